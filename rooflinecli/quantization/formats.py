@@ -88,9 +88,9 @@ def experts_format(
 ) -> Formats:
     """16 bits beside experts of 4: those take fp8 inputs where the chip has 4-bit units (Blackwell), else 16-bit ones (Hopper)."""
     wide = next((d for d in ("bf16", "fp16") if d in peaks), "bf16")
-    found = formats(wide, kv_dtype, None, peaks, chip, stored, state_dtype)
+    base = formats(wide, kv_dtype, None, peaks, chip, stored, state_dtype)
     compute = "fp8" if {"fp4", "fp8"} <= set(peaks) else ""
-    return replace(found, expert_compute=compute, expert_format=_expert_format(stored.dtype, compute or found.compute))
+    return replace(base, expert_compute=compute, expert_format=_expert_format(stored.dtype, compute or base.compute))
 
 
 def formats(

@@ -147,7 +147,7 @@ def _tiny(file: str, base: str, role: str, i: int, s: Shape) -> str:
 
 def _attn_v(file: str, i: int, s: Shape) -> str | None:
     shared = s.groups >= 4
-    found = {
+    choice = {
         "Q2_K": "Q4_K" if shared else "Q3_K",
         "Q2_K_S": "Q4_K" if shared else None,
         "IQ3_XXS": "Q4_K" if shared else "IQ3_XXS" if s.imatrix else "IQ3_S",
@@ -162,9 +162,9 @@ def _attn_v(file: str, i: int, s: Shape) -> str | None:
         "Q5_K_M": "Q6_K" if s.more(i) else None,
         "Q4_K_S": "Q5_K" if i < 4 else None,
     }.get(file)
-    if s.layers == 80 and s.width == 8192 and (found or file_types()[file]["most"]) in ("Q3_K", "Q4_K"):
-        found = "Q5_K"  # what the code calls a 70B: eight queries share a value, so it is cheap
-    return "Q8_0" if s.experts == 8 else found
+    if s.layers == 80 and s.width == 8192 and (choice or file_types()[file]["most"]) in ("Q3_K", "Q4_K"):
+        choice = "Q5_K"  # what the code calls a 70B: eight queries share a value, so it is cheap
+    return "Q8_0" if s.experts == 8 else choice
 
 
 def _attn_k(file: str, i: int, s: Shape) -> str | None:

@@ -67,17 +67,17 @@ def file_bytes(
     model whose tensors llama.cpp names differently.
     """
     shape = _shape(spec, imatrix)
-    found = dict.fromkeys(("layers", "experts", "embedding", "head"), 0)
-    held = list(matrices(spec, mixers))
-    for m in held:
+    sizes = dict.fromkeys(("layers", "experts", "embedding", "head"), 0)
+    rows = list(matrices(spec, mixers))
+    for m in rows:
         size = tensor_bytes(tensor_type(file, m.role, m.layer, m.shape[-1], shape), m.shape)
-        found[
+        sizes[
             {"token_embd": "embedding", "output": "head"}.get(
                 m.role, "experts" if m.role.endswith("_exps") else "layers"
             )
         ] += size
-    found["layers"] += 4 * _rest(spec, parameters - sum(math.prod(m.shape) for m in held))
-    return found | {"total": sum(found.values())}
+    sizes["layers"] += 4 * _rest(spec, parameters - sum(math.prod(m.shape) for m in rows))
+    return sizes | {"total": sum(sizes.values())}
 
 
 def _shape(spec: ModelSpec, imatrix: bool) -> Shape:
@@ -101,11 +101,11 @@ def matrices(spec: ModelSpec, mixers: Mixers | None = None) -> Iterator[Matrix]:
         yield from _feedforward(spec, group.feedforward, layer)
 
 
-def _attention(spec: ModelSpec, a: AttentionSpec, i: int, held: Sequence[MixerMatrix] | None) -> Iterator[Matrix]:
+def _attention(spec: ModelSpec, a: AttentionSpec, i: int, rows: Sequence[MixerMatrix] | None) -> Iterator[Matrix]:
     if a.kind in SOFTMAX:
         yield from _softmax(spec.d_model, a, i)
         return
-    if a.kind not in MIXERS or held is None:
+    if a.kind not in MIXERS or rows is None:
         raise UsageError(
             f"{spec.name}: no rule says the sizes of GGUF files with {a.kind} layers, since llama.cpp runs none; "
             "name formats of other tools, such as --file mlx-4,nf4, or give the checkpoint itself",
@@ -114,7 +114,7 @@ def _attention(spec: ModelSpec, a: AttentionSpec, i: int, held: Sequence[MixerMa
     beside = a.kind in ("attention-ssm", "sparse-mla", "sparse-gqa")
     if beside:
         yield from _softmax(spec.d_model, a, i)
-    for row in held:
+    for row in rows:
         if not (beside and row.name in _SOFTMAX_ROWS):
             yield from _scanned(a, row, i)
 

@@ -80,7 +80,7 @@ def _exceptions(unquantized: list[str], overrides: list[Stored]) -> Stored:
 
 def _integers(f: ConfigFields, allowed: tuple[int, ...], *names: str, null: int | None = None) -> Stored:
     """The bits of a weight. Raises DataError for a width that the format does not have."""
-    bits = f.whole(*names, null=null)
+    bits = f.integer(*names, null=null)
     if bits not in allowed:
         raise f.fail(names[0], f"{bits}-bit integers are not known; known: {', '.join(map(str, allowed))}")
     return {"dtype": "int4" if bits <= 4 else "int8", "bits": bits, "weight_only": True}
@@ -88,7 +88,7 @@ def _integers(f: ConfigFields, allowed: tuple[int, ...], *names: str, null: int 
 
 def _group(f: ConfigFields, name: str = "group_size", null: int = 128) -> Stored:
     """Weights per scale; -1 is one scale per output."""
-    size = f.whole(name, null=null, least=-1)
+    size = f.integer(name, null=null, least=-1)
     return {"group_size": size} if size > 0 else {}
 
 
@@ -368,7 +368,7 @@ def _compressed_group(f: ConfigFields, name: str, group: Any) -> tuple[Stored, l
         raise f.fail("config_groups", "expected `weights` in its group")
     at = (*f.prefix, "config_groups", name)
     w = ConfigFields(weights, {}, f.where, (*at, "weights"))
-    bits = w.whole("num_bits")
+    bits = w.integer("num_bits")
     if w.text("type", default="int") == "float":
         result = _compressed_float(w, bits)
     else:  # integers, packed into int32 with their shape as two int64 where the format says so
@@ -389,7 +389,7 @@ def _compressed_float(w: ConfigFields, bits: int) -> Stored:
         raise w.fail("num_bits", f"a float of {bits} bits is not known; known: 4, 8")
     if bits == 8:
         return {"dtype": "fp8", **_scales(w)}
-    size = w.whole("group_size", null=16, least=-1)
+    size = w.integer("group_size", null=16, least=-1)
     if size == 32:
         return {"dtype": "mxfp4", "group_size": size, "scale_bits": 8, "tensor_bits": 0}
     return {"dtype": "nvfp4", "group_size": size, "scale_bits": 8, "tensor_bits": 64}

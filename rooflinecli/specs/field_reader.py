@@ -65,7 +65,7 @@ class ConfigFields:
             return self.defaults[name]
         return MISSING
 
-    def whole(self, name: str, *others: str, null: int | None = None, least: int = 1) -> int:
+    def integer(self, name: str, *others: str, null: int | None = None, least: int = 1) -> int:
         """A whole number; `null` stands in when the field is null or has no default."""
         value = self.raw(name, *others)
         if value is MISSING or value is None:
@@ -82,7 +82,7 @@ class ConfigFields:
 
     def optional(self, name: str, *others: str) -> int | None:
         """A whole number, or None when the field is null, zero or absent."""
-        return self.whole(name, *others, null=0, least=0) or None
+        return self.integer(name, *others, null=0, least=0) or None
 
     def flag(self, name: str, default: bool = False) -> bool:
         value = self.raw(name)

@@ -29,45 +29,45 @@ _OUTSIDE = (
 
 def model_document(path: Path) -> Document:
     """The model of a GGUF file. Raises DataError for an architecture not known here."""
-    found = read(path)
-    name = found.metadata.get("general.architecture")
+    header = read(path)
+    name = header.metadata.get("general.architecture")
     if not isinstance(name, str):
         raise DataError(
             f"{display_path(path)}: general.architecture is missing, so which model it holds is not known; convert it again"
         )
     from rooflinecli.importers.hf import from_config
 
-    keys = GgufMetadata(found, name, display_path(path))
+    keys = GgufMetadata(header, name, display_path(path))
     make: Callable[[GgufMetadata], dict[str, Any]] | None = architectures().get(name)
     if make is not None:
         _agree(keys, name)
     data = plain(keys) if make is None else from_config(make(keys), f"{display_path(path)}")
-    title = found.metadata.get("general.name")
+    title = header.metadata.get("general.name")
     data["name"] = str(title)[:80] if isinstance(title, str) and title.strip() else path.stem
     data["source"] = f"header of {path.name}, GGUF of architecture {name}"
     data.pop("notes", None)
-    data["checkpoint"] = found.facts()
-    data["quantization"] = _stored(found)
+    data["checkpoint"] = header.facts()
+    data["quantization"] = _stored(header)
     return Document(data, path, {(): (display_path(path), 1)})
 
 
 def _agree(keys: GgufMetadata, name: str) -> None:
     """Raises DataError where the embedding is of another width than the key that everything else was converted with."""
-    said, width = keys.whole("embedding_length", 0), keys.shape("token_embd.weight")[-1]
-    if said and said != width:
+    stated, width = keys.integer("embedding_length", 0), keys.shape("token_embd.weight")[-1]
+    if stated and stated != width:
         raise DataError(
-            f"{keys.file}: {name}.embedding_length says {said:,}, and token_embd.weight is {width:,} wide; convert the model again"
+            f"{keys.file}: {name}.embedding_length says {stated:,}, and token_embd.weight is {width:,} wide; convert the model again"
         )
 
 
-def _stored(found: Header) -> dict[str, Any]:
+def _stored(header: Header) -> dict[str, Any]:
     """The mean bytes per parameter of layers, experts, embedding and head."""
-    inner = found.where(lambda n: n not in _OUTSIDE and not _EXPERT.search(n))
-    experts = found.where(lambda n: bool(_EXPERT.search(n)))
-    embedding = found.where(lambda n: n == "token_embd.weight")
-    head = found.where(lambda n: n == "output.weight")
-    outer = found.where(lambda n: n in _OUTSIDE)
-    kind = found.metadata.get("general.file_type")
+    inner = header.where(lambda n: n not in _OUTSIDE and not _EXPERT.search(n))
+    experts = header.where(lambda n: bool(_EXPERT.search(n)))
+    embedding = header.where(lambda n: n == "token_embd.weight")
+    head = header.where(lambda n: n == "output.weight")
+    outer = header.where(lambda n: n in _OUTSIDE)
+    kind = header.metadata.get("general.file_type")
     label = next((name for name, row in file_types().items() if row.get("id", "") == kind), "")
     widths = {
         "layers": _mean(inner),

@@ -40,9 +40,9 @@ def _from_row(k: GgufMetadata) -> Config:
     else:
         keys = {"intermediate_size": "feed_forward_length", **keys}
     for field, key in keys.items():
-        config[field] = k.whole(key) if isinstance(key, str) else k.whole(*key)
+        config[field] = k.integer(key) if isinstance(key, str) else k.integer(*key)
     for field, key in row.get("or_none", {}).items():
-        config[field] = k.whole(key, 0) or None
+        config[field] = k.integer(key, 0) or None
     for field, (tensor, axis) in row.get("axes", {}).items():
         config[field] = k.shape(tensor)[axis]
     for field, tensor in row.get("has", {}).items():
@@ -53,9 +53,9 @@ def _from_row(k: GgufMetadata) -> Config:
 
 def _llama(k: GgufMetadata) -> Config:
     """Llama, Mistral and Mixtral share an architecture; biases are where their tensors are."""
-    if k.whole("expert_count", 0):
+    if k.integer("expert_count", 0):
         config = base(k, "mixtral") | experts(k, "num_local_experts")
-        return config | {"intermediate_size": k.whole("expert_feed_forward_length", k.whole("feed_forward_length"))}
+        return config | {"intermediate_size": k.integer("expert_feed_forward_length", k.integer("feed_forward_length"))}
     bias = {
         "attention_bias": k.has("blk.0.attn_q.bias") and k.has("blk.0.attn_output.bias"),
         "mlp_bias": k.has("blk.0.ffn_up.bias"),
@@ -65,21 +65,21 @@ def _llama(k: GgufMetadata) -> Config:
 
 def _phi3(k: GgufMetadata) -> Config:
     config = dense(k, "phi3")
-    window = k.whole("attention.sliding_window", 0)
+    window = k.integer("attention.sliding_window", 0)
     return config | ({"sliding_window": window} if window and window < config["max_position_embeddings"] else {})
 
 
 def _gpt_oss(k: GgufMetadata) -> Config:
-    window = {"sliding_window": k.whole("attention.sliding_window", 128)}
-    width = k.whole("expert_feed_forward_length", 0) or k.shape("blk.0.ffn_up_exps.weight")[1]
+    window = {"sliding_window": k.integer("attention.sliding_window", 128)}
+    width = k.integer("expert_feed_forward_length", 0) or k.shape("blk.0.ffn_up_exps.weight")[1]
     return base(k, "gpt_oss") | experts(k, "num_local_experts") | window | {"intermediate_size": width}
 
 
 def _deepseek(k: GgufMetadata) -> Config:
     """Latent attention: a key is as wide as its rotary part and the rest."""
     config = _from_row(k)
-    key = k.whole("attention.key_length_mla", k.whole("attention.key_length"))
-    value = k.whole("attention.value_length_mla", k.whole("attention.value_length"))
+    key = k.integer("attention.key_length_mla", k.integer("attention.key_length"))
+    value = k.integer("attention.value_length_mla", k.integer("attention.value_length"))
     return config | {"qk_nope_head_dim": key - config["qk_rope_head_dim"], "v_head_dim": value}
 
 
@@ -101,17 +101,17 @@ def _mamba(k: GgufMetadata) -> Config:
         "hidden_size": width,
         "vocab_size": vocab,
         "num_hidden_layers": k.layers,
-        "intermediate_size": k.whole("ssm.inner_size"),
-        "state_size": k.whole("ssm.state_size"),
-        "conv_kernel": k.whole("ssm.conv_kernel"),
-        "time_step_rank": k.whole("ssm.time_step_rank"),
+        "intermediate_size": k.integer("ssm.inner_size"),
+        "state_size": k.integer("ssm.state_size"),
+        "conv_kernel": k.integer("ssm.conv_kernel"),
+        "time_step_rank": k.integer("ssm.time_step_rank"),
         "tie_word_embeddings": not k.has("output.weight"),
     }
 
 
 def _mamba2(k: GgufMetadata) -> Config:
     vocab, width = k.shape("token_embd.weight")
-    inner, heads = k.whole("ssm.inner_size"), k.whole("ssm.time_step_rank")
+    inner, heads = k.integer("ssm.inner_size"), k.integer("ssm.time_step_rank")
     return {
         "model_type": "mamba2",
         "hidden_size": width,
@@ -120,9 +120,9 @@ def _mamba2(k: GgufMetadata) -> Config:
         "expand": inner // width,
         "num_heads": heads,
         "head_dim": inner // heads,
-        "state_size": k.whole("ssm.state_size"),
-        "conv_kernel": k.whole("ssm.conv_kernel"),
-        "n_groups": k.whole("ssm.group_count"),
+        "state_size": k.integer("ssm.state_size"),
+        "conv_kernel": k.integer("ssm.conv_kernel"),
+        "n_groups": k.integer("ssm.group_count"),
         "tie_word_embeddings": not k.has("output.weight"),
     }
 
@@ -138,7 +138,7 @@ def _kinds(k: GgufMetadata, conv: str) -> list[str]:
 
 
 def _lfm2(k: GgufMetadata) -> Config:
-    config = dense(k, "lfm2") | {"conv_L_cache": k.whole("shortconv.l_cache"), "block_auto_adjust_ff_dim": False}
+    config = dense(k, "lfm2") | {"conv_L_cache": k.integer("shortconv.l_cache"), "block_auto_adjust_ff_dim": False}
     return config | {"layer_types": _kinds(k, "conv")}
 
 

@@ -58,7 +58,7 @@ def _outside(k: GgufMetadata, outer: dict[str, tuple[int, ...]]) -> Block:
         "vocab_size": vocab,
         "tied_embeddings": head is None and not encoder,
         "lm_head": not encoder or head is not None,
-        "max_context": k.whole("context_length"),
+        "max_context": k.integer("context_length"),
         "final_norm": final is not None,
         "norm": final,
         "before": [],
@@ -94,21 +94,21 @@ def _layer(k: GgufMetadata, layer: Layer) -> Override:
         n for n, shape in layer.tensors.items() if "norm" in n and n.endswith(".weight") and shape == (layer.width,)
     ]
     names = [n.removesuffix(".weight") for n in scales]
-    found = {_norm(layer.tensors, name, layer.width) for name in names}
+    norm_kinds = {_norm(layer.tensors, name, layer.width) for name in names}
     if layer.tensors:
         raise DataError(_unread(k, f"blk.{layer.index}.{next(iter(layer.tensors))}"))
-    if len(found - {None}) > 1:
+    if len(norm_kinds - {None}) > 1:
         raise DataError(
             f"{k.file}: layer {layer.index} has norms with and without a bias, which is not read; give the model's config.json"
         )
     both = made["attention"] is not None and made["feedforward"]["kind"] != "none"
     parallel = {"parallel": True} if both and len(names) == 1 else {}
-    return made | parallel | {"norms": len(names), "norm": next(iter(found - {None}), None)}
+    return made | parallel | {"norms": len(names), "norm": next(iter(norm_kinds - {None}), None)}
 
 
 def _local(k: GgufMetadata, index: int) -> int | None:
     """Keys that a layer sees at most, where it sees a window or a chunk."""
-    window = k.whole("attention.sliding_window", 0) or k.whole("attention.chunk_size", 0) or _CHUNK.get(k.name, 0)
+    window = k.integer("attention.sliding_window", 0) or k.integer("attention.chunk_size", 0) or _CHUNK.get(k.name, 0)
     listed = k.get("attention.sliding_window_pattern")
     if not window:
         return None

@@ -33,7 +33,7 @@ def _first(k: GgufMetadata, tensor: str, what: str) -> tuple[int, ...]:
 
 def _scan(k: GgufMetadata, width: str, heads: str, inner: int) -> Config:
     """The sizes of a Mamba-2 scan under the names of Bamba; time_step_rank counts its heads."""
-    n = k.whole("ssm.time_step_rank")
+    n = k.integer("ssm.time_step_rank")
     if not n or inner % n:
         raise DataError(
             f"{k.file}: {k.name}.ssm.time_step_rank {n} does not divide the inner size {inner}; convert the model again"
@@ -42,18 +42,18 @@ def _scan(k: GgufMetadata, width: str, heads: str, inner: int) -> Config:
 
 
 def _mamba2(k: GgufMetadata) -> Config:
-    inner = k.whole("ssm.inner_size")
+    inner = k.integer("ssm.inner_size")
     return _scan(k, "mamba_d_head", "mamba_n_heads", inner) | {
-        "mamba_n_groups": k.whole("ssm.group_count"),
-        "mamba_d_state": k.whole("ssm.state_size"),
-        "mamba_d_conv": k.whole("ssm.conv_kernel"),
+        "mamba_n_groups": k.integer("ssm.group_count"),
+        "mamba_d_state": k.integer("ssm.state_size"),
+        "mamba_d_conv": k.integer("ssm.conv_kernel"),
         "mamba_conv_bias": any(_has(k, "ssm_conv1d.bias")),
     }
 
 
 def _jamba(k: GgufMetadata) -> Config:
     """Mamba-1 among attention; experts at a period, read off the layers that have a router."""
-    config = base(k, "jamba") | {"intermediate_size": k.whole("feed_forward_length")}
+    config = base(k, "jamba") | {"intermediate_size": k.integer("feed_forward_length")}
     config.pop("head_dim", None)
     mixed = [i for i, here in enumerate(_has(k, "ffn_gate_inp.weight")) if here]
     if mixed:
@@ -67,10 +67,10 @@ def _jamba(k: GgufMetadata) -> Config:
     return config | {
         "layers_block_type": ["attention" if kind == _FULL else "mamba" for kind in _kinds(k)],
         "num_experts": config.get("num_experts", 1),
-        "mamba_d_state": k.whole("ssm.state_size"),
-        "mamba_d_conv": k.whole("ssm.conv_kernel"),
-        "mamba_dt_rank": k.whole("ssm.time_step_rank"),
-        "mamba_expand": k.whole("ssm.inner_size") // config["hidden_size"],
+        "mamba_d_state": k.integer("ssm.state_size"),
+        "mamba_d_conv": k.integer("ssm.conv_kernel"),
+        "mamba_dt_rank": k.integer("ssm.time_step_rank"),
+        "mamba_expand": k.integer("ssm.inner_size") // config["hidden_size"],
         "mamba_conv_bias": any(_has(k, "ssm_conv1d.bias")),
     }
 
@@ -79,18 +79,20 @@ def _granite(k: GgufMetadata) -> Config:
     """Granite 4: experts with a shared MLP beside them, or that MLP alone."""
     config = base(k, "granitemoehybrid") | _mamba2(k) | {"layer_types": _kinds(k)}
     config.pop("head_dim", None)
-    config |= {"mamba_expand": k.whole("ssm.inner_size") // config["hidden_size"]}
+    config |= {"mamba_expand": k.integer("ssm.inner_size") // config["hidden_size"]}
     config |= {"attention_bias": any(_has(k, "attn_q.bias")), "position_embedding_type": "nope"}
-    if not k.whole("expert_count", 0):
-        return config | {"num_local_experts": 0, "shared_intermediate_size": k.whole("feed_forward_length")}
-    shared = k.whole("expert_shared_feed_forward_length", 0) or _first(k, "ffn_up_shexp.weight", "its shared expert")[0]
+    if not k.integer("expert_count", 0):
+        return config | {"num_local_experts": 0, "shared_intermediate_size": k.integer("feed_forward_length")}
+    shared = (
+        k.integer("expert_shared_feed_forward_length", 0) or _first(k, "ffn_up_shexp.weight", "its shared expert")[0]
+    )
     width = _first(k, "ffn_up_exps.weight", "the width of an expert")[1]
     return config | experts(k, "num_local_experts") | {"shared_intermediate_size": shared, "intermediate_size": width}
 
 
 def _falcon_h1(k: GgufMetadata) -> Config:
     """Both mixers in every layer."""
-    inner = k.whole("ssm.inner_size")
+    inner = k.integer("ssm.inner_size")
     return dense(k, "falcon_h1") | _mamba2(k) | {"mamba_d_ssm": inner, "mamba_rms_norm": k.has("blk.0.ssm_norm.weight")}
 
 
@@ -107,16 +109,16 @@ def _nemotron_h(k: GgufMetadata) -> Config:
         raise DataError(
             f"{k.file}: layer {letters.index('')} has no tensor of a block that is known; give the model's config.json"
         )
-    inner = k.whole("ssm.inner_size")
+    inner = k.integer("ssm.inner_size")
     config = (
         base(k, "nemotron_h")
         | {"hybrid_override_pattern": "".join(letters)}
         | _scan(k, "mamba_head_dim", "mamba_num_heads", inner)
     )
     config |= {
-        "n_groups": k.whole("ssm.group_count"),
-        "ssm_state_size": k.whole("ssm.state_size"),
-        "conv_kernel": k.whole("ssm.conv_kernel"),
+        "n_groups": k.integer("ssm.group_count"),
+        "ssm_state_size": k.integer("ssm.state_size"),
+        "conv_kernel": k.integer("ssm.conv_kernel"),
     }
     config |= {"use_conv_bias": any(_has(k, "ssm_conv1d.bias")), "mlp_bias": any(_has(k, "ffn_up.bias"))}
     if "-" in letters:
@@ -132,14 +134,14 @@ def _nemotron_h(k: GgufMetadata) -> Config:
 
 def _delta(k: GgufMetadata, config: Config) -> Config:
     """The delta rule of Qwen3-Next and Qwen3.5: the scan's keys hold the sizes of its heads."""
-    values = k.whole("ssm.time_step_rank")
+    values = k.integer("ssm.time_step_rank")
     return config | {
         "layer_types": _kinds(k),
-        "linear_num_key_heads": k.whole("ssm.group_count"),
+        "linear_num_key_heads": k.integer("ssm.group_count"),
         "linear_num_value_heads": values,
-        "linear_key_head_dim": k.whole("ssm.state_size"),
-        "linear_value_head_dim": k.whole("ssm.inner_size") // values,
-        "linear_conv_kernel_dim": k.whole("ssm.conv_kernel"),
+        "linear_key_head_dim": k.integer("ssm.state_size"),
+        "linear_value_head_dim": k.integer("ssm.inner_size") // values,
+        "linear_conv_kernel_dim": k.integer("ssm.conv_kernel"),
     }
 
 
@@ -164,9 +166,9 @@ def _lfm2_moe(k: GgufMetadata) -> Config:
     config.pop("head_dim", None)
     width = _first(k, "ffn_up_exps.weight", "the width of an expert")[1]
     return config | {
-        "conv_L_cache": k.whole("shortconv.l_cache"),
+        "conv_L_cache": k.integer("shortconv.l_cache"),
         "moe_intermediate_size": width,
-        "num_dense_layers": k.whole("leading_dense_block_count", 0),
+        "num_dense_layers": k.integer("leading_dense_block_count", 0),
     }
 
 
@@ -181,17 +183,17 @@ def _gemma3n(k: GgufMetadata) -> Config:
         "intermediate_size": inner,
         "vocab_size_per_layer_input": vocab,
         "hidden_size_per_layer_input": width // n,
-        "num_kv_shared_layers": k.whole("attention.shared_kv_layers", 0),
-        "altup_num_inputs": k.whole("altup.num_inputs", 4),
+        "num_kv_shared_layers": k.integer("attention.shared_kv_layers", 0),
+        "altup_num_inputs": k.integer("altup.num_inputs", 4),
         "laurel_rank": k.shape("blk.0.laurel_l.weight")[0],
-        "sliding_window": k.whole("attention.sliding_window", 512),
+        "sliding_window": k.integer("attention.sliding_window", 512),
         "layer_types": kinds,
     }
 
 
 def _gemma4(k: GgufMetadata) -> Config:
     """Heads of two widths, by the tensors of each layer; keys that serve as values have no matrix of their own."""
-    n, heads = k.layers, k.whole("attention.head_count")
+    n, heads = k.layers, k.integer("attention.head_count")
     listed = k.get("attention.sliding_window_pattern")
     if not isinstance(listed, list) or len(listed) < n or len(set(listed[:n])) < 2:
         raise DataError(
@@ -200,9 +202,9 @@ def _gemma4(k: GgufMetadata) -> Config:
     local = [bool(here) for here in listed[:n]]
     widths = [k.shape(f"blk.{i}.attn_q.weight")[0] // heads for i in range(n)]
     counts = k.get("attention.head_count_kv")
-    keys = counts if isinstance(counts, list) else [k.whole("attention.head_count_kv", heads)] * n
+    keys = counts if isinstance(counts, list) else [k.integer("attention.head_count_kv", heads)] * n
     vocab, width = k.shape("token_embd.weight")
-    layer = k.whole("embedding_length_per_layer_input", 0)
+    layer = k.integer("embedding_length_per_layer_input", 0)
     inner = [k.shape(f"blk.{i}.ffn_up.weight")[0] for i in (0, n - 1)]
     config: Config = {
         "model_type": "gemma4_text",
@@ -212,7 +214,7 @@ def _gemma4(k: GgufMetadata) -> Config:
         "num_attention_heads": heads,
         "num_key_value_heads": keys[local.index(True)],
         "head_dim": widths[local.index(True)],
-        "max_position_embeddings": k.whole("context_length"),
+        "max_position_embeddings": k.integer("context_length"),
         "tie_word_embeddings": not k.has("output.weight"),
         "layer_types": ["sliding_attention" if here else _FULL for here in local],
         "per_layer_config": {
@@ -221,17 +223,17 @@ def _gemma4(k: GgufMetadata) -> Config:
         "attention_k_eq_v": any(
             not local[i] and not k.has(f"blk.{i}.attn_v.weight") and k.has(f"blk.{i}.attn_k.weight") for i in range(n)
         ),
-        "num_kv_shared_layers": k.whole("attention.shared_kv_layers", 0),
-        "sliding_window": k.whole("attention.sliding_window"),
+        "num_kv_shared_layers": k.integer("attention.shared_kv_layers", 0),
+        "sliding_window": k.integer("attention.sliding_window"),
         "intermediate_size": inner[0],
         "use_double_wide_mlp": inner[1] == 2 * inner[0],
         "hidden_size_per_layer_input": layer,
         "vocab_size_per_layer_input": k.shape("per_layer_token_embd.weight")[0] if layer else vocab,
     }
-    if not k.whole("expert_count", 0):
+    if not k.integer("expert_count", 0):
         return config
     experts_wide = {"moe_intermediate_size": _first(k, "ffn_down_exps.weight", "the width of an expert")[2]}
-    counted = {"num_experts": k.whole("expert_count"), "top_k_experts": k.whole("expert_used_count")}
+    counted = {"num_experts": k.integer("expert_count"), "top_k_experts": k.integer("expert_used_count")}
     return config | {"enable_moe_block": True} | counted | experts_wide
 
 

@@ -28,12 +28,12 @@ class Layer:
     def weight(self, name: str) -> Shape | None:
         return self.take(f"{name}.weight")
 
-    def whole(self, key: str, default: int | None = None) -> int:
+    def integer(self, key: str, default: int | None = None) -> int:
         """The entry of this layer, or the number for all."""
         value = self.keys.get(key)
         if isinstance(value, list) and self.index < len(value) and isinstance(value[self.index], int):
             return int(value[self.index])
-        return self.keys.whole(key, default)
+        return self.keys.integer(key, default)
 
     def fail(self, problem: str) -> DataError:
         return DataError(f"{self.keys.file}: layer {self.index} {problem}; give the model's config.json")
@@ -46,8 +46,8 @@ def attention(layer: Layer, local: int | None, chunk: int | None) -> Block | Non
     out = layer.weight("attn_output")
     if out is None:
         return None
-    heads = layer.whole("attention.head_count")
-    shared = layer.whole("attention.head_count_kv", heads)
+    heads = layer.integer("attention.head_count")
+    shared = layer.integer("attention.head_count_kv", heads)
     fused, q = layer.weight("attn_qkv"), layer.weight("attn_q")
     if heads < 1 or shared < 1 or out[1] % heads or (fused is None and q is None):
         raise layer.fail("has heads that do not divide its attention")
@@ -111,7 +111,7 @@ def _qk_norm(layer: Layer, key: int, heads: int, shared: int) -> str:
 
 def _latent(layer: Layer) -> Block:
     """Multi-head latent attention: keys and values up from one latent, in one matrix or in two (since 2025)."""
-    heads, rope = layer.whole("attention.head_count"), layer.whole("rope.dimension_count")
+    heads, rope = layer.integer("attention.head_count"), layer.integer("rope.dimension_count")
     down, out = layer.weight("attn_kv_a_mqa"), layer.weight("attn_output")
     both, k, v = layer.weight("attn_kv_b"), layer.weight("attn_k_b"), layer.weight("attn_v_b")
     q_down, q_up, q = layer.weight("attn_q_a"), layer.weight("attn_q_b"), layer.weight("attn_q")
@@ -141,7 +141,7 @@ def _indexer(layer: Layer) -> dict[str, int]:
     layer.take("indexer.k_norm.bias")
     if q is None or k is None or weights is None:
         return {}
-    top = layer.whole("attention.indexer.top_k", 2048)
+    top = layer.integer("attention.indexer.top_k", 2048)
     return {"index_heads": weights[0], "index_width": k[0], "index_top": top}
 
 
@@ -181,5 +181,5 @@ def _mixture(layer: Layer, dense: int) -> Block:
         "router_bias": layer.take("ffn_gate_inp.bias") is not None,
         "score_bias": layer.take("exp_probs_b.bias") is not None,
     }
-    block = {"kind": "moe", "d_ff": down[2], "n_experts": down[0], "top_k": layer.whole("expert_used_count")}
+    block = {"kind": "moe", "d_ff": down[2], "n_experts": down[0], "top_k": layer.integer("expert_used_count")}
     return block | set_only(more) | ({"gated": False} if gate is None and fused is None else {})

@@ -23,7 +23,7 @@ class GgufMetadata:
     def get(self, key: str) -> Any:
         return self.header.metadata.get(f"{self.name}.{key}")
 
-    def whole(self, key: str, default: int | None = None) -> int:
+    def integer(self, key: str, default: int | None = None) -> int:
         """A whole number; of an array by layer, the one value that its layers with any share. Raises DataError."""
         value = self.get(key)
         if isinstance(value, list):
@@ -56,7 +56,7 @@ class GgufMetadata:
     @cached_property
     def layers(self) -> int:
         """Layers without those that only predict further tokens. Raises DataError for more than a file has tensors."""
-        count = self.whole("block_count") - self.whole("nextn_predict_layers", 0)
+        count = self.integer("block_count") - self.integer("nextn_predict_layers", 0)
         if not 0 < count <= len(self.header.tensors):
             raise DataError(
                 f"{self.file}: {self.name}.block_count says {count} layers, and the file has {len(self.header.tensors)} tensors; give a whole GGUF file"
@@ -66,7 +66,7 @@ class GgufMetadata:
 
 def base(k: GgufMetadata, model_type: str) -> Config:
     """What every decoder has."""
-    heads = k.whole("attention.head_count")
+    heads = k.integer("attention.head_count")
     vocab, width = k.shape("token_embd.weight")
     config: Config = {
         "model_type": model_type,
@@ -74,19 +74,19 @@ def base(k: GgufMetadata, model_type: str) -> Config:
         "vocab_size": vocab,
         "num_hidden_layers": k.layers,
         "num_attention_heads": heads,
-        "num_key_value_heads": k.whole("attention.head_count_kv", heads),
-        "max_position_embeddings": k.whole("context_length"),
+        "num_key_value_heads": k.integer("attention.head_count_kv", heads),
+        "max_position_embeddings": k.integer("context_length"),
         "tie_word_embeddings": not k.has("output.weight"),
     }
     if k.get("attention.key_length") is not None:
-        config["head_dim"] = k.whole("attention.key_length")
+        config["head_dim"] = k.integer("attention.key_length")
     return config
 
 
 def dense(k: GgufMetadata, model_type: str) -> Config:
-    return base(k, model_type) | {"intermediate_size": k.whole("feed_forward_length")}
+    return base(k, model_type) | {"intermediate_size": k.integer("feed_forward_length")}
 
 
 def experts(k: GgufMetadata, name: str) -> Config:
     """How many experts there are, and how many a token visits."""
-    return {name: k.whole("expert_count"), "num_experts_per_tok": k.whole("expert_used_count")}
+    return {name: k.integer("expert_count"), "num_experts_per_tok": k.integer("expert_used_count")}

@@ -74,17 +74,17 @@ def read_index(path: Path) -> Header:
         raise DataError(f"{display_path(path)}: not the index of a sharded checkpoint; expected `weight_map`") from None
     if not names:
         raise DataError(f"{display_path(path)}: its `weight_map` names no shard; give the index of a whole checkpoint")
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     for name in names:
         part = path.parent / str(name)
         if Path(str(name)).name != name or not part.is_file():
             raise DataError(f"{display_path(path)}: its shard {str(name)[:80]} is not in the same folder; put it there")
-        found += read(part).tensors
-    missing = sorted(set(shards) - {t.name for t in found})
+        tensors += read(part).tensors
+    missing = sorted(set(shards) - {t.name for t in tensors})
     if missing:
         raise DataError(f"{display_path(path)}: {missing[0][:80]} is in no shard; download the checkpoint again")
     total = data.get("metadata", {}).get("total_size") if isinstance(data.get("metadata"), dict) else None
-    return Header(path, "safetensors", tuple(found), {"total_size": total} if total else {}, len(names))
+    return Header(path, "safetensors", tuple(tensors), {"total_size": total} if total else {}, len(names))
 
 
 def model_document(path: Path) -> Document:
@@ -96,6 +96,6 @@ def model_document(path: Path) -> Document:
         )
     from rooflinecli.importers.hf import model_document as from_config_json
 
-    found, document = read_index(path) if path.name.endswith(INDEX) else read(path), from_config_json(config)
-    document.data["checkpoint"] = found.facts()
+    header, document = read_index(path) if path.name.endswith(INDEX) else read(path), from_config_json(config)
+    document.data["checkpoint"] = header.facts()
     return document

@@ -49,13 +49,13 @@ class Header:
 
     def by_dtype(self) -> dict[str, dict[str, int]]:
         """Tensors, elements and bytes by format, the largest first."""
-        found: dict[str, dict[str, int]] = {}
+        rows: dict[str, dict[str, int]] = {}
         for t in self.tensors:
-            row = found.setdefault(t.dtype, {"tensors": 0, "elements": 0, "bytes": 0})
+            row = rows.setdefault(t.dtype, {"tensors": 0, "elements": 0, "bytes": 0})
             row["tensors"] += 1
             row["elements"] += t.elements
             row["bytes"] += t.bytes
-        return dict(sorted(found.items(), key=lambda item: -item[1]["bytes"]))
+        return dict(sorted(rows.items(), key=lambda item: -item[1]["bytes"]))
 
     def facts(self) -> dict[str, Any]:
         """The `checkpoint:` of a model."""

@@ -122,14 +122,14 @@ def _text(outer: ConfigFields, name: str) -> tuple[ConfigFields, Family]:
 
 def _tied(outer: ConfigFields, name: str, text: Mapping[str, Any]) -> Any:
     """Whether a wrapper's head is its embedding, as transformers makes it; None: as the decoder says (a flag that is none is refused there)."""
-    said, inside = outer.data.get("tie_word_embeddings", MISSING), text.get("tie_word_embeddings")
-    if "vision_config" not in outer.data or name == "mllama" or not isinstance(said, (bool, type(MISSING))):
-        return None if said is MISSING else said  # the decoder alone, as older files hold it
+    stated, inside = outer.data.get("tie_word_embeddings", MISSING), text.get("tie_word_embeddings")
+    if "vision_config" not in outer.data or name == "mllama" or not isinstance(stated, (bool, type(MISSING))):
+        return None if stated is MISSING else stated  # the decoder alone, as older files hold it
     usual = rows.row("wrappers.yaml", name).get("tied")
     if usual == "either" and inside is True:
         return True
-    tied = usual is True if said is MISSING else said
-    if said is MISSING and isinstance(inside, bool) and inside is not tied:
+    tied = usual is True if stated is MISSING else stated
+    if stated is MISSING and isinstance(inside, bool) and inside is not tied:
         outer.notes.append(
             f"tie_word_embeddings of text_config is not read for this type: without one beside it the head is {'the embedding' if tied else 'a matrix of its own'}."
         )
@@ -143,11 +143,11 @@ def _tower(outer: ConfigFields, name: str, model: dict[str, Any]) -> dict[str, A
     if (outer.items("architectures", str) or [""])[0] == "MllamaForCausalLM":
         alone = "holds the decoder without the tower that its layers attend to; name MllamaForConditionalGeneration"
         raise outer.fail("architectures", f"MllamaForCausalLM {alone}")
-    found = tower(outer, name, model["d_model"])
-    if found is None:
+    encoder = tower(outer, name, model["d_model"])
+    if encoder is None:
         outer.notes.append("No vision_config: the text decoder alone, without the tower that the type has.")
         return {}
-    return {"towers": [found]}
+    return {"towers": [encoder]}
 
 
 def _finish(outer: ConfigFields) -> None:
@@ -182,10 +182,10 @@ _INSIDE = frozenset({"num_image_tokens", "perceiver_config", "pixel_shuffle_fact
 def _refuse(f: ConfigFields, family: Family | None = None) -> None:
     """Generic fields that change a model unless they are off, or as the type has them."""
     pair = family is not None and family.pair
-    said = "a pair is an encoder with a decoder" if pair else "only decoders are read as this model_type"
+    reason = "a pair is an encoder with a decoder" if pair else "only decoders are read as this model_type"
     if pair:
         f.expect("is_decoder", (False, None), "each half says for itself whether it writes; give false")
-    f.expect("is_encoder_decoder", (True, None) if pair else (False, None), f"{said}; write the model as YAML")
+    f.expect("is_encoder_decoder", (True, None) if pair else (False, None), f"{reason}; write the model as YAML")
     f.expect(
         "add_cross_attention",
         (False, None),

@@ -23,10 +23,10 @@ def attention(
 ) -> Block:
     """Head counts and head_dim of an attention block; a null head_dim is d_model / heads."""
     names = {"n_head": ("num_attention_heads",), "num_attention_heads": ("n_head",)}.get(heads, ())
-    n = f.whole(heads, *names)
-    shared = n_kv if n_kv is not None else f.whole(kv, null=n) if kv else n
+    n = f.integer(heads, *names)
+    shared = n_kv if n_kv is not None else f.integer(kv, null=n) if kv else n
     size = f.optional("head_dim") if head_dim else None
-    width = width or f.whole("hidden_size")
+    width = width or f.integer("hidden_size")
     if size is None and width % n:
         raise f.fail(heads, f"{n} heads do not divide the hidden size {width}; give head_dim or another count")
     if n % shared:
@@ -41,8 +41,8 @@ def attention(
 def latent(f: ConfigFields) -> Block:
     """Latent attention; attention_bias is on the two down-projections and the output."""
     bias = f.flag("attention_bias")
-    block = {"kind": "mla", "n_heads": f.whole("num_attention_heads"), "q_lora_rank": f.optional("q_lora_rank")}
-    widths = {name: f.whole(name) for name in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")}
+    block = {"kind": "mla", "n_heads": f.integer("num_attention_heads"), "q_lora_rank": f.optional("q_lora_rank")}
+    widths = {name: f.integer(name) for name in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")}
     return set_only(block | widths | {"qkv_bias": bias, "out_bias": bias})
 
 
@@ -57,7 +57,7 @@ def feedforward(
     """A dense block; the activation costs no shape and is kept as the config names it."""
     named = [f.raw(name) for name in ("hidden_activation", "hidden_act", "activation_function", "activation")]
     activation = next((name for name in named if isinstance(name, str)), "silu")
-    return {"kind": kind, "d_ff": d_ff or f.whole(width), "activation": activation} | set_only({"bias": bias})
+    return {"kind": kind, "d_ff": d_ff or f.integer(width), "activation": activation} | set_only({"bias": bias})
 
 
 def frame(
@@ -73,8 +73,8 @@ def frame(
 ) -> Block:
     """A decoder: dimensions, vocabulary, tying, and the layers as briefly as they can be written."""
     result = {
-        "d_model": width or f.whole("hidden_size"),
-        "vocab_size": f.whole("vocab_size"),
+        "d_model": width or f.integer("hidden_size"),
+        "vocab_size": f.integer("vocab_size"),
         "tied_embeddings": f.flag("tie_word_embeddings"),
         "norm": norm,
         "max_context": context or f.optional("max_position_embeddings"),
@@ -89,8 +89,8 @@ def experts(
     f: ConfigFields, width: str, count: tuple[str, ...], top_k: str = "num_experts_per_tok", **more: Any
 ) -> Block:
     """A mixture of gated experts."""
-    n = f.whole(*count)
-    chosen = f.whole(top_k)
+    n = f.integer(*count)
+    chosen = f.integer(top_k)
     if chosen > n:
         raise f.fail(top_k, f"{chosen} exceeds the {n} experts; give at most that many")
     base = feedforward(f, "moe", width)
@@ -106,7 +106,7 @@ def sparse(dense: Block, moe: Block, where: list[bool]) -> tuple[Block, list[Ove
 
 def leave_out_predictions(f: ConfigFields, *names: str) -> None:
     """Note that the layers of multi-token prediction, whose number is the field `names`, are not counted."""
-    extra = f.whole(*names, null=0, least=0)
+    extra = f.integer(*names, null=0, least=0)
     if extra:
         f.notes.append(f"{extra} multi-token-prediction layer(s) are left out, as in the published parameter count.")
 
@@ -120,13 +120,13 @@ def decoder(
     """
     for name, (allowed, remedy) in row.get("expect", {}).items():
         f.expect(name, tuple(allowed), remedy)
-    width = f.whole(*_names(row.get("width", "hidden_size")))
+    width = f.integer(*_names(row.get("width", "hidden_size")))
     if block is None:
         block = row_attention(f, row["attention"], width)
-    context = f.whole(*_names(row["max_context"])) if "max_context" in row else None
+    context = f.integer(*_names(row["max_context"])) if "max_context" in row else None
     if "optional_context" in row:
         context = f.optional(*_names(row["optional_context"]))
-    n = f.whole(*_names(row.get("layers", "num_hidden_layers")))
+    n = f.integer(*_names(row.get("layers", "num_hidden_layers")))
     if layers is None and "windows" in row:
         layers = _windows(f, row["windows"], n)
     if "experts" in row:
@@ -146,7 +146,7 @@ def decoder(
         more["positions"] = dict(row["positions"])
         if "extra_rows" in row["positions"]:
             extra = more["positions"].pop("extra_rows")
-            more["positions"]["length"] = (context or f.whole("max_position_embeddings")) + extra
+            more["positions"]["length"] = (context or f.integer("max_position_embeddings")) + extra
     norm = row.get("norm", "rmsnorm")
     return frame(f, block, base, layers=layers or n, norm=norm, width=width, context=context, **more)
 
@@ -186,7 +186,7 @@ def _feedforward(f: ConfigFields, given: Mapping[str, Any], width: int) -> Block
     kind, bias = more.pop("kind"), _switch(f, more.pop("bias", False))
     names, multiple = more.pop("size", ["intermediate_size"]), more.pop("multiple", None)
     usual = multiple * width if multiple else None
-    size = f.whole(*_names(names), null=usual) if names else usual
+    size = f.integer(*_names(names), null=usual) if names else usual
     more.pop("optional", None)
     return feedforward(f, kind, bias=bias, d_ff=size) | more
 
@@ -199,15 +199,15 @@ def _windows(f: ConfigFields, given: Mapping[str, Any], n: int) -> list[Override
     local = [given.get("usual", True)] * n
     if "full_every" in given:
         every = given["full_every"]
-        every = every if isinstance(every, int) else f.whole(every["field"], null=every.get("default"))
+        every = every if isinstance(every, int) else f.integer(every["field"], null=every.get("default"))
         full = 0 if given.get("full_first") else every - 1
         local = [i % every != full for i in range(n)]
     if "first" in given:
         usual = given["first"]["default"]
-        first = f.whole(given["first"]["field"], null=n if usual is None else usual, least=0)
+        first = f.integer(given["first"]["field"], null=n if usual is None else usual, least=0)
         local = [i >= first for i in range(n)]
     if "end" in given:
-        end = f.whole(given["end"], null=0, least=0)
+        end = f.integer(given["end"], null=0, least=0)
         local = [here and i < end for i, here in enumerate(local)]
     made = windows(f, local, window)
     if given.get("full_without_positions"):
@@ -222,9 +222,9 @@ def _mixture(f: ConfigFields, row: Mapping[str, Any], width: int, n: int) -> tup
     optional = more.pop("optional_shared_d_ff", None)
     for key, value in more.items():
         if key == "n_shared" and isinstance(value, str):
-            more[key] = f.whole(value, null=0, least=0)
+            more[key] = f.integer(value, null=0, least=0)
         elif key == "shared_d_ff":
-            more[key] = f.whole(*_names(value))
+            more[key] = f.integer(*_names(value))
         elif key != "n_shared":
             more[key] = _switch(f, value)
     if optional and (shared := f.optional(optional)):
@@ -245,8 +245,8 @@ def _mixture(f: ConfigFields, row: Mapping[str, Any], width: int, n: int) -> tup
 def _places(f: ConfigFields, given: Mapping[str, Any], n: int) -> list[bool]:
     """Which layers are mixtures."""
     if "every" in given:
-        every, dense = f.whole(given["every"]), f.items(given["except"], int) or []
+        every, dense = f.integer(given["every"]), f.items(given["except"], int) or []
         return [i not in dense and (i + 1) % every == 0 for i in range(n)]
-    first = f.whole(given["first"], null=given["default"], least=0) if "first" in given else 0
+    first = f.integer(given["first"], null=given["default"], least=0) if "first" in given else 0
     listed = f.items("mlp_layer_types", str, n)
     return [kind == "sparse" for kind in listed] if listed else [i >= first for i in range(n)]

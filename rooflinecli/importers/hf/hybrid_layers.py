@@ -29,11 +29,13 @@ def layer_kinds(f: ConfigFields, names: tuple[str, ...], default: list[str], all
         listed = f.items(name, str, length)
         if not listed:
             continue
-        found = [NAMES.get(kind, "") for kind in listed]
-        for written, kind in zip(listed, found, strict=True):
+        kinds = [NAMES.get(kind, "") for kind in listed]
+        for name_in_config, kind in zip(listed, kinds, strict=True):
             if kind not in allowed:
-                raise f.fail(name, f"'{written}' is not a layer this importer knows here; known: {', '.join(allowed)}")
-        return found
+                raise f.fail(
+                    name, f"'{name_in_config}' is not a layer this importer knows here; known: {', '.join(allowed)}"
+                )
+        return kinds
     return default
 
 
@@ -53,15 +55,15 @@ def ssd(
     """A Mamba-2 block. Raises DataError where heads times their width is not the inner width."""
     if heads * head_dim != inner:
         raise f.fail(field, f"{heads} heads of {head_dim} are not the inner width {inner}; give another count")
-    n = f.whole(groups)
+    n = f.integer(groups)
     if heads % n:
         raise f.fail(groups, f"{n} groups do not divide {heads} heads; give a divisor")
-    sizes = {"state": f.whole(state), "taps": f.whole(taps), "groups": n, "chunk": f.whole(chunk)}
+    sizes = {"state": f.integer(state), "taps": f.integer(taps), "groups": n, "chunk": f.integer(chunk)}
     block: Block = {"kind": "mamba2", "n_heads": heads, "head_dim": head_dim, "sizes": sizes}
     return block | set_only(more)
 
 
 def selective(f: ConfigFields, inner: int, *, state: str, taps: str, rank: int, **more: Any) -> Block:
     """A Mamba-1 block of `inner` channels."""
-    sizes = {"state": f.whole(state), "taps": f.whole(taps), "rank": rank}
+    sizes = {"state": f.integer(state), "taps": f.integer(taps), "rank": rank}
     return {"kind": "mamba", "n_heads": inner, "head_dim": 1, "sizes": sizes} | set_only(more)

@@ -36,12 +36,12 @@ def _features(outer: ConfigFields) -> int:
 
 def qwen(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """The merger is the tower's own; sides go to multiples of a merged patch."""
-    out = v.whole("out_hidden_size" if "out_hidden_size" in {**v.defaults, **v.data} else "hidden_size")
+    out = v.integer("out_hidden_size" if "out_hidden_size" in {**v.defaults, **v.data} else "hidden_size")
     if out != text:
         raise v.fail("out_hidden_size", f"{out} is not the decoder's width {text}; make them equal")
     three = "num_position_embeddings" in {**v.defaults, **v.data}
     least, most = (65536, 16777216) if three else (3136, 12845056)
-    patch, merge = side(v, "patch_size"), v.whole("spatial_merge_size")
+    patch, merge = side(v, "patch_size"), v.integer("spatial_merge_size")
     source = _QWEN3 if three else _QWEN2
     return [], {
         "kind": "smart-resize",
@@ -60,7 +60,7 @@ def _square(v: ConfigFields, **more: object) -> Block:
 
 def gemma3(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """Patches are averaged to mm_tokens_per_image, normed, and taken to the decoder by one matrix."""
-    width, tokens = v.whole("hidden_size"), outer.whole("mm_tokens_per_image", null=256)
+    width, tokens = v.integer("hidden_size"), outer.integer("mm_tokens_per_image", null=256)
     across, left = side(v, "image_size") // side(v, "patch_size"), int(tokens**0.5)
     if left**2 != tokens or across % left:
         raise outer.fail(
@@ -76,13 +76,13 @@ def gemma3(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Join
 
 def gemma4(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """Patches are averaged by pooling_kernel_size squares and taken to the decoder by one matrix."""
-    merge = v.whole("pooling_kernel_size")
+    merge = v.integer("pooling_kernel_size")
     after = [
         norm("projector_norm", "none", merge=merge**2),
-        linear("projector", text, input=v.whole("hidden_size"), bias=False, merge=merge**2),
+        linear("projector", text, input=v.integer("hidden_size"), bias=False, merge=merge**2),
     ]
     source = "image_processing_gemma4.py: max_soft_tokens 280; processing_gemma4.py: begin and end of image around them"
-    tokens = outer.whole("vision_soft_tokens_per_image", null=280)
+    tokens = outer.integer("vision_soft_tokens_per_image", null=280)
     images = {"kind": "token-budget", "patch": side(v, "patch_size"), "merge": merge, "tokens": tokens, "wrap": 2}
     return after, images | {"source": source}
 
@@ -101,7 +101,7 @@ def llava(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joine
     strategy = outer.text("vision_feature_select_strategy", default="default")
     if strategy not in ("default", "full"):
         raise outer.fail("vision_feature_select_strategy", f"'{strategy}' is not known; known: default, full")
-    wide = v.whole("hidden_size") * _features(outer)
+    wide = v.integer("hidden_size") * _features(outer)
     extra = 1 if any(piece["name"] == "class_token" for piece in made["before"]) else 0
     if made["positions"] == {"kind": "rotary"}:  # Pixtral's tower: images keep their shape
         images = {"kind": "longest-edge", "patch": side(v, "patch_size"), "size": side(v, "image_size")}
@@ -115,7 +115,7 @@ def mistral3(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Jo
     """A norm, merge x merge patches into one of the same width, two matrices; rows of tokens end in a break."""
     if _features(outer) != 1:
         raise outer.fail("vision_feature_layer", "a list of layers is not read here; give one")
-    width, merge = v.whole("hidden_size"), outer.whole("spatial_merge_size", null=2)
+    width, merge = v.integer("hidden_size"), outer.integer("spatial_merge_size", null=2)
     outer.defaults = {**outer.defaults, "multimodal_projector_bias": False}
     count = merge**2
     after = [
@@ -136,14 +136,14 @@ def internvl(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Jo
     if not merge:
         raise outer.fail("downsample_ratio", f"expected a share such as 0.5, got {str(ratio)[:60]!r}")
     count, less = merge**2, 1
-    wide = v.whole("hidden_size") * count
+    wide = v.integer("hidden_size") * count
     after = [
         norm("projector_norm", "layernorm", width=wide, merge=count, less=less),
         linear("projector_in", text, input=wide, merge=count, less=less),
         linear("projector_out", text, input=text, merge=count, less=less),
     ]
     patches = (side(v, "image_size") // side(v, "patch_size")) ** 2
-    tokens = outer.whole("image_seq_length", "image_seq_len", null=patches // count)
+    tokens = outer.integer("image_seq_length", "image_seq_len", null=patches // count)
     return after, _square(
         v,
         kind="dynamic-tiles",
@@ -158,7 +158,7 @@ def internvl(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Jo
 
 def llama4(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """One matrix behind the tower's adapter; a canvas of up to 16 tiles and the whole image."""
-    after = [linear("projector", text, input=v.whole("vision_output_dim"), bias=False, merge=4, less=1)]
+    after = [linear("projector", text, input=v.integer("vision_output_dim"), bias=False, merge=4, less=1)]
     patches = (side(v, "image_size") // side(v, "patch_size")) ** 2
     source = "image_processing_llama4.py: max_patches 16; processing_llama4.py: separators of tiles and rows"
     return after, _square(
@@ -169,13 +169,13 @@ def llama4(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Join
 def mllama(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """The last layer's output beside those of chosen layers; cross-attention reads it, and one token stands in the prompt."""
     chosen = v.items("intermediate_layers_indices", int) or []
-    wide, width = v.whole("vision_output_dim"), v.whole("hidden_size")
+    wide, width = v.integer("vision_output_dim"), v.integer("hidden_size")
     if wide != width * (len(chosen) + 1):
         raise v.fail(
             "vision_output_dim",
             f"{wide} is not hidden_size x {len(chosen) + 1}, the layers it is made of; make them agree",
         )
-    tiles = v.whole("max_num_tiles")
+    tiles = v.integer("max_num_tiles")
     source = "image_processing_mllama.py: padded to max_num_tiles tiles; modeling_mllama.py: each padded to a multiple of 8 positions"
     return [linear("projector", text, input=wide)], _square(
         v, kind="padded-tiles", extra=1, tokens=1, tiles=tiles, source=source
@@ -187,9 +187,9 @@ def kimi(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined
     merge, patch, width = v.items("merge_kernel_size", int, 2) or [2, 2], side(v, "patch_size"), made["d_model"]
     if merge[0] != merge[1]:
         raise v.fail("merge_kernel_size", f"{merge[0]} by {merge[1]} is no square, and only squares are read")
-    said = outer.whole("projection_hidden_size", null=width)
-    if said != width:
-        raise outer.fail("projection_hidden_size", f"{said} is not the tower's width {width}; make them equal")
+    stated = outer.integer("projection_hidden_size", null=width)
+    if stated != width:
+        raise outer.fail("projection_hidden_size", f"{stated} is not the tower's width {width}; make them equal")
     images = {"kind": "patch-budget", "patch": patch, "merge": merge[0], "most": 16384 * patch**2, "size": 512 * patch}
     source = "image_processing_kimi_k25.py: max_patches 16384, 512 patches a side"
     return merger(width, text, merge[0]), images | {"source": source}
@@ -197,13 +197,13 @@ def kimi(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined
 
 def minimax(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """Sides go to multiples of a merged patch, the area between 56 x 56 and 1,280 of them."""
-    merge, patch = v.whole("spatial_merge_size"), side(v, "patch_size")
-    inner = outer.whole("projector_hidden_size", null=text)
+    merge, patch = v.integer("spatial_merge_size"), side(v, "patch_size")
+    inner = outer.integer("projector_hidden_size", null=text)
     outer.expect("multimodal_projector_bias", (True, None), "its projector has biases; mend it")
     unit = (patch * merge) ** 2
     images = {"kind": "smart-resize", "patch": patch, "merge": merge, "least": 4 * unit, "most": 1280 * unit}
     source = "image_processing_minimax_m3_vl.py: min_pixels 56 x 56, max_pixels 28 x 28 x 1280"
-    return minimax_merger(v.whole("hidden_size"), inner, text, merge), images | {"source": source}
+    return minimax_merger(v.integer("hidden_size"), inner, text, merge), images | {"source": source}
 
 
 def _class_token(made: Block) -> int:
@@ -212,11 +212,16 @@ def _class_token(made: Block) -> int:
 
 def glm(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """The merger is the tower's own; sides go to multiples of a merged patch within an area of two frames."""
-    out = v.whole("out_hidden_size")
+    out = v.integer("out_hidden_size")
     if out != text:
         raise v.fail("out_hidden_size", f"{out} is not the decoder's width {text}; make them equal")
     source = "image_processing_glm4v.py: 112 x 112 to 28 x 28 x 15000 pixels of two frames; begin and end of image around them"
-    images = {"kind": "smart-resize", "patch": side(v, "patch_size"), "merge": v.whole("spatial_merge_size"), "wrap": 2}
+    images = {
+        "kind": "smart-resize",
+        "patch": side(v, "patch_size"),
+        "merge": v.integer("spatial_merge_size"),
+        "wrap": 2,
+    }
     return [], images | {"least": 112 * 112 // 2, "most": 28 * 28 * 15000 // 2, "source": source}
 
 
@@ -232,7 +237,7 @@ def _tiled(
     extra, bias = _class_token(made), outer.flag("multimodal_projector_bias", True)
     less = extra if kept == "default" else 0
     after = [
-        linear("projector_in", text, input=v.whole("hidden_size") * count, bias=bias, less=less),
+        linear("projector_in", text, input=v.integer("hidden_size") * count, bias=bias, less=less),
         linear("projector_out", text, input=text, bias=bias, less=less),
         values("image_newline", width=text),
     ]
@@ -251,10 +256,10 @@ def llava_next(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> 
 
 def llava_onevision(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """Patches beyond those of so many tiles are scaled down."""
-    said = outer.text("vision_aspect_ratio", default="anyres_max_9")
-    tiles = said.removeprefix("anyres_max_")
+    stated = outer.text("vision_aspect_ratio", default="anyres_max_9")
+    tiles = stated.removeprefix("anyres_max_")
     if not tiles.isdigit() or not int(tiles):
-        raise outer.fail("vision_aspect_ratio", f"'{said[:40]}' is not known; known: anyres_max_N")
+        raise outer.fail("vision_aspect_ratio", f"'{stated[:40]}' is not known; known: anyres_max_N")
     after, images = _tiled(outer, v, made, text, "full", _ONE)
     return after, images | {"tiles": int(tiles), "source": "processing_llava_onevision.py"}
 
@@ -263,7 +268,7 @@ def vipllava(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Jo
     """A norm over the outputs of five layers side by side, two matrices with biases; the class token is left out."""
     chosen = outer.raw("vision_feature_layer")
     count = len(chosen) if isinstance(chosen, list) and chosen else 5 if chosen is MISSING or chosen is None else 1
-    wide, extra = v.whole("hidden_size") * count, _class_token(made)
+    wide, extra = v.integer("hidden_size") * count, _class_token(made)
     after = [
         norm("projector_norm", "layernorm", width=wide, less=extra),
         linear("projector_in", text, input=wide, less=extra),
@@ -274,9 +279,9 @@ def vipllava(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Jo
 
 def idefics3(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """scale_factor x scale_factor patches are one token, through one matrix; tiles of image_size, the longer side four of them."""
-    scale = outer.whole("scale_factor", null=2)
+    scale = outer.integer("scale_factor", null=2)
     count, size = scale**2, side(v, "image_size")
-    after = [linear("projector", text, input=v.whole("hidden_size") * count, bias=False, merge=count)]
+    after = [linear("projector", text, input=v.integer("hidden_size") * count, bias=False, merge=count)]
     tokens = (size // side(v, "patch_size")) ** 2 // count
     source = "image_processing_idefics3.py: the longer side to 4 tiles; processing_idefics3.py: marks of tiles and rows"
     return after, _square(v, kind="image-splitting", tokens=tokens, most=4 * size, source=source)
@@ -284,15 +289,15 @@ def idefics3(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Jo
 
 def _shuffled(outer: ConfigFields, v: ConfigFields) -> tuple[int, int, int]:
     """Factor of a pixel shuffle, values of a shuffled token, tokens of a tile."""
-    factor = outer.whole("downsample_factor", null=2)
+    factor = outer.integer("downsample_factor", null=2)
     tokens = (side(v, "image_size") // side(v, "patch_size") // factor) ** 2
-    return factor**2, v.whole("hidden_size") * factor**2, tokens
+    return factor**2, v.integer("hidden_size") * factor**2, tokens
 
 
 def aya(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """Pixel shuffle, a norm, a gated pair of matrices; tiles in the nearest grid of up to 12, and an overview."""
     count, wide, tokens = _shuffled(outer, v)
-    inner = outer.whole("alignment_intermediate_size", null=text)
+    inner = outer.integer("alignment_intermediate_size", null=text)
     after = [
         norm("projector_norm", "layernorm", width=wide, merge=count),
         linear("projector_in", inner, input=wide, merge=count),
@@ -305,7 +310,7 @@ def aya(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
 def cohere2(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """As Aya's without the norm."""
     count, wide, tokens = _shuffled(outer, v)
-    inner = outer.whole("alignment_intermediate_size", null=36864)
+    inner = outer.integer("alignment_intermediate_size", null=36864)
     after = [
         linear("projector_in", inner, input=wide, merge=count),
         linear("projector_out", text, input=inner // 2, merge=count),
@@ -316,7 +321,7 @@ def cohere2(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joi
 
 def lighton(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """A norm, merge x merge patches into one of the same width, two matrices without biases."""
-    width, merge = v.whole("hidden_size"), outer.whole("spatial_merge_size", null=2)
+    width, merge = v.integer("hidden_size"), outer.integer("spatial_merge_size", null=2)
     count = merge**2
     after = [
         norm("projector_norm", "rmsnorm"),
@@ -330,6 +335,6 @@ def lighton(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joi
 
 def step3(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """The tower's two convolutions leave a sixteenth of the patches, four times as wide; one matrix."""
-    after = [linear("projector", text, input=4 * v.whole("hidden_size"), bias=outer.flag("projector_bias"), merge=16)]
+    after = [linear("projector", text, input=4 * v.integer("hidden_size"), bias=outer.flag("projector_bias"), merge=16)]
     source = "modeling_step3p7.py: the whole image; crops of large images are not counted"
     return after, _square(v, tokens=(side(v, "image_size") // side(v, "patch_size") // 4) ** 2, source=source)

@@ -22,15 +22,15 @@ def deepseek_v4(f: ConfigFields) -> dict[str, Any]:
     f.expect("num_key_value_heads", (1, None), "keys and values are one head; mend it")
     kinds = _kinds(f)
     sizes = {
-        "query_rank": f.whole("q_lora_rank"),
-        "out_rank": f.whole("o_lora_rank"),
-        "out_groups": f.whole("o_groups"),
+        "query_rank": f.integer("q_lora_rank"),
+        "out_rank": f.integer("o_lora_rank"),
+        "out_groups": f.integer("o_groups"),
     }
-    heads = f.whole("num_attention_heads")
+    heads = f.integer("num_attention_heads")
     if heads % sizes["out_groups"]:
         raise f.fail("o_groups", f"{sizes['out_groups']} groups do not divide {heads} heads; give a divisor")
-    block = {"kind": "compressed", "n_heads": heads, "head_dim": f.whole("head_dim"), "sinks": True}
-    block |= {"window": f.whole("sliding_window"), "sizes": sizes}
+    block = {"kind": "compressed", "n_heads": heads, "head_dim": f.integer("head_dim"), "sinks": True}
+    block |= {"window": f.integer("sliding_window"), "sizes": sizes}
     moe = experts(
         f,
         "moe_intermediate_size",
@@ -40,15 +40,15 @@ def deepseek_v4(f: ConfigFields) -> dict[str, Any]:
     bias = f.flag("mlp_bias")
     f.expect("n_shared_experts", (1, None), "the class builds one shared expert; give 1")
     moe |= {"shared_bias": True} if bias else {}
-    extra = f.whole("num_nextn_predict_layers", "num_mtp_layers", null=0, least=0)
+    extra = f.integer("num_nextn_predict_layers", "num_mtp_layers", null=0, least=0)
     if extra:
         f.notes.append(f"{extra} multi-token-prediction layer(s) are left out, as in the published parameter count.")
-    return frame(f, block, moe, layers=_layers(f, kinds, sizes), streams=f.whole("hc_mult"))
+    return frame(f, block, moe, layers=_layers(f, kinds, sizes), streams=f.integer("hc_mult"))
 
 
 def _kinds(f: ConfigFields) -> list[str]:
     """The attention of each layer; entries behind the last layer belong to further predictions."""
-    n = f.whole("num_hidden_layers")
+    n = f.integer("num_hidden_layers")
     named, ratios = f.items("layer_types", str), f.items("compress_ratios", int)
     if ratios and not set(ratios) <= set(_KINDS):
         raise f.fail("compress_ratios", f"expected {', '.join(map(str, _KINDS))} for each layer; mend it")
@@ -65,12 +65,12 @@ def _layers(f: ConfigFields, kinds: list[str], sizes: dict[str, int]) -> list[Ov
     rates = f.raw("compress_rates")
     given = rates if isinstance(rates, dict) else {}
     sparse, heavy = (given.get(_SPARSE, 4), given.get(_HEAVY, 128))
-    sparse = f.whole("compress_rate_csa", null=sparse)
-    heavy = f.whole("compress_rate_hca", null=heavy)
+    sparse = f.integer("compress_rate_csa", null=sparse)
+    heavy = f.integer("compress_rate_hca", null=heavy)
     indexer = {
-        "index_heads": f.whole("index_n_heads"),
-        "index_width": f.whole("index_head_dim"),
-        "index_top": f.whole("index_topk"),
+        "index_heads": f.integer("index_n_heads"),
+        "index_width": f.integer("index_head_dim"),
+        "index_top": f.integer("index_topk"),
     }
     blocks: dict[str, Override] = {
         _SLIDING: {},

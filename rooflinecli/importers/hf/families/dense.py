@@ -49,7 +49,7 @@ def internlm3(f: ConfigFields, row: Row) -> Block:
 
 def smollm3(f: ConfigFields, row: Row) -> Block:
     """Some layers without positions, some with a window."""
-    n, every = f.whole("num_hidden_layers"), f.whole("no_rope_layer_interval", null=4)
+    n, every = f.integer("num_hidden_layers"), f.integer("no_rope_layer_interval", null=4)
     rope = f.items("no_rope_layers", int, n) or [int((i + 1) % every != 0) for i in range(n)]
     window = f.optional("sliding_window") if f.flag("use_sliding_window") else None
     local = windows(f, [bool(window) and not r for r in rope], window)
@@ -59,11 +59,11 @@ def smollm3(f: ConfigFields, row: Row) -> Block:
 
 def exaone4(f: ConfigFields, row: Row) -> Block:
     """Full attention on every sliding_window_pattern-th layer, or by one letter a layer, repeated (LLLG)."""
-    every, n = f.raw("sliding_window_pattern"), f.whole("num_hidden_layers")
+    every, n = f.raw("sliding_window_pattern"), f.integer("num_hidden_layers")
     if isinstance(every, str):
         default = [every[i % len(every)] == "L" for i in range(n)]
     else:
-        step = f.whole("sliding_window_pattern", null=4)
+        step = f.integer("sliding_window_pattern", null=4)
         default = [bool((i + 1) % step) for i in range(n)]
     return decoder(f, row, layers=windows(f, default, f.optional("sliding_window")))
 
@@ -75,19 +75,19 @@ def _keys(block: Block) -> int:
 
 def doge(f: ConfigFields) -> Block:
     """A learned scale of each residual, a mask made of the values; where is_moe says so, experts of one vector each."""
-    bias, d = f.flag("attention_bias"), f.whole("hidden_size")
+    bias, d = f.flag("attention_bias"), f.integer("hidden_size")
     heads = attention(f, qkv_bias=bias, out_bias=bias, qk_norm="head")
     keys = _keys(heads)
     mask = linear("mask", keys, input=keys * heads["head_dim"], bias=bias)
     pieces = [{"kind": "scale", "name": "residual", "rows": 2}, mask, values("mask_scale", width=keys)]
-    n, chosen = f.whole("num_experts"), f.whole("num_experts_per_tok")
+    n, chosen = f.integer("num_experts"), f.integer("num_experts_per_tok")
     if f.flag("is_moe"):
         pieces += [linear("retrieval", 2 * math.isqrt(n), bias=False), values("expert_vectors", 2 * n)]
         f.notes.append(
             f"Experts are vectors: a token meets {chosen} of {n}, whose products are not counted among the FLOPs."
         )
     mlp = feedforward(f, "gated", bias=f.flag("mlp_bias"))
-    local = windows(f, [True] * f.whole("num_hidden_layers"), f.optional("sliding_window"))
+    local = windows(f, [True] * f.integer("num_hidden_layers"), f.optional("sliding_window"))
     return frame(f, heads, mlp, layers=local, pieces=pieces, width=d)
 
 
@@ -101,7 +101,7 @@ def diffllama(f: ConfigFields) -> Block:
         f,
         block | {"kind": "differential", "n_kv_heads": keys},
         feedforward(f, "gated"),
-        layers=f.whole("num_hidden_layers"),
+        layers=f.integer("num_hidden_layers"),
     )
 
 
@@ -110,7 +110,7 @@ _MORE_ROWS = 8  # of the embedding over the head: the image's token and its neig
 
 def mllama(f: ConfigFields) -> dict[str, Any]:
     """cross_attention_layers hold no self-attention; two gates of one number each, norms of q and k by head."""
-    n, crossing = f.whole("num_hidden_layers"), f.items("cross_attention_layers", int) or []
+    n, crossing = f.integer("num_hidden_layers"), f.items("cross_attention_layers", int) or []
     if any(i < 0 or i >= n for i in crossing):
         raise f.fail("cross_attention_layers", f"names a layer outside the {n}; give indices from 0")
     f.expect("tie_word_embeddings", (False, None), "its table has rows that its head has not")

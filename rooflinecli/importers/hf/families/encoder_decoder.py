@@ -27,7 +27,7 @@ def _head(f: ConfigFields, stem: str) -> str:
 
 
 def _attention(f: ConfigFields, heads: str, width: int, dim: int | None = None, **more: Any) -> Block:
-    n = f.whole(heads)
+    n = f.integer(heads)
     if dim is None and width % n:
         raise f.fail(heads, f"{n} heads do not divide the width {width}; give another count")
     return {"kind": "mha", "n_heads": n, "head_dim": dim or width // n, **more}
@@ -41,21 +41,25 @@ def _cross(block: Block, **more: Any) -> Block:
 
 def t5(f: ConfigFields, every: bool = False) -> Block:
     """RMSNorm, no biases; a table of relative positions in the first layer of each side, or in every one (umt5)."""
-    width, vocab = f.whole("d_model", "hidden_size"), f.whole("vocab_size")
-    heads, dim = f.whole("num_heads", "num_attention_heads"), f.whole("d_kv")
-    said = f.text("feed_forward_proj", default="relu")
-    gated = f.flag("is_gated_act") if "is_gated_act" in f.data else said.startswith("gated-")
-    mlp = {"kind": "gated" if gated else "dense", "d_ff": f.whole("d_ff"), "activation": said.removeprefix("gated-")}
+    width, vocab = f.integer("d_model", "hidden_size"), f.integer("vocab_size")
+    heads, dim = f.integer("num_heads", "num_attention_heads"), f.integer("d_kv")
+    activation = f.text("feed_forward_proj", default="relu")
+    gated = f.flag("is_gated_act") if "is_gated_act" in f.data else activation.startswith("gated-")
+    mlp = {
+        "kind": "gated" if gated else "dense",
+        "d_ff": f.integer("d_ff"),
+        "activation": activation.removeprefix("gated-"),
+    }
     block: Block = {"kind": "mha", "n_heads": heads, "head_dim": dim, "rotary": False}
     bias = [
-        {"kind": "table", "name": "relative_bias", "rows": f.whole("relative_attention_num_buckets"), "width": heads}
+        {"kind": "table", "name": "relative_bias", "rows": f.integer("relative_attention_num_buckets"), "width": heads}
     ]
 
     def layers(n: int) -> int | list[dict[str, Any]]:
         listed: list[Override] = [{"pieces": bias} if every or i == 0 else {} for i in range(n)]
         return stack(listed)
 
-    deep = f.whole("num_layers", "num_hidden_layers")
+    deep = f.integer("num_layers", "num_hidden_layers")
     both: Block = {
         "d_model": width,
         "vocab_size": vocab,
@@ -65,7 +69,7 @@ def t5(f: ConfigFields, every: bool = False) -> Block:
     }
     encoder = both | {"attention": block | {"causal": False}, "layers": layers(deep), "lm_head": False}
     kind = _head(f, "T5")
-    below = f.whole("num_decoder_layers", null=deep)
+    below = f.integer("num_decoder_layers", null=deep)
     if kind == "encoder":
         return encoder
     tower = {"name": "encoder", "source": "the same config", "reads": "source", "shared_embedding": True} | encoder
@@ -87,7 +91,7 @@ def _side(f: ConfigFields, side: str, width: int, **more: Any) -> tuple[Block, B
 
 def bart(f: ConfigFields, *, stem: str, rows_before: int, embedding_norm: bool, final_norm: bool) -> Block:
     """A table of positions on both sides, with `rows_before` rows before the first token's; norms behind each embedding and each side's layers."""
-    width, rows = f.whole("d_model", "hidden_size"), f.whole("max_position_embeddings")
+    width, rows = f.integer("d_model", "hidden_size"), f.integer("max_position_embeddings")
     f.expect("tie_word_embeddings", (True,), "untied tables of its two sides are not read")
     if stem == "Bart":  # switches of old files; the classes of its relatives have one form each, whatever these say
         for name, only in (
@@ -99,10 +103,10 @@ def bart(f: ConfigFields, *, stem: str, rows_before: int, embedding_norm: bool, 
         for name in ("add_bias_logits", "add_final_layer_norm"):
             f.expect(name, (False, None), "only BART's own form is read")
     f.expect("share_encoder_decoder_embeddings", (True, None), "tables apart for its two sides are not read")
-    f.expect("decoder_vocab_size", (f.whole("vocab_size"), None), "a vocabulary of the decoder's own is not read")
+    f.expect("decoder_vocab_size", (f.integer("vocab_size"), None), "a vocabulary of the decoder's own is not read")
     both: Block = {
         "d_model": width,
-        "vocab_size": f.whole("vocab_size"),
+        "vocab_size": f.integer("vocab_size"),
         "norm": "layernorm",
         "final_norm": final_norm,
         "embedding_norm": embedding_norm,
@@ -121,26 +125,26 @@ def bart(f: ConfigFields, *, stem: str, rows_before: int, embedding_norm: bool, 
     encoder |= both | {
         "attention": above | {"causal": False},
         "feedforward": first,
-        "layers": f.whole("encoder_layers", "num_hidden_layers"),
+        "layers": f.integer("encoder_layers", "num_hidden_layers"),
     }
     decoder = both | {
         "attention": block,
         "cross": _cross(block),
         "feedforward": mlp,
         "norms": 3,
-        "layers": f.whole("decoder_layers"),
+        "layers": f.integer("decoder_layers"),
     }
     return decoder | {"towers": [encoder], "tied_embeddings": True, "lm_head": _head(f, stem) == "generation"}
 
 
 def whisper(f: ConfigFields) -> Block:
     """Two convolutions over the mel frames, the second of stride 2; a window of 30 s whatever was said; keys without a bias."""
-    width, frames = f.whole("d_model", "hidden_size"), f.whole("max_source_positions")
-    rows = f.whole("max_target_positions")
+    width, frames = f.integer("d_model", "hidden_size"), f.integer("max_source_positions")
+    rows = f.integer("max_target_positions")
     f.expect("tie_word_embeddings", (True, None), "an untied head is not read")
     taps = 3
     before = [
-        {"kind": "linear", "name": "conv1", "input": taps * f.whole("num_mel_bins"), "spread": 2},
+        {"kind": "linear", "name": "conv1", "input": taps * f.integer("num_mel_bins"), "spread": 2},
         {"kind": "linear", "name": "conv2", "input": taps * width},
         {"kind": "table", "name": "sinusoids", "rows": frames},
     ]
@@ -157,11 +161,11 @@ def whisper(f: ConfigFields) -> Block:
     encoder |= {
         "positions": {"kind": "none"},
         "before": before,
-        "layers": f.whole("encoder_layers", "num_hidden_layers"),
+        "layers": f.integer("encoder_layers", "num_hidden_layers"),
     }
     encoder |= {"attention": above | {"causal": False}, "feedforward": first}
     decoder = both | {
-        "vocab_size": f.whole("vocab_size"),
+        "vocab_size": f.integer("vocab_size"),
         "tied_embeddings": True,
         "max_context": rows,
         "prefix": _WHISPER_PREFIX,
@@ -172,5 +176,5 @@ def whisper(f: ConfigFields) -> Block:
         "cross": _cross(block),
         "feedforward": mlp,
     }
-    decoder |= {"norms": 3, "layers": f.whole("decoder_layers"), "towers": [encoder]}
+    decoder |= {"norms": 3, "layers": f.integer("decoder_layers"), "towers": [encoder]}
     return decoder | {"lm_head": _head(f, "Whisper") == "generation"}

@@ -43,13 +43,13 @@ def head_of(f: ConfigFields) -> str:
 def labels(f: ConfigFields) -> int:
     """Classes of a classifier: as counted, or as named."""
     named = f.raw("id2label")
-    return f.whole("num_labels", null=len(named) if isinstance(named, dict) and named else 2)
+    return f.integer("num_labels", null=len(named) if isinstance(named, dict) and named else 2)
 
 
 def masked(f: ConfigFields, width: int, dense: Block, *norm: Block, bias: bool = True) -> Block:
     """The head of a masked language model: dense, norm, and the table again with a bias; untied, the bias is held twice."""
     twice = bias and not f.flag("tie_word_embeddings")
-    again = [{"kind": "parameters", "name": "second_bias", "width": f.whole("vocab_size")}] if twice else []
+    again = [{"kind": "parameters", "name": "second_bias", "width": f.integer("vocab_size")}] if twice else []
     return {"after": [dense, *norm, *again], "lm_head_bias": bias}
 
 
@@ -63,11 +63,11 @@ def _encoder(
     """Post-norm layers behind tables of words, positions and token types."""
     f.expect("is_decoder", (False, None), "only its use as an encoder is read")
     f.expect("position_embedding_type", ("absolute", None), "only absolute positions are read")
-    heads = f.whole("num_attention_heads", "n_heads")
+    heads = f.integer("num_attention_heads", "n_heads")
     if width % heads:
         raise f.fail("num_attention_heads", f"{heads} heads do not divide the width {width}; give another count")
     block = {"kind": "mha", "n_heads": heads, "head_dim": width // heads, "causal": False}
-    mlp = feedforward(f, "dense", d_ff=f.whole("intermediate_size", "hidden_dim"), bias=True)
+    mlp = feedforward(f, "dense", d_ff=f.integer("intermediate_size", "hidden_dim"), bias=True)
     built = frame(
         f,
         block | {"qkv_bias": True, "out_bias": True},
@@ -96,7 +96,7 @@ def _classes(name: str, kind: str, width: int, n: int, *before: Block) -> Block:
 
 def bert(f: ConfigFields) -> Block:
     """A pooler where no other head is; the one of next sentences beside the masked head after pretraining."""
-    width, kind = f.whole("hidden_size"), head_of(f)
+    width, kind = f.integer("hidden_size"), head_of(f)
     pooler = linear("pooler", width, once=True)
     ends: Block
     if kind in ("masked", "pretraining"):
@@ -108,13 +108,13 @@ def bert(f: ConfigFields) -> Block:
     else:
         n = labels(f)
         ends = _classes("classifier", kind, width, n, *([pooler] if kind == "sequence" else []))
-    rows = f.whole("max_position_embeddings")
-    return _encoder(f, ends, _types(f), width=width, rows=rows, context=rows, layers=f.whole("num_hidden_layers"))
+    rows = f.integer("max_position_embeddings")
+    return _encoder(f, ends, _types(f), width=width, rows=rows, context=rows, layers=f.integer("num_hidden_layers"))
 
 
 def roberta(f: ConfigFields) -> Block:
     """bert, but positions begin after the padding's; a classifier reads the first token through a matrix of its own."""
-    width, kind = f.whole("hidden_size"), head_of(f)
+    width, kind = f.integer("hidden_size"), head_of(f)
     dense = linear("classifier_dense", width, once=True)
     if kind == "pretraining":
         raise f.fail("architectures", "RoBERTa has no pretraining class; name RobertaForMaskedLM")
@@ -125,11 +125,11 @@ def roberta(f: ConfigFields) -> Block:
         ends = {"after": [linear("pooler", width, once=True)]}
     else:
         ends = _classes("classifier", kind, width, labels(f), *([dense] if kind == "sequence" else []))
-    rows = f.whole("max_position_embeddings")
-    first = f.whole("pad_token_id", null=1, least=0) + 1
+    rows = f.integer("max_position_embeddings")
+    first = f.integer("pad_token_id", null=1, least=0) + 1
     if rows <= first:
         raise f.fail("max_position_embeddings", f"{rows} rows leave none after the padding's {first}; give more")
-    layers = f.whole("num_hidden_layers")
+    layers = f.integer("num_hidden_layers")
     return _encoder(f, ends, _types(f), width=width, rows=rows, context=rows - first, layers=layers)
 
 
@@ -139,8 +139,8 @@ def mpnet(f: ConfigFields) -> Block:
     buckets = {
         "kind": "table",
         "name": "relative_bias",
-        "rows": f.whole("relative_attention_num_buckets"),
-        "width": f.whole("num_attention_heads"),
+        "rows": f.integer("relative_attention_num_buckets"),
+        "width": f.integer("num_attention_heads"),
     }
     return made | {"before": [*made["before"], buckets]}
 
@@ -148,7 +148,7 @@ def mpnet(f: ConfigFields) -> Block:
 def ernie(f: ConfigFields) -> Block:
     """bert, with a table of tasks where use_task_id is on."""
     made = bert(f)
-    rows = f.whole("task_type_vocab_size", null=3)
+    rows = f.integer("task_type_vocab_size", null=3)
     return made | (
         {"before": [*made["before"], {"kind": "table", "name": "tasks", "rows": rows}]} if f.flag("use_task_id") else {}
     )
@@ -161,7 +161,7 @@ def megatron(f: ConfigFields) -> Block:
 
 def distilbert(f: ConfigFields) -> Block:
     """bert without token types and pooler, its fields under other names."""
-    width, kind = f.whole("dim", "hidden_size"), head_of(f)
+    width, kind = f.integer("dim", "hidden_size"), head_of(f)
     if kind == "pretraining":
         raise f.fail("architectures", "DistilBERT has no pretraining class; name DistilBertForMaskedLM")
     ends: Block = {"after": []}
@@ -171,14 +171,14 @@ def distilbert(f: ConfigFields) -> Block:
     elif kind:
         before = [linear("classifier_dense", width, once=True)] if kind == "sequence" else []
         ends = _classes("classifier", kind, width, labels(f), *before)
-    rows, layers = f.whole("max_position_embeddings"), f.whole("n_layers", "num_hidden_layers")
+    rows, layers = f.integer("max_position_embeddings"), f.integer("n_layers", "num_hidden_layers")
     return _encoder(f, ends, [], width=width, rows=rows, context=rows, layers=layers)
 
 
 def electra(f: ConfigFields) -> Block:
     """Tables narrower than the layers, a projection between them; the generator fills masks, the discriminator doubts every token."""
-    width, narrow, kind = f.whole("hidden_size"), f.whole("embedding_size"), head_of(f)
-    rows, layers = f.whole("max_position_embeddings"), f.whole("num_hidden_layers")
+    width, narrow, kind = f.integer("hidden_size"), f.integer("embedding_size"), head_of(f)
+    rows, layers = f.integer("max_position_embeddings"), f.integer("num_hidden_layers")
     ends: Block = {"after": []}
     if kind == "masked":
         dense = {"kind": "parameters", "name": "head_bias", "width": narrow}  # of the way down to the table
@@ -205,10 +205,10 @@ def electra(f: ConfigFields) -> Block:
 
 def modernbert(f: ConfigFields) -> Block:
     """Pre-norm, rotary, gated; two of three layers see a window; the first has no norm before its attention."""
-    width, n = f.whole("hidden_size"), f.whole("num_hidden_layers")
+    width, n = f.integer("hidden_size"), f.integer("num_hidden_layers")
     bias = f.flag("attention_bias")
-    every = f.whole("global_attn_every_n_layers", null=3)
-    half = f.whole("local_attention") // 2
+    every = f.integer("global_attn_every_n_layers", null=3)
+    half = f.integer("local_attention") // 2
     f.expect("sliding_window", (half, None), f"local_attention says {half}; keep one")
     block = attention(f, kv=None, head_dim=False, qkv_bias=bias, out_bias=bias) | {"causal": False}
     local = windows(f, [i % every != 0 for i in range(n)], 2 * half + 1)
@@ -230,9 +230,9 @@ def modernbert(f: ConfigFields) -> Block:
 
 def modernbert_decoder(f: ConfigFields) -> Block:
     """ModernBERT that writes: two of three layers see a window; a matrix and a norm before the head."""
-    n, bias, width = f.whole("num_hidden_layers"), f.flag("attention_bias"), f.whole("hidden_size")
-    every = f.whole("global_attn_every_n_layers", null=3)
-    half = f.whole("local_attention", null=0, least=0) // 2
+    n, bias, width = f.integer("num_hidden_layers"), f.flag("attention_bias"), f.integer("hidden_size")
+    every = f.integer("global_attn_every_n_layers", null=3)
+    half = f.integer("local_attention", null=0, least=0) // 2
     f.used.add("sliding_window")  # half of local_attention, whatever is written
     local = windows(f, [i % every != 0 for i in range(n)], half or None)
     local[0] = {**local[0], "norms": 1}
@@ -259,19 +259,21 @@ def _ends(f: ConfigFields, kind: str, width: int, masked: Block, dense: bool, po
 
 def eurobert(f: ConfigFields) -> Block:
     """llama both ways, with a head of its own over the vocabulary."""
-    bias, width = f.flag("attention_bias"), f.whole("hidden_size")
+    bias, width = f.flag("attention_bias"), f.integer("hidden_size")
     block = attention(f, qkv_bias=bias, out_bias=bias) | {"causal": False}
-    made = frame(f, block, feedforward(f, "gated", bias=f.flag("mlp_bias")), layers=f.whole("num_hidden_layers"))
+    made = frame(f, block, feedforward(f, "gated", bias=f.flag("mlp_bias")), layers=f.integer("num_hidden_layers"))
     masked = {"after": [], "lm_head_bias": f.flag("mlp_bias")}  # the class gives its head the bias of the MLPs
     return made | _ends(f, head_of(f), width, masked, dense=True, pooler=False)
 
 
 def nomic(f: ConfigFields) -> Block:
     """bert with rotary positions, a gated MLP and no biases."""
-    width = f.whole("hidden_size")
+    width = f.integer("hidden_size")
     block = attention(f, kv=None) | {"causal": False}
-    rows = f.whole("max_position_embeddings")
-    made = frame(f, block, feedforward(f, "gated"), layers=f.whole("num_hidden_layers"), norm="layernorm", context=rows)
+    rows = f.integer("max_position_embeddings")
+    made = frame(
+        f, block, feedforward(f, "gated"), layers=f.integer("num_hidden_layers"), norm="layernorm", context=rows
+    )
     language = masked(f, width, linear("head_dense", width), _norm())
     kind = head_of(f)
     ends = _ends(f, kind, width, language, dense=False, pooler=bool(kind))

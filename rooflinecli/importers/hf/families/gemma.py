@@ -25,12 +25,12 @@ Row = Mapping[str, Any]
 
 def gemma3(f: ConfigFields, row: Row) -> Block:
     """Every sixth layer is global unless the config says otherwise; both ways, half a window lies before a token."""
-    block = row_attention(f, row["attention"], f.whole("hidden_size"))
-    period = f.whole("sliding_window_pattern", "_sliding_window_pattern", null=6)
+    block = row_attention(f, row["attention"], f.integer("hidden_size"))
+    period = f.integer("sliding_window_pattern", "_sliding_window_pattern", null=6)
     window = f.optional("sliding_window")
     if window and block.get("causal") is False:
         window = window // 2 + 1
-    local = [(i + 1) % period != 0 for i in range(f.whole("num_hidden_layers"))]
+    local = [(i + 1) % period != 0 for i in range(f.integer("num_hidden_layers"))]
     return decoder(f, row, block=block, layers=windows(f, local, window))
 
 
@@ -44,14 +44,14 @@ def _common(f: ConfigFields) -> Block:
 
 def _kinds(f: ConfigFields, period: int) -> list[bool]:
     """Which layers see a window: all but every n-th, unless layer_types says otherwise."""
-    n = f.whole("num_hidden_layers")
+    n = f.integer("num_hidden_layers")
     listed = f.items("layer_types", str, n)
     return [kind == "sliding_attention" for kind in listed] if listed else [(i + 1) % period != 0 for i in range(n)]
 
 
 def _reused(f: ConfigFields, local: list[bool]) -> list[bool]:
     """Which layers read what an earlier one cached. Raises DataError where none of their kind is left to keep it."""
-    own = len(local) - f.whole("num_kv_shared_layers", null=0, least=0)
+    own = len(local) - f.integer("num_kv_shared_layers", null=0, least=0)
     if own < 1 or set(local[:own]) != set(local):
         raise f.fail(
             "num_kv_shared_layers", f"leaves {max(own, 0)} layers to keep a cache, and not one of each kind; give fewer"
@@ -67,8 +67,8 @@ def _sharing(base: Block, reused: list[bool]) -> list[Override]:
 
 def _per_layer(f: ConfigFields, layers: int) -> tuple[int, list[Block], list[Block]]:
     """Width of the embedding of a layer; what makes them of the token; what a layer does with its own."""
-    width = f.whole("hidden_size_per_layer_input", null=0, least=0)
-    rows = f.whole("vocab_size_per_layer_input")
+    width = f.integer("hidden_size_per_layer_input", null=0, least=0)
+    rows = f.integer("vocab_size_per_layer_input")
     if not width:
         return 0, [], []
     before = [
@@ -78,14 +78,14 @@ def _per_layer(f: ConfigFields, layers: int) -> tuple[int, list[Block], list[Blo
     ]
     inside = [
         linear("per_layer_gate", width, bias=False),
-        linear("per_layer_out", f.whole("hidden_size"), input=width, bias=False),
+        linear("per_layer_out", f.integer("hidden_size"), input=width, bias=False),
     ]
     return width, before, inside
 
 
 def _altup(f: ConfigFields) -> tuple[list[Block], list[Block], list[Block]]:
     """Copies of the stream (AltUp) with a low-rank residual (LAuReL): before the layers, after them, inside each."""
-    width, n, rank = f.whole("hidden_size"), f.whole("altup_num_inputs"), f.whole("laurel_rank")
+    width, n, rank = f.integer("hidden_size"), f.integer("altup_num_inputs"), f.integer("laurel_rank")
     more = (n - 1) * width
     before = [linear("altup_in", more, bias=False)] if more else []
     after = [linear("altup_out", width, input=more, bias=False)] if more else []
@@ -107,7 +107,7 @@ def gemma3n(f: ConfigFields) -> Block:
     local = _kinds(f, 5)
     reused, base, n = _reused(f, local), _common(f), len(local)
     wide = f.raw("intermediate_size")
-    widths = f.items("intermediate_size", int, n) if isinstance(wide, list) else [f.whole("intermediate_size")] * n
+    widths = f.items("intermediate_size", int, n) if isinstance(wide, list) else [f.integer("intermediate_size")] * n
     if not widths or min(widths) < 1:
         raise f.fail("intermediate_size", "expected a width of each layer, or one for all")
     mlp = feedforward(f, "gated", d_ff=widths[0])
@@ -125,28 +125,28 @@ def _wide(f: ConfigFields, local: list[bool]) -> list[Override]:
     listed = f.raw("per_layer_config")
     if listed is not MISSING and listed is not None:
         return _listed(f, listed, len(local))
-    found: Block = {"head_dim": f.whole("global_head_dim", null=512)}
+    overrides: Block = {"head_dim": f.integer("global_head_dim", null=512)}
     keys = f.optional("num_global_key_value_heads")
     if keys and f.flag("attention_k_eq_v"):
-        found["num_key_value_heads"] = keys
-    return [{} if here else found for here in local]
+        overrides["num_key_value_heads"] = keys
+    return [{} if here else overrides for here in local]
 
 
 def _listed(f: ConfigFields, listed: Any, n: int) -> list[Override]:
     """per_layer_config: by the number of a layer, what it has of its own."""
     f.used |= {"global_head_dim", "num_global_key_value_heads"}
-    found: list[Override] = [{} for _ in range(n)]
+    overrides: list[Override] = [{} for _ in range(n)]
     for key, value in listed.items() if isinstance(listed, dict) else ():
         inner = ConfigFields(
             value if isinstance(value, dict) else {}, {}, f.where, (*f.prefix, "per_layer_config", str(key))
         )
         if not str(key).isdigit() or int(key) >= n:
             raise f.fail("per_layer_config", f"'{str(key)[:20]}' is not one of the {n} layers")
-        found[int(key)] = {
-            name: inner.whole(name) for name in ("head_dim", "num_key_value_heads") if name in inner.data
+        overrides[int(key)] = {
+            name: inner.integer(name) for name in ("head_dim", "num_key_value_heads") if name in inner.data
         }
         inner.finish(frozenset())
-    return found
+    return overrides
 
 
 def gemma4(f: ConfigFields) -> Block:

@@ -20,9 +20,9 @@ def placed(kinds: list[str], blocks: dict[str, Block]) -> list[Override]:
 
 def jamba(f: ConfigFields) -> Block:
     """Mamba-1 with norms on dt, B and C; attention at every period, without positions; experts at a period of their own."""
-    n = f.whole("num_hidden_layers")
+    n = f.integer("num_hidden_layers")
     bias = f.flag("mamba_proj_bias")
-    inner = f.whole("mamba_expand") * f.whole("hidden_size")
+    inner = f.integer("mamba_expand") * f.integer("hidden_size")
     rank = f.raw("mamba_dt_rank")
     blocks = {
         "recurrent": selective(
@@ -30,7 +30,7 @@ def jamba(f: ConfigFields) -> Block:
             inner,
             state="mamba_d_state",
             taps="mamba_d_conv",
-            rank=-(-f.whole("hidden_size") // 16) if rank in (MISSING, None, "auto") else f.whole("mamba_dt_rank"),
+            rank=-(-f.integer("hidden_size") // 16) if rank in (MISSING, None, "auto") else f.integer("mamba_dt_rank"),
             qkv_bias=bias,
             out_bias=bias,
             conv_bias=f.flag("mamba_conv_bias"),
@@ -38,16 +38,16 @@ def jamba(f: ConfigFields) -> Block:
         ),
         "attention": attention(f, head_dim=False) | {"rotary": False},
     }
-    period, offset = f.whole("attn_layer_period"), f.whole("attn_layer_offset", least=0)
+    period, offset = f.integer("attn_layer_period"), f.integer("attn_layer_offset", least=0)
     kinds = layer_kinds(
         f,
         ("layers_block_type", "layer_types"),
         ["attention" if i % period == offset else "recurrent" for i in range(n)],
         ("recurrent", "attention"),
     )
-    every, first = f.whole("expert_layer_period"), f.whole("expert_layer_offset", least=0)
+    every, first = f.integer("expert_layer_period"), f.integer("expert_layer_offset", least=0)
     dense = feedforward(f, "gated")
-    if f.whole("num_experts") == 1:
+    if f.integer("num_experts") == 1:
         f.raw("num_experts_per_tok")
         return frame(f, None, dense, layers=placed(kinds, blocks))
     base, mixed = sparse(
@@ -58,9 +58,9 @@ def jamba(f: ConfigFields) -> Block:
 
 def _mamba2(f: ConfigFields, inner: int, out_bias: str = "mamba_proj_bias", **more: Any) -> Block:
     """The names of Bamba, which Granite and Falcon-H1 share."""
-    heads = f.whole("mamba_n_heads")
+    heads = f.integer("mamba_n_heads")
     head = f.raw("mamba_d_head")
-    width = inner // heads if head in (MISSING, None, "auto") else f.whole("mamba_d_head")
+    width = inner // heads if head in (MISSING, None, "auto") else f.integer("mamba_d_head")
     return ssd(
         f,
         heads=heads,
@@ -79,12 +79,12 @@ def _mamba2(f: ConfigFields, inner: int, out_bias: str = "mamba_proj_bias", **mo
 
 
 def _inner(f: ConfigFields) -> int:
-    return f.whole("mamba_expand") * f.whole("hidden_size")
+    return f.integer("mamba_expand") * f.integer("hidden_size")
 
 
 def bamba(f: ConfigFields) -> Block:
     """Attention at attn_layer_indices, Mamba-2 elsewhere; a gated MLP everywhere."""
-    n, bias = f.whole("num_hidden_layers"), f.flag("attention_bias")
+    n, bias = f.integer("num_hidden_layers"), f.flag("attention_bias")
     at = set(f.items("attn_layer_indices", int) or [])
     if at and not all(0 <= i < n for i in at):
         raise f.fail("attn_layer_indices", f"names a layer outside the {n} there are")
@@ -103,13 +103,13 @@ def bamba(f: ConfigFields) -> Block:
 
 def granite(f: ConfigFields) -> Block:
     """A shared MLP on every layer, with experts beside it where there are any; attention without positions unless it says rope."""
-    n, bias = f.whole("num_hidden_layers"), f.flag("attention_bias")
+    n, bias = f.integer("num_hidden_layers"), f.flag("attention_bias")
     kinds = layer_kinds(f, ("layer_types", "layers_block_type"), ["recurrent"] * n, ("recurrent", "attention"))
     heads = attention(f, head_dim=False, qkv_bias=bias, out_bias=bias)
     if f.text("position_embedding_type") != "rope":
         heads["rotary"] = False
     blocks = {"recurrent": _mamba2(f, _inner(f)), "attention": heads}
-    shared = f.whole("shared_intermediate_size")
+    shared = f.integer("shared_intermediate_size")
     if f.optional("num_local_experts"):
         block = experts(f, "intermediate_size", ("num_local_experts",), n_shared=1, shared_d_ff=shared)
     else:
@@ -121,12 +121,12 @@ def granite(f: ConfigFields) -> Block:
 
 def falcon_h1(f: ConfigFields) -> Block:
     """Both mixers in every layer, side by side."""
-    inner = f.whole("mamba_d_ssm", null=_inner(f))
+    inner = f.integer("mamba_d_ssm", null=_inner(f))
     bias = f.flag("attention_bias")
     block = attention(f, qkv_bias=bias, out_bias=bias)
     scan = _mamba2(f, inner, "projectors_bias")
     sizes = {**scan["sizes"], "ssm_heads": scan["n_heads"], "ssm_head_dim": scan["head_dim"]}
     sizes |= {name: 1 for name, key in (("ssm_bias", "qkv_bias"), ("ssm_out_bias", "out_bias")) if scan.get(key)}
-    block |= {"kind": "attention-ssm", "n_kv_heads": f.whole("num_key_value_heads"), "sizes": sizes}
+    block |= {"kind": "attention-ssm", "n_kv_heads": f.integer("num_key_value_heads"), "sizes": sizes}
     block |= {"conv_bias": scan.get("conv_bias", False), "gated_norm": f.flag("mamba_rms_norm")}
-    return frame(f, block, feedforward(f, "gated", bias=f.flag("mlp_bias")), layers=f.whole("num_hidden_layers"))
+    return frame(f, block, feedforward(f, "gated", bias=f.flag("mlp_bias")), layers=f.integer("num_hidden_layers"))

@@ -28,7 +28,7 @@ def _head(f: ConfigFields, known: dict[str, str]) -> str:
 
 
 def _stack(f: ConfigFields, mlp: Block, before: list[Block], rows: int, **more: Any) -> Block:
-    width = f.whole("hidden_size")
+    width = f.integer("hidden_size")
     block = mha(f, "num_attention_heads", width, qkv_bias=f.flag("qkv_bias", True), out_bias=True)
     made: Block = {
         "d_model": width,
@@ -38,14 +38,16 @@ def _stack(f: ConfigFields, mlp: Block, before: list[Block], rows: int, **more: 
         "max_context": rows,
     }
     return (
-        made | {"attention": block, "feedforward": mlp, "layers": f.whole("num_hidden_layers"), "before": before} | more
+        made
+        | {"attention": block, "feedforward": mlp, "layers": f.integer("num_hidden_layers"), "before": before}
+        | more
     )
 
 
 def _patched(f: ConfigFields) -> tuple[list[Block], int]:
     """Patches, a class token and a table of positions; how many there are."""
     rows = (side(f, "image_size") // side(f, "patch_size")) ** 2 + 1
-    cut = patches(f, f.whole("hidden_size"), bias=True, less=1)
+    cut = patches(f, f.integer("hidden_size"), bias=True, less=1)
     return [cut, values("class_token"), table("positions", rows)], rows
 
 
@@ -53,11 +55,11 @@ def vit(f: ConfigFields) -> Block:
     """A classifier of the class token, or a pooler where there is none."""
     before, rows = _patched(f)
     kind = _head(f, {"ForImageClassification": "classes", "Model": ""})
-    width = f.whole("hidden_size")
+    width = f.integer("hidden_size")
     end = (
         linear("classifier", labels(f), once=True)
         if kind
-        else linear("pooler", f.whole("pooler_output_size", null=width), once=True)
+        else linear("pooler", f.integer("pooler_output_size", null=width), once=True)
     )
     return _stack(f, feedforward(f, "dense", bias=True), before, rows, after=[end])
 
@@ -66,7 +68,7 @@ def dinov2(f: ConfigFields) -> Block:
     """Two learned scales a layer; a mask token where asked for; SwiGLU of two thirds of the width, rounded up to eights."""
     before, rows = _patched(f)
     before += [values("mask_token")] if f.flag("use_mask_token", True) else []
-    width, ratio = f.whole("hidden_size"), f.raw("mlp_ratio")
+    width, ratio = f.integer("hidden_size"), f.raw("mlp_ratio")
     if isinstance(ratio, bool) or not isinstance(ratio, (int, float)) or ratio <= 0:
         raise f.fail("mlp_ratio", f"expected a number above zero, got {str(ratio)[:60]!r}")
     inner = int(width * ratio)
@@ -95,31 +97,31 @@ def _part(f: ConfigFields, name: str, family: Family) -> tuple[Block, ConfigFiel
 
 def _pair(f: ConfigFields, vision: str, text: str, title: str) -> tuple[Block, Block, ConfigFields]:
     """A tower of images with its positions, and one of text beside it."""
-    seen, v = _part(f, "vision_config", registry.family("vision_encoders", vision))
-    said, t = _part(f, "text_config", registry.family("vision_encoders", text))
+    image_model, v = _part(f, "vision_config", registry.family("vision_encoders", vision))
+    text_model, t = _part(f, "text_config", registry.family("vision_encoders", text))
     extra = 1 if vision == "clip_vision_model" else 0
     rows = (side(v, "image_size") // side(v, "patch_size")) ** 2 + extra
-    seen |= {"lm_head": False, "max_context": rows}
-    said = {"name": f"{title} text tower", "source": "text_config of the same config"} | said
-    return seen, said, t
+    image_model |= {"lm_head": False, "max_context": rows}
+    text_model = {"name": f"{title} text tower", "source": "text_config of the same config"} | text_model
+    return image_model, text_model, t
 
 
 def clip(f: ConfigFields) -> Block:
     """Both towers end in a projection without a bias; one learned temperature."""
     _ = _head(f, {"CLIPModel": ""})
-    wide = f.whole("projection_dim", null=512)
-    seen, said, _ = _pair(f, "clip_vision_model", "clip_text_model", "CLIP")
-    seen["after"] = [*seen.get("after", []), values("temperature", width=1)]
-    return seen | {"projection_dim": wide, "towers": [said | {"projection_dim": wide}]}
+    wide = f.integer("projection_dim", null=512)
+    image_model, text_model, _ = _pair(f, "clip_vision_model", "clip_text_model", "CLIP")
+    image_model["after"] = [*image_model.get("after", []), values("temperature", width=1)]
+    return image_model | {"projection_dim": wide, "towers": [text_model | {"projection_dim": wide}]}
 
 
 def siglip(f: ConfigFields) -> Block:
     """The image tower pools by a learned query, the text tower ends in a matrix; a learned temperature and a bias."""
     _ = _head(f, {"SiglipModel": ""})
-    seen, said, t = _pair(f, "siglip_vision_model", "siglip_text_model", "SigLIP")
-    seen["after"] = [*seen.get("after", []), values("temperature", 2, width=1)]
-    width = t.whole("projection_size", null=said["d_model"])
-    return seen | {"towers": [said | {"after": [linear("head", width, once=True)]}]}
+    image_model, text_model, t = _pair(f, "siglip_vision_model", "siglip_text_model", "SigLIP")
+    image_model["after"] = [*image_model.get("after", []), values("temperature", 2, width=1)]
+    width = t.integer("projection_size", null=text_model["d_model"])
+    return image_model | {"towers": [text_model | {"after": [linear("head", width, once=True)]}]}
 
 
 def image_tower(f: ConfigFields, name: str, class_tokens: int) -> Block:
@@ -137,7 +139,7 @@ def deit(f: ConfigFields) -> Block:
     data = {**f.data, "architectures": [saved.removesuffix("WithTeacher")]}
     made = vit(ConfigFields(data, f.defaults, f.where, f.prefix, f.used, f.assumed))
     rows = (side(f, "image_size") // side(f, "patch_size")) ** 2 + 2
-    width = f.whole("hidden_size")
+    width = f.integer("hidden_size")
     made["before"] = [patches(f, width, bias=True, less=2), values("class_tokens", 2), table("positions", rows)]
     if saved.endswith("WithTeacher"):
         made["after"] = [linear("classifier", 2 * labels(f), once=True)]
@@ -147,7 +149,7 @@ def deit(f: ConfigFields) -> Block:
 def ijepa(f: ConfigFields) -> Block:
     """vit without a class token: a classifier of the mean of the patches."""
     made = vit(f)
-    rows, width = (side(f, "image_size") // side(f, "patch_size")) ** 2, f.whole("hidden_size")
+    rows, width = (side(f, "image_size") // side(f, "patch_size")) ** 2, f.integer("hidden_size")
     made["before"] = [patches(f, width, bias=True), table("positions", rows)]
     made["after"] = [piece for piece in made["after"] if piece["name"] != "pooler"]
     return made | {"max_context": rows}
@@ -155,8 +157,8 @@ def ijepa(f: ConfigFields) -> Block:
 
 def registers(f: ConfigFields) -> Block:
     """dinov2 with learned tokens behind the class token."""
-    made, extra = dinov2(f), f.whole("num_register_tokens", null=4, least=0)
-    width, rows = f.whole("hidden_size"), (side(f, "image_size") // side(f, "patch_size")) ** 2 + 1
+    made, extra = dinov2(f), f.integer("num_register_tokens", null=4, least=0)
+    width, rows = f.integer("hidden_size"), (side(f, "image_size") // side(f, "patch_size")) ** 2 + 1
     before = [
         patches(f, width, bias=True, less=1 + extra),
         values("class_token"),

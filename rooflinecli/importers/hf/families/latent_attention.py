@@ -26,9 +26,9 @@ Row = Mapping[str, Any]
 def deepseek_v32(f: ConfigFields, row: Row, shared: list[bool] | None = None) -> Block:
     """Latent attention over the keys that an indexer picks; a layer where `shared` is true takes those of the layer before."""
     sizes = {
-        "index_heads": f.whole("index_n_heads"),
-        "index_width": f.whole("index_head_dim"),
-        "index_top": f.whole("index_topk"),
+        "index_heads": f.integer("index_n_heads"),
+        "index_width": f.integer("index_head_dim"),
+        "index_top": f.integer("index_topk"),
     }
     block = {**latent(f), "kind": "sparse-mla", "sizes": sizes}
     again = {"attention": {"sizes": {**sizes, "index_reused": 1}}}
@@ -38,7 +38,7 @@ def deepseek_v32(f: ConfigFields, row: Row, shared: list[bool] | None = None) ->
 
 def glm_moe_dsa(f: ConfigFields, row: Row) -> Block:
     """deepseek_v32, where a layer may attend to what the indexer of the last layer that has one picked."""
-    kinds = f.items("layer_types", str, f.whole("num_hidden_layers"))
+    kinds = f.items("layer_types", str, f.integer("num_hidden_layers"))
     if kinds and not set(kinds) <= {"indexed_attention", "deepseek_sparse_attention"}:
         raise f.fail("layer_types", "layers of other attention are not read; write the model as YAML")
     return deepseek_v32(f, row, shared=_reused(f))
@@ -46,16 +46,16 @@ def glm_moe_dsa(f: ConfigFields, row: Row) -> Block:
 
 def _reused(f: ConfigFields) -> list[bool]:
     """Whether each layer reuses the keys picked before it: a list, a pattern of letters, or every index_topk_freq-th picks."""
-    n = f.whole("num_hidden_layers")
-    said = f.items("indexer_types", str, n)
+    n = f.integer("num_hidden_layers")
+    types = f.items("indexer_types", str, n)
     letters = f.raw("index_topk_pattern")
-    if not said and isinstance(letters, str):
-        said = [{"F": "full", "S": "shared"}.get(letter, letter) for letter in letters]
-    every, first = f.whole("index_topk_freq", null=1), f.whole("index_skip_topk_offset", null=2, least=0)
-    said = said or ["shared" if max(i - first + 1, 0) % every else "full" for i in range(n)]
-    if len(said) != n or not set(said) <= {"full", "shared"} or said[0] == "shared":
+    if not types and isinstance(letters, str):
+        types = [{"F": "full", "S": "shared"}.get(letter, letter) for letter in letters]
+    every, first = f.integer("index_topk_freq", null=1), f.integer("index_skip_topk_offset", null=2, least=0)
+    types = types or ["shared" if max(i - first + 1, 0) % every else "full" for i in range(n)]
+    if len(types) != n or not set(types) <= {"full", "shared"} or types[0] == "shared":
         raise f.fail("indexer_types", f"expected full or shared for each of {n} layers, the first full; mend it")
-    return [kind == "shared" for kind in said]
+    return [kind == "shared" for kind in types]
 
 
 def _where(f: ConfigFields, default: list[bool]) -> list[bool]:
@@ -66,18 +66,18 @@ def _where(f: ConfigFields, default: list[bool]) -> list[bool]:
 
 def axk1(f: ConfigFields) -> Block:
     """DeepSeek-V3 with a norm behind each mixture."""
-    n, first = f.whole("num_hidden_layers"), f.whole("first_k_dense_replace", null=1, least=0)
+    n, first = f.integer("num_hidden_layers"), f.integer("first_k_dense_replace", null=1, least=0)
     f.expect(
         "moe_layer_freq",
         (1, None),
         "only a mixture on every layer after the dense ones is known; write the model as YAML",
     )
     where = _where(f, [i >= first for i in range(n)])
-    shared = f.whole("n_shared_experts", null=0, least=0)
+    shared = f.integer("n_shared_experts", null=0, least=0)
     moe = experts(f, "moe_intermediate_size", ("n_routed_experts", "num_local_experts"), n_shared=shared)
     f.optional("intermediate_size")  # of dense layers, which may not be there
     dense = moe if all(where) else feedforward(f, "gated")
-    extra = f.whole("num_nextn_predict_layers", null=0, least=0)
+    extra = f.integer("num_nextn_predict_layers", null=0, least=0)
     if extra:
         f.notes.append(f"{extra} multi-token-prediction layer(s) are left out, as in the published parameter count.")
     mixed: list[Override] = [{"feedforward": moe, "norms": 3} if here else {} for here in where]
@@ -86,14 +86,14 @@ def axk1(f: ConfigFields) -> Block:
 
 def longcat(f: ConfigFields) -> Block:
     """Two latent attentions and two MLPs a layer, and one mixture beside the second half; some experts compute nothing."""
-    n, width, bias = f.whole("num_layers", "num_hidden_layers"), f.whole("hidden_size"), f.flag("router_bias")
-    zero, real = f.whole("zero_expert_num", null=0, least=0), f.whole("n_routed_experts", "num_local_experts")
-    chosen = f.whole("moe_topk", "num_experts_per_tok")
+    n, width, bias = f.integer("num_layers", "num_hidden_layers"), f.integer("hidden_size"), f.flag("router_bias")
+    zero, real = f.integer("zero_expert_num", null=0, least=0), f.integer("n_routed_experts", "num_local_experts")
+    chosen = f.integer("moe_topk", "num_experts_per_tok")
     if chosen > real + zero:
         raise f.fail("moe_topk", f"{chosen} exceeds the {real + zero} experts; give at most that many")
     inner, dense = (
-        f.whole("expert_ffn_hidden_size", "moe_intermediate_size"),
-        f.whole("ffn_hidden_size", "intermediate_size"),
+        f.integer("expert_ffn_hidden_size", "moe_intermediate_size"),
+        f.integer("ffn_hidden_size", "intermediate_size"),
     )
     met = max(round(chosen * real / (real + zero)), 1)
     mlp = feedforward(f, "gated", d_ff=dense)
@@ -107,7 +107,7 @@ def longcat(f: ConfigFields) -> Block:
             f"{zero} of {real + zero} experts compute nothing: of the {chosen} that a token is sent to, {met} are counted, as an even router has it."
         )
     f.optional("num_key_value_heads")
-    both = f.whole("qk_nope_head_dim") + f.whole("qk_rope_head_dim")
+    both = f.integer("qk_nope_head_dim") + f.integer("qk_rope_head_dim")
     f.expect("qk_head_dim", (both, None), f"qk_nope_head_dim and qk_rope_head_dim come to {both}; make them agree")
     pair: list[Override] = [{"feedforward": moe} | ({"pieces": pieces} if pieces else {}), {}]
     return frame(f, latent(f), mlp, layers=pair * n)

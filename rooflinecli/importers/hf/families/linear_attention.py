@@ -18,22 +18,26 @@ BOTH = ("recurrent", "attention")
 
 def delta(f: ConfigFields) -> Block:
     """Gated DeltaNet: value heads share key heads."""
-    heads, keys = f.whole("linear_num_value_heads"), f.whole("linear_num_key_heads")
+    heads, keys = f.integer("linear_num_value_heads"), f.integer("linear_num_key_heads")
     if heads % keys:
         raise f.fail("linear_num_key_heads", f"{keys} key heads do not divide {heads} value heads; give a divisor")
     return {
         "kind": "gated-delta",
         "n_heads": heads,
         "n_kv_heads": keys,
-        "head_dim": f.whole("linear_key_head_dim"),
-        "v_head_dim": f.whole("linear_value_head_dim"),
-        "sizes": {"taps": f.whole("linear_conv_kernel_dim"), "chunk": CHUNK},
+        "head_dim": f.integer("linear_key_head_dim"),
+        "v_head_dim": f.integer("linear_value_head_dim"),
+        "sizes": {"taps": f.integer("linear_conv_kernel_dim"), "chunk": CHUNK},
     }
 
 
 def _qwen_layers(f: ConfigFields) -> list[Override]:
     """Full attention, with a gate as wide as q, on every full_attention_interval-th layer; the delta rule elsewhere."""
-    n, every, bias = f.whole("num_hidden_layers"), f.whole("full_attention_interval", null=4), f.flag("attention_bias")
+    n, every, bias = (
+        f.integer("num_hidden_layers"),
+        f.integer("full_attention_interval", null=4),
+        f.flag("attention_bias"),
+    )
     kinds = layer_kinds(f, ("layer_types",), ["recurrent" if (i + 1) % every else "attention" for i in range(n)], BOTH)
     full = attention(f, qkv_bias=bias, out_bias=bias, qk_norm="head", out_gate=True)
     return placed(kinds, {"recurrent": delta(f), "attention": full})
@@ -46,14 +50,14 @@ def _mixture(f: ConfigFields) -> Block:
         ("num_experts", "num_local_experts"),
         n_shared=1,
         shared_gate=True,
-        shared_d_ff=f.whole("shared_expert_intermediate_size"),
+        shared_d_ff=f.integer("shared_expert_intermediate_size"),
     )
 
 
 def qwen3_next(f: ConfigFields) -> Block:
     """A mixture on every decoder_sparse_step-th layer except mlp_only_layers."""
-    step, only = f.whole("decoder_sparse_step"), f.items("mlp_only_layers", int) or []
-    where = [i not in only and (i + 1) % step == 0 for i in range(f.whole("num_hidden_layers"))]
+    step, only = f.integer("decoder_sparse_step"), f.items("mlp_only_layers", int) or []
+    where = [i not in only and (i + 1) % step == 0 for i in range(f.integer("num_hidden_layers"))]
     base, mixed = sparse(feedforward(f, "gated"), _mixture(f), where)
     return frame(f, None, base, layers=merged(_qwen_layers(f), mixed))
 
@@ -68,7 +72,7 @@ def qwen3_5_moe(f: ConfigFields) -> Block:
 
 def kimi_linear(f: ConfigFields) -> Block:
     """Kimi delta attention beside latent attention without positions; attention_bias is on its down-projection and output."""
-    n = f.whole("num_hidden_layers")
+    n = f.integer("num_hidden_layers")
     f.expect(
         "tie_word_embeddings",
         (False, None),
@@ -78,18 +82,22 @@ def kimi_linear(f: ConfigFields) -> Block:
     inner = ConfigFields(nested, {}, f.where, (*f.prefix, "linear_attn_config")) if isinstance(nested, dict) else None
     if inner is not None:  # as on the Hub: layers counted from 1
         full = {i - 1 for i in inner.items("full_attn_layers", int) or []}
-        heads, width, taps = inner.whole("num_heads"), inner.whole("head_dim"), inner.whole("short_conv_kernel_size")
+        heads, width, taps = (
+            inner.integer("num_heads"),
+            inner.integer("head_dim"),
+            inner.integer("short_conv_kernel_size"),
+        )
         default = ["attention" if i in full else "recurrent" for i in range(n)]
     else:
-        heads, width, taps = (f.whole(k) for k in ("linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim"))
+        heads, width, taps = (f.integer(k) for k in ("linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim"))
         default = ["recurrent" if (i + 1) % 4 and i != n - 1 else "attention" for i in range(n)]
     kinds = layer_kinds(f, ("layer_types",), default, BOTH)
     bias = f.flag("attention_bias")
     names = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-    latent = {"kind": "mla", "n_heads": f.whole("num_attention_heads"), **{name: f.whole(name) for name in names}}
+    latent = {"kind": "mla", "n_heads": f.integer("num_attention_heads"), **{name: f.integer(name) for name in names}}
     latent |= set_only({"q_lora_rank": f.optional("q_lora_rank"), "qkv_bias": bias, "out_bias": bias})
     delta = {"kind": "kimi-delta", "n_heads": heads, "head_dim": width, "sizes": {"taps": taps, "chunk": CHUNK}}
-    first = f.whole("first_k_dense_replace", null=1, least=0)
+    first = f.integer("first_k_dense_replace", null=1, least=0)
     listed = f.items("mlp_layer_types", str, n)
     where = [kind == "sparse" for kind in listed] if listed else [i >= first for i in range(n)]
     moe = experts(
@@ -97,7 +105,7 @@ def kimi_linear(f: ConfigFields) -> Block:
         "moe_intermediate_size",
         ("num_experts", "n_routed_experts", "num_local_experts"),
         top_k="num_experts_per_token",
-        n_shared=f.whole("num_shared_experts", "n_shared_experts", null=1, least=0),
+        n_shared=f.integer("num_shared_experts", "n_shared_experts", null=1, least=0),
     )
     base, mixed = sparse(feedforward(f, "gated"), moe, where)
     layers = merged(placed(kinds, {"recurrent": delta, "attention": latent}), mixed)
@@ -106,7 +114,7 @@ def kimi_linear(f: ConfigFields) -> Block:
 
 def minimax(f: ConfigFields) -> Block:
     """Lightning attention beside grouped-query attention; a mixture on every layer. attn_type_list is the older name: 0 linear, 1 full."""
-    n, older = f.whole("num_hidden_layers"), f.items("attn_type_list", int)
+    n, older = f.integer("num_hidden_layers"), f.items("attn_type_list", int)
     default = [BOTH[i] for i in older] if older else ["recurrent" if i % 2 else "attention" for i in range(n)]
     kinds = layer_kinds(f, ("layer_types",), default, BOTH)
     full = attention(f)
@@ -114,7 +122,7 @@ def minimax(f: ConfigFields) -> Block:
         "kind": "lightning",
         "n_heads": full["n_heads"],
         "head_dim": full["head_dim"],
-        "sizes": {"chunk": f.whole("block_size")},
+        "sizes": {"chunk": f.integer("block_size")},
     }
     moe = experts(f, "intermediate_size", ("num_local_experts",))
     return frame(f, None, moe, layers=placed(kinds, {"recurrent": lightning, "attention": full}))
@@ -122,7 +130,7 @@ def minimax(f: ConfigFields) -> Block:
 
 def olmo_hybrid(f: ConfigFields) -> Block:
     """Gated DeltaNet with full attention on every fourth layer, whose q and k are normalized over their full width."""
-    n = f.whole("num_hidden_layers")
+    n = f.integer("num_hidden_layers")
     default = ["recurrent" if (i + 1) % 4 else "attention" for i in range(n)]
     kinds = layer_kinds(f, ("layer_types",), default, ("recurrent", "attention"))
     layers = placed(kinds, {"recurrent": delta(f), "attention": _attention(f, qk_norm="full")})

@@ -14,8 +14,8 @@ _NONE = {"kind": "none"}
 
 def mamba(f: ConfigFields) -> dict[str, Any]:
     """use_bias is on both projections; the rank of dt is d_model / 16, rounded up, unless said."""
-    d = f.whole("hidden_size")
-    inner = f.whole("intermediate_size", "d_inner", null=int(f.whole("expand") * d))
+    d = f.integer("hidden_size")
+    inner = f.integer("intermediate_size", "d_inner", null=int(f.integer("expand") * d))
     bias = f.flag("use_bias")
     block = selective(
         f,
@@ -33,7 +33,7 @@ def mamba(f: ConfigFields) -> dict[str, Any]:
 def _rank(f: ConfigFields, d: int) -> int:
     if f.raw("time_step_rank", "dt_rank") in (MISSING, None, "auto"):
         return math.ceil(d / 16)
-    return f.whole("time_step_rank", "dt_rank")
+    return f.integer("time_step_rank", "dt_rank")
 
 
 def mamba2(f: ConfigFields) -> dict[str, Any]:
@@ -41,9 +41,9 @@ def mamba2(f: ConfigFields) -> dict[str, Any]:
     bias = f.flag("use_bias")
     block = ssd(
         f,
-        heads=f.whole("num_heads"),
-        head_dim=f.whole("head_dim"),
-        inner=int(f.whole("expand") * f.whole("hidden_size")),
+        heads=f.integer("num_heads"),
+        head_dim=f.integer("head_dim"),
+        inner=int(f.integer("expand") * f.integer("hidden_size")),
         field="num_heads",
         groups="n_groups",
         state="state_size",
@@ -58,4 +58,4 @@ def mamba2(f: ConfigFields) -> dict[str, Any]:
 
 def _stack(f: ConfigFields, block: dict[str, Any]) -> dict[str, Any]:
     """Layers of one mixer behind one norm each."""
-    return frame(f, block, _NONE, layers=f.whole("num_hidden_layers", "n_layer"), norms=1, positions={"kind": "none"})
+    return frame(f, block, _NONE, layers=f.integer("num_hidden_layers", "n_layer"), norms=1, positions={"kind": "none"})

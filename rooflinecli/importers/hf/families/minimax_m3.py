@@ -25,12 +25,12 @@ def minimax_m3(f: ConfigFields) -> dict[str, Any]:
     f.expect("use_qk_norm", (True, None), "this type always normalizes q and k; mend it")
     f.expect("attention_output_gate", (False, None), "a gate on the output is not read; write the model as YAML")
     f.expect("n_shared_experts", (1, None), "this type has one shared expert; mend it")
-    n = f.whole("num_hidden_layers")
-    shared = f.whole("shared_intermediate_size")
+    n = f.integer("num_hidden_layers")
+    shared = f.integer("shared_intermediate_size")
     moe = experts(f, "intermediate_size", ("num_local_experts",), n_shared=1, shared_d_ff=shared)
     dense = feedforward(f, "gated", "dense_intermediate_size")
     base, mixed = sparse(dense, moe, _listed(f, n, "mlp_layer_types", "sparse", "moe_layer_freq", True))
-    extra = f.whole("num_nextn_predict_layers", "num_mtp_layers", null=0, least=0)
+    extra = f.integer("num_nextn_predict_layers", "num_mtp_layers", null=0, least=0)
     if extra:
         f.notes.append(f"{extra} multi-token-prediction layer(s) are left out, as in the published parameter count.")
     block = attention(f, qk_norm="head")
@@ -58,6 +58,6 @@ def _picking(f: ConfigFields, n: int) -> list[Override]:
     if picks is None:
         listed = inner.items("sparse_attention_freq", int, n)
         picks = [bool(number) for number in listed] if listed else [False] * n
-    sizes = {name: inner.whole(hub, null=f.whole(own, null=usual)) for name, (own, hub, usual) in _SIZES.items()}
+    sizes = {name: inner.integer(hub, null=f.integer(own, null=usual)) for name, (own, hub, usual) in _SIZES.items()}
     block: Block = {"attention": {"kind": "sparse-gqa", "sizes": sizes}}
     return [block if here else {} for here in picks]

@@ -39,12 +39,12 @@ def hunyuan(f: ConfigFields, row: Row) -> Block:
 
 def ernie4_5(f: ConfigFields) -> Block:
     """Mixtures from one layer to another, at an interval; the router's correction bias is a parameter here."""
-    n, bias = f.whole("num_hidden_layers"), f.flag("use_bias")
-    first, last = f.whole("moe_layer_start_index", least=0), f.whole("moe_layer_end_index", least=-1)
-    every = f.whole("moe_layer_interval")
+    n, bias = f.integer("num_hidden_layers"), f.flag("use_bias")
+    first, last = f.integer("moe_layer_start_index", least=0), f.integer("moe_layer_end_index", least=-1)
+    every = f.integer("moe_layer_interval")
     last = n - 1 if last < 0 else last
     where = [first <= i <= last and (i + 1) % every == 0 for i in range(n)]
-    shared = f.whole("moe_num_shared_experts", null=0, least=0)
+    shared = f.integer("moe_num_shared_experts", null=0, least=0)
     moe = experts(
         f, "moe_intermediate_size", ("moe_num_experts",), "moe_k", n_shared=shared, shared_bias=bias, score_bias=True
     )
@@ -56,18 +56,18 @@ def ernie4_5(f: ConfigFields) -> Block:
 
 def dbrx(f: ConfigFields) -> Block:
     """Attention and experts in blocks of their own; LayerNorm without bias."""
-    width = f.whole("d_model")
+    width = f.integer("d_model")
     inner, ffn = nested(f, "attn_config", {"attn_pdrop", "clip_qkv"}), nested(f, "ffn_config", _DBRX)
-    kv = inner.whole("kv_n_heads", null=1)
-    said = f.raw("num_key_value_heads")
-    if isinstance(said, int) and "kv_n_heads" in inner.data and said != kv:
-        raise f.fail("num_key_value_heads", f"{said} disagrees with attn_config.kv_n_heads {kv}; keep one")
-    count, chosen = ffn.whole("moe_num_experts", null=4), ffn.whole("moe_top_k", null=1)
+    kv = inner.integer("kv_n_heads", null=1)
+    stated = f.raw("num_key_value_heads")
+    if isinstance(stated, int) and "kv_n_heads" in inner.data and stated != kv:
+        raise f.fail("num_key_value_heads", f"{stated} disagrees with attn_config.kv_n_heads {kv}; keep one")
+    count, chosen = ffn.integer("moe_num_experts", null=4), ffn.integer("moe_top_k", null=1)
     if chosen > count:
         raise ffn.fail("moe_top_k", f"{chosen} exceeds the {count} experts; give at most that many")
-    if ffn.whole("hidden_size", null=width) != width:
+    if ffn.integer("hidden_size", null=width) != width:
         raise ffn.fail("hidden_size", f"differs from d_model {width}; give the same")
-    moe = {"kind": "moe", "d_ff": ffn.whole("ffn_hidden_size", null=3584), "n_experts": count, "top_k": chosen}
+    moe = {"kind": "moe", "d_ff": ffn.integer("ffn_hidden_size", null=3584), "n_experts": count, "top_k": chosen}
     block = attention(f, heads="n_heads", n_kv=kv, width=width, head_dim=False)
     for part in (inner, ffn):
         part.finish(NOISE)
@@ -75,7 +75,7 @@ def dbrx(f: ConfigFields) -> Block:
         f,
         block,
         moe,
-        layers=f.whole("n_layers"),
+        layers=f.integer("n_layers"),
         norm="layernorm_nobias",
         width=width,
         context=f.optional("max_seq_len"),
@@ -87,8 +87,8 @@ _DBRX = {"ffn_act_fn", "moe_jitter_eps", "moe_loss_weight", "moe_normalize_exper
 
 def llama4(f: ConfigFields) -> dict[str, Any]:
     """Dense layers are intermediate_size_mlp wide; the q/k norm has no parameters; the shared expert is as wide as the others."""
-    n, bias = f.whole("num_hidden_layers"), f.flag("attention_bias")
-    step = f.whole("interleave_moe_layer_step", null=1)
+    n, bias = f.integer("num_hidden_layers"), f.flag("attention_bias")
+    step = f.integer("interleave_moe_layer_step", null=1)
     chosen = f.items("moe_layers", int)
     where = [i in chosen if chosen is not None else (i + 1) % step == 0 for i in range(n)]
     moe = experts(f, "intermediate_size", ("num_local_experts", "num_experts"), n_shared=1)
@@ -98,7 +98,7 @@ def llama4(f: ConfigFields) -> dict[str, Any]:
 
 def _local(f: ConfigFields, n: int) -> list[Override]:
     """Rotary layers attend within a chunk; the others (NoPE) see everything. no_rope_layers holds 1 where rotary is used."""
-    interval = f.whole("no_rope_layer_interval", null=4)
+    interval = f.integer("no_rope_layer_interval", null=4)
     rotary = [bool(x) for x in f.items("no_rope_layers", int, n) or [(i + 1) % interval for i in range(n)]]
     chunks = windows(f, rotary, f.optional("attention_chunk_size"), "chunked_attention", "chunk")
     return merged(chunks, [{} if here else {"attention": {"rotary": False}} for here in rotary])
@@ -113,7 +113,7 @@ def _shared_expert(
         "moe_intermediate_size",
         count,
         n_shared=1,
-        shared_d_ff=f.whole("shared_expert_intermediate_size", "share_expert_dim"),
+        shared_d_ff=f.integer("shared_expert_intermediate_size", "share_expert_dim"),
         **more,
     )
     base, mixed = sparse(moe if all(where) else feedforward(f, "gated"), moe, where)
@@ -122,8 +122,8 @@ def _shared_expert(
 
 def flint(f: ConfigFields) -> Block:
     """qwen3_moe with a sink per head, a shared expert, and a window on most layers."""
-    n, only = f.whole("num_hidden_layers"), f.items("mlp_only_layers", int)
-    step = f.whole("decoder_sparse_step")
+    n, only = f.integer("num_hidden_layers"), f.items("mlp_only_layers", int)
+    step = f.integer("decoder_sparse_step")
     where = [i not in ([0, 1] if only is None else only) and (i + 1) % step == 0 for i in range(n)]
     local = windows(f, [not (i < 2 or i % 4 == 1 or i == n - 1) for i in range(n)], f.optional("sliding_window"))
     bias = f.flag("attention_bias")
@@ -153,8 +153,8 @@ def _gated_heads(
 
 def laguna(f: ConfigFields) -> Block:
     """Head counts by layer, a gate of the output for each head or as wide as all of them; the router's correction is a parameter."""
-    n, bias = f.whole("num_hidden_layers"), f.flag("attention_bias")
-    heads = f.items("num_attention_heads_per_layer", int, n) or [f.whole("num_attention_heads")] * n
+    n, bias = f.integer("num_hidden_layers"), f.flag("attention_bias")
+    heads = f.items("num_attention_heads_per_layer", int, n) or [f.integer("num_attention_heads")] * n
     local = windows(f, [False] * n, f.optional("sliding_window"))
     gating = f.raw("gating")
     f.expect(
@@ -166,7 +166,7 @@ def laguna(f: ConfigFields) -> Block:
         f, heads, local, gating not in (True, "per-head"), qkv_bias=bias, out_bias=bias, qk_norm="head"
     )
     where = _where(f, [i > 0 for i in range(n)])
-    shared = f.whole("shared_expert_intermediate_size")
+    shared = f.integer("shared_expert_intermediate_size")
     moe = experts(
         f,
         "moe_intermediate_size",
@@ -186,8 +186,8 @@ def merged_blocks(*parts: list[Override]) -> list[Override]:
 
 def step3(f: ConfigFields) -> Block:
     """Layers with a window have a head count of their own; a gate for each head."""
-    n = f.whole("num_hidden_layers")
-    extra = f.whole("num_nextn_predict_layers", null=0, least=0)
+    n = f.integer("num_hidden_layers")
+    extra = f.integer("num_nextn_predict_layers", null=0, least=0)
     data = dict(f.data)
     for name in ("layer_types", "mlp_layer_types"):
         if extra and isinstance(data.get(name), list) and len(data[name]) == n + extra:
@@ -197,13 +197,13 @@ def step3(f: ConfigFields) -> Block:
     f.expect("mlp_bias", (False, None), "the class builds no biases; mend it")
     other = f.raw("attention_other_setting")
     own = other.get("num_attention_heads") if isinstance(other, dict) else None
-    count = f.whole("num_attention_heads")
-    near = f.whole("num_sliding_attention_heads", null=own if isinstance(own, int) else count)
+    count = f.integer("num_attention_heads")
+    near = f.integer("num_sliding_attention_heads", null=own if isinstance(own, int) else count)
     local = windows(g, [False] * n, f.optional("sliding_window"))
     kinds = g.items("layer_types", str, n) or ["full_attention"] * n
     heads = [near if kind == "sliding_attention" else count for kind in kinds]
     layers = _gated_heads(f, heads, local, qk_norm="head")
-    first = f.whole("first_k_dense_replace", null=3, least=0)
+    first = f.integer("first_k_dense_replace", null=3, least=0)
     listed = f.raw("moe_layers_enum")
     named = {int(i) for i in listed.split(",") if i.strip().isdigit()} if isinstance(listed, str) else None
     where = _where(g, [i in named if named is not None else i >= first for i in range(n)])
@@ -214,7 +214,7 @@ def step3(f: ConfigFields) -> Block:
         ("n_routed_experts", "num_experts", "moe_num_experts"),
         "num_experts_per_tok",
         n_shared=1,
-        shared_d_ff=f.whole("share_expert_dim"),
+        shared_d_ff=f.integer("share_expert_dim"),
     )
     base, mixed = sparse(moe if all(where) else feedforward(f, "gated"), moe, where)
     if extra:
@@ -225,14 +225,14 @@ def step3(f: ConfigFields) -> Block:
 
 def mimo_v2(f: ConfigFields) -> Block:
     """Values narrower than keys; layers with a window have twice the key/value heads and a sink per head."""
-    n, bias = f.whole("num_hidden_layers"), f.flag("attention_bias")
+    n, bias = f.integer("num_hidden_layers"), f.flag("attention_bias")
     size = f.optional("sliding_window_size")  # as on the Hub: tokens before the query
     window = size + 1 if size else f.optional("sliding_window")
     f.used.add("sliding_window")
     usual = [i != 0 and bool((i + 1) % 6) for i in range(n)]
     places = windows(f, _switched(f, "hybrid_layer_pattern", n) or usual, window)
     heads = attention(f, qkv_bias=bias)
-    wide, keys = f.whole("v_head_dim"), 1 if heads["kind"] == "mqa" else heads["n_heads"]
+    wide, keys = f.integer("v_head_dim"), 1 if heads["kind"] == "mqa" else heads["n_heads"]
     keys = heads["n_kv_heads"] if heads["kind"] == "gqa" else keys
     if heads["n_heads"] % (2 * keys):
         raise f.fail("num_key_value_heads", f"twice {keys} do not divide {heads['n_heads']} heads; give a divisor")

@@ -21,7 +21,7 @@ def nemotron_h(f: ConfigFields) -> Block:
     """Each layer is a mixer, an MLP or a mixture behind one norm. use_bias is on the scan's projections, mlp_bias on MLPs,
     shared experts and latent projections; attention and routed experts have none."""
     kinds = _kinds(f)
-    bias, heads, width = f.flag("use_bias"), f.whole("mamba_num_heads"), f.whole("mamba_head_dim")
+    bias, heads, width = f.flag("use_bias"), f.integer("mamba_num_heads"), f.integer("mamba_head_dim")
     scan = ssd(
         f,
         heads=heads,
@@ -63,9 +63,9 @@ def _kinds(f: ConfigFields) -> list[str]:
         kinds = layer_kinds(f, ("layers_block_type", "layer_types"), [], ("recurrent", "attention", "mlp", "moe"))
     if not kinds:
         raise f.fail("layers_block_type", "required, but missing; add it, or hybrid_override_pattern")
-    if f.whole("num_hidden_layers", null=len(kinds)) != len(kinds):
+    if f.integer("num_hidden_layers", null=len(kinds)) != len(kinds):
         raise f.fail(
-            "num_hidden_layers", f"{f.whole('num_hidden_layers')} where the pattern has {len(kinds)} layers; mend one"
+            "num_hidden_layers", f"{f.integer('num_hidden_layers')} where the pattern has {len(kinds)} layers; mend one"
         )
     return kinds
 
@@ -84,7 +84,7 @@ def _moe(f: ConfigFields, bias: bool) -> Block:
         "moe_intermediate_size",
         ("n_routed_experts", "num_local_experts"),
         n_shared=1,
-        shared_d_ff=f.whole("moe_shared_expert_intermediate_size"),
+        shared_d_ff=f.integer("moe_shared_expert_intermediate_size"),
         latent_dim=f.optional("moe_latent_size"),
         shared_bias=bias,
     )
@@ -95,12 +95,12 @@ def zamba2(f: ConfigFields) -> Block:
     """num_mem_blocks transformer blocks take turns at the hybrid layers; each use has adapters of its own."""
     untied = "transformers then holds the shared blocks once for every use; give true"
     f.expect("tie_word_embeddings", (True, None), untied)
-    d, bias = f.whole("hidden_size"), f.flag("add_bias_linear")
-    inner, heads = f.whole("mamba_expand") * d, f.whole("n_mamba_heads")
+    d, bias = f.integer("hidden_size"), f.flag("add_bias_linear")
+    inner, heads = f.integer("mamba_expand") * d, f.integer("n_mamba_heads")
     scan = ssd(
         f,
         heads=heads,
-        head_dim=f.whole("mamba_headdim", null=inner // heads),
+        head_dim=f.integer("mamba_headdim", null=inner // heads),
         inner=inner,
         field="n_mamba_heads",
         groups="mamba_ngroups",
@@ -111,7 +111,7 @@ def zamba2(f: ConfigFields) -> Block:
         out_bias=bias,
         conv_bias=True,
     )
-    n, at = f.whole("num_hidden_layers"), f.items("hybrid_layer_ids", int) or []
+    n, at = f.integer("num_hidden_layers"), f.items("hybrid_layer_ids", int) or []
     kinds = layer_kinds(
         f,
         ("layers_block_type", "layer_types"),
@@ -124,24 +124,24 @@ def zamba2(f: ConfigFields) -> Block:
     uses = [i for i, kind in enumerate(kinds) if kind == "hybrid"]
     for use, layer in enumerate(uses):
         layers[layer]["norms"] = 0  # its three norms stand on the block
-        if use >= f.whole("num_mem_blocks"):
+        if use >= f.integer("num_mem_blocks"):
             layers[layer]["attention"] = {**layers[layer]["attention"], "shared": True}
     return frame(f, None, _NONE, layers=layers, norms=1)
 
 
 def _hybrid(f: ConfigFields, scan: Block, d: int, bias: bool) -> Block:
-    heads = f.whole("num_attention_heads")
+    heads = f.integer("num_attention_heads")
     sizes = {**scan["sizes"], "ssm_heads": scan["n_heads"], "ssm_head_dim": scan["head_dim"]}
-    sizes |= {"ff": f.whole("intermediate_size"), "adapter": f.whole("adapter_rank")}
+    sizes |= {"ff": f.integer("intermediate_size"), "adapter": f.integer("adapter_rank")}
     if f.flag("use_shared_attention_adapter"):
         sizes["qkv_adapter"] = 1
-    if f.whole("attention_hidden_size", null=2 * d) != 2 * d:
+    if f.integer("attention_hidden_size", null=2 * d) != 2 * d:
         raise f.fail("attention_hidden_size", f"expected twice hidden_size, {2 * d}; write the model as YAML")
-    width = f.whole("attention_head_dim", null=2 * d // heads)
+    width = f.integer("attention_head_dim", null=2 * d // heads)
     shared = {
         "kind": "zamba2",
         "n_heads": heads,
-        "n_kv_heads": f.whole("num_key_value_heads", null=heads),
+        "n_kv_heads": f.integer("num_key_value_heads", null=heads),
         "head_dim": width,
     }
     return shared | {"sizes": sizes} | ({"qkv_bias": True} if bias else {})

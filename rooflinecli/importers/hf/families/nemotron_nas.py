@@ -18,7 +18,7 @@ _MULTIPLE = 256  # an MLP's width is rounded up to it
 
 def nas(f: ConfigFields) -> dict[str, Any]:
     """Each entry of block_configs is a layer."""
-    n = f.whole("num_hidden_layers")
+    n = f.integer("num_hidden_layers")
     blocks = f.items("block_configs", dict, n)
     if not blocks:
         raise f.fail("block_configs", "required, but missing; add it, one entry a layer")
@@ -29,8 +29,8 @@ def _layer(f: ConfigFields, i: int, block: dict[str, Any]) -> Override:
     mixer, mlp = (_part(f, i, block, name) for name in ("attention", "ffn"))
     layer: Override = {"norms": 0}
     if not mixer.flag("no_op"):
-        group = mixer.whole("n_heads_in_group")
-        heads = f.whole("num_attention_heads")
+        group = mixer.integer("n_heads_in_group")
+        heads = f.integer("num_attention_heads")
         if heads % group:
             raise mixer.fail("n_heads_in_group", f"{group} does not divide {heads} heads; give a divisor")
         bias = f.flag("attention_bias")
@@ -58,5 +58,5 @@ def _width(f: ConfigFields, mlp: ConfigFields) -> int:
     given = mlp.raw("ffn_mult")
     if isinstance(given, bool) or not isinstance(given, (int, float)) or given <= 0:
         raise mlp.fail("ffn_mult", f"expected a number above zero, got {str(given)[:60]!r}")
-    exact = int(2 * given * f.whole("hidden_size") / 3)
+    exact = int(2 * given * f.integer("hidden_size") / 3)
     return -(-exact // _MULTIPLE) * _MULTIPLE

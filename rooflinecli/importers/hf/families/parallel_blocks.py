@@ -18,20 +18,20 @@ from rooflinecli.specs.field_reader import ConfigFields
 
 def falcon(f: ConfigFields) -> dict[str, Any]:
     """The 40B architecture has grouped heads and two norms; the 7B one a single key/value head and one norm."""
-    width, new = f.whole("hidden_size", "n_embed"), f.flag("new_decoder_architecture")
-    heads = f.whole("num_attention_heads", "n_head")
-    grouped = f.whole("num_kv_heads", null=heads)
+    width, new = f.integer("hidden_size", "n_embed"), f.flag("new_decoder_architecture")
+    heads = f.integer("num_attention_heads", "n_head")
+    grouped = f.integer("num_kv_heads", null=heads)
     multi_query, parallel = f.flag("multi_query"), f.flag("parallel_attn")
     kv = grouped if new else 1 if multi_query else heads
-    beside = f.whole("num_ln_in_parallel_attn", null=2 if new else 1)
+    beside = f.integer("num_ln_in_parallel_attn", null=2 if new else 1)
     bias, alibi = f.flag("bias"), f.flag("alibi")
     block = attention(f, n_kv=kv, width=width, head_dim=False, qkv_bias=bias, out_bias=bias)
-    inner = f.whole("ffn_hidden_size", null=4 * width)
+    inner = f.integer("ffn_hidden_size", null=4 * width)
     return frame(
         f,
         block,
         feedforward(f, "dense", d_ff=inner, bias=bias),
-        layers=f.whole("num_hidden_layers", "n_layer"),
+        layers=f.integer("num_hidden_layers", "n_layer"),
         norm="layernorm",
         width=width,
         parallel=parallel,
@@ -42,14 +42,14 @@ def falcon(f: ConfigFields) -> dict[str, Any]:
 
 def cohere2_moe(f: ConfigFields) -> Block:
     """cohere2 with mixtures behind the leading dense layers; a LayerNorm without bias, or an RMSNorm where rms_norm_eps says so."""
-    n, bias = f.whole("num_hidden_layers"), f.flag("attention_bias")
-    first = f.whole("first_k_dense_replace", null=0, least=0)
-    near, every = f.whole("prefix_dense_sliding_window_pattern", null=1), f.whole("sliding_window_pattern", null=4)
+    n, bias = f.integer("num_hidden_layers"), f.flag("attention_bias")
+    first = f.integer("first_k_dense_replace", null=0, least=0)
+    near, every = f.integer("prefix_dense_sliding_window_pattern", null=1), f.integer("sliding_window_pattern", null=4)
     usual = [bool((i + 1) % near) for i in range(min(first, n))] + [bool((i + 1) % every) for i in range(n - first)]
     local = windows(f, usual, f.optional("sliding_window"))
     listed = f.items("mlp_layer_types", str, n)
     where = [kind == "sparse" for kind in listed] if listed else [i >= first for i in range(n)]
-    shared = f.whole("num_shared_experts", null=0, least=0)
+    shared = f.integer("num_shared_experts", null=0, least=0)
     moe = experts(f, "intermediate_size", ("num_experts", "num_local_experts"), n_shared=shared)
     inner = f.optional("prefix_dense_intermediate_size")
     if not all(where) and not inner:

@@ -48,7 +48,7 @@ def tower(outer: ConfigFields, name: str, text_width: int) -> Block | None:
 
 def mha(v: ConfigFields, heads: str, width: int, **more: Any) -> Block:
     """Attention both ways, heads over the whole width."""
-    n = v.whole(heads)
+    n = v.integer(heads)
     if width % n:
         raise v.fail(heads, f"{n} heads do not divide the width {width}; give another count")
     block = {"kind": "mha", "n_heads": n, "head_dim": width // n, "causal": False}
@@ -68,14 +68,14 @@ def side(v: ConfigFields, name: str) -> int:
         if value[0] != value[1]:
             raise v.fail(name, f"{value[0]} by {value[1]} is no square, and only squares are read")
         return int(value[0])
-    return v.whole(name)
+    return v.integer(name)
 
 
 def patches(
     v: ConfigFields, width: int, *, bias: bool, channels: str = "num_channels", deep: int = 1, less: int = 0
 ) -> Block:
     """The convolution that makes a token of each patch."""
-    return linear("patches", width, input=side(v, "patch_size") ** 2 * v.whole(channels) * deep, bias=bias, less=less)
+    return linear("patches", width, input=side(v, "patch_size") ** 2 * v.integer(channels) * deep, bias=bias, less=less)
 
 
 def table(name: str, rows: int, **more: Any) -> Block:

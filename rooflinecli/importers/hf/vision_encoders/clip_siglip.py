@@ -20,12 +20,12 @@ _NONE = {"kind": "none"}
 
 def _stack(v: ConfigFields, attention: Block, mlp: Block, norm: str, **more: object) -> Block:
     return {
-        "d_model": v.whole("hidden_size"),
+        "d_model": v.integer("hidden_size"),
         "norm": norm,
         "positions": _NONE,
         "attention": attention,
         "feedforward": mlp,
-        "layers": v.whole("num_hidden_layers"),
+        "layers": v.integer("num_hidden_layers"),
         **more,
     }
 
@@ -36,7 +36,7 @@ def _patches(v: ConfigFields) -> int:
 
 def clip(v: ConfigFields) -> Block:
     """A class token before the patches, a norm before the layers and one after."""
-    width = v.whole("hidden_size")
+    width = v.integer("hidden_size")
     before = [patches(v, width, bias=False, less=1), values("class_token"), table("positions", _patches(v) + 1)]
     block = mha(v, "num_attention_heads", width, qkv_bias=True, out_bias=True)
     return _stack(v, block, feedforward(v, "dense", bias=True), "layernorm", before=before, pre_norm=True)
@@ -44,7 +44,7 @@ def clip(v: ConfigFields) -> Block:
 
 def siglip(v: ConfigFields) -> Block:
     """No class token; the head that pools by a learned query is there unless vision_use_head is off."""
-    width = v.whole("hidden_size")
+    width = v.integer("hidden_size")
     before = [patches(v, width, bias=True), table("positions", _patches(v))]
     block = mha(v, "num_attention_heads", width, qkv_bias=True, out_bias=True)
     more = {"after": _pooling(v, width)} if v.flag("vision_use_head", True) else {}
@@ -60,7 +60,7 @@ def idefics3(v: ConfigFields) -> Block:
 
 def _pooling(v: ConfigFields, width: int) -> list[Block]:
     """A learned query attends to every patch, an MLP follows."""
-    inner = v.whole("intermediate_size")
+    inner = v.integer("intermediate_size")
     return [
         values("probe"),
         linear("pool_kv", 2 * width),
@@ -75,8 +75,8 @@ def _pooling(v: ConfigFields, width: int) -> list[Block]:
 
 def pixtral(v: ConfigFields) -> Block:
     """As a llama without causality: rotary in two axes, gated, no biases; a norm before the layers, none after."""
-    width = v.whole("hidden_size")
-    v.expect("head_dim", (width // v.whole("num_attention_heads"), None), "heads fill the width")
+    width = v.integer("hidden_size")
+    v.expect("head_dim", (width // v.integer("num_attention_heads"), None), "heads fill the width")
     block = mha(v, "num_attention_heads", width)
     _ = side(v, "image_size")
     made = _stack(v, block, feedforward(v, "gated"), "rmsnorm", before=[patches(v, width, bias=False)])
@@ -85,7 +85,7 @@ def pixtral(v: ConfigFields) -> Block:
 
 def internvl(v: ConfigFields) -> Block:
     """A class token, a mask token where asked for, two learned scales a layer; a norm after the layers unless it pools by the mean."""
-    width, kind = v.whole("hidden_size"), v.text("norm_type", default="layer_norm")
+    width, kind = v.integer("hidden_size"), v.text("norm_type", default="layer_norm")
     if kind not in ("layer_norm", "rms_norm"):
         raise v.fail("norm_type", f"'{kind}' is not a norm this importer knows; known: layer_norm, rms_norm")
     before = [patches(v, width, bias=True, less=1), values("class_token")]
@@ -104,8 +104,8 @@ def internvl(v: ConfigFields) -> Block:
 
 def text_tower(t: ConfigFields, causal: bool) -> Block:
     """The tower of CLIP or SigLIP that reads text."""
-    width, rows = t.whole("hidden_size"), t.whole("max_position_embeddings")
+    width, rows = t.integer("hidden_size"), t.integer("max_position_embeddings")
     block = mha(t, "num_attention_heads", width, qkv_bias=True, out_bias=True) | {"causal": causal}
-    made: Block = {"d_model": width, "vocab_size": t.whole("vocab_size"), "norm": "layernorm", "lm_head": False}
+    made: Block = {"d_model": width, "vocab_size": t.integer("vocab_size"), "norm": "layernorm", "lm_head": False}
     made |= {"positions": {"kind": "learned", "length": rows}, "max_context": rows, "attention": block}
-    return made | {"feedforward": feedforward(t, "dense", bias=True), "layers": t.whole("num_hidden_layers")}
+    return made | {"feedforward": feedforward(t, "dense", bias=True), "layers": t.integer("num_hidden_layers")}

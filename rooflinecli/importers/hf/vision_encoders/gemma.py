@@ -9,7 +9,7 @@ from rooflinecli.specs.field_reader import ConfigFields
 
 def gemma4(v: ConfigFields) -> Block:
     """Rotary in two axes, four norms a layer, q and k normalized per head, no biases; two tables of positions, none after the layers."""
-    width = v.whole("hidden_size")
+    width = v.integer("hidden_size")
     patch = linear("patches", width, input=3 * side(v, "patch_size") ** 2, bias=False)
     return {
         "d_model": width,
@@ -18,6 +18,6 @@ def gemma4(v: ConfigFields) -> Block:
         "final_norm": False,
         "attention": attention(v, qk_norm="head") | {"causal": False},
         "feedforward": feedforward(v, "gated"),
-        "layers": v.whole("num_hidden_layers"),
-        "before": [patch, table("positions", 2 * v.whole("position_embedding_size"))],
+        "layers": v.integer("num_hidden_layers"),
+        "before": [patch, table("positions", 2 * v.integer("position_embedding_size"))],
     }

@@ -12,7 +12,7 @@ from rooflinecli.specs.field_reader import ConfigFields
 
 def glm4v(v: ConfigFields) -> Block:
     """Learned positions beside rotary ones, an MLP as wide as the decoder; the merger is as wide as intermediate_size."""
-    made = _stack(v, v.whole("out_hidden_size"), bias=False)
+    made = _stack(v, v.integer("out_hidden_size"), bias=False)
     made["before"] += [
         norm("patch_norm", "rmsnorm"),
         table("positions", (side(v, "image_size") // side(v, "patch_size")) ** 2),
@@ -24,17 +24,17 @@ def glm_ocr(v: ConfigFields) -> Block:
     """Rotary positions alone, q and k normalized per head; the merger is as wide as its input times in_channels."""
     made = _stack(
         v,
-        v.whole("intermediate_size"),
+        v.integer("intermediate_size"),
         bias=v.flag("attention_bias"),
-        merger=v.whole("out_hidden_size") * v.whole("in_channels"),
+        merger=v.integer("out_hidden_size") * v.integer("in_channels"),
     )
     made["attention"] |= {"qk_norm": "head"} | ({"out_bias": True} if v.flag("attention_bias") else {})
     return made
 
 
 def _stack(v: ConfigFields, mlp: int, *, bias: bool, merger: int | None = None) -> Block:
-    width, out, merge = v.whole("hidden_size"), v.whole("out_hidden_size"), v.whole("spatial_merge_size")
-    wide, count = merger or v.whole("intermediate_size"), merge**2
+    width, out, merge = v.integer("hidden_size"), v.integer("out_hidden_size"), v.integer("spatial_merge_size")
+    wide, count = merger or v.integer("intermediate_size"), merge**2
     first = patches(v, width, bias=True, channels="in_channels", deep=side(v, "temporal_patch_size"))
     after = [
         linear("downsample", out, input=width * count, merge=count),
@@ -48,7 +48,7 @@ def _stack(v: ConfigFields, mlp: int, *, bias: bool, merger: int | None = None) 
         "norm": "rmsnorm",
         "attention": mha(v, "num_heads", width, qkv_bias=v.flag("attention_bias")),
         "feedforward": feedforward(v, "gated", d_ff=mlp, bias=bias),
-        "layers": v.whole("depth"),
+        "layers": v.integer("depth"),
         "before": [first],
         "after": after,
     }

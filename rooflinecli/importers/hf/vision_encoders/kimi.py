@@ -9,15 +9,15 @@ from rooflinecli.specs.field_reader import ConfigFields
 
 def moonvit(v: ConfigFields) -> Block:
     """Learned positions beside rotary ones in two axes; a norm behind the layers."""
-    width = v.whole("vt_hidden_size", "hidden_size")
-    rows = v.whole("init_pos_emb_height", "pos_emb_height") * v.whole("init_pos_emb_width", "pos_emb_width")
+    width = v.integer("vt_hidden_size", "hidden_size")
+    rows = v.integer("init_pos_emb_height", "pos_emb_height") * v.integer("init_pos_emb_width", "pos_emb_width")
     heads = "num_attention_heads" if "num_attention_heads" in v.data else "vt_num_attention_heads"
     return {
         "d_model": width,
         "norm": "layernorm",
         "attention": mha(v, heads, width, qkv_bias=True, out_bias=True),
-        "feedforward": feedforward(v, "dense", bias=True, d_ff=v.whole("vt_intermediate_size", "intermediate_size")),
-        "layers": v.whole("vt_num_hidden_layers", "num_hidden_layers"),
+        "feedforward": feedforward(v, "dense", bias=True, d_ff=v.integer("vt_intermediate_size", "intermediate_size")),
+        "layers": v.integer("vt_num_hidden_layers", "num_hidden_layers"),
         "before": [patches(v, width, bias=True), table("positions", rows)],
     }
 

@@ -19,7 +19,7 @@ from rooflinecli.specs.field_reader import ConfigFields
 
 def llama4(v: ConfigFields) -> Block:
     """A class token behind the patches; its pixel shuffle leaves a quarter of them, four times as wide, which two matrices read."""
-    width, inner = v.whole("hidden_size"), v.whole("intermediate_size")
+    width, inner = v.integer("hidden_size"), v.integer("intermediate_size")
     ratio = v.raw("pixel_shuffle_ratio")
     v.expect("pixel_shuffle_ratio", (0.5,), "only the shuffle of four patches into one is read")
     merge = int(1 / ratio**2)
@@ -29,7 +29,7 @@ def llama4(v: ConfigFields) -> Block:
         )
     count = (side(v, "image_size") // side(v, "patch_size")) ** 2
     before = [patches(v, width, bias=False, less=1), values("class_token"), table("positions", count + 1)]
-    first, out = v.whole("projector_input_dim"), v.whole("projector_output_dim")
+    first, out = v.integer("projector_input_dim"), v.integer("projector_output_dim")
     after = [
         linear("adapter_up", first, input=inner, bias=False, merge=merge, less=1),
         linear("adapter_out", out, input=out, bias=False, merge=merge, less=1),
@@ -40,7 +40,7 @@ def llama4(v: ConfigFields) -> Block:
         "pre_norm": True,
         "attention": mha(v, "num_attention_heads", width, qkv_bias=True, out_bias=True),
         "feedforward": feedforward(v, "dense", bias=True),
-        "layers": v.whole("num_hidden_layers"),
+        "layers": v.integer("num_hidden_layers"),
         "before": before,
         "after": after,
     }
@@ -48,7 +48,7 @@ def llama4(v: ConfigFields) -> Block:
 
 def mllama(v: ConfigFields) -> Block:
     """All tiles of an image in one sequence; tables of tiles and aspect ratios; global layers behind a gate of two numbers each."""
-    width, tiles = v.whole("hidden_size"), v.whole("max_num_tiles")
+    width, tiles = v.integer("hidden_size"), v.integer("max_num_tiles")
     ratios = v.raw("supported_aspect_ratios")
     if not isinstance(ratios, list) or not ratios:
         raise v.fail("supported_aspect_ratios", "expected a list of tile counts such as [[1, 1], [1, 2]]")
@@ -62,7 +62,7 @@ def mllama(v: ConfigFields) -> Block:
         table("ratios_after", rows, width=tiles * width, once=True),
         values("gates", 3, width=1),
     ]
-    plain, whole = v.whole("num_hidden_layers"), v.whole("num_global_layers")
+    plain, whole = v.integer("num_hidden_layers"), v.integer("num_global_layers")
     gates = [values("gates", 2, width=1)]
     layers: list[Override] = [{} for _ in range(plain)] + [{"pieces": gates} for _ in range(whole)]
     return {

@@ -9,7 +9,7 @@ from rooflinecli.specs.field_reader import ConfigFields
 
 def minimax(v: ConfigFields) -> Block:
     """A norm before the layers and none behind them; an image is its own second frame."""
-    width = v.whole("hidden_size")
+    width = v.integer("hidden_size")
     return {
         "d_model": width,
         "norm": "layernorm",
@@ -18,8 +18,8 @@ def minimax(v: ConfigFields) -> Block:
         "final_norm": False,
         "attention": mha(v, "num_attention_heads", width, qkv_bias=True, out_bias=True),
         "feedforward": feedforward(v, "dense", bias=True),
-        "layers": v.whole("num_hidden_layers"),
-        "before": [patches(v, width, bias=False, deep=v.whole("temporal_patch_size"))],
+        "layers": v.integer("num_hidden_layers"),
+        "before": [patches(v, width, bias=False, deep=v.integer("temporal_patch_size"))],
     }
 
 

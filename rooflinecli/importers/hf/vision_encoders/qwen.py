@@ -18,7 +18,7 @@ def _patches(v: ConfigFields, width: int, bias: bool) -> Block:
     v.expect(
         "spatial_patch_size", (side(v, "patch_size"), None), "it is patch_size under another name; make them agree"
     )
-    return patches(v, width, bias=bias, channels=channels, deep=v.whole("temporal_patch_size"))
+    return patches(v, width, bias=bias, channels=channels, deep=v.integer("temporal_patch_size"))
 
 
 def _merger(name: str, width: int, out: int, merge: int, norms: str, wide: bool = False) -> list[Block]:
@@ -49,32 +49,32 @@ def _stack(
 
 def qwen2(v: ConfigFields) -> Block:
     """embed_dim is the width, hidden_size that of the decoder."""
-    width = v.whole("embed_dim")
+    width = v.integer("embed_dim")
     ratio = v.raw("mlp_ratio")
     if isinstance(ratio, bool) or not isinstance(ratio, (int, float)) or ratio <= 0:
         raise v.fail("mlp_ratio", f"expected a number above zero, got {str(ratio)[:60]!r}")
-    after = _merger("merger", width, v.whole("hidden_size"), v.whole("spatial_merge_size"), "layernorm")
+    after = _merger("merger", width, v.integer("hidden_size"), v.integer("spatial_merge_size"), "layernorm")
     mlp = feedforward(v, "dense", d_ff=int(width * ratio), bias=True)
-    return _stack(v, width, mlp, "layernorm", v.whole("depth"), [_patches(v, width, False)], after)
+    return _stack(v, width, mlp, "layernorm", v.integer("depth"), [_patches(v, width, False)], after)
 
 
 def qwen2_5(v: ConfigFields) -> Block:
     """Gated; layers attend inside windows of window_size pixels, but for those of fullatt_block_indexes."""
-    width, merge = v.whole("hidden_size"), v.whole("spatial_merge_size")
-    depth, whole = v.whole("depth"), v.items("fullatt_block_indexes", int) or []
-    inside = (v.whole("window_size") // merge // side(v, "patch_size") * merge) ** 2
+    width, merge = v.integer("hidden_size"), v.integer("spatial_merge_size")
+    depth, whole = v.integer("depth"), v.items("fullatt_block_indexes", int) or []
+    inside = (v.integer("window_size") // merge // side(v, "patch_size") * merge) ** 2
     local: list[Override] = [{} if i in whole else {"attention": {"chunk": inside}} for i in range(depth)]
-    after = _merger("merger", width, v.whole("out_hidden_size"), merge, "rmsnorm")
+    after = _merger("merger", width, v.integer("out_hidden_size"), merge, "rmsnorm")
     mlp = feedforward(v, "gated", bias=True)
     return _stack(v, width, mlp, "rmsnorm", stack(local), [_patches(v, width, False)], after)
 
 
 def qwen3(v: ConfigFields) -> Block:
     """Learned positions beside rotary ones; mergers of layers on the way, one each beside the last."""
-    width, merge = v.whole("hidden_size"), v.whole("spatial_merge_size")
-    out, deep = v.whole("out_hidden_size"), v.items("deepstack_visual_indexes", int) or []
+    width, merge = v.integer("hidden_size"), v.integer("spatial_merge_size")
+    out, deep = v.integer("out_hidden_size"), v.items("deepstack_visual_indexes", int) or []
     after = _merger("merger", width, out, merge, "layernorm")
     for i in range(len(deep)):
         after += _merger(f"deep{i}", width, out, merge, "layernorm", wide=True)
-    before = [_patches(v, width, True), table("positions", v.whole("num_position_embeddings"))]
-    return _stack(v, width, feedforward(v, "dense", bias=True), "layernorm", v.whole("depth"), before, after)
+    before = [_patches(v, width, True), table("positions", v.integer("num_position_embeddings"))]
+    return _stack(v, width, feedforward(v, "dense", bias=True), "layernorm", v.integer("depth"), before, after)

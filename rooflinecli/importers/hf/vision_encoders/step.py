@@ -9,7 +9,7 @@ from rooflinecli.specs.field_reader import ConfigFields
 
 def step3(v: ConfigFields) -> Block:
     """Learned positions beside rotary ones, two learned scales a layer; convolutions of 3 x 3 that each leave a quarter of the positions."""
-    width, ratio = v.whole("hidden_size"), v.raw("mlp_ratio")
+    width, ratio = v.integer("hidden_size"), v.raw("mlp_ratio")
     if isinstance(ratio, bool) or not isinstance(ratio, (int, float)) or ratio <= 0:
         raise v.fail("mlp_ratio", f"expected a number above zero, got {str(ratio)[:60]!r}")
     rows = (side(v, "image_size") // side(v, "patch_size")) ** 2
@@ -20,7 +20,7 @@ def step3(v: ConfigFields) -> Block:
         "final_norm": False,
         "attention": mha(v, "num_attention_heads", width, qkv_bias=True, out_bias=True),
         "feedforward": feedforward(v, "dense", d_ff=int(width * ratio), bias=True),
-        "layers": v.whole("num_hidden_layers"),
+        "layers": v.integer("num_hidden_layers"),
         "pieces": [{"kind": "scale", "name": "scale", "rows": 2}],
         "before": [patches(v, width, bias=False), table("positions", rows)],
         "after": [
