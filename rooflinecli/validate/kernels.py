@@ -77,35 +77,26 @@ class Kernels:
         return Points.timed(group, self.measured, rows, priced.expected, floor, priced.error)
 
 
-class Shapes(NamedTuple):
-    """Distinct shapes of a file's rows, their median seconds, and where they were measured."""
-
-    columns: list[Array]
-    seconds: Array
-    name: str
-    chip: str
-    library: str
-    version: str
-
-    def kernels(self, op: Op, core: Array, weight: Array, scored: Array) -> Kernels:
-        fitted = half(*self.columns)
-        return Kernels(self.name, self.chip, self.library, self.version, op, self.seconds, fitted, core, weight, scored)
+Made = tuple[Op, Array, Array, Array]  # operation, core, weight and scored of the distinct shapes
 
 
 class Source(NamedTuple):
-    """Rows of one class: folder, file, required column values, key columns, further conditions, and their builder."""
+    """Rows of one class: folder, file, required column values, key columns, further conditions, and what makes an operation of them.
+
+    `build` gets the key columns (after the median of repetitions), the chip and the library. dtype: the chip must have a peak for it.
+    """
 
     folder: str
     file: str
     where: dict[str, str]
     columns: Callable[[wheel.Columns], list[Array]]
     keep: Callable[[wheel.Columns], Array]
-    build: Callable[[Shapes], Kernels]
-    dtype: str | None = None  # that the chip must have a peak for
+    build: Callable[[list[Array], str, str], Made]
+    dtype: str | None = None
 
 
-def _matmul(dtype: str, value_bytes: float, shapes: Shapes) -> Kernels:
-    m, n, k = shapes.columns
+def _matmul(dtype: str, value_bytes: float, columns: list[Array], chip: str, library: str) -> Made:
+    m, n, k = columns
     op = Op(
         name="matmul",
         kind="matmul",
@@ -121,11 +112,11 @@ def _matmul(dtype: str, value_bytes: float, shapes: Shapes) -> Kernels:
     # short, middle and long inputs count the same in a fit, model-like shapes twice
     band = np.where(m <= 64, 0, np.where(m <= 1024, 1, 2))
     weight = np.where(like, 2.0, 1.0) / np.maximum(np.bincount(band, minlength=3)[band], 1)
-    return shapes.kernels(op, like, weight, m > 0)
+    return op, like, weight, m > 0
 
 
-def _decode(shapes: Shapes) -> Kernels:
-    b, s, h, g, d, w = shapes.columns
+def _decode(columns: list[Array], chip: str, library: str) -> Made:
+    b, s, h, g, d, w = columns
     window = np.where(w == 0, INF, w)
     keys = attention.visible_keys(s, window)
     op = Op(
@@ -138,16 +129,16 @@ def _decode(shapes: Shapes) -> Kernels:
         n=d,
         items=b * g,
     )
-    cached, l2 = b * np.minimum(s, window) * g * d * 4, L2[shapes.chip]
+    cached, l2 = b * np.minimum(s, window) * g * d * 4, L2[chip]
     beyond = cached > 1.5 * l2
-    return shapes.kernels(op, beyond, np.where(beyond, 3.0, np.where(cached < 0.1 * l2, 1.0, 0.0)), beyond)
+    return op, beyond, np.where(beyond, 3.0, np.where(cached < 0.1 * l2, 1.0, 0.0)), beyond
 
 
-def _prefill(shapes: Shapes) -> Kernels:
-    b, s, h, g, d, w = shapes.columns
+def _prefill(columns: list[Array], chip: str, library: str) -> Made:
+    b, s, h, g, d, w = columns
     op = _prefill_op(b, s, h, (g, d, d), np.where(w == 0, INF, w), d)
     core = (d == 128) & (w == 0) & (s >= 256) & np.isin(h, [4, 8, 16, 32, 64]) & np.isin(g, [1, 2, 4, 8])
-    return shapes.kernels(op, core, np.where(core, 2.0, 1.0), s > 0)
+    return op, core, np.where(core, 2.0, 1.0), s > 0
 
 
 def _prefill_op(
@@ -170,9 +161,9 @@ def _prefill_op(
     )
 
 
-def _latent_decode(shapes: Shapes) -> Kernels:
+def _latent_decode(columns: list[Array], chip: str, library: str) -> Made:
     """DeepSeek's multi-head latent attention over latents 512 + 64 wide."""
-    b, s, h = shapes.columns
+    b, s, h = columns
     op = Op(
         name="attention",
         kind="latent_attention",
@@ -183,15 +174,15 @@ def _latent_decode(shapes: Shapes) -> Kernels:
         n=544.0 + 0 * s,
         items=b * np.ceil(h / LATENT_HEADS),
     )
-    return shapes.kernels(op, s > 0, np.ones(len(s)), s > 0)
+    return op, s > 0, np.ones(len(s)), s > 0
 
 
-def _latent_prefill(shapes: Shapes) -> Kernels:
+def _latent_prefill(columns: list[Array], chip: str, library: str) -> Made:
     """The same over whole prompts, expanded to heads 192 wide, values 128."""
-    b, s, h = shapes.columns
+    b, s, h = columns
     op = _prefill_op(b, s, h, (h, 192.0, 128.0), INF, 160.0 + 0 * s)
-    op = op._replace(k=s, quantized=b * s * 576, variant=f"latent@{shapes.library}")
-    return shapes.kernels(op, s > 0, np.ones(len(s)), s > 0)
+    op = op._replace(k=s, quantized=b * s * 576, variant=f"latent@{library}")
+    return op, s > 0, np.ones(len(s)), s > 0
 
 
 def _gqa_columns(table: wheel.Columns, length: Array) -> list[Array]:
@@ -275,7 +266,9 @@ def load(name: str, chip: str, library: str) -> Kernels | None:
     columns, seconds = wheel.median_rows(
         [column[keep] for column in source.columns(table)], table["latency"][keep] * 1e-3
     )
-    return source.build(Shapes(columns, seconds, name, chip, library, str(table["version"])))
+    op, core, weight, scored = source.build(columns, chip, library)
+    version = str(table["version"])
+    return Kernels(name, chip, library, version, op, seconds, half(*columns), core, weight, scored)
 
 
 def every(names: tuple[str, ...] = tuple(CLASSES)) -> Iterator[Kernels]:
