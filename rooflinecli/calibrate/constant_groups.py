@@ -40,10 +40,10 @@ class ConstantGroup:
         return {path: factor(path, slower) for path in self.paths}
 
 
-def _paths(*said: str) -> tuple[str, ...]:
+def _paths(*texts: str) -> tuple[str, ...]:
     """'matmul gather .memory' -> the field of each class; 'engine.x y' as it stands."""
     found = []
-    for text in said:
+    for text in texts:
         kinds, _, names = text.partition(" .")
         found += [f"{EFFICIENCY}.{kind}.{name}" for kind in kinds.split() for name in names.split()]
     return tuple(found)

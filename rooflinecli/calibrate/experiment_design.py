@@ -86,7 +86,7 @@ def _changes(phase: str, base: PredictedRow) -> Iterator[dict[str, float]]:
 
 
 def _unmeasured(options: Options, quantity: str) -> PredictedRow:
-    """A row that nobody has measured."""
+    """A row without a measurement."""
     text = {
         name: value if isinstance(value, str | list | bool) else f"{value:g}"
         for name, value in options.items()

@@ -126,16 +126,18 @@ def differences(counts: dict[str, OpCounts], xla: dict[str, Any]) -> list[dict[s
             (
                 "unused",
                 written - needed,
-                "FLOPs of matmuls whose results nobody uses; XLA removes them, and so does the count here",
+                "FLOPs of matmuls whose results are unused; XLA removes them, and so does the count here",
             )
         )
     if needed - once > SAME * needed:
         found.append(("loops", needed - once, "FLOPs of loop trips after the first; XLA counts a loop's body once"))
     if xla["flops"] is None:
-        found.append(("absent", 0.0, "XLA reports no flops at all, which is how it says zero"))
+        found.append(("absent", 0.0, "XLA reports no flops, which means zero"))
     rest = (xla["flops"] or 0.0) - once
     if rest > SAME * max(once, 1.0):
-        found.append(("elementwise", rest, "FLOPs that XLA counts beside matmuls: elementwise work and conversions"))
+        found.append(
+            ("elementwise", rest, "FLOPs that XLA counts in addition to matmuls: elementwise work and conversions")
+        )
     elif rest < -SAME * max(once, 1.0):
         found.append(
             (

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LEAST = 4  # shapes below which three constants mean nothing
 LONG = 100e-6  # seconds; matmuls shorter than this are reported apart
 SKINNY = 64
-DISTURBED = 1.2  # slowdown of the reference kernel beyond which a timing says more about other programs
+DISTURBED = 1.2  # slowdown of the reference kernel beyond which a timing reflects other programs
 STREAMS = ("elementwise", "gather", "optimizer")  # no FLOPs worth counting: a bandwidth and an overhead
 # (p, k0 elements, tau seconds per k): plain joins everywhere; fills and k-loop latency as fitted on NVIDIA chips
 JOINS = ((1.0, 0, 0.0), (1.3, 0, 0.0), (2.0, 0, 0.0), (3.0, 0, 0.0), (math.inf, 0, 0.0))
@@ -157,7 +157,7 @@ def fit_class(
     seen = [r for r in records if not r["held_out"]]
     held = [r for r in records if r["held_out"]]
     if len(seen) < LEAST:
-        seen, held = list(records), []  # too few to hold any back: the errors are in-sample, and n_held 0 says so
+        seen, held = list(records), []  # too few to hold any out: the errors are in-sample, and n_held is 0
     if len(seen) < (2 if kind in STREAMS else LEAST):
         return None
     joins = JOINS + (MATMUL_JOINS if (regime, kind, platform == "cpu") == ("kernel", "matmul", False) else ())

@@ -36,7 +36,7 @@ def timed(case: KernelCase, protocol: Protocol, environment: Environment, dispat
 
 
 def _checked(case: KernelCase, kernel: Kernel, sets: list[Arrays], protocol: Protocol) -> Kernel:
-    """The quickest of a kernel's options whose output agrees with float64. Raises when none does."""
+    """Select the quickest of a kernel's options whose output agrees with float64. Raises when none does."""
     import jax
 
     from rooflinecli.measure.kernels.reference import check

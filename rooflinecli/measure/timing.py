@@ -102,7 +102,7 @@ def measure(
 
 
 def _warm(run: Run[T], wait: Wait[T], protocol: Protocol, clock: Callable[[], float]) -> float:
-    """Warm-up runs; the quickest says whether to batch."""
+    """Warm-up runs; the quickest decides whether to batch."""
     best = float("inf")
     for turn in range(max(protocol.warm_up, 1)):
         start = clock()

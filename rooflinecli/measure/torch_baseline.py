@@ -1,4 +1,4 @@
-"""A second witness: torch's own kernels (cuBLAS, its scaled_dot_product_attention) at the same shapes, timed beside and never fitted."""
+"""torch's kernels (cuBLAS, scaled_dot_product_attention) at the same shapes as a second source, never fitted."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_a_cut_in_a_line_is_refused(name):
 
 @pytest.mark.parametrize("text", ["", "hello\n", "{}", '{"loss": 1}', "Name,Time\na,1\n", "[1, 2]"])
 def test_something_else_is_refused(text):
-    with pytest.raises(DataError, match="log:1: no measurement that is known here"):
+    with pytest.raises(DataError, match="log:1: unknown measurement format"):
         read_source(Source("log", text))
 
 
@@ -124,12 +124,12 @@ def test_a_latency_that_is_no_time_is_named_and_not_dropped(value):
     )
     found = read_source(Source("log", text))
     assert {r.quantity for r in found} == {"itl", "ttft"}  # the median stands in
-    assert all(f"Mean TPOT (ms) {value}: no time, not read" in r.notes for r in found)
-    assert not any("no time" in note for r in read_source(Source("log", SERVE)) for note in r.notes)
+    assert all(f"Mean TPOT (ms) {value}: not a time, not read" in r.notes for r in found)
+    assert not any("not a time" in note for r in read_source(Source("log", SERVE)) for note in r.notes)
     nothing = text
     for name in ("Mean TTFT", "Median TTFT", "Median TPOT"):
         nothing = re.sub(rf"{name} \(ms\): .*", f"{name} (ms): {value}", nothing)
-    with pytest.raises(DataError, match=r"^log:3: Mean TTFT \(ms\) .*Median TPOT \(ms\) .*: no time; take the run out"):
+    with pytest.raises(DataError, match=r"^log:3: Mean TTFT \(ms\) .*Median TPOT \(ms\) .*: not a time; take the run out"):
         read_source(Source("log", nothing))
 
 
@@ -137,7 +137,7 @@ def test_a_latency_that_is_no_time_is_named_and_not_dropped(value):
 def test_the_same_in_json(name, field):
     text = re.sub(rf'"{field}": ?[-.0-9e]+', f'"{field}": NaN', LOGS[name][0])
     assert text != LOGS[name][0]
-    assert any(f"{field} nan: no time, not read" in note for r in read_source(Source("log", text)) for note in r.notes)
+    assert any(f"{field} nan: not a time, not read" in note for r in read_source(Source("log", text)) for note in r.notes)
 
 
 def test_a_result_that_every_rank_prints_is_one_row():

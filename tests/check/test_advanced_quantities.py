@@ -160,7 +160,7 @@ def test_rows_of_another_load_are_no_evidence(tmp_path: Path) -> None:
     [
         (f"{CHAT}, measured: nowhere.json", "measured.gap: '<= 5 %'", "no such file"),
         (f"{CHAT}, measured: plan.yaml", "decode.time_s: '<= 1 s'", "has no requirement"),
-        (f"{CHAT}, measured: plan.yaml", "measured.gap: '<= 5 %'", "no measurement that is known"),
+        (f"{CHAT}, measured: plan.yaml", "measured.gap: '<= 5 %'", "unknown measurement format"),
         (CHAT, "measured.gap: '<= 5 %'", "no measured file"),
         (CHAT, "layout.nonsense: '<= 5'", "unknown quantity of a layout"),
         (CHAT.replace("concurrency: 16", "qps: 2"), "layout.within_of_best: '<= 5 %'", "give batch or concurrency"),

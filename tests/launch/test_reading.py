@@ -248,7 +248,7 @@ def test_what_is_left_of_the_devices_follows_from_n(tmp_path):
         "full",
         16,
     )  # job_config.py: every second layer unless it says "op"
-    with pytest.raises(UsageError, match="how many there are is not said; give -n"):
+    with pytest.raises(UsageError, match="the number of replicas is not stated; give -n"):
         options_of(TITAN, tmp_path, "t.toml")
 
 

@@ -13,7 +13,7 @@ _ENVIRONMENT = re.compile(r"(?:oc\.env:|env:)?([A-Za-z_]\w*)\s*(?::-?|,)\s*(.*)"
 
 
 def interpolated(tree: object) -> Any:
-    """The tree with defaults and references filled in; what neither says stays as it is written."""
+    """Fill in defaults and references; a value that neither gives stays as written."""
     return _filled(tree, tree, 0)
 
 

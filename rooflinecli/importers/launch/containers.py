@@ -27,7 +27,7 @@ LARGEST = 2_000_000
 
 @dataclass
 class Container:
-    """Words of a process, or a shell text; what its environment says, and the files mounted beside it."""
+    """One process of a container: its words or shell text, its environment, and the copies and devices of its pod."""
 
     words: list[str]
     script: str = ""
@@ -94,7 +94,7 @@ def _filled(match: re.Match[str], values: object) -> str:
 
 
 def containers(document: object, around: Container | None = None) -> Iterator[Container]:
-    """Every process a document starts, outermost first; `around` carries what the objects above say of copies and nodes."""
+    """Yield every process that a document starts, outermost first; `around` has the copies and nodes of the enclosing objects."""
     if isinstance(document, list):
         for item in document:
             yield from containers(item, around)
@@ -118,7 +118,7 @@ def containers(document: object, around: Container | None = None) -> Iterator[Co
 
 
 def _within(document: Tree, around: Container) -> Container:
-    """Copies, nodes and devices as this object says them, over what those above it say."""
+    """Copies, nodes and devices of this object, else of the enclosing ones."""
 
     def count(tree: object, *keys: str) -> int:
         for key in keys:
@@ -169,7 +169,7 @@ def _substituted(text: str, environment: Mapping[str, str]) -> str:
 
 
 def _image(image: str) -> list[str]:
-    """What an image runs when it is given flags alone, where its name says so."""
+    """The entry point of a known image that is given flags alone."""
     if "text-generation-inference" in image:
         return ["text-generation-launcher"]
     if "llama.cpp" in image:
@@ -187,15 +187,15 @@ def _environment(document: Tree) -> dict[str, str]:
             if isinstance(item, Mapping) and isinstance(item.get("value"), (str, int, float)):
                 found[str(item.get("name"))] = str(item["value"])
             elif isinstance(item, str) and "=" in item:
-                name, _, said = item.partition("=")
-                found[name] = said
+                name, _, value = item.partition("=")
+                found[name] = value
         if isinstance(value, Mapping):
             found |= {str(k): str(v) for k, v in value.items() if isinstance(v, (str, int, float))}
     return found
 
 
 def _gpus(document: Tree) -> int | None:
-    """Devices the container asks for, where it says a number: Kubernetes' limits or compose's reservations."""
+    """Devices that the container requests as a number: Kubernetes' limits or compose's reservations."""
     resources = document.get("resources")
     limits = (resources.get("limits") or resources.get("requests")) if isinstance(resources, Mapping) else None
     for name, count in limits.items() if isinstance(limits, Mapping) else ():

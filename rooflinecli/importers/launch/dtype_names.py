@@ -1,4 +1,4 @@
-"""What tools call number formats, and what a checkpoint's name says of its own."""
+"""Names of number formats in tools and in checkpoint names."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ _SHARDED = re.compile(r"-\d{5}-of-\d{5}$")
 def checkpoint(launch: Launch, written: object, flag: str) -> None:
     """The model of a checkpoint by its name, repository or path, and the format that its name ends in.
 
-    A file's extension, `GGUF` and number of parts say nothing; a format of this table becomes an option, so long as the whole
-    name is not a model of its own.
+    A file's extension, `GGUF` and number of parts are ignored; a format of this table becomes an option unless the whole
+    name is a model.
     """
     if written is None:
         return
@@ -65,8 +65,8 @@ def checkpoint(launch: Launch, written: object, flag: str) -> None:
         match = re.search(f"({pattern})$", bare, re.IGNORECASE)
         if match:
             kind = match.groupdict().get("gguf")
-            said = {"weight-dtype": kind.lower()} if kind else options
-            launch.options.update({k: v for k, v in said.items() if k not in launch.options})
+            stated = {"weight-dtype": kind.lower()} if kind else options
+            launch.options.update({k: v for k, v in stated.items() if k not in launch.options})
             bare = bare[: match.start()]
             break
     same = _untuned(bare)
@@ -94,7 +94,7 @@ def _known(name: str) -> bool:
 
 
 def compute(launch: Launch, written: object, flag: str) -> None:
-    """--dtype of a server or the precision of a trainer; a quantized format said elsewhere is kept."""
+    """--dtype of a server or the precision of a trainer; a quantized format that was already read is kept."""
     word = str(written or "auto").lower()
     if word in COMPUTE and "dtype" not in launch.options:
         launch.options["dtype"] = COMPUTE[word]
@@ -128,14 +128,14 @@ def _held(launch: Launch) -> set[str]:
 
 
 def quantized(launch: Launch, written: object, flag: str) -> None:
-    """--quantization: what is computed in, or stored; an unknown scheme must be said as a format."""
+    """--quantization: the compute or storage format; an unknown scheme must be given as an option."""
     if written is None or str(written).lower() in ("none", "null", "auto"):
         return
     word = str(written).lower().replace("_", "-")
     if word in QUANTIZED:
         launch.options.update(QUANTIZED[word])
     elif word == "compressed-tensors" and {"dtype", "weight-dtype"} & set(launch.options):
-        return  # the checkpoint's name has said it
+        return  # the checkpoint's name has the format
     else:
         launch.refuse("weight-dtype", f"{flag} {written} is no format known here")
 
@@ -151,17 +151,17 @@ def cache(launch: Launch, written: object, flag: str) -> None:
 
 def prompts(launch: Launch, most: int, flag: str) -> None:
     """The longest prompt, where it is shorter than the one that is assumed."""
-    launch.notes.append(f"{flag} {most} caps prompts; a launch says no load, so give --prompt and --output")
+    launch.notes.append(f"{flag} {most} caps prompts; a launch states no load; give --prompt and --output")
     if most < 2048:
         launch.options["prompt"] = most
 
 
 def length(launch: Launch, longest: object, flag: str) -> None:
-    """The most tokens of a request. A launch says no load, so lengths beyond the cap come down to it, and nothing else is assumed."""
+    """The maximum tokens of a request. A launch states no load, so default lengths above the cap are cut to it."""
     text = str(longest or "")
     if not text.replace("_", "").isdigit() or int(text) < 2:
         return
     most = int(text)
-    launch.notes.append(f"{flag} {most} caps prompt + output; a launch says no load, so give --prompt and --output")
+    launch.notes.append(f"{flag} {most} caps prompt + output; a launch states no load; give --prompt and --output")
     if most < 2048 + 256:
         launch.options |= {"prompt": max(most - min(256, most // 2), 1), "output": min(256, most // 2)}

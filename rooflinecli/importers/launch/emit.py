@@ -1,4 +1,4 @@
-"""A plan -> the launch that a tool takes. What the tool has no flag for stands in a comment, which reading takes up again."""
+"""Write a layout as the launch of a tool. Options without a flag go into a comment, which the reader parses again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tool(name: str) -> Any:
 
 
 def emit(name: str, options: Tree) -> str:
-    """The launch of a plan whose sizes are all said. Raises UsageError for a tool that does not do this kind of work."""
+    """The launch of a fully specified layout. Raises UsageError for a tool of another kind of work."""
     module, model = tool(name), load_model(str(options["model"]))
     if not model.writes or model.paired:
         kind = "is an encoder with a decoder" if model.paired else "writes no tokens one by one"
@@ -45,13 +45,13 @@ def emit(name: str, options: Tree) -> str:
             f"--emit {name}: {module.VERSION} {work}; ask for --phase {'train' if module.TRAINS else 'decode'}", "emit"
         )
     body = module.write(dict(options), hub(model))
-    said = read.read_text(body, name).options
-    rest = {k: v for k, v in options.items() if k not in said or not same(k, said[k], v)}
+    written = read.read_text(body, name).options
+    rest = {k: v for k, v in options.items() if k not in written or not same(k, written[k], v)}
     return _commented(body, rest, module.VERSION) if rest else body
 
 
 def hub(model: ModelSpec) -> str:
-    """The checkpoint of a model: its repository on the Hub where its file says one that leads back to it, else its name."""
+    """The checkpoint of a model: its Hub repository where its file names one that resolves to the same model, else its name."""
     match = _HUB.search(model.source)
     try:
         if match and load_model(str(find("models", match[1].rpartition("/")[2]))).id == model.id:

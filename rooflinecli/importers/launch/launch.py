@@ -1,4 +1,4 @@
-"""What one launch says: options of an estimate, and what could not be read from it."""
+"""One launch: its options of an estimate, and the flags that could not be read."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _FLAG = re.compile(r"-{1,2}[A-Za-z][\w.:-]*(=.*)?", re.DOTALL)
 
 @dataclass
 class Launch:
-    """`options` by the names of the table; `missing` says of an option why its value cannot be known from here, `open` what was
-    left to the tool; `unmodelled` lists what changes the cost, or may, and is not understood."""
+    """`options` by their names; `missing`: option -> why its value is not known before it runs; `unmodelled`: flags that are not
+    understood and may change the cost."""
 
     tool: str
     where: str
@@ -36,7 +36,7 @@ class Launch:
     shape: Options = field(default_factory=dict)  # of the model, where a launch describes it instead of naming it
 
     def put(self, option: str, written: object, flag: str) -> None:
-        """An option as the launch has it; nothing where it says nothing, `auto` or None."""
+        """Set an option as written, unless it is empty, `auto` or None."""
         if written is None or str(written).lower() in ("", "auto", "none", "null"):
             return
         text = str(written)
@@ -48,12 +48,12 @@ class Launch:
             self.options[option] = written
 
     def refuse(self, option: str, why: str) -> None:
-        """An option whose written value has no meaning here; it must be given beside the launch."""
+        """Mark an option whose value is not supported; it must be given on the command line."""
         self.missing[option] = why
 
 
 class LaunchArguments:
-    """Flags or keys of a launch with what they were given; those nobody takes are left over.
+    """Flags or keys of a launch with their values, and which of them were read.
 
     Flags are compared without leading dashes, with `-` for `_`; keys of a config are joined by dots.
     """
@@ -132,7 +132,7 @@ class LaunchArguments:
                 self.given.setdefault(key, written)
 
     def pop(self, *names: str, default: object = None) -> Any:
-        """What the first of these flags was given, True for one alone; None where none is there. All of them count as read."""
+        """The value of the first of these flags, True for one without a value; None where none is given. All of them count as read."""
         found = default
         for name in reversed(names):
             if name in self.given:
@@ -168,12 +168,12 @@ class LaunchArguments:
             return default
 
     def count(self, *names: str) -> int | None:
-        """A whole number that nothing else follows from; None where none is said."""
+        """A whole number; None where none is given."""
         found = str(self.pop(*names))
         return int(found) if found.isdigit() else None
 
     def left(self, idle: Iterable[str]) -> list[str]:
-        """Flags nobody took and that are not known to cost nothing, with their values; and words that may stand for flags."""
+        """Flags that were neither read nor idle, with their values; and positional words that may hold flags."""
         patterns = (*idle, "_comment*", "*._comment*")  # JSON has no comments of its own
         hidden = [
             one_line(readable(word))[:80] for word in self.positional if unknowns(word) and word not in self.models

@@ -1,4 +1,4 @@
-"""Finds the launches of a command, script, config or container, and hands each to the reader of its tool."""
+"""Launches in a command, script, config or container, each read by its tool."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOOLS = "importers/launch/tools"
 _FENCED = re.compile(r"^```(?:sh|bash|shell|console|text)?[ \t]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LARGEST = 2_000_000
 _RUNS = re.compile(r"\b(python3?|torchrun|deepspeed|vllm|trtllm-\w+|sglang|llama-server|accelerate)\b")
-# a server that is one of several pods of the same engine says so by one of these
+# flags of a server that is one of several pods of the same engine
 _PART = (
     "--node-rank", "--data-parallel-start-rank", "--data-parallel-address", "--dist-init-addr", "--headless", "--nnodes",
 )  # fmt: skip
@@ -38,7 +38,7 @@ class Source:
     folder: Path | None = None
     files: dict[str, str] = field(default_factory=dict)
 
-    def beside(self, written: str) -> str | None:
+    def sibling(self, written: str) -> str | None:
         """The text of a file that a launch names: made by the script, mounted with it, or in its folder; None for none."""
         base = written.rpartition("/")[2]
         if base in self.files:
@@ -89,7 +89,7 @@ def _config(tree: object, source: Source) -> Iterator[Launch]:
 
 
 def _yaml(source: Source) -> Iterator[Launch]:
-    chart = source.beside("values.yaml") or source.beside("../values.yaml") if "{{" in source.text else None
+    chart = source.sibling("values.yaml") or source.sibling("../values.yaml") if "{{" in source.text else None
     values = next(iter(containers.documents(chart, "values.yaml")), None) if chart else None
     found = containers.documents(source.text, source.name, values)
     source.files |= containers.mounted(found)
@@ -119,7 +119,7 @@ def _processes(document: object, source: Source) -> Iterator[Launch]:
 
 
 def _placed(launch: Launch, process: containers.Container) -> None:
-    """A server's copies and the devices of its pods, as the objects around it say."""
+    """Apply the copies and devices of the enclosing objects to a server."""
     ranks, tp = launch.options.get("n"), launch.options.get("tp")
     if load(TOOLS, launch.tool).TRAINS or not isinstance(ranks, int):
         return
@@ -146,7 +146,7 @@ def _placed(launch: Launch, process: containers.Container) -> None:
 def _script(
     text: str, source: Source, values: dict[str, Value], offset: int = 0, job: containers.Container | None = None
 ) -> Iterator[Launch]:
-    script = ShellEvaluator(values, source.beside).read(text)
+    script = ShellEvaluator(values, source.sibling).read(text)
     source.files |= script.files
     for command in script.commands:
         for launch in _launched(
@@ -194,7 +194,11 @@ def _launched(words: list[str], source: Source, line: int, job: containers.Conta
         if " " in inner and _RUNS.search(inner):  # a command handed on: xpk workload create --command="..."
             yield from _script(inner, source, {}, line - 1 if line else 0, job)
         base = word.partition("=")[2] or word
-        if base.endswith((".toml", ".yaml", ".yml")) and (text := source.beside(base)) is not None and len(words) < 200:
+        if (
+            base.endswith((".toml", ".yaml", ".yml"))
+            and (text := source.sibling(base)) is not None
+            and len(words) < 200
+        ):
             yield from launches(Source(text, base, source.folder, source.files))
 
 
@@ -202,7 +206,7 @@ def _named_tree(words: list[str], source: Source, names: tuple[str, ...]) -> Tre
     """The YAML that a flag names, where it can be found."""
     for flag, value in zip(words, [*words[1:], ""], strict=True):
         name, _, joined = flag.lstrip("-").replace("_", "-").partition("=")
-        if name in names and (text := source.beside(joined or value)) is not None:
+        if name in names and (text := source.sibling(joined or value)) is not None:
             tree = next(iter(containers.documents(text, joined or value)), None)
             return tree if isinstance(tree, Mapping) else None
     return None

@@ -15,7 +15,7 @@ from rooflinecli.importers.source import Options
 from rooflinecli.specs.model import ModelSpec, load_model
 from rooflinecli.specs.name_lookup import load_registry
 
-# key of a shape -> what a person calls it; those of a registry model that must agree where the launch says them
+# key of a shape -> its name in messages; all must be given to identify a model
 SIZES = {"layers": "layers", "d_model": "hidden size", "heads": "heads"}
 VOCAB = 50257  # GPT-2's, the tokenizer of launches that name no other
 
@@ -48,7 +48,7 @@ def _registered() -> list[tuple[str, Options]]:
 
 
 def named(shape: Options) -> list[str]:
-    """The registry's models of this shape, the likeliest first: the nearest vocabulary where one is said, then the nearest context.
+    """The registry's models of this shape, the likeliest first: nearest vocabulary where one is given, then nearest context.
 
     Empty where there is none or sizes are missing.
     """
@@ -75,7 +75,7 @@ def written(shape: Options) -> str | None:
 
 
 def _model(shape: Options) -> Options:
-    """A model file: grouped or full attention, a gated, plain or mixture-of-experts feed-forward, as the sizes say."""
+    """A model file of these sizes: grouped or full attention, a gated, plain or MoE feed-forward."""
     d, heads, layers = shape["d_model"], shape["heads"], shape["layers"]
     kv = shape.get("kv_heads") or heads
     attention: Options = {

@@ -1,4 +1,4 @@
-"""A command, script or config -> the launches in it, and one of them as options of an estimate."""
+"""Reading of a launch as options of an estimate."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read(source: str) -> Launch:
                 f"{source}: {opened.name} holds {len(found)} launches; give a number from 1 to {len(found)}"
             )
         found = [found[which - 1]]
-    apart = {_key(one): i for i, one in reversed(list(enumerate(found, 1)))}  # the first of those that say the same
+    apart = {_key(one): i for i, one in reversed(list(enumerate(found, 1)))}  # the first of equal launches
     if len(apart) > 1:
         first = sorted(apart.values())
         listed = "; ".join(f"#{i} {found[i - 1].tool} {_shown(found[i - 1], found)}".rstrip() for i in first[:8])
@@ -70,14 +70,14 @@ def _key(launch: Launch) -> str:
 
 
 def _shown(launch: Launch, others: list[Launch]) -> str:
-    """What tells a launch from the others it stands beside."""
+    """The options that distinguish a launch from the others."""
     sizes = {k: v for k, v in launch.options.items() if k != "model" and any(o.options.get(k) != v for o in others)}
-    said = " ".join(f"{axis} {'+'.join(v) if isinstance(v, list) else v}" for axis, v in sizes.items())
-    return one_line(readable(f"{launch.options.get('model', '')} {said}".strip()))[:80]
+    axes = " ".join(f"{axis} {'+'.join(v) if isinstance(v, list) else v}" for axis, v in sizes.items())
+    return one_line(readable(f"{launch.options.get('model', '')} {axes}".strip()))[:80]
 
 
 def _ours(launch: Launch, text: str) -> None:
-    """What an emitted launch says in a comment, for want of a flag: it goes before what was read."""
+    """Options that an emitted launch has in a comment, for lack of a flag; they override the flags."""
     for match in _OURS.finditer(text[: locate.LARGEST]):
         words = shlex.split(match[1] or json.loads(f'"{match[2]}"'))
         i = 0
@@ -95,7 +95,7 @@ def _ours(launch: Launch, text: str) -> None:
 
 
 def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
-    """Options of an estimate from a launch, those in `given` before its own; `warn` hears what it could not say.
+    """Options of an estimate from a launch, overridden by `given`; `warn` receives remarks.
 
     Raises UsageError for a size that the launch leaves to its run and that is not given, and where no model is named.
     """
@@ -115,7 +115,7 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
         found["ep"] = 1
         launch.notes.append("expert parallelism is left out: the model has no experts")
     if "n" in asked and "dp" in found and "dp" not in asked and asked["n"] != found.get("n"):
-        found.pop("dp")  # what the devices leave is theirs to say
+        found.pop("dp")  # recomputed from the devices
     if launch.per_replica and "batch" not in asked and "batch" not in found:
         _share(launch, {**found, **asked}, found)
     if launch.speculation and "acceptance" in asked:
@@ -123,7 +123,7 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
     elif launch.speculation:
         drafted = " ".join(f"--{name} {value}" for name, value in launch.speculation.items())
         launch.notes.append(
-            f"speculative decoding, {drafted}: how many drafts are accepted is not said, so it is left out; give --acceptance"
+            f"speculative decoding, {drafted}: the acceptance rate is not stated, so it is left out; give --acceptance"
         )
     serving = "train" not in str({**found, **asked}.get("phase", ""))
     if serving and {"concurrency", "qps"} & set(asked):
@@ -156,7 +156,7 @@ def _share(launch: Launch, known: Tree, found: Options) -> None:
         found["batch"] = replicas * int(launch.per_replica or 1)
     else:
         raise UsageError(
-            f"{launch.where}: its batch is {launch.per_replica} sequences a replica, and how many there are is not said; give -n",
+            f"{launch.where}: its batch is {launch.per_replica} sequences per replica, and the number of replicas is not stated; give -n",
             "n",
         )
 
@@ -172,7 +172,7 @@ def _described(launch: Launch) -> str:
         return names[0]
     path = model_by_sizes.written(launch.shape)
     if path is None:
-        raise UsageError(f"{launch.where}: names no model; give MODEL beside --from", "model")
+        raise UsageError(f"{launch.where}: names no model; give MODEL with --from", "model")
     launch.notes.append("no model of the registry has these sizes; one was made of them")
     launch.unmodelled += launch.shaping
     return path

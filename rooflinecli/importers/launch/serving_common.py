@@ -1,4 +1,4 @@
-"""What launches of serving engines share: sizes of a server, its formats, and a command written line by line."""
+"""Shared code of serving engines: sizes of a server, its formats, and a command written line by line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WIDE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
 def server(launch: Launch, tp: int | None, pp: int | None = None, dp: int | None = None, ep: int | None = None) -> None:
-    """Sizes of a server that says all it runs on: those left out are 1, the devices their product."""
+    """Set the sizes of a server: missing ones are 1, the devices are their product."""
     sizes = {"tp": tp or 1, "pp": pp or 1, "dp": dp or 1}
     launch.options |= {"phase": SERVED, **sizes, "cp": 1, "ep": ep or 1, "n": prod(sizes.values())}
 
@@ -79,9 +79,9 @@ def starting(words: list[str], *launchers: str) -> list[str] | None:
     return None
 
 
-def role(launch: Launch, *said: object) -> None:
-    """A worker that only prefills or only decodes says so; the other phase is another launch."""
-    text = " ".join(str(one).lower() for one in said if one is not None)
+def role(launch: Launch, *values: object) -> None:
+    """Restrict the phases of a worker that only prefills or only decodes; the other phase is another launch."""
+    text = " ".join(str(one).lower() for one in values if one is not None)
     for phase, words in (
         ("prefill", ("prefill", "kv_producer", "true-prefill")),
         ("decode", ("decode", "kv_consumer")),

@@ -1,5 +1,5 @@
 """A shell script -> the commands it would run, variables filled in. It is read, never run: where a condition cannot be known,
-all its branches are followed, and what only running would tell stays marked unknown. The grammar is tree-sitter-bash."""
+all its branches are followed, and values known only at run time are marked unknown. The grammar is tree-sitter-bash."""
 
 from __future__ import annotations
 
@@ -70,20 +70,20 @@ class Command:
 
 @dataclass
 class Script:
-    """What reading a script found: its commands, the files it would write, and conditions nobody can decide from here."""
+    """A script's commands, the files it would write, and conditions that cannot be decided without running it."""
 
     commands: list[Command] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     undecided: list[str] = field(default_factory=list)
-    devices: int | None = None  # of the job, where its header says them
+    devices: int | None = None  # of the job, from its header
 
 
 class ShellEvaluator:
-    """Follows the syntax tree of a script; `beside` opens a file that it sources."""
+    """Evaluator of a script's syntax tree; `open_file` returns the text of a sourced file."""
 
-    def __init__(self, values: dict[str, Value] | None = None, beside: Callable[[str], str | None] | None = None):
+    def __init__(self, values: dict[str, Value] | None = None, open_file: Callable[[str], str | None] | None = None):
         self.shell = ShellExpander({"@": [], "*": [], "#": "0", **(values or {})})
-        self.beside = beside or (lambda written: None)
+        self.open_file = open_file or (lambda written: None)
         self.ended = False  # the branch that is followed has left the script
         self.script = Script()
         self.functions: dict[str, Node] = {}
@@ -239,8 +239,8 @@ class ShellEvaluator:
         self.script.commands.append(command)
 
     def _source(self, written: str) -> None:
-        """A file that sets variables for what follows, where it lies beside; else they stay unknown."""
-        text = self.beside(written)
+        """Follow a sourced file, where it can be opened; else its variables stay unknown."""
+        text = self.open_file(written)
         if text is not None and written not in self.called:
             self.called.append(written)
             self.follow([_parsed(text)])
@@ -315,7 +315,7 @@ class ShellEvaluator:
         self._any(maybe)
 
     def _any(self, ways: list[list[Node]]) -> None:
-        """One of these runs, and nobody can tell which: each from the same start, and afterward what they leave in common."""
+        """Follow alternative branches, each from the same start, and merge the variables they leave."""
         if len(ways) == 1:
             self.follow(ways[0])
             return

@@ -1,4 +1,4 @@
-"""Words of a shell as they expand: variables with their defaults, arrays, arithmetic. What only running would tell is marked unknown."""
+"""Shell word expansion: variables with their defaults, arrays, arithmetic. Values known only at run time are marked unknown."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BINARY: dict[type[ast.AST], Callable[[int, int], int]] = {
 
 
 def unknown(what: str) -> str:
-    """A value that only running the script would tell."""
+    """A value known only at run time."""
     bare = what.replace(_OPEN, "").replace(_CLOSE, "")
     return f"{_OPEN}{_SPACES.sub(_GAP, bare)}{_CLOSE}"
 
@@ -53,7 +53,7 @@ def merged(ways: list[dict[str, Value]]) -> dict[str, Value]:
 
 
 class AlternativeValues(list[str]):
-    """What a variable holds after branches that set it to lists or texts of several words: one of `ways`, nobody can tell which."""
+    """Value of a variable that undecided branches set to several lists or texts: one of `ways`."""
 
     def __init__(self, ways: list[Value]):
         longest = max(ways, key=len)

@@ -14,7 +14,7 @@ _COUNT = re.compile(r"(?:.*:)?(\d+)(?:\(.*)?$")
 
 
 def header(text: str) -> dict[str, str]:
-    """Options of the #SBATCH lines by their long names; a line commented out (##SBATCH) says nothing."""
+    """Options of the #SBATCH lines by their long names; a line commented out (##SBATCH) is ignored."""
     found: dict[str, str] = {}
     for match in _LINE.finditer(text):
         try:
@@ -42,7 +42,7 @@ def _per_node(job: dict[str, str]) -> int | None:
 
 
 def devices(job: dict[str, str]) -> int | None:
-    """Accelerators of the job: all that it asks for, or nodes times those of a node; None where it does not say."""
+    """Accelerators of the job: its total, or nodes times those of a node; None where neither is given."""
     nodes, each = _count(job.get("nodes")), _per_node(job)
     tasks, of_task = _count(job.get("ntasks")), _count(job.get("gpus-per-task"))
     return (

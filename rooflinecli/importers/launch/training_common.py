@@ -1,4 +1,4 @@
-"""What launches of training frameworks share: sizes of the layout from what each says of them."""
+"""Shared code of training frameworks: layout sizes from their flags."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MODEL_PARALLEL = ("tp", "pp", "cp")
 
 
 def layout(launch: Launch, devices: int | None, **sizes: int | None) -> None:
-    """tp, pp, cp and ep as said, 1 where nothing is, as none of these frameworks chooses; dp is what they leave of the devices, where those are known."""
+    """Set tp, pp, cp and ep (1 where not given, the default of these frameworks) and dp from the remaining devices, where those are known."""
     found = {axis: sizes.get(axis) or 1 for axis in MODEL_PARALLEL}
     devices = devices or launch.devices
     launch.options |= {"phase": ["train"], **found, "ep": sizes.get("ep") or 1, "virtual-stages": 1}
@@ -26,13 +26,13 @@ def layout(launch: Launch, devices: int | None, **sizes: int | None) -> None:
             return
         launch.options.setdefault("dp", devices // prod(found.values()))
     else:
-        launch.notes.append("how many devices is not said here; give -n")
+        launch.notes.append("the number of devices is not stated; give -n")
 
 
 def expert_defaults(launch: Launch, experts: int | None, flag: str) -> None:
-    """Expert parallelism of a model that has no experts here is that of a model nobody described."""
+    """Require the model where expert parallelism is given without a number of experts."""
     if int(launch.options.get("ep", 1)) > 1 and not experts and "model" not in launch.options and launch.shape:
-        launch.refuse("model", f"{flag} {launch.options['ep']}, but no number of experts is said")
+        launch.refuse("model", f"{flag} {launch.options['ep']}, but no number of experts is stated")
 
 
 def unresolved(launch: Launch, names: dict[str, str]) -> None:
@@ -40,7 +40,7 @@ def unresolved(launch: Launch, names: dict[str, str]) -> None:
     for flag, option in names.items():
         why = launch.missing.pop(f"?{flag}", None)
         if why and option == "n":
-            launch.notes = [n for n in launch.notes if not n.startswith("how many devices")]
+            launch.notes = [n for n in launch.notes if not n.startswith("the number of devices")]
             launch.notes.append(f"{why}; give -n, or the smallest power of two that fits are taken")
         elif why:
             launch.missing[option] = why

@@ -1,4 +1,4 @@
-"""Readers of other tools' logs: one file is one format, told apart by what the file says, never by its name."""
+"""Readers of other tools' logs: one module per format, recognized by the content of a file, never by its name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import ModuleType
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.source import MeasuredRow, Source, load
 
-_NO_READERS = ("serving_common", "training_common")  # what several readers share
+_NO_READERS = ("serving_common", "training_common")  # shared code
 _TRACES = ('"traceEvents"', "Total Time (ns),Instances", 'Total Time (ns)","Instances')  # torch, JAX; nsys stats
 
 
@@ -24,7 +24,7 @@ def readers() -> tuple[ModuleType, ...]:
 
 
 def read(path: Path) -> list[MeasuredRow]:
-    """The measurements in a file. Raises DataError with file:line for one that nobody can read, that is cut short, or says nothing."""
+    """The measurements in a file. Raises DataError with file:line for an unknown format, a file cut short, or one without results."""
     return read_source(load(path))
 
 
@@ -35,9 +35,7 @@ def read_source(source: Source) -> list[MeasuredRow]:
         raise DataError(f"{source.at(1)}: a trace of kernels, no benchmark; give it to `roofline profile`")
     if not claimed:
         known = ", ".join(sorted(reader.TOOL for reader in readers()))
-        raise DataError(
-            f"{source.at(1)}: no measurement that is known here; expected what one of these writes: {known}"
-        )
+        raise DataError(f"{source.at(1)}: unknown measurement format; expected the output of one of {known}")
     found = [reading for reader in claimed for reading in reader.read(source)]
     if not found:
         names = " and ".join(reader.TOOL for reader in claimed)

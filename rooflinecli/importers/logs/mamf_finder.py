@@ -19,8 +19,8 @@ def claims(source: Source) -> bool:
 
 
 def read(source: Source) -> list[MeasuredRow]:
-    said = _DTYPE.search(source.plain)
-    dtype = _NAMES[said[1] or said[2]] if said else None
+    match = _DTYPE.search(source.plain)
+    dtype = _NAMES[match[1] or match[2]] if match else None
     found = []
     for line, text in enumerate(source.lines, start=1):
         match = _ROW.search(text)

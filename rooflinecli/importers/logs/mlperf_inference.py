@@ -28,7 +28,7 @@ def read(source: Source) -> list[MeasuredRow]:
         raise DataError(f"{source.at(len(source.lines))}: ends before 'Test Parameters Used'; was the file cut short?")
     if fields.get("Result is") != "VALID":
         raise DataError(
-            f"{source.at(lines.get('Result is', 1))}: Result is {fields.get('Result is', 'not said')}; only valid runs are read"
+            f"{source.at(lines.get('Result is', 1))}: Result is {fields.get('Result is', 'not stated')}; only valid runs are read"
         )
     values = {name: positive(text) for name, text in fields.items()}
     tokens = next(

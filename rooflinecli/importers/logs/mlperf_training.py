@@ -1,4 +1,4 @@
-"""MLPerf training (:::MLLOG): tracked_stats with seconds per step or a throughput, the batch and length beside them."""
+"""MLPerf training (:::MLLOG): tracked_stats with seconds per step or a throughput, the batch and the length."""
 
 from __future__ import annotations
 

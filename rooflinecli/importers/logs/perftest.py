@@ -1,4 +1,4 @@
-"""perftest (ib_write_bw, ib_send_bw, ib_read_bw): bandwidth by message size; the header says Gb/s or MB/s (MiB, in fact)."""
+"""perftest (ib_write_bw, ib_send_bw, ib_read_bw): bandwidth by message size; the header states Gb/s or MB/s (in fact MiB/s)."""
 
 from __future__ import annotations
 

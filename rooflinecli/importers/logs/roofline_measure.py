@@ -1,4 +1,4 @@
-"""The log of `roofline measure`: a JSON line per kernel; matmuls and collectives tell of the constants that a calibration moves."""
+"""The log of `roofline measure`: a JSON line per kernel; matmuls and collectives inform a calibration."""
 
 from __future__ import annotations
 

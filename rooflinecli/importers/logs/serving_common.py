@@ -1,4 +1,4 @@
-"""What the serving benchmarks share: a run's load, lengths and latencies into readings."""
+"""Shared code of serving benchmarks: rows from a run's load, lengths and latencies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rooflinecli.core.errors import DataError
 from rooflinecli.importers.source import Json, MeasuredRow, Options, Source, number, positive
 
 LITTLE = 1.3  # times the cap on requests in flight: more than this many at once contradict it
-STREAMING_BROKEN = 0.05  # of the mean: a median below it says that tokens came in lumps
+STREAMING_BROKEN = 0.05  # of the mean: a smaller median means that the stream delivered several tokens at once
 
 
 def readings(
@@ -26,7 +26,7 @@ def readings(
 ) -> list[MeasuredRow]:
     """Readings of one run. Latencies in seconds, throughput in output tokens per second; the load is a concurrency or a rate.
 
-    A run with neither sent all requests at once: its first tokens wait for each other, so that only its rate says anything.
+    A run with neither sent all requests at once: its TTFT includes queueing, so only its rate is read.
     """
     given = {key: value for key, value in options.items() if value is not None}
     where, doubt = source.at(line), ""
@@ -73,7 +73,7 @@ def lengths(total_in: object, total_out: object, requests: object) -> Options:
 
 
 class BenchmarkLoad(TypedDict):
-    """How requests came: so many in flight, so many a second, or neither: all at once."""
+    """Arrival of requests: a concurrency, a rate per second, or neither (all at once)."""
 
     concurrency: float | None
     rate: float | None
@@ -95,15 +95,15 @@ def seconds(holder: Json, *names: str, scale: float = 1e-3) -> float | None:
 
 
 def unread(source: Source, line: int, holder: Json, *names: str) -> tuple[str, ...]:
-    """Notes on latencies that are written down and are no times: nan, infinite, below zero.
+    """Notes on latencies that are not times: NaN, infinite, below zero.
 
-    Raises DataError where none of a run's is one, which would else leave the run out without a word.
+    Raises DataError where a run has no valid one, which would otherwise be dropped silently.
     """
     wrong = [name for name in names if holder.get(name) is not None and not _time(holder[name])]
-    said = ", ".join(f"{name} {holder[name]}" for name in wrong)
+    stated = ", ".join(f"{name} {holder[name]}" for name in wrong)
     if wrong and seconds(holder, *names) is None:
-        raise DataError(f"{source.at(line)}: {said}: no time; take the run out of the file, or measure it again")
-    return (f"{said}: no time, not read",) if wrong else ()
+        raise DataError(f"{source.at(line)}: {stated}: not a time; take the run out of the file, or measure it again")
+    return (f"{stated}: not a time, not read",) if wrong else ()
 
 
 def _time(value: object) -> bool:
@@ -113,6 +113,6 @@ def _time(value: object) -> bool:
 
 
 def lumped(mean: object, median: object) -> bool:
-    """Whether a latency's mean and median contradict each other: the server's stream arrived in lumps."""
+    """Whether a latency's mean and median contradict each other, because the stream delivered several tokens at once."""
     a, b = number(mean), number(median)
     return a is not None and b is not None and a > 0 and b < STREAMING_BROKEN * a

@@ -23,16 +23,16 @@ def read(source: Source) -> list[MeasuredRow]:
         if "dataset_name" not in run:
             continue
         completed = need(source, line, run, "completed")
-        said = _server(run.get("server_info"))
+        server = _server(run.get("server_info"))
         sizes = serving_common.lengths(run.get("total_input_tokens"), run.get("total_output_tokens"), completed)
-        if said.pop("disaggregated", False):
+        if server.pop("disaggregated", False):
             apart = line
             continue
         found += serving_common.readings(
             source,
             line,
             TOOL,
-            {"engine": _engine(run.get("backend")), **said, **sizes},
+            {"engine": _engine(run.get("backend")), **server, **sizes},
             ttft=serving_common.seconds(run, "mean_ttft_ms", "median_ttft_ms"),
             itl=_itl(run, sizes),
             throughput=positive(run.get("output_throughput")),
@@ -47,12 +47,12 @@ def read(source: Source) -> list[MeasuredRow]:
 
 
 def _engine(backend: object) -> str | None:
-    said = str(backend) if backend else None
-    return {"sglang-oai": "sglang", "sglang-native": "sglang", "sglang-oai-chat": "sglang"}.get(str(said), said)
+    name = str(backend) if backend else None
+    return {"sglang-oai": "sglang", "sglang-native": "sglang", "sglang-oai-chat": "sglang"}.get(str(name), name)
 
 
 def _itl(run: Json, sizes: Json) -> float | None:
-    """The mean per token after the first; where only whole requests are stated, what they leave beside the first token."""
+    """The mean per token after the first; where only whole requests are stated, E2E latency less TTFT."""
     stated = serving_common.seconds(run, "mean_tpot_ms", "mean_itl_ms")
     if stated is not None:
         return None if serving_common.lumped(run.get("mean_tpot_ms"), run.get("median_tpot_ms")) else stated

@@ -1,4 +1,4 @@
-"""What readers of training logs share: the step that a run settles to, from lines of which the first are warm-up."""
+"""Shared code of training logs: the steady-state step time, after warm-up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rooflinecli.core.errors import DataError
 from rooflinecli.importers.source import MeasuredRow, Options, Source, positive
 
 WARM_UP = 2  # steps in which kernels are compiled, or that return before they ran
-SPREAD = 0.15  # of the median: steps further apart than this are said to be so
+SPREAD = 0.15  # of the median: a larger spread is noted
 
 
 def settled(

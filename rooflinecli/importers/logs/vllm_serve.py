@@ -7,7 +7,7 @@ from rooflinecli.importers.source import MeasuredRow, Source, need, positive
 
 TOOL = "vllm bench serve"
 _LATENCIES = ("mean_ttft_ms", "median_ttft_ms", "mean_tpot_ms", "median_tpot_ms", "mean_itl_ms")
-_CLIENTS = ("vllm", "openai", "openai-chat", "openai-completions", "openai-audio")  # how its client speaks to vLLM
+_CLIENTS = ("vllm", "openai", "openai-chat", "openai-completions", "openai-audio")  # names of its client backends
 
 
 def claims(source: Source) -> bool:

@@ -116,7 +116,7 @@ def _xla_name(event: Event) -> str:
 
 
 def _xla_counts(event: Event | None) -> dict[str, float]:
-    """FLOPs and bytes where XLA wrote them beside an operation (TPU traces do)."""
+    """FLOPs and bytes that XLA recorded with an operation (TPU traces have them)."""
     args, counts = _args(event or {}), {}
     for key, names in (("flops", ("model_flops", "flops")), ("bytes", ("bytes_accessed", "raw_bytes_accessed"))):
         for name in names:

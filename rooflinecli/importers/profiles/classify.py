@@ -20,7 +20,7 @@ _PATTERNS = [
             r"flash|fmha|attention|\bsdpa\b|\bmha\b|paged_?att|softmax_attn|(^|[_\W])(attn|mla)([_\W]|$)(?!.*(proj|norm|gemm|out))",
         ),
         # XLA on a CPU hands matrix products with their neighbors to XNNPACK, YNN or oneDNN as one fusion; some reductions
-        # become a ynn_fusion too, which the name does not tell apart, but they hardly take time beside the products
+        # become a ynn_fusion too, which the name does not distinguish, but they take little time compared with the matmuls
         (
             "gemm",
             r"(ynn|xnn|onednn)_fusion|gemm|gemv|cublas|cutlass|xmma|nvjet|wgmma|matmul|\bdot\b|dot[-_.]|_dot|convolution|conv\d?d|\bconv\b|"
@@ -44,5 +44,5 @@ _PATTERNS = [
 
 
 def classify(name: str) -> str:
-    """The kind of a kernel by its name; 'other' where the name says nothing."""
+    """The kind of a kernel by its name, else 'other'."""
     return next((kind for kind, pattern in _PATTERNS if pattern.search(name)), "other")

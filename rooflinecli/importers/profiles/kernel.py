@@ -1,4 +1,4 @@
-"""What a trace reader hands over: kernels with times, and whatever else the trace says about them."""
+"""Kernels of a trace: times, and the sizes that the trace records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Kernel:
     """One launch, or all launches of a name where the trace only sums them up.
 
-    `seconds` is the total of `calls`; flops, bytes and m, k, n are those of one call; `shards` says over how many
+    `seconds` is the total of `calls`; flops, bytes and m, k, n are those of one call; `shards`: over how many
     devices m, k, n is split. start_s is None where the trace has no time line.
     """
 

@@ -38,7 +38,7 @@ def _is_sqlite(file: Path) -> bool:
         with file.open("rb") as stream:
             return stream.read(len(MAGIC)) == MAGIC
     except OSError:
-        return False  # read_text says why
+        return False  # read_text raises the reason
 
 
 def _written(file: Path) -> list[Kernel]:

@@ -2,8 +2,8 @@
 output_tokens_count), AIPerf's single and multi turn (text; session_id with turns of text and delay in ms), chats (messages), and OpenAI's
 batches (body). AIPerf's inputs.json (data, a list of sessions with payloads) is the same in one document.
 
-Text that nobody counted counts four characters a token; an answer of unknown length has 128 tokens. A turn of AIPerf's is asked with
-all that was said before it; a payload or a list of messages has that in it. There are no instants, unless a line has a timestamp in ms:
+Text without a token count has four characters a token; an output of unknown length has 128 tokens. A turn of AIPerf's includes
+the previous turns; a payload or a list of messages contains them. There are no arrival times, unless a line has a timestamp in ms:
 give --qps or --concurrency.
 """
 

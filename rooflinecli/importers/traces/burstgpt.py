@@ -1,7 +1,7 @@
 """BurstGPT (github HPMLL/BurstGPT, CC-BY): Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type; files since release 2
 have Session ID and Elapsed time too.
 
-A request whose response has no tokens failed, as the release says; it asked nothing of an engine that is known. Classes are
+A request whose response has no tokens failed, according to the release; its load is unknown. Classes are
 those of the log: conversations, or the API.
 """
 

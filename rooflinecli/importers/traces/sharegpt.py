@@ -1,7 +1,7 @@
 """Conversations as ShareGPT's JSON has them: a list of {id, conversations: [{from, value}, ...]}, or one a line;
 lengths are counted at four characters a token.
 
-Each question is a turn whose prompt is all that was said before it; turns of a conversation follow one another and share
+Each question is a turn whose prompt includes the previous turns; turns of a conversation follow one another and share
 their prefix. There are no instants: give --qps or --concurrency.
 """
 

@@ -14,8 +14,8 @@ from rooflinecli.importers.source import Json, open_text, parse
 
 HEAD = 1 << 16  # characters by which a format is recognized
 LONGEST = 1 << 24
-CHARACTERS = 4  # per token, of text that nobody counted: English under today's tokenizers
-ANSWER = 128  # tokens of an answer that nobody counted, as GuideLLM's default
+CHARACTERS = 4  # per token of text without a count: English under current tokenizers
+ANSWER = 128  # output tokens of a request without a count, GuideLLM's default
 SPAN = 16  # tokens of a block of a prompt whose text is known, or whose prefix has a name
 
 
@@ -79,13 +79,13 @@ def pause(where: str, name: str, written: object) -> float:
     found = seconds(where, name, written)
     if found < 0:
         raise bad(
-            where, f"{name} is {str(written)[:40]}, expected no less than 0: nobody answers what was not said yet"
+            where, f"{name} is {str(written)[:40]}, expected no less than 0: a turn starts after the previous one"
         )
     return found
 
 
 def estimated(text: str) -> int:
-    """Tokens of a text nobody counted."""
+    """Estimated tokens of a text without a count."""
     return max(len(text) // CHARACTERS, 1)
 
 

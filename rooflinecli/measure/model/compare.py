@@ -1,4 +1,4 @@
-"""Close the loop: counts must be equal, times are compared, everything is stored as a JSON line."""
+"""Comparison of a transformer with its prediction: counts must be equal, times are compared, all stored as JSON lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TRACED = 3  # runs in a trace: enough to see one that is not the first, small en
 
 @dataclass(frozen=True)
 class ModelComparison:
-    """What to run; None where the command line said nothing."""
+    """Options of the command line; None where not given."""
 
     model: str
     hw: str | None = None

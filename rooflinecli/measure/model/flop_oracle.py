@@ -1,7 +1,7 @@
 """FLOPs of a JAX program, counted from its own equations: an oracle for the ledger that shares none of its text.
 
 XLA's cost analysis also counts elementwise work, counts the body of a scan once, and leaves 'flops' out when it is zero;
-so matmuls are counted here from dot_general and ragged_dot, scans by their length, and XLA's figure is printed beside.
+so matmuls are counted here from dot_general and ragged_dot, scans by their length, and XLA's count is printed as well.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _dot(eqn: Any) -> int:
 
 
 def xla_flops(lowered: Any) -> float:
-    """What XLA's cost analysis says of a lowered program; 0 where it says nothing."""
+    """FLOPs by XLA's cost analysis of a lowered program; 0 where it reports none."""
     analysis = lowered.cost_analysis()
     if isinstance(analysis, list):
         analysis = analysis[0] if analysis else {}

@@ -1,4 +1,4 @@
-"""The engine's side of the loop: seconds, floor and FLOPs of each phase, from the profile and the ledger alone."""
+"""Prediction of each phase: seconds, floor and FLOPs, from the profile and the ledger alone."""
 
 from __future__ import annotations
 

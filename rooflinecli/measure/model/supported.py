@@ -1,4 +1,4 @@
-"""ModelSpec -> what the JAX transformer can build: every layer's sizes checked, or one sentence about what it lacks."""
+"""Models that the JAX transformer can build: every layer's sizes checked, or one sentence about the unsupported part."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _global(spec: ModelSpec) -> str:
     if spec.both_ways:
         return "attention both ways"
     if spec.before or spec.after or any(group.pieces or group.cross for group in spec.layers):
-        return "pieces beside its layers"
+        return "modules outside its layers"
     if spec.embedding_dim or spec.embedding_norm or spec.pre_norm or spec.n_classes or spec.projection_dim:
         return "an embedding of another width, or norms around it"
     if spec.positions.kind not in ("rotary", "learned", "none"):

@@ -126,7 +126,7 @@ def rotary(x: jax.Array, start: int, base: float = 10000.0) -> jax.Array:
 
 
 def feedforward(f: FeedForwardSpec, layer: Weights, x: jax.Array) -> jax.Array:
-    """down(act(up(x))), gated where the spec says so; for a mixture, the experts chosen and those every token passes."""
+    """down(act(up(x))), gated or not; for MoE, the routed and the shared experts."""
     if f.kind != "moe":
         return linear(layer["down"], _activated(f, f.kind == "gated", linear(layer["up"], x)))
     routed = experts(f, layer, x.reshape(-1, x.shape[-1])).reshape(x.shape)

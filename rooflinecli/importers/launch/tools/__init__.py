@@ -1,1 +1,1 @@
-"""One file is one tool: how its launch is recognized, read and written, and the version of its documentation that says so."""
+"""Tools, one per file: how a launch is recognized, read and written, and the version of the tool's documentation."""

@@ -49,5 +49,5 @@ def read(tree: Tree, launch: Launch) -> None:
     if args.pop("fsdp_config.fsdp_activation_checkpointing") is True:
         launch.options["recompute"] = "full"
     if str(args.pop("deepspeed_config.gradient_accumulation_steps", default=1)) not in ("1", "auto"):
-        launch.notes.append("gradient_accumulation_steps says how a batch is split, not how large it is; give --batch")
+        launch.notes.append("gradient_accumulation_steps splits a batch but does not set its size; give --batch")
     launch.unmodelled += args.left(FLAGS.idle)

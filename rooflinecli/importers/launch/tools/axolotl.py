@@ -17,7 +17,7 @@ def claims(tree: Tree) -> bool:
 
 
 def read(tree: Tree, launch: Launch) -> None:
-    """A run as a training plan of one replica after another; how many there are the launcher says."""
+    """Read a run as training options of one replica; the launcher sets the number of replicas."""
     args = LaunchArguments.of_tree({k: v for k, v in tree.items() if k != "fsdp_config"} | _fsdp(tree))
     dtype_names.checkpoint(launch, args.pop("base_model"), "base_model")
     sizes = {axis: args.whole(launch, f"{word}_parallel_size") for axis, word in (("tp", "tensor"), ("cp", "context"))}
@@ -68,5 +68,5 @@ def _fsdp(tree: Tree) -> Options:
 
 
 def _stage(path: object) -> int:
-    """The stage that the name of a DeepSpeed config says; the repository ships them as zero1.json to zero3.json."""
+    """The ZeRO stage in the name of a DeepSpeed config; the repository ships zero1.json to zero3.json."""
     return next((n for n in (1, 2, 3) if f"zero{n}" in str(path or "")), 0)

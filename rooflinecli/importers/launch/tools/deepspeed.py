@@ -52,7 +52,7 @@ def _plain(key: str) -> str:
 
 
 def _batch(args: LaunchArguments, launch: Launch, within: int) -> None:
-    """train_batch_size = micro batch x accumulation x replicas: three of them say the fourth."""
+    """train_batch_size = micro batch x accumulation x replicas: three of them determine the fourth."""
     whole, micro = args.whole(launch, "train_batch_size"), args.whole(launch, "train_micro_batch_size_per_gpu")
     steps = args.whole(launch, "gradient_accumulation_steps")
     if micro:
@@ -62,7 +62,7 @@ def _batch(args: LaunchArguments, launch: Launch, within: int) -> None:
         micro = micro or (whole if steps == 1 else None)
         if micro and steps and whole % (micro * steps) == 0 and "train_micro_batch_size_per_gpu" in args.given:
             launch.options |= {"dp": whole // (micro * steps), "n": whole // (micro * steps) * within}
-            launch.notes = [n for n in launch.notes if not n.startswith("how many devices")]
+            launch.notes = [n for n in launch.notes if not n.startswith("the number of devices")]
     elif micro and steps:
         launch.per_replica = micro * steps
 
@@ -99,7 +99,7 @@ def _sizes(args: LaunchArguments, launch: Launch) -> None:
             "d_ff": "intermediate-size"}  # fmt: skip
     found = {key: args.whole(launch, name) for key, name in keys.items()}
     launch.shape = {key: value for key, value in found.items() if value}
-    if {"d_model", "heads"} <= set(launch.shape):  # gpt-neox: full attention and 4 h wide unless it says otherwise
+    if {"d_model", "heads"} <= set(launch.shape):  # gpt-neox: full attention and 4 h wide by default
         gated = str(args.pop("activation", default="gelu")).lower() in ("swiglu", "geglu", "silu-gated")
         launch.shape = {
             "kv_heads": launch.shape["heads"],

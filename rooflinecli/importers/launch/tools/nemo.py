@@ -53,7 +53,7 @@ def claims(tree: Tree) -> bool:
 
 
 def read(tree: Tree, launch: Launch) -> None:
-    """A config as a training plan; keys are told by their last part, wherever a release nests them."""
+    """Read a config as training options; keys are matched by their last part, wherever a release nests them."""
     trained = _trained(tree)
     flat = LaunchArguments.of_tree(trained)
     args = LaunchArguments(
@@ -122,7 +122,7 @@ def read(tree: Tree, launch: Launch) -> None:
 
 
 def _last(key: str) -> str:
-    """The part of a key that says what it is; the optimizer's name is kept apart from those of runs and projects."""
+    """The part of a key that identifies it; the optimizer's name is kept apart from those of runs and projects."""
     return ("name" if key.endswith("optim.name") else "run_name") if key.endswith(".name") else key.rpartition(".")[2]
 
 
@@ -149,7 +149,7 @@ def _elsewhere(tree: Tree, per_node: int) -> int:
 
 
 def _steps(args: LaunchArguments, launch: Launch) -> None:
-    """LLaMA-Factory says what a replica takes and how often, not the whole."""
+    """LLaMA-Factory states the batch of a replica and its accumulation, not the global batch."""
     each, times = (
         args.whole(launch, "per_device_train_batch_size"),
         args.whole(launch, "gradient_accumulation_steps", default=1) or 1,
@@ -160,7 +160,7 @@ def _steps(args: LaunchArguments, launch: Launch) -> None:
 
 
 def _policy(tree: Tree) -> Options:
-    """The trained side of NeMo RL: what generates beside it is another plan."""
+    """The trained side of NeMo RL; its generation is another layout."""
     policy = tree.get("policy")
     if not isinstance(policy, Mapping):
         return {}

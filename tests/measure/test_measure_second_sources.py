@@ -1,4 +1,4 @@
-"""What stands beside a fit: observed clocks, warm caches, torch's kernels, and the constants that ship with a chip."""
+"""Data beside a fit: observed clocks, warm caches, torch kernels, and shipped constants."""
 
 import subprocess
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_torch_times_the_same_shapes(case, env):
     assert time_case.timed(case, BRIEF, env, 0.0).summary.low > 0
 
 
-def test_torch_is_a_witness_only_where_it_sees_the_device(monkeypatch):
+def test_torch_is_timed_only_where_it_sees_the_device(monkeypatch):
     monkeypatch.setattr(torch_baseline, "find_spec", lambda name: None)
     assert not torch_baseline.present()
     assert not torch_baseline.takes(cases.decode(1, 64, 4, 2, 16, "bf16"))
