@@ -1,6 +1,6 @@
 """Typed answers that are also the JSON contract: a dataclass whose fields are its keys, walked by dotted path.
 
-A field marked OPTIONAL is a key only where it has a value; a SPREAD field holds further keys of the same object; one that
+A field marked OPTIONAL is a key only where it has a value; the keys of a SPREAD mapping or record are keys of the object itself; one that
 `former` marks had another key in the first version of its schema. A key that is a keyword of Python (`from`, `pass`) is the name
 of its field without the underscore at the end.
 """
@@ -36,7 +36,8 @@ class Record:
             value = getattr(self, attribute)
             renamed = _former_keys(type(self)).get(attribute) if former else None  # type: ignore[arg-type]
             if spread:
-                yield from (value if renamed is None else _with_former_keys(value, renamed)).items()
+                value = value if renamed is None else _with_former_keys(value, renamed)
+                yield from value.entries(former) if isinstance(value, Record) else value.items()
             elif not optional or value is not None:
                 yield (key if former else name), value if renamed is None else _with_former_keys(value, renamed)
 
@@ -64,7 +65,7 @@ class Record:
 
 
 OPTIONAL = {"optional": True}  # metadata of a field that is left out while it is None
-SPREAD = {"spread": True}  # metadata of a mapping whose entries are keys of the object itself
+SPREAD = {"spread": True}  # metadata of a mapping or record whose entries are keys of the object itself
 
 
 def former(key: str) -> dict[str, Any]:

@@ -161,6 +161,10 @@ class Question(Group, Generic[A]):
         """The answer. Raises Infeasible for a question that nothing satisfies, DataError for a broken file."""
         raise NotImplementedError(self.verb)
 
+    def infeasible(self, answer: A) -> str:
+        """Why an answer that is shown is not feasible; empty where it is."""
+        return ""
+
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other.__dict__["_written"] == self.__dict__["_written"]
 

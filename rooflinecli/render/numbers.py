@@ -7,6 +7,7 @@ fraction 47%          bytes 141 GB (1e9)        layout tp8 pp4 dp16   count 70.6
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 from rooflinecli.core import num
@@ -34,6 +35,8 @@ def text(value: Any, row: Quantity | str) -> str:
 
 def amount(value: float, unit: str, *, distance: bool = False) -> str:
     """A number in SI with its unit."""
+    if not isfinite(value):
+        return NONE
     if unit == "s":
         return duration(value)
     if unit == "fraction":

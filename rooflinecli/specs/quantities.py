@@ -186,7 +186,7 @@ COST = {
 _SUFFIXES = tuple(
     (re.compile(pattern), unit)
     for pattern, unit in (
-        (r"(^|_)(fraction|share)$", "fraction"),
+        (r"(^|_)(fraction|share|utili[sz]ation|occupancy|acceptance|mfu|saving)$", "fraction"),
         (r"flops_per_byte$", "count"),
         (r"(^|_)flops_per_s$", "FLOP/s"),
         (r"(^|_)bytes_per_s$", "B/s"),

@@ -17,7 +17,11 @@ def derived(answer: dict[str, Any], name: str, depth: int) -> str:
     from rooflinecli.core import num
     from rooflinecli.core.derivation import leaf
     from rooflinecli.core.derivation_text import explain
-    from rooflinecli.render.views import record
+    from rooflinecli.core.errors import unknown
+    from rooflinecli.core.record import leaves
 
-    found = record.find(answer, name)
+    known = {path: n for path, n in leaves(answer) if n is not None and not isinstance(n, (str, bool))}
+    if name not in known:
+        raise unknown("quantity", name, known)
+    found = known[name]
     return explain(leaf(name, found, "", "a constant") if num.value(found) is found else found, depth)

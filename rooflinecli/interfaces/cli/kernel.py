@@ -5,4 +5,4 @@ from __future__ import annotations
 from rooflinecli.interfaces.cli.show import calculators
 from rooflinecli.questions.kernel.question import QUESTIONS
 
-app = calculators(QUESTIONS, "One operation on the roofline.", also={"grouped": "grouped-gemm"}, view="kernel")
+app = calculators(QUESTIONS, "One operation on the roofline.", also={"grouped": "grouped-gemm"})

@@ -14,7 +14,6 @@ from rooflinecli.core.lift import TracedLift
 from rooflinecli.interfaces.cli.from_question import Delivery, Explained, add
 from rooflinecli.interfaces.cli.main import QUIET
 from rooflinecli.interfaces.cli.output import columns, write
-from rooflinecli.questions.calculator import Calculator
 from rooflinecli.questions.question import Question
 
 
@@ -46,7 +45,7 @@ def calculator(view: str, *, table: str = "") -> Callable[[Question[Any], Explai
         if how.explain is None:
             answer = question.answer()
             show(answer, view, how, table=table)
-            problem = question.infeasible(answer.values) if isinstance(question, Calculator) else ""
+            problem = question.infeasible(answer)
             if problem:
                 raise Infeasible(problem)
             return 0
@@ -57,8 +56,7 @@ def calculator(view: str, *, table: str = "") -> Callable[[Question[Any], Explai
         from rooflinecli.core.record import leaves
 
         lift = TracedLift()
-        asked = question if isinstance(question, Calculator) else question.lifted(lift)
-        known = dict(leaves(asked.answer(lift)))  # type: ignore[call-arg]
+        known = dict(leaves(question.lifted(lift).answer(lift)))  # type: ignore[call-arg]
         numbers = {
             path: value for path, value in known.items() if not isinstance(value, (str, bool)) and value is not None
         }
@@ -73,13 +71,13 @@ def calculator(view: str, *, table: str = "") -> Callable[[Question[Any], Explai
 
 
 def calculators(
-    questions: Sequence[type[Calculator]], help: str, also: Mapping[str, str] | None = None, view: str = "record"
+    questions: Sequence[type[Question[Any]]], help: str, also: Mapping[str, str] | None = None
 ) -> typer.Typer:
     """The application of a verb with a sub-command for each question; `also` are hidden names of earlier releases."""
     app = typer.Typer(no_args_is_help=True, help=help, **QUIET)
     for question in questions:
         name = question.verb.partition(" ")[2]
-        add(app, question, calculator(view), Explained, name)
+        add(app, question, calculator("quantities"), Explained, name)
         for old in (old for old, new in (also or {}).items() if new == name):
-            add(app, question, calculator(view), Explained, old, hidden=True)
+            add(app, question, calculator("quantities"), Explained, old, hidden=True)
     return app

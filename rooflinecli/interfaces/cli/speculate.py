@@ -6,4 +6,4 @@ from rooflinecli.interfaces.cli.from_question import Explained, command
 from rooflinecli.interfaces.cli.show import calculator
 from rooflinecli.questions.speculate.question import Speculate
 
-app = command(Speculate, calculator("record"), Explained)
+app = command(Speculate, calculator("quantities"), Explained)

@@ -1,53 +1,80 @@
-"""`roofline kernel`: questions about one operation on the roofline."""
+"""`roofline kernel`: one operation on the roofline."""
 
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import ImpossibleValue, UsageError, unknown
-from rooflinecli.core.lift import PlainLift
+from rooflinecli.core.lift import PLAIN, PlainLift
+from rooflinecli.core.num import Number as Quantity
 from rooflinecli.core.units import duration
-from rooflinecli.questions.calculator import Calculator, Values
+from rooflinecli.questions.kernel.answer_types import KernelAnswer
+from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Group, Number, OptNumber, OptText, Switch, Text, field
+
+if TYPE_CHECKING:
+    from rooflinecli.ledger.ops import Op
+    from rooflinecli.specs.hardware import HardwareSpec
+
+QUANTIZATION = ("dynamic", "static", "none")
+GATED, UNGATED = 3.0, 2.0  # matrices of an expert
 
 
 # fmt: off
-class KernelChip(Group):
-    """The chip, the number format, and a time that was measured."""
-
-    hw: Text = field("name", "A chip or system (`roofline hardware`).")
-    dtype: Text = field("free", "Number format.", default="bf16", metavar="FORMAT")
-    measured: OptNumber = field("time", "A measured time such as '0.51 ms'; refused when it beats the floor.", default=None)
-
-
 class KernelEngine(Group):
     """Whose kernels."""
 
     engine: OptText = field("free", "Whose kernels: vllm, sglang, trtllm, llamacpp, gpt-fast ...", default=None, metavar="NAME")
 
 
-class Kernel(KernelChip, Calculator):
-    """One operation, and the time that was measured of it."""
+class Kernel(Question[KernelAnswer]):
+    """One operation, and a measured time of it."""
 
-    def compute(self, lift: PlainLift) -> Values:
+    hw: Text = field("name", "A chip or system (`roofline hardware`).")
+    dtype: Text = field("free", "Number format.", default="bf16", metavar="FORMAT")
+    measured: OptNumber = field("time", "A measured time such as '0.51 ms'; refused when it beats the floor.", default=None)
+    # fmt: on
+
+    def answer(self, lift: PlainLift = PLAIN) -> KernelAnswer:
+        """Raises ImpossibleValue for a measured time below the floor."""
         from rooflinecli.specs.hardware import load_hardware
 
-        found = self.operation(load_hardware(self.hw), lift)
+        answer = self.operation(load_hardware(self.hw), lift)
+        answer.schema = f"roofline/{self.verb.replace(' ', '-')}/1"
         if self.measured is not None and not lift.traced:
-            if self.measured < found["floor_s"]:
+            if self.measured < answer.floor_s:
                 raise ImpossibleValue(
-                    f"--measured {self.text_of(type(self).measured)}: impossible; the floor of this operation is {duration(found['floor_s'])}. "
+                    f"--measured {self.text_of(type(self).measured)}: impossible; the floor of this operation is {duration(answer.floor_s)}. "
                     "Check the sizes, the dtype, and that the clock waited for the device"
                 )
-            found["measured_s"] = self.measured
-        return found
+            answer.measured_s = self.measured
+        return answer
 
-    def operation(self, chip: Any, lift: PlainLift) -> Values:
+    def operation(self, chip: HardwareSpec, lift: PlainLift) -> KernelAnswer:
         """The operation on the chip."""
         raise NotImplementedError(self.verb)
 
+    def by_engine(self, op: Op, constants: str, chip: HardwareSpec, lift: PlainLift, engine: str | None) -> KernelAnswer:
+        """The operation as an engine's library runs it, or by the engine's own kernels where it has some."""
+        from rooflinecli.price.chip import Chip
+        from rooflinecli.questions.kernel.operations import REGIME, alone
+        from rooflinecli.specs.engine import load_engine
 
+        if engine is None:
+            return alone(op, self.dtype, Chip(chip, lift))
+        spec = load_engine(engine)
+        priced = Chip(chip, lift, engine=spec)
+        regime = "serving" if priced.engine_has_constants(op.kind) else REGIME
+        return alone(op._replace(variant=f"{constants}@{spec.library}"), self.dtype, priced, regime)
+
+
+def sizes(lift: PlainLift, **given: Quantity) -> list[Quantity]:
+    """Sizes of an operation, as numbers of the lift's kind."""
+    return [lift(name, value, "1", "given") for name, value in given.items()]
+
+
+# fmt: off
 class Matmul(KernelEngine, Kernel):
     """x[M, K] @ w[K, N]: FLOPs, bytes, intensity, bottleneck, floor and expected time."""
 
@@ -56,13 +83,25 @@ class Matmul(KernelEngine, Kernel):
     k: Number = field("count", "Contracted dimension.", positional=True)
     n: Number = field("count", "Columns.", positional=True)
     activation_quantization: Text = field("free", "Input of a narrow matmul: dynamic (a pass of its own), static or none.", default="dynamic", metavar="CHOICE", former=("quantisation",))
+    # fmt: on
 
-    def operation(self, chip: Any, lift: PlainLift) -> Values:
-        from rooflinecli.questions.kernel.answer import kernel_matmul
+    def check(self) -> None:
+        if self.activation_quantization not in QUANTIZATION:
+            raise unknown(
+                "quantization", self.activation_quantization, QUANTIZATION, option="activation-quantization"
+            )
 
-        return kernel_matmul(self.m, self.k, self.n, self.dtype, chip, lift, self.engine, self.activation_quantization)
+    def operation(self, chip: HardwareSpec, lift: PlainLift) -> KernelAnswer:
+        from rooflinecli.questions.kernel.operations import matmul_op
+
+        m, k, n = sizes(lift, m=self.m, k=self.k, n=self.n)
+        op = matmul_op(m, k, n, self.dtype, chip)
+        if self.activation_quantization != "dynamic":
+            op = op._replace(quantized=0.0)
+        return self.by_engine(op, op.dtype, chip, lift, self.engine)
 
 
+# fmt: off
 class Attention(KernelEngine, Kernel):
     """The attention core: q k^T, softmax, p v."""
 
@@ -76,22 +115,32 @@ class Attention(KernelEngine, Kernel):
     causal: Switch = field("switch", "Half of the pairs, or all.", default=None, off="full")
     decode: Switch = field("switch", "One new token against a cache.", default=False)
     fused: Switch = field("switch", "Flash attention, or scores and probabilities through memory.", default=None, off="unfused")
+    # fmt: on
 
     def check(self) -> None:
         if self.kv_heads is not None and self.heads % self.kv_heads:
             raise UsageError(f"--kv-heads {self.kv_heads:g} does not divide --heads {self.heads:g}; use a divisor")
         if self.causal and self.q != self.kv:
-            raise UsageError(f"--causal needs as many queries as keys, got {self.q:g} and {self.kv:g}; use --full, or --decode for one query")
+            raise UsageError(
+                f"--causal needs as many queries as keys, got {self.q:g} and {self.kv:g}; use --full, or --decode for one query"
+            )
 
-    def operation(self, chip: Any, lift: PlainLift) -> Values:
-        from rooflinecli.questions.kernel.answer import kernel_attention
+    def operation(self, chip: HardwareSpec, lift: PlainLift) -> KernelAnswer:
+        from rooflinecli.questions.kernel.operations import attention_op
 
-        return kernel_attention(
-            self.batch, self.q, self.kv, self.heads, self.kv_heads or self.heads, self.head_dim, bool(self.causal), self.decode,
-            self.fused is not False, self.dtype, chip, lift=lift, engine=self.engine,
+        kv_heads = self.kv_heads or self.heads
+        op = attention_op(
+            *sizes(lift, b=self.batch, q=self.q, kv=self.kv, heads=self.heads, kv_heads=kv_heads, head_dim=self.head_dim),
+            causal=bool(self.causal),
+            decode=self.decode,
+            fused=self.fused is not False,
+            dtype=self.dtype,
+            hardware=chip,
         )
+        return self.by_engine(op, "any", chip, lift, self.engine)
 
 
+# fmt: off
 class Elementwise(Kernel):
     """An elementwise or normalization pass: bytes in, bytes out."""
 
@@ -100,21 +149,31 @@ class Elementwise(Kernel):
     reads: Number = field("real", "Tensors of that size read.", default=1.0, least=0, metavar="COUNT")
     writes: Number = field("real", "Tensors of that size written.", default=1.0, least=0, metavar="COUNT")
     flops_per_element: Number = field("real", "FLOPs per element.", default=1.0, least=0, metavar="COUNT")
+    # fmt: on
 
     def check(self) -> None:
         if not self.reads + self.writes:
             raise UsageError("--reads 0 and --writes 0 move nothing; give one of them above zero")
 
-    def operation(self, chip: Any, lift: PlainLift) -> Values:
-        from rooflinecli.questions.kernel.answer import kernel_elementwise
+    def operation(self, chip: HardwareSpec, lift: PlainLift) -> KernelAnswer:
+        from rooflinecli.formulas import counts
+        from rooflinecli.ledger.ops import Op
+        from rooflinecli.quantization.formats import size_of
         from rooflinecli.specs.parse_values import size
 
         count = prod(size("elements", part) for part in self.elements.lower().split("x"))
-        return kernel_elementwise(
-            count, self.dtype, chip, flops_per_element=self.flops_per_element, reads=self.reads, writes=self.writes, lift=lift
+        elements, flops_per_element, reads, writes = sizes(
+            lift, elements=count, flops_per_element=self.flops_per_element, reads=self.reads, writes=self.writes
         )
+        moved = counts.bytes_of(elements * (reads + writes), size_of(self.dtype))
+        # where the file has no vector unit, the highest peak is a bound on it
+        fastest = max(chip.peak, key=lambda dtype: chip.peak[dtype].si)
+        vector = "vector_fp32" if "vector_fp32" in chip.peak else fastest
+        op = Op(name="elementwise", kind="elementwise", dtype=vector, flops=elements * flops_per_element, bytes=moved)
+        return self.by_engine(op, "any", chip, lift, None)
 
 
+# fmt: off
 class GroupedGemm(Kernel):
     """A layer of routed experts on the busiest rank: both products, and the passes over routed slots around them."""
 
@@ -131,28 +190,49 @@ class GroupedGemm(Kernel):
     expert_imbalance: OptNumber = field("real", "Slots of the busiest rank over the mean, instead of what routing makes of it.", default=None, least=0, former=("imbalance",))
     library: Text = field("free", "Whose kernels: vllm, sglang, trtllm, trtllm-wide, deepep, deepep-low-latency.", default="vllm", metavar="CHOICE")
     weight_dtype: OptText = field("free", "Number format of the weights alone (int4, mxfp4).", default=None, metavar="FORMAT")
+    # fmt: on
 
     def check(self) -> None:
         from rooflinecli.specs.engine import EXPERT_KERNELS
 
+        copies = self.experts + self.redundant_experts
         if self.library not in EXPERT_KERNELS:
             raise unknown("library", self.library, EXPERT_KERNELS, option="library")
         if self.top_k > self.experts:
-            raise UsageError(f"--top-k {self.top_k:g} is more than --experts {self.experts:g}; a token visits each expert once")
-        if (self.experts + self.redundant_experts) % self.ep:
-            raise UsageError(f"--ep {self.ep:g} does not divide {self.experts + self.redundant_experts:g} experts; use a divisor, or other --redundant-experts")
+            raise UsageError(
+                f"--top-k {self.top_k:g} is more than --experts {self.experts:g}; a token visits each expert once"
+            )
+        if copies % self.ep:
+            raise UsageError(
+                f"--ep {self.ep:g} does not divide {copies:g} experts; use a divisor, or other --redundant-experts"
+            )
         if self.expert_imbalance is not None and self.expert_imbalance < 1:
-            raise UsageError(f"--expert-imbalance {self.expert_imbalance:g}: the busiest rank has at least the mean; give 1 or more")
+            raise UsageError(
+                f"--expert-imbalance {self.expert_imbalance:g}: the busiest rank has at least the mean; give 1 or more"
+            )
 
-    def operation(self, chip: Any, lift: PlainLift) -> Values:
-        from rooflinecli.questions.kernel.grouped_gemm import kernel_grouped
+    def operation(self, chip: HardwareSpec, lift: PlainLift) -> KernelAnswer:
+        """With --redundant-experts, copies balance the ranks and the busiest one is busier by chance alone."""
+        from rooflinecli.phases.grouped_gemm import ExpertShape, ExpertStorage, busiest_rank_share, experts_op
+        from rooflinecli.price.chip import Chip
+        from rooflinecli.quantization.formats import formats
+        from rooflinecli.questions.kernel.operations import alone
 
-        return kernel_grouped(
-            self.tokens, self.d_model, self.expert_width, self.experts, self.top_k, chip, ep=self.ep, tp=self.tp,
-            redundant=self.redundant_experts, balanced=self.redundant_experts > 0, gated=self.gated is not False,
-            imbalance=self.expert_imbalance, dtype=self.dtype, weight_dtype=self.weight_dtype, library=self.library, lift=lift,
-        )
-# fmt: on
+        f = formats(self.dtype, None, self.weight_dtype, chip.peak, chip.name)
+        tokens, d, wide, count, top, ranks, split, copies = sizes(
+            lift, T=self.tokens, D=self.d_model, F=self.expert_width, E=self.experts, k=self.top_k,
+            ep=self.ep, tp=self.tp, redundant=self.redundant_experts,
+        )  # fmt: skip
+        shape = ExpertShape(d, wide / split, UNGATED if self.gated is False else GATED, count + copies, top)
+        imbalance = None if self.expert_imbalance is None else sizes(lift, I=self.expert_imbalance)[0]
+        share = busiest_rank_share(tokens, shape, ranks, self.redundant_experts > 0, imbalance)
+        stored = ExpertStorage(f.expert_weight, f.matmul_input, f.activation, f.compute, f"{f.expert_format}@{self.library}")
+        op = experts_op("experts", tokens, shape, stored, ranks, share)
+        assert op.routed is not None
+        answer = alone(op, self.dtype, Chip(chip, lift))
+        answer.busiest_over_even, answer.rows = share, op.routed.rows
+        answer.experts_with_work, answer.experts_held = op.routed.active, shape.experts / ranks
+        return answer
 
 
 QUESTIONS = (Matmul, Attention, Elementwise, GroupedGemm)

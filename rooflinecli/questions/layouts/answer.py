@@ -6,8 +6,6 @@ head or by sequence. Pope et al. 2022, section 3.
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import inference_partitioning as f
@@ -17,7 +15,8 @@ from rooflinecli.ledger.ledger import row_parameters
 from rooflinecli.ledger.ops import Collective
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.network import price_collective
-from rooflinecli.quantization.formats import formats
+from rooflinecli.quantization.formats import Formats, formats
+from rooflinecli.questions.layouts.answer_types import AttentionPartitioning, FeedForwardPartitioning, PartitioningAnswer
 from rooflinecli.specs.hardware import HardwareSpec
 from rooflinecli.specs.model import ModelSpec
 
@@ -33,7 +32,7 @@ def layouts(
     queries: float = 1.0,
     context: float = 2048.0,
     dtype: str = "bf16",
-) -> dict[str, Any]:
+) -> PartitioningAnswer:
     """Layouts of the last layer of a model for `batch` sequences of `queries` tokens. Raises UsageError."""
     if n < 1 or n & (n - 1):
         raise UsageError(f"-n {n}: layouts split devices into powers of two; give one")
@@ -72,16 +71,16 @@ def layouts(
         )
         for over in _powers(n)[1:]
     ]
-    return {
-        "model": model.name,
-        "hardware": hardware.name,
-        "devices": n,
-        "tokens": tokens,
-        "context": context,
-        "weights_bytes": weights,
-        "feedforward": sorted(rows, key=lambda r: r["time_s"]),
-        "attention": _attention(chip, sizes, batch, queries, context, n, form),
-    }
+    return PartitioningAnswer(
+        model=model.name,
+        hardware=hardware.name,
+        devices=n,
+        tokens=tokens,
+        context=context,
+        weights_bytes=weights,
+        feedforward=sorted(rows, key=lambda r: float(r.time_s)),
+        attention=_attention(chip, sizes, batch, queries, context, n, form),
+    )
 
 
 def _powers(n: int) -> list[int]:
@@ -117,27 +116,27 @@ def _gathered(tokens: Number, d: Number, weights: Number, over: int, n: int, p: 
     return sends, f.weight_gathered(tokens, d, weights, float(over), float(n), p)
 
 
-def _row(chip: Chip, name: str, n: int, sends: Sends, sent: Number, read: Number) -> dict[str, Any]:
+def _row(chip: Chip, name: str, n: int, sends: Sends, sent: Number, read: Number) -> FeedForwardPartitioning:
     """Communication and the weights a device reads, one after the other."""
     seconds = floor = 0.0
     for op, size, members, stride in sends:
         priced = price_collective(Collective(op, op, size, "layout", float(members), stride), chip, REGIME, float(n))
         seconds, floor = seconds + priced.expected, floor + priced.floor
     memory = roofline.effective_memory_time(read, chip.bandwidth, chip.constants(REGIME, "matmul").memory)
-    return {
-        "layout": name,
-        "sent_bytes": sent,
-        "communication_s": seconds,
-        "floor_s": roofline.floor_time(floor, read / chip.bandwidth),
-        "weights_read_bytes": read,
-        "memory_s": memory,
-        "time_s": seconds + memory,
-    }
+    return FeedForwardPartitioning(
+        layout=name,
+        sent_bytes=sent,
+        communication_s=seconds,
+        floor_s=roofline.floor_time(floor, read / chip.bandwidth),
+        weights_read_bytes=read,
+        memory_s=memory,
+        time_s=seconds + memory,
+    )
 
 
 def _attention(
-    chip: Chip, sizes: dict[str, Number], batch: float, queries: float, context: float, n: int, form: Any
-) -> list[dict[str, Any]]:
+    chip: Chip, sizes: dict[str, Number], batch: float, queries: float, context: float, n: int, form: Formats
+) -> list[AttentionPartitioning]:
     """By head: no traffic beyond the projections' own. By sequence: q, k and v go to their sequence's device and o comes back."""
     k, h = sizes["K"], sizes["H"]
     moved = batch * queries / n * (2 * sizes["N"] + 2 * k) * h * form.activation
@@ -153,14 +152,14 @@ def _attention(
         travel = sent.expected if size else 0.0
         memory = roofline.effective_memory_time(cache, chip.bandwidth, c.memory)
         rows.append(
-            {
-                "attention": name,
-                "cache_bytes": cache,
-                "sent_bytes": sent.volume,
-                "communication_s": travel,
-                "memory_s": memory,
-                "floor_s": cache / chip.bandwidth,
-                "time_s": travel + memory,
-            }
+            AttentionPartitioning(
+                attention=name,
+                cache_bytes=cache,
+                sent_bytes=sent.volume,
+                communication_s=travel,
+                memory_s=memory,
+                floor_s=cache / chip.bandwidth,
+                time_s=travel + memory,
+            )
         )
-    return sorted(rows, key=lambda r: r["time_s"])
+    return sorted(rows, key=lambda r: float(r.time_s))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.core.lift import PlainLift
-from rooflinecli.questions.calculator import Calculator, Values
+from rooflinecli.core.lift import PLAIN, PlainLift
+from rooflinecli.questions.layouts.answer_types import PartitioningAnswer
+from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Number, Text, field
 
 
 # fmt: off
-class Partitioning(Calculator):
+class Partitioning(Question[PartitioningAnswer]):
     """1D and 2D weight-stationary and weight-gathered partitionings of a layer, and attention by head or sequence, ranked."""
 
     verb = "partitioning"
@@ -22,7 +23,7 @@ class Partitioning(Calculator):
     context: Number = field("length", "Tokens in the cache.", default=2048.0)
     dtype: Text = field("free", "Number format.", default="bf16", metavar="FORMAT")
 
-    def compute(self, lift: PlainLift) -> Values:
+    def answer(self, lift: PlainLift = PLAIN) -> PartitioningAnswer:
         from rooflinecli.questions.layouts.answer import layouts
         from rooflinecli.specs.hardware import load_hardware
         from rooflinecli.specs.model import load_model

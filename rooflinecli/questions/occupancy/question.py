@@ -1,15 +1,20 @@
-"""`roofline occupancy`: questions about how full a multiprocessor or a systolic array is."""
+"""`roofline occupancy`: how full a multiprocessor or a systolic array is."""
 
 from __future__ import annotations
 
-from rooflinecli.core.errors import UsageError
-from rooflinecli.core.lift import PlainLift
-from rooflinecli.questions.calculator import Calculator, Values
+from dataclasses import replace
+
+from rooflinecli.core import num
+from rooflinecli.core.errors import Infeasible, UsageError
+from rooflinecli.core.lift import PLAIN, PlainLift
+from rooflinecli.formulas import occupancy as occ
+from rooflinecli.questions.occupancy.answer_types import MultiprocessorAnswer, SystolicAnswer
+from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Number, OptNumber, OptText, field
 
 
 # fmt: off
-class MultiprocessorOccupancy(Calculator):
+class MultiprocessorOccupancy(Question[MultiprocessorAnswer]):
     """Blocks per multiprocessor and warp occupancy from threads, shared memory and registers."""
 
     verb = "occupancy sm"
@@ -22,30 +27,72 @@ class MultiprocessorOccupancy(Calculator):
     smem_per_sm: OptNumber = field("bytes", "Shared memory per multiprocessor, if configured otherwise.", default=None)
     max_threads_per_sm: OptNumber = field("positive", "Threads per multiprocessor, if otherwise.", default=None, metavar="COUNT")
     grid: OptNumber = field("positive", "Blocks of the launch, for its waves (needs --hw).", default=None, symbol="n_g", metavar="COUNT")
+    # fmt: on
 
     def check(self) -> None:
         if (self.hw is None) == (self.capability is None):
             raise UsageError("give --hw or --capability")
 
-    def compute(self, lift: PlainLift) -> Values:
-        from dataclasses import replace
-
-        from rooflinecli.questions.occupancy import answer
+    def answer(self, lift: PlainLift = PLAIN) -> MultiprocessorAnswer:
+        """Raises UsageError for a launch that the hardware refuses, Infeasible where not one block is resident."""
+        from rooflinecli.questions.occupancy.multiprocessor import capability_of, multiprocessor
         from rooflinecli.specs.hardware import load_hardware
 
-        spec = None if self.hw is None else load_hardware(self.hw)
-        limits = answer.multiprocessor(self.capability or answer.capability_of(spec.id if spec else ""))
+        chip = None if self.hw is None else load_hardware(self.hw)
+        sm = multiprocessor(self.capability or capability_of(chip.id if chip else ""))
         if self.smem_per_sm is not None:
-            limits = replace(limits, shared_memory=self.smem_per_sm)
+            sm = replace(sm, shared_memory=self.smem_per_sm)
         if self.max_threads_per_sm is not None:
-            limits = replace(limits, max_warps=self.max_threads_per_sm / limits.warp_size)
-        units = lift("n_sm", spec.units.count.si, "1", spec.name) if spec and spec.units else None
+            sm = replace(sm, max_warps=self.max_threads_per_sm / sm.warp_size)
+        units = lift("n_sm", chip.units.count.si, "1", chip.name) if chip and chip.units else None
         if self.grid is not None and units is None:
             raise UsageError("--grid needs the number of multiprocessors; give --hw")
-        return answer.occupancy(limits, self.threads, self.smem, self.registers, self.grid, units)
+        for what, asked, most in (
+            ("threads per block", self.threads, sm.max_threads_per_block),
+            ("registers per thread", self.registers, sm.max_registers_per_thread),
+            ("bytes of shared memory per block", self.smem, sm.shared_memory_per_block),
+        ):
+            if num.value(asked) > most:
+                raise UsageError(
+                    f"{num.value(asked):g} {what} exceed the {most:g} of compute capability {sm.capability}; ask for less"
+                )
+        warps = occ.warps_per_block(self.threads, sm.warp_size)
+        memory = occ.shared_memory_per_block(self.smem, sm.reserved, sm.shared_memory_unit)
+        per_warp = occ.registers_per_warp(self.registers, sm.warp_size, sm.register_unit)
+        limits = {
+            "warps": occ.blocks_by_warps(sm.max_warps, warps),
+            "shared_memory": occ.blocks_by_shared_memory(sm.shared_memory, memory),
+            "registers": occ.blocks_by_registers(sm.registers, per_warp, warps, sm.schedulers),
+            "block_slots": sm.max_blocks,
+        }
+        blocks = occ.resident_blocks(*limits.values())
+        least = min(num.value(limit) for limit in limits.values())
+        if least < 1:
+            raise Infeasible(
+                f"not one block of {num.value(self.threads):g} threads with {num.value(self.registers):g} registers each fits "
+                f"a multiprocessor of compute capability {sm.capability}; use fewer registers or threads"
+            )
+        answer = MultiprocessorAnswer(
+            compute_capability=sm.capability,
+            warps_per_block=warps,
+            blocks=blocks,
+            occupancy=occ.warp_occupancy(blocks, warps, sm.max_warps),
+            limited_by=" and ".join(name for name, limit in limits.items() if num.value(limit) == least),
+            limits_blocks=limits,
+            notes=[
+                "Occupancy is resident warps over the most a multiprocessor holds; a kernel with enough "
+                "independent work per warp is fast at low occupancy.",
+                sm.source,
+            ],
+        )
+        if self.grid is not None:
+            answer.waves = occ.grid_waves(self.grid, units, blocks)
+            answer.wave_utilization = occ.wave_utilization(self.grid, units, blocks, answer.waves)
+        return answer
 
 
-class SystolicOccupancy(Calculator):
+# fmt: off
+class SystolicOccupancy(Question[SystolicAnswer]):
     """Fraction of a systolic array that a matmul [m,k] x [k,n] uses, both conventions and by cycles."""
 
     verb = "occupancy systolic"
@@ -57,9 +104,10 @@ class SystolicOccupancy(Calculator):
     rows: OptNumber = field("positive", "Rows of the array; default 128.", default=None, symbol="R", metavar="COUNT")
     cols: OptNumber = field("positive", "Columns of the array; default: as many as rows.", default=None, symbol="C", metavar="COUNT")
     clock: OptNumber = field("hertz", "Clock ('1.1 GHz'), for FLOP/s.", default=None, symbol="f")
+    # fmt: on
 
-    def compute(self, lift: PlainLift) -> Values:
-        from rooflinecli.questions.occupancy.answer import systolic
+    def answer(self, lift: PlainLift = PLAIN) -> SystolicAnswer:
+        from rooflinecli.formulas.roofline import systolic_peak
         from rooflinecli.specs.hardware import load_hardware
 
         shape, clock = (128.0, 128.0), self.clock
@@ -72,8 +120,25 @@ class SystolicOccupancy(Calculator):
         rows = lift("R", shape[0], "1", "--rows") if self.rows is None else self.rows
         square = self.hw is None and self.rows is not None
         cols = self.cols if self.cols is not None else rows if square else lift("C", shape[1], "1", "--cols")
-        return systolic(self.m, self.k, self.n, rows, cols, clock)
-# fmt: on
+        m, k, n = self.m, self.k, self.n
+        cycles = occ.systolic_cycles(m, k, n, rows, cols)
+        answer = SystolicAnswer(
+            output_tile_utilization=occ.output_tile_utilization(m, n, rows, cols),
+            column_utilization=occ.column_utilization(n, cols),
+            weight_tile_utilization=occ.weight_tile_utilization(k, n, rows, cols),
+            cycles=cycles,
+            cycle_utilization=occ.systolic_efficiency(m, k, n, rows, cols, cycles),
+            notes=[
+                "output tile: the m x n result lies on the array (output-stationary)",
+                "column: rows of x stream past and count as busy, only unused columns are lost",
+                "weight tile: the k x n weights lie on the array (weight-stationary)",
+                "cycle: weight-stationary with fill and drain, weights loaded behind the tile before",
+            ],
+        )
+        if clock is not None:
+            answer.peak_flops_per_s = systolic_peak(rows, cols, clock, 1)
+            answer.attained_flops_per_s = occ.attained_rate(answer.peak_flops_per_s, answer.cycle_utilization)
+        return answer
 
 
 QUESTIONS = (MultiprocessorOccupancy, SystolicOccupancy)

@@ -1,20 +1,79 @@
-"""`roofline scaling`: questions about the size, tokens, batch, time and dollars of a training run."""
+"""`roofline scaling`: the size, tokens, batch, learning rate, time and dollars of a training run."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli.core.errors import UsageError
-from rooflinecli.core.lift import PlainLift
-from rooflinecli.questions.calculator import Calculator, Values
+from rooflinecli.core import num
+from rooflinecli.core.derivation import label
+from rooflinecli.core.errors import ImpossibleValue, UsageError
+from rooflinecli.core.lift import PLAIN, PlainLift
+from rooflinecli.core.num import Number as Quantity
+from rooflinecli.core.solve import decreasing_root, solved_value
+from rooflinecli.formulas import cost, counts, gradient_noise, training
+from rooflinecli.formulas import scaling as law
+from rooflinecli.questions.question import Question
+from rooflinecli.questions.scaling.answer_types import (
+    AdditionAnswer,
+    BatchPoint,
+    BatchSizeAnswer,
+    ChinchillaAnswer,
+    FittedLoss,
+    InferenceAwareAnswer,
+    KaplanAnswer,
+    KaplanBatchAnswer,
+    LearningRateAnswer,
+    Lifetime,
+    LossAnswer,
+    MixtureAnswer,
+    NoiseScaleAnswer,
+    TrainedPoint,
+    TrainingRunAnswer,
+    WidthAnswer,
+)
+from rooflinecli.questions.scaling.fits import (
+    FITS,
+    KAPLAN_BATCH,
+    KAPLAN_COMPUTE,
+    KAPLAN_PARAMS,
+    KAPLAN_TOKENS,
+    TOKENS_PER_PARAM,
+    Fit,
+    fits,
+)
 from rooflinecli.specs.options import Group, Number, OptNumber, OptText, Text, field
 
+ROUNDING = 1e-9  # a duration at the peak gives back an MFU of one, but for the last digits
 
-def exactly_one(question: Any, *names: str) -> None:
+
+def exactly_one(question: Question[Any], *names: str) -> None:
     """Raise UsageError unless exactly one of these fields was given."""
     flags = [question.fields()[name].flag for name in names]
     if sum(question.is_given(question.fields()[name]) for name in names) != 1:
         raise UsageError(f"give exactly one of {', '.join(flags[:-1])} and {flags[-1]}")
+
+
+def _point(params: Quantity, tokens: Quantity, fit: Fit) -> TrainedPoint:
+    return TrainedPoint(
+        params=params,
+        tokens=tokens,
+        tokens_per_param=law.tokens_per_parameter(tokens, params),
+        training_flops=counts.training_flops_rule(params, tokens),
+        loss=law.parametric_loss(params, tokens, *fit.all),
+    )
+
+
+def _optimum(params: Quantity, tokens: Quantity, flops: Quantity, fit: Fit) -> TrainedPoint:
+    """The compute-optimal point of a fit for a size, a token count or a budget, whichever is given."""
+    if params is None:
+        params = (
+            law.parametric_params(flops, *fit.slopes)
+            if tokens is None
+            else law.parametric_params_for_tokens(tokens, *fit.slopes)
+        )
+    if tokens is None:
+        tokens = law.parametric_tokens(params, *fit.slopes) if flops is None else law.tokens_for_budget(flops, params)
+    return _point(params, tokens, fit)
 
 
 # fmt: off
@@ -32,35 +91,63 @@ class Fits(Group):
     fit: Text = field("free", "besiroglu (corrected), hoffmann, hoffmann-tex, sardana, or all.", default="all", metavar="CHOICE")
 
 
-class Chinchilla(Fits, Compute, Calculator):
+class Chinchilla(Fits, Compute, Question[ChinchillaAnswer]):
     """Compute-optimal size and tokens from one of --params, --tokens, --flops."""
 
     verb = "scaling chinchilla"
-    tokens_per_param: Number = field("positive", "Rule of thumb of Hoffmann et al.", default=20.0, symbol="r")
+    tokens_per_param: Number = field("positive", "Rule of thumb of Hoffmann et al.", default=TOKENS_PER_PARAM, symbol="r")
 
     def check(self) -> None:
         exactly_one(self, "params", "tokens", "flops")
 
-    def compute(self, lift: PlainLift) -> Values:
-        from rooflinecli.questions.scaling.answer import chinchilla
+    def answer(self, lift: PlainLift = PLAIN) -> ChinchillaAnswer:
+        chosen, ratio = fits(self.fit), self.tokens_per_param
+        if self.params is not None:
+            params = self.params
+        elif self.tokens is not None:
+            params = law.chinchilla_params_for_tokens(self.tokens, ratio)
+        else:
+            params = law.chinchilla_params(self.flops, ratio)
+        tokens = law.chinchilla_tokens(params, ratio) if self.tokens is None else self.tokens
+        return ChinchillaAnswer(
+            params=params, tokens=tokens, tokens_per_param=ratio, training_flops=counts.training_flops_rule(params, tokens),
+            fits={name: _optimum(self.params, self.tokens, self.flops, one) for name, one in chosen.items()},
+            notes=[
+                "The rule of thumb is on top; each fit minimizes its own loss at C = 6 N D.",
+                *(f"{name}: {one.source}" for name, one in chosen.items()),
+            ],
+        )
 
-        return chinchilla(self.params, self.tokens, self.flops, self.tokens_per_param, self.fit)
 
-
-class Loss(Fits, Calculator):
-    """Parametric loss of a run by each published fit, beside the optimum for its compute."""
+class Loss(Fits, Question[LossAnswer]):
+    """Parametric loss of a run by each published fit, and the optimum for its compute."""
 
     verb = "scaling loss"
     params: Number = field("params", "Parameters (70B), or a model's name.", symbol="N", short="-p")
     tokens: Number = field("tokens", "Training tokens (1.4T).", symbol="D")
 
-    def compute(self, lift: PlainLift) -> Values:
-        from rooflinecli.questions.scaling.answer import loss
+    def answer(self, lift: PlainLift = PLAIN) -> LossAnswer:
+        params, tokens = self.params, self.tokens
+        flops, chosen = counts.training_flops_rule(params, tokens), fits(self.fit)
+        return LossAnswer(
+            params=params, tokens=tokens, tokens_per_param=law.tokens_per_parameter(tokens, params), training_flops=flops,
+            fits={
+                name: FittedLoss(
+                    loss=law.parametric_loss(params, tokens, *one.all),
+                    loss_limit=law.loss_limit(params, one.e, one.a, one.alpha),
+                    irreducible=one.e,
+                )
+                for name, one in chosen.items()
+            },
+            optimum_at_this_compute={name: _optimum(None, None, flops, one) for name, one in chosen.items()},
+            notes=[
+                "loss limit: what this size approaches however long it trains",
+                *(f"{name}: {one.source}" for name, one in chosen.items()),
+            ],
+        )
 
-        return loss(self.params, self.tokens, self.fit)
 
-
-class Kaplan(Compute, Calculator):
+class Kaplan(Compute, Question[KaplanAnswer]):
     """The three power laws of Kaplan et al.: loss by parameters, tokens, compute."""
 
     verb = "scaling kaplan"
@@ -69,16 +156,26 @@ class Kaplan(Compute, Calculator):
     def check(self) -> None:
         if self.flops is not None and self.pflop_s_days is not None:
             raise UsageError("--flops and --pflop-s-days are mutually exclusive; give one of them")
+        if not self.written():
+            raise UsageError("nothing to go by; give --params, --tokens or --flops (one or more)")
 
-    def compute(self, lift: PlainLift) -> Values:
-        from rooflinecli.formulas.scaling import pflop_s_days_to_flops
-        from rooflinecli.questions.scaling.answer import kaplan
+    def answer(self, lift: PlainLift = PLAIN) -> KaplanAnswer:
+        answer = KaplanAnswer(params=self.params, tokens=self.tokens, notes=[
+            "Each law assumes that the other two do not limit; params are without embeddings.",
+            "Kaplan et al. 2020, arXiv:2001.08361, equations 1.1 to 1.3",
+        ])
+        flops = self.flops if self.pflop_s_days is None else law.pflop_s_days_to_flops(self.pflop_s_days)
+        if self.params is not None:
+            answer.loss_by_params = law.kaplan_loss(KAPLAN_PARAMS[0], self.params, KAPLAN_PARAMS[1])
+        if self.tokens is not None:
+            answer.loss_by_tokens = law.kaplan_loss(KAPLAN_TOKENS[0], self.tokens, KAPLAN_TOKENS[1])
+        if flops is not None:
+            answer.training_flops, answer.pflop_s_days = flops, law.flops_to_pflop_s_days(flops)
+            answer.loss_by_compute = law.kaplan_loss(KAPLAN_COMPUTE[0], answer.pflop_s_days, KAPLAN_COMPUTE[1])
+        return answer
 
-        flops = self.flops if self.pflop_s_days is None else pflop_s_days_to_flops(self.pflop_s_days)
-        return kaplan(self.params, self.tokens, flops)
 
-
-class InferenceAware(Calculator):
+class InferenceAware(Question[InferenceAwareAnswer]):
     """The size with least training plus inference FLOPs, at the loss of --params (compute-optimal or at --tokens) or --loss."""
 
     verb = "scaling inference-aware"
@@ -92,13 +189,66 @@ class InferenceAware(Calculator):
     def check(self) -> None:
         exactly_one(self, "params", "loss")
 
-    def compute(self, lift: PlainLift) -> Values:
-        from rooflinecli.questions.scaling.answer import inference_aware
+    def answer(self, lift: PlainLift = PLAIN) -> InferenceAwareAnswer:
+        if self.fit == "all":
+            raise UsageError(f"--fit all: the optimum follows one fit; give one of {', '.join(FITS)}")
+        fit, served, target = fits(self.fit)[self.fit], self.tokens_served, self.loss
+        if target is None:
+            tokens = law.parametric_tokens(self.params, *fit.slopes) if self.tokens is None else self.tokens
+            target = law.parametric_loss(self.params, tokens, *fit.all)
+        if num.value(target) <= fit.e:
+            raise UsageError(f"a loss of {num.value(target):.4g} is not above the {fit.e} no model of fit {self.fit} beats")
+        optimum = _size_for(target, 0.0, fit)
+        sizes = {
+            "compute_optimal": optimum,
+            "inference_aware": _size_for(target, served, fit),
+            "as_given": self.params,
+            "instead": self.compare_params,
+        }
+        base = _lifetime_flops(optimum if self.params is None else self.params, target, served, fit)[-1]
+        options = {}
+        for name, size in sizes.items():
+            if size is not None:
+                tokens, train, serve, whole = _lifetime_flops(size, target, served, fit)
+                options[name] = Lifetime(
+                    params=size, tokens=tokens, tokens_per_param=law.tokens_per_parameter(tokens, size), training_flops=train,
+                    inference_flops=serve, lifetime_flops=whole, saving=law.relative_saving(whole, base),
+                )
+        return InferenceAwareAnswer(
+            loss=target, served_tokens=served, options=options,
+            notes=["Equal loss throughout; 6 N D to train, 2 N per token served.", f"{self.fit}: {fit.source}"],
+        )
 
-        return inference_aware(self.tokens_served, self.params, self.tokens, self.loss, self.fit, self.compare_params)
+
+def _size_for(target: Quantity, served: Quantity, fit: Fit) -> Quantity:
+    """Size at which training plus inference is cheapest for a loss; nothing served: the compute-optimal size."""
+    loss, demand = num.value(target), num.value(served)
+    least = law.least_params_for_loss(loss, fit.e, fit.a, fit.alpha)
+
+    def balance(params: float) -> float:
+        if law.loss_limit(params, fit.e, fit.a, fit.alpha) >= loss:
+            return 1.0  # out of reach for this size, or too near to tell
+        return float(law.lifetime_balance(params, law.tokens_at_loss(params, loss, *fit.all), demand, *fit.slopes))
+
+    root = decreasing_root(balance, least * (1 + 1e-9), least * 1e6)
+    return solved_value(root, target, "N*", "params", "root of lifetime_balance along the line of equal loss")
 
 
-class Mixture(Calculator):
+def _lifetime_flops(params: Quantity, target: Quantity, served: Quantity, fit: Fit) -> tuple[Quantity, Quantity, Quantity, Quantity]:
+    """Tokens to reach a loss with one size, and FLOPs of training, of serving and of both. Raises UsageError out of reach."""
+    limit = law.loss_limit(num.value(params), fit.e, fit.a, fit.alpha)
+    if limit >= num.value(target):
+        raise UsageError(
+            f"{num.value(params):.4g} parameters cannot reach a loss of {num.value(target):.4g}, only "
+            f"{limit:.4g}; take a larger model or a higher loss"
+        )
+    tokens = law.tokens_at_loss(params, target, *fit.all)
+    train = label(counts.training_flops_rule(params, tokens), "C_train")
+    serve = label(counts.forward_flops_rule(params, served), "C_inf")
+    return tokens, train, serve, law.lifetime_flops(train, serve)
+
+
+class Mixture(Question[MixtureAnswer]):
     """A mixture of experts: tokens a budget buys by active parameters, and tokens each expert sees."""
 
     verb = "scaling moe"
@@ -109,13 +259,28 @@ class Mixture(Calculator):
     top_k: OptNumber = field("positive", "Experts a token visits.", default=None, symbol="k", metavar="COUNT")
     batch_tokens: OptNumber = field("tokens", "Tokens routed together (2048).", default=None, symbol="T")
 
-    def compute(self, lift: PlainLift) -> Values:
-        from rooflinecli.questions.scaling.training_run import mixture
+    def answer(self, lift: PlainLift = PLAIN) -> MixtureAnswer:
+        answer = MixtureAnswer(notes=["A token trains its active parameters: 6 N_active FLOPs, not 6 N_total."])
+        budget = self.flops is not None and self.active_params is not None
+        routed = self.experts is not None and self.top_k is not None and self.batch_tokens is not None
+        if not budget and not routed:
+            raise UsageError("give --flops and --active-params, or --experts, --top-k and --batch-tokens")
+        if budget:
+            answer.training_flops, answer.active_params = self.flops, self.active_params
+            answer.tokens = law.tokens_for_budget(self.flops, self.active_params)
+            answer.compute_optimal_active_params = law.chinchilla_params(self.flops, TOKENS_PER_PARAM)
+            if self.params is not None:
+                answer.total_params, answer.dense_tokens = self.params, law.tokens_for_budget(self.flops, self.params)
+        if routed:
+            if num.value(self.top_k) > num.value(self.experts):
+                raise UsageError("--top-k exceeds --experts; a token cannot visit more experts than there are")
+            answer.experts, answer.top_k, answer.batch_tokens = self.experts, self.top_k, self.batch_tokens
+            answer.expert_tokens = law.tokens_per_expert(self.batch_tokens, self.top_k, self.experts)
+            answer.experts_visited = counts.active_experts(self.experts, self.top_k, self.batch_tokens)
+        return answer
 
-        return mixture(self.flops, self.active_params, self.params, self.experts, self.top_k, self.batch_tokens)
 
-
-class TrainingRun(Calculator):
+class TrainingRun(Question[TrainingRunAnswer]):
     """Time and dollars of a training run from its MFU; or the MFU, or the devices, that a deadline takes."""
 
     verb = "scaling run"
@@ -130,30 +295,53 @@ class TrainingRun(Calculator):
     time: OptNumber = field("seconds", "Duration ('91 days'), instead of --mfu.", default=None, symbol="t")
     price: OptNumber = field("usd_per_hour", "USD per device-hour; default: the chip's.", default=None, symbol="price", least=0)
 
-    @property
-    def wanted(self) -> bool:
-        """Whether the devices are what is asked for."""
-        return self.devices is None and self.mfu is not None and self.time is not None and self.tokens_per_s is None
-
     def check(self) -> None:
-        if not self.wanted:
+        if not self._solves_devices():
             exactly_one(self, "mfu", "tokens_per_s", "time")
         if self.peak is None and self.hw is None:
             raise UsageError("the peak FLOP/s is missing; give --hw or --peak")
 
-    def compute(self, lift: PlainLift) -> Values:
+    def _solves_devices(self) -> bool:
+        return self.devices is None and self.mfu is not None and self.time is not None and self.tokens_per_s is None
+
+    def answer(self, lift: PlainLift = PLAIN) -> TrainingRunAnswer:
+        """Raises ImpossibleValue for an MFU above one."""
         from rooflinecli.price.chip import Chip
-        from rooflinecli.questions.scaling.training_run import run
         from rooflinecli.specs.hardware import load_hardware
 
         chip = None if self.hw is None else Chip(load_hardware(self.hw), lift)
-        price = chip.price if self.price is None and chip is not None else self.price
         peak = chip.peak(self.dtype) if self.peak is None and chip is not None else self.peak
-        devices = None if self.wanted else lift("n", 1.0, "1", "--devices") if self.devices is None else self.devices
-        return run(self.params, self.tokens, devices, peak, self.mfu, self.tokens_per_s, price, self.time)
+        price = chip.price if self.price is None and chip is not None else self.price
+        flops, per_token = (counts.training_flops_rule(self.params, tokens) for tokens in (self.tokens, 1))
+        mfu, seconds = self.mfu, self.time
+        devices = lift("n", 1.0, "1", "--devices") if self.devices is None else self.devices
+        if self._solves_devices():
+            devices, seconds = law.devices_for_deadline(flops, seconds, peak, mfu), None
+        elif self.tokens_per_s is not None:
+            mfu = training.mfu_from_throughput(per_token, self.tokens_per_s, peak)
+        elif seconds is not None:
+            mfu = training.model_flops_utilization(flops, seconds, devices, peak)
+        if num.value(mfu) > 1 + ROUNDING:
+            raise ImpossibleValue(
+                f"that takes {num.value(mfu):.1%} of peak, and an MFU above 100% is impossible; give more "
+                "devices, a longer time or fewer tokens (training counts 6 N FLOPs per token)"
+            )
+        time = training.training_time(flops, devices, peak, mfu) if seconds is None else seconds
+        answer = TrainingRunAnswer(
+            params=self.params, tokens=self.tokens, devices=devices, flops_per_token=per_token, training_flops=flops, mfu=mfu,
+            time_s=time, time_days=law.days(time), device_hours=law.device_hours(devices, time),
+            tokens_per_s=law.run_throughput(self.tokens, time),
+            notes=["6 N D without attention scores; for a mixture of experts N is the active parameters."],
+        )
+        if price is not None:
+            answer.price_usd_per_hour = cost.fleet_price(devices, price)
+            answer.training_usd = cost.run_cost(time, answer.price_usd_per_hour)
+            if num.value(price) > 0:  # a free device has no FLOPs per dollar
+                answer.flops_per_usd_at_peak = law.flops_per_usd(peak, price)
+        return answer
 
 
-class Width(Calculator):
+class Width(Question[WidthAnswer]):
     """The model width for a parameter budget."""
 
     verb = "scaling width"
@@ -162,27 +350,33 @@ class Width(Calculator):
     expansion: Number = field("positive", "d_ff / d_model.", default=4.0, symbol="E")
     multiple: Number = field("positive", "Round the width to a multiple of this.", default=64.0, symbol="m", metavar="COUNT")
 
-    def compute(self, lift: PlainLift) -> Values:
-        from rooflinecli.questions.scaling.training_run import width
+    def answer(self, lift: PlainLift = PLAIN) -> WidthAnswer:
+        exact = law.width_for_params(self.params, self.layers, self.expansion)
+        rounded = law.rounded_width(exact, self.multiple)
+        return WidthAnswer(
+            d_exact=exact, d_model=rounded, layers=self.layers,
+            params=counts.dense_params_rule(self.layers, rounded, self.expansion, 0),
+            notes=["(4 + 2E) L d^2 without embeddings; E is d_ff / d_model, E = 4 gives 12 L d^2."],
+        )
 
-        return width(self.params, self.layers, self.expansion, self.multiple)
 
-
-class Addition(Calculator):
+class Addition(Question[AdditionAnswer]):
     """Data for a transformer that learns to add: tokens per example, tokens and examples."""
 
     verb = "scaling addition"
     digits: Number = field("positive", "Digits of each addend.", default=3.0, symbol="n", metavar="COUNT")
     params: Number = field("positive", "Parameters.", default=10e6, symbol="N", short="-p", metavar="COUNT")
-    tokens_per_param: Number = field("positive", "Rule of thumb of Hoffmann et al.", default=20.0, symbol="r")
+    tokens_per_param: Number = field("positive", "Rule of thumb of Hoffmann et al.", default=TOKENS_PER_PARAM, symbol="r")
 
-    def compute(self, lift: PlainLift) -> Values:
-        from rooflinecli.questions.scaling.training_run import addition
+    def answer(self, lift: PlainLift = PLAIN) -> AdditionAnswer:
+        length, tokens = law.addition_example_tokens(self.digits), law.chinchilla_tokens(self.params, self.tokens_per_param)
+        return AdditionAnswer(
+            tokens_per_example=length, params=self.params, tokens=tokens, examples=law.examples_for_tokens(tokens, length),
+            training_flops=counts.training_flops_rule(self.params, tokens),
+        )
 
-        return addition(self.digits, self.params, self.tokens_per_param)
 
-
-class BatchSize(Calculator):
+class BatchSize(Question[BatchSizeAnswer | KaplanBatchAnswer]):
     """Steps against examples, the critical batch, and the batch that trains soonest."""
 
     verb = "scaling batch"
@@ -199,15 +393,34 @@ class BatchSize(Calculator):
         if (self.seconds_per_example is None) != (self.seconds_per_step is None):
             raise UsageError("--seconds-per-example and --seconds-per-step go together; give both or neither")
 
-    def compute(self, lift: PlainLift) -> Values:
-        from rooflinecli.questions.scaling import training_run
-
+    def answer(self, lift: PlainLift = PLAIN) -> BatchSizeAnswer | KaplanBatchAnswer:
         if self.loss is not None:
-            return training_run.kaplan_batch(self.loss)
-        return training_run.batch_size(self.examples_min, self.steps_min, self.batch, self.seconds_per_example, self.seconds_per_step)
+            return KaplanBatchAnswer(
+                loss=self.loss, critical_batch_tokens=law.kaplan_critical_batch(KAPLAN_BATCH[0], self.loss, KAPLAN_BATCH[1]),
+                notes=["Kaplan et al. 2020, equation 1.4; fitted on WebText2"],
+            )
+        ends = self.examples_min, self.steps_min
+        times = self.seconds_per_example, self.seconds_per_step
+        critical = gradient_noise.critical_batch_size(*ends)
+        timed = times[0] is not None
+        answer = BatchSizeAnswer(
+            critical_batch=critical,
+            time_optimal_batch=gradient_noise.time_optimal_batch(*ends, *times) if timed else None,
+            shortest_time_s=gradient_noise.shortest_training_time(*ends, *times) if timed else None,
+            batches={},
+            notes=["(steps/steps_min - 1)(examples/examples_min - 1) = 1"],
+        )
+        sizes = {"critical": critical, "time_optimal": answer.time_optimal_batch, "as_given": self.batch}
+        for name, size in sizes.items():
+            if size is not None:
+                steps = gradient_noise.steps_at_batch(size, self.steps_min, critical)
+                examples = gradient_noise.examples_at_batch(size, self.examples_min, critical)
+                time = gradient_noise.training_time_at_batch(examples, steps, *times) if timed else None
+                answer.batches[name] = BatchPoint(batch=size, steps=steps, examples=examples, time_s=time)
+        return answer
 
 
-class NoiseScale(Calculator):
+class NoiseScale(Question[NoiseScaleAnswer]):
     """The gradient noise scale, an estimate of the critical batch, from gradient norms at two batch sizes."""
 
     verb = "scaling noise"
@@ -216,13 +429,22 @@ class NoiseScale(Calculator):
     big_batch: Number = field("positive", "The larger batch.", symbol="B", metavar="COUNT")
     big_norm2: Number = field("positive", "Mean squared gradient norm there.", symbol="|G_B|^2")
 
-    def compute(self, lift: PlainLift) -> Values:
-        from rooflinecli.questions.scaling.training_run import measured_noise_scale
+    def check(self) -> None:
+        if self.small_batch >= self.big_batch:
+            raise UsageError("the second batch must be larger than the first; swap them")
 
-        return measured_noise_scale(self.small_batch, self.small_norm2, self.big_batch, self.big_norm2)
+    def answer(self, lift: PlainLift = PLAIN) -> NoiseScaleAnswer:
+        norms = self.small_batch, self.small_norm2, self.big_batch, self.big_norm2
+        norm2, variance = gradient_noise.gradient_norm_squared(*norms), gradient_noise.gradient_variance(*norms)
+        if num.value(norm2) <= 0 or num.value(variance) < 0:
+            raise UsageError("these norms imply a negative noise scale, they are too noisy; average them over more batches")
+        return NoiseScaleAnswer(
+            gradient_norm_squared=norm2, gradient_variance=variance,
+            noise_scale_batch=gradient_noise.noise_scale(variance, norm2),
+        )
 
 
-class LearningRate(Calculator):
+class LearningRate(Question[LearningRateAnswer]):
     """A learning rate for another batch: square root, linear, and by the noise scale."""
 
     verb = "scaling lr"
@@ -231,13 +453,23 @@ class LearningRate(Calculator):
     new_batch: Number = field("positive", "The batch to move to.", symbol="B'", metavar="COUNT")
     noise_scale: OptNumber = field("positive", "Gradient noise scale, for the third rule.", default=None, symbol="B_noise", least=0)
 
-    def compute(self, lift: PlainLift) -> Values:
-        from rooflinecli.questions.scaling.training_run import learning_rate
-
-        return learning_rate(self.lr, self.batch, self.new_batch, self.noise_scale)
-# fmt: on
+    def answer(self, lift: PlainLift = PLAIN) -> LearningRateAnswer:
+        answer = LearningRateAnswer(
+            batch=self.batch, new_batch=self.new_batch, lr=self.lr,
+            lr_sqrt=gradient_noise.learning_rate_sqrt(self.lr, self.batch, self.new_batch),
+            lr_linear=gradient_noise.learning_rate_linear(self.lr, self.batch, self.new_batch),
+            notes=[
+                "square root is usual for Adam, linear for SGD (with warm-up); "
+                "eta_max / (1 + B_noise/B) turns from linear to flat at the noise scale"
+            ],
+        )
+        if self.noise_scale is not None:
+            answer.lr_max = gradient_noise.learning_rate_ceiling(self.lr, self.noise_scale, self.batch)
+            answer.lr_noise_scale = gradient_noise.learning_rate_noise(answer.lr_max, self.noise_scale, self.new_batch)
+        return answer
 
 
 QUESTIONS = (
     Chinchilla, Loss, Kaplan, InferenceAware, Mixture, TrainingRun, Width, Addition, BatchSize, NoiseScale, LearningRate,
-)  # fmt: skip
+)
+# fmt: on

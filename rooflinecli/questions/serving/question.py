@@ -1,10 +1,24 @@
-"""`roofline serving`: questions about the cost of tokens and what batching, beams, caches, pools and formats save."""
+"""`roofline serving`: the cost of tokens, and what batching, beams, prefix caches, disaggregation and quantization save."""
 
 from __future__ import annotations
 
+from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
-from rooflinecli.core.lift import PlainLift
-from rooflinecli.questions.calculator import Calculator, Values
+from rooflinecli.core.lift import PLAIN, PlainLift
+from rooflinecli.core.num import Number as Quantity
+from rooflinecli.formulas import batching, cost, counts, serving
+from rooflinecli.questions.question import Question
+from rooflinecli.questions.serving.answer_types import (
+    BatchingAnswer,
+    BeamSearchAnswer,
+    BreakEvenAnswer,
+    CacheSize,
+    DisaggregationAnswer,
+    FormatSize,
+    PrefixCachingAnswer,
+    QuantizeWeightsAnswer,
+    TokenCostAnswer,
+)
 from rooflinecli.specs.options import Group, Number, OptNumber, OptText, Text, field
 
 
@@ -16,21 +30,28 @@ class ServerPrice(Group):
     utilization: Number = field("positive", "Fraction of time the server is busy, 0 to 1.", default=1.0, symbol="u", most=1, short="-u", metavar="SHARE", former=("utilisation",))
 
 
-class TokenCost(ServerPrice, Calculator):
+class TokenCost(ServerPrice, Question[TokenCostAnswer]):
     """Dollars per million input and output tokens."""
 
     verb = "serving cost"
-    version = 2
     tokens_per_s: OptNumber = field("tokens_per_s", "Output tokens per second.", default=None, symbol="R")
     prefill_tokens_per_s: OptNumber = field("tokens_per_s", "Prompt tokens per second.", default=None, symbol="R_p")
 
-    def compute(self, lift: PlainLift) -> Values:
-        from rooflinecli.questions.serving.answer import token_cost
+    def check(self) -> None:
+        if self.tokens_per_s is None and self.prefill_tokens_per_s is None:
+            raise UsageError("no throughput; give --tokens-per-s (output), --prefill-tokens-per-s (input) or both")
 
-        return token_cost(self.usd_per_hour, self.utilization, self.tokens_per_s, self.prefill_tokens_per_s)
+    def answer(self, lift: PlainLift = PLAIN) -> TokenCostAnswer:
+        def per_million(rate: float | None) -> Quantity:
+            return None if rate is None else cost.usd_per_million_tokens(self.usd_per_hour, rate, self.utilization)
+
+        return TokenCostAnswer(
+            price_usd_per_hour=self.usd_per_hour, utilization=self.utilization,
+            million_input_tokens_usd=per_million(self.prefill_tokens_per_s), million_output_tokens_usd=per_million(self.tokens_per_s),
+        )
 
 
-class BreakEven(ServerPrice, Calculator):
+class BreakEven(ServerPrice, Question[BreakEvenAnswer]):
     """The batch at which a price per token pays for the hardware, and whether memory holds it."""
 
     verb = "serving break-even"
@@ -48,33 +69,40 @@ class BreakEven(ServerPrice, Calculator):
         if self.seq_len is not None and (self.model is None) == (self.kv_per_token is None):
             raise UsageError("--seq-len requires the cache per token; give --model or --kv-per-token")
 
-    def compute(self, lift: PlainLift) -> Values:
-        from rooflinecli.questions.serving import answer
-
-        cache = weights = room = None
+    def answer(self, lift: PlainLift = PLAIN) -> BreakEvenAnswer:
+        sold = self.usd_per_hour, self.price_per_million, self.utilization
+        batch = batching.break_even_batch(*sold, self.tokens_per_s)
+        answer = BreakEvenAnswer(
+            tokens_per_s=batching.break_even_rate(*sold), batch=batch,
+            notes=["Throughput grows with the batch while decode streams mostly weights; the KV cache makes it less."],
+        )
         if self.seq_len is not None:
-            each = self.device_memory if self.hw is None else answer.capacity(self.hw, lift)
-            room = None if each is None else answer.size(self.devices, each)
+            weights: Quantity = 0.0
             if self.model is None:
-                cache = answer.size(self.seq_len, self.kv_per_token)
+                cache = counts.bytes_of(self.seq_len, self.kv_per_token)
             else:
-                cache, weights = answer.sequence_and_weights(self.model, float(self.seq_len), self.dtype, lift)
-        return answer.break_even(self.usd_per_hour, self.price_per_million, self.utilization, self.tokens_per_s, cache, weights, room)
+                cache, weights = _sequence_and_weights(self.model, float(self.seq_len), self.dtype, lift)
+            answer.kv_cache_bytes = counts.bytes_of(batch, cache)
+            memory = self.device_memory if self.hw is None else _capacity(self.hw, lift)
+            if memory is not None:
+                answer.weights_bytes, answer.capacity_bytes = weights, counts.bytes_of(self.devices, memory)
+                answer.largest_batch = serving.largest_batch(answer.capacity_bytes, weights, cache)
+                answer.feasible = bool(num.value(answer.largest_batch) >= num.value(batch))
+        return answer
 
-    def infeasible(self, values: Values) -> str:
-        if values.get("feasible") is not False:
+    def infeasible(self, answer: BreakEvenAnswer) -> str:
+        if answer.feasible is not False:
             return ""
         return (
-            f"break-even takes {float(values['batch']):g} sequences and memory holds "
-            f"{float(values['largest_batch']):g}; use more devices, shorter sequences or a narrower cache"
+            f"break-even takes {float(answer.batch):g} sequences and memory holds {float(answer.largest_batch):g}; "
+            "use more devices, shorter sequences or a narrower cache"
         )
 
 
-class Batching(Calculator):
+class Batching(Question[BatchingAnswer]):
     """Static against continuous batching: the fraction of slots that do useful work."""
 
     verb = "serving batching"
-    version = 2
     mean_output: OptNumber = field("tokens", "Mean output length in tokens.", default=None, symbol="o")
     max_output: OptNumber = field("tokens", "Longest output of a batch.", default=None, symbol="o_max")
     lengths: OptText = field("free", "Instead: the output lengths of a batch (100,200,500).", default=None, metavar="COUNTS")
@@ -85,18 +113,26 @@ class Batching(Calculator):
         if self.lengths is None and (self.mean_output is None or self.max_output is None):
             raise UsageError("give --mean-output and --max-output, or --lengths")
 
-    def compute(self, lift: PlainLift) -> Values:
-        from rooflinecli.questions.serving.answer import static_batching
+    def answer(self, lift: PlainLift = PLAIN) -> BatchingAnswer:
         from rooflinecli.specs.parse_values import number
 
         mean, longest = self.mean_output, self.max_output
         if self.lengths is not None:
             sizes = [number("--lengths", part, "amount") for part in self.lengths.split(",")]
             mean, longest = lift("o", sum(sizes) / len(sizes), "tokens", "--lengths"), lift("o_max", max(sizes), "tokens", "--lengths")
-        return static_batching(mean, longest, self.batch, self.prompt)
+        if num.value(mean) > num.value(longest):
+            raise UsageError("the mean answer is longer than the longest; swap them")
+        used = batching.static_batching_utilization(mean, longest)
+        return BatchingAnswer(
+            mean_output_tokens=mean, max_output_tokens=longest, static_utilization=used, continuous_utilization=1.0,
+            continuous_speedup=batching.continuous_gain(used),
+            evicted_tokens_per_step=None if self.batch is None or self.prompt is None
+            else batching.evicted_tokens_per_step(self.batch, self.prompt, mean),
+            notes=["Continuous batching refills a slot as soon as its answer ends; 100% assumes a queue that never empties."],
+        )
 
 
-class BeamSearch(Calculator):
+class BeamSearch(Question[BeamSearchAnswer]):
     """Beam search: how it multiplies the decode batch and the KV cache."""
 
     verb = "serving beam"
@@ -106,13 +142,28 @@ class BeamSearch(Calculator):
     output: Number = field("tokens", "Output tokens.", symbol="G")
     kv_per_token: OptNumber = field("bytes", "KV-cache bytes per token ('320 KiB').", default=None, symbol="b")
 
-    def compute(self, lift: PlainLift) -> Values:
-        from rooflinecli.questions.serving.answer import beam_search
+    def answer(self, lift: PlainLift = PLAIN) -> BeamSearchAnswer:
+        shape = self.prompt, self.output
+        alone = batching.beam_cache_tokens(self.batch, 1.0, *shape)
+        caches = {
+            "greedy": alone,
+            "beams": batching.beam_cache_tokens(self.batch, self.beams, *shape),
+            "beams_sharing_the_prompt": batching.beam_cache_tokens_shared(self.batch, self.beams, *shape),
+        }
+        return BeamSearchAnswer(
+            beams=self.beams, decode_batch=batching.beam_batch(self.batch, self.beams),
+            caches={
+                name: CacheSize(
+                    kv_cache_tokens=tokens, multiple=batching.multiple_of(tokens, alone),
+                    kv_cache_bytes=None if self.kv_per_token is None else counts.bytes_of(tokens, self.kv_per_token),
+                )
+                for name, tokens in caches.items()
+            },
+            notes=["Beams multiply the decode batch; paged caches let the beams of a sequence share its prompt."],
+        )
 
-        return beam_search(self.batch, self.beams, self.prompt, self.output, self.kv_per_token)
 
-
-class PrefixCaching(Calculator):
+class PrefixCaching(Question[PrefixCachingAnswer]):
     """Prefix caching: prompt tokens, FLOPs and TTFT saved."""
 
     verb = "serving prefix-cache"
@@ -123,13 +174,30 @@ class PrefixCaching(Calculator):
     prefill_tokens_per_s: OptNumber = field("tokens_per_s", "Prefill rate, for TTFT.", default=None, symbol="R_p")
     params: OptNumber = field("params", "Parameters or a model's name, for the FLOPs.", default=None, symbol="N", short="-p")
 
-    def compute(self, lift: PlainLift) -> Values:
-        from rooflinecli.questions.serving.answer import prefix_cache
+    def check(self) -> None:
+        if self.requests < 1:
+            raise UsageError("less than one request; give --requests 1 or more")
+        if self.shared > self.prompt:
+            raise UsageError("the shared prefix is longer than the prompt; shorten it")
 
-        return prefix_cache(self.requests, self.prompt, self.shared, self.hit_rate, self.prefill_tokens_per_s, self.params)
+    def answer(self, lift: PlainLift = PLAIN) -> PrefixCachingAnswer:
+        load = self.requests, self.prompt, self.shared
+        whole, cached = batching.prefilled_tokens(*load, 0.0), batching.prefilled_tokens(*load, self.hit_rate)
+        answer = PrefixCachingAnswer(
+            prompt_tokens=whole, prefilled_tokens=cached, saving=batching.saved_share(cached, whole),
+            prefill_speedup=batching.multiple_of(whole, cached),
+        )
+        if self.prefill_tokens_per_s is not None:
+            hit = batching.prompt_after_hit(self.prompt, self.shared)
+            answer.ttft_miss_s = serving.ttft_from_throughput(self.prompt, self.prefill_tokens_per_s)
+            answer.ttft_hit_s = serving.ttft_from_throughput(hit, self.prefill_tokens_per_s)
+        if self.params is not None:
+            answer.prefill_flops = counts.forward_flops_rule(self.params, cached)
+            answer.prefill_without_cache_flops = counts.forward_flops_rule(self.params, whole)
+        return answer
 
 
-class Disaggregation(Calculator):
+class Disaggregation(Question[DisaggregationAnswer]):
     """Disaggregated serving: prefill servers per decode server, requests per second."""
 
     verb = "serving disaggregate"
@@ -139,13 +207,17 @@ class Disaggregation(Calculator):
     batch: Number = field("positive", "Concurrent sequences of a decode server.", symbol="B", metavar="COUNT")
     devices: OptNumber = field("positive", "Devices of a decode server, for the rate per device.", default=None, symbol="n", short="-n", metavar="COUNT")
 
-    def compute(self, lift: PlainLift) -> Values:
-        from rooflinecli.questions.serving.answer import disaggregation
+    def answer(self, lift: PlainLift = PLAIN) -> DisaggregationAnswer:
+        rate = batching.queries_per_second(self.batch, self.step, self.output)
+        return DisaggregationAnswer(
+            prefill_per_decode_server=batching.prefill_decode_ratio(self.prefill, self.step, self.output, self.batch),
+            requests_per_s=rate,
+            requests_per_s_and_chip=None if self.devices is None else batching.rate_per_device(rate, self.devices),
+            notes=["Both pools busy: a full decode batch ends a request every step x output / batch s."],
+        )
 
-        return disaggregation(self.prefill, self.step, self.output, self.batch, self.devices)
 
-
-class QuantizeWeights(Calculator):
+class QuantizeWeights(Question[QuantizeWeightsAnswer]):
     """Quantization: weight bytes, devices, sequences and memory-bound decode speed in two formats."""
 
     verb = "serving quantize"
@@ -162,14 +234,56 @@ class QuantizeWeights(Calculator):
         if self.before == self.after:
             raise UsageError(f"--from and --to are both {self.after}; give two formats")
 
-    def compute(self, lift: PlainLift) -> Values:
+    def answer(self, lift: PlainLift = PLAIN) -> QuantizeWeightsAnswer:
         from rooflinecli.quantization.formats import size_of
-        from rooflinecli.questions.serving import answer
 
-        room = self.device_memory if self.hw is None else answer.capacity(self.hw, lift)
-        old, new = ((name, lift("b", size_of(name), "B", f"bytes per element of {name}")) for name in (self.before, self.after))
-        return answer.quantize(self.params, old, new, self.kv_per_sequence, self.kv_after, room, self.devices)
+        memory = self.device_memory if self.hw is None else _capacity(self.hw, lift)
+        caches = self.kv_per_sequence, self.kv_per_sequence if self.kv_after is None else self.kv_after
+        formats = {}
+        for name, cache in zip((self.before, self.after), caches, strict=True):
+            width = lift("b", size_of(name), "B", f"bytes per element of {name}")
+            row = formats[name] = FormatSize(bytes_per_param=width, weights_bytes=counts.bytes_of(self.params, width))
+            if memory is not None:
+                row.devices_for_weights = batching.devices_for_bytes(row.weights_bytes, memory)
+                if cache is not None and self.devices is not None:
+                    whole = counts.bytes_of(self.devices, memory)
+                    row.free_bytes = batching.free_memory(whole, row.weights_bytes)
+                    row.largest_batch = serving.largest_batch(whole, row.weights_bytes, cache)
+        streamed = (0.0, 0.0) if self.kv_per_sequence is None else caches
+        weights = formats[self.before].weights_bytes, formats[self.after].weights_bytes
+        return QuantizeWeightsAnswer(
+            params=self.params, formats=formats, memory_bound_speedup=batching.quantization_speedup(*weights, *streamed),
+            notes=[
+                "The speedup holds at batch 1 and while decode streams weights and cache from memory; "
+                "a compute-bound prefill gains only if the chip multiplies in the narrow format."
+            ],
+        )
 # fmt: on
 
 
 QUESTIONS = (TokenCost, BreakEven, Batching, BeamSearch, PrefixCaching, Disaggregation, QuantizeWeights)
+
+
+def _capacity(hw: str, lift: PlainLift) -> Quantity:
+    """Memory of a device in bytes."""
+    from rooflinecli.price.chip import Chip
+    from rooflinecli.specs.hardware import load_hardware
+
+    return Chip(load_hardware(hw), lift).capacity
+
+
+def _sequence_and_weights(model: str, tokens: float, dtype: str, lift: PlainLift) -> tuple[Quantity, Quantity]:
+    """Bytes of the KV cache of one sequence of `tokens` tokens, and of the weights a token passes through."""
+    from rooflinecli.layers.build import ledger
+    from rooflinecli.layers.parameter_counts import parameters
+    from rooflinecli.memory import kv_cache
+    from rooflinecli.quantization.formats import Formats, size_of
+    from rooflinecli.specs.layout import Layout
+    from rooflinecli.specs.model import load_model
+
+    width, spec = size_of(dtype), load_model(model)
+    formats = Formats(2.0, 2.0, 2.0, 2.0, width, dtype, dtype, dtype)
+    cache = float(kv_cache(ledger(spec), Layout(), formats, 1.0, tokens, PLAIN))
+    active = lift("N", float(parameters(spec).active), "params", f"--model {model}: active parameters of {spec.name}")
+    weights = counts.bytes_of(active, lift("b", width, "B", f"bytes per element of {dtype}"))
+    return lift("b_kv", cache, "B", f"KV cache of {spec.name}, {tokens:g} tokens in {dtype}"), weights

@@ -8,8 +8,6 @@ one axis: gather one of them first.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
-
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
@@ -18,6 +16,8 @@ from rooflinecli.ledger.ops import Op
 from rooflinecli.price.kernels import price
 from rooflinecli.price.network import price_collective
 from rooflinecli.quantization.formats import FORMATS
+from rooflinecli.questions.collective.answer_types import ChipName
+from rooflinecli.questions.shard.answer_types import RankedSharding, SentArray, ShardAnswer, ShardedMatmul, SlicedMatmul
 from rooflinecli.questions.shard.mesh import Mesh, Send
 from rooflinecli.questions.shard.notation import Array, Axes
 from rooflinecli.specs.hardware import HardwareSpec
@@ -32,7 +32,7 @@ def shard(
     hardware: HardwareSpec,
     dtype: str = "bf16",
     lift: PlainLift = PLAIN,
-) -> dict[str, Any]:
+) -> ShardAnswer:
     """Case, collectives, bytes and time of one sharded matmul, and the ranking of its shardings. Raises UsageError."""
     missing = [d for a in arrays[:2] for d in a.dims if d not in sizes]
     if missing:
@@ -42,16 +42,16 @@ def shard(
     mesh = Mesh(mesh_sizes, hardware, dtype, lift)
     lifted = {d: lift(d, size, "1", "--sizes") for d, size in sizes.items()}
     _divisible(arrays, mesh, sizes)
-    answer = _price(arrays, mesh, lifted)
-    return {
-        "matmul": " ".join(a.text() for a in arrays[:2]),
-        "mesh": mesh_sizes,
-        "hardware": {"name": hardware.name, "id": hardware.id},
-        "dtype": dtype,
-        **answer,
-        "instead": _sliced(arrays, mesh, lifted, answer),
-        "ranking": _ranking(arrays, mesh, lifted),
-    }
+    sharding = _price(arrays, mesh, lifted)
+    return ShardAnswer(
+        matmul=" ".join(a.text() for a in arrays[:2]),
+        mesh=mesh_sizes,
+        hardware=ChipName(name=hardware.name, id=hardware.id),
+        dtype=dtype,
+        sharding=sharding,
+        instead=_sliced(arrays, mesh, lifted, sharding),
+        ranking=_ranking(arrays, mesh, lifted),
+    )
 
 
 def _divisible(arrays: list[Array], mesh: Mesh, sizes: dict[str, float]) -> None:
@@ -118,7 +118,7 @@ def _summed(arrays: list[Array], result: Array, axes: Axes, mesh: Mesh, sizes: d
     return Send("reduce-scatter" if all(a in wanted for a in axes) else "all-reduce", result.name, axes, size)
 
 
-def _price(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> dict[str, Any]:
+def _price(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> ShardedMatmul:
     """Seconds, bytes and memory of one sharding."""
     case, sends, local = plan(arrays, mesh, sizes)
     collectives, floor, expected, sent = [], 0.0, 0.0, 0.0
@@ -126,45 +126,45 @@ def _price(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> dict[st
         c = price_collective(mesh.collective(send), mesh.chip, REGIME, mesh.devices)
         floor, expected, sent = floor + c.floor, expected + c.expected, sent + c.volume
         collectives.append(
-            {
-                "op": send.op,
-                "array": send.array,
-                "axes": "".join(send.axes),
-                "devices": mesh.over(send.axes),
-                "bytes": send.size,
-                "sent_bytes": c.volume,
-                "floor_s": c.floor,
-                "expected_s": c.expected,
-            }
+            SentArray(
+                op=send.op,
+                array=send.array,
+                axes="".join(send.axes),
+                devices=mesh.over(send.axes),
+                bytes=send.size,
+                sent_bytes=c.volume,
+                floor_s=c.floor,
+                expected_s=c.expected,
+            )
         )
     op = _local(local, mesh, sizes)
     kernel = price(op, mesh.chip, REGIME)
     compute = roofline.floor_time(kernel.t_compute, kernel.t_memory)
     held = sum(sharding.shard_bytes(_elements(a, sizes), mesh.element, mesh.over(a.used())) for a in arrays[:2])
     total = kernel.expected + expected
-    return {
-        "case": case,
-        "case_name": CASES[case],
-        "collectives": collectives,
-        "communication_bytes": sent,
-        "communication_s": expected,
-        "communication_floor_s": floor,
-        "compute_s": kernel.expected,
-        "compute_floor_s": compute,
-        "floor_s": roofline.floor_time(compute, floor),
-        "expected_s": total,
-        "time_s": total,
-        "communication_over_compute": expected / kernel.expected,
-        "flops_per_device": op.flops,
-        "held_bytes": held,
-        "replication": {a.name: sharding.replication(mesh.devices, mesh.over(a.used())) for a in arrays[:2]},
-        "result": local[2].text(),
-    }
+    return ShardedMatmul(
+        case=case,
+        case_name=CASES[case],
+        collectives=collectives,
+        communication_bytes=sent,
+        communication_s=expected,
+        communication_floor_s=floor,
+        compute_s=kernel.expected,
+        compute_floor_s=compute,
+        floor_s=roofline.floor_time(compute, floor),
+        expected_s=total,
+        time_s=total,
+        communication_over_compute=expected / kernel.expected,
+        flops_per_device=op.flops,
+        held_bytes=held,
+        replication={a.name: sharding.replication(mesh.devices, mesh.over(a.used())) for a in arrays[:2]},
+        result=local[2].text(),
+    )
 
 
-def _sliced(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number], answer: dict[str, Any]) -> dict[str, Any] | None:
+def _sliced(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number], answer: ShardedMatmul) -> SlicedMatmul | None:
     """Case 2 the other way: slice the whole operand along the split dimension, which sends nothing, and add up partial results."""
-    if answer["case"] != 2:
+    if answer.case != 2:
         return None
     first, second = arrays[:2]
     j = next(d for d in first.dims if d in second.dims)
@@ -174,14 +174,18 @@ def _sliced(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number], answer: d
             continue
         cut = replace(whole, over={**whole.over, j: axes})
         priced = _price([cut if a is whole else a for a in arrays], mesh, sizes)
-        if priced["case"] != 3 or float(sizes[j]) % mesh.over(axes):
+        if priced.case != 3 or float(sizes[j]) % mesh.over(axes):
             return None
-        kept = ("collectives", "communication_bytes", "communication_s", "compute_s", "expected_s", "floor_s")
-        return {
-            "slice": cut.text(),
-            "cheaper": bool(priced["communication_bytes"] < answer["communication_bytes"]),
-            **{k: priced[k] for k in kept},
-        }
+        return SlicedMatmul(
+            slice=cut.text(),
+            cheaper=bool(priced.communication_bytes < answer.communication_bytes),
+            collectives=priced.collectives,
+            communication_bytes=priced.communication_bytes,
+            communication_s=priced.communication_s,
+            compute_s=priced.compute_s,
+            expected_s=priced.expected_s,
+            floor_s=priced.floor_s,
+        )
     return None
 
 
@@ -215,7 +219,7 @@ def _local(local: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> Op:
     )
 
 
-def _ranking(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> list[dict[str, Any]]:
+def _ranking(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> list[RankedSharding]:
     """The three ways to split one matmul over the whole mesh, fastest first, then by bytes held."""
     first, second = arrays[:2]
     j = next(d for d in first.dims if d in second.dims)
@@ -227,16 +231,20 @@ def _ranking(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> list[
             continue
         split = [replace(a, over={d: every if d == dim else () for d in a.dims}) for a in (first, second)]
         priced = _price(split, mesh, sizes)
-        kept = ("time_s", "floor_s", "communication_bytes", "communication_s", "compute_s", "held_bytes")
         rows.append(
-            {
-                "sharding": name,
-                "matmul": " ".join(a.text() for a in split),
-                "case": priced["case"],
-                **{key: priced[key] for key in kept},
-            }
+            RankedSharding(
+                sharding=name,
+                matmul=" ".join(a.text() for a in split),
+                case=priced.case,
+                time_s=priced.time_s,
+                floor_s=priced.floor_s,
+                communication_bytes=priced.communication_bytes,
+                communication_s=priced.communication_s,
+                compute_s=priced.compute_s,
+                held_bytes=priced.held_bytes,
+            )
         )
     # Splits of one matmul do the same work; within the precision of a kernel estimate the bytes decide.
     return sorted(
-        rows, key=lambda r: (round(float(r["communication_s"]), 9), float(r["held_bytes"]), float(r["time_s"]))
+        rows, key=lambda r: (round(float(r.communication_s), 9), float(r.held_bytes), float(r.time_s))
     )

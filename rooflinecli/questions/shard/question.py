@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from rooflinecli.core.lift import PlainLift
-from rooflinecli.questions.calculator import Calculator, Values
+from rooflinecli.core.lift import PLAIN, PlainLift
+from rooflinecli.questions.question import Question
+from rooflinecli.questions.shard.answer_types import ShardAnswer
 from rooflinecli.specs.options import Text, field
 
 
 # fmt: off
-class Shard(Calculator):
+class Shard(Question[ShardAnswer]):
     """Which of the four sharding cases a matmul is, the collective it needs, its bytes and time, and the alternatives."""
 
     verb = "shard"
@@ -19,7 +20,7 @@ class Shard(Calculator):
     hw: Text = field("name", "A chip or system (`roofline hardware`).")
     dtype: Text = field("free", "Number format.", default="bf16", metavar="FORMAT")
 
-    def compute(self, lift: PlainLift) -> Values:
+    def answer(self, lift: PlainLift = PLAIN) -> ShardAnswer:
         from rooflinecli.questions.shard import notation
         from rooflinecli.questions.shard.answer import shard
         from rooflinecli.specs.hardware import load_hardware

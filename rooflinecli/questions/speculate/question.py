@@ -1,15 +1,22 @@
-"""`roofline speculate`: a question about speculative decoding."""
+"""`roofline speculate`: what a draft of some acceptance rate and cost gains, the best draft length, and where it breaks even."""
 
 from __future__ import annotations
 
+from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
-from rooflinecli.core.lift import PlainLift
-from rooflinecli.questions.calculator import Calculator, Values
+from rooflinecli.core.lift import PLAIN, PlainLift
+from rooflinecli.core.num import Number as Quantity
+from rooflinecli.core.solve import decreasing_root, solved_value
+from rooflinecli.formulas import speculation as spec
+from rooflinecli.questions.question import Question, is_number
+from rooflinecli.questions.speculate.answer_types import BreakEvenAcceptance, DraftGain, SpeculateAnswer
 from rooflinecli.specs.options import Number, OptNumber, field
+
+LONGEST = 256  # drafts beyond this are not searched
 
 
 # fmt: off
-class Speculate(Calculator):
+class Speculate(Question[SpeculateAnswer | BreakEvenAcceptance]):
     """Speculative decoding: tokens per step, speedup and best draft length, or the acceptance rate that a speedup takes."""
 
     verb = "speculate"
@@ -22,6 +29,7 @@ class Speculate(Calculator):
     speedup: OptNumber = field("positive", "Instead of --acceptance-rate: the speedup to reach (1 is break-even).", default=None, symbol="x")
     verify_cost: Number = field("positive", "Time to verify a draft over a plain decode step; above 1 once large batches make verification compute-bound.", default=1.0, symbol="v")
     itl: OptNumber = field("seconds", "Plain ITL ('20 ms'), to get the new one.", default=None, symbol="t")
+    # fmt: on
 
     def check(self) -> None:
         if (self.acceptance_rate is None) == (self.speedup is None):
@@ -34,14 +42,103 @@ class Speculate(Calculator):
         if self.speedup is not None and tokens is None:
             raise UsageError("--speedup requires --num-speculative-tokens; add it")
 
-    def compute(self, lift: PlainLift) -> Values:
-        from rooflinecli.questions.speculate import answer
+    def answer(self, lift: PlainLift = PLAIN) -> SpeculateAnswer | BreakEvenAcceptance:
+        cost = self._cost_of_sizes() if self.draft_cost is None else self.draft_cost
+        return self._break_even(cost) if self.acceptance_rate is None else self._gains(self.acceptance_rate, cost)
 
-        written = self.written()
-        for name in ("draft", "target") if self.draft_cost is None else ():
-            answer.written(f"--{name}", str(written[name]))
-        cost = answer.draft_cost(self.draft, self.target) if self.draft_cost is None else self.draft_cost
-        if self.speedup is not None:
-            return answer.break_even(self.num_speculative_tokens, cost, self.speedup, self.verify_cost)
-        return answer.speculate(self.acceptance_rate, cost, self.num_speculative_tokens, self.verify_cost, self.itl)
-# fmt: on
+    def _cost_of_sizes(self) -> Quantity:
+        """The draft's cost by the parameters of the models. Raises UsageError for models that cannot draft."""
+        for name in ("draft", "target"):
+            model = str(self.written()[name])
+            if not is_number(model):
+                from rooflinecli.specs.model import load_model
+
+                if not (found := load_model(model)).writes:
+                    raise UsageError(f"--{name} {model}: {found.name} is not autoregressive; name a decoder")
+        if num.value(self.draft) >= num.value(self.target):
+            raise UsageError("the draft is not smaller than the target; swap --draft and --target")
+        return spec.draft_cost_of_sizes(self.draft, self.target)
+
+    def _gains(self, acceptance: Quantity, cost: Quantity) -> SpeculateAnswer:
+        """Tokens per step and speedup at the draft length given and at the best one, exact and simplified."""
+        longest = best_length(num.value(acceptance), num.value(cost), num.value(self.verify_cost))
+        best = solved_value(longest, acceptance, "g*", "tokens", "the draft length with the largest speedup, by search")
+        given = self.num_speculative_tokens
+        lengths = {"best": best} if given is None else {"as_given": given, "best": best}
+        rows = {name: self._gain(acceptance, cost, length) for name, length in lengths.items()}
+        chosen = next(iter(rows.values()))
+        notes = [
+            "speedup: exact, a run of accepted tokens ends at the first rejection (Leviathan et al. 2023)",
+            "speedup simplified: acceptance x draft length, as the Scaling Book workbook counts; it overstates long drafts",
+            "operations: arithmetic per token over plain decoding, with draft FLOPs per token in the ratio of --draft-cost",
+        ]
+        if longest == LONGEST:
+            notes.append(f"still rising at {LONGEST} draft tokens, the longest searched")
+        return SpeculateAnswer(
+            acceptance=acceptance,
+            draft_cost=cost,
+            draft_length=chosen.draft_length,
+            tokens_per_step=chosen.tokens_per_step,
+            speedup=chosen.speedup,
+            best_draft_length=best,
+            itl_s=None if self.itl is None else spec.speculative_latency(self.itl, chosen.speedup),
+            lengths=rows,
+            notes=notes,
+        )
+
+    def _gain(self, acceptance: Quantity, cost: Quantity, length: Quantity) -> DraftGain:
+        tokens = spec.speculative_tokens(acceptance, length)
+        step = spec.speculative_step_cost(length, cost, self.verify_cost)
+        simple = spec.speculative_tokens_simple(acceptance, length)
+        return DraftGain(
+            draft_length=length,
+            tokens_per_step=tokens,
+            step_cost=step,
+            speedup=spec.speculative_speedup(tokens, step),
+            tokens_per_step_simplified=simple,
+            speedup_simplified=spec.speculative_speedup(simple, step),
+            operations=spec.speculative_operations(tokens, length, cost),
+        )
+
+    def _break_even(self, draft_cost: Quantity) -> BreakEvenAcceptance:
+        """The acceptance rate that the speedup takes, exact and simplified. Raises UsageError when none does."""
+        length, speedup = self.num_speculative_tokens, self.speedup
+        cost = spec.speculative_step_cost(length, draft_cost, self.verify_cost)
+        k, c, x = num.value(length), num.value(cost), num.value(speedup)
+        most = spec.speculative_speedup(spec.speculative_tokens(1.0, k), c)
+        if most < x:
+            raise UsageError(
+                f"no acceptance gives {x:g}x with {k:g} draft tokens: all accepted gives {most:.4g}x; "
+                "take a cheaper draft, or another draft length"
+            )
+
+        def short_of(acceptance: float) -> float:
+            return float(x - spec.speculative_speedup(spec.speculative_tokens(acceptance, k), c))
+
+        exact = decreasing_root(short_of, 1e-12, 1.0) if short_of(1e-12) > 0 else 0.0
+        simple = spec.break_even_acceptance_simple(speedup, cost, length)
+        notes = [
+            "acceptance: exact, (1 - a^(k+1)) / (1 - a) = speedup x (k c + 1)",
+            "acceptance simplified: a k = speedup x (k c + 1), as the Scaling Book workbook counts",
+        ]
+        if num.value(simple) > 1:
+            notes.append("above 100% the simplified convention has no solution: it leaves out the target's own token")
+        return BreakEvenAcceptance(
+            draft_length=length,
+            draft_cost=draft_cost,
+            speedup=speedup,
+            break_even_acceptance=solved_value(exact, speedup, "a*", "1", "root of speculative_speedup = wanted"),
+            break_even_simplified_acceptance=simple,
+            notes=notes,
+        )
+
+
+def best_length(acceptance: float, draft_cost: float, verify_cost: float) -> int:
+    """The draft length with the highest exact speedup, up to LONGEST; 0: do not speculate."""
+
+    def speedup(length: int) -> float:
+        step = spec.speculative_step_cost(length, draft_cost, verify_cost)
+        return float(num.value(spec.speculative_speedup(spec.speculative_tokens(acceptance, length), step)))
+
+    best = max(range(1, LONGEST + 1), key=speedup)
+    return best if speedup(best) > 1 else 0

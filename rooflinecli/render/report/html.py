@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from rooflinecli.render.views.record import format_value
+from rooflinecli.render.numbers import text as quantity_text
 
 VOID = ("meta", "link", "br", "hr", "line", "circle", "rect", "path", "polyline", "polygon")
 
@@ -60,7 +60,7 @@ class EmbeddedFigures:
         if value is None:
             return EscapedHtml("–")
         keys = [key for key in path.split(".") if not key.isdigit()]
-        return tag("data", format_value(keys[-1], value) if text is None else text, value=repr(value), data_path=path)
+        return tag("data", quantity_text(value, keys[-1]) if text is None else text, value=repr(value), data_path=path)
 
 
 def table(caption: str, head: list[Any], rows: list[list[Any]], *, hidden: bool = False) -> EscapedHtml:

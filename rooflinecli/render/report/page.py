@@ -12,7 +12,7 @@ from rooflinecli.render.report import answer, charts, profile, simulation
 from rooflinecli.render.report.derivation_tree import DerivationTree
 from rooflinecli.render.report.html import EmbeddedFigures, EscapedHtml, join, table, tag
 from rooflinecli.render.views import ops as rows
-from rooflinecli.render.views.record import format_value
+from rooflinecli.render.numbers import text
 
 STYLE = Path(__file__).with_name("style.css")
 COLUMNS = (
@@ -211,7 +211,7 @@ def _sources(figures: EmbeddedFigures) -> EscapedHtml:
 def _quantity(value: Any, unit: str) -> str:
     if unit in ("B", "B/s", "FLOP/s", "s", "W"):
         return si(float(value), unit)
-    return f"{format_value('value', value)} {unit if unit not in ('1', '') else ''}".strip()
+    return f"{text(value, 'value')} {unit if unit not in ('1', '') else ''}".strip()
 
 
 def _footer(command: str) -> EscapedHtml:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
-from rooflinecli.questions.calculator import CalculatorAnswer
+from rooflinecli.core.num import Number
+from rooflinecli.questions.layouts.answer_types import AttentionPartitioning, FeedForwardPartitioning, PartitioningAnswer
 from rooflinecli.render.blocks import Column, Headline, Page, Prose, Table, page
 from rooflinecli.render.numbers import text
 
@@ -13,25 +14,24 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def view(answer: CalculatorAnswer) -> Page:
-    """Time of each partitioning; what it sends and reads, and how long either takes."""
-    r = answer.values
+def view(r: PartitioningAnswer) -> Page:
+    """Time of each partitioning; the bytes it sends and reads, and how long either takes."""
     return page(
-        [Headline(f"{r['model']} on {r['devices']} x {r['hardware']}: one layer, {r['tokens']:.0f} tokens")],
-        [Prose("feed-forward, fastest first"), _ranking(r["feedforward"], "layout", "weights_read_bytes")],
+        [Headline(f"{r.model} on {r.devices} x {r.hardware}: one layer, {r.tokens:.0f} tokens")],
+        [Prose("feed-forward, fastest first"), _ranking([(row, row.layout, row.weights_read_bytes) for row in r.feedforward])],
         [
-            Prose(f"attention over {r['context']:.0f} cached tokens"),
-            _ranking(r["attention"], "attention", "cache_bytes"),
+            Prose(f"attention over {r.context:.0f} cached tokens"),
+            _ranking([(row, row.attention, row.cache_bytes) for row in r.attention]),
         ],
     )
 
 
-def _ranking(rows: list[dict[str, Any]], name: str, read: str) -> Table:
+def _ranking(rows: Sequence[tuple[FeedForwardPartitioning | AttentionPartitioning, str, Number]]) -> Table:
     cells = [
         [
-            r[name], text(r["time_s"], "time_s"), text(r["sent_bytes"], "sent_bytes"), text(r["communication_s"], "time_s"),
-            text(r[read], "read_bytes"), text(r["memory_s"], "time_s"),
+            name, text(row.time_s, "time_s"), text(row.sent_bytes, "sent_bytes"), text(row.communication_s, "time_s"),
+            text(read, "read_bytes"), text(row.memory_s, "time_s"),
         ]
-        for r in rows
+        for row, name, read in rows
     ]  # fmt: skip
     return Table(_COLUMNS, cells, indent=2)

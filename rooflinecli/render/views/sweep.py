@@ -13,7 +13,7 @@ from rooflinecli.render.formats import terminal
 from rooflinecli.render.formats.csv import inert
 from rooflinecli.render.formats.markdown import cell
 from rooflinecli.render.formats.terminal_style import PIPE
-from rooflinecli.render.views.record import format_value
+from rooflinecli.render.numbers import text
 
 Chunk = dict[str, Any]
 
@@ -172,7 +172,7 @@ def _shown(name: str, value: Any) -> str:
         return "-"
     if isinstance(value, float) and name.startswith("cost."):
         return f"${value:,.4g}"
-    return value if isinstance(value, str) else format_value(name.rpartition(".")[2], value)
+    return text(value, name.rpartition(".")[2])
 
 
 WRITERS = {"csv": Csv, "json": Json, "markdown": Markdown}

@@ -1,0 +1,97 @@
+"""Operations of `roofline kernel`: a matmul and an attention core as counted ops, and one op alone on the roofline."""
+
+from __future__ import annotations
+
+from rooflinecli.core import num
+from rooflinecli.core.derivation import label
+from rooflinecli.core.num import INF, Number
+from rooflinecli.formulas import attention, counts, roofline
+from rooflinecli.layers.softmax import TILE
+from rooflinecli.ledger.ops import Op
+from rooflinecli.price.chip import Chip
+from rooflinecli.price.kernels import price
+from rooflinecli.quantization.formats import formats
+from rooflinecli.questions.kernel.answer_types import KernelAnswer
+from rooflinecli.specs.hardware import HardwareSpec
+
+REGIME = "kernel"
+
+
+def matmul_op(m: Number, k: Number, n: Number, dtype: str, hardware: HardwareSpec) -> Op:
+    """The kernel of x[m, k] @ w[k, n], with the pass that quantizes its input where the chip's constants have one.
+
+    Both operands are in `dtype`, the result in 16 bits when `dtype` is narrower.
+    """
+    f = formats(dtype, None, None, hardware.peak, hardware.name)
+    return Op(
+        name="matmul",
+        kind="matmul",
+        dtype=f.compute,
+        flops=counts.matmul_flops(m, k, n),
+        bytes=counts.matmul_bytes(m, k, n, f.matmul_input, f.weight, f.activation),
+        k=k,
+        n=n,
+        quantized=m * k,
+        ramp=1 / k,
+    )
+
+
+def attention_op(
+    batch: Number,
+    q: Number,
+    kv: Number,
+    heads: Number,
+    kv_heads: Number,
+    head_dim: Number,
+    *,
+    causal: bool,
+    decode: bool,
+    fused: bool,
+    dtype: str,
+    hardware: HardwareSpec,
+) -> Op:
+    """The kernel of an attention core; over a prompt with the pass that appends its keys and values to a cache."""
+    f = formats(dtype, dtype, None, hardware.peak, hardware.name)
+    pairs = attention.causal_pairs(kv, INF) * (q / kv) if causal else q * kv
+    moved = attention.flash_attention_bytes(batch, q, kv, heads, kv_heads, head_dim, head_dim, f.activation, f.kv)
+    if not fused:
+        moved = moved + attention.unfused_scores_bytes(batch, heads, q, kv, f.activation)
+    op = Op(
+        name="attention",
+        kind="decode_attention" if decode else "prefill_attention",
+        dtype=f.attention_compute,
+        flops=attention.attention_core_flops(batch, heads, pairs, head_dim, head_dim),
+        bytes=moved,
+        k=kv,
+        n=head_dim,
+        items=batch * kv_heads if decode else batch * heads * q / TILE,
+        sharing=heads / kv_heads,
+    )
+    return op if decode else op._replace(quantized=2 * batch * kv * kv_heads * head_dim, ramp=q / pairs)
+
+
+def alone(op: Op, dtype: str, chip: Chip, regime: str = REGIME) -> KernelAnswer:
+    """An operation by itself: intensity against the ridge, bottleneck, floor, expected time and interval."""
+    peak = chip.peak(op.dtype)
+    t_c, t_m = roofline.compute_time(op.flops, peak), roofline.memory_time(op.bytes, chip.bandwidth)
+    floor = roofline.floor_time(t_c, t_m)
+    priced = price(op, chip, regime)
+    intensity = roofline.arithmetic_intensity(op.flops, op.bytes)
+    time = num.maximum(priced.expected, floor)
+    low, high = sorted(float(num.value(t)) for t in (t_c, t_m))
+    return KernelAnswer(
+        op=op.name,
+        hardware=chip.spec.name,
+        dtype=dtype,
+        flops=op.flops,
+        bytes=op.bytes,
+        intensity_flops_per_byte=intensity,
+        ridge_flops_per_byte=roofline.ridge_point(peak, chip.bandwidth),
+        bound="compute" if num.value(t_c) > num.value(t_m) else "memory",
+        bound_by=high / low if num.value(op.flops) else INF,
+        floor_s=label(floor, "t_floor"),
+        time_s=label(time, "t"),
+        interval_s=(roofline.interval_low(time, priced.error, floor), roofline.interval_high(time, priced.error)),
+        attainable_flops_per_s=roofline.attainable_flops(intensity, peak, chip.bandwidth),
+        achieved_flops_per_s=op.flops / time,
+    )
