@@ -132,9 +132,7 @@ def compatibility() -> str:
         path.parent.name: f"questions.{path.parent.name}.answer_types"
         for path in (ROOT / "rooflinecli" / "questions").glob("*/answer_types.py")
     }
-    for verb, place in sorted(
-        [*found.items(), ("estimate, phases", "engine.phase_answer"), ("calculators", "questions.calculator")]
-    ):
+    for verb, place in sorted([*found.items(), ("estimate, phases", "engine.phase_answer")]):
         module = import_module(f"rooflinecli.{place}")
         renamed: dict[tuple[str, str], None] = {}
         for record in vars(module).values():

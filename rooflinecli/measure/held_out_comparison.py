@@ -9,7 +9,8 @@ from rooflinecli.measure.cases import Record
 from rooflinecli.measure.fit import usable
 from rooflinecli.measure.stats import quantile
 from rooflinecli.price.chip import Chip
-from rooflinecli.questions.kernel.answer import alone, attention_op, matmul_op
+from rooflinecli.questions.kernel.answer_types import KernelAnswer
+from rooflinecli.questions.kernel.operations import alone, attention_op, matmul_op
 from rooflinecli.specs.hardware import HardwareSpec, hardware_from, load_hardware
 from rooflinecli.specs.yaml_loader import parse
 
@@ -34,12 +35,12 @@ def compared(records: Iterable[Record], text: str, path: Path, extends: str) -> 
 def _errors(records: list[Record], chip: HardwareSpec) -> dict[str, float]:
     """Median |predicted / measured - 1|, and the fraction of the measured times inside the predicted interval."""
     found = [(ask(r, chip), float(r["time_s"])) for r in records]
-    errors = sorted(abs(answer["time_s"] / seconds - 1) for answer, seconds in found)
-    inside = [answer["interval_s"][0] <= seconds <= answer["interval_s"][1] for answer, seconds in found]
+    errors = sorted(abs(answer.time_s / seconds - 1) for answer, seconds in found)
+    inside = [answer.interval_s[0] <= seconds <= answer.interval_s[1] for answer, seconds in found]
     return {"median": float(quantile(errors, 0.5)), "inside": sum(inside) / len(inside)}
 
 
-def ask(record: Record, chip: HardwareSpec) -> Record:
+def ask(record: Record, chip: HardwareSpec) -> KernelAnswer:
     """The answer of `roofline kernel` for a timed matmul or attention, without separate passes, which are not timed."""
     s, dtype = record["sizes"], record["dtype"]
     if record["op"] == "matmul":

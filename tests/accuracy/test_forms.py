@@ -21,7 +21,7 @@ from rooflinecli.ledger.ops import Op
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.questions.estimate.answer import estimate
-from rooflinecli.questions.kernel.answer import kernel_attention, kernel_matmul
+from rooflinecli.questions.kernel.question import Attention, Matmul
 from rooflinecli.render.formats.terminal import draw
 from rooflinecli.render.views.estimate import view
 from rooflinecli.specs.engine import engines, load_engine
@@ -34,12 +34,11 @@ SIZE = st.integers(1, 32768)
 @settings(max_examples=examples(150), deadline=None)
 @given(m=SIZE, k=SIZE, n=SIZE, chip=st.sampled_from(CHIPS), dtype=st.sampled_from(("bf16", "fp8")))
 def test_a_matmul_stays_between_floor_and_interval(m: int, k: int, n: int, chip: str, dtype: str) -> None:
-    hardware = load_hardware(chip)
-    if dtype not in hardware.peak:
+    if dtype not in load_hardware(chip).peak:
         return
-    a = kernel_matmul(m, k, n, dtype, hardware)
+    a = Matmul(m, k, n, dtype=dtype, hw=chip).answer()
     assert a["floor_s"] <= a["time_s"] <= a["interval_s"][1] and a["floor_s"] <= a["interval_s"][0] <= a["time_s"]
-    assert kernel_matmul(m + 1, k, n, dtype, hardware)["time_s"] >= a["time_s"]
+    assert Matmul(m + 1, k, n, dtype=dtype, hw=chip).answer().time_s >= a["time_s"]
 
 
 @settings(max_examples=examples(150), deadline=None)
@@ -55,9 +54,17 @@ def test_a_matmul_stays_between_floor_and_interval(m: int, k: int, n: int, chip:
 def test_attention_stays_between_floor_and_interval(
     b: int, s: int, g: int, kv: int, chip: str, decode: bool, fused: bool
 ) -> None:
-    a = kernel_attention(
-        b, 1 if decode else s, s, g * kv, kv, 128, not decode, decode, fused or decode, "bf16", load_hardware(chip)
-    )
+    a = Attention(
+        1 if decode else s,
+        s,
+        heads=g * kv,
+        kv_heads=kv,
+        batch=b,
+        causal=not decode,
+        decode=decode,
+        fused=fused or decode,
+        hw=chip,
+    ).answer()
     assert a["floor_s"] <= a["time_s"] <= a["interval_s"][1]
 
 
@@ -213,30 +220,30 @@ def test_the_foot_says_which_load(load: dict, phases: str, words: str) -> None:
 
 def test_a_matmul_whose_input_comes_narrow_has_no_pass_that_narrows_it() -> None:
     """fp8 on H100: three bytes an element at 0.426 of HBM are the whole difference; static scales and none cost the same."""
-    chip, m, k, n = load_hardware("h100"), 4096.0, 8192.0, 8192.0
+    m, k, n = 4096.0, 8192.0, 8192.0
     given = {
-        way: kernel_matmul(m, k, n, "fp8", chip, quantization=way)["time_s"] for way in ("dynamic", "static", "none")
+        way: Matmul(m, k, n, dtype="fp8", hw="h100", activation_quantization=way).answer().time_s
+        for way in ("dynamic", "static", "none")
     }
     assert given["static"] == given["none"]
     assert given["dynamic"] - given["static"] == pytest.approx(3 * m * k / (0.426 * 3.35e12), rel=1e-6)
     with pytest.raises(UsageError, match="unknown quantization 'later'; known: dynamic, none, static"):
-        kernel_matmul(m, k, n, "fp8", chip, quantization="later")
+        Matmul(m, k, n, dtype="fp8", hw="h100", activation_quantization="later")
 
 
 def test_a_kernel_may_be_asked_for_as_an_engine_runs_it() -> None:
     """Libraries have constants of their own, engines that bring kernels those; unshared heads read the cache once each."""
-    chip = load_hardware("h100")
     times = {
-        name: kernel_matmul(64.0, 8192.0, 8192.0, "bf16", chip, engine=name)["time_s"]
+        name: Matmul(64.0, 8192.0, 8192.0, hw="h100", engine=name).answer().time_s
         for name in ("vllm", "sglang", "gpt-fast")
     }
     assert len(set(times.values())) == 3
     assert times["gpt-fast"] == pytest.approx(
         2 * 8192 * 8192 / (0.815 * 3.35e12), rel=0.1
     )  # streams its weights, no start
-    shape = (8.0, 1.0, 8192.0, 64.0, 8.0, 128.0, False, True, True, "bf16", chip)
-    before, after = (kernel_attention(*shape, engine=f"trtllm-cpp{era}") for era in ("-2023", ""))
+    shape = {"q": 1.0, "kv": 8192.0, "heads": 64.0, "kv_heads": 8.0, "batch": 8.0, "decode": True, "hw": "h100"}
+    before, after = (Attention(**shape, engine=f"trtllm-cpp{era}").answer() for era in ("-2023", ""))
     assert before["time_s"] / after["time_s"] == pytest.approx(8, rel=0.2)
     assert before["floor_s"] == after["floor_s"]
     with pytest.raises(UsageError, match="unknown engine 'nobody'"):
-        kernel_matmul(64.0, 8192.0, 8192.0, "bf16", chip, engine="nobody")
+        Matmul(64.0, 8192.0, 8192.0, hw="h100", engine="nobody").answer()

@@ -92,12 +92,12 @@ def test_measured_constants_are_nearer_where_the_timings_are_theirs(env):
 
 def test_a_pass_beside_the_kernel_is_not_asked_for():
     """fp8 on an H100 is priced with the quantizing of its input, which nobody timed with the matmul."""
-    from rooflinecli.questions.kernel.answer import kernel_matmul
+    from rooflinecli.questions.kernel.question import Matmul
 
     chip = load_hardware("h100-sxm")
     bare, whole = (
         held_out_comparison.ask(cases.matmul(4096, 4096, 4096, "fp8").record(), chip),
-        kernel_matmul(4096, 4096, 4096, "fp8", chip),
+        Matmul(4096, 4096, 4096, dtype="fp8", hw="h100-sxm").answer(),
     )
     assert bare["floor_s"] == whole["floor_s"] and bare["time_s"] < whole["time_s"]
 

@@ -16,7 +16,7 @@ from rooflinecli.phases import backward, recompute
 from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes
 from rooflinecli.phases.forward import ForwardPass
 from rooflinecli.price.network import price_collective
-from rooflinecli.questions.goodput.answer import goodput
+from rooflinecli.questions.goodput.question import TrainingGoodput
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
@@ -166,6 +166,6 @@ def test_gradients_and_the_work_beside_them_meet_in_a_norm():
 
 
 def test_checkpoint_of_70b():
-    answer = goodput(1024.0, params=70e9, bandwidth=100e9)
+    answer = TrainingGoodput(n=1024.0, params=70e9, bandwidth=100e9).answer()
     assert answer["checkpoint_bytes"] == pytest.approx(70e9 * 14)
     assert answer["checkpoint_s"] == pytest.approx(9.8)

@@ -22,15 +22,15 @@ from rooflinecli.phases.grouped_gemm import ExpertShape, ExpertStorage, busiest_
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.questions.estimate.answer import estimate
-from rooflinecli.questions.kernel.grouped_gemm import kernel_grouped
+from rooflinecli.questions.kernel.question import GroupedGemm
 from rooflinecli.specs.hardware import load_hardware
 
-DEEPSEEK = {"d_model": 7168.0, "width": 2048.0, "experts": 256.0, "top_k": 8.0}
+DEEPSEEK = {"d_model": 7168.0, "expert_width": 2048.0, "experts": 256.0, "top_k": 8.0}
 CHIPS = ("h100-sxm", "a100-sxm-80", "b200-sxm", "gb200", "l40s", "rtx-pro-6000", "mi300x", "tpu-v5e", "h20")
 
 
-def grouped(tokens, chip: str = "h100-sxm", **more) -> dict:
-    return kernel_grouped(tokens, **{**DEEPSEEK, **more}, hardware=load_hardware(chip))
+def grouped(tokens, chip: str = "h100-sxm", **more):
+    return GroupedGemm(tokens, **{**DEEPSEEK, **more}, hw=chip).answer()
 
 
 def test_chance_alone_leaves_as_much_imbalance_as_drawing_shows() -> None:
@@ -78,8 +78,8 @@ def test_the_pass_over_slots_grows_with_the_group_where_a_rank_multiplies_nothin
     redundant=st.sampled_from((0, 256)),
 )
 def test_no_expert_kernel_beats_its_floor(tokens: int, ep: int, library: str, chip: str, redundant: int) -> None:
-    a = grouped(float(tokens), chip, ep=ep, library=library, redundant=redundant, balanced=redundant > 0)
-    more = grouped(tokens + 1.0, chip, ep=ep, library=library, redundant=redundant, balanced=redundant > 0)
+    a = grouped(float(tokens), chip, ep=ep, library=library, redundant_experts=redundant)
+    more = grouped(tokens + 1.0, chip, ep=ep, library=library, redundant_experts=redundant)
     assert a["floor_s"] <= a["interval_s"][0] <= a["time_s"] <= a["interval_s"][1]
     # with balance, a token more may even the ranks out by more than it adds
     assert a["time_s"] <= more["time_s"] * (1 + 1e-9) or redundant

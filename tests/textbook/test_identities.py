@@ -7,7 +7,8 @@ import sympy
 
 from rooflinecli.formulas import gradient_noise
 from rooflinecli.formulas import scaling as law
-from rooflinecli.questions.scaling.answer import FITS, inference_aware
+from rooflinecli.questions.scaling.fits import FITS
+from rooflinecli.questions.scaling.question import InferenceAware
 
 N, D, C, E, A, B, alpha, beta = sympy.symbols("N D C E A B alpha beta", positive=True)
 
@@ -42,7 +43,7 @@ def test_lifetime_balance_is_the_derivative_of_the_lifetime_cost():
 @pytest.mark.parametrize("fit", FITS)
 @pytest.mark.parametrize("served", [1e9, 2e12, 1e15])
 def test_the_inference_aware_optimum_beats_a_fine_grid(fit, served):
-    answer = inference_aware(served, params=13e9, fit=fit)
+    answer = InferenceAware(tokens_served=served, params=13e9, fit=fit).answer()
     best, one = answer["options"]["inference_aware"], FITS[fit]
     least = law.least_params_for_loss(answer["loss"], one.e, one.a, one.alpha)
     for step in range(1, 4000):
@@ -52,7 +53,7 @@ def test_the_inference_aware_optimum_beats_a_fine_grid(fit, served):
 
 
 def test_nothing_served_is_the_compute_optimum():
-    options = inference_aware(0.0, params=13e9)["options"]
+    options = InferenceAware(tokens_served=0.0, params=13e9).answer().options
     assert options["inference_aware"]["params"] == pytest.approx(13e9, rel=1e-9)
     assert options["compute_optimal"]["params"] == pytest.approx(13e9, rel=1e-9)
 

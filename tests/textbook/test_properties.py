@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.formulas import speculation as spec
-from rooflinecli.questions.occupancy import answer as occ
-from rooflinecli.questions.scaling.answer import FITS, chinchilla, inference_aware
-from rooflinecli.questions.scaling.training_run import run, width
-from rooflinecli.questions.serving.answer import beam_search, prefix_cache
-from rooflinecli.questions.speculate.answer import best_length, break_even, speculate
+from rooflinecli.questions.occupancy.multiprocessor import multiprocessor
+from rooflinecli.questions.occupancy.question import MultiprocessorOccupancy, SystolicOccupancy
+from rooflinecli.questions.scaling.fits import FITS
+from rooflinecli.questions.scaling.question import Chinchilla, InferenceAware, TrainingRun, Width
+from rooflinecli.questions.serving.question import BeamSearch, PrefixCaching
+from rooflinecli.questions.speculate.question import Speculate, best_length
 
 share = st.floats(0.0, 1.0)
 cost = st.floats(0.001, 0.9)
@@ -34,7 +35,7 @@ def test_expected_tokens_are_the_sum_of_the_run(acceptance, length):
 
 @given(st.floats(0.01, 0.99), cost, st.integers(1, 200))
 def test_no_draft_length_beats_the_best(acceptance, draft_cost, other):
-    best = speculate(acceptance, draft_cost)["speedup"]
+    best = Speculate(acceptance_rate=acceptance, draft_cost=draft_cost).answer().speedup
     assert spec.speculative_tokens(acceptance, other) / (other * draft_cost + 1) <= best + 1e-12
     assert best >= 1
 
@@ -46,10 +47,14 @@ def test_speculation_pays_exactly_when_acceptance_exceeds_the_draft_cost(accepta
         assert (best_length(acceptance, draft_cost, 1.0) > 0) == (acceptance > draft_cost)
 
 
-@given(st.integers(1, 30), st.floats(0.0, 0.3), st.floats(1.0, 3.0))
+@given(st.integers(1, 30), st.floats(0.0, 0.3).map(lambda cost: round(cost, 9)), st.floats(1.0, 3.0))
 def test_break_even_acceptance_gives_back_the_speedup(length, draft_cost, wanted):
     try:
-        acceptance = break_even(length, draft_cost, wanted)["break_even_acceptance"]
+        acceptance = (
+            Speculate(num_speculative_tokens=length, draft_cost=draft_cost, speedup=wanted)
+            .answer()
+            .break_even_acceptance
+        )
     except UsageError:
         assert (length + 1) / (length * draft_cost + 1) < wanted
         return
@@ -59,7 +64,7 @@ def test_break_even_acceptance_gives_back_the_speedup(length, draft_cost, wanted
 
 @given(st.floats(1e15, 1e28), st.sampled_from(sorted(FITS)))
 def test_an_optimum_spends_the_budget_and_no_other_split_is_better(flops, fit):
-    answer = chinchilla(flops=flops, fit=fit)
+    answer = Chinchilla(flops=flops, fit=fit).answer()
     assert answer["training_flops"] == pytest.approx(flops)
     best, one = answer["fits"][fit], FITS[fit]
     assert best["training_flops"] == pytest.approx(flops)
@@ -72,8 +77,8 @@ def test_an_optimum_spends_the_budget_and_no_other_split_is_better(flops, fit):
 
 @given(st.floats(1e8, 1e12), st.floats(0, 1e16), st.floats(1.1, 100))
 def test_more_served_tokens_never_ask_for_a_larger_model(params, served, more):
-    first = inference_aware(served, params=params)["options"]["inference_aware"]
-    second = inference_aware(served * more, params=params)["options"]["inference_aware"]
+    first = InferenceAware(tokens_served=served, params=params).answer().options["inference_aware"]
+    second = InferenceAware(tokens_served=served * more, params=params).answer().options["inference_aware"]
     assert second["params"] <= first["params"] * (1 + 1e-9)
     assert second["tokens"] >= first["tokens"] * (1 - 1e-9)
 
@@ -81,16 +86,17 @@ def test_more_served_tokens_never_ask_for_a_larger_model(params, served, more):
 @given(size, size, st.integers(1, 100000), st.floats(0.01, 1))
 @example(1e6, 722032708355.0, 1, 1.0)  # the MFU that comes back is one and two units in the last place
 def test_a_run_takes_its_flops(params, tokens, devices, mfu):
-    answer = run(params, tokens, devices, 1e15, mfu, usd_per_device_hour=2.0)
+    given = {"params": params, "tokens": tokens, "devices": devices, "peak": 1e15}
+    answer = TrainingRun(**given, mfu=mfu, price=2.0).answer()
     assert answer["time_s"] * devices * 1e15 * mfu == pytest.approx(6 * params * tokens)
     assert answer["training_usd"] == pytest.approx(answer["device_hours"] * 2)
-    back = run(params, tokens, devices, 1e15, seconds=answer["time_s"])
+    back = TrainingRun(**given, time=answer.time_s).answer()
     assert back["mfu"] == pytest.approx(mfu)
 
 
 @given(st.floats(1e5, 1e12), st.integers(1, 200), st.sampled_from([1, 8, 64, 128]))
 def test_a_width_is_a_multiple_and_as_near_as_one_can_be(params, layers, multiple):
-    answer = width(params, float(layers), 4.0, float(multiple))
+    answer = Width(params=params, layers=layers, expansion=4.0, multiple=multiple).answer()
     assert answer["d_model"] % multiple == 0 and answer["d_model"] >= multiple
     assert abs(answer["d_model"] - answer["d_exact"]) <= multiple / 2 + 1e-6 or answer["d_model"] == multiple
 
@@ -102,21 +108,25 @@ def test_a_width_is_a_multiple_and_as_near_as_one_can_be(params, layers, multipl
     st.integers(0, 255),
 )
 def test_occupancy_is_a_share_and_more_of_anything_never_raises_the_blocks(capability, threads, shared, registers):
-    sm = occ.multiprocessor(capability)
+    sm = multiprocessor(capability)
     try:
-        answer = occ.occupancy(sm, threads, shared, registers)
+        answer = MultiprocessorOccupancy(
+            threads=threads, smem=shared, registers=registers, capability=capability
+        ).answer()
     except Infeasible:
         return
     assert 0 < answer["occupancy"] <= 1
     assert answer["blocks"] == min(answer["limits_blocks"].values())
     assert answer["blocks"] * answer["warps_per_block"] <= sm.max_warps
-    leaner = occ.occupancy(sm, max(1, threads // 2), shared // 2, registers // 2)
+    leaner = MultiprocessorOccupancy(
+        threads=max(1, threads // 2), smem=shared // 2, registers=registers // 2, capability=capability
+    ).answer()
     assert leaner["blocks"] >= answer["blocks"]
 
 
 @given(*[st.integers(1, 5000)] * 3, st.sampled_from([8, 128, 256]))
 def test_systolic_shares_are_shares(m, k, n, side):
-    answer = occ.systolic(m, k, n, side, side)
+    answer = SystolicOccupancy(m, k, n, rows=side, cols=side).answer()
     for name in ("output_tile_utilization", "column_utilization", "weight_tile_utilization", "cycle_utilization"):
         assert 0 < answer[name] <= 1
     assert answer["cycle_utilization"] <= answer["weight_tile_utilization"]
@@ -126,7 +136,7 @@ def test_systolic_shares_are_shares(m, k, n, side):
 def test_a_cached_prefix_is_computed_once(requests, prompt, data):
     """Counted request by request: the first computes all of its prompt, the others only what follows the prefix."""
     shared = data.draw(st.integers(0, prompt))
-    answer = prefix_cache(requests, prompt, shared)
+    answer = PrefixCaching(requests=requests, prompt=prompt, shared=shared).answer()
     assert answer["prefilled_tokens"] == prompt + sum(prompt - shared for _ in range(requests - 1))
     assert answer["prompt_tokens"] == requests * prompt
     assert 0 <= answer["saving"] < 1
@@ -135,7 +145,7 @@ def test_a_cached_prefix_is_computed_once(requests, prompt, data):
 @given(st.integers(1, 64), st.integers(1, 16), st.integers(0, 5000), st.integers(1, 5000))
 def test_beams_are_counted_one_by_one(batch, beams, prompt, output):
     """Each beam has its own output; the prompt is held once a sequence when shared, else once a beam."""
-    caches = beam_search(batch, beams, prompt, output)["caches"]
+    caches = BeamSearch(batch=batch, beams=beams, prompt=prompt, output=output).answer().caches
     own = sum(output for _ in range(batch * beams))
     assert caches["beams_sharing_the_prompt"]["kv_cache_tokens"] == own + batch * prompt
     assert caches["beams"]["kv_cache_tokens"] == own + batch * beams * prompt

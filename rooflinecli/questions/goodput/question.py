@@ -42,7 +42,9 @@ class TrainingGoodput(Question[GoodputAnswer]):
 
     def answer(self, lift: PlainLift = PLAIN) -> GoodputAnswer:
         """Raises Infeasible when failures come so fast that no interval is ever finished."""
-        mtbf = lift("M_1", DEVICE_MTBF, "s", MTBF_SOURCE) if self.mtbf is None else lift("M_1", self.mtbf, "s", "--mtbf")
+        mtbf = (
+            lift("M_1", DEVICE_MTBF, "s", MTBF_SOURCE) if self.mtbf is None else lift("M_1", self.mtbf, "s", "--mtbf")
+        )
         restart = RESTART if self.restart is None else self.restart
         back = lift("R", restart, "s", f"--restart{' (default)' if self.restart is None else ''}")
         size = None

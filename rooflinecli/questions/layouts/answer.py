@@ -16,7 +16,11 @@ from rooflinecli.ledger.ops import Collective
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.network import price_collective
 from rooflinecli.quantization.formats import Formats, formats
-from rooflinecli.questions.layouts.answer_types import AttentionPartitioning, FeedForwardPartitioning, PartitioningAnswer
+from rooflinecli.questions.layouts.answer_types import (
+    AttentionPartitioning,
+    FeedForwardPartitioning,
+    PartitioningAnswer,
+)
 from rooflinecli.specs.hardware import HardwareSpec
 from rooflinecli.specs.model import ModelSpec
 

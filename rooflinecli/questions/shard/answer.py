@@ -8,6 +8,7 @@ one axis: gather one of them first.
 from __future__ import annotations
 
 from dataclasses import replace
+
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
@@ -245,6 +246,4 @@ def _ranking(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> list[
             )
         )
     # Splits of one matmul do the same work; within the precision of a kernel estimate the bytes decide.
-    return sorted(
-        rows, key=lambda r: (round(float(r.communication_s), 9), float(r.held_bytes), float(r.time_s))
-    )
+    return sorted(rows, key=lambda r: (round(float(r.communication_s), 9), float(r.held_bytes), float(r.time_s)))

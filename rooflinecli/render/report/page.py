@@ -8,11 +8,11 @@ from typing import Any
 
 from rooflinecli.core.units import count, si
 from rooflinecli.render.formats.json import dumps
+from rooflinecli.render.numbers import text
 from rooflinecli.render.report import answer, charts, profile, simulation
 from rooflinecli.render.report.derivation_tree import DerivationTree
 from rooflinecli.render.report.html import EmbeddedFigures, EscapedHtml, join, table, tag
 from rooflinecli.render.views import ops as rows
-from rooflinecli.render.numbers import text
 
 STYLE = Path(__file__).with_name("style.css")
 COLUMNS = (

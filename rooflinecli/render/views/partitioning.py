@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rooflinecli.core.num import Number
-from rooflinecli.questions.layouts.answer_types import AttentionPartitioning, FeedForwardPartitioning, PartitioningAnswer
+from rooflinecli.questions.layouts.answer_types import (
+    AttentionPartitioning,
+    FeedForwardPartitioning,
+    PartitioningAnswer,
+)
 from rooflinecli.render.blocks import Column, Headline, Page, Prose, Table, page
 from rooflinecli.render.numbers import text
 
@@ -18,7 +22,10 @@ def view(r: PartitioningAnswer) -> Page:
     """Time of each partitioning; the bytes it sends and reads, and how long either takes."""
     return page(
         [Headline(f"{r.model} on {r.devices} x {r.hardware}: one layer, {r.tokens:.0f} tokens")],
-        [Prose("feed-forward, fastest first"), _ranking([(row, row.layout, row.weights_read_bytes) for row in r.feedforward])],
+        [
+            Prose("feed-forward, fastest first"),
+            _ranking([(row, row.layout, row.weights_read_bytes) for row in r.feedforward]),
+        ],
         [
             Prose(f"attention over {r.context:.0f} cached tokens"),
             _ranking([(row, row.attention, row.cache_bytes) for row in r.attention]),

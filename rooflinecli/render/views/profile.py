@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.core.units import duration
+from rooflinecli.render.answer import bare
 from rooflinecli.render.formats import csv, json, terminal
 from rooflinecli.render.formats import markdown as marked
 from rooflinecli.render.formats.terminal_style import PIPE
-from rooflinecli.render.views.record import plain
 
 # columns of the table go in this order where there is no room for all
 _DROP = ("row", "bound", "expected", "floor", "calls", "time/floor")
@@ -29,7 +29,7 @@ _COLUMNS = (
 
 
 def render(answer: dict[str, Any], fmt: str, top: int, width: int = PIPE) -> str:
-    answer = plain(answer)
+    answer = bare(answer)
     if fmt == "json":
         return json.dumps(answer)
     if fmt == "csv":

@@ -10,8 +10,8 @@ from rooflinecli.render.formats import terminal
 from rooflinecli.render.formats.csv import rows as csv_rows
 from rooflinecli.render.formats.json import dumps
 from rooflinecli.render.formats.terminal_style import PIPE, WIDE, dim
+from rooflinecli.render.numbers import text as quantity_text
 from rooflinecli.render.views import tornado
-from rooflinecli.render.numbers import text
 from rooflinecli.render.views.search_support import MARK, beyond, within_uncertainty
 
 LEGEND = "mb: micro-batch, vs: virtual stages, sp: sequence parallel, zero 3 over N: shard groups of N replicas (HSDP)"
@@ -87,7 +87,7 @@ def _training(result: dict[str, Any]) -> list[list[str]]:
     ]
     for i, row in enumerate(result["results"], 1):
         scores = [
-            text(v, n.rpartition(".")[2])
+            quantity_text(v, n.rpartition(".")[2])
             for n, v in row["score"].items()
             if n.rpartition(".")[2] not in ("tokens_per_s", "time_s")
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rooflinecli.core.num import Number
 from rooflinecli.core.text import plural
 from rooflinecli.questions.shard.answer_types import ShardAnswer
-from rooflinecli.render.blocks import Column, Headline, Page, Prose, Table, page
+from rooflinecli.render.blocks import Block, Column, Headline, Page, Prose, Table, page
 from rooflinecli.render.numbers import text
 
 _COLUMNS = (
@@ -35,7 +35,10 @@ def view(answer: ShardAnswer) -> Page:
         (one.sharding, one.matmul, _s(one.time_s), _b(one.communication_bytes), _b(one.held_bytes))
         for one in answer.ranking
     ]
-    ranking = [Prose("split over the whole mesh instead, least communication first"), Table(_COLUMNS, rows, indent=2)]
+    ranking: list[Block] = [
+        Prose("split over the whole mesh instead, least communication first"),
+        Table(_COLUMNS, rows, indent=2),
+    ]
     return page(
         [
             Headline(f"{answer.matmul} on {answer.hardware.name}, {answer.dtype}"),

@@ -9,11 +9,11 @@ import json
 from collections.abc import Iterator
 from typing import Any, TextIO
 
+from rooflinecli.render import numbers
 from rooflinecli.render.formats import terminal
 from rooflinecli.render.formats.csv import inert
 from rooflinecli.render.formats.markdown import cell
 from rooflinecli.render.formats.terminal_style import PIPE
-from rooflinecli.render.numbers import text
 
 Chunk = dict[str, Any]
 
@@ -172,7 +172,7 @@ def _shown(name: str, value: Any) -> str:
         return "-"
     if isinstance(value, float) and name.startswith("cost."):
         return f"${value:,.4g}"
-    return text(value, name.rpartition(".")[2])
+    return numbers.text(value, name.rpartition(".")[2])
 
 
 WRITERS = {"csv": Csv, "json": Json, "markdown": Markdown}
