@@ -94,13 +94,13 @@ def _run(run: inference.Run) -> tuple[Any, ...]:
         half_by_name(cell),
         run.measured["ttft"],
         clients.burst,
-        engine.look_ahead,
+        engine.constant("look_ahead"),
         clients.mixed,
         clients.share,
         batch,
         itl,
-        clients.held + engine.skipped_looks / 2,
-        engine.late_tokens * itl + engine.per_token * ctx.prompt,
+        clients.held + engine.constant("skipped_looks") / 2,
+        engine.constant("late_tokens") * itl + engine.scheduler.per_token * ctx.prompt,
         inference.predict(run)["ttft"][0],
     )
 

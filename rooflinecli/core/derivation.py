@@ -13,11 +13,13 @@ import math
 import operator
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
+from rooflinecli.core import num
 from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., Number])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -29,7 +31,7 @@ class Formula:
     unit: str
     source: str
     module: str
-    function: Callable[..., Any]
+    function: Callable[..., Number]
 
     @property
     def doc(self) -> str:
@@ -74,78 +76,54 @@ def formula(symbol: str, unit: str, source: str) -> Callable[[F], F]:
     return wrap
 
 
-def _calling(function: Callable[..., Any], named: Callable[[Traced], Traced]) -> Callable[..., Any]:
+def _calling(function: Callable[..., Number], named: Callable[[Traced], Traced]) -> Callable[..., Number]:
     """The function with its traced results named. Positional only, and most by their number of arguments: an estimate makes
     hundreds of these calls, and gathering arguments to spread them again takes as long as the arithmetic."""
 
-    def two(a: Any, b: Any) -> Any:
+    def two(a: Number, b: Number) -> Number:
         result = function(a, b)
         return named(result) if result.__class__ is Traced else result
 
-    def three(a: Any, b: Any, c: Any) -> Any:
+    def three(a: Number, b: Number, c: Number) -> Number:
         result = function(a, b, c)
         return named(result) if result.__class__ is Traced else result
 
-    def four(a: Any, b: Any, c: Any, d: Any) -> Any:
-        result = function(a, b, c, d)
-        return named(result) if result.__class__ is Traced else result
-
-    def many(*args: Any) -> Any:
+    def many(*args: Number) -> Number:
         result = function(*args)
         return named(result) if result.__class__ is Traced else result
 
-    by_arguments: dict[int, FunctionType] = {2: two, 3: three, 4: four}  # type: ignore[dict-item]
-    caller: Any = by_arguments.get(function.__code__.co_argcount, many)
+    arity = function.__code__.co_argcount
+    caller = cast(FunctionType, two if arity == 2 else three if arity == 3 else many)
     # Code of its own: CPython remembers at each call what was called there, and one code for all formulas never remembers right.
     return FunctionType(caller.__code__.replace(), caller.__globals__, caller.__name__, None, caller.__closure__)
 
 
+def _recorded(name: str, function: Callable[..., Number]) -> staticmethod[..., Traced]:
+    """The function on values; its result remembers the arguments."""
+    return staticmethod(lambda *args: Traced(function(*map(num.value, args)), name, args))
+
+
 class _Namespace:
-    """What `num` calls for traced numbers: the same functions on values, recorded."""
+    """What `num` calls for traced numbers."""
 
-    @staticmethod
-    def _apply(name: str, function: Callable[..., Any], *args: Any) -> Traced:
-        return Traced(function(*(_value(a) for a in args)), name, args)
-
-    @classmethod
-    def maximum(cls, a: Any, b: Any) -> Traced:
-        return cls._apply("max", lambda x, y: x if x >= y else y, a, b)
-
-    @classmethod
-    def minimum(cls, a: Any, b: Any) -> Traced:
-        return cls._apply("min", lambda x, y: x if x <= y else y, a, b)
-
-    @classmethod
-    def where(cls, condition: Any, a: Any, b: Any) -> Traced:
-        return cls._apply("where", lambda c, x, y: x if c else y, condition, a, b)
-
-    @classmethod
-    def ceil(cls, a: Any) -> Traced:
-        return cls._apply("ceil", lambda x: float(math.ceil(x)), a)
-
-    @classmethod
-    def floor(cls, a: Any) -> Traced:
-        return cls._apply("floor", lambda x: float(math.floor(x)), a)
-
-    @classmethod
-    def sqrt(cls, a: Any) -> Traced:
-        return cls._apply("sqrt", math.sqrt, a)
-
-    @classmethod
-    def log(cls, a: Any) -> Traced:
-        return cls._apply("ln", math.log, a)
+    maximum = _recorded("max", lambda a, b: a if a >= b else b)
+    minimum = _recorded("min", lambda a, b: a if a <= b else b)
+    where = _recorded("where", lambda condition, a, b: a if condition else b)
+    ceil = _recorded("ceil", lambda a: float(math.ceil(a)))
+    floor = _recorded("floor", lambda a: float(math.floor(a)))
+    sqrt = _recorded("sqrt", math.sqrt)
+    log = _recorded("ln", math.log)
 
 
-def _value(a: Any) -> Any:
-    return a.value if a.__class__ is Traced else a
+Operator = Callable[["Traced", Number], "Traced"]
 
 
-def _binary(symbol: str, function: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
-    def forward(self: Traced, other: Any) -> Traced:
-        return Traced(function(self.value, _value(other)), symbol, (self, other))
+def _binary(symbol: str, function: Callable[[Number, Number], Number]) -> tuple[Operator, Operator]:
+    def forward(self: Traced, other: Number) -> Traced:
+        return Traced(function(self.value, num.value(other)), symbol, (self, other))
 
-    def backward(self: Traced, other: Any) -> Traced:
-        return Traced(function(_value(other), self.value), symbol, (other, self))
+    def backward(self: Traced, other: Number) -> Traced:
+        return Traced(function(num.value(other), self.value), symbol, (other, self))
 
     return forward, backward
 
@@ -163,9 +141,9 @@ class Traced:
 
     def __init__(
         self,
-        value: Any,
+        value: Number,
         op: str,
-        args: tuple[Any, ...] = (),
+        args: tuple[Number, ...] = (),
         symbol: str = "",
         unit: str = "",
         source: str = "",
@@ -183,7 +161,7 @@ class Traced:
     __le__, _ = _binary("<=", operator.le)
     __gt__, _ = _binary(">", operator.gt)
     __ge__, _ = _binary(">=", operator.ge)
-    __eq__, _ = _binary("==", operator.eq)
+    __eq__, _ = _binary("==", operator.eq)  # type: ignore[assignment]
     __and__, __rand__ = _binary("and", operator.and_)
     __or__, __ror__ = _binary("or", operator.or_)
 
@@ -200,12 +178,12 @@ class Traced:
         return f"Traced({self.symbol or self.op}={self.value!r})"
 
 
-def leaf(symbol: str, value: Any, unit: str, source: str) -> Traced:
+def leaf(symbol: str, value: Number, unit: str, source: str) -> Traced:
     """A traced input: `source` is file:line and citation, or the flag it came from."""
     return Traced(value, "leaf", (), symbol, unit, source)
 
 
-def label(number: Any, symbol: str, unit: str = "s") -> Any:
+def label(number: Number, symbol: str, unit: str = "s") -> Number:
     """The same number under a more telling symbol in explanations; free for plain numbers. `unit` is for plain sums."""
     if number.__class__ is not Traced:
         return number

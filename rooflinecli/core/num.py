@@ -42,33 +42,13 @@ def _of(*kinds: type) -> Any:
 class _SymPy:
     """sympy's names for the same functions; used by the tests that prove identities."""
 
-    @staticmethod
-    def maximum(a: Number, b: Number) -> Number:
-        return sys.modules["sympy"].Max(a, b)
-
-    @staticmethod
-    def minimum(a: Number, b: Number) -> Number:
-        return sys.modules["sympy"].Min(a, b)
-
-    @staticmethod
-    def where(condition: Number, a: Number, b: Number) -> Number:
-        return sys.modules["sympy"].Piecewise((a, condition), (b, True))
-
-    @staticmethod
-    def ceil(a: Number) -> Number:
-        return sys.modules["sympy"].ceiling(a)
-
-    @staticmethod
-    def floor(a: Number) -> Number:
-        return sys.modules["sympy"].floor(a)
-
-    @staticmethod
-    def sqrt(a: Number) -> Number:
-        return sys.modules["sympy"].sqrt(a)
-
-    @staticmethod
-    def log(a: Number) -> Number:
-        return sys.modules["sympy"].log(a)
+    maximum = staticmethod(lambda a, b: sys.modules["sympy"].Max(a, b))
+    minimum = staticmethod(lambda a, b: sys.modules["sympy"].Min(a, b))
+    where = staticmethod(lambda condition, a, b: sys.modules["sympy"].Piecewise((a, condition), (b, True)))
+    ceil = staticmethod(lambda a: sys.modules["sympy"].ceiling(a))
+    floor = staticmethod(lambda a: sys.modules["sympy"].floor(a))
+    sqrt = staticmethod(lambda a: sys.modules["sympy"].sqrt(a))
+    log = staticmethod(lambda a: sys.modules["sympy"].log(a))
 
 
 def maximum(a: Number, b: Number) -> Number:

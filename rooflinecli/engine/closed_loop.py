@@ -65,7 +65,7 @@ def frontend_latency(ctx: EstimateContext, others: Number) -> Number:
     `others`: the probability that other requests are running; poll and stream intervals and batch waits do not delay a lone one.
     """
     seconds = engine_constant(ctx, "front", "s")
-    if ctx.engine.per_token:
+    if ctx.engine.scheduler.per_token:
         seconds = f.front_time(seconds, engine_constant(ctx, "per_token", "s"), ctx.prompt)
     if not ctx.engine.unexplained:
         return seconds
@@ -79,7 +79,7 @@ def client_state(
     batch = decode_step.sequences_per_stage(layout, load.batch)
     arrivals, budget = f.arrivals_per_step(batch, ctx.output), token_budget(ctx)
     held: Number = 0.0  # steps from the first prompt that waits to the pass that prefills it
-    if ctx.engine.hold_steps:
+    if ctx.engine.scheduler.hold_steps:
         most, share = (engine_constant(ctx, name, "1") for name in ("hold_steps", "hold_share"))
         held = f.held_steps(most, share, budget, batch, ctx.read, arrivals)
     per_pass = serving.prompts_per_pass(budget, ctx.read)
@@ -90,7 +90,7 @@ def client_state(
     decode = 0.0 * batch if ctx.engine.prompts_first else speculation.engine_step_time(ctx, step)  # else they stall
     factor = engine_constant(ctx, "prompt_factor_moe" if ctx.ledger.moe_layers else "prompt_factor", "1")
     passes, prefill = serving.prompt_passes(budget, ctx.read), alone
-    if num.present(held) or ctx.engine.skipped_looks:
+    if num.present(held) or ctx.engine.constant("skipped_looks"):
         others = f.read_with(arrivals, held, engine_constant(ctx, "skipped_looks", "1"))
         prefill = alone + others * load.prefill_interference_s
     mixed = _in_graph(ctx, layout, batch, decode, factor, _mixed(ctx, decode, prefill, factor, passes))
@@ -114,7 +114,7 @@ def _mean_ttft(ctx: EstimateContext, state: ClosedLoopState, batch: Number, itl:
 def _mixed(ctx: EstimateContext, decode: Number, prefill: Number, factor: Number, passes: Number) -> Number:
     """A mixed step outside CUDA graphs: kernel launches replace what the engine adds to the start of a prefill."""
     launches: Number = 0.0
-    if ctx.engine.launch and not ctx.chip.ideal:
+    if ctx.engine.scheduler.launch and not ctx.chip.ideal:
         launches = f.launch_time(ctx.ledger.operations, engine_constant(ctx, "launch", "s"))
         prefill = prefill - uncaptured_launch_s(ctx)
     return label(f.mixed_step(decode, prefill, factor, launches, passes), "t_mixed")
@@ -124,8 +124,8 @@ def _in_graph(
     ctx: EstimateContext, layout: Layout, batch: Number, decode: Number, factor: Number, mixed: Number
 ) -> Number:
     """A mixed step that a captured graph has room for is one pass, in which prefill and decodes share the weights; else `mixed`."""
-    fits = ctx.read + batch <= ctx.engine.graph_tokens
-    if not ctx.engine.graph_tokens or (num.plain(fits) and not num.value(fits)):
+    fits = ctx.read + batch <= ctx.engine.scheduler.graph_tokens
+    if not ctx.engine.scheduler.graph_tokens or (num.plain(fits) and not num.value(fits)):
         return mixed
     both = forward_step(ctx, layout, 1.0, ctx.read + batch, ctx.prompt, decode=False).seconds
     decodes = forward_step(ctx, layout, 1.0, batch, 1.0, decode=False).seconds

@@ -69,7 +69,7 @@ def padded_to_graph(
     `batch` sequences on a stage; `prompts`: whether prompts arrive at all. Host time and attention see real sequences only.
     A step of speculative decoding is not padded.
     """
-    sizes = ctx.engine.graph_batches
+    sizes = ctx.engine.scheduler.graph_batches
     if not sizes or ctx.chip.ideal or ctx.request.speculate is not None:
         return step
     padded = batch

@@ -318,7 +318,7 @@ def token_budget(ctx: EstimateContext) -> Number:
 
 def engine_constant(ctx: EstimateContext, name: str, unit: str) -> Number:
     """A constant of the engine, lifted as the context's numbers are."""
-    chip, value = ctx.chip, getattr(ctx.engine, name)
+    chip, value = ctx.chip, ctx.engine.constant(name)
     if chip.override or chip.factors:
         value = chip.effective_constant(f"engine.{name}", value)
     if not ctx.lift.traced:

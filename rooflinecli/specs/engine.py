@@ -163,76 +163,23 @@ class ServingEngine(Spec):
             return f"{self.document.location('scheduler', key)}; {self.scheduler.source}"
         return f"{self.document.location(key.removesuffix('_bytes'))}; {self.source}"
 
-    @property
-    def token_budget(self) -> float:
-        return float(self.scheduler.token_budget)
-
-    @property
-    def look_ahead(self) -> float:
-        return float(self.scheduler.look_ahead)
-
-    @property
-    def front(self) -> float:
-        return self.scheduler.front
-
-    @property
-    def per_stream(self) -> float:
-        return self.scheduler.per_stream
-
-    @property
-    def per_token(self) -> float:
-        return self.scheduler.per_token
-
-    @property
-    def launch(self) -> float:
-        return self.scheduler.launch
-
-    @property
-    def graph_tokens(self) -> float:
-        return float(self.scheduler.graph_tokens)
-
-    @property
-    def graph_batches(self) -> tuple[int, ...]:
-        return self.scheduler.graph_batches
-
-    @property
-    def prompt_factor(self) -> float:
-        return self.scheduler.prompt_factor
-
-    @property
-    def prompt_factor_moe(self) -> float:
-        own = self.scheduler
-        return own.prompt_factor if own.prompt_factor_moe is None else own.prompt_factor_moe
-
-    @property
-    def hold_steps(self) -> float:
-        return float(self.scheduler.hold_steps)
-
-    @property
-    def hold_share(self) -> float:
-        return self.scheduler.hold_share
-
-    @property
-    def skipped_looks(self) -> float:
-        """Steps that begin without a look at what has arrived, between two that do."""
-        return self.scheduler.poll_steps - 1.0
-
-    @property
-    def late_tokens(self) -> float:
-        """Tokens that the message with the first one still waits for."""
-        return self.scheduler.stream_steps - 1.0
-
     def kernels(self, targets: tuple[str, ...]) -> list[tuple[str, dict[str, dict[str, Efficiency]]]]:
         """Its kernels' constants for a chip, the nearest first: each with the name it stands under."""
         return [(target, self.backends[target]) for target in targets if target in self.backends]
 
-    @property
-    def reserve_bytes(self) -> float:
-        return _bytes(self.reserve)
-
-    @property
-    def reserve_experts_bytes(self) -> float:
-        return _bytes(self.reserve_experts)
+    def constant(self, name: str) -> float:
+        """The value of a constant by its name in CONSTANTS; a count of the scheduler as the formulas of TTFT need it."""
+        own = self.scheduler
+        if name == "skipped_looks":  # steps that begin without a look at what has arrived, between two that do
+            return own.poll_steps - 1.0
+        if name == "late_tokens":  # tokens that the message with the first one still waits for
+            return own.stream_steps - 1.0
+        if name == "prompt_factor_moe" and own.prompt_factor_moe is None:
+            return own.prompt_factor
+        if name.endswith("_bytes"):
+            return _bytes(getattr(self, name.removesuffix("_bytes")))
+        value: float = getattr(self, name) if name in type(self).model_fields else float(getattr(own, name))
+        return value
 
 
 @lru_cache(maxsize=64)

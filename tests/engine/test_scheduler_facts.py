@@ -31,12 +31,12 @@ def test_no_entry_stands_in_two_places():
 def test_formula_and_simulation_read_the_same(name):
     engine, own = engines()[name], scheduler_of(ctx(engine=name), ())
     for shared in CONSTANTS.keys() & Scheduler.model_fields.keys():
-        assert getattr(engine, shared) == getattr(own, shared)
+        assert engine.constant(shared) == getattr(own, shared)
 
 
 def test_what_is_overridden_reaches_both():
     """Ten milliseconds more of front end: in the mean first token of the formula, and in front of the simulated scheduler."""
-    front = engines()["vllm"].front
+    front = engines()["vllm"].scheduler.front
     plain, moved = (
         EstimateContext(build_request.request({**LOAD, "engine": "vllm"}), override=override)
         for override in (None, {"engine.front": front + 0.01})
@@ -53,7 +53,7 @@ def test_what_no_rule_explains_is_the_formula_s_alone(engine, seconds):
     bare = EstimateContext(build_request.request({**LOAD, "engine": engine}), override={"engine.unexplained": 0.0})
     first = [inference.prefill(each, Layout(zero=0)).time_s for each in (with_it, bare)]
     assert first[0] - first[1] == pytest.approx(seconds, abs=1e-9)
-    assert scheduler_of(with_it, ()).front == engines()[engine].front
+    assert scheduler_of(with_it, ()).front == engines()[engine].scheduler.front
 
 
 def first(**more):
@@ -117,7 +117,7 @@ def test_a_setting_that_no_formula_follows_is_refused(written, why):
 def test_one_slot_waits_for_nobody():
     """The pass of its prompt, the front end and its own stream: no step of others to wait for, no factor, no launches."""
     one = ctx(engine="vllm", concurrency=1)
-    engine = one.engine
+    engine = one.engine.scheduler
     alone = inference.prefill(ctx(engine="vllm", concurrency=None), Layout(zero=0)).time_s
     in_front = engine.front + 1000 * engine.per_token + engine.per_stream
     assert inference.prefill(one, Layout(zero=0)).time_s == pytest.approx(alone + in_front)
