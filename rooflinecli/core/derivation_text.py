@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from typing import Any
+from collections.abc import Callable
+from typing import NamedTuple
 
 from rooflinecli.core.derivation import FORMULAS, Traced
+from rooflinecli.core.num import Number
 from rooflinecli.core.units import count, si
+
+Name = Callable[[Traced], str]
 
 _RANK = {"+": 1, "-": 1, "*": 2, "/": 2, "neg": 3, "**": 4}
 _LONG_SUM = 12
@@ -32,59 +36,50 @@ def _wrapped(line: str, width: int) -> list[str]:
 def _node(number: Traced, depth: int, level: int, lines: list[str], seen: set[int]) -> None:
     pad = "  " * level
     if number.op == "leaf":
-        lines.append(f"{pad}{number.symbol} = {_quantity(number)}   [{number.source}]")
+        lines.append(f"{pad}{number.symbol} = {quantity(number)}   [{number.source}]")
         return
-    expression = _expression(number)
-    symbol = number.symbol or "value"
-    head = f"{pad}{symbol} = {_quantity(number)}"
-    origin = _origin(number)
+    head = f"{pad}{number.symbol or 'value'} = {quantity(number)}"
     if id(number) in seen:
         lines.append(f"{head}   (above)")
         return
     seen.add(id(number))
-    lines.append(head)
-    text, figures = _text(expression), _figures(expression)
-    lines.append(f"{pad}  = {text}")
+    text, figures, origin, parts = step(number)
+    lines += [head, f"{pad}  = {text}"]
     if figures != text:
         lines.append(f"{pad}  = {figures}")
     if origin:
         lines.append(f"{pad}  [{origin}]")
-    parts = _symbols(expression)
-    if depth <= 1:
-        return
-    for part in parts:
+    for part in parts if depth > 1 else ():
         _node(part, depth - 1, level + 1, lines, seen)
 
 
-def _expression(number: Traced) -> Any:
-    """What a named number stands for: the arithmetic under it, with names that only rename removed."""
-    inner = number.args[0] if number.op == "formula" else number
-    while isinstance(inner, Traced) and inner.op == "formula" and not inner.name and not inner.symbol:
-        inner = inner.args[0]
-    return inner
-
-
-def _origin(number: Traced) -> str:
-    if number.op != "formula" or not number.name:
-        return ""
-    return f"{number.name}: {FORMULAS[number.name].source}"
-
-
-def _quantity(number: Traced) -> str:
-    return _exact(number.value, number.unit)
-
-
-def _exact(value: Any, unit: str) -> str:
+def quantity(number: Traced) -> str:
     """The value for people, and in full behind it, so that it can be checked against the JSON."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    short = _short(value, unit)
-    full = repr(value)
+    short, full = _short(number.value, number.unit), repr(number.value)
     plain = short.replace(",", "").split(" ")[0]
-    return short if full in (plain, f"{plain}.0") else f"{short} ({full})"
+    return short if isinstance(number.value, bool) or full in (plain, f"{plain}.0") else f"{short} ({full})"
 
 
-def _short(value: Any, unit: str) -> str:
+class Step(NamedTuple):
+    """The arithmetic of a number in symbols and in figures, the source of its formula, and the numbers it names."""
+
+    text: str
+    figures: str
+    origin: str
+    parts: list[Traced]
+
+
+def step(number: Traced) -> Step:
+    """What a named number stands for: the arithmetic under it, with names that only rename removed."""
+    node = number.args[0] if number.op == "formula" else number
+    while isinstance(node, Traced) and node.op == "formula" and not node.name + node.symbol:
+        node = node.args[0]
+    origin = f"{number.name}: {FORMULAS[number.name].source}" if number.op == "formula" and number.name else ""
+    text, figures = (_render(node, name) for name in (lambda t: t.symbol, lambda t: _short(t.value, t.unit)))
+    return Step(text, figures, origin, _symbols(node))
+
+
+def _short(value: Number, unit: str) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if unit in ("B", "B/s", "FLOP/s", "FLOP", "s", "Hz", "FLOP/B", "USD", "W", "J"):
@@ -94,23 +89,12 @@ def _short(value: Any, unit: str) -> str:
     return f"{count(float(value))} {unit}"
 
 
-def _text(node: Any) -> str:
-    return _render(node, lambda t: t.symbol, top=True)
-
-
-def _figures(node: Any) -> str:
-    return _render(node, lambda t: _short(t.value, t.unit), top=True)
-
-
-def _render(node: Any, name: Any, rank: int = 0, top: bool = False) -> str:
+def _render(node: Number, name: Name, rank: int = 0) -> str:
+    """An expression in operators, `name` writing its symbols; in brackets where it binds less than `rank`."""
     if not isinstance(node, Traced):
         return f"{node:g}" if isinstance(node, float) else str(node)
-    if (
-        node.op in ("leaf", "formula")
-        and (node.symbol or node.op == "leaf")
-        and not (top and node.op == "formula" and not node.symbol)
-    ):
-        return str(name(node))
+    if node.op == "leaf" or (node.op == "formula" and node.symbol):
+        return name(node)
     if node.op == "formula":
         return _render(node.args[0], name, rank)
     if node.op == "+":
@@ -128,7 +112,7 @@ def _render(node: Any, name: Any, rank: int = 0, top: bool = False) -> str:
     return f"{node.op}({', '.join(_render(a, name) for a in node.args)})"
 
 
-def _sum(node: Traced, name: Any, rank: int) -> str:
+def _sum(node: Traced, name: Name, rank: int) -> str:
     terms = [t for t in _terms(node) if not (isinstance(t, (int, float)) and t == 0)]
     shown = [_render(t, name, 1) for t in terms]
     if len(shown) > _LONG_SUM:
@@ -137,9 +121,9 @@ def _sum(node: Traced, name: Any, rank: int) -> str:
     return f"({text})" if rank > 1 and len(shown) > 1 else text
 
 
-def _terms(node: Any) -> list[Any]:
+def _terms(node: Number) -> list[Number]:
     """The addends of a chain of sums, left to right."""
-    terms: list[Any] = []
+    terms: list[Number] = []
     stack = [node]
     while stack:
         top = stack.pop()
@@ -150,7 +134,7 @@ def _terms(node: Any) -> list[Any]:
     return terms
 
 
-def _symbols(node: Any) -> list[Traced]:
+def _symbols(node: Number) -> list[Traced]:
     """The named numbers an expression mentions, once each, in order."""
     found: list[Traced] = []
     stack, names = [node], set()

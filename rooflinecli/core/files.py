@@ -34,19 +34,26 @@ def replacing(path: Path, flag: str = "--out") -> Iterator[Path]:
     A regular file is replaced in one step and keeps its permissions, a symlink keeps leading to it; a device, a FIFO or
     a socket stays what it is and receives the content. Raises UsageError that names `flag` when it cannot be written.
     """
+    import tempfile
+
     try:
-        mode = _mode(path)
-    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
-        raise _refused(path, flag, error) from None
-    try:
+        try:
+            mode: int | None = os.stat(path).st_mode
+        except FileNotFoundError:
+            mode = None
+        except ValueError as error:  # a path with a zero byte
+            raise OSError(str(error)) from None
+        if mode is not None and stat.S_ISDIR(mode):
+            raise IsADirectoryError(21, "it is a folder")
         through = (mode is not None and not stat.S_ISREG(mode)) or str(path).startswith(_STREAMS)
-        target = _spool() if through else Path(os.path.realpath(path))
+        target = Path(tempfile.gettempdir(), "spool") if through else Path(os.path.realpath(path))
         partial = target.with_name(f".roofline-{os.urandom(6).hex()}{path.suffix}")
         try:
             partial.touch(exist_ok=False)
             yield partial
-            if through:
-                _pour(partial, path)
+            if through:  # at the end of what `path` opens, so that a redirected /dev/stdout loses nothing
+                with partial.open("rb") as source, os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as sink:
+                    shutil.copyfileobj(source, sink)
             else:
                 if mode is not None:
                     partial.chmod(stat.S_IMODE(mode))
@@ -56,36 +63,8 @@ def replacing(path: Path, flag: str = "--out") -> Iterator[Path]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise _refused(path, flag, error) from None
-
-
-def _refused(path: Path, flag: str, error: Exception) -> UsageError:
-    reason = getattr(error, "strerror", None) or error
-    return UsageError(f"{flag} {path}: cannot be written ({reason}); give a writable path")
-
-
-def _mode(path: Path) -> int | None:
-    """What stands at the end of `path`, None where nothing does. Raises OSError for a folder or a circle of links."""
-    try:
-        mode = os.stat(path).st_mode
-    except FileNotFoundError:
-        return None
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(21, "it is a folder")
-    return mode
-
-
-def _spool() -> Path:
-    """Where content waits that is on its way through a device: a name beside it in the folder for temporary files."""
-    import tempfile
-
-    return Path(tempfile.gettempdir()) / "spool"
-
-
-def _pour(partial: Path, path: Path) -> None:
-    """The content into whatever `path` opens, at its end, so that a redirected /dev/stdout loses nothing."""
-    with partial.open("rb") as source, os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as sink:
-        shutil.copyfileobj(source, sink)
+        reason = error.strerror or error
+        raise UsageError(f"{flag} {path}: cannot be written ({reason}); give a writable path") from None
 
 
 def is_existing_file(path: Path, mark: str = "") -> bool:

@@ -7,44 +7,57 @@ worker that dies costs no more than the time of what it held: the item is given 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from rooflinecli.core.errors import RooflineError, UsageError
 
 Q = TypeVar("Q")
 A = TypeVar("A")
-Spread = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 RETRIES = 5  # of an item whose worker died
+
+
+class Spread(Protocol):
+    """A `map` whose work may be done elsewhere."""
+
+    def __call__(self, function: Callable[[Q], A], items: Iterable[Q], /) -> Iterator[A]: ...
 
 
 def spread_over(jobs: int = 1, cluster: str | None = None) -> Spread:
     """How to map: here, over `jobs` processes, or over the cluster at an address. Raises UsageError when it cannot be reached."""
-    if cluster:
-        return lambda function, items: _dask(cluster, function, list(items))
-    if jobs > 1:
-        return lambda function, items: _processes(jobs, function, list(items))
-    return lambda function, items: map(function, items)
+
+    def over(function: Callable[[Q], A], items: Iterable[Q]) -> Iterator[A]:
+        if cluster:
+            return _dask(cluster, function, list(items))
+        return _processes(jobs, function, list(items)) if jobs > 1 else map(function, items)
+
+    return over
 
 
-class _Kept:
-    """An answer, or the error that a person should read, through any process boundary."""
+class _Refusal(NamedTuple):
+    """An error that a person should read, as it passes a process boundary."""
 
-    def __init__(self, function: Callable[[Any], Any]):
+    kind: type[RooflineError]
+    text: str
+    option: str
+
+
+class _Kept(Generic[Q, A]):
+    """A function that returns such an error instead of raising it."""
+
+    def __init__(self, function: Callable[[Q], A]):
         self.function = function
 
-    def __call__(self, item: Any) -> tuple[bool, Any]:
+    def __call__(self, item: Q) -> A | _Refusal:
         try:
-            return True, self.function(item)
+            return self.function(item)
         except RooflineError as error:
-            return False, (type(error), str(error), getattr(error, "option", ""))
+            return _Refusal(type(error), str(error), getattr(error, "option", ""))
 
 
-def _opened(found: tuple[bool, Any]) -> Any:
-    good, value = found
-    if good:
-        return value
-    kind, text, option = value
-    raise kind(text, option) if issubclass(kind, UsageError) else kind(text)
+def _opened(found: A | _Refusal) -> A:
+    if not isinstance(found, _Refusal):
+        return found
+    raise found.kind(found.text, found.option) if issubclass(found.kind, UsageError) else found.kind(found.text)
 
 
 def _processes(jobs: int, function: Callable[[Q], A], items: list[Q]) -> Iterator[A]:
@@ -52,16 +65,15 @@ def _processes(jobs: int, function: Callable[[Q], A], items: list[Q]) -> Iterato
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import active_children, get_context
 
-    answers: dict[int, Any] = {}
     left = list(range(len(items)))
     for _ in range(RETRIES):
         with ProcessPoolExecutor(min(jobs, max(len(left), 1)), get_context("spawn")) as pool:
             running = {i: pool.submit(_Kept(function), items[i]) for i in left}
             try:
                 for i in list(left):
-                    answers[i] = running[i].result()
+                    found = running[i].result()
                     left.remove(i)
-                    yield _opened(answers.pop(i))
+                    yield _opened(found)
             except BrokenProcessPool:
                 continue
             except KeyboardInterrupt:  # nobody waits for what is under way
@@ -75,14 +87,13 @@ def _processes(jobs: int, function: Callable[[Q], A], items: list[Q]) -> Iterato
 
 def _dask(address: str, function: Callable[[Q], A], items: list[Q]) -> Iterator[A]:
     try:
-        from distributed import Client as Dask
+        from distributed import Client
     except ImportError:
         raise UsageError(
             "--cluster needs Dask; install it with `pip install 'rooflinecli[cluster]'`", "cluster"
         ) from None
     try:
-        connect: Any = Dask
-        client = connect(address, timeout="5s", set_as_default=False)
+        client = Client(address, timeout="5s", set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError, TimeoutError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UsageError(

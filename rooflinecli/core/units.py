@@ -11,20 +11,19 @@ import re
 _SI = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _LENGTH = {"": 1.0, "k": 2.0**10, "K": 2.0**10, "M": 2.0**20}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
+_DAY = 86400.0
 _TIME = {
-    "s": 1.0,
-    "ms": 1e-3,
-    "us": 1e-6,
-    "µs": 1e-6,
-    "ns": 1e-9,
-    "min": 60.0,
-    "h": 3600.0,
-    "d": 86400.0,
-    "day": 86400.0,
-    "days": 86400.0,
-    "week": 604800.0,
-    "weeks": 604800.0,
-}
+    "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0, "d": _DAY, "day": _DAY, "days": _DAY,
+    "week": 7 * _DAY, "weeks": 7 * _DAY,
+}  # fmt: skip
+# what a quantity is shown in: prefix and factor; for a time the limit up to which a unit is used, its factor and its name
+_PREFIXES = (
+    ("Y", 1e24), ("Z", 1e21), ("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0),
+)  # fmt: skip
+_DURATIONS = (
+    (1e-6, 1e-9, "ns"), (1e-3, 1e-6, "µs"), (1.0, 1e-3, "ms"), (600.0, 1.0, "s"), (7200.0, 60.0, "min"), (172800.0, 3600.0, "h"),
+    (float("inf"), _DAY, "days"),
+)  # fmt: skip
 _FLOP_NAMES = ("FLOP/s", "FLOPS", "FLOPs/s", "OP/s", "OPS")
 _TEXT = re.compile(
     r"^\s*([-+]?[0-9][0-9_,]*(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|[-+]?\.[0-9]+(?:[eE][-+]?[0-9]+)?)\s*(.*?)\s*$"
@@ -57,6 +56,10 @@ def _table() -> dict[str, dict[str, float]]:
 
 
 UNITS = _table()
+_EXAMPLES = {
+    "FLOP/s": "989 TFLOP/s", "B": "80 GiB", "B/s": "3.35 TB/s", "s": "4 us", "Hz": "1.83 GHz", "W": "700 W", "J": "2 J", "1": "0.8",
+    "USD/h": "2.50 USD/h", "tokens": "15T", "length": "4k", "USD": "9 MUSD", "FLOP": "1 EFLOP", "tokens/s": "1500 tokens/s",
+}  # fmt: skip
 RATES = ("B/s", "FLOP/s", "Hz")  # of a machine: 15 is never meant as 15 bytes per second, so they always say their unit
 _PURE = ("1", "tokens", "length")  # may come as a bare number
 
@@ -71,10 +74,10 @@ def parse(text: str | float | int, unit: str) -> float:
     if isinstance(text, (int, float)):
         if unit in _PURE:
             return float(text)
-        raise ValueError(f"{text!r} has no unit; write it with one, for example '{_example(unit)}'")
+        raise ValueError(f"{text!r} has no unit; write it with one, for example '{_EXAMPLES[unit]}'")
     match = _TEXT.match(text)
     if not match:
-        raise ValueError(f"{text!r} is not a number with a unit; write for example '{_example(unit)}'")
+        raise ValueError(f"{text!r} is not a number with a unit; write for example '{_EXAMPLES[unit]}'")
     number, written = value(match[1]), match[2]
     factors = UNITS[unit]
     if written not in factors:
@@ -84,7 +87,7 @@ def parse(text: str | float | int, unit: str) -> float:
             if other
             else (f"unknown unit '{written}'" if written else "the unit is missing")
         )
-        raise ValueError(f"{text!r}: {why}; expected {unit}, for example '{_example(unit)}'")
+        raise ValueError(f"{text!r}: {why}; expected {unit}, for example '{_EXAMPLES[unit]}'")
     return number * factors[written]
 
 
@@ -96,45 +99,15 @@ def value(digits: str) -> float:
     return float(digits.replace("_", ""))
 
 
-def _example(unit: str) -> str:
-    return {
-        "FLOP/s": "989 TFLOP/s",
-        "B": "80 GiB",
-        "B/s": "3.35 TB/s",
-        "s": "4 us",
-        "Hz": "1.83 GHz",
-        "W": "700 W",
-        "J": "2 J",
-        "USD/h": "2.50 USD/h",
-        "1": "0.8",
-        "tokens": "15T",
-        "length": "4k",
-        "USD": "9 MUSD",
-        "FLOP": "1 EFLOP",
-        "tokens/s": "1500 tokens/s",
-    }[unit]
-
-
 def si(value: float, unit: str, digits: int = 3) -> str:
     """`value` with the SI prefix that leaves 1 to 999 before the point: si(3.35e12, 'B/s') -> '3.35 TB/s'."""
     if value != value or value in (float("inf"), float("-inf")):
         return f"{value} {unit}"
     if value == 0:
         return f"0 {unit}"
-    prefixes = [
-        ("Y", 1e24),
-        ("Z", 1e21),
-        ("E", 1e18),
-        ("P", 1e15),
-        ("T", 1e12),
-        ("G", 1e9),
-        ("M", 1e6),
-        ("k", 1e3),
-        ("", 1.0),
-    ]
     if unit == "s":
         return duration(value, digits)
-    for prefix, factor in prefixes:
+    for prefix, factor in _PREFIXES:
         if abs(value) >= factor * (1 - 0.5 * 10.0**-digits):
             return f"{_round(value / factor, digits)} {prefix}{unit}".rstrip()
     return f"{value:.{digits}g} {unit}".rstrip()
@@ -143,15 +116,7 @@ def si(value: float, unit: str, digits: int = 3) -> str:
 def duration(seconds: float, digits: int = 3) -> str:
     """A time for people: '24.3 ms', '1.28 s', '3.1 h', '95.2 days'."""
     size = abs(seconds)
-    for limit, factor, name in (
-        (1e-6, 1e-9, "ns"),
-        (1e-3, 1e-6, "µs"),
-        (1.0, 1e-3, "ms"),
-        (600.0, 1.0, "s"),
-        (7200.0, 60.0, "min"),
-        (172800.0, 3600.0, "h"),
-        (float("inf"), 86400.0, "days"),
-    ):
+    for limit, factor, name in _DURATIONS:
         if size < limit:
             return f"{_round(seconds / factor, digits)} {name}"
     return f"{seconds} s"

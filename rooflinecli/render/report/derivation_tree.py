@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rooflinecli.core import derivation_text as explain
 from rooflinecli.core.derivation import Traced
+from rooflinecli.core.derivation_text import quantity, step
 from rooflinecli.render.report.html import EscapedHtml, join, tag
 
 MOST = 6000  # numbers on one page; deeper ones are named, and `--explain` shows them
@@ -25,11 +25,11 @@ class DerivationTree:
             return tag(
                 "p",
                 name,
-                f" = {explain._quantity(number)} ",
+                f" = {quantity(number)} ",
                 tag("span", number.source, class_="source"),
                 class_="leaf",
             )
-        head = (name, f" = {explain._quantity(number)}")
+        head = (name, f" = {quantity(number)}")
         if id(number) in self.shown:
             return tag("p", head, " ", tag("a", "above", href=f"#{self.shown[id(number)]}"), class_="leaf")
         if len(self.shown) >= MOST:
@@ -41,11 +41,10 @@ class DerivationTree:
 
     def _inside(self, number: Traced) -> EscapedHtml:
         """The expression, the same with figures, the source of the formula, the numbers it names."""
-        expression = explain._expression(number)
-        text, figures, origin = explain._text(expression), explain._figures(expression), explain._origin(number)
+        text, figures, origin, parts = step(number)
         return join(
             tag("p", f"= {text}", class_="math"),
             tag("p", f"= {figures}", class_="math") if figures != text else None,
             tag("p", origin, class_="source") if origin else None,
-            [self._number(part, tag("code", part.symbol or "value")) for part in explain._symbols(expression)],
+            [self._number(part, tag("code", part.symbol or "value")) for part in parts],
         )
