@@ -129,7 +129,9 @@ def test_a_latency_that_is_no_time_is_named_and_not_dropped(value):
     nothing = text
     for name in ("Mean TTFT", "Median TTFT", "Median TPOT"):
         nothing = re.sub(rf"{name} \(ms\): .*", f"{name} (ms): {value}", nothing)
-    with pytest.raises(DataError, match=r"^log:3: Mean TTFT \(ms\) .*Median TPOT \(ms\) .*: not a time; take the run out"):
+    with pytest.raises(
+        DataError, match=r"^log:3: Mean TTFT \(ms\) .*Median TPOT \(ms\) .*: not a time; take the run out"
+    ):
         read_source(Source("log", nothing))
 
 
@@ -137,7 +139,9 @@ def test_a_latency_that_is_no_time_is_named_and_not_dropped(value):
 def test_the_same_in_json(name, field):
     text = re.sub(rf'"{field}": ?[-.0-9e]+', f'"{field}": NaN', LOGS[name][0])
     assert text != LOGS[name][0]
-    assert any(f"{field} nan: not a time, not read" in note for r in read_source(Source("log", text)) for note in r.notes)
+    assert any(
+        f"{field} nan: not a time, not read" in note for r in read_source(Source("log", text)) for note in r.notes
+    )
 
 
 def test_a_result_that_every_rank_prints_is_one_row():

@@ -199,7 +199,9 @@ def test_what_shapes_a_model_is_named_where_one_is_made(tmp_path):
 
 def test_experts_nobody_counted_are_asked_for(tmp_path):
     text = "trainer.num_nodes: 1\ntrainer.devices: 8\nx.tensor_model_parallel_size: 2\nx.expert_model_parallel_size: 4\nm.num_layers: 12\nm.hidden_size: 768\nm.num_attention_heads: 16\n"
-    with pytest.raises(UsageError, match="expert_model_parallel_size 4, but no number of experts is stated; give MODEL"):
+    with pytest.raises(
+        UsageError, match="expert_model_parallel_size 4, but no number of experts is stated; give MODEL"
+    ):
         options_of(text, tmp_path, "n.yaml")
 
 
