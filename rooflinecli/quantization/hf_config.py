@@ -36,7 +36,7 @@ def stored(f: ConfigFields) -> Stored | None:
     scheme = inner.raw("kv_cache_scheme")
     if isinstance(scheme, dict) and scheme.get("num_bits") == 8:
         f.notes.append(
-            "The checkpoint holds scales for keys and values of 8 bits: --kv-dtype fp8 counts such a cache; without it 16 bits are counted."
+            "The checkpoint has scales for an 8-bit KV cache: add --kv-dtype fp8 to count it; otherwise the cache is counted in 16 bits."
         )
     return _METHODS[method](inner) | _experts(f, inner)
 
@@ -59,7 +59,7 @@ def _experts(f: ConfigFields, inner: ConfigFields) -> Stored:
     if not any(dtypes):
         return {}
     if not set(dtypes) <= {"", "fp4"}:
-        raise f.fail("expert_dtype", f"'{max(dtypes)}' is not read; known: fp4")
+        raise f.fail("expert_dtype", f"'{max(dtypes)}' is not supported; supported: fp4")
     return {"experts": {"dtype": "mxfp4", "group_size": 32, "scale_bits": 8}}
 
 
@@ -132,7 +132,9 @@ def _awq(f: ConfigFields) -> Stored:
 def _autoround(f: ConfigFields) -> Stored:
     """AutoRound (Intel): GPTQ's or AWQ's packing without g_idx; extra_config has modules of other bits, 16 for unquantized ones."""
     if f.text("data_type", default="int") != "int":
-        raise f.fail("data_type", f"'{f.text('data_type')}' is not read; known: int; give the safetensors index")
+        raise f.fail(
+            "data_type", f"'{f.text('data_type')}' is not supported; supported: int; give the safetensors index"
+        )
     base = _packed_integers(f)
     extra = f.raw("extra_config")
     unquantized, overrides = [], []
@@ -206,7 +208,7 @@ def _mlx_mode(f: ConfigFields, mode: str) -> Stored:
     if mode in _MLX:
         return {**_MLX[mode], "scale_bits": 8, "weight_only": True}
     if mode != "affine":
-        raise f.fail("mode", f"'{mode}' is not read; known: affine, {', '.join(_MLX)}")
+        raise f.fail("mode", f"'{mode}' is not supported; supported: affine, {', '.join(_MLX)}")
     return {**_integers(f, (2, 3, 4, 5, 6, 8), "bits"), **_group(f), "scale_bits": 16, "zero_bits": 16}
 
 
@@ -250,7 +252,7 @@ def _torchao(f: ConfigFields) -> Stored:
             return _linear(f, {"method": "torchao", "scale_bits": 0, **weights, **size}, "modules_to_not_convert")
     raise f.fail(
         "quant_type",
-        f"'{str(kind)[:60]}' is not read; known: int4, int8 and float8 weight-only or with dynamic activations",
+        f"'{str(kind)[:60]}' is not supported; supported: int4, int8 and float8 weight-only or with dynamic activations",
     )
 
 
@@ -294,7 +296,7 @@ def _algorithm(f: ConfigFields, kind: str, field: str = "quant_algo") -> Stored:
     """The format that ModelOpt calls by this name. Raises DataError."""
     if kind.upper() not in _ALGORITHMS:
         remedy = "give the checkpoint's safetensors index, which has each tensor, or remove quantization_config"
-        raise f.fail(field, f"'{kind}' is not read; known: {', '.join(_ALGORITHMS)}; {remedy}")
+        raise f.fail(field, f"'{kind}' is not supported; supported: {', '.join(_ALGORITHMS)}; {remedy}")
     return _ALGORITHMS[kind.upper()]
 
 
@@ -312,7 +314,8 @@ def _mixed_precision(f: ConfigFields) -> Stored:
         for name in names:  # experts of a layer are counted together
             if _EXPERT.search(name) and of_expert.setdefault(_EXPERT.sub("experts.0", name), kind) != kind:
                 raise inner.fail(
-                    name, "experts of one layer are in several formats, which is not read; give the safetensors index"
+                    name,
+                    "experts of one layer are in several formats, which is not supported; give the safetensors index",
                 )
     formats = {kind: _algorithm(inner, kind, names[0]) for kind, names in modules.items()}
     first, *rest = sorted(modules, key=lambda kind: -len(modules[kind]))
@@ -349,7 +352,7 @@ def _compressed_tensors(f: ConfigFields) -> Stored:
     if isinstance(kind, str) and ("24" in kind or "bitmask" in kind):
         raise f.fail(
             where,
-            f"{kind} stores weights without their zeros, whose bytes are not counted here; name the dense checkpoint",
+            f"{kind} is sparse storage, which is not supported; give the dense checkpoint",
         )
     groups = f.raw("config_groups")
     if not isinstance(groups, dict) or not groups:

@@ -77,7 +77,7 @@ class ConfigFields:
         if value < least:
             raise self.fail(name, f"expected at least {least}, got {value}")
         if value > _MOST_LAYERS and name in ("num_hidden_layers", "n_layer"):
-            raise self.fail(name, f"{value} layers are more than any model has; give at most {_MOST_LAYERS}")
+            raise self.fail(name, f"{value} layers are more than the supported maximum; give at most {_MOST_LAYERS}")
         return value
 
     def optional(self, name: str, *others: str) -> int | None:
@@ -132,6 +132,6 @@ class ConfigFields:
             more = f" (and {len(unknown) - 1} more: {', '.join(unknown[1:6])})" if len(unknown) > 1 else ""
             raise self.fail(
                 unknown[0],
-                f"not a field this importer knows for this model_type{more}, and it could change shapes; "
-                "remove it if it does not, or write the model as YAML (docs/add-model.md)",
+                f"unknown field for this model_type{more} that may change shapes; "
+                "remove it if irrelevant, or write the model as YAML (docs/add-model.md)",
             )

@@ -120,7 +120,7 @@ def test_split_files_are_read_together(tmp_path):
     [
         (lambda b: b"GGML" + b[4:], "does not start with 'GGUF'"),
         (lambda b: b[:200], "ends after"),
-        (lambda b: b[:4] + struct.pack("<I", 9) + b[8:], "version 9 is not read"),
+        (lambda b: b[:4] + struct.pack("<I", 9) + b[8:], "version 9 is not supported"),
         (lambda b: b[:8] + struct.pack("<Q", 1 << 40) + b[16:], "more than any file has"),
         (lambda b: b[:-12] + struct.pack("<IQ", 99, 0), "is of type 99"),
         (lambda b: b[:4], "ends after"),
@@ -290,7 +290,7 @@ def test_an_entry_that_contradicts_itself_is_refused(tmp_path, entry, says):
 
 def test_tensors_without_a_config_say_what_is_missing(tmp_path):
     safetensors(tmp_path / "m.safetensors", WEIGHTS)
-    with pytest.raises(DataError, match=r"put the model's config\.json beside it"):
+    with pytest.raises(DataError, match=r"needs the config\.json next to it"):
         load_model(str(tmp_path / "m.safetensors"))
 
 

@@ -225,7 +225,7 @@ def test_layers_searched_one_by_one():
         ({"block_configs": None}, "block_configs"),
         ({"block_configs": [{}] * 3}, "attention"),
         ({"block_configs": [{"attention": {"n_heads_in_group": 3}, "ffn": {"no_op": True}}] * 3}, "divisor"),
-        ({"block_configs": [{"attention": {"replace_with_linear": True}, "ffn": {"no_op": True}}] * 3}, "whole blocks"),
+        ({"block_configs": [{"attention": {"replace_with_linear": True}, "ffn": {"no_op": True}}] * 3}, "full blocks"),
         ({"block_configs": [{"attention": {"no_op": True}, "ffn": {"ffn_mult": -1}}] * 3}, "ffn_mult"),
     ],
 )
@@ -329,7 +329,7 @@ def test_mimo_is_qwen2_whatever_it_predicts_beside():
 
 @pytest.mark.parametrize("change", [{"shared_expert_intermediate_size": 512}, {"use_qk_norm": False}])
 def test_and_that_would_change_the_model(change):
-    with pytest.raises(DataError, match="mend model_type"):
+    with pytest.raises(DataError, match="fix model_type"):
         from_config({"model_type": "qwen3_moe", **change})
 
 
@@ -351,7 +351,7 @@ def test_experts_in_another_format_are_known_or_refused():
 
 @pytest.mark.parametrize("kind", ["kimi_k3", "xlstm"])
 def test_what_is_not_read_says_why(kind):
-    with pytest.raises(DataError, match="is not read: its"):
+    with pytest.raises(DataError, match="is not supported: its"):
         from_config({"model_type": kind})
 
 

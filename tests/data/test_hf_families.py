@@ -57,7 +57,7 @@ def test_every_type_is_read_or_refused_for_a_reason():
     assert not set(refused()) & (set(TYPES) | set(WRAPPED))
     assert len(TYPES) + len(WRAPPED) + len(refused()) > 600  # as many as transformers 5.23 has
     for kind in ("wav2vec2", "resnet", "blip-2", "qwen3_vl_vision", "timesfm", "data2vec-audio", "aria"):
-        with pytest.raises(DataError, match=f"'{kind}' is not read: .*; write the model as YAML"):
+        with pytest.raises(DataError, match=f"'{kind}' is not supported: .*; write the model as YAML"):
             from_config({"model_type": kind})
 
 

@@ -81,5 +81,5 @@ def test_published_configs_are_read_as_they_are(tmp_path, config, total):
 def test_what_would_add_something_is_still_refused(tmp_path, field):
     made = {**SMOLVLM, "text_config": {**SMOLVLM["text_config"], field: True}}
     (tmp_path / "config.json").write_text(json.dumps(made), encoding="utf-8")
-    with pytest.raises(DataError, match=rf"config\.json:1: {field}: not a field this importer knows"):
+    with pytest.raises(DataError, match=rf"config\.json:1: {field}: unknown field for this model_type"):
         sheet(str(tmp_path / "config.json"))

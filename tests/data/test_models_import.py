@@ -146,10 +146,10 @@ def test_every_type_has_cases():
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"model_type": "hyena"}, "'hyena' is not one this importer knows; known: "),
-        ({"moonshot_width": 12}, "moonshot_width: not a field this importer knows"),
-        ({"per_layer_config": {"0": {"hidden_size": 8}}}, "layers that differ one by one"),
-        ({"is_encoder_decoder": True}, "only decoders are read as this model_type"),
+        ({"model_type": "hyena"}, "'hyena' is not supported; supported: "),
+        ({"moonshot_width": 12}, "moonshot_width: unknown field for this model_type"),
+        ({"per_layer_config": {"0": {"hidden_size": 8}}}, "per-layer configurations"),
+        ({"is_encoder_decoder": True}, "only decoders are supported for this model_type"),
         ({"pruned_heads": {"0": [1]}}, "pruned heads"),
         ({"hidden_size": "64"}, "hidden_size: expected a whole number, got '64'"),
         ({"hidden_size": True}, "hidden_size: expected a whole number"),
@@ -158,13 +158,13 @@ def test_every_type_has_cases():
         ({"num_attention_heads": 5}, "5 heads do not divide the hidden size 64"),
         ({"num_key_value_heads": 3}, "3 key/value heads do not divide 4 heads"),
         ({"tie_word_embeddings": "yes"}, "tie_word_embeddings: expected true or false"),
-        ({"architectures": ["LlamaForSequenceClassification"]}, "a head this importer does not read"),
+        ({"architectures": ["LlamaForSequenceClassification"]}, "a head that is not supported"),
         ({"quantization_config": {"quant_method": "quip"}}, "unknown scheme 'quip'; known: auto-round, awq"),
         ({"quantization_config": {"quant_method": "gptq", "bits": 5}}, "5-bit integers are not known"),
         ({"quantization_config": {"quant_method": "exl3", "bits": "four"}}, "expected a number from 1 to 8"),
         (
             {"quantization_config": {"quant_method": "torchao", "quant_type": "uintx"}},
-            "'uintx' is not read; known: int4",
+            "'uintx' is not supported; supported: int4",
         ),
     ],
 )

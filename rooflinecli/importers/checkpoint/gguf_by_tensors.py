@@ -39,7 +39,7 @@ def plain(k: GgufMetadata) -> Block:
     norms = {made.pop("norm") for made in layers} - {None} | {model.pop("norm")} - {None}
     if len(norms) > 1:
         raise DataError(
-            f"{k.file}: some of its norms have a bias and some have none, which is not read; give the model's config.json"
+            f"{k.file}: some of its norms have a bias and some have none, which is not supported; give the model's config.json"
         )
     norm = norms.pop() if norms else "none"
     plain_norm = "rmsnorm" if k.get("attention.layer_norm_rms_epsilon") is not None else "layernorm_nobias"
@@ -99,7 +99,7 @@ def _layer(k: GgufMetadata, layer: Layer) -> Override:
         raise DataError(_unread(k, f"blk.{layer.index}.{next(iter(layer.tensors))}"))
     if len(norm_kinds - {None}) > 1:
         raise DataError(
-            f"{k.file}: layer {layer.index} has norms with and without a bias, which is not read; give the model's config.json"
+            f"{k.file}: layer {layer.index} has norms with and without a bias, which is not supported; give the model's config.json"
         )
     both = made["attention"] is not None and made["feedforward"]["kind"] != "none"
     parallel = {"parallel": True} if both and len(names) == 1 else {}

@@ -105,7 +105,7 @@ def _parse(r: _Reader) -> Header:
     if version & 0xFFFF == 0:  # written by a machine of the other byte order
         r.order, version = ">", version >> 24
     if version not in (2, 3):
-        raise r.fail(f"GGUF version {version} is not read")
+        raise r.fail(f"GGUF version {version} is not supported")
     tensors, pairs = r.count("tensors"), r.count("keys")
     metadata = {}
     for _ in range(pairs):

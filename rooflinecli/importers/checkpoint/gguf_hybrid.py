@@ -61,7 +61,7 @@ def _jamba(k: GgufMetadata) -> Config:
         every = mixed[1] - mixed[0] if len(mixed) > 1 else k.layers
         if mixed != list(range(mixed[0], k.layers, every)):
             raise DataError(
-                f"{k.file}: its experts stand at no period of layers, which is not read; give the model's config.json"
+                f"{k.file}: its experts stand at no period of layers, which is not supported; give the model's config.json"
             )
         config |= {"expert_layer_period": every, "expert_layer_offset": mixed[0]}
     return config | {

@@ -92,7 +92,7 @@ def model_document(path: Path) -> Document:
     config = path.parent / "config.json"
     if not config.is_file():
         raise DataError(
-            f"{display_path(path)}: tensors alone do not say what they are; put the model's config.json beside it, or give a GGUF file"
+            f"{display_path(path)}: a .safetensors file needs the config.json next to it; add it, or give a GGUF file"
         )
     from rooflinecli.importers.hf import model_document as from_config_json
 

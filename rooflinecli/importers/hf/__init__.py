@@ -66,7 +66,7 @@ def from_config(config: Mapping[str, Any], where: Where | str = "config.json") -
 def _unused(f: ConfigFields, family: Family) -> list[str]:
     """Which fields of a config were looked at and change no shape, those of bookkeeping aside."""
     names = [k for k, v in f.data.items() if k not in f.used and k in family.ignored and v not in (None, False, [], {})]
-    return [f"Of the config not used, since it changes no shape: {', '.join(names)}."] if names else []
+    return [f"Config fields not used because they change no shape: {', '.join(names)}."] if names else []
 
 
 def _model_type(config: Mapping[str, Any], at: Where) -> str:
@@ -77,10 +77,10 @@ def _model_type(config: Mapping[str, Any], at: Where) -> str:
         return name
     if isinstance(name, str) and name in refused():
         raise DataError(
-            f"{at('model_type')}: model_type: '{name}' is not read: {refused()[name]}; write the model as YAML (docs/add-model.md)"
+            f"{at('model_type')}: model_type: '{name}' is not supported: {refused()[name]}; write the model as YAML (docs/add-model.md)"
         )
     raise DataError(
-        f"{at('model_type')}: model_type: '{name}' is not one this importer knows; known: "
+        f"{at('model_type')}: model_type: '{name}' is not supported; supported: "
         f"{', '.join(sorted((*TYPES, *WRAPPED)))}; or write the model as YAML (docs/add-model.md)"
     )
 
@@ -105,8 +105,8 @@ def _text(outer: ConfigFields, name: str) -> tuple[ConfigFields, Family]:
     wrapper = rows.row("wrappers.yaml", name)
     kind = text.get("model_type", wrapper["decoder"])
     if kind != wrapper["decoder"] and not ("any_decoder" in wrapper and kind in TYPES):
-        known = "a decoder this importer knows" if "any_decoder" in wrapper else f"a {wrapper['decoder']}"
-        raise outer.fail("text_config", f"is a '{kind}', but {name} holds {known}; mend model_type")
+        known = "any supported decoder" if "any_decoder" in wrapper else f"a {wrapper['decoder']}"
+        raise outer.fail("text_config", f"is a '{kind}', but {name} takes {known}; fix model_type")
     family = rows.family("families", str(kind))
     both = name == "paligemma" or text.get("use_bidirectional_attention") == "vision"
     if both:  # both ways over image and prompt alone; what it writes is causal and cached
@@ -131,7 +131,7 @@ def _tied(outer: ConfigFields, name: str, text: Mapping[str, Any]) -> Any:
     tied = usual is True if stated is MISSING else stated
     if stated is MISSING and isinstance(inside, bool) and inside is not tied:
         outer.notes.append(
-            f"tie_word_embeddings of text_config is not read for this type: without one beside it the head is {'the embedding' if tied else 'a matrix of its own'}."
+            f"tie_word_embeddings of text_config is not used for this type: without one in the wrapper the head is {'the embedding' if tied else 'a matrix of its own'}."
         )
     return tied
 
@@ -145,7 +145,7 @@ def _tower(outer: ConfigFields, name: str, model: dict[str, Any]) -> dict[str, A
         raise outer.fail("architectures", f"MllamaForCausalLM {alone}")
     encoder = tower(outer, name, model["d_model"])
     if encoder is None:
-        outer.notes.append("No vision_config: the text decoder alone, without the tower that the type has.")
+        outer.notes.append("No vision_config: the text decoder alone, without the image encoder of this type.")
         return {}
     return {"towers": [encoder]}
 
@@ -153,7 +153,7 @@ def _tower(outer: ConfigFields, name: str, model: dict[str, Any]) -> dict[str, A
 def _finish(outer: ConfigFields) -> None:
     """Refuse fields of a wrapper that nobody read."""
     _refuse(outer)
-    remedy = "a tower that hears is not read; remove audio_config to count the model without it"
+    remedy = "audio encoders are not supported; remove audio_config to estimate without it"
     outer.expect("audio_config", (None, {}), remedy)
     outer.finish(NOISE | _WRAPPER)
 
@@ -182,18 +182,18 @@ _INSIDE = frozenset({"num_image_tokens", "perceiver_config", "pixel_shuffle_fact
 def _refuse(f: ConfigFields, family: Family | None = None) -> None:
     """Generic fields that change a model unless they are off, or as the type has them."""
     pair = family is not None and family.pair
-    reason = "a pair is an encoder with a decoder" if pair else "only decoders are read as this model_type"
+    reason = "a pair is an encoder with a decoder" if pair else "only decoders are supported for this model_type"
     if pair:
-        f.expect("is_decoder", (False, None), "each half says for itself whether it writes; give false")
+        f.expect("is_decoder", (False, None), "encoder and decoder are set separately; give false")
     f.expect("is_encoder_decoder", (True, None) if pair else (False, None), f"{reason}; write the model as YAML")
     f.expect(
         "add_cross_attention",
         (False, None),
-        "cross-attention beside this model_type is not read; write the model as YAML",
+        "cross-attention is not supported for this model_type; write the model as YAML",
     )
     f.expect("pruned_heads", ({}, None), "pruned heads differ from layer to layer; write the model as YAML")
     if family is None or not family.varied:
-        f.expect("per_layer_config", ({}, None), "layers that differ one by one are not read; write the model as YAML")
+        f.expect("per_layer_config", ({}, None), "per-layer configurations are not supported; write the model as YAML")
 
 
 def _head(f: ConfigFields) -> dict[str, Any]:
@@ -205,7 +205,7 @@ def _head(f: ConfigFields) -> dict[str, Any]:
         return {"lm_head": False}
     raise f.fail(
         "architectures",
-        f"{classes[0]} has a head this importer does not read; name the ForCausalLM class to count a language model",
+        f"{classes[0]} has a head that is not supported; name the ForCausalLM class to count a language model",
     )
 
 

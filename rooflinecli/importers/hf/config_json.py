@@ -31,11 +31,11 @@ def parse_config(text: str, path: Path) -> Document:
         data = json.loads(text, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
         raise DataError(
-            f"{display_path(path)}:{error.lineno}: not valid JSON ({error.msg}); mend the syntax there"
+            f"{display_path(path)}:{error.lineno}: not valid JSON ({error.msg}); fix the syntax there"
         ) from None
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise DataError(f"{display_path(path)}:1: cannot be read as a config ({reason}); mend it there") from None
+        raise DataError(f"{display_path(path)}:1: cannot be read as a config ({reason}); fix it there") from None
     if not isinstance(data, dict):
         raise DataError(f"{display_path(path)}:1: expected a JSON object of fields; give a model's config.json")
     return Document(data, path, {key: (display_path(path), line) for key, line in _lines(text).items()})

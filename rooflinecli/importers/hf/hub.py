@@ -100,8 +100,8 @@ _REASONS: tuple[tuple[str, str], ...] = (
      "connect once, set HF_ENDPOINT to a mirror, or give the path of a config.json"),
     ("EntryNotFoundError", "it has no config.json; give a .gguf or .safetensors file, or a config.json"),
     ("RepositoryNotFoundError", "neither a model that comes along (`roofline models`) nor, for this token, one of the Hub; "
-     "mend the name, or set HF_TOKEN for a private one"),
-    ("HFValidationError", "not a name the Hub could have; mend it"),
+     "fix the name, or set HF_TOKEN for a private one"),
+    ("HFValidationError", "not a name the Hub could have; fix it"),
 )  # fmt: skip
 
 

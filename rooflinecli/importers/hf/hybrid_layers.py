@@ -33,7 +33,7 @@ def layer_kinds(f: ConfigFields, names: tuple[str, ...], default: list[str], all
         for name_in_config, kind in zip(listed, kinds, strict=True):
             if kind not in allowed:
                 raise f.fail(
-                    name, f"'{name_in_config}' is not a layer this importer knows here; known: {', '.join(allowed)}"
+                    name, f"'{name_in_config}' is not a layer kind supported here; supported: {', '.join(allowed)}"
                 )
         return kinds
     return default

@@ -68,7 +68,7 @@ def windows(
     for kind in types or []:
         if kind not in (name, "full_attention", "attention"):
             raise fields.fail(
-                "layer_types", f"'{kind}' is not an attention this importer knows; known: full_attention, {name}"
+                "layer_types", f"'{kind}' is not a supported attention; supported: full_attention, {name}"
             )
     local = [kind == name for kind in types] if types else default
     return [{"attention": {key: window}} if here and window else {} for here in local]

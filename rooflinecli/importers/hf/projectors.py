@@ -114,7 +114,7 @@ def llava(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joine
 def mistral3(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """A norm, merge x merge patches into one of the same width, two matrices; rows of tokens end in a break."""
     if _features(outer) != 1:
-        raise outer.fail("vision_feature_layer", "a list of layers is not read here; give one")
+        raise outer.fail("vision_feature_layer", "a list of layers is not supported here; give one")
     width, merge = v.integer("hidden_size"), outer.integer("spatial_merge_size", null=2)
     outer.defaults = {**outer.defaults, "multimodal_projector_bias": False}
     count = merge**2
@@ -186,10 +186,10 @@ def kimi(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined
     """merge x merge patches are one token of the decoder; images keep their shape within a budget of patches."""
     merge, patch, width = v.items("merge_kernel_size", int, 2) or [2, 2], side(v, "patch_size"), made["d_model"]
     if merge[0] != merge[1]:
-        raise v.fail("merge_kernel_size", f"{merge[0]} by {merge[1]} is no square, and only squares are read")
+        raise v.fail("merge_kernel_size", f"{merge[0]} by {merge[1]} is no square, and only squares are supported")
     stated = outer.integer("projection_hidden_size", null=width)
     if stated != width:
-        raise outer.fail("projection_hidden_size", f"{stated} is not the tower's width {width}; make them equal")
+        raise outer.fail("projection_hidden_size", f"{stated} is not the encoder's width {width}; make them equal")
     images = {"kind": "patch-budget", "patch": patch, "merge": merge[0], "most": 16384 * patch**2, "size": 512 * patch}
     source = "image_processing_kimi_k25.py: max_patches 16384, 512 patches a side"
     return merger(width, text, merge[0]), images | {"source": source}
@@ -199,7 +199,7 @@ def minimax(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joi
     """Sides go to multiples of a merged patch, the area between 56 x 56 and 1,280 of them."""
     merge, patch = v.integer("spatial_merge_size"), side(v, "patch_size")
     inner = outer.integer("projector_hidden_size", null=text)
-    outer.expect("multimodal_projector_bias", (True, None), "its projector has biases; mend it")
+    outer.expect("multimodal_projector_bias", (True, None), "its projector has biases; fix it")
     unit = (patch * merge) ** 2
     images = {"kind": "smart-resize", "patch": patch, "merge": merge, "least": 4 * unit, "most": 1280 * unit}
     source = "image_processing_minimax_m3_vl.py: min_pixels 56 x 56, max_pixels 28 x 28 x 1280"

@@ -18,8 +18,8 @@ _SLIDING, _SPARSE, _HEAVY = _KINDS.values()
 
 def deepseek_v4(f: ConfigFields) -> dict[str, Any]:
     """Sinks on every head; one shared expert as wide as a routed one."""
-    f.expect("attention_bias", (False, None), "no projection of this type has one; mend it")
-    f.expect("num_key_value_heads", (1, None), "keys and values are one head; mend it")
+    f.expect("attention_bias", (False, None), "no projection of this type has one; fix it")
+    f.expect("num_key_value_heads", (1, None), "keys and values are one head; fix it")
     kinds = _kinds(f)
     sizes = {
         "query_rank": f.integer("q_lora_rank"),
@@ -51,12 +51,12 @@ def _kinds(f: ConfigFields) -> list[str]:
     n = f.integer("num_hidden_layers")
     named, ratios = f.items("layer_types", str), f.items("compress_ratios", int)
     if ratios and not set(ratios) <= set(_KINDS):
-        raise f.fail("compress_ratios", f"expected {', '.join(map(str, _KINDS))} for each layer; mend it")
+        raise f.fail("compress_ratios", f"expected {', '.join(map(str, _KINDS))} for each layer; fix it")
     listed = named or [_KINDS[r] for r in ratios or ()]
     kinds = listed or [_HEAVY if i < 2 or i % 2 == 0 else _SPARSE for i in range(n)]
     if len(kinds) < n or not set(kinds) <= set(_KINDS.values()):
         field = "layer_types" if named else "compress_ratios"
-        raise f.fail(field, f"expected one of {', '.join(_KINDS.values())} for each of {n} layers; mend it")
+        raise f.fail(field, f"expected one of {', '.join(_KINDS.values())} for each of {n} layers; fix it")
     return kinds[:n]
 
 

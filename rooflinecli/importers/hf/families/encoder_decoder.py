@@ -21,9 +21,7 @@ def _head(f: ConfigFields, stem: str) -> str:
     for end, kind in ends.items():
         if classes[0].endswith(end) and (kind != "encoder" or stem == "T5"):
             return kind
-    raise f.fail(
-        "architectures", f"{classes[0]} has a head this importer does not read; name {stem}ForConditionalGeneration"
-    )
+    raise f.fail("architectures", f"{classes[0]} has a head that is not supported; name {stem}ForConditionalGeneration")
 
 
 def _attention(f: ConfigFields, heads: str, width: int, dim: int | None = None, **more: Any) -> Block:
@@ -92,18 +90,22 @@ def _side(f: ConfigFields, side: str, width: int, **more: Any) -> tuple[Block, B
 def bart(f: ConfigFields, *, stem: str, rows_before: int, embedding_norm: bool, final_norm: bool) -> Block:
     """A table of positions on both sides, with `rows_before` rows before the first token's; norms behind each embedding and each side's layers."""
     width, rows = f.integer("d_model", "hidden_size"), f.integer("max_position_embeddings")
-    f.expect("tie_word_embeddings", (True,), "untied tables of its two sides are not read")
+    f.expect("tie_word_embeddings", (True,), "untied embeddings of encoder and decoder are not supported")
     if stem == "Bart":  # switches of old files; the classes of its relatives have one form each, whatever these say
         for name, only in (
             ("normalize_before", False),
             ("normalize_embedding", True),
             ("static_position_embeddings", False),
         ):
-            f.expect(name, (only, None), "only BART's own form is read")
+            f.expect(name, (only, None), "only BART's form is supported")
         for name in ("add_bias_logits", "add_final_layer_norm"):
-            f.expect(name, (False, None), "only BART's own form is read")
-    f.expect("share_encoder_decoder_embeddings", (True, None), "tables apart for its two sides are not read")
-    f.expect("decoder_vocab_size", (f.integer("vocab_size"), None), "a vocabulary of the decoder's own is not read")
+            f.expect(name, (False, None), "only BART's form is supported")
+    f.expect(
+        "share_encoder_decoder_embeddings", (True, None), "separate embeddings of encoder and decoder are not supported"
+    )
+    f.expect(
+        "decoder_vocab_size", (f.integer("vocab_size"), None), "a separate vocabulary of the decoder is not supported"
+    )
     both: Block = {
         "d_model": width,
         "vocab_size": f.integer("vocab_size"),
@@ -141,7 +143,7 @@ def whisper(f: ConfigFields) -> Block:
     """Two convolutions over the mel frames, the second of stride 2; a window of 30 s whatever was said; keys without a bias."""
     width, frames = f.integer("d_model", "hidden_size"), f.integer("max_source_positions")
     rows = f.integer("max_target_positions")
-    f.expect("tie_word_embeddings", (True, None), "an untied head is not read")
+    f.expect("tie_word_embeddings", (True, None), "an untied head is not supported")
     taps = 3
     before = [
         {"kind": "linear", "name": "conv1", "input": taps * f.integer("num_mel_bins"), "spread": 2},

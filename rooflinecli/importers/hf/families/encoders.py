@@ -37,7 +37,7 @@ def head_of(f: ConfigFields) -> str:
         if classes[0].endswith(ending):
             return kind
     known = ", ".join(_HEADS)
-    raise f.fail("architectures", f"{classes[0]} has a head this importer does not read; known: {known}")
+    raise f.fail("architectures", f"{classes[0]} has a head that is not supported; supported: {known}")
 
 
 def labels(f: ConfigFields) -> int:
@@ -61,8 +61,8 @@ def _encoder(
     f: ConfigFields, ends: Block, before: Pieces, *, width: int, rows: int, context: int, layers: int
 ) -> Block:
     """Post-norm layers behind tables of words, positions and token types."""
-    f.expect("is_decoder", (False, None), "only its use as an encoder is read")
-    f.expect("position_embedding_type", ("absolute", None), "only absolute positions are read")
+    f.expect("is_decoder", (False, None), "only its use as an encoder is supported")
+    f.expect("position_embedding_type", ("absolute", None), "only absolute positions are supported")
     heads = f.integer("num_attention_heads", "n_heads")
     if width % heads:
         raise f.fail("num_attention_heads", f"{heads} heads do not divide the width {width}; give another count")

@@ -36,7 +36,7 @@ def gemma3(f: ConfigFields, row: Row) -> Block:
 
 def _common(f: ConfigFields) -> Block:
     """q and k normalized per head; attention_bias on q, k, v and o."""
-    both = "attention both ways over the text is not read here; write the model as YAML"
+    both = "bidirectional attention over the text is not supported here; write the model as YAML"
     f.expect("use_bidirectional_attention", (None, False, "vision"), both)  # vision: within an image alone
     bias = f.flag("attention_bias")
     return attention(f, qkv_bias=bias, out_bias=bias, qk_norm="head")
@@ -114,7 +114,7 @@ def gemma3n(f: ConfigFields) -> Block:
     ffn: list[Override] = [{"feedforward": {"d_ff": w}} if w != widths[0] else {} for w in widths]
     layer, embedded, own = _per_layer(f, n)
     if not layer:
-        raise f.fail("hidden_size_per_layer_input", "0 is not read here; give the width of the layers' embeddings")
+        raise f.fail("hidden_size_per_layer_input", "0 is not supported here; give the width of the layers' embeddings")
     before, after, streams = _altup(f)
     stack = merged(windows(f, local, f.optional("sliding_window")), _sharing(base, reused), ffn)
     return frame(f, base, mlp, layers=stack, norms=6, pieces=[*own, *streams], before=[*embedded, *before], after=after)

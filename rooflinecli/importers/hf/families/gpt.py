@@ -73,10 +73,10 @@ def gpt_neo(f: ConfigFields) -> Block:
     pattern = f.items("attention_types", list) or [[["global", "local"], n // 2]]
     for entry in pattern:
         if len(entry) != 2 or not isinstance(entry[0], list) or not isinstance(entry[1], int):
-            raise f.fail("attention_types", "expected pairs of a list of kinds and how often; mend it")
+            raise f.fail("attention_types", "expected pairs of a list of kinds and how often; fix it")
         kinds += entry[0] * entry[1]
     if len(kinds) != n or not set(kinds) <= {"global", "local"}:
-        raise f.fail("attention_types", f"gives {len(kinds)} layers of global or local for {n}; mend it")
+        raise f.fail("attention_types", f"gives {len(kinds)} layers of global or local for {n}; fix it")
     window, rows = f.integer("window_size"), f.integer("max_position_embeddings")
     block = attention(f, heads="num_heads", kv=None, width=width, head_dim=False, out_bias=True)
     return frame(

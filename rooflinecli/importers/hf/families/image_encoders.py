@@ -24,7 +24,7 @@ def _head(f: ConfigFields, known: dict[str, str]) -> str:
     for ending, kind in known.items():
         if classes[0].endswith(ending):
             return kind
-    raise f.fail("architectures", f"{classes[0]} has a head this importer does not read; known: {', '.join(known)}")
+    raise f.fail("architectures", f"{classes[0]} has a head that is not supported; supported: {', '.join(known)}")
 
 
 def _stack(f: ConfigFields, mlp: Block, before: list[Block], rows: int, **more: Any) -> Block:
@@ -88,8 +88,8 @@ def _part(f: ConfigFields, name: str, family: Family) -> tuple[Block, ConfigFiel
         raise f.fail(name, "required; add it")
     part = ConfigFields(given, family.defaults, f.where, (name,))
     part.used.add("model_type")
-    part.expect("is_encoder_decoder", (False, None), "a tower has no decoder")
-    part.expect("add_cross_attention", (False, None), "a tower attends to nothing else")
+    part.expect("is_encoder_decoder", (False, None), "an encoder has no decoder")
+    part.expect("add_cross_attention", (False, None), "an encoder has no cross-attention")
     made = family.convert(part)
     part.finish(NOISE | family.ignored | {"hidden_act"})
     return made, part

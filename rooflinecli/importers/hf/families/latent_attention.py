@@ -40,7 +40,7 @@ def glm_moe_dsa(f: ConfigFields, row: Row) -> Block:
     """deepseek_v32, where a layer may attend to what the indexer of the last layer that has one picked."""
     kinds = f.items("layer_types", str, f.integer("num_hidden_layers"))
     if kinds and not set(kinds) <= {"indexed_attention", "deepseek_sparse_attention"}:
-        raise f.fail("layer_types", "layers of other attention are not read; write the model as YAML")
+        raise f.fail("layer_types", "layers of another attention are not supported; write the model as YAML")
     return deepseek_v32(f, row, shared=_reused(f))
 
 
@@ -54,7 +54,7 @@ def _reused(f: ConfigFields) -> list[bool]:
     every, first = f.integer("index_topk_freq", null=1), f.integer("index_skip_topk_offset", null=2, least=0)
     types = types or ["shared" if max(i - first + 1, 0) % every else "full" for i in range(n)]
     if len(types) != n or not set(types) <= {"full", "shared"} or types[0] == "shared":
-        raise f.fail("indexer_types", f"expected full or shared for each of {n} layers, the first full; mend it")
+        raise f.fail("indexer_types", f"expected full or shared for each of {n} layers, the first full; fix it")
     return [kind == "shared" for kind in types]
 
 

@@ -22,9 +22,9 @@ _SIZES = {
 
 def minimax_m3(f: ConfigFields) -> dict[str, Any]:
     """q and k normed per head; the indexer stands on the layers that say so."""
-    f.expect("use_qk_norm", (True, None), "this type always normalizes q and k; mend it")
-    f.expect("attention_output_gate", (False, None), "a gate on the output is not read; write the model as YAML")
-    f.expect("n_shared_experts", (1, None), "this type has one shared expert; mend it")
+    f.expect("use_qk_norm", (True, None), "this type always normalizes q and k; fix it")
+    f.expect("attention_output_gate", (False, None), "a gate on the output is not supported; write the model as YAML")
+    f.expect("n_shared_experts", (1, None), "this type has one shared expert; fix it")
     n = f.integer("num_hidden_layers")
     shared = f.integer("shared_intermediate_size")
     moe = experts(f, "intermediate_size", ("num_local_experts",), n_shared=1, shared_d_ff=shared)
@@ -53,7 +53,7 @@ def _picking(f: ConfigFields, n: int) -> list[Override]:
     where = f.items("layer_types", str, n)
     known = {"minimax_m3_sparse", "full_attention"}
     if where and not set(where) <= known:
-        raise f.fail("layer_types", f"expected {' or '.join(sorted(known))} for each of {n} layers; mend it")
+        raise f.fail("layer_types", f"expected {' or '.join(sorted(known))} for each of {n} layers; fix it")
     picks = [kind == "minimax_m3_sparse" for kind in where] if where else None
     if picks is None:
         listed = inner.items("sparse_attention_freq", int, n)

@@ -33,7 +33,7 @@ def hunyuan(f: ConfigFields, row: Row) -> Block:
     """A shared MLP as wide as an expert beside the experts of every layer. Raises DataError where layers differ."""
     for name in ("num_experts", "moe_topk"):
         if isinstance(f.raw(name), list):
-            raise f.fail(name, "a list by layer is not read; give one number, or write the model as YAML")
+            raise f.fail(name, "a list by layer is not supported; give one number, or write the model as YAML")
     return decoder(f, row)
 
 
@@ -160,7 +160,7 @@ def laguna(f: ConfigFields) -> Block:
     f.expect(
         "gating",
         (True, "per-head", "per-element", "per_element"),
-        "only gates per head or per element are read; write the model as YAML",
+        "only gates per head or per element are supported; write the model as YAML",
     )
     layers = _gated_heads(
         f, heads, local, gating not in (True, "per-head"), qkv_bias=bias, out_bias=bias, qk_norm="head"
@@ -193,8 +193,8 @@ def step3(f: ConfigFields) -> Block:
         if extra and isinstance(data.get(name), list) and len(data[name]) == n + extra:
             data[name] = data[name][:n]
     g = ConfigFields(data, f.defaults, f.where, f.prefix, f.used, f.assumed)
-    f.expect("attention_bias", (False, None), "the class builds no biases; mend it")
-    f.expect("mlp_bias", (False, None), "the class builds no biases; mend it")
+    f.expect("attention_bias", (False, None), "the class builds no biases; fix it")
+    f.expect("mlp_bias", (False, None), "the class builds no biases; fix it")
     other = f.raw("attention_other_setting")
     own = other.get("num_attention_heads") if isinstance(other, dict) else None
     count = f.integer("num_attention_heads")
@@ -257,6 +257,6 @@ def _same_in_windows(f: ConfigFields, heads: int, keys: int, width: int, wide: i
     """What files on the Hub say of layers with a window is what the class makes of them. Raises DataError where it is not."""
     of = {"num_attention_heads": heads, "num_key_value_heads": keys, "head_dim": width, "v_head_dim": wide}
     for name, made in of.items():
-        f.expect(f"swa_{name}", (made, None), f"the class has {made}; mend it")
-    f.expect("add_swa_attention_sink_bias", (True, None), "the class has a sink on layers with a window; mend it")
-    f.expect("add_full_attention_sink_bias", (False, None), "the class has no sink on other layers; mend it")
+        f.expect(f"swa_{name}", (made, None), f"the class has {made}; fix it")
+    f.expect("add_swa_attention_sink_bias", (True, None), "the class has a sink on layers with a window; fix it")
+    f.expect("add_full_attention_sink_bias", (False, None), "the class has no sink on other layers; fix it")

@@ -65,7 +65,7 @@ def _kinds(f: ConfigFields) -> list[str]:
         raise f.fail("layers_block_type", "required, but missing; add it, or hybrid_override_pattern")
     if f.integer("num_hidden_layers", null=len(kinds)) != len(kinds):
         raise f.fail(
-            "num_hidden_layers", f"{f.integer('num_hidden_layers')} where the pattern has {len(kinds)} layers; mend one"
+            "num_hidden_layers", f"{f.integer('num_hidden_layers')} where the pattern has {len(kinds)} layers; fix one"
         )
     return kinds
 

@@ -49,7 +49,7 @@ def _part(f: ConfigFields, i: int, block: dict[str, Any], name: str) -> ConfigFi
         raise f.fail("block_configs", f"entry {i} has no {name}; add it")
     part = ConfigFields(given, {}, f.where, (*f.prefix, "block_configs"))
     for other in ("replace_with_linear", "sparsify", "window_length", "num_sink_tokens", "unshifted_sink"):
-        part.expect(other, (False, None), f"entry {i}: only whole blocks or none are read; write the model as YAML")
+        part.expect(other, (False, None), f"entry {i}: only full blocks or none are supported; write the model as YAML")
     return part
 
 

@@ -108,7 +108,7 @@ def lfm3(f: ConfigFields) -> Block:
     }
     unknown = set(kinds) - set(blocks)
     if unknown:
-        raise f.fail("layer_types", f"'{unknown.pop()}' is not a layer this importer knows; known: {', '.join(blocks)}")
+        raise f.fail("layer_types", f"'{unknown.pop()}' is not a supported layer kind; supported: {', '.join(blocks)}")
     layers = placed(kinds, blocks)
     if f.flag("use_attention_gate", True):
         gate = linear("head_gate", heads["n_heads"], bias=False)

@@ -29,7 +29,7 @@ def tower(outer: ConfigFields, name: str, text_width: int) -> Block | None:
     known = rows.texts("vision_encoders").keys() - _TEXT
     if kind not in known:
         raise outer.fail(
-            "vision_config", f"is a '{kind}', not a tower this importer knows; known: {', '.join(sorted(known))}"
+            "vision_config", f"is a '{kind}', not a supported image encoder; supported: {', '.join(sorted(known))}"
         )
     family = rows.family("vision_encoders", kind)
     v = ConfigFields(given, family.defaults, outer.where, ("vision_config",))
@@ -40,7 +40,7 @@ def tower(outer: ConfigFields, name: str, text_width: int) -> Block | None:
     made["after"] = [*made.get("after", []), *after]
     made |= {"reads": "images", "images": images, "lm_head": False}
     for off in ("is_encoder_decoder", "add_cross_attention"):
-        v.expect(off, (False, None), "a tower has neither a decoder nor what it attends to")
+        v.expect(off, (False, None), "an image encoder has neither a decoder nor cross-attention")
     v.finish(NOISE | family.ignored | {"hidden_act"})
     title = {"name": f"{name} image tower", "source": f"vision_config of the config, model_type {kind}"}
     return title | made
@@ -66,7 +66,7 @@ def side(v: ConfigFields, name: str) -> int:
     value = v.raw(name)
     if isinstance(value, list) and len(value) == 2 and all(isinstance(s, int) and s > 0 for s in value):
         if value[0] != value[1]:
-            raise v.fail(name, f"{value[0]} by {value[1]} is no square, and only squares are read")
+            raise v.fail(name, f"{value[0]} by {value[1]} is no square, and only squares are supported")
         return int(value[0])
     return v.integer(name)
 

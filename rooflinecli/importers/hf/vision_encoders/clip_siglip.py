@@ -87,7 +87,7 @@ def internvl(v: ConfigFields) -> Block:
     """A class token, a mask token where asked for, two learned scales a layer; a norm after the layers unless it pools by the mean."""
     width, kind = v.integer("hidden_size"), v.text("norm_type", default="layer_norm")
     if kind not in ("layer_norm", "rms_norm"):
-        raise v.fail("norm_type", f"'{kind}' is not a norm this importer knows; known: layer_norm, rms_norm")
+        raise v.fail("norm_type", f"'{kind}' is not a supported norm; supported: layer_norm, rms_norm")
     before = [patches(v, width, bias=True, less=1), values("class_token")]
     before += [values("mask_token")] if v.flag("use_mask_token") else []
     before += [table("positions", _patches(v) + 1)] if v.flag("use_absolute_position_embeddings", True) else []

@@ -21,7 +21,7 @@ def llama4(v: ConfigFields) -> Block:
     """A class token behind the patches; its pixel shuffle leaves a quarter of them, four times as wide, which two matrices read."""
     width, inner = v.integer("hidden_size"), v.integer("intermediate_size")
     ratio = v.raw("pixel_shuffle_ratio")
-    v.expect("pixel_shuffle_ratio", (0.5,), "only the shuffle of four patches into one is read")
+    v.expect("pixel_shuffle_ratio", (0.5,), "only the shuffle of four patches into one is supported")
     merge = int(1 / ratio**2)
     if inner != width * merge:
         raise v.fail(
