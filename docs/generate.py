@@ -132,7 +132,9 @@ def compatibility() -> str:
         path.parent.name: f"questions.{path.parent.name}.answer_types"
         for path in (ROOT / "rooflinecli" / "questions").glob("*/answer_types.py")
     }
-    for verb, place in sorted([*found.items(), ("estimate, phases", "engine.phase_answer")]):
+    for verb, place in sorted(
+        [*found.items(), ("estimate, phases", "engine.phase_answer"), ("calibrate", "core.report_table")]
+    ):
         module = import_module(f"rooflinecli.{place}")
         renamed: dict[tuple[str, str], None] = {}
         for record in vars(module).values():
@@ -172,7 +174,7 @@ def errors(page: str) -> str:
     """The lines of docs/accuracy.md that the README shows, as a table."""
     lines = ["| what | " + " | ".join(COLUMNS.values()) + " |", "| --- " * (len(COLUMNS) + 1) + "|"]
     for name, title, group in ERRORS:
-        table = page.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0].strip().splitlines()
+        table = page.split(f"\n### {title}\n", 1)[1].split("\n### ", 1)[0].strip().splitlines()
         header, *rows = ([cell.strip() for cell in line.strip("| ").split(" | ")] for line in table if line[:1] == "|")
         cells = next(dict(zip(header, row, strict=False)) for row in rows if row[0].startswith(group))
         lines.append(f"| {name} | " + " | ".join(cells[column] for column in COLUMNS) + " |")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 from rooflinecli.interfaces.cli.output import columns
-from rooflinecli.render.views.validate import render
-from rooflinecli.validate.answer import data
+from rooflinecli.render.answer import render
+from rooflinecli.render.views import report_tables
+from rooflinecli.validate.question import ValidateAnswer
 from rooflinecli.validate.stats import Table
 
 
@@ -14,4 +15,9 @@ def show(tables: list[Table]) -> None:
     """Print tables in the format that the command line asks for."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--format", default="table", choices=("table", "markdown", "csv", "json"))
-    print(render(data("lab", tables), parser.parse_args().format, {}, columns(False, None)))
+    format = parser.parse_args().format
+    answer = ValidateAnswer(subject="lab", tables=[table.report() for table in tables])
+    if format == "csv":
+        print(report_tables.csv(answer.tables))
+    else:
+        print(render(answer, lambda a: report_tables.view(a.tables, [report_tables.LEGEND]), format, columns()))

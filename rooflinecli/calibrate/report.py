@@ -1,4 +1,4 @@
-"""Report of a calibration as plain data: the object `roofline/calibrate/1`, tables and sentences."""
+"""Report of a calibration, schema roofline/calibrate/2: tables and sentences."""
 
 from __future__ import annotations
 
@@ -6,18 +6,31 @@ import numpy as np
 
 from rooflinecli.calibrate.answer import CalibrationAnswer
 from rooflinecli.calibrate.phase_fit import PhaseFit
-from rooflinecli.importers.source import Json
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.record import Record
+from rooflinecli.core.report_table import ReportTable
 
-SCHEMA = "roofline/calibrate/1"
+Rows = list[dict[str, float | str | None]]
 # contraction from which rows determine a group of constants, or do so in part: fits to half of the rows agree from there on
 DETERMINED, PARTLY = 0.75, 0.3
 NAMED = 0.01  # contraction from which a group has a line
 FAR = 2.0  # shipped errors (standard deviations): a larger move points to the file, not to the constants
 
 
-def data(result: CalibrationAnswer) -> Json:
-    """Everything that is printed."""
-    tables = {
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
+class CalibrationReport(Record):
+    """Everything that is printed of a calibration."""
+
+    schema: str = "roofline/calibrate/2"
+    hardware: str
+    rows: int
+    tables: list[ReportTable]
+    notes: list[str]
+
+
+def report(result: CalibrationAnswer) -> CalibrationReport:
+    """The tables and sentences of a calibration."""
+    tables: dict[str, Rows] = {
         "error on your rows (median), and share inside the 80% interval": _scores(result),
         "what your rows determine: seconds of each block against the shipped constants": _constants(result),
         "rows that contradict physics, each other or the rest": [
@@ -31,16 +44,15 @@ def data(result: CalibrationAnswer) -> Json:
             for s in found
         ],
     }
-    return {
-        "schema": SCHEMA,
-        "hardware": result.hardware.id,
-        "rows": result.rows,
-        "tables": [{"title": title, "rows": rows} for title, rows in tables.items()],
-        "notes": [*result.notes, *(note for g in result.groups for note in _notes(g))],
-    }
+    return CalibrationReport(
+        hardware=result.hardware.id,
+        rows=result.rows,
+        tables=[ReportTable(title=title, rows=rows) for title, rows in tables.items()],
+        notes=[*result.notes, *(note for g in result.groups for note in _notes(g))],
+    )
 
 
-def aside(rows: list[tuple[str, str]]) -> list[Json]:
+def aside(rows: list[tuple[str, str]]) -> Rows:
     """Rows left aside, a line for each reason with the first of them."""
     places: dict[str, list[str]] = {}
     for where, reason in rows:
@@ -48,17 +60,17 @@ def aside(rows: list[tuple[str, str]]) -> list[Json]:
     return [{"row": each[0], "rows": len(dict.fromkeys(each)), "reason": reason} for reason, each in places.items()]
 
 
-def _scores(result: CalibrationAnswer) -> list[Json]:
+def _scores(result: CalibrationAnswer) -> Rows:
     return [
         {
             "phase": g.phase,
             "software": g.software,
             "on": score.on,
             "rows": score.rows,
-            "before": score.before,
-            "after": score.after,
-            "covered_before": score.covered_before,
-            "covered": score.covered,
+            "error_before": score.before,
+            "error_after": score.after,
+            "coverage_before": score.covered_before,
+            "coverage_after": score.covered,
             "interval": float(g.posterior.error),
         }
         for g in result.groups
@@ -66,9 +78,9 @@ def _scores(result: CalibrationAnswer) -> list[Json]:
     ]
 
 
-def _constants(result: CalibrationAnswer) -> list[Json]:
+def _constants(result: CalibrationAnswer) -> Rows:
     """Groups of constants that the rows inform; a move is reported only where they determine it at least in part."""
-    lines = []
+    lines: Rows = []
     for g in result.groups:
         for block, x, c in zip(g.posterior.blocks, g.posterior.x, g.posterior.contraction, strict=True):
             if c <= NAMED:

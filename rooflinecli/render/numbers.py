@@ -75,6 +75,11 @@ def percent(fraction: float) -> str:
     return f"{fraction * 100:.{digits}f}%"
 
 
+def error(fraction: float, *, signed: bool = False) -> str:
+    """'15.0%', '-40.0%': a relative error, to a tenth of a per cent so that a column of them compares."""
+    return f"{fraction:+.1%}" if signed else f"{fraction:.1%}"
+
+
 def money(usd: float) -> str:
     """'$1.77', '$0.00042', '$12,400', '$3.1M'."""
     size = abs(usd)

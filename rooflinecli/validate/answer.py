@@ -14,9 +14,8 @@ from rooflinecli.validate import (
     serving_tables,
     training_tables,
 )
-from rooflinecli.validate.stats import Row, Table
+from rooflinecli.validate.stats import Table
 
-SCHEMA = "roofline/validate/1"
 EVERYTHING = "all"
 SUBJECTS: dict[str, Callable[[], list[Table]]] = {
     "kernels": kernels.tables,
@@ -26,20 +25,6 @@ SUBJECTS: dict[str, Callable[[], list[Table]]] = {
     "collectives": collectives.tables,
     "desk": local_machines.tables,
 }
-
-
-def validate(subject: str = EVERYTHING) -> Row:
-    """Tables of errors for a subject, as plain data. Raises UsageError for an unknown subject or a missing extra."""
-    return data(subject, tables_of(subject))
-
-
-def data(subject: str, tables: list[Table]) -> Row:
-    """Tables as the object that is printed."""
-    return {
-        "schema": SCHEMA,
-        "subject": subject,
-        "tables": [{"title": t.title, "rows": t.rows, "notes": t.notes} for t in tables],
-    }
 
 
 def tables_of(subject: str, simulated: bool = False, full: bool = False) -> list[Table]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rooflinecli.core.report_table import ReportTable
 from rooflinecli.formulas import roofline
 
 Array = NDArray[Any]
@@ -60,6 +61,10 @@ class Table:
     rows: list[Row]
     notes: list[str] = field(default_factory=list)
     points: list[Points] = field(default_factory=list)
+
+    def report(self) -> ReportTable:
+        """The table without its points, as it is printed."""
+        return ReportTable(title=self.title, rows=self.rows, notes=self.notes)
 
 
 def error_table(

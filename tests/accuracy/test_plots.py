@@ -35,7 +35,9 @@ def test_the_shipped_pictures_are_those_of_the_page():
 
 def test_every_column_of_a_calibration_is_written_for_people():
     """Shares are percentages with their sign where they may have one, seconds have one decimal, and none is left to Python."""
-    from rooflinecli.render.views.validate import cells
+    from rooflinecli.core.report_table import ReportTable
+    from rooflinecli.render.blocks import Table
+    from rooflinecli.render.views.report_tables import view
 
     row = {
         "group": "decode",
@@ -47,7 +49,8 @@ def test_every_column_of_a_calibration_is_written_for_people():
         "half_width": 0.19,
     }
     row |= {"families": 21, "one_factor": 0.11, "worse": 0.05, "kept": 0.5, "cost": 0.011, "seconds": 3.7242714}
-    head, line = cells([row])
-    said = dict(zip(head, line, strict=True))
+    (table,) = (block for block in view([ReportTable(title="t", rows=[row])], []).groups[0] if isinstance(block, Table))
+    (line,) = table.rows
+    said = dict(zip([column.head for column in table.columns], line, strict=True))
     assert (said["before"], said["change"], said["cost"], said["CPU s"]) == ("15.0%", "-40.0%", "+1.1%", "3.7")
     assert all(len(text) < 8 for text in line)

@@ -131,16 +131,3 @@ def test_no_desk_part_takes_a_negative_time() -> None:
     rows = fit_local_machines.TimedRows(np.array(["a", "b", "c"]), np.array([3.0, 2.0, 1.0]), parts, np.zeros(3))
     found = rows.fit(np.ones(3, dtype=bool))
     assert found[1] == 0.0 and found[0] > 0
-
-
-@pytest.mark.parametrize(
-    ("asked", "study"),
-    [
-        (("training", "--fit"), "fit_training"),
-        (("kernels", "--fit"), "fit_kernels"),
-        (("calibrate",), "calibration_study"),
-    ],
-)
-def test_the_command_names_the_study_that_refits(cli, asked, study) -> None:
-    ran = cli("validate", *asked)
-    assert ran.code == 2 and f"python -m lab.{study}" in ran.err and ran.err.count("\n") == 1

@@ -43,8 +43,8 @@ def test_a_log_becomes_a_file_that_estimates_read(log, tmp_path):
     ran = run_cli("calibrate", str(log), "--hw", "h100", "-n", "1", "--out", str(out), "--format", "json")
     assert ran.code == 0, ran.err
     held = next(row for row in ran.json["tables"][0]["rows"] if row["on"] == "held out")
-    assert held["before"] == pytest.approx(0.23, abs=0.01)
-    assert held["after"] < 0.05
+    assert held["error_before"] == pytest.approx(0.23, abs=0.01)
+    assert held["error_after"] < 0.05
     written = yaml.safe_load(out.read_text())
     assert written["extends"] == "h100-sxm"
     entry = written["calibration"]["decode"]["vllm"]

@@ -13,7 +13,7 @@ from rooflinecli.calibrate.gp_residual import MOST, local, log_evidence
 from rooflinecli.calibrate.phase_fit import fit_phase, places
 from rooflinecli.calibrate.posterior import SETTINGS
 from rooflinecli.calibrate.predicted_row import RowPredictor
-from rooflinecli.calibrate.report import data
+from rooflinecli.calibrate.report import report
 from rooflinecli.calibrate.write_hardware import hardware_yaml
 from rooflinecli.engine import apply_calibration, build_request
 from rooflinecli.formulas.calibration import similarity
@@ -87,7 +87,7 @@ def test_rows_may_favour_a_move_near_them_where_they_favour_none_of_the_constant
 
 
 def test_the_report_says_that_constants_stay_and_answers_near_the_rows_move(still):
-    found = data(CalibrationAnswer(load_hardware("h100-sxm"), 6, [still]))
+    found = report(CalibrationAnswer(load_hardware("h100-sxm"), 6, [still]))
     assert [note for note in found["notes"] if "they stay, but near these rows answers follow them" in note]
     assert not [row["block"] for row in found["tables"][1]["rows"] if row["move"] is not None]
 

@@ -22,11 +22,17 @@ class CalibrateDelivery(Delivery):
 
 def run(question: Calibrate, how: CalibrateDelivery) -> int:
     """Calibrate and print; the exit code is 1 where held-out rows got worse."""
-    from rooflinecli.calibrate.report import data
-    from rooflinecli.render.views.calibrate import render
+    from rooflinecli.calibrate.report import report
+    from rooflinecli.render.answer import render
+    from rooflinecli.render.views import report_tables
 
     result = question.answer(_target(question))
-    write(render(data(result), how.format, columns(how.wide)))
+    answer = report(result)
+    if how.format == "csv":
+        write(report_tables.csv(answer.tables))
+    else:
+        page = report_tables.view(answer.tables, answer.notes)
+        write(render(answer, lambda _: page, how.format, columns(how.wide), schema=how.schema))
     if result.refused and not how.force:
         return 1
     if how.out is not None:

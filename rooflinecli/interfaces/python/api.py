@@ -207,11 +207,11 @@ def _simulated(question: Simulate) -> Simulation:
 
 
 def _calibrated(question: Calibrate) -> Calibration:
-    from rooflinecli.calibrate.report import data
+    from rooflinecli.calibrate.report import report
     from rooflinecli.calibrate.write_hardware import hardware_yaml
 
     found = question.answer()
-    return Calibration(plain(data(found)), hardware_yaml(found) if found.moved else None)
+    return Calibration(plain(report(found)), hardware_yaml(found) if found.moved else None)
 
 
 estimate = _function(Estimate, _estimated)
