@@ -251,7 +251,7 @@ def test_gemma_4_with_heads_of_two_widths(tmp_path):
     ("name", "drop", "says"),
     [
         ("nemotron_h", "ffn_up.weight", "layer 1 has no tensor of a block"),
-        ("qwen3next", "ffn_down_shexp.weight", "its shared expert is not known"),
+        ("qwen3next", "ffn_down_shexp.weight", "so shared_expert_intermediate_size is not known"),
         ("granitehybrid", "ffn_up_exps.weight", "the width of an expert is not known"),
     ],
 )
