@@ -113,7 +113,7 @@ def tables() -> list[Table]:
         _line(kind, [one for one in scored if one["moe"] == moe]) for kind, moe in (("dense", False), ("MoE", True))
     ]
     means = {key: fmean(line[key] for line in families) for key in COLUMNS}
-    alike = {"group": "every family alike", "rows": len(families), **means}
+    alike = {"group": "mean over families", "rows": len(families), **means}
     return [Table("refit: training", [*families, *kinds, _line("all", scored), alike], notes)]
 
 

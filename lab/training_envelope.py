@@ -16,7 +16,7 @@ _HEAD = """# What published training runs (published_runs/training*.yaml) did, b
 # pairs of techniques that two runs or more join, the largest groups and smallest shares, what nine of ten runs hide and fill and where all of
 # it is new; and the relative error of a layout that has nothing like it among them, set by `roofline validate search`.
 """
-# What tuned runs ask for (`roofline validate search`, its table of novelty), dense models and mixtures: the error at which nine of ten of
+# What tuned runs ask for (`roofline validate search`, its table of layouts without precedent), dense models and mixtures: the error at which nine of ten of
 # them no longer trail a layout of the kind, since the upper end of an 80% interval is passed by one in ten. Mixtures ask for more than
 # dense models: their activations swell with the tokens that routers send one way, and their exchange hides behind kernels that differ
 # between hosts.

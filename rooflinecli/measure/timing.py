@@ -60,12 +60,6 @@ class Timing:
         return ""
 
 
-def pooled(first: Timing, second: Timing) -> Timing:
-    """Two looks at one kernel as one sample."""
-    samples = first.samples + second.samples
-    return Timing(summarize(samples), samples, first.batch, first.dispatch, first.compile_s)
-
-
 def measure(
     run: Run[T],
     wait: Wait[T],

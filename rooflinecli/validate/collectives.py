@@ -106,13 +106,13 @@ def tables() -> list[Table]:
     sent, reduced = list(exchanges()), list(all_reduces())
     across = [p for p in sent if "nodes" in p.group]
     totals = {
-        "all over several nodes": across,
+        "all across nodes": across,
         "all inside a node": [p for p in sent if p not in across],
         "all": sent,
     }
     return [
         *found,
-        error_table("collectives: exchange of tokens", sent, notes("exchange"), totals),
+        error_table("collectives: MoE all-to-all", sent, notes("exchange"), totals),
         error_table("collectives: custom all-reduce", reduced, notes("custom all-reduce")),
     ]
 

@@ -46,7 +46,7 @@ L2 = {
     "l40s": 96e6,
     "rtx_pro_6000_server": 128e6,
 }  # bytes
-WARM = "weights in L2 beside GDDR"
+WARM = "weights in L2 of a GDDR card"
 
 
 @dataclass

@@ -179,6 +179,6 @@ def tables() -> list[Table]:
         ]
         lines += [{"fit": "left out", **summary(p)} for p in (*fewer, joined("all left out, comparable", kept))]
         comparable = [note.format(len(strange)) for note in notes("comparable")]
-        title = f"desk machines: {which}"
+        title = f"local machines: {which}"
         made.append(Table(title, lines, notes("local machines") + comparable, [p for _, p in parts]))
     return made

@@ -183,9 +183,11 @@ def tables(full: bool = False) -> list[Table]:
             _families(others),
             [f"{name}: {why}." for name, why in training_envelope.OTHER.items()],
         ),
-        Table("search: rank of layouts people know", _known(results), notes("known layouts")),
+        Table("search: rank of well-known layouts", _known(results), notes("known layouts")),
         Table(
-            "search: novelty", [*_needed_errors(tuned_ones, False), *_needed_errors(tuned_ones, True)], notes("novelty")
+            "search: layouts without precedent",
+            [*_needed_errors(tuned_ones, False), *_needed_errors(tuned_ones, True)],
+            notes("novelty"),
         ),
         unseen_table(),
         pareto_front.table(),
@@ -265,4 +267,4 @@ def unseen_table() -> Table:
             low, high = compared.answer.interval_s
             columns = {"off": float(compared.error), "coverage": float(low <= row["step_s"] <= high)}
             lines.append(_single(f"{row['id']} as {row['plan']['software']}", result, **columns))
-    return Table("search: runs that nothing saw", lines, notes("unseen runs"))
+    return Table("search: unseen runs", lines, notes("unseen runs"))

@@ -57,7 +57,7 @@ def tables() -> list[Table]:
             [*left_out, *unstated, *flags],
             known=known,
         ),
-        *_by_group("inference: collected, flags not told", inference.without_flags(runs), _kinds, flags),
+        *_by_group("inference: collected, flags not given", inference.without_flags(runs), _kinds, flags),
         *_by_group(
             "inference: collected, precision not stated", readings(runs), _own, unstated, whole=False, known=known
         ),

@@ -47,7 +47,7 @@ def _family_mean(families: list[Row]) -> Row:
     """Errors and coverage with the same weight for every family, however many rows it has."""
     scored = [row for row in families if "mean" in row]
     means = {key: float(np.mean([row[key] for row in scored])) for key in ("mean", "median", "coverage")}
-    return {"group": "every family alike", "rows": len(scored), **means}
+    return {"group": "mean over families", "rows": len(scored), **means}
 
 
 def gpu_hours() -> Table:

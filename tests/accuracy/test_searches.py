@@ -97,7 +97,7 @@ def test_the_command_prints_tables(cli, monkeypatch, search_report):
     tables = cli("validate", "search", "--format", "json").json["tables"]
     row = tables[0]["rows"][0]
     assert row["group"] == "nemo" and row["rows"] == 1 and row["layouts"] > 5000 and 0 <= row["rank"] < 0.05
-    assert [table["title"] for table in tables][-2:] == ["search: runs that nothing saw", "search: front of serving"]
+    assert [table["title"] for table in tables][-2:] == ["search: unseen runs", "search: front of serving"]
     assert all(table["rows"] for table in tables if table["title"] != "search: winner against other runs")
     assert "gain of the winner" in cli("validate", "search", "--format", "markdown").out
     assert "rank" in cli("validate", "search", "--format", "csv").out

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from rooflinecli.measure.timing import Protocol, measure, pooled
+from rooflinecli.measure.timing import Protocol, measure
 
 
 class Machine:
@@ -69,8 +69,3 @@ def test_scatter_is_warned_about_with_a_remedy():
     machine = Machine(0.01, jitter=1.5)
     assert "again" in timed(machine, Protocol(budget=1.0)).warning
     assert timed(Machine(0.01), Protocol(budget=1.0)).warning == ""
-
-
-def test_pooling_keeps_every_sample():
-    one, two = (timed(Machine(c), Protocol()) for c in (1e-3, 2e-3))
-    assert pooled(one, two).summary.n == one.summary.n + two.summary.n
