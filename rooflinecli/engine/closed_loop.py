@@ -81,20 +81,20 @@ def client_state(
     held: Number = 0.0  # steps from the first prompt that waits to the pass that prefills it
     if ctx.engine.scheduler.hold_steps:
         most, share = (engine_constant(ctx, name, "1") for name in ("hold_steps", "hold_share"))
-        held = f.held_steps(most, share, budget, batch, ctx.read, arrivals)
-    per_pass = serving.prompts_per_pass(budget, ctx.read)
+        held = f.held_steps(most, share, budget, batch, ctx.uncached_prompt, arrivals)
+    per_pass = serving.prompts_per_pass(budget, ctx.uncached_prompt)
     together, first = num.minimum(per_pass, batch), alone
     if not (num.plain(together) and num.value(together) <= 1):
         several = forward_step(ctx, layout, together, *computed_tokens(ctx), decode=False).seconds
         first = num.where(together > 1, several, alone)
     decode = 0.0 * batch if ctx.engine.prompts_first else speculation.engine_step_time(ctx, step)  # else they stall
     factor = engine_constant(ctx, "prompt_factor_moe" if ctx.ledger.moe_layers else "prompt_factor", "1")
-    passes, prefill = serving.prompt_passes(budget, ctx.read), alone
+    passes, prefill = serving.prompt_passes(budget, ctx.uncached_prompt), alone
     if num.present(held) or ctx.engine.constant("skipped_looks"):
         others = f.read_with(arrivals, held, engine_constant(ctx, "skipped_looks", "1"))
         prefill = alone + others * load.prefill_interference_s
     mixed = _in_graph(ctx, layout, batch, decode, factor, _mixed(ctx, decode, prefill, factor, passes))
-    share = num.minimum(serving.prefill_load(arrivals / itl, factor * load.prefill_interference_s), 1)
+    share = num.minimum(arrivals / itl * (factor * load.prefill_interference_s), 1)
     burst = f.burst_ttft(batch, per_pass, first, _mixed(ctx, decode / 2, first, factor, passes))
     return ClosedLoopState(burst, mixed, share, f.mean_hold(held, arrivals))
 
@@ -108,14 +108,14 @@ def _mean_ttft(ctx: EstimateContext, state: ClosedLoopState, batch: Number, itl:
     turn = f.turn_ttft(gather + state.held, poll, ahead, step, state.mixed, state.share)
     turn = num.where(batch > 1, turn, state.mixed)  # a lone client waits for nobody
     per_stream = engine_constant(ctx, "per_stream", "s")
-    return f.closed_loop_ttft(state.burst, turn, ctx.per_slot, late * step, frontend, per_stream, batch)
+    return f.closed_loop_ttft(state.burst, turn, ctx.requests_per_client, late * step, frontend, per_stream, batch)
 
 
 def _mixed(ctx: EstimateContext, decode: Number, prefill: Number, factor: Number, passes: Number) -> Number:
     """A mixed step outside CUDA graphs: kernel launches replace what the engine adds to the start of a prefill."""
     launches: Number = 0.0
     if ctx.engine.scheduler.launch and not ctx.chip.ideal:
-        launches = f.launch_time(ctx.ledger.operations, engine_constant(ctx, "launch", "s"))
+        launches = ctx.ledger.operations * engine_constant(ctx, "launch", "s")
         prefill = prefill - uncaptured_launch_s(ctx)
     return label(f.mixed_step(decode, prefill, factor, launches, passes), "t_mixed")
 
@@ -124,9 +124,9 @@ def _in_graph(
     ctx: EstimateContext, layout: Layout, batch: Number, decode: Number, factor: Number, mixed: Number
 ) -> Number:
     """A mixed step that a captured graph has room for is one pass, in which prefill and decodes share the weights; else `mixed`."""
-    fits = ctx.read + batch <= ctx.engine.scheduler.graph_tokens
+    fits = ctx.uncached_prompt + batch <= ctx.engine.scheduler.graph_tokens
     if not ctx.engine.scheduler.graph_tokens or (num.plain(fits) and not num.value(fits)):
         return mixed
-    both = forward_step(ctx, layout, 1.0, ctx.read + batch, ctx.prompt, decode=False).seconds
+    both = forward_step(ctx, layout, 1.0, ctx.uncached_prompt + batch, ctx.prompt, decode=False).seconds
     decodes = forward_step(ctx, layout, 1.0, batch, 1.0, decode=False).seconds
     return num.where(fits, label(f.mixed_step(decode, both - decodes, factor, 0.0, 1.0), "t_mixed"), mixed)

@@ -13,7 +13,7 @@ from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.engine.host_offload import host_of
-from rooflinecli.engine.inputs import reading
+from rooflinecli.engine.inputs import bind_inputs
 from rooflinecli.formulas import attention, serving
 from rooflinecli.layers.build import ledger, split
 from rooflinecli.ledger.ledger import EVEN, Ledger, TensorSplit
@@ -49,18 +49,18 @@ class EstimateContext:
 
             request = with_stored_weights(request)
         self.request, self.lift = request, lift
-        self.draft: EstimateContext | None = None  # what speculation drafts with, once something asked for it
-        self._known: dict[tuple[int, str], tuple[Layout, Any]] = {}
-        self._multiplied: dict[int, tuple[Any, EstimateContext]] = {}
+        self.draft: EstimateContext | None = None  # of the draft model, once something needs it
+        self._memo: dict[tuple[int, str], tuple[Layout, Any]] = {}
+        self._with_factors: dict[int, tuple[Mapping[str, Number], EstimateContext]] = {}
         self.spec: Any = request.model
         self.engine = (
             load_engine(request.engine)
             if request.scheduler is None
             else with_scheduler_overrides(request.engine, request.scheduler)
         )
-        self.ledger = split(ledger(request.model), _over(self.engine))
+        self.ledger = split(ledger(request.model), _tensor_split(self.engine))
         self.chip = _chip(request, lift, override, self.engine)
-        self.dtype, self.formats = _as_run(
+        self.dtype, self.formats = _dtype_and_formats(
             _IdentityKey(request.model),
             _IdentityKey(request.hardware),
             _IdentityKey(self.engine),
@@ -68,51 +68,53 @@ class EstimateContext:
             "train" in request.phases,
         )
         self.host = host_of(request, lift, self.engine, self.formats, self.spec)
-        self._workload()
+        self._set_workload()
 
-    def _workload(self) -> None:
-        r = self.request
+    def _set_workload(self) -> None:
+        r, flag = self.request, self.from_flag
         prompt, output, seq = self._lengths(float(self.spec.max_context or 1e12))
         if r.prompt is None and r.phases == ("train",):
-            prompt = seq  # what the encoder of a pair reads while both learn
-        text = self.from_flag("S_p", prompt, "tokens", "--prompt", r.prompt is None)
-        found = reading(self, self.ledger, text)
-        self.ledger, self.prompt, self.given, self.pictured = found.ledger, found.prompt, found.given, found.pictured
-        self.steps = self._steps()
+            prompt = seq  # what the encoder of an encoder-decoder reads in training
+        inputs = bind_inputs(self, self.ledger, flag("S_p", prompt, "tokens", "--prompt", r.prompt is None))
+        self.ledger, self.prompt = inputs.ledger, inputs.prompt
+        self.request_tokens, self.image_input = inputs.request_tokens, inputs.images
+        self.steps: Number = 1.0  # denoising steps of an image
         if self.spec.denoising is not None:
+            steps = float(self.spec.denoising.steps) if r.steps is None else r.steps
+            self.steps = flag("N_s", steps, "1", "--steps", r.steps is None)
             output, seq = 0.0, num.value(self.prompt) if r.seq is None else seq
-        self.output = self.from_flag("S_o", output, "tokens", "--output", r.output is None)
-        self.seq = self.from_flag("S", seq, "tokens", "--seq", r.seq is None)
-        given = r.batch if r.concurrency is None or num.value(r.concurrency) is MOST else r.concurrency
-        self.batch = self.from_flag(
-            "b",
-            given if given is not None else BATCH,
-            "sequences",
-            "--batch" if r.concurrency is None else "--concurrency",
-            given is None,
-        )
-        self.read = self._read()
-        self.documents = None if r.lengths is None else self._packed(r.lengths)
-        self.per_slot = self.from_flag(
+        self.output = flag("S_o", output, "tokens", "--output", r.output is None)
+        self.seq = flag("S", seq, "tokens", "--seq", r.seq is None)
+        closed_loop = r.concurrency is not None
+        batch = r.concurrency if closed_loop and num.value(r.concurrency) is not MOST else r.batch
+        name = "--concurrency" if closed_loop else "--batch"
+        self.batch = flag("b", BATCH if batch is None else batch, "sequences", name, batch is None)
+        self.uncached_prompt = self.prompt  # tokens that prefill computes: all but those in the prefix cache
+        if r.prefix_hit is not None:
+            self.uncached_prompt = serving.tokens_to_read(
+                self.prompt, flag("h", r.prefix_hit, "1", "--prefix-hit-rate")
+            )
+        self.packed_length = None if r.lengths is None else self._packed_length(r.lengths)
+        self.requests_per_client = flag(
             "N_w", r.prompts_per_slot, "1", "--prompts-per-slot", self._is(r.prompts_per_slot, 10.0)
         )
         train = r.batch if r.batch is not None else num.maximum(num.floor(TRAIN_TOKENS / num.maximum(seq, 1)), 1)
-        self.train_batch = self.from_flag("b", train, "sequences", "--batch", r.batch is None)
-        self.gradient_bytes = self.from_flag(
-            "p_g", r.gradient_bytes, "B", "--gradient-bytes", self._is(r.gradient_bytes, 4.0)
-        )
+        self.train_batch = flag("b", train, "sequences", "--batch", r.batch is None)
+        default = self._is(r.gradient_bytes, 4.0)
+        self.gradient_bytes = flag("p_g", r.gradient_bytes, "B", "--gradient-bytes", default)
         self.optimizer = None if r.optimizer is None else load_optimizer(r.optimizer)
-        state = r.optimizer_bytes if self.optimizer is None else self.optimizer.bytes
-        if self.optimizer is not None and self.optimizer.factors:
-            state = state + preconditioner_bytes(self.ledger, self.optimizer, self.lift)
-        named = "--optimizer-bytes" if self.optimizer is None else f"--optimizer; {self.optimizer.source}"
-        self.optimizer_bytes = self.from_flag(
-            "p_o", state, "B", named, self.optimizer is None and self._is(state, 12.0)
-        )
-        self.utilization = self.from_flag("u", r.utilization, "1", "--utilization", self._is(r.utilization, 1.0))
+        if self.optimizer is None:
+            default = self._is(r.optimizer_bytes, 12.0)
+            self.optimizer_bytes = flag("p_o", r.optimizer_bytes, "B", "--optimizer-bytes", default)
+        else:
+            state: Number = self.optimizer.bytes
+            if self.optimizer.factors:
+                state = state + preconditioner_bytes(self.ledger, self.optimizer, self.lift)
+            self.optimizer_bytes = flag("p_o", state, "B", f"--optimizer; {self.optimizer.source}")
+        self.utilization = flag("u", r.utilization, "1", "--utilization", self._is(r.utilization, 1.0))
 
-    def _packed(self, written: str) -> Number:
-        """Length of the document that a training token is in. Raises UsageError for what is no list of lengths, or longer than a sequence."""
+    def _packed_length(self, written: str) -> Number:
+        """Mean length of the document that a training token is in. Raises UsageError for a document longer than a sequence."""
         lengths = document_lengths(written)
         if num.plain(self.seq) and max(lengths) > num.value(self.seq):
             raise UsageError(
@@ -125,92 +127,75 @@ class EstimateContext:
             self.from_flag("sum_l", total, "tokens", "--lengths"),
         )
 
-    def _read(self) -> Number:
-        """Prompt tokens that prefill computes: all but those that the prefix cache holds."""
-        hit = self.request.prefix_hit
-        return (
-            self.prompt
-            if hit is None
-            else serving.tokens_to_read(self.prompt, self.from_flag("h", hit, "1", "--prefix-hit-rate"))
-        )
-
-    @property
-    def cached_prompt_tokens(self) -> Number | None:
-        """Prompt tokens that the prefix cache holds; None where nobody asked."""
-        return None if self.request.prefix_hit is None else self.prompt - self.read
-
     def _lengths(self, limit: float) -> tuple[Number, Number, Number]:
-        """Prompt, output and training length: as asked, else defaults that fit the model's context; an encoder takes it whole, and
-        a decoder that reads a window begins with its prefix."""
+        """Prompt, output and training length: as asked, else defaults within the model's context; an encoder reads all of it, and
+        a decoder with a window starts with its prefix."""
         r = self.request
         output = r.output if r.output is not None else min(OUTPUT, limit / 2) if self.is_autoregressive else 0.0
-        room = limit - output if r.output is None else limit
-        default = (
-            min(PROMPT, room, limit / 2 if limit < PROMPT else PROMPT) if self.is_autoregressive else min(limit, PROMPT)
-        )
+        default = min(limit, PROMPT)
+        if self.is_autoregressive:
+            room = limit - output if r.output is None else limit
+            default = min(PROMPT, room, limit / 2 if limit < PROMPT else PROMPT)
         if any(tower.reads == "window" for tower in self.spec.towers):
             default = float(self.spec.prefix)
         return (r.prompt if r.prompt is not None else default, output, r.seq if r.seq is not None else min(SEQ, limit))
 
     @property
+    def cached_prompt_tokens(self) -> Number | None:
+        """Prompt tokens in the prefix cache; None without one."""
+        return None if self.request.prefix_hit is None else self.prompt - self.uncached_prompt
+
+    @property
     def is_autoregressive(self) -> bool:
-        """Whether the model writes tokens one by one: causal, with a vocabulary."""
+        """Whether the model decodes token by token: causal, with a vocabulary."""
         return bool(self.spec.writes)
 
     @property
     def requests_per_pass(self) -> Number:
-        """Requests in a pass over prompts: one, or of an encoder as many as are asked for."""
+        """Requests in a prefill pass: one, or of an encoder as many as are asked for."""
         return 1.0 if self.is_autoregressive or self.request.batch is None else self.batch
 
     @property
     def sequences_per_pass(self) -> Number:
-        """Sequences of that pass: guidance makes two of each."""
+        """Sequences in that pass: classifier-free guidance makes two of each."""
         return serving.guided_passes(self.requests_per_pass) if self.uses_guidance else self.requests_per_pass
 
     @property
     def uses_guidance(self) -> bool:
-        """Whether every step runs with the prompt and without."""
-        made, asked = self.spec.denoising, self.request.guidance
-        return bool(made is not None and (made.guidance if asked is None else asked))
-
-    def _steps(self) -> Number:
-        """Passes that make an image; one of everything else."""
-        made, asked = self.spec.denoising, self.request.steps
-        if made is None:
-            return 1.0
-        return self.from_flag("N_s", float(made.steps) if asked is None else asked, "1", "--steps", asked is None)
+        """Whether every denoising step runs with the prompt and without."""
+        denoising, asked = self.spec.denoising, self.request.guidance
+        return bool(denoising is not None and (denoising.guidance if asked is None else asked))
 
     def logit_positions(self, tokens: Number) -> Number:
-        """Positions of a prompt that the head scores: the last, or every one where a head fills in what is masked."""
+        """Positions of a prompt for which the head computes logits: the last, or all of a masked language model."""
         return 1.0 if self.is_autoregressive or not self.spec.lm_head else tokens
 
     def _is(self, value: Number, default: float) -> bool:
-        """Whether an explanation should call it a default; sweeps (arrays) are never explained."""
+        """Whether an explanation calls it a default; sweeps (arrays) are never explained."""
         return self.lift.traced and value == default
 
     def from_flag(self, symbol: str, value: Number, unit: str, name: str, default: bool = False) -> Number:
-        """A number that came from the command line."""
+        """A lifted number that came from the command line."""
         value = float(value) if isinstance(value, int) else value
         if not self.lift.traced:
             return value
         return self.lift(symbol, value, unit, f"{name}{' (default)' if default else ''}")
 
     def with_factors(self, factors: Mapping[str, Number]) -> EstimateContext:
-        """This scene with constants of its chip and engine multiplied; kept, so that equal factors cost once."""
-        known = self._multiplied.get(id(factors))
+        """This context with constants of its chip and engine multiplied; kept, so that equal factors cost once."""
+        known = self._with_factors.get(id(factors))
         if known is None or known[0] is not factors:
-            other = self.on_chip(self.chip.with_factors(factors))
-            known = self._multiplied[id(factors)] = (factors, other)
+            known = self._with_factors[id(factors)] = (factors, self.on_chip(self.chip.with_factors(factors)))
         return known[1]
 
     def on_chip(self, chip: Chip) -> EstimateContext:
-        """This scene on another chip of the same file."""
+        """This context on another chip of the same file."""
         other = copy(self)
-        other.chip, other._known, other._multiplied = chip, {}, {}
+        other.chip, other._memo, other._with_factors = chip, {}, {}
         return other
 
     def lifted(self, layout: Layout) -> Layout:
-        """The plan with its sizes lifted."""
+        """The layout with its sizes lifted."""
         if not self.lift.traced:
             return layout
         sizes = {k: self.lift(k, getattr(layout, k), "1", f"plan: --{k.replace('_', '-')}") for k in SIZES}
@@ -226,53 +211,52 @@ class EstimateContext:
         cached: Number | None = None,
         documents: Number | None = None,
     ) -> Number:
-        """Forward FLOPs of `batch` sequences; the LM head counts for `logits` positions each."""
+        """Forward FLOPs of `batch` sequences; the LM head computes `logits` positions of each."""
         full, work = self.request.attention_flops == "full", (batch, queries, keys, logits)
-        whole = cached is None and documents is None and not self.ledger.towers  # what a tower reads may be an array
+        whole = cached is None and documents is None and not self.ledger.towers  # inputs of a tower may be arrays
         if whole and not self.lift.traced and all(size.__class__ is float for size in work):
             return _model_flops(self.ledger, self.formats, decode, full, *work)
         forward = ForwardPass(self.formats, decode=decode, full_attention=full, cached=cached, documents=documents)
         return ledger_flops(self.ledger, forward, self.lift, *work)
 
     def parameters(self, layout: Layout) -> DeviceParameters:
-        """Parameters on the fullest device of a replica, counted once per plan."""
+        """Parameters on the fullest device of a replica, counted once per layout."""
         return self.memoized(layout, "parameters", lambda: device_parameters(self.ledger, layout, self.lift))
 
     def trained_parameters(self, layout: Layout) -> DeviceParameters:
-        """The same while training: with the modules that predict further tokens."""
+        """Parameters in training: with the MTP layers."""
         depth, params = self.mtp_layers_trained(layout), self.parameters(layout)
         return with_mtp_layers(params, self.ledger, layout, depth, self.lift) if depth else params
 
     def mtp_layers_trained(self, layout: Layout) -> float:
-        """Modules that predict further tokens, where the training framework trains them."""
+        """MTP layers, where the training framework trains them."""
         depth = float(self.spec.mtp_layers)
-        return (
-            depth if depth and num.present(self.chip.constants("training", "framework", layout.software).mtp) else 0.0
-        )
+        return depth if depth and num.present(self._framework(layout).mtp) else 0.0
 
-    def memoized(self, layout: Layout, what: str, count: Callable[[], T]) -> T:
-        """What `count` gives, kept for this very plan; plans of arrays are too large to keep."""
-        known = self._known.get((id(layout), what))
+    def memoized(self, layout: Layout, key: str, compute: Callable[[], T]) -> T:
+        """What `compute` gives, kept for this very layout; layouts of arrays are too large to keep."""
+        known = self._memo.get((id(layout), key))
         if known is not None and known[0] is layout:
             return cast(T, known[1])
-        found = count()
+        value = compute()
         if num.plain(layout.tp) and num.plain(layout.dp):
-            self._known[id(layout), what] = (layout, found)
-        return found
+            self._memo[id(layout), key] = (layout, value)
+        return value
+
+    def _framework(self, layout: Layout) -> Any:
+        return self.chip.constants("training", "framework", layout.software)
 
     def framework_saved_tensors(self, layout: Layout) -> FrameworkSavedTensors:
-        """What the training framework keeps for the backward pass beside what it reads."""
-        c = self.chip.constants("training", "framework", layout.software)
+        """What the training framework saves for the backward pass besides the inputs of operations."""
+        c = self._framework(layout)
         return FrameworkSavedTensors(c.logit_bytes, c.norm_bytes, c.gate_bytes)
 
     def pads_heads(self, layout: Layout, phase: str) -> bool:
         """Whether the engine, or in training the framework, pads attention heads to a multiple of tp."""
-        if phase != "train":
-            return self.engine.pads_heads
-        return num.present(self.chip.constants("training", "framework", layout.software).pads_heads)
+        return num.present(self._framework(layout).pads_heads) if phase == "train" else self.engine.pads_heads
 
     def accumulator(self, regime: str, devices: Number) -> StepAccumulator:
-        """A new bill for one pass. A listing of operations overrides this to keep the lines."""
+        """A new accumulator for one pass. A listing of operations overrides this to keep the lines."""
         return StepAccumulator(self.chip, regime, devices)
 
     @property
@@ -297,7 +281,7 @@ class _IdentityKey:
         return isinstance(other, _IdentityKey) and other.spec is self.spec
 
 
-def _over(engine: ServingEngine) -> TensorSplit:
+def _tensor_split(engine: ServingEngine) -> TensorSplit:
     """How an engine splits a model over a tensor-parallel group."""
     if engine.ranks == 1.0 and not engine.copies_heads and not engine.whole_head:
         return EVEN
@@ -312,43 +296,50 @@ def _chip(request: Request, lift: PlainLift, override: dict[str, Number] | None,
         override = {"memory.capacity": request.memory, **(override or {})}
     if lift is not PLAIN or override:
         return Chip(request.hardware, lift, ideal=ideal, override=override, engine=engine)
-    return _cached_chip(_IdentityKey(request.hardware), ideal, _IdentityKey(engine))
+    return _plain_chip(_IdentityKey(request.hardware), ideal, _IdentityKey(engine))
+
+
+@lru_cache(maxsize=64)
+def _plain_chip(hardware: _IdentityKey, ideal: bool, engine: _IdentityKey) -> Chip:
+    return Chip(hardware.spec, ideal=ideal, engine=engine.spec)
 
 
 @lru_cache(maxsize=256)
 def _model_flops(ledger: Ledger, formats: Formats, decode: bool, full_attention: bool, *work: float) -> float:
-    """FLOPs of plain numbers: phases, candidates and checks ask for the same ones again."""
+    """FLOPs of plain numbers: phases, candidates and checks need the same ones again."""
     batch, queries, keys, logits = work
     forward = ForwardPass(formats, decode=decode, full_attention=full_attention)
     return float(ledger_flops(ledger, forward, PLAIN, batch, queries, keys, logits))
 
 
-@lru_cache(maxsize=64)
-def _cached_chip(same: _IdentityKey, ideal: bool, engine: _IdentityKey) -> Chip:
-    return Chip(same.spec, ideal=ideal, engine=engine.spec)
-
-
 @lru_cache(maxsize=256)
-def _as_run(
-    model: _IdentityKey, hardware: _IdentityKey, engine: _IdentityKey, asked: tuple[str | None, ...], training: bool
+def _dtype_and_formats(
+    model: _IdentityKey, hardware: _IdentityKey, engine: _IdentityKey, dtypes: tuple[str | None, ...], training: bool
 ) -> tuple[str, Formats]:
-    """The dtype and formats that a model runs in on a chip, by all that decides them; `asked` are --dtype and those of cache,
-    weights and state."""
-    fields: dict[str, Any] = dict(zip(("dtype", "kv_dtype", "weight_dtype", "state_dtype"), asked, strict=True))
-    request = Request(model.spec, hardware.spec, **fields, phases=("train",) if training else ("decode",))
-    dtype = request.dtype or _checkpoint_dtype(request)
-    found = _formats(request, dtype, engine.spec)
-    return dtype, replace(found, ignores_sliding_window=True) if engine.spec.whole_cache else found
+    """Dtype and formats in which a chip runs a model; `dtypes` are --dtype and those of KV cache, weights and state."""
+    dtype, kv_dtype, weight_dtype, state_dtype = dtypes
+    request = Request(
+        model.spec,
+        hardware.spec,
+        dtype=dtype,
+        kv_dtype=kv_dtype,
+        weight_dtype=weight_dtype,
+        state_dtype=state_dtype,
+        phases=("train",) if training else ("decode",),
+    )
+    dtype = dtype or _checkpoint_dtype(request)
+    chosen = _formats(request, dtype, engine.spec)
+    return dtype, replace(chosen, ignores_sliding_window=True) if engine.spec.whole_cache else chosen
 
 
 def _formats(request: Request, dtype: str, engine: ServingEngine) -> Formats:
-    """How the model runs; where only its experts are narrow, a narrow --dtype is theirs."""
+    """How the model runs; where only its experts are quantized, a narrow --dtype is theirs."""
     chip, peaks, stored = request.hardware.name, request.hardware.peak, _checkpoint_format(request)
     if stored is not None and experts_alone(request.dtype, request.weight_dtype, stored, "train" in request.phases):
         return experts_format(peaks, chip, request.kv_dtype, stored, request.state_dtype)
     kv = request.kv_dtype or ("fp8" if engine.kv_dtype_fp8 and dtype == "fp8" else engine.cache_dtype or None)
     computes = engine.compute.get(request.hardware.vendor, "") if engine.backends else None
-    return formats(dtype, kv, request.weight_dtype, peaks, chip, _stored(request), request.state_dtype, computes)
+    return formats(dtype, kv, request.weight_dtype, peaks, chip, _kept_format(request), request.state_dtype, computes)
 
 
 def _checkpoint_dtype(request: Request) -> str:
@@ -378,7 +369,7 @@ def _checkpoint_format(request: Request) -> Quantization | None:
     return checkpoint_format(request.model)
 
 
-def _stored(request: Request) -> Quantization | None:
+def _kept_format(request: Request) -> Quantization | None:
     """The checkpoint's format where neither --dtype nor --weight-dtype replaces it; beside a 16-bit --dtype, which is then that of
     activations, weight-only formats and those of a file's own tensors stay."""
     stored = request.model.quantization

@@ -66,5 +66,5 @@ def _argument(name: str, ctx: EstimateContext, layout: Layout, answer: PhaseAnsw
     if name == "devices":
         return layout.devices
     if name == "image_tokens":  # of an image that is made, not read
-        return ctx.given if ctx.spec.denoising is not None else None
+        return ctx.request_tokens if ctx.spec.denoising is not None else None
     return ctx.chip.power if name == "power" else getattr(answer, name, None)

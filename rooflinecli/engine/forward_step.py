@@ -13,8 +13,8 @@ from rooflinecli.engine import lora_serving, moe_serving
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.host_offload import LINK, LINK_ERROR, HostShare
 from rooflinecli.formulas import collectives, roofline, serving
-from rooflinecli.formulas.grouped_gemm import at_least, expected_active_experts, routed_tokens_per_expert
-from rooflinecli.formulas.offload import copy_time, on_device, on_host
+from rooflinecli.formulas.grouped_gemm import expected_active_experts, routed_tokens_per_expert
+from rooflinecli.formulas.offload import copy_time, on_device
 from rooflinecli.ledger.ledger import Ledger, Row, Sizes
 from rooflinecli.ledger.ops import Op
 from rooflinecli.parallel import pipeline, tensor
@@ -102,9 +102,9 @@ def _two_batch_overlap(
     """
     batch, queries, keys, logits = sizes
     if forward.decode:
-        half = pass_axis_sizes(serving.half(batch), queries, keys, logits, layout)
+        half = pass_axis_sizes(batch / 2, queries, keys, logits, layout)
     else:
-        half = pass_axis_sizes(batch, serving.half(queries), serving.three_quarters(keys), logits, layout)
+        half = pass_axis_sizes(batch, queries / 2, keys * 3 / 4, logits, layout)
     _stack(ctx, layout, ctx.ledger, forward, costs, half, _times(2.0, passes))
     sent = costs.by_axis.get("ep", 0.0)
     computed = costs.total - sent
@@ -179,7 +179,7 @@ def _host_compute(ctx: EstimateContext, layout: Layout, host: HostShare, costs: 
     on_cpu = StepAccumulator(host.chip, REGIME, 1.0)
     for group in ctx.ledger.layers:
         sizes = layer_sizes(group, work, layout, ctx.ledger.document, ctx.lift)
-        layers, experts = on_host(float(group.repeat), host.layers), on_host(float(group.repeat), host.experts)
+        layers, experts = float(group.repeat) * host.layers, float(group.repeat) * host.experts
         on_cpu.add(forward.ops([row for row in group.rows if not row.routed], sizes), layers)
         if group.moe:
             on_cpu.add(forward.ops([row for row in group.rows if row.routed], sizes), experts)
@@ -193,14 +193,14 @@ def _weights_over_host_link(
 ) -> None:
     """Charge the copies of the host's weights to the device, once per pass: all of its layers, and the experts that have tokens."""
     params, formats, link = ctx.parameters(layout), ctx.formats, ctx.chip.host_link
-    layers = on_host(params.inner * formats.weight, host.layers)
-    experts = on_host(params.experts * formats.expert_weight, host.experts)
+    layers = params.inner * formats.weight * host.layers
+    experts = params.experts * formats.expert_weight * host.experts
     moe = next((g.feedforward for g in ctx.spec.layers if g.feedforward.kind == "moe"), None)
     copied, least = experts, experts
     if moe is not None:
         count, top_k = float(moe.n_experts), float(moe.top_k)
         active = expected_active_experts(count, routed_tokens_per_expert(tokens, top_k, count), ctx.engine.routing_skew)
-        copied = experts * (at_least(active, top_k) / count)
+        copied = experts * (num.maximum(active, top_k) / count)
         least = experts * (top_k / count)  # however the tokens are routed
     expected = label(copy_time(layers + copied, passes, link, 1.0 if ctx.chip.ideal else LINK), "t_copy")
     costs.add_time("host_copy", expected, "host_copy", LINK_ERROR)
@@ -276,14 +276,16 @@ def prefill_pass(ctx: EstimateContext, layout: Layout) -> PricedPass:
     """Prefill of a lone prompt, in as many chunks as the token budget of a step makes of it."""
     if not ctx.is_autoregressive:
         logits = ctx.logit_positions(ctx.prompt)
-        return forward_step(ctx, layout, ctx.sequences_per_pass, ctx.read, ctx.prompt, False, True, ctx.steps, logits)
-    (read, keys), passes = computed_tokens(ctx), serving.prompt_passes(token_budget(ctx), ctx.read)
+        return forward_step(
+            ctx, layout, ctx.sequences_per_pass, ctx.uncached_prompt, ctx.prompt, False, True, ctx.steps, logits
+        )
+    (read, keys), passes = computed_tokens(ctx), serving.prompt_passes(token_budget(ctx), ctx.uncached_prompt)
     if ctx.chip.ideal or (num.plain(passes) and num.value(passes) <= 1):
         step = forward_step(ctx, layout, 1.0, read, keys, decode=False)
     else:
         step = forward_step(ctx, layout, 1.0, read / passes, keys, decode=False, passes=passes)
     if ctx.engine.prompt_bucket:
-        unpadded = forward_step(ctx, layout, 1.0, ctx.read, ctx.prompt, decode=False, engine=False)
+        unpadded = forward_step(ctx, layout, 1.0, ctx.uncached_prompt, ctx.prompt, decode=False, engine=False)
         step.costs.set_floor_from(unpadded.costs)
     return _overlapped_stages(ctx, layout, step, passes)
 
@@ -291,9 +293,9 @@ def prefill_pass(ctx: EstimateContext, layout: Layout) -> PricedPass:
 def computed_tokens(ctx: EstimateContext) -> tuple[Number, Number]:
     """Tokens of a prompt that its prefill computes, and keys that they see: padded where the engine has graphs of prompt lengths."""
     if not ctx.engine.prompt_bucket or ctx.chip.ideal:
-        return ctx.read, ctx.prompt
-    read = serving.padded_prompt(ctx.read, engine_constant(ctx, "prompt_bucket", "tokens"))
-    return read, ctx.prompt + (read - ctx.read)
+        return ctx.uncached_prompt, ctx.prompt
+    read = serving.padded_prompt(ctx.uncached_prompt, engine_constant(ctx, "prompt_bucket", "tokens"))
+    return read, ctx.prompt + (read - ctx.uncached_prompt)
 
 
 def _overlapped_stages(ctx: EstimateContext, layout: Layout, step: PricedPass, passes: Number) -> PricedPass:

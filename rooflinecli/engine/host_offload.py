@@ -1,7 +1,7 @@
-"""What of a model the host keeps (llama.cpp -ngl, --n-cpu-moe): its share of layers, experts and head, and the chip that works on it.
+"""Layers, experts and head that the host CPU keeps (llama.cpp -ngl, --n-cpu-moe).
 
-A token goes through the host's layers on the host's own units, at the rate of its memory. A prompt is worked on by the device,
-over which the host's weights pass once per micro-batch.
+Decode runs the host's layers on the host CPU, at the rate of its memory. Prefill runs on the device, to which the host's weights are
+copied once per micro-batch.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from rooflinecli import memory
+from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.lift import PlainLift
@@ -22,15 +23,15 @@ from rooflinecli.specs.engine import ServingEngine
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.request import Request
 
-USUAL = "ryzen-9-9950x"  # two channels of DDR5-5600, where nobody names a host
-# Reached of the link in the published runs: 0.8 to 1.4 of what copying every expert would take, since routing is skewed
+DEFAULT_HOST = "ryzen-9-9950x"  # two channels of DDR5-5600
+# Fraction of the link's rate: published runs took 0.8 to 1.4 of the time of copying every expert, since routing is skewed
 LINK = 1.0
 LINK_ERROR = 0.4
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HostShare:
-    """The host's chip, how it runs the model, and its share of layers, experts and head."""
+    """The host CPU, its formats, and its fractions of layers, experts and head."""
 
     chip: Chip
     formats: Formats
@@ -42,7 +43,7 @@ class HostShare:
 def host_of(request: Request, lift: PlainLift, engine: ServingEngine, own: Formats, spec: Any) -> HostShare | None:
     """What the host keeps by --gpu-layers and --expert-offload; None where it keeps nothing.
 
-    Raises UsageError for a device without a host beside it, and for experts that a model has not.
+    Raises UsageError for a device without host memory of its own, and for experts of a model without experts.
     """
     if request.gpu_layers is None and request.experts_on is None:
         return None
@@ -56,32 +57,31 @@ def host_of(request: Request, lift: PlainLift, engine: ServingEngine, own: Forma
     if request.gpu_layers is not None:
         layers = f.host_layers(total, lift("ngl", request.gpu_layers, "1", "--gpu-layers"))
     experts = f.host_experts(layers, _experts(request.experts_on, spec))
-    chip = Chip(request.host or load_hardware(USUAL), lift, ideal=request.efficiency == "ideal", engine=engine)
-    return HostShare(chip, _formats(chip, own), layers, experts, f.host_head(layers))
+    chip = Chip(request.host or load_hardware(DEFAULT_HOST), lift, ideal=request.efficiency == "ideal", engine=engine)
+    return HostShare(chip, _formats(chip, own), layers, experts, num.ceil(layers))
 
 
 def _experts(written: str | None, spec: Any) -> float:
-    """Share of the layers with experts whose experts stay: host, or host:N for those of N layers."""
+    """Fraction of the MoE layers whose experts the host keeps: `host` for all, `host:N` for those of N layers."""
     if written is None or written == "device":
         return 0.0
-    held = float(sum(g.repeat for g in spec.layers if g.feedforward.kind == "moe"))
+    moe_layers = float(sum(g.repeat for g in spec.layers if g.feedforward.kind == "moe"))
     place, _, count = written.partition(":")
     if place != "host" or (count and not count.isdigit()):
         raise UsageError(f"--expert-offload {written}: expected device, host or host:LAYERS", "experts-on")
-    if not held:
+    if not moe_layers:
         raise UsageError(
             f"--expert-offload {written}: {spec.name} has no experts; --gpu-layers keeps layers on the host",
             "experts-on",
         )
-    return min(float(count), held) / held if count else 1.0
+    return min(float(count), moe_layers) / moe_layers if count else 1.0
 
 
 def _formats(chip: Chip, own: Formats) -> Formats:
-    """The model on the host's units: the widest format they have, the weights as they are stored."""
+    """The model on the host CPU: computed in the widest format it has, the weights as they are stored."""
     wide = next((d for d in ("bf16", "fp16", "fp32") if d in chip.spec.peak), "fp32")
-    found = formats(wide, None, None, chip.spec.peak, chip.spec.name)
     return replace(
-        found,
+        formats(wide, None, None, chip.spec.peak, chip.spec.name),
         weight=own.weight,
         expert_weight=own.expert_weight,
         outer_weight=own.outer_weight,
@@ -104,7 +104,7 @@ def on_device(params: DeviceParameters, host: HostShare | None) -> DeviceParamet
 
 
 def host_embedding_bytes(ctx: Any) -> float:
-    """Bytes of an embedding that the engine keeps in the host's memory: of a tied one nothing, it is the head."""
+    """Bytes of an embedding that the engine keeps in host memory: 0 for a tied one, which is the head."""
     spec = ctx.spec
     if (
         not ctx.engine.looks_up_on_host
@@ -119,9 +119,9 @@ def host_embedding_bytes(ctx: Any) -> float:
 
 
 def offload_to_fit(ctx: Any, layout: Any, reserve: Number) -> dict[str, Any]:
-    """The fields of a request by which a device holds what it can: experts go to the host first, then layers; {} where all fits.
+    """Request fields that offload only what does not fit: experts first, then layers; {} where all fits.
 
-    `reserve` bytes stay free; the cache is that of the prompt and the answer.
+    `reserve` bytes stay free; the cache is that of prompt and output.
     """
     params, own = ctx.parameters(layout), ctx.formats
     cache = memory.kv_cache(ctx.ledger, layout, own, 1.0, ctx.prompt + ctx.output, ctx.lift)
@@ -131,9 +131,9 @@ def offload_to_fit(ctx: Any, layout: Any, reserve: Number) -> dict[str, Any]:
     missing = layers + experts + outer - host_embedding_bytes(ctx) + float(cache) - room
     if missing <= 0:
         return {}
-    held = float(sum(g.repeat for g in ctx.spec.layers if g.feedforward.kind == "moe"))
+    moe_layers = float(sum(g.repeat for g in ctx.spec.layers if g.feedforward.kind == "moe"))
     if experts and missing <= experts:
-        return {"experts_on": f"host:{int(f.experts_that_leave(missing, held, experts))}"}
+        return {"experts_on": f"host:{int(f.experts_that_leave(missing, moe_layers, experts))}"}
     stack = layers + experts + float(cache)
     return {"gpu_layers": float(f.layers_that_fit(room, float(ctx.spec.n_layers), stack))}
 
@@ -142,8 +142,8 @@ def host_bytes(params: DeviceParameters, cache: Number, own: Formats, host: Host
     """Weights and cache in the host's memory."""
     kept = replace(
         params,
-        inner=f.on_host(params.inner, host.layers),
-        outer=f.on_host(params.outer, host.head),
-        experts=f.on_host(params.experts, host.experts),
+        inner=params.inner * host.layers,
+        outer=params.outer * host.head,
+        experts=params.experts * host.experts,
     )
-    return memory.weights(kept, own, 1.0) + f.on_host(cache, host.layers)
+    return memory.weights(kept, own, 1.0) + cache * host.layers

@@ -32,11 +32,13 @@ def prefill(ctx: EstimateContext, layout: Layout) -> PrefillAnswer:
     # A pipeline works on pp prompts at once, so the rate of all replicas is pp times what one prompt's latency says.
     at_once = 1.0 if ctx.engine.splits_layers else layout.pp
     lone = ctx.requests_per_pass.__class__ is float and ctx.requests_per_pass == 1.0
-    sequences = at_once if lone else serving.sequences_together(at_once, ctx.requests_per_pass)
-    rate = serving.prefill_throughput(sequences, ctx.given, step.seconds, layout.dp)
+    sequences = at_once if lone else at_once * ctx.requests_per_pass
+    rate = serving.prefill_throughput(sequences, ctx.request_tokens, step.seconds, layout.dp)
     logits, cached = ctx.logit_positions(ctx.prompt), ctx.cached_prompt_tokens
-    flops = ctx.model_flops(ctx.sequences_per_pass, ctx.read, ctx.prompt, logits, decode=False, cached=cached)
-    flops = flops if ctx.spec.denoising is None else serving.over_steps(flops, ctx.steps)
+    flops = ctx.model_flops(
+        ctx.sequences_per_pass, ctx.uncached_prompt, ctx.prompt, logits, decode=False, cached=cached
+    )
+    flops = flops if ctx.spec.denoising is None else flops * ctx.steps
     idle = layout.pp if ctx.engine.splits_layers else 1.0  # stages of which one works at a time
     mfu = training.model_flops_utilization(
         flops, step.seconds, layout.tp * layout.cp * idle, ctx.chip.peak(ctx.formats.compute)

@@ -1,7 +1,7 @@
-"""LoRA adapters served side by side: what they hold on a device, and what a step reads, multiplies and starts for them.
+"""LoRA serving: memory of the adapters on a device, and what a step reads, multiplies and launches for them.
 
-All are resident and each sequence uses one of them, drawn evenly. Every dense matmul of a layer that carries adapters gets two
-more kernels, which gather each sequence's own low-rank pair (Punica, S-LoRA); experts carry none.
+All adapters are resident and each sequence uses one of them, drawn evenly. Every adapted dense matmul of a layer gets two more
+kernels, which gather the low-rank pair of each sequence (Punica, S-LoRA); experts have none.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from rooflinecli.price.accumulator import StepAccumulator
 from rooflinecli.specs.layout import Layout
 
 KIND, RANK, TARGETS = "adapters", 16.0, "all"
-PARTS = {"qkv": 3.0, "kv": 2.0, "gate_up": 2.0}  # matrices that a row joins, each with a down projection of its own
-WIDTH = 2.0  # bytes per parameter: adapters stay in 16 bits beside whatever the model is stored in
+PARTS = {"qkv": 3.0, "kv": 2.0, "gate_up": 2.0}  # matrices fused in a row, each with its own down projection
+WIDTH = 2.0  # bytes per parameter: adapters stay in 16 bits whatever the model is stored in
 
 
 def check(ctx: EstimateContext) -> None:
-    """Raises UsageError for adapters in training, where --recipe lora trains one, and for a rank that nothing has."""
+    """Raises UsageError for served adapters in training, where --recipe lora trains one, and for a rank without adapters."""
     r = ctx.request
     if r.adapters is None:
         if r.lora_rank is not None and r.recipe is None:
@@ -40,28 +40,28 @@ def check(ctx: EstimateContext) -> None:
 
 
 def adapter_bytes(ctx: EstimateContext, layout: Layout) -> Number:
-    """Bytes of all adapters on the fullest device of a replica; nothing where none are asked for."""
+    """Bytes of all adapters on the fullest device of a replica."""
     if ctx.request.adapters is None:
         return 0.0
     count, work, total = _count(ctx), pass_axis_sizes(1.0, 1.0, 1.0, 1.0, layout), 0.0
     for group in ctx.ledger.layers:
         sizes = layer_sizes(group, work, layout, ctx.ledger.document, ctx.lift)
-        held: Number = sum(one for *_, one in _pairs(ctx, group.rows, sizes))
-        total = total + held * float(group.repeat)
+        parameters: Number = sum(one for *_, one in _pairs(ctx, group.rows, sizes))
+        total = total + parameters * float(group.repeat)
     return fine_tuning.adapters_held(count, total, layout.pp, WIDTH)
 
 
 def add_priced(
     ctx: EstimateContext, costs: StepAccumulator, rows: tuple[Row, ...], sizes: Sizes, times: Number
 ) -> None:
-    """Charge a layer's adapters `times` times: their matmuls with one adapter's weights, the streams of further ones, and starts.
+    """Charge a layer's adapters `times` times: matmuls with one adapter's weights, the traffic of further ones, and launches.
 
-    The floor reads a single adapter, since all sequences may happen to use the same.
+    The floor reads a single adapter, since all sequences may use the same.
     """
     if ctx.request.adapters is None:
         return
     formats, settings = ctx.formats, ctx.chip.constants("serving", KIND)
-    met = fine_tuning.adapters_met(_count(ctx), sizes["B"])
+    used = fine_tuning.adapters_met(_count(ctx), sizes["B"])
     constants: Any = ctx.chip.constants("serving", "matmul", formats.outer_compute)
     for row, m, k, n, one in _pairs(ctx, rows, sizes):
         rank = _rank(ctx)
@@ -78,7 +78,7 @@ def add_priced(
         )
         costs.add([op], times)
         further = roofline.effective_memory_time(
-            fine_tuning.further_bytes(met, one, WIDTH), ctx.chip.bandwidth, constants.memory
+            fine_tuning.further_bytes(used, one, WIDTH), ctx.chip.bandwidth, constants.memory
         )
         costs.add_time(KIND, (further + fine_tuning.adapter_starts(settings.overhead)) * times, KIND, settings.error)
 
@@ -86,7 +86,7 @@ def add_priced(
 def _pairs(
     ctx: EstimateContext, rows: tuple[Row, ...], sizes: Sizes
 ) -> Iterator[tuple[Row, Number, Number, Number, Number]]:
-    """The rows that carry adapters: tokens, widths in and out (joined matrices counted one by one), parameters of one adapter."""
+    """Adapted rows: tokens, widths in and out (fused matrices counted one by one), parameters of one adapter."""
     dense = tuple(row for row in rows if not row.routed)
     for row in lora_target_rows(dense, ctx.request.lora_targets or TARGETS):
         c = row.contraction

@@ -1,4 +1,4 @@
-"""One microbatch of a training step: kernels forward and backward, and what they wait for or hide."""
+"""One micro-batch of a training step: kernels forward and backward, and communication exposed or hidden."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from rooflinecli.core.num import Number
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.formulas import collectives as comm
 from rooflinecli.formulas import roofline, training
-from rooflinecli.ledger.ledger import Encoder, Row, product
+from rooflinecli.ledger.ledger import Encoder, Layer, Row, Sizes, product
 from rooflinecli.ledger.ops import Collective, Op
 from rooflinecli.parallel import context, data, expert, pipeline, tensor
-from rooflinecli.phases import backward, recompute
-from rooflinecli.phases import fine_tuning as adapting
+from rooflinecli.phases import backward, fine_tuning, recompute
 from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes, stem_head_axis_sizes
 from rooflinecli.phases.forward import ForwardPass
 from rooflinecli.price.accumulator import StepAccumulator
@@ -27,7 +26,7 @@ REGIME = "training"
 
 
 class Microbatch:
-    """Prices a microbatch of the model, or of a further tower of it, on `bill`: `share` of all layers, then the ends."""
+    """Charges a micro-batch of the model, or of one of its encoders, to `costs`: a share of all layers, then stem and head."""
 
     def __init__(
         self, ctx: EstimateContext, layout: Layout, tower: Encoder | None = None, costs: StepAccumulator | None = None
@@ -37,63 +36,54 @@ class Microbatch:
         sequences = layout.micro_batch if tower is None else tower.inputs(layout.micro_batch)
         self.costs = costs or ctx.accumulator(REGIME, layout.devices)
         self.forward = ForwardPass(
-            kernels(ctx.formats, layout.software),
+            framework_formats(ctx.formats, layout.software),
             flash=layout.flash,
             dropout=layout.dropout,
             uneven=context.imbalance(layout, seq),
             imbalance=None if layout.expert_load is Layout.imbalance else layout.expert_load,
             software="" if layout.software == "any" else layout.software,
-            documents=ctx.documents,
+            documents=ctx.packed_length,
         )
         self.queries = seq if num.plain(layout.cp) and num.value(layout.cp) == 1 else seq / layout.cp
         self.work = pass_axis_sizes(sequences, self.queries, seq, self.queries, layout)
         self.tokens = sequences * self.queries
         self.framework = self.constants("framework")
-        self.recipe = adapting.RECIPE[layout.recipe]
+        self.recipe = fine_tuning.RECIPE[layout.recipe]
         self.weight_gradients: Number = 0.0
         self.recomputed = recompute.share(layout.recompute_layers, float(ctx.ledger.n_layers))
 
     def part(self) -> Microbatch:
-        """The same microbatch on an empty bill of its own."""
+        """The same micro-batch with an empty accumulator."""
         other = object.__new__(Microbatch)  # a tenth of copy.copy's time
-        other.__dict__.update(
-            self.__dict__, costs=self.ctx.accumulator(REGIME, self.layout.devices), weight_gradients=0.0
-        )
+        costs = self.ctx.accumulator(REGIME, self.layout.devices)
+        other.__dict__.update(self.__dict__, costs=costs, weight_gradients=0.0)
         return other
 
     def constants(self, kind: str) -> Any:
+        """Training constants of a kind, of the layout's framework."""
         return self.ctx.chip.constants(REGIME, kind, self.layout.software)
 
     def layers(self, share: Number) -> Number:
-        """Charge `share` of every layer group; the seconds it takes."""
-        before, counted = self.costs.total, dict[tuple[Row, ...], list[Op]]()
+        """Charge `share` of every layer group; return its seconds."""
+        before, known = self.costs.total, dict[tuple[Row, ...], list[Op]]()
         for group in self.ledger.layers:
             sizes = layer_sizes(group, self.work, self.layout, self.ledger.document, self.ctx.lift)
             times = float(group.repeat) * share
-            early = recompute.uses_early_stop(self.framework.early_stop, self.ledger.spec.layers[group.index].norms)
-            mixing = counted.get(group.mixing)
+            early_stop = recompute.uses_early_stop(
+                self.framework.early_stop, self.ledger.spec.layers[group.index].norms
+            )
+            mixing = known.get(group.mixing)
             if mixing is None:
-                mixing = counted[group.mixing] = self.forward.ops(group.mixing, sizes)
-            self._compute([*mixing, *self.forward.ops(group.rows_after_mixer, sizes)], times, early)
+                mixing = known[group.mixing] = self.forward.ops(group.mixing, sizes)
+            self._compute([*mixing, *self.forward.ops(group.rows_after_mixer, sizes)], times, early_stop)
             if self.recipe.frozen:
-                self._adapt(group, sizes, times)
+                self._adapters(group, sizes, times)
             self.costs.add(self._biases(group, sizes), times)
-            self._communicate(group, sizes, times)
+            self._communication(group, sizes, times)
         return self.costs.total - before
 
-    def _shared(self, group: Any, sizes: dict[str, Number], times: Number) -> Number:
-        """Seconds of the shared experts of a layer group, forward and backward, where they run beside the exchange of tokens."""
-        if not self.layout.shared_overlap:
-            return 0.0
-        ops = self.forward.ops([row for row in group.rows if row.name.startswith("moe.shared")], sizes)
-        ops = self._eager(ops)
-        own = self.part().costs
-        own.add([*ops, *self._eager(backward.input_gradients(ops, self.ctx.formats.activation))], times)
-        own.add(backward.weight_gradients(ops, self.ctx.gradient_bytes), times)
-        return own.total
-
     def _compute(self, ops: list[Op], times: Number, early_stop: bool) -> None:
-        """Forward, what is computed again, and both halves of the backward pass."""
+        """Charge forward, recomputation, and both halves of the backward pass."""
         layout, costs, recipe = self.layout, self.costs, self.recipe
         inputs = backward.input_gradients(ops, self.ctx.formats.activation)
         ops = self._eager(ops)
@@ -107,18 +97,18 @@ class Microbatch:
         costs.add(backward.weight_gradients(ops, self.ctx.gradient_bytes), times)
         self.weight_gradients = self.weight_gradients + (costs.total - before)
 
-    def _adapt(self, group: Any, sizes: dict[str, Number], times: Number) -> None:
-        """Adapters beside frozen weights, and widening the weights where they are stored in four bits."""
+    def _adapters(self, group: Layer, sizes: Sizes, times: Number) -> None:
+        """Charge adapters of frozen weights, and dequantization where the weights are stored in four bits."""
         f, full = self.ctx.formats, self.layout.recompute == "full"
-        ops = adapting.adapter_ops(group.rows, sizes, self.layout.lora_rank, f, self.layout.lora_targets)
+        ops = fine_tuning.adapter_ops(group.rows, sizes, self.layout.lora_rank, f, self.layout.lora_targets)
         self.costs.add([*ops, *backward.input_gradients(ops), *backward.weight_gradients(ops, 0.0)], times)
         again = times * self.recomputed if full else 0.0
         self.costs.add(ops if full else [], again)
         if self.recipe.quantized:
-            self.costs.add(adapting.dequantization_ops(group.rows, sizes, f), times * 2 + again)
+            self.costs.add(fine_tuning.dequantization_ops(group.rows, sizes, f), times * 2 + again)
 
-    def _biases(self, group: Any, sizes: dict[str, Number]) -> list[Op]:
-        """Bias additions and bias gradients as kernels of their own; experts with a clamped gate pass over their outputs more often."""
+    def _biases(self, group: Layer, sizes: Sizes) -> list[Op]:
+        """Bias additions and bias gradients as kernels; experts with a clamped gate pass over their outputs more often."""
         spec, passes = self.ledger.spec.layers[group.index].feedforward, self.framework.bias_passes
         clamped = self.constants("experts").bias_passes if group.moe and "clamped" in spec.activation else passes
         if not (num.present(passes) or num.present(clamped)):
@@ -128,42 +118,55 @@ class Microbatch:
             c = row.contraction
             if c and (*c.g, *c.n) in row.params:
                 moved = moved + product(c.y, sizes) * (clamped if row.kind == "grouped_matmul" else passes)
-        moved = moved * self.ctx.formats.activation
-        return [Op(name="bias", kind="elementwise", dtype=self.ctx.formats.compute, flops=0.0, bytes=moved)]
+        return [self._elementwise("bias", moved * self.ctx.formats.activation)]
+
+    def _elementwise(self, name: str, moved: Number) -> Op:
+        return Op(name=name, kind="elementwise", dtype=self.ctx.formats.compute, flops=0.0, bytes=moved)
 
     def _eager(self, ops: list[Op]) -> list[Op]:
-        """Elementwise kernels without a compiler move more bytes."""
+        """Elementwise kernels move more bytes without a compiler."""
         traffic = self.framework.traffic
         if num.plain(traffic) and num.value(traffic) == 1:
             return ops
         return [op._replace(bytes=op.bytes * traffic) if op.kind == "elementwise" else op for op in ops]
 
-    def _communicate(self, group: Any, sizes: dict[str, Number], times: Number) -> None:
-        """Tensor, expert and context parallel collectives of one layer group."""
+    def _communication(self, group: Layer, sizes: Sizes, times: Number) -> None:
+        """Charge tensor, expert and context parallel collectives of one layer group."""
         layout, size, full = self.layout, self.ctx.formats.activation, self.layout.recompute == "full"
-        branches = tensor.tp_reductions_per_layer(self.ledger.spec.layers[group.index], layout)
+        reductions = tensor.tp_reductions_per_layer(self.ledger.spec.layers[group.index], layout)
         for again in (False, True) if full else (False,):
             repeats = times * self.recomputed if again else times
-            for c in tensor.collectives(layout, self.tokens, sizes["D"], size, repeats, branches, True, again):
-                self.communicate(c, 0.0 if again else self._within("tp_collective", c))
+            for c in tensor.collectives(layout, self.tokens, sizes["D"], size, repeats, reductions, True, again):
+                self.communicate(c, 0.0 if again else self._overlap("tp_collective", c))
         if group.moe:
             for c in expert.collectives(layout, self.tokens, sizes["top_k"], sizes["D"], size, times, True):
-                self.communicate(c, self._within("ep_collective", c), self._shared(group, sizes, times))
+                self.communicate(c, self._overlap("ep_collective", c), self._shared_experts(group, sizes, times))
             step = self.constants("step")
             self.costs.add_time("overhead", step.per_moe_layer * times, "step", step.error)
         if group.mixer is not None:
             for c in context.collectives(layout, self.tokens, group.mixer.exchange(sizes), size, times, True):
                 self.communicate(c, self.constants("cp_collective").overlap)
 
-    def _within(self, kind: str, c: Collective) -> Number:
-        """Share of a collective that hides: kernels that overlap it work inside the innermost network, or only beyond."""
-        found, levels = self.constants(kind), self.ctx.chip.levels
+    def _shared_experts(self, group: Layer, sizes: Sizes, times: Number) -> Number:
+        """Seconds of the shared experts of a layer group, forward and backward, where they overlap the MoE all-to-all."""
+        if not self.layout.shared_overlap:
+            return 0.0
+        ops = self.forward.ops([row for row in group.rows if row.name.startswith("moe.shared")], sizes)
+        ops = self._eager(ops)
+        costs = self.part().costs
+        costs.add([*ops, *self._eager(backward.input_gradients(ops, self.ctx.formats.activation))], times)
+        costs.add(backward.weight_gradients(ops, self.ctx.gradient_bytes), times)
+        return costs.total
+
+    def _overlap(self, kind: str, c: Collective) -> Number:
+        """Fraction of a collective that hides: kernels that overlap it work inside the innermost network, or only beyond."""
+        constants, levels = self.constants(kind), self.ctx.chip.levels
         if not levels:
-            return found.overlap
-        return comm.overlap_within(found.overlap, found.beyond, c.n * c.stride, levels[0].size)
+            return constants.overlap
+        return comm.overlap_within(constants.overlap, constants.beyond, c.n * c.stride, levels[0].size)
 
     def communicate(self, c: Collective, overlap: Number, covering: Number = 0.0) -> None:
-        """Charge what a collective leaves exposed, and note what hides; `covering` seconds of work run beside the exposed part."""
+        """Charge the exposed part of a collective and note the hidden one; `covering` seconds of work overlap the exposed part."""
         seconds = self.costs.collective(c)
         exposed, hidden = comm.exposed(seconds, overlap), comm.hidden(seconds, overlap)
         if num.present(covering):
@@ -172,16 +175,14 @@ class Microbatch:
         self.costs.add_hidden_comm(c.axis, label(hidden, f"t_hidden[{c.axis}]"))
 
     def transfer(self) -> None:
-        """Activations and their gradients between stages."""
-        for c in pipeline.collectives(
-            self.layout, self.tokens, float(self.ctx.spec.stream_width), self.ctx.formats.activation, True
-        ):
+        """Charge activations and their gradients between stages."""
+        width, size = float(self.ctx.spec.stream_width), self.ctx.formats.activation
+        for c in pipeline.collectives(self.layout, self.tokens, width, size, True):
             self.communicate(c, self.constants("pp_collective").overlap)
 
     def ends(self, stem: bool, head: bool) -> Number:
-        """Charge embedding and head; the seconds they take."""
-        before = self.costs.total
-        ledger = self.ledger
+        """Charge embedding and head; return their seconds."""
+        before, ledger = self.costs.total, self.ledger
         sizes = stem_head_axis_sizes(ledger, self.work, self.layout, ledger.document, self.ctx.lift)
         ops = self.forward.ops((*(ledger.stem if stem else ()), *(ledger.head if head else ())), sizes, outer=True)
         inputs, ops = backward.input_gradients(ops), self._eager(ops)
@@ -192,35 +193,34 @@ class Microbatch:
             self.costs.add(ops, 1.0)
         if head and ledger.spec.lm_head and ledger.spec.vocab_size:
             moved = training.loss_traffic(product(("B", "O", "V"), sizes), self.ctx.formats.activation)
-            self.costs.add(
-                [Op(name="loss", kind="elementwise", dtype=self.ctx.formats.compute, flops=0.0, bytes=moved)], 1.0
-            )
+            self.costs.add([self._elementwise("loss", moved)], 1.0)
         return self.costs.total - before
 
     def accumulate(self, params: memory.DeviceParameters) -> None:
-        """Add this microbatch's gradients to the running sum, where the framework does so in a pass of its own."""
+        """Charge the sum of gradients over micro-batches, where the framework adds them in a separate pass."""
         c = self.framework
         traffic = training.accumulation_traffic(params.total, c.accumulate)
         seconds = roofline.effective_memory_time(traffic, self.ctx.chip.bandwidth, self.constants("optimizer").memory)
         self.costs.add_time("optimizer", seconds, "optimizer", c.error)
 
     def gather_weights(self, params: memory.DeviceParameters, buckets: Number) -> None:
-        """ZeRO-3 gathers and scatters of every microbatch, prefetched beside the computation."""
+        """Charge ZeRO-3 all-gathers and reduce-scatters of every micro-batch, prefetched during the computation."""
         f, c = self.ctx.formats, self.constants("fsdp_collective")
         sent = c.exchange_bytes if num.present(c.exchange_bytes) else f.activation
         gradients = 0.0 if self.recipe.frozen else sent
-        for held, experts in ((params.inner + params.outer, False), (params.experts, True)):
-            if not experts or params.has_experts:
-                weight = c.gather_bytes if num.present(c.gather_bytes) else memory.resident_weight_bytes(f)
-                moves = data.collectives(self.layout, held, weight, gradients, buckets, experts)
-                if num.present(c.host_copy):
-                    moves = data.backward_inside(self.layout, moves, self.ctx.chip.devices_per_host, experts)
-                for move in moves:
-                    self.communicate(replace(move, rails=c.rails), c.overlap)
+        for count, experts in ((params.inner + params.outer, False), (params.experts, True)):
+            if experts and not params.has_experts:
+                continue
+            weight = c.gather_bytes if num.present(c.gather_bytes) else memory.resident_weight_bytes(f)
+            moves = data.collectives(self.layout, count, weight, gradients, buckets, experts)
+            if num.present(c.host_copy):
+                moves = data.backward_inside(self.layout, moves, self.ctx.chip.devices_per_host, experts)
+            for move in moves:
+                self.communicate(replace(move, rails=c.rails), c.overlap)
 
 
-def kernels(formats: Formats, software: str) -> Formats:
-    """Formats whose matmuls ask for the constants of a training framework where it has its own."""
+def framework_formats(formats: Formats, software: str) -> Formats:
+    """Formats whose matmuls use the constants of a training framework where it has its own."""
     if software == "any" or formats.variant:
         return formats
     return replace(formats, variant=f"{formats.compute}@{software}")

@@ -1,4 +1,4 @@
-"""The routed experts of a layer in serving: one kernel on the busiest rank, and the exchange that feeds it."""
+"""Routed experts of a layer in serving: the grouped GEMM on the busiest rank, and the MoE all-to-all that feeds it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from rooflinecli.price import moe_all2all
 from rooflinecli.specs.layout import Layout
 
 WIDE = {"deepep": "deepep", "deepep-low-latency": "deepep-low-latency", "nvlink": "trtllm-wide"}
-SENDING = 20.0  # SMs of DeepEP's normal kernels, as its tables and SGLang have it
-ONE_HOST = 8.0  # ranks up to which engines gather tokens instead of sending them
+DEEPEP_SMS = 20.0  # of DeepEP's normal kernels, as in its tables and SGLang
+ONE_HOST = 8.0  # ranks up to which engines all-gather tokens instead of sending them
 
 
 def all2all_backends(ctx: EstimateContext, layout: Layout, decode: bool) -> list[tuple[str, Number]]:
-    """The kernels that move tokens, each with where a plan uses them (1 or 0; arrays in a sweep of sizes).
+    """All-to-all backends, each with where a layout uses it (1 or 0; arrays in a sweep of sizes).
 
-    As asked for; else inside a host tokens are gathered, in an NVLink domain beyond it they are sent over NVLink, and over
-    hosts DeepEP sends them, its low-latency kernels in decode and its normal ones in prefill, or NCCL where nobody timed those. Raises UsageError for kernels
-    that nobody timed on the chip.
+    As asked for; else inside a host tokens are all-gathered, in an NVLink domain beyond it they go over NVLink, and over hosts by
+    DeepEP, its low-latency kernels in decode and its normal ones in prefill, or NCCL where those were not benchmarked. Raises
+    UsageError for a backend that was not benchmarked on the chip.
     """
     chip = ctx.chip
     if layout.exchange != "auto":
@@ -42,30 +42,33 @@ def all2all_backends(ctx: EstimateContext, layout: Layout, decode: bool) -> list
     domain = chip.levels[0].size if moe_all2all.is_benchmarked(chip, "nvlink") else ONE_HOST
     sent = "deepep-low-latency" if decode else "deepep"
     sent = sent if moe_all2all.is_benchmarked(chip, sent) else "nccl"
-    inside = f.uses(reach, 0.0, ONE_HOST), f.uses(reach, ONE_HOST, domain), f.uses(reach, domain, INF)
-    found = zip((moe_all2all.GATHER, "nvlink", sent), inside, strict=True)
-    return [(mode, share) for mode, share in found if num.present(share)]
+    used = (
+        (moe_all2all.GATHER, f.uses(reach, 0.0, ONE_HOST)),
+        ("nvlink", f.uses(reach, ONE_HOST, domain)),
+        (sent, f.uses(reach, domain, INF)),
+    )
+    return [(mode, fraction) for mode, fraction in used if num.present(fraction)]
 
 
 def comm_sm_fraction(ctx: EstimateContext, layout: Layout, decode: bool) -> Number:
-    """Share of the chip's units that DeepEP's normal kernels keep while they send; the others take none of it."""
+    """Fraction of the chip's SMs that DeepEP's normal kernels occupy while they send; other backends take none."""
     units = ctx.chip.spec.units
     if units is None:
         return 0.0
     used = sum(share for mode, share in all2all_backends(ctx, layout, decode) if mode == "deepep")
-    return f.units_kept(SENDING, units.count.si) * used if num.present(used) else 0.0
+    return DEEPEP_SMS / units.count.si * used if num.present(used) else 0.0
 
 
 def grouped_gemm_op(
     ctx: EstimateContext, layout: Layout, layer: Layer, sizes: Sizes, tokens: Number, mode: str, decode: bool
 ) -> Op:
-    """The layer's experts as the busiest rank of the group meets them."""
+    """The layer's experts on the busiest rank of the group."""
     formats, ledger = ctx.formats, ctx.ledger
     copies = layout.redundant_experts
     count = sizes["E"] + copies if num.present(copies) else sizes["E"]
     gated = ledger.spec.layers[layer.index].feedforward.gated
     shape = ExpertShape(sizes["D"], sizes["F"], 3.0 if gated else 2.0, count, sizes["top_k"])
-    together = f.group_tokens(tokens, layout.expert_replicas)
+    group_tokens = tokens * layout.expert_replicas
     stored = ExpertStorage(
         formats.expert_weight,
         1.0 if formats.expert_compute == "fp8" else formats.matmul_input,
@@ -73,16 +76,16 @@ def grouped_gemm_op(
         formats.expert_compute or formats.compute,
         f"{_variant(ctx, mode)}+decode" if decode else _variant(ctx, mode),
     )
-    share, skew = _busiest(ctx, layout, together, shape), ctx.engine.routing_skew
-    op = experts_op("moe.experts", together, shape, stored, layout.ep, share, skew=skew)
+    load = _busiest_rank_load(ctx, layout, group_tokens, shape)
+    op = experts_op("moe.experts", group_tokens, shape, stored, layout.ep, load, skew=ctx.engine.routing_skew)
     assert op.routed is not None
     return op._replace(routed=replace(op.routed, crowded=f.crowded(tokens))) if decode else op
 
 
-def _busiest(ctx: EstimateContext, layout: Layout, tokens: Number, shape: ExpertShape) -> Number:
-    """Slots of the busiest rank over an even share: as given, by chance alone where copies balance experts, else by skew."""
+def _busiest_rank_load(ctx: EstimateContext, layout: Layout, tokens: Number, shape: ExpertShape) -> Number:
+    """Slots of the busiest rank over the mean: as given, by chance alone where redundant experts balance, else by skew."""
     if ctx.request.imbalance is not None:
-        return f.busiest_given(layout.ep, ctx.from_flag("I", ctx.request.imbalance, "1", "--expert-imbalance"))
+        return num.minimum(layout.ep, ctx.from_flag("I", ctx.request.imbalance, "1", "--expert-imbalance"))
     copies = layout.redundant_experts
     skewed = f.busiest_rank_load(layout.ep, shape.experts, f.SERVED_SPREAD)
     if not num.present(copies):
@@ -92,7 +95,7 @@ def _busiest(ctx: EstimateContext, layout: Layout, tokens: Number, shape: Expert
 
 
 def _variant(ctx: EstimateContext, mode: str) -> str:
-    """Constants of the kernels behind an exchange where they were timed apart, else of the engine's library."""
+    """Constants of the expert kernels behind a backend where they were benchmarked, else of the engine's library."""
     wide = f"{ctx.formats.expert_format}@{WIDE.get(mode, '')}"
     return (
         wide if ctx.chip.has_constants("routed_experts", wide) else f"{ctx.formats.expert_format}@{ctx.engine.library}"
@@ -102,21 +105,16 @@ def _variant(ctx: EstimateContext, mode: str) -> str:
 def exchanges(
     ctx: EstimateContext, layout: Layout, sizes: Sizes, tokens: Number, mode: str, layers: Number
 ) -> list[ExpertAllToAll | Collective]:
-    """Dispatch and combine of so many layers."""
+    """Dispatch and combine of `layers` layers."""
     top_k, d = sizes["top_k"], sizes["D"]
     narrow = (ctx.formats.expert_compute or ctx.formats.compute) in ("fp8", "fp4")
     if mode == "nccl":
-        return list(_all_to_all(ctx, layout, sizes, tokens, layers))
+        moves = expert.collectives(layout, tokens, top_k, d, ctx.formats.activation, layers, False)
+        for c in moves:  # in 16 bits, a copy for every chosen expert: nothing is merged
+            c.outer_share, c.n = 1.0, layout.expert_replicas
+        return list(moves)
     # fp8 experts get their tokens in fp8; an engine that gathers quantized inputs sends what its matmul reads
     read = 1.0 if ctx.formats.expert_compute == "fp8" else ctx.formats.matmul_input
     size = read if mode == moe_all2all.GATHER else expert.SCALED_FP8
     variant = "vllm" if ctx.engine.library == "vllm" and ctx.request.engine == "vllm" else ""
     return list(expert.exchanges(layout, mode, tokens, top_k, d, size if narrow else 2.0, layers, variant))
-
-
-def _all_to_all(ctx: EstimateContext, layout: Layout, sizes: Sizes, tokens: Number, layers: Number) -> list[Collective]:
-    """NCCL's direct exchange in 16 bits, a copy for every chosen expert: nothing is merged."""
-    found = expert.collectives(layout, tokens, sizes["top_k"], sizes["D"], ctx.formats.activation, layers, False)
-    for c in found:
-        c.outer_share, c.n = 1.0, layout.expert_replicas
-    return found

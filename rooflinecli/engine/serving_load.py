@@ -72,7 +72,7 @@ def arrivals(ctx: EstimateContext, layout: Layout) -> tuple[Number, Number, Numb
     """Requests per second on a replica, seconds that a prompt takes, and the fraction of time that they take together."""
     rate = ctx.from_flag("qps", ctx.request.qps, "1/s", "--qps") / layout.dp
     cost = prefill_interference_s(ctx, layout)
-    return rate, cost, serving.prefill_load(rate, cost)
+    return rate, cost, rate * cost
 
 
 def _open_loop(ctx: EstimateContext, layout: Layout, largest: Number) -> ReplicaLoad:

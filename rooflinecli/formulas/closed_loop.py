@@ -20,12 +20,6 @@ def mixed_step(decode: Number, prompts: Number, factor: Number, launches: Number
     return num.maximum(passes * decode + factor * prompts, passes * launches)
 
 
-@formula("t_launch", "s", "definition; an engine's constant per operation, fitted to its runs")
-def launch_time(operations: Number, per_operation: Number) -> Number:
-    """Time of the host to launch every operation of a pass."""
-    return operations * per_operation
-
-
 @formula("b_pad", "sequences", "a captured graph has one batch: fewer sequences are padded up to the next one captured")
 def padded_batch(batch: Number, size: Number, beyond: Number) -> Number:
     """`size` where it holds the batch, else `beyond`, what the batches captured above it come to."""

@@ -135,12 +135,6 @@ def latency_of_faster(first: Number, second: Number, first_latency: Number, seco
     return num.where(second < first, second_latency, first_latency)
 
 
-@formula("t_comm", "s", "traffic of different levels is on different wires at the same time")
-def concurrent_time(first: Number, second: Number) -> Number:
-    """Time of two transfers that run at once."""
-    return num.maximum(first, second)
-
-
 @formula("N", "B/s", "a full mesh has one link per pair, so a group uses the links among its own members")
 def mesh_bandwidth(aggregate: Number, domain: Number, n: Number) -> Number:
     """Bandwidth of one device of a group of n in a mesh of `domain` devices."""
@@ -186,12 +180,6 @@ def p_norm_overlap_time(work: Number, hidden: Number, p: Number) -> Number:
     """(work^p + hidden^p)^(1/p), never below either."""
     slow, fast = num.maximum(work, hidden), num.minimum(work, hidden)
     return slow * (1 + (fast / slow) ** p) ** (1 / p)
-
-
-@formula("t", "s", "perfect overlap")
-def perfect_overlap_time(work: Number, hidden: Number) -> Number:
-    """max(work, hidden)."""
-    return num.maximum(work, hidden)
 
 
 @formula("omega", "1", "overlapped kernels reach their group over the innermost network alone")

@@ -23,18 +23,6 @@ def matmul_bytes(m: Number, k: Number, n: Number, x_bytes: Number, w_bytes: Numb
     return m * k * x_bytes + k * n * w_bytes + m * n * y_bytes
 
 
-@formula("b_t", "1", "definition: images, tiles or sources of every sequence")
-def tower_inputs(batch: Number, per_sequence: Number) -> Number:
-    """Inputs that a tower reads for `batch` sequences."""
-    return batch * per_sequence
-
-
-@formula("M_x", "tokens", "definition: cross-attention reads every position of every input of the tower")
-def tower_positions(length: Number, per_sequence: Number) -> Number:
-    """Positions of a tower's output for a sequence."""
-    return length * per_sequence
-
-
 @formula(
     "x_bar", "1", "expected number of distinct experts drawn by T tokens with top-k routing, balanced and independent"
 )

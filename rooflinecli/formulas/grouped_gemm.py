@@ -30,12 +30,6 @@ def routed_tokens_per_expert(tokens: Number, top_k: Number, experts: Number) -> 
     return tokens * top_k / experts
 
 
-@formula("mu_b", "slots", "definition")
-def busiest_rank_tokens_per_expert(per_expert: Number, busiest: Number) -> Number:
-    """I mu: slots that an expert of the busiest rank gets on average."""
-    return busiest * per_expert
-
-
 @formula("A", "experts", "negative binomial visits, whose shape r says how uneven routing is; " + _FIT)
 def expected_active_experts(held: Number, per_expert: Number, skew: Number) -> Number:
     """held (1 - (1 + mu / r)^-r): of the experts on a rank, those that any token visits."""
@@ -154,28 +148,10 @@ def as_crowded(constant: Number, factor: Number, crowd: Number) -> Number:
     return constant * (1 + (factor - 1) * crowd)
 
 
-@formula("I", "1", "definition; what --expert-imbalance says, but never more than all slots on one rank")
-def busiest_given(ep: Number, imbalance: Number) -> Number:
-    """min(ep, I)."""
-    return num.minimum(ep, imbalance)
-
-
 @formula("n", "ranks", "definition")
 def ranks_inside(ranks: Number, groups: Number) -> Number:
     """Ranks of each of so many groups, at least one."""
     return num.maximum(ranks / groups, 1)
-
-
-@formula("T", "tokens", "definition")
-def group_tokens(tokens: Number, replicas: Number) -> Number:
-    """Tokens of all replicas whose experts are shared."""
-    return tokens * replicas
-
-
-@formula("x", "1", "definition")
-def units_kept(kept: Number, units: Number) -> Number:
-    """Share of a chip's units that a kernel keeps to itself."""
-    return kept / units
 
 
 @formula("n", "ranks", "definition")
@@ -188,12 +164,6 @@ def exchanging(replicas: Number, inside: Number) -> Number:
 def of_one_token(tokens: Number, top_k: Number, ep: Number) -> Number:
     """min(T, 1) k / ep: experts of a rank that a single token gives work, on average."""
     return num.minimum(tokens, 1.0) * top_k / ep
-
-
-@formula("A", "experts", "definition")
-def at_least(active: Number, least: Number) -> Number:
-    """The larger of two counts of experts."""
-    return num.maximum(active, least)
 
 
 @formula("A", "experts", "a token visits top_k different experts, and no rank has more experts with work than rows")

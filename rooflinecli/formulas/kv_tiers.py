@@ -25,9 +25,3 @@ def sessions_cached(capacity: Number, one: Number) -> Number:
 def tier_hit_fraction(idle: Number, nearer: Number, here: Number) -> Number:
     """Share of idle sessions whose cache is in a place, `nearer` being what places before it keep."""
     return num.maximum(num.minimum(here, idle - nearer), 0) / num.maximum(idle, 1e-9)
-
-
-@formula("t_reload", "s", "mean over where a returning session's cache is found")
-def expected_reload(share: Number, seconds: Number) -> Number:
-    """What one tier adds to the mean first token of a session that comes back."""
-    return share * seconds

@@ -168,12 +168,6 @@ def prediction_parameters(d_model: Number, tp: Number) -> Number:
     return 2 * d_model * d_model / tp + 3 * d_model
 
 
-@formula("M_host", "B", "definition")
-def sent_to_host(activations: Number, share: Number) -> Number:
-    """s M: activations of a microbatch that go to the host."""
-    return activations * share
-
-
 @formula(
     "M_act", "B", "Hsu et al. 2024, Liger Kernel, section 3.2: gradients of a part of the logits are taken at once"
 )

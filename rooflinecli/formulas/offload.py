@@ -18,24 +18,12 @@ def host_layers(layers: Number, on_device: Number) -> Number:
     return 1 - num.minimum(on_device, layers) / layers
 
 
-@formula("h_o", "1", "the head goes to the device with the last layer")
-def host_head(share: Number) -> Number:
-    """1 where any layer is on the host, else 0."""
-    return num.ceil(share)
-
-
 @formula(
     "h_x", "1", "ggml-org/llama.cpp --n-cpu-moe: experts of so many layers on the host, beside those of its own layers"
 )
 def host_experts(layers: Number, share: Number) -> Number:
     """Share of the experts that the host keeps: those of its layers, and `layers` as a share of the others."""
     return layers + (1 - layers) * share
-
-
-@formula("B_h", "B", "definition")
-def on_host(size: Number, share: Number) -> Number:
-    """Bytes of a part that the host keeps."""
-    return size * share
 
 
 @formula("B_d", "B", "definition")

@@ -68,12 +68,6 @@ def stage_time(layers: Number, all_layers: Number, layers_time: Number, ends: Nu
     return layers / all_layers * layers_time + ends
 
 
-@formula("s", "1", "definition")
-def layer_share(layers: Number, all_layers: Number) -> Number:
-    """Share of all layers on a stage."""
-    return layers / all_layers
-
-
 @formula("s", "1", "the part of all layers that gives the slowest stage its time")
 def effective_share(stage: Number, ends: Number, layers_time: Number) -> Number:
     """Share of all layers a stage of this length does beside the ends."""

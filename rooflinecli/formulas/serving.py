@@ -46,24 +46,6 @@ def tokens_per_user(step_time: Number) -> Number:
     return 1 / step_time
 
 
-@formula("n_t", "1", "definition: an image is one input of the tower, or as many as it has tiles")
-def encoder_inputs(images: Number, each: Number) -> Number:
-    """Inputs of a tower in a prompt."""
-    return images * each
-
-
-@formula("S_i", "tokens", "definition: the tokens of an image stand in the prompt beside the text")
-def image_tokens(images: Number, each: Number) -> Number:
-    """Tokens that images take in a prompt."""
-    return images * each
-
-
-@formula("n_p", "1", "definition: a pipeline works on as many passes at once as it has stages")
-def sequences_together(stages: Number, together: Number) -> Number:
-    """Sequences under way at once where each pass holds several."""
-    return stages * together
-
-
 @formula(
     "b",
     "sequences",
@@ -78,12 +60,6 @@ def guided_passes(sequences: Number) -> Number:
 def images_per_second(tokens_per_s: Number, tokens: Number) -> Number:
     """Images made in a second, of so many tokens each."""
     return tokens_per_s / tokens
-
-
-@formula("F", "FLOP", "definition: the same pass, as often as a sampler takes a step")
-def over_steps(flops: Number, steps: Number) -> Number:
-    """FLOPs of all steps."""
-    return flops * steps
 
 
 @formula(
@@ -200,12 +176,6 @@ def lockstep_interference(batch: Number, output: Number, prompt_cost: Number) ->
     return num.maximum(batch - 1, 0) / num.maximum(output, 1) * prompt_cost / 2
 
 
-@formula("u", "1", "definition")
-def prefill_load(rate: Number, prompt_cost: Number) -> Number:
-    """Share of the time that a request rate keeps a replica at prefill."""
-    return rate * prompt_cost
-
-
 @formula("t_itl", "s", "open loop: decode steps get the time that prompts leave; " + _FIT)
 def open_loop_itl(step: Number, load: Number) -> Number:
     """step / (1 - u)."""
@@ -283,22 +253,6 @@ def critical_batch(peak: Number, bandwidth: Number, bytes_per_weight: Number) ->
 def largest_batch(capacity: Number, resident: Number, kv_per_sequence: Number) -> Number:
     """Most concurrent sequences whose KV cache fits."""
     return num.maximum(num.floor((capacity - resident) / kv_per_sequence), 0)
-
-
-@formula("b", "1", "definition")
-def half(amount: Number) -> Number:
-    """One of two halves of a batch, or of a prompt."""
-    return amount / 2
-
-
-@formula(
-    "T",
-    "tokens",
-    "the first half of a prompt sees half of the keys, the second all of them: three quarters each on average",
-)
-def three_quarters(keys: Number) -> Number:
-    """Keys that half a prompt stands for."""
-    return keys * 3 / 4
 
 
 @formula(

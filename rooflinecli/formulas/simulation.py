@@ -23,12 +23,6 @@ def pool_within(
     return num.maximum(capacity * share - weights - reserve, 0) / num.maximum(kv_per_sequence, 1) * length
 
 
-@formula("t_kv", "s", "definition; a sequence's cache over the link that carries it")
-def transfer_time(kv_bytes: Number, bandwidth: Number) -> Number:
-    """Seconds to move a cache between pools."""
-    return kv_bytes / bandwidth
-
-
 @formula("goodput", "1/s", "requests that keep to every limit, over the time they took; Zhong et al. 2024, DistServe")
 def goodput(inside: Number, seconds: Number) -> Number:
     """Requests per second inside the SLO."""

@@ -22,12 +22,6 @@ def axis_length(devices: Number, axes: Number, index: Number) -> Number:
     return 2.0 ** num.floor((num.log(devices) / _LN2 + 1e-9 + index) / axes)
 
 
-@formula("m", "devices", "axes are filled in order, as devices are numbered")
-def members_along(below: Number, through: Number) -> Number:
-    """Members of a group along an axis, from those within the inner axes and those through this one."""
-    return through / below
-
-
 @formula("q", "devices", "a group with a stride inside an axis skips the devices between, whose groups share the links")
 def axis_step(stride: Number, below: Number) -> Number:
     """Devices from one member to the next along an axis whose inner axes hold `below` devices."""

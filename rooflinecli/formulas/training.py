@@ -94,12 +94,6 @@ def beyond(size: Number, limit: Number, end: Number) -> Number:
     return num.minimum(num.maximum((size - limit) / (end - limit), 0.0), 1.0)
 
 
-@formula("r", "1", "a kind of novelty adds its error as far as the layout goes")
-def claim_error(error: Number, beyond: Number) -> Number:
-    """error x."""
-    return error * beyond
-
-
 def novelty(*errors: Number) -> Number:
     """sqrt(sum of r_k^2): kinds of novelty taken as independent."""
     total: Number = 0.0

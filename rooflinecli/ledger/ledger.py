@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from rooflinecli.core import num
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
-from rooflinecli.formulas import counts
 
 if TYPE_CHECKING:
     from rooflinecli.ledger.mixer import Mixer
@@ -240,13 +239,13 @@ class Encoder:
 
     def inputs(self, batch: Number) -> Number:
         """How many inputs a pass over `batch` sequences gives it."""
-        return batch if self.count.__class__ is float and self.count == 1.0 else counts.tower_inputs(batch, self.count)
+        return batch if self.count.__class__ is float and self.count == 1.0 else batch * self.count
 
     @property
     def positions(self) -> Number:
         """Positions that it makes of the inputs of a sequence."""
         one = self.count.__class__ is float and self.count == 1.0
-        return self.length if one else counts.tower_positions(self.length, self.count)
+        return self.length if one else self.length * self.count
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -168,7 +168,7 @@ def offloaded_activations(ledger: Ledger, layout: Layout, formats: Formats, seq:
             stack.ledger, layout, formats, stack.length, lift, layers, NOTHING, stack.inputs(layout.micro_batch)
         )[0]
         sent = sent + kept
-    return f.sent_to_host(sent, recompute.share(layout.offload_layers, layers))
+    return sent * recompute.share(layout.offload_layers, layers)
 
 
 def _stack_activations(

@@ -68,7 +68,7 @@ def layers_on_fullest_stage(layout: Layout, layers: Number) -> Number:
 
 def share(layout: Layout, layers: Number) -> Number:
     """Share of the layers that the fullest stage holds."""
-    return schedule.layer_share(layers_on_fullest_stage(layout, layers), layers)
+    return layers_on_fullest_stage(layout, layers) / layers
 
 
 def min_stage_shares(layout: Layout, layers: Number) -> tuple[Number, Number, Number]:
@@ -76,9 +76,7 @@ def min_stage_shares(layout: Layout, layers: Number) -> tuple[Number, Number, Nu
     alone = num.where(layout.pp > 1, 0.0, 1.0)
     if layout.stages is not None:
         return share(layout, layers), alone, alone
-    even = schedule.layer_share(
-        1.0, layout.pp
-    )  # some stage does its mean part; the head's, where no other split is made
+    even = 1.0 / layout.pp  # some stage does its mean part; the head's, where no other split is made
     return even, alone, num.where(constraints.divides(layout.pp, layers), 1.0, even)
 
 

@@ -5,6 +5,7 @@ Counted for the busiest rank of an expert group, since the others wait for it; l
 
 from __future__ import annotations
 
+from rooflinecli.core import num
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import grouped_gemm as f
@@ -38,7 +39,7 @@ def busiest_rank_share(
 ) -> Number:
     """Slots of the busiest of `ep` ranks over an even share: as given, else by how experts are placed."""
     if given is not None:
-        return f.busiest_given(ep, given)
+        return num.minimum(ep, given)
     if balanced:
         return f.busiest_rank_balanced(ep, tokens * shape.top_k)
     return f.busiest_rank_load(ep, shape.experts, f.SPREAD)
@@ -63,10 +64,10 @@ def experts_op(
     held, mu = shape.experts / ep, f.routed_tokens_per_expert(tokens, shape.top_k, shape.experts)
     rows, fair = f.rows_of_busiest(f.expert_rows(slots, ep, share), slots), f.expert_rows(slots, ep, 1.0)
     one = f.of_one_token(tokens, shape.top_k, ep)
-    visits = f.busiest_rank_tokens_per_expert(mu, share)
+    visits = share * mu
     spread = f.experts_with_work_balanced(held, fair) if even else f.expected_active_experts(held, visits, skew)
     active = f.experts_of_busiest(spread, one, rows)
-    least = f.at_least(f.expected_active_experts(held, mu, f.LEAST_SKEW), one)
+    least = num.maximum(f.expected_active_experts(held, mu, f.LEAST_SKEW), one)
     sizes = (shape.matrices, shape.d_model, shape.width)
     moved = f.expert_token_bytes(fair, shape.top_k, shape.d_model, stored.read, stored.written)
     return Op(

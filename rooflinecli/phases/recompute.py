@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from rooflinecli.core import num
 from rooflinecli.core.num import Number
-from rooflinecli.formulas import schedule
 from rooflinecli.ledger.ops import Op
 from rooflinecli.specs.layout import Layout
 
@@ -44,7 +43,7 @@ LAST = ("feedforward.down", "moe.shared_down", "residual")  # what only the outp
 
 def share(layers: Number | None, all_layers: Number) -> Number:
     """Share of the layers that compute again: `layers` of them, or all."""
-    return 1.0 if layers is None else schedule.layer_share(num.minimum(layers, all_layers), all_layers)
+    return 1.0 if layers is None else num.minimum(layers, all_layers) / all_layers
 
 
 def recomputed_ops(plan: Layout, forward: list[Op], early_stop: bool = False) -> list[Op]:

@@ -47,11 +47,11 @@ def price_collective(collective: Collective, chip: Chip, regime: str, devices: N
     latency: Number = 0.0
     together = collective.op in ("all-to-all", "permute")
     for level, part in by_level(collective, chip, regime, devices):
-        floor = f.concurrent_time(floor, part.floor)
+        floor = num.maximum(floor, part.floor)
         spent = part.expected
         if level.index > 0 and not (num.plain(collective.rails) and num.value(collective.rails) == 1):
             spent = f.multi_rail_time(spent, part.latency, collective.rails)
-        expected = f.concurrent_time(expected, spent) if together else expected + spent
+        expected = num.maximum(expected, spent) if together else expected + spent
         volume = volume + part.volume
         error = num.maximum(error, part.error)
         latency = latency + part.latency

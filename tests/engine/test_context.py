@@ -58,9 +58,9 @@ def test_an_encoder_takes_its_context_whole_and_scores_every_position():
 def test_documents_are_packed_by_the_token():
     """Of 2000 and 6000 tokens: a quarter of the tokens in the short one."""
     asked = {"phase": "train", "lengths": "2000,6000", "seq": 8192}
-    assert ctx(**asked).documents == 0.25 * 2000 + 0.75 * 6000
-    assert ctx(**{**asked, "seq": 6000}).documents == 5000
-    assert ctx(phase="train").documents is None
+    assert ctx(**asked).packed_length == 0.25 * 2000 + 0.75 * 6000
+    assert ctx(**{**asked, "seq": 6000}).packed_length == 5000
+    assert ctx(phase="train").packed_length is None
     with pytest.raises(UsageError, match="a document of 6000 tokens does not fit into --seq 5999"):
         ctx(**{**asked, "seq": 5999})
 
@@ -113,7 +113,7 @@ def test_an_image_is_made_in_steps_with_and_without_the_prompt():
         0,
     )
     assert (flux.steps, flux.uses_guidance, flux.requests_per_pass, flux.sequences_per_pass) == (28, False, 3, 3)
-    assert flux.prompt == flux.given + 512 and flux.pictured[0] == 1
+    assert flux.prompt == flux.request_tokens + 512 and flux.image_input[0] == 1
     assert ctx("dit-xl-2", steps=20, guidance=False).sequences_per_pass == 1 and ctx("dit-xl-2", steps=20).steps == 20
     assert ctx().steps == 1 and not ctx().uses_guidance
 

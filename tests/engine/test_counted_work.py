@@ -7,7 +7,7 @@ import pytest
 from rooflinecli import memory
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import forward_step
-from rooflinecli.engine.pipeline_stage import stage
+from rooflinecli.engine.pipeline_stage import slowest_stage
 from rooflinecli.engine.training import train
 from rooflinecli.layers.build import ledger
 from rooflinecli.specs.hardware import load_hardware
@@ -31,7 +31,7 @@ def test_the_flops_of_mfu_are_those_of_the_kernels(model):
     ctx = _scene(model, batch=1.0, seq=32.0)
     params = memory.device_parameters(ctx.ledger, Layout(), ctx.lift)
     trained = 3 * ctx.model_flops(1.0, 32.0, 32.0, 32.0, decode=False)
-    assert stage(ctx, Layout(), params, params).costs.flops == pytest.approx(trained, rel=0.01)
+    assert slowest_stage(ctx, Layout(), params, params).costs.flops == pytest.approx(trained, rel=0.01)
 
 
 def test_a_tower_takes_its_time_and_memory_in_training():
@@ -78,7 +78,7 @@ def test_serving_and_training_sum_a_layer_over_the_group_equally_often(model, su
 
 def test_the_busiest_rank_of_a_naive_ring_does_almost_twice_its_share():
     even, naive = (
-        stage(
+        slowest_stage(
             s := _scene("llama-3-8b", batch=8.0, seq=8192.0),
             p := Layout(cp=8.0, ring=r),
             *[memory.device_parameters(s.ledger, p, s.lift)] * 2,
@@ -90,7 +90,7 @@ def test_the_busiest_rank_of_a_naive_ring_does_almost_twice_its_share():
 
 def test_the_busiest_experts_work_longer():
     times = [
-        stage(
+        slowest_stage(
             s := _scene("mixtral-8x7b", batch=8.0),
             p := Layout(imbalance=x),
             *[memory.device_parameters(s.ledger, p, s.lift)] * 2,

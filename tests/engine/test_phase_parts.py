@@ -57,12 +57,12 @@ def test_every_scored_position_holds_its_logits():
 
 
 @pytest.mark.parametrize("shared", [{"tp": 2.0}, {"pp": 2.0}, {"dp": 2.0, "zero": 1}])
-def test_matrices_are_shared_out_to_be_orthogonalised(shared):
+def test_matrices_are_shared_out_to_be_orthogonalized(shared):
     """Seconds over the start of a kernel are halved by two devices, however they share."""
     one = ctx(phase="train", optimizer="muon", seq=128, batch=8)
-    alone, two = (training._orthogonalising(one, Layout(**plan)) for plan in ({"zero": 0}, shared))
+    alone, two = (training._orthogonalization_time(one, Layout(**plan)) for plan in ({"zero": 0}, shared))
     flops = memory.orthogonalization_flops(one.ledger, one.optimizer.steps, one.lift)
     assert alone > 0 and flops > 0
     start = one.chip.constants("training", "matmul", "bf16").overhead
     assert two - start == pytest.approx((alone - start) / 2, rel=1e-3)
-    assert training._orthogonalising(ctx(phase="train"), Layout()) == 0.0
+    assert training._orthogonalization_time(ctx(phase="train"), Layout()) == 0.0

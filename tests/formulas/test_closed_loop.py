@@ -28,11 +28,9 @@ def test_a_first_token_by_hand():
 def test_a_step_of_prompts_and_decodes_by_hand():
     """20 ms of prompts take 30 beside decodes of 8; 500 operations of 100 us take 50; a prompt in three pieces meets three steps."""
     assert closed_loop.mixed_step(0.008, 0.020, 1.5, 0.0, 1) == pytest.approx(0.038)
-    assert closed_loop.mixed_step(0.008, 0.020, 1.5, closed_loop.launch_time(500, 100e-6), 1) == pytest.approx(0.050)
-    assert closed_loop.mixed_step(0.008, 0.060, 1.5, closed_loop.launch_time(500, 100e-6), 3) == pytest.approx(0.150)
-    assert closed_loop.mixed_step(0.008, 0.600, 1.5, closed_loop.launch_time(500, 100e-6), 3) == pytest.approx(
-        0.024 + 0.9
-    )
+    assert closed_loop.mixed_step(0.008, 0.020, 1.5, 500 * 100e-6, 1) == pytest.approx(0.050)
+    assert closed_loop.mixed_step(0.008, 0.060, 1.5, 500 * 100e-6, 3) == pytest.approx(0.150)
+    assert closed_loop.mixed_step(0.008, 0.600, 1.5, 500 * 100e-6, 3) == pytest.approx(0.024 + 0.9)
 
 
 def test_prompts_held_back_by_hand():

@@ -46,6 +46,4 @@ def test_constants_as_serving_sees_them() -> None:
 def test_groups_and_their_bounds() -> None:
     """A bound below belongs to the next smaller group, one above to its own."""
     assert [f.uses(n, 8.0, 72.0) for n in (8.0, 9.0, 72.0, 73.0)] == [0, 1, 1, 0]
-    assert f.busiest_given(4.0, 1.5) == 1.5 and f.busiest_given(4.0, 9.0) == 4
-    assert f.units_kept(20.0, 80.0) == 0.25
     assert [f.exchanging(n, 8.0) for n in (1.0, 2.0)] == [1, 16]

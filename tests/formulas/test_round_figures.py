@@ -12,7 +12,6 @@ from rooflinecli.formulas import (
     capacity,
     collectives,
     cost,
-    counts,
     fine_tuning,
     kv_tiers,
     memory,
@@ -32,18 +31,14 @@ WORKED = [
     (kv_tiers.tier_hit_fraction, (10.0, 4.0, 3.0), 0.3),  # all that the place keeps
     (kv_tiers.tier_hit_fraction, (10.0, 4.0, 9.0), 0.6),  # all that nearer ones left over
     (kv_tiers.tier_hit_fraction, (10.0, 12.0, 9.0), 0.0),  # nearer ones took all
-    (kv_tiers.expected_reload, (0.25, 8.0), 2.0),
     (simulation.pool_within, (100.0, 0.9, 50.0, 10.0, 3.0, 7.0), 30.0 / 3 * 7),
     (simulation.pool_within, (100.0, 0.5, 50.0, 10.0, 3.0, 7.0), 0.0),
     (simulation.pool_within, (100.0, 0.9, 50.0, 10.0, 0.0, 7.0), 30.0 * 7),
     # weights on the host
     (offload.host_layers, (80.0, 60.0), 0.25),
     (offload.host_layers, (80.0, 99.0), 0.0),
-    (offload.host_head, (0.0,), 0.0),
-    (offload.host_head, (0.01,), 1.0),
     (offload.host_experts, (0.25, 0.0), 0.25),
     (offload.host_experts, (0.25, 0.5), 0.625),  # a quarter, and half of three quarters
-    (offload.on_host, (8.0, 0.25), 2.0),
     (offload.on_device, (8.0, 0.25), 6.0),
     (offload.table_bytes, (5.0, 3.0, 2.0), 30.0),
     (offload.layers_that_fit, (50.0, 8.0, 99.0), 4.0),  # 12.375 each: four are 49.5
@@ -75,16 +70,10 @@ WORKED = [
     (schedule.zero_bubble_v, (4.0, 7.0, 3.0), 3 * 1.0),  # W longer than F: still never below the start
     (serving.pieces_at_once, (6.0, 3.0), 18.0 / 8),  # 18 pieces of work in eight slots
     (serving.pieces_at_once, (6.0, 1.0), 1.0),
-    (serving.sequences_together, (3.0, 4.0), 12.0),
     (serving.prompt_starts, (32.0, 2.0, 30.0, 5.0), 214.0),
     # images
-    (serving.encoder_inputs, (3.0, 5.0), 15.0),
-    (serving.image_tokens, (3.0, 64.0), 192.0),
     (serving.guided_passes, (6.0,), 12.0),
     (serving.images_per_second, (640.0, 64.0), 10.0),
-    (serving.over_steps, (9.0, 20.0), 180.0),
-    (counts.tower_inputs, (6.0, 3.0), 18.0),
-    (counts.tower_positions, (64.0, 3.0), 192.0),
     # training
     (memory.autodiff_residuals, (10.0, 8.0, 7.0, 6.0), 122.0),
     (memory.tiled_feedforward, (100.0, 60.0, 4.0), 55.0),  # 40 beside it and a quarter of 60
@@ -93,7 +82,6 @@ WORKED = [
     (training.step_error, (0.0, 0.0, 0.0, 3.0, 4.0), 5.0),
     (training.novelty, (2.0, 3.0, 6.0), 7.0),
     (training.novelty, (), 0.0),
-    (training.claim_error, (0.3, 0.5), 0.15),
     (training.beyond, (4.0, 4.0, 5.0), 0.0),
     (training.beyond, (1.0, 4.0, 5.0), 0.0),
     (training.beyond, (4.5, 4.0, 5.0), 0.5),

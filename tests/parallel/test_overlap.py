@@ -171,14 +171,15 @@ def test_clamped_experts_pass_over_their_outputs():
 
 
 def test_least_stage_and_perfect_overlap():
-    from rooflinecli.engine.pipeline_stage import beside
+    from rooflinecli.engine.pipeline_stage import PipelineStage
+
+    def seconds(work, hidden, p):
+        return PipelineStage(None, work, hidden, 0.0, 0.0, p).seconds
 
     assert schedule.least_stage(3.0, 4.0, 2.0) == 4.0
-    assert (
-        beside(3.0, 4.0, math.inf) == 4.0
-        and beside(3.0, 4.0, 2.0) == pytest.approx(5.0)
-        and beside(3.0, 0.0, 2.0) == 3.0
-    )
+    assert seconds(3.0, 4.0, math.inf) == 4.0
+    assert seconds(3.0, 4.0, 2.0) == pytest.approx(5.0)
+    assert seconds(3.0, 0.0, 2.0) == 3.0
 
 
 def test_narrow_matmuls_keep_narrow_inputs_and_wide_weights():

@@ -199,9 +199,9 @@ def _workload(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> Workload:
         decode = phases.get("decode")
         alone = ctx.batch if ctx.is_autoregressive else ctx.requests_per_pass
         work.batch = decode.batch if isinstance(decode, DecodeAnswer) else alone
-        work.prompt, work.output, work.qps = ctx.given, ctx.output, r.qps
-        if ctx.pictured is not None:
-            work.images, work.image_size, work.image_tokens = ctx.pictured
+        work.prompt, work.output, work.qps = ctx.request_tokens, ctx.output, r.qps
+        if ctx.image_input is not None:
+            work.images, work.image_size, work.image_tokens = ctx.image_input
         if ctx.spec.denoising is not None:
             work.diffusion_steps, work.guidance = ctx.steps, ctx.uses_guidance
         work.concurrency = "max" if r.concurrency is MOST else r.concurrency

@@ -14,7 +14,6 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer
 from rooflinecli.engine.forward_step import engine_constant
 from rooflinecli.engine.residency import kv_bytes, kv_pool_tokens
-from rooflinecli.formulas import simulation
 from rooflinecli.questions.estimate.answer import scene_of
 from rooflinecli.questions.simulate.answer_types import SimulatedLayout
 from rooflinecli.questions.simulate.question import Simulate
@@ -130,11 +129,7 @@ def fleet(
         router,
         made(question.decode_replicas),
         load(ROUTERS, "least-loaded"),
-        transfer=float(
-            simulation.transfer_time(
-                limits.bytes_per_token * float(one.layout.tp * one.layout.cp * one.layout.pp), link
-            )
-        ),
+        transfer=limits.bytes_per_token * float(one.layout.tp * one.layout.cp * one.layout.pp) / link,
     )
 
 
@@ -146,7 +141,7 @@ def store(question: Simulate, ctx: EstimateContext, limits: ReplicaLimits) -> Pr
     if not question.prefix_caching:
         return None
     each = max(limits.bytes_per_token, 1e-9)
-    rates = ((place, float(simulation.transfer_time(each, place.rate))) for place in places)
+    rates = ((place, float(each / place.rate)) for place in places)
     return PrefixCache([KvTier(place.name, int(place.size / each), seconds) for place, seconds in rates])
 
 
