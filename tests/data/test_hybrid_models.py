@@ -251,7 +251,10 @@ def test_values_narrower_than_keys_are_cached_as_wide_as_they_are():
             {"model_type": "gemma4_text", "per_layer_config": {"40": {"head_dim": 8}}},
             "'40' is not one of the 30 layers",
         ),
-        ({"model_type": "gemma4", "text_config": {}, "audio_config": {"hidden_size": 8}}, "audio encoders are not supported"),
+        (
+            {"model_type": "gemma4", "text_config": {}, "audio_config": {"hidden_size": 8}},
+            "audio encoders are not supported",
+        ),
     ],
 )
 def test_what_changes_shapes_in_a_way_not_read_is_refused(config, says):

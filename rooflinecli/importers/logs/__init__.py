@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from typing import Protocol
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.source import MeasuredRow, Source, load
@@ -16,11 +16,22 @@ _NO_READERS = ("serving_common", "training_common")  # shared code
 _TRACES = ('"traceEvents"', "Total Time (ns),Instances", 'Total Time (ns)","Instances')  # torch, JAX; nsys stats
 
 
+class Reader(Protocol):
+    """A format: a module, or a row of step_logs."""
+
+    TOOL: str
+
+    def claims(self, source: Source) -> bool: ...
+
+    def read(self, source: Source) -> list[MeasuredRow]: ...
+
+
 @cache
-def readers() -> tuple[ModuleType, ...]:
-    """Every reader: a module with TOOL, claims(source) and read(source)."""
+def readers() -> tuple[Reader, ...]:
+    """Every reader: a module with TOOL, claims(source) and read(source), or the READERS of one."""
     names = [m.name for m in pkgutil.iter_modules(__path__) if m.name not in _NO_READERS]
-    return tuple(import_module(f"{__name__}.{name}") for name in names)
+    modules = [import_module(f"{__name__}.{name}") for name in names]
+    return tuple(reader for module in modules for reader in getattr(module, "READERS", (module,)))
 
 
 def read(path: Path) -> list[MeasuredRow]:
