@@ -121,7 +121,7 @@ def decoder(
     for name, (allowed, remedy) in row.get("expect", {}).items():
         f.expect(name, tuple(allowed), remedy)
     width = f.integer(*_names(row.get("width", "hidden_size")))
-    if block is None:
+    if block is None and "attention" in row:
         block = row_attention(f, row["attention"], width)
     context = f.integer(*_names(row["max_context"])) if "max_context" in row else None
     if "optional_context" in row:
@@ -153,6 +153,11 @@ def decoder(
 
 def _names(given: str | list[str]) -> list[str]:
     return [given] if isinstance(given, str) else given
+
+
+def period(f: ConfigFields, given: int | Mapping[str, Any]) -> int:
+    """Layers per full one: a number, or a field with its default."""
+    return given if isinstance(given, int) else f.integer(given["field"], null=given.get("default"))
 
 
 def _switch(f: ConfigFields, given: bool | str) -> bool:
@@ -198,8 +203,7 @@ def _windows(f: ConfigFields, given: Mapping[str, Any], n: int) -> list[Override
         window = None
     local = [given.get("usual", True)] * n
     if "full_every" in given:
-        every = given["full_every"]
-        every = every if isinstance(every, int) else f.integer(every["field"], null=every.get("default"))
+        every = period(f, given["full_every"])
         full = 0 if given.get("full_first") else every - 1
         local = [i % every != full for i in range(n)]
     if "first" in given:

@@ -57,7 +57,7 @@ def family(where: str, name: str) -> Family:
     module = module if "." in module else f"{where}.{module}"
     convert = getattr(import_module(f"rooflinecli.importers.hf.{module}"), function)
     more = dict(given.get("arguments", {}))
-    if "attention" in given:
+    if "feedforward" in given or "experts" in given:
         more["row"] = given
     return Family(
         partial(convert, **more) if more else convert,

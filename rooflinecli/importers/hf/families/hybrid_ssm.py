@@ -3,14 +3,16 @@ Source: transformers 5.23 models/{jamba,bamba,granitemoehybrid,falcon_h1}."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from rooflinecli.importers.hf.decoder import attention, experts, feedforward, frame, sparse
+from rooflinecli.importers.hf.decoder import attention, decoder, experts, feedforward, frame, sparse
 from rooflinecli.importers.hf.hybrid_layers import layer_kinds, selective, ssd
 from rooflinecli.importers.hf.layer_pattern import Override, merged
 from rooflinecli.specs.field_reader import MISSING, ConfigFields
 
 Block = dict[str, Any]
+Row = Mapping[str, Any]
 
 
 def placed(kinds: list[str], blocks: dict[str, Block]) -> list[Override]:
@@ -82,7 +84,7 @@ def _inner(f: ConfigFields) -> int:
     return f.integer("mamba_expand") * f.integer("hidden_size")
 
 
-def bamba(f: ConfigFields) -> Block:
+def bamba(f: ConfigFields, row: Row) -> Block:
     """Attention at attn_layer_indices, Mamba-2 elsewhere; a gated MLP everywhere."""
     n, bias = f.integer("num_hidden_layers"), f.flag("attention_bias")
     at = set(f.items("attn_layer_indices", int) or [])
@@ -98,7 +100,7 @@ def bamba(f: ConfigFields) -> Block:
         "recurrent": _mamba2(f, _inner(f)),
         "attention": attention(f, head_dim=False, qkv_bias=bias, out_bias=bias),
     }
-    return frame(f, None, feedforward(f, "gated", bias=f.flag("mlp_bias")), layers=placed(kinds, blocks))
+    return decoder(f, row, layers=placed(kinds, blocks))
 
 
 def granite(f: ConfigFields) -> Block:

@@ -1,22 +1,36 @@
-"""qwen3_next, qwen3_5, qwen3_5_moe, kimi_linear, minimax, minimax_m2: linear attention among full attention, and mixtures.
-Source: transformers 5.23 models/{qwen3_next,qwen3_5,qwen3_5_moe,kimi_linear,minimax,minimax_m2}."""
+"""Linear attention with full attention on some layers: gated delta rule, Kimi delta attention, lightning attention.
+
+Source: transformers 5.23 models/{qwen3_next,qwen3_5,qwen3_5_moe,olmo_hybrid,kimi_linear,minimax}.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from rooflinecli.importers.hf.decoder import attention, experts, feedforward, frame, set_only, sparse
+from rooflinecli.importers.hf.decoder import (
+    attention,
+    decoder,
+    experts,
+    feedforward,
+    frame,
+    period,
+    row_attention,
+    set_only,
+    sparse,
+)
 from rooflinecli.importers.hf.families.hybrid_ssm import placed
 from rooflinecli.importers.hf.hybrid_layers import layer_kinds
-from rooflinecli.importers.hf.layer_pattern import Override, merged
+from rooflinecli.importers.hf.layer_pattern import merged
 from rooflinecli.specs.field_reader import ConfigFields
 
 Block = dict[str, Any]
+Row = Mapping[str, Any]
 CHUNK = 64  # tokens of a chunk of the delta rule, in transformers and in flash-linear-attention
 BOTH = ("recurrent", "attention")
 
 
-def delta(f: ConfigFields) -> Block:
+def _delta(f: ConfigFields) -> Block:
     """Gated DeltaNet: value heads share key heads."""
     heads, keys = f.integer("linear_num_value_heads"), f.integer("linear_num_key_heads")
     if heads % keys:
@@ -31,43 +45,12 @@ def delta(f: ConfigFields) -> Block:
     }
 
 
-def _qwen_layers(f: ConfigFields) -> list[Override]:
-    """Full attention, with a gate as wide as q, on every full_attention_interval-th layer; the delta rule elsewhere."""
-    n, every, bias = (
-        f.integer("num_hidden_layers"),
-        f.integer("full_attention_interval", null=4),
-        f.flag("attention_bias"),
-    )
+def gated_delta(f: ConfigFields, row: Row) -> Block:
+    """Full attention on every n-th layer, the delta rule elsewhere."""
+    n, every = f.integer("num_hidden_layers"), period(f, row["full_every"])
     kinds = layer_kinds(f, ("layer_types",), ["recurrent" if (i + 1) % every else "attention" for i in range(n)], BOTH)
-    full = attention(f, qkv_bias=bias, out_bias=bias, qk_norm="head", out_gate=True)
-    return placed(kinds, {"recurrent": delta(f), "attention": full})
-
-
-def _mixture(f: ConfigFields) -> Block:
-    return experts(
-        f,
-        "moe_intermediate_size",
-        ("num_experts", "num_local_experts"),
-        n_shared=1,
-        shared_gate=True,
-        shared_d_ff=f.integer("shared_expert_intermediate_size"),
-    )
-
-
-def qwen3_next(f: ConfigFields) -> Block:
-    """A mixture on every decoder_sparse_step-th layer except mlp_only_layers."""
-    step, only = f.integer("decoder_sparse_step"), f.items("mlp_only_layers", int) or []
-    where = [i not in only and (i + 1) % step == 0 for i in range(f.integer("num_hidden_layers"))]
-    base, mixed = sparse(feedforward(f, "gated"), _mixture(f), where)
-    return frame(f, None, base, layers=merged(_qwen_layers(f), mixed))
-
-
-def qwen3_5(f: ConfigFields) -> Block:
-    return frame(f, None, feedforward(f, "gated"), layers=_qwen_layers(f))
-
-
-def qwen3_5_moe(f: ConfigFields) -> Block:
-    return frame(f, None, _mixture(f), layers=_qwen_layers(f))
+    full = row_attention(f, row["full_attention"], f.integer("hidden_size"))
+    return decoder(f, row, layers=placed(kinds, {"recurrent": _delta(f), "attention": full}))
 
 
 def kimi_linear(f: ConfigFields) -> Block:
@@ -112,7 +95,7 @@ def kimi_linear(f: ConfigFields) -> Block:
     return frame(f, None, base, layers=layers, context=f.optional("model_max_length"))
 
 
-def minimax(f: ConfigFields) -> Block:
+def minimax(f: ConfigFields, row: Row) -> Block:
     """Lightning attention beside grouped-query attention; a mixture on every layer. attn_type_list is the older name: 0 linear, 1 full."""
     n, older = f.integer("num_hidden_layers"), f.items("attn_type_list", int)
     default = [BOTH[i] for i in older] if older else ["recurrent" if i % 2 else "attention" for i in range(n)]
@@ -124,20 +107,4 @@ def minimax(f: ConfigFields) -> Block:
         "head_dim": full["head_dim"],
         "sizes": {"chunk": f.integer("block_size")},
     }
-    moe = experts(f, "intermediate_size", ("num_local_experts",))
-    return frame(f, None, moe, layers=placed(kinds, {"recurrent": lightning, "attention": full}))
-
-
-def olmo_hybrid(f: ConfigFields) -> Block:
-    """Gated DeltaNet with full attention on every fourth layer, whose q and k are normalized over their full width."""
-    n = f.integer("num_hidden_layers")
-    default = ["recurrent" if (i + 1) % 4 else "attention" for i in range(n)]
-    kinds = layer_kinds(f, ("layer_types",), default, ("recurrent", "attention"))
-    layers = placed(kinds, {"recurrent": delta(f), "attention": _attention(f, qk_norm="full")})
-    return frame(f, None, feedforward(f, "gated"), layers=layers)
-
-
-def _attention(f: ConfigFields, **more: Any) -> Block:
-    """attention_bias on q, k, v and o."""
-    bias = f.flag("attention_bias")
-    return attention(f, qkv_bias=bias, out_bias=bias, **more)
+    return decoder(f, row, layers=placed(kinds, {"recurrent": lightning, "attention": full}))
