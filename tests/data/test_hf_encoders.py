@@ -532,7 +532,7 @@ def test_a_language_model_head_on_bert_is_the_masked_one():
 
 def test_the_decoder_alone_of_a_model_that_reads_images():
     """MllamaForCausalLM holds no tower, whatever its config does; to count one would be wrong by 9 %."""
-    with pytest.raises(DataError, match="MllamaForCausalLM holds the decoder without the tower"):
+    with pytest.raises(DataError, match="MllamaForCausalLM is the decoder without the image encoder"):
         read("mllama-odd", {"architectures": ["MllamaForCausalLM"]})
 
 

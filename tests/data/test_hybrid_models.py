@@ -242,7 +242,7 @@ def test_values_narrower_than_keys_are_cached_as_wide_as_they_are():
             "is not the hidden size",
         ),
         ({"model_type": "kimi_linear", "tie_word_embeddings": True}, "transformers ties nothing here"),
-        ({"model_type": "zamba2", "tie_word_embeddings": False}, "holds the shared blocks once for every use"),
+        ({"model_type": "zamba2", "tie_word_embeddings": False}, "has a copy of the shared blocks for every use"),
         ({"model_type": "t5", "is_decoder": True}, "encoder and decoder are set separately"),
         ({"model_type": "gemma3n"}, "give its text_config"),
         ({"model_type": "gemma3n_text", "num_kv_shared_layers": 35}, "leaves 0 layers to keep a cache"),

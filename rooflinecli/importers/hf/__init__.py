@@ -1,4 +1,4 @@
-"""A Hugging Face config.json as a model of ours, without importing transformers. Families are files of families/."""
+"""Import of a Hugging Face config.json as a model spec, without transformers. Model types are rows of families/*.yaml."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ def refused() -> dict[str, str]:
 
 
 def _text(outer: ConfigFields, name: str) -> tuple[ConfigFields, Family]:
-    """The text decoder of a model with a vision tower; tying is said outside when it is said there."""
+    """Read the text decoder of a wrapper; the wrapper's tie_word_embeddings takes precedence."""
     text = outer.raw("text_config")
     if (
         text is MISSING and "hidden_size" in outer.data
-    ):  # as older files on the Hub: the decoder's fields beside the tower
+    ):  # as in older files on the Hub: the decoder's fields next to vision_config
         outside = {"vision_config", "architectures", *NAMES, "model_type", "image_token_id"}
         outside |= _TOWER - {"hidden_size", "vocab_size"}
         text = {key: value for key, value in outer.data.items() if key not in outside}
@@ -121,27 +121,29 @@ def _text(outer: ConfigFields, name: str) -> tuple[ConfigFields, Family]:
 
 
 def _tied(outer: ConfigFields, name: str, text: Mapping[str, Any]) -> Any:
-    """Whether a wrapper's head is its embedding, as transformers makes it; None: as the decoder says (a flag that is none is refused there)."""
+    """Whether a wrapper's head is its embedding, as transformers builds it; None: the decoder's field decides."""
     stated, inside = outer.data.get("tie_word_embeddings", MISSING), text.get("tie_word_embeddings")
     if "vision_config" not in outer.data or name == "mllama" or not isinstance(stated, (bool, type(MISSING))):
-        return None if stated is MISSING else stated  # the decoder alone, as older files hold it
+        return None if stated is MISSING else stated  # the decoder alone, as in older files
     usual = rows.row("wrappers.yaml", name).get("tied")
     if usual == "either" and inside is True:
         return True
     tied = usual is True if stated is MISSING else stated
     if stated is MISSING and isinstance(inside, bool) and inside is not tied:
         outer.notes.append(
-            f"tie_word_embeddings of text_config is not used for this type: without one in the wrapper the head is {'the embedding' if tied else 'a matrix of its own'}."
+            f"tie_word_embeddings of text_config is not used for this type: without one in the wrapper the head is {'the embedding' if tied else 'a separate matrix'}."
         )
     return tied
 
 
 def _tower(outer: ConfigFields, name: str, model: dict[str, Any]) -> dict[str, Any]:
-    """The tower of a wrapper; a config without one is of the decoder alone."""
+    """Read the image encoder of a wrapper; a config without one describes the decoder alone."""
     from rooflinecli.importers.hf.vision_encoders import tower
 
     if (outer.items("architectures", str) or [""])[0] == "MllamaForCausalLM":
-        alone = "holds the decoder without the tower that its layers attend to; name MllamaForConditionalGeneration"
+        alone = (
+            "is the decoder without the image encoder that its layers attend to; name MllamaForConditionalGeneration"
+        )
         raise outer.fail("architectures", f"MllamaForCausalLM {alone}")
     encoder = tower(outer, name, model["d_model"])
     if encoder is None:
@@ -151,7 +153,7 @@ def _tower(outer: ConfigFields, name: str, model: dict[str, Any]) -> dict[str, A
 
 
 def _finish(outer: ConfigFields) -> None:
-    """Refuse fields of a wrapper that nobody read."""
+    """Raise DataError for fields of a wrapper that no reader used."""
     _refuse(outer)
     remedy = "audio encoders are not supported; remove audio_config to estimate without it"
     outer.expect("audio_config", (None, {}), remedy)
@@ -169,13 +171,13 @@ _WRAPPER = frozenset(
     "audio_token_id boa_token_id eoa_token_id eoa_token_index audio_token_index "
     "image_grid_pinpoints vision_feature_layer vision_feature_select_strategy image_seq_length image_seq_len use_image_newline_parameter".split()
 )
-# Fields of a wrapper that older files on the Hub hold beside those of the decoder
+# Fields of a wrapper that older files on the Hub have next to those of the decoder
 _TOWER = _WRAPPER | frozenset(
     "spatial_merge_size multimodal_projector_bias projection_dim downsample_ratio mm_tokens_per_image".split()
 )
 
 
-# The same, inside text_config; Idefics3's class has no perceiver, whatever its checkpoints say of one
+# Ignored inside text_config; Idefics3's class has no perceiver, though its checkpoints name one
 _INSIDE = frozenset({"num_image_tokens", "perceiver_config", "pixel_shuffle_factor"})
 
 

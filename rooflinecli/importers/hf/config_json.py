@@ -51,7 +51,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _lines(text: str) -> dict[KeyPath, int]:
-    """Key path -> line of valid JSON. A stack holds, per open bracket, the key or index being read."""
+    """Key path -> line of valid JSON. The stack has, per open bracket, the key or index being read."""
     lines: dict[KeyPath, int] = {(): 1}
     stack: list[str | int | None] = []
     line, position = 1, 0

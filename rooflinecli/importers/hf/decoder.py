@@ -1,4 +1,4 @@
-"""Blocks of a decoder from a config's fields, and the whole of one from a row of families/*.yaml."""
+"""Blocks of a decoder from the fields of a config, and the interpreter of decoder rows (families/*.yaml)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def latent(f: ConfigFields) -> Block:
 
 
 def set_only(block: Block) -> Block:
-    """The fields of a block that say something: false, none and zero are the format's defaults."""
+    """Drop the fields of a block that are the format's defaults: false, none and zero."""
     return {key: value for key, value in block.items() if value not in (False, None, 0, "none")}
 
 
@@ -186,7 +186,7 @@ def row_attention(f: ConfigFields, given: Mapping[str, Any], width: int) -> Bloc
 
 
 def _feedforward(f: ConfigFields, given: Mapping[str, Any], width: int) -> Block:
-    """A dense block; `multiple` times the width where the config gives no size of its own."""
+    """A dense block; `multiple` times the width where the config has no size."""
     more = dict(given)
     kind, bias = more.pop("kind"), _switch(f, more.pop("bias", False))
     names, multiple = more.pop("size", ["intermediate_size"]), more.pop("multiple", None)

@@ -1,7 +1,7 @@
 """A model by its name on the Hugging Face Hub, `org/name` or `org/name@revision`: its config.json, through huggingface_hub.
 
 The library keeps what it fetched, answers from its cache without a network, and reads HF_TOKEN, HF_ENDPOINT and
-HF_HUB_OFFLINE. Nothing is asked for unless a person types a name that no file here has; no weights are ever fetched.
+HF_HUB_OFFLINE. The Hub is contacted only for a name that no local file has; weights are never fetched.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def is_name(name: str) -> bool:
 
 
 def document(name: str) -> Document:
-    """The model that a Hub name stands for, its errors pointing into its config.
+    """Load the model of a Hub name, with errors that point into its config.
 
-    Raises UsageError for a name nobody has, a gated one without a token, no network and no copy, or a missing extra;
+    Raises UsageError for an unknown name, a gated one without a token, no network and no copy, or a missing extra;
     DataError for a config that cannot be read.
     """
     from rooflinecli.importers.hf import model_document
@@ -39,7 +39,7 @@ def document(name: str) -> Document:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError):
         raise DataError(f"{one_line(name)}: its config.json cannot be read; fetch it again") from None
-    place = Path(match["repo"]) / "config.json"  # what messages name; the copy lies in a cache under a hash
+    place = Path(match["repo"]) / "config.json"  # the name in messages; the copy is in a cache under a hash
     made = model_document(place, parse_config(text, place))
     made.data["source"] = f"config.json of {match['repo']} on the Hugging Face Hub, revision {path.parent.name[:12]}"
     return made

@@ -8,7 +8,7 @@ from rooflinecli.specs.field_reader import ConfigFields
 
 Override = dict[str, Any]
 _LONGEST_PERIOD = 12
-_LATEST_START = 12  # layers that may stand before a repeated pattern
+_LATEST_START = 12  # layers searched for the start of a repeated pattern
 
 
 def stack(layers: list[Override]) -> int | list[dict[str, Any]]:

@@ -1,7 +1,7 @@
-"""What joins a tower to its decoder, wrapper by wrapper: the matrices between them, and how many tokens an image takes.
+"""Projectors between an image encoder and its decoder, by wrapper: the matrices, and how many tokens an image takes.
 
 Source: transformers 5.23 models/*/modeling_*.py for the matrices, processing_*.py and image_processing_*.py for the tokens;
-sizes that stand in preprocessor_config.json alone are those of the checkpoints named with them.
+sizes that only preprocessor_config.json has are those of the checkpoints named with them.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ _NEXT = [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]]
 _ONE = [[384 * i, 384 * j] for i in range(1, 7) for j in range(1, 7)]
 
 
-def _two(outer: ConfigFields, wide: int, text: int, **more: int) -> list[Block]:
+def _two(outer: ConfigFields, input_width: int, text: int, **more: int) -> list[Block]:
     bias = outer.flag("multimodal_projector_bias", True)
     return [
-        linear("projector_in", text, input=wide, bias=bias, **more),
+        linear("projector_in", text, input=input_width, bias=bias, **more),
         linear("projector_out", text, input=text, bias=bias, **more),
     ]
 
 
 def _features(outer: ConfigFields) -> int:
-    """Layers of the tower whose outputs stand side by side."""
+    """Number of encoder layers whose outputs are concatenated."""
     chosen = outer.raw("vision_feature_layer")
     return len(chosen) if isinstance(chosen, list) and chosen else 1
 
 
 def qwen(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
-    """The merger is the tower's own; sides go to multiples of a merged patch."""
+    """The merger is part of the encoder; sides are rounded to multiples of a merged patch."""
     out = v.integer("out_hidden_size" if "out_hidden_size" in {**v.defaults, **v.data} else "hidden_size")
     if out != text:
         raise v.fail("out_hidden_size", f"{out} is not the decoder's width {text}; make them equal")
@@ -89,26 +89,28 @@ def gemma4(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Join
 
 def paligemma(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """One matrix; a token for each patch."""
-    inner, beside = v.raw("projection_dim"), outer.raw("projection_dim")
-    given = next((x for x in (inner, beside) if x is not MISSING and x is not None), text)
-    if given != text:
-        raise outer.fail("projection_dim", f"{given} is not the decoder's width {text}; make them equal")
+    inner, outer_width = v.raw("projection_dim"), outer.raw("projection_dim")
+    stated = next((x for x in (inner, outer_width) if x is not MISSING and x is not None), text)
+    if stated != text:
+        raise outer.fail("projection_dim", f"{stated} is not the decoder's width {text}; make them equal")
     return [linear("projector", text)], _square(v)
 
 
 def llava(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
-    """Two matrices over the chosen layers' outputs side by side; a token for each patch, the class token's too where strategy is full."""
+    """Two matrices over the concatenated outputs of chosen layers; a token for each patch, the class token's too where strategy is full."""
     strategy = outer.text("vision_feature_select_strategy", default="default")
     if strategy not in ("default", "full"):
         raise outer.fail("vision_feature_select_strategy", f"'{strategy}' is not known; known: default, full")
-    wide = v.integer("hidden_size") * _features(outer)
+    input_width = v.integer("hidden_size") * _features(outer)
     extra = 1 if any(piece["name"] == "class_token" for piece in made["before"]) else 0
     if made["positions"] == {"kind": "rotary"}:  # Pixtral's tower: images keep their shape
         images = {"kind": "longest-edge", "patch": side(v, "patch_size"), "size": side(v, "image_size")}
-        return _two(outer, wide, text), images | {"source": "processing_pixtral.py: a break behind each row of patches"}
+        return _two(outer, input_width, text), images | {
+            "source": "processing_pixtral.py: a break behind each row of patches"
+        }
     less = extra if strategy == "default" else 0
     tokens = (side(v, "image_size") // side(v, "patch_size")) ** 2 + extra - less
-    return _two(outer, wide, text, less=less), _square(v, extra=extra, tokens=tokens)
+    return _two(outer, input_width, text, less=less), _square(v, extra=extra, tokens=tokens)
 
 
 def mistral3(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
@@ -136,10 +138,10 @@ def internvl(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Jo
     if not merge:
         raise outer.fail("downsample_ratio", f"expected a share such as 0.5, got {str(ratio)[:60]!r}")
     count, less = merge**2, 1
-    wide = v.integer("hidden_size") * count
+    input_width = v.integer("hidden_size") * count
     after = [
-        norm("projector_norm", "layernorm", width=wide, merge=count, less=less),
-        linear("projector_in", text, input=wide, merge=count, less=less),
+        norm("projector_norm", "layernorm", width=input_width, merge=count, less=less),
+        linear("projector_in", text, input=input_width, merge=count, less=less),
         linear("projector_out", text, input=text, merge=count, less=less),
     ]
     patches = (side(v, "image_size") // side(v, "patch_size")) ** 2
@@ -157,7 +159,7 @@ def internvl(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Jo
 
 
 def llama4(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
-    """One matrix behind the tower's adapter; a canvas of up to 16 tiles and the whole image."""
+    """One matrix after the encoder's adapter; a canvas of up to 16 tiles and the full image."""
     after = [linear("projector", text, input=v.integer("vision_output_dim"), bias=False, merge=4, less=1)]
     patches = (side(v, "image_size") // side(v, "patch_size")) ** 2
     source = "image_processing_llama4.py: max_patches 16; processing_llama4.py: separators of tiles and rows"
@@ -167,17 +169,17 @@ def llama4(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Join
 
 
 def mllama(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
-    """The last layer's output beside those of chosen layers; cross-attention reads it, and one token stands in the prompt."""
+    """The last layer's output concatenated with those of chosen layers; cross-attention reads it, and the prompt has one token for it."""
     chosen = v.items("intermediate_layers_indices", int) or []
-    wide, width = v.integer("vision_output_dim"), v.integer("hidden_size")
-    if wide != width * (len(chosen) + 1):
+    input_width, width = v.integer("vision_output_dim"), v.integer("hidden_size")
+    if input_width != width * (len(chosen) + 1):
         raise v.fail(
             "vision_output_dim",
-            f"{wide} is not hidden_size x {len(chosen) + 1}, the layers it is made of; make them agree",
+            f"{input_width} is not hidden_size x {len(chosen) + 1}, the layers it is made of; make them agree",
         )
     tiles = v.integer("max_num_tiles")
     source = "image_processing_mllama.py: padded to max_num_tiles tiles; modeling_mllama.py: each padded to a multiple of 8 positions"
-    return [linear("projector", text, input=wide)], _square(
+    return [linear("projector", text, input=input_width)], _square(
         v, kind="padded-tiles", extra=1, tokens=1, tiles=tiles, source=source
     )
 
@@ -211,7 +213,7 @@ def _class_token(made: Block) -> int:
 
 
 def glm(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
-    """The merger is the tower's own; sides go to multiples of a merged patch within an area of two frames."""
+    """The merger is part of the encoder; sides are rounded to multiples of a merged patch within an area of two frames."""
     out = v.integer("out_hidden_size")
     if out != text:
         raise v.fail("out_hidden_size", f"{out} is not the decoder's width {text}; make them equal")
@@ -228,7 +230,7 @@ def glm(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
 def _tiled(
     outer: ConfigFields, v: ConfigFields, made: Block, text: int, strategy: str, usual: list[list[int]]
 ) -> Joined:
-    """Two matrices over the chosen layers side by side, a learned break of rows, tiles by the best of the listed grids."""
+    """Two matrices over the concatenated layers, a learned break of rows, tiles by the best of the listed grids."""
     chosen = outer.raw("vision_feature_layer")
     count = len(chosen) if isinstance(chosen, list) and chosen else 1
     kept = outer.text("vision_feature_select_strategy", default=strategy)
@@ -255,7 +257,7 @@ def llava_next(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> 
 
 
 def llava_onevision(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
-    """Patches beyond those of so many tiles are scaled down."""
+    """Patches beyond those of the N tiles of anyres_max_N are scaled down."""
     stated = outer.text("vision_aspect_ratio", default="anyres_max_9")
     tiles = stated.removeprefix("anyres_max_")
     if not tiles.isdigit() or not int(tiles):
@@ -265,13 +267,13 @@ def llava_onevision(outer: ConfigFields, v: ConfigFields, made: Block, text: int
 
 
 def vipllava(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
-    """A norm over the outputs of five layers side by side, two matrices with biases; the class token is left out."""
+    """A norm over the concatenated outputs of five layers, two matrices with biases; the class token is left out."""
     chosen = outer.raw("vision_feature_layer")
     count = len(chosen) if isinstance(chosen, list) and chosen else 5 if chosen is MISSING or chosen is None else 1
-    wide, extra = v.integer("hidden_size") * count, _class_token(made)
+    input_width, extra = v.integer("hidden_size") * count, _class_token(made)
     after = [
-        norm("projector_norm", "layernorm", width=wide, less=extra),
-        linear("projector_in", text, input=wide, less=extra),
+        norm("projector_norm", "layernorm", width=input_width, less=extra),
+        linear("projector_in", text, input=input_width, less=extra),
         linear("projector_out", text, input=text, less=extra),
     ]
     return after, _square(v, extra=extra, tokens=(side(v, "image_size") // side(v, "patch_size")) ** 2)
@@ -296,11 +298,11 @@ def _shuffled(outer: ConfigFields, v: ConfigFields) -> tuple[int, int, int]:
 
 def aya(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """Pixel shuffle, a norm, a gated pair of matrices; tiles in the nearest grid of up to 12, and an overview."""
-    count, wide, tokens = _shuffled(outer, v)
+    count, input_width, tokens = _shuffled(outer, v)
     inner = outer.integer("alignment_intermediate_size", null=text)
     after = [
-        norm("projector_norm", "layernorm", width=wide, merge=count),
-        linear("projector_in", inner, input=wide, merge=count),
+        norm("projector_norm", "layernorm", width=input_width, merge=count),
+        linear("projector_in", inner, input=input_width, merge=count),
         linear("projector_out", text, input=inner // 2, merge=count),
     ]
     source = "image_processing_got_ocr2.py: crop_to_patches, max_patches 12; processing_aya_vision.py"
@@ -309,10 +311,10 @@ def aya(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
 
 def cohere2(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """As Aya's without the norm."""
-    count, wide, tokens = _shuffled(outer, v)
+    count, input_width, tokens = _shuffled(outer, v)
     inner = outer.integer("alignment_intermediate_size", null=36864)
     after = [
-        linear("projector_in", inner, input=wide, merge=count),
+        linear("projector_in", inner, input=input_width, merge=count),
         linear("projector_out", text, input=inner // 2, merge=count),
     ]
     source = "image_processing_cohere2_vision.py: max_patches 12; processing_cohere2_vision.py"
@@ -334,7 +336,7 @@ def lighton(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joi
 
 
 def step3(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
-    """The tower's two convolutions leave a sixteenth of the patches, four times as wide; one matrix."""
+    """The encoder's two convolutions leave 1/16 of the patches at four times the width; one matrix."""
     after = [linear("projector", text, input=4 * v.integer("hidden_size"), bias=outer.flag("projector_bias"), merge=16)]
     source = "modeling_step3p7.py: the whole image; crops of large images are not counted"
     return after, _square(v, tokens=(side(v, "image_size") // side(v, "patch_size") // 4) ** 2, source=source)

@@ -1,4 +1,4 @@
-"""Rows of YAML, one per model type: who reads its config, transformers' defaults, and fields that change no shape.
+"""Rows of YAML, one per model type: reader or interpreted keys, transformers' defaults, and fields that change no shape.
 
 A row is parsed when a config of its type is read; a model type is a key at the left margin of a file.
 """

@@ -1,6 +1,6 @@
-"""deepseek_v4: windows with compressed entries behind them, residual streams mixed by hyper-connections, mixtures on every layer.
+"""deepseek_v4: windows with compressed entries before them, residual streams mixed by hyper-connections, mixtures on every layer.
 
-Layers that route by a hash of the token hold the same matrices. Tables of token to expert and the router's correction are buffers.
+Layers that route by a hash of the token have the same matrices. Tables of token to expert and the router's correction are buffers.
 Source: transformers 5.23 models/deepseek_v4; older files write compress_ratios, num_hash_layers and qk_rope_head_dim.
 """
 
@@ -17,7 +17,7 @@ _SLIDING, _SPARSE, _HEAVY = _KINDS.values()
 
 
 def deepseek_v4(f: ConfigFields) -> dict[str, Any]:
-    """Sinks on every head; one shared expert as wide as a routed one."""
+    """Sinks on every head; one shared expert of a routed one's width."""
     f.expect("attention_bias", (False, None), "no projection of this type has one; fix it")
     f.expect("num_key_value_heads", (1, None), "keys and values are one head; fix it")
     kinds = _kinds(f)
@@ -61,7 +61,7 @@ def _kinds(f: ConfigFields) -> list[str]:
 
 
 def _layers(f: ConfigFields, kinds: list[str], sizes: dict[str, int]) -> list[Override]:
-    """What each kind of layer has beside the window."""
+    """Sizes of each kind of layer in addition to the window."""
     rates = f.raw("compress_rates")
     given = rates if isinstance(rates, dict) else {}
     sparse, heavy = (given.get(_SPARSE, 4), given.get(_HEAVY, 128))

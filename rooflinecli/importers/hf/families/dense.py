@@ -1,4 +1,4 @@
-"""Decoders of softmax attention and an MLP on every layer that a row alone does not say."""
+"""Readers of dense softmax-attention decoders that rows cannot describe."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _keys(block: Block) -> int:
 
 
 def doge(f: ConfigFields) -> Block:
-    """A learned scale of each residual, a mask made of the values; where is_moe says so, experts of one vector each."""
+    """A learned scale of each residual, a mask computed from the values; with is_moe, experts of one vector each."""
     bias, d = f.flag("attention_bias"), f.integer("hidden_size")
     heads = attention(f, qkv_bias=bias, out_bias=bias, qk_norm="head")
     keys = _keys(heads)
@@ -109,7 +109,7 @@ _MORE_ROWS = 8  # of the embedding over the head: the image's token and its neig
 
 
 def mllama(f: ConfigFields) -> dict[str, Any]:
-    """cross_attention_layers hold no self-attention; two gates of one number each, norms of q and k by head."""
+    """cross_attention_layers have no self-attention; two scalar gates, q and k normalized per head."""
     n, crossing = f.integer("num_hidden_layers"), f.items("cross_attention_layers", int) or []
     if any(i < 0 or i >= n for i in crossing):
         raise f.fail("cross_attention_layers", f"names a layer outside the {n}; give indices from 0")

@@ -91,7 +91,7 @@ def bart(f: ConfigFields, *, stem: str, rows_before: int, embedding_norm: bool, 
     """A table of positions on both sides, with `rows_before` rows before the first token's; norms behind each embedding and each side's layers."""
     width, rows = f.integer("d_model", "hidden_size"), f.integer("max_position_embeddings")
     f.expect("tie_word_embeddings", (True,), "untied embeddings of encoder and decoder are not supported")
-    if stem == "Bart":  # switches of old files; the classes of its relatives have one form each, whatever these say
+    if stem == "Bart":  # switches of old files, which the classes of its relatives ignore
         for name, only in (
             ("normalize_before", False),
             ("normalize_embedding", True),
@@ -140,7 +140,7 @@ def bart(f: ConfigFields, *, stem: str, rows_before: int, embedding_norm: bool, 
 
 
 def whisper(f: ConfigFields) -> Block:
-    """Two convolutions over the mel frames, the second of stride 2; a window of 30 s whatever was said; keys without a bias."""
+    """Two convolutions over the mel frames, the second of stride 2; always a window of 30 s; keys without a bias."""
     width, frames = f.integer("d_model", "hidden_size"), f.integer("max_source_positions")
     rows = f.integer("max_target_positions")
     f.expect("tie_word_embeddings", (True, None), "an untied head is not supported")

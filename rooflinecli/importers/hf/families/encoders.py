@@ -31,7 +31,7 @@ _HEADS = {
 
 
 def head_of(f: ConfigFields) -> str:
-    """Which of the heads above the checkpoint was saved with; a masked language model where nothing says. Raises DataError."""
+    """The head that the checkpoint was saved with; a masked language model by default. Raises DataError."""
     classes = f.items("architectures", str) or ["ForMaskedLM"]
     for ending, kind in _HEADS.items():
         if classes[0].endswith(ending):
@@ -47,7 +47,7 @@ def labels(f: ConfigFields) -> int:
 
 
 def masked(f: ConfigFields, width: int, dense: Block, *norm: Block, bias: bool = True) -> Block:
-    """The head of a masked language model: dense, norm, and the table again with a bias; untied, the bias is held twice."""
+    """The head of a masked language model: dense, norm, and the embedding with a bias; untied, there are two biases."""
     twice = bias and not f.flag("tie_word_embeddings")
     again = [{"kind": "parameters", "name": "second_bias", "width": f.integer("vocab_size")}] if twice else []
     return {"after": [dense, *norm, *again], "lm_head_bias": bias}
@@ -90,12 +90,12 @@ def _types(f: ConfigFields, **more: Any) -> Pieces:
 
 def _classes(name: str, kind: str, width: int, n: int, *before: Block) -> Block:
     """A classifier of whole sequences or of every token, behind what it reads."""
-    whole = {"once": True} if kind == "sequence" else {}
-    return {"after": [*before, linear(name, n, **whole)]}
+    once = {"once": True} if kind == "sequence" else {}
+    return {"after": [*before, linear(name, n, **once)]}
 
 
 def bert(f: ConfigFields) -> Block:
-    """A pooler where no other head is; the one of next sentences beside the masked head after pretraining."""
+    """A pooler without another head; after pretraining, next-sentence and masked heads."""
     width, kind = f.integer("hidden_size"), head_of(f)
     pooler = linear("pooler", width, once=True)
     ends: Block
@@ -113,7 +113,7 @@ def bert(f: ConfigFields) -> Block:
 
 
 def roberta(f: ConfigFields) -> Block:
-    """bert, but positions begin after the padding's; a classifier reads the first token through a matrix of its own."""
+    """bert, but positions start after the padding's; a classifier reads the first token through a separate matrix."""
     width, kind = f.integer("hidden_size"), head_of(f)
     dense = linear("classifier_dense", width, once=True)
     if kind == "pretraining":
@@ -233,7 +233,7 @@ def modernbert_decoder(f: ConfigFields) -> Block:
     n, bias, width = f.integer("num_hidden_layers"), f.flag("attention_bias"), f.integer("hidden_size")
     every = f.integer("global_attn_every_n_layers", null=3)
     half = f.integer("local_attention", null=0, least=0) // 2
-    f.used.add("sliding_window")  # half of local_attention, whatever is written
+    f.used.add("sliding_window")  # always half of local_attention in the class
     local = windows(f, [i % every != 0 for i in range(n)], half or None)
     local[0] = {**local[0], "norms": 1}
     kind = "layernorm" if f.flag("norm_bias") else "layernorm_nobias"
@@ -244,7 +244,7 @@ def modernbert_decoder(f: ConfigFields) -> Block:
 
 
 def _ends(f: ConfigFields, kind: str, width: int, masked: Block, dense: bool, pooler: bool) -> Block:
-    """What stands behind an encoder: the masked head, a pooler, or a classifier with a matrix or a pooler before it."""
+    """The output layers of an encoder: the masked head, a pooler, or a classifier after a matrix or a pooler."""
     if kind == "pretraining":
         raise f.fail("architectures", "this type has no pretraining class; name the ForMaskedLM one")
     if kind == "masked":
@@ -258,7 +258,7 @@ def _ends(f: ConfigFields, kind: str, width: int, masked: Block, dense: bool, po
 
 
 def eurobert(f: ConfigFields) -> Block:
-    """llama both ways, with a head of its own over the vocabulary."""
+    """Bidirectional llama with a separate head over the vocabulary."""
     bias, width = f.flag("attention_bias"), f.integer("hidden_size")
     block = attention(f, qkv_bias=bias, out_bias=bias) | {"causal": False}
     made = frame(f, block, feedforward(f, "gated", bias=f.flag("mlp_bias")), layers=f.integer("num_hidden_layers"))

@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 
 
 def gemma3(f: ConfigFields, row: Row) -> Block:
-    """Every sixth layer is global unless the config says otherwise; both ways, half a window lies before a token."""
+    """Every sixth layer is global unless the config differs; bidirectional, half a window is before a token."""
     block = row_attention(f, row["attention"], f.integer("hidden_size"))
     period = f.integer("sliding_window_pattern", "_sliding_window_pattern", null=6)
     window = f.optional("sliding_window")
@@ -43,7 +43,7 @@ def _common(f: ConfigFields) -> Block:
 
 
 def _kinds(f: ConfigFields, period: int) -> list[bool]:
-    """Which layers see a window: all but every n-th, unless layer_types says otherwise."""
+    """Sliding-window layers: by layer_types, else all but every n-th."""
     n = f.integer("num_hidden_layers")
     listed = f.items("layer_types", str, n)
     return [kind == "sliding_attention" for kind in listed] if listed else [(i + 1) % period != 0 for i in range(n)]
@@ -66,7 +66,7 @@ def _sharing(base: Block, reused: list[bool]) -> list[Override]:
 
 
 def _per_layer(f: ConfigFields, layers: int) -> tuple[int, list[Block], list[Block]]:
-    """Width of the embedding of a layer; what makes them of the token; what a layer does with its own."""
+    """Width of the per-layer embedding, the pieces before the layers, and the pieces inside each layer."""
     width = f.integer("hidden_size_per_layer_input", null=0, least=0)
     rows = f.integer("vocab_size_per_layer_input")
     if not width:
@@ -106,8 +106,8 @@ def gemma3n(f: ConfigFields) -> Block:
     """Four norms a layer, one behind the embedding of the layer and one behind the low-rank residual."""
     local = _kinds(f, 5)
     reused, base, n = _reused(f, local), _common(f), len(local)
-    wide = f.raw("intermediate_size")
-    widths = f.items("intermediate_size", int, n) if isinstance(wide, list) else [f.integer("intermediate_size")] * n
+    sizes = f.raw("intermediate_size")
+    widths = f.items("intermediate_size", int, n) if isinstance(sizes, list) else [f.integer("intermediate_size")] * n
     if not widths or min(widths) < 1:
         raise f.fail("intermediate_size", "expected a width of each layer, or one for all")
     mlp = feedforward(f, "gated", d_ff=widths[0])
@@ -120,7 +120,7 @@ def gemma3n(f: ConfigFields) -> Block:
     return frame(f, base, mlp, layers=stack, norms=6, pieces=[*own, *streams], before=[*embedded, *before], after=after)
 
 
-def _wide(f: ConfigFields, local: list[bool]) -> list[Override]:
+def _full_heads(f: ConfigFields, local: list[bool]) -> list[Override]:
     """Head widths and counts of the layers that see everything: as the config lists them, else one for all."""
     listed = f.raw("per_layer_config")
     if listed is not MISSING and listed is not None:
@@ -133,7 +133,7 @@ def _wide(f: ConfigFields, local: list[bool]) -> list[Override]:
 
 
 def _listed(f: ConfigFields, listed: Any, n: int) -> list[Override]:
-    """per_layer_config: by the number of a layer, what it has of its own."""
+    """per_layer_config: layer number -> fields that differ."""
     f.used |= {"global_head_dim", "num_global_key_value_heads"}
     overrides: list[Override] = [{} for _ in range(n)]
     for key, value in listed.items() if isinstance(listed, dict) else ():
@@ -150,12 +150,12 @@ def _listed(f: ConfigFields, listed: Any, n: int) -> list[Override]:
 
 
 def gemma4(f: ConfigFields) -> Block:
-    """Layers that see everything have heads of their own width; keys may serve as values there; experts stand beside the MLP."""
-    local = [*_kinds(f, 6)[:-1], False]  # the last one sees everything, whatever is listed
+    """Full-attention layers have another head width, and keys may serve as values; experts are in addition to the MLP."""
+    local = [*_kinds(f, 6)[:-1], False]  # the last layer always has full attention
     f.used.add("layer_types")
     reused, n = _reused(f, local), len(local)
     heads: list[Override] = []
-    for here, again, own in zip(local, reused, _wide(f, local), strict=True):
+    for here, again, own in zip(local, reused, _full_heads(f, local), strict=True):
         data = {**f.defaults, **f.data, **own}
         one = _common(ConfigFields(data, {}, f.where, f.prefix))
         one |= {"window": f.optional("sliding_window")} if here else {}
@@ -166,21 +166,21 @@ def gemma4(f: ConfigFields) -> Block:
     f.used |= {"num_attention_heads", "num_key_value_heads", "head_dim", "attention_bias", "sliding_window"}
     double = f.flag("use_double_wide_mlp")
     ffn, norms = _feedforward(f), 4
-    wide = "shared_d_ff" if ffn["kind"] == "moe" else "d_ff"
+    width_key = "shared_d_ff" if ffn["kind"] == "moe" else "d_ff"
     width, before, inside = _per_layer(f, n)
     norms += 1 if width else 0
     if ffn["kind"] == "moe":
         norms += 3
         inside += [values("router_scale"), values("expert_scale", width=ffn["n_experts"])]
     blocks: list[Override] = [
-        {"attention": one} | ({"feedforward": {wide: 2 * ffn[wide]}} if double and again else {})
+        {"attention": one} | ({"feedforward": {width_key: 2 * ffn[width_key]}} if double and again else {})
         for one, again in zip(heads, reused, strict=True)
     ]
     return frame(f, None, ffn, layers=blocks, norms=norms, pieces=inside, before=before)
 
 
 def _feedforward(f: ConfigFields) -> Block:
-    """A gated MLP; with enable_moe_block routed experts beside it, the MLP as the one that every token passes."""
+    """A gated MLP; with enable_moe_block, routed experts with the MLP as the shared expert."""
     mlp = feedforward(f, "gated")
     count, chosen, width = f.optional("num_experts"), f.optional("top_k_experts"), f.optional("moe_intermediate_size")
     if not f.flag("enable_moe_block"):

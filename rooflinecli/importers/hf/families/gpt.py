@@ -1,4 +1,4 @@
-"""Decoders near GPT-2 that a row alone does not say. Source: transformers 5.23 models of those names."""
+"""Readers of GPT-2-like decoders that rows cannot describe. Source: transformers 5.23 models of those names."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def opt(f: ConfigFields) -> dict[str, Any]:
 
 
 def gpt_bigcode(f: ConfigFields) -> Block:
-    """GPT-2 with one key/value head where multi_query says so."""
+    """GPT-2 with one key/value head if multi_query is set."""
     width, heads = f.integer("n_embd", "hidden_size"), f.integer("n_head", "num_attention_heads")
     n_kv = 1 if f.flag("multi_query", True) else heads
     block = attention(f, heads="n_head", n_kv=n_kv, width=width, head_dim=False, qkv_bias=True, out_bias=True)
@@ -111,7 +111,7 @@ def mpt(f: ConfigFields) -> Block:
     ratio = f.integer("expansion_ratio", null=4)
     if ratio != 4:
         f.notes.append(
-            f"expansion_ratio {ratio} is not used: transformers builds a feed-forward of 4 x d_model whatever it says."
+            f"expansion_ratio {ratio} is not used: transformers always builds a feed-forward of 4 x d_model."
         )
     f.expect("no_bias", (True,), "transformers builds no biases; write the model as YAML")
     inner.finish(NOISE)

@@ -21,7 +21,7 @@ def placed(kinds: list[str], blocks: dict[str, Block]) -> list[Override]:
 
 
 def jamba(f: ConfigFields) -> Block:
-    """Mamba-1 with norms on dt, B and C; attention at every period, without positions; experts at a period of their own."""
+    """Mamba-1 with norms on dt, B and C; attention at every period, without positions; experts at another period."""
     n = f.integer("num_hidden_layers")
     bias = f.flag("mamba_proj_bias")
     inner = f.integer("mamba_expand") * f.integer("hidden_size")
@@ -104,7 +104,7 @@ def bamba(f: ConfigFields, row: Row) -> Block:
 
 
 def granite(f: ConfigFields) -> Block:
-    """A shared MLP on every layer, with experts beside it where there are any; attention without positions unless it says rope."""
+    """A shared MLP on every layer, plus experts if there are any; attention without positions unless position_embedding_type is rope."""
     n, bias = f.integer("num_hidden_layers"), f.flag("attention_bias")
     kinds = layer_kinds(f, ("layer_types", "layers_block_type"), ["recurrent"] * n, ("recurrent", "attention"))
     heads = attention(f, head_dim=False, qkv_bias=bias, out_bias=bias)
@@ -122,7 +122,7 @@ def granite(f: ConfigFields) -> Block:
 
 
 def falcon_h1(f: ConfigFields) -> Block:
-    """Both mixers in every layer, side by side."""
+    """Both mixers in every layer, in parallel."""
     inner = f.integer("mamba_d_ssm", null=_inner(f))
     bias = f.flag("attention_bias")
     block = attention(f, qkv_bias=bias, out_bias=bias)

@@ -1,4 +1,4 @@
-"""Encoders of images, alone or beside one of text.
+"""Image encoders, alone or paired with a text encoder (CLIP, SigLIP).
 
 Source: transformers 5.23 models of those names, modeling_*.py.
 """
@@ -65,7 +65,7 @@ def vit(f: ConfigFields) -> Block:
 
 
 def dinov2(f: ConfigFields) -> Block:
-    """Two learned scales a layer; a mask token where asked for; SwiGLU of two thirds of the width, rounded up to eights."""
+    """Two learned scales a layer; an optional mask token; SwiGLU of two thirds of the width, rounded up to a multiple of 8."""
     before, rows = _patched(f)
     before += [values("mask_token")] if f.flag("use_mask_token", True) else []
     width, ratio = f.integer("hidden_size"), f.raw("mlp_ratio")
@@ -96,7 +96,7 @@ def _part(f: ConfigFields, name: str, family: Family) -> tuple[Block, ConfigFiel
 
 
 def _pair(f: ConfigFields, vision: str, text: str, title: str) -> tuple[Block, Block, ConfigFields]:
-    """A tower of images with its positions, and one of text beside it."""
+    """An image encoder with its positions, and a text encoder."""
     image_model, v = _part(f, "vision_config", registry.family("vision_encoders", vision))
     text_model, t = _part(f, "text_config", registry.family("vision_encoders", text))
     extra = 1 if vision == "clip_vision_model" else 0
@@ -109,10 +109,10 @@ def _pair(f: ConfigFields, vision: str, text: str, title: str) -> tuple[Block, B
 def clip(f: ConfigFields) -> Block:
     """Both towers end in a projection without a bias; one learned temperature."""
     _ = _head(f, {"CLIPModel": ""})
-    wide = f.integer("projection_dim", null=512)
+    projection = f.integer("projection_dim", null=512)
     image_model, text_model, _ = _pair(f, "clip_vision_model", "clip_text_model", "CLIP")
     image_model["after"] = [*image_model.get("after", []), values("temperature", width=1)]
-    return image_model | {"projection_dim": wide, "towers": [text_model | {"projection_dim": wide}]}
+    return image_model | {"projection_dim": projection, "towers": [text_model | {"projection_dim": projection}]}
 
 
 def siglip(f: ConfigFields) -> Block:
@@ -125,7 +125,7 @@ def siglip(f: ConfigFields) -> Block:
 
 
 def image_tower(f: ConfigFields, name: str, class_tokens: int) -> Block:
-    """A tower that reads images, as a model of its own."""
+    """An image encoder as a standalone model."""
     made = registry.family("vision_encoders", name).convert(f)
     return made | {
         "lm_head": False,

@@ -1,4 +1,4 @@
-"""Latent attention that a row alone does not say: an indexer, a norm behind mixtures, two attentions a layer.
+"""Readers of latent attention with an indexer, a norm after mixtures, or two attentions per layer.
 
 Source: transformers 5.23 models/{deepseek_v32,glm_moe_dsa,axk1,longcat_flash}.
 """
@@ -59,13 +59,13 @@ def _reused(f: ConfigFields) -> list[bool]:
 
 
 def _where(f: ConfigFields, default: list[bool]) -> list[bool]:
-    """Which layers are mixtures: as mlp_layer_types lists them, else `default`."""
+    """Mixture layers by mlp_layer_types, else `default`."""
     listed = f.items("mlp_layer_types", str, len(default))
     return [kind == "sparse" for kind in listed] if listed else default
 
 
 def axk1(f: ConfigFields) -> Block:
-    """DeepSeek-V3 with a norm behind each mixture."""
+    """DeepSeek-V3 with a norm after each mixture."""
     n, first = f.integer("num_hidden_layers"), f.integer("first_k_dense_replace", null=1, least=0)
     f.expect(
         "moe_layer_freq",
@@ -85,7 +85,7 @@ def axk1(f: ConfigFields) -> Block:
 
 
 def longcat(f: ConfigFields) -> Block:
-    """Two latent attentions and two MLPs a layer, and one mixture beside the second half; some experts compute nothing."""
+    """Two latent attentions and two MLPs a layer, and one mixture next to the second half; zero experts compute nothing."""
     n, width, bias = f.integer("num_layers", "num_hidden_layers"), f.integer("hidden_size"), f.flag("router_bias")
     zero, real = f.integer("zero_expert_num", null=0, least=0), f.integer("n_routed_experts", "num_local_experts")
     chosen = f.integer("moe_topk", "num_experts_per_tok")

@@ -54,7 +54,7 @@ def gated_delta(f: ConfigFields, row: Row) -> Block:
 
 
 def kimi_linear(f: ConfigFields) -> Block:
-    """Kimi delta attention beside latent attention without positions; attention_bias is on its down-projection and output."""
+    """Kimi delta attention, with latent attention without positions on some layers; attention_bias is on its down-projection and output."""
     n = f.integer("num_hidden_layers")
     f.expect(
         "tie_word_embeddings",
@@ -96,7 +96,7 @@ def kimi_linear(f: ConfigFields) -> Block:
 
 
 def minimax(f: ConfigFields, row: Row) -> Block:
-    """Lightning attention beside grouped-query attention; a mixture on every layer. attn_type_list is the older name: 0 linear, 1 full."""
+    """Lightning attention and grouped-query attention; a mixture on every layer. attn_type_list is the older name: 0 linear, 1 full."""
     n, older = f.integer("num_hidden_layers"), f.items("attn_type_list", int)
     default = [BOTH[i] for i in older] if older else ["recurrent" if i % 2 else "attention" for i in range(n)]
     kinds = layer_kinds(f, ("layer_types",), default, BOTH)

@@ -13,7 +13,7 @@ _NONE = {"kind": "none"}
 
 
 def mamba(f: ConfigFields) -> dict[str, Any]:
-    """use_bias is on both projections; the rank of dt is d_model / 16, rounded up, unless said."""
+    """use_bias is on both projections; the rank of dt is d_model / 16, rounded up, unless given."""
     d = f.integer("hidden_size")
     inner = f.integer("intermediate_size", "d_inner", null=int(f.integer("expand") * d))
     bias = f.flag("use_bias")
@@ -37,7 +37,7 @@ def _rank(f: ConfigFields, d: int) -> int:
 
 
 def mamba2(f: ConfigFields) -> dict[str, Any]:
-    """The inner width is expand x d_model, and heads must come to it."""
+    """The inner width is expand x d_model; heads x head_dim must equal it."""
     bias = f.flag("use_bias")
     block = ssd(
         f,

@@ -1,6 +1,6 @@
 """minimax_m3: grouped-query attention over picked blocks of keys, mixtures with one shared expert behind leading dense layers.
 
-The router's correction is a buffer. Source: transformers 5.23 models/minimax_m3_vl, whose text decoder it is; files on the Hub write
+The router's correction bias is a buffer. Source: transformers 5.23 models/minimax_m3_vl, whose text decoder it is; files on the Hub write
 sparse_attention_config and moe_layer_freq.
 """
 
@@ -21,7 +21,7 @@ _SIZES = {
 
 
 def minimax_m3(f: ConfigFields) -> dict[str, Any]:
-    """q and k normed per head; the indexer stands on the layers that say so."""
+    """q and k normalized per head; an indexer on the layers that the config lists."""
     f.expect("use_qk_norm", (True, None), "this type always normalizes q and k; fix it")
     f.expect("attention_output_gate", (False, None), "a gate on the output is not supported; write the model as YAML")
     f.expect("n_shared_experts", (1, None), "this type has one shared expert; fix it")

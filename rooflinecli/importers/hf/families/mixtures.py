@@ -1,4 +1,4 @@
-"""Mixtures of experts over softmax attention that a row alone does not say. Source: transformers 5.23 models of those names."""
+"""Readers of mixture-of-experts decoders that rows cannot describe. Source: transformers 5.23 models of those names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def minimax_m2(f: ConfigFields, row: Row) -> Block:
 
 
 def hunyuan(f: ConfigFields, row: Row) -> Block:
-    """A shared MLP as wide as an expert beside the experts of every layer. Raises DataError where layers differ."""
+    """A shared expert of an expert's width on every layer. Raises DataError where layers differ."""
     for name in ("num_experts", "moe_topk"):
         if isinstance(f.raw(name), list):
             raise f.fail(name, "a list by layer is not supported; give one number, or write the model as YAML")
@@ -55,7 +55,7 @@ def ernie4_5(f: ConfigFields) -> Block:
 
 
 def dbrx(f: ConfigFields) -> Block:
-    """Attention and experts in blocks of their own; LayerNorm without bias."""
+    """Nested attn_config and ffn_config; LayerNorm without bias."""
     width = f.integer("d_model")
     inner, ffn = nested(f, "attn_config", {"attn_pdrop", "clip_qkv"}), nested(f, "ffn_config", _DBRX)
     kv = inner.integer("kv_n_heads", null=1)
@@ -86,7 +86,7 @@ _DBRX = {"ffn_act_fn", "moe_jitter_eps", "moe_loss_weight", "moe_normalize_exper
 
 
 def llama4(f: ConfigFields) -> dict[str, Any]:
-    """Dense layers are intermediate_size_mlp wide; the q/k norm has no parameters; the shared expert is as wide as the others."""
+    """Dense layers have intermediate_size_mlp; the q/k norm has no parameters; the shared expert has the width of the others."""
     n, bias = f.integer("num_hidden_layers"), f.flag("attention_bias")
     step = f.integer("interleave_moe_layer_step", null=1)
     chosen = f.items("moe_layers", int)
@@ -97,7 +97,7 @@ def llama4(f: ConfigFields) -> dict[str, Any]:
 
 
 def _local(f: ConfigFields, n: int) -> list[Override]:
-    """Rotary layers attend within a chunk; the others (NoPE) see everything. no_rope_layers holds 1 where rotary is used."""
+    """Rotary layers attend within a chunk; the others (NoPE) attend to everything. no_rope_layers is 1 where rotary is used."""
     interval = f.integer("no_rope_layer_interval", null=4)
     rotary = [bool(x) for x in f.items("no_rope_layers", int, n) or [(i + 1) % interval for i in range(n)]]
     chunks = windows(f, rotary, f.optional("attention_chunk_size"), "chunked_attention", "chunk")
@@ -107,7 +107,7 @@ def _local(f: ConfigFields, n: int) -> list[Override]:
 def _shared_expert(
     f: ConfigFields, block: Block, local: list[Override], where: list[bool], count: tuple[str, ...], **more: Any
 ) -> Block:
-    """Experts of moe_intermediate_size with a shared one of its own width."""
+    """Experts of moe_intermediate_size with a shared one of another width."""
     moe = experts(
         f,
         "moe_intermediate_size",
@@ -132,7 +132,7 @@ def flint(f: ConfigFields) -> Block:
 
 
 def _where(f: ConfigFields, default: list[bool]) -> list[bool]:
-    """Which layers are mixtures: as mlp_layer_types lists them, else `default`."""
+    """Mixture layers by mlp_layer_types, else `default`."""
     listed = f.items("mlp_layer_types", str, len(default))
     return [kind == "sparse" for kind in listed] if listed else default
 
@@ -140,7 +140,7 @@ def _where(f: ConfigFields, default: list[bool]) -> list[bool]:
 def _gated_heads(
     f: ConfigFields, heads: list[int], local: list[Override], whole: bool = False, **more: Any
 ) -> list[Override]:
-    """Attention of each layer's own heads with a gate for each head (or as wide as all, where `whole`)."""
+    """Attention with a head count per layer and an output gate per head (per element, where `whole`)."""
     made: list[Override] = []
     for count, seen in zip(heads, local, strict=True):
         g = ConfigFields({**f.data, "num_attention_heads": count}, f.defaults, f.where, f.prefix)
@@ -152,7 +152,7 @@ def _gated_heads(
 
 
 def laguna(f: ConfigFields) -> Block:
-    """Head counts by layer, a gate of the output for each head or as wide as all of them; the router's correction is a parameter."""
+    """Head counts per layer, an output gate per head or per element; the router's correction bias is a parameter."""
     n, bias = f.integer("num_hidden_layers"), f.flag("attention_bias")
     heads = f.items("num_attention_heads_per_layer", int, n) or [f.integer("num_attention_heads")] * n
     local = windows(f, [False] * n, f.optional("sliding_window"))
@@ -185,7 +185,7 @@ def merged_blocks(*parts: list[Override]) -> list[Override]:
 
 
 def step3(f: ConfigFields) -> Block:
-    """Layers with a window have a head count of their own; a gate for each head."""
+    """Sliding-window layers have another head count; an output gate per head."""
     n = f.integer("num_hidden_layers")
     extra = f.integer("num_nextn_predict_layers", null=0, least=0)
     data = dict(f.data)
@@ -232,12 +232,12 @@ def mimo_v2(f: ConfigFields) -> Block:
     usual = [i != 0 and bool((i + 1) % 6) for i in range(n)]
     places = windows(f, _switched(f, "hybrid_layer_pattern", n) or usual, window)
     heads = attention(f, qkv_bias=bias)
-    wide, keys = f.integer("v_head_dim"), 1 if heads["kind"] == "mqa" else heads["n_heads"]
+    v_dim, keys = f.integer("v_head_dim"), 1 if heads["kind"] == "mqa" else heads["n_heads"]
     keys = heads["n_kv_heads"] if heads["kind"] == "gqa" else keys
     if heads["n_heads"] % (2 * keys):
         raise f.fail("num_key_value_heads", f"twice {keys} do not divide {heads['n_heads']} heads; give a divisor")
-    _same_in_windows(f, heads["n_heads"], 2 * keys, heads["head_dim"], wide)
-    block = heads | {"kind": "asymmetric-gqa", "n_kv_heads": keys, "v_head_dim": wide}
+    _same_in_windows(f, heads["n_heads"], 2 * keys, heads["head_dim"], v_dim)
+    block = heads | {"kind": "asymmetric-gqa", "n_kv_heads": keys, "v_head_dim": v_dim}
     twice: list[Override] = [{"attention": {"n_kv_heads": 2 * keys, "sinks": True}} if here else {} for here in places]
     moe = experts(f, "moe_intermediate_size", ("n_routed_experts", "num_local_experts"))
     listed = f.items("mlp_layer_types", str, n)
@@ -253,9 +253,9 @@ def _switched(f: ConfigFields, name: str, n: int) -> list[bool] | None:
     return [bool(switch) for switch in listed] if listed else None
 
 
-def _same_in_windows(f: ConfigFields, heads: int, keys: int, width: int, wide: int) -> None:
-    """What files on the Hub say of layers with a window is what the class makes of them. Raises DataError where it is not."""
-    of = {"num_attention_heads": heads, "num_key_value_heads": keys, "head_dim": width, "v_head_dim": wide}
+def _same_in_windows(f: ConfigFields, heads: int, keys: int, width: int, v_dim: int) -> None:
+    """Check that the Hub's fields of sliding-window layers agree with the class. Raises DataError."""
+    of = {"num_attention_heads": heads, "num_key_value_heads": keys, "head_dim": width, "v_head_dim": v_dim}
     for name, made in of.items():
         f.expect(f"swa_{name}", (made, None), f"the class has {made}; fix it")
     f.expect("add_swa_attention_sink_bias", (True, None), "the class has a sink on layers with a window; fix it")

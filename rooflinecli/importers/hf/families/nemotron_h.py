@@ -48,7 +48,7 @@ def nemotron_h(f: ConfigFields) -> Block:
     if f.optional("num_nextn_predict_layers"):
         f.notes.append("Multi-token-prediction layers are left out, as in transformers.")
     model = frame(f, None, _NONE, layers=layers, norms=1, positions={"kind": "none"})
-    return model | {"tied_embeddings": False}  # the class ties nothing, whatever the config says
+    return model | {"tied_embeddings": False}  # the class ties nothing, whatever tie_word_embeddings is
 
 
 def _kinds(f: ConfigFields) -> list[str]:
@@ -78,7 +78,7 @@ def _cache(f: ConfigFields) -> str:
 
 
 def _moe(f: ConfigFields, bias: bool) -> Block:
-    """Experts without a gate, in a latent width where there is one; one shared expert of its own width, whatever n_shared_experts says."""
+    """Ungated experts, in a latent width if given; always one shared expert with a separate width."""
     block = experts(
         f,
         "moe_intermediate_size",
@@ -92,8 +92,8 @@ def _moe(f: ConfigFields, bias: bool) -> Block:
 
 
 def zamba2(f: ConfigFields) -> Block:
-    """num_mem_blocks transformer blocks take turns at the hybrid layers; each use has adapters of its own."""
-    untied = "transformers then holds the shared blocks once for every use; give true"
+    """num_mem_blocks transformer blocks alternate over the hybrid layers; each use has separate adapters."""
+    untied = "transformers then has a copy of the shared blocks for every use; give true"
     f.expect("tie_word_embeddings", (True, None), untied)
     d, bias = f.integer("hidden_size"), f.flag("add_bias_linear")
     inner, heads = f.integer("mamba_expand") * d, f.integer("n_mamba_heads")
@@ -123,7 +123,7 @@ def zamba2(f: ConfigFields) -> Block:
     layers = placed(kinds, {"recurrent": scan, "hybrid": _hybrid(f, scan, d, bias)})
     uses = [i for i, kind in enumerate(kinds) if kind == "hybrid"]
     for use, layer in enumerate(uses):
-        layers[layer]["norms"] = 0  # its three norms stand on the block
+        layers[layer]["norms"] = 0  # its three norms are part of the block
         if use >= f.integer("num_mem_blocks"):
             layers[layer]["attention"] = {**layers[layer]["attention"], "shared": True}
     return frame(f, None, _NONE, layers=layers, norms=1)

@@ -1,7 +1,7 @@
 """nemotron-nas (DeciLM: Llama-3.1-Nemotron 51B, Super 49B, Ultra 253B): a Llama whose layers were searched one by one.
 
-A layer's attention has its own number of key/value heads or is left out; so is its MLP, or it has its own width. What is left out
-takes its norm along. Source: modeling_decilm.py and block_config.py beside nvidia/Llama-3_3-Nemotron-Super-49B-v1 on the Hub;
+A layer's attention has a separate number of key/value heads or is left out; its MLP has a separate width or is left out. A missing block
+has no norm. Source: modeling_decilm.py and block_config.py of nvidia/Llama-3_3-Nemotron-Super-49B-v1 on the Hub;
 Bercovich et al. 2024, Puzzle, arXiv 2411.19146.
 """
 
@@ -43,7 +43,7 @@ def _layer(f: ConfigFields, i: int, block: dict[str, Any]) -> Override:
 
 
 def _part(f: ConfigFields, i: int, block: dict[str, Any], name: str) -> ConfigFields:
-    """One half of a layer. Raises DataError for a replacement that has no rows here."""
+    """One half of a layer. Raises DataError for a replacement that is not supported."""
     given = block.get(name)
     if not isinstance(given, dict):
         raise f.fail("block_configs", f"entry {i} has no {name}; add it")

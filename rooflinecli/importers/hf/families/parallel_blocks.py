@@ -23,7 +23,7 @@ def falcon(f: ConfigFields) -> dict[str, Any]:
     grouped = f.integer("num_kv_heads", null=heads)
     multi_query, parallel = f.flag("multi_query"), f.flag("parallel_attn")
     kv = grouped if new else 1 if multi_query else heads
-    beside = f.integer("num_ln_in_parallel_attn", null=2 if new else 1)
+    norm_count = f.integer("num_ln_in_parallel_attn", null=2 if new else 1)
     bias, alibi = f.flag("bias"), f.flag("alibi")
     block = attention(f, n_kv=kv, width=width, head_dim=False, qkv_bias=bias, out_bias=bias)
     inner = f.integer("ffn_hidden_size", null=4 * width)
@@ -35,13 +35,13 @@ def falcon(f: ConfigFields) -> dict[str, Any]:
         norm="layernorm",
         width=width,
         parallel=parallel,
-        norms=1 if parallel and beside != 2 else 2,
+        norms=1 if parallel and norm_count != 2 else 2,
         positions={"kind": "alibi"} if alibi else None,
     )
 
 
 def cohere2_moe(f: ConfigFields) -> Block:
-    """cohere2 with mixtures behind the leading dense layers; a LayerNorm without bias, or an RMSNorm where rms_norm_eps says so."""
+    """cohere2 with mixtures after the leading dense layers; a LayerNorm without bias, or an RMSNorm if rms_norm_eps is set."""
     n, bias = f.integer("num_hidden_layers"), f.flag("attention_bias")
     first = f.integer("first_k_dense_replace", null=0, least=0)
     near, every = f.integer("prefix_dense_sliding_window_pattern", null=1), f.integer("sliding_window_pattern", null=4)

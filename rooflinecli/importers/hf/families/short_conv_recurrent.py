@@ -29,7 +29,7 @@ def _lfm(f: ConfigFields) -> tuple[list[str], dict[str, Block]]:
 
 
 def lfm2(f: ConfigFields) -> Block:
-    """The MLP's width is cut to two thirds, scaled, and rounded up to a multiple, unless told otherwise."""
+    """The MLP's width is reduced to two thirds, scaled, and rounded up to a multiple, unless block_auto_adjust_ff_dim is off."""
     width = f.integer("intermediate_size", "block_ff_dim")
     if f.flag("block_auto_adjust_ff_dim", True):
         width = int(2 * width / 3)
@@ -53,7 +53,7 @@ def lfm2_moe(f: ConfigFields) -> Block:
 
 
 def recurrent_gemma(f: ConfigFields) -> Block:
-    """block_types repeats over the layers; the MLP is half of intermediate_size wide and has biases."""
+    """block_types repeats over the layers; the MLP has half of intermediate_size, and biases."""
     n, heads = f.integer("num_hidden_layers"), f.integer("num_attention_heads")
     pattern = layer_kinds(f, ("block_types", "_block_types"), [], BOTH)
     kinds = layer_kinds(f, ("layers_block_type", "layer_types"), [pattern[i % len(pattern)] for i in range(n)], BOTH)

@@ -1,6 +1,6 @@
-"""Towers that read images, from the vision_config of a Hugging Face config; each file's TOWERS maps model types to how they are read.
+"""Image encoders from the vision_config of a Hugging Face config; their types are rows of towers.yaml.
 
-What joins a tower to its decoder (merger, projector, the rule that makes tokens of an image) is a file of projectors/.
+projectors.py has the projectors, and how an image becomes tokens.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TEXT = {"clip_text_model", "siglip_text_model"}  # of CLIP and SigLIP, not of a
 
 
 def tower(outer: ConfigFields, name: str, text_width: int) -> Block | None:
-    """The tower of a wrapper with its projector, or None where the config has no vision_config. Raises DataError."""
+    """Read the image encoder of a wrapper with its projector; None without a vision_config. Raises DataError."""
     given = outer.raw("vision_config")
     if given is MISSING or given is None:
         return None
@@ -47,7 +47,7 @@ def tower(outer: ConfigFields, name: str, text_width: int) -> Block | None:
 
 
 def mha(v: ConfigFields, heads: str, width: int, **more: Any) -> Block:
-    """Attention both ways, heads over the whole width."""
+    """Bidirectional attention whose heads fill the width."""
     n = v.integer(heads)
     if width % n:
         raise v.fail(heads, f"{n} heads do not divide the width {width}; give another count")
@@ -62,7 +62,7 @@ def linear(name: str, width: int, **more: Any) -> Block:
 
 
 def side(v: ConfigFields, name: str) -> int:
-    """A square's side, written as a number or as two equal ones. Raises DataError."""
+    """Read the side of a square: a number, or two equal ones. Raises DataError."""
     value = v.raw(name)
     if isinstance(value, list) and len(value) == 2 and all(isinstance(s, int) and s > 0 for s in value):
         if value[0] != value[1]:

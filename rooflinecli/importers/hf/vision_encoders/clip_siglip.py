@@ -84,7 +84,7 @@ def pixtral(v: ConfigFields) -> Block:
 
 
 def internvl(v: ConfigFields) -> Block:
-    """A class token, a mask token where asked for, two learned scales a layer; a norm after the layers unless it pools by the mean."""
+    """A class token, a mask token if enabled, two learned scales a layer; a norm after the layers unless it pools by the mean."""
     width, kind = v.integer("hidden_size"), v.text("norm_type", default="layer_norm")
     if kind not in ("layer_norm", "rms_norm"):
         raise v.fail("norm_type", f"'{kind}' is not a supported norm; supported: layer_norm, rms_norm")
@@ -103,7 +103,7 @@ def internvl(v: ConfigFields) -> Block:
 
 
 def text_tower(t: ConfigFields, causal: bool) -> Block:
-    """The tower of CLIP or SigLIP that reads text."""
+    """The text encoder of CLIP or SigLIP."""
     width, rows = t.integer("hidden_size"), t.integer("max_position_embeddings")
     block = mha(t, "num_attention_heads", width, qkv_bias=True, out_bias=True) | {"causal": causal}
     made: Block = {"d_model": width, "vocab_size": t.integer("vocab_size"), "norm": "layernorm", "lm_head": False}

@@ -1,4 +1,4 @@
-"""kimi_k25_vision (MoonViT). Source: transformers 5.23 models/kimi_k25/modeling_kimi_k25.py; the checkpoints' own names begin with vt_."""
+"""kimi_k25_vision (MoonViT). Source: transformers 5.23 models/kimi_k25/modeling_kimi_k25.py; field names of the checkpoints begin with vt_."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rooflinecli.specs.field_reader import ConfigFields
 
 
 def moonvit(v: ConfigFields) -> Block:
-    """Learned positions beside rotary ones in two axes; a norm behind the layers."""
+    """Learned positions and rotary ones in two axes; a norm after the layers."""
     width = v.integer("vt_hidden_size", "hidden_size")
     rows = v.integer("init_pos_emb_height", "pos_emb_height") * v.integer("init_pos_emb_width", "pos_emb_width")
     heads = "num_attention_heads" if "num_attention_heads" in v.data else "vt_num_attention_heads"
@@ -23,10 +23,10 @@ def moonvit(v: ConfigFields) -> Block:
 
 
 def merger(width: int, text: int, merge: int) -> list[Block]:
-    """A norm of each token, then merge x merge of them side by side through two matrices."""
-    wide, count = width * merge**2, merge**2
+    """A norm of each token, then merge x merge concatenated tokens through two matrices."""
+    expanded, count = width * merge**2, merge**2
     return [
         norm("projector_norm", "layernorm"),
-        linear("projector_in", wide, input=wide, merge=count),
-        linear("projector_out", text, input=wide, merge=count),
+        linear("projector_in", expanded, input=expanded, merge=count),
+        linear("projector_out", text, input=expanded, merge=count),
     ]

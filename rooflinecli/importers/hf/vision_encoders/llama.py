@@ -18,7 +18,7 @@ from rooflinecli.specs.field_reader import ConfigFields
 
 
 def llama4(v: ConfigFields) -> Block:
-    """A class token behind the patches; its pixel shuffle leaves a quarter of them, four times as wide, which two matrices read."""
+    """A class token after the patches; the pixel shuffle leaves a quarter of them at four times the width, which two matrices read."""
     width, inner = v.integer("hidden_size"), v.integer("intermediate_size")
     ratio = v.raw("pixel_shuffle_ratio")
     v.expect("pixel_shuffle_ratio", (0.5,), "only the shuffle of four patches into one is supported")

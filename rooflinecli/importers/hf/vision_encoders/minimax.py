@@ -8,7 +8,7 @@ from rooflinecli.specs.field_reader import ConfigFields
 
 
 def minimax(v: ConfigFields) -> Block:
-    """A norm before the layers and none behind them; an image is its own second frame."""
+    """A norm before the layers and none after them; the second frame of an image is the image again."""
     width = v.integer("hidden_size")
     return {
         "d_model": width,
@@ -24,7 +24,7 @@ def minimax(v: ConfigFields) -> Block:
 
 
 def merger(width: int, inner: int, text: int, merge: int) -> list[Block]:
-    """Two matrices on each token, then merge x merge tokens side by side through two more."""
+    """Two matrices on each token, then merge x merge concatenated tokens through two more."""
     count = merge**2
     return [
         linear("projector_in", inner, input=width),

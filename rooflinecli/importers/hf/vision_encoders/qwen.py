@@ -1,6 +1,6 @@
 """qwen2_vl_vision, qwen2_5_vl_vision, qwen3_vl_vision, qwen3_5_vision. Source: transformers 5.23 models/{qwen2_vl,qwen2_5_vl,qwen3_vl,qwen3_5}/modeling_*.py.
 
-Patches of two frames are one token (an image is its own second frame); four tokens become one behind the layers.
+Patches of two frames are one token (the second frame of an image is the image again); after the layers, four tokens become one.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ def _patches(v: ConfigFields, width: int, bias: bool) -> Block:
     return patches(v, width, bias=bias, channels=channels, deep=v.integer("temporal_patch_size"))
 
 
-def _merger(name: str, width: int, out: int, merge: int, norms: str, wide: bool = False) -> list[Block]:
-    """merge x merge tokens side by side, two matrices; normed before they meet, or after (Qwen3-VL's deep stack)."""
+def _merger(name: str, width: int, out: int, merge: int, norms: str, concat_first: bool = False) -> list[Block]:
+    """Concatenation of merge x merge tokens through two matrices; normalized before it, or after it (Qwen3-VL's deep stack)."""
     side, count = width * merge**2, merge**2
-    first = norm(f"{name}_norm", norms, width=side, merge=count) if wide else norm(f"{name}_norm", norms)
+    first = norm(f"{name}_norm", norms, width=side, merge=count) if concat_first else norm(f"{name}_norm", norms)
     return [
         first,
         linear(f"{name}_up", side, input=side, merge=count),
@@ -61,20 +61,20 @@ def qwen2(v: ConfigFields) -> Block:
 def qwen2_5(v: ConfigFields) -> Block:
     """Gated; layers attend inside windows of window_size pixels, but for those of fullatt_block_indexes."""
     width, merge = v.integer("hidden_size"), v.integer("spatial_merge_size")
-    depth, whole = v.integer("depth"), v.items("fullatt_block_indexes", int) or []
+    depth, full = v.integer("depth"), v.items("fullatt_block_indexes", int) or []
     inside = (v.integer("window_size") // merge // side(v, "patch_size") * merge) ** 2
-    local: list[Override] = [{} if i in whole else {"attention": {"chunk": inside}} for i in range(depth)]
+    local: list[Override] = [{} if i in full else {"attention": {"chunk": inside}} for i in range(depth)]
     after = _merger("merger", width, v.integer("out_hidden_size"), merge, "rmsnorm")
     mlp = feedforward(v, "gated", bias=True)
     return _stack(v, width, mlp, "rmsnorm", stack(local), [_patches(v, width, False)], after)
 
 
 def qwen3(v: ConfigFields) -> Block:
-    """Learned positions beside rotary ones; mergers of layers on the way, one each beside the last."""
+    """Learned and rotary positions; mergers of intermediate layers in addition to that of the last."""
     width, merge = v.integer("hidden_size"), v.integer("spatial_merge_size")
     out, deep = v.integer("out_hidden_size"), v.items("deepstack_visual_indexes", int) or []
     after = _merger("merger", width, out, merge, "layernorm")
     for i in range(len(deep)):
-        after += _merger(f"deep{i}", width, out, merge, "layernorm", wide=True)
+        after += _merger(f"deep{i}", width, out, merge, "layernorm", concat_first=True)
     before = [_patches(v, width, True), table("positions", v.integer("num_position_embeddings"))]
     return _stack(v, width, feedforward(v, "dense", bias=True), "layernorm", v.integer("depth"), before, after)

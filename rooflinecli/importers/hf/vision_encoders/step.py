@@ -8,7 +8,7 @@ from rooflinecli.specs.field_reader import ConfigFields
 
 
 def step3(v: ConfigFields) -> Block:
-    """Learned positions beside rotary ones, two learned scales a layer; convolutions of 3 x 3 that each leave a quarter of the positions."""
+    """Learned and rotary positions, two learned scales a layer; convolutions of 3 x 3 that each leave a quarter of the positions."""
     width, ratio = v.integer("hidden_size"), v.raw("mlp_ratio")
     if isinstance(ratio, bool) or not isinstance(ratio, (int, float)) or ratio <= 0:
         raise v.fail("mlp_ratio", f"expected a number above zero, got {str(ratio)[:60]!r}")
