@@ -15,6 +15,7 @@ from rooflinecli.measure.fit import Fit
 from rooflinecli.measure.kernel_support import competing, missing
 from rooflinecli.measure.log import Log
 from rooflinecli.measure.progress import bar
+from rooflinecli.measure.question import Suite
 from rooflinecli.measure.session import Session
 from rooflinecli.measure.time_case import dispatch_overhead
 from rooflinecli.measure.timing import FULL, QUICK
@@ -22,24 +23,6 @@ from rooflinecli.measure.timing import FULL, QUICK
 QUICK_BUDGET, FULL_BUDGET = 21.0, 900.0
 DISTURBED = 0.1  # fraction of timings taken on a busy machine beyond which no profile is written
 PATIENCE = 0.2  # fraction of the budget for waiting until other programs finish
-
-
-@dataclass(frozen=True)
-class Options:
-    """Options of the command line; None where not given."""
-
-    suites: tuple[str, ...]
-    quick: bool = False
-    out: Path | None = None
-    log: Path | None = None
-    restart: bool = False
-    budget: float | None = None
-    looks: int | None = None
-    dtypes: tuple[str, ...] = ()
-    extends: str | None = None
-    pallas: bool = True
-    force: bool = False
-    hosts: tuple[str | None, int | None, int | None] = (None, None, None)
 
 
 @dataclass
@@ -60,28 +43,28 @@ class MeasureAnswer:
     extra: Record = field(default_factory=dict)
 
 
-def execute(options: Options, running: Callable[[Record], str]) -> MeasureAnswer:
+def execute(suite: Suite, running: Callable[[Record], str]) -> MeasureAnswer:
     """Measure and fit; `running(record)` is the progress bar's text of a result. Ctrl-C returns an answer with the completed cases. Raises UsageError or DataError."""
     from rooflinecli.measure.dtypes import size_of
 
-    for dtype in options.dtypes:
+    for dtype in suite.dtype:
         size_of(dtype)
     keep_pages()
-    distributed.start(*options.hosts)
+    distributed.start(suite.coordinator, suite.processes, suite.process_id)
     env = environment()
-    out = options.out or Path(f"{env.slug}.yaml")
-    log = Log(options.log or out.with_suffix(".jsonl"), env.fingerprint, fresh=options.restart)
+    out = Path(suite.out or f"{env.slug}.yaml")
+    log = Log(Path(suite.log or out.with_suffix(".jsonl")), env.fingerprint, fresh=suite.restart)
     if not distributed.is_leader():
         log.mute()
-    session = _session(options, env, log)
-    cases = _cases(options, env)
+    session = _session(suite, env, log)
+    cases = _cases(suite, env)
     with bar(len([c for c in cases if c.key not in log]), running) as tell:
         session.tell = tell
         session.run(cases)
-    return _answer(options, session, out, len(cases))
+    return _answer(suite, session, out, len(cases))
 
 
-def _session(options: Options, env: Environment, log: Log) -> Session:
+def _session(suite: Suite, env: Environment, log: Log) -> Session:
     """Protocol, canary and dispatch overhead of this run, the last two logged."""
     known = log.records.get("canary", {}).get("time_s", float("inf"))
     canary = ReferenceKernel(known) if env.platform == "cpu" and env.processes == 1 else None
@@ -89,12 +72,12 @@ def _session(options: Options, env: Environment, log: Log) -> Session:
     log.append({"key": "environment", **env.record(), "dispatch_s": dispatch})
     if canary:
         log.append({"key": "canary", "time_s": canary.best})
-    budget = options.budget or (QUICK_BUDGET if options.quick else FULL_BUDGET)
-    looks = options.looks or (2 if options.quick else 4)
+    budget = suite.budget or (QUICK_BUDGET if suite.quick else FULL_BUDGET)
+    looks = suite.looks or (2 if suite.quick else 4)
     return Session(
         env,
         log,
-        QUICK if options.quick else FULL,
+        QUICK if suite.quick else FULL,
         budget,
         canary=canary,
         dispatch=dispatch,
@@ -103,21 +86,19 @@ def _session(options: Options, env: Environment, log: Log) -> Session:
     )
 
 
-def _cases(options: Options, env: Environment) -> list[KernelCase]:
+def _cases(suite: Suite, env: Environment) -> list[KernelCase]:
     from rooflinecli.measure.collectives import chosen
 
-    alone = options.suites == ("collectives",) or env.processes > 1
-    cases: list[KernelCase] = (
-        [] if alone else shape_grids.chosen(options.suites, env.platform, options.quick, options.dtypes)
-    )
-    if options.pallas and not alone:
+    alone = suite.suites == ("collectives",) or env.processes > 1
+    cases: list[KernelCase] = [] if alone else shape_grids.chosen(suite.suites, env.platform, suite.quick, suite.dtype)
+    if suite.pallas and not alone:
         cases += competing(cases)
-    if "collectives" in options.suites:
-        cases += chosen(env, options.quick)
+    if "collectives" in suite.suites:
+        cases += chosen(env, suite.quick)
     return cases
 
 
-def _answer(options: Options, session: Session, out: Path, planned: int) -> MeasureAnswer:
+def _answer(suite: Suite, session: Session, out: Path, planned: int) -> MeasureAnswer:
     """Fit every record of this machine in the log, not only this run's suites."""
     env = session.environment
     records = [r for r in session.log.records.values() if "suite" in r]
@@ -137,10 +118,10 @@ def _answer(options: Options, session: Session, out: Path, planned: int) -> Meas
         answer.notes.append(
             f"{session.log.path}: {session.log.foreign} lines from another machine or jax version were ignored"
         )
-    lacking = missing(env.platform, compute_capability(), find_spec("absl") is not None) if options.pallas else ""
+    lacking = missing(env.platform, compute_capability(), find_spec("absl") is not None) if suite.pallas else ""
     answer.notes += [lacking] if lacking else []
     if answer.leader:
-        _fit(options, answer)
+        _fit(suite, answer)
     return answer
 
 
@@ -149,11 +130,11 @@ def contended_fraction(records: list[Record]) -> float:
     return sum(map(was_contended, records)) / len(records) if records else 0.0
 
 
-def _fit(options: Options, answer: MeasureAnswer) -> None:
+def _fit(suite: Suite, answer: MeasureAnswer) -> None:
     from rooflinecli.measure.collectives import network
 
     env = answer.environment
-    extends = None if options.extends == "none" else options.extends or known_chip(env.kind)
+    extends = None if suite.extends == "none" else suite.extends or known_chip(env.kind)
     try:
         answer.roofs, answer.fits = profile.calibrate(answer.records, env, extends)
     except ValueError as error:
@@ -161,13 +142,13 @@ def _fit(options: Options, answer: MeasureAnswer) -> None:
         return
     name = f"{env.kind}, {env.cores} cores, measured" if env.platform == "cpu" else f"{env.kind}, measured"
     levels = network(answer.records, answer.roofs, env)
-    data = profile.document(answer.roofs, answer.fits, env, name=name, force=options.force, network=levels)
+    data = profile.document(answer.roofs, answer.fits, env, name=name, force=suite.force, network=levels)
     if conditions := device_conditions.summary(answer.records):
         data["measured"]["conditions"] = f"lowest / median / highest: {conditions}"
     if contended := contended_fraction(answer.records):
         data.setdefault("measured", {})["contended_fraction"] = round(contended, 3)
     text = profile.text_of(data, answer.out)
-    answer.withheld = contended_fraction(answer.records) > DISTURBED and not options.force
+    answer.withheld = contended_fraction(answer.records) > DISTURBED and not suite.force
     if answer.withheld:
         answer.notes.append(
             f"no profile was written: other programs disturbed too many timings; run the same command again when the machine "

@@ -65,18 +65,20 @@ def test_a_short_run_writes_a_profile_that_the_engine_reads_and_resumes(tmp_path
 def test_a_busy_machine_writes_no_profile_unless_forced(tmp_path, monkeypatch, capsys, forced):
     from types import SimpleNamespace
 
-    from rooflinecli.interfaces.cli.output import Format
+    from rooflinecli.interfaces.cli.measure import MeasureDelivery
     from rooflinecli.measure import run
+    from rooflinecli.measure.question import BandwidthSuite
+    from rooflinecli.render.blocks import Page
 
     for name, made in (("calibrate", (None, [])), ("document", {}), ("text_of", "name: x")):
         monkeypatch.setattr(run.profile, name, lambda *_a, made=made, **_k: made)
     monkeypatch.setattr("rooflinecli.measure.collectives.network", lambda *_: None)
-    monkeypatch.setattr("rooflinecli.render.views.measure.timings", lambda *_: "")
+    monkeypatch.setattr("rooflinecli.render.views.measure.view", lambda *_: Page())
     monkeypatch.setattr("rooflinecli.render.views.measure.warnings", lambda *_: [])
     env = SimpleNamespace(kind="somebody's desktop", platform="gpu", cores=2)
     answer = run.MeasureAnswer(env, tmp_path / "here.yaml", [{"busy": 2.0}])
-    run._fit(run.Options(("bandwidth",), force=forced, extends="none"), answer)
-    assert cli._show(answer, Format.table, 120) == (0 if forced else 1)
+    run._fit(BandwidthSuite(force=forced, extends="none"), answer)
+    assert cli._show(answer, MeasureDelivery()) == (0 if forced else 1)
     assert answer.out.exists() is forced
     assert ("no profile was written" in capsys.readouterr().err) is not forced
 

@@ -9,6 +9,7 @@ import pytest
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.measure.model import compare, flop_oracle, predict, programs, supported, transformer, weights
+from rooflinecli.measure.question import ModelComparison
 from rooflinecli.specs.hardware import load_hardware
 
 SMALL = [
@@ -136,21 +137,21 @@ def test_what_it_cannot_build_is_refused_with_a_remedy(name):
 
 def test_the_loop_closes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    answer = compare.close(compare.ModelComparison("gpt2", "epyc-9654", 1, 16, 1, 64, 64, budget=0.2))
-    assert [row["phase"] for row in answer["phases"]] == list(programs.PHASES)
-    assert not any("NOT EQUAL" in check for check in answer["checks"]) and len(answer["checks"]) == 5
-    assert all(row["measured_s"] > 0 and row["predicted_s"] > 0 for row in answer["phases"])
+    answer = compare.close(ModelComparison("gpt2", hw="epyc-9654", seq=16, layers=1, d_model=64, vocab=64, budget=0.2))
+    assert [row.phase for row in answer.phases] == list(programs.PHASES)
+    assert not any("NOT EQUAL" in check for check in answer.checks) and len(answer.checks) == 5
+    assert all(row.measured_s > 0 and row.predicted_s > 0 for row in answer.phases)
     assert len((tmp_path / "roofline-loop.jsonl").read_text().splitlines()) == 4
 
 
 def test_a_loop_without_a_profile_says_what_to_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="roofline measure"):
-        compare.close(compare.ModelComparison("gpt2", None, 1, 16, 1, 64, 64))
+        compare.close(ModelComparison("gpt2", seq=16, layers=1, d_model=64, vocab=64))
     with pytest.raises(UsageError, match="phase"):
-        compare.close(compare.ModelComparison("gpt2", "epyc-9654", phases=("nonsense",)))
+        compare.close(ModelComparison("gpt2", hw="epyc-9654", phase=["nonsense"]))
     with pytest.raises(UsageError, match="learned positions"):
-        compare.close(compare.ModelComparison("gpt2", "epyc-9654", seq=4096, layers=1, d_model=64, vocab=64))
+        compare.close(ModelComparison("gpt2", hw="epyc-9654", seq=4096, layers=1, d_model=64, vocab=64))
 
 
 def test_a_time_below_the_floor_and_a_noisy_profile_are_remarked():

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-import typer
-
 from rooflinecli.core.errors import UsageError
-from rooflinecli.interfaces.cli.main import QUIET
+from rooflinecli.interfaces.cli.from_question import Delivery, command
+from rooflinecli.questions.question import Question
 
-app = typer.Typer(**QUIET)
 
-
-@app.command()
-def mcp() -> None:
+class ToolServer(Question[None]):
     """Serve estimate, explain, check, search and compare as tools of the Model Context Protocol, on standard input and output.
 
     An agent starts it itself: {"command": "roofline", "args": ["mcp"]}.
     """
-    from rooflinecli.interfaces.mcp.server import run
+
+    verb = "mcp"
+
+
+class NoDelivery(Delivery):
+    """A server prints no answer."""
+
+    without = frozenset({"wide", "format", "schema", "out"})
+
+
+def run(question: ToolServer, how: NoDelivery) -> None:
+    """Serve until standard input ends. Raises UsageError without the SDK."""
+    from rooflinecli.interfaces.mcp import server
 
     try:
-        run()
+        server.run()
     except ImportError:
         raise UsageError("`roofline mcp` needs the SDK; install it with: pip install 'rooflinecli[mcp]'") from None
+
+
+app = command(ToolServer, run, NoDelivery)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import typer
-
 from rooflinecli.core.errors import UsageError
-from rooflinecli.interfaces.cli.main import QUIET
+from rooflinecli.interfaces.cli.from_question import command
+from rooflinecli.interfaces.cli.mcp import NoDelivery
+from rooflinecli.questions.question import Question
+from rooflinecli.specs.options import Text, Whole, field
 
-app = typer.Typer(**QUIET)
-_Opt = typer.Option
 
-
-@app.command()
-def web(
-    host: str = _Opt("127.0.0.1", "--host", metavar="NAME", help="Where to listen; this machine alone by default."),
-    port: int = _Opt(8765, "--port", min=0, max=65535, metavar="COUNT", help="The port; 0 takes a free one."),
-) -> None:
+class Web(Question[None]):
     """Open a page that answers as you move batch, lengths and layout: times, memory, roofline, latency against throughput.
 
     It loads nothing from elsewhere and stores nothing. The address bar holds the question, so a link reproduces the answer.
     """
+
+    verb = "web"
+    # fmt: off
+    host: Text = field("free", "Where to listen; this machine alone by default.", default="127.0.0.1", metavar="NAME")
+    port: Whole = field("whole", "The port; 0 takes a free one.", default=8765, least=0, most=65535)
+    # fmt: on
+
+
+def run(question: Web, how: NoDelivery) -> None:
+    """Serve until interrupted. Raises UsageError without a web server."""
+    host = question.host
     try:
         import uvicorn
 
@@ -32,10 +37,16 @@ def web(
     hosts = LOOPBACK if host in LOOPBACK or host == "::1" else (host,) if host not in ("0.0.0.0", "::") else ("*",)
     # No log_config: uvicorn's own would close the handlers that other packages of this process hold.
     config = uvicorn.Config(
-        made(hosts), host=host, port=port, log_level="warning", log_config=None, access_log=False, server_header=False
+        made(hosts),
+        host=host,
+        port=question.port,
+        log_level="warning",
+        log_config=None,
+        access_log=False,
+        server_header=False,
     )
     server = uvicorn.Server(config)
-    _listening(server, host, port)
+    _listening(server, host, question.port)
 
 
 def _listening(server: object, host: str, port: int) -> None:
@@ -55,3 +66,6 @@ def _listening(server: object, host: str, port: int) -> None:
         shown = f"[{host}]" if ":" in host else host
         print(f"http://{shown}:{listener.getsockname()[1]}/  (Ctrl-C ends it)", flush=True)
         server.run(sockets=[listener])  # type: ignore[attr-defined]
+
+
+app = command(Web, run, NoDelivery)

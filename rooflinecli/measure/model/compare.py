@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.units import duration
+from rooflinecli.measure.answer_types import ModelReport, PhaseComparison
 from rooflinecli.measure.cpu_contention import around
 from rooflinecli.measure.device import environment, keep_pages, known_chip
 from rooflinecli.measure.dtypes import jax_name
@@ -19,6 +20,7 @@ from rooflinecli.measure.log import Log
 from rooflinecli.measure.model import flop_oracle, programs, weights
 from rooflinecli.measure.model.predict import Prediction, predict, total_parameters
 from rooflinecli.measure.model.supported import scaled
+from rooflinecli.measure.question import ModelComparison
 from rooflinecli.measure.timing import Timing
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.model import ModelSpec
@@ -26,27 +28,9 @@ from rooflinecli.specs.model import ModelSpec
 TRACED = 3  # runs in a trace: enough to see one that is not the first, small enough to keep
 
 
-@dataclass(frozen=True)
-class ModelComparison:
-    """Options of the command line; None where not given."""
-
-    model: str
-    hw: str | None = None
-    batch: int = 1
-    seq: int = 256
-    layers: int | None = None
-    d_model: int | None = None
-    vocab: int | None = None
-    dtype: str | None = None
-    phases: tuple[str, ...] = ()
-    budget: float = 5.0
-    log: Path | None = None
-    trace: Path | None = None  # a folder per phase with jax.profiler's trace of three runs
-
-
-def close(loop: ModelComparison) -> dict[str, Any]:
+def close(loop: ModelComparison) -> ModelReport:
     """Run the loop. Raises UsageError for a model it cannot build or a phase it does not know."""
-    for phase in loop.phases:
+    for phase in loop.phase:
         if phase not in programs.PHASES:
             raise unknown("phase", phase, programs.PHASES)
     keep_pages()
@@ -60,20 +44,14 @@ def close(loop: ModelComparison) -> dict[str, Any]:
     dtype = loop.dtype or ("fp32" if env.platform == "cpu" else "bf16")
     held = weights.initial(spec, jax_name(dtype))
     checks = [_equal("parameters", weights.count(held), total_parameters(spec))]
-    log = Log(loop.log or Path("roofline-loop.jsonl"), env.fingerprint)
+    log = Log(Path(loop.log or "roofline-loop.jsonl"), env.fingerprint)
     rows = []
-    for phase in loop.phases or programs.PHASES:
+    for phase in loop.phase or programs.PHASES:
         row, check = _phase(phase, loop, spec, hardware, held, dtype)
         rows.append(row)
         checks.append(check)
-        log.append({"key": f"{row['id']}/{time.time():.0f}", "date": env.date, **row})
-    return {
-        "schema": "roofline-measure-model/1",
-        "model": spec.name,
-        "hardware": hardware.name,
-        "checks": checks,
-        "phases": rows,
-    }
+        log.append({"key": f"{row.id}/{time.time():.0f}", "date": env.date, **row.to_dict()})
+    return ModelReport(model=spec.name, hardware=hardware.name, checks=checks, phases=rows)
 
 
 def _profile(given: str | None, slug: str, kind: str) -> str:
@@ -91,12 +69,12 @@ def _profile(given: str | None, slug: str, kind: str) -> str:
 
 def _phase(
     phase: str, loop: ModelComparison, spec: ModelSpec, hardware: HardwareSpec, held: Any, dtype: str
-) -> tuple[dict[str, Any], str]:
+) -> tuple[PhaseComparison, str]:
     """One phase: predict, count, time."""
     expected = predict(phase, spec, hardware, loop.batch, loop.seq, dtype)
     program = programs.program(phase, spec, held, loop.batch, loop.seq, jnp.dtype(jax_name(dtype)))
     check = _equal(f"{phase} matmul FLOPs", flop_oracle.matmul_flops(program.fn, *program.args), round(expected.flops))
-    timing, xla = timed(program, loop.budget, loop.trace and loop.trace / phase)
+    timing, xla = timed(program, loop.budget, None if loop.trace is None else Path(loop.trace) / phase)
     return _row(phase, loop, spec, hardware, expected, timing, xla, dtype), check
 
 
@@ -130,24 +108,24 @@ def _row(
     timing: Timing,
     xla: float,
     dtype: str,
-) -> dict[str, Any]:
+) -> PhaseComparison:
     s = timing.summary
-    return {
-        "id": f"loop/{spec.id}/L{spec.n_layers}/D{spec.d_model}/b{loop.batch}/s{loop.seq}/{dtype}/{phase}",
-        "phase": phase,
-        "predicted_s": expected.time,
-        "measured_s": s.median,
-        "low_s": s.low,
-        "mad_s": s.mad,
-        "runs": s.n,
-        "floor_s": expected.floor,
-        "error": expected.time / s.median - 1,
-        "matmul_flops": expected.flops,
-        "xla_flops": xla,
-        "compile_s": timing.compile_s,
-        "breakdown_s": expected.breakdown,
-        "warning": "; ".join(filter(None, (timing.warning, below_floor(s.median, expected.floor), noise(hardware)))),
-    }
+    return PhaseComparison(
+        id=f"loop/{spec.id}/L{spec.n_layers}/D{spec.d_model}/b{loop.batch}/s{loop.seq}/{dtype}/{phase}",
+        phase=phase,
+        predicted_s=expected.time,
+        measured_s=s.median,
+        low_s=s.low,
+        mad_s=s.mad,
+        runs=s.n,
+        floor_s=expected.floor,
+        error=expected.time / s.median - 1,
+        matmul_flops=expected.flops,
+        xla_flops=xla,
+        compile_s=timing.compile_s,
+        breakdown_s=expected.breakdown,
+        warning="; ".join(filter(None, (timing.warning, below_floor(s.median, expected.floor), noise(hardware)))),
+    )
 
 
 def below_floor(measured: float, floor: float) -> str:

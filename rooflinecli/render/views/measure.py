@@ -2,123 +2,143 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rooflinecli.core import units
+from rooflinecli.measure.answer_types import ModelReport
 from rooflinecli.measure.canary import was_contended
-from rooflinecli.render.formats import terminal
-from rooflinecli.render.formats.terminal_style import PIPE
+from rooflinecli.render.blocks import Block, Column, Page, Prose, Table, page
+from rooflinecli.render.numbers import error, percent, text
 
-# columns of a table go in this order where there is no room for all
-_DROP = ("MAD", "runs", "by", "time (p10)", "shapes", "p", "p90", "overhead", "memory", "floor")
+if TYPE_CHECKING:
+    from rooflinecli.measure.fit import Fit
+    from rooflinecli.measure.profile import MeasuredPeaks
+    from rooflinecli.measure.run import MeasureAnswer
+
+Record = dict[str, Any]  # a line of the log
+_TIMINGS = (
+    Column("kernel", text=True),
+    Column("by", text=True, drop=3),
+    Column("time (p10)", drop=4),
+    Column("median"),
+    Column("MAD", drop=1),
+    Column("runs", drop=2),
+    Column("rate"),
+)
+_FITS = (
+    Column("class", text=True),
+    Column("compute"),
+    Column("memory", drop=5),
+    Column("overhead", drop=4),
+    Column("p", drop=2),
+    Column("shapes", drop=1),
+    Column("median"),
+    Column("p90", drop=3),
+    Column("roofline"),
+)
+_HELD_OUT = tuple(map(Column, ("held-out shapes", "n", "shipped", "inside", "measured", "inside ")))
+_PHASES = (
+    Column("phase", text=True),
+    Column("predicted"),
+    Column("measured"),
+    Column("error"),
+    Column("floor", drop=1),
+)
 
 
-def rate(record: dict[str, Any]) -> str:
-    """The figure that matters for a record: FLOP/s where it computes, B/s where it streams."""
+def view(answer: MeasureAnswer) -> Page:
+    """Timings, fits, the comparison with the shipped constants, and the profile that was written."""
+    rows = [
+        (
+            label(r), r["engine"], text(r["time_s"], "time_s"), text(r["median_s"], "median_s"),
+            error(r["mad_s"] / r["median_s"]), str(r["runs"]), rate(r),
+        )
+        for r in answer.records
+    ]  # fmt: skip
+    held_out = answer.extra.get("held_out")
+    return page(
+        [Table(_TIMINGS, rows) if rows else Prose("nothing was timed")],
+        *(_fits(answer.fits, answer.roofs) if answer.roofs else ()),
+        [Prose("median error of the shipped and of the measured constants:"), held(held_out)] if held_out else [],
+        [Prose(f"wrote {answer.out}; use it as --hw {answer.out}")] if answer.text is not None else [],
+    )
+
+
+def rate(record: Record) -> str:
+    """FLOP/s of a record that computes, B/s of one that streams."""
+    seconds = record["time_s"]
     if record.get("suite") == "collectives":
-        return f"{units.si(record['bus_bytes'] / record['time_s'], 'B/s')} bus"
+        return f"{text(record['bus_bytes'] / seconds, 'bytes_per_s')} bus"
     if record["flops"] and record["op"] != "decode":
-        return units.si(record["flops"] / record["time_s"], "FLOP/s")
-    return units.si(record["bytes"] / record["time_s"], "B/s")
+        return text(record["flops"] / seconds, "flops_per_s")
+    return text(record["bytes"] / seconds, "bytes_per_s")
 
 
-def label(record: dict[str, Any]) -> str:
+def label(record: Record) -> str:
+    """'matmul m=1 n=4096 k=4096 bf16'."""
     sizes = " ".join(f"{k}={v}" for k, v in record["sizes"].items())
     return f"{record['op']} {sizes} {record['dtype']}"
 
 
-def timings(records: list[dict[str, Any]], width: int = PIPE) -> str:
-    """A table of all records: time (10th percentile), median, scatter, rate, engine."""
+def _fits(fits: Sequence[Fit], roofs: MeasuredPeaks) -> list[list[Block]]:
+    """The roofs and constants as rates, errors on held-out shapes, and fits that are not to be used."""
+    peaks = ", ".join(f"{dtype} {text(peak, 'flops_per_s')}" for dtype, peak in sorted(roofs.peaks.items()))
     rows = [
         (
-            label(r),
-            r["engine"],
-            units.duration(r["time_s"]),
-            units.duration(r["median_s"]),
-            f"{r['mad_s'] / r['median_s']:.1%}",
-            str(r["runs"]),
-            rate(r),
+            f"{f.kind} {f.dtype}{'' if f.regime == 'kernel' else ' ' + f.regime}",
+            text(f.constants.compute, "flops_per_s") if f.kind not in ("elementwise", "gather", "optimizer") else "-",
+            text(f.constants.memory, "bytes_per_s"),
+            text(f.constants.overhead, "overhead_s"),
+            f"{f.constants.p:g}",
+            f"{f.n_fit}+{f.n_held}",
+            error(f.median),
+            error(f.p90),
+            error(f.raw),
         )
-        for r in records
+        for f in fits
     ]
-    return _table(("kernel", "by", "time (p10)", "median", "MAD", "runs", "rate"), rows, width)
-
-
-def fits(found: list[Any], limits: Any, width: int = PIPE) -> str:
-    """A table of fits: constants as rates, and errors on the shapes the fit never saw."""
-    rows = []
-    for f in found:
-        c = f.constants
-        rows.append(
-            (
-                f"{f.kind} {f.dtype}{'' if f.regime == 'kernel' else ' ' + f.regime}",
-                units.si(c.compute, "FLOP/s") if f.kind not in ("elementwise", "gather", "optimizer") else "-",
-                units.si(c.memory, "B/s"),
-                units.duration(c.overhead),
-                f"{c.p:g}",
-                f"{f.n_fit}+{f.n_held}",
-                f"{f.median:.1%}",
-                f"{f.p90:.1%}",
-                f"{f.raw:.1%}",
-            )
-        )
-    head = ("class", "compute", "memory", "overhead", "p", "shapes", "median", "p90", "roofline")
-    peaks = ", ".join(f"{d} {units.si(p, 'FLOP/s')}" for d, p in sorted(limits.peaks.items()))
-    lines = [
-        *terminal.prose(f"roofs: {peaks}; {units.si(limits.bandwidth, 'B/s')}", width),
-        "",
-        _table(head, rows, width),
-    ]
-    return "\n".join([*lines, *(line for said in _fit_notes(found) for line in terminal.prose(said, width, "  "))])
-
-
-def _fit_notes(found: list[Any]) -> list[str]:
-    """Held-out errors of groups of shapes, and fits that nobody should use."""
-    lines = []
-    for f in found:
+    notes = []
+    for f in fits:
         for name, (n, median, p90) in f.groups.items():
-            lines.append(f"{f.kind} {f.dtype}, {name}: median {median:.1%}, p90 {p90:.1%} over {n} held-out shapes")
+            notes.append(
+                f"{f.kind} {f.dtype}, {name}: median {error(median)}, p90 {error(p90)} over {n} held-out shapes"
+            )
         if f.worse:
-            lines.append(
-                f"{f.kind} {f.dtype}: the fit ({f.median:.1%}) is worse than the bare roofline ({f.raw:.1%}) on held-out shapes; "
+            notes.append(
+                f"{f.kind} {f.dtype}: the fit ({error(f.median)}) is worse than the bare roofline ({error(f.raw)}) on held-out shapes; "
                 "left out of the profile (--force writes it)"
             )
-    return lines
+    table: list[Block] = [Table(_FITS, rows)] if rows else []
+    roof = Prose(f"roofs: {peaks}; {text(roofs.bandwidth, 'bytes_per_s')}")
+    return [[roof], [*table, *(Prose(note, 2) for note in notes)]]
 
 
-def held(rows: list[dict[str, Any]], width: int = PIPE) -> str:
-    """The constants that ship and those just measured, on shapes that neither fit saw."""
-    head = ("held-out shapes", "n", "shipped", "inside", "measured", "inside ")
-    body = [
-        (
-            f"{r['kind']} {r['dtype']}",
-            str(r["shapes"]),
-            f"{r['shipped_median']:.1%}",
-            f"{r['shipped_inside']:.0%}",
-            f"{r['measured_median']:.1%}",
-            f"{r['measured_inside']:.0%}",
-        )
-        for r in rows
-    ]
-    return "\n".join(
+def held(rows: Sequence[Record]) -> Table:
+    """The shipped and the measured constants on shapes that neither fit saw."""
+    return Table(
+        _HELD_OUT,
         [
-            *terminal.prose("median error of the shipped and of the measured constants:", width),
-            "",
-            _table(head, body, width),
-        ]
+            (
+                f"{r['kind']} {r['dtype']}",
+                str(r["shapes"]),
+                error(r["shipped_median"]),
+                percent(r["shipped_inside"]),
+                error(r["measured_median"]),
+                percent(r["measured_inside"]),
+            )
+            for r in rows
+        ],
     )
 
 
-def warnings(records: list[dict[str, Any]], failed: dict[str, str]) -> list[str]:
+def warnings(records: Sequence[Record], failed: dict[str, str]) -> list[str]:
     """Sentences for stderr: what is doubtful or failed, and what to do."""
     busy = [r for r in records if was_contended(r)]
     result = []
     if busy:
         result.append(
             f"{len(busy)} of {len(records)} kernels were timed while the machine was busy (a reference kernel ran up to "
-            f"{max(r['busy'] for r in busy):.1f}x slower than at best): measure again when it is idle; they are looked at again first"
+            f"{max(r['busy'] for r in busy):.1f}x slower than at best): measure again when it is idle; these are repeated first"
         )
     noisy = [r for r in records if r.get("warning") and r not in busy]
     result += [f"{label(r)}: {r['warning']}" for r in noisy[:3]]
@@ -127,66 +147,19 @@ def warnings(records: list[dict[str, Any]], failed: dict[str, str]) -> list[str]
     groups: dict[str, list[str]] = {}
     for key, why in failed.items():
         groups.setdefault(why, []).append(key)
-    result += [f"{len(keys)} kernel(s) could not run, such as {keys[0]}: {why}" for why, keys in groups.items()]
-    return result
+    return result + [f"{len(keys)} kernel(s) could not run, such as {keys[0]}: {why}" for why, keys in groups.items()]
 
 
-def as_json(
-    environment: dict[str, Any], records: list[dict[str, Any]], found: list[Any], limits: Any, extra: dict[str, Any]
-) -> str:
-    """Everything, in SI."""
-    constants = [
-        {
-            "regime": f.regime,
-            "kind": f.kind,
-            "dtype": f.dtype,
-            "compute_flops_per_s": f.constants.compute,
-            "memory_bytes_per_s": f.constants.memory,
-            "overhead_s": f.constants.overhead,
-            "p": None if f.constants.p == float("inf") else f.constants.p,
-            "k0": f.constants.k0,
-            "tau_s": f.constants.tau,
-            "shapes_fitted": f.n_fit,
-            "shapes_held_out": f.n_held,
-            "held_out_median": float(f.median),
-            "held_out_p90": float(f.p90),
-            "roofline_median": float(f.raw),
-            "worse_than_roofline": bool(f.worse),
-            "groups": {k: {"shapes": n, "median": float(m), "p90": float(q)} for k, (n, m, q) in f.groups.items()},
-        }
-        for f in found
+def comparison(answer: ModelReport) -> Page:
+    """Counts that must be equal, and prediction against measurement for each phase."""
+    rows = [
+        (
+            r.phase,
+            text(r.predicted_s, "time_s"),
+            text(r.measured_s, "time_s"),
+            error(r.error, signed=True),
+            text(r.floor_s, "floor_s"),
+        )
+        for r in answer.phases
     ]
-    roofs = {"peak_flops_per_s": limits.peaks, "bandwidth_bytes_per_s": limits.bandwidth} if limits else None
-    whole = {
-        "schema": "roofline-measure/1",
-        "environment": environment,
-        "roofs": roofs,
-        "fits": constants,
-        "timings": records,
-        **extra,
-    }
-    return json.dumps(whole, indent=2, default=float)
-
-
-def loop(rows: list[dict[str, Any]], checks: list[str], width: int = PIPE) -> str:
-    """Predicted against measured for each phase of a model."""
-    table = _table(
-        ("phase", "predicted", "measured", "off", "floor"),
-        [
-            (
-                r["phase"],
-                units.duration(r["predicted_s"]),
-                units.duration(r["measured_s"]),
-                f"{r['predicted_s'] / r['measured_s'] - 1:+.1%}",
-                units.duration(r["floor_s"]),
-            )
-            for r in rows
-        ],
-        width,
-    )
-    return "\n".join([*(line for c in checks for line in terminal.prose(c, width)), "", table])
-
-
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], width: int) -> str:
-    """Text left and figures right."""
-    return "\n".join(terminal.table([head, *rows], width, drop=_DROP)) if rows else "nothing was timed"
+    return page([Prose(check) for check in answer.checks], [Table(_PHASES, rows)])

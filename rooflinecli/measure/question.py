@@ -1,0 +1,174 @@
+"""`roofline measure` as records: a suite of kernels, a model against its prediction, a closed loop against a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rooflinecli.core.errors import UsageError
+from rooflinecli.questions.question import Question
+from rooflinecli.specs.options import Number, OptNumber, OptText, OptWhole, Switch, Text, Texts, Whole, field
+
+if TYPE_CHECKING:  # a help page needs neither jax nor numpy
+    from rooflinecli.measure.answer_types import ModelReport
+    from rooflinecli.measure.cases import Record
+    from rooflinecli.measure.run import MeasureAnswer
+
+
+def needs_jax() -> None:
+    """Raise UsageError with the pip line where jax is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("jax") is None:
+        raise UsageError(
+            'measuring needs jax; install it with: pip install "rooflinecli[measure]" (on a GPU or TPU: '
+            'pip install "jax[cuda13]" or "jax[tpu]")'
+        )
+
+
+# fmt: off
+class Suite(Question["MeasureAnswer"]):
+    """Kernels of a suite, the constants fitted to them, and a hardware profile."""
+
+    suites: ClassVar[tuple[str, ...]]
+    quick: Switch = field("switch", "A short grid, under 30 s on two CPU cores.", default=False)
+    out: OptText = field("file", "The profile; omitted: DEVICE.yaml in this folder.", default=None, short="-o")
+    log: OptText = field("file", "The log of timings, which an interrupted run resumes; omitted: the profile's name with .jsonl.", default=None)
+    restart: Switch = field("switch", "Measure afresh; the old log is kept as .old.", default=False)
+    budget: OptNumber = field("seconds", "Seconds for all timing; omitted: 21 with --quick, else 900.", default=None, least=1)
+    looks: OptWhole = field("whole", "How often a kernel timed on a busy machine is timed again: 2 with --quick, else 4.", default=None)
+    dtype: Texts = field("free", "fp32, bf16, fp16, fp8, int8, tf32; repeat for several.", default=None, several=True, metavar="CHOICE")
+    extends: OptText = field("name", "The known chip this profile extends, or 'none'; omitted: recognized by its name.", default=None)
+    pallas: Switch = field("switch", "Pallas kernels next to XLA's, where they compile.", default=True)
+    force: Switch = field("switch", "Write the profile though the machine was busy, and fits that are worse than the bare roofline.", default=False)
+    coordinator: OptText = field("free", "host:port of process 0, for several hosts.", default=None, metavar="ADDRESS")
+    processes: OptWhole = field("whole", "How many processes take part.", default=None)
+    process_id: OptWhole = field("whole", "Which of them this is.", default=None, least=0)
+    # fmt: on
+
+    def answer(self, running: Callable[[Record], str] = lambda record: "") -> MeasureAnswer:
+        """Measure and fit; `running(record)` is the progress bar's text of a result."""
+        needs_jax()
+        from rooflinecli.measure.run import execute
+
+        return execute(self, running)
+
+
+class MatmulSuite(Suite):
+    """Matmuls: square, skinny as in decode, ragged."""
+
+    verb = "measure matmul"
+    suites = ("matmul",)
+
+
+class AttentionSuite(Suite):
+    """Attention: prefill and decode."""
+
+    verb = "measure attention"
+    suites = ("attention",)
+
+
+class BandwidthSuite(Suite):
+    """Memory streams: copy, triad, read."""
+
+    verb = "measure bandwidth"
+    suites = ("bandwidth",)
+
+
+class ElementwiseSuite(Suite):
+    """Norms, activations, reductions, optimizer, gather."""
+
+    verb = "measure elementwise"
+    suites = ("elementwise",)
+
+
+class CollectiveSuite(Suite):
+    """All-reduce and its kin over all local devices, or over hosts."""
+
+    verb = "measure collectives"
+    suites = ("collectives",)
+
+
+class EverySuite(Suite):
+    """Everything (the default)."""
+
+    verb = "measure all"
+    suites = ("matmul", "attention", "bandwidth", "elementwise", "collectives")
+
+
+SUITES = (MatmulSuite, AttentionSuite, BandwidthSuite, ElementwiseSuite, CollectiveSuite, EverySuite)
+
+
+# fmt: off
+class ModelComparison(Question["ModelReport"]):
+    """Build the model in JAX from its YAML, run it, and compare the prediction with the clock."""
+
+    verb = "measure model"
+    model: Text = field("name", "A name or alias (`roofline models`), or a YAML path: attention is MHA or GQA.", positional=True, kw_only=False)
+    hw: OptText = field("name", "The profile to predict with; omitted: DEVICE.yaml in this folder.", default=None)
+    batch: Whole = field("whole", "Sequences.", default=1)
+    seq: Whole = field("whole", "Tokens of the prompt and of a training sequence.", default=256, least=2)
+    layers: OptWhole = field("whole", "Scale down: keep so many layers.", default=None)
+    d_model: OptWhole = field("whole", "Scale down: model width; heads and d_ff follow.", default=None, least=8)
+    vocab: OptWhole = field("whole", "Scale down: vocabulary.", default=None, least=2)
+    dtype: OptText = field("free", "fp32 on a CPU, bf16 elsewhere.", default=None, metavar="CHOICE")
+    phase: Texts = field("free", "forward, train, prefill, decode; repeat or omit for all.", default=None, several=True, metavar="CHOICE")
+    budget: Number = field("seconds", "Seconds of timing per phase.", default=5.0, least=0.1)
+    log: OptText = field("file", "Where the results are stored; omitted: roofline-loop.jsonl.", default=None)
+    trace: OptText = field("file", "Keep a trace of three runs of each phase there, for `roofline profile`.", default=None, metavar="FOLDER")
+    # fmt: on
+
+    def answer(self) -> ModelReport:
+        needs_jax()
+        from rooflinecli.measure.model.compare import close
+
+        return close(self)
+
+
+# fmt: off
+class OpenAIServer(Question[list[dict[str, Any]]]):
+    """A closed loop against a running OpenAI-compatible server: TTFT and TPOT.
+
+    Writes a line of JSON per load, which `roofline calibrate FILE --hw H -n N` reads. OPENAI_API_KEY is sent where it is set.
+    """
+
+    verb = "measure openai"
+    engine: ClassVar[str | None] = None
+    url: Text = field("free", "The server's address, such as http://localhost:8000.", positional=True)
+    model: OptText = field("free", "The model to ask for; omitted: the only one that the server lists.", default=None, metavar="NAME")
+    concurrency: Text = field("free", "Requests in flight, one run each.", default="1,4,16", metavar="COUNTS")
+    prompt: Text = field("free", "Tokens of a prompt, about; the server's own count is kept. Several with commas.", default="512", metavar="TOKENS")
+    output: Whole = field("whole", "Tokens of an answer.", default=64, least=2, metavar="TOKENS")
+    requests: OptWhole = field("whole", "Requests of a run; omitted: four for each in flight.", default=None)
+    timeout: Number = field("seconds", "How long to wait for one answer.", default=120.0, least=1, metavar="SECONDS")
+    # fmt: on
+
+    def answer(self) -> list[dict[str, Any]]:
+        """Runs, as objects of roofline/serving-run/1."""
+        from rooflinecli.measure.openai_load import ServerBenchmark, close
+
+        return [
+            close(ServerBenchmark(self.url, self.model, self.engine, many, length, self.output, self.requests or 0, self.timeout))
+            for many in _counts("--concurrency", self.concurrency)
+            for length in _counts("--prompt", self.prompt)
+        ]  # fmt: skip
+
+
+class VLLMServer(OpenAIServer):
+    """A closed loop against a running vLLM server: TTFT and TPOT.
+
+    Writes a line of JSON per load, which `roofline calibrate FILE --hw H -n N` reads. OPENAI_API_KEY is sent where it is set.
+    """
+
+    verb = "measure vllm"
+    engine = "vllm"
+
+
+def _counts(flag: str, text: str) -> list[int]:
+    """Whole numbers with commas between. Raises UsageError."""
+    from rooflinecli.specs import parse_values
+
+    counts = [parse_values.number(flag, part.strip()) for part in text.split(",")]
+    if any(value < 1 or value != int(value) for value in counts):
+        raise UsageError(f"{flag} {text}: expected whole numbers above zero, such as 1,4,16")
+    return [int(value) for value in counts]
