@@ -5,12 +5,20 @@ A class is imported when its verb is asked for; to add a verb to every interface
 
 from __future__ import annotations
 
+import threading
+import warnings
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
+from rooflinecli.core.errors import RooflineWarning
 from rooflinecli.core.record import plain
+from rooflinecli.engine import build_request
 from rooflinecli.questions.question import Question
+from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.model import load_model
 
+A = TypeVar("A")
 _QUESTIONS = {
     "estimate": "questions.estimate.question:Estimate",
     "explain": "questions.estimate.question:Explain",
@@ -54,3 +62,37 @@ def answer(asked: Question[Any]) -> dict[str, Any]:
         wanted = None if target is None else {"hw": hw, **estimate_options("--target", target, hw)}
         return dict(plain(report(asked.answer(wanted))))  # type: ignore[call-arg]
     return dict(plain(asked.answer()))
+
+
+_ONE = threading.Lock()  # warnings belong to the whole process
+
+
+def answer_with_sources(asked: Callable[[], Question[Any]], options: dict[str, Any]) -> dict[str, Any]:
+    """The answer, the warnings that the command line would print, and the sources of its figures.
+
+    Raises the errors of rooflinecli.core.errors.
+    """
+    with _ONE, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", RooflineWarning)
+        found = answer(asked())
+    texts = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, RooflineWarning))
+    return {"answer": found, "remarks": list(texts), "sources": _sources(options)}
+
+
+def without_warnings(answer: Callable[[], A]) -> A:
+    """An answer alone, one at a time."""
+    with _ONE, warnings.catch_warnings():
+        warnings.simplefilter("ignore", RooflineWarning)
+        return answer()
+
+
+def _sources(options: dict[str, Any]) -> dict[str, Any]:
+    """Citations of the model's file and of the chips' files, for those that are given."""
+    found: dict[str, Any] = {}
+    if options.get("model"):
+        found["model"] = load_model(str(options["model"])).source
+    chips = options.get("hw") or options.get("hardware") or ""
+    for chip in filter(None, (chips if isinstance(chips, str) else ",".join(map(str, chips))).split(",")):
+        spec = load_hardware(build_request.named({"model": "-", "hw": chip.strip()})["hw"])
+        found.setdefault("hardware", {})[chip] = {key: str(text) for key, text in spec.sources.items()}
+    return found

@@ -73,7 +73,7 @@ def test_what_was_typed_is_what_is_refused(args: tuple[str, ...], flag: str, wri
 def test_a_distance_may_be_more_than_the_whole_and_a_share_may_not() -> None:
     assert _limit("layout.within_of_best", "150 %", "here") == 1.5
     assert _limit("measured.gap", "150 %", "here") == 1.5
-    with pytest.raises(DataError, match="more than the whole"):
+    with pytest.raises(DataError, match="exceeds 100%"):
         _limit("train.mfu", "150 %", "here")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand
@@ -14,6 +14,11 @@ from rooflinecli.interfaces.cli.main import QUIET
 from rooflinecli.interfaces.cli.metavars import without_coercion
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import KINDS, MISSING, OUTPUT, PANELS, Option, OptText, Switch, Text, Whole, field
+
+if TYPE_CHECKING:
+    from typer._click import Context, HelpFormatter, Parameter
+
+    from rooflinecli.core.parallel_map import Spread as SpreadMap
 
 Q = TypeVar("Q", bound=Question[Any])
 D = TypeVar("D", bound="Delivery")
@@ -48,8 +53,8 @@ class Spread(Delivery):
     cluster: OptText = field("free", "A Dask scheduler to spread the work over (extra rooflinecli[cluster]).", default=None, metavar="ADDRESS")
     # fmt: on
 
-    def over(self) -> Any:
-        """What spreads the work, None where this process does all of it."""
+    def over(self) -> SpreadMap | None:
+        """A map over processes or a cluster, None where this process does all of the work."""
         from rooflinecli.core.parallel_map import spread_over
 
         return spread_over(self.jobs, self.cluster) if self.jobs > 1 or self.cluster else None
@@ -60,13 +65,10 @@ class QuestionCommand(TyperCommand):
 
     former: dict[str, str]  # flags of earlier releases -> those of today
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        found = list(super().get_params(ctx))
-        for parameter in found:
-            without_coercion(parameter)
-        return found
+    def get_params(self, ctx: Context) -> list[Parameter]:
+        return [without_coercion(parameter) for parameter in super().get_params(ctx)]
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Read flags of earlier releases as those of today, up to `--`."""
         end = args.index("--") if "--" in args else len(args)
         args[:end] = [self._today(word) for word in args[:end]]
@@ -76,10 +78,10 @@ class QuestionCommand(TyperCommand):
         flag, equals, value = word.partition("=")
         return self.former.get(flag, flag) + equals + value if flag.startswith("--") else word
 
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+    def collect_usage_pieces(self, ctx: Context) -> list[str]:
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
         panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in PANELS}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
@@ -92,7 +94,7 @@ class QuestionCommand(TyperCommand):
                 with formatter.section(panel if len([p for p in panels.values() if p]) > 1 else "Options"):
                     formatter.write_dl(records)
 
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
         lines = (self.epilog or "").splitlines()
         if lines:
             with formatter.section("Examples"):

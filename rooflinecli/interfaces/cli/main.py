@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, TextIO, TypedDict
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -20,6 +20,10 @@ from typer.core import TyperCommand, TyperGroup
 from rooflinecli.core.errors import BUG, RooflineError, RooflineWarning, UsageError, unknown
 from rooflinecli.interfaces.cli.metavars import named, without_coercion
 from rooflinecli.interfaces.cli.output import any_encoding, print_error
+
+if TYPE_CHECKING:
+    from typer._click import Command, Context, HelpFormatter, Parameter
+    from typer._click.shell_completion import CompletionItem
 
 # pydantic looks for plugins through importlib.metadata, which costs more than an estimate; we use none.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -65,7 +69,18 @@ VERBS: dict[str, tuple[str, str]] = {
     "formula": ("formula", "List formulas, show one, or evaluate it at given numbers."),
 }
 FORMER = {"layouts": "partitioning", "serve": "web"}  # verbs of earlier releases, which no help shows
-QUIET: dict[str, Any] = {
+
+
+class Appearance(TypedDict):
+    """Settings that every Typer application of this program shares."""
+
+    add_completion: bool
+    rich_markup_mode: None
+    pretty_exceptions_enable: bool
+    context_settings: dict[str, list[str]]
+
+
+QUIET: Appearance = {
     "add_completion": False,
     "rich_markup_mode": None,
     "pretty_exceptions_enable": False,
@@ -77,16 +92,13 @@ COMPLETING = "_ROOFLINE_COMPLETE"  # set by a shell that asks what may follow
 class LazyGroup(TyperGroup):
     """A click group whose commands are imported on first use."""
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        found = list(super().get_params(ctx))
-        for parameter in found:
-            without_coercion(parameter)
-        return found
+    def get_params(self, ctx: Context) -> list[Parameter]:
+        return [without_coercion(parameter) for parameter in super().get_params(ctx)]
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: Context) -> list[str]:
         return list(VERBS)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+    def get_command(self, ctx: Context, cmd_name: str) -> Command:
         cmd_name = FORMER.get(cmd_name, cmd_name)
         if cmd_name not in VERBS:
             raise unknown("command", cmd_name, VERBS, "`roofline --help` lists them")
@@ -95,12 +107,12 @@ class LazyGroup(TyperGroup):
         command.name = cmd_name
         return named(command)
 
-    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+    def shell_complete(self, ctx: Context, incomplete: str) -> list[CompletionItem]:
         """The verbs from the table, with what they answer, without importing them."""
-        named: Any = {name: TyperCommand(name, help=text) for name, (_, text) in VERBS.items()}
-        return TyperGroup(name=self.name, commands=named, params=self.params).shell_complete(ctx, incomplete)
+        commands: dict[str, Command] = {name: TyperCommand(name, help=text) for name, (_, text) in VERBS.items()}
+        return TyperGroup(name=self.name, commands=commands, params=self.params).shell_complete(ctx, incomplete)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
 
@@ -161,7 +173,7 @@ def main() -> None:
 
         completion_init()
     try:
-        with remarks():
+        with notes_after_the_answer():
             code = _answer()
         sys.exit(code)
     except RooflineError as error:
@@ -186,22 +198,29 @@ def _answer() -> int:
 
 
 @contextlib.contextmanager
-def remarks() -> Iterator[None]:
-    """What the engine remarks on is a line on stderr, each once, after the answer; a refusal says one thing alone."""
-    said: list[str] = []
+def notes_after_the_answer() -> Iterator[None]:
+    """Warnings of the engine become lines on stderr, each once, after the answer; an error is printed without them."""
+    notes: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("default", RooflineWarning)
         other = warnings.showwarning
 
-        def show(message: Any, category: Any, *where: Any) -> None:
+        def show(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
             if issubclass(category, RooflineWarning):
-                said.append(f"note: {message}")
+                notes.append(f"note: {message}")
             else:
-                other(message, category, *where)
+                other(message, category, filename, lineno, file, line)
 
-        warnings.showwarning = show  # type: ignore[assignment]
+        warnings.showwarning = show
         yield
-    for text in said:
+    for text in notes:
         print_error(text)
 
 
@@ -217,7 +236,7 @@ def _click_exit(error: Exception) -> int:
         hint = f" See `{context.command_path} --help`." if context is not None else ""
         print_error(f"{_elsewhere(error) or _plain(error.format_message())}{hint}")  # type: ignore[attr-defined]
         return 2
-    return _unforeseen(error)
+    return _unexpected(error)
 
 
 def _elsewhere(error: Exception) -> str:
@@ -232,7 +251,7 @@ def _elsewhere(error: Exception) -> str:
     return f"no option {name}: here it is {here}."
 
 
-_PARSED = (  # what click and pydantic say of a value, and what they mean
+_PARSED = (  # phrases of click and pydantic, and ours
     (r"Value error, ", ""),
     (r"Input should be a valid integer, unable to parse string as an integer", "expected a whole number"),
     (r"Input should be a valid number, unable to parse string as a number", "expected a number"),
@@ -247,13 +266,13 @@ _PARSED = (  # what click and pydantic say of a value, and what they mean
 
 def _plain(message: str) -> str:
     """The sentence of a parser without the parser's own words."""
-    for said, meant in _PARSED:
-        message = re.sub(said, meant, message)
+    for theirs, ours in _PARSED:
+        message = re.sub(theirs, ours, message)
     return message
 
 
-def _unforeseen(error: Exception) -> int:
-    """Numbers that arithmetic refuses are the user's to mend; anything else is our mistake, and says how to report it."""
+def _unexpected(error: Exception) -> int:
+    """Exit code for an error that nothing above foresaw: numbers out of range are the user's; anything else is a bug to report."""
     if isinstance(error, ArithmeticError):
         print_error(f"the numbers given cannot be calculated with ({error}); give sizes above zero, and such as exist")
         return UsageError.exit_code

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.errors import RooflineError, UsageError
-from rooflinecli.interfaces import dispatch, verbs
+from rooflinecli.interfaces import verbs
 from rooflinecli.questions.check.schema import option_schema
 from rooflinecli.questions.estimate.schema import generate
 
@@ -62,7 +62,7 @@ def call(tool: str, arguments: dict[str, Any] | None) -> tuple[dict[str, Any] | 
         with tempfile.TemporaryDirectory() as folder:
             written = _with_files(tool, dict(arguments or {}), Path(folder))
             asked = verbs.question(tool)
-            found = dispatch.asked(lambda: verbs.answer(asked.read(written)), written)
+            found = verbs.answer_with_sources(lambda: asked.read(written), written)
     except RooflineError as error:
         return None, str(error)
     except (ArithmeticError, ValueError, TypeError, MemoryError) as error:

@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from rooflinecli.core.errors import RooflineError, UsageError
-from rooflinecli.interfaces import dispatch, verbs
+from rooflinecli.interfaces import verbs
 from rooflinecli.interfaces.web import form, query_string
 from rooflinecli.questions.estimate.question import Estimate
 from rooflinecli.render.formats.json import dumps
@@ -85,7 +85,7 @@ def _fragment(made: Callable[[], str]) -> Response:
 def _answered(question: Callable[[dict[str, Any]], Any], options: dict[str, Any]) -> Any:
     """An answer, or the sentence that says what is wrong: numbers that no machine has are the asker's to mend."""
     try:
-        return dispatch.without_warnings(lambda: question(options))
+        return verbs.without_warnings(lambda: question(options))
     except (ArithmeticError, ValueError, MemoryError) as error:
         raise UsageError(
             f"these values cannot be calculated with ({error}); give sizes that a machine could have"
