@@ -18,24 +18,24 @@ from rooflinecli.core.errors import DataError
 from rooflinecli.engine import build_request
 from rooflinecli.engine.evaluate import PHASES as CALIBRATED
 from rooflinecli.importers.logs import read
-from rooflinecli.importers.source import Json, MeasuredRow, Options
+from rooflinecli.importers.source import MeasuredRow, Options
+from rooflinecli.questions.compare.measured_types import INSIDE, GapExplanation, MeasuredGap
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.gap_analysis import explain as assumptions
 from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.request import MOST as MEMORY_LIMIT
 
-SCHEMA = "roofline/measured/1"
 WIDEST, STEPS = 2.0, 81  # range and number of the logarithms of a group's factor that are tried
 MOST = 4  # explanations of a row
 _LOAD, _LENGTHS = ("batch", "concurrency", "qps"), ("prompt", "output", "seq", "tokens")
 
 
-def against(rows: Sequence[PredictedRow]) -> Json:
+def against(rows: Sequence[PredictedRow]) -> list[MeasuredGap]:
     """Every row with its estimate: seconds, floor, interval, gap and what would explain it."""
-    return {"schema": SCHEMA, "rows": [_row(row) for row in rows if not isinstance(row, MicrobenchmarkRow)]}
+    return [_gap(row) for row in rows if not isinstance(row, MicrobenchmarkRow)]
 
 
-def _row(row: PredictedRow) -> Json:
+def _gap(row: PredictedRow) -> MeasuredGap:
     low = high = None
     if row.quantity in ("static", "throughput"):
         expected = float(seconds(row.ctx, row.layout, row.quantity))
@@ -43,18 +43,18 @@ def _row(row: PredictedRow) -> Json:
         answer = CALIBRATED[PHASES[row.phase]](row.ctx, row.layout)
         expected, (low, high) = float(answer.time_s), (float(bound) for bound in answer.interval_s)
     floor = floor_of(row)
-    return {
-        "row": row.where,
-        "quantity": row.quantity,
-        "software": software(row),
-        "measured_s": row.measured,
-        "floor_s": floor,
-        "expected_s": expected,
-        "interval_s": [low, high] if low is not None else None,
-        "gap": row.measured / expected - 1,
-        "verdict": _verdict(row.measured, floor, low, high),
-        "explained_by": explanations(row) if row.measured >= floor else [],
-    }
+    return MeasuredGap(
+        row=row.where,
+        quantity=row.quantity,
+        software=software(row),
+        measured_s=row.measured,
+        floor_s=floor,
+        expected_s=expected,
+        interval_s=None if low is None or high is None else (low, high),
+        gap=row.measured / expected - 1,
+        verdict=_verdict(row.measured, floor, low, high),
+        explained_by=explanations(row) if row.measured >= floor else [],
+    )
 
 
 def _verdict(measured: float, floor: float, low: float | None, high: float | None) -> str:
@@ -62,24 +62,24 @@ def _verdict(measured: float, floor: float, low: float | None, high: float | Non
         return "impossible: below the floor"
     if low is None or high is None:
         return ""
-    return "inside the interval" if low <= measured <= high else "slower" if measured > high else "faster"
+    return INSIDE if low <= measured <= high else "slower" if measured > high else "faster"
 
 
-def explanations(row: PredictedRow) -> list[Json]:
+def explanations(row: PredictedRow) -> list[GapExplanation]:
     """Changes that would each close the gap alone: `what`, and what it `asks`.
 
     Factors on groups of constants, by how many shipped errors (80%) they take; for training also assumptions about the run, by the
     share of a rate or setting.
     """
-    found = sorted(_factors(row), key=lambda explanation: explanation["asks"])[:MOST]
+    found = sorted(_factors(row), key=lambda explanation: explanation.asks)[:MOST]
     if row.phase == "train":
         result = estimate(row.ctx.request)
         gaps = assumptions(row.ctx.request, result, row.layout, row.measured)[:MOST]
-        found += [{"what": gap.assumption, "asks": gap.change} for gap in gaps]
+        found += [GapExplanation(what=gap.assumption, asks=gap.change) for gap in gaps]
     return found
 
 
-def _factors(row: PredictedRow) -> list[Json]:
+def _factors(row: PredictedRow) -> list[GapExplanation]:
     wanted, grid = float(np.log(row.measured)), np.linspace(-WIDEST, WIDEST, STEPS)
     groups = BLOCKS[row.phase]
     x = np.kron(np.eye(len(groups)), grid)  # one group moved at a time
@@ -88,13 +88,12 @@ def _factors(row: PredictedRow) -> list[Json]:
     for group, line in zip(groups, times, strict=True):
         if line[0] <= wanted <= line[-1] and line[-1] - line[0] > 1e-6:
             move = float(np.interp(wanted, line, grid))
-            found.append(
-                {"what": f"{group.name} {np.expm1(move):+.0%}", "asks": abs(move) / float(np.log1p(group.error))}
-            )
+            asks = abs(move) / float(np.log1p(group.error))
+            found.append(GapExplanation(what=f"{group.name} {np.expm1(move):+.0%}", asks=asks))
     return found
 
 
-def rows_of_plan(files: Sequence[Path], options: Options) -> list[Json]:
+def rows_of_plan(files: Sequence[Path], options: Options) -> list[MeasuredGap]:
     """The rows of the files that have the plan's load, each with its estimate and its `phase`.
 
     Raises DataError for a file that cannot be read as measurements, and where no row matches the plan.
@@ -111,7 +110,10 @@ def rows_of_plan(files: Sequence[Path], options: Options) -> list[Json]:
         why = "; ".join(dict.fromkeys(reason for _, reason in [*resolved.aside, *resolved.doubts]))
         raise DataError(f"{matching[0].where}: no row can be compared with this plan: {why}")
     phases = {name: "prefill" if phase == "ttft" else phase for name, phase in PHASE.items()}
-    return [row | {"phase": phases[row["quantity"]]} for row in against(resolved.rows)["rows"]]
+    gaps = against(resolved.rows)
+    for gap in gaps:
+        gap.phase = phases[gap.quantity]
+    return gaps
 
 
 def _matches(row: MeasuredRow, options: Options) -> bool:

@@ -13,6 +13,7 @@ from rooflinecli.interfaces.cli.from_question import Delivery, command
 from rooflinecli.interfaces.cli.output import columns, write
 from rooflinecli.questions.check.answer_types import CheckAnswer
 from rooflinecli.questions.check.question import Check
+from rooflinecli.questions.compare.measured_types import MeasuredGap
 from rooflinecli.specs.options import OptText, Text, Texts, field
 
 CI = ("junit", "github", "sarif")  # each is a file of render/formats/check/
@@ -50,7 +51,7 @@ def run(question: Check, how: CheckDelivery) -> int:
     return 0 if answer.passed else 1
 
 
-def _measured(files: Sequence[Path], options: dict[str, Any]) -> list[dict[str, Any]]:
+def _measured(files: Sequence[Path], options: dict[str, Any]) -> list[MeasuredGap]:
     """Rows of measured files with their estimates; read only where a plan names one."""
     from rooflinecli.calibrate.gap_explanations import rows_of_plan
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.interfaces.cli.from_question import Delivery, command
 from rooflinecli.interfaces.cli.show import show_text
+from rooflinecli.questions.compare.measured_types import MeasuredAnswer
 from rooflinecli.questions.compare.question import Compare
 
 
@@ -28,7 +28,7 @@ def run(question: Compare, how: Delivery) -> int:
     return 0 if found["feasible"] else 1
 
 
-def _measured(question: Compare) -> dict[str, Any]:
+def _measured(question: Compare) -> MeasuredAnswer:
     """Measured rows beside the estimate on one chip."""
     from rooflinecli.calibrate.gap_explanations import against
     from rooflinecli.calibrate.report import aside
@@ -39,7 +39,7 @@ def _measured(question: Compare) -> dict[str, Any]:
         raise UsageError("--measured compares with one chip; give one --hw", "hw")
     rows = [row for file in question.measured for row in read(Path(file))]
     found = resolve(rows, question.options() | {"hw": question.chips[0]})
-    return {**against(found.rows), "aside": aside([*found.doubts, *found.aside]), "notes": found.notes}
+    return MeasuredAnswer(rows=against(found.rows), aside=aside([*found.doubts, *found.aside]), notes=found.notes)
 
 
 app = command(Compare, run)

@@ -27,7 +27,7 @@ def show(answer: Any, view: str, how: Delivery, *, table: str = "") -> None:
 
 
 def show_text(
-    found: dict[str, Any], page: Callable[[Any, str, int], str], how: Delivery, former: dict[str, str] | None = None
+    found: Any, page: Callable[[Any, str, int], str], how: Delivery, former: dict[str, str] | None = None
 ) -> None:
     """Print an answer by a page of (answer, format, columns), or write it to --out. `former` are keys of --schema 1 by today's."""
     out = None if how.out is None else Path(how.out)

@@ -9,32 +9,32 @@ from typing import Any
 from rooflinecli.core.errors import unknown
 from rooflinecli.core.units import duration
 from rooflinecli.questions.check.interval_bounds import IntervalBounds
+from rooflinecli.questions.compare.measured_types import INSIDE, MeasuredGap
 
-Rows = list[dict[str, Any]]
-Measured = Callable[[Sequence[Path], dict[str, Any]], Rows]  # files and options of a plan -> rows with their estimates
+Measured = Callable[
+    [Sequence[Path], dict[str, Any]], list[MeasuredGap]
+]  # files and options of a plan -> rows with their estimates
 GAP, COVERAGE, FORMER_COVERAGE = "gap", "coverage_fraction", "inside_share"
 
 
-def ends(rows: Rows, name: str) -> IntervalBounds:
+def ends(rows: list[MeasuredGap], name: str) -> IntervalBounds:
     """`PHASE.time_s`, `gap` (the largest, either way) or `coverage_fraction`. Raises UsageError for another name."""
-    times = {
-        f"{phase}.time_s": [r for r in rows if r["phase"] == phase] for phase in dict.fromkeys(r["phase"] for r in rows)
-    }
+    times = {f"{phase}.time_s": [r for r in rows if r.phase == phase] for phase in dict.fromkeys(r.phase for r in rows)}
     if name in times:
-        slowest = max(times[name], key=lambda row: float(row["measured_s"]))
-        return IntervalBounds(float(slowest["measured_s"]), note=_note(slowest))
+        slowest = max(times[name], key=lambda row: row.measured_s)
+        return IntervalBounds(slowest.measured_s, note=_note(slowest))
     if name == GAP:
-        worst = max(rows, key=lambda row: abs(float(row["gap"])))
-        return IntervalBounds(abs(float(worst["gap"])), note=_note(worst))
-    bounded = [row for row in rows if row["interval_s"]]
+        worst = max(rows, key=lambda row: abs(row.gap))
+        return IntervalBounds(abs(worst.gap), note=_note(worst))
+    bounded = [row for row in rows if row.interval_s]
     if name in (COVERAGE, FORMER_COVERAGE) and bounded:
-        outside = [row for row in bounded if row["verdict"] != "inside the interval"]
+        outside = [row for row in bounded if row.verdict != INSIDE]
         return IntervalBounds(1 - len(outside) / len(bounded), note=_note(outside[0]) if outside else "")
     raise unknown("measured quantity", name, [*times, GAP, *([COVERAGE] if bounded else [])])
 
 
-def _note(row: dict[str, Any]) -> str:
+def _note(row: MeasuredGap) -> str:
     """A row in a sentence, with what would explain its gap best."""
-    span = f", {' to '.join(map(duration, row['interval_s']))}" if row["interval_s"] else ""
-    why = row["explained_by"][0]["what"] if row["explained_by"] and row["verdict"] != "inside the interval" else ""
-    return f"{row['row']}: {row['quantity']} {duration(row['measured_s'])}, estimated {duration(row['expected_s'])}{span}{f'; {why} would explain it' if why else ''}"
+    span = "" if row.interval_s is None else f", {' to '.join(map(duration, row.interval_s))}"
+    why = f"; {row.explained_by[0].what} would explain it" if row.explained_by and row.verdict != INSIDE else ""
+    return f"{row.row}: {row.quantity} {duration(row.measured_s)}, estimated {duration(row.expected_s)}{span}{why}"

@@ -1,51 +1,52 @@
-"""Measured rows beside the estimate, and what would explain each gap."""
+"""Measured rows with their estimates, and what would explain each gap."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.core.text import plural
-from rooflinecli.core.units import duration
-from rooflinecli.render.formats import csv as comma
-from rooflinecli.render.formats import markdown as marked
-from rooflinecli.render.formats import terminal
-from rooflinecli.render.formats.json import dumps
+from rooflinecli.questions.compare.measured_types import INSIDE, MeasuredAnswer, MeasuredGap
+from rooflinecli.render import answer as formats
+from rooflinecli.render.blocks import Column, Page, Prose, Table, page
 from rooflinecli.render.formats.terminal_style import PIPE
+from rooflinecli.render.numbers import text
 
-_HEAD = ["row", "quantity", "measured", "floor", "expected", "80% interval", "gap", "verdict"]
+_COLUMNS = (
+    Column("row", text=True, least=24),
+    Column("quantity", text=True, drop=2),
+    Column("measured"),
+    Column("floor", drop=1),
+    Column("expected"),
+    Column("80% interval"),
+    Column("gap"),
+    Column("verdict", text=True),
+)
 
 
-def render(result: dict[str, Any], format: str, width: int = PIPE) -> str:
+def render(answer: MeasuredAnswer, format: str, width: int = PIPE) -> str:
     """The answer in one of the formats."""
-    if format == "json":
-        return dumps(result)
-    grid = [_HEAD, *(_cells(row) for row in result["rows"])]
-    if format == "csv":
-        columns = ["row", "quantity", "measured_s", "floor_s", "expected_s", "gap", "verdict"]
-        return comma.rows([columns, *([row[c] for c in columns] for row in result["rows"])])
-    said = [_sentence(row) for row in result["rows"] if row["explained_by"] and row["verdict"] != "inside the interval"]
-    more = [
-        *said,
-        *(f"{plural(a['rows'], 'row')} from {a['row']} on not compared: {a['reason']}" for a in result["aside"]),
-        *result["notes"],
+    return formats.render(answer, view, format, width, table="rows")
+
+
+def view(answer: MeasuredAnswer) -> Page:
+    """A table of the rows, then explanations, rows that were not compared, and notes."""
+    rows = [
+        (
+            row.row,
+            row.quantity,
+            *(text(seconds, "time_s") for seconds in (row.measured_s, row.floor_s, row.expected_s)),
+            text(row.interval_s, "interval_s"),
+            f"{row.gap:+.0%}",
+            row.verdict,
+        )
+        for row in answer.rows
     ]
-    if format == "markdown":
-        return "\n\n".join(part for part in (marked.table(grid), "\n".join(f"- {text}" for text in more)) if part)
-    body = terminal.table(
-        grid, width, left=("row", "quantity", "verdict"), drop=("floor", "quantity"), shrink={"row": 24}
-    )
-    return "\n".join(
-        [*body, *([""] if more else []), *(line for text in more for line in terminal.prose(text, width, "  "))]
-    )
+    notes = [_explanation(row) for row in answer.rows if row.explained_by and row.verdict != INSIDE]
+    for aside in answer.aside:
+        count = plural(float(aside["rows"] or 0), "row")
+        notes.append(f"{count} from {aside['row']} on not compared: {aside['reason']}")
+    return page([Table(_COLUMNS, rows)], [Prose(note, 2) for note in (*notes, *answer.notes)])
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
-    span = " - ".join(map(duration, row["interval_s"])) if row["interval_s"] else "-"
-    times = [duration(row[name]) for name in ("measured_s", "floor_s", "expected_s")]
-    return [row["row"], row["quantity"], *times, span, f"{row['gap']:+.0%}", row["verdict"]]
-
-
-def _sentence(row: dict[str, Any]) -> str:
+def _explanation(row: MeasuredGap) -> str:
     """The explanations of a row, the mildest first."""
-    each = ", ".join(f"{e['what']} (asks {e['asks']:.2g})" for e in row["explained_by"])
-    return f"{row['row']}: any one of these would explain {row['gap']:+.0%}: {each}"
+    each = ", ".join(f"{e.what} (asks {e.asks:.2g})" for e in row.explained_by)
+    return f"{row.row}: any one of these would explain {row.gap:+.0%}: {each}"
