@@ -12,6 +12,10 @@ from rooflinecli.core.fast_dataclass import dataclass
 Where = Callable[..., str]
 MISSING: Any = object()
 _MOST_LAYERS = 10_000
+_LAYER_COUNTS = frozenset(
+    "num_hidden_layers n_layer n_layers num_layers num_decoder_layers encoder_layers decoder_layers depth "
+    "vt_num_hidden_layers num_global_layers num_nextn_predict_layers".split()
+)
 
 # Switches that add something when on; a family that never reads one has nothing to add when it is off
 _OFF = """
@@ -76,7 +80,7 @@ class ConfigFields:
             raise self.fail(name, f"expected a whole number, got {str(value)[:60]!r}")
         if value < least:
             raise self.fail(name, f"expected at least {least}, got {value}")
-        if value > _MOST_LAYERS and name in ("num_hidden_layers", "n_layer"):
+        if value > _MOST_LAYERS and name in _LAYER_COUNTS:
             raise self.fail(name, f"{value} layers are more than the supported maximum; give at most {_MOST_LAYERS}")
         return value
 

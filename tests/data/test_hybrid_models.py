@@ -255,6 +255,8 @@ def test_values_narrower_than_keys_are_cached_as_wide_as_they_are():
             {"model_type": "gemma4", "text_config": {}, "audio_config": {"hidden_size": 8}},
             "audio encoders are not supported",
         ),
+        ({"model_type": "llava", "text_config": {"model_type": ["llama"]}}, "takes any supported decoder"),
+        ({"model_type": "recurrent_gemma", "block_types": []}, "block_types: required"),
     ],
 )
 def test_what_changes_shapes_in_a_way_not_read_is_refused(config, says):

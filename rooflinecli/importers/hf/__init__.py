@@ -64,7 +64,7 @@ def from_config(config: Mapping[str, Any], where: Where | str = "config.json") -
 
 
 def _unused(f: ConfigFields, family: Family) -> list[str]:
-    """Which fields of a config were looked at and change no shape, those of bookkeeping aside."""
+    """Return a note with the ignored fields of a config, without bookkeeping."""
     names = [k for k, v in f.data.items() if k not in f.used and k in family.ignored and v not in (None, False, [], {})]
     return [f"Config fields not used because they change no shape: {', '.join(names)}."] if names else []
 
@@ -86,16 +86,14 @@ def _model_type(config: Mapping[str, Any], at: Where) -> str:
 
 
 def refused() -> dict[str, str]:
-    """Model types of transformers that are not read -> the reason."""
+    """Return unsupported model types of transformers -> the reason."""
     return {name: reason for reason, names in rows.texts("unsupported_types.yaml").items() for name in names.split()}
 
 
 def _text(outer: ConfigFields, name: str) -> tuple[ConfigFields, Family]:
     """Read the text decoder of a wrapper; the wrapper's tie_word_embeddings takes precedence."""
     text = outer.raw("text_config")
-    if (
-        text is MISSING and "hidden_size" in outer.data
-    ):  # as in older files on the Hub: the decoder's fields next to vision_config
+    if text is MISSING and "hidden_size" in outer.data:  # older files: the decoder's fields next to vision_config
         outside = {"vision_config", "architectures", *NAMES, "model_type", "image_token_id"}
         outside |= _TOWER - {"hidden_size", "vocab_size"}
         text = {key: value for key, value in outer.data.items() if key not in outside}
@@ -104,12 +102,12 @@ def _text(outer: ConfigFields, name: str) -> tuple[ConfigFields, Family]:
         raise outer.fail("text_config", f"required for model_type {name}; add it")
     wrapper = rows.row("wrappers.yaml", name)
     kind = text.get("model_type", wrapper["decoder"])
-    if kind != wrapper["decoder"] and not ("any_decoder" in wrapper and kind in TYPES):
+    if kind != wrapper["decoder"] and not ("any_decoder" in wrapper and str(kind) in TYPES):
         known = "any supported decoder" if "any_decoder" in wrapper else f"a {wrapper['decoder']}"
         raise outer.fail("text_config", f"is a '{kind}', but {name} takes {known}; fix model_type")
     family = rows.family("families", str(kind))
-    both = name == "paligemma" or text.get("use_bidirectional_attention") == "vision"
-    if both:  # both ways over image and prompt alone; what it writes is causal and cached
+    if name == "paligemma" or text.get("use_bidirectional_attention") == "vision":
+        # bidirectional over image and prompt alone; generated tokens are causal and cached
         text = {key: value for key, value in text.items() if key != "use_bidirectional_attention"}
     inner = ConfigFields(text, {**family.defaults}, outer.where, ("text_config",))
     tied = _tied(outer, name, text)

@@ -56,6 +56,8 @@ def recurrent_gemma(f: ConfigFields) -> Block:
     """block_types repeats over the layers; the MLP has half of intermediate_size, and biases."""
     n, heads = f.integer("num_hidden_layers"), f.integer("num_attention_heads")
     pattern = layer_kinds(f, ("block_types", "_block_types"), [], BOTH)
+    if not pattern:
+        raise f.fail("block_types", "required, but missing; add it")
     kinds = layer_kinds(f, ("layers_block_type", "layer_types"), [pattern[i % len(pattern)] for i in range(n)], BOTH)
     width = f.integer("lru_width", null=f.integer("hidden_size"))
     if width % heads:

@@ -23,7 +23,7 @@ def tower(outer: ConfigFields, name: str, text_width: int) -> Block | None:
         return None
     if not isinstance(given, dict):
         raise outer.fail("vision_config", "expected an object of fields")
-    kind = given.get("model_type") or name  # some files write an empty one
+    kind = str(given.get("model_type") or name)  # empty in some files
     wrapper = rows.row("wrappers.yaml", name)
     kind = wrapper["encoder"] if kind == name else wrapper.get("renamed", {}).get(kind, kind)
     known = rows.texts("vision_encoders").keys() - _TEXT
