@@ -4,15 +4,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from rooflinecli.specs.figure import OneLine, Spec
-from rooflinecli.specs.registry import kinds
-from rooflinecli.specs.registry_field import one_of
+from rooflinecli.specs.figure import OneLine, Spec, one_of
 
 
 class ComponentSpec(Spec):
     """One step before the layers, after them or inside each; `kind` names a file of layers/components/."""
 
-    kind: Annotated[str, *one_of("layers/components", kinds)]
+    kind: Annotated[str, *one_of("layers/components")]
     name: OneLine = Field("", description="what its operations are called; omitted: its kind")
     input: int | None = Field(None, gt=0, description="linear: values that it reads for a position; omitted: d_model")
     width: int | None = Field(None, gt=0, description="values of its result, or of a row; omitted: d_model")
@@ -39,7 +37,7 @@ class ComponentSpec(Spec):
 class ImageSpec(Spec):
     """How an image becomes what a model reads; `kind` names a file of layers/images/, which says what each size does."""
 
-    kind: Annotated[str, *one_of("layers/images", kinds)]
+    kind: Annotated[str, *one_of("layers/images")]
     patch: int = Field(gt=0, description="pixels of a patch's side")
     size: int | None = Field(None, gt=0, description="pixels of the side that an image, or a tile of it, is brought to")
     merge: int = Field(1, gt=0, description="patches along a side that become one token")

@@ -10,9 +10,9 @@ from pydantic import Field, PrivateAttr
 from rooflinecli.core import units
 from rooflinecli.core.errors import unknown
 from rooflinecli.specs.efficiency import Constant, Efficiency
-from rooflinecli.specs.figure import Scalar, Spec, Time, validate
+from rooflinecli.specs.figure import FileSpec, Scalar, Time, validate
 from rooflinecli.specs.scheduler import MEANS, WAITS, Scheduler, changed, written
-from rooflinecli.specs.yaml_loader import Document, read
+from rooflinecli.specs.yaml_loader import read
 
 DEFAULT = "python-server"
 EXPERT_KERNELS = (
@@ -26,7 +26,7 @@ EXPERT_KERNELS = (
 _FOLDER = Path(__file__).resolve().parent.parent / "engines"
 
 
-class ServingEngine(Spec):
+class ServingEngine(FileSpec):
     """Every time is added to what the roofline expects; none is part of a floor."""
 
     name: str
@@ -147,12 +147,7 @@ class ServingEngine(Spec):
     )
     note: str = ""
     source: str
-    _document: Document = PrivateAttr()
     _told: frozenset[str] = PrivateAttr(frozenset())  # entries of its scheduler that an option gave
-
-    @property
-    def document(self) -> Document:
-        return self._document
 
     def written(self, name: str) -> str:
         """Where a constant stands, by file and line, and what it rests on."""
@@ -210,10 +205,7 @@ def _stems() -> tuple[str, ...]:
 @lru_cache(maxsize=64)
 def _read(stem: str) -> ServingEngine:
     """One file, read where it is asked for: a start needs one engine, and most others lie over a long file of llama.cpp's."""
-    document = read(_FOLDER / f"{stem}.yaml", base="engines")
-    spec = validate(ServingEngine, document)
-    spec._document = document
-    return spec
+    return validate(ServingEngine, read(_FOLDER / f"{stem}.yaml", base="engines"))
 
 
 def engines() -> dict[str, ServingEngine]:

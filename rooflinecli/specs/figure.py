@@ -1,7 +1,7 @@
 """A hardware figure: value with unit, source, basis; and how pydantic's complaints become one sentence with file:line."""
 
 import re
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from typing import Annotated, ClassVar, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -10,6 +10,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     PrivateAttr,
     ValidationError,
+    WithJsonSchema,
     model_validator,
 )
 from pydantic_core.core_schema import CoreSchema, no_info_before_validator_function
@@ -17,7 +18,21 @@ from pydantic_core.core_schema import CoreSchema, no_info_before_validator_funct
 from rooflinecli.core import units
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.text import one_line
+from rooflinecli.specs.registry import canonical, kinds
 from rooflinecli.specs.yaml_loader import Document
+
+
+def one_of(folder: str) -> tuple[AfterValidator, WithJsonSchema]:
+    """Annotations of a field whose values are the names of the files in a folder."""
+
+    def known(kind: str) -> str:
+        kind = canonical(folder, kind)
+        if kind not in kinds(folder):
+            raise ValueError(f"unknown kind '{kind}'; expected one of {', '.join(kinds(folder))}")
+        return kind
+
+    return AfterValidator(known), WithJsonSchema({"type": "string", "enum": list(kinds(folder))})
+
 
 OneLine = Annotated[str, AfterValidator(one_line)]  # a name: it stands in headings and tables
 
@@ -26,6 +41,16 @@ class Spec(BaseModel):
     """Base of everything read from YAML: unknown fields are errors, never silently ignored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), defer_build=True)
+
+
+class FileSpec(Spec):
+    """A spec that is a whole file, whose lines can be cited."""
+
+    _document: Document = PrivateAttr()
+
+    @property
+    def document(self) -> Document:
+        return self._document
 
 
 class Figure(Spec):
@@ -93,10 +118,10 @@ class WithUnit:
     def __init__(self, unit: str):
         self.unit = unit
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: object) -> object:
         return units.parse(value, self.unit) if isinstance(value, str) else value
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(self, source: type, handler: GetCoreSchemaHandler) -> CoreSchema:
         return no_info_before_validator_function(self.read, handler(source))  # BeforeValidator inspects each anew
 
 
@@ -109,9 +134,12 @@ M = TypeVar("M", bound=BaseModel)
 def validate(kind: type[M], document: Document) -> M:
     """The spec, or a DataError that says file:line, the field and what was expected."""
     try:
-        return kind.model_validate(document.data)
+        spec = kind.model_validate(document.data)
     except ValidationError as error:
         raise DataError(_sentence(error, document)) from None
+    if isinstance(spec, FileSpec):
+        spec._document = document
+    return spec
 
 
 _COUNTED = re.compile(r"\w+ should have at (least|most) (\d+ \w+)( after validation)?, not \d+")

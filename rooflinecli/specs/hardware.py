@@ -5,7 +5,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, PrivateAttr, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from rooflinecli.core import units
 from rooflinecli.core.errors import unknown
@@ -16,6 +16,7 @@ from rooflinecli.specs.figure import (
     Bytes,
     Count,
     Figure,
+    FileSpec,
     FlopRate,
     Hertz,
     OneLine,
@@ -25,7 +26,7 @@ from rooflinecli.specs.figure import (
     Watts,
     validate,
 )
-from rooflinecli.specs.name_lookup import find
+from rooflinecli.specs.name_lookup import find, search_path
 from rooflinecli.specs.yaml_loader import Document, read
 
 DTYPES = ("fp64", "fp64_matrix", "fp32", "tf32", "bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4", "vector_fp32")
@@ -69,7 +70,7 @@ class Level(Spec):
     efficiency: dict[str, Efficiency] = Field(default_factory=dict, description="per collective, or 'any'")
 
 
-class HardwareSpec(Spec):
+class HardwareSpec(FileSpec):
     """hardware/*.yaml. Every figure carries value, unit, source and basis."""
 
     name: OneLine
@@ -104,7 +105,6 @@ class HardwareSpec(Spec):
     )
     measured: dict[str, str | float | int] = Field(default_factory=dict, description="provenance of a measured profile")
     notes: list[str] = []
-    _document: Document = PrivateAttr()
 
     @field_validator("on_chip", mode="before")
     @classmethod
@@ -147,10 +147,6 @@ class HardwareSpec(Spec):
     def id(self) -> str:
         return self._document.path.stem
 
-    @property
-    def document(self) -> Document:
-        return self._document
-
     @cached_property
     def rated_power(self) -> float | None:
         """Watts at which the peak rates were stated: those of the file that states the rates, which this one may extend."""
@@ -172,16 +168,11 @@ def _bytes_or_rate(value: object) -> object:
     return value
 
 
-class Defaults(Spec):
+class Defaults(FileSpec):
     """hardware/defaults/KIND.yaml: efficiency constants for a chip nobody measured."""
 
     sources: dict[str, str] = Field(default_factory=dict, description="short key -> citation")
     efficiency: dict[str, dict[str, dict[str, Efficiency]]]
-    _document: Document = PrivateAttr()
-
-    @property
-    def document(self) -> Document:
-        return self._document
 
 
 @lru_cache(maxsize=256)
@@ -191,9 +182,7 @@ def _load(path: str, stamp: float) -> HardwareSpec:
 
 def hardware_from(document: Document) -> HardwareSpec:
     """A chip from a document that may stand in no file yet. Raises DataError."""
-    spec = validate(HardwareSpec, document)
-    spec._document = document
-    return spec
+    return validate(HardwareSpec, document)
 
 
 def load_hardware(name: str) -> HardwareSpec:
@@ -204,13 +193,8 @@ def load_hardware(name: str) -> HardwareSpec:
 
 @lru_cache(maxsize=8)
 def load_defaults(kind: str) -> Defaults:
-    from rooflinecli.specs.name_lookup import search_path
-
     for folder in search_path("hardware"):
         path = folder / "defaults" / f"{kind}.yaml"
         if path.is_file():
-            document = read(path, base="hardware")
-            spec = validate(Defaults, document)
-            spec._document = document
-            return spec
+            return validate(Defaults, read(path, base="hardware"))
     raise unknown("hardware kind", kind, ("gpu", "tpu", "cpu", "accelerator"))

@@ -1,13 +1,11 @@
 """The blocks a model is made of, as YAML describes them: attention, feed-forward, layer, positions, patches, quantization."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from rooflinecli.specs.components import ComponentSpec
-from rooflinecli.specs.figure import Spec
-from rooflinecli.specs.registry import kinds
-from rooflinecli.specs.registry_field import one_of
+from rooflinecli.specs.figure import Spec, one_of
 
 _LATENT = ("mla", "sparse-mla")  # kinds whose cache is a latent
 
@@ -15,7 +13,7 @@ _LATENT = ("mla", "sparse-mla")  # kinds whose cache is a latent
 class AttentionSpec(Spec):
     """One attention block; `kind` names a file of layers/attention/."""
 
-    kind: Annotated[str, *one_of("layers/attention", lambda folder: kinds(folder))] = "gqa"
+    kind: Annotated[str, *one_of("layers/attention")] = "gqa"
     n_heads: int = Field(gt=0)
     n_kv_heads: int | None = Field(None, gt=0, description="key/value heads; defaults to n_heads (mha) or 1 (mqa)")
     head_dim: int | None = Field(
@@ -59,7 +57,7 @@ class AttentionSpec(Spec):
 
     @model_validator(mode="before")
     @classmethod
-    def _kv_heads(cls, data: Any) -> Any:
+    def _kv_heads(cls, data: object) -> object:
         if not isinstance(data, dict):
             return data
         data = dict(data)
@@ -92,7 +90,7 @@ class AttentionSpec(Spec):
 class FeedForwardSpec(Spec):
     """One feed-forward block; `kind` names a file of layers/feedforward/."""
 
-    kind: Annotated[str, *one_of("layers/feedforward", lambda folder: kinds(folder))] = "gated"
+    kind: Annotated[str, *one_of("layers/feedforward")] = "gated"
     d_ff: int | None = Field(None, gt=0, description="width of the hidden layer; of one expert in a mixture")
     activation: str = "silu"
     bias: bool = False

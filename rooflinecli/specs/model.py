@@ -11,13 +11,14 @@ import os
 from functools import cached_property, lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Self
+from types import ModuleType
+from typing import Literal, Self
 
-from pydantic import Field, PrivateAttr, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from rooflinecli.core.errors import DataError, RooflineError
 from rooflinecli.specs.components import ComponentSpec, DenoisingSpec, ImageSpec
-from rooflinecli.specs.figure import OneLine, Spec, validate
+from rooflinecli.specs.figure import FileSpec, OneLine, validate
 from rooflinecli.specs.layers import (
     AttentionSpec,
     Checkpoint,
@@ -30,6 +31,7 @@ from rooflinecli.specs.layers import (
 from rooflinecli.specs.name_lookup import find
 from rooflinecli.specs.yaml_loader import Document, read
 
+Fields = dict[str, object]  # of a block or a group, as written
 __all__ = [
     "AttentionSpec",
     "FeedForwardSpec",
@@ -43,7 +45,7 @@ __all__ = [
 ]
 
 
-class ModelSpec(Spec):
+class ModelSpec(FileSpec):
     """models/*.yaml. Layer groups are resolved: every layer carries its own attention and feed-forward."""
 
     name: OneLine
@@ -101,16 +103,15 @@ class ModelSpec(Spec):
     )
     parameters_published: int | None = Field(None, description="the exact count others publish, for the tests")
     notes: list[str] = Field(default_factory=list)
-    _document: Document = PrivateAttr()
 
     @model_validator(mode="before")
     @classmethod
-    def _resolve(cls, data: Any) -> Any:
+    def _resolve(cls, data: object) -> object:
         if not isinstance(data, dict):
             return data
         data = dict(data)
         attention, feedforward = data.pop("attention", None), data.pop("feedforward", None)
-        base: dict[str, Any] = {"attention": attention, "feedforward": feedforward}
+        base: Fields = {"attention": attention, "feedforward": feedforward}
         for key in ("cross", "pieces", "parallel", "norms"):
             if key in data:
                 base[key] = data.pop(key)
@@ -144,7 +145,7 @@ class ModelSpec(Spec):
     def n_layers(self) -> int:
         return sum(group.repeat for group in self.layers)
 
-    def with_changes(self, **changes: Any) -> "ModelSpec":
+    def with_changes(self, **changes: object) -> "ModelSpec":
         """A copy with some fields replaced, and with nothing that was worked out of the others."""
         copy = self.model_copy(update=changes)
         for name in set(copy.__dict__) - set(type(self).model_fields):
@@ -154,18 +155,15 @@ class ModelSpec(Spec):
     @cached_property
     def order(self) -> list[int]:
         """Which group of `layers` each layer is of, first to last: a repeated pattern comes round group by group."""
-        written: Any = self._document.data.get("layers") if getattr(self, "_document", None) is not None else None
+        written = self._document.data.get("layers") if getattr(self, "_document", None) is not None else None
         found: list[int] = []
         first = 0
-        groups: list[dict[str, Any]] = (
-            written if isinstance(written, list) else [{"repeat": g.repeat} for g in self.layers]
-        )
-        for entry in groups:
+        for entry in written if isinstance(written, list) else ():
             inside = entry.get("pattern") or [entry]
             once = [first + i for i, part in enumerate(inside) for _ in range(part.get("repeat", 1))]
             found += once * (entry.get("repeat", 1) if "pattern" in entry else 1)
             first += len(inside)
-        if first != len(self.layers) or len(found) != self.n_layers:  # a copy of other layers than its file's
+        if first != len(self.layers) or len(found) != self.n_layers:  # a number of layers, or not those of the file
             return [i for i, group in enumerate(self.layers) for _ in range(group.repeat)]
         return found
 
@@ -190,12 +188,8 @@ class ModelSpec(Spec):
         path = self._document.path
         return path.resolve().parent.name if path.name == "config.json" else path.stem
 
-    @property
-    def document(self) -> Document:
-        return self._document
 
-
-def _groups(layers: Any, base: dict[str, Any]) -> Any:
+def _groups(layers: object, base: Fields) -> list[Fields]:
     """`layers` as a flat list of groups, each with the defaults filled in; equal neighbors of a pattern merge."""
     if isinstance(layers, bool) or layers is None:
         raise ValueError("layers: required, a number or a list of groups; add it")
@@ -203,7 +197,7 @@ def _groups(layers: Any, base: dict[str, Any]) -> Any:
         return [{"repeat": layers, **base}]
     if not isinstance(layers, list) or not all(isinstance(g, dict) for g in layers):
         raise ValueError("layers: expected a number of layers or a list of groups such as {repeat: 80}")
-    result: list[dict[str, Any]] = []
+    result: list[Fields] = []
     for group in layers:
         repeat, pattern = group.get("repeat", 1), group.get("pattern")
         if pattern is None:
@@ -226,7 +220,7 @@ def _groups(layers: Any, base: dict[str, Any]) -> Any:
     return result
 
 
-def _filled(group: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
+def _filled(group: Fields, base: Fields) -> Fields:
     filled = dict(base)
     for key, value in group.items():
         under = base.get(key)
@@ -258,7 +252,7 @@ def _load(written: str, stamp: float) -> ModelSpec:
     return model_from(read(path, base="models"))
 
 
-def _importer(room: str) -> Any:
+def _importer(room: str) -> ModuleType:
     """The reader of a foreign file. It knows the spec that it fills, so the spec finds it by name, as a registry does."""
     return import_module(f"rooflinecli.importers.{room}")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from numbers import Real
-from typing import Any
 
 from rooflinecli.core import units
 from rooflinecli.core.errors import ImpossibleValue, UsageError
@@ -15,7 +15,7 @@ LARGEST, MOST_THINGS = 1e18, 1e12  # far beyond what exists; products of several
 _IN_TOKENS = ("-tokens", " tokens")
 
 
-def number(flag: str, written: Any, kind: str = "count", option: str = "") -> float:
+def number(flag: str, written: object, kind: str = "count", option: str = "") -> float:
     """A number as people write it: 512, 4k, 70B, 15T, 2.5 (USD/h), 80%. `kind` is one of options.KINDS. Raises UsageError."""
     if isinstance(written, bool) or not isinstance(written, (Real, str)):  # numpy's scalars are Real
         raise UsageError(f"{flag} {written!r}: expected a number", option)
@@ -36,10 +36,8 @@ def _parsed(written: float | str, unit: str) -> float:
     """Raises ValueError for what is not a number of that unit; dollars and counts need not say theirs."""
     if not isinstance(written, str):
         return float(written)
-    try:
+    with contextlib.suppress(ValueError):
         return float(written)
-    except ValueError:
-        pass
     text = written.strip()
     for ending in _IN_TOKENS if unit == "tokens" else ():
         text = text.removesuffix(ending)
@@ -48,7 +46,7 @@ def _parsed(written: float | str, unit: str) -> float:
     return units.parse(text, unit)
 
 
-def size(flag: str, written: Any) -> float:
+def size(flag: str, written: str | float) -> float:
     """A dimension of an array: a whole number, at least 1. Raises UsageError."""
     found = number(flag, written, "amount")
     if found < 1 or found != int(found):
@@ -66,12 +64,12 @@ def document_lengths(written: str) -> list[float]:
     return found
 
 
-def seconds(flag: str, written: Any, option: str = "") -> float:
+def seconds(flag: str, written: str | float, option: str = "") -> float:
     """A time above zero as people write it: 30d, 30 days, 40 ms. Raises UsageError."""
     return _above_zero(flag, written, "s", option)
 
 
-def dollars(flag: str, written: Any, option: str = "") -> float:
+def dollars(flag: str, written: str | float, option: str = "") -> float:
     """A sum above zero as people write it: 2 M USD, $2M, 2e6. Raises UsageError."""
     text = str(written).strip().removeprefix("$")
     text = re.sub(r"(?<=[\d.])\s+(?=[kMBGT]\b)", "", text)
@@ -79,7 +77,9 @@ def dollars(flag: str, written: Any, option: str = "") -> float:
     return _above_zero(flag, said, "USD", option, written, "write for example '2 M USD'")
 
 
-def _above_zero(flag: str, text: Any, unit: str, option: str, written: Any = None, example: str = "") -> float:
+def _above_zero(
+    flag: str, text: str | float, unit: str, option: str, written: str | float | None = None, example: str = ""
+) -> float:
     shown = text if written is None else written
     try:
         found = units.parse(text, unit)
@@ -106,7 +106,7 @@ _BARE = (
 )  # whose bare number is SI; a time or a rate of a machine states its unit
 
 
-def quantity(field: Option, written: Any) -> float:
+def quantity(field: Option, written: object) -> float:
     """A number with its unit in SI; one that is not text is SI already. Raises UsageError with the flag and the bound broken."""
     kind, flag = KINDS[field.kind], field.flag
     if isinstance(written, bool) or not isinstance(written, (Real, str)):
@@ -135,7 +135,7 @@ def quantity(field: Option, written: Any) -> float:
     return found
 
 
-def whole(field: Option, written: Any) -> int:
+def whole(field: Option, written: object) -> int:
     """A count as people write it: 512, 4k, 1M. Raises UsageError with the flag and the bound broken."""
     least = 1 if field.least is None else field.least
     found = int(number(field.flag, written, "count", field.name))
@@ -151,20 +151,16 @@ def whole(field: Option, written: Any) -> int:
 def _measured(written: float | str, unit: str, bare: bool) -> float:
     if not isinstance(written, str):
         return float(written)
+    text = written.removeprefix("$") + (" USD" if unit == "USD" and not written.endswith("USD") else "")
     try:
-        return units.parse(
-            written.removeprefix("$") + (" USD" if unit == "USD" and not written.endswith("USD") else ""), unit
-        )
+        return units.parse(text, unit)
     except ValueError:
-        if unit not in _BARE and not bare:
-            raise
-        try:
-            return float(written)
-        except ValueError:
-            pass
+        if unit in _BARE or bare:
+            with contextlib.suppress(ValueError):
+                return float(written)
         raise
 
 
-def in_tokens(written: Any) -> bool:
+def in_tokens(written: object) -> bool:
     """Whether a batch is written in tokens: 4M-tokens."""
     return str(written).strip().endswith(_IN_TOKENS)

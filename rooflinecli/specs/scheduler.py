@@ -5,7 +5,6 @@ messages, the front end and what a stream adds to it. What they need beyond that
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from pydantic import Field, ValidationError, field_validator
 
@@ -95,7 +94,7 @@ class Scheduler(Spec):
 
     @field_validator("graph_batches", mode="before")
     @classmethod
-    def _sizes(cls, value: Any) -> Any:
+    def _sizes(cls, value: object) -> object:
         """As an option has them, with strokes between: commas stand between settings."""
         if not isinstance(value, str):
             return value
@@ -145,7 +144,7 @@ def written(settings: tuple[str, ...], names: tuple[str, ...] = NAMES) -> dict[s
     return changed
 
 
-def changed(own: Mapping[str, Any], settings: Mapping[str, str]) -> Scheduler:
+def changed(own: Mapping[str, object], settings: Mapping[str, str]) -> Scheduler:
     """A scheduler with some of its entries replaced. Raises UsageError for a value that an entry cannot take."""
     try:
         return Scheduler.model_validate({**own, **settings})

@@ -15,6 +15,8 @@ from pydantic import BaseModel
 from rooflinecli.core import units
 from rooflinecli.core.errors import unknown
 from rooflinecli.specs.figure import Figure
+from rooflinecli.specs.hardware import HardwareSpec
+from rooflinecli.specs.model import ModelSpec
 
 KINDS = ("hardware", "model")
 _SAID = ("symbol", "shaped", "most")  # what a constant says to the program, not to an editor
@@ -25,11 +27,12 @@ def generate(kind: str) -> dict[str, Any]:
     """The schema of hardware/*.yaml or models/*.yaml as plain data. Raises UsageError for another kind."""
     if kind not in KINDS:
         raise unknown("kind of file", kind, KINDS)
-    schema = _root(kind).model_json_schema()
+    root: type[BaseModel] = HardwareSpec if kind == "hardware" else ModelSpec
+    schema = root.model_json_schema()
     if "$ref" in schema:  # a spec that contains itself is written as a reference to its definition
         itself = schema.pop("$ref").rpartition("/")[2]
         schema = {**schema, **schema["$defs"][itself]}
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **_finite(schema)}
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
     if kind == "model":
         _shorthand(schema)
     _units(schema.get("$defs", {}))
@@ -42,34 +45,13 @@ def text(kind: str) -> str:
     return json.dumps(generate(kind), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _root(kind: str) -> type[BaseModel]:
-    if kind == "hardware":
-        from rooflinecli.specs.hardware import HardwareSpec
-
-        return HardwareSpec
-    from rooflinecli.specs.model import ModelSpec
-
-    return ModelSpec
-
-
-def _finite(value: Any) -> Any:
-    """Without defaults that JSON cannot write, such as p = infinity."""
-    if isinstance(value, dict):
-        return {k: _finite(v) for k, v in value.items() if not (k == "default" and v == float("inf"))}
-    return [_finite(v) for v in value] if isinstance(value, list) else value
-
-
-def _figures(kind: type[Figure] = Figure) -> dict[str, str]:
-    """class name -> dimension, for every kind of figure that has a unit."""
-    return {sub.__name__: sub.dimension for sub in kind.__subclasses__() if sub.dimension != "1"}
-
-
 def _units(defs: dict[str, Any]) -> None:
     """A figure's value must be written with a unit of its dimension."""
-    for name, dimension in _figures().items():
-        if name in defs:
-            value = {"type": "string", "pattern": _written(dimension)}
-            defs[name]["properties"]["value"] = {**value, "description": f"a number with its unit, in {dimension}"}
+    for figure in Figure.__subclasses__():
+        if figure.dimension != "1" and figure.__name__ in defs:
+            value = {"type": "string", "pattern": _written(figure.dimension)}
+            shown = {**value, "description": f"a number with its unit, in {figure.dimension}"}
+            defs[figure.__name__]["properties"]["value"] = shown
 
 
 def _written(dimension: str) -> str:
@@ -80,6 +62,7 @@ def _written(dimension: str) -> str:
 
 def _texts(efficiency: dict[str, Any]) -> None:
     """A constant is a bare SI number, or text in its unit: '4 us', '80%', '33 B'."""
+    efficiency.get("properties", {}).get("p", {}).pop("default", None)  # infinity, which JSON cannot write
     for field in efficiency.get("properties", {}).values():
         unit = field.pop("unit", None)
         if unit is not None:

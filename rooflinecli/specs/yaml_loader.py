@@ -115,7 +115,7 @@ def _overlay(document: Document, parent: str, kind: str, seen: tuple[Path, ...])
     return Document(merged, document.path, {**lines, **document.lines}, under, frozenset(document.data))
 
 
-def _hidden(key: KeyPath, data: Any) -> bool:
+def _hidden(key: KeyPath, data: object) -> bool:
     """True when an overlay replaced an ancestor of `key` by something that is not a mapping."""
     for part in key:
         if not isinstance(data, dict) or part not in data:
@@ -127,8 +127,8 @@ def _hidden(key: KeyPath, data: Any) -> bool:
 def _merge(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     result = dict(under)
     for key, value in over.items():
-        both = isinstance(value, dict) and isinstance(result.get(key), dict)
-        result[key] = _merge(result[key], value) if both else value
+        below = result.get(key)
+        result[key] = _merge(below, value) if isinstance(value, dict) and isinstance(below, dict) else value
     return result
 
 
@@ -136,21 +136,18 @@ def _plain(
     node: yaml.Node, key: KeyPath, lines: dict[KeyPath, tuple[str, int]], name: str, open_nodes: frozenset[int]
 ) -> Any:
     """Node tree -> plain data, noting lines; refuses what PyYAML would quietly misread. `name` is the file as shown."""
-    lines[key] = (name, node.start_mark.line + 1)
+    number = node.start_mark.line + 1
+    lines[key] = (name, number)
     if isinstance(node, yaml.ScalarNode):
         if CONTROL.search(node.value):
-            raise DataError(
-                f"{name}:{node.start_mark.line + 1}: {node.value!a} holds control characters; write plain text"
-            )
+            raise DataError(f"{name}:{number}: {node.value!a} holds control characters; write plain text")
         if node.tag == _TEXT_TAG and (node.style or not _LOOSE_NUMBER.match(node.value)):
             return node.value
-        return _scalar(node, f"{name}:{node.start_mark.line + 1}")
+        return _scalar(node, f"{name}:{number}")
     if id(node) in open_nodes:
-        raise DataError(f"{name}:{node.start_mark.line + 1}: an alias that contains itself; write the value out")
+        raise DataError(f"{name}:{number}: an alias that contains itself; write the value out")
     if len(lines) > LARGEST:
-        raise DataError(
-            f"{name}:{node.start_mark.line + 1}: more than {LARGEST} values once its aliases are written out; use fewer"
-        )
+        raise DataError(f"{name}:{number}: more than {LARGEST} values once its aliases are written out; use fewer")
     open_nodes = open_nodes | {id(node)}
     if isinstance(node, yaml.SequenceNode):
         return [_plain(item, (*key, i), lines, name, open_nodes) for i, item in enumerate(node.value)]
