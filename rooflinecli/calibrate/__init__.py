@@ -1,1 +1,1 @@
-"""A user's own measurements: read, held against the estimate, and fitted as factors on the engine's constants (`roofline calibrate`)."""
+"""Calibration on a user's measurements: rows compared with the estimate and fitted as factors on the engine's constants."""

@@ -38,7 +38,7 @@ class CalibrationAnswer:
 
     @property
     def refused(self) -> list[PhaseFit]:
-        """Fits that made the rows held out worse."""
+        """Fits that increased the error on the held-out rows."""
         return [g for g in self.moved if g.refused]
 
 
@@ -50,7 +50,7 @@ def calibrate(
 ) -> CalibrationAnswer:
     """Read files, compare their rows with the estimate, and fit. `given` are options of an estimate, --hw among them.
 
-    Raises DataError for a file that is no measurement, cut short, or of another model; UsageError for missing options.
+    Raises DataError for a file without measurements, cut short, or of another model; UsageError for missing options.
     """
     return of_rows([row for path in paths for row in read(path)], given, hold_out, target)
 

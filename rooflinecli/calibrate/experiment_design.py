@@ -1,4 +1,4 @@
-"""What to measure next: of a menu of runs, those that would narrow the user's question most (A-optimal design)."""
+"""Suggestions of further measurements: of a menu of runs, those that reduce the uncertainty of the target most (A-optimal design)."""
 
 from __future__ import annotations
 

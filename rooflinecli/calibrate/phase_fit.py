@@ -1,4 +1,4 @@
-"""Fit of one phase and one software: to all of its rows, and its score on rows held out."""
+"""Fit of one phase and one software to all of its rows, with its score on held-out rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rooflinecli.engine import apply_calibration
 from rooflinecli.engine.evaluate import SHIPPED
 from rooflinecli.engine.serving_load import sequences
 
-FEWEST = 2  # rows that a fit needs besides those held out
+FEWEST = 2  # rows that a fit needs in addition to the held-out ones
 PHASES = {"train": "train", "decode": "decode", "prefill": "prefill", "ttft": "prefill"}
 
 
@@ -62,7 +62,7 @@ class PhaseFit:
 
     @property
     def refused(self) -> bool:
-        """Whether the rows held out got worse."""
+        """Whether the error on the held-out rows increased."""
         return any(score.worse for score in self.scores if score.on == "held out")
 
     @property
@@ -99,7 +99,7 @@ def software(row: PredictedRow) -> str:
 
 
 def fit_phase(phase: str, name: str, rows: Sequence[PredictedRow], hold_out: float, seed: int) -> PhaseFit:
-    """Fit a phase to its rows: first to those not held out, for the score; then to all."""
+    """Fit a phase to its rows: first without the held-out rows, for the score; then to all."""
     own = own_rows(rows)
     microbenchmarks = [row for row in rows if isinstance(row, MicrobenchmarkRow)]
     scores = []

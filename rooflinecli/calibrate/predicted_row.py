@@ -104,7 +104,7 @@ class RowPredictor:
         chips: dict[Hashable, Chip] = {}
         factors, seconds = merged(self.phase, x), []
         for i, row in enumerate(self.rows):
-            if shift is not None:  # a chip of its own
+            if shift is not None:  # a separate chip per row
                 chips, factors = {}, merged(self.phase, x + shift[i])
             seconds.append(np.broadcast_to(row.on(_shared(chips, row.ctx.chip, factors)), x.shape[1:]))
         return np.log(np.array(seconds, dtype=np.float64))

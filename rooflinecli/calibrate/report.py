@@ -53,7 +53,7 @@ def report(result: CalibrationAnswer) -> CalibrationReport:
 
 
 def aside(rows: list[tuple[str, str]]) -> Rows:
-    """Rows left aside, a line for each reason with the first of them."""
+    """Excluded rows, a line for each reason with the first of them."""
     places: dict[str, list[str]] = {}
     for where, reason in rows:
         places.setdefault(reason, []).append(where)
@@ -115,7 +115,7 @@ def _notes(g: PhaseFit) -> list[str]:
     if g.moved and not held_out:
         notes.append("too few rows to hold some out; the error on the fitted rows is no proof")
     if g.refused:
-        notes.append(f"worse on the rows held out ({held_out[0].before:.1%} before, {held_out[0].after:.1%} after)")
+        notes.append(f"worse on the held-out rows ({held_out[0].before:.1%} before, {held_out[0].after:.1%} after)")
     for block, x, prior in zip(posterior.blocks, posterior.x, posterior.prior / posterior.setting.width, strict=True):
         if posterior.supported and abs(x) > FAR * prior:
             notes.append(

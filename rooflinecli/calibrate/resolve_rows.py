@@ -28,7 +28,7 @@ _TOLERANCE = 0.3  # how far a size in a name may lie from the parameters of the 
 
 @dataclass
 class ResolvedRows:
-    """Rows that can be fitted, and those left aside, each with the reason."""
+    """Rows that can be fitted, and excluded ones, each with the reason."""
 
     rows: list[PredictedRow] = field(default_factory=list)
     aside: list[tuple[str, str]] = field(default_factory=list)

@@ -106,14 +106,14 @@ def _xla(compiled: Any) -> dict[str, Any]:
     """XLA's own counts; `flops` is null where it reports none."""
     cost = compiled.cost_analysis() or {}
     cost = cost[0] if isinstance(cost, list) else cost
-    held = compiled.memory_analysis()
+    memory = compiled.memory_analysis()
     found = {
         "flops": cost.get("flops"),
         "transcendentals": cost.get("transcendentals"),
         "bytes_accessed": cost.get("bytes accessed"),
     }
     for key in ("argument", "output", "alias", "temp", "generated_code"):
-        found[f"{key}_bytes"] = float(getattr(held, f"{key}_size_in_bytes", 0) or 0)
+        found[f"{key}_bytes"] = float(getattr(memory, f"{key}_size_in_bytes", 0) or 0)
     return found
 
 
@@ -170,7 +170,7 @@ def rate_of(dot: Dot, chip: Chip) -> str:
     fitting = [dtype for dtype in wanted if dtype in peaks]
     if fitting:
         return fitting[0]
-    return max(peaks, key=lambda dtype: peaks[dtype].si)  # no rate of its own: bounded by the fastest
+    return max(peaks, key=lambda dtype: peaks[dtype].si)  # no rate for this format: bounded by the fastest
 
 
 def _placement(needed: OpCounts, always: OpCounts, least: float, chip: Chip) -> dict[str, Any]:

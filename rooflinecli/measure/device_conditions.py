@@ -14,7 +14,7 @@ SHOWN = {"sm_mhz": "MHz SM", "memory_mhz": "MHz memory", "power_w": "W", "celsiu
 
 
 def nvidia(query: str) -> str:
-    """Fields of the first device by nvidia-smi, comma-separated; nothing where there is none."""
+    """Fields of the first device by nvidia-smi, comma-separated; empty where there is none."""
     command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10)
@@ -44,10 +44,10 @@ def _number(text: str) -> float | None:
 
 def summary(records: Iterable[Record]) -> str:
     """Lowest, median and highest of each over the records that have it; empty where none has."""
-    held = [r["conditions"] for r in records if r.get("conditions")]
+    conditions = [r["conditions"] for r in records if r.get("conditions")]
     parts = []
     for name, unit in SHOWN.items():
-        values = [c[name] for c in held if name in c]
+        values = [c[name] for c in conditions if name in c]
         if values:
             parts.append(f"{min(values):g} / {median(values):g} / {max(values):g} {unit}")
     return ", ".join(parts)

@@ -128,7 +128,7 @@ def _descend(node: Node, times: float, found: OpCounts, rules: Rules) -> None:
 
 
 def _copies(node: Node) -> int:
-    """How often the body of an operation runs side by side: the grid of a kernel, the devices of a mesh."""
+    """Number of parallel copies of an operation's body: the grid of a kernel, the devices of a mesh."""
     if node.name == "shard_map":
         return int(node.params["mesh"].size)
     return math.prod(getattr(node.params.get("grid_mapping"), "grid", None) or (1,))
@@ -192,7 +192,7 @@ def _fuses(node: Node) -> bool:
 
 
 def _reads(root: Node, made: dict[int, Node], needed: set[int]) -> tuple[list[Value], bool]:
-    """What a fused pass reads, and whether it does more than look at it in another shape."""
+    """Inputs of a fused pass, and whether it computes anything besides views."""
     found: dict[int, Value] = {}
     stack, seen, works = [root], set(), False
     while stack:

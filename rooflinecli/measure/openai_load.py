@@ -116,7 +116,7 @@ def _ask(client: httpx.Client, loop: ServerBenchmark, model: str, i: int) -> Ser
     counted = int(usage.get("completion_tokens") or pieces)
     if pieces < counted / 4:
         raise UsageError(
-            f"{loop.url}: {counted} tokens came in {pieces} pieces, so no time per token can be read; let the server stream every token"
+            f"{loop.url}: {counted} tokens arrived in {pieces} chunks, so TPOT cannot be measured; let the server stream every token"
         )
     return ServerResponse(first, last, int(usage.get("prompt_tokens") or loop.prompt), counted)
 

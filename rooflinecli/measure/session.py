@@ -72,10 +72,10 @@ class Session:
 
     def suspects(self, cases: list[KernelCase]) -> list[KernelCase]:
         """Cases timed fewer than `looks` times, those whose canary ran slow first."""
-        held = [(self.log.records[c.key], c) for c in cases if c.key in self.log]
+        logged = [(self.log.records[c.key], c) for c in cases if c.key in self.log]
         again = [
             (r["busy"], i, c)
-            for i, (r, c) in enumerate(held)
+            for i, (r, c) in enumerate(logged)
             if r["looks"] < self.looks and (r["busy"] > BUSY or r["spread"] > 0.05)
         ]
         return [c for _, _, c in sorted(again, key=lambda item: (-item[0], item[1]))]

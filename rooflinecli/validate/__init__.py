@@ -1,1 +1,1 @@
-"""Predictions held against measurements: tables of errors, coverage of the intervals, and the refit of the constants."""
+"""Predictions compared with measurements: tables of errors and of the coverage of the intervals."""

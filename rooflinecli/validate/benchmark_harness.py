@@ -126,8 +126,8 @@ def _trtllm(run: Run) -> Row:
     if not public(run):
         return {"token_budget": 2048, "cache_share": DEFAULT_SHARE}
     if run.group.startswith("Llama"):
-        held = prompt == output == 1024 and run.layout.tp < 8
-        hold = {"hold_steps": 20, "hold_share": 0.9} if held else {}
+        delayed = prompt == output == 1024 and run.layout.tp < 8
+        hold = {"hold_steps": 20, "hold_share": 0.9} if delayed else {}
         return {"token_budget": 16384, "cache_share": DEFAULT_SHARE, **hold}
     if run.group.startswith("gpt"):
         return {"token_budget": 20000, "cache_share": 0.85, **_balanced(run, DEFAULT_TIMEOUT)}
@@ -141,7 +141,7 @@ def _trtllm(run: Run) -> Row:
 
 
 def _balanced(run: Run, steps: int) -> Row:
-    """attention_dp_config with enable_balance: ranks wait for prompts of their own before any is read, up to timeout_iters."""
+    """attention_dp_config with enable_balance: ranks wait until each has a prompt before any prefills, up to timeout_iters."""
     return {"hold_steps": steps, "hold_share": 1.0} if run.layout.dp > 1 else {}
 
 

@@ -229,7 +229,7 @@ def _known(results: list[Searched]) -> list[Row]:
 
 
 def _single(name: str, r: Searched, **columns: float) -> Row:
-    """The line of one run; `columns` stand before the gain."""
+    """The line of one run; `columns` precede the gain."""
     gains = {"gain": r.gain - 1, "gain_measured": r.measured - 1, "rank": r.place}
     return {"group": name, "layouts": r.layouts, **columns, **gains}
 

@@ -95,9 +95,9 @@ def _possible(run: Run, ctx: EstimateContext, whole: float) -> bool:
     decoding = per * (output - 1) / (first + per * (output - 1)) * run.options["concurrency"]
     context = whole - output / 2
     cache = memory.kv_cache(ctx.ledger, run.layout, ctx.formats, decoding, context, PLAIN)
-    held = memory.weights(ctx.parameters(run.layout), ctx.formats, 1.0)
+    weights = memory.weights(ctx.parameters(run.layout), ctx.formats, 1.0)
     costs = forward_step(ctx, run.layout, max(decoding, 1.0), 1.0, context, decode=True, engine=False).costs
-    fits = cache + held <= ctx.chip.capacity or held > ctx.chip.capacity
+    fits = cache + weights <= ctx.chip.capacity or weights > ctx.chip.capacity
     return bool(fits and per >= roofline.floor_time(costs.t_compute, costs.t_memory))
 
 

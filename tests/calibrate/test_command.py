@@ -239,7 +239,7 @@ def test_worse_on_the_rows_held_out_writes_nothing_without_force(tmp_path, monke
     file.write_text("".join(json.dumps(run) + "\n" for run in runs))
     ran = run_cli("calibrate", str(file), "--hw", "h100", "-n", "1", "--out", str(out))
     assert (ran.code, out.exists()) == (1, False)
-    assert "worse on the rows held out" in ran.out
+    assert "worse on the held-out rows" in ran.out
     assert run_cli("calibrate", str(file), "--hw", "h100", "-n", "1", "--out", str(out), "--force").code == 0
     assert out.exists()
 

@@ -114,4 +114,4 @@ def test_answers_in_one_piece_have_no_time_per_token(server):
     server.lumps = True
     ran = run_cli("measure", "openai", address(server), "--concurrency", "1", "--output", "16")
     assert ran.code == 2
-    assert "pieces" in ran.err
+    assert "chunks" in ran.err

@@ -99,7 +99,7 @@ def test_options_given_beside_a_launch_go_before_its_own(tmp_path):
 def test_a_size_that_only_running_tells_is_refused_unless_given(tmp_path):
     text = "vllm serve meta-llama/Llama-3.1-8B --tensor-parallel-size $(nvidia-smi -L | wc -l)"
     with pytest.raises(
-        UsageError, match=r"launch\.sh:1: --tensor-parallel-size \$\(nvidia-smi -L \| wc -l\) is no number; give --tp"
+        UsageError, match=r"launch\.sh:1: --tensor-parallel-size \$\(nvidia-smi -L \| wc -l\) is not a number; give --tp"
     ):
         options_of(text, tmp_path)
     assert options_of(text, tmp_path, tp=4)[0]["tp"] == 4
@@ -140,7 +140,7 @@ def test_commands(command, wanted):
         ("vllm serve Qwen/Qwen3-8B --dtype fp6", "--dtype fp6"),
         ("vllm serve $MODEL --tensor-parallel-size 2", "give MODEL"),
         ("trtllm-serve disaggregated -c conf.yaml", "disaggregated"),
-        ("ls -l", "no launch of a tool known here"),
+        ("ls -l", "no launch of a supported tool"),
         ("missing.sh", "no such file"),
     ],
 )

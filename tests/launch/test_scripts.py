@@ -64,7 +64,7 @@ def test_branches_are_followed_one_by_one(text, words):
 
 def test_a_size_that_branches_set_apart_is_not_guessed(tmp_path):
     text = "T=1\nif nvidia-smi | grep H100; then T=4; fi\nvllm serve Qwen/Qwen3-8B -tp $T"
-    with pytest.raises(UsageError, match=r"-tp \$T is no number; give --tp"):
+    with pytest.raises(UsageError, match=r"-tp \$T is not a number; give --tp"):
         options_of(text, tmp_path)
     assert options_of(text, tmp_path, tp=4)[0]["tp"] == 4
 

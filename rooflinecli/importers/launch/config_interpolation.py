@@ -45,7 +45,7 @@ def _value(inside: str, root: object, depth: int, above: tuple[Any, ...]) -> Any
         except yaml.YAMLError:
             return default[2]
     path = inside.strip().lstrip(".")
-    dots = len(inside.strip()) - len(path)  # OmegaConf: one for the mapping it stands in, one more for each above
+    dots = len(inside.strip()) - len(path)  # OmegaConf: one for the enclosing mapping, one more for each level above
     found = root if not dots else above[dots - 1] if dots <= len(above) else None
     for key in path.split("."):
         found = found.get(key) if isinstance(found, Mapping) else None

@@ -14,9 +14,7 @@ from rooflinecli.core.errors import DataError
 from rooflinecli.importers.launch.shell_expansion import unknown
 from rooflinecli.importers.source import Tree
 
-_HELM_LINE = re.compile(
-    r"^[ \t]*(\{\{[^{}\n]*\}\}[ \t]*)+$", re.MULTILINE
-)  # control, assignments, includes: no YAML of their own
+_HELM_LINE = re.compile(r"^[ \t]*(\{\{[^{}\n]*\}\}[ \t]*)+$", re.MULTILINE)  # control, assignments, includes: not YAML
 _HELM = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.DOTALL)
 _VALUE = re.compile(r"^[$]?\.Values((?:\.[\w-]+)+)\s*(?:\|\s*(?:quote|toString|int)\s*)?$")
 _FROM_ENVIRONMENT = re.compile(r"\$\((\w+)\)")

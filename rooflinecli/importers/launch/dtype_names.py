@@ -105,25 +105,25 @@ def compute(launch: Launch, written: object, flag: str) -> None:
 def served(launch: Launch, written: object, flag: str) -> None:
     """--dtype of a server, after its --quantization and the checkpoint's name: what activations are in.
 
-    A checkpoint that holds a format of its own keeps it: such flags name what it holds, or the activations around it, so nothing of
+    A quantized checkpoint keeps its format: such flags name the stored format or the activations, so none of
     them becomes an option that would store its weights otherwise. Another format, of a checkpoint made from it, is kept.
     """
-    held = _held(launch)
+    stored = _stored_formats(launch)
     for option in ("dtype", "weight-dtype"):
-        if launch.options.get(option) in held:
+        if launch.options.get(option) in stored:
             del launch.options[option]
-    if held and str(written).lower() in COMPUTE and not {"dtype", "weight-dtype"} & set(launch.options):
+    if stored and str(written).lower() in COMPUTE and not {"dtype", "weight-dtype"} & set(launch.options):
         return
     compute(launch, written, flag)
 
 
-def _held(launch: Launch) -> set[str]:
+def _stored_formats(launch: Launch) -> set[str]:
     """The formats in which the registry's checkpoint of a launch's model is published; none where it is not quantized."""
     try:
-        stored = load_model(str(launch.options.get("model", ""))).quantization
+        scheme = load_model(str(launch.options.get("model", ""))).quantization
     except RooflineError:
         return set()
-    formats = (stored, stored.experts) if stored is not None else ()
+    formats = (scheme, scheme.experts) if scheme is not None else ()
     return {str(format.dtype) for format in formats if format is not None}
 
 

@@ -73,7 +73,7 @@ class LaunchArguments:
         short: Mapping[str, str] = {},
         many: Iterable[str] | None = None,
     ) -> LaunchArguments:
-        """Words of a command. A flag takes the words up to the next flag, none where it is one of `switches`.
+        """Parse the words of a command. A flag takes the words up to the next flag; one of `switches` takes none.
 
         Where `many` is given, only those flags take more than one word, and what follows the others is positional.
         """
@@ -163,7 +163,7 @@ class LaunchArguments:
                 f"?{name}",
                 f"{self.written(name)} has no value"
                 if value is True
-                else f"{self.written(name)} {one_line(readable(str(value)))} is no number",
+                else f"{self.written(name)} {one_line(readable(str(value)))} is not a number",
             )
             return default
 
@@ -174,7 +174,7 @@ class LaunchArguments:
 
     def left(self, idle: Iterable[str]) -> list[str]:
         """Flags that were neither read nor idle, with their values; and positional words that may hold flags."""
-        patterns = (*idle, "_comment*", "*._comment*")  # JSON has no comments of its own
+        patterns = (*idle, "_comment*", "*._comment*")  # JSON has no comments
         hidden = [
             one_line(readable(word))[:80] for word in self.positional if unknowns(word) and word not in self.models
         ]

@@ -14,7 +14,7 @@ _SIZES = {"tensor": "--tensor-parallel-size", "data": "--data-parallel-size"}
 
 
 def servers(values: object) -> Iterator[Options]:
-    """Containers as Kubernetes would have them, each under its role; nothing where these are no values of that chart."""
+    """Containers in the form of Kubernetes, each under its role; none for values of another chart."""
     if not isinstance(values, Mapping) or not isinstance(artifacts := values.get("modelArtifacts"), Mapping):
         return
     roles = [role for role in ("prefill", "decode") if _runs(values.get(role))]

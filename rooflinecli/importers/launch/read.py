@@ -35,7 +35,7 @@ def read(source: str) -> Launch:
     found = list(locate.launches(opened))
     if not found:
         raise UsageError(
-            f"{opened.name}: no launch of a tool known here ({', '.join(kinds(TOOLS))}); give the options instead"
+            f"{opened.name}: no launch of a supported tool ({', '.join(kinds(TOOLS))}); give the options instead"
         )
     if which is not None:
         if not 1 <= which <= len(found):
@@ -110,7 +110,7 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
         found["model"] = _described(launch)
     copies = (
         launch.tool == "vllm" or found.get("dp", 1) == 1
-    )  # where ranks of attention data parallel are no servers of their own
+    )  # where ranks of attention data parallelism are not separate servers
     if found.get("ep", 1) != 1 and copies and not load(TOOLS, launch.tool).TRAINS and _dense({**found, **asked}):
         found["ep"] = 1
         launch.notes.append("expert parallelism is left out: the model has no experts")
@@ -179,7 +179,7 @@ def _described(launch: Launch) -> str:
 
 
 def remarks(launch: Launch) -> list[str]:
-    """What a person should know: options not understood, each named, then what was assumed."""
+    """Remarks for the user: options that were not understood, then assumptions."""
     found = []
     if launch.unmodelled:
         found.append(f"{launch.where}: not understood, and may change the cost: {', '.join(launch.unmodelled)}")

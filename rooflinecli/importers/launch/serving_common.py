@@ -47,7 +47,7 @@ def unresolved(launch: Launch, names: dict[str, str]) -> None:
 
 
 def command(words: Iterable[str], flags: Iterable[tuple[str, Any]]) -> str:
-    """A command with one flag to a line; a flag with None is left out, with True stands alone."""
+    """A command with one flag to a line; a flag with None is left out, one with True has no value."""
     lines = [shlex.join(words)]
     for flag, value in flags:
         if value is True:

@@ -62,7 +62,7 @@ def _raw(node: Node) -> str:
 
 @dataclass
 class Command:
-    """Words of a simple command as they expand, and the line it stands on."""
+    """Expanded words of a simple command, and its line."""
 
     words: list[str]
     line: int
@@ -90,7 +90,7 @@ class ShellEvaluator:
         self.called: list[str] = []
         self.steps = 0
         self.depth = 0
-        self.line: int | None = None  # of the command whose text is parsed, which all its commands stand on
+        self.line: int | None = None  # of the command whose text is parsed, used for all its commands
 
     def read(self, text: str) -> Script:
         """The commands of a script. Raises DataError for one nested too deeply."""
@@ -116,7 +116,7 @@ class ShellEvaluator:
 
     def _statement(self, node: Node) -> None:
         kind = node.type
-        if kind == "list":  # what stands after && or || may not run, so an `exit` there ends nothing
+        if kind == "list":  # commands after && or || may not run, so an `exit` there ends nothing
             for i, part in enumerate(_flat(node)):
                 self.follow([part])
                 self.ended = self.ended and not i
@@ -140,7 +140,7 @@ class ShellEvaluator:
             self.follow(node.named_children)
 
     def _broken(self, node: Node) -> None:
-        """What a syntax error leaves: words in a row are a command, the rest is followed as it stands."""
+        """Recover from a syntax error: consecutive words are a command, the rest is followed."""
         words: list[Node] = []
         for child in node.children:
             if child.type in _WORDS and (not words or child.start_point.row == words[-1].end_point.row):
@@ -377,8 +377,8 @@ class ShellEvaluator:
             return self._compared([_raw(child) for child in children])
         if node.type in ("negated_command", "unary_expression") and len(children) == 2:
             if children[0].type == "!":
-                held = self._holds(children[1])
-                return None if held is None else not held
+                holds = self._holds(children[1])
+                return None if holds is None else not holds
             return self._compared([_raw(child) for child in children])
         if node.type in ("test_command", "parenthesized_expression"):
             return self._holds(children[0]) if len(children) == 1 else None
@@ -387,8 +387,8 @@ class ShellEvaluator:
             if words in (["true"], ["false"]):
                 return words == ["true"]
             negated = words[1:2] == ["!"]
-            held = self._compared(words[1 + negated :]) if words[0] == "test" else None
-            return held if held is None else held != negated
+            holds = self._compared(words[1 + negated :]) if words[0] == "test" else None
+            return holds if holds is None else holds != negated
         return self._compared([_raw(node)]) if node.type in _WORDS else None
 
     def _compared(self, words: list[str]) -> bool | None:

@@ -28,12 +28,12 @@ def unknown(what: str) -> str:
 
 
 def unknowns(text: str) -> list[str]:
-    """What of a text is unknown, as it was written."""
+    """The unknown parts of a text, as written."""
     return [match[1].replace(_GAP, " ") for match in UNKNOWN.finditer(text)]
 
 
 def readable(text: str) -> str:
-    """A text with its unknown parts as they were written."""
+    """A text with its unknown parts as written."""
     return UNKNOWN.sub(lambda m: m[1], text).replace(_GAP, " ")
 
 
@@ -87,7 +87,7 @@ def _within(way: Value, other: Value) -> bool:
 
 
 def alternatives(value: Value | None) -> list[Value]:
-    """What a variable may hold, where branches left several side by side; empty where there is one."""
+    """Alternative values of a variable after undecided branches; empty where there is one."""
     return value.ways if isinstance(value, AlternativeValues) else []
 
 

@@ -53,7 +53,7 @@ def devices(job: dict[str, str]) -> int | None:
 
 
 def variables(job: dict[str, str]) -> dict[str, str | list[str]]:
-    """What Slurm sets for the script."""
+    """Variables that Slurm sets for the script."""
     nodes, each = _count(job.get("nodes")), _per_node(job)
     of_node = _count(job.get("ntasks-per-node"))
     tasks = _count(job.get("ntasks")) or (nodes * of_node if nodes and of_node else None)

@@ -40,7 +40,7 @@ def read(path: Path) -> list[MeasuredRow]:
 
 
 def read_source(source: Source) -> list[MeasuredRow]:
-    """As `read`, of a file already loaded."""
+    """Read the measurements of a loaded file."""
     claimed = [reader for reader in readers() if reader.claims(source)]
     if not claimed and any(mark in source.head for mark in _TRACES):
         raise DataError(f"{source.at(1)}: a trace of kernels, no benchmark; give it to `roofline profile`")
@@ -50,9 +50,7 @@ def read_source(source: Source) -> list[MeasuredRow]:
     found = [reading for reader in claimed for reading in reader.read(source)]
     if not found:
         names = " and ".join(reader.TOOL for reader in claimed)
-        raise DataError(
-            f"{source.at(len(source.lines))}: looks like {names}, but no result is in it; was it cut short?"
-        )
+        raise DataError(f"{source.at(len(source.lines))}: looks like {names}, but has no result; was it cut short?")
     return _once(found)
 
 

@@ -45,7 +45,7 @@ def _block(lines: list[str]) -> tuple[dict[str, str], int | None]:
 
 
 def _arguments(before: list[str]) -> dict[str, str]:
-    """What the last command printed before a block asked for: as its parsed arguments, or as it was typed, over several lines."""
+    """The options of the last command printed before a block: its parsed arguments, or the command line, over several lines."""
     for i in range(len(before) - 1, -1, -1):
         if "Namespace(" in before[i]:
             return {name: quoted or bare for name, quoted, bare in _ASKED.findall(before[i])}

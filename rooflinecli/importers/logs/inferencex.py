@@ -18,7 +18,7 @@ def read(source: Source) -> list[MeasuredRow]:
     found = []
     for line, run in source.objects:
         if run.get("disagg") or run.get("spec_decoding") not in (None, "none", "off"):
-            continue  # pools of their own, and drafted tokens, are no plan of one estimate
+            continue  # separate pools and drafted tokens are not one estimate
         need(source, line, run, "conc")
         found += serving_common.readings(
             source,

@@ -66,7 +66,7 @@ def _stats(events: list[tuple[int, Json]], name: str) -> list[tuple[int, float]]
     found = []
     for line, event in events:
         value = event.get("value")
-        held = positive(value.get(name)) if event["key"] == "tracked_stats" and isinstance(value, dict) else None
-        if held is not None:
-            found.append((line, held))
+        stat = positive(value.get(name)) if event["key"] == "tracked_stats" and isinstance(value, dict) else None
+        if stat is not None:
+            found.append((line, stat))
     return found

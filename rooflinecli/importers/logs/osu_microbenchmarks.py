@@ -51,7 +51,7 @@ def read(source: Source) -> list[MeasuredRow]:
 
 
 def _op(title: str) -> str | None:
-    """What a title measures; both ways at once, and one-sided tests, are no exchange that the estimate makes."""
+    """The operation of a title; bidirectional and one-sided tests have no counterpart in an estimate."""
     words = title.lower()
     if "bi-directional" in words or "bidirectional" in words:
         return None

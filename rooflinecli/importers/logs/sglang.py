@@ -40,9 +40,7 @@ def read(source: Source) -> list[MeasuredRow]:
             **serving_common.load(run.get("max_concurrency"), run.get("request_rate")),
         )
     if apart and not found:
-        raise DataError(
-            f"{source.at(apart)}: prefill and decode on devices of their own (disaggregated) are no plan of one estimate"
-        )
+        raise DataError(f"{source.at(apart)}: separate prefill and decode pools (disaggregated) are not one estimate")
     return found
 
 

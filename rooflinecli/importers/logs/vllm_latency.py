@@ -32,5 +32,5 @@ def _burst(source: Source, line: int, run: dict[str, float]) -> MeasuredRow:
     requests = positive(run.get("num_requests"))
     options = {"engine": "vllm", "concurrency": "max"}
     each = positive(run.get("total_num_tokens"))
-    held = {"tokens_per_request": each / requests} if each and requests else {}
-    return MeasuredRow(source.at(line), TOOL, "throughput", rate, "total tokens/s", options, probe=held)
+    lengths = {"tokens_per_request": each / requests} if each and requests else {}
+    return MeasuredRow(source.at(line), TOOL, "throughput", rate, "total tokens/s", options, probe=lengths)

@@ -23,7 +23,7 @@ def read_chrome(path: Path, text: str) -> list[Kernel]:
     data = parse(text, str(path))
     events = data.get("traceEvents") if isinstance(data, dict) else data
     if not isinstance(events, list) or not all(isinstance(e, dict) for e in events):
-        raise DataError(f"{path}: no list 'traceEvents'; give the Chrome trace of jax.profiler or torch.profiler")
+        raise DataError(f"{path}: 'traceEvents' is missing; give the Chrome trace of jax.profiler or torch.profiler")
     timed = [e for e in events if e.get("ph") == "X" and _timed(e)]
     kernels = _torch(timed) or _xla_device(timed, events) or _xla_host(timed) or _torch_host(timed)
     if not kernels:

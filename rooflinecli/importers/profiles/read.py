@@ -22,7 +22,7 @@ def read(path: Path) -> list[Kernel]:
     file = _newest(path) if path.is_dir() else path
     kernels = read_sqlite(file) if _is_sqlite(file) else _written(file)
     if not any(kernel.seconds for kernel in kernels):
-        raise DataError(f"{file}: every kernel takes no time at all; check the unit of the time column")
+        raise DataError(f"{file}: every kernel takes zero time; check the unit of the time column")
     for kernel in kernels:
         if kernel.kind and kernel.kind not in KINDS:
             raise DataError(f"{file}: kind '{kernel.kind}' of {kernel.name} is unknown; use one of {', '.join(KINDS)}")

@@ -1,4 +1,4 @@
-"""What AIPerf measured, request by request: profile_export.jsonl (docs/tutorials/working-with-profile-exports of ai-dynamo/aiperf).
+"""Requests measured by AIPerf: profile_export.jsonl (docs/tutorials/working-with-profile-exports of ai-dynamo/aiperf).
 
 metadata.request_start_ns is when it was sent, metrics.input_sequence_length and output_sequence_length its tokens. A record with
 an error, or without lengths, is a request that failed.
@@ -14,7 +14,7 @@ from rooflinecli.importers.traces.trace_row import Read, Row, bad, keys, lines, 
 
 
 def matches(head: str) -> bool:
-    """By its keys."""
+    """Whether the keys are those of this format."""
     return {"metadata", "metrics"} <= keys(head)
 
 

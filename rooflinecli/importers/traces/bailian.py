@@ -14,7 +14,7 @@ from rooflinecli.importers.traces.trace_row import SPAN, Read, Row, keys, lines,
 
 
 def matches(head: str) -> bool:
-    """By its keys."""
+    """Whether the keys are those of this format."""
     return {"chat_id", "input_length", "output_length"} <= keys(head)
 
 

@@ -43,7 +43,7 @@ _ELSEWHERE = {"conversations", "conversation", "metrics", "benchmarks", "hash_id
 
 
 def matches(head: str) -> bool:
-    """By its keys."""
+    """Whether the keys are those of this format."""
     names = keys(head)
     line = names & {*_TEXT, *_PROMPT, "texts", "turns", "messages", "body"} and not head.lstrip().startswith("[")
     return bool(

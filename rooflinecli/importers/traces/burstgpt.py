@@ -13,7 +13,7 @@ from rooflinecli.importers.traces.trace_row import Read, Row, heading, read_rows
 
 
 def matches(head: str) -> bool:
-    """By its heading."""
+    """Whether the heading is that of this format."""
     return {"timestamp", "request tokens", "response tokens"} <= heading(head)
 
 

@@ -1,4 +1,4 @@
-"""What GuideLLM measured: benchmarks.json, its requests by status (src/guidellm/benchmark of vllm-project/guidellm, old and new names).
+"""Requests measured by GuideLLM: benchmarks.json, by status (src/guidellm/benchmark of vllm-project/guidellm, old and new names).
 
 Requests that are incomplete or errored failed. Benchmarks of a sweep follow one another as they did.
 """
@@ -15,7 +15,7 @@ from rooflinecli.importers.traces.trace_row import Read, Row, bad, document, key
 
 
 def matches(head: str) -> bool:
-    """By its keys."""
+    """Whether the keys are those of this format."""
     return "benchmarks" in keys(head)
 
 
@@ -24,7 +24,7 @@ def rows(path: Path) -> Read:
     report = document(path)
     benchmarks = report.get("benchmarks")
     if not isinstance(benchmarks, list):
-        raise DataError(f"{path}: benchmarks is no list; give the file that GuideLLM wrote")
+        raise DataError(f"{path}: benchmarks is not a list; give the file that GuideLLM wrote")
     return read_rows(_each(path, benchmarks), _row)
 
 

@@ -15,7 +15,7 @@ SPAN = 512
 
 
 def matches(head: str) -> bool:
-    """By its keys."""
+    """Whether the keys are those of this format."""
     names = keys(head)
     return {"input_length", "output_length"} <= names and "chat_id" not in names
 
@@ -43,5 +43,5 @@ def hashes_of(where: str, record: Json) -> tuple[int | str, ...]:
     """Keys of a prompt's blocks. Raises DataError."""
     hashes = record.get("hash_ids") or ()
     if not isinstance(hashes, (list, tuple)) or not all(isinstance(h, (int, str)) for h in hashes):
-        raise bad(where, "hash_ids is no list of numbers")
+        raise bad(where, "hash_ids is not a list of numbers")
     return tuple(hashes)

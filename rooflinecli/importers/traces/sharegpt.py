@@ -29,7 +29,7 @@ _ASKS = ("human", "user", "system")
 
 
 def matches(head: str) -> bool:
-    """By its keys."""
+    """Whether the keys are those of this format."""
     return bool({"conversations", "conversation"} & keys(head))
 
 

@@ -35,7 +35,7 @@ _ALSO = {
 
 
 def matches(head: str) -> bool:
-    """By its heading."""
+    """Whether the heading is that of this format."""
     return all(heading(head) & set(_ALSO[name]) for name in ("prompt", "output"))
 
 

@@ -1,4 +1,4 @@
-"""What every format of recorded load gives, row by row, and what its readers share: cells, lines and tables, each with file:line."""
+"""Rows of recorded load, and the shared code of their readers: cells, lines and tables, each with file:line."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def prefix_block_keys(name: str, count: int) -> tuple[str, ...]:
 
 
 def keys(head: str) -> set[str]:
-    """Names in the first object of a file's beginning, at its top; where it does not end there, all that stand in it."""
+    """Top-level names of the first object in a file's beginning; all names in it where the object does not end there."""
     text = head.lstrip().lstrip("[").lstrip()
     if not text.startswith("{"):
         return set()
@@ -139,7 +139,7 @@ def lines(path: Path) -> Iterator[tuple[str, Json | DataError]]:
 
 
 def document(path: Path) -> Any:
-    """What a JSON file holds. Raises DataError."""
+    """Parse a JSON file. Raises DataError."""
     with open_text(path) as stream:
         return parse(stream.read(), str(path))
 
@@ -162,7 +162,7 @@ def table(path: Path) -> Iterator[tuple[str, dict[str, str] | DataError]]:
 
 
 def read_rows(objects: Iterator[tuple[str, Any]], make: Callable[[str, Any], Row | None]) -> Read:
-    """A row of each object or line found, or the error that stands in its place."""
+    """Yield a row, or an error, for each object or line."""
     for where, each in objects:
         if isinstance(each, DataError):
             yield each

@@ -15,7 +15,7 @@ Request = tuple[object, object, object]  # prompt and output tokens, start time
 
 
 def matches(head: str) -> bool:
-    """By its keys."""
+    """Whether the keys are those of this format."""
     return "input_lens" in keys(head)
 
 

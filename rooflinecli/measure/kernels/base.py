@@ -42,7 +42,7 @@ def replaced(base: Kernel, *options: Function) -> Kernel:
 
 
 def sets_needed(set_bytes: float, llc: int, memory: int) -> int:
-    """How many input sets to rotate so that none is still in the last-level cache when it is used again."""
+    """Number of input sets to rotate so that none is still in the last-level cache when it is used again."""
     wanted = math.ceil(2.5 * llc / max(set_bytes, 1)) + 1
     allowed = max(2, int(min(0.3 * memory, max(MOST_BYTES, 0.1 * memory)) / max(set_bytes, 1)))
     return max(2, min(wanted, allowed, MOST_SETS))

@@ -42,12 +42,12 @@ def close(loop: ModelComparison) -> ModelReport:
         )
     hardware = load_hardware(_profile(loop.hw, env.slug, env.kind))
     dtype = loop.dtype or ("fp32" if env.platform == "cpu" else "bf16")
-    held = weights.initial(spec, jax_name(dtype))
-    checks = [_equal("parameters", weights.count(held), total_parameters(spec))]
+    parameters = weights.initial(spec, jax_name(dtype))
+    checks = [_equal("parameters", weights.count(parameters), total_parameters(spec))]
     log = Log(Path(loop.log or "roofline-loop.jsonl"), env.fingerprint)
     rows = []
     for phase in loop.phase or programs.PHASES:
-        row, check = _phase(phase, loop, spec, hardware, held, dtype)
+        row, check = _phase(phase, loop, spec, hardware, parameters, dtype)
         rows.append(row)
         checks.append(check)
         log.append({"key": f"{row.id}/{time.time():.0f}", "date": env.date, **row.to_dict()})
@@ -68,11 +68,11 @@ def _profile(given: str | None, slug: str, kind: str) -> str:
 
 
 def _phase(
-    phase: str, loop: ModelComparison, spec: ModelSpec, hardware: HardwareSpec, held: Any, dtype: str
+    phase: str, loop: ModelComparison, spec: ModelSpec, hardware: HardwareSpec, parameters: Any, dtype: str
 ) -> tuple[PhaseComparison, str]:
     """One phase: predict, count, time."""
     expected = predict(phase, spec, hardware, loop.batch, loop.seq, dtype)
-    program = programs.program(phase, spec, held, loop.batch, loop.seq, jnp.dtype(jax_name(dtype)))
+    program = programs.program(phase, spec, parameters, loop.batch, loop.seq, jnp.dtype(jax_name(dtype)))
     check = _equal(f"{phase} matmul FLOPs", flop_oracle.matmul_flops(program.fn, *program.args), round(expected.flops))
     timing, xla = timed(program, loop.budget, None if loop.trace is None else Path(loop.trace) / phase)
     return _row(phase, loop, spec, hardware, expected, timing, xla, dtype), check
@@ -129,7 +129,7 @@ def _row(
 
 
 def below_floor(measured: float, floor: float) -> str:
-    """What a time below the printed floor means; empty where there is none."""
+    """Warning about a time below the printed floor; empty where there is none."""
     if measured >= floor:
         return ""
     return (
@@ -139,7 +139,7 @@ def below_floor(measured: float, floor: float) -> str:
 
 
 def noise(hardware: HardwareSpec) -> str:
-    """How much of a measured profile was timed on a busy machine; empty for an idle one and for a datasheet."""
+    """Warning about a profile that was timed on a busy machine; empty for an idle one and for a datasheet."""
     contended = float((hardware.measured or {}).get("contended_fraction", 0.0))
     return f"{contended:.0%} of the profile's timings were taken on a busy machine" if contended else ""
 

@@ -25,7 +25,7 @@ def _walk(jaxpr: Any) -> int:
         if eqn.primitive.name == "dot_general":
             total += _dot(eqn)
         elif eqn.primitive.name.startswith("ragged_dot"):
-            # each row meets the weight of its own group alone: rows x inner x outer, whichever side is ragged
+            # each row is multiplied by the weight of its group: rows x inner x outer, whichever side is ragged
             total += 2 * math.prod(eqn.invars[0].aval.shape) * eqn.outvars[0].aval.shape[-1]
         for value in eqn.params.values():
             for inner in value if isinstance(value, (tuple, list)) else (value,):

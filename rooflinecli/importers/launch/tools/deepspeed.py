@@ -23,7 +23,7 @@ def claims(tree: Tree) -> bool:
 
 
 def read(tree: Tree, launch: Launch) -> None:
-    """A config as a training plan; `auto` is left to what launches it, and a list of stages is no plan."""
+    """Read a config as training options; `auto` is set by the launcher, and a list of stages is not supported."""
     args = LaunchArguments.of_tree({_plain(k.strip()): v for k, v in tree.items()})
     tp = args.whole(launch, "model-parallel-size", "tensor_parallel.autotp_size", default=1)
     pp = args.whole(launch, "pipe-parallel-size", default=1)
@@ -116,7 +116,7 @@ def _sizes(args: LaunchArguments, launch: Launch) -> None:
 
 
 def write(options: Options, model: str) -> str:
-    """A config for deepspeed.initialize. JSON has no comments: what has no key stands under `roofline`, which DeepSpeed ignores."""
+    """A config for deepspeed.initialize. JSON has no comments: options without a key go under `roofline`, which DeepSpeed ignores."""
     dp, micro = training_common.replicas(options), int(options.get("micro-batch") or 1)
     batch, dtype = options.get("batch"), options.get("dtype")
     zero: Options = {"stage": int(options.get("zero", 0))}

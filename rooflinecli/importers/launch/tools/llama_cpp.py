@@ -25,7 +25,7 @@ def starts(words: list[str]) -> list[str] | None:
 
 
 def read(words: list[str], launch: Launch) -> None:
-    """Layers split over the cards stand for pipeline stages, rows for tensor parallelism; slots share the context."""
+    """Read a server's flags: layers split over the cards are pipeline stages, rows are tensor parallelism; slots share the context."""
     args = LaunchArguments.of_words(words, FLAGS.switches, FLAGS.short, ())
     repository = str(args.pop("hf-repo", default=""))
     named, _, kind = repository.rpartition(":") if ":" in repository else (repository, "", "")

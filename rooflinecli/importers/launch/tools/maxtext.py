@@ -137,7 +137,7 @@ def _batch(args: LaunchArguments, launch: Launch) -> None:
 
 
 def _name(model: str) -> str:
-    """As MaxText names a model: generations without a dash."""
+    """MaxText's name of a model: generations without a dash."""
     return next((k for k, v in _NAMES.items() if v == model), re.sub(r"^(llama|gemma)-(\d)", r"\1\2", model))
 
 

@@ -39,7 +39,7 @@ def read(words: list[str], launch: Launch) -> None:
         tp = max(tp // dp, 1)
         ep = serving_common.experts(launch, ep, tp, dp) or dp  # without it, experts are cut over the ranks of a replica
     else:
-        ep = serving_common.experts(launch, ep, tp) if dp in (None, 1) else None  # each replica has experts of its own
+        ep = serving_common.experts(launch, ep, tp) if dp in (None, 1) else None  # each replica has separate experts
     serving_common.server(launch, tp, pp, dp, ep)
     serving_common.role(launch, args.given.get("disaggregation-mode"))
     serving_common.speculation(

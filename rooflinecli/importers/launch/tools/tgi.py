@@ -20,7 +20,7 @@ def starts(words: list[str]) -> list[str] | None:
 
 
 def read(words: list[str], launch: Launch) -> None:
-    """A server's flags; no engine of its own is modeled, so the default one answers."""
+    """Read a server's flags; TGI has no engine file, so the default engine is used."""
     args = LaunchArguments.of_words(
         words,
         {"trust-remote-code", "json-output", "disable-custom-kernels", "env", "disable-grammar-support"},

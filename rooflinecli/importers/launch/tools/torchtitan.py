@@ -124,7 +124,7 @@ def _layers(model: str) -> int | None:
 
 
 def _flavor(model: str) -> tuple[str, str]:
-    """As torchtitan names a model; a release within a generation is no name of its own there."""
+    """torchtitan's name of a model; releases within a generation share it."""
     known = next((key.split() for key, value in _FLAVORS.items() if value == model), None)
     family, _, size = model.rpartition("-")
     return (known[0], known[1]) if known else (re.sub(r"^llama-3(\.\d)?$", "llama3", family), size.upper())

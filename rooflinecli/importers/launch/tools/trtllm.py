@@ -85,7 +85,7 @@ _KEYS = {"tensor_parallel_size": "tp-size", "pipeline_parallel_size": "pp-size",
 
 
 def write(options: Options, model: str) -> str:
-    """The command that serves this plan; replicas are servers of their own."""
+    """The command that serves this layout; replicas are separate servers."""
     ep = options.get("ep", 1)
     return serving_common.command(
         ["trtllm-serve", model],

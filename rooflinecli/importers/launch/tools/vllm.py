@@ -122,5 +122,5 @@ def write(options: Options, model: str) -> str:
 
 
 def _quantization(options: Options) -> str | None:
-    """What can be asked for of an unquantized checkpoint; four bits come with the checkpoint."""
+    """The --quantization of an unquantized checkpoint; four-bit checkpoints have it in their config."""
     return "fp8" if options.get("dtype") == "fp8" else None
