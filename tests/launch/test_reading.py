@@ -99,7 +99,8 @@ def test_options_given_beside_a_launch_go_before_its_own(tmp_path):
 def test_a_size_that_only_running_tells_is_refused_unless_given(tmp_path):
     text = "vllm serve meta-llama/Llama-3.1-8B --tensor-parallel-size $(nvidia-smi -L | wc -l)"
     with pytest.raises(
-        UsageError, match=r"launch\.sh:1: --tensor-parallel-size \$\(nvidia-smi -L \| wc -l\) is not a number; give --tp"
+        UsageError,
+        match=r"launch\.sh:1: --tensor-parallel-size \$\(nvidia-smi -L \| wc -l\) is not a number; give --tp",
     ):
         options_of(text, tmp_path)
     assert options_of(text, tmp_path, tp=4)[0]["tp"] == 4
