@@ -48,14 +48,12 @@ class Formats:
     outer_compute: str
     attention_compute: str
     expert_weight: float = 0.0  # routed experts alone may be stored narrower (gpt-oss); set by formats()
-    state: float = 0.0  # recurrent state where the user says; 0: each mixer's own
-    head_weight: float = 0.0  # the LM head where a file stores it in a format of its own; 0: outer_weight
-    variant: str = ""  # class of kernel constants of its own: "int4-weights" when only the weights are that narrow
-    expert_format: str = ""  # what kernels of experts are called by: bf16, fp8, nvfp4, int4, mxfp4, mxfp4-fp8
+    state: float = 0.0  # recurrent state if given; 0: each mixer's default
+    head_weight: float = 0.0  # the LM head where a file stores it in another format; 0: outer_weight
+    variant: str = ""  # kernel class with separate constants: "int4-weights" for weight-only quantization
+    expert_format: str = ""  # format of expert kernels: bf16, fp8, nvfp4, int4, mxfp4, mxfp4-fp8
     expert_compute: str = ""  # the rate of routed experts where it is not that of the other matmuls
-    ignores_sliding_window: bool = (
-        False  # layers with a window keep every token all the same, as the engine lays its cache out
-    )
+    ignores_sliding_window: bool = False  # sliding-window layers cache every token, as some engines lay out their cache
 
 
 def size_of(dtype: str) -> float:
@@ -75,9 +73,9 @@ def stored_size(stored: Quantization) -> float:
 def experts_alone(
     dtype: str | None, weight_dtype: str | None, stored: Quantization | None, training: bool = False
 ) -> bool:
-    """Whether a narrow --dtype speaks of the experts of a checkpoint whose other layers stay in 16 bits (gpt-oss).
+    """Whether a quantized --dtype means the experts of a checkpoint whose other layers are 16-bit (gpt-oss).
 
-    Who trains in 8 bits means all matmuls.
+    In training, 8 bits means all matmuls.
     """
     narrow = dtype is not None and FORMATS[dtype][0] < (1 if training else 2)
     return narrow and weight_dtype is None and stored is not None and stored.applies_to == "experts"
@@ -86,7 +84,7 @@ def experts_alone(
 def experts_format(
     peaks: Mapping[str, object], chip: str, kv_dtype: str | None, stored: Quantization, state_dtype: str | None = None
 ) -> Formats:
-    """16 bits beside experts of 4: those take fp8 inputs where the chip has 4-bit units (Blackwell), else 16-bit ones (Hopper)."""
+    """Formats of 16-bit layers with 4-bit experts, whose inputs are fp8 on chips with 4-bit units (Blackwell), else 16-bit (Hopper)."""
     wide = next((d for d in ("bf16", "fp16") if d in peaks), "bf16")
     base = formats(wide, kv_dtype, None, peaks, chip, stored, state_dtype)
     compute = "fp8" if {"fp4", "fp8"} <= set(peaks) else ""
@@ -103,8 +101,9 @@ def formats(
     state_dtype: str | None = None,
     packed: str | None = None,
 ) -> Formats:
-    """How a model runs in `dtype` on a chip with these peaks; `stored` is the checkpoint's own format, when it is kept; `packed`
-    the rate at which its engine multiplies weights of less than 16 bits, where the chip has it.
+    """Choose the formats of a run in `dtype` on a chip with these peaks.
+
+    stored: the checkpoint's format, if the run uses it. packed: the compute rate of the engine's kernels over weights below 16 bits.
 
     Raises UsageError when the chip cannot compute in it.
     """
@@ -156,6 +155,6 @@ def _packed(stored: Quantization | None) -> str:
 
 
 def _expert_format(weights: str, compute: str) -> str:
-    """The name that kernels of experts go by: their weights' format, and what they compute in where that is no matter of course."""
+    """Name of the expert kernels: the format of their weights, and of their compute where it differs."""
     name = {"fp16": "bf16", "fp4": "nvfp4"}.get(weights, weights)
     return f"{name}-{compute}" if name == "mxfp4" and compute == "fp8" else name

@@ -47,8 +47,8 @@ _WIDE = ("F32", "F16", "BF16")
 
 @dataclass(frozen=True)
 class Shape:
-    """What the rules ask about a model: layers, heads per key/value head, experts, whether the head is the embedding, and the type that
-    its experts were published in and keep in every file (`native`, empty for 16 bits)."""
+    """Model properties that the rules depend on; `native` is the type of experts that every file copies (empty for 16 bits), `groups` the
+    query heads per key/value head."""
 
     layers: int
     groups: int
@@ -76,7 +76,7 @@ class Shape:
 
 
 def file_type(name: str | None) -> str | None:
-    """The file type that a weight format names, as people write it; None for a format of the machine (int4, fp8)."""
+    """The GGUF file type of a weight format as typed; None for a number format (int4, fp8)."""
     written = (name or "").upper()
     return (
         written
@@ -116,5 +116,5 @@ def _choose(file: str, role: str, i: int, s: Shape, expert: bool) -> str:
             break
     if role in ("attn_v", "attn_qkv", "attn_kv_b") and s.layers == 80 and s.width == 8192 and base in ("Q3_K", "Q4_K"):
         tiny = file.startswith(("IQ1", "IQ2"))
-        return base if tiny else "Q5_K"  # what the code calls a 70B: eight queries share a value, so it is cheap
+        return base if tiny else "Q5_K"  # llama-quant's 70B rule: eight queries share a value, so more bits are cheap
     return base

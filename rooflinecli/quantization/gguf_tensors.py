@@ -1,4 +1,4 @@
-"""The tensors that a GGUF file of a model holds: names, shapes, and which are quantized; so its size in any file type."""
+"""Tensors of a model's GGUF file, names, shapes and quantized ones, and so its size in any file type."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROLES = {  # llama.cpp's names of projections
     "kv_a_proj_with_mqa": "attn_kv_a_mqa",
 }
 SOFTMAX = ("gqa", "mha", "mqa", "mla", "shared-kv")
-# Mixers that llama.cpp runs: their matrices beside those of softmax attention are of the file's plain type, but for the values of a delta rule
+# Mixers that llama.cpp supports; apart from softmax attention and the values of a delta rule, their matrices have the file's base type
 MIXERS = ("mamba", "mamba2", "gated-delta", "kimi-delta", "short-conv", "attention-ssm", "sparse-mla", "sparse-gqa")
 _SOFTMAX_ROWS = (
     "attention.qkv",
@@ -120,7 +120,7 @@ def _attention(spec: ModelSpec, a: AttentionSpec, i: int, rows: Sequence[MixerMa
 
 
 def _scanned(a: AttentionSpec, row: MixerMatrix, i: int) -> Iterator[Matrix]:
-    """The tensors of a mixer's row: what a delta rule reads is attn_qkv (or attn_q, attn_k and attn_v), with its gate apart."""
+    """The tensors of a mixer's row: the inputs of a delta rule are attn_qkv (or attn_q, attn_k and attn_v), its gate is separate."""
     role, outputs = row.name.removeprefix("attention."), row.outputs
     values = a.n_heads * (a.v_head_dim or a.head_dim or 0)
     if role == "qkvz":

@@ -1,4 +1,4 @@
-"""quantization_config -> what the checkpoint stores: bits per weight, scales and zero points, unquantized modules, overrides by module.
+"""quantization_config of a checkpoint: bits per weight, scales and zero points, unquantized modules, overrides by module.
 
 Source: transformers 5.23 utils/quantization_config.py; vllm-project/compressed-tensors quantization/quant_args.py; NVIDIA ModelOpt;
 OCP Microscaling v1.0 for mxfp4; mlx-lm utils.py. quantization/schemes.yaml has the formats by name.
@@ -70,7 +70,7 @@ def _linear(f: ConfigFields, result: Stored, *skipped: str) -> Stored:
 
 
 def _override(modules: list[str], stored: Stored, applies_to: str = "linear") -> Stored:
-    """Modules in a format of their own."""
+    """A format for some modules."""
     return {"modules": modules, "stored": {"applies_to": applies_to, **stored}}
 
 
@@ -93,8 +93,8 @@ def _group(f: ConfigFields, name: str = "group_size", null: int = 128) -> Stored
 
 
 def _gptq(f: ConfigFields) -> Stored:
-    """GPTQ (arXiv 2210.17323), g_idx with or without act-order, with GPTQModel's rules by module: -: leaves what an expression matches in 16 bits, +: (or no sign) stores it
-    in bits of its own."""
+    """GPTQ (arXiv 2210.17323), g_idx with or without act-order, and GPTQModel's rules by module: -: leaves matching modules unquantized, +:
+    (or no sign) overrides their bits."""
     stored = _packed_integers(f, input_bits=32)
     head = {"head_bits": stored["bits"]} if f.flag("lm_head") else {}
     result = _linear(f, {"method": "gptq", **stored, **head}, "modules_in_block_to_not_quantize")
@@ -286,7 +286,7 @@ _HEAD = re.compile(r"(^|\.)lm_head$")
 
 
 def _modelopt(f: ConfigFields) -> Stored:
-    """NVIDIA ModelOpt: one format for all linear layers, or for each module its own."""
+    """NVIDIA ModelOpt: one format for all linear layers, or one per module."""
     kind = f.text("quant_algo")
     weights = _mixed_precision(f) if kind.upper() == "MIXED_PRECISION" else _algorithm(f, kind)
     return _linear(f, weights, "ignore", "exclude_modules")

@@ -46,7 +46,7 @@ class Linear:
 def attention(d: int, a: AttentionSpec, layer: str) -> Iterator[Linear]:
     """The projections of a mixer whose matrices are known by name."""
     at, h = f"{layer}.self_attn", a.head_dim or 0
-    if a.kind == "gated-delta":  # Qwen3.5 splits what Qwen3-Next has in one matrix each (in_proj_qkvz, in_proj_ba)
+    if a.kind == "gated-delta":  # Qwen3.5 splits the fused matrices of Qwen3-Next (in_proj_qkvz, in_proj_ba)
         at, values = f"{layer}.linear_attn", a.n_heads * (a.v_head_dim or h)
         yield Linear(f"{at}.in_proj_qkv", d, 2 * (a.n_kv_heads or a.n_heads) * h + values)
         yield Linear(f"{at}.in_proj_z", d, values)
@@ -97,11 +97,11 @@ def _latent(d: int, a: AttentionSpec, at: str) -> Iterator[Linear]:
     yield Linear(f"{at}.o_proj", a.n_heads * v, d)
 
 
-def feedforward(d: int, f: FeedForwardSpec, layer: str, beside: bool = False) -> Iterator[Linear]:
-    """The matrices of a feed-forward block: dense, or experts with the shared one and the router; `beside`: the experts stand
-    beside a dense block that is called mlp (Gemma 4)."""
+def feedforward(d: int, f: FeedForwardSpec, layer: str, shared_is_mlp: bool = False) -> Iterator[Linear]:
+    """The matrices of a feed-forward block: dense, or experts with the shared one and the router; `shared_is_mlp`: the shared
+    expert is called mlp (Gemma 4)."""
     at, ff = f"{layer}.mlp", f.d_ff or 0
-    if beside and f.kind == "moe":
+    if shared_is_mlp and f.kind == "moe":
         yield from _three(f"{layer}.experts.0", d, ff, f.gated, "experts", f.n_experts or 0)
         yield from _three(at, d, f.shared_d_ff or f.n_shared * ff, f.gated, "layers", 1)
         yield Linear(f"{layer}.router.proj", d, f.n_experts or 0, "router")
@@ -131,7 +131,7 @@ _NUMBERED = re.compile(r"^(?!re:|.*(?:mtp|vis|audio)).*?\b(?=layers\.\d)")
 
 @lru_cache(maxsize=65536)
 def _usual(pattern: str) -> str:
-    """A pattern in the names used here: what stands before `layers.3` is model (language_model.model, backbone)."""
+    """Normalize a pattern to the names used here; the prefix of `layers.3` becomes model (language_model.model, backbone)."""
     for spelling, usual in _SPELLED:
         pattern = spelling.sub(usual, pattern)
     return _NUMBERED.sub("model.", pattern)
@@ -151,7 +151,7 @@ def matches(pattern: str, name: str) -> bool:
     return bool(bare) and f".{bare}." in f".{name}."
 
 
-# Names that several modules share, by what a pattern holds: a block of Nemotron-H, the two matrices that Qwen3-Next has for four
+# Names that several modules share: blocks of Nemotron-H, and the fused matrices of Qwen3-Next
 _ALIKE = (
     (".mixer", re.compile(r"\.(self_attn|mamba|mlp)\b"), ".mixer"),
     ("in_proj_qkvz", re.compile(r"in_proj_(qkv|z)\b"), "in_proj_qkvz"),

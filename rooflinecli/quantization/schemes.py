@@ -1,4 +1,4 @@
-"""Formats of quantized weights by the tensors that their tools write: what a matrix of K inputs and N outputs takes, byte for byte.
+"""Formats of quantized weights: bytes of a matrix of K inputs and N outputs, as its tool writes it.
 
 A row of schemes.yaml has the scales and zero points per group, output, input or tensor, and what the tool leaves in 16 bits. Norms, biases
 and routers are unquantized in all of them, embedding and head in most. `parse` reads a name as people write it: awq, gptq-8-g32, exl3-3.5.
@@ -23,7 +23,7 @@ from rooflinecli.specs.yaml_loader import Loader
 
 @dataclass(frozen=True)
 class Scheme:
-    """A format of weights: its default bits and group, those it may have, what it stores, and where that is written down."""
+    """A format of weights: default and allowed bits and group sizes, stored tensors, source."""
 
     bits: float
     allowed: Sequence[float]
@@ -32,7 +32,7 @@ class Scheme:
     group: int | None = None
     groups: Sequence[int] = ()
     between: bool = False  # bits may lie between the allowed ones: a mixture that comes to a mean
-    engine: str = ""  # what runs it where nobody says
+    engine: str = ""  # default engine
 
 
 ALONE = ("exl", "mlx")  # formats that one tool reads
@@ -60,7 +60,7 @@ _SPELLED = {
 
 
 def parse(name: str | None) -> Quantization | None:
-    """What a format of the table stores; None for a name that is not of it. Raises UsageError for bits or groups it has not."""
+    """Parse a format name; None for a name that is not in the table. Raises UsageError for unsupported bits or groups."""
     if not name or name in FORMATS:
         return None
     written = _SPELLED.get(name.lower(), name.lower())
@@ -109,7 +109,7 @@ def _quantization(stem: str, scheme: Scheme, bits: float, group: int | None, hea
 
 
 def matrix_bytes(stored: Quantization, inputs: int, outputs: int, bits: float | None = None) -> float:
-    """Bytes of a matrix of `inputs` x `outputs` with its scales and zero points. bits: of this matrix, where it has its own (a head).
+    """Bytes of a matrix of `inputs` x `outputs` with its scales and zero points. bits: those of this matrix, if they differ (a head).
 
     A fraction of bits per weight is the mean of a mixture, so its bytes are a mean too; else they are whole.
     """

@@ -117,10 +117,8 @@ def test_every_type_has_cases():
         "minimax_m3_vl",
         "minimax_m3_vl_text",
         "kimi_k25",
-    }  # in test_current_models.py
-    more = json.loads((ROOT / "oracle" / "golden_dense_families.json").read_text(encoding="utf-8"))[
-        "cases"
-    ]  # in test_more_models.py
+    }
+    more = json.loads((ROOT / "oracle" / "golden_dense_families.json").read_text(encoding="utf-8"))["cases"]
     others |= {case["config"]["model_type"] for case in more} | {
         "glm4v_text",
         "glm4v_moe_text",

@@ -1,4 +1,4 @@
-"""Checkpoint files by their headers: which tensors, of what shape and format, without reading any of them."""
+"""Checkpoint files by their headers: names, shapes and formats of tensors, without reading the data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def header(path: Path) -> Header:
-    """The tensors of a .gguf, a .safetensors or the index of a sharded one. Raises DataError, with the file, where it is not one."""
+    """Read the tensors of a .gguf, a .safetensors or the index of a sharded one. Raises DataError, with the file, where it is not one."""
     from rooflinecli.importers.checkpoint import gguf_header, safetensors
 
     if path.suffix == ".gguf":
@@ -21,7 +21,7 @@ def header(path: Path) -> Header:
 
 
 def document(path: Path) -> Document:
-    """The model in a checkpoint: of a GGUF file by its own keys, of safetensors by the config.json in its folder. Raises DataError."""
+    """Read the model of a checkpoint: a GGUF file by its keys, safetensors by the config.json in its folder. Raises DataError."""
     from rooflinecli.importers.checkpoint import gguf, safetensors
 
     return gguf.model_document(path) if path.suffix == ".gguf" else safetensors.model_document(path)

@@ -1,4 +1,4 @@
-"""A GGUF file as a model: its keys as the config.json they were converted from, its tensors as what each part weighs.
+"""A GGUF file as a model: its keys as the config.json they were converted from, its tensors as bytes per parameter of each part.
 
 Source: ggml-org/llama.cpp gguf-py constants.py and conversion scripts (gguf 0.19.0).
 """

@@ -1,4 +1,4 @@
-"""The keys of a GGUF file as the config.json they came from: rows of gguf_architectures.yaml, and the architectures that a row cannot say.
+"""GGUF keys -> the config.json they were converted from: rows of gguf_architectures.yaml, and readers of the architectures that rows cannot describe.
 
 Which mixer or mixture a layer has, where layers differ, is read off its tensors. Source: ggml-org/llama.cpp gguf-py constants.py (LLM keys,
 MODEL_TENSORS) and conversion scripts (gguf 0.19.0).
@@ -169,7 +169,7 @@ def _gpt_oss(k: GgufMetadata) -> Config:
 
 
 def _deepseek(k: GgufMetadata) -> Config:
-    """Latent attention: a key is as wide as its rotary part and the rest."""
+    """Latent attention: a key is its rotary part and the rest."""
     config = _from_row(k)
     key = k.integer("attention.key_length_mla", k.integer("attention.key_length"))
     value = k.integer("attention.value_length_mla", k.integer("attention.value_length"))
@@ -177,7 +177,7 @@ def _deepseek(k: GgufMetadata) -> Config:
 
 
 def _stablelm(k: GgufMetadata) -> Config:
-    """One norm where attention and MLP stand side by side."""
+    """One norm where attention and MLP are parallel."""
     config = dense(k, "stablelm")
     config.pop("head_dim", None)  # heads fill the width
     return config | {
@@ -291,7 +291,7 @@ def _jamba(k: GgufMetadata) -> Config:
 
 
 def _granite(k: GgufMetadata) -> Config:
-    """Granite 4: experts with a shared MLP beside them, or that MLP alone."""
+    """Granite 4: experts with a shared MLP, or that MLP alone."""
     config = base(k, "granitemoehybrid") | _scan_sizes(k) | {"layer_types": _kinds(k)}
     config.pop("head_dim", None)
     config |= {"mamba_expand": k.integer("ssm.inner_size") // config["hidden_size"]}
@@ -340,7 +340,7 @@ def _nemotron_h(k: GgufMetadata) -> Config:
 
 
 def _gemma3n(k: GgufMetadata) -> Config:
-    """Embeddings of each layer; the last layers read the cache of earlier ones, though files keep keys and values of theirs."""
+    """Per-layer embeddings; the last layers read the cache of earlier ones, though files have their keys and values."""
     vocab, width = k.shape("per_layer_token_embd.weight")
     n = k.layers
     inner = [k.shape(f"blk.{i}.ffn_up.weight")[0] for i in range(n)]
@@ -359,7 +359,7 @@ def _gemma3n(k: GgufMetadata) -> Config:
 
 
 def _gemma4(k: GgufMetadata) -> Config:
-    """Heads of two widths, by the tensors of each layer; keys that serve as values have no matrix of their own."""
+    """Heads of two widths, by the tensors of each layer; keys that serve as values have no separate matrix."""
     n, heads = k.layers, k.integer("attention.head_count")
     listed = k.get("attention.sliding_window_pattern")
     if not isinstance(listed, list) or len(listed) < n or len(set(listed[:n])) < 2:

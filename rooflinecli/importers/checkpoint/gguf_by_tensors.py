@@ -1,6 +1,6 @@
-"""A GGUF file of an architecture without keys of its own here, read off its tensors: attention, latent or not, norms, MLPs, mixtures.
+"""A GGUF file of any other architecture, read from its tensors: attention, latent or not, norms, MLPs, mixtures.
 
-Every tensor is accounted for or the file is refused, so an architecture nobody has seen is counted right or not at all. What the
+Every tensor is accounted for or the file is refused, so an unseen architecture is counted right or not at all. What the
 tensors do not say (heads, their widths, windows) is in the keys. Source: ggml-org/llama.cpp gguf-py constants.py
 (MODEL_TENSORS, LLM keys; gguf 0.19.0) and, for windows, the periods that llama.cpp's src/llama-model.cpp has for architectures.
 """
@@ -49,7 +49,7 @@ def plain(k: GgufMetadata) -> Block:
 
 
 def _outside(k: GgufMetadata, outer: dict[str, tuple[int, ...]]) -> Block:
-    """Embedding, positions, norms and head; takes what it reads out of `outer`."""
+    """Read embedding, positions, norms and head, and remove their tensors from `outer`."""
     vocab, width = outer.pop("token_embd.weight", k.shape("token_embd.weight"))
     head = outer.pop("output.weight", None)
     encoder = k.get("attention.causal") is False
@@ -89,7 +89,7 @@ def _norm(tensors: dict[str, tuple[int, ...]], name: str, width: int) -> str | N
 
 
 def _layer(k: GgufMetadata, layer: Layer) -> Override:
-    """One layer with everything that its tensors say. Raises DataError for one that is left over."""
+    """Read one layer from its tensors. Raises DataError for a tensor left over."""
     local = _local(k, layer.index)
     made: Override = {"attention": attention(layer, local, _CHUNK.get(k.name)), "feedforward": feedforward(layer)}
     scales = [
@@ -132,7 +132,7 @@ def _unread(k: GgufMetadata, tensor: str) -> str:
 
 @dataclass
 class Layer:
-    """The tensors of one layer that nobody has read yet, and the keys that say what they do not."""
+    """The unread tensors of one layer, and the keys of the file."""
 
     keys: GgufMetadata
     index: int
@@ -157,7 +157,7 @@ class Layer:
 
 
 def attention(layer: Layer, local: int | None, chunk: int | None) -> Block | None:
-    """Softmax attention over heads of its own widths, or latent; None where the layer has none."""
+    """Read softmax or latent attention; None where the layer has none."""
     if "attn_kv_a_mqa.weight" in layer.tensors:
         return _latent(layer)
     out = layer.weight("attn_output")
@@ -199,7 +199,7 @@ def attention(layer: Layer, local: int | None, chunk: int | None) -> Block | Non
 
 
 def _width(layer: Layer, fused: Shape | None, q: Shape | None, heads: int, shared: int, value: int) -> int:
-    """Width of a query head; keys and values are as wide as the tensors say, or the file is refused."""
+    """Width of a query head. Raises DataError where tensors and head counts disagree."""
     if fused is not None:
         key, rest = divmod(fused[0] - shared * value, heads + shared)
         if rest:
@@ -263,7 +263,7 @@ def _indexer(layer: Layer) -> dict[str, int]:
 
 
 def feedforward(layer: Layer) -> Block:
-    """An MLP, gated or not, or a mixture with whatever runs beside its experts; none where there is none."""
+    """Read an MLP, gated or not, or a mixture with a shared expert or dense MLP."""
     up, gate, down = layer.weight("ffn_up"), layer.weight("ffn_gate"), layer.weight("ffn_down")
     if "ffn_down_exps.weight" in layer.tensors:
         return _mixture(layer, 0 if up is None else up[0])
@@ -279,7 +279,7 @@ def feedforward(layer: Layer) -> Block:
 
 
 def _mixture(layer: Layer, dense: int) -> Block:
-    """Routed experts; the shared one, or a dense MLP beside them, is as wide as its matrices say."""
+    """Routed experts, with a shared expert or a dense MLP."""
     down, up, gate = layer.weight("ffn_down_exps"), layer.weight("ffn_up_exps"), layer.weight("ffn_gate_exps")
     fused, router = layer.weight("ffn_gate_up_exps"), layer.weight("ffn_gate_inp")
     if down is None or router is None or (up is None and fused is None):

@@ -22,7 +22,7 @@ _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 
 
 class _Reader:
-    """Values one after the other; what is past the end of the file is an error that says so."""
+    """Sequential reader of values. Raises DataError past the end of the file."""
 
     def __init__(self, stream: BinaryIO, path: Path):
         self.stream, self.path, self.order = stream, path, "<"

@@ -88,7 +88,7 @@ def read_index(path: Path) -> Header:
 
 
 def model_document(path: Path) -> Document:
-    """The model that the folder's config.json describes, with what the header says in its notes. Raises DataError."""
+    """Read the model of the folder's config.json, with the checkpoint's tensors and bytes. Raises DataError."""
     config = path.parent / "config.json"
     if not config.is_file():
         raise DataError(

@@ -1,4 +1,4 @@
-"""What a header says: tensors with their shapes, formats and bytes."""
+"""Header of a checkpoint: tensors with their shapes, formats and bytes."""
 
 from __future__ import annotations
 
