@@ -8,10 +8,11 @@ of itself, compares by and refuses is the same for all. What is taken: frozen, e
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Iterable
 from inspect import get_annotations
 from operator import attrgetter
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from dataclasses import dataclass
@@ -25,17 +26,25 @@ else:
 
 
 __all__ = ["dataclass"]
-_FIELD: Any = getattr(dataclasses, "_FIELD")  # noqa: B009 - what marks a field as none of a class or of __init__ alone
-_MISSING: Any = dataclasses.MISSING
+_FIELD: object = getattr(dataclasses, "_FIELD")  # noqa: B009 - what marks a field as none of a class or of __init__ alone
+_MISSING = dataclasses.MISSING
+Fields = dict[str, "dataclasses.Field[object]"]
 
 
-def _made(kind: Any, frozen: bool, eq: bool, repr: bool, slots: bool, kw_only: bool) -> Any:
-    inherited: dict[str, Any] = {}
+class _Instance(Protocol):
+    """An object of a class that was made here."""
+
+    __dataclass_fields__: Fields
+    _compared: Callable[[object], object]
+
+
+def _made(kind: type, frozen: bool, eq: bool, repr: bool, slots: bool, kw_only: bool) -> type:
+    inherited: Fields = {}
     for base in reversed(kind.__mro__[1:]):
         inherited |= base.__dict__.get("__dataclass_fields__", {})
     own = _fields(kind, kw_only)
     fields = inherited | own
-    methods: dict[str, Any] = {"__dataclass_fields__": fields, "_values": _values}
+    methods: dict[str, object] = {"__dataclass_fields__": fields, "_values": _values}
     methods["__dataclass_params__"] = SimpleNamespace(frozen=frozen)  # what a standard dataclass asks of its bases
     methods["__init__"] = _init(fields.values(), frozen, hasattr(kind, "__post_init__"))
     if repr:
@@ -53,23 +62,26 @@ def _made(kind: Any, frozen: bool, eq: bool, repr: bool, slots: bool, kw_only: b
     }
     if slots:
         rest = {name: value for name, value in kind.__dict__.items() if name not in (*own, "__dict__", "__weakref__")}
-        return type(kind)(kind.__name__, kind.__bases__, {**rest, **written, "__slots__": tuple(own)})
+        made: type = type(kind)(kind.__name__, kind.__bases__, {**rest, **written, "__slots__": tuple(own)})
+        return made
     for name, method in written.items():
         setattr(kind, name, method)
     return kind
 
 
-def _fields(kind: Any, kw_only: bool) -> dict[str, Any]:
+def _fields(kind: type, kw_only: bool) -> Fields:
     """The fields that a class itself declares; their defaults are left in it, as for any class."""
-    found: dict[str, Any] = {}
+    found: Fields = {}
     for name, type_ in get_annotations(kind).items():
         if str(type_).startswith(("ClassVar", "typing.ClassVar")):
             continue
         given = kind.__dict__.get(name, _MISSING)
-        one: Any = given if isinstance(given, dataclasses.Field) else dataclasses.field(default=given)
+        one: dataclasses.Field[object] = (
+            given if isinstance(given, dataclasses.Field) else dataclasses.field(default=given)
+        )
         if type(one.default).__hash__ is None:
             raise ValueError(f"{kind.__name__}.{name}: a default that can change is shared by all; use default_factory")
-        one.name, one.type, one._field_type = name, type_, _FIELD
+        one.name, one.type, one._field_type = name, type_, _FIELD  # type: ignore[attr-defined]
         if one.kw_only is _MISSING:
             one.kw_only = kw_only
         found[name] = one
@@ -80,12 +92,12 @@ def _fields(kind: Any, kw_only: bool) -> dict[str, Any]:
     return found
 
 
-def _init(fields: Any, frozen: bool, after: bool) -> Any:
+def _init(fields: Iterable[dataclasses.Field[object]], frozen: bool, after: bool) -> object:
     """`__init__`, the one method whose text differs from class to class.
 
     Attributes are set one by one as the standard one does: filling `__dict__` is quicker, but attributes read from it are slower.
     """
-    given: dict[str, Any] = {"_missing": _MISSING, "_set": object.__setattr__}
+    given: dict[str, object] = {"_missing": _MISSING, "_set": object.__setattr__}
     arguments: dict[bool, list[str]] = {False: [], True: []}
     lines: list[str] = []
     for one in fields:
@@ -97,7 +109,7 @@ def _init(fields: Any, frozen: bool, after: bool) -> Any:
             given[f"_of_{name}"] = one.default
         if one.init:
             default = f"=_of_{name}" if f"_of_{name}" in given else "=_missing" if f"_make_{name}" in given else ""
-            arguments[one.kw_only].append(name + default)
+            arguments[one.kw_only is True].append(name + default)
         elif value == name:
             continue  # __post_init__ sets it
         lines.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
@@ -107,31 +119,31 @@ def _init(fields: Any, frozen: bool, after: bool) -> Any:
     return given["__init__"]
 
 
-def _values(self: Any) -> tuple[Any, ...]:
+def _values(self: _Instance) -> tuple[object, ...]:
     return tuple([getattr(self, name) for name in self.__dataclass_fields__])
 
 
-def _restore(self: Any, state: tuple[Any, ...]) -> None:
+def _restore(self: _Instance, state: tuple[object, ...]) -> None:
     for name, value in zip(self.__dataclass_fields__, state, strict=True):
         object.__setattr__(self, name, value)
 
 
-def _repr(self: Any) -> str:
+def _repr(self: _Instance) -> str:
     shown = (f"{name}={getattr(self, name)!r}" for name, one in self.__dataclass_fields__.items() if one.repr)
     return f"{type(self).__qualname__}({', '.join(shown)})"
 
 
-def _eq(self: Any, other: Any) -> Any:
+def _eq(self: _Instance, other: _Instance) -> bool:
     return self._compared(self) == self._compared(other) if type(other) is type(self) else NotImplemented
 
 
-def _hash(self: Any) -> int:
+def _hash(self: _Instance) -> int:
     return hash(self._compared(self))
 
 
-def _nothing(self: Any) -> tuple[()]:
+def _nothing(self: _Instance) -> tuple[()]:
     return ()
 
 
-def _refuse(self: Any, name: str, *value: Any) -> None:
+def _refuse(self: _Instance, name: str, *value: object) -> None:
     raise dataclasses.FrozenInstanceError(f"cannot change {name} of a {type(self).__name__}; make another with replace")

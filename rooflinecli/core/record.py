@@ -102,7 +102,7 @@ def _layout(kind: type) -> tuple[tuple[str, str, str, bool, bool], ...]:
     )
 
 
-def entries(value: Any) -> Iterator[tuple[str, Any]] | None:
+def entries(value: object) -> Iterator[tuple[str, Any]] | None:
     """Keys and values of a record, a mapping or a sequence (whose keys are its places); None for anything else."""
     if isinstance(value, Record):
         return value.entries()
@@ -113,7 +113,7 @@ def entries(value: Any) -> Iterator[tuple[str, Any]] | None:
     return None
 
 
-def plain(value: Any, former: bool = False) -> Any:
+def plain(value: object, former: bool = False) -> Any:
     """The object as dicts and lists, its numbers untouched: what is printed as JSON. With `former`, the keys of its first version."""
     if value.__class__ in _BARE:
         return value
@@ -123,7 +123,7 @@ def plain(value: Any, former: bool = False) -> Any:
     return value if found is None else {key: plain(item, former) for key, item in found}
 
 
-def at(value: Any, path: str) -> Any:
+def at(value: object, path: str) -> Any:
     """What stands at a dotted path, MISSING where nothing does."""
     for part in path.split("."):
         found = entries(value)
@@ -131,7 +131,7 @@ def at(value: Any, path: str) -> Any:
     return value
 
 
-def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(value: object, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """(dotted path, value) of everything that holds no further keys, None included."""
     found = entries(value)
     if found is None:

@@ -33,7 +33,7 @@ class Question(Group, Generic[A]):
 
     if not TYPE_CHECKING:
 
-        def __init__(self, *positional: Any, **written: Any) -> None:
+        def __init__(self, *positional: object, **written: object) -> None:
             names = self.positional()
             if len(positional) > len(names):
                 raise TypeError(f"{type(self).__name__} takes {len(names)} positional arguments, not {len(positional)}")
@@ -52,10 +52,10 @@ class Question(Group, Generic[A]):
                 }
             )
 
-        def __setattr__(self, name: str, value: Any) -> None:
+        def __setattr__(self, name: str, value: object) -> None:
             raise AttributeError(f"a question cannot be changed; make another with replace({name}=...)")
 
-    def _set(self, written: dict[str, Any]) -> None:
+    def _set(self, written: dict[str, object]) -> None:
         self.__dict__.update(_written=written, _values={}, _lift=PLAIN)
         for name, field in self.fields().items():
             if name not in written and field.required:
@@ -71,12 +71,12 @@ class Question(Group, Generic[A]):
         return [name for _, name in sorted(places, key=lambda place: place[0])]
 
     @classmethod
-    def read(cls: type[Q], written: Mapping[str, Any]) -> Q:
+    def read(cls: type[Q], written: Mapping[str, object]) -> Q:
         """A question from options by any of their names, with dashes or underscores; None values are as if not given.
 
         Raises UsageError for a name that does not exist, one given twice, and what a field or `check` refuses.
         """
-        given: dict[str, Any] = {}
+        given: dict[str, object] = {}
         for name, value in written.items():
             field = cls.named(name)
             if value is None:
@@ -148,7 +148,7 @@ class Question(Group, Generic[A]):
         """Every field that was given, as written, by parameter."""
         return dict(self.__dict__["_written"])
 
-    def replace(self: Q, **written: Any) -> Q:
+    def replace(self: Q, **written: object) -> Q:
         """The same question with other values; None takes one out."""
         return type(self)(
             **{name: value for name, value in (self.written() | written).items() if value is not None and value != []}
@@ -185,9 +185,9 @@ class Several(Group):
         return {fields[n].name: _text(value, fields[n].kind) for n, value in self.written().items() if n in meant}
 
 
-def _text(written: Any, kind: str) -> Any:
+def _text(written: object, kind: str) -> object:
     if kind == "phases":
-        return [written] if isinstance(written, str) else list(written)
+        return list(written) if isinstance(written, (list, tuple)) else [written]
     if isinstance(written, (list, tuple, range)):
         return ",".join(map(str, written))
     return written if isinstance(written, bool) else str(written)
@@ -199,7 +199,7 @@ def is_estimate_option(field: Option) -> bool:
     return known is not None and known.kind == field.kind
 
 
-def _value(field: Option, written: Any) -> Any:
+def _value(field: Option, written: object) -> Any:
     if written is None:
         return tuple(field.default or ()) if field.several else field.default
     if field.several and field.kind != "phases":
@@ -208,7 +208,7 @@ def _value(field: Option, written: Any) -> Any:
     return _read(field, written)
 
 
-def _read(field: Option, written: Any) -> Any:
+def _read(field: Option, written: object) -> Any:
     """One value in SI. Raises UsageError with the flag."""
     if isinstance(written, str) and not written.strip():
         raise UsageError(f"{field.flag} '': empty; give it a value, or leave it out", field.name)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable
-from typing import Any
+from typing import TypeVar
+
+C = TypeVar("C")
 
 
-def rows(table: Iterable[Iterable[Any]]) -> str:
-    """Any rows as CSV text."""
+def rows(table: Iterable[Iterable[object]]) -> str:
+    """object rows as CSV text."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows([inert(cell) for cell in row] for row in table)
     return out.getvalue()
@@ -18,7 +20,7 @@ def rows(table: Iterable[Iterable[Any]]) -> str:
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def inert(cell: Any) -> Any:
+def inert(cell: C) -> C | str:
     """A cell that no spreadsheet takes for a formula: text that begins like one gets an apostrophe; numbers stay."""
     if not isinstance(cell, str) or not cell.startswith(_FORMULA) or _number(cell):
         return cell

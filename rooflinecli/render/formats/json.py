@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
 
 
-def dumps(result: Any) -> str:
+def dumps(result: object) -> str:
     """JSON text; whole floats of counts stay numbers, and no NaN or infinity leaves the program."""
     return json.dumps(_clean(result), indent=2, allow_nan=False)
 
 
-def _clean(value: Any) -> Any:
+def _clean(value: object) -> object:
     if isinstance(value, dict):
         return {k: _clean(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from rooflinecli.core.text import one_line
 from rooflinecli.render.blocks import Block, Command, Drawing, Headline, Page, Pairs, Table
@@ -29,7 +28,7 @@ def _block(block: Block) -> str:
     return f"```sh\n{block.words}\n```" if isinstance(block, Command) else cell(block.text)
 
 
-def table(rows: Sequence[Sequence[Any]], right: Iterable[int] = ()) -> str:
+def table(rows: Sequence[Sequence[object]], right: Iterable[int] = ()) -> str:
     """A Markdown table; the first row is its head. Columns in `right` are aligned to the right."""
     head, *body = [[cell(item) for item in row] for row in rows]
     numbers = set(right)
@@ -37,6 +36,6 @@ def table(rows: Sequence[Sequence[Any]], right: Iterable[int] = ()) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *body])
 
 
-def cell(item: Any) -> str:
+def cell(item: object) -> str:
     """One line of text that ends no cell and opens no HTML."""
     return one_line(str(item)).replace("<", "&lt;").replace("|", "\\|")
