@@ -6,20 +6,19 @@ from collections.abc import Iterator
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Any
 
 from rooflinecli.core import files
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.fast_dataclass import dataclass
-from rooflinecli.core.files import missing_reason
 from rooflinecli.engine import build_request
+from rooflinecli.importers.source import Options
 from rooflinecli.questions.check import requirement
 from rooflinecli.questions.check.fleet_quantities import FLEET
 from rooflinecli.questions.check.interval_bounds import phase_of
 from rooflinecli.questions.check.plan_file import CheckFile, CheckSpec, load_checks
 from rooflinecli.questions.check.requirement import Requirement
 from rooflinecli.questions.file_options import as_options, path_of
-from rooflinecli.specs import options as table
+from rooflinecli.specs.options import OPTIONS, find
 from rooflinecli.specs.request import HOLDS
 from rooflinecli.specs.yaml_loader import Document, KeyPath
 
@@ -27,7 +26,6 @@ FROM = "from"  # a check's launch: a script, a config or a command, in place of 
 
 FILES = {"model": "models", "hw": "hardware"}
 LARGEST_MATRIX = 10_000
-_SERVING = ["prefill", "decode"]
 
 
 @dataclass(frozen=True)
@@ -35,13 +33,13 @@ class CheckCase:
     """One estimate and its requirements."""
 
     name: str
-    options: dict[str, Any]
+    options: Options
     requirements: tuple[Requirement, ...]
     hold: str
     where: str
     description: str
     lines: dict[str, str]
-    simulate: tuple[tuple[str, Any], ...] = ()
+    simulate: tuple[tuple[str, object], ...] = ()
     measured: tuple[Path, ...] = ()
     fleet: Path | None = None
 
@@ -58,163 +56,137 @@ def load(path: Path, hold: str | None = None) -> tuple[list[CheckCase], CheckFil
     """Every case of a plan file, and the file. Raises DataError with file:line."""
     plan, document = load_checks(path)
     defaults = as_options(plan.defaults, document, ("defaults",))
-    cases: list[CheckCase] = []
-    for name, check in plan.checks.items():
-        if check.fleet is not None:
-            cases.append(_of_fleet(name, check, plan, document, hold))
-            continue
-        cases.extend(_cases(name, check, plan, document, defaults, hold))
+    readers = [_CheckReader(name, check, plan, document, hold) for name, check in plan.checks.items()]
+    cases = [
+        case for reader in readers for case in (reader.of_fleet() if reader.check.fleet else reader.cases(defaults))
+    ]
     return cases, plan
 
 
-def _cases(
-    name: str, check: CheckSpec, plan: CheckFile, document: Document, defaults: dict[str, Any], hold: str | None
-) -> Iterator[CheckCase]:
-    key = ("checks", name)
-    where = document.location(*key)
-    own = _launched(check, document, key, defaults) | as_options(_but_from(check.options), document, key)
-    axes = as_options(check.matrix, document, (*key, "matrix"))
-    lines = {
-        table.find(k).name: document.location(*at, k)
-        for at, group in ((("defaults",), plan.defaults), (key, check.options), ((*key, "matrix"), check.matrix))
-        for k in group
-        if k != FROM
-    }
-    for option in axes:
-        if option in own:
-            raise DataError(
-                f"{lines[option]}: {option}: given twice, once as an option and once in the matrix; keep one"
+class _CheckReader:
+    """One check of a plan file, read into cases. Methods raise DataError with file:line."""
+
+    def __init__(self, name: str, check: CheckSpec, plan: CheckFile, document: Document, hold: str | None) -> None:
+        self.name, self.check, self.plan, self.document, self.hold = name, check, plan, document, hold
+        self.key: KeyPath = ("checks", name)
+        self.folder = document.path.parent
+        self.own = {k: v for k, v in check.options.items() if k != FROM}
+        self.requirements = tuple(self._requirements())
+
+    def cases(self, defaults: Options) -> Iterator[CheckCase]:
+        """A case for every combination of the matrix."""
+        own = self._launched(defaults) | as_options(self.own, self.document, self.key)
+        axes = as_options(self.check.matrix, self.document, (*self.key, "matrix"))
+        groups: tuple[tuple[KeyPath, Options], ...] = (
+            (("defaults",), self.plan.defaults),
+            (self.key, self.own),
+            ((*self.key, "matrix"), self.check.matrix),
+        )
+        lines = {find(k).name: self.document.location(*at, k) for at, group in groups for k in group if k != FROM}
+        for option in axes:
+            if option in own:
+                raise DataError(
+                    f"{lines[option]}: {option}: given twice, once as an option and once in the matrix; keep one"
+                )
+        if prod(map(len, axes.values())) > LARGEST_MATRIX:
+            raise self._error("matrix", f"more than {LARGEST_MATRIX} combinations; split it or drop values")
+        simulate, measured = self._simulate(), self._measured()
+        for values in product(*axes.values()):
+            point = dict(zip(axes, values, strict=True))
+            options = self._complete({**defaults, **own, **point})
+            # the bound is an option too, by which the layout is chosen; pessimistic is its default
+            written = self.hold or options.pop("hold", self.check.hold or self.plan.hold)
+            options.pop("hold", None)
+            hold = str(build_request.value(OPTIONS["hold"], written))
+            label = ", ".join(f"{k}={v}" for k, v in point.items())
+            yield CheckCase(
+                f"{self.name}[{label}]" if label else self.name,
+                options | ({"hold": hold} if hold != HOLDS[0] else {}),
+                self.requirements,
+                hold,
+                self.document.location(*self.key),
+                self.check.description,
+                lines,
+                simulate,
+                measured,
             )
-    if prod(map(len, axes.values())) > LARGEST_MATRIX:
-        raise DataError(
-            f"{document.location(*key, 'matrix')}: matrix: more than {LARGEST_MATRIX} combinations; split it or drop values"
-        )
-    wanted = tuple(_requirements(check, document, key))
-    held = check.hold or plan.hold
-    measured = _measured(check, wanted, document, key)
-    for values in product(*axes.values()):
-        point = dict(zip(axes, values, strict=True))
-        options = _asked({**defaults, **own, **point}, wanted, document.path.parent)
-        options, end = _held({**options, "hold": hold} if hold else options, held)
-        label = ", ".join(f"{k}={v}" for k, v in point.items())
-        yield CheckCase(
-            f"{name}[{label}]" if label else name,
-            options,
-            wanted,
-            end,
-            where,
-            check.description,
-            lines,
-            _load(check, document.path.parent),
-            measured,
-        )
 
-
-def _of_fleet(name: str, check: CheckSpec, plan: CheckFile, document: Document, hold: str | None) -> CheckCase:
-    """The case of a whole fleet. Raises DataError for a file that is not there, and for what belongs to an estimate."""
-    key = ("checks", name)
-    path = document.path.parent / str(check.fleet)
-    if not path.is_file():
-        raise DataError(
-            f"{document.location(*key, 'fleet')}: fleet: {path}: {missing_reason(path)}; give the file of a fleet, relative to the plan"
-        )
-    others = [*check.options, *(field for field in ("matrix", "simulate", "measured") if getattr(check, field))]
-    for other in others:
-        raise DataError(
-            f"{document.location(*key, other)}: {other}: not allowed in a fleet check; set it in {check.fleet}"
-        )
-    wanted = tuple(_requirements(check, document, key))
-    for requirement_ in wanted:
-        if not requirement_.quantity.startswith(FLEET):
-            raise DataError(
-                f"{requirement_.where}: {requirement_.quantity}: not a fleet quantity; use for example fleet.growth: '>= 1.2'"
-            )
-    held = hold or check.hold or plan.hold
-    return CheckCase(name, {}, wanted, held, document.location(*key), check.description, {}, fleet=path)
-
-
-def _held(options: dict[str, Any], held: str) -> tuple[dict[str, Any], str]:
-    """Options with the end of the interval that is held, by which the layout is chosen too, and that end; one of the options wins."""
-    end = str(build_request.value(table.OPTIONS["hold"], options.get("hold", held)))
-    others = {name: written for name, written in options.items() if name != "hold"}
-    return ({**others, "hold": end} if end != HOLDS[0] else others), end
-
-
-def _load(check: CheckSpec, folder: Path) -> tuple[tuple[str, Any], ...]:
-    """What `simulate:` says, a trace beside the plan found there."""
-    found = dict(check.simulate)
-    trace = found.get("trace")
-    if isinstance(trace, str) and (folder / trace).is_file():
-        found["trace"] = str(folder / trace)
-    return tuple(found.items())
-
-
-def _measured(
-    check: CheckSpec, wanted: tuple[Requirement, ...], document: Document, key: tuple[str, ...]
-) -> tuple[Path, ...]:
-    """The measured files, found beside the plan. Raises DataError for one that is not there, and where nothing is required of it."""
-    where = document.location(*key, "measured")
-    names = (
-        check.measured if isinstance(check.measured, list) else [check.measured] if check.measured is not None else []
-    )
-    found = tuple(document.path.parent / str(name) for name in names)
-    for path in found:
+    def of_fleet(self) -> list[CheckCase]:
+        """The case of a whole fleet."""
+        path = self.folder / str(self.check.fleet)
         if not path.is_file():
-            raise DataError(
-                f"{where}: measured: {path}: {missing_reason(path)}; give benchmark results or a training log, relative to the plan"
+            reason = f"{path}: {files.missing_reason(path)}; give the file of a fleet, relative to the plan"
+            raise self._error("fleet", reason)
+        for other in (*self.check.options, *(f for f in ("matrix", "simulate", "measured") if getattr(self.check, f))):
+            raise self._error(other, f"not allowed in a fleet check; set it in {self.check.fleet}")
+        for one in self.requirements:
+            if not one.quantity.startswith(FLEET):
+                raise DataError(
+                    f"{one.where}: {one.quantity}: not a fleet quantity; use for example fleet.growth: '>= 1.2'"
+                )
+        where, hold = self.document.location(*self.key), self.hold or self.check.hold or self.plan.hold
+        return [CheckCase(self.name, {}, self.requirements, hold, where, self.check.description, {}, fleet=path)]
+
+    def _error(self, field: str, reason: str) -> DataError:
+        return DataError(f"{self.document.location(*self.key, field)}: {field}: {reason}")
+
+    def _requirements(self) -> Iterator[Requirement]:
+        for quantity, written in self.check.require.items():
+            at: KeyPath = (*self.key, "require", quantity)
+            limits = (
+                [(one, (*at, i)) for i, one in enumerate(written)] if isinstance(written, list) else [(written, at)]
             )
-    if found and not any(r.quantity.startswith("measured.") for r in wanted):
-        raise DataError(f"{where}: measured: has no requirement; add one, for example measured.gap: '<= 20%'")
-    return found
+            for one, place in limits:
+                yield requirement.parse(quantity.removeprefix("phases."), one, self.document.location(*place))
 
+    def _simulate(self) -> tuple[tuple[str, object], ...]:
+        """The load of `simulate:`, with the path of a trace relative to the plan."""
+        load = dict(self.check.simulate)
+        trace = load.get("trace")
+        if isinstance(trace, str) and (self.folder / trace).is_file():
+            load["trace"] = str(self.folder / trace)
+        return tuple(load.items())
 
-def _but_from(written: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in written.items() if k != FROM}
+    def _measured(self) -> tuple[Path, ...]:
+        """The measured files."""
+        written = [] if self.check.measured is None else self.check.measured
+        paths = tuple(self.folder / str(name) for name in (written if isinstance(written, list) else [written]))
+        for path in paths:
+            if not path.is_file():
+                reason = f"{path}: {files.missing_reason(path)}; give benchmark results or a training log, relative to the plan"
+                raise self._error("measured", reason)
+        if paths and not any(r.quantity.startswith("measured.") for r in self.requirements):
+            raise self._error("measured", "has no requirement; add one, for example measured.gap: '<= 20%'")
+        return paths
 
+    def _launched(self, defaults: Options) -> Options:
+        """Options of the launch that `from` names, a file relative to the plan or a command."""
+        written = self.check.options.get(FROM)
+        if written is None:
+            return {}
+        from rooflinecli.importers.launch import read
 
-def _launched(check: CheckSpec, document: Document, key: tuple[str, ...], defaults: dict[str, Any]) -> dict[str, Any]:
-    """Options of the launch that `from` names, a file beside the plan or a command. Raises DataError with file:line."""
-    written = check.options.get(FROM)
-    if written is None:
-        return {}
-    from rooflinecli.importers.launch import read
+        script = self.folder / str(written)
+        launch = str(script) if files.is_existing_file(script, "#") else str(written)
+        given = {k: v for k, v in {**defaults, **self.own}.items() if k not in self.check.matrix}
+        given |= {name: values[0] for name, values in self.check.matrix.items()}
+        try:
+            options = read.options(launch, given, build_request.warn)
+        except (UsageError, DataError) as error:
+            raise self._error(FROM, str(error)) from None
+        taken = {find(name).name for name in (*given, *self.check.matrix)}
+        return {k: v for k, v in options.items() if k not in taken}
 
-    where = document.location(*key, FROM)
-    beside = document.path.parent / str(written)
-    given = {k: v for k, v in {**defaults, **_but_from(check.options)}.items() if k not in check.matrix}
-    given |= {name: values[0] for name, values in check.matrix.items()}
-    try:
-        found = read.options(
-            str(beside) if files.is_existing_file(beside, "#") else str(written), given, build_request.warn
-        )
-    except (UsageError, DataError) as error:
-        raise DataError(f"{where}: {FROM}: {error}") from None
-    taken = {table.find(name).name for name in (*given, *check.matrix)}
-    return {k: v for k, v in found.items() if k not in taken}
-
-
-def _requirements(check: CheckSpec, document: Document, key: tuple[str, ...]) -> Iterator[Requirement]:
-    for quantity, written in check.require.items():
-        several = isinstance(written, list)
-        for i, one in enumerate(written if several else [written]):  # type: ignore[arg-type]
-            at: KeyPath = (*key, "require", quantity, i) if several else (*key, "require", quantity)
-            yield requirement.parse(quantity.removeprefix("phases."), one, document.location(*at))
-
-
-def _asked(options: dict[str, Any], wanted: tuple[Requirement, ...], folder: Path) -> dict[str, Any]:
-    """The options with files found beside the plan, and the phases the check speaks of when it gives none."""
-    asked = dict(options)
-    for option, kind in FILES.items():
-        if isinstance(asked.get(option), str):
-            asked[option] = path_of(kind, asked[option], folder)
-    if "phase" not in asked:
-        asked["phase"] = _phases(asked, wanted)
-    return asked
-
-
-def _phases(asked: dict[str, Any], wanted: tuple[Requirement, ...]) -> list[str]:
-    """Those the requirements name; without any, training when an option only training has is given, else serving."""
-    named = {phase_of(r.quantity) for r in wanted} - {""}
-    if not named:
-        return ["train"] if any(table.OPTIONS[name].phase == "train" for name in asked) else list(_SERVING)
-    return [*(_SERVING if named - {"train"} else []), *(["train"] if "train" in named else [])]
+    def _complete(self, options: Options) -> Options:
+        """The options with paths relative to the plan; without phases, those of the requirements, else training by its options, else serving."""
+        for option, kind in FILES.items():
+            if isinstance(options.get(option), str):
+                options[option] = path_of(kind, options[option], self.folder)
+        if "phase" not in options:
+            named = {phase_of(r.quantity) for r in self.requirements} - {""}
+            training = any(OPTIONS[name].phase == "train" for name in options)
+            if not named:
+                named = {"train"} if training else {"decode"}
+            serving = ["prefill", "decode"] if named - {"train"} else []
+            options["phase"] = [*serving, *(["train"] if "train" in named else [])]
+        return options
