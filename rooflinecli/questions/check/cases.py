@@ -68,7 +68,7 @@ class _CheckReader:
 
     def __init__(self, name: str, check: CheckSpec, plan: CheckFile, document: Document, hold: str | None) -> None:
         self.name, self.check, self.plan, self.document, self.hold = name, check, plan, document, hold
-        self.key: KeyPath = ("checks", name)
+        self.key: tuple[str, ...] = ("checks", name)
         self.folder = document.path.parent
         self.own = {k: v for k, v in check.options.items() if k != FROM}
         self.requirements = tuple(self._requirements())
