@@ -77,7 +77,7 @@ def static(ctx: EstimateContext, layout: Layout) -> Number:
     """Seconds per output token of a batch prefilled and decoded together."""
     busy = load(ctx, layout)
     whole = forward_step(ctx, layout, busy.batch, ctx.prompt, ctx.prompt, decode=False)
-    lasts = serving.answer_time(whole.seconds, SHIPPED["decode"](ctx, layout).time_s, ctx.output)
+    lasts = serving.e2e_latency(whole.seconds, SHIPPED["decode"](ctx, layout).time_s, ctx.output)
     return lasts / (busy.batch * ctx.output)
 
 
@@ -86,7 +86,7 @@ def static_floor(ctx: EstimateContext, layout: Layout) -> float:
     busy = load(ctx, layout)
     whole = forward_step(ctx, layout, busy.batch, ctx.prompt, ctx.prompt, decode=False)
     first = roofline.floor_time(whole.costs.t_compute, whole.costs.t_memory)
-    lasts = serving.answer_time(first, SHIPPED["decode"](ctx, layout).floor_s, ctx.output)
+    lasts = serving.e2e_latency(first, SHIPPED["decode"](ctx, layout).floor_s, ctx.output)
     return float(lasts / (busy.batch * ctx.output))
 
 

@@ -41,7 +41,7 @@ def mean_closed_loop_ttft(
 ) -> Number:
     """TTFT of a prompt whose prefill takes `alone` seconds on an idle replica; `step` is a decode step under this load."""
     batch = decode_step.sequences_per_stage(layout, load.batch)
-    frontend = frontend_latency(ctx, f.others_beside(load.batch))
+    frontend = frontend_latency(ctx, f.probability_of_others(load.batch))
     if is_lockstep(ctx):
         per_stream = engine_constant(ctx, "per_stream", "s")
         ttft = f.lockstep_ttft(alone, batch, load.prefill_interference_s, frontend, per_stream)
@@ -50,7 +50,7 @@ def mean_closed_loop_ttft(
     # Served one after another, as many at once as there are stages: no request waits longer than that.
     single_itl = decode_step.token_step(ctx, layout, layout.pp, serving.mean_context(ctx.prompt, ctx.output)).seconds
     single_ttft = _mean_ttft(ctx, ClosedLoopState(alone, alone, 0.0), 1.0, single_itl, frontend)
-    request = serving.answer_time(single_ttft, single_itl, ctx.output)
+    request = serving.e2e_latency(single_ttft, single_itl, ctx.output)
     return num.minimum(ttft, f.serial_ttft(batch, request, ctx.output, itl))
 
 
@@ -69,7 +69,7 @@ def frontend_latency(ctx: EstimateContext, others: Number) -> Number:
         seconds = f.front_time(seconds, engine_constant(ctx, "per_token", "s"), ctx.prompt)
     if not ctx.engine.unexplained:
         return seconds
-    return f.beside_others(seconds, others, engine_constant(ctx, "unexplained", "s"))
+    return f.frontend_time_under_load(seconds, others, engine_constant(ctx, "unexplained", "s"))
 
 
 def client_state(
@@ -91,7 +91,7 @@ def client_state(
     factor = engine_constant(ctx, "prompt_factor_moe" if ctx.ledger.moe_layers else "prompt_factor", "1")
     passes, prefill = serving.prompt_passes(budget, ctx.uncached_prompt), alone
     if num.present(held) or ctx.engine.constant("skipped_looks"):
-        others = f.read_with(arrivals, held, engine_constant(ctx, "skipped_looks", "1"))
+        others = f.prompts_per_mixed_step(arrivals, held, engine_constant(ctx, "skipped_looks", "1"))
         prefill = alone + others * load.prefill_interference_s
     mixed = _in_graph(ctx, layout, batch, decode, factor, _mixed(ctx, decode, prefill, factor, passes))
     share = num.minimum(arrivals / itl * (factor * load.prefill_interference_s), 1)

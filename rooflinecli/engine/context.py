@@ -91,7 +91,7 @@ class EstimateContext:
         self.batch = flag("b", BATCH if batch is None else batch, "sequences", name, batch is None)
         self.uncached_prompt = self.prompt  # tokens that prefill computes: all but those in the prefix cache
         if r.prefix_hit is not None:
-            self.uncached_prompt = serving.tokens_to_read(
+            self.uncached_prompt = serving.uncached_tokens(
                 self.prompt, flag("h", r.prefix_hit, "1", "--prefix-hit-rate")
             )
         self.packed_length = None if r.lengths is None else self._packed_length(r.lengths)

@@ -80,7 +80,7 @@ def padded_to_graph(
     real = forward_step(ctx, layout, batch, 1.0, context, decode=True, engine=False).seconds
     mixed: Number = 0.0
     if prompts:
-        mixed = closed_loop.share_with_prompts(batch, ctx.uncached_prompt, ctx.output, token_budget(ctx))
+        mixed = closed_loop.mixed_step_fraction(batch, ctx.uncached_prompt, ctx.output, token_budget(ctx))
     added = closed_loop.padding_time(full, real, mixed, num.minimum(layout.dp, layout.ep))
     step.costs.add_time("padding", added, "step", 0.0)
     return PricedPass(step.costs, label(step.seconds + added, "t_decode"))

@@ -269,7 +269,7 @@ def uncaptured_launch_s(ctx: EstimateContext) -> Number:
     if launch_overhead_is_measured(ctx) or not slower:
         return 0.0
     per_layer, per_moe_layer = (engine_constant(ctx, f"prompt_{name}", "s") for name in ("per_layer", "per_moe_layer"))
-    return serving.prompt_starts(float(ctx.ledger.n_layers), per_layer, moe_layers, per_moe_layer)
+    return serving.uncaptured_launch_time(float(ctx.ledger.n_layers), per_layer, moe_layers, per_moe_layer)
 
 
 def prefill_pass(ctx: EstimateContext, layout: Layout) -> PricedPass:

@@ -32,7 +32,7 @@ def engine_reserve(ctx: EstimateContext, layout: Layout) -> Number:
     reserve = engine_constant(ctx, "reserve_bytes", "B")
     if ctx.engine.constant("reserve_experts_bytes") and any(group.moe for group in ctx.ledger.layers):
         gathered = engine_constant(ctx, "reserve_experts_bytes", "B")
-        reserve = serving.reserve_beside(reserve, gathered, layout.ep)
+        reserve = serving.reserve_with_gathered_tokens(reserve, gathered, layout.ep)
     return reserve
 
 

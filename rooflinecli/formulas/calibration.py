@@ -1,4 +1,4 @@
-"""How a calibration moves a constant of the engine: by a factor, a share of one by as much as keeps it a share."""
+"""Calibrated constants of the engine: times a factor, and fractions within 1."""
 
 from __future__ import annotations
 

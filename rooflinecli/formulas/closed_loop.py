@@ -37,8 +37,8 @@ def padded_context(context: Number, batch: Number, padded: Number) -> Number:
     "1",
     "every sequence brings a prompt for each answer, and as many share a step as its tokens hold; no graph is replayed for such a step",
 )
-def share_with_prompts(batch: Number, prompt: Number, output: Number, budget: Number) -> Number:
-    """min(b S_p / (T S_o), 1): the share of steps that hold a prompt."""
+def mixed_step_fraction(batch: Number, prompt: Number, output: Number, budget: Number) -> Number:
+    """min(b S_p / (T S_o), 1): fraction of steps with a prompt."""
     return num.minimum(batch * prompt / (budget * num.maximum(output, 1)), 1)
 
 
@@ -54,11 +54,13 @@ def padding_time(padded: Number, plain: Number, share: Number, ranks: Number) ->
     "TensorRT-LLM, batch_wait_timeout_iters and batch_wait_max_tokens_ratio: prompts wait so many steps, or until they fill a share of the budget",
 )
 def held_steps(most: Number, share: Number, budget: Number, batch: Number, prompt: Number, arrivals: Number) -> Number:
-    """Steps from the first prompt held to the pass: min(n_hold, ((phi T - b) / S_p - 1) / a)."""
+    """Steps from the first waiting prompt to its prefill: min(n_hold, ((phi T - b) / S_p - 1) / a)."""
     return num.minimum(most, num.maximum((share * budget - batch) / prompt - 1, 0) / arrivals)
 
 
-@formula("n_wait", "steps", "the first of those held waits for all of it, the others, who come evenly, for half")
+@formula(
+    "n_wait", "steps", "the first of the waiting prompts waits for all of it, the others, which arrive evenly, for half"
+)
 def mean_hold(held: Number, arrivals: Number) -> Number:
     """n_held (k + 1) / 2k of the k = 1 + a n_held prompts that come together."""
     together = 1 + arrivals * held
@@ -72,7 +74,7 @@ def arrivals_per_step(batch: Number, output: Number) -> Number:
 
 
 @formula("n_with", "prompts", "definition: whoever came since the scheduler last looked is read in the same pass")
-def read_with(arrivals: Number, held: Number, poll: Number) -> Number:
+def prompts_per_mixed_step(arrivals: Number, held: Number, poll: Number) -> Number:
     """Prompts of others in the pass of one: a max(n_held, n_poll)."""
     return arrivals * num.maximum(held, poll)
 
@@ -105,8 +107,8 @@ def front_time(front: Number, per_token: Number, prompt: Number) -> Number:
     return front + per_token * prompt
 
 
-@formula("P_busy", "1", "definition: a slot meets the others of its closed loop, and the only one meets nobody")
-def others_beside(batch: Number) -> Number:
+@formula("P_busy", "1", "definition: a client finds the others of its closed loop running, and a lone one none")
+def probability_of_others(batch: Number) -> Number:
     """min(max(b - 1, 0), 1)."""
     return num.minimum(num.maximum(batch - 1, 0), 1)
 
@@ -114,9 +116,9 @@ def others_beside(batch: Number) -> Number:
 @formula(
     "o_f",
     "s",
-    "what only those meet who find others under way: polls, messages and waits for a fuller batch hold no lone request",
+    "poll and stream intervals and batch waits, which delay no lone request",
 )
-def beside_others(front: Number, meets: Number, unexplained: Number) -> Number:
+def frontend_time_under_load(front: Number, meets: Number, unexplained: Number) -> Number:
     """o_f + P_busy o_u."""
     return front + meets * unexplained
 

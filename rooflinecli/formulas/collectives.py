@@ -14,7 +14,7 @@ _THAKUR = "Thakur, Rabenseifner, Gropp 2005, Optimization of Collective Communic
 _PATARASUK = "Patarasuk, Yuan 2009, Bandwidth optimal all-reduce algorithms"
 
 _BESIDE = (
-    "work and the sum of the communication hidden beside it, expected times, share a device; "
+    "work and the sum of the communication hidden behind it, expected times, share a device; "
     "exponent fitted to published steps, docs/accuracy.md"
 )
 
@@ -169,9 +169,9 @@ def multi_rail_time(time: Number, latency: Number, rails: Number) -> Number:
     return latency + (time - latency) / rails
 
 
-@formula("t_hidden", "s", "what overlap hides, while the work beside it lasts")
+@formula("t_hidden", "s", "the overlapped fraction, as long as there is work to hide behind")
 def hidden(time: Number, overlap: Number) -> Number:
-    """Communication that runs beside other work."""
+    """Communication that hides behind other work."""
     return time * overlap
 
 
@@ -202,7 +202,7 @@ def exposed(time: Number, overlap: Number) -> Number:
 
 @formula("t_exposed", "s", "communication hides behind at most this much computation")
 def exposed_behind(time: Number, cover: Number) -> Number:
-    """Communication left over once it ran beside `cover` seconds of computation."""
+    """Communication exposed behind `cover` seconds of computation."""
     return num.maximum(time - cover, 0)
 
 
@@ -212,7 +212,7 @@ def exposed_behind(time: Number, cover: Number) -> Number:
     "communication hides behind at most this much computation; NVIDIA Megatron-LM, --moe-shared-expert-overlap",
 )
 def covered(time: Number, cover: Number) -> Number:
-    """Communication that runs beside `cover` seconds of computation."""
+    """Communication hidden behind `cover` seconds of computation."""
     return num.minimum(time, cover)
 
 

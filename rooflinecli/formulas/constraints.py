@@ -1,4 +1,4 @@
-"""What a plan must satisfy, as formulas that return truth values: a scalar raises or reports, a sweep masks."""
+"""Constraints on a layout, as formulas that return truth values: a scalar raises or reports, a sweep masks."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def divides(divisor: Number, number: Number) -> Number:
 
 @formula("ok", "bool", _DEFINITION)
 def within(needed: Number, available: Number) -> Number:
-    """A need is met."""
+    """A size is within its limit."""
     return needed <= available

@@ -13,7 +13,7 @@ _DPO = "Rafailov et al. 2023, Direct Preference Optimization, eq. 7"
 
 @formula("N_ad", "params", _LORA)
 def adapter_parameters(rank: Number, k: Number, n: Number) -> Number:
-    """r (k + n): a down and an up projection beside a k x n matrix."""
+    """r (k + n): a down and an up projection of a k x n matrix."""
     return rank * (k + n)
 
 
@@ -53,9 +53,9 @@ def served_adapter_bytes(
 
 
 @formula("B_ad'", "B", _SERVED)
-def further_bytes(met: Number, parameters: Number, width: Number) -> Number:
+def further_bytes(adapters: Number, parameters: Number, width: Number) -> Number:
     """max(n_ad - 1, 0) P w: adapters beyond the first."""
-    return num.maximum(met - 1, 0) * parameters * width
+    return num.maximum(adapters - 1, 0) * parameters * width
 
 
 @formula("t_ad", "s", _SERVED)

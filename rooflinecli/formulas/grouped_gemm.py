@@ -32,7 +32,7 @@ def routed_tokens_per_expert(tokens: Number, top_k: Number, experts: Number) -> 
 
 @formula("A", "experts", "negative binomial visits, whose shape r says how uneven routing is; " + _FIT)
 def expected_active_experts(held: Number, per_expert: Number, skew: Number) -> Number:
-    """held (1 - (1 + mu / r)^-r): of the experts on a rank, those that any token visits."""
+    """held (1 - (1 + mu / r)^-r): experts of a rank with any token."""
     return held * (1 - (1 + per_expert / skew) ** (-skew))
 
 

@@ -7,7 +7,7 @@ from rooflinecli.core.derivation import formula
 from rooflinecli.core.num import Number
 
 
-@formula("n_idle", "sessions", "what memory holds beside the sequences under way")
+@formula("n_idle", "sessions", "sessions whose cache fits, less the running sequences")
 def idle_on_device(largest: Number, batch: Number) -> Number:
     """Sessions between two turns whose cache stays on the device."""
     return num.maximum(largest - batch, 0)

@@ -53,13 +53,13 @@ def kv_cache_rule(
     "M_a", "B", "Megatron-LM, --recompute-num-layers: some layers keep their input alone, the others all they need"
 )
 def part_recomputed(boundary: Number, kept: Number, share: Number) -> Number:
-    """Activations per layer, on average, when a share of the layers computes again."""
+    """Activations per layer, on average, when a fraction of the layers is recomputed."""
     return share * boundary + (1 - share) * kept
 
 
 @formula("M_l", "B", "logits widened, their softmax and its gradient, where a framework keeps them in fp32")
 def loss_copies(logits: Number, bytes_per_logit: Number) -> Number:
-    """Bytes a framework's loss holds beside the logits themselves."""
+    """Bytes that a framework's loss saves besides the logits."""
     return logits * bytes_per_logit
 
 
@@ -70,7 +70,7 @@ def loss_copies(logits: Number, bytes_per_logit: Number) -> Number:
     "counted with jax 0.10.2 (saved_residuals), kept as it is by XLA across a scan over layers",
 )
 def autodiff_residuals(norms: Number, norm_bytes: Number, gates: Number, gate_bytes: Number) -> Number:
-    """Bytes that automatic differentiation keeps beside the inputs of matmuls."""
+    """Bytes that automatic differentiation saves besides the inputs of matmuls."""
     return norms * norm_bytes + gates * gate_bytes
 
 
@@ -154,7 +154,7 @@ def fullest_activations(
 
 @formula("M_act", "B", "layers whose activations wait on the host keep nothing between their passes")
 def kept_on_device(activations: Number, share: Number) -> Number:
-    """(1 - s) M: what stays when a share of the layers sends its activations to the host."""
+    """(1 - s) M: activations that stay when a fraction of the layers offloads its own."""
     return activations * (1 - share)
 
 
@@ -205,7 +205,7 @@ def headroom(total: Number, capacity: Number) -> Number:
     "peaks that runs reported against what is counted for them: context, buffers, what an allocator cannot reuse",
 )
 def allocator_slack(total: Number, share: Number) -> Number:
-    """s M: what stands beside the resident bytes in the median of published runs."""
+    """s M: bytes beyond the counted ones, in the median of published runs."""
     return total * share
 
 

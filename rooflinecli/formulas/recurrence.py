@@ -90,6 +90,6 @@ def chunked_scan_bytes(
 
 
 @formula("B_step", "B", "the state is read and written, the convolution's columns too")
-def recurrent_step_bytes(held: Number, tokens: Number, moved: Number, x_bytes: Number) -> Number:
-    """Least bytes of one token of every sequence whose states take `held` bytes in all."""
-    return 2 * held + tokens * moved * x_bytes
+def recurrent_step_bytes(state: Number, tokens: Number, moved: Number, x_bytes: Number) -> Number:
+    """Least bytes of one token of every sequence whose states take `state` bytes in all."""
+    return 2 * state + tokens * moved * x_bytes

@@ -29,7 +29,7 @@ def decode_throughput(batch: Number, step_time: Number, replicas: Number) -> Num
 )
 def closed_loop_throughput(batch: Number, output: Number, ttft: Number, itl: Number, replicas: Number) -> Number:
     """b S_o / (TTFT + (S_o - 1) ITL) of all replicas."""
-    return batch * output * replicas / answer_time(ttft, itl, output)
+    return batch * output * replicas / e2e_latency(ttft, itl, output)
 
 
 @formula(
@@ -83,7 +83,7 @@ def ttft_from_throughput(prompt: Number, tokens_per_s: Number) -> Number:
 
 
 @formula("t_answer", "s", "time to first token plus an inter-token latency for each further token")
-def answer_time(ttft: Number, itl: Number, output: Number) -> Number:
+def e2e_latency(ttft: Number, itl: Number, output: Number) -> Number:
     """Latency of a whole answer."""
     return ttft + num.maximum(output - 1, 0) * itl
 
@@ -100,8 +100,8 @@ def layer_overhead(layers: Number, per_layer: Number, moe_layers: Number, per_mo
     "no graph is replayed for a step that holds a prompt; read off idle prefills of TensorRT-LLM's C++ runtime, of layers of experts off "
     "first tokens of collected runs",
 )
-def prompt_starts(layers: Number, per_layer: Number, moe_layers: Number, per_moe_layer: Number) -> Number:
-    """Time of starting the kernels of a prompt's pass one by one, beside what a replayed graph takes."""
+def uncaptured_launch_time(layers: Number, per_layer: Number, moe_layers: Number, per_moe_layer: Number) -> Number:
+    """Time to launch the kernels of a prefill one by one, beyond that of a replayed CUDA graph."""
     return layers * per_layer + moe_layers * per_moe_layer
 
 
@@ -127,7 +127,7 @@ def prefill_interference(batch: Number, output: Number, prompt_cost: Number) -> 
     "tokens",
     "prefix caching: what is in the cache is not read again, but for the last token, whose logits are wanted",
 )
-def tokens_to_read(prompt: Number, hit: Number) -> Number:
+def uncached_tokens(prompt: Number, hit: Number) -> Number:
     """Prompt tokens that a pass still computes."""
     return num.maximum(prompt * (1 - hit), 1)
 
@@ -204,8 +204,8 @@ def open_loop_ttft(
     front: Number,
 ) -> Number:
     """t_pass + P_busy (3/2 t_step + t_shared - t_pass) + u t_pre / (2 (1 - u)) + o_f."""
-    beside = num.maximum(1.5 * step + shared_pass - prompt_pass, 0.0 * step)
-    return prompt_pass + busy * beside + load * prompt_cost / (2 * (1 - load)) + front
+    queued = num.maximum(1.5 * step + shared_pass - prompt_pass, 0.0 * step)
+    return prompt_pass + busy * queued + load * prompt_cost / (2 * (1 - load)) + front
 
 
 @formula("b", "sequences", "definition; the fullest replica")
@@ -223,8 +223,8 @@ def sequences_in_flight(rate: Number, output: Number, itl: Number) -> Number:
 @formula(
     "M_res", "B", "gathered tokens of an expert group need room of their own, read off runs at the limit of memory"
 )
-def reserve_beside(reserve: Number, gathered: Number, ep: Number) -> Number:
-    """Memory kept back per device, with that for tokens gathered where experts stand on several replicas."""
+def reserve_with_gathered_tokens(reserve: Number, gathered: Number, ep: Number) -> Number:
+    """Reserved memory per device, with that for gathered tokens where experts are on several replicas."""
     return reserve + gathered * num.minimum(ep - 1, 1)
 
 
@@ -261,7 +261,7 @@ def largest_batch(capacity: Number, resident: Number, kv_per_sequence: Number) -
     "SGLang, Large-scale expert parallelism (lmsys.org, 2025-05): kernels that send keep some of the chip's units",
 )
 def slowdown_by_comm_kernels(work: Number, share: Number) -> Number:
-    """work / (1 - share): work beside kernels that take a share of the units."""
+    """work / (1 - share): work on the SMs that communication kernels leave."""
     return work / (1 - share)
 
 
@@ -271,7 +271,7 @@ def slowdown_by_comm_kernels(work: Number, share: Number) -> Number:
     "two batches take turns on the chip and on its links, neither perfectly hidden: a norm of the two, p = 2",
 )
 def exposed_all2all_time(work: Number, sent: Number) -> Number:
-    """sqrt(work^2 + sent^2) - work: what an exchange adds to the work that it runs beside."""
+    """sqrt(work^2 + sent^2) - work: exposed time of an all-to-all that overlaps work."""
     return num.sqrt(work * work + sent * sent) - work
 
 

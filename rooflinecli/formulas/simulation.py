@@ -1,4 +1,4 @@
-"""What a simulation of an engine adds to its step prices."""
+"""KV pool of a simulated replica, and goodput."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rooflinecli.core.num import Number
 def pool_tokens(
     capacity: Number, weights: Number, reserve: Number, fraction: Number, kv_per_sequence: Number, length: Number
 ) -> Number:
-    """Tokens of cache that a replica holds beside the weights."""
+    """Tokens in the KV pool of a replica, next to weights and reserve."""
     return num.maximum((capacity - weights - reserve) * fraction, 0) / num.maximum(kv_per_sequence, 1) * length
 
 
@@ -19,7 +19,7 @@ def pool_tokens(
 def pool_within(
     capacity: Number, share: Number, weights: Number, reserve: Number, kv_per_sequence: Number, length: Number
 ) -> Number:
-    """Tokens of cache where weights, reserve and cache may take a share of the memory together."""
+    """Tokens in the KV pool where weights, reserve and cache together may use a fraction of memory."""
     return num.maximum(capacity * share - weights - reserve, 0) / num.maximum(kv_per_sequence, 1) * length
 
 

@@ -1,4 +1,4 @@
-"""A training step, its utilization, its duration and its bill."""
+"""A training step: duration, utilization, optimizer and communication."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def preconditioning_flops(
     "B_acc", "B", "gradients added to the running sum once a microbatch; bytes fitted per framework, docs/accuracy.md"
 )
 def accumulation_traffic(params: Number, bytes_per_param: Number) -> Number:
-    """Bytes that accumulating one microbatch's gradients moves."""
+    """Bytes moved to accumulate one micro-batch's gradients."""
     return params * bytes_per_param
 
 
@@ -173,7 +173,7 @@ def accumulation_traffic(params: Number, bytes_per_param: Number) -> Number:
     "where a chip file gives no host_memory: as a DGX H100, 76.8 GB/s of DDR5 per device beside a link of 63 GB/s; links and memory "
     "double together from one generation of hosts to the next",
 )
-def host_memory_beside(link: Number) -> Number:
+def default_host_memory_bandwidth(link: Number) -> Number:
     """76.8/63 N: bandwidth of the host's memory that falls to a device whose host link is known alone."""
     return link * (76.8 / 63)
 

@@ -1,4 +1,4 @@
-"""What is resident on the fullest device: parameters and their state, activations, the cache of sequences."""
+"""Bytes on the fullest device: parameters and their state, activations, KV cache."""
 
 from rooflinecli.memory.activations import (
     NOTHING,

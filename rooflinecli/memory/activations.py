@@ -1,4 +1,4 @@
-"""What a forward pass leaves for the backward pass, and what a pass that nobody differentiates works in."""
+"""Activations: what a forward pass saves for the backward pass, and the working set of inference."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from rooflinecli.specs.layout import Layout
 
 @dataclass(frozen=True, slots=True)
 class FrameworkSavedTensors:
-    """Bytes that a framework keeps beside what a backward pass reads: per logit, per value of a norm's input, and per value of what an
-    activation function gave."""
+    """Bytes that a framework saves besides the inputs of operations: per logit, per value of a norm's input, and per output value of
+    an activation function."""
 
     logit: Number = 0.0
     norm: Number = 0.0
@@ -31,13 +31,13 @@ NOTHING = FrameworkSavedTensors()
 
 
 def _saved(rows: tuple[Row, ...], sizes: Sizes, formats: Formats, axis: str = "") -> Number:
-    """Bytes that rows before and after the layers keep; of tensors with `axis` alone where it is given."""
+    """Bytes that rows of stem and head save; only of tensors with `axis` where it is given."""
     kept = (axes for row in rows for axes in row.saves if not axis or axis in axes)
     return sum(product(axes, sizes) for axes in kept) * formats.activation
 
 
 def _layer_saved(rows: tuple[Row, ...], sizes: Sizes, formats: Formats, gone: dict[str, tuple[int, ...]]) -> Number:
-    """Bytes that a layer's rows keep; the saved input of a narrow matmul (the tensor with its contracted axes) is narrow too."""
+    """Bytes that a layer's rows save; the saved input of a narrow matmul (the tensor with its contracted axes) is narrow too."""
     wide: Number = 0.0
     narrow: Number = 0.0
     for row in rows:
@@ -62,9 +62,9 @@ def layer_activations(
     sizes: Sizes,
     formats: Formats,
     layers: Number = 1.0,
-    beside: FrameworkSavedTensors = NOTHING,
+    framework: FrameworkSavedTensors = NOTHING,
 ) -> Number:
-    """Bytes one of `layers` layers keeps for its backward pass, by recomputation kind; the mean where some recompute."""
+    """Bytes that one of `layers` layers saves for its backward pass, by recomputation kind; the mean where some recompute."""
     boundary = product(("B", "Z", "D"), sizes) * sizes.get("streams", 1) * formats.activation
     if layout.recompute == "full" and layout.recompute_layers is None:
         return boundary
@@ -76,7 +76,7 @@ def layer_activations(
         sizes,
         formats,
         scores=layout.recompute != "selective" or "core_attn" not in layout.recompute_modules,
-        beside=beside,
+        framework=framework,
     )
     if layout.recompute != "full":
         return kept
@@ -84,22 +84,24 @@ def layer_activations(
     return f.part_recomputed(boundary, kept, again)
 
 
-def _kept_beside(rows: tuple[Row, ...], sizes: Sizes, again: set[str], beside: FrameworkSavedTensors) -> Number:
-    """Bytes kept of norms and activation functions that do not run again, beside their input and output."""
+def _framework_saved(
+    rows: tuple[Row, ...], sizes: Sizes, recomputed: set[str], framework: FrameworkSavedTensors
+) -> Number:
+    """Bytes that a framework saves of norms and activation functions that are not recomputed."""
     norms: Number = 0.0
     gates: Number = 0.0
     for row in rows:
-        if row.name in again:
+        if row.name in recomputed:
             continue
         if row.name.startswith("norm."):
             norms = norms + sum(product(axes, sizes) for axes in row.saves)
         elif row.name.endswith("activation"):
             gates = gates + sum(product(axes, sizes) for axes in row.writes)
-    return f.autodiff_residuals(norms, beside.norm, gates, beside.gate)
+    return f.autodiff_residuals(norms, framework.norm, gates, framework.gate)
 
 
 def _kept_outputs(group: Any, sizes: Sizes) -> Number:
-    """Values that `op` keeps: what attention gave, and every second matmul, counted as half of each but the last."""
+    """Values that `op` saves: the output of attention, and of every second matmul, counted as half of each but the last."""
     kept: Number = 0.0
     for row in group.rows:
         if row.name == "attention.out":
@@ -110,12 +112,12 @@ def _kept_outputs(group: Any, sizes: Sizes) -> Number:
 
 
 def backward_working_set(
-    group: Any, layout: Layout, sizes: Sizes, formats: Formats, scores: bool, beside: FrameworkSavedTensors = NOTHING
+    group: Any, layout: Layout, sizes: Sizes, formats: Formats, scores: bool, framework: FrameworkSavedTensors = NOTHING
 ) -> Number:
-    """Bytes of everything a layer's backward pass reads: saved rows, dropout masks, materialized scores; and what is kept beside."""
+    """Bytes of everything a layer's backward pass reads: saved rows, dropout masks, materialized scores, and the tensors of the framework."""
     kept = _layer_saved(group.rows, sizes, formats, recompute.dropped_tensors(layout))
-    if num.present(beside.norm) or num.present(beside.gate):
-        kept = kept + _kept_beside(group.rows, sizes, recompute.recomputed_rows(layout), beside)
+    if num.present(framework.norm) or num.present(framework.gate):
+        kept = kept + _framework_saved(group.rows, sizes, recompute.recomputed_rows(layout), framework)
     if layout.dropout:
         kept = kept + sum(product(axes, sizes) for row in group.rows for axes in row.masks)
     if not layout.flash and scores and group.mixer is not None:
@@ -124,7 +126,7 @@ def backward_working_set(
 
 
 def _at_work(group: Any, layout: Layout, sizes: Sizes, formats: Formats) -> Number:
-    """Bytes of a layer that runs again, its feed-forward over a part of the tokens where that is tiled."""
+    """Bytes of a layer while it is recomputed, its feed-forward over a part of the tokens where that is tiled."""
     whole = backward_working_set(group, layout, sizes, formats, True)
     if num.plain(layout.mlp_chunks) and num.value(layout.mlp_chunks) == 1:
         return whole
@@ -139,20 +141,20 @@ def training_activations(
     seq: Number,
     microbatches: Number,
     lift: PlainLift,
-    beside: FrameworkSavedTensors = NOTHING,
+    framework: FrameworkSavedTensors = NOTHING,
 ) -> Number:
-    """Activations on the fullest stage: microbatches in flight, and where layers compute again or wait on the host one at work.
+    """Activations on the fullest stage: micro-batches in flight, and the working set of a layer where layers are recomputed or offloaded.
 
-    The loss is done with its logits before the first layer is at work again. `beside` is what the framework holds besides.
+    The logits are freed before the first layer is recomputed.
     """
     layers = float(ledger.n_layers)
-    per_stage, transient, stem, head = _stack_activations(ledger, layout, formats, seq, lift, layers, beside)
+    per_stage, transient, stem, head = _stack_activations(ledger, layout, formats, seq, lift, layers, framework)
     first, last = pipeline.in_flight(layout, microbatches)
     for tower in ledger.reading:
-        own, again, *ends = _stack_activations(
-            tower.ledger, layout, formats, tower.length, lift, layers, beside, tower.inputs(layout.micro_batch)
+        encoder, working_set, *ends = _stack_activations(
+            tower.ledger, layout, formats, tower.length, lift, layers, framework, tower.inputs(layout.micro_batch)
         )
-        per_stage, transient, stem = per_stage + own, num.maximum(transient, again), stem + sum(ends)
+        per_stage, transient, stem = per_stage + encoder, num.maximum(transient, working_set), stem + sum(ends)
     if layout.activations_on_host:
         per_stage = f.kept_on_device(per_stage, recompute.share(layout.offload_layers, layers))
     stage = (f.in_flight_activations(per_stage, first), f.in_flight_activations(per_stage, last))
@@ -160,7 +162,7 @@ def training_activations(
 
 
 def offloaded_activations(ledger: Ledger, layout: Layout, formats: Formats, seq: Number, lift: PlainLift) -> Number:
-    """Bytes that the layers of the fullest stage send to the host per microbatch."""
+    """Bytes that the layers of the fullest stage send to the host per micro-batch."""
     layers = float(ledger.n_layers)
     sent: Number = 0.0
     for stack in (Encoder(ledger, seq), *ledger.reading):
@@ -178,24 +180,24 @@ def _stack_activations(
     seq: Number,
     lift: PlainLift,
     layers: Number,
-    beside: FrameworkSavedTensors,
+    framework: FrameworkSavedTensors,
     inputs: Number | None = None,
 ) -> tuple[Number, Number, Number, Number]:
-    """Bytes per microbatch that a stage's share of a ledger keeps, a layer's working set, and what stem and head keep."""
+    """Bytes per micro-batch that a stage's share of a ledger saves, a layer's working set, and what stem and head save."""
     queries = seq if num.plain(layout.cp) and num.value(layout.cp) == 1 else seq / layout.cp
     work = pass_axis_sizes(layout.micro_batch if inputs is None else inputs, queries, seq, queries, layout)
     kept: Number = 0.0
     transient: Number = 0.0
     for group in ledger.layers:
         sizes = layer_sizes(group, work, layout, ledger.document, lift)
-        kept = kept + layer_activations(group, layout, sizes, formats, layers, beside) * float(group.repeat)
+        kept = kept + layer_activations(group, layout, sizes, formats, layers, framework) * float(group.repeat)
         if layout.recompute in ("full", "op") or layout.activations_on_host:
             transient = num.maximum(transient, _at_work(group, layout, sizes, formats))
     outer = stem_head_axis_sizes(ledger, work, layout, ledger.document, lift)
     stem, head = _saved(ledger.stem, outer, formats), _saved(ledger.head, outer, formats)
     copies: Number = 0.0
-    if num.present(beside.logit) and ledger.spec.lm_head and ledger.spec.vocab_size:
-        copies = f.loss_copies(product(("B", "O", "V"), outer), beside.logit)
+    if num.present(framework.logit) and ledger.spec.lm_head and ledger.spec.vocab_size:
+        copies = f.loss_copies(product(("B", "O", "V"), outer), framework.logit)
         head = head + copies
     if not (num.plain(layout.loss_chunks) and num.value(layout.loss_chunks) == 1):
         head = f.chunked_loss(head, _saved(ledger.head, outer, formats, "V") + copies, layout.loss_chunks)
@@ -218,7 +220,7 @@ def inference_activations(
     scored: Number = 1.0,
 ) -> Number:
     """Working set of one forward pass: the residual stream twice and the widest intermediate, plus the logits of `scored`
-    positions; where it is `reading`, no less than a tower's."""
+    positions; in prefill (`reading`) no less than an encoder's."""
     document, work = ledger.document, pass_axis_sizes(batch, tokens, tokens, scored, layout)
     widest: Number = 0.0
     for group in ledger.layers:

@@ -1,4 +1,4 @@
-"""What sequences leave in memory for their next token."""
+"""KV cache and state of sequences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rooflinecli.specs.layout import Layout
 def kv_cache(
     ledger: Ledger, layout: Layout, formats: Formats, batch: Number, tokens: Number, lift: PlainLift
 ) -> Number:
-    """What `batch` sequences of `tokens` tokens leave in memory on one device, layer by layer as each mixer keeps it."""
+    """Bytes per device of the cache of `batch` sequences of `tokens` tokens, as the mixer of each layer keeps it."""
     document, work = ledger.document, pass_axis_sizes(1.0, 1.0, 1.0, 1.0, layout)
     total: Number = 0.0
     for group in ledger.layers:

@@ -1,4 +1,4 @@
-"""What an optimizer makes of every matrix in the layers: products that orthogonalize its momentum, factors on its sides."""
+"""Optimizers that work on whole matrices: orthogonalized momentum (Muon), factors on the sides of a matrix (Shampoo, SOAP)."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def preconditioner_bytes(ledger: Ledger, optimizer: Optimizer, lift: PlainLift) 
     total: Number = 0.0
     for a, b, copies in matrices(ledger, lift):
         for side, other in ((a, b), (b, a)):
-            held = f.factor_bytes(side, other, optimizer.widest, optimizer.factors, float(optimizer.blocked))
-            total = total + held * copies
+            size = f.factor_bytes(side, other, optimizer.widest, optimizer.factors, float(optimizer.blocked))
+            total = total + size * copies
     return total / device_parameters(ledger, WHOLE, lift).total
 
 
@@ -52,8 +52,8 @@ def preconditioning_flops(ledger: Ledger, optimizer: Optimizer, lift: PlainLift)
     for a, b, copies in matrices(ledger, lift):
         for side, other in ((a, b), (b, a)):
             blocked = float(optimizer.blocked)
-            done = training.preconditioning_flops(
+            flops = training.preconditioning_flops(
                 side, other, optimizer.widest, optimizer.products, optimizer.roots, blocked
             )
-            total = total + done * copies
+            total = total + flops * copies
     return total

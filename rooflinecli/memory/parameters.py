@@ -1,4 +1,4 @@
-"""Parameters on the fullest device, and the state that goes with them: weights, gradients, what the optimizer keeps."""
+"""Parameters on the fullest device, and their state: weights, gradients, optimizer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import fine_tuning
 from rooflinecli.formulas import memory as f
-from rooflinecli.ledger.ledger import Ledger, product, row_parameters
+from rooflinecli.ledger.ledger import Layer, Ledger, Row, product, row_parameters
 from rooflinecli.parallel import data, pipeline
 from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes, stem_head_axis_sizes
 from rooflinecli.phases.fine_tuning import NF4, RECIPE, adapter_parameters
@@ -23,7 +23,7 @@ from rooflinecli.specs.layout import WHOLE, Layout
 class DeviceParameters:
     """Parameters on the fullest device of a replica: in layers, outside them (embedding, head), and in routed experts.
 
-    has_experts is structure: a dense model has no expert group to exchange gradients in.
+    has_experts: a dense model has no expert group to all-reduce gradients in.
     """
 
     inner: Number
@@ -37,16 +37,16 @@ class DeviceParameters:
 
 
 def device_parameters(ledger: Ledger, layout: Layout, lift: PlainLift) -> DeviceParameters:
-    """Parameters per device of a replica. With a pipeline the fullest stage carries the larger of embedding and head."""
+    """Parameters per device of a replica. With a pipeline the fullest stage has the larger of embedding and head."""
     sizes = layout.tp, layout.pp, layout.dp, layout.cp, layout.ep, layout.redundant_experts, layout.expert_tp
-    plain = not lift.traced and not ledger.towers  # what a tower reads may be an array, too large to keep
+    plain = not lift.traced and not ledger.towers  # inputs of an encoder may be arrays, too large to keep
     if plain and all(size.__class__ is float or size is None for size in sizes):
-        return _plainly_held(ledger, layout.stages and tuple(layout.stages), *sizes)
-    return _held(ledger, layout, lift)
+        return _plain_parameters(ledger, layout.stages and tuple(layout.stages), *sizes)
+    return _count_parameters(ledger, layout, lift)
 
 
 @lru_cache(maxsize=1024)
-def _plainly_held(
+def _plain_parameters(
     ledger: Ledger,
     stages: tuple[float, ...] | None,
     tp: float,
@@ -57,25 +57,22 @@ def _plainly_held(
     copies: float,
     expert_tp: float | None,
 ) -> DeviceParameters:
-    """Those of plain sizes, by all that they depend on: every candidate, phase and check asks for the same ones."""
+    """Memoized for plain sizes: every candidate, phase and check needs the same ones."""
     sizes = {"tp": tp, "pp": pp, "dp": dp, "cp": cp, "ep": ep, "redundant_experts": copies, "expert_tp": expert_tp}
-    return _held(ledger, WHOLE.with_changes(stages=stages, **sizes), PLAIN)
+    return _count_parameters(ledger, WHOLE.with_changes(stages=stages, **sizes), PLAIN)
 
 
-def _held(ledger: Ledger, layout: Layout, lift: PlainLift) -> DeviceParameters:
-    """Counted row by row."""
+def _count_parameters(ledger: Ledger, layout: Layout, lift: PlainLift) -> DeviceParameters:
     document, work = ledger.document, pass_axis_sizes(1.0, 1.0, 1.0, 1.0, layout)
     share = pipeline.layers_on_fullest_stage(layout, float(ledger.n_layers)) / ledger.n_layers
     inner: Number = 0.0
     experts: Number = 0.0
     for g in ledger.layers:
         layer = layer_sizes(g, work, layout, document, lift)
-        everywhere = tuple(r for r in g.rows if r.kind != "grouped_matmul") if g.moe else g.rows
-        inner = inner + row_parameters(everywhere, layer) * (float(g.repeat) * share)
+        dense, routed = _dense_and_routed(g)
+        inner = inner + row_parameters(dense, layer) * (float(g.repeat) * share)
         if g.moe:
-            experts = experts + row_parameters(tuple(r for r in g.rows if r.kind == "grouped_matmul"), layer) * (
-                float(g.repeat) * share
-            )
+            experts = experts + row_parameters(routed, layer) * (float(g.repeat) * share)
     sizes = stem_head_axis_sizes(ledger, work, layout, document, lift)
     stem, head = row_parameters(ledger.stem, sizes), row_parameters(ledger.head, sizes)
     # A tied table is copied to the last stage, where it is the head.
@@ -89,15 +86,20 @@ def _held(ledger: Ledger, layout: Layout, lift: PlainLift) -> DeviceParameters:
 def with_mtp_layers(
     params: DeviceParameters, ledger: Ledger, layout: Layout, depth: float, lift: PlainLift
 ) -> DeviceParameters:
-    """`params` with `depth` modules that predict further tokens on the stage of the head, whose embedding and head they share: a layer as
-    the last, a projection of 2 D to D and three norms (DeepSeek-V3, section 2.2)."""
+    """`params` with `depth` MTP layers on the stage of the head, whose embedding and head they share: a layer as the last, a projection
+    of 2 D to D and three norms (DeepSeek-V3, section 2.2)."""
     group = ledger.layers[-1]
     sizes = layer_sizes(group, pass_axis_sizes(1.0, 1.0, 1.0, 1.0, layout), layout, ledger.document, lift)
-    grouped = tuple(row for row in group.rows if row.kind == "grouped_matmul")
-    everywhere = tuple(row for row in group.rows if row.kind != "grouped_matmul")
-    joined = f.prediction_parameters(sizes["D"], layout.tp)
-    inner = params.inner + (row_parameters(everywhere, sizes) + joined) * depth
-    return replace(params, inner=inner, experts=params.experts + row_parameters(grouped, sizes) * depth)
+    dense, routed = _dense_and_routed(group)
+    projection = f.prediction_parameters(sizes["D"], layout.tp)
+    inner = params.inner + (row_parameters(dense, sizes) + projection) * depth
+    return replace(params, inner=inner, experts=params.experts + row_parameters(routed, sizes) * depth)
+
+
+def _dense_and_routed(layer: Layer) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+    """Rows outside and inside the routed experts of a layer."""
+    routed = tuple(row for row in layer.rows if row.kind == "grouped_matmul")
+    return (tuple(row for row in layer.rows if row.kind != "grouped_matmul") if routed else layer.rows), routed
 
 
 def weights(params: DeviceParameters, formats: Formats, shards: Number) -> Number:
@@ -124,7 +126,7 @@ def _as_trained(formats: Formats, quantized: bool) -> Formats:
 
 
 def trainable_parameters(ledger: Ledger, layout: Layout, params: DeviceParameters, lift: PlainLift) -> DeviceParameters:
-    """Parameters that get gradients: all that are held, or the adapters beside them."""
+    """Parameters that get gradients: all, or the adapters of frozen ones."""
     if not RECIPE[layout.recipe].frozen:
         return params
     work = pass_axis_sizes(1.0, 1.0, 1.0, 1.0, layout)
@@ -142,7 +144,7 @@ def trainable_parameters(ledger: Ledger, layout: Layout, params: DeviceParameter
 
 def training_state_bytes(
     params: DeviceParameters,
-    learned: DeviceParameters,
+    trained: DeviceParameters,
     layout: Layout,
     formats: Formats,
     gradient_bytes: Number,
@@ -153,43 +155,40 @@ def training_state_bytes(
     if recipe.quantized or not recipe.frozen:
         formats = _as_trained(formats, recipe.quantized)
     over = data.shards(layout)
-    dense = DeviceParameters(params.inner, params.outer)
     experts = f.partitioned_bytes(params.experts, formats.expert_weight, data.shards(layout, True)["weights"])
     optimizer = 0.0 if layout.optimizer_on_host else optimizer_bytes
-    whole = weights(dense, formats, over["weights"]) + experts
+    whole = weights(DeviceParameters(params.inner, params.outer), formats, over["weights"]) + experts
     if recipe.reference:
         whole = whole + whole
     if recipe.frozen:
-        whole = whole + partitioned(learned, layout, "weights") * formats.activation
+        whole = whole + partitioned(trained, layout, "weights") * formats.activation
     state = {
         "weights_bytes": whole,
-        "gradients_bytes": partitioned(learned, layout, "gradients") * gradient_bytes,
-        "optimizer_bytes": partitioned(learned, layout, "optimizer") * optimizer,
+        "gradients_bytes": partitioned(trained, layout, "gradients") * gradient_bytes,
+        "optimizer_bytes": partitioned(trained, layout, "optimizer") * optimizer,
     }
     copies = pipeline.copies(layout)
     if num.plain(copies) and num.value(copies) == 1:
         return state
     # Of two copies ZeRO splits the optimizer over twice the devices, so a device's part is the same.
     shared = "optimizer_bytes" if layout.zero >= 1 else ""
-    return {name: held if name == shared else held * copies for name, held in state.items()}
+    return {name: size if name == shared else size * copies for name, size in state.items()}
 
 
 def host_copy(params: DeviceParameters, layout: Layout, formats: Formats, per_host: Number) -> Number:
-    """Bytes of a device's part of the copy of the weights that its host keeps for the backward pass, at the width of activations.
-
-    None where the shard group does not reach beyond the host, or a pipeline keeps weights whole anyway.
-    """
+    """Bytes of a device's part of the copy of the weights that its host keeps for the backward pass, at the width of activations; 0 where
+    the shard group does not reach beyond the host, or a pipeline keeps weights whole anyway."""
     total: Number = 0.0
-    for held, experts in ((params.inner + params.outer, False), (params.experts, True)):
+    for count, experts in ((params.inner + params.outer, False), (params.experts, True)):
         if not experts or params.has_experts:
             shards, members = data.shards(layout, experts)["weights"], data.members_in_host(layout, per_host, experts)
-            total = total + f.second_copy(held, formats.activation, shards, members)
+            total = total + f.second_copy(count, formats.activation, shards, members)
     return total
 
 
 def partitioned(params: DeviceParameters, layout: Layout, state: str) -> Number:
     """Parameters whose weights, gradients or optimizer state one device keeps; experts are split over their own copies."""
-    own = f.partitioned_parameters(params.inner + params.outer, data.shards(layout)[state])
+    dense = f.partitioned_parameters(params.inner + params.outer, data.shards(layout)[state])
     if not params.has_experts:
-        return own
-    return own + f.partitioned_parameters(params.experts, data.shards(layout, True)[state])
+        return dense
+    return dense + f.partitioned_parameters(params.experts, data.shards(layout, True)[state])

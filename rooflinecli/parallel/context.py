@@ -17,7 +17,7 @@ IMBALANCE = {"naive": attention.ring_naive_imbalance, "striped": attention.ring_
 
 
 def imbalance(layout: Layout, seq: Number) -> Number | None:
-    """Attention work of the busiest rank over an even share; None where the split is even."""
+    """Attention work of the busiest rank over the mean; None where the split is even."""
     rule = IMBALANCE.get(layout.ring)
     return rule(seq, layout.cp) if rule else None
 
@@ -30,7 +30,7 @@ def collectives(
     layers: Number,
     backward: bool,
 ) -> list[Collective]:
-    """Per layer: an all-gather of keys and values (a ring that visits everyone), and the way back of their gradients; for a
+    """Per layer: an all-gather of keys and values (a ring), and a reduce-scatter of their gradients; for a
     mixer with a state an all-gather of the states that the ranks reach; or an all-to-all each of q, k, v in and of the
     output back, after which every rank has whole sequences of its heads."""
     n, stride = layout.cp, layout.stride["cp"]

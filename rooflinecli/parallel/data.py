@@ -1,8 +1,8 @@
-"""Data parallelism and ZeRO/FSDP (Rajbhandari et al. 2020): replicas exchange gradients, or shard what they hold.
+"""Data parallelism and ZeRO/FSDP (Rajbhandari et al. 2020): replicas all-reduce gradients, or shard the model state.
 
 Stage 0 all-reduces gradients; 1 and 2 reduce-scatter gradients and all-gather updated weights; 3 gathers weights before
-they are used, forward and backward, and reduce-scatters gradients, every microbatch. With a shard group smaller than
-the replicas (HSDP) the groups all-reduce their shard of the gradients. A layer is a bucket: it travels when it is done.
+they are used, forward and backward, and reduce-scatters gradients, every micro-batch. With a shard group smaller than
+the replicas (HSDP) the groups all-reduce their shard of the gradients. A layer is a bucket, sent when it is done.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rooflinecli.specs.layout import Layout
 
 
 class ReplicaGroup(NamedTuple):
-    """Devices that hold copies of the same parameters: `all` of them, `part` of which ZeRO splits over, every `stride`."""
+    """Devices with copies of the same parameters: `all` of them, `part` of which form a shard group, one every `stride` devices."""
 
     all: Number
     part: Number
@@ -25,9 +25,9 @@ class ReplicaGroup(NamedTuple):
 
 
 def group(layout: Layout, experts: bool) -> ReplicaGroup:
-    """The group of a parameter; experts have ep times fewer copies, and more where tensor ranks hold them whole.
+    """The group of a parameter; experts have ep times fewer copies, and more where tensor ranks have them whole.
 
-    A shard group holds every expert: ep splits the devices of the group, and what is left of them shards each expert (torchtitan's
+    A shard group has every expert: ep splits the devices of the group, and what is left of them shards each expert (torchtitan's
     `dp_shard_mod_ep`, dp_shard x cp x tp / ep of ParallelDims; Megatron-LM's expert data parallel ranks over
     --num-distributed-optimizer-instances).
     """
@@ -43,7 +43,7 @@ def group(layout: Layout, experts: bool) -> ReplicaGroup:
 def collectives(
     layout: Layout, params: Number, weight_bytes: Number, gradient_bytes: Number, buckets: Number, experts: bool = False
 ) -> list[Collective]:
-    """Per optimizer step (stages 0 to 2) or per microbatch (stage 3), for `params` parameters held by a replica's device."""
+    """Per optimizer step (stages 0 to 2) or per micro-batch (stage 3), for `params` parameters on a device of a replica."""
     g = group(layout, experts)
     weights, gradients = params * weight_bytes / buckets, params * gradient_bytes / buckets
     if layout.zero == 0:
@@ -61,7 +61,7 @@ def collectives(
 
 
 def members_in_host(layout: Layout, per_host: Number, experts: bool = False) -> Number:
-    """How many members of a shard group stand in one host of `per_host` devices, among whom ZeRO++'s hpZ splits a copy of the weights."""
+    """Members of a shard group in one host of `per_host` devices, over which ZeRO++'s hpZ splits a copy of the weights."""
     g = group(layout, experts)
     return num.minimum(g.part, num.maximum(num.floor(per_host / g.stride), 1.0))
 
@@ -69,7 +69,7 @@ def members_in_host(layout: Layout, per_host: Number, experts: bool = False) -> 
 def backward_inside(
     layout: Layout, moves: list[Collective], per_host: Number, experts: bool = False
 ) -> list[Collective]:
-    """A microbatch's collectives of stage 3, one of the two gathers of each layer inside the host (hpZ, Wang et al. 2023, section 3.2)."""
+    """A micro-batch's collectives of stage 3, one of the two gathers of each layer inside the host (hpZ, Wang et al. 2023, section 3.2)."""
     scatter, gather = moves
     once = replace(gather, count=gather.count / 2)
     return [scatter, once, replace(once, name="dp.all_gather_host", n=members_in_host(layout, per_host, experts))]
@@ -87,7 +87,7 @@ def shard_group_all_reduce(
 
 
 def shards(layout: Layout, experts: bool = False) -> dict[str, Number]:
-    """Over how many devices each state is partitioned, by ZeRO stage; in a pipeline weights stay whole between microbatches."""
+    """Devices over which each state is partitioned, by ZeRO stage; in a pipeline weights stay whole between micro-batches."""
     n = group(layout, experts).part
     return {
         "weights": num.where(layout.pp > 1, 1.0, n) if layout.zero >= 3 else 1.0,

@@ -1,8 +1,8 @@
-"""Expert parallelism (GShard, Lepikhin et al. 2020): experts over `ep` replicas; tokens travel to them and back.
+"""Expert parallelism (GShard, Lepikhin et al. 2020): experts over `ep` replicas; an MoE all-to-all sends tokens to them and back.
 
 In training a token crosses to another node once, however many experts it visits there, and routers visit at most four nodes
-(DeepSeek-V3, section 3.2.2), so at most four copies of it use the network between nodes. In serving kernels say what they
-send (formulas/exchange.py), and experts may be spread over tensor-parallel ranks too.
+(DeepSeek-V3, section 3.2.2), so at most four copies of it use the network between nodes. In serving the backend decides what
+is sent (formulas/moe_all2all.py), and experts may be spread over tensor-parallel ranks too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ SCALED_FP8 = 1.03125  # bytes per value of fp8 with a 32-bit scale for 128 value
 
 
 def shard(sizes: Sizes, ep: Number, apart: Number, copies: Number) -> None:
-    """Divide the experts held per device, and `copies` of busy ones, in place; those that tensor parallelism does not cut (`apart` > 1) stay whole."""
+    """Divide the experts and their redundant `copies` over devices, in place; those that tensor parallelism does not split (`apart` > 1) stay
+    whole."""
     if "X" not in sizes:
         return
     if num.present(copies):
@@ -61,10 +62,10 @@ def exchanges(
 ) -> list[ExpertAllToAll]:
     """Dispatch and combine of `layers` MoE layers in serving: `tokens` of a replica, `dispatched` bytes per value on the way out.
 
-    Tensor-parallel ranks of a replica share its tokens out among themselves; where ep takes them in, all exchange with all.
+    Tensor-parallel ranks of a replica split its tokens; where ep includes them, all ranks take part in the all-to-all.
     """
     inside = grouped_gemm.ranks_inside(layout.ep, layout.expert_replicas)
-    # one replica alone sends nothing: its ranks hold the same tokens, and their results are summed as tensor parallelism does
+    # a single replica sends nothing: its ranks have the same tokens, and their results are all-reduced as in tensor parallelism
     n = grouped_gemm.exchanging(layout.expert_replicas, inside)
     share = tokens / num.where(inside > 1, inside, layout.tp)
     stride = layout.stride["ep"]

@@ -1,7 +1,6 @@
-"""Pipeline parallelism (Narayanan et al. 2021): consecutive layers on `pp` stages, activations passed on by neighbors.
+"""Pipeline parallelism (Narayanan et al. 2021): consecutive layers on `pp` stages, activations sent between neighbors.
 
-A schedule is one file of schedules/: what a stage idles at the ends of a step (the bubble), how many microbatches it holds,
-how often it sends, and what it asks of a layout.
+A schedule is one file of schedules/: the bubble of a step, micro-batches in flight, sends per micro-batch, and constraints on a layout.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from rooflinecli.specs.layout import SCHEDULES_IN, Layout
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ScheduleConstraint:
-    """What a schedule asks of a layout: a name, where it holds, and the sentence with the remedy where it does not."""
+    """A constraint of a schedule on a layout: a name, where it holds, and the sentence with the remedy where it does not."""
 
     name: str
     holds: Number
@@ -34,7 +33,7 @@ def _schedule(layout: Layout) -> Any:
 def collectives(
     layout: Layout, tokens: Number, d_model: Number, bytes_per_value: Number, backward: bool
 ) -> list[Collective]:
-    """What one stage sends per microbatch: outputs forward, input gradients backward, as often as the schedule says."""
+    """What one stage sends per micro-batch: outputs forward, input gradients backward, as often as the schedule has it."""
     size = tokens * d_model * bytes_per_value / layout.tp
     times = _schedule(layout).sends(layout, backward)
     return [Collective("pp.permute", "permute", size, "pp", layout.pp, layout.stride["pp"], times)]
@@ -46,18 +45,18 @@ def bubble(layout: Layout, stage_time: Number, weight_gradient_time: Number) -> 
 
 
 def in_flight(layout: Layout, microbatches: Number) -> tuple[Number, Number]:
-    """Microbatches (of a whole stage) whose activations the first and the last stage hold."""
+    """Micro-batches (of a whole stage) in flight on the first and the last stage."""
     return _schedule(layout).in_flight(layout, microbatches)  # type: ignore[no-any-return]
 
 
 def copies(layout: Layout) -> Number:
-    """How many stages' weights and gradients a device holds: one, where a schedule does not say more."""
+    """Stages whose weights and gradients a device has: one by default."""
     hook = getattr(_schedule(layout), "copies", None)
     return 1.0 if hook is None else hook(layout)
 
 
 def needs(layout: Layout, microbatches: Number) -> Iterator[ScheduleConstraint]:
-    """What the schedule asks of a layout, besides stages that exist."""
+    """Constraints of the schedule on a layout."""
     return _schedule(layout).needs(layout, microbatches)  # type: ignore[no-any-return]
 
 
@@ -67,21 +66,21 @@ def layers_on_fullest_stage(layout: Layout, layers: Number) -> Number:
 
 
 def share(layout: Layout, layers: Number) -> Number:
-    """Share of the layers that the fullest stage holds."""
+    """Fraction of the layers on the fullest stage."""
     return layers_on_fullest_stage(layout, layers) / layers
 
 
 def min_stage_shares(layout: Layout, layers: Number) -> tuple[Number, Number, Number]:
-    """Shares of all layers, embedding and head that the slowest stage does at least, whatever they take: for its floor."""
-    alone = num.where(layout.pp > 1, 0.0, 1.0)
+    """Least fractions of all layers, embedding and head on the slowest stage, whatever their times: for its floor."""
+    single = num.where(layout.pp > 1, 0.0, 1.0)
     if layout.stages is not None:
-        return share(layout, layers), alone, alone
-    even = 1.0 / layout.pp  # some stage does its mean part; the head's, where no other split is made
-    return even, alone, num.where(constraints.divides(layout.pp, layers), 1.0, even)
+        return share(layout, layers), single, single
+    even = 1.0 / layout.pp  # of the mean stage; the head's, where no other split is made
+    return even, single, num.where(constraints.divides(layout.pp, layers), 1.0, even)
 
 
 def slowest(layout: Layout, layers: Number, layers_time: Number, stem: Number, head: Number) -> Number:
-    """Time of a microbatch on the slowest stage: embedding on the first, head on the last, layers as the plan says or best."""
+    """Time of a micro-batch on the slowest stage: embedding on the first, head on the last, layers as the layout has them or split best."""
     if layout.stages is None:
         even = schedule.even_stage(layers_time, layout.pp, stem, head)
         if num.plain(layout.pp) and num.value(constraints.divides(layout.pp, layers)):
@@ -96,10 +95,10 @@ def slowest(layout: Layout, layers: Number, layers_time: Number, stem: Number, h
 
 
 def _best_split(layout: Layout, layers: Number, layers_time: Number, stem: Number, head: Number) -> Number:
-    """Slowest stage of the best split into whole layers: the least time within which all stages together do them.
+    """Slowest stage of the best split into whole layers.
 
-    A stage's time is whole layers and its end, so only three times from the lower bound on can be the least; one layer
-    above the bound is always enough.
+    A stage's time is whole layers and its end, so only three times at or above the lower bound can be the least; one layer above
+    the bound is always enough.
     """
     layer = schedule.stage_time(1.0, layers, layers_time, 0.0)
     bound = schedule.least_stage(schedule.mean_stage_time(layers_time, stem + head, layout.pp), stem, head)

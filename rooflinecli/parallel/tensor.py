@@ -14,7 +14,7 @@ from rooflinecli.ledger.ops import Collective
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import LayerSpec
 
-HEADS = ("N",)  # axes of which a device holds whole ones
+HEADS = ("N",)  # axes that are split into whole units
 
 
 def shard(sizes: Sizes, tp: Number, split: Axes, shared: Axes = (), over: TensorSplit = EVEN) -> None:
@@ -32,33 +32,33 @@ def shard(sizes: Sizes, tp: Number, split: Axes, shared: Axes = (), over: Tensor
             sizes[axis] = _copied(sizes[axis], sizes["N"], cached[axis], tp * over.ranks, over)
 
 
-def _copied(held: Number, queries: Number, heads: Number, ranks: Number, over: TensorSplit) -> Number:
-    """Cached heads of a device under an engine that copies them where `ranks` in all do not divide them."""
-    copies = num.maximum(queries, held)
+def _copied(kv_heads: Number, queries: Number, heads: Number, ranks: Number, over: TensorSplit) -> Number:
+    """KV heads of a device under an engine that copies them where `ranks` in all do not divide them."""
+    copies = num.maximum(queries, kv_heads)
     if over.copies == "ranks":
-        copies = num.where(constraints.divides(heads, ranks), num.maximum(over.ranks, held), copies)
-    return num.where(constraints.divides(ranks, heads), held, copies)
+        copies = num.where(constraints.divides(heads, ranks), num.maximum(over.ranks, kv_heads), copies)
+    return num.where(constraints.divides(ranks, heads), kv_heads, copies)
 
 
 def _heads(heads: Number, tp: Number, ranks: float) -> Number:
-    """Heads of a device that holds so many ranks, equally many on each."""
+    """Heads of a device with so many ranks, equally many on each."""
     return _whole(heads / tp) if ranks == 1.0 else ranks * _whole(heads / (tp * ranks))
 
 
 def _whole(heads: Number) -> Number:
-    """Heads padded up; where they come out even there is nothing to explain."""
+    """Heads padded up to a whole number; an explanation does not show it where they are whole already."""
     return heads if num.plain(heads) and num.value(heads) == int(num.value(heads)) else num.ceil(heads)
 
 
 def tokens_outside_tp(tokens: Number, layout: Layout) -> Number:
-    """Tokens a device holds where tensor parallelism does not reach: norms, residuals."""
+    """Tokens of a device outside tensor parallelism: norms, residuals."""
     return tokens / layout.tp if layout.sequence_parallel else tokens
 
 
 def tp_reductions_per_layer(layer: LayerSpec, layout: Layout | None = None) -> Number:
-    """Times a layer's activations are summed over the group: after attention and after the feed-forward, once if parallel.
+    """All-reduces of a layer's activations over the group: after attention and after the feed-forward, one if these are parallel.
 
-    Experts that `plan` keeps whole on every rank sum nothing, unless one is shared by all tokens.
+    Experts that a layout keeps whole on every rank need none, unless one is shared by all tokens.
     """
     count = float((layer.attention is not None) + (layer.cross is not None) + (layer.feedforward.kind != "none"))
     if layer.parallel:
@@ -81,14 +81,14 @@ def collectives(
 ) -> list[Collective]:
     """The collectives of `layers` layers with `branches` split branches each, over `tokens` tokens.
 
-    `again` asks for those of a recomputed forward pass alone.
+    `again`: those of a recomputed forward pass alone.
     """
     size = tokens * d_model * bytes_per_value
     passes = 2 if backward and not again else 1
     n, stride = layout.tp, layout.stride["tp"]
     if not layout.sequence_parallel:
         return [Collective("tp.all_reduce", "all-reduce", size, "tp", n, stride, layers * branches * passes)]
-    # Backward gathers the inputs once more, since only their shards were kept.
+    # The backward pass gathers the inputs once more, since only their shards were saved.
     gathers = layers * branches * (passes + (1 if backward and not again else 0))
     return [
         Collective("tp.all_gather", "all-gather", size, "tp", n, stride, gathers),

@@ -1,4 +1,4 @@
-"""Axis sizes on one device: the model's, divided by what the plan splits."""
+"""Axis sizes on one device: the model's, divided as the layout splits them."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def layer_sizes(layer: Layer, work: Sizes, plan: Layout, document: Any, lift: Pl
     """All sizes a layer's rows need, sharded."""
     tp, ep, apart, copies = plan.tp, plan.ep, plan.apart, plan.redundant_experts
     if tp.__class__ is ep.__class__ is apart.__class__ is copies.__class__ is float and not lift.traced:
-        return layer.sizes({**_held(layer, tp, ep, apart, copies), **work})
+        return layer.sizes({**_plain_sharded(layer, tp, ep, apart, copies), **work})
     return layer.sizes({**_sharded(layer, tp, ep, apart, copies, document, lift), **work})
 
 
 def _sharded(
     layer: Layer, tp: Number, ep: Number, apart: Number, copies: Number, document: Any, lift: PlainLift
 ) -> Sizes:
-    """The sizes that the model and its sharding decide, whatever the work."""
+    """Sizes of the model under its sharding, whatever the work."""
     sizes = _lifted(layer.axes, document, lift)
     tensor.shard(sizes, tp, layer.split, layer.shared, layer.over)
     expert.shard(sizes, ep, apart, copies)
@@ -65,29 +65,28 @@ def _sharded(
 
 
 @lru_cache(maxsize=1024)
-def _held(layer: Layer, tp: float, ep: float, apart: float, copies: float) -> Sizes:
-    """The same as plain numbers: every pass of every phase asks for them."""
+def _plain_sharded(layer: Layer, tp: float, ep: float, apart: float, copies: float) -> Sizes:
+    """Memoized for plain numbers: every pass of every phase needs them."""
     return _sharded(layer, tp, ep, apart, copies, None, PLAIN)
 
 
 def stem_head_axis_sizes(ledger: Ledger, work: Sizes, plan: Layout, document: Any, lift: PlainLift) -> Sizes:
     """Sizes for the rows before and after the layers, sharded by vocabulary where the engine does so."""
     tp = 1.0 if ledger.over.replicates_lm_head else plan.tp
-    plain = tp.__class__ is float and not lift.traced and not ledger.towers  # what a tower reads may be an array
-    sizes = {**(_outside(ledger, tp) if plain else _sharded_outside(ledger, tp, document, lift)), **work}
+    plain = tp.__class__ is float and not lift.traced and not ledger.towers  # inputs of an encoder may be arrays
+    sizes = {**(_plain_sharded_outside(ledger, tp) if plain else _sharded_outside(ledger, tp, document, lift)), **work}
     for name, rule in ledger.derived:
         sizes[name] = rule(sizes)
     return sizes
 
 
 def _sharded_outside(ledger: Ledger, tp: Number, document: Any, lift: PlainLift) -> Sizes:
-    """The sizes that the model and its sharding decide there."""
+    """Sizes of stem and head under their sharding."""
     sizes = _lifted(ledger.axes, document, lift)
     tensor.shard(sizes, tp, OUTER)
     return sizes
 
 
 @lru_cache(maxsize=256)
-def _outside(ledger: Ledger, tp: float) -> Sizes:
-    """The same as plain numbers."""
+def _plain_sharded_outside(ledger: Ledger, tp: float) -> Sizes:
     return _sharded_outside(ledger, tp, None, PLAIN)

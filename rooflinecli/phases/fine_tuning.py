@@ -1,10 +1,10 @@
-"""What a training recipe trains: everything, adapters beside frozen weights, or a policy held against a reference."""
+"""Training recipes: all parameters, adapters of frozen weights, or a policy with a reference model (DPO)."""
 
 from __future__ import annotations
 
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
-from rooflinecli.formulas import counts, fine_tuning
+from rooflinecli.formulas import fine_tuning
 from rooflinecli.ledger.ledger import Row, Sizes, product
 from rooflinecli.ledger.ops import Op
 from rooflinecli.quantization.formats import Formats
@@ -43,7 +43,7 @@ _TARGETS: dict[str, str | tuple[str, ...]] = {
 
 
 def lora_target_rows(rows: tuple[Row, ...], targets: str = "all") -> list[Row]:
-    """Weight matmuls that carry an adapter: the dense linear layers of a block, of its attention, or q, k and v alone."""
+    """Weight matmuls with an adapter: the dense linear layers of a block, of its attention, or q, k and v alone."""
     return [
         row
         for row in rows
@@ -55,7 +55,7 @@ def lora_target_rows(rows: tuple[Row, ...], targets: str = "all") -> list[Row]:
 
 
 def adapter_parameters(rows: tuple[Row, ...], sizes: Sizes, rank: Number, targets: str = "all") -> Number:
-    """Adapter parameters that one device of a replica holds for a layer."""
+    """Adapter parameters of a layer on one device of a replica."""
     total: Number = 0.0
     for row in lora_target_rows(rows, targets):
         c = row.contraction
@@ -88,9 +88,7 @@ def adapter_ops(rows: tuple[Row, ...], sizes: Sizes, rank: Number, formats: Form
 
 
 def dequantization_ops(rows: tuple[Row, ...], sizes: Sizes, formats: Formats) -> list[Op]:
-    """Kernels that widen the stored base weights before a pass."""
+    """Kernels that dequantize the base weights before a pass."""
     weights = sum(product(row.contraction.w, sizes) for row in lora_target_rows(rows) if row.contraction)
     moved = fine_tuning.dequantize_bytes(weights, fine_tuning.nf4_bytes(*NF4), formats.activation)
-    return [
-        Op(name="dequantize", kind="elementwise", dtype=formats.compute, flops=counts.bytes_of(0.0, 1.0), bytes=moved)
-    ]
+    return [Op(name="dequantize", kind="elementwise", dtype=formats.compute, flops=0.0, bytes=moved)]

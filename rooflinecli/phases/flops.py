@@ -1,4 +1,4 @@
-"""Model FLOPs: what the mathematics of a pass needs over all devices, sharding and recomputation aside."""
+"""Model FLOPs of a pass over all devices, without sharding and recomputation."""
 
 from __future__ import annotations
 
@@ -29,21 +29,16 @@ def ledger_flops(
     )
     if not forward.decode:
         for tower in ledger.reading:
-            total = total + ledger_flops(
-                tower.ledger, _whole(forward), lift, tower.inputs(batch), tower.length, tower.length, logits
-            )
+            uncached = forward if forward.cached is None else replace(forward, cached=None)
+            length = tower.length
+            total = total + ledger_flops(tower.ledger, uncached, lift, tower.inputs(batch), length, length, logits)
     return total
-
-
-def _whole(forward: ForwardPass) -> ForwardPass:
-    """The pass of a tower: no cache holds a part of its input."""
-    return forward if forward.cached is None else replace(forward, cached=None)
 
 
 def predicting_flops(
     ledger: Ledger, forward: ForwardPass, lift: PlainLift, batch: Number, seq: Number, depth: float
 ) -> Number:
-    """FLOPs of `depth` modules that predict further tokens (DeepSeek-V3, section 2.2): a layer as the last, the head again, and
+    """FLOPs of `depth` MTP layers (DeepSeek-V3, section 2.2): a layer as the last, the head again, and
     a projection of the token and the stream, 2 D wide, to D."""
     work, group = pass_axis_sizes(batch, seq, seq, seq, WHOLE), ledger.layers[-1]
     sizes = layer_sizes(group, work, WHOLE, ledger.document, lift)

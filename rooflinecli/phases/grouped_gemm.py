@@ -1,6 +1,6 @@
-"""All experts of one layer as one kernel: both products, and the passes over routed slots around them.
+"""All routed experts of one layer as one grouped GEMM: both products, and the passes over routed slots around them.
 
-Counted for the busiest rank of an expert group, since the others wait for it; least FLOPs and bytes are those of an even share.
+Counted for the busiest rank of an expert group, since the others wait for it; FLOPs and bytes of the floor are the mean over ranks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ExpertShape:
 
 @dataclass(frozen=True, slots=True)
 class ExpertStorage:
-    """Bytes per weight, per value read and written, what computes, and whose kernels (a variant of the class `routed_experts`)."""
+    """Bytes per weight, per value read and written, compute format, and kernels (a variant of the class `routed_experts`)."""
 
     weight: float
     read: float
@@ -37,7 +37,7 @@ class ExpertStorage:
 def busiest_rank_share(
     tokens: Number, shape: ExpertShape, ep: Number, balanced: bool, given: Number | None = None
 ) -> Number:
-    """Slots of the busiest of `ep` ranks over an even share: as given, else by how experts are placed."""
+    """Slots of the busiest of `ep` ranks over the mean: as given, else by expert placement."""
     if given is not None:
         return num.minimum(ep, given)
     if balanced:
@@ -55,7 +55,7 @@ def experts_op(
     even: bool = False,
     skew: float = f.SKEW,
 ) -> Op:
-    """`tokens` of the whole group meet the experts of its busiest rank, which gets `share` times an even part of the slots.
+    """The experts of the busiest rank for `tokens` of the whole group; it gets `share` times the mean of the slots.
 
     `shape.experts` counts copies of redundant experts too. even: routing that fills every expert before it repeats one;
     skew: how uneven it is otherwise.

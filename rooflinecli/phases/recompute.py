@@ -1,4 +1,4 @@
-"""What runs again before the backward pass of a layer: nothing, some modules or operations, or the forward pass.
+"""Recomputation before the backward pass of a layer: nothing, some modules or operations, or the forward pass.
 
 `op` is torchtitan's selective checkpointing per operation: outputs of attention and of every second matmul are kept, the
 rest runs again; counted as half of each matmul. An early stop leaves out what only the layer's output needs, its last
@@ -42,16 +42,17 @@ LAST = ("feedforward.down", "moe.shared_down", "residual")  # what only the outp
 
 
 def share(layers: Number | None, all_layers: Number) -> Number:
-    """Share of the layers that compute again: `layers` of them, or all."""
+    """Fraction of the layers that are recomputed: `layers` of them, or all."""
     return 1.0 if layers is None else num.minimum(layers, all_layers) / all_layers
 
 
 def recomputed_ops(plan: Layout, forward: list[Op], early_stop: bool = False) -> list[Op]:
     """Forward kernels of a layer that recomputation repeats. Fused attention repeats its scores inside its own backward."""
     if plan.recompute == "full":
-        return _needed(forward) if early_stop else forward
+        return [op for op in forward if op.name not in LAST] if early_stop else forward
     if plan.recompute == "op":
-        return [_half(op) for op in _needed(forward) if op.gradient is None]
+        again = [op for op in forward if op.name not in LAST and op.gradient is None]
+        return [op if op.group == "elementwise" else op._replace(count=op.count * 0.5) for op in again]
     if plan.recompute == "selective":
         names = recomputed_rows(plan)
         scores = not plan.flash and "core_attn" in plan.recompute_modules
@@ -60,28 +61,20 @@ def recomputed_ops(plan: Layout, forward: list[Op], early_stop: bool = False) ->
 
 
 def recomputed_rows(plan: Layout) -> set[str]:
-    """Rows that a selective recomputation runs again."""
+    """Rows that selective recomputation runs again."""
     modules = plan.recompute_modules if plan.recompute == "selective" else ()
     return {name for module in modules for name in MODULES[module][0]}
 
 
 def dropped_tensors(plan: Layout) -> dict[str, tuple[int, ...]]:
-    """By row, the places of the saved tensors that a selective recomputation does not keep."""
-    gone: dict[str, tuple[int, ...]] = {}
+    """By row, the places of the saved tensors that selective recomputation drops."""
+    dropped: dict[str, tuple[int, ...]] = {}
     for module in plan.recompute_modules if plan.recompute == "selective" else ():
         for row, places in MODULES[module][1].items():
-            gone[row] = (*gone.get(row, ()), *places)
-    return gone
+            dropped[row] = (*dropped.get(row, ()), *places)
+    return dropped
 
 
 def uses_early_stop(early_stop: Number, norms: float) -> bool:
     """Whether the framework stops early, and no norm after the last projection needs its output."""
     return num.present(early_stop) and norms <= PRE_NORM
-
-
-def _needed(forward: list[Op]) -> list[Op]:
-    return [op for op in forward if op.name not in LAST]
-
-
-def _half(op: Op) -> Op:
-    return op if op.group == "elementwise" else op._replace(count=op.count * 0.5)

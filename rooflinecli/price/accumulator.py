@@ -1,4 +1,4 @@
-"""Adds priced kernels and collectives up: by group, floors per resource, and the error of the sum."""
+"""Sums priced kernels and collectives of a step: seconds by group, floors per resource, and the error of the sum."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SUMS = ("t_compute", "t_memory", "t_communication", "flops", "bytes")
 
 
 class StepAccumulator:
-    """Seconds by group (matmul, attention, elementwise, communication, ...) with floors and errors kept beside them."""
+    """Seconds by group (matmul, attention, elementwise, communication, ...) with their floors and errors."""
 
     def __init__(self, chip: Chip, regime: str, devices: Number):
         self.chip, self.regime, self.devices = chip, regime, devices
@@ -33,21 +33,21 @@ class StepAccumulator:
         self.hidden: dict[str, Number] = {}
         self.volumes: dict[str, Number] = {}
         self._known: dict[int, tuple[Op, Priced]] = {}
-        self._moves: dict[tuple[Any, ...], PricedCollective] = {}
+        self._collectives: dict[tuple[Any, ...], PricedCollective] = {}
 
     def add(self, ops: list[Op], times: Number) -> None:
         """Charge each kernel `times` times."""
         self.add_priced(ops, self.prices(ops), times)
 
     def prices(self, ops: list[Op]) -> list[Priced]:
-        """What each kernel costs."""
+        """Price each kernel."""
         if self.regime == "training":
-            return [self._priced(op) for op in ops]
+            return [self._memoized_price(op) for op in ops]
         chip, regime = self.chip, self.regime
         return [price(op, chip, regime) for op in ops]
 
     def add_priced(self, ops: list[Op], prices: list[Priced], times: Number) -> None:
-        """Charge kernels whose prices are known `times` times each."""
+        """Charge priced kernels `times` times each."""
         groups, errors = self.groups, self.errors
         flops, moved, t_compute, t_memory = self.flops, self.bytes, self.t_compute, self.t_memory
         for op, (least_compute, least_memory, expected, error) in zip(ops, prices, strict=True):
@@ -63,8 +63,8 @@ class StepAccumulator:
                 moved = moved + op.bytes * count
         self.flops, self.bytes, self.t_compute, self.t_memory = flops, moved, t_compute, t_memory
 
-    def _priced(self, op: Op) -> Priced:
-        """The price of a kernel of a training step: kept, since recomputation and reference passes start the same ones again."""
+    def _memoized_price(self, op: Op) -> Priced:
+        """Price a kernel of a training step once: recomputation and reference passes launch the same ones again."""
         known = self._known.get(id(op))
         if known is not None and known[0] is op:
             return known[1]
@@ -74,10 +74,11 @@ class StepAccumulator:
         return priced
 
     def collective(self, collective: Collective | ExpertAllToAll, times: Number = 1.0) -> Number:
-        """Price a collective and note its floor and bytes; what of it is exposed is the caller's to charge."""
-        priced = (
-            price_exchange(collective, self.chip) if isinstance(collective, ExpertAllToAll) else self._moved(collective)
-        )
+        """Price a collective and add its floor and bytes; the caller charges what is exposed of its seconds."""
+        if isinstance(collective, ExpertAllToAll):
+            priced = price_exchange(collective, self.chip)
+        else:
+            priced = self._memoized_collective(collective)
         count = collective.count * times
         self.t_communication = self.t_communication + priced.floor * count
         self.volumes[collective.axis] = self.volumes.get(collective.axis, 0.0) + priced.volume * count
@@ -85,17 +86,17 @@ class StepAccumulator:
         expected = priced.expected
         return (expected if expected.__class__ is float else label(expected, f"t[{collective.name}]")) * count
 
-    def _moved(self, c: Collective) -> PricedCollective:
-        """The price of a collective: kept for plain sizes, since a layer sends the same bytes forward, backward and again."""
+    def _memoized_collective(self, c: Collective) -> PricedCollective:
+        """Price a collective of plain sizes once: a layer sends the same bytes forward, backward and in recomputation."""
         plain = c.size.__class__ is c.n.__class__ is c.stride.__class__ is c.rails.__class__ is float and c.mesh is None
         key = (c.op, c.size, c.n, c.stride, c.rails, c.outer_share, c.library)
-        if plain and c.outer_share.__class__ is float and key in self._moves:
-            return self._moves[key]
+        if plain and c.outer_share.__class__ is float and key in self._collectives:
+            return self._collectives[key]
         priced = price_collective(c, self.chip, self.regime, self.devices)
         if c.library and c.op == "all-reduce":
             priced = custom_all_reduce.replacement_price(c, self.chip, priced)
         if plain and c.outer_share.__class__ is priced.expected.__class__ is float:
-            self._moves[key] = priced
+            self._collectives[key] = priced
         return priced
 
     def add_exposed_comm(self, axis: str, seconds: Number) -> None:
@@ -104,30 +105,28 @@ class StepAccumulator:
         self.by_axis[axis] = self.by_axis.get(axis, 0.0) + seconds
 
     def add_hidden_comm(self, axis: str, seconds: Number) -> None:
-        """Note communication of an axis that runs beside the work."""
+        """Note communication of an axis that hides behind the work."""
         self.hidden[axis] = self.hidden.get(axis, 0.0) + seconds
 
     def merge(self, other: StepAccumulator, times: Number, least: Number) -> None:
-        """Charge everything on another bill `times` times; its floors, which no expected time may move, `least` times."""
-        for own, added in zip(self._sums(), other._sums(), strict=True):
-            for key, amount in added.items():
-                own[key] = own.get(key, 0.0) + amount * times
+        """Charge everything of another accumulator `times` times; its floors, which no expected time may move, `least` times."""
+        for name in ("groups", "errors", "by_axis", "hidden", "volumes"):
+            sums = getattr(self, name)
+            for key, amount in getattr(other, name).items():
+                sums[key] = sums.get(key, 0.0) + amount * times
         self.t_compute = self.t_compute + other.t_compute * least
         self.t_memory = self.t_memory + other.t_memory * least
         self.t_communication = self.t_communication + other.t_communication * least
         self.flops = self.flops + other.flops * times
         self.bytes = self.bytes + other.bytes * times
 
-    def _sums(self) -> tuple[dict[str, Number], ...]:
-        return self.groups, self.errors, self.by_axis, self.hidden, self.volumes
-
     def add_time(self, group: str, seconds: Number, kind: str, error: Number) -> None:
-        """Charge `seconds` to a group; their error adds up within `kind`."""
+        """Charge `seconds` to a group; errors of one `kind` are correlated."""
         self.groups[group] = self.groups.get(group, 0.0) + seconds
         self.errors[kind] = self.errors.get(kind, 0.0) + seconds * error
 
     def add_group(self, group: str, other: StepAccumulator, seconds: Number, times: Number) -> None:
-        """Charge another bill `times` times as one group, floors, bytes and errors with it."""
+        """Charge another accumulator `times` times as one group, with its floors, bytes and errors."""
         self.add_time(group, seconds * times, group, 0.0)
         for kind, error in other.errors.items():
             self.errors[kind] = self.errors.get(kind, 0.0) + error * times
@@ -137,7 +136,7 @@ class StepAccumulator:
             self.volumes[axis] = self.volumes.get(axis, 0.0) + volume * times
 
     def set_floor_from(self, other: StepAccumulator) -> None:
-        """Take floors, FLOPs and bytes of another bill: of the work that there is, where an engine does more of it."""
+        """Take floors, FLOPs and bytes of another accumulator: of the unpadded work, where an engine pads it."""
         for name in _SUMS:
             setattr(self, name, getattr(other, name))
 
@@ -145,8 +144,8 @@ class StepAccumulator:
         """Divide everything by so many parts, such as the tokens that a step writes."""
         for name in _SUMS:
             setattr(self, name, getattr(self, name) / parts)
-        for found in (self.groups, self.errors, self.by_axis, self.volumes):
-            found.update({key: value / parts for key, value in found.items()})
+        for sums in (self.groups, self.errors, self.by_axis, self.volumes):
+            sums.update({key: value / parts for key, value in sums.items()})
 
     @property
     def total(self) -> Number:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from copy import copy
 from functools import cached_property
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import DataError, UsageError
@@ -20,6 +20,9 @@ from rooflinecli.specs.engine import ServingEngine
 from rooflinecli.specs.hardware import HardwareSpec, Level, load_defaults
 from rooflinecli.specs.name_lookup import display_path
 from rooflinecli.specs.yaml_loader import Document
+
+if TYPE_CHECKING:
+    from rooflinecli.price.kernels import PricingRule
 
 IDEAL = Efficiency(source="--efficiency ideal: every kernel reaches the roofline", error=0.0)
 NEUTRAL = Efficiency(source="not given: neutral")
@@ -36,8 +39,8 @@ STRUCTURAL = (
     "host_copy",
     "slack",
     "mtp",
-)  # constants that say what happens, not how well
-UNBOUNDED = 2.0**40  # devices at a level that names no size; finite, so that floor() of it is a number
+)  # constants of what a framework does, not of how fast
+UNBOUNDED = 2.0**40  # devices at a level without a size; finite, so that floor() of it is a number
 
 
 class Chip:
@@ -59,18 +62,17 @@ class Chip:
         self.bandwidth = self._figure("W", "memory", "bandwidth")
         self.capacity = self._figure("M_cap", "memory", "capacity")
         self._peaks: dict[str, Number] = {}
-        self._reachable: dict[str, Number] = {}
+        self._power_limited: dict[str, Number] = {}
         self._constants: dict[tuple[str, ...], SimpleNamespace] = {}
-        self.ways: dict[
-            tuple[str, ...], Any
-        ] = {}  # how each class of operation is priced: price/kernels keeps them here
+        self.pricing_rules: dict[tuple[str, ...], PricingRule] = {}  # memo of price/kernels
+        self._known_names: dict[tuple[str, str], bool] = {}
         self.levels = [_LevelNumbers(self, level, i) for i, level in enumerate(spec.network)]
 
     def with_factors(self, factors: Mapping[str, Number]) -> Chip:
-        """This chip with constants multiplied. Raises UsageError for a path that is none."""
+        """This chip with constants multiplied. Raises UsageError for an unknown path."""
         overrides.check(self.spec, (TIMES + path for path in factors))
         other = copy(self)
-        other.factors, other._constants, other.ways = {} if self.ideal else dict(factors), {}, {}
+        other.factors, other._constants, other.pricing_rules = {} if self.ideal else dict(factors), {}, {}
         for path in () if self.ideal else self.factors.keys() & factors.keys():
             other.factors[path] = factors[path] * self.factors[path]
         other.factors |= {path: f for path, f in self.factors.items() if path not in factors}
@@ -78,12 +80,12 @@ class Chip:
         return other
 
     def effective_constant(self, path: str, given: Number) -> Number:
-        """A constant as it counts: the file's or its override, times the factor that a calibration found for it."""
+        """A constant with its override, times its calibration factor."""
         value = self.override.get(path, given)
-        return overrides.moved(path, value, self.factors[path]) if path in self.factors else value
+        return overrides.scaled(path, value, self.factors[path]) if path in self.factors else value
 
     def _calibrated(self, path: str) -> str:
-        """What an explanation adds to a constant's citation where a factor moved it."""
+        """Note for a constant's citation where a calibration factor changes it."""
         if not self.lift.traced or path not in self.factors:
             return ""
         return f"; times {num.value(self.factors[path]):.4g} ({self.spec.document.location('calibration')})"
@@ -108,16 +110,17 @@ class Chip:
         return self._peaks[dtype]
 
     def power_limited_peak(self, dtype: str) -> Number:
-        """The peak that the power limit leaves: below the power at which the file's rates were stated, clocks fall."""
-        if dtype not in self._reachable:
+        """The peak within the power limit: below the power at which the file's rates were stated, clocks fall."""
+        if dtype not in self._power_limited:
             peak, limit, rated = self.peak(dtype), self.power, self.spec.rated_power
             capped = limit is not None and rated is not None and not (num.plain(limit) and num.value(limit) >= rated)
-            self._reachable[dtype] = roofline.power_capped_rate(peak, limit, rated) if capped else peak
-        return self._reachable[dtype]
+            self._power_limited[dtype] = roofline.power_capped_rate(peak, limit, rated) if capped else peak
+        return self._power_limited[dtype]
 
     @cached_property
     def backend_names(self) -> tuple[str, ...]:
-        """What an engine may call this chip, the nearest name first: its file; vendor with HBM or architecture; vendor; or cpu."""
+        """Names under which an engine may have a backend for this chip, the most specific first: its file; vendor with HBM or architecture;
+        vendor; or cpu."""
         spec = self.spec
         if spec.kind == "cpu":
             return (spec.id, "cpu")
@@ -126,12 +129,12 @@ class Chip:
 
     @cached_property
     def clock(self) -> Number | None:
-        """Cycles per second of its units, where the file gives them."""
+        """Cycles per second of its SMs or cores, where the file has them."""
         return self._figure("f_clk", "units", "clock") if self.spec.units else None
 
     @cached_property
     def unit_clocks(self) -> Number | None:
-        """Cycles per second of all its units together."""
+        """Cycles per second of all its SMs or cores together."""
         return None if self.clock is None else self._figure("n_u", "units", "count") * self.clock
 
     @cached_property
@@ -144,7 +147,7 @@ class Chip:
 
     @cached_property
     def host_link(self) -> Number:
-        """Device to host, one way. Raises UsageError when the file does not say."""
+        """Bytes per second between device and host, one way. Raises UsageError when the file has no host_link."""
         if not self.spec.host_link:
             raise UsageError(
                 f"{self.spec.name}: its file gives no host_link, so nothing can be offloaded; add `host_link:` to it"
@@ -153,10 +156,10 @@ class Chip:
 
     @cached_property
     def host_memory(self) -> Number:
-        """Bytes per second of the host's memory that fall to one device. Raises UsageError when the file gives no host_link either."""
+        """Bytes per second of host memory per device. Raises UsageError when the file has no host_link either."""
         if self.spec.host_memory:
             return self._figure("W_host", "host_memory")
-        return training.host_memory_beside(self.host_link)
+        return training.default_host_memory_bandwidth(self.host_link)
 
     @cached_property
     def devices_per_host(self) -> Number:
@@ -167,16 +170,16 @@ class Chip:
     def constants(self, regime: str, kind: str, dtype: str = "any", variant: str = "") -> SimpleNamespace:
         """Efficiency constants of an operation class: the chip's own, else its kernel ones, else the defaults of its kind.
 
-        A variant ("int4-weights", "bf16@vllm") has constants of its own where a file gives them, else those of its dtype.
+        A variant ("int4-weights", "bf16@vllm") has its own constants where a file has them, else those of its dtype.
         """
         key = (regime, kind, dtype, variant)
-        found = self._constants.get(key)
-        if found is None:
-            found = self._constants[key] = self._resolve(regime, kind, dtype, variant)
-        return found
+        constants = self._constants.get(key)
+        if constants is None:
+            constants = self._constants[key] = self._resolve(regime, kind, dtype, variant)
+        return constants
 
     def engine_has_constants(self, kind: str) -> bool:
-        """Whether the engine brings serving constants of its own for a class."""
+        """Whether the engine has its own serving constants for a class."""
         if self.engine is None:
             return False
         return kind in self.engine.efficiency or any(
@@ -184,11 +187,12 @@ class Chip:
         )
 
     def has_constants(self, kind: str, name: str) -> bool:
-        """Whether the chip's file or the defaults of its kind give kernel constants of a class under this very name."""
-        key = ("knows", kind, name)  # asked of every layer's exchange, and a file does not change
-        if key not in self.ways:
-            self.ways[key] = any(name in table.get("kernel", {}).get(kind, {}) for table, _ in self._tables(kind))
-        return bool(self.ways[key])
+        """Whether the chip's file or the defaults of its kind have kernel constants of a class under this very name."""
+        key = (kind, name)
+        if key not in self._known_names:
+            tables = (table.get("kernel", {}).get(kind, {}) for table, _ in self._tables(kind))
+            self._known_names[key] = any(name in table for table in tables)
+        return self._known_names[key]
 
     def _resolve(self, regime: str, kind: str, dtype: str, variant: str) -> SimpleNamespace:
         backend = self._backend(regime, kind, dtype, variant)
@@ -196,14 +200,17 @@ class Chip:
             return backend
         for table, document in self._tables(kind):
             for place in dict.fromkeys((regime, "kernel")):
-                found = table.get(place, {}).get(kind, {})
-                # experts have tables of kernels alone, which an engine without such kernels replaces too
-                own = self._engine_kernels(place, kind) if found or kind == "routed_experts" else {}
+                entries = table.get(place, {}).get(kind, {})
+                engine: dict[
+                    str, Efficiency
+                ] = {}  # constants of an engine's kernels replace those that all engines share
+                if self.engine is not None and place == "serving" and (entries or kind == "routed_experts"):
+                    engine = self.engine.efficiency.get(kind, {})
                 for name in (*_names(variant), *_names(dtype), "any"):
-                    if name in own and self.engine is not None:
-                        return self._lifted(own[name], self.engine.document, ("efficiency", kind, name), kind)
-                    if name in found:
-                        return self._lifted(found[name], document, ("efficiency", place, kind, name), kind)
+                    if name in engine and self.engine is not None:
+                        return self._lifted(engine[name], self.engine.document, ("efficiency", kind, name), kind)
+                    if name in entries:
+                        return self._lifted(entries[name], document, ("efficiency", place, kind, name), kind)
         if kind in SETTINGS or self.ideal:
             return self._lifted(NEUTRAL, self.spec.document, (), kind)
         raise DataError(
@@ -212,8 +219,8 @@ class Chip:
         )
 
     def _backend(self, regime: str, kind: str, dtype: str, variant: str) -> SimpleNamespace | None:
-        """What the engine says of its own kernels on this very chip, its generation or its vendor's; an option of a variant (packed+k,
-        mxfp4@vllm+decode) may stand alone, for all formats."""
+        """Constants of the engine's kernels on this chip, its generation or its vendor's chips; an option of a variant (packed+k,
+        mxfp4@vllm+decode) may have constants for all formats."""
         if regime != "serving" or self.engine is None:
             return None
         for target, table in self.engine.kernels(self.backend_names):
@@ -223,12 +230,8 @@ class Chip:
                     return self._lifted(table[kind][name], self.engine.document, path, kind)
         return None
 
-    def _engine_kernels(self, place: str, kind: str) -> dict[str, Efficiency]:
-        """What the engine says of its kernels of a class: it stands in for the constants that all engines share."""
-        return self.engine.efficiency.get(kind, {}) if self.engine is not None and place == "serving" else {}
-
     def _tables(self, kind: str) -> Iterator[tuple[dict[str, Any], Document]]:
-        """Where the constants of a class may stand; a complete profile takes kernels that nobody timed from its kind."""
+        """Tables that may have the constants of a class; a complete profile takes kernels that were not benchmarked from its kind."""
         yield self.spec.efficiency, self.spec.document
         if kind not in SETTINGS or not self.spec.measured.get("complete"):
             defaults = load_defaults(self.spec.kind)
@@ -236,14 +239,14 @@ class Chip:
 
     def _lifted(self, entry: Efficiency, document: Document, path: tuple[str | int, ...], kind: str) -> SimpleNamespace:
         known = entry is not NEUTRAL and not self.ideal
-        if self.ideal:  # what is hidden and what is done stay as they are, only nothing is lost on the way
+        if self.ideal:  # overlap and behavior of the framework stay as they are
             entry = IDEAL.model_copy(update={name: getattr(entry, name) for name in STRUCTURAL})
         values: dict[str, Any] = {"p": entry.p, "known": known, "simple": True}
-        own = f"efficiency.{kind}.{path[-1]}." if self.override and path else ""
+        of_variant = f"efficiency.{kind}.{path[-1]}." if self.override and path else ""
         for name, constant in CONSTANTS.items():
             key, given = f"efficiency.{kind}.{name}", getattr(entry, name)
-            if own:  # a variant alone, such as efficiency.matmul.fp8.compute
-                given = self.override.get(own + name, given)
+            if of_variant:  # such as efficiency.matmul.fp8.compute
+                given = self.override.get(of_variant + name, given)
             if constant.shaped and (num.present(given) or key in self.override):
                 values["simple"] = False
             value = self.effective_constant(key, given)
@@ -255,10 +258,10 @@ class Chip:
 
 
 def _check_calibration(spec: HardwareSpec) -> None:
-    """Raises DataError with file:line for a calibrated constant that nothing reads."""
+    """Raises DataError with file:line for a calibrated constant that does not exist."""
     for phase, table in spec.calibration.items():
-        for name, found in table.items():
-            for path in found.factors:
+        for name, fit in table.items():
+            for path in fit.factors:
                 try:
                     overrides.unit(spec, TIMES + path)
                 except UsageError as error:
@@ -267,13 +270,13 @@ def _check_calibration(spec: HardwareSpec) -> None:
 
 
 def _factors(override: dict[str, Number]) -> dict[str, Number]:
-    """What an override multiplies, by the path of the constant."""
+    """Factors among the overrides, by the path of the constant."""
     return {key.removeprefix(TIMES): value for key, value in override.items() if key.startswith(TIMES)}
 
 
 def _names(name: str) -> Iterator[str]:
-    """Under which names constants may stand: software with options (torchtitan+async) falls back to all of them in order of the alphabet,
-    to each option, then to the plain name."""
+    """Names to look a constant up by: software with options (torchtitan+async) falls back to all options in alphabetical order, to each
+    option, then to the plain name."""
     yield name
     plain, *options = name.split("+")
     if options:
@@ -301,26 +304,20 @@ class _LevelNumbers:
         latency = chip.override.get(f"network.{index}.latency", latency)
         self.latency = chip.lift(f"alpha_{index}", latency, "s", source)
 
-    @property
-    def own(self) -> bool:
-        """Whether the level's constants hold in every regime: beyond the host and over PCIe, where no shared fit has seen a run."""
-        return self.index > 0 or self.level.kind == "pcie"
-
     def constants(self, regime: str, op: str) -> SimpleNamespace:
-        """Collective constants at this level: the level's own in the kernel regime, beyond the host and over PCIe, else the chip's class `collective`."""
+        """Collective constants at this level: the level's own in the kernel regime, and beyond the host and over PCIe, where no shared fit
+        has seen a run; else the chip's class `collective`."""
         chip, table = self.chip, self.level.efficiency
         key = (regime, "collective", op, str(self.index))
         if key not in chip._constants:
             entry = table.get(op) or table.get("any")
-            if (
-                entry is not None
-                and not chip.ideal
-                and (self.own or regime == "kernel" or "collective" not in chip.spec.efficiency.get(regime, {}))
-            ):
+            own = self.index > 0 or self.level.kind == "pcie" or regime == "kernel"
+            own = own or "collective" not in chip.spec.efficiency.get(regime, {})
+            if entry is not None and not chip.ideal and own:
                 place = ("network", self.index, "efficiency", op if op in table else "any")
                 chip._constants[key] = chip._lifted(entry, chip.spec.document, place, "collective")
             else:
-                found = chip.constants(regime, "collective", op, self.level.kind)
-                hop = self.latency if entry is None else found.per_hop
-                chip._constants[key] = SimpleNamespace(**{**vars(found), "per_hop": hop})
+                shared = chip.constants(regime, "collective", op, self.level.kind)
+                hop = self.latency if entry is None else shared.per_hop
+                chip._constants[key] = SimpleNamespace(**{**vars(shared), "per_hop": hop})
         return chip._constants[key]

@@ -1,4 +1,4 @@
-"""Custom all-reduces of serving engines: one-shot or two-shot kernels of their own inside one NVLink domain, instead of NCCL."""
+"""Custom all-reduces of serving engines: one-shot or two-shot kernels inside one NVLink domain, instead of NCCL."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SHOTS = ("one-shot", "two-shot")
 
 
 def is_benchmarked(chip: Chip, library: str) -> bool:
-    """Whether somebody timed a library's kernels on the chip's generation."""
+    """Whether a library's kernels were benchmarked on the chip's generation."""
     return chip.has_constants(KIND, f"one-shot@{library}")
 
 
 def all_reduce(size: Number, n: Number, chip: Chip, library: str, shot: str = "") -> PricedCollective:
     """An all-reduce of `size` bytes over n devices of the innermost level; the faster of both kernels unless one is named.
 
-    The floor is that of a switch that sums: every device sends what it has once.
+    The floor is that of in-network reduction: every device sends its bytes once.
     """
     bandwidth = chip.levels[0].bandwidth
     one, two = (_constants(chip, name, library) for name in SHOTS)
@@ -42,11 +42,11 @@ def _constants(chip: Chip, shot: str, library: str) -> Any:
 
 
 def replacement_price(collective: Collective, chip: Chip, priced: PricedCollective) -> PricedCollective:
-    """The price of an all-reduce where an engine's own kernels may do it: NCCL's, or theirs where they reach and are faster."""
+    """The price of an all-reduce in an engine with custom kernels: NCCL's, or theirs where they reach and are faster."""
     if not chip.levels or chip.ideal or not is_benchmarked(chip, collective.library):
         return priced
-    own = all_reduce(collective.size, collective.n, chip, collective.library)
+    custom = all_reduce(collective.size, collective.n, chip, collective.library)
     reach = num.minimum(MOST, chip.levels[0].size)
     near = (collective.n * collective.stride <= reach) & (collective.n > 1)
-    expected = num.where(near, num.minimum(own.expected, priced.expected), priced.expected)
+    expected = num.where(near, num.minimum(custom.expected, priced.expected), priced.expected)
     return PricedCollective(priced.floor, expected, priced.volume, priced.error)

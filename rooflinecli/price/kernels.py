@@ -1,9 +1,8 @@
 """One operation -> seconds. Pricing knows the chip and the operation, and no model.
 
-An Op is what counting hands over: FLOPs, bytes, and the sizes a kernel's efficiency depends on. Each class of operation
-reads its own constants (data in hardware/*.yaml) and has its own form here, put together from formulas/roofline.py; the
-forms and what each term buys are in docs/accuracy.md. Every efficiency is at most 1 and every further term at least 0, so
-that no expected time is below its floor.
+An Op has FLOPs, bytes, and the sizes that a kernel's efficiency depends on. Each class of operation has its own constants (data in
+hardware/*.yaml) and its own form here, composed from formulas/roofline.py; docs/accuracy.md has the forms and the gain of each term.
+Every efficiency is at most 1 and every further term at least 0, so that no expected time is below its floor.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from rooflinecli.formulas import collectives, grouped_gemm, profiling, roofline
 from rooflinecli.ledger.ops import Op
 from rooflinecli.price.chip import Chip
 
-POWER_NORM = 4  # how compute and power limit join; fitted with the constants of engines/llamacpp.yaml
+POWER_NORM = 4  # exponent of the p-norm of compute and power limit; fitted with the constants of engines/llamacpp.yaml
 FUSIBLE = ("elementwise", "gather")  # an ideal engine fuses these into their neighbors, so they have no floor
 
 
 class Priced(NamedTuple):
-    """Seconds of one kernel: compute and memory at peak, and what is expected."""
+    """Seconds of one kernel: compute and memory at peak, and expected."""
 
     t_compute: Number
     t_memory: Number
@@ -38,36 +37,35 @@ _made = tuple.__new__  # half the time of calling the class: a pass prices dozen
 
 @dataclass(slots=True, eq=False, repr=False)
 class PricingRule:
-    """How operations of one class, format and variant are priced on a chip: all that does not depend on their sizes.
+    """How operations of one class, format and variant are priced on a chip, whatever their sizes.
 
-    `form` puts an expected time together from `c`, the rate within reach and the bandwidth; `peak` is None where an ideal
-    engine fuses the operation away; `bounded` where loads of the units or the power limit may take longer.
+    `form` gives an expected time from the constants `c`, the power-limited peak and the bandwidth; `peak` is None where an ideal
+    engine fuses the operation away; `bounded` where SM load throughput or the power limit may take longer.
     """
 
     form: Callable[[Op, SimpleNamespace, Number, Number], Number]
     c: SimpleNamespace
     peak: Number = None
-    reachable: Number = None
+    power_limited_peak: Number = None
     bounded: bool = False
 
 
 def price(op: Op, chip: Chip, regime: str) -> Priced:
     """Floor terms and expected time of one launch of `op`."""
-    way, bandwidth = chip.ways.get((regime, op.kind, op.dtype, op.variant)), chip.bandwidth
-    if way is None:
-        way = chip.ways[regime, op.kind, op.dtype, op.variant] = _way(op, chip, regime)
-    c, peak = way.c, way.peak
-    expected = way.form(op, c, way.reachable, bandwidth)
+    rule, bandwidth = chip.pricing_rules.get((regime, op.kind, op.dtype, op.variant)), chip.bandwidth
+    if rule is None:
+        rule = chip.pricing_rules[regime, op.kind, op.dtype, op.variant] = _pricing_rule(op, chip, regime)
+    c, peak = rule.c, rule.peak
+    expected = rule.form(op, c, rule.power_limited_peak, bandwidth)
     if peak is None:
         return _made(Priced, (0.0, 0.0, expected, c.error))
-    if way.bounded:
+    if rule.bounded:
         expected = _bounded(op, c, chip, expected)
     least = roofline.compute_time(op.flops, peak), roofline.memory_time(op.bytes, bandwidth)
     return _made(Priced, (*least, expected, c.error))
 
 
-def _way(op: Op, chip: Chip, regime: str) -> PricingRule:
-    """How an operation is priced; found once for a chip."""
+def _pricing_rule(op: Op, chip: Chip, regime: str) -> PricingRule:
     c = chip.constants(regime, op.kind, op.dtype, op.variant)
     if op.kind in FUSIBLE:
         hidden = num.plain(c.overlap) and num.value(c.overlap) == 1
@@ -80,7 +78,7 @@ def _way(op: Op, chip: Chip, regime: str) -> PricingRule:
 
 
 def _bounded(op: Op, c: SimpleNamespace, chip: Chip, expected: Number) -> Number:
-    """What the loads of its units and the power limit leave of a kernel's rate."""
+    """Expected time under the load throughput of SMs and the power limit."""
     if num.present(c.unit_bytes) and chip.unit_clocks is not None:
         expected = num.maximum(expected, roofline.unit_streaming_time(op.bytes, c.unit_bytes, chip.unit_clocks))
     if num.present(c.flops_per_joule) and chip.power is not None:
@@ -90,7 +88,7 @@ def _bounded(op: Op, c: SimpleNamespace, chip: Chip, expected: Number) -> Number
 
 
 def join(t_compute: Number, t_memory: Number, c: SimpleNamespace, overhead: Number) -> Number:
-    """Compute and memory time joined as the class says: max, sum, or a p-norm between them."""
+    """Combine compute and memory time by the exponent of the class: maximum, sum, or a p-norm between them."""
     if math.isinf(c.p):
         return roofline.joined_max(t_compute, t_memory, overhead)
     if c.p == 1:
@@ -99,12 +97,12 @@ def join(t_compute: Number, t_memory: Number, c: SimpleNamespace, overhead: Numb
 
 
 def _nothing(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Number:
-    """Elementwise work that the engine hides altogether."""
+    """Elementwise work that hides completely."""
     return 0.0
 
 
 def _pass(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Number:
-    """Elementwise work: its traffic, and its launch beside it where p says so; what the engine hides of it is gone."""
+    """Elementwise work: traffic and launch, in a p-norm or added, without the part that the engine hides."""
     t_memory = roofline.effective_memory_time(op.bytes, bandwidth, c.memory)
     if math.isinf(c.p):
         time = t_memory + c.overhead
@@ -114,7 +112,7 @@ def _pass(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Number
 
 
 def _plain(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Number:
-    """Fractions of peak and bandwidth, joined, and a launch."""
+    """Fractions of peak and bandwidth, combined, and a launch."""
     return join(
         roofline.effective_compute_time(op.flops, peak, c.compute),
         roofline.effective_memory_time(op.bytes, bandwidth, c.memory),
@@ -124,7 +122,7 @@ def _plain(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Numbe
 
 
 def _matmul(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Number:
-    """Matmul, dense or grouped by expert: filling, serial latency of the k loop, and a further pass over the input."""
+    """Matmul, dense or grouped by expert: ramp-up, serial latency of the k loop, and quantization of the input."""
     t_compute = roofline.filled_compute_time(op.flops, op.ramp, c.k0, peak, c.compute)
     share = roofline.unpacking_share(c.memory, c.unpack, bandwidth) if num.present(c.unpack) else c.memory
     t_memory = roofline.effective_memory_time(op.bytes, bandwidth, share)
@@ -139,10 +137,10 @@ def _matmul(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Numb
 
 
 def _as_served(c: SimpleNamespace, chip: Chip, name: str) -> SimpleNamespace:
-    """Constants of kernel tables as serving runs see them, by the experts' format: streams overlap, and less is started one by one."""
+    """Constants of kernel benchmarks adjusted to serving runs, by the experts' format: streams overlap, and fewer kernels launch alone."""
     key = ("serving", "routed_experts", str(id(c)))
-    found = chip._constants.get(key)
-    if found is None:
+    adjusted = chip._constants.get(key)
+    if adjusted is None:
         s = chip.constants("serving", "served_experts", name.partition("-")[0], name)
         scaled = {
             "compute": grouped_gemm.as_served(c.compute, s.of_compute, 1.0),
@@ -154,12 +152,12 @@ def _as_served(c: SimpleNamespace, chip: Chip, name: str) -> SimpleNamespace:
             "error": s.error if s.known else c.error,
             "crowded": chip.constants("serving", "served_experts", "crowded") if s.known else None,
         }
-        found = chip._constants[key] = SimpleNamespace(**{**vars(c), **scaled})
-    return found
+        adjusted = chip._constants[key] = SimpleNamespace(**{**vars(c), **scaled})
+    return adjusted
 
 
 def _experts(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Number:
-    """All experts of a layer on the busiest rank: both products, and the passes over routed slots around them."""
+    """All experts of a layer on the busiest rank: both GEMMs, and the passes over routed slots around them."""
     r, crowded = op.routed, getattr(c, "crowded", None)
     assert r is not None
     compute, passes = c.compute, c.passes
@@ -174,8 +172,8 @@ def _experts(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Num
 
 
 def _prefill_attention(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Number:
-    """Fused attention over many queries: matrix work and exponentials, the longest tile, traffic, cache append, tile starts."""
-    # A mixer that names no width has no exponentials beside its matmuls, one that names no length has one rate.
+    """Fused attention over many queries: matmuls and exponentials, the longest tile, traffic, cache append, tile launches."""
+    # A mixer without a width has no exponentials, one without a length has one rate.
     softmax = num.present(c.softmax_width) and num.present(op.n)
     flops = roofline.softmax_flops(op.flops, op.n, c.softmax_width) if softmax else op.flops
     rises = num.present(c.half_length) and num.present(op.length)
@@ -190,7 +188,7 @@ def _prefill_attention(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Numb
 
 
 def _decode_attention(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Number:
-    """One query per sequence: the cache is streamed while work items start; whichever is slower, softened by p."""
+    """One query per sequence: the KV cache is streamed while work items launch, in a p-norm."""
     t_compute = roofline.effective_compute_time(op.flops, peak, c.compute)
     again = num.present(c.unshared) or num.present(c.padded)
     moved = roofline.cache_read(op.bytes, c.unshared, op.sharing, c.padded) if again else op.bytes
@@ -199,7 +197,7 @@ def _decode_attention(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Numbe
 
 
 def _latent_attention(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Number:
-    """One query per sequence against a latent cache (MLA): compute and traffic, starts of work items, a serial loop over keys."""
+    """One query per sequence against a latent cache (MLA): compute and traffic, launches of work items, a serial loop over keys."""
     t_compute = roofline.effective_compute_time(op.flops, peak, c.compute)
     t_memory = roofline.effective_memory_time(op.bytes, bandwidth, c.memory)
     overhead = roofline.matmul_overhead(c.overhead, c.tau, op.k) + roofline.item_time(op.items, c.per_item)

@@ -1,7 +1,7 @@
-"""One exchange of tokens -> seconds: the kernels that expert parallelism uses, and a floor that no kernel beats.
+"""One MoE all-to-all -> seconds, by its backend, and a floor that no backend beats.
 
-Inside one NVLink domain a kernel has constants of its own; over several nodes it has others (`-nodes`), because proxies,
-notifications and NICs take part.
+A backend has other constants over several nodes (`-nodes`) than inside one NVLink domain, because proxies, notifications and NICs
+take part.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from rooflinecli.price.network import PricedCollective
 
 KIND = "exchange"
 GATHER = "gather"
-MERGING = ("deepep", "nvlink", "nvlink-one-sided")  # kernels that send one copy per rank and node
+MERGING = ("deepep", "nvlink", "nvlink-one-sided")  # backends that send one copy per rank and node
 MODES = ("deepep-low-latency", *MERGING, GATHER)
 
 
 def is_benchmarked(chip: Chip, mode: str) -> bool:
-    """Whether the chip's file, or its generation's, says how fast the kernels of a mode are."""
+    """Whether the chip's file, or its generation's, has constants of a backend."""
     return chip.has_constants(KIND, mode if mode == GATHER else f"{mode}-dispatch")
 
 
@@ -52,9 +52,9 @@ def price_exchange(e: ExpertAllToAll, chip: Chip) -> PricedCollective:
 
 
 def _reaches(e: ExpertAllToAll, chip: Chip, nodes: Number) -> bool:
-    """Whether the mode's kernels go between hosts. Raises UsageError where a scalar asks for it and they or the network do not."""
-    timed = e.mode == GATHER or chip.has_constants(KIND, f"{e.mode}-{e.phase}-nodes")
-    if timed and len(chip.levels) > 1:
+    """Whether the backend works between hosts. Raises UsageError where a scalar needs it and backend or network do not."""
+    benchmarked = e.mode == GATHER or chip.has_constants(KIND, f"{e.mode}-{e.phase}-nodes")
+    if benchmarked and len(chip.levels) > 1:
         return True
     if num.plain(nodes):
         size = chip.levels[0].size
@@ -76,7 +76,7 @@ def _merged(e: ExpertAllToAll, inside: Number, nodes: Number) -> tuple[Number, N
 
 
 def _sent(e: ExpertAllToAll, inside: Number, nodes: Number, merged: tuple[Number, Number]) -> tuple[Number, Number]:
-    """Bytes that the kernels of the mode send inside and between nodes."""
+    """Bytes that the backend sends inside and between nodes."""
     if e.mode in MERGING:
         return merged
     if e.mode == GATHER:

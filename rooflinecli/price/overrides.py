@@ -1,4 +1,4 @@
-"""What of a chip can be replaced by its dotted path: in a sweep, a sensitivity, a fit."""
+"""Figures and constants of a chip that a sweep, a sensitivity or a fit can replace, by dotted path."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from rooflinecli.specs.hardware import HardwareSpec, load_defaults
 
 EFFICIENCY, ENGINE = "efficiency", "engine"
 RATES = ("compute", "memory", "overlap", "quant_memory")  # constants of which more is faster
-TIMES = "times."  # before the path of a constant: a factor on whatever the files say of it
+TIMES = "times."  # prefix of the path of a constant: a factor on its value
 
 
 def check(spec: HardwareSpec, paths: Iterable[str]) -> None:
-    """Refuse paths that nothing reads. Raises UsageError listing what exists."""
+    """Raises UsageError, listing what exists, for an unknown path."""
     for path in paths:
         unit(spec, path)
 
 
 def unit(spec: HardwareSpec, path: str) -> str:
-    """The unit of what stands at a path. Raises UsageError listing what exists."""
+    """The unit of a path. Raises UsageError, listing what exists, for an unknown one."""
     if path.startswith(TIMES):
         return factor_unit(spec, path)
     head, _, name = path.partition(".")
@@ -34,7 +34,7 @@ def unit(spec: HardwareSpec, path: str) -> str:
 
 
 def factor_unit(spec: HardwareSpec, path: str) -> str:
-    """The unit of a factor on a constant. Raises UsageError for what is no constant of an operation or an engine."""
+    """The unit of a factor. Raises UsageError for a path that is no constant of an operation or an engine."""
     inner = path.removeprefix(TIMES)
     if inner.partition(".")[0] not in (EFFICIENCY, ENGINE):
         raise UsageError(
@@ -52,12 +52,12 @@ def engine_unit(path: str, name: str) -> str:
 
 
 def factor(path: str, slower: Number) -> Number:
-    """What a constant is multiplied by where the times that it makes are to be multiplied by `slower`. `path` is without TIMES."""
+    """Factor on a constant that makes its times `slower` times as long. `path` is without TIMES."""
     return 1 / slower if path.rpartition(".")[2] in RATES else slower
 
 
-def moved(path: str, value: Number, factor: Number) -> Number:
-    """A constant times a factor, within the bounds that it has. `path` is without TIMES."""
+def scaled(path: str, value: Number, factor: Number) -> Number:
+    """A constant times a factor, within its bounds. `path` is without TIMES."""
     name = path.rpartition(".")[2]
     if name == "overlap":
         return calibration.calibrated_overlap(value, factor)
@@ -67,8 +67,8 @@ def moved(path: str, value: Number, factor: Number) -> Number:
 
 
 def constant_unit(spec: HardwareSpec, path: str) -> str:
-    """The unit of efficiency.CLASS.NAME, or of one variant's efficiency.CLASS.VARIANT.NAME. Raises UsageError for a class or a variant
-    that this chip has no constants of, or another name."""
+    """The unit of efficiency.CLASS.NAME, or of one variant's efficiency.CLASS.VARIANT.NAME. Raises UsageError for an unknown class,
+    variant or name."""
     parts = path.split(".")
     if len(parts) == 4 and parts[1] in classes(spec):
         if parts[2] not in variants(spec, parts[1]):
@@ -88,7 +88,7 @@ def constant_unit(spec: HardwareSpec, path: str) -> str:
 
 
 def most(path: str) -> float | None:
-    """The most that what stands at a path may be: 1 of a fraction of a peak, None where nothing bounds it."""
+    """Upper bound of a path: 1 of a fraction of a peak, None without one."""
     head, name = path.partition(".")[0], path.rpartition(".")[2]
     constant = {ENGINE: ENGINE_CONSTANTS, EFFICIENCY: CONSTANTS}.get(head, {}).get(name)
     return constant.most if constant else None
@@ -99,13 +99,13 @@ def _no(path: str, what: str, known: Iterable[str]) -> UsageError:
 
 
 def classes(spec: HardwareSpec) -> set[str]:
-    """Classes of operation that the chip's file or the defaults of its kind have constants of."""
+    """Classes of operation with constants in the chip's file or the defaults of its kind."""
     tables = (spec.efficiency, load_defaults(spec.kind).efficiency)
     return {kind for table in tables for kinds in table.values() for kind in kinds}
 
 
 def variants(spec: HardwareSpec, kind: str) -> set[str]:
-    """Names under which constants of a class stand in the chip's file or the defaults of its kind."""
+    """Names of the constants of a class in the chip's file or the defaults of its kind."""
     tables = (spec.efficiency, load_defaults(spec.kind).efficiency)
     return {name for table in tables for kinds in table.values() for name in kinds.get(kind, {})}
 
@@ -119,12 +119,12 @@ def figure(spec: HardwareSpec, path: str) -> Any:
 
 
 def figures(spec: HardwareSpec) -> dict[str, Any]:
-    """Every figure the engine reads, by the path under which it can be overridden."""
-    found: dict[str, Any] = {f"peak.{dtype}": rate for dtype, rate in spec.peak.items()}
-    found |= {"memory.bandwidth": spec.memory.bandwidth, "memory.capacity": spec.memory.capacity}
+    """Every figure of a hardware file that the engine reads, by dotted path."""
+    known: dict[str, Any] = {f"peak.{dtype}": rate for dtype, rate in spec.peak.items()}
+    known |= {"memory.bandwidth": spec.memory.bandwidth, "memory.capacity": spec.memory.capacity}
     for i, level in enumerate(spec.network):
-        found[f"network.{i}.bandwidth"] = level.bandwidth
+        known[f"network.{i}.bandwidth"] = level.bandwidth
         if level.latency is not None:
-            found[f"network.{i}.latency"] = level.latency
+            known[f"network.{i}.latency"] = level.latency
     single = ("price", "power", "host_link", "host_memory", "devices_per_host")
-    return found | {name: getattr(spec, name) for name in single if getattr(spec, name) is not None}
+    return known | {name: getattr(spec, name) for name in single if getattr(spec, name) is not None}

@@ -340,7 +340,7 @@ def _static(ctx: EstimateContext, run: Run) -> Prediction:
     busy = load(ctx, run.layout)
     step = inference.decode(ctx, run.layout)
     whole = forward_step(ctx, run.layout, busy.batch, ctx.prompt, ctx.prompt, decode=False)
-    seconds = serving.answer_time(whole.seconds, step.time_s, ctx.output)
+    seconds = serving.e2e_latency(whole.seconds, step.time_s, ctx.output)
     floor = roofline.floor_time(whole.costs.t_compute, whole.costs.t_memory) + (ctx.output - 1) * step.floor_s
     return _rate(step, busy.batch * ctx.output / seconds, busy.batch * ctx.output / floor)
 

@@ -115,11 +115,11 @@ def test_weights_follow_the_t_likelihood():
 
 
 def test_fractions_never_exceed_one_and_overlap_leaves_zero():
-    assert overrides.moved("efficiency.matmul.compute", 0.8, 2.0) == 1
-    assert overrides.moved("efficiency.tp_collective.overlap", 0.0, 2.0) == 0.5
-    assert overrides.moved("efficiency.tp_collective.overlap", 1.0, 0.5) == 0.5
-    assert overrides.moved("engine.per_step", 1.5e-3, 2.0) == 3e-3
-    assert overrides.moved("engine.kv_fraction", 0.9, 2.0) == 1
+    assert overrides.scaled("efficiency.matmul.compute", 0.8, 2.0) == 1
+    assert overrides.scaled("efficiency.tp_collective.overlap", 0.0, 2.0) == 0.5
+    assert overrides.scaled("efficiency.tp_collective.overlap", 1.0, 0.5) == 0.5
+    assert overrides.scaled("engine.per_step", 1.5e-3, 2.0) == 3e-3
+    assert overrides.scaled("engine.kv_fraction", 0.9, 2.0) == 1
 
 
 @pytest.mark.parametrize(

@@ -35,11 +35,11 @@ def step(batch, plan=ONE, **more):
 
 def test_the_share_of_steps_with_prompts_by_hand():
     """512 sequences of 1,000 + 1,000: 512 prompts in 1,000 steps, 8.192 of them in one: 62.5 steps; eight ranks: 1 - 0.9375^8 of steps."""
-    share = closed_loop.share_with_prompts(512.0, 1000.0, 1000.0, 8192.0)
+    share = closed_loop.mixed_step_fraction(512.0, 1000.0, 1000.0, 8192.0)
     assert share == pytest.approx(0.0625)
     assert closed_loop.padding_time(30.0, 20.0, share, 8.0) == pytest.approx(10 * 0.9375**8)
     assert closed_loop.padding_time(20.0, 30.0, share, 1.0) == 0
-    assert closed_loop.share_with_prompts(4096.0, 2048.0, 128.0, 8192.0) == 1
+    assert closed_loop.mixed_step_fraction(4096.0, 2048.0, 128.0, 8192.0) == 1
 
 
 @settings(deadline=None)

@@ -44,8 +44,8 @@ def test_prompts_held_back_by_hand():
     together = 1 + 20 / 14.375
     assert closed_loop.mean_hold(20, 1 / 14.375) == pytest.approx((20 + (together - 1) * 10) / together)
     assert closed_loop.held_steps(20, 0.9, 16384, 64, 1002, 6.4) == pytest.approx(13.6523 / 6.4, rel=1e-4)
-    assert closed_loop.read_with(1 / 14.375, 20, 0) == pytest.approx(1.3913, rel=1e-4)
-    assert closed_loop.read_with(0.5, 2, 9) == 4.5
+    assert closed_loop.prompts_per_mixed_step(1 / 14.375, 20, 0) == pytest.approx(1.3913, rel=1e-4)
+    assert closed_loop.prompts_per_mixed_step(0.5, 2, 9) == 4.5
 
 
 def test_an_answer_of_nothing_is_a_step_all_the_same():

@@ -57,7 +57,7 @@ def test_an_axis_that_never_closes_has_one_direction():
 
 
 def test_answer_time_counts_the_first_token_once():
-    assert serving.answer_time(2.0, 0.5, 5) == 2.0 + 4 * 0.5
+    assert serving.e2e_latency(2.0, 0.5, 5) == 2.0 + 4 * 0.5
 
 
 def test_a_part_of_an_instance_serves_nobody():
@@ -80,7 +80,7 @@ def test_prompts_alone_bound_the_rate_of_answers():
 @given(st.floats(1e-3, 1e2), st.floats(1e-6, 1.0), st.integers(1, 10_000))
 def test_a_request_alone_never_waits_less_than_its_own_first_token(first, itl, output):
     """One after the other is a bound: for one request it is that request, and no last digit may make it faster."""
-    whole = serving.answer_time(first, itl, float(output))
+    whole = serving.e2e_latency(first, itl, float(output))
     serial = closed_loop.serial_ttft(1.0, whole, float(output), itl)
     assert serial >= first
     assert serial == pytest.approx(first, rel=1e-9, abs=1e-9 * whole)

@@ -70,7 +70,7 @@ WORKED = [
     (schedule.zero_bubble_v, (4.0, 7.0, 3.0), 3 * 1.0),  # W longer than F: still never below the start
     (serving.pieces_at_once, (6.0, 3.0), 18.0 / 8),  # 18 pieces of work in eight slots
     (serving.pieces_at_once, (6.0, 1.0), 1.0),
-    (serving.prompt_starts, (32.0, 2.0, 30.0, 5.0), 214.0),
+    (serving.uncaptured_launch_time, (32.0, 2.0, 30.0, 5.0), 214.0),
     # images
     (serving.guided_passes, (6.0,), 12.0),
     (serving.images_per_second, (640.0, 64.0), 10.0),

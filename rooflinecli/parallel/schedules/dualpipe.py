@@ -30,12 +30,12 @@ def copies(layout: Layout) -> Number:
 
 def in_flight(layout: Layout, microbatches: Number) -> tuple[Number, Number]:
     """Microbatches whose activations the first and the last device hold: one more than there are stages."""
-    held = num.where(layout.pp > 1, memory.in_flight_1f1b(microbatches, layout.pp + 1), 1.0)
-    return held, held
+    count = num.where(layout.pp > 1, memory.in_flight_1f1b(microbatches, layout.pp + 1), 1.0)
+    return count, count
 
 
 def needs(layout: Layout, microbatches: Number) -> Iterator[ScheduleConstraint]:
-    """What the schedule asks of a layout."""
+    """Constraints of the schedule on a layout."""
     many = layout.pp > 1
     yield ScheduleConstraint(
         "dualpipe needs an even number of stages",

@@ -12,5 +12,5 @@ __all__ = ["bubble", "in_flight", "needs", "sends"]
 
 def in_flight(layout: Layout, microbatches: Number) -> tuple[Number, Number]:
     """Microbatches whose activations the first and the last stage hold: all of them."""
-    held = memory.in_flight_gpipe(microbatches, layout.pp)
-    return held, held
+    count = memory.in_flight_gpipe(microbatches, layout.pp)
+    return count, count

@@ -20,7 +20,7 @@ __all__ = ["bubble", "in_flight", "needs", "sends"]
 
 
 def needs(layout: Layout, microbatches: Number) -> Iterator[ScheduleConstraint]:
-    """What the schedule asks of a layout: what interleaving does, and chunks to interleave."""
+    """Constraints on a layout: those of interleaving, and chunks to interleave."""
     yield from one_f_one_b.needs(layout, microbatches)
     yield ScheduleConstraint(
         "interleaving needs virtual stages",

@@ -34,7 +34,7 @@ def sends(layout: Layout, backward: bool) -> Number:
 
 
 def needs(layout: Layout, microbatches: Number) -> Iterator[ScheduleConstraint]:
-    """What the schedule asks of a layout."""
+    """Constraints of the schedule on a layout."""
     if not (num.plain(layout.virtual_stages) and num.value(layout.virtual_stages) == 1):
         yield ScheduleConstraint(
             "interleaving needs microbatches in multiples of pp",

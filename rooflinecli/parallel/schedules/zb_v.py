@@ -24,8 +24,8 @@ def bubble(layout: Layout, stage_time: Number, weight_gradient_time: Number) -> 
 
 def in_flight(layout: Layout, microbatches: Number) -> tuple[Number, Number]:
     """Microbatches (of a whole stage) whose activations the first and the last device hold: as many as 1F1B's first, everywhere."""
-    held = memory.in_flight_1f1b(microbatches, layout.pp)
-    return held, held
+    count = memory.in_flight_1f1b(microbatches, layout.pp)
+    return count, count
 
 
 def sends(layout: Layout, backward: bool) -> Number:
@@ -34,7 +34,7 @@ def sends(layout: Layout, backward: bool) -> Number:
 
 
 def needs(layout: Layout, microbatches: Number) -> Iterator[ScheduleConstraint]:
-    """What the schedule asks of a layout."""
+    """Constraints of the schedule on a layout."""
     yield ScheduleConstraint(
         "zb-v has two chunks of its own",
         constraints.within(layout.virtual_stages, 1.0),
