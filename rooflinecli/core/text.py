@@ -19,6 +19,6 @@ def plural(count: float, what: str) -> str:
 
 
 def percent(share: float) -> str:
-    """'0.34 %', '14 %', '120 %': two digits, and all that stand before the point."""
+    """'0.34%', '14%', '120%': two digits, and all that stand before the point."""
     percent = 100 * share
-    return f"{percent:,.0f} %" if abs(percent) >= 9.95 else f"{percent:.2g} %"
+    return f"{percent:,.0f}%" if abs(percent) >= 9.95 else f"{percent:.2g}%"

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.engine import build_request
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.name_lookup import find, split_count
 from rooflinecli.specs.options import OPTIONS
 
-Options = dict[str, Any]
+Options = dict[str, object]  # options as written, by name
 
 
-def named(hw: Any) -> list[str]:
+def named(hw: object) -> list[str]:
     """The chips of `--hw`, each once, in the order written."""
-    items = [hw] if isinstance(hw, str) else list(hw or [])
+    items = hw if isinstance(hw, (list, tuple)) else [hw or ""]
     return list(dict.fromkeys(name.strip() for item in items for name in str(item).split(",") if name.strip()))
 
 
-def each(options: Options, hw: Any = None) -> dict[str, Options]:
+def each(options: Options, hw: object = None) -> dict[str, Options]:
     """chip -> its own options. Raises UsageError for a price of a chip that is not among them."""
     chips = named(options.get("hw", options.get("hardware")) if hw is None else hw)
     if not chips:
@@ -29,7 +27,7 @@ def each(options: Options, hw: Any = None) -> dict[str, Options]:
     return {chip: {**rest, "hw": chip, **({"price": found[chip]} if chip in found else {})} for chip in chips}
 
 
-def prices(written: Any, chips: list[str]) -> dict[str, str]:
+def prices(written: object, chips: list[str]) -> dict[str, str]:
     """chip -> USD per device-hour as written: `2.50` for all of them, or `h100=2.50,b200=4`; the chip's own goes before.
 
     Raises UsageError for one that is no price, and for a chip that is not asked about.

@@ -62,11 +62,19 @@ def _csv(answer: Record, table: str) -> str:
     from rooflinecli.render.formats import csv
 
     if table:
-        rows = [dict(leaves(row)) for row in getattr(answer, table)]
+        rows = [
+            {path: cell for key, value in row.entries() if not _rows(value) for path, cell in leaves(value, f"{key}.")}
+            for row in getattr(answer, table)
+        ]
         head = list(dict.fromkeys(name for row in rows for name in row))
         return csv.rows([head, *([row.get(name, "") for name in head] for row in rows)])
     cells = ((path.removeprefix("phases."), num.value(value)) for path, value in leaves(answer))
     return csv.rows([("quantity", "value"), *((path, _cell(value)) for path, value in cells if value is not None)])
+
+
+def _rows(value: Any) -> bool:
+    """Whether a value is rows of its own, which are no cells of another."""
+    return isinstance(value, list) and any(isinstance(item, Record) for item in value)
 
 
 def _cell(value: Any) -> str:

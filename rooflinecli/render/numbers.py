@@ -11,6 +11,7 @@ from math import isfinite
 from typing import Any
 
 from rooflinecli.core import num
+from rooflinecli.core.record import Record
 from rooflinecli.core.units import count, duration, si
 from rooflinecli.specs import quantities
 from rooflinecli.specs.quantities import Quantity
@@ -90,11 +91,13 @@ def money(usd: float) -> str:
     return f"${usd:.2f}" if size >= 0.1 or usd == 0 else f"${usd:.2g}"
 
 
-def layout(sizes: Mapping[str, Any]) -> str:
-    """'tp8 pp4 dp16 zero1 mb1': parallel sizes above one, then ZeRO, micro-batch, virtual stages and recomputation."""
+def layout(sizes: Mapping[str, Any] | Record) -> str:
+    """'tp8 pp4 dp16 zero1 mb1': parallel sizes above one, then ZeRO and its shard group, micro-batch, virtual stages and recomputation."""
     parts = [f"{axis}{sizes[axis]:g}" for axis in ("tp", "pp", "dp", "cp", "ep") if sizes.get(axis, 1) > 1]
     if sizes.get("zero") and sizes.get("dp", 1) > 1:
         parts.append(f"zero{sizes['zero']:g}")
+    if sizes.get("shard"):
+        parts.append(f"hsdp{sizes['shard']:g}")
     if sizes.get("pp", 1) > 1 or sizes.get("micro_batch", 1) > 1:
         parts += [f"mb{sizes['micro_batch']:g}"] if sizes.get("micro_batch") else []
     if sizes.get("virtual_stages", 1) > 1:
@@ -106,14 +109,14 @@ def layout(sizes: Mapping[str, Any]) -> str:
     return " ".join(parts)
 
 
-def _recompute(sizes: Mapping[str, Any]) -> str:
+def _recompute(sizes: Mapping[str, Any] | Record) -> str:
     """'recompute-full', of which modules or layers where not all."""
     modules = ":" + "+".join(sizes["recompute_modules"]) if sizes.get("recompute_modules") else ""
     layers = f":{sizes['recompute_layers']:g}-layers" if "recompute_layers" in sizes else ""
     return f"recompute-{sizes['recompute']}{modules}{layers}"
 
 
-def devices(sizes: Mapping[str, Any]) -> str:
+def devices(sizes: Mapping[str, Any] | Record) -> str:
     """'16 devices (tp8 pp2 recompute-full)'."""
     count, split = sizes["devices"], layout(sizes)
     return f"{count:,} device{'' if count == 1 else 's'}" + (f" ({split})" if split else "")

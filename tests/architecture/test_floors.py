@@ -38,7 +38,15 @@ SLOW_TO_IMPORT = {"numpy", "matplotlib", "pyarrow", "pandas", "scipy"}
 # reached only once a sweep, search, fleet, measurement or validation runs
 IMPORTED_LATE = tuple(
     f"rooflinecli.{package}."
-    for package in ("measure", "validate", "calibrate", "questions.sweep", "questions.search", "questions.fleet")
+    for package in (
+        "measure",
+        "validate",
+        "calibrate",
+        "questions.sweep",
+        "questions.search",
+        "questions.fleet",
+        "questions.sensitivity",
+    )
 )
 
 

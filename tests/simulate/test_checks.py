@@ -112,7 +112,7 @@ def test_a_search_ends_with_simulations():
         tp=row["layout"]["tp"], pp=row["layout"]["pp"], dp=row["layout"]["dp"], ep=row["layout"]["ep"],
     )  # fmt: skip
     assert row["simulate"]["ttft_p99_s"] == alone["ttft_p99_s"]
-    assert "1 simulated: first token" in run_cli(*args).out
+    assert "1 simulated: TTFT" in run_cli(*args).out
 
 
 def test_a_search_without_limits_is_simulated_too():

@@ -36,8 +36,8 @@ def test_training(cli: Any, asked: str) -> None:
                 found = found[part]
             assert value == found, (quantity, row["estimate"])
             found = estimate(cli, row)["train"]
-        if list(row["held"]) == ["train.time_s"]:
-            assert row["held"]["train.time_s"] == pytest.approx(found["floor_s"], rel=1e-15)
+        if list(row["score_at_bound"]) == ["train.time_s"]:
+            assert row["score_at_bound"]["train.time_s"] == pytest.approx(found["floor_s"], rel=1e-15)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_comparison(cli: Any, asked: str) -> None:
     assert len(rows) >= 2
     for row in rows:
         whole = cli(*shlex.split(row["command"])[1:], "--format", "json").json
-        assert whole["layout"]["devices"] == row["plan"]["devices"]
+        assert whole["layout"]["devices"] == row["layout"]["devices"]
         for quantity, value in row["quantities"].items():
             if quantity.partition(".")[0] in whole["phases"]:
                 phase, name = quantity.split(".", 1)

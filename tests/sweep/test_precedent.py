@@ -147,16 +147,16 @@ def test_a_search_ranks_by_the_end_that_is_held():
         result = report(one, search(one))
         ends = [row["interval_s"][place] if place is not None else row["time_s"] for row in result["results"]]
         assert ends == sorted(ends) and [
-            next(iter(row["held"].values())) for row in result["results"]
+            next(iter(row["score_at_bound"].values())) for row in result["results"]
         ] == pytest.approx(ends)
 
 
 def test_practised_keeps_to_precedent_and_counts_the_rest():
     options = {"model": "llama-3-70b", "hw": "h100", "n": "64", "batch": "256", "phase": "train", "recompute": "none"}
-    asked = question(options, "time", [], practised=True)
+    asked = question(options, "time", [], has_precedent=True)
     found = search(asked)
     result = report(asked, found)
-    assert result["results"] and not any(row["unsupported"] for row in result["results"])
+    assert result["results"] and not any(row["extrapolations"] for row in result["results"])
     assert found.rejected["precedent (--precedent-only)"] == found.fitting - found.meeting > 0
 
 
@@ -174,7 +174,7 @@ def test_ties_name_the_simplest():
     options = {"model": "llama-3-8b", "hw": "h100", "n": "16", "batch": "64", "phase": "train"}
     asked = question(options, "time", [])
     found = search(asked)
-    tied = report(asked, found)["tied"]
+    tied = report(asked, found)["within_uncertainty"]
     ranked = found.ranking.top(None)
     best = ranked[0]
     alike = [e for e in ranked if abs(math.log(e.keys[0] / best.keys[0])) <= math.hypot(e.error, best.error)]

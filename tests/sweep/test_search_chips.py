@@ -54,9 +54,9 @@ def test_training_rows_of_all_chips_are_what_their_commands_print(objective: str
     both = found("search", *args, "--hw", "h100,mi300x")
     alone = [found("search", *args[:-2], "--price", p, "--hw", c) for c, p in (("h100", "4"), ("mi300x", "2.5"))]
     name = both["objective"][0]
-    ends = [row["held"][name] for row in both["results"]]
+    ends = [row["score_at_bound"][name] for row in both["results"]]
     assert ends == sorted(ends) and {row["chip"] for row in both["results"]} == {"h100", "mi300x"}
-    assert ends[0] == min(one["results"][0]["held"][name] for one in alone)
+    assert ends[0] == min(one["results"][0]["score_at_bound"][name] for one in alone)
     assert both["layouts"] == sum(one["layouts"] for one in alone)
     for row in both["results"]:
         phase = answered(row["estimate"])
@@ -123,9 +123,9 @@ def test_a_front_over_chips_holds_no_dominated_point() -> None:
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["--slo", "ttft=1s", "--ttft", "2s"], "also said by --ttft"),
-        (["--slo", "ttft=1s@99"], "only means"),
-        (["--slo", "queue=1s"], "here are ttft and itl"),
+        (["--slo", "ttft=1s", "--ttft", "2s"], "ttft duplicates --ttft"),
+        (["--slo", "ttft=1s@99"], "search uses mean latencies"),
+        (["--slo", "queue=1s"], "the limits here are ttft and itl"),
         (["--price", "b200=3"], "not among"),
         (["--price", "nosuch=3"], "unknown chip of --price"),
         (["--price", "h100=-1"], "negative"),
@@ -141,7 +141,7 @@ def test_compare_holds_limits_at_the_pessimistic_end() -> None:
     free = {row["chip"]: row for row in found("compare", *args)["rows"]}
     limit = free["h100"]["interval"][1] * 1.001
     held = {row["chip"]: row for row in found("compare", *args, "--slo", f"itl={limit!r}s")["rows"]}
-    assert held["h100"]["feasible"] and not held["l40s"]["feasible"] and "itl is" in held["l40s"]["why"]
+    assert held["h100"]["feasible"] and not held["l40s"]["feasible"] and "itl is" in held["l40s"]["infeasible_reason"]
     tighter = run_cli("compare", *args, "--slo", f"itl={free['h100']['value']!r}s", "--format", "json").json
     assert not {row["chip"]: row for row in tighter["rows"]}["h100"]["feasible"]
 
@@ -149,11 +149,24 @@ def test_compare_holds_limits_at_the_pessimistic_end() -> None:
 def test_compare_takes_prices_by_chip() -> None:
     args = ["llama-3-8b", "--hw", "h100,mi300x", "-n", "2", "--at", "same-cost"]
     unknown = {row["chip"]: row for row in found("compare", *args)["rows"]}
-    assert "--price mi300x=USD" in unknown["mi300x"]["why"]
+    assert "--price mi300x=USD" in unknown["mi300x"]["infeasible_reason"]
     rows = {row["chip"]: row for row in found("compare", *args, "--price", "mi300x=1.5", "--price", "h100=3")["rows"]}
     assert (
         rows["h100"]["usd_per_hour"] == 6.0
-        and rows["mi300x"]["plan"]["devices"] == 4
+        and rows["mi300x"]["layout"]["devices"] == 4
         and rows["mi300x"]["usd_per_hour"] == 6.0
     )
     assert "no price is known for mi300x" in run_cli("compare", *args[:5], "--hw", "h100,mi300x").out
+
+
+def test_the_keys_of_the_first_release():
+    args = ["llama-3-8b", "--hw", "h100,h200", "-n", "1", "--batch", "32"]
+    now, first = found("compare", *args), found("compare", *args, "--schema", "1")
+    assert first["schema"] == "roofline/compare/1" and first["hold"] == now["bound"]
+    assert [row["held"] for row in first["rows"]] == [row["value_at_bound"] for row in now["rows"]]
+    assert first["rows"][0]["plan"] == now["rows"][0]["layout"]
+    assert "memory.headroom" in first["rows"][0]["quantities"]
+    now, first = found("search", *SERVING, "--hw", "h100"), found("search", *SERVING, "--hw", "h100", "--schema", "1")
+    assert first["schema"] == "roofline/search/1" and first["hold"] == now["bound"]
+    assert [row["held"] for row in first["results"]] == [row["score_at_bound"] for row in now["results"]]
+    assert first["results"][0]["memory"]["headroom"] == now["results"][0]["memory"]["headroom_fraction"]

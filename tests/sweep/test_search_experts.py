@@ -61,11 +61,11 @@ def test_serving_ranks_by_the_end_that_is_held(cli):
     }
     name = "serve.tokens_per_s_per_device"
     for rows in by.values():
-        ends = [row["held"][name] for row in rows]
+        ends = [row["score_at_bound"][name] for row in rows]
         assert ends == sorted(ends, reverse=True)
     worst, middle, best = (by[hold][0] for hold in ("pessimistic", "expected", "floor"))
-    assert worst["held"][name] < worst["score"][name] and middle["held"] == middle["score"]
-    assert best["held"][name] > best["score"][name]
+    assert worst["score_at_bound"][name] < worst["score"][name] and middle["score_at_bound"] == middle["score"]
+    assert best["score_at_bound"][name] > best["score"][name]
 
 
 def test_layouts_of_as_many_devices_are_told_apart_by_what_their_tokens_cost():
@@ -87,15 +87,15 @@ def test_layouts_of_as_many_devices_are_told_apart_by_what_their_tokens_cost():
     ran = run_cli(*asked, "--qps", "2", "--slo", "ttft=2s,itl=60ms", "--format", "json")
     first, *others = ran.json["results"]
     usd = "serve.usd_per_million_output_tokens"
-    assert others and {row["held"]["serve.devices"] for row in ran.json["results"]} == {8}
+    assert others and {row["score_at_bound"]["serve.devices"] for row in ran.json["results"]} == {8}
     for row in others:
-        gap = 100 * (row["held"][usd] / first["held"][usd] - 1)
-        assert gap > 10 and row["why"].startswith(f"{gap:.0f} % behind in {usd}:"), row["why"]
+        gap = 100 * (row["score_at_bound"][usd] / first["score_at_bound"][usd] - 1)
+        assert gap > 10 and row["why"].startswith(f"{gap:.0f}% worse in {usd}:"), row["why"]
 
 
 def test_twice_as_many_devices_are_a_hundred_per_cent_behind():
     asked = ["search", "llama-3-8b", "--hw", "h100", "-n", "2", "--phase", "decode", "--engine", "vllm"]
     ran = run_cli(*asked, "--qps", "4", "--slo", "ttft=1s,itl=30ms", "--format", "json")
     first, *others = ran.json["results"]
-    assert first["held"]["serve.devices"] == 1 and others
-    assert all(row["why"].startswith("100 % behind: batch") for row in others)
+    assert first["score_at_bound"]["serve.devices"] == 1 and others
+    assert all(row["why"].startswith("100% worse: batch") for row in others)

@@ -87,7 +87,7 @@ def test_seconds_of_overhead_have_their_share_as_elasticity() -> None:
 
 
 def test_one_point_only() -> None:
-    with pytest.raises(UsageError, match="one point"):
+    with pytest.raises(UsageError, match="a single point"):
         of_point({"model": "gpt2", "hw": "h100", "batch": "1,2"}, None)
     report = of_point({"model": "gpt2", "hw": "h100", "batch": "8", "phase": "decode"}, ["memory.bandwidth=x2"])
     assert report["phases"]["decode"][0]["figure"]

@@ -118,7 +118,7 @@ def test_groups_inside_a_slice_are_found_where_they_are_better() -> None:
     asked = slices()
     best = search(asked).ranking.top(1)[0]
     ends = {
-        shard: estimate(request_of(asked, {**best.layout, "shard": shard})).phases["train"].interval_s[1]
+        shard: estimate(request_of(asked, replace(best.layout, shard=shard))).phases["train"].interval_s[1]
         for shard in (None, 256, 512)
     }
     assert best.layout["shard"] == min(ends, key=ends.__getitem__) == 256
@@ -139,7 +139,7 @@ def test_a_row_says_its_group_and_its_command_prints_its_numbers(cli: Any) -> No
         same = ("time_s", "floor_s", "interval_s", "mfu", "memory", "communication_s")
         assert {name: row[name] for name in same} == {name: found[name] for name in same}
     shown = cli("search", *shlex.split(asked)).out
-    assert "zero 3 over 256" in shown and "HSDP" in shown
+    assert "zero3 hsdp256" in shown and "HSDP" in shown
 
 
 def test_the_group_given_stays_and_is_said_once(cli: Any) -> None:

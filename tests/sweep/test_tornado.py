@@ -38,7 +38,7 @@ def test_past_its_flip_another_chip_wins(compared: dict[str, Any], tmp_path: Pat
     args = ["--phase", "prefill", "--phase", "decode", "-n", "1", "--batch", "32"]
     h100 = worst(found("estimate", "llama-3-8b", "--hw", "h100", *args), "decode")
     for factor, wins in ((1 + 1e-4, "h200"), (1 - 1e-4, "h100")):
-        value = row["flips_at"] * factor / 1e12
+        value = row["flip_value"] * factor / 1e12
         chip = chip_with(
             tmp_path,
             "h200-sxm",
@@ -46,7 +46,7 @@ def test_past_its_flip_another_chip_wins(compared: dict[str, Any], tmp_path: Pat
         )
         moved = worst(found("estimate", "llama-3-8b", "--hw", chip, *args), "decode")
         assert (moved < h100) == (wins == "h200")
-    assert row["then"] == "2" and row["factor"] < 1
+    assert row["winner_after_flip"] == "2" and row["factor"] < 1
 
 
 def test_the_lead_is_that_of_the_pessimistic_ends(compared: dict[str, Any]) -> None:
@@ -64,10 +64,10 @@ def test_rows_are_ordered_by_how_near_they_flip(compared: dict[str, Any]) -> Non
             assert max(row["factor"], 1 / row["factor"]) <= 1 + row["error"]
         if (
             row["figure"].endswith((".compute", ".memory"))
-            and row["flips_at"]
-            and not isinstance(row["flips_at"], list)
+            and row["flip_value"]
+            and not isinstance(row["flip_value"], list)
         ):
-            assert row["flips_at"] <= 1, "a fraction of a peak stays one"
+            assert row["flip_value"] <= 1, "a fraction of a peak stays one"
 
 
 def test_at_the_break_even_price_the_two_cost_the_same() -> None:
@@ -101,16 +101,18 @@ def test_a_search_across_chips_flips_where_it_says(tmp_path: Path) -> None:
     row = next(
         r
         for r in report["rows"]
-        if r["figure"] == "peak.bf16" and r["factor"] and rows[r["then"]]["chip"] != rows[report["first"]]["chip"]
+        if r["figure"] == "peak.bf16"
+        and r["factor"]
+        and rows[r["winner_after_flip"]]["chip"] != rows[report["first"]]["chip"]
     )
     base = {"h100": "h100-sxm", "a100": "a100-sxm-80"}
     chip = chip_with(
         tmp_path,
         base[row["chip"]],
-        f"peak: {{bf16: {{value: {row['flips_at'] * (1 + 1e-4 * (1 if row['factor'] > 1 else -1)) / 1e12!r} TFLOP/s, source: test, basis: dense}}}}\nsources: {{test: a test}}",
+        f"peak: {{bf16: {{value: {row['flip_value'] * (1 + 1e-4 * (1 if row['factor'] > 1 else -1)) / 1e12!r} TFLOP/s, source: test, basis: dense}}}}\nsources: {{test: a test}}",
     )
     bills = {}
-    for label in (report["first"], row["then"]):
+    for label in (report["first"], row["winner_after_flip"]):
         words = shlex.split(rows[label]["estimate"])[1:]
         at = words.index("--hw") + 1
         words[at] = chip if words[at] == row["chip"] else words[at]
@@ -120,13 +122,13 @@ def test_a_search_across_chips_flips_where_it_says(tmp_path: Path) -> None:
             * worst(phase, "train")
             / phase["phases"]["train"]["time_s"]
         )
-    assert bills[row["then"]] < bills[report["first"]]
+    assert bills[row["winner_after_flip"]] < bills[report["first"]]
 
 
 def test_it_names_the_one_measurement(compared: dict[str, Any]) -> None:
     from rooflinecli.questions.sensitivity.tornado import measurement
 
-    settles = compared["tornado"]["settles"]
+    settles = compared["tornado"]["resolving_measurement"]
     doubted = [r for r in compared["tornado"]["rows"] if r["inside_error"]]
     assert (settles is None) == (not doubted)
     if settles:

@@ -6,14 +6,13 @@ from pathlib import Path
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.interfaces.cli.from_question import Delivery, command
-from rooflinecli.interfaces.cli.show import show_text
+from rooflinecli.interfaces.cli.show import show, show_text
 from rooflinecli.questions.compare.measured_types import MeasuredAnswer
 from rooflinecli.questions.compare.question import Compare
 
 
 def run(question: Compare, how: Delivery) -> int:
     """Compare and print; the exit code is 1 where no chip can."""
-    from rooflinecli.render.views.compare import render
     from rooflinecli.render.views.measured_gap import render as gaps
 
     if question.measured:
@@ -24,8 +23,8 @@ def run(question: Compare, how: Delivery) -> int:
 
         warn("--sensitivity has no place in csv, which holds the rows alone; table, markdown and json have it")
     found = question.answer()
-    show_text(found, render, how, {"memory.headroom_fraction": "memory.headroom"})
-    return 0 if found["feasible"] else 1
+    show(found, "compare", how, table="rows")
+    return 0 if found.feasible else 1
 
 
 def _measured(question: Compare) -> MeasuredAnswer:

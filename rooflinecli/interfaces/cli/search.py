@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from rooflinecli.interfaces.cli.from_question import Spread, command
 from rooflinecli.interfaces.cli.progress import Progress
-from rooflinecli.interfaces.cli.show import show_text
+from rooflinecli.interfaces.cli.show import show
 from rooflinecli.questions.search.question import Search
 
 
 def run(question: Search, how: Spread) -> int:
     """Search and print; the exit code is 1 where nothing is feasible."""
-    from rooflinecli.render.views.search import text
-
     bars: list[Progress] = []
 
     def tell(done: int, total: int) -> None:
@@ -27,8 +25,8 @@ def run(question: Search, how: Spread) -> int:
     found = question.answer(tell, how.over())
     for bar in bars:
         bar.close()
-    show_text(found, text, how, {"headroom_fraction": "headroom"})
-    return 0 if found["feasible"] else 1
+    show(found, "search", how, table="results")
+    return 0 if found.feasible else 1
 
 
 app = command(Search, run, Spread)

@@ -13,7 +13,7 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.interfaces.cli.from_question import Spread, command
 from rooflinecli.interfaces.cli.output import columns
 from rooflinecli.interfaces.cli.progress import Progress
-from rooflinecli.interfaces.cli.show import show_text
+from rooflinecli.interfaces.cli.show import show
 from rooflinecli.questions.sweep.question import Sweep
 from rooflinecli.specs.options import OptText, Text, field
 from rooflinecli.specs.quantities import first_release
@@ -42,9 +42,10 @@ def run(question: Sweep, how: SweepDelivery) -> int:
     options, figures = question.options(), list(question.figures) or None
     if question.sensitivity:
         from rooflinecli.questions.sensitivity.elasticities import of_point
-        from rooflinecli.render.views.sensitivity import text
 
-        show_text(of_point(options, figures), text, how)
+        if how.format in ("jsonl", "parquet"):
+            raise UsageError(f"--sensitivity has no {how.format} form; use table, json, csv or markdown", "format")
+        show(of_point(options, figures), "sensitivity", how, table="rows")
         return 0
     if how.plot:
         check(how.plot)

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.core.record import leaves
+from rooflinecli.core.record import Record, leaves
 from rooflinecli.questions.sweep.question import Sweep
 
 
@@ -99,6 +99,6 @@ def sweep(question: Sweep) -> Any:
     return frame({name: np.concatenate(parts) for name, parts in found.items()})
 
 
-def rows(answer: Mapping[str, Any], name: str) -> Any:
+def rows(answer: Record, name: str) -> Any:
     """A list of an answer as a frame, a column for each number; empty where nothing is feasible."""
-    return frame([dict(leaves(row)) for row in answer[name]])
+    return frame([dict(leaves(row)) for row in getattr(answer, name)])

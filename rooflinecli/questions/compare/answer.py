@@ -1,9 +1,8 @@
-"""`compare`: one plan on several chips, at the same devices, the same hourly bill or the same memory, ranked by one quantity."""
+"""The answer of `compare`: one layout on several chips at equal devices, cost or memory, ranked by one quantity."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from rooflinecli.core.errors import DataError, Infeasible, UsageError
 from rooflinecli.core.units import duration
@@ -11,19 +10,20 @@ from rooflinecli.engine import build_request, option_conflicts
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends, phase_of
 from rooflinecli.questions.check.run import Estimator
-from rooflinecli.questions.compare import normalization as equal
+from rooflinecli.questions.compare import normalization
+from rooflinecli.questions.compare.answer_types import CompareAnswer, ComparedChip, ComparedLayout, ModelName
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
+from rooflinecli.questions.multi_chip import Options, unpriced
 from rooflinecli.questions.multi_chip import each as each_chip
-from rooflinecli.questions.multi_chip import unpriced
 from rooflinecli.questions.search.command_line import search_command
 from rooflinecli.questions.search.mean_slo import joined
+from rooflinecli.questions.sensitivity.answer_types import Tornado
 from rooflinecli.specs import parse_values
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.quantities import COST, higher_is_better, scales_with_time, unit_of
 from rooflinecli.specs.request import HOLDS
 
-SCHEMA = "roofline/compare/2"
 RANK = "decode.time_s"
 _LIMITED = {"ttft": "prefill", "itl": "decode"}
 _SHOWN = {
@@ -51,17 +51,17 @@ class ChipResult:
 
 
 def compare(
-    options: dict[str, Any],
+    options: Options,
     chips: list[str],
-    at: str = equal.AT[0],
+    iso: str = normalization.ISO[0],
     rank: str | None = None,
     slo: str | None = None,
     sensitivity: bool = False,
-) -> dict[str, Any]:
-    """The chips ranked, those that cannot hold the plan last with the reason, and so those that miss a limit of `slo`.
+) -> CompareAnswer:
+    """The chips ranked; last, with the reason, those that the layout does not fit on and those that miss a limit of `slo`.
 
     Without `rank` it is the time of the phase asked for, of decode before prefill. `options["price"]` is one for all or by
-    chip (`h100=2.50,mi300x=3`). `sensitivity` adds the tornado of those ranked.
+    chip (`h100=2.50,mi300x=3`). `sensitivity` adds the tornado of the ranked rows.
 
     Raises UsageError for an unknown setting, chip or quantity; what only one chip cannot do is that chip's reason.
     """
@@ -76,36 +76,34 @@ def compare(
     asked = {"phase": ["train"] if phase_of(rank) == "train" and not limits else ["prefill", "decode"], **options}
     build_request.request({**asked, "hw": next(iter(specs))})  # what is wrong on every chip is wrong with the question
     answer = Estimator()
-    tried, basis = equal.counts(asked, specs, at, answer, own)
-    first = "" if at == "same-memory" else rank
+    tried, iso_text = normalization.counts(asked, specs, iso, answer, own)
+    first = "" if iso == "same-memory" else rank
     entries = [_entry(name, {**asked, **own.get(name, {})}, tried[name], first, answer) for name in specs]
-    entries = [_kept(entry, limits) for entry in entries]
+    entries = [_within(entry, limits) for entry in entries]
     _answerable(entries)
     _known(entries, rank)
-    rows = _ranked([_row(entry, rank, specs[entry.name], _hold(options)) for entry in entries], rank)
+    bound = _bound(options)
+    rows = _ranked([_row(entry, rank, specs[entry.name], bound) for entry in entries], rank)
     model = next((e.result.model.name for e in entries if e.result), str(options["model"]))
-    return {
-        "schema": SCHEMA,
-        "model": {"name": model},
-        "at": at,
-        "basis": basis,
-        "rank": rank,
-        "hold": _hold(options),
-        "unit": unit_of(rank),
-        "better": "more" if higher_is_better(rank) else "less",
-        "slo_s": limits,
-        "unpriced": unpriced(priced),
-        "rows": rows,
-        "feasible": any(r["feasible"] for r in rows),
-        **(
-            {"tornado": _tornado(rows, {name: {**asked, **own.get(name, {})} for name in specs}, rank)}
-            if sensitivity
-            else {}
-        ),
-    }
+    found = CompareAnswer(
+        model=ModelName(name=model),
+        iso=iso,
+        iso_text=iso_text,
+        rank=rank,
+        bound=bound,
+        unit=unit_of(rank),
+        better="more" if higher_is_better(rank) else "less",
+        slo_s=limits,
+        unpriced=unpriced(priced),
+        rows=rows,
+        feasible=any(row.feasible for row in rows),
+    )
+    if sensitivity:
+        found.tornado = _tornado(found, {name: {**asked, **own.get(name, {})} for name in specs})
+    return found
 
 
-def _rank(options: dict[str, Any], chip: str) -> str:
+def _rank(options: Options, chip: str) -> str:
     """What chips are ranked by unless told: the time of a phase that is asked for, or that the model has. Raises UsageError for a phase that is none."""
     if "phase" in options:
         phases = build_request.phases(options["phase"])
@@ -116,29 +114,30 @@ def _rank(options: dict[str, Any], chip: str) -> str:
     return next((f"{name}.time_s" for name in ("decode", "prefill", "train") if name in phases), RANK)
 
 
-def _tornado(rows: list[dict[str, Any]], asked: dict[str, dict[str, Any]], rank: str) -> dict[str, Any] | None:
+def _tornado(answer: CompareAnswer, asked: dict[str, Options]) -> Tornado | None:
     """What would change the order of the chips; None where fewer than two are ranked. Raises UsageError for a rank that follows no time."""
-    from rooflinecli.questions.sensitivity.robustness import between
+    from rooflinecli.questions.sensitivity.robustness import of_comparison
 
-    able = [row for row in rows if row["rank"]]
-    if not scales_with_time(rank):
+    if not scales_with_time(answer.rank):
         raise UsageError(
-            f"--sensitivity: {rank} does not follow a time; rank by one that does, such as {RANK}", "sensitivity"
+            f"--sensitivity: {answer.rank} does not follow a time; rank by one that does, such as {RANK}", "sensitivity"
         )
-    if len(able) < 2:
-        return None
-    options = {row["chip"]: {**asked[row["chip"]], "hw": row["chip"], "n": row["plan"]["devices"]} for row in able}
-    return between(able, options, rank, next(iter(options.values())).get("hold") or HOLDS[0])
+    ranked, options = list[tuple[int, str, float]](), dict[str, Options]()
+    for row in answer.ranked:
+        if row.rank is not None and row.value is not None and row.layout is not None:
+            ranked.append((row.rank, row.chip, row.value))
+            options[row.chip] = {**asked[row.chip], "hw": row.chip, "n": row.layout.devices}
+    return of_comparison(ranked, options, answer.rank, answer.bound) if len(ranked) > 1 else None
 
 
 def slo_limits(slo: str | None) -> dict[str, float]:
     """Seconds of `ttft` and `itl`. Raises UsageError."""
-    said = joined({"ttft": None, "itl": None}, slo)
-    return {name: parse_values.seconds(f"--slo {name}", text) for name, text in said.items() if text is not None}
+    given = joined({"ttft": None, "itl": None}, slo)
+    return {name: parse_values.seconds(f"--slo {name}", text) for name, text in given.items() if text is not None}
 
 
-def _kept(entry: ChipResult, limits: dict[str, float]) -> ChipResult:
-    """The entry, with a reason when the pessimistic end of a latency is above its limit."""
+def _within(entry: ChipResult, limits: dict[str, float]) -> ChipResult:
+    """The entry, with a reason when the pessimistic bound of a latency exceeds its limit."""
     if entry.result is None or entry.why:
         return entry
     for name, limit in limits.items():
@@ -149,13 +148,13 @@ def _kept(entry: ChipResult, limits: dict[str, float]) -> ChipResult:
             )
         worst = found.interval_s[1]
         if worst > limit:
-            why = f"{name} is {duration(found.time_s)}, up to {duration(worst)}; wanted at most {duration(limit)}"
+            why = f"{name} is {duration(found.time_s)}, up to {duration(worst)}; the limit is {duration(limit)}"
             return replace(entry, why=why)
     return entry
 
 
-def _entry(name: str, options: dict[str, Any], counts: list[int] | str, rank: str, answer: Estimator) -> ChipResult:
-    """The estimate on the count that ranks best among those that can be laid out and hold the plan; on the first, without `rank`."""
+def _entry(name: str, options: Options, counts: list[int] | str, rank: str, answer: Estimator) -> ChipResult:
+    """The estimate on the count that ranks best among the feasible ones; on the first, without `rank`."""
     if isinstance(counts, str):
         return ChipResult(name, None, counts)
     found, why = list[tuple[EstimateAnswer, int]](), ""
@@ -168,21 +167,21 @@ def _entry(name: str, options: dict[str, Any], counts: list[int] | str, rank: st
             why = why or str(error)
     if not found:
         return ChipResult(name, None, why)
-    best, count = min(found, key=lambda one: _badness(one[0], rank, _hold(options)))  # the first of equals
+    best, count = min(found, key=lambda one: _badness(one[0], rank, _bound(options)))  # the first of equals
     worst = max(best.violations, key=lambda v: v.needed or 0.0, default=None)
     return ChipResult(name, best, worst.message if worst else "", search_command({**options, "hw": name, "n": count}))
 
 
-def _hold(options: dict[str, Any]) -> str:
-    """The end of the interval that ranks."""
+def _bound(options: Options) -> str:
+    """The bound of the interval that ranks."""
     return str(build_request.value(OPTIONS["hold"], options.get("hold", HOLDS[0])))
 
 
-def _badness(result: EstimateAnswer, rank: str, hold: str) -> tuple[bool, float]:
+def _badness(result: EstimateAnswer, rank: str, bound: str) -> tuple[bool, float]:
     value = _ends(result, rank) if rank else None
     known = value is not None and isinstance(value.expected, (int, float))
     less = not higher_is_better(rank)
-    return not result.feasible, (1 if less else -1) * float(value.at(hold, less)) if value and known else 0.0
+    return not result.feasible, (1 if less else -1) * float(value.at(bound, less)) if value and known else 0.0
 
 
 def _answerable(entries: list[ChipResult]) -> None:
@@ -207,49 +206,32 @@ def _known(entries: list[ChipResult], rank: str) -> None:
         raise UsageError(f"--rank-by {rank}: {str(errors[0]).removeprefix(f'{rank}: ')}", "rank")
 
 
-def _row(entry: ChipResult, rank: str, spec: HardwareSpec, hold: str) -> dict[str, Any]:
+def _row(entry: ChipResult, rank: str, spec: HardwareSpec, bound: str) -> ComparedChip:
     result = entry.result
     if result is None:
-        return {
-            "chip": entry.name,
-            "name": spec.name,
-            "feasible": False,
-            "why": entry.why,
-            "rank": None,
-            "plan": None,
-            "value": None,
-            "held": None,
-            "interval": None,
-            "quantities": {},
-            "bound": None,
-            "usd_per_hour": None,
-            "memory_bytes": None,
-            "command": None,
-        }
+        return ComparedChip(chip=entry.name, name=spec.name, feasible=False, infeasible_reason=entry.why)
     value = _ends(result, rank)
-    price = result.cost.usd_per_device_hour
-    devices = result.layout.devices
+    price, plan = result.cost.usd_per_device_hour, result.layout
     first = next(iter(result.phases.values()))
     ranked = result.phases.get(value.phase or phase_of(rank), first) if value else first
     names = [q for phase in result.phases for q in _SHOWN[phase]]
-    return {
-        "chip": entry.name,
-        "name": spec.name,
-        "feasible": result.feasible and not entry.why,
-        "why": entry.why,
-        "rank": None,
-        "plan": {k: getattr(result.layout, k) for k in ("devices", "tp", "pp", "dp")},
-        "value": value.expected if value else None,
-        "held": value.at(hold, not higher_is_better(rank)) if value else None,
-        "interval": [value.low, value.high] if value and value.interval else None,
-        "quantities": {
+    return ComparedChip(
+        chip=entry.name,
+        name=spec.name,
+        feasible=result.feasible and not entry.why,
+        infeasible_reason=entry.why,
+        layout=ComparedLayout(devices=plan.devices, tp=plan.tp, pp=plan.pp, dp=plan.dp),
+        value=value.expected if value else None,
+        value_at_bound=value.at(bound, not higher_is_better(rank)) if value else None,
+        interval=[value.low, value.high] if value and value.interval else None,
+        quantities={
             q: found.expected for q in [*names, "memory.headroom_fraction"] if (found := _ends(result, q)) is not None
         },
-        "bound": ranked.bottleneck,
-        "usd_per_hour": price * devices if price is not None else None,
-        "memory_bytes": devices * first.memory.capacity_bytes,
-        "command": entry.command,
-    }
+        bottleneck=ranked.bottleneck,
+        usd_per_hour=price * plan.devices if price is not None else None,
+        memory_bytes=plan.devices * first.memory.capacity_bytes,
+        command=entry.command,
+    )
 
 
 def _ends(result: EstimateAnswer, quantity: str) -> IntervalBounds | None:
@@ -259,20 +241,17 @@ def _ends(result: EstimateAnswer, quantity: str) -> IntervalBounds | None:
         return None
 
 
-def _ranked(rows: list[dict[str, Any]], rank: str) -> list[dict[str, Any]]:
-    """Best first by the end that is held; a place is shared in doubt when the interval reaches the one above. What cannot run comes last, unranked."""
+def _ranked(rows: list[ComparedChip], rank: str) -> list[ComparedChip]:
+    """Best first at the bound, marked where the interval overlaps the one above; what cannot run comes last, unranked."""
     sign = -1 if higher_is_better(rank) else 1
-    able = [r for r in rows if r["feasible"] and isinstance(r["value"], (int, float))]
-    able.sort(key=lambda r: sign * r["held"])
+    able = [r for r in rows if r.feasible and isinstance(r.value, (int, float))]
+    able.sort(key=lambda r: sign * (r.value_at_bound or 0.0))
     for place, row in enumerate(able, 1):
-        above = able[place - 2] if place > 1 else None
-        row |= {
-            "rank": place,
-            "relative": row["value"] / able[0]["value"] if able[0]["value"] else None,
-            "overlaps_previous": bool(above and _overlap(above["interval"], row["interval"])),
-        }
-    rest = [r | {"relative": None, "overlaps_previous": False} for r in rows if r not in able]
-    return [*able, *rest]
+        best, above = able[0], able[place - 2] if place > 1 else None
+        row.rank = place
+        row.relative = row.value / best.value if row.value is not None and best.value else None
+        row.overlaps_previous = above is not None and _overlap(above.interval, row.interval)
+    return [*able, *(row for row in rows if row not in able)]
 
 
 def _overlap(one: list[float] | None, other: list[float] | None) -> bool:

@@ -4,49 +4,49 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 from rooflinecli.core.errors import DataError, RooflineError, UsageError, unknown
 from rooflinecli.engine import build_request
 from rooflinecli.questions.check.run import Estimator
+from rooflinecli.questions.multi_chip import Options
 from rooflinecli.specs.hardware import HardwareSpec
 from rooflinecli.specs.options import OPTIONS
 
-AT = ("same-devices", "same-cost", "same-memory")
+ISO = ("same-devices", "same-cost", "same-memory")
 
 
 Counts = dict[str, list[int] | str]
-Own = dict[str, dict[str, Any]]  # chip -> options that are its alone: its price
+Own = dict[str, Options]  # chip -> options that are its alone: its price
 
 
 def counts(
-    options: dict[str, Any], specs: dict[str, HardwareSpec], at: str, answer: Estimator, own: Own | None = None
+    options: Options, specs: dict[str, HardwareSpec], iso: str, answer: Estimator, own: Own | None = None
 ) -> tuple[Counts, str]:
     """Device counts to try on each chip, best first, or why there is none; and one sentence on what is equal."""
-    if at not in AT:
-        raise unknown("setting of --at", at, AT)
+    if iso not in ISO:
+        raise unknown("setting of --iso", iso, ISO)
     given = build_request.value(OPTIONS["n"], options["n"]) if options.get("n") is not None else None
-    if at == "same-devices":
+    if iso == "same-devices":
         return _same_devices(options, specs, given, answer)
     reference = next(iter(specs))
     n = int(given) if given is not None else _fewest(options, reference, answer)
     if isinstance(n, str):
         raise UsageError(
-            f"--at {at} takes {reference}, the first chip, as the measure, and it cannot hold the plan ({n}); put another first or give -n"
+            f"--iso {iso} measures by {reference}, the first chip, where the layout does not fit ({n}); put another first or give -n"
         )
     prices = {name: _price(spec, (own or {}).get(name, {})) for name, spec in specs.items()}
-    return _same_cost(prices, reference, n) if at == "same-cost" else _same_memory(specs, reference, n)
+    return _same_cost(prices, reference, n) if iso == "same-cost" else _same_memory(specs, reference, n)
 
 
 def _same_devices(
-    options: dict[str, Any], specs: dict[str, HardwareSpec], given: float | None, answer: Estimator
+    options: Options, specs: dict[str, HardwareSpec], given: float | None, answer: Estimator
 ) -> tuple[Counts, str]:
     if given is not None:
         return {s: [int(given)] for s in specs}, f"{int(given)} device{'s' * (given != 1)} each"
     fewest = {s: _fewest(options, s, answer) for s in specs}
     n = max((c for c in fewest.values() if isinstance(c, int)), default=0)
     if not n:
-        return {s: str(why) for s, why in fewest.items()}, "no chip holds it"
+        return {s: str(why) for s, why in fewest.items()}, "it fits on no chip"
     return {
         s: [n] for s in specs
     }, f"{n} device{'s' * (n != 1)} each, the smallest power of two that fits on every chip that can"
@@ -56,7 +56,7 @@ def _same_cost(prices: dict[str, float | None], reference: str, n: int) -> tuple
     price = prices[reference]
     if price is None:
         raise UsageError(
-            f"--at same-cost: no price is known for {reference}; add --price {reference}=USD, or put a chip with a price first"
+            f"--iso same-cost: no price is known for {reference}; add --price {reference}=USD, or put a chip with a price first"
         )
     return {
         s: _affordable(s, own, n * price) for s, own in prices.items()
@@ -70,7 +70,7 @@ def _same_memory(specs: dict[str, HardwareSpec], reference: str, n: int) -> tupl
     }, f"at least {total / 1e9:,.0f} GB in all, {n} x {reference}"
 
 
-def _fewest(options: dict[str, Any], chip: str, answer: Estimator) -> int | str:
+def _fewest(options: Options, chip: str, answer: Estimator) -> int | str:
     """The fewest devices that hold it on a chip, or why there are none."""
     try:
         result = answer({k: v for k, v in options.items() if k != "n"} | {"hw": chip})
@@ -82,7 +82,7 @@ def _fewest(options: dict[str, Any], chip: str, answer: Estimator) -> int | str:
     return unfit[0] if unfit else max(p.layout_of_phase.devices for p in result.phases.values())
 
 
-def _price(spec: HardwareSpec, own: dict[str, Any]) -> float | None:
+def _price(spec: HardwareSpec, own: Options) -> float | None:
     if "price" in own:
         return float(build_request.value(OPTIONS["price"], own["price"]))
     return float(spec.price.si) if spec.price is not None else None
@@ -92,7 +92,7 @@ def _affordable(name: str, price: float | None, budget: float) -> list[int] | st
     if price is None:
         return f"no price is known for it; add --price {name}=USD"
     most = math.floor(budget / price + 1e-9) if price else 0
-    return list(_down(most)) if most >= 1 else f"one costs {price:.2f} USD/h, above the {budget:,.2f} USD/h to spend"
+    return list(_down(most)) if most >= 1 else f"one costs {price:.2f} USD/h, above the budget of {budget:,.2f} USD/h"
 
 
 def _as_large(spec: HardwareSpec, total: float) -> list[int] | str:

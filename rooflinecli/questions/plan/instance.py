@@ -10,6 +10,8 @@ from rooflinecli.formulas import capacity, cost
 from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
+from rooflinecli.questions.multi_chip import Options
+from rooflinecli.questions.search.answer_types import InstanceLayout
 from rooflinecli.questions.search.command_line import estimate_command
 
 PRICE = "cost.usd_per_million_output_tokens"
@@ -21,7 +23,7 @@ _LIMITED = {"ttft": "prefill", "itl": "decode"}
 class ServingInstance:
     """An instance: its estimate, the options of its command, requests per second with its ends, USD per device-hour where known."""
 
-    layout: dict[str, Any]
+    layout: InstanceLayout
     found: EstimateAnswer
     rate: IntervalBounds
     command: str
@@ -36,7 +38,7 @@ class ServingInstance:
 
     @property
     def devices(self) -> int:
-        return int(self.layout["devices"])
+        return self.layout.devices
 
     def times(self, count: int) -> dict[str, Any]:
         """Everything of `count` such instances, SI, the unit in the key; latencies and the price of tokens are those of one."""
@@ -45,8 +47,8 @@ class ServingInstance:
         return {
             "devices": count * self.devices,
             "instances": count,
-            "layout": self.layout,
-            "batch_in_all": float(capacity.batch_in_all(self.layout["batch"], self.layout["dp"], count)),
+            "layout": self.layout.to_dict(),
+            "batch_in_all": float(capacity.batch_in_all(self.layout.batch, self.layout.dp, count)),
             "ttft_s": first.time_s,
             "interval_ttft_s": list(first.interval_s),
             "itl_s": other.time_s,
@@ -59,10 +61,12 @@ class ServingInstance:
         }
 
 
-def instance(options: dict[str, Any], layout: dict[str, Any], words: str) -> ServingInstance:
-    """The instance of a layout that a serving search found. options: those of the search; words: the layout's part of the command."""
+def instance(options: Options, layout: InstanceLayout) -> ServingInstance:
+    """The instance of a layout that a serving search found. options: those of the search."""
     found = estimate(build_request.request(_asks(options, layout)))
-    return ServingInstance(layout, found, _rates(found), estimate_command({**options, "phase": []}, words, True))
+    return ServingInstance(
+        layout, found, _rates(found), estimate_command({**options, "phase": []}, layout.command, True)
+    )
 
 
 def conditions(limits: dict[str, float], hold: str) -> list[str]:
@@ -70,11 +74,11 @@ def conditions(limits: dict[str, float], hold: str) -> list[str]:
     return [f"{_LIMITED[name]}.{_HELD[hold]} <= {limit!r} s" for name, limit in limits.items()]
 
 
-def _asks(options: dict[str, Any], layout: dict[str, Any]) -> dict[str, Any]:
+def _asks(options: Options, layout: InstanceLayout) -> Options:
     """What the command asks."""
     sizes = {axis: layout[axis] for axis in ("tp", "pp", "dp", "ep")}
     own = {k: v for k, v in options.items() if k not in ("n", "batch", "cp", *sizes)}
-    return {**own, **sizes, "n": layout["devices"], "concurrency": layout["batch"], "phase": ["prefill", "decode"]}
+    return {**own, **sizes, "n": layout.devices, "concurrency": layout.batch, "phase": ["prefill", "decode"]}
 
 
 def _rates(found: EstimateAnswer) -> IntervalBounds:

@@ -11,6 +11,7 @@ from rooflinecli.formulas import capacity, cost
 from rooflinecli.questions.estimate.answer import scene_of
 from rooflinecli.questions.plan.instance import conditions, instance
 from rooflinecli.questions.plan.targets import ServingPlanQuestion
+from rooflinecli.questions.search.answer_types import ServingRow
 from rooflinecli.questions.search.serving import search
 from rooflinecli.specs.hardware import load_hardware
 
@@ -33,21 +34,21 @@ def answer(asked: ServingPlanQuestion, name: str) -> tuple[Row, int]:
         found = search(options, "devices", where, limits, _LAYOUTS)
     except UsageError as error:
         return _none(name, str(error)), 0
-    if not found["results"]:
-        miss = found["nearest_miss"]
-        return _none(name, f"nothing keeps to the limits; the nearest lacks {miss['lacks']}"), found["layouts"]
-    rows = [_row(asked, name, result) for result in found["results"]]
+    if not found.results:
+        short = found.nearest_miss.lacks if found.nearest_miss else "room"
+        return _none(name, f"no instance meets the SLO; the closest is short by {short}"), found.layouts
+    rows = [_row(asked, name, result) for result in found.results]
     best = min(rows, key=lambda row: (row["devices"], row["held_usd"] or 0.0, row["interval_itl_s"][1]))
     if asked.most is not None and best["devices"] > asked.most:
         return _none(
             name, f"the rate takes {plural(best['devices'], 'device')}, and -n {asked.most:,} is the most to have"
-        ), found["layouts"]
-    return _affordable(asked, name, best), found["layouts"]
+        ), found.layouts
+    return _affordable(asked, name, best), found.layouts
 
 
-def _row(asked: ServingPlanQuestion, name: str, result: dict[str, Any]) -> Row:
+def _row(asked: ServingPlanQuestion, name: str, result: ServingRow) -> Row:
     """A layout with as many instances as carry the rate at the end that is held; each number is what its command prints."""
-    one = instance(asked.each[name], result["layout"], result["command"])
+    one = instance(asked.each[name], result.layout)
     count = int(capacity.instances_for_rate(asked.qps, one.rate.at(asked.hold, less=False)))
     fleet = one.times(count)
     hourly = fleet["usd_per_hour"]

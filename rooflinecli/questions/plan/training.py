@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,7 @@ from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.plan import device_counts
 from rooflinecli.questions.plan.targets import TrainingPlanQuestion
+from rooflinecli.questions.search.answer_types import TrainingLayout
 from rooflinecli.questions.search.command_line import estimate_command
 from rooflinecli.questions.search.explain_rows import command, request_of
 from rooflinecli.questions.search.training import search
@@ -36,7 +37,7 @@ class DeviceCountResult:
 
     devices: int
     result: EstimateAnswer | None = None
-    layout: dict[str, Any] = field(default_factory=dict)
+    layout: TrainingLayout | None = None
     legal: int = 0
 
     def held(self, quantity: str, hold: str) -> float:
@@ -144,7 +145,7 @@ class ChipPlan:
     def row(self, tried: DeviceCountResult) -> Row:
         """Everything of one count, SI, the unit in the key; each number is what the command prints."""
         result = tried.result
-        assert result is not None  # only counts that hold the run are chosen
+        assert result is not None and tried.layout is not None  # only counts that hold the run are chosen
         run, train = ends(result, RUN), result.phases["train"]
         hours = [float(scaling.device_hours(tried.devices, s)) for s in (run.expected, run.low, run.high)]
         bill = ends(result, BILL) if self.priced else None
@@ -156,7 +157,7 @@ class ChipPlan:
             "feasible": True,
             "why": "",
             "devices": tried.devices,
-            "layout": {"devices": tried.devices, **tried.layout},
+            "layout": replace(tried.layout, devices=tried.devices).to_dict(),
             "time_s": train.time_s,
             "interval_s": list(train.interval_s),
             "mfu": train.mfu,

@@ -1,142 +1,134 @@
-"""What a search says: the winner and runners-up with why they differ, what was rejected by what, and the nearest miss."""
+"""The answer of a training search: the best layouts and why they differ, what was rejected by what, and the nearest miss."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from rooflinecli.core.record import plain
 from rooflinecli.core.text import percent
 from rooflinecli.core.units import duration, si
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.interval_bound import interval_bound
+from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.questions.estimate.answer import estimate
-from rooflinecli.questions.search import ties
-from rooflinecli.questions.search.ranking import RankedLayout
+from rooflinecli.questions.search.answer_types import (
+    NearestMiss,
+    Rejected,
+    TrainingLayout,
+    TrainingRow,
+    TrainingSearch,
+    WithinUncertainty,
+)
+from rooflinecli.questions.search.ranking import RankedLayout, indistinguishable, separating_measurement
 from rooflinecli.questions.search.training import TrainingSearchResult
 from rooflinecli.questions.search.training_question import TrainingSearchQuestion
 from rooflinecli.questions.sweep.conditions import quantity_of
 from rooflinecli.specs.layout import SIZES
-from rooflinecli.specs.quantities import COST
+from rooflinecli.specs.request import Request
 
-SCHEMA = "roofline/search/2"
-_FLAGS = (
-    "tp",
-    "pp",
-    "cp",
-    "dp",
-    "ep",
-    "zero",
-    "shard",
-    "micro_batch",
-    "virtual_stages",
-    "sequence_parallel",
-    "recompute",
-)
+_FLAGS = ("tp", "pp", "cp", "dp", "ep", "zero", "shard", "micro_batch", "virtual_stages", "sequence_parallel", "recompute")  # fmt: skip
 
 
-def request_of(question: TrainingSearchQuestion, layout: dict[str, Any]) -> Any:
-    """The question with its layout filled in: what `estimate` is asked about a winner."""
-    sizes: dict[str, Any] = {k: float(layout[k]) for k in SIZES}
-    devices = float(layout["tp"] * layout["pp"] * layout["cp"] * layout["dp"])
+def request_of(question: TrainingSearchQuestion, layout: TrainingLayout) -> Request:
+    """The question with its layout filled in: what `estimate` answers for a row."""
+    sizes: dict[str, float] = {k: float(layout[k]) for k in SIZES}
     return replace(
         question.request,
-        devices=devices,
-        zero=layout["zero"],
-        recompute=layout["recompute"],
-        sequence_parallel=layout["sequence_parallel"],
-        shard=question.request.shard if layout["shard"] is None else float(layout["shard"]),
-        **sizes,
+        devices=float(layout.ranks),
+        zero=layout.zero,
+        recompute=layout.recompute,
+        sequence_parallel=layout.sequence_parallel,
+        shard=question.request.shard if layout.shard is None else float(layout.shard),
+        **sizes,  # type: ignore[arg-type]
     )
 
 
-def report(question: TrainingSearchQuestion, found: TrainingSearchResult, top: int = 5) -> dict[str, Any]:
-    """The answer as one object, SI, the unit in the key."""
+def report(question: TrainingSearchQuestion, found: TrainingSearchResult, top: int = 5) -> TrainingSearch:
+    """The answer, with the best `top` rows or the whole Pareto front."""
     pareto = len(question.objectives) == 2
-    entries = found.front.top(top) if pareto else found.ranking.top(top)
-    rows = [_row(question, e) for e in entries]
-    tied = [] if pareto or question.every else ties.indistinguishable(found.ranking.top(None))
-    if rows and not pareto:
-        for row in rows[1:]:
-            row["why"] = why(rows[0], row, question)
+    rows = [_row(question, e) for e in (found.front.top() if pareto else found.ranking.top(top))]
+    for row in rows[1:] if not pareto else ():
+        row.why = why(rows[0], row, question)
     request = question.request
-    return {
-        "schema": SCHEMA,
-        "model": request.model.name,
-        "hardware": request.hardware.name,
-        "phase": question.phase,
-        "devices": list(question.devices),
-        "objective": [o.quantity for o in question.objectives],
-        "pareto": pareto,
-        "hold": request.hold,
-        "where": [c.text for c in question.conditions],
-        "layouts": found.layouts,
-        "fit": found.fitting,
-        "meet": found.meeting,
-        "rejected": [{"constraint": k, "layouts": v} for k, v in sorted(found.rejected.items(), key=lambda kv: -kv[1])],
-        "results": rows,
-        "tied": _tied(question, tied),
-        "feasible": bool(rows),
-        "nearest_miss": None if rows else nearest(question, found),
-    }
+    return TrainingSearch(
+        model=request.model.name,
+        hardware=request.hardware.name,
+        phase=question.phase,
+        devices=list(question.devices),
+        objective=[o.quantity for o in question.objectives],
+        pareto=pareto,
+        bound=request.hold,
+        where=[c.text for c in question.conditions],
+        layouts=found.layouts,
+        fit=found.fitting,
+        meet=found.meeting,
+        rejected=by_count(found.rejected),
+        results=rows,
+        within_uncertainty=None if pareto or question.every else _within_uncertainty(question, found),
+        feasible=bool(rows),
+        nearest_miss=None if rows else nearest(question, found),
+    )
 
 
-def _row(question: TrainingSearchQuestion, entry: RankedLayout) -> dict[str, Any]:
+def by_count(rejected: dict[str, int]) -> list[Rejected]:
+    """Constraints by how many layouts they reject, most first."""
+    return [Rejected(constraint=k, layouts=v) for k, v in sorted(rejected.items(), key=lambda kv: -kv[1])]
+
+
+def _row(question: TrainingSearchQuestion, entry: RankedLayout) -> TrainingRow:
     result = estimate(request_of(question, entry.layout))
-    phase = plain(result.phases["train"])
-    scores, ends = {}, {}
+    phase = result.phases["train"]
+    assert isinstance(phase, TrainAnswer)
+    scores, bounds = dict[str, float](), dict[str, float]()
     for o, key, value in zip(question.objectives, entry.keys, entry.expected, strict=True):
         one = quantity_of(result, o.quantity)  # the scalar's last digit, which is what the command prints
-        scores[o.quantity] = one if isinstance(one, float) else value
-        end = interval_bound(one, o.quantity, result.phases["train"], question.request.hold, o.sign > 0)
-        ends[o.quantity] = float(end) if isinstance(one, float) else o.sign * key
-    kept = (
-        "time_s",
-        "floor_s",
-        "interval_s",
-        "tokens_per_s",
-        "mfu",
-        "hfu",
-        "bubble_fraction",
-        "breakdown_s",
-        "communication_s",
-        "memory",
+        known = isinstance(one, float)
+        bound = interval_bound(one, o.quantity, phase, question.request.hold, o.sign > 0)
+        scores[o.quantity], bounds[o.quantity] = one if known else value, float(bound) if known else o.sign * key
+    return TrainingRow(
+        layout=replace(entry.layout, devices=result.layout.devices),
+        score=scores,
+        score_at_bound=bounds,
+        command=command(question, entry.layout),
+        time_s=phase.time_s,
+        floor_s=phase.floor_s,
+        interval_s=phase.interval_s,
+        tokens_per_s=phase.tokens_per_s,
+        mfu=phase.mfu,
+        hfu=phase.hfu,
+        bubble_fraction=phase.bubble_fraction,
+        breakdown_s=phase.breakdown_s,
+        communication_s=phase.communication_s,
+        memory=phase.memory,
+        bottleneck=phase.bottleneck,
+        extrapolations=phase.extrapolations or [],
+        usd_per_million_training_tokens=result.cost.usd_per_million_training_tokens,
     )
-    return {
-        "layout": {"devices": result.layout.devices, **entry.layout},
-        "score": scores,
-        "held": ends,
-        "command": command(question, entry.layout),
-        **{k: phase[k] for k in kept},
-        "bound": phase["bottleneck"],
-        "unsupported": phase.get("extrapolations", []),
-        COST["train"]: result.cost.usd_per_million_training_tokens,
-    }
 
 
-def _tied(question: TrainingSearchQuestion, alike: list[RankedLayout]) -> dict[str, Any] | None:
-    """Layouts that cannot be told from the first: how many, the simplest of them, what would settle it. None where it stands alone."""
+def _within_uncertainty(question: TrainingSearchQuestion, found: TrainingSearchResult) -> WithinUncertainty | None:
+    """Layouts within model uncertainty of the best; None where it stands alone."""
+    alike = indistinguishable(found.ranking.top(None))
     if len(alike) < 2:
         return None
-    plainest = min(alike, key=ties.simplicity)
-    first, simple = (estimate(request_of(question, entry.layout)) for entry in (alike[0], plainest))
-    devices = int(simple.layout.devices)
-    return {
-        "layouts": len(alike),
-        "simplest": {"devices": devices, **plainest.layout},
-        "command": command(question, plainest.layout),
-        "separates": ties.separating_measurement(first.phases["train"], simple.phases["train"], plainest is alike[0]),
-    }
+    simplest = min(alike, key=lambda entry: entry.simplicity)
+    first, simple = (estimate(request_of(question, entry.layout)) for entry in (alike[0], simplest))
+    steps = [result.phases["train"] for result in (first, simple)]
+    assert isinstance(steps[0], TrainAnswer) and isinstance(steps[1], TrainAnswer)
+    return WithinUncertainty(
+        layouts=len(alike),
+        simplest=replace(simplest.layout, devices=int(simple.layout.devices)),
+        command=command(question, simplest.layout),
+        separates=separating_measurement(steps[0], steps[1], simplest is alike[0]),
+    )
 
 
-def command(question: TrainingSearchQuestion, layout: dict[str, Any]) -> str:
+def command(question: TrainingSearchQuestion, layout: TrainingLayout) -> str:
     """The `roofline estimate` options that reproduce a layout."""
-    devices = layout["tp"] * layout["pp"] * layout["cp"] * layout["dp"]
-    words = [f"-n {devices}"]
+    words = [f"-n {layout.ranks}"]
     mixture = any(group.moe for group in EstimateContext(question.request).ledger.layers)
     chosen = ("tp", "pp", "dp", "zero", "micro_batch", *(("ep",) if mixture else ()))  # by the estimate where left out
     for name in _FLAGS:
-        value = layout[name]
+        value = getattr(layout, name)
         if name == "sequence_parallel":
             words.append("--sequence-parallel" if value else "--no-sequence-parallel")
         elif value is not None and (value != 1 or name in chosen):
@@ -144,30 +136,30 @@ def command(question: TrainingSearchQuestion, layout: dict[str, Any]) -> str:
     return " ".join(words)
 
 
-def why(best: dict[str, Any], other: dict[str, Any], question: TrainingSearchQuestion) -> str:
-    """One sentence: how far behind, and which parts of the step make the difference."""
+def why(best: TrainingRow, other: TrainingRow, question: TrainingSearchQuestion) -> str:
+    """One sentence: how much worse, and which parts of the step make the difference."""
     name = question.objectives[0].quantity
-    gap = abs(other["held"][name] / best["held"][name] - 1) if best["held"][name] else 0.0
-    parts = {
-        k: other["breakdown_s"].get(k, 0.0) - best["breakdown_s"].get(k, 0.0)
-        for k in {**best["breakdown_s"], **other["breakdown_s"]}
+    own, first = other.score_at_bound[name], best.score_at_bound[name]
+    gap = abs(own / first - 1) if first else 0.0
+    moved = {
+        k: other.breakdown_s.get(k, 0.0) - best.breakdown_s.get(k, 0.0)
+        for k in {**best.breakdown_s, **other.breakdown_s}
     }
-    moved = sorted(((k, v) for k, v in parts.items() if abs(v) > 1e-3 * best["time_s"]), key=lambda kv: -abs(kv[1]))[:3]
-    says = (
-        ", ".join(f"{'+' if v > 0 else '-'}{duration(abs(v))} {k}" for k, v in moved)
-        or "the same parts within 0.1 % of the step"
+    largest = sorted((kv for kv in moved.items() if abs(kv[1]) > 1e-3 * best.time_s), key=lambda kv: -abs(kv[1]))[:3]
+    parts = (
+        ", ".join(f"{'+' if v > 0 else '-'}{duration(abs(v))} {k}" for k, v in largest)
+        or "breakdowns equal within 0.1% of the step"
     )
-    memory = other["memory"]["total_bytes"] - best["memory"]["total_bytes"]
-    room = (
-        f"; {si(abs(memory), 'B')} {'more' if memory > 0 else 'less'} memory"
-        if abs(memory) > 0.02 * best["memory"]["capacity_bytes"]
-        else ""
-    )
-    end = {"pessimistic": " at the pessimistic end", "expected": "", "floor": " at the floor"}[question.request.hold]
-    return f"{percent(gap)} behind{end}: {says}{room}" if gap > 1e-4 else f"as good: {says}{room}"
+    memory = other.memory.total_bytes - best.memory.total_bytes
+    if abs(memory) > 0.02 * best.memory.capacity_bytes:
+        parts += f"; {si(abs(memory), 'B')} {'more' if memory > 0 else 'less'} memory"
+    bound = {"pessimistic": " at the pessimistic bound", "expected": "", "floor": " at the floor"}[
+        question.request.hold
+    ]
+    return f"{percent(gap)} worse{bound}: {parts}" if gap > 1e-4 else f"equal: {parts}"
 
 
-def nearest(question: TrainingSearchQuestion, found: TrainingSearchResult) -> dict[str, Any] | None:
+def nearest(question: TrainingSearchQuestion, found: TrainingSearchResult) -> NearestMiss | None:
     """The layout that comes closest, and what it lacks."""
     if found.limit_miss is not None:
         layout = found.limit_miss.layout
@@ -179,13 +171,13 @@ def nearest(question: TrainingSearchQuestion, found: TrainingSearchResult) -> di
             and isinstance(c.value, float)
             and not c.holds(value)
         ]
-        return {"layout": layout, "command": command(question, layout), "lacks": "; ".join(lacks)}
+        return NearestMiss(layout=layout, command=command(question, layout), lacks="; ".join(lacks))
     if found.memory_miss is not None:
-        needed, capacity = found.memory_miss.keys[0], found.memory_miss.order[0]
+        (needed,), (capacity,) = found.memory_miss.keys, found.memory_miss.order
         layout = found.memory_miss.layout
-        return {
-            "layout": layout,
-            "command": command(question, layout),
-            "lacks": f"{si(needed - capacity, 'B')} of memory per device: it needs {si(needed, 'B')} of {si(capacity, 'B')}",
-        }
+        return NearestMiss(
+            layout=layout,
+            command=command(question, layout),
+            lacks=f"{si(needed - capacity, 'B')} of memory per device: it needs {si(needed, 'B')} of {si(capacity, 'B')}",
+        )
     return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,8 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer
 from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.formulas import capacity, cost
+from rooflinecli.questions.search.answer_types import InstanceSizes
+from rooflinecli.questions.search.training_question import OpenValues
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.quantities import COST
 from rooflinecli.specs.request import Request
@@ -27,7 +28,7 @@ LARGEST_INSTANCE, LARGEST_BATCH = 64, 1024
 class InstanceGrid:
     """Arrays of shape (instances, batches): what each instance does at each batch, and where it may run at all."""
 
-    layouts: list[dict[str, int]]
+    layouts: list[InstanceSizes]
     batches: np.ndarray
     phases: dict[str, PhaseAnswer]
     serve: dict[str, np.ndarray]
@@ -38,11 +39,11 @@ class InstanceGrid:
     def shape(self) -> tuple[int, int]:
         return len(self.layouts), len(self.batches)
 
-    def whole(self, value: Any) -> np.ndarray:
+    def whole(self, value: Number) -> np.ndarray:
         return np.broadcast_to(value, self.shape)
 
 
-def layouts(ctx: EstimateContext, open: dict[str, tuple[Any, ...]], most: int) -> list[dict[str, int]]:
+def layouts(ctx: EstimateContext, open: OpenValues, most: int) -> list[InstanceSizes]:
     """Instances of at most `most` devices: TP divides the heads, PP divides the layers; dp replicas of a mixture share its experts.
 
     Experts are split over the replicas, each over its tensor ranks (tp 1 is attention data parallelism), or over all ranks;
@@ -58,30 +59,22 @@ def layouts(ctx: EstimateContext, open: dict[str, tuple[Any, ...]], most: int) -
         if tp * pp * dp > most:
             continue
         for ep in sorted({dp, tp * dp} & set(shared)):
-            layout = {"tp": tp, "pp": pp, "dp": dp, "ep": ep}
+            layout = InstanceSizes(tp=tp, pp=pp, dp=dp, ep=ep)
             if all(layout[name] in open[name] for name in ("tp", "pp", "ep") if name in open):
                 found.append(layout)
     return found
 
 
-def evaluate(request: Request, found: list[dict[str, int]], batches: np.ndarray, apart: bool) -> InstanceGrid:
+def evaluate(request: Request, found: list[InstanceSizes], batches: np.ndarray, apart: bool) -> InstanceGrid:
     """Prefill and decode of every instance at every batch: one closed loop of both, or each in a pool of its own (`apart`)."""
     columns = batches.reshape(1, -1)
-    fields: dict[str, Any] = {"batch": columns} if apart else {"concurrency": columns}
-    ctx = EstimateContext(replace(request, phases=("prefill", "decode"), **fields))
+    asked = replace(request, phases=("prefill", "decode"))
+    ctx = EstimateContext(replace(asked, batch=columns) if apart else replace(asked, concurrency=columns))
     tp, pp, dp, ep = (
         np.array([f[k] for f in found], dtype=np.float64).reshape(-1, 1) for k in ("tp", "pp", "dp", "ep")
     )
-    plan = Layout(
-        tp=tp,
-        pp=pp,
-        dp=dp,
-        ep=ep,
-        zero=0,
-        flash=request.flash,
-        sequence_parallel=bool(request.sequence_parallel),
-        **explicit_layout.layout_fields(request, "decode"),
-    )
+    given = explicit_layout.layout_fields(request, "decode") | {"sequence_parallel": bool(request.sequence_parallel)}
+    plan = Layout(tp=tp, pp=pp, dp=dp, ep=ep, zero=0, flash=request.flash, **given)
     with np.errstate(all="ignore"):
         phases = {phase: answer(ctx, plan, phase) for phase in ("prefill", "decode")}
         rules = [rule for phase in phases for rule in legal.rules(ctx, plan, phase)]
@@ -91,14 +84,8 @@ def evaluate(request: Request, found: list[dict[str, int]], batches: np.ndarray,
             fits = fits & result.memory.fits
         serve = offered(phases, plan.devices, plan.dp, ctx.prompt, ctx.output)
     ok = np.broadcast_to(legal.all_hold(rules), shape)
-    return InstanceGrid(
-        found,
-        batches,
-        phases,
-        {k: np.broadcast_to(v, shape) for k, v in serve.items()},
-        ok,
-        np.broadcast_to(fits, shape),
-    )
+    offers = {k: np.broadcast_to(v, shape) for k, v in serve.items()}
+    return InstanceGrid(found, batches, phases, offers, ok, np.broadcast_to(fits, shape))
 
 
 def offered(

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,7 +50,7 @@ class LayoutArrays:
     def __len__(self) -> int:
         return len(self.split)
 
-    def take(self, chosen: Any) -> LayoutArrays:
+    def take(self, chosen: np.ndarray) -> LayoutArrays:
         shard = None if self.shard is None else self.shard[chosen]
         return LayoutArrays({k: v[chosen] for k, v in self.sizes.items()}, self.split[chosen], shard=shard)
 
@@ -100,7 +100,7 @@ def _splits(question: TrainingSearchQuestion, devices: int) -> Iterator[tuple[in
                     yield int(tp), int(pp), int(cp), dp
 
 
-def _allowed(question: TrainingSearchQuestion, name: str, values: Any) -> list[float]:
+def _allowed(question: TrainingSearchQuestion, name: str, values: Sequence[float]) -> list[float]:
     """Those of `values` that the question leaves open; what is given beside the split is itself the choice, for the rules to judge."""
     if name not in question.open:
         return [float(v) for v in values]
@@ -142,8 +142,8 @@ def structures(question: TrainingSearchQuestion) -> Iterator[DeviceSplit]:
 
 def affected_axes(
     ctx: EstimateContext, found: LayoutArrays, question: TrainingSearchQuestion, structure: DeviceSplit
-) -> Any:
-    """The layouts for which this structure is not the same as a plainer one."""
+) -> np.ndarray:
+    """Indices of the layouts for which this structure is not the same as a plainer one."""
     keep = np.ones(len(found), dtype=bool)
     if "zero" not in question.open and structure.zero:
         keep &= found.sizes["dp"] * found.sizes["cp"] > 1

@@ -1,9 +1,11 @@
-"""A search over several chips: each chip's layouts, ranked as one list, and pools whose halves are on different chips."""
+"""A search over several chips: the layouts of all ranked as one list, and pools whose halves are on different chips."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -11,149 +13,142 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.core.text import percent
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.questions import multi_chip
+from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search import disaggregated, instances
+from rooflinecli.questions.search.answer_types import (
+    ChipOutcome,
+    ChipSearch,
+    SearchAnswer,
+    ServingRow,
+    ServingSearch,
+    TrainingRow,
+    TrainingSearch,
+)
+from rooflinecli.questions.search.explain_rows import by_count
 from rooflinecli.questions.search.objective import objective
 from rooflinecli.questions.search.ranking import frontier
 from rooflinecli.questions.search.serving_question import asked
 
-Search = Callable[[dict[str, Any], str | None], dict[str, Any]]
-_ONE = (
-    "hardware",
-    "layouts",
-    "fit",
-    "meet",
-    "rejected",
-    "feasible",
-    "nearest_miss",
-)  # what is said of each chip by itself
-_SUMS = ("layouts", "fit", "meet")
+S = TypeVar("S", TrainingSearch, ServingSearch)
+R = TypeVar("R", TrainingRow, ServingRow)
 
 
-def across(
-    each: dict[str, Any], goal: str | None, where: list[str], limits: dict[str, str | None], top: int, search: Search
-) -> dict[str, Any]:
-    """The report of a search on every chip, by name its options: rows of all ranked together, the best of each chip among them.
-
-    `search(options, goal)` answers for one chip. A chip that cannot be asked is named with its reason. Raises UsageError when
-    none can, and for an objective of which no chip knows the price.
-    """
-    serving = "train" not in ",".join(next(iter(each.values())).get("phase") or ["train"])
-    goal = goal or _plain(each, serving, limits)
-    lacking = multi_chip.unpriced(each) if _paid(goal, serving) else []
-    if len(lacking) == len(each):
-        raise UsageError(f"--objective {goal}: {multi_chip.remedy(lacking)}", "price")
-    found, refused = dict[str, dict[str, Any]](), {name: multi_chip.remedy([name]) for name in lacking}
-    for name, own in each.items():
-        if name in lacking:
-            continue
-        try:
-            found[name] = search(own, goal)
-        except UsageError as error:
-            refused[name] = str(error)
-    if not found:
-        raise UsageError("; ".join(f"{name}: {why}" for name, why in refused.items()), "hw")
-    return _joined(each, found, refused, top, lambda: _apart(each, found, goal, where, limits, top) if serving else [])
-
-
-def _plain(each: dict[str, Any], serving: bool, limits: dict[str, str | None]) -> str | None:
-    """What is best where nothing is said: dollars, since devices of several chips are alike in nothing else; training by time."""
-    if not serving:
-        return None
-    if not multi_chip.unpriced(each):
-        return "cost"
-    return "devices,throughput" if limits.get("qps") is not None else "throughput"
-
-
-def _paid(goal: str | None, serving: bool) -> bool:
-    """Whether an objective needs a price."""
-    phases = ("decode",) if serving else ("train",)
-    return any("usd" in objective(name, phases).quantity for name in (goal or "").split(",") if name)
-
-
-def _joined(
-    each: dict[str, Any],
-    found: dict[str, dict[str, Any]],
-    refused: dict[str, str],
-    top: int,
-    apart: Callable[[], list[dict[str, Any]]],
-) -> dict[str, Any]:
-    """One report of all."""
-    first = next(iter(found.values()))
-    rows = _ranked(found, first, top)
-    misses = [(name, r["nearest_miss"]) for name, r in found.items() if r["nearest_miss"]]
-    rejected: dict[str, int] = {}
-    for report in found.values():
-        for item in report["rejected"]:
-            rejected[item["constraint"]] = rejected.get(item["constraint"], 0) + item["layouts"]
-    pairs = apart()
-    return {
-        **first,
-        "hardware": ", ".join(report["hardware"] for report in found.values()),
-        **{k: sum(report[k] for report in found.values()) for k in _SUMS},
-        "rejected": [{"constraint": k, "layouts": v} for k, v in sorted(rejected.items(), key=lambda kv: -kv[1])],
-        "results": rows,
-        "feasible": bool(rows),
-        "nearest_miss": None if rows or not misses else {**misses[0][1], "chip": misses[0][0]},
-        "chips": [
-            {"chip": name, **{k: found[name][k] for k in _ONE}, "why": ""}
-            if name in found
-            else {"chip": name, "feasible": False, "why": refused[name]}
-            for name in each
-        ],
-        "unpriced": multi_chip.unpriced(each),
-        **({"tied": None} if "tied" in first else {}),  # chips do not share their errors
-        **({"pools": pairs[0] if pairs else None, "pool_rows": pairs} if "pool_rows" in first else {}),
-    }
-
-
-def _ranked(found: dict[str, dict[str, Any]], first: dict[str, Any], top: int) -> list[dict[str, Any]]:
-    """The rows of all chips by their keys; the best of a chip stays, however far down it comes. Of two objectives, the front."""
-    rows = [
-        {"chip": name, "hardware": report["hardware"], **row, "best_of_chip": not place}
-        for name, report in found.items()
-        for place, row in enumerate(report["results"])
-    ]
-    if first["pareto"]:
-        columns = np.array([key(row, first) for row in rows]).reshape(-1, 2)
-        return [rows[i] | {"rank": place} for place, i in enumerate(frontier(columns[:, 0], columns[:, 1])[:top], 1)]
-    rows.sort(key=lambda row: key(row, first))
-    placed = [row | {"rank": place} for place, row in enumerate(rows, 1)]
-    kept = [row for row in placed if row["rank"] <= top or row["best_of_chip"]]
-    for row in kept[1:]:
-        row["why"] = _why(kept[0], row, first)
-    return kept
-
-
-def key(row: dict[str, Any], report: dict[str, Any]) -> tuple[float, ...]:
-    """What a row is ranked by, less being better: the objectives at the end that is held, where the row says it."""
-    values = row.get("held") or row["score"]
-    return tuple(objective(name, ("train",)).key(values[name]) for name in report["objective"])
-
-
-def _why(best: dict[str, Any], other: dict[str, Any], report: dict[str, Any]) -> str:
-    """How far behind, and on which chip."""
-    name = report["objective"][0]
-    a, b = ((row.get("held") or row["score"])[name] for row in (best, other))
-    gap = abs(b / a - 1) if a else 0.0
-    return f"{percent(gap)} behind, on {other['hardware']}" if gap > 1e-4 else f"as good, on {other['hardware']}"
-
-
-def _apart(
-    each: dict[str, Any],
-    found: dict[str, Any],
+def serving_across(
+    each: dict[str, Options],
     goal: str | None,
     where: list[str],
     limits: dict[str, str | None],
     top: int,
-) -> list[dict[str, Any]]:
-    """Pairs of pools over all the chips that could be asked."""
-    offers, question = [], None
-    for name in found:
-        question = asked(each[name], goal, where, limits)
+    search: Callable[[Options, str | None], ServingSearch],
+) -> ServingSearch:
+    """A serving search on every chip: by cost where nothing is asked, since devices of several chips compare in nothing else."""
+    if goal is None and not multi_chip.unpriced(each):
+        goal = "cost"
+    elif goal is None:
+        goal = "devices,throughput" if limits.get("qps") is not None else "throughput"
+    found = across(each, goal, top, search)
+    candidates, question = [], None
+    for chip in (c.chip for c in found.chips or () if isinstance(c, ChipSearch)):
+        question = asked(each[chip], goal, where, limits)
         ctx = EstimateContext(question.request)
-        most = int(min(question.devices or instances.LARGEST_INSTANCE, instances.LARGEST_INSTANCE))
-        layouts = instances.layouts(ctx, question.open, most)
-        offers.append(
-            disaggregated.offered(each[name], ctx, question, layouts, np.array(question.batches, dtype=np.float64))
-        )
-    return disaggregated.ranked(question, offers, top) if question is not None else []
+        layouts = instances.layouts(ctx, question.open, question.largest_instance)
+        candidates.append(disaggregated.candidates(each[chip], ctx, question, layouts))
+    pairs = disaggregated.ranked(question, candidates, top) if question is not None else []
+    return replace(found, pools=pairs[0] if pairs else None, pool_rows=pairs)
+
+
+def across(each: dict[str, Options], goal: str | None, top: int, search: Callable[[Options, str | None], S]) -> S:
+    """A search on every chip (by name, its options): rows of all ranked together, the best of each chip among them.
+
+    `search(options, goal)` answers for one chip. A chip that cannot be searched is named with its reason. Raises UsageError when
+    none can, and for an objective for which no chip has a price.
+    """
+    names = [name for name in (goal or "").split(",") if name]
+    training = "train" in str(next(iter(each.values())).get("phase") or "train")
+    phases = ("train",) if training else ("decode",)
+    paid = any("usd" in objective(name, phases).quantity for name in names)
+    lacking = multi_chip.unpriced(each) if paid else []
+    if len(lacking) == len(each):
+        raise UsageError(f"--objective {goal}: {multi_chip.remedy(lacking)}", "price")
+    found, refused = dict[str, S](), {name: multi_chip.remedy([name]) for name in lacking}
+    for name in (name for name in each if name not in lacking):
+        try:
+            found[name] = search(each[name], goal)
+        except UsageError as error:
+            refused[name] = str(error)
+    if not found:
+        raise UsageError("; ".join(f"{name}: {why}" for name, why in refused.items()), "hw")
+    return _joined(each, found, refused, top)
+
+
+def _joined(each: dict[str, Options], found: dict[str, S], refused: dict[str, str], top: int) -> S:
+    """One answer of all."""
+    first, answers = next(iter(found.values())), found.values()
+    rows = [
+        replace(row, chip=name, hardware=answer.hardware, best_of_chip=not place)
+        for name, answer in found.items()
+        for place, row in enumerate(answer.results)
+    ]
+    misses = [(name, answer.nearest_miss) for name, answer in found.items() if answer.nearest_miss]
+    rejected = Counter[str]()
+    for answer in answers:
+        rejected.update({r.constraint: r.layouts for r in answer.rejected})
+    chips = [
+        _outcome(name, found[name]) if name in found else ChipOutcome(chip=name, feasible=False, why=refused[name])
+        for name in each
+    ]
+    joined = replace(
+        first,
+        hardware=", ".join(answer.hardware for answer in answers),
+        layouts=sum(answer.layouts for answer in answers),
+        fit=sum(answer.fit for answer in answers),
+        meet=sum(answer.meet for answer in answers),
+        rejected=by_count(rejected),
+        results=_ranked(rows, first.objective, first.pareto, top),
+        feasible=bool(rows),
+        nearest_miss=None if rows or not misses else replace(misses[0][1], chip=misses[0][0]),
+        chips=chips,
+        unpriced=multi_chip.unpriced(each),
+    )
+    if isinstance(joined, TrainingSearch):
+        joined.within_uncertainty = None  # chips do not share their errors
+    return joined
+
+
+def _outcome(chip: str, answer: SearchAnswer) -> ChipSearch:
+    return ChipSearch(
+        chip=chip,
+        hardware=answer.hardware,
+        layouts=answer.layouts,
+        fit=answer.fit,
+        meet=answer.meet,
+        rejected=answer.rejected,
+        feasible=answer.feasible,
+        nearest_miss=answer.nearest_miss,
+        why="",
+    )
+
+
+def _ranked(rows: list[R], objectives: list[str], pareto: bool, top: int) -> list[R]:
+    """The rows of all chips by their keys; the best of a chip stays, however far down it ranks. Of two objectives, the front."""
+    goals = [objective(name, ("train",)) for name in objectives]
+
+    def key(row: R) -> tuple[float, ...]:
+        return tuple(goal.key(row.score_at_bound[goal.quantity]) for goal in goals)
+
+    if pareto:
+        columns = np.array([key(row) for row in rows]).reshape(-1, 2)
+        rows = [rows[i] for i in frontier(columns[:, 0], columns[:, 1])[:top]]
+    else:
+        rows.sort(key=key)
+    for place, row in enumerate(rows, 1):
+        row.rank = place
+    if pareto:
+        return rows
+    name = goals[0].quantity
+    kept = [row for row in rows if (row.rank or 0) <= top or row.best_of_chip]
+    for row in kept[1:]:
+        best, own = kept[0].score_at_bound[name], row.score_at_bound[name]
+        gap = abs(own / best - 1) if best else 0.0
+        row.why = f"{percent(gap)} worse, on {row.hardware}" if gap > 1e-4 else f"equal, on {row.hardware}"
+    return kept

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from rooflinecli.core.errors import UsageError
+from rooflinecli.core.num import Number
 from rooflinecli.specs.quantities import COST, canonical, higher_is_better
 
 TRAIN = {
@@ -36,7 +36,7 @@ class Objective:
     quantity: str
     sign: float
 
-    def key(self, value: Any) -> Any:
+    def key(self, value: Number) -> Number:
         """A number to minimize."""
         return value if self.sign > 0 else -value
 

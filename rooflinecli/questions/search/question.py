@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from rooflinecli.core.errors import UsageError
+from rooflinecli.core.parallel_map import Spread
 from rooflinecli.questions.question import Question, Several
+from rooflinecli.questions.search.answer_types import SearchAnswer
 from rooflinecli.specs.options import (
     LAYOUT,
     LOAD,
@@ -55,7 +57,7 @@ class Prices(Group):
     # fmt: on
 
 
-class Search(Prices, Limits, EstimateOptions, Several, Question[dict[str, Any]]):  # type: ignore[misc]  # a price for each chip
+class Search(Prices, Limits, EstimateOptions, Several, Question[SearchAnswer]):  # type: ignore[misc]  # a price for each chip
     """Every legal layout, priced exactly: the winner, what is next and why, what was rejected and by what.
 
     Training tries all splits over TP, PP, CP, DP, EP with every ZeRO stage, micro-batch, virtual stage, recomputation and
@@ -89,23 +91,28 @@ class Search(Prices, Limits, EstimateOptions, Several, Question[dict[str, Any]])
     simulate_top: Whole = field("whole", "Serving at a rate: simulate the first so many layouts found.", default=0, least=0, former=("simulate",))
     # fmt: on
 
-    def answer(self, tell: Callable[[int, int], None] | None = None, over: Any = None) -> dict[str, Any]:
-        from rooflinecli.questions.search.answer import answered
-        from rooflinecli.questions.search.row_filter import RowFilter
+    @property
+    def training(self) -> bool:
+        """Whether training layouts are searched rather than serving instances."""
+        return "train" in (self.phase or ("train",))
 
-        limits = {name: self.text_of(getattr(Search, name)) for name in ("ttft", "itl", "qps")}
-        kept, options = RowFilter(self.precedent_only, self.all_layouts), self.options()
-        found = answered(
-            options, self.objective, list(self.where), limits, self.top, tell, over, self.simulate_top, self.slo, kept
-        )
-        if self.sensitivity and found["feasible"]:
-            from rooflinecli.questions import multi_chip
-            from rooflinecli.questions.sensitivity.elasticities import of_layout
-            from rooflinecli.questions.sensitivity.robustness import robust
-            from rooflinecli.specs.request import HOLDS
+    def check(self) -> None:
+        super().check()
+        if not self.training:
+            training = next((f for f in (Search.precedent_only, Search.all_layouts) if self.is_given(f)), None)
+            if training is not None:
+                raise UsageError(f"{training.flag} applies to training; remove it, or add --phase train", training.name)
+        elif len(self.phase or ()) > 1:
+            raise UsageError("--phase train cannot be combined with prefill or decode; run two searches", "phase")
+        else:
+            for field in (Search.ttft, Search.itl, Search.qps, Search.slo):
+                if self.is_given(field):
+                    given = f"{field.flag} {self.text_of(field)}"
+                    raise UsageError(f"{given}: applies to serving; remove it, or add --phase decode", field.name)
+        if self.simulate_top and (self.training or self.qps is None):
+            raise UsageError("--simulate-top requires a request rate; add --phase decode --qps RATE", "simulate-top")
 
-            winner, each = found["results"][0], multi_chip.each(options)
-            own = each[winner.get("chip") or next(iter(each))]
-            found["sensitivity"] = of_layout(own, winner["layout"], found["phase"])
-            found["tornado"] = robust(found, options, self.bound or HOLDS[0])
-        return found
+    def answer(self, tell: Callable[[int, int], None] | None = None, over: Spread | None = None) -> SearchAnswer:
+        from rooflinecli.questions.search.answer import answer
+
+        return answer(self, tell, over)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from rooflinecli.core import units
 from rooflinecli.core.errors import UsageError
 from rooflinecli.engine import build_request
+from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search import instances
+from rooflinecli.questions.search.mean_slo import LIMITS
 from rooflinecli.questions.search.objective import Objective, objective
-from rooflinecli.questions.search.training_question import open_values
+from rooflinecli.questions.search.training_question import OpenValues, open_values
 from rooflinecli.questions.sweep.axes import axis
 from rooflinecli.questions.sweep.conditions import Condition, condition
+from rooflinecli.specs import parse_values
 from rooflinecli.specs.options import LAYOUT, OPTIONS
 from rooflinecli.specs.request import Request
 
@@ -27,22 +28,30 @@ class ServingSearchQuestion:
     request: Request
     objectives: tuple[Objective, ...]
     conditions: tuple[Condition, ...]
-    open: dict[str, tuple[Any, ...]]
+    open: OpenValues
     batches: tuple[float, ...]
     devices: float | None
     qps: float | None
     ttft: float | None
     itl: float | None
 
+    @property
+    def pareto(self) -> bool:
+        """Whether the answer is the Pareto front of two objectives: with a rate, the second orders equals of the first."""
+        return len(self.objectives) == 2 and self.qps is None
 
-def asked(
-    options: dict[str, Any], goal: str | None, where: list[str], limits: dict[str, str | None]
-) -> ServingSearchQuestion:
+    @property
+    def largest_instance(self) -> int:
+        """Devices of an instance at most."""
+        return int(min(self.devices or instances.LARGEST_INSTANCE, instances.LARGEST_INSTANCE))
+
+
+def asked(options: Options, goal: str | None, where: list[str], limits: dict[str, str | None]) -> ServingSearchQuestion:
     """Options as written -> a question. Raises UsageError naming the flag."""
     given = build_request.named(
         {k: v for k, v in options.items() if k != "phase"}, "`roofline search --help` lists them"
     )
-    fixed: dict[str, tuple[Any, ...]] = {k: open_values(k, given.pop(k)) for k in ("tp", "pp", "ep") if k in given}
+    fixed: OpenValues = {k: open_values(k, given.pop(k)) for k in ("tp", "pp", "ep") if k in given}
     wrong = min((name for name in given if name in _TRAINING), default="")
     if wrong:
         raise UsageError(
@@ -51,7 +60,7 @@ def asked(
     devices = build_request.value(OPTIONS["n"], given.pop("n")) if "n" in given else None
     batches = axis(OPTIONS["batch"], given.pop("batch", f"1..{instances.LARGEST_BATCH}"))
     if batches.tokens:
-        raise UsageError("--batch: a serving search counts its batches in sequences, not in tokens", "batch")
+        raise UsageError("--batch: serving batches are in sequences, not tokens", "batch")
     request = build_request.request({**given, "phase": "prefill,decode"})
     qps = None if limits.get("qps") is None else build_request.value(OPTIONS["qps"], limits["qps"])
     plain = "throughput" if request.price is None and request.hardware.price is None else "cost"
@@ -59,19 +68,9 @@ def asked(
     found = tuple(objective(name, ("decode",)) for name in names.split(","))
     if len(found) > 2:
         raise UsageError(f"--objective {names}: give one, or two for a Pareto front")
-    ttft, itl = _limit("ttft", limits.get("ttft"), "s"), _limit("itl", limits.get("itl"), "s")
+    ttft, itl = (
+        None if (text := limits.get(name)) is None else parse_values.seconds(f"--{name}", text, name) for name in LIMITS
+    )
     conditions = [condition(t) for t in where]
     conditions += [condition(f"serve.{n}_s <= {v!r} s") for n, v in (("ttft", ttft), ("itl", itl)) if v is not None]
     return ServingSearchQuestion(request, found, tuple(conditions), fixed, batches.values, devices, qps, ttft, itl)
-
-
-def _limit(name: str, text: str | None, unit: str) -> float | None:
-    if text is None:
-        return None
-    try:
-        value = units.parse(text, unit)
-    except ValueError as error:
-        raise UsageError(f"--{name} {text}: {error}") from None
-    if value <= 0:
-        raise UsageError(f"--{name} {text}: must be above zero")
-    return value

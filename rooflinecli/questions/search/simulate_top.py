@@ -1,67 +1,33 @@
-"""The first layouts of a serving search, simulated at the rate that was asked for: percentiles where the search has means."""
+"""The best layouts of a serving search, simulated at the request rate: percentiles in addition to means."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.core.parallel_map import Spread
+from rooflinecli.questions.multi_chip import Options
+from rooflinecli.questions.search.answer_types import ServingRow
 from rooflinecli.questions.simulate.answer import Cell, cell_values
 from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.specs.options import OPTIONS
 
 KEPT = (
-    "replicas",
-    "devices",
-    "ttft_p50_s",
-    "ttft_p99_s",
-    "itl_p99_s",
-    "tpot_p99_s",
-    "e2e_p99_s",
-    "slo_attainment",
-    "feasible",
-    "violation",
-)
-_LAYOUT = (
-    "prompts-per-slot",
-    "equal-lengths",
-    "n",
-    "tp",
-    "pp",
-    "dp",
-    "cp",
-    "ep",
-    "batch",
-    "phase",
-    "tokens",
-    "attention-flops",
-    "prompt",
-    "output",
-)
+    "replicas", "devices", "ttft_p50_s", "ttft_p99_s", "itl_p99_s", "tpot_p99_s", "e2e_p99_s", "slo_attainment", "feasible", "violation",
+)  # fmt: skip
+_OF_LAYOUT = (
+    "prompts-per-slot", "equal-lengths", "n", "tp", "pp", "dp", "cp", "ep", "batch", "phase", "tokens", "attention-flops", "prompt", "output",
+)  # fmt: skip
 
 
-def simulated(
-    options: dict[str, Any], rows: list[dict[str, Any]], limits: dict[str, str | None], over: Spread
-) -> list[dict[str, Any]]:
-    """Per row what its instances make of Poisson arrivals at the rate; the limits of the search are its SLO."""
-    return [
-        {k: row[k] for k in KEPT if k in row}
-        for row in over(cell_values, [_cell(options, row, limits) for row in rows])
-    ]
+def simulate(options: Options, rows: list[ServingRow], limits: dict[str, str | None], over: Spread | None) -> None:
+    """Set the numbers of each row under Poisson arrivals at the rate; the limits of the search are its SLO."""
+    cells = [_cell(options, row, limits) for row in rows]
+    for row, values in zip(rows, (over or map)(cell_values, cells), strict=True):
+        row.simulate = {k: values[k] for k in KEPT if k in values}
 
 
-def note(
-    options: dict[str, Any], rows: list[dict[str, Any]], limits: dict[str, str | None], over: Spread | None
-) -> None:
-    """Put beside each row what its simulation says."""
-    for row, values in zip(rows, simulated(options, rows, limits, over or map), strict=True):
-        row["simulate"] = values
-
-
-def _cell(options: dict[str, Any], row: dict[str, Any], limits: dict[str, str | None]) -> Cell:
-    layout = row["layout"]
-    own = {k: v for k, v in options.items() if k not in _LAYOUT and OPTIONS[k].phase != "train"}
-    plan = {"n": layout["devices"], **{axis: layout[axis] for axis in ("tp", "pp", "dp", "ep")}}
-    said = ",".join(f"{name}={limits[name]}" for name in ("ttft", "itl") if limits[name] is not None)
-    given = {k: str(options[k]) for k in ("prompt", "output") if k in options} | ({"slo": said} if said else {})
-    copies = str(int(row["serve"]["instances"]))
-    return Simulate.read({**own, **plan, **given, "qps": limits["qps"], "replicas": copies}), {}
+def _cell(options: Options, row: ServingRow, limits: dict[str, str | None]) -> Cell:
+    own = {k: v for k, v in options.items() if k not in _OF_LAYOUT and OPTIONS[k].phase != "train"}
+    sizes = {"n": row.layout.devices, **{axis: row.layout[axis] for axis in ("tp", "pp", "dp", "ep")}}
+    slo = ",".join(f"{name}={limits[name]}" for name in ("ttft", "itl") if limits[name] is not None)
+    load = {k: str(options[k]) for k in ("prompt", "output") if k in options} | ({"slo": slo} if slo else {})
+    replicas = str(int(row.serve["instances"]))
+    return Simulate.read({**own, **sizes, **load, "qps": limits["qps"], "replicas": replicas}), {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from operator import itemgetter
-from typing import Any, cast
+from operator import attrgetter
+from typing import cast
 
 import numpy as np
 
@@ -19,7 +19,8 @@ from rooflinecli.engine.interval_bound import interval_bound
 from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.questions.estimate.cost import cost
 from rooflinecli.questions.search import layout_space
-from rooflinecli.questions.search.ranking import ParetoFront, RankedLayout, Ranking, frontier, sort
+from rooflinecli.questions.search.answer_types import TrainingLayout
+from rooflinecli.questions.search.ranking import ParetoFront, RankedLayout, Ranking, frontier
 from rooflinecli.questions.search.training_question import TrainingSearchQuestion
 from rooflinecli.questions.sweep.columns import pick
 from rooflinecli.questions.sweep.evaluate_block import SweepBlock
@@ -29,7 +30,8 @@ from rooflinecli.specs.request import Request
 CHUNK = 16384
 MOST_ROWS = 1000  # that are kept where each layout is a row of its own
 _TIES = ("pp", "tp", "cp", "ep", "virtual_stages", "micro_batch")
-_ties, _axes = itemgetter(*_TIES), itemgetter(*AXES)
+_ties, _axes = attrgetter(*_TIES), attrgetter(*AXES)
+_all = attrgetter(*TrainingLayout.__dataclass_fields__)
 
 
 @dataclass
@@ -74,9 +76,7 @@ def search(
     option_conflicts.check(EstimateContext(question.pinned))
     legality.check(ctx)
     if not question.devices:
-        raise UsageError(
-            "a training search needs -n, the devices to lay the model over; give one count or several (-n 512,1024)"
-        )
+        raise UsageError("a training search requires -n (one or several counts, for example -n 512,1024)")
     per_device = {n: layout_space.layouts(ctx, question, n) for n in question.devices}
     structures = list(layout_space.structures(question))
     work = [(n, s, layout_space.affected_axes(ctx, per_device[n], question, s)) for n in per_device for s in structures]
@@ -117,17 +117,15 @@ def _elsewhere(
 
 def plan_of(layouts: layout_space.LayoutArrays, structure: layout_space.DeviceSplit, request: Request) -> Layout:
     """The layouts of one structure as one plan of arrays."""
-    sizes: dict[str, Any] = dict(layouts.sizes)
     given = explicit_layout.layout_fields(request, "train") | (
         {} if layouts.shard is None else {"shard": layouts.shard}
     )
     return Layout(
-        **sizes,
         zero=structure.zero,
         recompute=structure.recompute,
         sequence_parallel=structure.parallel,
         flash=request.flash,
-        **given,
+        **(given | layouts.sizes),
     )
 
 
@@ -154,7 +152,7 @@ def _chunk(
         answer = answer_of(ctx, fitting, structure)
         keep = _meet(found, question, answer, fitting, structure)
         if question.has_precedent:
-            keep = keep & _practised(ctx, found, answer, fitting, structure)
+            keep = keep & _has_precedent(ctx, found, answer, fitting, structure)
         found.meeting += int(keep.sum())
         _rank(found, question, answer, fitting, structure, n, np.flatnonzero(keep))
 
@@ -214,13 +212,13 @@ def _meet(
             worst = np.maximum(worst, np.where(holds, 0.0, condition.shortfall(values)))
     if question.conditions and not keep.all():
         i = int(np.argmin(np.where(keep, np.inf, worst)))
-        entry = RankedLayout(_layout(layouts, structure, i), (float(worst[i]),), ())
+        entry = RankedLayout(_one(layouts, structure, i), (float(worst[i]),), ())
         if found.limit_miss is None or entry.keys < found.limit_miss.keys:
             found.limit_miss = entry
     return keep
 
 
-def _practised(
+def _has_precedent(
     ctx: EstimateContext,
     found: TrainingSearchResult,
     answer: SweepBlock,
@@ -244,7 +242,7 @@ def _miss(
     over = np.where(needed > capacity, needed, np.inf)
     i = int(np.argmin(over))
     if found.memory_miss is None or over[i] < found.memory_miss.keys[0]:
-        found.memory_miss = RankedLayout(_layout(layouts, structure, i), (float(over[i]),), (capacity,))
+        found.memory_miss = RankedLayout(_one(layouts, structure, i), (float(over[i]),), (capacity,))
 
 
 def _rank(
@@ -275,10 +273,10 @@ def _rank(
     if len(keys) == 2:
         for entry in _entries(layouts, structure, kept, keys, beside, frontier(keys[0], keys[1])):
             found.front.offer(entry)
-    order = sort(keys, ties)
+    order = np.lexsort([*reversed(ties), *reversed(keys)])
     if question.every:
         for entry in _entries(layouts, structure, kept, keys, beside, order[:MOST_ROWS]):
-            found.ranking.offer((n, *entry.layout.values()), entry)
+            found.ranking.offer((n, *_all(entry.layout)), entry)
         found.ranking.keep(MOST_ROWS)
         return
     split = (layouts.split + 1e9 * layouts.sizes["ep"])[kept][order]
@@ -296,21 +294,25 @@ def _entries(
     chosen: np.ndarray,
 ) -> Iterator[RankedLayout]:
     """The `chosen` of the layouts `kept`, a column at a time: element by element numpy is slow, and a search offers thousands."""
-    said = _said(structure)
     columns = layouts.sizes if layouts.shard is None else layouts.sizes | {"shard": layouts.shard}
     sizes = zip(*(size[kept[chosen]].astype(int).tolist() for size in columns.values()), strict=True)
     ranked = zip(*(key[chosen].astype(float).tolist() for key in keys), strict=True)
     shown = zip(*(column[chosen].astype(float).tolist() for column in beside), strict=True)
     for row, own, (error, *expected) in zip(sizes, ranked, shown, strict=True):
-        layout: dict[str, Any] = {"shard": None, **dict(zip(columns, row, strict=True)), **said}
+        layout = _layout(structure, dict(zip(columns, row, strict=True)))
         yield RankedLayout(layout, own, _ties(layout), tuple(expected), error)
 
 
-def _layout(layouts: layout_space.LayoutArrays, structure: layout_space.DeviceSplit, i: int) -> dict[str, Any]:
+def _layout(structure: layout_space.DeviceSplit, sizes: dict[str, int]) -> TrainingLayout:
+    return TrainingLayout(
+        shard=sizes.pop("shard", None),
+        zero=structure.zero,
+        recompute=structure.recompute,
+        sequence_parallel=structure.parallel,
+        **sizes,
+    )
+
+
+def _one(layouts: layout_space.LayoutArrays, structure: layout_space.DeviceSplit, i: int) -> TrainingLayout:
     sizes = {k: int(v[i]) for k, v in layouts.sizes.items()}
-    return {"shard": None if layouts.shard is None else int(layouts.shard[i]), **sizes, **_said(structure)}
-
-
-def _said(structure: layout_space.DeviceSplit) -> dict[str, Any]:
-    """What a row says of its structure; the sizes of shard groups are its own."""
-    return {"zero": structure.zero, "recompute": structure.recompute, "sequence_parallel": structure.parallel}
+    return _layout(structure, sizes if layouts.shard is None else sizes | {"shard": int(layouts.shard[i])})

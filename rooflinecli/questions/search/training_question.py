@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from rooflinecli.core.errors import UsageError
+from rooflinecli.core.num import Number
 from rooflinecli.engine import build_request
+from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search.objective import Objective, objective
 from rooflinecli.questions.sweep.axes import axis
 from rooflinecli.questions.sweep.conditions import Condition, condition
 from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.request import Request
 
+OpenValues = dict[str, tuple[Number, ...]]  # option -> what it may be: numbers or words
 OPEN = ("tp", "pp", "cp", "dp", "ep", "micro-batch", "virtual-stages", "zero", "recompute", "sequence-parallel")
 
 
@@ -20,7 +22,7 @@ OPEN = ("tp", "pp", "cp", "dp", "ep", "micro-batch", "virtual-stages", "zero", "
 class TrainingSearchQuestion:
     """`open` holds what a layout size may be (missing: anything legal); `devices` the counts to try.
 
-    practised: only layouts like published ones; every: each layout a row of its own, not the best of each split of the devices.
+    has_precedent: only layouts like published ones; every: each layout a row, not the best of each split of the devices.
     """
 
     request: Request
@@ -28,7 +30,7 @@ class TrainingSearchQuestion:
     devices: tuple[int, ...]
     objectives: tuple[Objective, ...]
     conditions: tuple[Condition, ...]
-    open: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    open: OpenValues = field(default_factory=dict)
     has_precedent: bool = False
     every: bool = False
 
@@ -40,7 +42,7 @@ class TrainingSearchQuestion:
 
 
 def question(
-    options: dict[str, Any], objectives: str, conditions: list[str], practised: bool = False, every: bool = False
+    options: Options, objectives: str, conditions: list[str], has_precedent: bool = False, every: bool = False
 ) -> TrainingSearchQuestion:
     """A question from options by their long names. Raises UsageError naming the flag that is wrong."""
     given = build_request.named(options, "`roofline search --help` lists them")
@@ -50,15 +52,15 @@ def question(
     request = build_request.request({**given, "phase": phases})
     phase = "train" if "train" in phases else "serve"
     if phase == "train" and len(phases) > 1:
-        raise UsageError("--phase train searches alone; ask for prefill and decode in a second search")
+        raise UsageError("--phase train cannot be combined with prefill or decode; run two searches")
     found = tuple(objective(name, phases) for name in objectives.split(","))
     if not 1 <= len(found) <= 2:
         raise UsageError(f"--objective {objectives}: give one, or two for a Pareto front")
     return TrainingSearchQuestion(
-        request, phase, counts, found, tuple(condition(text) for text in conditions), limits, practised, every
+        request, phase, counts, found, tuple(condition(text) for text in conditions), limits, has_precedent, every
     )
 
 
-def open_values(name: str, written: Any) -> tuple[Any, ...]:
+def open_values(name: str, written: object) -> tuple[Number, ...]:
     """What an option may be: numbers as ranges, words as a list. Raises UsageError naming the flag."""
     return axis(OPTIONS[name], written).values

@@ -7,7 +7,7 @@ logarithm, with one factor at a time applied to everything of that name (all dty
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import replace
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
@@ -16,7 +16,10 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import PHASES
 from rooflinecli.price import overrides
 from rooflinecli.price.chip import Chip
+from rooflinecli.questions.multi_chip import Options
+from rooflinecli.questions.search.answer_types import InstanceLayout, TrainingLayout
 from rooflinecli.questions.search.training_question import OPEN
+from rooflinecli.questions.sensitivity.answer_types import Elasticity, SensitivityAnswer, Value
 from rooflinecli.specs.layout import SIZES, Layout
 from rooflinecli.specs.request import Request
 
@@ -32,15 +35,15 @@ class ScaledConstant(dict[str, Number]):
         super().__init__({**base, path: factor})
         self.base, self.path, self.factor = base, path, factor
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: Number = None) -> Number:
         value = self.base.get(key, default)
         return value * self.factor if key == self.path else value
 
 
 def elasticities(
     request: Request, phase: str, plan: Layout, override: dict[str, Number] | None = None
-) -> list[dict[str, Any]]:
-    """[{figure, value, elasticity}] of expected time, strongest first; figures the time does not feel are left out."""
+) -> list[Elasticity]:
+    """Elasticities of the expected time, strongest first; figures the time does not feel are left out."""
     base = override or {}
     alone = ScaledConstant(
         base, "memory.bandwidth", 1.0
@@ -55,8 +58,8 @@ def elasticities(
         )
         slope = (math.log(high) - math.log(low)) / (math.log1p(STEP) - math.log1p(-STEP))
         if abs(slope) > 1e-9:
-            found.append({"figure": path, "value": value, "elasticity": slope})
-    return sorted(found, key=lambda row: -abs(row["elasticity"]))
+            found.append(Elasticity(figure=path, value=value, elasticity=slope))
+    return sorted(found, key=lambda row: -abs(row.elasticity))
 
 
 def seconds(ctx: EstimateContext, phase: str, plan: Layout) -> float:
@@ -64,9 +67,9 @@ def seconds(ctx: EstimateContext, phase: str, plan: Layout) -> float:
     return float(PHASES[phase](ctx, plan).time_s)
 
 
-def figures(chip: Chip) -> dict[str, Any]:
+def figures(chip: Chip) -> dict[str, Value]:
     """What a priced chip read: figures by path, and constants by class and name (a list where dtypes or levels differ)."""
-    found: dict[str, Any] = {path: f.si for path, f in overrides.figures(chip.spec).items() if path not in _SILENT}
+    found: dict[str, Value] = {path: f.si for path, f in overrides.figures(chip.spec).items() if path not in _SILENT}
     constants: dict[str, list[float]] = {}
     known = overrides.classes(chip.spec)  # what no file says has nothing to be set
     for (_, kind, *_rest), entry in chip._constants.items():
@@ -80,7 +83,7 @@ def figures(chip: Chip) -> dict[str, Any]:
     return found
 
 
-def of_point(options: dict[str, Any], set_: list[str] | None) -> dict[str, Any]:
+def of_point(options: Options, set_: list[str] | None) -> SensitivityAnswer:
     """Elasticities of a sweep's single point, for every phase asked for. Raises UsageError for more points than one."""
     from rooflinecli.questions.sweep.axes import space
     from rooflinecli.questions.sweep.evaluate_block import plan_of, question_of, request_of
@@ -89,39 +92,26 @@ def of_point(options: dict[str, Any], set_: list[str] | None) -> dict[str, Any]:
     grid = space(options, set_)
     if grid.points != 1:
         raise UsageError(
-            f"--sensitivity looks at one point, these ranges span {grid.points:,}; give every axis one value"
+            f"--sensitivity requires a single point; these ranges span {grid.points:,}; give one value per option"
         )
     base = request_of(next(iter(choices(grid))), grid.phases)
     request, override, sizes = question_of(base, grid.sizes, {a.name: a.values[0] for a in grid.sizes})
-    return _report(
-        request,
-        {phase: elasticities(request, phase, plan_of(request, phase, sizes), override) for phase in grid.phases},
+    return SensitivityAnswer(
+        schema="roofline/sensitivity/1",
+        model=request.model.name,
+        hardware=request.hardware.name,
+        phases={phase: elasticities(request, phase, plan_of(request, phase, sizes), override) for phase in grid.phases},
     )
 
 
-def of_layout(options: dict[str, Any], layout: dict[str, Any], phase: str) -> list[dict[str, Any]]:
-    """Elasticities of a search's winner: of the step, or of the inter-token latency when serving."""
-    return elasticities(*with_layout(options, layout, phase))
-
-
-def with_layout(options: dict[str, Any], layout: dict[str, Any], phase: str) -> tuple[Request, str, Layout]:
-    """A row of a search as a request, the phase whose time it stands by, and its plan. `phase` is train or serve."""
-    chosen = {"n", *OPEN, *(() if phase == "train" else ("batch",))}  # the layout says them
+def with_layout(options: Options, layout: TrainingLayout | InstanceLayout) -> tuple[Request, str, Layout]:
+    """A row of a search as a request, the phase whose time it is ranked by (a serving instance: decode), and its layout."""
+    training = isinstance(layout, TrainingLayout)
+    chosen = {"n", *OPEN, *(() if training else ("batch",))}  # the layout has them
     request = build_request.request({k: v for k, v in options.items() if k not in chosen})
-    sizes: dict[str, Any] = {k: float(layout[k]) for k in SIZES if k in layout}
-    given: dict[str, Any] = {"flash": request.flash, **explicit_layout.layout_fields(request, phase)}
-    if phase == "train":
-        words = {k: layout[k] for k in ("zero", "recompute", "sequence_parallel")}
-        return request, "train", Layout(**sizes, **words, **given)
-    from dataclasses import replace
-
-    return replace(request, concurrency=layout["batch"]), "decode", Layout(**sizes, zero=0, **given)
-
-
-def _report(request: Request, phases: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    return {
-        "schema": "roofline/sensitivity/1",
-        "model": request.model.name,
-        "hardware": request.hardware.name,
-        "phases": phases,
-    }
+    given = explicit_layout.layout_fields(request, "train" if training else "serve") | {"flash": request.flash}
+    given |= {k: float(value) for k in SIZES if (value := layout.get(k)) is not None}
+    if isinstance(layout, TrainingLayout):
+        given |= {k: layout[k] for k in ("zero", "recompute", "sequence_parallel")}
+        return request, "train", Layout(**given)
+    return replace(request, concurrency=layout.batch), "decode", Layout(zero=0, **given)

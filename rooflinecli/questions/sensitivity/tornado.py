@@ -10,13 +10,15 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+
+import numpy as np
 
 from rooflinecli.core.num import Number
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import PHASES
 from rooflinecli.formulas import cost, scaling
 from rooflinecli.price import overrides
+from rooflinecli.questions.sensitivity.answer_types import BreakEven, Measurement, Tornado, TornadoRow, Value
 from rooflinecli.questions.sensitivity.elasticities import ScaledConstant, figures
 from rooflinecli.specs.efficiency import CONSTANTS, SETTINGS
 from rooflinecli.specs.layout import Layout
@@ -86,14 +88,15 @@ class RankedCandidate:
         return float(scaling.device_hours(self.ctx.lifted(self.layout).devices, self.base)) / float(tokens)
 
 
-def tornado(contenders: Sequence[RankedCandidate]) -> dict[str, Any]:
-    """The first against the others: rows by how near a flip is, then by how far the lead moves; and what would settle it."""
+def tornado(compared: str, candidates: Sequence[RankedCandidate]) -> Tornado:
+    """The best of the candidates by `compared` against the others: rows by how near a flip is, then by how far the lead moves."""
+    contenders = sorted(candidates, key=lambda c: c.score)
     first, others = contenders[0], contenders[1:]
     lead = min(c.score for c in others) / first.score - 1
-    rows = []
+    rows: list[TornadoRow] = []
     for chip in dict.fromkeys(c.chip for c in contenders):
         mine = [c for c in contenders if c.chip == chip]
-        known: dict[str, Any] = {}
+        known: dict[str, Value] = {}
         for contender in mine:
             felt = figures(contender.ctx.chip)
             known = {k: v for k, v in felt.items() if not k.rpartition(".")[2].startswith("error")} | known
@@ -103,13 +106,16 @@ def tornado(contenders: Sequence[RankedCandidate]) -> dict[str, Any]:
             for path, value in known.items()
             if (row := _row(contenders, chip, path, value, errors.get(path), lead)) is not None
         ]
-    rows.sort(
-        key=lambda r: (
-            abs(math.log(r["factor"])) if r["factor"] else math.inf,
-            -abs(r["lead_at_most"] - r["lead_at_least"]),
-        )
+    rows.sort(key=lambda r: (r.distance, -abs(r.lead_at_most - r.lead_at_least)))
+    prices = [price for other in others if (price := break_even(first, other)) is not None]
+    return Tornado(
+        compared=compared,
+        first=first.label,
+        lead=lead,
+        rows=rows,
+        resolving_measurement=_resolving(rows, first),
+        break_even=prices[0] if prices else None,
     )
-    return {"lead": lead, "rows": rows, "settles": _settles(rows, contenders)}
 
 
 def _errors(mine: Sequence[RankedCandidate]) -> dict[str, float]:
@@ -125,48 +131,50 @@ def _errors(mine: Sequence[RankedCandidate]) -> dict[str, float]:
 
 
 def _row(
-    contenders: Sequence[RankedCandidate], chip: str, path: str, value: Any, error: float | None, lead: float
-) -> dict[str, Any] | None:
+    contenders: Sequence[RankedCandidate], chip: str, path: str, value: Value, error: float | None, lead: float
+) -> TornadoRow | None:
     """One figure of one chip; None where no contender's standing feels it."""
-    import numpy as np
-
     steps = np.linspace(-WIDEST, WIDEST, POINTS)
     gaps = _gaps(contenders, chip, path, np.exp(steps))
     if float(np.max(gaps) - np.min(gaps)) < 1e-9 and abs(float(gaps[0]) - math.log1p(lead)) < 1e-9:
         return None
     factor = _flip(contenders, chip, path, steps, gaps)
-    possible = factor is not None and _possible(path, value, factor)
     near = [math.expm1(float(np.interp(x, steps, gaps))) for x in TENTH]
-    return {
-        "chip": chip,
-        "figure": path,
-        "value": value,
-        "unit": overrides.unit(next(c for c in contenders if c.chip == chip).ctx.chip.spec, path),
-        "lead_at_least": min(near),
-        "lead_at_most": max(near),
-        "factor": factor if possible else None,
-        "flips_at": _times(value, factor) if possible else None,
-        "then": _winner(contenders, chip, path, factor) if possible and factor is not None else None,
-        "error": error,
-        "inside_error": bool(possible and factor and error and abs(math.log(factor)) <= math.log1p(error)),
-    }
+    if factor is not None and not _possible(path, value, factor):
+        factor = None
+    return TornadoRow(
+        chip=chip,
+        figure=path,
+        value=value,
+        unit=overrides.unit(next(c for c in contenders if c.chip == chip).ctx.chip.spec, path),
+        lead_at_least=min(near),
+        lead_at_most=max(near),
+        factor=factor,
+        flip_value=None
+        if factor is None
+        else [v * factor for v in value]
+        if isinstance(value, list)
+        else value * factor,
+        winner_after_flip=None if factor is None else _winner(contenders, chip, path, factor),
+        error=error,
+        inside_error=bool(factor and error and abs(math.log(factor)) <= math.log1p(error)),
+    )
 
 
-def _gaps(contenders: Sequence[RankedCandidate], chip: str, path: str, factors: Any) -> Any:
+def _gaps(contenders: Sequence[RankedCandidate], chip: str, path: str, factors: np.ndarray) -> np.ndarray:
     """ln of the best of the others over the first, for every factor."""
-    import numpy as np
 
-    def log(c: RankedCandidate) -> Any:
+    def log(c: RankedCandidate) -> np.ndarray:
         value = c.times(path, factors) if c.chip == chip else c.score
         return np.broadcast_to(np.log(value), factors.shape)
 
-    return np.minimum.reduce([log(c) for c in contenders[1:]]) - log(contenders[0])
+    return np.asarray(np.minimum.reduce([log(c) for c in contenders[1:]]) - log(contenders[0]))
 
 
-def _flip(contenders: Sequence[RankedCandidate], chip: str, path: str, steps: Any, gaps: Any) -> float | None:
+def _flip(
+    contenders: Sequence[RankedCandidate], chip: str, path: str, steps: np.ndarray, gaps: np.ndarray
+) -> float | None:
     """The factor nearest to one at which the lead is gone, to the last digits."""
-    import numpy as np
-
     crossed = np.flatnonzero(gaps < -1e-12)
     if not len(crossed):
         return None
@@ -189,7 +197,7 @@ def _midpoints(near: float, far: float, halvings: int) -> list[float]:
     return points
 
 
-def _bisect(points: Any, lost: Any) -> tuple[float, float]:
+def _bisect(points: np.ndarray, lost: np.ndarray) -> tuple[float, float]:
     """Neighbours of which the lead holds at the first and is lost at the second, as bisection finds them."""
     near, far = 0, len(points) - 1
     while far - near > 1:
@@ -198,19 +206,13 @@ def _bisect(points: Any, lost: Any) -> tuple[float, float]:
     return float(points[near]), float(points[far])
 
 
-def _possible(path: str, value: Any, factor: float) -> bool:
+def _possible(path: str, value: Value, factor: float) -> bool:
     """Whether a constant may be so: a fraction stays one."""
     if not path.startswith("efficiency."):
         return True
     known = CONSTANTS.get(path.rpartition(".")[2])
     each = value if isinstance(value, list) else [value]
     return known is None or known.most is None or all(v * factor <= known.most for v in each)
-
-
-def _times(value: Any, factor: float | None) -> Any:
-    if factor is None:
-        return None
-    return [v * factor for v in value] if isinstance(value, list) else value * factor
 
 
 def _winner(contenders: Sequence[RankedCandidate], chip: str, path: str, factor: float) -> str:
@@ -220,17 +222,13 @@ def _winner(contenders: Sequence[RankedCandidate], chip: str, path: str, factor:
     return min(scores, key=lambda label: scores[label])
 
 
-def _settles(rows: list[dict[str, Any]], contenders: Sequence[RankedCandidate]) -> dict[str, Any] | None:
-    """The one measurement worth most: of the constant whose flip is the smallest part of its own error; None where none is inside."""
-    doubted = [r for r in rows if r["inside_error"]]
+def _resolving(rows: list[TornadoRow], first: RankedCandidate) -> Measurement | None:
+    """The measurement of the constant whose flip is the smallest part of its error; None where no flip is inside the error."""
+    doubted = [r for r in rows if r.inside_error]
     if not doubted:
         return None
-    row = min(doubted, key=lambda r: abs(math.log(r["factor"])) / math.log1p(r["error"]))
-    return {
-        "chip": row["chip"],
-        "figure": row["figure"],
-        "command": measurement(row["figure"], row["chip"], contenders[0]),
-    }
+    row = min(doubted, key=lambda r: r.distance / math.log1p(r.error or 0.0))
+    return Measurement(chip=row.chip, figure=row.figure, command=measurement(row.figure, row.chip, first))
 
 
 def measurement(path: str, chip: str, contender: RankedCandidate) -> str:
@@ -244,7 +242,7 @@ def measurement(path: str, chip: str, contender: RankedCandidate) -> str:
     return f"roofline measure {named}"
 
 
-def break_even(one: RankedCandidate, other: RankedCandidate) -> dict[str, Any] | None:
+def break_even(one: RankedCandidate, other: RankedCandidate) -> BreakEven | None:
     """The price of the second's devices at which it costs as much as the first; of the first's, where only the second has one.
 
     None for two plans of one chip, whose price moves both, and where neither has a price.
@@ -255,9 +253,9 @@ def break_even(one: RankedCandidate, other: RankedCandidate) -> dict[str, Any] |
         one, other = other, one
     assert one.price is not None  # one of them has one
     hours = [c.device_hours() for c in (one, other)]
-    return {
-        "chip": other.chip,
-        "against": one.chip,
-        "usd_per_device_hour": float(cost.break_even_price(one.price, *hours)),
-        "now": other.price,
-    }
+    return BreakEven(
+        chip=other.chip,
+        against=one.chip,
+        usd_per_device_hour=float(cost.break_even_price(one.price, *hours)),
+        current_value=other.price,
+    )

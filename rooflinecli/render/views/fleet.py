@@ -11,8 +11,8 @@ from rooflinecli.render.formats import terminal
 from rooflinecli.render.formats.csv import rows as csv_rows
 from rooflinecli.render.formats.json import dumps
 from rooflinecli.render.formats.terminal_style import PIPE
+from rooflinecli.render.numbers import layout
 from rooflinecli.render.views.plan import flat, usd
-from rooflinecli.render.views.search import layout
 
 Row = dict[str, Any]
 # columns of the table go in this order where there is no room for all

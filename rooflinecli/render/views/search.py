@@ -1,264 +1,290 @@
-"""A search's answer as table, Markdown, CSV or JSON."""
+"""A search: the best layout in a line, the ranked table, what trails it and why, the commands, and what was rejected."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from rooflinecli.core.units import duration, si
-from rooflinecli.render.formats import markdown as marked
-from rooflinecli.render.formats import terminal
-from rooflinecli.render.formats.csv import rows as csv_rows
-from rooflinecli.render.formats.json import dumps
-from rooflinecli.render.formats.terminal_style import PIPE, WIDE, dim
-from rooflinecli.render.numbers import text as quantity_text
+from rooflinecli.core.text import plural
+from rooflinecli.questions.multi_chip import remedy
+from rooflinecli.questions.search.answer_types import (
+    ChipSearch,
+    NearestMiss,
+    Pool,
+    SearchAnswer,
+    ServingRow,
+    ServingSearch,
+    TrainingRow,
+    TrainingSearch,
+)
+from rooflinecli.questions.simulate.answer_types import Numbers
+from rooflinecli.render.blocks import Block, Column, Command, Headline, Note, Page, Prose, Table, page
+from rooflinecli.render.numbers import devices, interval, layout, percent, rate, text
 from rooflinecli.render.views import tornado
-from rooflinecli.render.views.search_support import MARK, beyond, within_uncertainty
 
-LEGEND = "mb: micro-batch, vs: virtual stages, sp: sequence parallel, zero 3 over N: shard groups of N replicas (HSDP)"
-# columns of the table go in this order where there is no room for all
-_DROP = ("memory", "tokens/s", "MFU", "$/M out", "instances", "in all", "requests/s", "devices", "first token")
-
-
-def text(result: dict[str, Any], format: str, width: int = PIPE) -> str:
-    """The result in one of the formats of `--format`."""
-    if format == "json":
-        return dumps(result)
-    if format == "csv":
-        return csv_rows(_flat(result))
-    grid, body = _grid(result), []
-    if format == "markdown":
-        body = [marked.table(grid)] if len(grid) > 1 else []
-        return "\n".join([*map(marked.cell, _head(result)), "", *body, *map(marked.cell, _tail(result, WIDE))]).rstrip()
-    if len(grid) > 1:
-        words = (1, 2) if "chips" in result else (1,)
-        body = terminal.table(grid, width, left=words, drop=_DROP, shrink={grid[0][words[-1]]: 20})
-    head = [line for said in _head(result) for line in terminal.prose(said, width)]
-    return "\n".join([*head, "", *body, *_tail(result, width)]).rstrip()
+Row = TrainingRow | ServingRow
+BOUNDS = {
+    "pessimistic": "the pessimistic bound of the 80% interval",
+    "expected": "the expected value",
+    "floor": "the floor",
+}
+_LEGEND = "mb: micro-batch, vs: virtual stages, sp: sequence parallelism, hsdp: replicas of a shard group (HSDP)"
+_MARK = "*"  # on a layout that no published run supports
+_IN_TABLE = ("tokens_per_s", "time_s")
+_ELASTICITIES = 12
 
 
-def _head(result: dict[str, Any]) -> list[str]:
-    goal = " and ".join(result["objective"])
-    where = f", where {'; '.join(result['where'])}" if result["where"] else ""
-    counted = f"{result['layouts']:,} legal layouts, {result['fit']:,} fit in memory"
-    met = f", {result['meet']:,} meet the conditions" if result["where"] else ""
-    best = "Pareto front of" if result["pareto"] else "best"
-    end = {"pessimistic": ", by the pessimistic end", "floor": ", by the floor"}.get(result.get("hold", ""), "")
-    return [f"{result['model']} on {result['hardware']}: {best} {goal}{where}{end}", f"{counted}{met}"]
-
-
-def layout(plan: dict[str, Any]) -> str:
-    """A layout in short (see LEGEND): 2048 = tp8 pp4 dp64, zero 1, mb 2, vs 5, sp, recompute full."""
-    axes = " ".join(f"{k}{plan[k]}" for k in ("tp", "pp", "cp", "ep", "dp") if plan.get(k, 1) > 1) or "one device"
-    extra = [f"{plan['devices']} = {axes}" if "devices" in plan else axes]
-    if "zero" in plan:
-        over = f" over {plan['shard']}" if plan.get("shard") else ""
-        extra += [f"zero {plan['zero']}{over}", f"mb {plan['micro_batch']}"]
-        extra += [f"vs {plan['virtual_stages']}"] if plan["virtual_stages"] > 1 else []
-        extra += ["sp"] if plan["sequence_parallel"] else []
-        extra += [f"recompute {plan['recompute']}"] if plan["recompute"] != "none" else []
-    return ", ".join(extra)
-
-
-def _grid(result: dict[str, Any]) -> list[list[str]]:
-    """The table: rows by their place, with the chip where there are several."""
-    grid = _serving(result) if result["phase"] == "serve" else _training(result)
-    if "chips" in result:
-        for line, cell in zip(grid, ["chip", *(row["chip"] for row in result["results"])], strict=True):
-            line.insert(1, cell)
-    return grid
-
-
-def _place(row: dict[str, Any], i: int) -> str:
-    return str(row.get("rank", i))
-
-
-def _training(result: dict[str, Any]) -> list[list[str]]:
-    grid = [
+def view(answer: SearchAnswer) -> Page:
+    """Blocks of a search of training layouts or serving instances."""
+    rows: list[Row] = [*answer.results]
+    if isinstance(answer, TrainingSearch):
+        table, headline = _training(answer), _training_headline(answer)
+        more = _within_uncertainty(answer)
+    else:
+        table, headline = _serving(answer), _serving_headline(answer)
+        more = _pools(answer)
+    return page(
+        [Headline(headline, (answer.model, answer.hardware)), Prose(_counts(answer), style="dim")],
+        [table] if rows else [],
+        [Note(_LEGEND)] if rows and isinstance(answer, TrainingSearch) else [],
+        [Prose(f"{place(row, i)} is {row.why}", indent=2) for i, row in enumerate(rows, 1) if row.why],
         [
-            "",
-            "layout",
-            "step",
-            "up to",
-            "tokens/s",
-            "MFU",
-            "memory",
-            *(n for n in result["objective"] if n.rpartition(".")[2] not in ("tokens_per_s", "time_s")),
-        ]
-    ]
-    for i, row in enumerate(result["results"], 1):
-        scores = [
-            quantity_text(v, n.rpartition(".")[2])
-            for n, v in row["score"].items()
-            if n.rpartition(".")[2] not in ("tokens_per_s", "time_s")
-        ]
-        grid.append(
-            [
-                f"{_place(row, i)}{MARK if row['unsupported'] else ''}",
-                layout(row["layout"]),
-                duration(row["time_s"]),
-                duration(row["interval_s"][1]),
-                si(row["tokens_per_s"], "").strip(),
-                f"{100 * row['mfu']:.1f} %",
-                si(row["memory"]["total_bytes"], "B"),
-                *scores,
-            ]
-        )
-    return grid
-
-
-def _serving(result: dict[str, Any]) -> list[list[str]]:
-    grid = [
+            Prose(f"{place(row, i)}{_MARK} {'; '.join(row.extrapolations)}", indent=3)
+            for i, row in enumerate(rows, 1)
+            if isinstance(row, TrainingRow) and row.extrapolations
+        ],
+        *(
+            _command("best" if i == 1 else place(row, i), row.estimate or row.command)
+            for i, row in enumerate(rows, 1)
+            if i == 1 or row.best_of_chip
+        ),
         [
-            "",
-            "each instance",
-            "batch",
-            "in all",
-            "instances",
-            "devices",
-            "first token",
-            "inter-token",
-            "requests/s",
-            "$/M out",
-        ]
-    ]
-    for i, row in enumerate(result["results"], 1):
-        s = row["serve"]
-        usd = s.get("usd_per_million_output_tokens")
-        grid.append(
-            [
-                _place(row, i),
-                layout(row["layout"]),
-                f"{row['layout']['batch']:g}",
-                f"{s['batch_in_all']:g}",
-                f"{s['instances']:g}",
-                f"{s['devices']:g}",
-                duration(s["ttft_s"]),
-                duration(s["itl_s"]),
-                f"{s['requests_per_s']:.3g}",
-                f"{usd:.3g}" if usd is not None else "-",
-            ]
-        )
-    return grid
-
-
-def _tail(result: dict[str, Any], width: int) -> list[str]:
-    training = result["phase"] != "serve" and result["results"]
-    lines = [*(map(dim, terminal.prose(LEGEND, width)) if training else ()), ""]
-    for i, row in enumerate(result["results"][1:], 2):
-        lines += terminal.prose(f"{_place(row, i)} is {row['why']}", width, "  ") if "why" in row else []
-    lines += beyond(result["results"], width) + within_uncertainty(result, layout, width)
-    for i, row in enumerate(result["results"], 1):
-        if i == 1 or row.get("best_of_chip"):
-            lines += ["", *_command("winner" if i == 1 else _place(row, i), row, width)]
-    for i, row in enumerate(result["results"], 1):
-        lines += (
-            terminal.prose(f"{_place(row, i)} simulated: {_simulated(row['simulate'])}", width)
-            if "simulate" in row
-            else []
-        )
-    lines += _pools(result, width)
-    lines += _chips(result, width)
-    if result["rejected"]:
-        by = "; ".join(f"{r['layouts']:,} by {r['constraint']}" for r in result["rejected"])
-        lines += ["", *terminal.prose(f"rejected: {by}", width, "  ")]
-    miss = result.get("nearest_miss")
-    if miss:
-        lines += ["", *_command("nothing is feasible; nearest", miss, width)]
-        lines += terminal.prose(f"it lacks {miss['lacks']}", width)
-    if result.get("sensitivity"):
-        lines += ["", *terminal.prose("per cent of the winner's time for one per cent of a figure:", width)]
-    lines += [f"{row['elasticity']:+8.3f}  {row['figure']}" for row in result.get("sensitivity", [])[:12]]
-    return [*lines, *(tornado.lines(result["tornado"], width) if result.get("tornado") else [])]
-
-
-def _pools(result: dict[str, Any], width: int) -> list[str]:
-    """Pools apart, the best first; the commands of the best."""
-    rows = result.get("pool_rows") or []
-    if not rows:
-        return []
-    grid = [
-        [
-            "apart",
-            "prefill pool",
-            "decode pool",
-            "devices",
-            "first token",
-            "inter-token",
-            "requests/s",
-            "$/h",
-            "$/M out",
-        ]
-    ]
-    several = "chips" in result
-    for i, row in enumerate(rows, 1):
-        grid.append(
-            [
-                str(i),
-                _pool(row["prefill"], several),
-                _pool(row["decode"], several),
-                f"{row['devices']:g}",
-                duration(row["prefill"]["ttft_s"]),
-                duration(row["decode"]["itl_s"]),
-                f"{row['requests_per_s']:.3g}",
-                f"{row['usd_per_hour']:,.2f}" if row["usd_per_hour"] is not None else "-",
-                f"{row['usd_per_million_output_tokens']:.3g}" if "usd_per_million_output_tokens" in row else "-",
-            ]
-        )
-    drop = ("requests/s", "$/M out", "first token", "inter-token")
-    lines = ["", *terminal.table(grid, width, left=(0, "prefill pool", "decode pool"), drop=drop)]
-    for phase in ("prefill", "decode"):
-        lines += ["", *_command(f"{phase} pool of 1", rows[0][phase], width)]
-    return lines
-
-
-def _pool(option: dict[str, Any], several: bool) -> str:
-    """Instances of a pool: 4 x 2 h100 = tp2, batch 8."""
-    axes = " ".join(f"{k}{v}" for k, v in option["layout"].items() if v > 1) or "one"
-    on = f" {option['chip']}" if several else ""
-    return f"{option['instances']:g} x {option['devices']:g}{on} = {axes}, batch {option['batch']:g}"
-
-
-def _chips(result: dict[str, Any], width: int) -> list[str]:
-    """Chips that gave no row, each with its reason; and those whose price nobody knows."""
-    lines: list[str] = []
-    for chip in result.get("chips", []):
-        miss = chip.get("nearest_miss")
-        lacks = f"nearest lacks {miss['lacks']}" if miss else "nothing fits"
-        if not chip["feasible"]:
-            lines += terminal.prose(f"{chip['chip']}: no, {chip['why'] or lacks}", width, "  ")
-    named = [c for c in result.get("unpriced", []) if any(r["chip"] == c for r in result["results"])]
-    if named:
-        lines += terminal.prose(
-            f"no price is known for {', '.join(named)}; --price {','.join(f'{c}=USD' for c in named)} gives one",
-            width,
-            "  ",
-        )
-    return ["", *lines] if lines else []
-
-
-def _simulated(values: dict[str, Any]) -> str:
-    """What a simulation says of a row, in a sentence."""
-    if not values["feasible"]:
-        return str(values["violation"])
-    inside = f", {values['slo_attainment']:.1%} of requests inside the limits" if "slo_attainment" in values else ""
-    return (
-        f"first token {duration(values['ttft_p50_s'])} in the median, {duration(values['ttft_p99_s'])} at p99; "
-        f"per further token {duration(values['tpot_p99_s'])} at p99{inside}"
+            Prose(f"{place(row, i)} simulated: {_simulated(row.simulate)}")
+            for i, row in enumerate(rows, 1)
+            if isinstance(row, ServingRow) and row.simulate is not None
+        ],
+        *more,
+        _chips(answer, rows),
+        [Prose(f"rejected: {'; '.join(f'{r.layouts:,} by {r.constraint}' for r in answer.rejected)}", indent=2)]
+        if answer.rejected
+        else [],
+        _miss(answer.nearest_miss),
+        _elasticities(answer),
+        tornado.blocks(answer.tornado) if answer.tornado is not None else [],
     )
 
 
-def _command(what: str, row: dict[str, Any], width: int) -> list[str]:
-    """A command line on the line that names it where both fit, else below."""
-    words = row.get("estimate") or row["command"]
-    whole = f"{what}: {words}"
-    return [whole] if len(whole) <= width else [f"{what}:", *terminal.command(words, width)]
+def _command(label: str, words: str) -> list[Block]:
+    return [Prose(f"{label}:"), Command(words)]
 
 
-def _flat(result: dict[str, Any]) -> list[Any]:
-    found: list[dict[str, Any]] = []
-    for row in result["results"]:
-        flat = {k: row[k] for k in ("chip",) if k in row} | {**row["layout"], **row["score"], **row.get("serve", {})}
-        flat |= {k: v for k, v in row.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
-        found.append({**flat, "command": row["command"]} | ({"estimate": row["estimate"]} if "estimate" in row else {}))
-    names = list(dict.fromkeys(k for row in found for k in row))
-    return [names, *([row.get(k) for k in names] for row in found)]
+def place(row: Row, i: int) -> str:
+    """The rank of a row, its place in the table where it has none."""
+    return str(row.rank or i)
+
+
+def _counts(answer: SearchAnswer) -> str:
+    counts = f"{answer.layouts:,} legal layouts, {answer.fit:,} fit in memory"
+    return counts + (f", {answer.meet:,} satisfy the constraints: {'; '.join(answer.where)}" if answer.where else "")
+
+
+def _goal(answer: SearchAnswer) -> str:
+    kind = "first of the Pareto front of" if answer.pareto else "best"
+    return f"{kind} {' and '.join(answer.objective)} by {BOUNDS[answer.bound]}"
+
+
+def _infeasible(answer: SearchAnswer) -> str:
+    what = "satisfies the constraints" if answer.fit else "fits in memory"
+    return f"{answer.model} on {answer.hardware}: none of {answer.layouts:,} layouts {what}"
+
+
+def _training_headline(answer: TrainingSearch) -> str:
+    if not answer.results:
+        return _infeasible(answer)
+    best = answer.results[0]
+    return (
+        f"{answer.model} on {answer.hardware}: {devices(best.layout)}, step {text(best.time_s, 'time_s')} ({interval(*best.interval_s, 's')}), "
+        f"{rate(best.tokens_per_s)}, MFU {percent(best.mfu)}; {_goal(answer)}"
+    )
+
+
+def _serving_headline(answer: ServingSearch) -> str:
+    if not answer.results:
+        return _infeasible(answer)
+    best = answer.results[0]
+    s = best.serve
+    usd = s.get("usd_per_million_output_tokens")
+    price = "" if usd is None else f", {text(usd, 'usd_per_million_output_tokens')}/M output tokens"
+    return (
+        f"{answer.model} on {answer.hardware}: {plural(s['instances'], 'instance')} of {devices(best.layout)}, batch {best.layout.batch:g}: "
+        f"TTFT {text(s['ttft_s'], 'ttft_s')}, ITL {text(s['itl_s'], 'itl_s')}, {s['requests_per_s']:.3g} req/s{price}; {_goal(answer)}"
+    )
+
+
+def _with_chip(answer: SearchAnswer, columns: list[Column], rows: list[list[str]]) -> Table:
+    """The table, with the chip of each row where there are several."""
+    if answer.chips is None:
+        return Table(columns, rows)
+    chips = [row.chip or "" for row in answer.results]
+    return Table(
+        [columns[0], Column("chip", text=True), *columns[1:]],
+        [[cells[0], chip, *cells[1:]] for chip, cells in zip(chips, rows, strict=True)],
+    )
+
+
+def _training(answer: TrainingSearch) -> Table:
+    goals = [name for name in answer.objective if name.rpartition(".")[2] not in _IN_TABLE]
+    columns = [
+        Column(""),
+        Column("layout", text=True, least=20),
+        Column("devices", drop=4),
+        Column("step"),
+        Column("upper bound"),
+        Column("throughput", drop=2),
+        Column("MFU", drop=3),
+        Column("memory", drop=1),
+        *map(Column, goals),
+    ]
+    rows = [
+        [
+            f"{place(row, i)}{_MARK if row.extrapolations else ''}",
+            layout(row.layout) or "1 device",
+            f"{row.layout.devices:,}",
+            text(row.time_s, "time_s"),
+            text(row.interval_s[1], "time_s"),
+            rate(row.tokens_per_s),
+            percent(row.mfu),
+            text(row.memory.total_bytes, "total_bytes"),
+            *(text(row.score[name], name) for name in goals),
+        ]
+        for i, row in enumerate(answer.results, 1)
+    ]
+    return _with_chip(answer, columns, rows)
+
+
+def _serving(answer: ServingSearch) -> Table:
+    columns = [
+        Column(""),
+        Column("instance layout", text=True, least=20),
+        Column("batch"),
+        Column("total batch", drop=3),
+        Column("instances", drop=2),
+        Column("devices", drop=5),
+        Column("TTFT", drop=6),
+        Column("ITL"),
+        Column("req/s", drop=4),
+        Column("$/M output tokens", drop=1),
+    ]
+    rows = []
+    for i, row in enumerate(answer.results, 1):
+        s = row.serve
+        rows.append(
+            [
+                place(row, i),
+                layout(row.layout) or "1 device",
+                f"{row.layout.batch:g}",
+                f"{s['batch_in_all']:g}",
+                f"{s['instances']:g}",
+                f"{s['devices']:g}",
+                text(s["ttft_s"], "ttft_s"),
+                text(s["itl_s"], "itl_s"),
+                f"{s['requests_per_s']:.3g}",
+                text(s.get("usd_per_million_output_tokens"), "usd_per_million_output_tokens"),
+            ]
+        )
+    return _with_chip(answer, columns, rows)
+
+
+def _within_uncertainty(answer: TrainingSearch) -> list[list[Block]]:
+    found = answer.within_uncertainty
+    if found is None:
+        return []
+    return [
+        [
+            Prose(
+                f"{found.layouts:,} layouts, each the best of its split, are within model uncertainty of the best; the simplest is "
+                f"{devices(found.simplest)}: {found.command}. {found.separates[0].upper()}{found.separates[1:]}."
+            )
+        ]
+    ]
+
+
+def _pools(answer: ServingSearch) -> list[list[Block]]:
+    """Disaggregated pools, the best first, and the commands of the best."""
+    if answer.pools is None:
+        return []
+    several = answer.chips is not None
+    columns = [
+        Column("disaggregated", text=True),
+        Column("prefill workers", text=True),
+        Column("decode workers", text=True),
+        Column("devices"),
+        Column("TTFT", drop=3),
+        Column("ITL", drop=4),
+        Column("req/s", drop=1),
+        Column("cost"),
+        Column("$/M output tokens", drop=2),
+    ]
+    rows = [
+        [
+            str(i),
+            _pool(row.prefill, several),
+            _pool(row.decode, several),
+            f"{row.devices:g}",
+            text(row.prefill.ttft_s, "ttft_s"),
+            text(row.decode.itl_s, "itl_s"),
+            f"{row.requests_per_s:.3g}",
+            text(row.usd_per_hour, "usd_per_hour"),
+            text(row.usd_per_million_output_tokens, "usd_per_million_output_tokens"),
+        ]
+        for i, row in enumerate(answer.pool_rows, 1)
+    ]
+    best = answer.pools
+    return [
+        [Table(columns, rows)],
+        _command("prefill workers of 1", best.prefill.estimate),
+        _command("decode workers of 1", best.decode.estimate),
+    ]
+
+
+def _pool(pool: Pool, several: bool) -> str:
+    """'4 x 2 h100 (tp2), batch 8'."""
+    sizes, on = layout(pool.layout), f" {pool.chip}" if several else ""
+    return f"{pool.instances:g} x {pool.devices:g}{on}{f' ({sizes})' if sizes else ''}, batch {pool.batch:g}"
+
+
+def _chips(answer: SearchAnswer, rows: list[Row]) -> list[Block]:
+    """Chips without a row, each with its reason; and those without a price."""
+    found: list[Block] = []
+    for chip in answer.chips or ():
+        if not chip.feasible:
+            miss = chip.nearest_miss if isinstance(chip, ChipSearch) else None
+            why = chip.why or (f"short by {miss.lacks}" if miss else "nothing fits")
+            found.append(Prose(f"{chip.chip}: infeasible, {why}", indent=2))
+    shown = {row.chip for row in rows}
+    unpriced = [chip for chip in answer.unpriced or () if chip in shown]
+    return [*found, *([Prose(remedy(unpriced), indent=2)] if unpriced else [])]
+
+
+def _miss(miss: NearestMiss | None) -> list[Block]:
+    if miss is None:
+        return []
+    return [*_command("nearest layout", miss.estimate or miss.command), Prose(f"short by {miss.lacks}")]
+
+
+def _simulated(values: Numbers) -> str:
+    if not values["feasible"]:
+        return str(values["violation"])
+    attained = f", SLO attainment {percent(values['slo_attainment'])}" if "slo_attainment" in values else ""
+    return (
+        f"TTFT {text(values['ttft_p50_s'], 'time_s')} at p50, {text(values['ttft_p99_s'], 'time_s')} at p99; "
+        f"TPOT {text(values['tpot_p99_s'], 'time_s')} at p99{attained}"
+    )
+
+
+def _elasticities(answer: SearchAnswer) -> list[Block]:
+    if not answer.sensitivity:
+        return []
+    time = "step time" if isinstance(answer, TrainingSearch) else "ITL"
+    rows = [(f"{row.elasticity:+.3f}", row.figure) for row in answer.sensitivity[:_ELASTICITIES]]
+    return [
+        Prose(f"elasticity: % change in {time} per 1% change of each value"),
+        Table([Column("elasticity"), Column("value", text=True)], rows),
+    ]

@@ -1,70 +1,71 @@
-"""A tornado in lines: the lead with every figure moved by a tenth, where another wins, and what would settle it."""
+"""The tornado of a ranking as blocks: the lead with each value moved by 10%, where the ranking flips, and what would resolve it."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.core.units import si
-from rooflinecli.render.formats import terminal
+from rooflinecli.questions.sensitivity.answer_types import Tornado, TornadoRow, Value
+from rooflinecli.render.blocks import Block, Column, Prose, Table
+from rooflinecli.render.numbers import NONE, money, percent
 
 SHOWN = 10
+_COLUMNS = (
+    Column("value", text=True, least=30),
+    Column("current", drop=1),
+    Column("lead with it changed by 10%", drop=2),
+    Column("flips at"),
+    Column("new best"),
+    Column("uncertainty (80%)", drop=3),
+)
 
 
-def lines(found: dict[str, Any], width: int) -> list[str]:
+def blocks(tornado: Tornado) -> list[Block]:
     """The rows nearest to a flip or widest, the break-even price, and the one measurement."""
-    several = len({row["chip"] for row in found["rows"]}) > 1
-    said = f"{found['first']} leads by {_share(found['lead'])} of {found['compared']}; the lead with one figure 10 % lower or higher, and where another wins:"
-    grid = [["figure", "now", "lead at 10 % off", "flips at", "then", "its error"]]
-    for row in found["rows"][:SHOWN]:
-        grid.append(
-            [
-                f"{row['chip']}: {row['figure']}" if several else row["figure"],
-                _value(row["value"], row["unit"]),
-                f"{_share(row['lead_at_least'])} .. {_share(row['lead_at_most'])}",
-                f"{_value(row['flips_at'], row['unit'])} ({row['factor'] - 1:+.1%})".replace("%)", " %)")
-                if row["factor"]
-                else "-",
-                row["then"] or "-",
-                f"{row['error']:.0%}".replace("%", " %") + (" *" if row["inside_error"] else "")
-                if row["error"]
-                else "-",
-            ]
-        )
-    drop = ("now", "lead at 10 % off", "its error")
-    body = terminal.table(grid, width, left=(0, "figure"), drop=drop, shrink={"figure": 30})
+    rows = tornado.rows[:SHOWN]
+    several = len({row.chip for row in tornado.rows}) > 1
+    lead = f"{tornado.first} leads by {percent(tornado.lead)} on {tornado.compared}; lead with each value changed by 10%, and where the ranking flips:"
     return [
-        "",
-        *terminal.prose(said, width),
-        *body,
-        *(line for text in _ends(found) for line in terminal.prose(text, width, "  ")),
+        Prose(lead),
+        Table(_COLUMNS, [_cells(row, several) for row in rows]),
+        *(Prose(text, indent=2) for text in _conclusions(tornado, rows)),
     ]
 
 
-def _ends(found: dict[str, Any]) -> list[str]:
-    """What it comes down to, in sentences."""
-    said = []
-    if any(row["inside_error"] for row in found["rows"][:SHOWN]):
-        said.append("* another wins inside the error that the constant has (80%)")
-    price = found["break_even"]
-    if price:
-        now = f"it is {price['now']:.2f} now" if price["now"] is not None else "its price is not known"
-        said.append(
-            f"break-even: {price['chip']} costs as much as {price['against']} at {price['usd_per_device_hour']:.2f} USD per device-hour; {now}"
+def _cells(row: TornadoRow, several: bool) -> list[str]:
+    flips = NONE
+    if row.factor and row.flip_value is not None:
+        change = percent(row.factor - 1)
+        flips = f"{values(row.flip_value, row.unit)} ({'+' if row.factor > 1 else ''}{change})"
+    return [
+        f"{row.chip}: {row.figure}" if several else row.figure,
+        values(row.value, row.unit),
+        f"{percent(row.lead_at_least)} .. {percent(row.lead_at_most)}",
+        flips,
+        row.winner_after_flip or NONE,
+        f"{percent(row.error)}{' *' if row.inside_error else ''}" if row.error else NONE,
+    ]
+
+
+def _conclusions(tornado: Tornado, rows: list[TornadoRow]) -> list[str]:
+    found = []
+    if any(row.inside_error for row in rows):
+        found.append("* the ranking flips within the constant's uncertainty")
+    price = tornado.break_even
+    if price is not None:
+        now = "no price is known" if price.current_value is None else f"now {money(price.current_value)}"
+        found.append(
+            f"break-even: {price.chip} costs as much as {price.against} at {money(price.usd_per_device_hour)} per device-hour ({now})"
         )
-    settles = found["settles"]
-    if settles:
-        said.append(
-            f"one measurement would settle it: {settles['figure']} on {settles['chip']}, by `{settles['command']}`"
+    measurement = tornado.resolving_measurement
+    if measurement is not None:
+        found.append(
+            f"one measurement would resolve the ranking: {measurement.figure} on {measurement.chip}, by `{measurement.command}`"
         )
-    elif found["rows"]:
-        said.append("no single constant changes the winner inside its own error")
-    return said
+    elif tornado.rows:
+        found.append("no single constant flips the ranking within its uncertainty")
+    return found
 
 
-def _share(value: float) -> str:
-    return f"{100 * value:.3g} %"
-
-
-def _value(value: Any, unit: str) -> str:
-    several = value[:3] if isinstance(value, list) else [value]
-    return ", ".join(f"{v:.3g}" if unit == "1" else si(v, unit) for v in several)
+def values(value: Value, unit: str) -> str:
+    """A spec value or constant; the first three where formats or network levels differ."""
+    each = value[:3] if isinstance(value, list) else [value]
+    return ", ".join(f"{v:.3g}" if unit == "1" else si(v, unit) for v in each)
