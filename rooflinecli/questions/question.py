@@ -154,9 +154,6 @@ class Question(Group, Generic[A]):
             **{name: value for name, value in (self.written() | written).items() if value is not None and value != []}
         )
 
-    def check(self) -> None:
-        """Raise UsageError for fields that contradict each other; groups add theirs and call super().check()."""
-
     def answer(self) -> A:
         """The answer. Raises Infeasible for a question that nothing satisfies, DataError for a broken file."""
         raise NotImplementedError(self.verb)

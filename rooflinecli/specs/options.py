@@ -194,6 +194,9 @@ class Group:
             cls._fields = found
         return found
 
+    def check(self) -> None:
+        """Raise UsageError for fields that contradict each other; groups add theirs and call super().check()."""
+
 
 # fmt: off
 class Subject(Group):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from rooflinecli.core.num import Number
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import derive
 from rooflinecli.engine.phase_answer import PhaseAnswer, TrainAnswer
@@ -24,7 +23,7 @@ def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], plans: dict[str, 
         train.derived = derive(ctx, ctx.lifted(plans["train"]), "train", train)
     if price is None:
         return Cost()
-    bill: dict[str, Any] = {}
+    bill: dict[str, Number] = {}
     for phase, answer in phases.items():
         hourly = money.fleet_price(ctx.lifted(plans[phase]).devices, price)
         bill[COST[phase]] = money.usd_per_million_tokens(hourly, answer.tokens_per_s, ctx.utilization)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from rooflinecli.core.errors import UsageError
+from rooflinecli.core.num import Number
 from rooflinecli.engine import build_request
 from rooflinecli.engine.phase_answer import LayoutAnswer
 from rooflinecli.importers.launch import emit
@@ -16,12 +16,12 @@ from rooflinecli.specs.model import load_model
 _TRAINED = ("zero", "micro_batch", "virtual_stages", "sequence_parallel", "recompute")
 
 
-def launch(tool: str, options: Mapping[str, Any], result: EstimateAnswer) -> str:
+def launch(tool: str, options: Mapping[str, object], result: EstimateAnswer) -> str:
     """The command or config of the plan that an estimate answered with. Raises UsageError where it has no such phase."""
     return emit.emit(tool, resolved_options(options, result, emit.tool(tool).TRAINS))
 
 
-def resolved_options(options: Mapping[str, Any], result: EstimateAnswer, trains: bool) -> dict[str, Any]:
+def resolved_options(options: Mapping[str, object], result: EstimateAnswer, trains: bool) -> dict[str, object]:
     """The options that give this plan again, those once left to a choice or a default filled in."""
     wanted = ("train",) if trains else ("decode", "prefill")
     phase = next((p for p in wanted if p in result.phases), None)
@@ -29,7 +29,7 @@ def resolved_options(options: Mapping[str, Any], result: EstimateAnswer, trains:
         raise UsageError(f"this tool {'trains' if trains else 'serves'}; add --phase {wanted[0]}", "phase")
     given = {k: v for k, v in build_request.named(dict(options)).items() if v is not None}
     plan = result.phases[phase].layout_of_phase
-    found: dict[str, Any] = {**given, "model": _model(given, result), "n": plan.devices} | _sizes(plan)
+    found: dict[str, object] = {**given, "model": _model(given, result), "n": plan.devices} | _sizes(plan)
     found["phase"] = ["train"] if trains else ["prefill", "decode"]
     work = result.workload
     if trains or "dtype" in given or load_model(_model(given, result)).quantization is None:
@@ -48,7 +48,7 @@ def resolved_options(options: Mapping[str, Any], result: EstimateAnswer, trains:
     return found
 
 
-def _model(given: Mapping[str, Any], result: EstimateAnswer) -> str:
+def _model(given: Mapping[str, object], result: EstimateAnswer) -> str:
     """Its name, or the path it was given by."""
     written = str(given["model"])
     return written if written.endswith((".yaml", ".yml", ".json")) else result.model.id
@@ -58,7 +58,7 @@ def _sizes(plan: LayoutAnswer) -> dict[str, int]:
     return {axis: getattr(plan, axis) for axis in AXES}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     return (
         ",".join(f"{v:g}" if isinstance(v, float) else str(v) for v in value)
         if isinstance(value, (tuple, list))
@@ -66,5 +66,5 @@ def _plain(value: Any) -> Any:
     )
 
 
-def _whole(value: Any) -> Any:
+def _whole(value: Number) -> Number:
     return int(value) if value is not None and float(value) == int(value) else value

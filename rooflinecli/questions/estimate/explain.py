@@ -7,13 +7,14 @@ from typing import Any
 from rooflinecli.core.derivation import Traced, leaf
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.lift import TracedLift as TracedInputs
+from rooflinecli.core.num import Number
 from rooflinecli.core.record import leaves
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.specs.quantities import canonical
 from rooflinecli.specs.request import Request
 
 
-def quantities(result: Any) -> dict[str, Any]:
+def quantities(result: Any) -> dict[str, Number]:
     """Dotted path -> number, for every number of a result; `phases.` may be left out."""
     return {
         path.removeprefix("phases."): value

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.engine.choose import Candidate, ChosenLayout, evaluate_candidates
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer
@@ -13,7 +11,7 @@ from rooflinecli.specs.layout import AXES, Layout
 from rooflinecli.specs.request import Request
 
 
-def why(request: Request) -> list[dict[str, Any]]:
+def why(request: Request) -> list[dict[str, object]]:
     """Per kind of work (serving, training): the choice, its reason, and every layout tried on that many devices.
 
     A layout carries its sizes, bytes per device, whether it fits, its expected seconds when it does, and those at the end of the interval that ranks it.
@@ -26,7 +24,7 @@ def why(request: Request) -> list[dict[str, Any]]:
     return [_considered(ctx, phases, work, plans[phases[0]]) for work, phases in kinds]
 
 
-def _considered(ctx: EstimateContext, phases: tuple[str, ...], work: str, choice: ChosenLayout) -> dict[str, Any]:
+def _considered(ctx: EstimateContext, phases: tuple[str, ...], work: str, choice: ChosenLayout) -> dict[str, object]:
     layouts = [
         _layout(ctx, phases, one) for one in evaluate_candidates(ctx, phases, int(choice.layout.devices), [], [])
     ]
@@ -41,7 +39,7 @@ def _considered(ctx: EstimateContext, phases: tuple[str, ...], work: str, choice
     }
 
 
-def _layout(ctx: EstimateContext, phases: tuple[str, ...], one: Candidate) -> dict[str, Any]:
+def _layout(ctx: EstimateContext, phases: tuple[str, ...], one: Candidate) -> dict[str, object]:
     found = answer(ctx, one.layout, "train" if "train" in phases else "decode") if one.fits else None
     return {
         **_sizes(one.layout),
@@ -53,7 +51,7 @@ def _layout(ctx: EstimateContext, phases: tuple[str, ...], one: Candidate) -> di
     }
 
 
-def _smaller(ctx: EstimateContext, phases: tuple[str, ...], choice: ChosenLayout) -> dict[str, Any] | None:
+def _smaller(ctx: EstimateContext, phases: tuple[str, ...], choice: ChosenLayout) -> dict[str, object] | None:
     """The layout on half the devices that comes closest to fitting: why there are not fewer."""
     half = int(choice.layout.devices) // 2
     if not choice.chosen or half < 1:
@@ -62,7 +60,7 @@ def _smaller(ctx: EstimateContext, phases: tuple[str, ...], choice: ChosenLayout
     return {"devices": half, "least_bytes_per_device": min(needed)} if needed else None
 
 
-def _sizes(plan: Layout) -> dict[str, Any]:
+def _sizes(plan: Layout) -> dict[str, object]:
     return {
         **{k: int(getattr(plan, k)) for k in ("devices", *AXES)},
         "zero": plan.zero,

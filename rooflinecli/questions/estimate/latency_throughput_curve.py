@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
+from rooflinecli.core.num import Number
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer as answered
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer
@@ -15,7 +15,7 @@ MOST = 2**16  # sequences per replica in serving: beyond it a curve tells nothin
 BEYOND = 4  # a training curve ends at so many times the batch asked for
 
 
-def curve(request: Request, phase: str, plan: Layout, answer: PhaseAnswer) -> list[dict[str, Any]]:
+def curve(request: Request, phase: str, plan: Layout, answer: PhaseAnswer) -> list[dict[str, Number]]:
     """Points by rising batch: powers of two, the batch asked for, and in serving the largest that fits."""
     if phase == "prefill":
         return []  # a prompt is served alone; its batch is one
@@ -34,7 +34,7 @@ def _batches(request: Request, phase: str, plan: Layout, answer: PhaseAnswer) ->
     return sorted({*found, most} if most >= 1 else found)
 
 
-def _point(request: Request, phase: str, plan: Layout, batch: float) -> dict[str, Any]:
+def _point(request: Request, phase: str, plan: Layout, batch: float) -> dict[str, Number]:
     """The phase at another batch; a closed loop stays one, an open loop is answered as a steady batch."""
     loop = None if request.concurrency is None else batch
     ctx = EstimateContext(replace(request, batch=batch, concurrency=loop, qps=None))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from rooflinecli.core.errors import Infeasible
+from rooflinecli.core.num import Number
 from rooflinecli.core.parallel_map import Spread
 from rooflinecli.engine.build_request import warn
 from rooflinecli.questions.simulate import repeat_seeds
@@ -114,7 +114,7 @@ def _warn_long(ran: Run) -> None:
         )
 
 
-def cell_values(cell: Cell) -> dict[str, Any]:
+def cell_values(cell: Cell) -> dict[str, Number]:
     """The numbers of one cell of a study; what does not fit has its reason instead."""
     question, apart = cell
     try:
@@ -128,7 +128,7 @@ def cell_values(cell: Cell) -> dict[str, Any]:
 
 def study(cells: list[Cell], spread: Spread, tell: Callable[[int], None] | None = None) -> StudyAnswer:
     """A row for each cell, in their order; of those that had ended where it was interrupted, if any had."""
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, Number]] = []
     try:
         for row in spread(cell_values, cells):
             rows.append(row)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any
 
 from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
 from rooflinecli.core.record import Record, former, former_keys
 
 SCHEMA, STUDY_SCHEMA = "roofline/simulate/2", "roofline/simulate-study/2"
@@ -17,7 +17,7 @@ FORMER = former_keys(
     running_requests_mean="batch_mean", decode_batch_max="batch_max", goodput_requests_per_s="goodput_per_s",
     goodput_requests_per_s_per_device="goodput_per_s_per_device", requests_restarted="restarts",
 )  # fmt: skip
-Numbers = dict[str, Any]  # quantities of specs/quantities by name: float, or int where it counts
+Numbers = dict[str, Number]  # quantities of specs/quantities by name: float, or int where it counts
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from rooflinecli.core.errors import Infeasible, UsageError, unknown
 from rooflinecli.core.units import si
@@ -91,7 +90,7 @@ def scheduler_of(ctx: EstimateContext, settings: tuple[str, ...]) -> Scheduler:
     return found
 
 
-def _own(ctx: EstimateContext) -> dict[str, Any]:
+def _own(ctx: EstimateContext) -> dict[str, object]:
     """The engine's own scheduler, with the constants that an override or a calibration sets."""
     values = ctx.engine.scheduler.model_dump()
     for name in values.keys() & CONSTANTS.keys():
@@ -159,7 +158,7 @@ def _link(one: Deployment, given: float | None) -> float:
     return float(levels[-1].bandwidth) * devices
 
 
-def describe(one: Deployment, scheduler: Scheduler, limits: ReplicaLimits) -> dict[str, Any]:
+def describe(one: Deployment, scheduler: Scheduler, limits: ReplicaLimits) -> dict[str, object]:
     """The layout and its engine, for the answer."""
     sizes = {name: int(getattr(one.layout, name)) for name in ("tp", "pp", "dp", "cp", "ep")}
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.questions.question import Question
@@ -60,7 +60,7 @@ class RequestLoad(Group):
     slo: OptText = field("free", "Limits and the per cent of requests that meet all: ttft=2s,itl=50ms,e2e=30s@99; several, and by class: ttft=500ms@50,ttft=2s@99,batch:e2e=10min@95.", default=None, metavar="LIMITS")
     # fmt: on
 
-    def check(self: Any) -> None:
+    def check(self) -> None:
         """Raise UsageError for a load given twice or not at all, and for terms of another kind of load."""
         if not (self.trace or self.qps or self.concurrency):
             raise UsageError("no load given; add --qps RATE, --concurrency COUNT or --trace FILE", "qps")
@@ -100,28 +100,28 @@ class RequestLoad(Group):
                 "qps",
             )
         _ = self.limits
-        super().check()  # type: ignore[misc]
+        super().check()
 
     @property
-    def limits(self: Any) -> SloSet | None:
+    def limits(self) -> SloSet | None:
         from rooflinecli.simulate.slo import limits
 
         return limits(self.slo) if self.slo else None
 
     @property
-    def load_kind(self: Any) -> str:
+    def load_kind(self) -> str:
         """closed, open or trace."""
         return "closed" if self.concurrency else "open" if self.qps else "trace"
 
     @property
-    def count(self: Any) -> int:
+    def count(self) -> int:
         """Requests to make of a load that is not recorded; per replica in a closed loop."""
         if self.num_requests:
             return int(self.num_requests)
         return int(self.requests_per_client * self.concurrency) if self.concurrency else REQUESTS
 
 
-class Cluster(Group):
+class Cluster(RequestLoad):
     """Replicas that serve the load, together or as prefill and decode pools; their router, failures and scaling."""
 
     # fmt: off
@@ -140,7 +140,7 @@ class Cluster(Group):
     interval: OptSwitch = field("switch", "Repeat with other seeds and step times for an 80% interval (up to 20,000 requests).", default=None)
     # fmt: on
 
-    def check(self: Any) -> None:
+    def check(self) -> None:
         """Raise UsageError for replicas that contradict the load or each other."""
         for name, given in (("failures", self.failures), ("autoscale", self.autoscale)):
             if given and (self.concurrency or self.prefill_replicas):
@@ -160,22 +160,22 @@ class Cluster(Group):
                 "kv-transfer-bandwidth",
             )
         _ = self.replica_failures, self.scaling
-        super().check()  # type: ignore[misc]
+        super().check()
 
     @property
-    def replica_failures(self: Any) -> tuple[ReplicaFailure, ...]:
+    def replica_failures(self) -> tuple[ReplicaFailure, ...]:
         from rooflinecli.simulate.failures import losses
 
         return losses(self.failures) if self.failures else ()
 
     @property
-    def scaling(self: Any) -> AutoscalePolicy | None:
+    def scaling(self) -> AutoscalePolicy | None:
         from rooflinecli.simulate.autoscaler import rule
 
         return rule(self.autoscale, self.startup_time or "") if self.autoscale else None
 
     @property
-    def copies(self: Any) -> int:
+    def copies(self) -> int:
         """Replicas of the layout, the most there may be under autoscaling."""
         if self.scaling:
             return int(self.scaling.most)
@@ -219,7 +219,7 @@ class Simulate(Cluster, RequestLoad, Serving, Question["SimulateAnswer"]):
         return answered(self)[0]
 
     @classmethod
-    def read(cls, written: Mapping[str, Any]) -> Simulate:
+    def read(cls, written: Mapping[str, object]) -> Simulate:
         """As any question is read. Raises UsageError for several values of an option too, which only a command line may give."""
         for name, value in written.items():
             if isinstance(value, str) and "," in value and cls.named(name).parameter in cls.studied:
@@ -238,7 +238,7 @@ class Simulate(Cluster, RequestLoad, Serving, Question["SimulateAnswer"]):
         return self.count * (self.copies if self.concurrency else 1)
 
     @classmethod
-    def cells(cls, written: Mapping[str, Any]) -> list[tuple[Simulate, dict[str, str]]]:
+    def cells(cls, written: Mapping[str, object]) -> list[tuple[Simulate, dict[str, str]]]:
         """One question for every combination of values given with commas, the last option fastest, each with what sets it apart.
 
         Raises UsageError for what cannot be read and for more than 10,000 combinations.
@@ -249,7 +249,7 @@ class Simulate(Cluster, RequestLoad, Serving, Question["SimulateAnswer"]):
         several = [name for name, values in lists.items() if len(values) > 1]
         rows = [dict(zip(lists, values, strict=True)) for values in combinations]
         fields = cls.fields()
-        return [(cls(**{**written, **row}), {fields[name].long: row[name] for name in several}) for row in rows]
+        return [(cls.read({**written, **row}), {fields[name].long: row[name] for name in several}) for row in rows]
 
 
 def _split(text: str) -> list[str]:

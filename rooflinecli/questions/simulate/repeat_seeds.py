@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
+from rooflinecli.core.num import Number
 from rooflinecli.questions.simulate.deployment import deployment
 from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.questions.simulate.run import Run, drawn, recorded
@@ -24,7 +24,7 @@ def repeats(question: Simulate, seeds: int) -> list[tuple[Simulate, float]]:
 
 
 def intervals(
-    values: dict[str, Any], others: Iterable[dict[str, Any]], first_token_error: float = 0.0
+    values: dict[str, Number], others: Iterable[dict[str, Number]], first_token_error: float = 0.0
 ) -> dict[str, list[float]]:
     """Least and most of every number over a run and its repeats, where they differ; of first tokens wider by their own error.
 

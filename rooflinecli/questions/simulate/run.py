@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from rooflinecli.core.errors import Infeasible, UsageError
+from rooflinecli.core.num import Number
 from rooflinecli.formulas import capacity, cost
 from rooflinecli.questions.simulate.deployment import Deployment, default_lengths, describe, fleet, scheduler_of
 from rooflinecli.questions.simulate.question import Simulate
@@ -28,8 +28,8 @@ class Run:
     """
 
     question: Simulate
-    values: dict[str, Any]
-    about: dict[str, Any]
+    values: dict[str, Number]
+    about: dict[str, Number]
     times: RequestLatencies
     every: RequestLatencies
     replicas: list[Replica]
@@ -181,10 +181,10 @@ def _answered(question: Simulate, one: Deployment, play: LoadRun) -> Run:
     return Run(question, values, about, found, every, replicas, scheduler.first_token_error, counts)
 
 
-def _costs(one: Deployment, devices: float, values: dict[str, Any]) -> dict[str, Any]:
+def _costs(one: Deployment, devices: float, values: dict[str, Number]) -> dict[str, Number]:
     """Dollars and joules per output token, where the chip's file or --price says what an hour and a device take."""
     rate, price, power = values["output_tokens_per_s"], one.ctx.price, one.ctx.chip.power
-    found: dict[str, Any] = {}
+    found: dict[str, Number] = {}
     if price is not None and rate:
         hourly = cost.fleet_price(devices, price)
         found["usd_per_million_output_tokens"] = float(cost.usd_per_million_tokens(hourly, rate, one.ctx.utilization))
@@ -193,7 +193,7 @@ def _costs(one: Deployment, devices: float, values: dict[str, Any]) -> dict[str,
     return found
 
 
-def figures(repeat: tuple[Simulate, float]) -> dict[str, Any]:
+def figures(repeat: tuple[Simulate, float]) -> dict[str, Number]:
     """The numbers alone, of a question run to its end at a scale of its step times."""
     question, scale = repeat
     found = run(question, scale=scale)

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rooflinecli.core import files
 from rooflinecli.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from numpy import generic
+    from numpy.typing import NDArray
+
+    from rooflinecli.simulate.request import RequestLatencies
+
+    Columns = dict[str, NDArray[generic]]
 
 WHOLE = ("prompt", "output", "replica", "preempted", "hit")
 NAMES = {**{name: f"{name}_s" for name in ("arrival", "queue", "ttft", "tpot", "e2e")}, "label": "class"}
@@ -21,12 +29,13 @@ def check(path: Path, flag: str) -> None:
         raise UsageError(f"{flag} {path}: there is no folder {path.parent}; make it first", flag[2:])
 
 
-def table(times: Any) -> dict[str, Any]:
+def table(times: RequestLatencies) -> Columns:
     """Arrays by column, in order of arrival: seconds (`_s`), tokens and counts; the class where requests have one."""
-    return {NAMES.get(name, name): _column(times, name) for name in times.columns}
+    columns: Columns = {NAMES.get(name, name): getattr(times, name) for name in times.columns}
+    return columns | {name: columns[name].astype("int64") for name in WHOLE if name in columns}
 
 
-def save(columns: dict[str, Any], path: Path, flag: str) -> None:
+def save(columns: Columns, path: Path, flag: str) -> None:
     """Arrays by column; what is not a number is left empty. Raises UsageError for what `check` refuses or without pyarrow."""
     check(path, flag)
     if path.suffix == ".csv":
@@ -48,8 +57,3 @@ def save(columns: dict[str, Any], path: Path, flag: str) -> None:
         ) from None
     with files.replacing(path, flag) as partial:
         pyarrow.parquet.write_table(pyarrow.table(columns), partial)
-
-
-def _column(times: Any, name: str) -> Any:
-    values = getattr(times, name)
-    return values.astype("int64") if name in WHOLE else values
