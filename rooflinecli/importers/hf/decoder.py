@@ -252,5 +252,10 @@ def _places(f: ConfigFields, given: Mapping[str, Any], n: int) -> list[bool]:
         every, dense = f.integer(given["every"]), f.items(given["except"], int) or []
         return [i not in dense and (i + 1) % every == 0 for i in range(n)]
     first = f.integer(given["first"], null=given["default"], least=0) if "first" in given else 0
-    listed = f.items("mlp_layer_types", str, n)
-    return [kind == "sparse" for kind in listed] if listed else [i >= first for i in range(n)]
+    return mixture_layers(f, [i >= first for i in range(n)])
+
+
+def mixture_layers(f: ConfigFields, default: list[bool]) -> list[bool]:
+    """Which layers are mixtures: by mlp_layer_types, else `default`."""
+    listed = f.items("mlp_layer_types", str, len(default))
+    return [kind == "sparse" for kind in listed] if listed else default

@@ -7,8 +7,6 @@ sizes that only preprocessor_config.json has are those of the checkpoints named 
 from __future__ import annotations
 
 from rooflinecli.importers.hf.vision_encoders import Block, linear, norm, side, values
-from rooflinecli.importers.hf.vision_encoders.kimi import merger
-from rooflinecli.importers.hf.vision_encoders.minimax import merger as minimax_merger
 from rooflinecli.specs.field_reader import MISSING, ConfigFields
 
 Joined = tuple[list[Block], Block]
@@ -18,6 +16,27 @@ _QWEN3 = "preprocessor_config.json of Qwen/Qwen3-VL-8B-Instruct: shortest_edge 6
 # image_grid_pinpoints where a config has none: heights and widths of preprocessor_config.json
 _NEXT = [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]]
 _ONE = [[384 * i, 384 * j] for i in range(1, 7) for j in range(1, 7)]
+
+
+def kimi_merger(width: int, text: int, merge: int) -> list[Block]:
+    """A norm of each token, then merge x merge concatenated tokens through two matrices."""
+    expanded, count = width * merge**2, merge**2
+    return [
+        norm("projector_norm", "layernorm"),
+        linear("projector_in", expanded, input=expanded, merge=count),
+        linear("projector_out", text, input=expanded, merge=count),
+    ]
+
+
+def minimax_merger(width: int, inner: int, text: int, merge: int) -> list[Block]:
+    """Two matrices on each token, then merge x merge concatenated tokens through two more."""
+    count = merge**2
+    return [
+        linear("projector_in", inner, input=width),
+        linear("projector_out", text, input=inner),
+        linear("merger_in", inner, input=text * count, merge=count),
+        linear("merger_out", text, input=inner, merge=count),
+    ]
 
 
 def _two(outer: ConfigFields, input_width: int, text: int, **more: int) -> list[Block]:
@@ -194,7 +213,7 @@ def kimi(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined
         raise outer.fail("projection_hidden_size", f"{stated} is not the encoder's width {width}; make them equal")
     images = {"kind": "patch-budget", "patch": patch, "merge": merge[0], "most": 16384 * patch**2, "size": 512 * patch}
     source = "image_processing_kimi_k25.py: max_patches 16384, 512 patches a side"
-    return merger(width, text, merge[0]), images | {"source": source}
+    return kimi_merger(width, text, merge[0]), images | {"source": source}
 
 
 def minimax(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:

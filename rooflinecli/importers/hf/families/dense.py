@@ -108,7 +108,7 @@ def diffllama(f: ConfigFields) -> Block:
 _MORE_ROWS = 8  # of the embedding over the head: the image's token and its neighbors
 
 
-def mllama(f: ConfigFields) -> dict[str, Any]:
+def mllama(f: ConfigFields) -> Block:
     """cross_attention_layers have no self-attention; two scalar gates, q and k normalized per head."""
     n, crossing = f.integer("num_hidden_layers"), f.items("cross_attention_layers", int) or []
     if any(i < 0 or i >= n for i in crossing):

@@ -27,7 +27,7 @@ def bloom(f: ConfigFields, row: Row) -> Block:
     return decoder(f, row)
 
 
-def opt(f: ConfigFields) -> dict[str, Any]:
+def opt(f: ConfigFields) -> Block:
     """Two more position rows than positions; a projection in and out where the embedding is narrower (350M)."""
     bias, width = f.flag("enable_bias"), f.integer("hidden_size")
     rows = f.integer("max_position_embeddings")

@@ -1,17 +1,19 @@
-"""jamba, bamba, granitemoehybrid, falcon_h1: state-space layers among attention layers, each with a feed-forward.
-Source: transformers 5.23 models/{jamba,bamba,granitemoehybrid,falcon_h1}."""
+"""State-space layers, alone (mamba, falcon_mamba, mamba2) or with attention layers (jamba, bamba, granitemoehybrid, falcon_h1).
+
+Source: transformers 5.23 models of those names.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
-from rooflinecli.importers.hf.decoder import attention, decoder, experts, feedforward, frame, sparse
+from rooflinecli.importers.hf.decoder import Block, attention, decoder, experts, feedforward, frame, sparse
 from rooflinecli.importers.hf.hybrid_layers import layer_kinds, selective, ssd
 from rooflinecli.importers.hf.layer_pattern import Override, merged
 from rooflinecli.specs.field_reader import MISSING, ConfigFields
 
-Block = dict[str, Any]
 Row = Mapping[str, Any]
 
 
@@ -132,3 +134,57 @@ def falcon_h1(f: ConfigFields) -> Block:
     block |= {"kind": "attention-ssm", "n_kv_heads": f.integer("num_key_value_heads"), "sizes": sizes}
     block |= {"conv_bias": scan.get("conv_bias", False), "gated_norm": f.flag("mamba_rms_norm")}
     return frame(f, block, feedforward(f, "gated", bias=f.flag("mlp_bias")), layers=f.integer("num_hidden_layers"))
+
+
+_NO_MLP = {"kind": "none"}
+
+
+def mamba(f: ConfigFields) -> Block:
+    """use_bias is on both projections; the rank of dt is d_model / 16, rounded up, unless given."""
+    d = f.integer("hidden_size")
+    inner = f.integer("intermediate_size", "d_inner", null=int(f.integer("expand") * d))
+    bias = f.flag("use_bias")
+    block = selective(
+        f,
+        inner,
+        state="state_size",
+        taps="conv_kernel",
+        rank=_rank(f, d),
+        qkv_bias=bias,
+        out_bias=bias,
+        conv_bias=f.flag("use_conv_bias"),
+    )
+    return _stack(f, block)
+
+
+def _rank(f: ConfigFields, d: int) -> int:
+    if f.raw("time_step_rank", "dt_rank") in (MISSING, None, "auto"):
+        return math.ceil(d / 16)
+    return f.integer("time_step_rank", "dt_rank")
+
+
+def mamba2(f: ConfigFields) -> Block:
+    """The inner width is expand x d_model; heads x head_dim must equal it."""
+    bias = f.flag("use_bias")
+    block = ssd(
+        f,
+        heads=f.integer("num_heads"),
+        head_dim=f.integer("head_dim"),
+        inner=int(f.integer("expand") * f.integer("hidden_size")),
+        field="num_heads",
+        groups="n_groups",
+        state="state_size",
+        taps="conv_kernel",
+        chunk="chunk_size",
+        qkv_bias=bias,
+        out_bias=bias,
+        conv_bias=f.flag("use_conv_bias"),
+    )
+    return _stack(f, block)
+
+
+def _stack(f: ConfigFields, block: dict[str, Any]) -> Block:
+    """Layers of one mixer behind one norm each."""
+    return frame(
+        f, block, _NO_MLP, layers=f.integer("num_hidden_layers", "n_layer"), norms=1, positions={"kind": "none"}
+    )

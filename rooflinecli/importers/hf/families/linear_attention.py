@@ -9,11 +9,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from rooflinecli.importers.hf.decoder import (
+    Block,
     attention,
     decoder,
     experts,
     feedforward,
     frame,
+    mixture_layers,
     period,
     row_attention,
     set_only,
@@ -24,7 +26,6 @@ from rooflinecli.importers.hf.hybrid_layers import layer_kinds
 from rooflinecli.importers.hf.layer_pattern import merged
 from rooflinecli.specs.field_reader import ConfigFields
 
-Block = dict[str, Any]
 Row = Mapping[str, Any]
 CHUNK = 64  # tokens of a chunk of the delta rule, in transformers and in flash-linear-attention
 BOTH = ("recurrent", "attention")
@@ -81,8 +82,7 @@ def kimi_linear(f: ConfigFields) -> Block:
     latent |= set_only({"q_lora_rank": f.optional("q_lora_rank"), "qkv_bias": bias, "out_bias": bias})
     delta = {"kind": "kimi-delta", "n_heads": heads, "head_dim": width, "sizes": {"taps": taps, "chunk": CHUNK}}
     first = f.integer("first_k_dense_replace", null=1, least=0)
-    listed = f.items("mlp_layer_types", str, n)
-    where = [kind == "sparse" for kind in listed] if listed else [i >= first for i in range(n)]
+    where = mixture_layers(f, [i >= first for i in range(n)])
     moe = experts(
         f,
         "moe_intermediate_size",

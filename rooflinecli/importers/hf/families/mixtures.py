@@ -12,6 +12,8 @@ from rooflinecli.importers.hf.decoder import (
     experts,
     feedforward,
     frame,
+    leave_out_predictions,
+    mixture_layers,
     sparse,
 )
 from rooflinecli.importers.hf.families.gpt import nested
@@ -85,7 +87,7 @@ def dbrx(f: ConfigFields) -> Block:
 _DBRX = {"ffn_act_fn", "moe_jitter_eps", "moe_loss_weight", "moe_normalize_expert_weights", "uniform_expert_assignment"}
 
 
-def llama4(f: ConfigFields) -> dict[str, Any]:
+def llama4(f: ConfigFields) -> Block:
     """Dense layers have intermediate_size_mlp; the q/k norm has no parameters; the shared expert has the width of the others."""
     n, bias = f.integer("num_hidden_layers"), f.flag("attention_bias")
     step = f.integer("interleave_moe_layer_step", null=1)
@@ -131,12 +133,6 @@ def flint(f: ConfigFields) -> Block:
     return _shared_expert(f, block, local, where, ("num_experts", "num_local_experts"))
 
 
-def _where(f: ConfigFields, default: list[bool]) -> list[bool]:
-    """Mixture layers by mlp_layer_types, else `default`."""
-    listed = f.items("mlp_layer_types", str, len(default))
-    return [kind == "sparse" for kind in listed] if listed else default
-
-
 def _gated_heads(
     f: ConfigFields, heads: list[int], local: list[Override], whole: bool = False, **more: Any
 ) -> list[Override]:
@@ -165,7 +161,7 @@ def laguna(f: ConfigFields) -> Block:
     layers = _gated_heads(
         f, heads, local, gating not in (True, "per-head"), qkv_bias=bias, out_bias=bias, qk_norm="head"
     )
-    where = _where(f, [i > 0 for i in range(n)])
+    where = mixture_layers(f, [i > 0 for i in range(n)])
     shared = f.integer("shared_expert_intermediate_size")
     moe = experts(
         f,
@@ -206,7 +202,7 @@ def step3(f: ConfigFields) -> Block:
     first = f.integer("first_k_dense_replace", null=3, least=0)
     listed = f.raw("moe_layers_enum")
     named = {int(i) for i in listed.split(",") if i.strip().isdigit()} if isinstance(listed, str) else None
-    where = _where(g, [i in named if named is not None else i >= first for i in range(n)])
+    where = mixture_layers(g, [i in named if named is not None else i >= first for i in range(n)])
     f.optional("n_shared_experts")
     moe = experts(
         f,
@@ -217,8 +213,7 @@ def step3(f: ConfigFields) -> Block:
         shared_d_ff=f.integer("share_expert_dim"),
     )
     base, mixed = sparse(moe if all(where) else feedforward(f, "gated"), moe, where)
-    if extra:
-        f.notes.append(f"{extra} multi-token-prediction layer(s) are left out, as in the published parameter count.")
+    leave_out_predictions(f, "num_nextn_predict_layers")
     f.used |= {"mtp_layer_types", "mtp_mlp_layer_types"}
     return frame(f, None, base, layers=merged_blocks(layers, mixed))
 
@@ -240,9 +235,7 @@ def mimo_v2(f: ConfigFields) -> Block:
     block = heads | {"kind": "asymmetric-gqa", "n_kv_heads": keys, "v_head_dim": v_dim}
     twice: list[Override] = [{"attention": {"n_kv_heads": 2 * keys, "sinks": True}} if here else {} for here in places]
     moe = experts(f, "moe_intermediate_size", ("n_routed_experts", "num_local_experts"))
-    listed = f.items("mlp_layer_types", str, n)
-    usual = _switched(f, "moe_layer_freq", n) or [i > 0 for i in range(n)]
-    where = [kind == "sparse" for kind in listed] if listed else usual
+    where = mixture_layers(f, _switched(f, "moe_layer_freq", n) or [i > 0 for i in range(n)])
     base, mixed = sparse(feedforward(f, "gated"), moe, where)
     return frame(f, block, base, layers=merged(places, twice, mixed))
 
@@ -260,3 +253,52 @@ def _same_in_windows(f: ConfigFields, heads: int, keys: int, width: int, v_dim: 
         f.expect(f"swa_{name}", (made, None), f"the class has {made}; fix it")
     f.expect("add_swa_attention_sink_bias", (True, None), "the class has a sink on layers with a window; fix it")
     f.expect("add_full_attention_sink_bias", (False, None), "the class has no sink on other layers; fix it")
+
+
+_SIZES = {
+    "index_heads": ("index_n_heads", "sparse_num_index_heads", 4),
+    "index_width": ("index_head_dim", "sparse_index_dim", 128),
+    "index_top": ("index_topk_blocks", "sparse_topk_blocks", 16),
+    "index_block": ("index_block_size", "sparse_block_size", 128),
+}
+
+
+def minimax_m3(f: ConfigFields) -> Block:
+    """q and k normalized per head; an indexer on the layers that the config lists."""
+    f.expect("use_qk_norm", (True, None), "this type always normalizes q and k; fix it")
+    f.expect("attention_output_gate", (False, None), "a gate on the output is not supported; write the model as YAML")
+    f.expect("n_shared_experts", (1, None), "this type has one shared expert; fix it")
+    n = f.integer("num_hidden_layers")
+    shared = f.integer("shared_intermediate_size")
+    moe = experts(f, "intermediate_size", ("num_local_experts",), n_shared=1, shared_d_ff=shared)
+    dense = feedforward(f, "gated", "dense_intermediate_size")
+    base, mixed = sparse(dense, moe, _listed(f, n, "mlp_layer_types", "sparse", "moe_layer_freq", True))
+    leave_out_predictions(f, "num_nextn_predict_layers", "num_mtp_layers")
+    block = attention(f, qk_norm="head")
+    return frame(f, block, base, layers=merged(_picking(f, n), mixed))
+
+
+def _listed(f: ConfigFields, n: int, names: str, meant: str, switches: str, default: bool) -> list[bool]:
+    """Which layers are of the kind `meant`: a list of names, or one of switches as on the Hub."""
+    named, numbers = f.items(names, str, n), f.items(switches, int, n)
+    if named:
+        return [kind == meant for kind in named]
+    return [bool(number) for number in numbers] if numbers else [default] * n
+
+
+def _picking(f: ConfigFields, n: int) -> list[Override]:
+    """The indexer of each layer that has one."""
+    given = f.raw("sparse_attention_config")
+    inner = ConfigFields(given if isinstance(given, dict) else {}, {}, f.where, (*f.prefix, "sparse_attention_config"))
+    inner.expect("use_sparse_attention", (True, None), "attention over every key is another model; write it as YAML")
+    where = f.items("layer_types", str, n)
+    known = {"minimax_m3_sparse", "full_attention"}
+    if where and not set(where) <= known:
+        raise f.fail("layer_types", f"expected {' or '.join(sorted(known))} for each of {n} layers; fix it")
+    picks = [kind == "minimax_m3_sparse" for kind in where] if where else None
+    if picks is None:
+        listed = inner.items("sparse_attention_freq", int, n)
+        picks = [bool(number) for number in listed] if listed else [False] * n
+    sizes = {name: inner.integer(hub, null=f.integer(own, null=usual)) for name, (own, hub, usual) in _SIZES.items()}
+    block: Block = {"attention": {"kind": "sparse-gqa", "sizes": sizes}}
+    return [block if here else {} for here in picks]

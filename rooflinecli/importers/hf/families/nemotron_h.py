@@ -3,15 +3,12 @@ Source: transformers 5.23 models/{nemotron_h,zamba2}."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from rooflinecli.importers.hf.decoder import attention, experts, feedforward, frame
+from rooflinecli.importers.hf.decoder import Block, attention, experts, feedforward, frame
 from rooflinecli.importers.hf.families.hybrid_ssm import placed
 from rooflinecli.importers.hf.hybrid_layers import layer_kinds, ssd
 from rooflinecli.importers.hf.layer_pattern import Override
 from rooflinecli.specs.field_reader import ConfigFields
 
-Block = dict[str, Any]
 _PATTERN = {"M": "recurrent", "*": "attention", "-": "mlp", "E": "moe"}
 _NONE = {"kind": "none"}
 _CACHE = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.importers.hf.decoder import (
     Block,
     attention,
     experts,
     feedforward,
     frame,
+    mixture_layers,
     sparse,
 )
 from rooflinecli.importers.hf.layer_pattern import Override, merged, windows
 from rooflinecli.specs.field_reader import ConfigFields
 
 
-def falcon(f: ConfigFields) -> dict[str, Any]:
+def falcon(f: ConfigFields) -> Block:
     """The 40B architecture has grouped heads and two norms; the 7B one a single key/value head and one norm."""
     width, new = f.integer("hidden_size", "n_embed"), f.flag("new_decoder_architecture")
     heads = f.integer("num_attention_heads", "n_head")
@@ -47,8 +46,7 @@ def cohere2_moe(f: ConfigFields) -> Block:
     near, every = f.integer("prefix_dense_sliding_window_pattern", null=1), f.integer("sliding_window_pattern", null=4)
     usual = [bool((i + 1) % near) for i in range(min(first, n))] + [bool((i + 1) % every) for i in range(n - first)]
     local = windows(f, usual, f.optional("sliding_window"))
-    listed = f.items("mlp_layer_types", str, n)
-    where = [kind == "sparse" for kind in listed] if listed else [i >= first for i in range(n)]
+    where = mixture_layers(f, [i >= first for i in range(n)])
     shared = f.integer("num_shared_experts", null=0, least=0)
     moe = experts(f, "intermediate_size", ("num_experts", "num_local_experts"), n_shared=shared)
     inner = f.optional("prefix_dense_intermediate_size")
