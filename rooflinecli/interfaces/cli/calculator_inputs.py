@@ -1,4 +1,4 @@
-"""What the small calculators share: quantities with units, and what they read from models and chips."""
+"""Quantities with units of `roofline profile`, and the chip they override."""
 
 from __future__ import annotations
 
@@ -77,13 +77,3 @@ def _parse(text: str | float, unit: str) -> float:
         except ValueError:
             pass
         raise
-
-
-def at_least_one(flag: str, text: str, kind: str = "count") -> float:
-    """A count of what there must be some of, as options.KINDS reads it. Raises UsageError with the flag."""
-    from rooflinecli.specs.parse_values import number
-
-    value = number(flag, text, kind)
-    if value < 1:
-        raise UsageError(f"{flag} {text}: must be at least 1")
-    return value

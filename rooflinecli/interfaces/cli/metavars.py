@@ -14,17 +14,14 @@ if TYPE_CHECKING:
 P = TypeVar("P", bound="Parameter")
 
 _OPTIONS = {
-    "ADDRESS": "coordinator",
-    "CHOICE": "dtype family format phase vendor",
-    "COUNT": "batch context d-model device layers looks process-id processes seq steps tp trips vocab",
-    "FILE": "log",
-    "NAME": "extends hw model",
+    "CHOICE": "dtype family format vendor",
+    "COUNT": "batch context device seq steps tp trips",
+    "NAME": "hw model",
     "PATH": "plot",
     "QUANTITY": "explain",
     "RATE": "bandwidth peak",
     "SHAPES": "args",
     "SIZE": "min-memory",
-    "TIME": "budget",
 }
 VALUES = {option: value for value, options in _OPTIONS.items() for option in options.split()}
 

@@ -13,24 +13,7 @@ from rooflinecli.core.solve import decreasing_root, solved_value
 from rooflinecli.formulas import cost, counts, gradient_noise, training
 from rooflinecli.formulas import scaling as law
 from rooflinecli.questions.question import Question
-from rooflinecli.questions.scaling.answer_types import (
-    AdditionAnswer,
-    BatchPoint,
-    BatchSizeAnswer,
-    ChinchillaAnswer,
-    FittedLoss,
-    InferenceAwareAnswer,
-    KaplanAnswer,
-    KaplanBatchAnswer,
-    LearningRateAnswer,
-    Lifetime,
-    LossAnswer,
-    MixtureAnswer,
-    NoiseScaleAnswer,
-    TrainedPoint,
-    TrainingRunAnswer,
-    WidthAnswer,
-)
+from rooflinecli.questions.scaling import answer_types as answers
 from rooflinecli.questions.scaling.fits import (
     FITS,
     KAPLAN_BATCH,
@@ -53,8 +36,8 @@ def exactly_one(question: Question[Any], *names: str) -> None:
         raise UsageError(f"give exactly one of {', '.join(flags[:-1])} and {flags[-1]}")
 
 
-def _point(params: Quantity, tokens: Quantity, fit: Fit) -> TrainedPoint:
-    return TrainedPoint(
+def _point(params: Quantity, tokens: Quantity, fit: Fit) -> answers.TrainedPoint:
+    return answers.TrainedPoint(
         params=params,
         tokens=tokens,
         tokens_per_param=law.tokens_per_parameter(tokens, params),
@@ -63,7 +46,7 @@ def _point(params: Quantity, tokens: Quantity, fit: Fit) -> TrainedPoint:
     )
 
 
-def _optimum(params: Quantity, tokens: Quantity, flops: Quantity, fit: Fit) -> TrainedPoint:
+def _optimum(params: Quantity, tokens: Quantity, flops: Quantity, fit: Fit) -> answers.TrainedPoint:
     """The compute-optimal point of a fit for a size, a token count or a budget, whichever is given."""
     if params is None:
         params = (
@@ -91,7 +74,7 @@ class Fits(Group):
     fit: Text = field("free", "besiroglu (corrected), hoffmann, hoffmann-tex, sardana, or all.", default="all", metavar="CHOICE")
 
 
-class Chinchilla(Fits, Compute, Question[ChinchillaAnswer]):
+class Chinchilla(Fits, Compute, Question[answers.ChinchillaAnswer]):
     """Compute-optimal size and tokens from one of --params, --tokens, --flops."""
 
     verb = "scaling chinchilla"
@@ -100,7 +83,7 @@ class Chinchilla(Fits, Compute, Question[ChinchillaAnswer]):
     def check(self) -> None:
         exactly_one(self, "params", "tokens", "flops")
 
-    def answer(self, lift: PlainLift = PLAIN) -> ChinchillaAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> answers.ChinchillaAnswer:
         chosen, ratio = fits(self.fit), self.tokens_per_param
         if self.params is not None:
             params = self.params
@@ -109,7 +92,7 @@ class Chinchilla(Fits, Compute, Question[ChinchillaAnswer]):
         else:
             params = law.chinchilla_params(self.flops, ratio)
         tokens = law.chinchilla_tokens(params, ratio) if self.tokens is None else self.tokens
-        return ChinchillaAnswer(
+        return answers.ChinchillaAnswer(
             params=params, tokens=tokens, tokens_per_param=ratio, training_flops=counts.training_flops_rule(params, tokens),
             fits={name: _optimum(self.params, self.tokens, self.flops, one) for name, one in chosen.items()},
             notes=[
@@ -119,20 +102,20 @@ class Chinchilla(Fits, Compute, Question[ChinchillaAnswer]):
         )
 
 
-class Loss(Fits, Question[LossAnswer]):
+class Loss(Fits, Question[answers.LossAnswer]):
     """Parametric loss of a run by each published fit, and the optimum for its compute."""
 
     verb = "scaling loss"
     params: Number = field("params", "Parameters (70B), or a model's name.", symbol="N", short="-p")
     tokens: Number = field("tokens", "Training tokens (1.4T).", symbol="D")
 
-    def answer(self, lift: PlainLift = PLAIN) -> LossAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> answers.LossAnswer:
         params, tokens = self.params, self.tokens
         flops, chosen = counts.training_flops_rule(params, tokens), fits(self.fit)
-        return LossAnswer(
+        return answers.LossAnswer(
             params=params, tokens=tokens, tokens_per_param=law.tokens_per_parameter(tokens, params), training_flops=flops,
             fits={
-                name: FittedLoss(
+                name: answers.FittedLoss(
                     loss=law.parametric_loss(params, tokens, *one.all),
                     loss_limit=law.loss_limit(params, one.e, one.a, one.alpha),
                     irreducible=one.e,
@@ -147,7 +130,7 @@ class Loss(Fits, Question[LossAnswer]):
         )
 
 
-class Kaplan(Compute, Question[KaplanAnswer]):
+class Kaplan(Compute, Question[answers.KaplanAnswer]):
     """The three power laws of Kaplan et al.: loss by parameters, tokens, compute."""
 
     verb = "scaling kaplan"
@@ -159,8 +142,8 @@ class Kaplan(Compute, Question[KaplanAnswer]):
         if not self.written():
             raise UsageError("nothing to go by; give --params, --tokens or --flops (one or more)")
 
-    def answer(self, lift: PlainLift = PLAIN) -> KaplanAnswer:
-        answer = KaplanAnswer(params=self.params, tokens=self.tokens, notes=[
+    def answer(self, lift: PlainLift = PLAIN) -> answers.KaplanAnswer:
+        answer = answers.KaplanAnswer(params=self.params, tokens=self.tokens, notes=[
             "Each law assumes that the other two do not limit; params are without embeddings.",
             "Kaplan et al. 2020, arXiv:2001.08361, equations 1.1 to 1.3",
         ])
@@ -175,7 +158,7 @@ class Kaplan(Compute, Question[KaplanAnswer]):
         return answer
 
 
-class InferenceAware(Question[InferenceAwareAnswer]):
+class InferenceAware(Question[answers.InferenceAwareAnswer]):
     """The size with least training plus inference FLOPs, at the loss of --params (compute-optimal or at --tokens) or --loss."""
 
     verb = "scaling inference-aware"
@@ -189,7 +172,7 @@ class InferenceAware(Question[InferenceAwareAnswer]):
     def check(self) -> None:
         exactly_one(self, "params", "loss")
 
-    def answer(self, lift: PlainLift = PLAIN) -> InferenceAwareAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> answers.InferenceAwareAnswer:
         if self.fit == "all":
             raise UsageError(f"--fit all: the optimum follows one fit; give one of {', '.join(FITS)}")
         fit, served, target = fits(self.fit)[self.fit], self.tokens_served, self.loss
@@ -210,11 +193,11 @@ class InferenceAware(Question[InferenceAwareAnswer]):
         for name, size in sizes.items():
             if size is not None:
                 tokens, train, serve, whole = _lifetime_flops(size, target, served, fit)
-                options[name] = Lifetime(
+                options[name] = answers.Lifetime(
                     params=size, tokens=tokens, tokens_per_param=law.tokens_per_parameter(tokens, size), training_flops=train,
                     inference_flops=serve, lifetime_flops=whole, saving=law.relative_saving(whole, base),
                 )
-        return InferenceAwareAnswer(
+        return answers.InferenceAwareAnswer(
             loss=target, served_tokens=served, options=options,
             notes=["Equal loss throughout; 6 N D to train, 2 N per token served.", f"{self.fit}: {fit.source}"],
         )
@@ -248,7 +231,7 @@ def _lifetime_flops(params: Quantity, target: Quantity, served: Quantity, fit: F
     return tokens, train, serve, law.lifetime_flops(train, serve)
 
 
-class Mixture(Question[MixtureAnswer]):
+class Mixture(Question[answers.MixtureAnswer]):
     """A mixture of experts: tokens a budget buys by active parameters, and tokens each expert sees."""
 
     verb = "scaling moe"
@@ -259,8 +242,8 @@ class Mixture(Question[MixtureAnswer]):
     top_k: OptNumber = field("positive", "Experts a token visits.", default=None, symbol="k", metavar="COUNT")
     batch_tokens: OptNumber = field("tokens", "Tokens routed together (2048).", default=None, symbol="T")
 
-    def answer(self, lift: PlainLift = PLAIN) -> MixtureAnswer:
-        answer = MixtureAnswer(notes=["A token trains its active parameters: 6 N_active FLOPs, not 6 N_total."])
+    def answer(self, lift: PlainLift = PLAIN) -> answers.MixtureAnswer:
+        answer = answers.MixtureAnswer(notes=["A token trains its active parameters: 6 N_active FLOPs, not 6 N_total."])
         budget = self.flops is not None and self.active_params is not None
         routed = self.experts is not None and self.top_k is not None and self.batch_tokens is not None
         if not budget and not routed:
@@ -280,7 +263,7 @@ class Mixture(Question[MixtureAnswer]):
         return answer
 
 
-class TrainingRun(Question[TrainingRunAnswer]):
+class TrainingRun(Question[answers.TrainingRunAnswer]):
     """Time and dollars of a training run from its MFU; or the MFU, or the devices, that a deadline takes."""
 
     verb = "scaling run"
@@ -304,7 +287,7 @@ class TrainingRun(Question[TrainingRunAnswer]):
     def _solves_devices(self) -> bool:
         return self.devices is None and self.mfu is not None and self.time is not None and self.tokens_per_s is None
 
-    def answer(self, lift: PlainLift = PLAIN) -> TrainingRunAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> answers.TrainingRunAnswer:
         """Raises ImpossibleValue for an MFU above one."""
         from rooflinecli.price.chip import Chip
         from rooflinecli.specs.hardware import load_hardware
@@ -327,7 +310,7 @@ class TrainingRun(Question[TrainingRunAnswer]):
                 "devices, a longer time or fewer tokens (training counts 6 N FLOPs per token)"
             )
         time = training.training_time(flops, devices, peak, mfu) if seconds is None else seconds
-        answer = TrainingRunAnswer(
+        answer = answers.TrainingRunAnswer(
             params=self.params, tokens=self.tokens, devices=devices, flops_per_token=per_token, training_flops=flops, mfu=mfu,
             time_s=time, time_days=law.days(time), device_hours=law.device_hours(devices, time),
             tokens_per_s=law.run_throughput(self.tokens, time),
@@ -341,7 +324,7 @@ class TrainingRun(Question[TrainingRunAnswer]):
         return answer
 
 
-class Width(Question[WidthAnswer]):
+class Width(Question[answers.WidthAnswer]):
     """The model width for a parameter budget."""
 
     verb = "scaling width"
@@ -350,17 +333,17 @@ class Width(Question[WidthAnswer]):
     expansion: Number = field("positive", "d_ff / d_model.", default=4.0, symbol="E")
     multiple: Number = field("positive", "Round the width to a multiple of this.", default=64.0, symbol="m", metavar="COUNT")
 
-    def answer(self, lift: PlainLift = PLAIN) -> WidthAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> answers.WidthAnswer:
         exact = law.width_for_params(self.params, self.layers, self.expansion)
         rounded = law.rounded_width(exact, self.multiple)
-        return WidthAnswer(
+        return answers.WidthAnswer(
             d_exact=exact, d_model=rounded, layers=self.layers,
             params=counts.dense_params_rule(self.layers, rounded, self.expansion, 0),
             notes=["(4 + 2E) L d^2 without embeddings; E is d_ff / d_model, E = 4 gives 12 L d^2."],
         )
 
 
-class Addition(Question[AdditionAnswer]):
+class Addition(Question[answers.AdditionAnswer]):
     """Data for a transformer that learns to add: tokens per example, tokens and examples."""
 
     verb = "scaling addition"
@@ -368,15 +351,15 @@ class Addition(Question[AdditionAnswer]):
     params: Number = field("positive", "Parameters.", default=10e6, symbol="N", short="-p", metavar="COUNT")
     tokens_per_param: Number = field("positive", "Rule of thumb of Hoffmann et al.", default=TOKENS_PER_PARAM, symbol="r")
 
-    def answer(self, lift: PlainLift = PLAIN) -> AdditionAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> answers.AdditionAnswer:
         length, tokens = law.addition_example_tokens(self.digits), law.chinchilla_tokens(self.params, self.tokens_per_param)
-        return AdditionAnswer(
+        return answers.AdditionAnswer(
             tokens_per_example=length, params=self.params, tokens=tokens, examples=law.examples_for_tokens(tokens, length),
             training_flops=counts.training_flops_rule(self.params, tokens),
         )
 
 
-class BatchSize(Question[BatchSizeAnswer | KaplanBatchAnswer]):
+class BatchSize(Question[answers.BatchSizeAnswer | answers.KaplanBatchAnswer]):
     """Steps against examples, the critical batch, and the batch that trains soonest."""
 
     verb = "scaling batch"
@@ -393,9 +376,9 @@ class BatchSize(Question[BatchSizeAnswer | KaplanBatchAnswer]):
         if (self.seconds_per_example is None) != (self.seconds_per_step is None):
             raise UsageError("--seconds-per-example and --seconds-per-step go together; give both or neither")
 
-    def answer(self, lift: PlainLift = PLAIN) -> BatchSizeAnswer | KaplanBatchAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> answers.BatchSizeAnswer | answers.KaplanBatchAnswer:
         if self.loss is not None:
-            return KaplanBatchAnswer(
+            return answers.KaplanBatchAnswer(
                 loss=self.loss, critical_batch_tokens=law.kaplan_critical_batch(KAPLAN_BATCH[0], self.loss, KAPLAN_BATCH[1]),
                 notes=["Kaplan et al. 2020, equation 1.4; fitted on WebText2"],
             )
@@ -403,7 +386,7 @@ class BatchSize(Question[BatchSizeAnswer | KaplanBatchAnswer]):
         times = self.seconds_per_example, self.seconds_per_step
         critical = gradient_noise.critical_batch_size(*ends)
         timed = times[0] is not None
-        answer = BatchSizeAnswer(
+        answer = answers.BatchSizeAnswer(
             critical_batch=critical,
             time_optimal_batch=gradient_noise.time_optimal_batch(*ends, *times) if timed else None,
             shortest_time_s=gradient_noise.shortest_training_time(*ends, *times) if timed else None,
@@ -416,11 +399,11 @@ class BatchSize(Question[BatchSizeAnswer | KaplanBatchAnswer]):
                 steps = gradient_noise.steps_at_batch(size, self.steps_min, critical)
                 examples = gradient_noise.examples_at_batch(size, self.examples_min, critical)
                 time = gradient_noise.training_time_at_batch(examples, steps, *times) if timed else None
-                answer.batches[name] = BatchPoint(batch=size, steps=steps, examples=examples, time_s=time)
+                answer.batches[name] = answers.BatchPoint(batch=size, steps=steps, examples=examples, time_s=time)
         return answer
 
 
-class NoiseScale(Question[NoiseScaleAnswer]):
+class NoiseScale(Question[answers.NoiseScaleAnswer]):
     """The gradient noise scale, an estimate of the critical batch, from gradient norms at two batch sizes."""
 
     verb = "scaling noise"
@@ -433,18 +416,18 @@ class NoiseScale(Question[NoiseScaleAnswer]):
         if self.small_batch >= self.big_batch:
             raise UsageError("the second batch must be larger than the first; swap them")
 
-    def answer(self, lift: PlainLift = PLAIN) -> NoiseScaleAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> answers.NoiseScaleAnswer:
         norms = self.small_batch, self.small_norm2, self.big_batch, self.big_norm2
         norm2, variance = gradient_noise.gradient_norm_squared(*norms), gradient_noise.gradient_variance(*norms)
         if num.value(norm2) <= 0 or num.value(variance) < 0:
             raise UsageError("these norms imply a negative noise scale, they are too noisy; average them over more batches")
-        return NoiseScaleAnswer(
+        return answers.NoiseScaleAnswer(
             gradient_norm_squared=norm2, gradient_variance=variance,
             noise_scale_batch=gradient_noise.noise_scale(variance, norm2),
         )
 
 
-class LearningRate(Question[LearningRateAnswer]):
+class LearningRate(Question[answers.LearningRateAnswer]):
     """A learning rate for another batch: square root, linear, and by the noise scale."""
 
     verb = "scaling lr"
@@ -453,8 +436,8 @@ class LearningRate(Question[LearningRateAnswer]):
     new_batch: Number = field("positive", "The batch to move to.", symbol="B'", metavar="COUNT")
     noise_scale: OptNumber = field("positive", "Gradient noise scale, for the third rule.", default=None, symbol="B_noise", least=0)
 
-    def answer(self, lift: PlainLift = PLAIN) -> LearningRateAnswer:
-        answer = LearningRateAnswer(
+    def answer(self, lift: PlainLift = PLAIN) -> answers.LearningRateAnswer:
+        answer = answers.LearningRateAnswer(
             batch=self.batch, new_batch=self.new_batch, lr=self.lr,
             lr_sqrt=gradient_noise.learning_rate_sqrt(self.lr, self.batch, self.new_batch),
             lr_linear=gradient_noise.learning_rate_linear(self.lr, self.batch, self.new_batch),

@@ -8,17 +8,7 @@ from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
 from rooflinecli.formulas import batching, cost, counts, serving
 from rooflinecli.questions.question import Question
-from rooflinecli.questions.serving.answer_types import (
-    BatchingAnswer,
-    BeamSearchAnswer,
-    BreakEvenAnswer,
-    CacheSize,
-    DisaggregationAnswer,
-    FormatSize,
-    PrefixCachingAnswer,
-    QuantizeWeightsAnswer,
-    TokenCostAnswer,
-)
+from rooflinecli.questions.serving import answer_types as answers
 from rooflinecli.specs.options import Group, Number, OptNumber, OptText, Text, field
 
 
@@ -30,7 +20,7 @@ class ServerPrice(Group):
     utilization: Number = field("positive", "Fraction of time the server is busy, 0 to 1.", default=1.0, symbol="u", most=1, short="-u", metavar="SHARE", former=("utilisation",))
 
 
-class TokenCost(ServerPrice, Question[TokenCostAnswer]):
+class TokenCost(ServerPrice, Question[answers.TokenCostAnswer]):
     """Dollars per million input and output tokens."""
 
     verb = "serving cost"
@@ -41,17 +31,17 @@ class TokenCost(ServerPrice, Question[TokenCostAnswer]):
         if self.tokens_per_s is None and self.prefill_tokens_per_s is None:
             raise UsageError("no throughput; give --tokens-per-s (output), --prefill-tokens-per-s (input) or both")
 
-    def answer(self, lift: PlainLift = PLAIN) -> TokenCostAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> answers.TokenCostAnswer:
         def per_million(rate: float | None) -> Quantity:
             return None if rate is None else cost.usd_per_million_tokens(self.usd_per_hour, rate, self.utilization)
 
-        return TokenCostAnswer(
+        return answers.TokenCostAnswer(
             price_usd_per_hour=self.usd_per_hour, utilization=self.utilization,
             million_input_tokens_usd=per_million(self.prefill_tokens_per_s), million_output_tokens_usd=per_million(self.tokens_per_s),
         )
 
 
-class BreakEven(ServerPrice, Question[BreakEvenAnswer]):
+class BreakEven(ServerPrice, Question[answers.BreakEvenAnswer]):
     """The batch at which a price per token pays for the hardware, and whether memory holds it."""
 
     verb = "serving break-even"
@@ -69,10 +59,10 @@ class BreakEven(ServerPrice, Question[BreakEvenAnswer]):
         if self.seq_len is not None and (self.model is None) == (self.kv_per_token is None):
             raise UsageError("--seq-len requires the cache per token; give --model or --kv-per-token")
 
-    def answer(self, lift: PlainLift = PLAIN) -> BreakEvenAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> answers.BreakEvenAnswer:
         sold = self.usd_per_hour, self.price_per_million, self.utilization
         batch = batching.break_even_batch(*sold, self.tokens_per_s)
-        answer = BreakEvenAnswer(
+        answer = answers.BreakEvenAnswer(
             tokens_per_s=batching.break_even_rate(*sold), batch=batch,
             notes=["Throughput grows with the batch while decode streams mostly weights; the KV cache makes it less."],
         )
@@ -90,7 +80,7 @@ class BreakEven(ServerPrice, Question[BreakEvenAnswer]):
                 answer.feasible = bool(num.value(answer.largest_batch) >= num.value(batch))
         return answer
 
-    def infeasible(self, answer: BreakEvenAnswer) -> str:
+    def infeasible(self, answer: answers.BreakEvenAnswer) -> str:
         if answer.feasible is not False:
             return ""
         return (
@@ -99,7 +89,7 @@ class BreakEven(ServerPrice, Question[BreakEvenAnswer]):
         )
 
 
-class Batching(Question[BatchingAnswer]):
+class Batching(Question[answers.BatchingAnswer]):
     """Static against continuous batching: the fraction of slots that do useful work."""
 
     verb = "serving batching"
@@ -113,7 +103,7 @@ class Batching(Question[BatchingAnswer]):
         if self.lengths is None and (self.mean_output is None or self.max_output is None):
             raise UsageError("give --mean-output and --max-output, or --lengths")
 
-    def answer(self, lift: PlainLift = PLAIN) -> BatchingAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> answers.BatchingAnswer:
         from rooflinecli.specs.parse_values import number
 
         mean, longest = self.mean_output, self.max_output
@@ -123,7 +113,7 @@ class Batching(Question[BatchingAnswer]):
         if num.value(mean) > num.value(longest):
             raise UsageError("the mean answer is longer than the longest; swap them")
         used = batching.static_batching_utilization(mean, longest)
-        return BatchingAnswer(
+        return answers.BatchingAnswer(
             mean_output_tokens=mean, max_output_tokens=longest, static_utilization=used, continuous_utilization=1.0,
             continuous_speedup=batching.continuous_gain(used),
             evicted_tokens_per_step=None if self.batch is None or self.prompt is None
@@ -132,7 +122,7 @@ class Batching(Question[BatchingAnswer]):
         )
 
 
-class BeamSearch(Question[BeamSearchAnswer]):
+class BeamSearch(Question[answers.BeamSearchAnswer]):
     """Beam search: how it multiplies the decode batch and the KV cache."""
 
     verb = "serving beam"
@@ -142,7 +132,7 @@ class BeamSearch(Question[BeamSearchAnswer]):
     output: Number = field("tokens", "Output tokens.", symbol="G")
     kv_per_token: OptNumber = field("bytes", "KV-cache bytes per token ('320 KiB').", default=None, symbol="b")
 
-    def answer(self, lift: PlainLift = PLAIN) -> BeamSearchAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> answers.BeamSearchAnswer:
         shape = self.prompt, self.output
         alone = batching.beam_cache_tokens(self.batch, 1.0, *shape)
         caches = {
@@ -150,10 +140,10 @@ class BeamSearch(Question[BeamSearchAnswer]):
             "beams": batching.beam_cache_tokens(self.batch, self.beams, *shape),
             "beams_sharing_the_prompt": batching.beam_cache_tokens_shared(self.batch, self.beams, *shape),
         }
-        return BeamSearchAnswer(
+        return answers.BeamSearchAnswer(
             beams=self.beams, decode_batch=batching.beam_batch(self.batch, self.beams),
             caches={
-                name: CacheSize(
+                name: answers.CacheSize(
                     kv_cache_tokens=tokens, multiple=batching.multiple_of(tokens, alone),
                     kv_cache_bytes=None if self.kv_per_token is None else counts.bytes_of(tokens, self.kv_per_token),
                 )
@@ -163,7 +153,7 @@ class BeamSearch(Question[BeamSearchAnswer]):
         )
 
 
-class PrefixCaching(Question[PrefixCachingAnswer]):
+class PrefixCaching(Question[answers.PrefixCachingAnswer]):
     """Prefix caching: prompt tokens, FLOPs and TTFT saved."""
 
     verb = "serving prefix-cache"
@@ -180,10 +170,10 @@ class PrefixCaching(Question[PrefixCachingAnswer]):
         if self.shared > self.prompt:
             raise UsageError("the shared prefix is longer than the prompt; shorten it")
 
-    def answer(self, lift: PlainLift = PLAIN) -> PrefixCachingAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> answers.PrefixCachingAnswer:
         load = self.requests, self.prompt, self.shared
         whole, cached = batching.prefilled_tokens(*load, 0.0), batching.prefilled_tokens(*load, self.hit_rate)
-        answer = PrefixCachingAnswer(
+        answer = answers.PrefixCachingAnswer(
             prompt_tokens=whole, prefilled_tokens=cached, saving=batching.saved_share(cached, whole),
             prefill_speedup=batching.multiple_of(whole, cached),
         )
@@ -197,7 +187,7 @@ class PrefixCaching(Question[PrefixCachingAnswer]):
         return answer
 
 
-class Disaggregation(Question[DisaggregationAnswer]):
+class Disaggregation(Question[answers.DisaggregationAnswer]):
     """Disaggregated serving: prefill servers per decode server, requests per second."""
 
     verb = "serving disaggregate"
@@ -207,9 +197,9 @@ class Disaggregation(Question[DisaggregationAnswer]):
     batch: Number = field("positive", "Concurrent sequences of a decode server.", symbol="B", metavar="COUNT")
     devices: OptNumber = field("positive", "Devices of a decode server, for the rate per device.", default=None, symbol="n", short="-n", metavar="COUNT")
 
-    def answer(self, lift: PlainLift = PLAIN) -> DisaggregationAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> answers.DisaggregationAnswer:
         rate = batching.queries_per_second(self.batch, self.step, self.output)
-        return DisaggregationAnswer(
+        return answers.DisaggregationAnswer(
             prefill_per_decode_server=batching.prefill_decode_ratio(self.prefill, self.step, self.output, self.batch),
             requests_per_s=rate,
             requests_per_s_and_chip=None if self.devices is None else batching.rate_per_device(rate, self.devices),
@@ -217,7 +207,7 @@ class Disaggregation(Question[DisaggregationAnswer]):
         )
 
 
-class QuantizeWeights(Question[QuantizeWeightsAnswer]):
+class QuantizeWeights(Question[answers.QuantizeWeightsAnswer]):
     """Quantization: weight bytes, devices, sequences and memory-bound decode speed in two formats."""
 
     verb = "serving quantize"
@@ -234,7 +224,7 @@ class QuantizeWeights(Question[QuantizeWeightsAnswer]):
         if self.before == self.after:
             raise UsageError(f"--from and --to are both {self.after}; give two formats")
 
-    def answer(self, lift: PlainLift = PLAIN) -> QuantizeWeightsAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> answers.QuantizeWeightsAnswer:
         from rooflinecli.quantization.formats import size_of
 
         memory = self.device_memory if self.hw is None else _capacity(self.hw, lift)
@@ -242,7 +232,7 @@ class QuantizeWeights(Question[QuantizeWeightsAnswer]):
         formats = {}
         for name, cache in zip((self.before, self.after), caches, strict=True):
             width = lift("b", size_of(name), "B", f"bytes per element of {name}")
-            row = formats[name] = FormatSize(bytes_per_param=width, weights_bytes=counts.bytes_of(self.params, width))
+            row = formats[name] = answers.FormatSize(bytes_per_param=width, weights_bytes=counts.bytes_of(self.params, width))
             if memory is not None:
                 row.devices_for_weights = batching.devices_for_bytes(row.weights_bytes, memory)
                 if cache is not None and self.devices is not None:
@@ -251,7 +241,7 @@ class QuantizeWeights(Question[QuantizeWeightsAnswer]):
                     row.largest_batch = serving.largest_batch(whole, row.weights_bytes, cache)
         streamed = (0.0, 0.0) if self.kv_per_sequence is None else caches
         weights = formats[self.before].weights_bytes, formats[self.after].weights_bytes
-        return QuantizeWeightsAnswer(
+        return answers.QuantizeWeightsAnswer(
             params=self.params, formats=formats, memory_bound_speedup=batching.quantization_speedup(*weights, *streamed),
             notes=[
                 "The speedup holds at batch 1 and while decode streams weights and cache from memory; "
