@@ -99,16 +99,15 @@ def fit(
     drop: Iterable[str] = (),
     shrink: dict[str, int] | None = None,
     indent: str = "",
-    headed: bool = True,
 ) -> Table:
-    """How `grid` (its first row the headings, shown if `headed`) stands in `width` columns.
+    """How `grid` (its first row the headings) stands in `width` columns.
 
     Columns in `shrink` are cut down to their least first; then columns go in the order of `drop`, and after those from
     the right. The first column stays, cut if it must be. `left` names the columns that hold text.
     """
     heads = [clean(name) for name in grid[0]]
     body = [max((cells(clean(row[i])) for row in grid[1:]), default=0) for i in range(len(heads))]
-    above = [max(map(cells, name.split("\n"))) if headed else 0 for name in grid[0]]
+    above = [max(map(cells, name.split("\n"))) for name in grid[0]]
     natural = dict(enumerate(map(max, body, above)))
     least = {i: min(w, (shrink or {}).get(heads[i], w)) for i, w in natural.items()}
     room = max(width - len(indent), 1)
