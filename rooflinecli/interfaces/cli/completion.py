@@ -6,7 +6,7 @@ Nothing is read until a shell asks.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from rooflinecli.interfaces.cli.main import COMPLETING
@@ -41,33 +41,30 @@ def words(option: Option) -> Complete | None:
         return None
 
     def complete(incomplete: str) -> list[str]:
-        return _last(_known(option), incomplete)
+        known = option.choices
+        if option.kind == "dtype":
+            from rooflinecli.quantization.formats import FORMATS
+            from rooflinecli.quantization.schemes import schemes
+
+            known = (*FORMATS, *(schemes() if option.name == "weight-dtype" else ()))
+        elif option.name == "engine":
+            from rooflinecli.specs.engine import engines
+
+            known = tuple(engines())
+        return _last(known, incomplete)
 
     return complete
-
-
-def _known(option: Option) -> list[str]:
-    if option.kind == "dtype":
-        from rooflinecli.quantization.formats import FORMATS
-        from rooflinecli.quantization.schemes import schemes
-
-        return [*FORMATS, *schemes()] if option.name == "weight-dtype" else list(FORMATS)
-    if option.name == "engine":
-        from rooflinecli.specs.engine import engines
-
-        return list(engines())
-    return list(option.choices)
 
 
 def _registered(kind: str, incomplete: str) -> list[str]:
     from rooflinecli.specs.name_lookup import aliases, files
 
     found = files(kind)
-    names = _last(list(found), incomplete)
+    names = _last(found, incomplete)
     return names or _last([alias for path in found.values() for alias in aliases(path)], incomplete)
 
 
-def _last(names: list[str], incomplete: str) -> list[str]:
+def _last(names: Iterable[str], incomplete: str) -> list[str]:
     """The names that go on from what stands after the last comma."""
     before, comma, start = incomplete.rpartition(",")
     return [before + comma + name for name in sorted(set(names)) if name.startswith(start.lower())]
@@ -75,28 +72,21 @@ def _last(names: list[str], incomplete: str) -> list[str]:
 
 def install(show: bool) -> str:
     """Install the script for this shell, or return it. Raises UsageError for a shell that has none."""
+    import shellingham
     from typer.completion import get_completion_script
     from typer.completion import install as put
-
-    shell = _shell()
-    if show:
-        return get_completion_script(prog_name="roofline", complete_var=COMPLETING, shell=shell).strip()
-    _, path = put(shell=shell, prog_name="roofline", complete_var=COMPLETING)
-    return f"{shell} completion installed in {path}; it takes effect in a new terminal"
-
-
-def _shell() -> str:
-    """The shell this process was started from, else the one of the account."""
-    import shellingham
 
     from rooflinecli.core.errors import UsageError
 
     try:
-        name = shellingham.detect_shell()[0]
+        shell = str(shellingham.detect_shell()[0])
     except (shellingham.ShellDetectionFailure, NotImplementedError, OSError):
-        name = os.path.basename(os.environ.get("SHELL", ""))
-    if name not in SHELLS:
-        name = os.path.basename(os.environ.get("SHELL", ""))
-    if name not in SHELLS:
+        shell = ""
+    if shell not in SHELLS:  # the one of the account
+        shell = os.path.basename(os.environ.get("SHELL", ""))
+    if shell not in SHELLS:
         raise UsageError(f"completion is for {', '.join(SHELLS)}; run this from one of them")
-    return str(name)
+    if show:
+        return get_completion_script(prog_name="roofline", complete_var=COMPLETING, shell=shell).strip()
+    _, path = put(shell=shell, prog_name="roofline", complete_var=COMPLETING)
+    return f"{shell} completion installed in {path}; it takes effect in a new terminal"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
@@ -113,15 +114,15 @@ def former_flags(option: Option) -> list[tuple[str, str]]:
 def add(
     app: typer.Typer,
     question: type[Q],
-    run: Callable[[Any, D], int | None],
+    run: Callable[..., int | None],
     delivery: type[D],
     name: str | None = None,
-    read: Callable[[dict[str, Any]], Any] | None = None,
+    read: Callable[[dict[str, object]], object] | None = None,
     hidden: bool = False,
 ) -> None:
-    """Register the command of a question: `run` answers and prints, and returns the exit code where that is not 0.
+    """Register the command of a question: `run` of the question and a delivery prints, and returns the exit code where that is not 0.
 
-    read: what `run` is given of the fields as written, where that is not the question itself.
+    read: makes what `run` is given instead of the question, of the fields as written.
     """
     fields = [
         *question.fields().values(),
@@ -130,11 +131,11 @@ def add(
     own = {f"--{f.long}" for f in fields}
     former = {old: new for f in fields for old, new in former_flags(f) if old not in own}
 
-    def command(**given: Any) -> None:
+    def command(**given: object) -> None:
         written = {name: value for name, value in given.items() if value is not None and value != []}
         own = {n: v for n, v in written.items() if n in question.fields()}
         asked = question(**own) if read is None else read(own)
-        how = delivery(**{n: v for n, v in written.items() if n not in question.fields()})
+        how = delivery.read({n: v for n, v in written.items() if n not in question.fields()})
         code = run(asked, how)
         if code:
             raise typer.Exit(code)
@@ -150,9 +151,9 @@ def add(
 
 def command(
     question: type[Q],
-    run: Callable[[Any, D], int | None],
+    run: Callable[..., int | None],
     delivery: type[D] = Delivery,  # type: ignore[assignment]
-    read: Callable[[dict[str, Any]], Any] | None = None,
+    read: Callable[[dict[str, object]], object] | None = None,
 ) -> typer.Typer:
     """The application of a verb that is one question."""
     app = typer.Typer(**QUIET)
@@ -162,41 +163,36 @@ def command(
 
 def _parameter(option: Option, question: type[Question[Any]]) -> inspect.Parameter:
     """A field as a parameter of a command. Every value is text, or a switch: the question reads it."""
-    several_values = option.parameter in question.ranged
-    about: dict[str, Any] = {"help": _help(option, question), "rich_help_panel": option.panel or OUTPUT}
-    kind: Any = list[str] if option.several and not several_values else str
-    complete = on_tab(words(option))
+    ranged = option.parameter in question.ranged
+    annotation: type | GenericAlias = list[str] if option.several and not ranged else str
+    names = (option.short, *(f"--{n}" for n in (option.long, *option.also) if len(n) > 1))
+    metavar: str | None = option.metavar or KINDS[option.kind].metavar or "CHOICE"
+    make: Callable[..., object] = typer.Option
     if option.positional:
-        default = typer.Argument(None, metavar=option.metavar or option.long.upper(), autocompletion=complete, **about)
-    elif option.kind == "switch" and not several_values:
-        kind, pair = (
-            bool,
-            f"--{option.long}" if option.default is False else f"--{option.long}/--{option.off or f'no-{option.long}'}",
-        )
-        default = typer.Option(None, *filter(None, (option.short,)), pair, **about)
-    else:
-        names = (option.short, *(f"--{n}" for n in (option.long, *option.also) if len(n) > 1))
-        metavar = option.metavar or KINDS[option.kind].metavar or "CHOICE"
-        default = typer.Option(None, *filter(None, names), metavar=metavar, autocompletion=complete, **about)
-    return inspect.Parameter(option.parameter, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        make, names, metavar = typer.Argument, (), option.metavar or option.long.upper()
+    elif option.kind == "switch" and not ranged:
+        off = "" if option.default is False else f"/--{option.off or f'no-{option.long}'}"
+        annotation, names, metavar = bool, (option.short, f"--{option.long}{off}"), None
+    default = make(
+        None,
+        *filter(None, names),
+        metavar=metavar,
+        help=_help(option, question),
+        rich_help_panel=option.panel or OUTPUT,
+        autocompletion=on_tab(words(option)) if annotation is not bool else None,
+    )
+    return inspect.Parameter(option.parameter, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _help(option: Option, question: type[Question[Any]]) -> str:
     """The field's sentence, with the choices where it stops short of them and the default where there is one."""
     text = question.helps.get(option.parameter, option.help)
     if not text.endswith(".") and option.choices:
-        text = (
-            f"{text}: {', '.join(option.choices[:-1])} or {option.choices[-1]}."
-            if len(option.choices) > 1
-            else f"{text}: {option.choices[0]}."
-        )
+        *others, last = option.choices
+        text += f": {', '.join(others)} or {last}." if others else f": {last}."
     if option.kind == "switch" and option.parameter in question.ranged:
         text += " yes, no or yes,no."
-    shown = option.default if option.default not in (None, MISSING, False, ()) else None
-    return (
-        f"{text} [default: {shown:g}]"
-        if isinstance(shown, (int, float)) and shown is not True
-        else f"{text} [default: {shown}]"
-        if shown is not None
-        else text
-    )
+    if option.default in (None, MISSING, False, ()):
+        return text
+    is_number = isinstance(option.default, (int, float)) and option.default is not True
+    return f"{text} [default: {option.default:g}]" if is_number else f"{text} [default: {option.default}]"

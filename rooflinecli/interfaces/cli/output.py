@@ -32,18 +32,13 @@ def write(text: str, out: Path | None = None) -> None:
     """Print `text`, or put it in `out`. Raises UsageError when the file cannot be written."""
     if not text.endswith("\n"):
         text += "\n"
-    if out is None:
-        _print(text)
-    else:
+    if out is not None:
         files.write(out, text)
-
-
-def _print(text: str) -> None:
-    """To standard output. A reader that went away is the caller's to notice; a full disk is an error with a remedy."""
+        return
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except BrokenPipeError:  # a reader that went away is the caller's to notice
         raise
     except OSError as error:
         raise UsageError(f"standard output cannot be written ({error.strerror}); write elsewhere") from None
