@@ -15,11 +15,9 @@ P = TypeVar("P", bound="Parameter")
 
 _OPTIONS = {
     "CHOICE": "dtype family format vendor",
-    "COUNT": "batch context device seq steps tp trips",
-    "NAME": "hw model",
+    "COUNT": "trips",
+    "NAME": "hw",
     "PATH": "plot",
-    "QUANTITY": "explain",
-    "RATE": "bandwidth peak",
     "SHAPES": "args",
     "SIZE": "min-memory",
 }

@@ -49,25 +49,27 @@ def calculator(view: str, *, table: str = "") -> Callable[[Question[Any], Explai
             if problem:
                 raise Infeasible(problem)
             return 0
-        from rooflinecli.core import num
-        from rooflinecli.core.derivation import leaf
-        from rooflinecli.core.derivation_text import explain
-        from rooflinecli.core.errors import unknown
-        from rooflinecli.core.record import leaves
-
         lift = TracedLift()
-        known = dict(leaves(question.lifted(lift).answer(lift)))  # type: ignore[call-arg]
-        numbers = {
-            path: value for path, value in known.items() if not isinstance(value, (str, bool)) and value is not None
-        }
-        if how.explain not in numbers:
-            raise unknown("quantity", how.explain, numbers, option="explain")
-        found = numbers[how.explain]
-        traced = leaf(how.explain, found, "", "a constant") if num.value(found) is found else found
-        write(explain(traced, int(how.depth)), None if how.out is None else Path(how.out))
+        answer = question.lifted(lift).answer(lift)  # type: ignore[call-arg]
+        write(explained(answer, how.explain, int(how.depth)), None if how.out is None else Path(how.out))
         return 0
 
     return run
+
+
+def explained(answer: Any, name: str, depth: int) -> str:
+    """The derivation of a quantity of an answer in traced numbers. Raises UsageError for a name that it does not have."""
+    from rooflinecli.core import num
+    from rooflinecli.core.derivation import leaf
+    from rooflinecli.core.derivation_text import explain
+    from rooflinecli.core.errors import unknown
+    from rooflinecli.core.record import leaves
+
+    numbers = {path: n for path, n in leaves(answer) if n is not None and not isinstance(n, (str, bool))}
+    if name not in numbers:
+        raise unknown("quantity", name, numbers, option="explain")
+    number = numbers[name]
+    return explain(leaf(name, number, "", "a constant") if num.value(number) is number else number, depth)
 
 
 def calculators(

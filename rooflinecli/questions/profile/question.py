@@ -1,0 +1,74 @@
+"""`roofline profile TRACE` as a record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rooflinecli.core.errors import UsageError
+from rooflinecli.core.lift import PLAIN, PlainLift
+from rooflinecli.questions.question import Question
+from rooflinecli.specs.options import Number, OptNumber, OptText, OptWhole, Text, field
+
+if TYPE_CHECKING:
+    from rooflinecli.ledger.ops import Op
+    from rooflinecli.questions.profile.kernel_floors import Rates
+
+
+class Profile(Question[dict[str, Any]]):
+    """Kernel times rolled up: where the time goes, what fusion and overlap would gain, each kernel against its floor."""
+
+    verb = "profile"
+    # fmt: off
+    trace: Text = field("free", "CSV, Chrome trace (.json, .json.gz), Nsight Systems CSV or SQLite export, or a jax.profiler folder.", positional=True)
+    hw: OptText = field("name", "Chip: a name, alias or YAML path. Gives the peak and the bandwidth.", default=None)
+    dtype: Text = field("free", "Number format of kernels that name none.", default="bf16", metavar="FORMAT")
+    peak: OptNumber = field("flops_per_s", "Peak FLOP/s, instead of the chip's.", default=None)
+    bandwidth: OptNumber = field("bytes_per_s", "Memory bandwidth, instead of the chip's.", default=None)
+    model: OptText = field("name", "Model whose ledger rows the kernels run.", default=None)
+    batch: Number = field("positive", "With --model: sequences.", default=1.0, metavar="COUNT")
+    seq: OptNumber = field("tokens", "With --model: tokens per sequence in the pass.", default=None)
+    context: OptNumber = field("tokens", "With --model: context of a decode step, instead of --seq.", default=None)
+    tp: Number = field("positive", "With --model: tensor-parallel size.", default=1.0, metavar="COUNT")
+    device: OptText = field("free", "Which device of the trace; default: the busiest.", default=None, metavar="COUNT")
+    against: OptText = field("free", "An estimate as its flags: each operation expected and measured, and the remainder.", default=None, metavar="FLAGS")
+    steps: OptWhole = field("whole", "With --against: steps in the trace; omitted: counted.", default=None)
+    # fmt: on
+
+    def check(self) -> None:
+        if self.model is not None and self.against is None:
+            if (self.seq is None) == (self.context is None):
+                raise UsageError("--model needs --seq (a forward pass) or --context (a decode step)")
+            if self.hw is None and self.peak is None and self.bandwidth is None:
+                raise UsageError("--model needs rates to set the kernels against; give --hw")
+
+    def answer(self, lift: PlainLift = PLAIN) -> dict[str, Any]:
+        """Totals, and kernels by name against their floors. Raises DataError for a file that is no trace."""
+        from rooflinecli.importers.profiles.read import read
+        from rooflinecli.questions.profile.rollup import profile
+
+        return profile(read(Path(self.trace)), self._rates(), self.device, self._ops(), lift)
+
+    def _rates(self) -> Rates | None:
+        """Peak and bandwidth from the chip, from options, or both; None when neither is given."""
+        from rooflinecli.price.chip import Chip
+        from rooflinecli.questions.profile.kernel_floors import Rates
+        from rooflinecli.specs.hardware import load_hardware
+
+        if self.hw is None:
+            bare = self.peak is None and self.bandwidth is None
+            return None if bare else Rates(self.dtype, self.peak, self.bandwidth)
+        figures = {f"peak.{self.dtype}": self.peak, "memory.bandwidth": self.bandwidth}
+        override = {path: value for path, value in figures.items() if value is not None}
+        chip = Chip(load_hardware(self.hw), override=override)
+        return Rates(self.dtype, chip.peak(self.dtype), chip.bandwidth, chip)
+
+    def _ops(self) -> list[Op] | None:
+        """The operations of a pass of the model."""
+        if self.model is None:
+            return None
+        from rooflinecli.questions.profile.match_ledger import expected_ops
+
+        queries = 1.0 if self.seq is None else self.seq
+        keys = queries if self.context is None else self.context
+        return expected_ops(self.model, self.dtype, self.batch, queries, keys, self.tp)
