@@ -11,7 +11,7 @@ from rooflinecli.validate.published_training import model
 Row = dict[str, Any]
 EAGER, FSDP = ("llm-foundry", "pytorch"), ("llm-foundry", "pytorch", "torchtitan", "deepspeed", "xtuner")
 DEEPSPEED = ("deepspeed", "xtuner")  # eager layers of its own
-MEGATRON = ("any", "megatron-2025", "megatron-2026")
+MEGATRON = ("megatron-bridge", "arctic", "nemo-2025", "megatron-2025", "megatron-2026")
 AMPERE, HOPPER, BLACKWELL, ULTRA = ("a100",), ("h100", "h200"), ("b200", "gb200"), ("b300", "gb300")
 X86, GRACE = ("h100", "h200", "b200", "b300"), ("gb200", "gb300")
 OLDER_TPU = ("tpu-v4", "tpu-v5")
@@ -86,7 +86,7 @@ FREE = {
     "nemo_traffic": FreeConstant("framework.traffic", software("nemo-2024"), 1, 6, 1),
     "accumulation_bytes": FreeConstant("framework.accumulate", software(*FSDP), 4, 120, 12),
     "misaligned_scores": FreeConstant("scores.compute", _misaligned, 0.01, 0.5, 0.5),
-    "host_per_moe_layer": FreeConstant("step.per_moe_layer", _host(X86, "any"), 1e-4, 2e-2, 1e-3),
+    "host_per_moe_layer": FreeConstant("step.per_moe_layer", _host(X86, "megatron-bridge"), 1e-4, 2e-2, 1e-3),
     "host_2025": FreeConstant("step.per_moe_layer", _host(X86, "megatron-2025"), 1e-4, 2e-2, "host_per_moe_layer"),
     "host_2025_grace": FreeConstant("step.per_moe_layer", _host(GRACE, "megatron-2025"), 1e-4, 2e-2, 1e-3),
     "ampere_matmul": FreeConstant("matmul.any.compute", _on(AMPERE), 0.2, 1.0, 0.58),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
 from rooflinecli.core import num
@@ -14,6 +15,7 @@ from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.engine.host_offload import host_of
 from rooflinecli.engine.inputs import bind_inputs
+from rooflinecli.engine.training_stack import default_stack, training_stack
 from rooflinecli.formulas import attention, serving
 from rooflinecli.layers.build import ledger, split
 from rooflinecli.ledger.ledger import EVEN, Ledger, TensorSplit
@@ -223,6 +225,18 @@ class EstimateContext:
         """Parameters on the fullest device of a replica, counted once per layout."""
         return self.memoized(layout, "parameters", lambda: device_parameters(self.ledger, layout, self.lift))
 
+    @cached_property
+    def _default_stack(self) -> str:
+        return default_stack(self.chip, self.formats, self.ledger)
+
+    def training_stack(self, layout: Layout) -> str:
+        """The training software whose constants a layout reads."""
+        return training_stack(layout, self._default_stack)
+
+    def training_constants(self, kind: str, layout: Layout) -> SimpleNamespace:
+        """Constants of a class as the layout's training software has them."""
+        return self.chip.constants("training", kind, self.training_stack(layout))
+
     def trained_parameters(self, layout: Layout) -> DeviceParameters:
         """Parameters in training: with the MTP layers."""
         depth, params = self.mtp_layers_trained(layout), self.parameters(layout)
@@ -231,7 +245,7 @@ class EstimateContext:
     def mtp_layers_trained(self, layout: Layout) -> float:
         """MTP layers, where the training framework trains them."""
         depth = float(self.spec.mtp_layers)
-        return depth if depth and num.present(self._framework(layout).mtp) else 0.0
+        return depth if depth and num.present(self.training_constants("framework", layout).mtp) else 0.0
 
     def memoized(self, layout: Layout, key: str, compute: Callable[[], T]) -> T:
         """What `compute` gives, kept for this very layout; layouts of arrays are too large to keep."""
@@ -243,17 +257,18 @@ class EstimateContext:
             self._memo[id(layout), key] = (layout, value)
         return value
 
-    def _framework(self, layout: Layout) -> Any:
-        return self.chip.constants("training", "framework", layout.software)
-
     def framework_saved_tensors(self, layout: Layout) -> FrameworkSavedTensors:
         """What the training framework saves for the backward pass besides the inputs of operations."""
-        c = self._framework(layout)
+        c = self.training_constants("framework", layout)
         return FrameworkSavedTensors(c.logit_bytes, c.norm_bytes, c.gate_bytes)
 
     def pads_heads(self, layout: Layout, phase: str) -> bool:
         """Whether the engine, or in training the framework, pads attention heads to a multiple of tp."""
-        return num.present(self._framework(layout).pads_heads) if phase == "train" else self.engine.pads_heads
+        return (
+            num.present(self.training_constants("framework", layout).pads_heads)
+            if phase == "train"
+            else self.engine.pads_heads
+        )
 
     def accumulator(self, regime: str, devices: Number) -> StepAccumulator:
         """A new accumulator for one pass. A listing of operations overrides this to keep the lines."""

@@ -15,11 +15,12 @@ from rooflinecli.core.num import Number
 from rooflinecli.core.units import duration
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.phase_answer import Residency, TrainAnswer
+from rooflinecli.engine.training_stack import UNNAMED
 from rooflinecli.formulas import training
 from rooflinecli.parallel import data
 from rooflinecli.price.chip import Chip
 from rooflinecli.specs.layout import Layout
-from rooflinecli.specs.training_envelope import TrainingEnvelope, envelope, widening
+from rooflinecli.specs.training_envelope import OF_THE_QUESTION, TrainingEnvelope, envelope, widening
 
 FURTHER = 1.25  # times a published size is a full extrapolation
 TERMS = "extrapolation"  # under which a context memoizes the terms of a layout
@@ -37,7 +38,7 @@ class ExtrapolationTerm(NamedTuple):
 def known(ctx: EstimateContext, layout: Layout) -> TrainingEnvelope:
     """Envelope of the published runs on such a chip, with such a framework and kind of model."""
     spec = ctx.chip.spec
-    return envelope(spec.kind, spec.id, layout.software, _is_moe(ctx))
+    return envelope(spec.kind, spec.id, ctx.training_stack(layout), _is_moe(ctx))
 
 
 def extrapolation_terms(
@@ -66,9 +67,37 @@ def extrapolation_terms(
     ]
     spec = ctx.chip.spec
     calibrated = "residual" in spec.efficiency.get("training", {}) or bool(spec.calibration)
-    if not runs.fitted and not calibrated:
+    if calibrated:
+        return terms
+    if not runs.fitted:
         terms.append(ExtrapolationTerm("chip", 1.0, lambda: f"no published training run on {spec.name} was fitted"))
+    return terms + _configuration(ctx, layout, runs)
+
+
+def _configuration(ctx: EstimateContext, layout: Layout, runs: TrainingEnvelope) -> list[ExtrapolationTerm]:
+    """What decides the time of a step besides its layout: the stack, the model's family in this format, its mixers."""
+    stack, terms = ctx.training_stack(layout), []
+    if layout.software == UNNAMED and stack != UNNAMED:
+        terms.append(ExtrapolationTerm("stack", 1.0, lambda: f"no --framework: priced as {stack}"))
+    if configuration(ctx, stack) not in runs.measured:
+        terms.append(ExtrapolationTerm("family", 1.0, lambda: f"no published run trains {configuration(ctx, stack)}"))
+    new = sorted(mixers(ctx) - runs.mixers)
+    if new:
+        terms.append(
+            ExtrapolationTerm("mixer", 1.0, lambda: f"no constant was fitted to a run with {' or '.join(new)} layers")
+        )
     return terms
+
+
+def configuration(ctx: EstimateContext, stack: str) -> str:
+    """Stack, format and family of a question, as published_runs/precedent.yaml lists them."""
+    return f"{stack} {ctx.formats.compute} {ctx.spec.family or 'unnamed'}"
+
+
+def mixers(ctx: EstimateContext) -> set[str]:
+    """Kinds of sequence mixer in the model; attention with one or with all heads cached counts as grouped attention."""
+    kinds = {layer.attention.kind for layer in ctx.spec.layers if layer.attention is not None}
+    return {"gqa" if kind in ("mha", "mqa") else kind for kind in kinds}
 
 
 def of(ctx: EstimateContext, layout: Layout, answer: TrainAnswer) -> list[ExtrapolationTerm]:
@@ -83,8 +112,8 @@ def error(ctx: EstimateContext, terms: list[ExtrapolationTerm]) -> Number:
 
 
 def own(terms: list[ExtrapolationTerm]) -> list[ExtrapolationTerm]:
-    """Those of the layout itself; a chip is shared by all layouts on it."""
-    return [term for term in terms if term.kind != "chip"]
+    """Those of the layout itself; the chip, the stack and the model are shared by all layouts of a question."""
+    return [term for term in terms if term.kind not in OF_THE_QUESTION]
 
 
 def has_precedent(ctx: EstimateContext, layout: Layout, answer: TrainAnswer) -> Number:
@@ -100,7 +129,7 @@ def extrapolation_notes(ctx: EstimateContext, layout: Layout, answer: TrainAnswe
     time, fraction = num.value(answer.time_s), _hidden_fraction(answer)
     notes = []
     for term in ctx.memoized(layout, TERMS, lambda: of(ctx, layout, answer)):
-        if num.value(term.beyond) >= SLIGHT:
+        if num.value(term.beyond) >= SLIGHT and term.kind not in ("stack", "family"):  # seldom published together
             hides = f"hides {duration(fraction * time)} of communication behind a step of {duration(time)}; "
             notes.append(f"{hides if term.kind == 'hidden' else ''}{term.say()}")
     return notes

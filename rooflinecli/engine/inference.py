@@ -17,7 +17,7 @@ from rooflinecli.engine.forward_step import (
     uncaptured_launch_s,
 )
 from rooflinecli.engine.phase_answer import DecodeAnswer, PrefillAnswer, Resources, TiersAnswer, rate_interval
-from rooflinecli.engine.serving_load import ReplicaLoad, load
+from rooflinecli.engine.serving_load import ReplicaLoad, load, open_itl
 from rooflinecli.formulas import roofline, serving, training
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import MOST
@@ -75,12 +75,19 @@ def _ttft_under_load(ctx: EstimateContext, layout: Layout, step: PricedPass) -> 
     """The prefill with its queue time."""
     busy = load(ctx, layout)
     if busy.kind == "open":
-        running_step = speculation.engine_step_time(ctx, decode_seconds(ctx, layout, busy))
+        without_prompts = decode_seconds(ctx, layout, busy)
+        itl = open_itl(ctx, layout, without_prompts, busy.share)
         others = serving.busy_probability(busy.batch)
         frontend = closed_loop.frontend_latency(ctx, others)
         mixed = busy.prefill_interference_s + uncaptured_launch_s(ctx)  # a step with a prompt is not replayed either
         seconds = serving.open_loop_ttft(
-            step.seconds, running_step, others, busy.share, mixed, busy.prefill_interference_s, frontend
+            step.seconds,
+            speculation.engine_step_time(ctx, itl),
+            others,
+            serving.open_loop_utilization(without_prompts, itl),
+            mixed,
+            busy.prefill_interference_s,
+            frontend,
         )
     else:
         seconds = _closed_loop_ttft(ctx, layout, busy, token(ctx, layout, busy).seconds)
@@ -162,7 +169,7 @@ def token(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPass
             added = form(batch, ctx.output, busy.prefill_interference_s)
             seconds = step.seconds + added
         else:
-            seconds = serving.open_loop_itl(step.seconds, busy.share)
+            seconds = open_itl(ctx, layout, step.seconds, busy.share)
             added = seconds - step.seconds
         step.costs.add_time("prefill_interference", added, "prefill_attention", 0.0)
         return PricedPass(step.costs, label(seconds, "t_itl"))
@@ -202,7 +209,7 @@ def _decode_errors(ctx: EstimateContext, step: PricedPass, busy: ReplicaLoad) ->
     error = _error(ctx, step, name)
     if busy.kind != "static":
         return error, _error(ctx, step, name if unknown_int4_kernels else f"throughput{suffix}")
-    if ctx.engine.backends:  # their errors were fitted on single streams
+    if any("phase" in table for table in ctx.engine.backends.values()):  # their errors were fitted on single streams
         return error, error
     alone = num.where(busy.batch <= 1, num.maximum(error, _error(ctx, step, "decode-alone")), error)
     return alone, alone

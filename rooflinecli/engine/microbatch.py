@@ -10,6 +10,7 @@ from rooflinecli.core import num
 from rooflinecli.core.derivation import label
 from rooflinecli.core.num import Number
 from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.training_stack import UNNAMED
 from rooflinecli.formulas import collectives as comm
 from rooflinecli.formulas import roofline, training
 from rooflinecli.ledger.ledger import Encoder, Layer, Row, Sizes, product
@@ -23,6 +24,7 @@ from rooflinecli.quantization.formats import Formats
 from rooflinecli.specs.layout import Layout
 
 REGIME = "training"
+MAMBA = ("mamba", "mamba2")
 
 
 class Microbatch:
@@ -31,17 +33,17 @@ class Microbatch:
     def __init__(
         self, ctx: EstimateContext, layout: Layout, tower: Encoder | None = None, costs: StepAccumulator | None = None
     ):
-        self.ctx, self.layout = ctx, layout
+        self.ctx, self.layout, self.stack = ctx, layout, ctx.training_stack(layout)
         self.ledger, seq = (ctx.ledger, ctx.seq) if tower is None else (tower.ledger, tower.length)
         sequences = layout.micro_batch if tower is None else tower.inputs(layout.micro_batch)
         self.costs = costs or ctx.accumulator(REGIME, layout.devices)
         self.forward = ForwardPass(
-            framework_formats(ctx.formats, layout.software),
+            framework_formats(ctx.formats, self.stack),
             flash=layout.flash,
             dropout=layout.dropout,
             uneven=context.imbalance(layout, seq),
             imbalance=None if layout.expert_load is Layout.imbalance else layout.expert_load,
-            software="" if layout.software == "any" else layout.software,
+            software="" if self.stack == UNNAMED else self.stack,
             documents=ctx.packed_length,
         )
         self.queries = seq if num.plain(layout.cp) and num.value(layout.cp) == 1 else seq / layout.cp
@@ -61,7 +63,7 @@ class Microbatch:
 
     def constants(self, kind: str) -> Any:
         """Training constants of a kind, of the layout's framework."""
-        return self.ctx.chip.constants(REGIME, kind, self.layout.software)
+        return self.ctx.chip.constants(REGIME, kind, self.stack)
 
     def layers(self, share: Number) -> Number:
         """Charge `share` of every layer group; return its seconds."""
@@ -78,7 +80,7 @@ class Microbatch:
             self._compute([*mixing, *self.forward.ops(group.rows_after_mixer, sizes)], times, early_stop)
             if self.recipe.frozen:
                 self._adapters(group, sizes, times)
-            self.costs.add(self._biases(group, sizes), times)
+            self.costs.add([*self._biases(group, sizes), *self._unfused_activation(group, sizes)], times)
             self._communication(group, sizes, times)
         return self.costs.total - before
 
@@ -120,6 +122,14 @@ class Microbatch:
                 moved = moved + product(c.y, sizes) * (clamped if row.kind == "grouped_matmul" else passes)
         return [self._elementwise("bias", moved * self.ctx.formats.activation)]
 
+    def _unfused_activation(self, group: Layer, sizes: Sizes) -> list[Op]:
+        """What the squared ReLU of routed experts moves beyond a fused kernel, forward and backward (Megatron Core fuses it only with
+        use_fused_weighted_squared_relu)."""
+        spec, unfused = self.ledger.spec.layers[group.index].feedforward, self.constants("experts").squared_relu_bytes
+        if not (group.moe and spec.activation == "relu2" and num.present(unfused)):
+            return []
+        return [self._elementwise("moe.squared_relu", product(("X", "C", "F"), sizes) * unfused)]
+
     def _elementwise(self, name: str, moved: Number) -> Op:
         return Op(name=name, kind="elementwise", dtype=self.ctx.formats.compute, flops=0.0, bytes=moved)
 
@@ -139,13 +149,22 @@ class Microbatch:
             for c in tensor.collectives(layout, self.tokens, sizes["D"], size, repeats, reductions, True, again):
                 self.communicate(c, 0.0 if again else self._overlap("tp_collective", c))
         if group.moe:
-            for c in expert.collectives(layout, self.tokens, sizes["top_k"], sizes["D"], size, times, True):
-                self.communicate(c, self._overlap("ep_collective", c), self._shared_experts(group, sizes, times))
+            width = expert.token_width(sizes)
+            for c in expert.collectives(layout, self.tokens, sizes["top_k"], width, size, times, True):
+                overlap = self._overlap("ep_collective", c) if self._overlaps_experts() else 0.0
+                self.communicate(c, overlap, self._shared_experts(group, sizes, times))
             step = self.constants("step")
             self.costs.add_time("overhead", step.per_moe_layer * times, "step", step.error)
         if group.mixer is not None:
             for c in context.collectives(layout, self.tokens, group.mixer.exchange(sizes), size, times, True):
                 self.communicate(c, self.constants("cp_collective").overlap)
+
+    def _overlaps_experts(self) -> bool:
+        """Whether the expert all-to-all hides behind other microbatches where the stack can do so: by default it does, except in
+        hybrid models, whose schedule plan Megatron Core lacks (NVIDIA-NeMo/Megatron-Bridge pull request 4978)."""
+        if self.layout.ep_overlap is not None:
+            return self.layout.ep_overlap
+        return not any(layer.attention and layer.attention.kind in MAMBA for layer in self.ledger.spec.layers)
 
     def _shared_experts(self, group: Layer, sizes: Sizes, times: Number) -> Number:
         """Seconds of the shared experts of a layer group, forward and backward, where they overlap the MoE all-to-all."""
@@ -221,6 +240,6 @@ class Microbatch:
 
 def framework_formats(formats: Formats, software: str) -> Formats:
     """Formats whose matmuls use the constants of a training framework where it has its own."""
-    if software == "any" or formats.variant:
+    if software == UNNAMED or formats.variant:
         return formats
     return replace(formats, variant=f"{formats.compute}@{software}")

@@ -106,7 +106,7 @@ def exchanges(
     ctx: EstimateContext, layout: Layout, sizes: Sizes, tokens: Number, mode: str, layers: Number
 ) -> list[ExpertAllToAll | Collective]:
     """Dispatch and combine of `layers` layers."""
-    top_k, d = sizes["top_k"], sizes["D"]
+    top_k, d = sizes["top_k"], expert.token_width(sizes)
     narrow = (ctx.formats.expert_compute or ctx.formats.compute) in ("fp8", "fp4")
     if mode == "nccl":
         moves = expert.collectives(layout, tokens, top_k, d, ctx.formats.activation, layers, False)

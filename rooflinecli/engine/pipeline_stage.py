@@ -87,7 +87,7 @@ def _layers_and_ends(m: Microbatch) -> Number:
     charges = [(inner, share), (stem, with_stem), (head, 1.0)]
     depth = float(m.ledger.spec.mtp_layers)
     if depth and num.present(m.framework.mtp):  # MTP layers, each with a pass of the head, are spread over the stages
-        layer = schedule.stage_time(1.0, layers, t_inner, t_head)
+        layer = schedule.stage_time(float(len(m.ledger.mtp_block)), layers, t_inner, t_head)
         factor = schedule.predicting_factor(depth, layer, t_inner + t_stem + t_head)
         mean, charges = mean * factor, [(part, times * factor) for part, times in charges]
     for (part, times), least in zip(charges, pipeline.min_stage_shares(layout, layers), strict=True):

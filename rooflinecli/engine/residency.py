@@ -108,13 +108,13 @@ def _training(ctx: EstimateContext, layout: Layout) -> Residency:
     count = schedule.microbatch_count(ctx.train_batch, layout.dp, layout.micro_batch)
     state = memory.training_state_bytes(params, trained, layout, ctx.formats, ctx.gradient_bytes, ctx.optimizer_bytes)
     weights = state["weights_bytes"]
-    if layout.zero >= 3 and num.present(ctx.chip.constants("training", "fsdp_collective", layout.software).host_copy):
+    if layout.zero >= 3 and num.present(ctx.training_constants("fsdp_collective", layout).host_copy):
         weights = weights + memory.host_copy(params, layout, ctx.formats, ctx.chip.devices_per_host)
     activations = memory.training_activations(
         ctx.ledger, layout, ctx.formats, ctx.seq, count, ctx.lift, ctx.framework_saved_tensors(layout)
     )
     resident = _residency(ctx, weights, state["gradients_bytes"], state["optimizer_bytes"], activations)
-    slack = ctx.chip.constants("training", "allocator", layout.software).slack
+    slack = ctx.training_constants("allocator", layout).slack
     resident.slack_bytes = f.allocator_slack(resident.total_bytes, slack) if num.present(slack) else None
     return resident
 

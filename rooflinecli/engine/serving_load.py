@@ -16,7 +16,7 @@ from rooflinecli.core.num import Number
 from rooflinecli.core.solve import solved_value
 from rooflinecli.engine import decode_step
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.forward_step import computed_tokens, forward_step
+from rooflinecli.engine.forward_step import computed_tokens, forward_step, uncaptured_launch_s
 from rooflinecli.engine.residency import max_batch
 from rooflinecli.formulas import serving
 from rooflinecli.specs.layout import Layout
@@ -90,7 +90,7 @@ def _open_loop(ctx: EstimateContext, layout: Layout, largest: Number) -> Replica
     left, per_second = 1 - num.value(share), num.value(rate)
 
     def excess(batch: Number) -> Number:
-        itl = decode_step.token_step(plain, bare, batch, context).seconds / left
+        itl = open_itl(plain, bare, decode_step.token_step(plain, bare, batch, context).seconds, 1 - left)
         return serving.sequences_in_flight(per_second, plain.output, itl) - batch
 
     batch = _root(excess, num.value(largest))
@@ -100,6 +100,12 @@ def _open_loop(ctx: EstimateContext, layout: Layout, largest: Number) -> Replica
             "than are asked for; use more replicas (--dp) or a lower rate"
         )
     return ReplicaLoad("open", solved_value(batch, rate, "b", "sequences", "b = qps S_o ITL(b)"), largest, cost, share)
+
+
+def open_itl(ctx: EstimateContext, layout: Layout, step: Number, share: Number) -> Number:
+    """Inter-token latency of an open loop: the decode step with the prompts that arrive while it runs."""
+    rate = ctx.from_flag("qps", ctx.request.qps, "1/s", "--qps") / layout.dp
+    return serving.open_loop_itl(step, share, rate, uncaptured_launch_s(ctx))
 
 
 def is_unstable(excess: Number, batch: Number) -> bool:

@@ -115,7 +115,7 @@ def _forward_flops(ctx: EstimateContext, layout: Layout) -> Number:
 def _tail(ctx: EstimateContext, layout: Layout, params: memory.DeviceParameters, stage: PipelineStage) -> StepTail:
     costs = StepAccumulator(ctx.chip, REGIME, layout.devices)
     seconds = sum(costs.collective(c) for c in _gradient_collectives(ctx, layout, params))
-    c = ctx.chip.constants(REGIME, "dp_collective", layout.software)
+    c = ctx.training_constants("dp_collective", layout)
     hidden = comm.hidden(seconds, c.overlap)
     longer = num.maximum(stage.with_hidden(hidden) - stage.seconds, 0.0)  # rounding must not make it negative
     waits = comm.serialized_wait(c.per_hop, data.group(layout, False).part) if layout.zero in (1, 2) else 0.0
@@ -131,7 +131,7 @@ def _tail(ctx: EstimateContext, layout: Layout, params: memory.DeviceParameters,
 def _gradient_collectives(ctx: EstimateContext, layout: Layout, params: memory.DeviceParameters) -> list[Collective]:
     """Data parallel collectives of a step, a layer at a time; ZeRO-3 has done all but the all-reduce between shard groups."""
     buckets = pipeline.layers_on_fullest_stage(layout, float(ctx.ledger.n_layers))
-    c = ctx.chip.constants(REGIME, "dp_collective", layout.software)
+    c = ctx.training_constants("dp_collective", layout)
     between = c.exchange_bytes if num.present(c.exchange_bytes) else ctx.gradient_bytes
     moves: list[Collective] = []
     copies = pipeline.copies(layout)
@@ -148,7 +148,7 @@ def _gradient_collectives(ctx: EstimateContext, layout: Layout, params: memory.D
 def _optimizer_time(ctx: EstimateContext, layout: Layout, params: memory.DeviceParameters) -> Number:
     """Seconds of the optimizer on the device; or on the host, at its memory's rate, with gradients sent there and weights back."""
     owned = memory.partitioned(params, layout, "optimizer")
-    passes = ctx.chip.constants(REGIME, "framework", layout.software).optimizer_bytes
+    passes = ctx.training_constants("framework", layout).optimizer_bytes
     per_param = training.optimizer_bytes_per_parameter(
         ctx.optimizer_bytes, ctx.gradient_bytes, ctx.formats.weight, passes
     )
@@ -215,7 +215,7 @@ def _errors(
     resident: Residency,
 ) -> tuple[Number, Number]:
     """80% relative error of a step, and the part of it from its communication: other layouts on the chip share the rest."""
-    c = ctx.chip.constants(REGIME, "residual", layout.software)
+    c = ctx.training_constants("residual", layout)
     experts = c.error_experts if any(group.moe for group in ctx.ledger.layers) else 0.0
     of_hidden = training.communication_error(c.error_hidden, sum(hidden.values()), seconds)
     of_exposed = training.communication_error(c.error_exposed, sum(exposed.values()), seconds)
@@ -233,7 +233,7 @@ def _recomputed_flops(ctx: EstimateContext, layout: Layout) -> Number:
     """FLOPs of recomputation over the whole step and all devices."""
     if layout.recompute == "none":
         return 0.0
-    early_stop = ctx.chip.constants(REGIME, "framework", layout.software).early_stop
+    early_stop = ctx.training_constants("framework", layout).early_stop
     full, sizes = ctx.request.attention_flops == "full", (ctx.seq, ctx.train_batch, early_stop)
     how = layout.recompute, layout.recompute_modules, layout.flash
     plain = all(number.__class__ is float for number in sizes)

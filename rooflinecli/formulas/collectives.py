@@ -37,6 +37,12 @@ def all_to_all_volume(size: Number, n: Number) -> Number:
     return size * (n - 1) / n
 
 
+@formula("S_d", "B", "definition: a tensor sharded over n devices")
+def device_part_bytes(size: Number, n: Number) -> Number:
+    """Bytes of a device's part of the tensor."""
+    return size / n
+
+
 @formula("V", "B", "a neighbor shift sends everything once; free in a group of one")
 def permute_volume(size: Number, n: Number) -> Number:
     """Bytes each device sends in a collective permute."""
@@ -75,6 +81,32 @@ def ring_all_reduce_steps(n: Number) -> Number:
 def ring_steps(n: Number) -> Number:
     """Steps of a ring all-gather, reduce-scatter or pairwise all-to-all."""
     return n - 1
+
+
+@formula("h", "hops", "Sanders, Speck, Traff 2009; NCCL's trees join hosts, and chain the devices inside one")
+def hierarchical_tree_steps(n: Number, host: Number) -> Number:
+    """2 (min(n, host) - 1 + log2(n/host)): up and down a tree of hosts."""
+    hosts = num.maximum(n / host, 1)
+    return 2 * (num.minimum(n, host) - 1 + num.ceil(num.log(hosts) / 0.6931471805599453 - 1e-9))
+
+
+@formula(
+    "t_comm",
+    "s",
+    "NCCL sends chunk after chunk, so the slowest level's wires set the pace; four P6-B200 nodes, 1 MiB to 16 GiB "
+    "(stas00/ml-engineering, network/README.md, Aug 2026)",
+)
+def pipelined_time(first: Number, first_latency: Number, second: Number, second_latency: Number) -> Number:
+    """Latencies of both levels, and the longer of their wire times."""
+    wires = num.maximum(first - first_latency, second - second_latency)
+    return first_latency + second_latency + wires
+
+
+@formula("m", "devices", "the domain with the fewest members carries its whole part of the tensor over as many ports")
+def least_members(members: Number, n: Number) -> Number:
+    """n mod m, or m where domains are full."""
+    rest = n - members * num.floor(n / members)
+    return num.where(rest > 0, rest, members)
 
 
 @formula("h", "hops", "Sanders, Speck, Traff 2009, Two-tree algorithms; up and down a binary tree")

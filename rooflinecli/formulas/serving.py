@@ -10,6 +10,9 @@ _FIT = "fitted to serving runs, groups of runs held out; docs/accuracy.md"
 _POPE = "Pope et al. 2022, Efficiently Scaling Transformer Inference"
 
 
+OPEN_LOOP_ROUNDS = 8  # of the iteration of open_loop_itl, which contracts by the load
+
+
 @formula("s_mid", "tokens", "the cache grows from prompt to prompt + output; the middle stands for the whole answer")
 def mean_context(prompt: Number, output: Number) -> Number:
     """Context length of the decode step in the middle of an answer."""
@@ -176,10 +179,24 @@ def lockstep_interference(batch: Number, output: Number, prompt_cost: Number) ->
     return num.maximum(batch - 1, 0) / num.maximum(output, 1) * prompt_cost / 2
 
 
-@formula("t_itl", "s", "open loop: decode steps get the time that prompts leave; " + _FIT)
-def open_loop_itl(step: Number, load: Number) -> Number:
-    """step / (1 - u)."""
-    return step / (1 - load)
+@formula(
+    "t_itl",
+    "s",
+    "open loop: decode steps get the time that prompts leave; a step that meets an arrival is not replayed as a graph and starts its kernels",
+)
+def open_loop_itl(step: Number, load: Number, rate: Number = 0.0, starts: Number = 0.0) -> Number:
+    """t = (step + (1 - e^(-r t)) o_p) / (1 - u), solved by iteration."""
+    itl = step / (1 - load)
+    if num.present(starts):
+        for _ in range(OPEN_LOOP_ROUNDS):
+            itl = (step + (1 - 2.718281828459045 ** (-rate * itl)) * starts) / (1 - load)
+    return itl
+
+
+@formula("u", "1", "definition: the part of a step that goes to the prompts it takes in")
+def open_loop_utilization(step: Number, itl: Number) -> Number:
+    """1 - step / itl."""
+    return 1 - step / itl
 
 
 @formula("P_busy", "1", "sequences in flight are Poisson when arrivals are: one minus the chance of none (M/G/inf)")
@@ -191,20 +208,20 @@ def busy_probability(in_flight: Number) -> Number:
 @formula(
     "t_ttft",
     "s",
-    "open loop: an arrival that finds others decoding waits for half a step, then shares its pass with theirs, whose weights "
-    "are read once; then the queue of an M/D/1 server",
+    "open loop: an arrival that finds others decoding waits for half a step with its prompts, then shares its pass with theirs, whose "
+    "weights are read once; then the queue of an M/D/1 server",
 )
 def open_loop_ttft(
     prompt_pass: Number,
-    step: Number,
+    itl: Number,
     busy: Number,
     load: Number,
     shared_pass: Number,
     prompt_cost: Number,
     front: Number,
 ) -> Number:
-    """t_pass + P_busy (3/2 t_step + t_shared - t_pass) + u t_pre / (2 (1 - u)) + o_f."""
-    queued = num.maximum(1.5 * step + shared_pass - prompt_pass, 0.0 * step)
+    """t_pass + P_busy (3/2 t_itl + t_shared - t_pass) + u t_pre / (2 (1 - u)) + o_f."""
+    queued = num.maximum(1.5 * itl + shared_pass - prompt_pass, 0.0 * itl)
     return prompt_pass + busy * queued + load * prompt_cost / (2 * (1 - load)) + front
 
 

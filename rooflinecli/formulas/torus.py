@@ -22,6 +22,12 @@ def axis_length(devices: Number, axes: Number, index: Number) -> Number:
     return 2.0 ** num.floor((num.log(devices) / _LN2 + 1e-9 + index) / axes)
 
 
+def is_power_of_two(devices: Number) -> bool:
+    """Whether a slice of so many devices has the shape that `axis_length` gives."""
+    count = float(num.value(devices))
+    return count >= 1 and 2.0 ** round(num.log(count) / _LN2) == count
+
+
 @formula("q", "devices", "a group with a stride inside an axis skips the devices between, whose groups share the links")
 def axis_step(stride: Number, below: Number) -> Number:
     """Devices from one member to the next along an axis whose inner axes hold `below` devices."""

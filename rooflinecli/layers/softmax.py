@@ -130,7 +130,7 @@ class Softmax(Mixer):
         """One query per sequence against its cache."""
         shared = sizes[self.kv_heads]
         token = self._token(name, "decode_attention", mode, sizes, sizes["B"] * shared)
-        return [token._replace(sharing=sizes[self.heads] / shared)]
+        return [token._replace(sharing=sizes[self.heads] / shared, variant="" if mode.flash else "unfused")]
 
     def _token(self, name: str, kind: str, mode: CountingMode, sizes: Sizes, items: Number) -> Op:
         f, b, heads = mode.formats, sizes["B"], sizes[self.heads]

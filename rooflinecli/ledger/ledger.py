@@ -276,6 +276,20 @@ class Ledger:
         return sum(layer.repeat for layer in self.layers if layer.moe)
 
     @cached_property
+    def mtp_block(self) -> tuple[Layer, ...]:
+        """Layers of a multi-token prediction module: the last one, behind the last attention layer where layers mix or feed forward
+        but do not do both (Nemotron 3's mtp_hybrid_override_pattern "*E")."""
+        last, kinds = self.layers[-1], self.spec.layers
+        if last.mixer is not None:
+            return (last,)
+        attention = [
+            layer
+            for layer in self.layers
+            if layer.mixer is not None and "mamba" not in kinds[layer.index].attention.kind
+        ]
+        return (*attention[-1:], last)
+
+    @cached_property
     def operations(self) -> int:
         """Rows in all layers: what a host launches one after the other."""
         return sum(layer.repeat * len(layer.rows) for layer in self.layers)

@@ -86,14 +86,16 @@ def _count_parameters(ledger: Ledger, layout: Layout, lift: PlainLift) -> Device
 def with_mtp_layers(
     params: DeviceParameters, ledger: Ledger, layout: Layout, depth: float, lift: PlainLift
 ) -> DeviceParameters:
-    """`params` with `depth` MTP layers on the stage of the head, whose embedding and head they share: a layer as the last, a projection
-    of 2 D to D and three norms (DeepSeek-V3, section 2.2)."""
-    group = ledger.layers[-1]
-    sizes = layer_sizes(group, pass_axis_sizes(1.0, 1.0, 1.0, 1.0, layout), layout, ledger.document, lift)
-    dense, routed = _dense_and_routed(group)
+    """`params` with `depth` MTP modules on the stage of the head, whose embedding and head they share: the ledger's mtp_block, a
+    projection of 2 D to D and three norms (DeepSeek-V3, section 2.2)."""
+    inner, experts = params.inner, params.experts
+    for layer in ledger.mtp_block:
+        sizes = layer_sizes(layer, pass_axis_sizes(1.0, 1.0, 1.0, 1.0, layout), layout, ledger.document, lift)
+        dense, routed = _dense_and_routed(layer)
+        inner = inner + row_parameters(dense, sizes) * depth
+        experts = experts + row_parameters(routed, sizes) * depth
     projection = f.prediction_parameters(sizes["D"], layout.tp)
-    inner = params.inner + (row_parameters(dense, sizes) + projection) * depth
-    return replace(params, inner=inner, experts=params.experts + row_parameters(routed, sizes) * depth)
+    return replace(params, inner=inner + projection * depth, experts=experts)
 
 
 def _dense_and_routed(layer: Layer) -> tuple[tuple[Row, ...], tuple[Row, ...]]:

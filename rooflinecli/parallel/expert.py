@@ -30,6 +30,11 @@ def shard(sizes: Sizes, ep: Number, apart: Number, copies: Number) -> None:
         sizes["F"], sizes["apart"] = sizes["F"] * apart, apart
 
 
+def token_width(sizes: Sizes) -> Number:
+    """Values of a token that travels to its experts: the latent width where experts work on one (Nemotron 3), else d_model."""
+    return sizes.get("De", sizes["D"])
+
+
 def collectives(
     layout: Layout,
     tokens: Number,

@@ -38,11 +38,12 @@ def ledger_flops(
 def predicting_flops(
     ledger: Ledger, forward: ForwardPass, lift: PlainLift, batch: Number, seq: Number, depth: float
 ) -> Number:
-    """FLOPs of `depth` MTP layers (DeepSeek-V3, section 2.2): a layer as the last, the head again, and
+    """FLOPs of `depth` MTP modules (DeepSeek-V3, section 2.2): the ledger's mtp_block, the head again, and
     a projection of the token and the stream, 2 D wide, to D."""
-    work, group = pass_axis_sizes(batch, seq, seq, seq, WHOLE), ledger.layers[-1]
-    sizes = layer_sizes(group, work, WHOLE, ledger.document, lift)
-    layer = rows_flops(group.rows, forward, sizes)
+    work, layer = pass_axis_sizes(batch, seq, seq, seq, WHOLE), 0.0
+    for group in ledger.mtp_block:
+        sizes = layer_sizes(group, work, WHOLE, ledger.document, lift)
+        layer = layer + rows_flops(group.rows, forward, sizes)
     head = rows_flops(ledger.head, forward, stem_head_axis_sizes(ledger, work, WHOLE, ledger.document, lift))
     joined = counts.matmul_flops(product(("B", "S"), sizes), 2 * sizes["D"], sizes["D"])
     return depth * (layer + head + joined)

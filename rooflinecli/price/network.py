@@ -35,7 +35,7 @@ class PricedCollective:
 def price_collective(collective: Collective, chip: Chip, regime: str, devices: Number) -> PricedCollective:
     """Floor, expected time and bytes sent per device of one collective.
 
-    Reductions and gathers go level by level; an all-to-all or a permute uses the wires of all levels at once. The floor
+    Reductions and gathers go level by level, chunk after chunk, so that their wires work at the same time; an all-to-all or a permute uses the wires of all levels at once. The floor
     lets every level work at the same time. Raises UsageError when the chip's file describes no network for the group.
     """
     if collective.n.__class__ is float and collective.n == 1.0 and collective.op in OPS:
@@ -46,12 +46,18 @@ def price_collective(collective: Collective, chip: Chip, regime: str, devices: N
     error: Number = 0.0
     latency: Number = 0.0
     together = collective.op in ("all-to-all", "permute")
+    pipelined = regime == "kernel"  # a step's constants were fitted to the sum of the levels
     for level, part in by_level(collective, chip, regime, devices):
         floor = num.maximum(floor, part.floor)
         spent = part.expected
         if level.index > 0 and not (num.plain(collective.rails) and num.value(collective.rails) == 1):
             spent = f.multi_rail_time(spent, part.latency, collective.rails)
-        expected = num.maximum(expected, spent) if together else expected + spent
+        if together:
+            expected = num.maximum(expected, spent)
+        elif pipelined:
+            expected = f.pipelined_time(expected, latency, spent, part.latency)
+        else:
+            expected = expected + spent
         volume = volume + part.volume
         error = num.maximum(error, part.error)
         latency = latency + part.latency
@@ -89,7 +95,8 @@ def by_level(collective: Collective, chip: Chip, regime: str, devices: Number) -
             if not num.plain(fan):  # a sweep visits every level; where the group does not span it, it adds no error
                 part.error = num.where(fan > 1, part.error, 0.0)
             yield level, part
-            size = size / fan if collective.op in ("all-reduce", "all-gather", "reduce-scatter") else size
+            if collective.op in ("all-reduce", "all-gather", "reduce-scatter"):
+                size = size / f.least_members(fan, collective.n)
         if num.plain(members) and num.value(members) == num.value(collective.n):
             return  # nobody is left to meet further out
         inner = members

@@ -182,6 +182,12 @@ class Efficiency(Spec):
     bias_passes: float = _constant(
         0.0, "1", "x_b", "framework: passes over the output of a biased matmul for its bias and bias gradient"
     )
+    squared_relu_bytes: float = _constant(
+        0.0,
+        "B",
+        "b_relu2",
+        "experts: bytes per hidden value that unfused squared-ReLU kernels add, forward and backward",
+    )
     optimizer_bytes: float = _constant(
         0.0, "B", "b_opt", "framework: bytes per parameter of passes beside the optimizer: unscale, norm, clip, zero"
     )

@@ -25,7 +25,21 @@ TECHNIQUES = (
     "ZeRO-2",
     "ZeRO-3",
 )
-KINDS = ("combination", "tensor", "stages", "context", "experts", "sharding", "hidden", "memory", "chip")
+KINDS = (
+    "combination",
+    "tensor",
+    "stages",
+    "context",
+    "experts",
+    "sharding",
+    "hidden",
+    "memory",
+    "chip",
+    "stack",
+    "family",
+    "mixer",
+)
+OF_THE_QUESTION = ("chip", "stack", "family", "mixer")  # kinds that all layouts of a question share
 
 
 @dataclass(frozen=True)
@@ -35,7 +49,8 @@ class TrainingEnvelope:
     together: pairs of TECHNIQUES that fewer than two runs combine (a pair of one and the same: that fewer have at all). tensor: ranks of a
     tensor group per fast domain. stages: virtual stages. context: tokens of a sequence on a context rank, the fewest. experts: of a
     layer on one device. sharding: fast domains over which weights are sharded. hidden and memory: what nine of ten runs keep to, of the
-    step and of the capacity, and where all is new. fitted: whether constants were fitted to runs of the chip.
+    step and of the capacity, and where all is new. fitted: whether constants were fitted to runs of the chip. measured: stack, format and
+    model family of the runs on the chip. mixers: kinds of sequence mixer that constants were fitted to.
     """
 
     together: tuple[tuple[str, str], ...]
@@ -47,6 +62,8 @@ class TrainingEnvelope:
     hidden: tuple[float, float]
     memory: tuple[float, float]
     fitted: bool
+    measured: frozenset[str]
+    mixers: frozenset[str]
 
 
 @lru_cache(maxsize=64)
@@ -66,6 +83,8 @@ def envelope(kind: str, chip: str, software: str, mixture: bool) -> TrainingEnve
         hidden=tuple(of["hidden"][model]),
         memory=tuple(of["memory"][model]),
         fitted=chip in data["chips"],
+        measured=frozenset(data["measured"].get(chip, ())),
+        mixers=frozenset(data["mixers"]),
     )
 
 

@@ -71,12 +71,14 @@ def ctx(row: Row, prompt: float | None = None, output: float | None = None) -> E
     return EstimateContext(replace(request, **away)) if away else found
 
 
-def _mean_rate(row: Row, count: float | None, phase: Callable[..., PhaseAnswer], prompt: float | None = None) -> Rate:
-    """Mean over the tests that the source averages (else the row itself) of `count` (else the prompt's) tokens over the phase's time."""
+def _mean_rate(
+    row: Row, contexts: list[EstimateContext], count: float | None, phase: Callable[..., PhaseAnswer]
+) -> Rate:
+    """Mean over `contexts` (the tests that a source averages, else the row itself) of `count` (else the prompt's) tokens over the phase's time."""
     devices = float(row.get("devices", 1))
     layout = Layout() if devices == 1 else WHOLE.with_changes(pp=devices)  # several devices share the layers
     rates = []
-    for context in _contexts(row, prompt):
+    for context in contexts:
         answer = phase(context, layout)
         times = (answer.time_s, answer.floor_s, answer.interval_s[1], answer.interval_s[0])
         tokens = float(context.prompt) if count is None else count
@@ -97,7 +99,7 @@ def _contexts(row: Row, prompt: float | None = None) -> list[EstimateContext]:
 
 def decoded(row: Row) -> Rate:
     """Tokens per second of all its sequences."""
-    return _mean_rate(row, float(row.get("batch", 1)), decode)
+    return _mean_rate(row, _contexts(row), float(row.get("batch", 1)), decode)
 
 
 def prefilled(row: Row) -> Rate:
@@ -105,21 +107,33 @@ def prefilled(row: Row) -> Rate:
     prompt = float(row.get("prompt", UNSTATED["prompt"]))
     if row.get("after_prompt") and "micro_batch" in row:
         prompt = max(prompt, min(prompt * float(row["batch"]), float(row["micro_batch"])))
-    return _mean_rate(row, None, prefill, prompt)
+    return _mean_rate(row, _contexts(row, prompt), None, prefill)
+
+
+def prefilled_behind(row: Row) -> Rate:
+    """Prompt tokens per second behind the row's `depth` tokens of context: the prompt of both, of which the context is cached."""
+    prompt, depth = float(row["prompt"]), float(row["depth"])
+    asked = replace(ctx(row, prompt).request, prompt=depth + prompt, prefix_hit=depth / (depth + prompt))
+    return _mean_rate(row, [EstimateContext(asked)], prompt, prefill)
+
+
+# quantity of a table -> field of a row, whether the row has tokens before its prompt (None: either), prediction
+QUANTITIES: dict[str, tuple[str, bool | None, Callable[[Row], Rate]]] = {
+    "decode": ("decode", None, decoded),
+    "prefill": ("prefill", False, prefilled),
+    "prefill behind a context": ("prefill", True, prefilled_behind),
+}
 
 
 def points(which: str, group: str, without: frozenset[str] = frozenset()) -> Points:
-    """Predictions and measurements of a group but for the rows `without`; `which` is decode or prefill."""
-    predict = decoded if which == "decode" else prefilled
+    """Predictions and measurements of a group but for the rows `without`; `which` is one of QUANTITIES."""
+    name, deep, answer = QUANTITIES[which]
     chosen = [
         row
         for row in rows()
-        if row["group"] == group
-        and which in row
-        and not (which == "prefill" and "depth" in row)
-        and row["id"] not in without
+        if row["group"] == group and name in row and row["id"] not in without and deep in (None, "depth" in row)
     ]
-    return Points.of(group, [(float(row[which]), *predict(row)) for row in chosen], higher=True)
+    return Points.of(group, [(float(row[name]), *answer(row)) for row in chosen], higher=True)
 
 
 @cache
@@ -165,7 +179,7 @@ def tables() -> list[Table]:
     fits = dict.fromkeys((row["group"], row["fit"]) for row in rows())
     strange = implausible()
     made = []
-    for which in ("decode", "prefill"):
+    for which in QUANTITIES:
         parts = [(fit, p) for group, fit in fits if len((p := points(which, group)).measured)]
         lines: list[Row] = []
         for kind in ("fitted", "left out"):

@@ -19,8 +19,9 @@ from rooflinecli.validate.stats import Row
 
 FILE = FOLDER / "training.yaml"
 _hardware = lru_cache(maxsize=64)(load_hardware)
-# runs of the first fit, runs that came after it, and other frameworks
-ROUNDS = {1: "training", 2: "training_2", 3: "training_3"}
+# runs of the first fit, runs that came after it, other frameworks, and releases, hybrids and stacks that no constant was fitted to
+ROUNDS = {1: "training", 2: "training_2", 3: "training_3", 4: "training_4"}
+AT_FAULT = " (at fault)"
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,9 @@ def round_of(row: Row) -> int:
 
 
 def family(row: Row) -> str:
-    """The line of an error table that a row counts in: its group, or its source."""
-    return str(row.get("group", row["source"]))
+    """The line of an error table that a row counts in: its group, or its source; rows whose source leaves out what decides the time
+    (`at_fault` says what) have a line of their own."""
+    return str(row.get("group", row["source"])) + (AT_FAULT if "at_fault" in row else "")
 
 
 _MODELS: dict[str, ModelSpec] = {}
@@ -83,6 +85,7 @@ def _model(row: Row) -> ModelSpec:
     data = {
         "name": row["id"],
         "source": row["source"],
+        "family": "gpt3" if plain else "llama",
         "d_model": m["d_model"],
         "vocab_size": m["vocab"],
         "tied_embeddings": plain,

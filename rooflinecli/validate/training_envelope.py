@@ -7,13 +7,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from rooflinecli.engine.extrapolation import FURTHER, parallel_techniques, scale_up_domain_sizes
+from rooflinecli.engine.extrapolation import FURTHER, configuration, mixers, parallel_techniques, scale_up_domain_sizes
 from rooflinecli.parallel import data
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.training_envelope import pairs
 from rooflinecli.validate.published_training import compared, ctx, family, plan, round_of, timed
 from rooflinecli.validate.stats import Row
 
+FITTED = 4  # rounds before this one had constants fitted to them
 MIN_RUNS = 2  # that make a combination of techniques a precedent; one may be an ablation
 QUANTILE = 0.9  # of the rows lie within the limits of hidden communication and memory
 # Families that were not run for the fastest step: their layouts are precedents, but not choices.
@@ -32,8 +33,8 @@ OTHER = {
 
 @lru_cache(maxsize=1)
 def layouts() -> tuple[Row, ...]:
-    """Every timed row with the techniques and sizes of its layout."""
-    return tuple(_layout(row) for row in timed())
+    """Every timed row with the techniques and sizes of its layout, but for those whose source leaves out what decides the time."""
+    return tuple(_layout(row) for row in timed() if not {"at_fault", "unstated"} & row.keys())
 
 
 def _layout(row: Row) -> Row:
@@ -45,6 +46,8 @@ def _layout(row: Row) -> Row:
         "kind": context.chip.spec.kind,
         "chip": context.chip.spec.id,
         "software": layout.software,
+        "configuration": configuration(context, context.training_stack(layout)),
+        "mixers": mixers(context),
         "moe": answered.moe,
         "uses": {name for name, used in parallel_techniques(context.chip, layout).items() if used},
         "tensor": layout.tp / fast if layout.tp > 1 else 0.0,
@@ -69,6 +72,11 @@ def envelope(rows: tuple[Row, ...]) -> Row:
         "kinds": {kind: _of_kind(members) for kind, members in sorted(kinds.items())},
         "frameworks": {name: float(f"{domains:.6g}") for name, domains in sorted(frameworks.items())},
         "chips": sorted({row["chip"] for row in rows if round_of(row["row"]) < 3}),
+        "measured": {
+            chip: sorted({row["configuration"] for row in rows if row["chip"] == chip})
+            for chip in sorted({row["chip"] for row in rows})
+        },
+        "mixers": sorted(set().union(*(row["mixers"] for row in rows if round_of(row["row"]) < FITTED))),
     }
 
 

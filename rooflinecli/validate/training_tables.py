@@ -15,6 +15,7 @@ TITLES = {
     1: "training: seconds per step",
     2: "training: second round",
     3: "training: other frameworks",
+    4: "training: other releases and hybrids",
     BOTH: "training: both",
 }
 
@@ -28,6 +29,8 @@ def tables() -> list[Table]:
         answer = compared.answer
         found = (row["step_s"], answer.time_s, answer.floor_s, *answer.interval_s)
         families[round_, steps.family(row)].append(found)
+        if "at_fault" in row:
+            continue
         for which in (round_, BOTH) if round_ < 3 else (round_,):
             kinds[which, "MoE" if compared.moe else "dense"].append(found)
     made = []
@@ -35,10 +38,11 @@ def tables() -> list[Table]:
         points = [Points.of(name, rows) for (r, name), rows in families.items() if r in ([which] if which else (1, 2))]
         by_kind = [Points.of(kind, kinds[which, kind]) for kind in ("dense", "MoE") if (which, kind) in kinds]
         shown = points if which else []
+        scored = [p for p in points if not p.group.endswith(steps.AT_FAULT)]
         left_out = excluded({1: "training", 3: "training_3"}[which]) if which in (1, 3) else []
-        table = error_table(title, [*shown, *by_kind], notes(f"training {which}") + left_out, {"all": points})
+        table = error_table(title, [*shown, *by_kind], notes(f"training {which}") + left_out, {"all": scored})
         table.points = shown
-        table.rows.append(_family_mean([summary(p) for p in points]))
+        table.rows.append(_family_mean([summary(p) for p in scored]))
         made.append(table)
     return [*made, gpu_hours()]
 

@@ -63,7 +63,7 @@ def test_no_winner_claims_much_over_a_tuned_mixture_on_hosts_that_issue_slowly(s
     """Where host time and an exchange between hosts make another layout look half as slow again."""
     row = next(row for row in search_vs_tuned.tuned() if name in row["id"] and row["batch"] >= 1024)
     result = searched(row)
-    assert result.gain <= 1.32 and result.place <= 0.05
+    assert result.gain <= 1.33 and result.place <= 0.05
 
 
 @pytest.mark.parametrize("chip", ["gb200", "gb300"])

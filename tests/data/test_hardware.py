@@ -19,6 +19,7 @@ SPECS = {path.stem: load_hardware(str(path)) for path in FILES}
 PEAK_EXCEPTIONS = {
     "b200-sxm": "148 SMs at the 1.965 GHz boost give 2382 TFLOP/s; the 1000 W part is published at 2250",
     "dgx-b200": "extends b200-sxm",
+    "p6-b200": "extends b200-sxm",
 }
 # sparse headline rates (TFLOP/s) that must never appear as a dense peak: (chip, dtype) -> the trap
 SPARSE = {

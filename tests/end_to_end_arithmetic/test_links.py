@@ -59,14 +59,15 @@ SWITCH = level("switch", "    size: 8\n")
         ("all-reduce", 2 * SIZE * 7 / 8),
         ("all-gather", SIZE * 7 / 8),
         ("reduce-scatter", SIZE * 7 / 8),
-        ("all-to-all", SIZE * 7 / 8),
-        ("permute", SIZE),
+        ("all-to-all", SIZE / 8 * 7 / 8),
+        ("permute", SIZE / 8),
     ],
 )
 def test_a_switch(priced, op, volume):
+    """SIZE is the whole tensor: an all-to-all and a permute start from an eighth of it; a neighbor is one hop away."""
     answer = priced(SWITCH, op, 8)
     assert answer["floor_s"] == pytest.approx(volume / 100e9)
-    assert answer["time_s"] == pytest.approx(wire(volume, 100e9, 7))
+    assert answer["time_s"] == pytest.approx(wire(volume, 100e9, 1 if op == "permute" else 7))
 
 
 def test_pcie_is_a_ring_through_the_host(priced):
@@ -106,14 +107,14 @@ def test_a_mesh_uses_the_links_among_its_members(priced, n):
     gathered = priced(mesh, "all-gather", n)
     assert gathered["time_s"] == pytest.approx(wire(SIZE * (n - 1) / n, 100e9 * (n - 1) / 7, n - 1))
     assert gathered["floor_s"] == pytest.approx(SIZE / n / (100e9 / 7))
-    assert priced(mesh, "permute", n)["floor_s"] == pytest.approx(SIZE / (100e9 / 7))
+    assert priced(mesh, "permute", n)["floor_s"] == pytest.approx(SIZE / n / (100e9 / 7))
 
 
 FABRIC = level("fabric")
 
 
 @pytest.mark.parametrize(
-    ("op", "volume", "hops"), [("all-gather", 15 / 16, 15), ("all-to-all", 15 / 16, 1), ("permute", 1, 1)]
+    ("op", "volume", "hops"), [("all-gather", 15 / 16, 15), ("all-to-all", 15 / 16 / 16, 1), ("permute", 1 / 16, 1)]
 )
 def test_a_network_of_hosts(priced, op, volume, hops):
     answer = priced(FABRIC, op, 16)
@@ -135,7 +136,7 @@ def test_many_hosts_reduce_small_tensors_by_a_tree(priced, size):
 def test_a_slow_link_is_no_faster_than_its_latency(priced):
     """A hop takes the level's own 4 us where that is more than what was fitted."""
     slow = level("fabric", latency=4)
-    assert priced(slow, "permute", 2)["time_s"] == pytest.approx(wire(SIZE, 100e9, 1, hop=4e-6))
+    assert priced(slow, "permute", 2)["time_s"] == pytest.approx(wire(SIZE / 2, 100e9, 1, hop=4e-6))
 
 
 TORUS = "    size: 64\n    axes: 3\n    shape: [4, 4, 4]\n    wrap: {wrap}\n"
@@ -170,22 +171,24 @@ def test_an_axis_of_sixteen_closes_and_one_of_eight_does_not(priced, n, links, h
 def test_all_to_all_on_a_line_is_as_slow_as_its_middle(priced, wrap, load):
     """floor(m^2 / 4) / m of a device's buffer crosses the middle link, half of it on a ring."""
     torus = level("torus", f"    size: 4\n    axes: 1\n    shape: [4]\n    wrap: {wrap}\n")
-    assert priced(torus, "all-to-all", 4)["floor_s"] == pytest.approx(SIZE * load / 100e9)
+    assert priced(torus, "all-to-all", 4)["floor_s"] == pytest.approx(SIZE / 4 * load / 100e9)
 
 
 def test_a_permute_takes_one_link(priced):
     torus = level("torus", TORUS.format(wrap="always"))
-    assert priced(torus, "permute", 64)["time_s"] == pytest.approx(wire(SIZE, 100e9, 1))
+    assert priced(torus, "permute", 64)["time_s"] == pytest.approx(wire(SIZE / 64, 100e9, 1))
 
 
 def test_hosts_reduce_what_is_left_after_the_switch(priced):
-    """Level by level: all of it inside, an eighth outside; an all-to-all uses both at once."""
+    """Level by level, chunk after chunk: all of it inside, an eighth outside, the slower wires; an all-to-all uses both at once."""
     both = SWITCH + level("fabric", rate=10)
     eighth = SIZE / 8
     outside = min(wire(2 * eighth / 2, 10e9, 2), wire(2 * eighth, 10e9, 2))
+    latencies = (5e-6 + 7 * 2e-6, 5e-6 + 2 * 2e-6)
+    wires = max(wire(2 * SIZE * 7 / 8, 100e9, 7) - latencies[0], outside - latencies[1])
     answer = priced(both, "all-reduce", 16)
-    assert answer["time_s"] == pytest.approx(wire(2 * SIZE * 7 / 8, 100e9, 7) + outside)
+    assert answer["time_s"] == pytest.approx(sum(latencies) + wires)
     assert answer["floor_s"] == pytest.approx(max(2 * SIZE * 7 / 8 / 100e9, 2 * eighth / 2 / 10e9))
     exchanged = priced(both, "all-to-all", 16)
-    inside, away = wire(SIZE * 7 / 16, 100e9, 7), wire(SIZE * 8 / 16, 10e9, 1)
+    inside, away = wire(SIZE / 16 * 7 / 16, 100e9, 7), wire(SIZE / 16 * 8 / 16, 10e9, 1)
     assert exchanged["time_s"] == pytest.approx(max(inside, away))

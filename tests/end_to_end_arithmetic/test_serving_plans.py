@@ -75,7 +75,7 @@ def test_four_tensor_shards_keep_a_key_head_each(ask):
 
 def test_a_prompt_passes_four_stages(ask):
     """All stages one after the other, the stream handed on three times; four prompts are under way at once."""
-    wires = [(3 * wire(STREAM, 3), 3 * STREAM / INSIDE, 0.3)]
+    wires = [(3 * wire(STREAM, 1), 3 * STREAM / INSIDE, 0.3)]
     answer = ask("dense", "prefill", prompt=S, n=4, pp=4, tp=1)
     seconds = check(answer, 6 * prompt_layer() + ends(S, 1), 6, wires=wires)
     assert answer["communication_s"] == pytest.approx({"tp": 0.0, "pp": wires[0][0]})
@@ -90,7 +90,7 @@ def test_a_stage_decodes_its_part_of_the_batch(ask, pp: int):
     stream, sends = b * 256 * 2, pp - 1
     kernels = 6 * layer(b, cached_attention(b, 4, 2, 32, 32, CONTEXT)) + ends(b, b)
     answer = ask("dense", "decode", **LOAD, n=pp, pp=pp, tp=1)
-    wires = [(sends * wire(stream, sends), sends * stream / INSIDE, 0.3)]
+    wires = [(sends * wire(stream, 1), sends * stream / INSIDE, 0.3)]
     seconds = check(answer, kernels, 6, sequences=B, wires=wires, stages=pp, last=ends(b, b)[1:])
     assert pp == 2 or answer["breakdown_s"]["bubble"] > 0
     assert answer["tokens_per_s"] == pytest.approx(B / seconds)

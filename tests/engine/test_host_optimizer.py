@@ -36,6 +36,7 @@ def test_update_on_the_host_of(hardware, memory, link):
         "phase": "train",
         "seq": 2048,
         "batch": 8,
+        "software": "megatron-bridge",
     }
     answer = estimate(
         build_request.request({**asked, "dtype": "fp16" if hardware == "v100" else "bf16", "offload": "optimizer"})

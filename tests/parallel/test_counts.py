@@ -154,7 +154,7 @@ def test_gradients_and_the_work_beside_them_meet_in_a_norm():
     ctx = EstimateContext(
         Request(load_model("llama-3-8b"), load_hardware("h100-sxm"), batch=16.0, seq=4096.0), override=override
     )
-    plan = Layout(dp=16.0, zero=0)
+    plan = Layout(dp=16.0, zero=0, software="megatron-bridge")
     answer = train(ctx, plan)
     compute = sum(v for k, v in answer.breakdown_s.items() if k in ("matmul", "attention", "elementwise"))
     params = 8030261248.0

@@ -76,6 +76,7 @@ def test_tensor_parallelism_across_hosts_is_told_and_widens():
     """Llama 70B with tp 16 on hosts of 8: the error of the kind joins the others in quadrature."""
     plan = {
         "devices": 64.0,
+        "software": "megatron-bridge",
         "tp": 16.0,
         "pp": 4.0,
         "dp": 1.0,
@@ -90,7 +91,7 @@ def test_tensor_parallelism_across_hosts_is_told_and_widens():
     error = yaml.safe_load(generator.FILE.read_text(encoding="utf-8"))["widening"]["tensor"]["dense"]
     others = [said for said in wide.extrapolations if "tensor parallelism" not in said]
     if not others:
-        base = math.sqrt(0.115**2 + wide.communication_error_fraction**2)
+        base = math.sqrt(0.09**2 + 0.08**2 + wide.communication_error_fraction**2)  # known stack, no Llama 70B of it
         assert half_width(wide) == pytest.approx(math.sqrt(base**2 + error**2), rel=1e-6)
     assert half_width(wide) > half_width(inside) + 0.05
 

@@ -34,10 +34,23 @@ def cost(op: str, size: Number, span: GroupSpan, level: Any, regime: str) -> Lev
 def at_rate(op: str, size: Number, span: GroupSpan, level: Any, regime: str, bandwidth: Number) -> LevelPrice:
     """Price of `op` when every device sends at `bandwidth`."""
     c = level.constants(regime, op)
-    volume, hops = volume_of(op, size, span), f.ring_steps(span.fan)
+    volume = volume_of(op, size, span)
+    hops = num.minimum(span.fan - 1, 1) if op == "permute" else f.ring_steps(span.fan)
     expected = f.collective_time(volume, bandwidth, c.memory, c.overhead, c.per_hop, c.gamma, hops)
     latency = f.collective_time(0.0, bandwidth, c.memory, c.overhead, c.per_hop, c.gamma, hops)
     least, algorithm = volume, "direct" if op in ("all-to-all", "permute") else "ring"
+    host = level.chip.devices_per_host
+    if op == "all-reduce" and num.present(span.fan > host):  # a tree over the hosts of a rack, a chain inside each
+        deep = f.hierarchical_tree_steps(span.fan, host)
+        sent = f.tree_all_reduce_volume(size, span.fan)
+        tree, waited = (
+            f.collective_time(v, bandwidth, c.memory, c.overhead, c.per_hop, c.gamma, deep) for v in (sent, 0.0)
+        )
+        tree = num.where(span.fan > host, tree, expected)
+        if num.plain(tree) and num.value(tree) < num.value(expected):
+            algorithm = "tree"
+        latency = f.latency_of_faster(expected, tree, latency, waited)
+        expected = f.faster(expected, tree)
     if op == "all-reduce" and level.level.in_network_reduction:
         least = num.minimum(volume, f.reduced_in_network_volume(size, span.fan))
         if IN_NETWORK in level.level.efficiency:
@@ -48,6 +61,7 @@ def at_rate(op: str, size: Number, span: GroupSpan, level: Any, regime: str, ban
             )
             if num.plain(summed) and num.value(summed) < num.value(expected):
                 algorithm = "in-network reduction"
+            volume = num.where(summed < expected, f.reduced_in_network_volume(size, span.fan), volume)
             latency = f.latency_of_faster(expected, summed, latency, waited)
             expected = f.faster(expected, summed)
     return LevelPrice(volume, f.collective_floor(least, bandwidth), expected, c.error, bandwidth, algorithm, latency)

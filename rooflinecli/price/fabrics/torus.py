@@ -6,6 +6,7 @@ a group that skips devices along an axis shares its links with the groups betwee
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from rooflinecli.core import num
@@ -21,6 +22,7 @@ DIRECTIONS = {
     "always": t.directions_always,
     "never": t.directions_never,
 }
+LONGEST = 8  # times the shortest axis: beyond it a count is not a slice that anybody rents
 Along = tuple[Number, Number, Number]  # members, step, directions on one axis
 
 
@@ -55,7 +57,7 @@ def _along(span: GroupSpan, level: Any) -> list[Along]:
     rule = DIRECTIONS[level.level.wrap]
     used = num.minimum(span.slice, level.size)
     if span.mesh is not None:
-        return [(m, 1.0, rule(m, 1.0, length, used)) for m, length in span.mesh]
+        return [(m, 1.0, rule(m, 1.0, length, level.size)) for m, length in span.mesh]  # axes of a pod that wraps
     result, below, inner = [], 1.0, 1.0
     for length in _lengths(used, level):
         through = f.members_within(below * length, span.stride, span.n)
@@ -65,11 +67,37 @@ def _along(span: GroupSpan, level: Any) -> list[Along]:
     return result
 
 
+@lru_cache(maxsize=512)
+def slice_shape(devices: int, axes: int) -> tuple[int, ...] | None:
+    """Axis lengths of a slice, shortest first: the factors nearest to a cube, whole cubes of four where the count allows;
+    None where the count has no such factors."""
+    found: list[tuple[int, ...]] = []
+
+    def split(rest: int, left: int, least: int, shape: tuple[int, ...]) -> None:
+        if left == 1:
+            if rest >= least:
+                found.append((*shape, rest))
+            return
+        for length in range(least, int(rest ** (1 / left) + 1e-9) + 1):
+            if rest % length == 0:
+                split(rest // length, left - 1, length, (*shape, length))
+
+    split(devices, axes, 1, ())
+    whole = [shape for shape in found if axes == 3 and all(length % 4 == 0 for length in shape)]
+    best = min(whole or found, key=lambda shape: shape[-1] / shape[0], default=None)
+    return best if best is None or whole or best[-1] <= LONGEST * best[0] else None
+
+
 def _lengths(used: Number, level: Any) -> list[Number]:
     """Axis lengths of a slice, innermost first: the longest where only long axes close, else the shortest."""
     axes = level.level.axes or 1
     whole = sorted(level.level.shape or []) or None
-    lengths = [t.axis_length(used, float(axes), float(i)) for i in range(axes)]
+    shape = slice_shape(int(num.value(used)), axes) if num.plain(used) and not t.is_power_of_two(used) else None
+    lengths: list[Number] = (
+        [float(length) for length in shape]
+        if shape is not None
+        else [t.axis_length(used, float(axes), float(i)) for i in range(axes)]
+    )
     if whole is not None and len(whole) == axes:
         lengths = [num.where(used >= level.size, float(w), length) for w, length in zip(whole, lengths, strict=True)]
     return lengths[::-1] if level.level.wrap == "axis-16" else lengths

@@ -38,10 +38,12 @@ def collective(
     stride: Number = 1.0,
     efficiency: str = "expected",
     mesh: tuple[tuple[Number, Number], ...] | None = None,
+    whole: bool = False,
 ) -> CollectiveAnswer:
     """What `op` on a tensor of `size_bytes` costs over n devices, one every `stride`, of a slice of `devices`.
 
-    mesh: members and length on each torus axis, instead of the order of devices (along_axes).
+    mesh: members and length on each torus axis, instead of the order of devices (along_axes). whole: `size_bytes` is the whole
+    tensor for an all-to-all and a permute too, of which a device holds an n-th; else it is a device's buffer, as in nccl-tests.
     Raises UsageError for an unknown operation or more devices than the network joins.
     """
     if op not in OPS:
@@ -51,7 +53,8 @@ def collective(
         lift("S", size_bytes, "B", "BYTES"),
         lift("n", float(n) if isinstance(n, int) else n, "devices", "-n"),
     )
-    asked = Collective(op, op, size, op, members, stride, mesh=mesh)
+    sent = f.device_part_bytes(size, members) if whole and op in ("all-to-all", "permute") else size
+    asked = Collective(op, op, sent, op, members, stride, mesh=mesh)
     used = members * stride if devices is None else devices
     priced = price_collective(asked, chip, regime, used)
     parts = list(by_level(asked, chip, regime, used))
@@ -61,7 +64,7 @@ def collective(
         size,
         members,
         priced,
-        BUS[op](size, members),
+        BUS[op](sent, members),
         latency=sum((part.latency for _, part in parts), 0.0),
         bottleneck=_bottleneck(parts),
         algorithm=", then ".join(dict.fromkeys(part.algorithm for _, part in parts)) or "none",
@@ -140,6 +143,10 @@ def along_axes(hardware: HardwareSpec, axes: dict[str, float]) -> tuple[tuple[fl
     level = hardware.network[0] if hardware.network else None
     if level is None or level.kind != "torus":
         raise UsageError(f"--mesh: {hardware.name} is not laid out on a torus; give -n")
+    longest = max(level.shape or [level.size or 0])
+    for name, length in axes.items():
+        if longest and length > longest:
+            raise UsageError(f"--mesh {name}={length:g}: the longest axis of {hardware.name} has {longest:g} devices")
     if len(axes) > (level.axes or 1):
         raise UsageError(f"--mesh names {len(axes)} axes; the torus of {hardware.name} has {level.axes}")
     return tuple((size, size) for size in axes.values())

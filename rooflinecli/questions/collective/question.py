@@ -54,7 +54,7 @@ class Collective(Question[CollectiveAnswer]):
                     "backend",
                 )
             along = None if axes is None else along_axes(chip, axes)
-            return collective(self.op, self.size, chip, devices, lift=lift, mesh=along)
+            return collective(self.op, self.size, chip, devices, lift=lift, mesh=along, whole=True)
         if self.backend not in MODES:
             raise unknown("backend", self.backend, MODES, option="backend")
         if axes is not None:

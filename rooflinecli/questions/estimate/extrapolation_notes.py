@@ -6,6 +6,8 @@ from rooflinecli.core import num
 from rooflinecli.engine.closed_loop import is_lockstep
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, PrefillAnswer, TrainAnswer
+from rooflinecli.engine.training_stack import UNNAMED
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import MOST
 
 FULL = 0.9  # of the sequences whose caches fit: beyond it arrivals wait for room
@@ -16,7 +18,7 @@ def unsupported(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> list[st
     train = phases.get("train")
     if ctx.chip.ideal:
         return []
-    trained = [*_new(train), *_beyond(ctx, train)] if train is not None else []
+    trained = [*_new(train), *_stack(ctx, train), *_beyond(ctx, train)] if train is not None else []
     return [*foreign(ctx), *trained, *_loaded(ctx, phases.get("decode")), *_tiers(ctx, phases.get("prefill"))]
 
 
@@ -64,6 +66,18 @@ def _new(train: PhaseAnswer) -> list[str]:
     """What of a layout no published run does, as one sentence."""
     said = train.extrapolations if isinstance(train, TrainAnswer) else None
     return [f"train: {'; '.join(said)}; the interval is wider for it"] if said else []
+
+
+def _stack(ctx: EstimateContext, train: PhaseAnswer) -> list[str]:
+    """Which training software an unnamed stack was priced as."""
+    if not isinstance(train, TrainAnswer) or train.layout is None:
+        return []
+    stack = ctx.training_stack(Layout(zero=train.layout.zero))
+    if ctx.request.software is not None or stack == UNNAMED:
+        return []
+    return [
+        f"train: no --framework, so priced as {stack} (docs/training.md); naming the framework narrows the interval"
+    ]
 
 
 def _beyond(ctx: EstimateContext, train: PhaseAnswer) -> list[str]:

@@ -17,6 +17,7 @@ from rooflinecli.ledger.ops import Op
 from rooflinecli.price.kernels import price
 from rooflinecli.price.network import price_collective
 from rooflinecli.quantization.formats import FORMATS
+from rooflinecli.questions.collective.answer import BUS
 from rooflinecli.questions.collective.answer_types import ChipName
 from rooflinecli.questions.shard.answer_types import RankedSharding, SentArray, ShardAnswer, ShardedMatmul, SlicedMatmul
 from rooflinecli.questions.shard.mesh import Mesh, Send
@@ -125,7 +126,10 @@ def _price(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> Sharded
     collectives, floor, expected, sent = [], 0.0, 0.0, 0.0
     for send in sends:
         c = price_collective(mesh.collective(send), mesh.chip, REGIME, mesh.devices)
-        floor, expected, sent = floor + c.floor, expected + c.expected, sent + c.volume
+        on_ring = BUS[send.op](
+            send.size, mesh.over(send.axes)
+        )  # the Scaling Book's bytes, whether or not a switch sums
+        floor, expected, sent = floor + c.floor, expected + c.expected, sent + on_ring
         collectives.append(
             SentArray(
                 op=send.op,
@@ -133,7 +137,7 @@ def _price(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> Sharded
                 axes="".join(send.axes),
                 devices=mesh.over(send.axes),
                 bytes=send.size,
-                sent_bytes=c.volume,
+                sent_bytes=on_ring,
                 floor_s=c.floor,
                 expected_s=c.expected,
             )

@@ -1,0 +1,75 @@
+"""Collectives over slices, partly filled hosts and racks: bytes and rates worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from rooflinecli.core.errors import UsageError
+from rooflinecli.price.fabrics.torus import slice_shape
+from rooflinecli.questions.collective.answer import along_axes, collective
+from rooflinecli.specs.hardware import load_hardware
+
+MIB = 2.0**20
+
+
+def ask(op: str, size: float, hw: str, n: float, **options):
+    return collective(op, size, load_hardware(hw), n, efficiency="ideal", **options)
+
+
+def test_an_axis_of_a_pod_is_a_ring() -> None:
+    """The Scaling Book's all-gather over one axis of v5p: V / (2 links x 90 GB/s)."""
+    chip = load_hardware("tpu-v5p")
+    answer = ask("all-gather", 256 * MIB, "tpu-v5p", 16.0, mesh=along_axes(chip, {"x": 16.0}))
+    assert answer.floor_s == pytest.approx(256 * MIB * 15 / 16 / (2 * 90e9), rel=1e-6)
+
+
+def test_an_axis_longer_than_the_pod_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"longest axis of TPU v5e has 16"):
+        along_axes(load_hardware("tpu-v5e"), {"x": 17.0})
+
+
+def test_a_slice_that_is_no_power_of_two_has_the_shape_that_is_rented() -> None:
+    assert slice_shape(384, 3) == (4, 8, 12) and slice_shape(96, 3) == (4, 4, 6) and slice_shape(48, 2) == (6, 8)
+    assert slice_shape(37, 2) is None
+    # 384 chips, three rings: six links of 90 GB/s share the two passes of an all-reduce
+    answer = ask("all-reduce", 128 * MIB, "tpu-v5p", 384.0)
+    assert answer.floor_s == pytest.approx(2 * 128 * MIB * 383 / 384 / (6 * 90e9), rel=1e-6)
+
+
+def test_a_whole_tensor_is_sharded_before_an_all_to_all_and_a_permute() -> None:
+    """64 MiB over 8 devices: each holds 8 MiB and keeps an eighth of it, or hands all of it on."""
+    sent = ask("all-to-all", 64 * MIB, "h100", 8.0, whole=True)
+    assert sent.volume_bytes == pytest.approx(8 * MIB * 7 / 8)
+    assert ask("permute", 64 * MIB, "h100", 8.0, whole=True).volume_bytes == pytest.approx(8 * MIB)
+    assert ask("all-to-all", 8 * MIB, "h100", 8.0).volume_bytes == sent.volume_bytes
+
+
+def test_one_device_in_the_second_host_has_one_port_for_the_whole_tensor() -> None:
+    """Nine devices: the host with one of them sends and receives all of 128 MiB over 50 GB/s; sixteen have eight ports."""
+    nine, sixteen = (ask("all-reduce", 128 * MIB, "h100", n) for n in (9.0, 16.0))
+    assert nine.floor_s == pytest.approx(128 * MIB / 50e9, rel=1e-6)
+    assert sixteen.floor_s == pytest.approx(16 * MIB / 50e9, rel=1e-6)
+
+
+def test_a_switch_that_sums_takes_every_byte_once() -> None:
+    hardware = load_hardware("h100")
+    assert collective("all-reduce", 64e6, hardware, 8.0).volume_bytes == pytest.approx(64e6)
+    assert collective("all-gather", 64e6, hardware, 8.0).volume_bytes == pytest.approx(64e6 * 7 / 8)
+
+
+def test_a_small_message_crosses_a_rack_faster_than_eight_hosts_on_infiniband() -> None:
+    rack = collective("all-reduce", 8e3, load_hardware("gb200-nvl72"), 72.0)
+    hosts = collective("all-reduce", 8e3, load_hardware("h100"), 64.0)
+    assert rack.algorithm == "tree" and rack.expected_s < hosts.expected_s
+
+
+def test_a_neighbor_is_one_hop_away_on_a_switch() -> None:
+    rack = load_hardware("gb200-nvl72")
+    assert collective("permute", 8e3, rack, 72.0).latency_s == collective("permute", 8e3, rack, 2.0).latency_s
+
+
+@pytest.mark.parametrize(("size", "bus_bytes_per_s"), [(2**29, 326.9e9), (2**31, 372.42e9), (2**33, 380.39e9)])
+def test_four_nodes_over_efa(size, bus_bytes_per_s) -> None:
+    """All-reduce over 32 B200 of AWS P6 (stas00/ml-engineering, network/README.md, Aug 2026), within 15 %."""
+    answer = collective("all-reduce", float(size), load_hardware("p6-b200"), 32.0)
+    assert answer.bus_bandwidth_bytes_per_s == pytest.approx(bus_bytes_per_s, rel=0.15)
