@@ -73,21 +73,15 @@ def seconds(ctx: EstimateContext, layout: Layout, quantity: str) -> Number:
     return SHIPPED[phase](ctx, layout).time_s
 
 
-def static(ctx: EstimateContext, layout: Layout) -> Number:
-    """Seconds per output token of a batch prefilled and decoded together."""
-    busy = load(ctx, layout)
+def static(ctx: EstimateContext, layout: Layout, at_floor: bool = False) -> Number:
+    """Seconds per output token of a batch prefilled and decoded together; `at_floor`: at peak rates."""
+    busy, step = load(ctx, layout), SHIPPED["decode"](ctx, layout)
     whole = forward_step(ctx, layout, busy.batch, ctx.prompt, ctx.prompt, decode=False)
-    lasts = serving.e2e_latency(whole.seconds, SHIPPED["decode"](ctx, layout).time_s, ctx.output)
-    return lasts / (busy.batch * ctx.output)
-
-
-def static_floor(ctx: EstimateContext, layout: Layout) -> float:
-    """As `static`, at peak rates."""
-    busy = load(ctx, layout)
-    whole = forward_step(ctx, layout, busy.batch, ctx.prompt, ctx.prompt, decode=False)
-    first = roofline.floor_time(whole.costs.t_compute, whole.costs.t_memory)
-    lasts = serving.e2e_latency(first, SHIPPED["decode"](ctx, layout).floor_s, ctx.output)
-    return float(lasts / (busy.batch * ctx.output))
+    if at_floor:
+        first, per_token = roofline.floor_time(whole.costs.t_compute, whole.costs.t_memory), step.floor_s
+    else:
+        first, per_token = whole.seconds, step.time_s
+    return serving.e2e_latency(first, per_token, ctx.output) / (busy.batch * ctx.output)
 
 
 class RowPredictor:

@@ -9,7 +9,7 @@ import numpy as np
 
 from rooflinecli.calibrate.microbenchmark_row import MicrobenchmarkRow
 from rooflinecli.calibrate.posterior import Array, Posterior, weights
-from rooflinecli.calibrate.predicted_row import PredictedRow, static_floor
+from rooflinecli.calibrate.predicted_row import PredictedRow, static
 from rooflinecli.core.units import duration
 from rooflinecli.engine.evaluate import SHIPPED
 
@@ -50,7 +50,7 @@ def floor_of(row: PredictedRow) -> float:
     if row.quantity == "throughput":
         return 0.0
     if row.quantity == "static":
-        return static_floor(row.ctx, row.layout)
+        return float(static(row.ctx, row.layout, at_floor=True))
     phase = {"itl": "decode", "ttft": "prefill"}.get(row.quantity, row.quantity)
     return float(SHIPPED[phase](row.ctx, row.layout).floor_s)
 

@@ -15,9 +15,8 @@ from rooflinecli.core.lift import PLAIN
 from rooflinecli.core.units import count, si
 from rooflinecli.formulas import roofline
 from rooflinecli.ledger.ops import Op
-from rooflinecli.measure.compulsory_bytes import compulsory
 from rooflinecli.measure.function_signature import first_line
-from rooflinecli.measure.jaxpr_counter import Dot, OpCounts, Rules, tally
+from rooflinecli.measure.jaxpr_counter import Dot, OpCounts, Rules, compulsory, tally
 from rooflinecli.price.accumulator import StepAccumulator
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price

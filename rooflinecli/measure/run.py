@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
-from rooflinecli.measure import device_conditions, distributed, profile, shape_grids
+from rooflinecli.measure import device, device_conditions, profile, shape_grids
 from rooflinecli.measure.canary import ReferenceKernel, was_contended
 from rooflinecli.measure.cases import KernelCase, Record
 from rooflinecli.measure.device import Environment, compute_capability, environment, keep_pages, known_chip
@@ -50,11 +50,11 @@ def execute(suite: Suite, running: Callable[[Record], str]) -> MeasureAnswer:
     for dtype in suite.dtype:
         size_of(dtype)
     keep_pages()
-    distributed.start(suite.coordinator, suite.processes, suite.process_id)
+    device.join_processes(suite.coordinator, suite.processes, suite.process_id)
     env = environment()
     out = Path(suite.out or f"{env.slug}.yaml")
     log = Log(Path(suite.log or out.with_suffix(".jsonl")), env.fingerprint, fresh=suite.restart)
-    if not distributed.is_leader():
+    if not device.is_leader():
         log.mute()
     session = _session(suite, env, log)
     cases = _cases(suite, env)
@@ -103,7 +103,7 @@ def _answer(suite: Suite, session: Session, out: Path, planned: int) -> MeasureA
     env = session.environment
     records = [r for r in session.log.records.values() if "suite" in r]
     answer = MeasureAnswer(
-        env, out, records, distributed.is_leader(), interrupted=session.interrupted, failed=session.failed
+        env, out, records, device.is_leader(), interrupted=session.interrupted, failed=session.failed
     )
     done = sum(1 for r in records)
     if session.interrupted:

@@ -279,21 +279,9 @@ def every(names: tuple[str, ...] = tuple(CLASSES)) -> Iterator[Kernels]:
 
 
 GEOMETRIES = (
-    "llama-3-8b",
-    "llama-3-70b",
-    "llama-3.1-405b",
-    "llama-2-7b",
-    "llama-2-13b",
-    "mistral-7b",
-    "qwen2.5-7b",
-    "qwen2.5-14b",
-    "qwen2.5-32b",
-    "qwen2.5-72b",
-    "phi-4",
-    "gemma-2-9b",
-    "gemma-2-27b",
-    "qwen3-32b",
-)
+    "llama-3-8b llama-3-70b llama-3.1-405b llama-2-7b llama-2-13b mistral-7b qwen2.5-7b qwen2.5-14b qwen2.5-32b qwen2.5-72b "
+    "phi-4 gemma-2-9b gemma-2-27b qwen3-32b"
+).split()
 
 
 @lru_cache(maxsize=1)
