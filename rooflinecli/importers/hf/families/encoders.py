@@ -88,43 +88,38 @@ def _types(f: ConfigFields, **more: Any) -> Pieces:
     return [{"kind": "table", "name": "token_types", "rows": rows, **more}] if rows else []
 
 
-def _classes(name: str, kind: str, width: int, n: int, *before: Block) -> Block:
-    """A classifier of whole sequences or of every token, behind what it reads."""
-    once = {"once": True} if kind == "sequence" else {}
-    return {"after": [*before, linear(name, n, **once)]}
+def _ends(f: ConfigFields, kind: str, width: int, masked: Block, *, dense: bool, pooler: bool) -> Block:
+    """The output layers of an encoder: the masked head, a pooler, or a classifier of sequences or tokens after a matrix or a pooler."""
+    if kind == "pretraining":
+        raise f.fail("architectures", "this type has no pretraining class; name the ForMaskedLM one")
+    if kind == "masked":
+        return masked
+    pool = [linear("pooler", width, once=True)] if pooler else []
+    if not kind:
+        return {"after": pool, "lm_head": False}
+    once: Block = {"once": True} if kind == "sequence" else {}
+    first = [linear("classifier_dense", width, once=True)] if dense and once else pool if once else []
+    return {"after": [*first, linear("classifier", labels(f), **once)], "lm_head": False}
 
 
 def bert(f: ConfigFields) -> Block:
     """A pooler without another head; after pretraining, next-sentence and masked heads."""
     width, kind = f.integer("hidden_size"), head_of(f)
-    pooler = linear("pooler", width, once=True)
-    ends: Block
-    if kind in ("masked", "pretraining"):
-        ends = masked(f, width, linear("head_dense", width), _norm())
-        if kind == "pretraining":
-            ends["after"] += [pooler, linear("next_sentence", 2, once=True)]
-    elif kind == "":
-        ends = {"after": [pooler]}
+    language = masked(f, width, linear("head_dense", width), _norm())
+    if kind == "pretraining":
+        ends = language
+        ends["after"] += [linear("pooler", width, once=True), linear("next_sentence", 2, once=True)]
     else:
-        n = labels(f)
-        ends = _classes("classifier", kind, width, n, *([pooler] if kind == "sequence" else []))
+        ends = _ends(f, kind, width, language, dense=False, pooler=True)
     rows = f.integer("max_position_embeddings")
     return _encoder(f, ends, _types(f), width=width, rows=rows, context=rows, layers=f.integer("num_hidden_layers"))
 
 
 def roberta(f: ConfigFields) -> Block:
     """bert, but positions start after the padding's; a classifier reads the first token through a separate matrix."""
-    width, kind = f.integer("hidden_size"), head_of(f)
-    dense = linear("classifier_dense", width, once=True)
-    if kind == "pretraining":
-        raise f.fail("architectures", "RoBERTa has no pretraining class; name RobertaForMaskedLM")
-    ends: Block
-    if kind == "masked":
-        ends = masked(f, width, linear("head_dense", width), _norm())
-    elif kind == "":
-        ends = {"after": [linear("pooler", width, once=True)]}
-    else:
-        ends = _classes("classifier", kind, width, labels(f), *([dense] if kind == "sequence" else []))
+    width = f.integer("hidden_size")
+    language = masked(f, width, linear("head_dense", width), _norm())
+    ends = _ends(f, head_of(f), width, language, dense=True, pooler=True)
     rows = f.integer("max_position_embeddings")
     first = f.integer("pad_token_id", null=1, least=0) + 1
     if rows <= first:
@@ -161,16 +156,10 @@ def megatron(f: ConfigFields) -> Block:
 
 def distilbert(f: ConfigFields) -> Block:
     """bert without token types and pooler, its fields under other names."""
-    width, kind = f.integer("dim", "hidden_size"), head_of(f)
-    if kind == "pretraining":
-        raise f.fail("architectures", "DistilBERT has no pretraining class; name DistilBertForMaskedLM")
-    ends: Block = {"after": []}
-    if kind == "masked":
-        ends = masked(f, width, linear("head_dense", width), _norm())
-        ends["after"] = [p for p in ends["after"] if p["kind"] != "parameters"]  # it has one bias, tied or not
-    elif kind:
-        before = [linear("classifier_dense", width, once=True)] if kind == "sequence" else []
-        ends = _classes("classifier", kind, width, labels(f), *before)
+    width = f.integer("dim", "hidden_size")
+    language = masked(f, width, linear("head_dense", width), _norm())
+    language["after"] = [p for p in language["after"] if p["kind"] != "parameters"]  # it has one bias, tied or not
+    ends = _ends(f, head_of(f), width, language, dense=True, pooler=False)
     rows, layers = f.integer("max_position_embeddings"), f.integer("n_layers", "num_hidden_layers")
     return _encoder(f, ends, [], width=width, rows=rows, context=rows, layers=layers)
 
@@ -179,17 +168,14 @@ def electra(f: ConfigFields) -> Block:
     """Tables narrower than the layers, a projection between them; the generator fills masks, the discriminator doubts every token."""
     width, narrow, kind = f.integer("hidden_size"), f.integer("embedding_size"), head_of(f)
     rows, layers = f.integer("max_position_embeddings"), f.integer("num_hidden_layers")
-    ends: Block = {"after": []}
-    if kind == "masked":
-        dense = {"kind": "parameters", "name": "head_bias", "width": narrow}  # of the way down to the table
-        if narrow == width:
-            dense = linear("head_dense", narrow)
-        ends = {"after": [dense, _norm(width=narrow)], "lm_head_bias": True}
-    elif kind == "pretraining":
-        ends = {"after": [linear("head_dense", width), linear("doubt", 1)]}
-    elif kind:
-        before = [linear("classifier_dense", width, once=True)] if kind == "sequence" else []
-        ends = _classes("classifier", kind, width, labels(f), *before)
+    head_dense = {"kind": "parameters", "name": "head_bias", "width": narrow}  # of the way down to the table
+    if narrow == width:
+        head_dense = linear("head_dense", narrow)
+    language = {"after": [head_dense, _norm(width=narrow)], "lm_head_bias": True}
+    if kind == "pretraining":
+        ends: Block = {"after": [linear("head_dense", width), linear("doubt", 1)]}
+    else:
+        ends = _ends(f, kind, width, language, dense=True, pooler=False)
     before = [
         {"kind": "table", "name": "positions", "rows": rows, "width": narrow},
         *_types(f, width=narrow),
@@ -241,20 +227,6 @@ def modernbert_decoder(f: ConfigFields) -> Block:
     after = [linear("head_dense", width, bias=f.flag("classifier_bias")), norm("head_norm", kind)]
     built = frame(f, block, feedforward(f, "gated", bias=f.flag("mlp_bias")), layers=local, norm=kind)
     return built | {"embedding_norm": True, "after": after} | set_only({"lm_head_bias": f.flag("decoder_bias")})
-
-
-def _ends(f: ConfigFields, kind: str, width: int, masked: Block, dense: bool, pooler: bool) -> Block:
-    """The output layers of an encoder: the masked head, a pooler, or a classifier after a matrix or a pooler."""
-    if kind == "pretraining":
-        raise f.fail("architectures", "this type has no pretraining class; name the ForMaskedLM one")
-    if kind == "masked":
-        return masked
-    pool = [linear("pooler", width, once=True)] if pooler else []
-    if not kind:
-        return {"after": pool, "lm_head": False}
-    once: Block = {"once": True} if kind == "sequence" else {}
-    first = [linear("classifier_dense", width, once=True)] if dense and once else pool if once else []
-    return {"after": [*first, linear("classifier", labels(f), **once)], "lm_head": False}
 
 
 def eurobert(f: ConfigFields) -> Block:
