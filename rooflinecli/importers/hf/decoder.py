@@ -9,6 +9,7 @@ from rooflinecli.importers.hf.layer_pattern import Override, merged, stack, wind
 from rooflinecli.specs.field_reader import ConfigFields
 
 Block = dict[str, Any]
+Row = Mapping[str, Any]  # of families/*.yaml
 
 
 def attention(
@@ -111,9 +112,7 @@ def leave_out_predictions(f: ConfigFields, *names: str) -> None:
         f.notes.append(f"{extra} multi-token-prediction layer(s) are left out, as in the published parameter count.")
 
 
-def decoder(
-    f: ConfigFields, row: Mapping[str, Any], *, block: Block | None = None, layers: list[Override] | None = None
-) -> Block:
+def decoder(f: ConfigFields, row: Row, *, block: Block | None = None, layers: list[Override] | None = None) -> Block:
     """A decoder as its row describes it (docs/add-model.md has the keys), with `block` for the row's attention and `layers` for its windows.
 
     In a row a switch is true, false, or the flag of the config that decides; a name of a field may be a list of the names it goes by.
@@ -155,7 +154,7 @@ def _names(given: str | list[str]) -> list[str]:
     return [given] if isinstance(given, str) else given
 
 
-def period(f: ConfigFields, given: int | Mapping[str, Any]) -> int:
+def period(f: ConfigFields, given: int | Row) -> int:
     """Layers per full one: a number, or a field with its default."""
     return given if isinstance(given, int) else f.integer(given["field"], null=given.get("default"))
 
@@ -172,7 +171,7 @@ def _choice(f: ConfigFields, given: Any) -> Any:
     return value if f.flag(flag) else "none"
 
 
-def row_attention(f: ConfigFields, given: Mapping[str, Any], width: int) -> Block:
+def row_attention(f: ConfigFields, given: Row, width: int) -> Block:
     if given.get("kind") == "mla":
         return latent(f)
     more = dict(given)
@@ -185,7 +184,7 @@ def row_attention(f: ConfigFields, given: Mapping[str, Any], width: int) -> Bloc
     return block | {"causal": False} if both and f.flag(both) else block
 
 
-def _feedforward(f: ConfigFields, given: Mapping[str, Any], width: int) -> Block:
+def _feedforward(f: ConfigFields, given: Row, width: int) -> Block:
     """A dense block; `multiple` times the width where the config has no size."""
     more = dict(given)
     kind, bias = more.pop("kind"), _switch(f, more.pop("bias", False))
@@ -196,7 +195,7 @@ def _feedforward(f: ConfigFields, given: Mapping[str, Any], width: int) -> Block
     return feedforward(f, kind, bias=bias, d_ff=size) | more
 
 
-def _windows(f: ConfigFields, given: Mapping[str, Any], n: int) -> list[Override]:
+def _windows(f: ConfigFields, given: Row, n: int) -> list[Override]:
     """Which layers see a window where layer_types does not list them: all, all but one of `full_every`, or those from a layer on."""
     window = f.optional(given["size"])
     if "when" in given and not f.flag(given["when"]):
@@ -219,7 +218,7 @@ def _windows(f: ConfigFields, given: Mapping[str, Any], n: int) -> list[Override
     return made
 
 
-def _mixture(f: ConfigFields, row: Mapping[str, Any], width: int, n: int) -> tuple[Block, list[Override]]:
+def _mixture(f: ConfigFields, row: Row, width: int, n: int) -> tuple[Block, list[Override]]:
     """The mixture of `experts`, on all layers or on those of `mixtures`, the others dense as `feedforward`."""
     more = dict(row["experts"])
     size, count, top_k = more.pop("size"), _names(more.pop("count")), more.pop("top_k", "num_experts_per_tok")
@@ -246,7 +245,7 @@ def _mixture(f: ConfigFields, row: Mapping[str, Any], width: int, n: int) -> tup
     return sparse(_feedforward(f, row["feedforward"], width), moe, where)
 
 
-def _places(f: ConfigFields, given: Mapping[str, Any], n: int) -> list[bool]:
+def _places(f: ConfigFields, given: Row, n: int) -> list[bool]:
     """Which layers are mixtures."""
     if "every" in given:
         every, dense = f.integer(given["every"]), f.items(given["except"], int) or []

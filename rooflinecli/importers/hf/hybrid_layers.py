@@ -1,10 +1,11 @@
-"""What configs of hybrid models share: which mixer each layer has, and the blocks of a recurrent one."""
+"""Shared readers of hybrid models: the mixer of each layer, and the blocks of state-space mixers."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from rooflinecli.importers.hf.decoder import Block, set_only
+from rooflinecli.importers.hf.layer_pattern import Override
 from rooflinecli.specs.field_reader import ConfigFields
 
 # How files name a layer's mixer: transformers 5, and older files on the Hub
@@ -37,6 +38,11 @@ def layer_kinds(f: ConfigFields, names: tuple[str, ...], default: list[str], all
                 )
         return kinds
     return default
+
+
+def placed(kinds: list[str], blocks: dict[str, Block]) -> list[Override]:
+    """Overrides that give each layer the mixer of its kind."""
+    return [{"attention": blocks[kind]} for kind in kinds]
 
 
 def ssd(

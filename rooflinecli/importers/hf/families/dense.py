@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from rooflinecli.importers.hf.decoder import (
     Block,
+    Row,
     attention,
     decoder,
     feedforward,
@@ -16,8 +15,6 @@ from rooflinecli.importers.hf.decoder import (
 from rooflinecli.importers.hf.layer_pattern import Override, merged, windows
 from rooflinecli.importers.hf.vision_encoders import linear, values
 from rooflinecli.specs.field_reader import ConfigFields
-
-Row = Mapping[str, Any]
 
 
 def helium(f: ConfigFields, row: Row) -> Block:

@@ -5,11 +5,11 @@ Source: transformers 5.23 models/{gemma3,gemma3n,gemma4}/modeling_*.py and confi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from rooflinecli.importers.hf.decoder import (
     Block,
+    Row,
     attention,
     decoder,
     feedforward,
@@ -19,8 +19,6 @@ from rooflinecli.importers.hf.decoder import (
 from rooflinecli.importers.hf.layer_pattern import Override, merged, windows
 from rooflinecli.importers.hf.vision_encoders import linear, norm, table, values
 from rooflinecli.specs.field_reader import MISSING, ConfigFields
-
-Row = Mapping[str, Any]
 
 
 def gemma3(f: ConfigFields, row: Row) -> Block:

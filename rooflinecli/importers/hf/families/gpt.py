@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from rooflinecli.importers.hf.decoder import (
     Block,
+    Row,
     attention,
     decoder,
     feedforward,
@@ -16,8 +16,6 @@ from rooflinecli.importers.hf.ignored_fields import NOISE
 from rooflinecli.importers.hf.layer_pattern import Override
 from rooflinecli.importers.hf.vision_encoders import values
 from rooflinecli.specs.field_reader import ConfigFields
-
-Row = Mapping[str, Any]
 
 
 def bloom(f: ConfigFields, row: Row) -> Block:

@@ -6,20 +6,12 @@ Source: transformers 5.23 models of those names.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
-from rooflinecli.importers.hf.decoder import Block, attention, decoder, experts, feedforward, frame, sparse
-from rooflinecli.importers.hf.hybrid_layers import layer_kinds, selective, ssd
-from rooflinecli.importers.hf.layer_pattern import Override, merged
+from rooflinecli.importers.hf.decoder import Block, Row, attention, decoder, experts, feedforward, frame, sparse
+from rooflinecli.importers.hf.hybrid_layers import layer_kinds, placed, selective, ssd
+from rooflinecli.importers.hf.layer_pattern import merged
 from rooflinecli.specs.field_reader import MISSING, ConfigFields
-
-Row = Mapping[str, Any]
-
-
-def placed(kinds: list[str], blocks: dict[str, Block]) -> list[Override]:
-    """Each layer with the mixer of its kind."""
-    return [{"attention": blocks[kind]} for kind in kinds]
 
 
 def jamba(f: ConfigFields) -> Block:

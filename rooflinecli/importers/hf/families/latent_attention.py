@@ -6,11 +6,9 @@ correction bias are buffers; older files of deepseek_v4 have compress_ratios, nu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from rooflinecli.importers.hf.decoder import (
     Block,
+    Row,
     decoder,
     experts,
     feedforward,
@@ -22,8 +20,6 @@ from rooflinecli.importers.hf.decoder import (
 from rooflinecli.importers.hf.layer_pattern import Override
 from rooflinecli.importers.hf.vision_encoders import linear, values
 from rooflinecli.specs.field_reader import ConfigFields
-
-Row = Mapping[str, Any]
 
 
 def deepseek_v32(f: ConfigFields, row: Row, shared: list[bool] | None = None) -> Block:

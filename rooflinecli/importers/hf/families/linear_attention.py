@@ -5,11 +5,9 @@ Source: transformers 5.23 models/{qwen3_next,qwen3_5,qwen3_5_moe,olmo_hybrid,kim
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from rooflinecli.importers.hf.decoder import (
     Block,
+    Row,
     attention,
     decoder,
     experts,
@@ -21,12 +19,10 @@ from rooflinecli.importers.hf.decoder import (
     set_only,
     sparse,
 )
-from rooflinecli.importers.hf.families.hybrid_ssm import placed
-from rooflinecli.importers.hf.hybrid_layers import layer_kinds
+from rooflinecli.importers.hf.hybrid_layers import layer_kinds, placed
 from rooflinecli.importers.hf.layer_pattern import merged
 from rooflinecli.specs.field_reader import ConfigFields
 
-Row = Mapping[str, Any]
 CHUNK = 64  # tokens of a chunk of the delta rule, in transformers and in flash-linear-attention
 BOTH = ("recurrent", "attention")
 
