@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Number])
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Formula:
-    """What `roofline formula NAME` shows: symbol = body, unit, source."""
+    """A registered formula: symbol = body, unit, source."""
 
     name: str
     symbol: str
@@ -104,7 +104,7 @@ def _recorded(name: str, function: Callable[..., Number]) -> staticmethod[..., T
 
 
 class _Namespace:
-    """What `num` calls for traced numbers."""
+    """Functions that `num` calls for traced numbers."""
 
     maximum = _recorded("max", lambda a, b: a if a >= b else b)
     minimum = _recorded("min", lambda a, b: a if a <= b else b)

@@ -70,7 +70,7 @@ class Step(NamedTuple):
 
 
 def step(number: Traced) -> Step:
-    """What a named number stands for: the arithmetic under it, with names that only rename removed."""
+    """Return the arithmetic under a number, without names that only rename."""
     node = number.args[0] if number.op == "formula" else number
     while isinstance(node, Traced) and node.op == "formula" and not node.name + node.symbol:
         node = node.args[0]

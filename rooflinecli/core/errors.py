@@ -17,7 +17,7 @@ BUG = 70
 
 
 class RooflineError(Exception):
-    """What a person can mend, in one sentence with its remedy. `exit_code` is the command line's."""
+    """An error of the user's input, in one sentence with its remedy. `exit_code` is the command line's."""
 
     exit_code = 2
 
@@ -49,7 +49,7 @@ class Infeasible(RooflineError):
 
 
 class RooflineWarning(UserWarning):
-    """What a person should know beside an answer: a line on stderr, a warning in Python; the answer stands."""
+    """A warning about an answer that stands: a line on stderr, a warning in Python."""
 
 
 def unknown(what: str, name: str, known: Iterable[str], remedy: str = "", option: str = "") -> UsageError:

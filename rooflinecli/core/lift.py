@@ -1,4 +1,4 @@
-"""How an input enters the arithmetic: as the plain number it is, or as a traced leaf that remembers its source."""
+"""Lifts of inputs into the arithmetic: plain numbers, or traced leaves that remember their source."""
 
 from __future__ import annotations
 

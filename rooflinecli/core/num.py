@@ -120,6 +120,6 @@ def present(a: Number) -> bool:
 
 @cache
 def divisors(n: int) -> tuple[int, ...]:
-    """Those of n in rising order; of an n above 2^32, only those of which the number or its partner is at most 2^16."""
+    """Return the divisors of n in ascending order; above 2^32, only those that, or whose cofactor, are at most 2^16."""
     low = [d for d in range(1, min(math.isqrt(n), 2**16) + 1) if n % d == 0]
     return tuple(dict.fromkeys([*low, *(n // d for d in reversed(low))]))

@@ -18,7 +18,7 @@ MISSING: Any = object()  # what `at` finds where a path leads nowhere
 
 
 class Record:
-    """Base of dataclasses that are answers. What these say of themselves is said here once: writing it for each takes a start longer."""
+    """Base of answer dataclasses, with one shared __eq__ and __repr__: generating them per class slows start-up."""
 
     __slots__ = ()
 
@@ -124,7 +124,7 @@ def plain(value: object, former: bool = False) -> Any:
 
 
 def at(value: object, path: str) -> Any:
-    """What stands at a dotted path, MISSING where nothing does."""
+    """Return the value at a dotted path, MISSING where there is none."""
     for part in path.split("."):
         found = entries(value)
         value = next((item for key, item in found if key == part), MISSING) if found is not None else MISSING

@@ -1,4 +1,4 @@
-"""Options as a file of plans or of fleets writes them: their names, their kinds, and files that lie beside it."""
+"""Options as a file of plans or of fleets writes them: their names, their kinds, and files next to it."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def _fits(option: Option, value: Any, where: str) -> None:
 
 
 def path_of(kind: str, name: str, folder: Path) -> str:
-    """A registry name as the path of its file, looked up once; a path is tried beside the plan first."""
-    beside = folder / name
-    if (name.endswith((".yaml", ".yml", ".json")) or os.sep in name) and beside.exists():
-        return str(beside)
+    """A registry name as the path of its file, looked up once; a path is tried relative to the plan first."""
+    local = folder / name
+    if (name.endswith((".yaml", ".yml", ".json")) or os.sep in name) and local.exists():
+        return str(local)
     try:
         return _registered(kind, name)
     except UsageError:

@@ -56,9 +56,9 @@ def unpriced(asked: dict[str, Options]) -> list[str]:
 
 
 def remedy(chips: list[str]) -> str:
-    """What to add, so that these chips have a price."""
-    said = ",".join(f"{chip}=USD" for chip in chips)
-    return f"no price is known for {', '.join(chips)}; add --price {said} per device-hour"
+    """Return the option that gives these chips a price."""
+    written = ",".join(f"{chip}=USD" for chip in chips)
+    return f"no price is known for {', '.join(chips)}; add --price {written} per device-hour"
 
 
 def _name(chip: str) -> str:

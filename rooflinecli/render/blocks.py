@@ -1,4 +1,4 @@
-"""What an answer is shown as, before it has a format: headlines, pairs, tables, notes, commands. Formats draw them."""
+"""Blocks of an answer, independent of the format: headlines, pairs, tables, notes, commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a calibration leaves in a hardware file: factors on the engine's constants, per phase and software, and the error that follows."""
+"""Calibration entries of a hardware file: factors on the engine's constants, per phase and software, and the error that follows."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ Calibrated = Literal["train", "prefill", "ttft", "decode"]  # ttft: a first toke
 
 
 class LocalResidual(Spec):
-    """What one place among the rows showed beside the factors."""
+    """The residual of one row after the factors are applied."""
 
     at: dict[str, float] = Field(description="sizes of the row: devices, lengths, batch, parameters")
     move: float = Field(description="logarithm of what times there are multiplied by, fading with distance")

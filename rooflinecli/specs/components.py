@@ -1,4 +1,4 @@
-"""What stands beside the layers of a model, as YAML describes it: pieces before, after and inside them, and what a tower reads."""
+"""Components of a model outside attention and feed-forward, as YAML describes them, and the input of a tower."""
 
 from typing import Annotated, Literal, Self
 

@@ -1,4 +1,4 @@
-"""How classes of operation fall short of the roofline: constants with their units, and which classes are no kernels at all."""
+"""Efficiency constants per class of operation, with their units, and the classes that are not kernels."""
 
 import math
 from typing import Any
@@ -37,9 +37,9 @@ def _constant(
     le: float | None = None,
 ) -> Any:
     """The one declaration of a constant: text in a file or after --set is read in its unit, a bare YAML number is SI."""
-    said: Any = {"unit": unit, "symbol": symbol, "shaped": shaped, "most": le}
+    extra: Any = {"unit": unit, "symbol": symbol, "shaped": shaped, "most": le}
     least = ge if gt is None else None
-    field: Any = Field(default, description=meaning, json_schema_extra=said, gt=gt, ge=least, le=le)
+    field: Any = Field(default, description=meaning, json_schema_extra=extra, gt=gt, ge=least, le=le)
     field.metadata.append(WithUnit(unit))
     return field
 

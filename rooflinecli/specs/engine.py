@@ -215,7 +215,7 @@ def engines() -> dict[str, ServingEngine]:
 
 @lru_cache(maxsize=64)
 def with_scheduler_overrides(name: str, settings: str) -> ServingEngine:
-    """An engine whose scheduler was set by an option: where its waits are told, none is left that only runs can say.
+    """Return an engine with scheduler settings from an option; explicit waits replace the fitted ones.
 
     Raises UsageError for a setting that no formula follows, or a value that it cannot take.
     """

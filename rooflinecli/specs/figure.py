@@ -158,8 +158,8 @@ _EXPECTED = {  # what pydantic calls a kind of mistake, and what was expected, i
 }
 
 
-def said(kind: str, message: str) -> str:
-    """What a validator says, in our words: `kind` and `message` as pydantic gives them."""
+def validation_message(kind: str, message: str) -> str:
+    """Return a validator's message in our words: `kind` and `message` as pydantic gives them."""
     plain = _EXPECTED.get(kind, message.removeprefix("Value error, "))
     return _COUNTED.sub(r"expected at \1 \2", plain).replace("Input should be", "expected")
 
@@ -168,7 +168,7 @@ def _sentence(error: ValidationError, document: Document) -> str:
     first = error.errors(include_url=False, include_context=False)[0]
     path = tuple(p for p in first["loc"] if not (isinstance(p, str) and (p.startswith("function-") or "[" in p)))
     field = ".".join(str(p) for p in path) or "the file"
-    message = said(first["type"], first["msg"])
+    message = validation_message(first["type"], first["msg"])
     if first["type"] == "extra_forbidden":
         message = "no such field; `docs/schema` lists the fields, or remove it"
     elif first["type"] == "missing":

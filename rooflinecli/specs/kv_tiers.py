@@ -1,4 +1,4 @@
-"""Where caches of sessions wait beside the memory of the devices: `host=256GB@50GB/s,disk=2TB@7GB/s`."""
+"""KV offload tiers, which keep the caches of idle sessions: `host=256GB@50GB/s,disk=2TB@7GB/s`."""
 
 from __future__ import annotations
 

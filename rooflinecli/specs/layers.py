@@ -173,7 +173,7 @@ class Widths(Spec):
 
 
 class Quantization(Spec):
-    """What the checkpoint stores: bits per weight and the scales beside them."""
+    """The stored format of a checkpoint: bits per weight and of their scales."""
 
     dtype: str
     group_size: int | None = Field(None, gt=0, description="weights that share one scale")
@@ -222,7 +222,7 @@ class ModuleFormat(Spec):
 
 
 class Checkpoint(Spec):
-    """What the header of a checkpoint file says. Packed formats hold several weights in an element."""
+    """Totals from the header of a checkpoint file. Packed formats hold several weights in an element."""
 
     file: str
     format: Literal["gguf", "safetensors"]

@@ -1,4 +1,4 @@
-"""How a model is laid over devices."""
+"""The layout of a model over devices: parallel sizes and schedule."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Layout:
     """Sizes of the parallel axes, innermost first: TP, CP, EP (inside DP), DP, PP; devices = tp x cp x dp x pp.
 
     ep splits the experts over ep of the dp replicas, and the busiest holds `imbalance` times its share of tokens,
-    or every expert works on `capacity_factor` times it: tokens above are dropped, room below is padded. shared_overlap runs shared experts beside
-    the exchange of the routed ones' tokens, ep_overlap says whether other microbatches hide that exchange (None: as the training stack does). zero is
+    or every expert works on `capacity_factor` times it: tokens above are dropped, room below is padded. shared_overlap overlaps shared experts with
+    the all-to-all of the routed ones' tokens, ep_overlap says whether other microbatches hide that all-to-all (None: as the training stack does). zero is
     the ZeRO stage: 0 replicate, 1 optimizer, 2 + gradients, 3 + weights (FSDP), over `shard` replicas (all by default;
     fewer is HSDP). micro_batch is sequences per replica and pipeline slot. stages lists the layers of each pipeline
     stage when they are uneven. recompute selective repeats recompute_modules (attention scores, when they are materialized); recompute_layers of the model's layers compute again, all by default. offload names what waits on the host: optimizer state, or the activations of
@@ -103,7 +103,7 @@ class Layout:
 
     @property
     def expert_replicas(self) -> Number:
-        """Replicas whose tokens meet in one expert group: those that ep reaches over, all of them where it takes in tp too."""
+        """Replicas whose tokens meet in one expert group: ep of them, all where ep includes tp too."""
         return num.minimum(self.ep, self.dp)
 
     @property

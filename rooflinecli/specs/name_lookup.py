@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def display_path(path: Path) -> str:
-    """How a file is named to a person: folder/name for registry files, the path as given otherwise."""
+    """Return the name of a file in messages: folder/name for registry files, the path as given otherwise."""
     if path.parent.name in ("hardware", "models", "defaults", "measured", "engines", "optimizers"):
         return f"{path.parent.name}/{path.name}"
     return str(path)
@@ -212,7 +212,7 @@ _COUNTS = (  # 8xH100, 8 x H100; H100x8, h100:8
 
 
 def _spellings(kind: str, name: str) -> set[str]:
-    """What is left of a name without case, separators and noise, in the order written and sorted: two names are one if they share any."""
+    """Return a name without case, separators and noise words, as written and sorted: names that share a spelling are the same."""
     name = re.sub(r"(?<=\d)\s+(?=gb?\b)", "", name.lower())
     words = [w for w in re.split(r"[^a-z0-9.+]+", name) if w and not _NOISE[kind].fullmatch(w)]
     if kind == "hardware":

@@ -21,7 +21,7 @@ MISSING: Any = object()  # default of a field that must be given
 
 @dataclass(frozen=True, eq=False, repr=False)  # the plainest, since every start makes them
 class OptionKind:
-    """How a value is written: its placeholder in --help, the unit it is read in ('' for words), and its bounds.
+    """The notation of a value: its placeholder in --help, the unit it is read in ('' for words), and its bounds.
 
     `above` is a bound that the value itself may not take.
     """

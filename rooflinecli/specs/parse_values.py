@@ -73,8 +73,8 @@ def dollars(flag: str, written: str | float, option: str = "") -> float:
     """A sum above zero as people write it: 2 M USD, $2M, 2e6. Raises UsageError."""
     text = str(written).strip().removeprefix("$")
     text = re.sub(r"(?<=[\d.])\s+(?=[kMBGT]\b)", "", text)
-    said = re.sub(r"B(?= ?USD)", "G", text if text.endswith("USD") else f"{text}USD")
-    return _above_zero(flag, said, "USD", option, written, "write for example '2 M USD'")
+    amount = re.sub(r"B(?= ?USD)", "G", text if text.endswith("USD") else f"{text}USD")
+    return _above_zero(flag, amount, "USD", option, written, "write for example '2 M USD'")
 
 
 def _above_zero(

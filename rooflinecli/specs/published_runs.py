@@ -19,5 +19,5 @@ def published(name: str) -> dict[str, Any]:
 
 
 def excluded(name: str) -> list[str]:
-    """What was left out and why, one sentence each."""
+    """Return the excluded rows and the reasons, one sentence each."""
     return [f"{plural(len(e['ids']), 'row')} excluded: {e['reason']}." for e in published(name).get("excluded", [])]

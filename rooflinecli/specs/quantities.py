@@ -1,4 +1,4 @@
-"""What every number of an answer is called and measured in: one row each, read by tables, explanations, checks, sweeps and searches.
+"""Quantities of answers: name, label and unit of every number, one row each, read by tables, explanations, checks, sweeps and searches.
 
 A row with a `formula` is computed from others: its arguments are named in `of` (fields of the phase's answer, `devices`, or
 `power`, the chip's in W). To add such a quantity is to add its row: it is then in every format and every question.

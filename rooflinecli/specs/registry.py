@@ -1,4 +1,4 @@
-"""What a folder of the package offers: its files are its kinds. Nothing is imported to list them, so that help stays cheap."""
+"""Registries of kinds: the files of a folder of the package. Listing them imports nothing, so that help stays fast."""
 
 from __future__ import annotations
 

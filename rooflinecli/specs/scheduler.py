@@ -1,4 +1,4 @@
-"""How an inference engine's scheduler forms its steps: the `scheduler:` section of an engine file, every entry of which can be overridden.
+"""The scheduler of an inference engine: the `scheduler:` section of an engine file, every entry of which can be overridden.
 
 A simulation follows all of it. The formulas of a first token (formulas/serving) take from it what has a mean: the budget, looking ahead, polls,
 messages, the front end and what a stream adds to it. What they need beyond that to agree with measured runs stands on the engine.
@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pydantic import Field, ValidationError, field_validator
 
 from rooflinecli.core.errors import UsageError, unknown
-from rooflinecli.specs.figure import Scalar, Spec, Time, said
+from rooflinecli.specs.figure import Scalar, Spec, Time, validation_message
 
 
 class Scheduler(Spec):
-    """What a simulation needs beside the price of a step. Counts are of tokens, steps or sequences; times in seconds."""
+    """Scheduler settings of a simulation, apart from step times. Counts are of tokens, steps or sequences; times in seconds."""
 
     policy: str = Field("vllm", description="how a step is formed: a file of simulate/policies")
     token_budget: int = Field(
@@ -152,4 +152,6 @@ def changed(own: Mapping[str, object], settings: Mapping[str, str]) -> Scheduler
         first = error.errors()[0]
         text = ",".join(f"{name}={value}" for name, value in settings.items())
         where = ".".join(map(str, first["loc"]))
-        raise UsageError(f"--scheduler {text}: {where}: {said(first['type'], first['msg'])}", OPTION) from None
+        raise UsageError(
+            f"--scheduler {text}: {where}: {validation_message(first['type'], first['msg'])}", OPTION
+        ) from None

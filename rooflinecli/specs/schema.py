@@ -73,7 +73,7 @@ def _texts(efficiency: dict[str, Any]) -> None:
 
 
 def _shorthand(schema: dict[str, Any]) -> None:
-    """What a model file may write instead of whole layers: blocks at the top, a number of layers, patterns."""
+    """Add the shorthands of model files: blocks at the top, a number of layers, patterns."""
     defs = schema["$defs"]
     layer = {"$ref": "#/$defs/LayerSpec"}
     for name in ("AttentionSpec", "FeedForwardSpec", "LayerSpec"):

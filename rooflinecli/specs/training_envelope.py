@@ -1,4 +1,4 @@
-"""What published training runs did, as data: how far their layouts go, and how much less is known of one that goes further.
+"""The envelope of published training runs: how far their layouts go, and the wider interval of a layout beyond it.
 
 published_runs/precedent.yaml is made from the rows by `python -m lab.training_envelope`.
 """
@@ -44,7 +44,7 @@ OF_THE_QUESTION = ("chip", "stack", "family", "mixer")  # kinds that all layouts
 
 @dataclass(frozen=True)
 class TrainingEnvelope:
-    """How far published runs of a kind of chip went.
+    """The envelope of published runs on a kind of chip.
 
     together: pairs of TECHNIQUES that fewer than two runs combine (a pair of one and the same: that fewer have at all). tensor: ranks of a
     tensor group per fast domain. stages: virtual stages. context: tokens of a sequence on a context rank, the fewest. experts: of a

@@ -1,4 +1,4 @@
-"""What a shell is offered after a tab: verbs and options come from the commands, names and choices from here.
+"""Shell completion of option values: names of models, chips, engines and formats, and choices.
 
 Nothing is read until a shell asks.
 """
@@ -29,7 +29,7 @@ def chips(incomplete: str) -> list[str]:
 
 
 def on_tab(complete: Complete | None) -> Complete | None:
-    """What a parameter completes with, if a shell asks; reading the function's signature costs every other start a little."""
+    """Return the completion function while a shell is completing, else None: Typer inspects its signature at every start."""
     return complete if COMPLETING in os.environ else None
 
 

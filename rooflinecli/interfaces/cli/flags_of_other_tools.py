@@ -1,4 +1,4 @@
-"""What other tools call an option that has another name here: told when it is typed, since the nearest spelling rarely is the nearest meaning."""
+"""Flags of other tools and the option of the same meaning here, for error messages: the nearest spelling is rarely the nearest meaning."""
 
 from __future__ import annotations
 

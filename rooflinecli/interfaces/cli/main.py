@@ -187,7 +187,7 @@ def main() -> None:
 
 
 def _answer() -> int:
-    """What the verb returns; a group of verbs without one shows its help, as git does."""
+    """Return the exit code of the verb; a group without a verb shows its help, as git does."""
     try:
         return app(prog_name="roofline", standalone_mode=False) or 0
     except Exception as error:

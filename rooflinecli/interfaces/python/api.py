@@ -71,7 +71,7 @@ __all__ = [
 
 
 class Answer(dict[str, Any]):
-    """What an estimate answers: the object of the JSON contract, which is also typed.
+    """The answer of an estimate: the object of the JSON contract, with typed properties.
 
     Times are in seconds of one pass (a prompt, a token, a step), sizes in bytes per device, rates per second over all devices.
     """
@@ -97,7 +97,7 @@ class Answer(dict[str, Any]):
 
     @property
     def workload(self) -> Workload:
-        """What was asked, defaults filled in."""
+        """The workload, defaults filled in."""
         return self.result.workload
 
     @property
@@ -112,7 +112,7 @@ class Answer(dict[str, Any]):
 
     @property
     def violations(self) -> list[Violation]:
-        """What does not fit, by how much, and the nearest plan that does."""
+        """Violated limits, by how much, and the nearest feasible layout."""
         return self.result.violations
 
     @property

@@ -27,7 +27,7 @@ def frame(rows: Iterable[Mapping[str, Any]] | Mapping[str, Any]) -> Any:
 
 
 class Simulation(dict[str, Any]):
-    """What a simulation answers: the object that `roofline simulate --format json` prints; its numbers by their names as well.
+    """The answer of a simulation: the object that `roofline simulate --format json` prints; its numbers by their names as well.
 
     `times` holds every request's seconds and tokens, as arrays.
     """
@@ -61,14 +61,14 @@ class Simulation(dict[str, Any]):
 
 
 class Calibration(dict[str, Any]):
-    """What a calibration answers: the object that `roofline calibrate --format json` prints, and the hardware file that it makes."""
+    """The answer of a calibration: the object that `roofline calibrate --format json` prints, and the hardware file that it makes."""
 
     def __init__(self, answer: Mapping[str, Any], hardware: str | None):
         super().__init__(answer)
         self.hardware = hardware
 
     def to_frame(self, title: str = "error") -> Any:
-        """The rows of a table, told by a word of its title: error, determine, contradict, read or next.
+        """Return the rows of a table by a word of its title: error, determine, contradict, read or next.
 
         Raises UsageError where no title has it.
         """

@@ -40,7 +40,7 @@ def collective(
     mesh: tuple[tuple[Number, Number], ...] | None = None,
     whole: bool = False,
 ) -> CollectiveAnswer:
-    """What `op` on a tensor of `size_bytes` costs over n devices, one every `stride`, of a slice of `devices`.
+    """Return the cost of `op` on a tensor of `size_bytes` over n devices, one every `stride`, of a slice of `devices`.
 
     mesh: members and length on each torus axis, instead of the order of devices (along_axes). whole: `size_bytes` is the whole
     tensor for an all-to-all and a permute too, of which a device holds an n-th; else it is a device's buffer, as in nccl-tests.

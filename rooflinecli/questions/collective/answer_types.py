@@ -19,7 +19,7 @@ class ChipName(Record):
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class NetworkLevelAnswer(Record):
-    """What one network level adds, from the inside out."""
+    """The contribution of one network level, from the inside out."""
 
     name: str
     kind: str

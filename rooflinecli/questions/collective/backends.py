@@ -1,4 +1,4 @@
-"""`roofline collective ... --backend`: kernels beside NCCL's, of expert parallelism (dispatch, combine) and of small all-reduces."""
+"""`roofline collective ... --backend`: kernels other than NCCL's, of expert parallelism (dispatch, combine) and of small all-reduces."""
 
 from __future__ import annotations
 

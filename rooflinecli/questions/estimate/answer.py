@@ -45,7 +45,7 @@ def estimate(request: Request, lift: PlainLift = PLAIN) -> EstimateAnswer:
     choices, homeless = choose_plans(ctx)
     lifted = ctx if lift is PLAIN else EstimateContext(request, lift)
     phases = {phase: _answered(lifted, phase, choice) for phase, choice in choices.items()}
-    bill = cost(lifted, phases, {phase: choice.layout for phase, choice in choices.items()})
+    costs = cost(lifted, phases, {phase: choice.layout for phase, choice in choices.items()})
     violations = [*_violations(ctx, phases), *homeless]
     return EstimateAnswer(
         model=_model(ctx),
@@ -53,7 +53,7 @@ def estimate(request: Request, lift: PlainLift = PLAIN) -> EstimateAnswer:
         layout=next(iter(phases.values())).layout_of_phase,
         workload=_workload(ctx, phases),
         phases=phases,
-        cost=bill,
+        cost=costs,
         feasible=not violations,
         violations=violations,
         notes=[*_missing(ctx), *unsupported(ctx, phases), *_calibration(ctx, choices, phases)] or None,
@@ -80,7 +80,7 @@ def _missing(ctx: EstimateContext) -> list[str]:
 
 
 def _calibration(ctx: EstimateContext, choices: dict[str, ChosenLayout], phases: dict[str, PhaseAnswer]) -> list[str]:
-    """What a reader should know of the chip file's calibration, phase by phase."""
+    """Return notes on the chip file's calibration, one per phase."""
     if not ctx.request.hardware.calibration:
         return []
     return [
@@ -213,7 +213,7 @@ def _workload(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> Workload:
 
 
 def _violations(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> list[Violation]:
-    """What does not fit, by how much, and the nearest plan that would."""
+    """Return the violated limits, by how much, and the nearest feasible layout."""
     found = []
     for phase, answered in phases.items():
         held = answered.memory

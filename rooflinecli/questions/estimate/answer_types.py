@@ -50,7 +50,7 @@ class HardwareAnswer(Record):
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Workload(Record):
-    """What was asked, defaults filled in: sequences per replica in serving, the global batch in training, lengths in tokens.
+    """The workload, defaults filled in: sequences per replica in serving, the global batch in training, lengths in tokens.
 
     `prompt` is all that a request brings: text with the tokens of its images (`image_tokens` each), or the source of a pair.
     """
@@ -90,7 +90,7 @@ class Cost(Record):
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Violation(Record):
-    """What does not fit: bytes needed and available per device, and the nearest plan that works."""
+    """A violated memory limit: bytes needed and available per device, and the nearest feasible layout."""
 
     constraint: str
     needed: float | None

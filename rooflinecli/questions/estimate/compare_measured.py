@@ -11,7 +11,7 @@ from rooflinecli.specs.request import Request
 
 
 def note(request: Request, result: EstimateAnswer, mfu: str | None, measured: str | None) -> None:
-    """Note a measured MFU or time beside the estimate, and for a training step what would explain it.
+    """Note a measured MFU or time next to the estimate, and for a training step what would explain it.
 
     Raises Impossible when it beats the hardware's peak.
     """

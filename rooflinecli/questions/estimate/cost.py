@@ -14,7 +14,7 @@ from rooflinecli.specs.quantities import COST
 
 
 def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], plans: dict[str, Layout]) -> Cost:
-    """What the phases cost under their plans, at the scene's price; notes the steps and time of a run on the training answer."""
+    """Return the cost of the phases under their layouts at the context's price; sets the steps and time of a run on the training answer."""
     train, price = phases.get("train"), ctx.price
     if isinstance(train, TrainAnswer) and ctx.request.tokens is not None:
         tokens = ctx.from_flag("T", ctx.request.tokens, "tokens", "--tokens")
@@ -23,10 +23,10 @@ def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], plans: dict[str, 
         train.derived = derive(ctx, ctx.lifted(plans["train"]), "train", train)
     if price is None:
         return Cost()
-    bill: dict[str, Number] = {}
+    usd: dict[str, Number] = {}
     for phase, answer in phases.items():
         hourly = money.fleet_price(ctx.lifted(plans[phase]).devices, price)
-        bill[COST[phase]] = money.usd_per_million_tokens(hourly, answer.tokens_per_s, ctx.utilization)
+        usd[COST[phase]] = money.usd_per_million_tokens(hourly, answer.tokens_per_s, ctx.utilization)
         if isinstance(answer, TrainAnswer) and answer.run_s is not None:
-            bill["training_usd"] = money.run_cost(answer.run_s, hourly)
-    return Cost(**bill, usd_per_device_hour=price)
+            usd["training_usd"] = money.run_cost(answer.run_s, hourly)
+    return Cost(**usd, usd_per_device_hour=price)

@@ -1,4 +1,4 @@
-"""An estimate's plan as the launch of a tool: every size said, as it was chosen."""
+"""The layout of an estimate as the launch command of a tool, every size explicit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def resolved_options(options: Mapping[str, object], result: EstimateAnswer, trai
     found["phase"] = ["train"] if trains else ["prefill", "decode"]
     work = result.workload
     if trains or "dtype" in given or load_model(_model(given, result)).quantization is None:
-        found["dtype"] = work.dtype  # said, it would store a quantized checkpoint otherwise
+        found["dtype"] = work.dtype  # an explicit dtype would store a quantized checkpoint otherwise
     if trains:
         found |= {name.replace("_", "-"): getattr(plan, name) for name in _TRAINED}
         found |= {name.replace("_", "-"): _plain(value) for name, value in plan.unusual.items()}

@@ -1,4 +1,4 @@
-"""What no measured run supports: an answer outside what rows have shown says so."""
+"""Notes on answers that no measured run supports."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None) -> list[str]:
 
 
 def _new(train: PhaseAnswer) -> list[str]:
-    """What of a layout no published run does, as one sentence."""
-    said = train.extrapolations if isinstance(train, TrainAnswer) else None
-    return [f"train: {'; '.join(said)}; the interval is wider for it"] if said else []
+    """Return the features of a layout without a published precedent, as one sentence."""
+    extrapolated = train.extrapolations if isinstance(train, TrainAnswer) else None
+    return [f"train: {'; '.join(extrapolated)}; the interval is wider for it"] if extrapolated else []
 
 
 def _stack(ctx: EstimateContext, train: PhaseAnswer) -> list[str]:

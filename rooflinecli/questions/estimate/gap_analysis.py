@@ -1,4 +1,4 @@
-"""What would explain a measured training step: single assumptions, each tried alone, ranked by how little they ask for.
+"""Explanations of a measured training step: single assumptions, each tried alone, ranked by the size of the change.
 
 Some are settings (no overlap, full recomputation): the estimate is made again with them, and a part of the gap may stay.
 Others are amounts (slower links, a power cap, padding): the amount that closes the gap is found, if one does.

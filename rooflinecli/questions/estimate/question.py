@@ -58,7 +58,7 @@ class Estimate(EstimateOptions, Question["EstimateAnswer"]):
         return self.answer_to(self.request())
 
     def answer_to(self, request: Request) -> EstimateAnswer:
-        """The answer to the request, with what was measured beside it."""
+        """The answer to the request, with the measured values compared."""
         from rooflinecli.questions.estimate.answer import estimate
         from rooflinecli.questions.estimate.compare_measured import note
 

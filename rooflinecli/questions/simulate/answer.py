@@ -127,7 +127,7 @@ def cell_values(cell: Cell) -> dict[str, Number]:
 
 
 def study(cells: list[Cell], spread: Spread, tell: Callable[[int], None] | None = None) -> StudyAnswer:
-    """A row for each cell, in their order; of those that had ended where it was interrupted, if any had."""
+    """Return a row for each cell in order; after an interrupt, for the cells that had ended."""
     rows: list[dict[str, Number]] = []
     try:
         for row in spread(cell_values, cells):

@@ -76,7 +76,7 @@ class SloAnswer(Record):
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SimulateAnswer(Record):
-    """What was asked, every number of the run, and its 80% interval over seeds and step times."""
+    """The workload, every number of the run, and its 80% interval over seeds and step times."""
 
     schema: str
     model: str
@@ -105,7 +105,7 @@ class SimulateAnswer(Record):
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class StudyAnswer(Record):
-    """A row of numbers for each combination of the values given, beside what sets it apart."""
+    """A row of numbers for each combination of the values given, with the values that set it apart."""
 
     schema: str
     axes: list[str]

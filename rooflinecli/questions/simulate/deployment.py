@@ -31,7 +31,7 @@ POLICIES, ROUTERS = "simulate/policies", "simulate/routers"
 
 @dataclass
 class Deployment:
-    """What one copy of the plan is: `ranks` data-parallel replicas of it take requests, on `devices` in all."""
+    """One copy of the layout: `ranks` data-parallel replicas of it take requests, on `devices` in all."""
 
     ctx: EstimateContext
     layout: Layout
@@ -42,7 +42,7 @@ class Deployment:
     error: tuple[float, float]
 
     def limits(self, length: float, scheduler: Scheduler, stride: bool = True) -> ReplicaLimits:
-        """What a rank holds, of sequences of `length` tokens. Raises Infeasible where there is no room for cache."""
+        """Return the cache limits of a rank, for sequences of `length` tokens. Raises Infeasible where there is no room for cache."""
         ctx = self.ctx
         pool = int(kv_pool_tokens(ctx, self.layout, length, scheduler.memory_share, scheduler.cache_share))
         if pool < 1:
@@ -76,7 +76,7 @@ def deployment(options: tuple[tuple[str, str], ...], prompt: float, output: floa
 
 @lru_cache(maxsize=64)
 def default_lengths(options: tuple[tuple[str, str], ...]) -> tuple[str, str]:
-    """Prompt and answer in tokens where nobody says them: those of an estimate, which fit the model's context. Raises what it raises."""
+    """Return the default prompt and output lengths: those of an estimate, which fit the model's context. Raises its errors."""
     ctx = EstimateContext(build_request.request({**dict(options), "phase": "prefill,decode", "batch": 1}))
     option_conflicts.require_decode(ctx, "there is no serving to simulate")
     return f"{float(ctx.prompt):g}", f"{float(ctx.output):g}"

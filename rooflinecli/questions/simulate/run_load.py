@@ -13,7 +13,7 @@ from rooflinecli.simulate.request import SimRequest
 
 
 class LoadRun:
-    """What has ended so far, also where it is interrupted; `more` is what the kind of fleet adds to the numbers."""
+    """Requests that have ended, also after an interrupt; `more` holds numbers that the kind of fleet adds."""
 
     def __init__(self, question: Simulate, fleet: Cluster, tell: Tell | None):
         self.question, self.fleet, self.tell = question, fleet, tell

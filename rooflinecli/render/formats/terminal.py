@@ -82,7 +82,7 @@ class Table:
         return [self.line([column[i] for column in stacked]) for i in range(depth)]
 
     def note(self, width: int) -> list[str]:
-        """What was dropped, if anything."""
+        """Return the note on dropped columns, if any."""
         if not self.dropped:
             return []
         return [

@@ -155,7 +155,7 @@ def _breakdown(answer: EstimateAnswer) -> Pairs:
 
 
 def _further(phase: PhaseAnswer) -> list[str]:
-    """What one kind of phase says and the others do not."""
+    """Return the figures that only one kind of phase has."""
     if isinstance(phase, TrainAnswer):
         return [f"HFU {percent(float(phase.hfu))}"] if phase.hfu > phase.mfu * 1.001 else []
     if isinstance(phase, DecodeAnswer):
@@ -220,7 +220,7 @@ def _cost(answer: EstimateAnswer) -> Block:
 
 
 def _gap(answer: EstimateAnswer) -> list[Block]:
-    """What alone would bring a training step to the time that was measured."""
+    """Return single changes that would bring a training step to the measured time."""
     train = answer.phases.get("train")
     if not answer.gap_explanations or train is None:
         return []
@@ -245,7 +245,7 @@ def _notes(answer: EstimateAnswer) -> list[Block]:
 
 
 def _workload(answer: EstimateAnswer) -> list[str]:
-    """What was asked, defaults filled in, and where a number comes from."""
+    """Return the workload, defaults filled in, and how to explain a number."""
     work, parts = answer.workload, []
     if work.diffusion_steps is not None:
         twice = ", each run twice by guidance" if work.guidance else ", without guidance"
