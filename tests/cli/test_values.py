@@ -8,7 +8,6 @@ import pytest
 from typer.main import get_command
 
 from rooflinecli.interfaces.cli.main import VERBS, app
-from rooflinecli.interfaces.cli.metavars import VALUES
 
 TYPES = re.compile(r"<[A-Za-z\[\]| ]+>|\b(TEXT|INTEGER|FLOAT|BOOLEAN)\b")
 
@@ -33,18 +32,6 @@ def test_no_help_speaks_of_types(verb):
         for parameter in command.params:
             flag = getattr(parameter, "is_flag", False) or parameter.name == "help"
             assert flag or parameter.metavar, f"{name}: {parameter.opts} has no word for its value"
-
-
-def test_the_words_are_those_of_real_options():
-    """An option that is gone leaves no word behind."""
-    options = {
-        option.lstrip("-")
-        for verb in VERBS
-        for _, command, _ in commands(verb)
-        for parameter in command.params
-        for option in parameter.opts
-    }
-    assert set(VALUES) <= options
 
 
 def test_lists_are_recognised_as_types():

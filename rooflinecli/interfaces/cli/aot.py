@@ -4,64 +4,65 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
 from rooflinecli.core.errors import UsageError
-from rooflinecli.interfaces.cli.common_options import FORMAT, OUT, WIDE
-from rooflinecli.interfaces.cli.main import QUIET
-from rooflinecli.interfaces.cli.output import Format, columns
-
-app = typer.Typer(**QUIET)
-_Opt = typer.Option
+from rooflinecli.interfaces.cli.from_question import Delivery, command
+from rooflinecli.interfaces.cli.output import columns, write
+from rooflinecli.questions.question import Question
+from rooflinecli.specs.options import OptNumber, OptText, Text, Texts, field
 
 
-@app.command()
-def aot(
-    target: str = typer.Argument(..., help="script.py:function, jitted or not."),
-    more: list[str] = typer.Argument(None, metavar="[SHAPE]...", help="Further arguments, as after --args."),
-    args: list[str] = _Opt(
-        None, "--args", help="Arguments as shapes: f32[128,256], bf16[8,1024], (f32[8], i32[]), {w: f32[8,8]}, 0.5."
-    ),
-    hw: str = _Opt(..., "--hw", help="A chip (`roofline hardware`); it need not be the one that compiles."),
-    trips: float = _Opt(None, min=1, help="Trips of a loop whose end is not known before it runs."),
-    plot: str = _Opt(
-        None,
-        help="The roofline with the function's kernels on it: FILE.png, FILE.svg (extra `plot`), or - for the terminal.",
-    ),
-    wide: bool = WIDE,
-    format: Format = FORMAT,
-    out: Path = OUT,
-) -> None:
+class AheadOfTime(Question[None]):
     """Lower and compile a JAX function ahead of time, and put it on the roofline of any chip; nothing is run on arrays.
 
-    FLOPs and bytes come from its jaxpr, beside XLA's own analysis and what that miscounts: loop bodies counted once,
+    FLOPs and bytes come from its jaxpr, next to XLA's own analysis and what that miscounts: loop bodies counted once,
     unused matmuls, elementwise work. Exit code 1 when it does not fit into the chip's memory.
     """
-    needs_jax()
-    if args and more and len(args) > 1:
-        raise UsageError(
-            "give shapes after one --args, or repeat --args for each; not both, since their order would be lost"
-        )
-    from rooflinecli.interfaces.cli.output import write
+
+    verb = "aot"
+    # fmt: off
+    target: Text = field("free", "script.py:function, jitted or not.", positional=True)
+    more: Texts = field("free", "Further arguments, as after --args.", default=None, positional=True, several=True, metavar="SHAPE...")
+    args: Texts = field("free", "Arguments as shapes: f32[128,256], bf16[8,1024], (f32[8], i32[]), {w: f32[8,8]}, 0.5.", default=None, several=True, metavar="SHAPES")
+    hw: Text = field("name", "A chip (`roofline hardware`); it need not be the one that compiles.")
+    trips: OptNumber = field("number", "Trips of a loop whose end is not known before it runs.", default=None, least=1, metavar="COUNT")
+    # fmt: on
+
+    def check(self) -> None:
+        if self.more and len(self.args) > 1:
+            raise UsageError(
+                "give shapes after one --args, or repeat --args for each; not both, since their order would be lost"
+            )
+
+
+class PlottedDelivery(Delivery):
+    """A table, and the roofline as a picture."""
+
+    without = frozenset({"schema"})
+    # fmt: off
+    plot: OptText = field("file", "The roofline with the function's kernels on it: FILE.png, FILE.svg (extra `plot`), or - for the terminal.", default=None, metavar="PATH")
+    # fmt: on
+
+
+def run(question: AheadOfTime, how: PlottedDelivery) -> int:
+    """Compile and print; the exit code is 1 where the function does not fit into memory."""
+    from importlib.util import find_spec
+
+    if find_spec("jax") is None:
+        raise UsageError('aot compiles with jax; install it with: pip install "rooflinecli[measure]"')
     from rooflinecli.measure.aot import analyse
     from rooflinecli.measure.function_signature import arguments, load
     from rooflinecli.render.views.aot import render
     from rooflinecli.render.views.ops import draw
     from rooflinecli.specs.hardware import load_hardware
 
-    chip = load_hardware(hw)
-    answer = analyse(load(target), arguments([*(args or []), *(more or [])]), chip, target, trips)
-    drawn = draw(answer, plot) if plot else None
-    write(render(answer, format.value, columns(wide, out)), out)
+    chip, shapes = load_hardware(question.hw), arguments([*question.args, *question.more])
+    answer = analyse(load(question.target), shapes, chip, question.target, question.trips)
+    drawn = draw(answer, how.plot) if how.plot else None
+    out = None if how.out is None else Path(how.out)
+    write(render(answer, how.format, columns(how.wide, out)), out)
     if drawn:
         write(drawn)
-    if not answer["feasible"]:
-        raise typer.Exit(1)
+    return 0 if answer["feasible"] else 1
 
 
-def needs_jax() -> None:
-    """Raises UsageError with the pip line where jax is not installed."""
-    from importlib.util import find_spec
-
-    if find_spec("jax") is None:
-        raise UsageError('aot compiles with jax; install it with: pip install "rooflinecli[measure]"')
+app = command(AheadOfTime, run, PlottedDelivery)

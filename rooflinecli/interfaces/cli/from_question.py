@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 
 from rooflinecli.interfaces.cli.completion import on_tab, words
 from rooflinecli.interfaces.cli.main import QUIET
-from rooflinecli.interfaces.cli.metavars import without_coercion
+from rooflinecli.interfaces.cli.text_values import without_coercion
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import KINDS, MISSING, OUTPUT, PANELS, Option, OptText, Switch, Text, Whole, field
 

@@ -18,8 +18,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from rooflinecli.core.errors import BUG, RooflineError, RooflineWarning, UsageError, unknown
-from rooflinecli.interfaces.cli.metavars import named, without_coercion
 from rooflinecli.interfaces.cli.output import any_encoding, print_error
+from rooflinecli.interfaces.cli.text_values import without_coercion
 
 if TYPE_CHECKING:
     from typer._click import Command, Context, HelpFormatter, Parameter
@@ -105,7 +105,7 @@ class LazyGroup(TyperGroup):
         module = import_module(f"rooflinecli.interfaces.cli.{VERBS[cmd_name][0]}")
         command = typer.main.get_command(module.app)
         command.name = cmd_name
-        return named(command)
+        return command
 
     def shell_complete(self, ctx: Context, incomplete: str) -> list[CompletionItem]:
         """The verbs from the table, with what they answer, without importing them."""

@@ -1,98 +1,82 @@
-"""`roofline models [[show] NAME | import CONFIG.json]`."""
+"""`roofline models [[show] NAME | import CONFIG.json]`: the list of models, one in detail, or a Hugging Face config as a model file."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
 from rooflinecli.core.errors import UsageError
-from rooflinecli.interfaces.cli.common_options import OUT, WIDE
-from rooflinecli.interfaces.cli.completion import models as named
-from rooflinecli.interfaces.cli.completion import on_tab
-from rooflinecli.interfaces.cli.main import QUIET
-from rooflinecli.interfaces.cli.output import Format, columns
-
-app = typer.Typer(**QUIET)
+from rooflinecli.importers.source import Json
+from rooflinecli.interfaces.cli.from_question import Delivery, command
+from rooflinecli.interfaces.cli.output import columns, write
+from rooflinecli.questions.question import Question
+from rooflinecli.specs.options import OptText, Switch, field
 
 
-@app.command()
-def models(
-    name: str | None = typer.Argument(
-        None,
-        help="A name, alias, YAML path or config.json: its page; 'show' before it changes nothing. 'import': convert CONFIG. None: all.",
-        autocompletion=on_tab(named),
-    ),
-    config: str | None = typer.Argument(
-        None, help="import: a Hugging Face config.json, the folder that holds it, or '-' for standard input."
-    ),
-    family: str = typer.Option(None, "--family", help="List only this family, e.g. llama."),
-    schema: bool = typer.Option(False, "--schema", help="Print the JSON Schema of a model file."),
-    wide: bool = WIDE,
-    fmt: Format = typer.Option(None, "--format", "-f", help="table (default), json, csv or markdown."),
-    out: Path = OUT,
-) -> None:
+class Models(Question[None]):
     """List models, show one in detail, or turn a Hugging Face config into a model file: `models import CONFIG.json --out my.yaml`.
 
     A file of the registry that cannot be read is named on stderr once the others are listed; the exit code is 3 then.
     """
-    from rooflinecli.interfaces.cli.output import write
 
-    shape = fmt.value if fmt else "table"
-    name, config = _shown(name, config)
-    _check(name, config, family, schema, fmt)
-    if schema:
-        from rooflinecli.specs.schema import text
+    verb = "models"
+    # fmt: off
+    model: OptText = field("name", "A name, alias, YAML path or config.json: its page; 'show' before it changes nothing. 'import': convert CONFIG. None: all.", default=None, positional=True, metavar="NAME")
+    config: OptText = field("free", "import: a Hugging Face config.json, its folder, or '-' for standard input.", default=None, positional=True, metavar="CONFIG")
+    family: OptText = field("free", "List only this family, e.g. llama.", default=None, metavar="CHOICE")
+    schema: Switch = field("switch", "Print the JSON Schema of a model file.", default=False)
+    # fmt: on
 
-        write(text("model"), out)
-    elif name == "import":
-        from rooflinecli.render.views.model_yaml import to_yaml
+    @property
+    def shown(self) -> str | None:
+        """The model of a page: `show NAME`, as other tools have it, is NAME."""
+        return self.config if self.model == "show" else self.model
 
-        write(to_yaml(_imported(str(config))), out)
-    elif name is not None:
-        from rooflinecli.questions.models.answer import sheet
-        from rooflinecli.render.views.models import page
-
-        write(page(sheet(name), shape, columns(wide, out)), out)
-    else:
-        from rooflinecli.questions.models.answer import models as every
-        from rooflinecli.render.views.models import listing
-        from rooflinecli.specs.name_lookup import raise_unreadable
-
-        found, broken = every(family)
-        write(listing(found, shape, columns(wide, out)), out)
-        raise_unreadable(broken)
-
-
-def _shown(name: str | None, config: str | None) -> tuple[str | None, str | None]:
-    """`show NAME`, as other tools have it, is NAME."""
-    if name != "show":
-        return name, config
-    if config is None:
-        raise UsageError(
-            "models show needs a model: a name, a YAML path or a config.json; `roofline models` lists them"
-        )
-    return config, None
-
-
-def _check(name: str | None, config: str | None, family: str | None, schema: bool, fmt: Format | None) -> None:
-    """Arguments that do not go together."""
-    if name == "import":
-        if config is None:
+    def check(self) -> None:
+        if self.model == "show" and self.config is None:
+            raise UsageError(
+                "models show needs a model: a name, a YAML path or a config.json; `roofline models` lists them"
+            )
+        if self.model == "import" and self.config is None:
             raise UsageError(
                 "models import needs a config: a Hugging Face config.json, its folder, or '-' for standard input"
             )
-        if fmt is not None:
+        if self.model not in ("show", "import") and self.config is not None:
+            raise UsageError(
+                f"models shows one model; leave out '{self.config}', or write `roofline models import {self.config}`"
+            )
+        if self.family is not None and self.model is not None:
+            raise UsageError("--family filters the list of models; leave out the name")
+        if self.schema and (self.model is not None or self.family is not None):
+            raise UsageError("--schema describes every model file; leave out the name and --family")
+
+
+def run(question: Models, how: Delivery) -> None:
+    """Print the list, a page, a model file or the schema."""
+    from rooflinecli.questions.models import answer
+    from rooflinecli.render.views import models as views
+    from rooflinecli.specs.name_lookup import raise_unreadable
+
+    out = None if how.out is None else Path(how.out)
+    width = columns(how.wide, out)
+    if question.schema:
+        from rooflinecli.specs.schema import text
+
+        write(text("model"), out)
+    elif question.model == "import":
+        from rooflinecli.render.views.model_yaml import to_yaml
+
+        if how.is_given(type(how).format):
             raise UsageError("models import writes YAML; leave out --format")
-    elif config is not None:
-        raise UsageError(f"models shows one model; leave out '{config}', or write `roofline models import {config}`")
-    if family is not None and name is not None:
-        raise UsageError("--family filters the list of models; leave out the name")
-    if schema and (name is not None or family is not None):
-        raise UsageError("--schema describes every model file; leave out the name and --family")
+        write(to_yaml(_imported(str(question.config))), out)
+    elif question.shown is not None:
+        write(views.page(answer.sheet(question.shown), how.format, width), out)
+    else:
+        listed, unreadable = answer.models(question.family)
+        write(views.listing(listed, how.format, width), out)
+        raise_unreadable(unreadable)
 
 
-def _imported(config: str) -> dict:  # type: ignore[type-arg]
+def _imported(config: str) -> Json:
     """The fields of a model file, checked as such a file would be."""
     import sys
 
@@ -104,3 +88,6 @@ def _imported(config: str) -> dict:  # type: ignore[type-arg]
     document = model_document(path, parse_config(sys.stdin.read(), path) if config == "-" else None)
     model_from(document)
     return document.data
+
+
+app = command(Models, run)

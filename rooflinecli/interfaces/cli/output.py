@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import codecs
 import sys
-from enum import Enum
 from pathlib import Path
 
 from rooflinecli.core import files
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.text import one_line
-
-
-class Format(str, Enum):
-    """One value is one file of render/."""
-
-    table = "table"
-    json = "json"
-    csv = "csv"
-    markdown = "markdown"
 
 
 def columns(wide: bool = False, out: Path | None = None) -> int:

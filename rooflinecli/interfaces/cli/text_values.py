@@ -1,39 +1,17 @@
-"""Placeholders of option values in --help (COUNT, TIME, MONEY, CHOICE, FILE), by option name where its own line has none."""
+"""Values of options and arguments as text: questions read them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from typer.core import TyperArgument, TyperGroup
+from typer.core import TyperArgument
 
 from rooflinecli.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from typer._click import Command, Context, Parameter
+    from typer._click import Context, Parameter
 
 P = TypeVar("P", bound="Parameter")
-
-_OPTIONS = {
-    "CHOICE": "dtype family format vendor",
-    "COUNT": "trips",
-    "NAME": "hw",
-    "PATH": "plot",
-    "SHAPES": "args",
-    "SIZE": "min-memory",
-}
-VALUES = {option: value for value, options in _OPTIONS.items() for option in options.split()}
-
-
-def named(command: Command) -> Command:
-    """The command, and those under it, with a placeholder for every value."""
-    for parameter in map(without_coercion, command.params):
-        if not parameter.metavar and not getattr(parameter, "is_flag", False) and parameter.name != "help":
-            parameter.metavar = _word(parameter)
-        if isinstance(parameter, TyperArgument):  # Typer would print the Python type behind its name
-            parameter.display_type_rich = lambda ctx: ""  # type: ignore[method-assign]
-    for further in command.commands.values() if isinstance(command, TyperGroup) else ():
-        named(further)
-    return command
 
 
 def without_coercion(parameter: P) -> P:
@@ -56,12 +34,6 @@ def without_coercion(parameter: P) -> P:
         return taken if parameter.callback is None else parameter.callback(ctx, parameter, taken)
 
     parameter.process_value = filled  # type: ignore[method-assign]
+    if isinstance(parameter, TyperArgument):  # Typer would print the Python type behind its name
+        parameter.display_type_rich = lambda ctx: ""  # type: ignore[method-assign]
     return parameter
-
-
-def _word(parameter: Parameter) -> str | None:
-    """An argument is called by its own name, an option by what its value is."""
-    if parameter.param_type_name == "argument":
-        return str(parameter.name).upper()
-    names = (option.lstrip("-") for option in parameter.opts if option.startswith("--"))
-    return next((VALUES[name] for name in names if name in VALUES), None)
