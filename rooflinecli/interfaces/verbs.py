@@ -47,7 +47,7 @@ def question(verb: str) -> type[Question[Any]]:
     return found
 
 
-def answer(asked: Question[Any]) -> dict[str, Any]:
+def answer(asked: Question[Any]) -> dict[str, object]:
     """The answer as the object of the JSON contract. Raises the errors of rooflinecli.core.errors."""
     if asked.verb == "check":
         from rooflinecli.calibrate.gap_explanations import rows_of_plan
@@ -67,7 +67,7 @@ def answer(asked: Question[Any]) -> dict[str, Any]:
 _ONE = threading.Lock()  # warnings belong to the whole process
 
 
-def answer_with_sources(asked: Callable[[], Question[Any]], options: dict[str, Any]) -> dict[str, Any]:
+def answer_with_sources(asked: Callable[[], Question[Any]], options: dict[str, object]) -> dict[str, object]:
     """The answer, the warnings that the command line would print, and the sources of its figures.
 
     Raises the errors of rooflinecli.core.errors.
@@ -86,13 +86,15 @@ def without_warnings(answer: Callable[[], A]) -> A:
         return answer()
 
 
-def _sources(options: dict[str, Any]) -> dict[str, Any]:
-    """Citations of the model's file and of the chips' files, for those that are given."""
-    found: dict[str, Any] = {}
+def _sources(options: dict[str, object]) -> dict[str, object]:
+    """Return citations of the model's file and of the chips' files, for those that are given."""
+    found: dict[str, object] = {}
     if options.get("model"):
         found["model"] = load_model(str(options["model"])).source
-    chips = options.get("hw") or options.get("hardware") or ""
-    for chip in filter(None, (chips if isinstance(chips, str) else ",".join(map(str, chips))).split(",")):
+    written = options.get("hw") or options.get("hardware") or ""
+    chips = ",".join(map(str, written)) if isinstance(written, (list, tuple)) else str(written)
+    cited = {}
+    for chip in filter(None, chips.split(",")):
         spec = load_hardware(build_request.named({"model": "-", "hw": chip.strip()})["hw"])
-        found.setdefault("hardware", {})[chip] = {key: str(text) for key, text in spec.sources.items()}
-    return found
+        cited[chip] = {key: str(text) for key, text in spec.sources.items()}
+    return found | ({"hardware": cited} if cited else {})

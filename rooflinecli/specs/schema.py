@@ -18,12 +18,13 @@ from rooflinecli.specs.figure import Figure
 from rooflinecli.specs.hardware import HardwareSpec
 from rooflinecli.specs.model import ModelSpec
 
+JsonSchema = dict[str, Any]  # keywords of JSON Schema by name
 KINDS = ("hardware", "model")
 _SAID = ("symbol", "shaped", "most")  # what a constant says to the program, not to an editor
 _PARTIAL = ("Memory", "Units")  # an overlay with `extends` may give only some of their fields
 
 
-def generate(kind: str) -> dict[str, Any]:
+def generate(kind: str) -> JsonSchema:
     """The schema of hardware/*.yaml or models/*.yaml as plain data. Raises UsageError for another kind."""
     if kind not in KINDS:
         raise unknown("kind of file", kind, KINDS)
@@ -45,7 +46,7 @@ def text(kind: str) -> str:
     return json.dumps(generate(kind), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _units(defs: dict[str, Any]) -> None:
+def _units(defs: JsonSchema) -> None:
     """A figure's value must be written with a unit of its dimension."""
     for figure in Figure.__subclasses__():
         if figure.dimension != "1" and figure.__name__ in defs:
@@ -60,7 +61,7 @@ def _written(dimension: str) -> str:
     return rf"^\s*[0-9][0-9_,.]*(e[-+]?[0-9]+)?\s*({names})\s*$"
 
 
-def _texts(efficiency: dict[str, Any]) -> None:
+def _texts(efficiency: JsonSchema) -> None:
     """A constant is a bare SI number, or text in its unit: '4 us', '80%', '33 B'."""
     efficiency.get("properties", {}).get("p", {}).pop("default", None)  # infinity, which JSON cannot write
     for field in efficiency.get("properties", {}).values():
@@ -72,7 +73,7 @@ def _texts(efficiency: dict[str, Any]) -> None:
             field.pop(key, None)
 
 
-def _shorthand(schema: dict[str, Any]) -> None:
+def _shorthand(schema: JsonSchema) -> None:
     """Add the shorthands of model files: blocks at the top, a number of layers, patterns."""
     defs = schema["$defs"]
     layer = {"$ref": "#/$defs/LayerSpec"}
@@ -95,11 +96,11 @@ def _shorthand(schema: dict[str, Any]) -> None:
         spec["properties"] = {**spec["properties"], **blocks, "layers": layers}
 
 
-def _overlay(schema: dict[str, Any]) -> None:
+def _overlay(schema: JsonSchema) -> None:
     """`extends` names a base file; with it nothing else is required."""
     what = {"type": "string", "description": "a file this one overlays: mappings merge, everything else is replaced"}
     schema["properties"] = {"extends": what, **schema["properties"]}
-    whole: dict[str, Any] = {"required": schema.pop("required", [])}
+    whole: JsonSchema = {"required": schema.pop("required", [])}
     for field, value in schema["properties"].items():
         for name in _PARTIAL:
             if f"#/$defs/{name}" in json.dumps(value) and "required" in schema["$defs"].get(name, {}):

@@ -16,7 +16,8 @@ from rooflinecli.questions.estimate.answer_types import SCHEMA, EstimateAnswer
 from rooflinecli.specs.quantities import DERIVED, find
 
 _NUMBER = {"type": "number"}
-_PLAIN: dict[Any, dict[str, Any]] = {
+JsonSchema = dict[str, Any]  # keywords of JSON Schema by name
+_PLAIN: dict[Any, JsonSchema] = {
     Any: _NUMBER,
     float: _NUMBER,
     int: {"type": "integer"},
@@ -26,9 +27,9 @@ _PLAIN: dict[Any, dict[str, Any]] = {
 }
 
 
-def generate() -> dict[str, Any]:
+def generate() -> JsonSchema:
     """The schema as plain data."""
-    defs: dict[str, Any] = {}
+    defs: JsonSchema = {}
     root = _record(EstimateAnswer, defs)
     root["properties"]["schema"] = {"const": SCHEMA}
     root["properties"]["phases"] = {
@@ -40,10 +41,10 @@ def generate() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": SCHEMA, **root, "$defs": defs}
 
 
-def _record(kind: type[Record], defs: dict[str, Any]) -> dict[str, Any]:
+def _record(kind: type[Record], defs: JsonSchema) -> JsonSchema:
     """An object whose keys are the fields of a record; optional ones may be missing, a spread stands for further keys."""
     hints = get_type_hints(kind)
-    properties: dict[str, Any] = {}
+    properties: JsonSchema = {}
     required: list[str] = []
     open_ended = False
     for name, field in kind.__dataclass_fields__.items():  # type: ignore[attr-defined]
@@ -65,7 +66,7 @@ def _record(kind: type[Record], defs: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _described(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _described(name: str, schema: JsonSchema) -> JsonSchema:
     """A number with its label and unit, where the table of quantities knows it."""
     row = find(name)
     if row is None or "$ref" in schema:
@@ -73,7 +74,7 @@ def _described(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {**schema, "description": f"{row.label}, {row.unit}"}
 
 
-def _type(hint: Any, defs: dict[str, Any], optional: bool = False) -> dict[str, Any]:
+def _type(hint: Any, defs: JsonSchema, optional: bool = False) -> JsonSchema:
     if hint in _PLAIN:
         return _PLAIN[hint]
     origin, inside = get_origin(hint), get_args(hint)
@@ -94,7 +95,7 @@ def _type(hint: Any, defs: dict[str, Any], optional: bool = False) -> dict[str, 
     return _ref(hint, defs)
 
 
-def _ref(kind: type[Record], defs: dict[str, Any]) -> dict[str, Any]:
+def _ref(kind: type[Record], defs: JsonSchema) -> JsonSchema:
     if kind.__name__ not in defs:
         defs[kind.__name__] = {}  # a record that holds itself ends here
         defs[kind.__name__] = _record(kind, defs)
