@@ -54,7 +54,7 @@ class EstimateContext:
         self.draft: EstimateContext | None = None  # of the draft model, once something needs it
         self._memo: dict[tuple[int, str], tuple[Layout, Any]] = {}
         self._with_factors: dict[int, tuple[Mapping[str, Number], EstimateContext]] = {}
-        self.spec: Any = request.model
+        self.spec = request.model
         self.engine = (
             load_engine(request.engine)
             if request.scheduler is None
@@ -151,6 +151,16 @@ class EstimateContext:
     def is_autoregressive(self) -> bool:
         """Whether the model decodes token by token: causal, with a vocabulary."""
         return bool(self.spec.writes)
+
+    @property
+    def is_moe(self) -> bool:
+        """Whether any layer has routed experts."""
+        return self.ledger.moe_layers > 0
+
+    def without_trace(self, layout: Layout) -> tuple[EstimateContext, Layout]:
+        """This context and a layout with plain numbers, for a search whose steps are not to be explained."""
+        plain = self if not self.lift.traced else EstimateContext(self.request)
+        return plain, Layout(**{key: num.value(value) for key, value in layout.__dict__.items()})
 
     @property
     def requests_per_pass(self) -> Number:

@@ -38,7 +38,7 @@ class ExtrapolationTerm(NamedTuple):
 def known(ctx: EstimateContext, layout: Layout) -> TrainingEnvelope:
     """Envelope of the published runs on such a chip, with such a framework and kind of model."""
     spec = ctx.chip.spec
-    return envelope(spec.kind, spec.id, ctx.training_stack(layout), _is_moe(ctx))
+    return envelope(spec.kind, spec.id, ctx.training_stack(layout), ctx.is_moe)
 
 
 def extrapolation_terms(
@@ -107,7 +107,7 @@ def of(ctx: EstimateContext, layout: Layout, answer: TrainAnswer) -> list[Extrap
 
 def error(ctx: EstimateContext, terms: list[ExtrapolationTerm]) -> Number:
     """Their part of the relative error of a step."""
-    errors = widening(_is_moe(ctx))
+    errors = widening(ctx.is_moe)
     return training.novelty(*(errors[term.kind] * term.beyond for term in terms if num.present(term.beyond)))
 
 
@@ -201,7 +201,7 @@ def _sizes(ctx: EstimateContext, layout: Layout, runs: TrainingEnvelope) -> list
             ),
         ),
     ]
-    if _is_moe(ctx):
+    if ctx.is_moe:
         per_device = max(ctx.ledger.experts) / num.value(layout.ep)
         terms.append(
             ExtrapolationTerm(
@@ -244,7 +244,3 @@ def _if_split(size: Number, beyond: Number) -> Number:
 def _hidden_fraction(answer: TrainAnswer) -> Number:
     """Hidden communication over the step."""
     return sum(num.value(t) for t in answer.hidden_s.values()) / num.value(answer.time_s)
-
-
-def _is_moe(ctx: EstimateContext) -> bool:
-    return any(group.moe for group in ctx.ledger.layers)

@@ -198,7 +198,7 @@ def _weights_over_host_link(
     moe = next((g.feedforward for g in ctx.spec.layers if g.feedforward.kind == "moe"), None)
     copied, least = experts, experts
     if moe is not None:
-        count, top_k = float(moe.n_experts), float(moe.top_k)
+        count, top_k = float(moe.n_experts or 1), float(moe.top_k or 1)
         active = expected_active_experts(count, routed_tokens_per_expert(tokens, top_k, count), ctx.engine.routing_skew)
         copied = experts * (num.maximum(active, top_k) / count)
         least = experts * (top_k / count)  # however the tokens are routed

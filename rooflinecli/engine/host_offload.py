@@ -7,7 +7,7 @@ copied once per micro-batch.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rooflinecli import memory
 from rooflinecli.core import num
@@ -21,7 +21,12 @@ from rooflinecli.price.chip import Chip
 from rooflinecli.quantization.formats import Formats, formats
 from rooflinecli.specs.engine import ServingEngine
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.layout import Layout
+from rooflinecli.specs.model import ModelSpec
 from rooflinecli.specs.request import Request
+
+if TYPE_CHECKING:
+    from rooflinecli.engine.context import EstimateContext
 
 DEFAULT_HOST = "ryzen-9-9950x"  # two channels of DDR5-5600
 # Fraction of the link's rate: published runs took 0.8 to 1.4 of the time of copying every expert, since routing is skewed
@@ -40,7 +45,9 @@ class HostShare:
     head: Number
 
 
-def host_of(request: Request, lift: PlainLift, engine: ServingEngine, own: Formats, spec: Any) -> HostShare | None:
+def host_of(
+    request: Request, lift: PlainLift, engine: ServingEngine, own: Formats, spec: ModelSpec
+) -> HostShare | None:
     """What the host keeps by --gpu-layers and --expert-offload; None where it keeps nothing.
 
     Raises UsageError for a device without host memory of its own, and for experts of a model without experts.
@@ -61,7 +68,7 @@ def host_of(request: Request, lift: PlainLift, engine: ServingEngine, own: Forma
     return HostShare(chip, _formats(chip, own), layers, experts, num.ceil(layers))
 
 
-def _experts(written: str | None, spec: Any) -> float:
+def _experts(written: str | None, spec: ModelSpec) -> float:
     """Fraction of the MoE layers whose experts the host keeps: `host` for all, `host:N` for those of N layers."""
     if written is None or written == "device":
         return 0.0
@@ -103,7 +110,7 @@ def on_device(params: DeviceParameters, host: HostShare | None) -> DeviceParamet
     )
 
 
-def host_embedding_bytes(ctx: Any) -> float:
+def host_embedding_bytes(ctx: EstimateContext) -> float:
     """Bytes of an embedding that the engine keeps in host memory: 0 for a tied one, which is the head."""
     spec = ctx.spec
     if (
@@ -118,7 +125,7 @@ def host_embedding_bytes(ctx: Any) -> float:
     return float(f.table_bytes(spec.vocab_size, spec.embedding_dim or spec.d_model, width))
 
 
-def offload_to_fit(ctx: Any, layout: Any, reserve: Number) -> dict[str, Any]:
+def offload_to_fit(ctx: EstimateContext, layout: Layout, reserve: Number) -> dict[str, Any]:
     """Request fields that offload only what does not fit: experts first, then layers; {} where all fits.
 
     `reserve` bytes stay free; the cache is that of prompt and output.

@@ -203,7 +203,7 @@ def _common(ctx: EstimateContext, layout: Layout, phase: str, step: PricedPass, 
 
 def _decode_errors(ctx: EstimateContext, step: PricedPass, busy: ReplicaLoad) -> tuple[Number, Number]:
     """80% relative errors of ITL and of the throughput of whole requests."""
-    suffix = "-moe" if any(group.moe for group in ctx.ledger.layers) else ""
+    suffix = "-moe" if ctx.is_moe else ""
     unknown_int4_kernels = ctx.formats.variant == "int4-weights" and not ctx.engine.efficiency
     name = "decode-int4" if unknown_int4_kernels else f"decode{suffix}"
     error = _error(ctx, step, name)

@@ -7,7 +7,6 @@ kernels, which gather the low-rank pair of each sequence (Punica, S-LoRA); exper
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
@@ -62,7 +61,7 @@ def add_priced(
         return
     formats, settings = ctx.formats, ctx.chip.constants("serving", KIND)
     used = fine_tuning.adapters_met(_count(ctx), sizes["B"])
-    constants: Any = ctx.chip.constants("serving", "matmul", formats.outer_compute)
+    constants = ctx.chip.constants("serving", "matmul", formats.outer_compute)
     for row, m, k, n, one in _pairs(ctx, rows, sizes):
         rank = _rank(ctx)
         op = Op(

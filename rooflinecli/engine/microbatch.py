@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
 
 from rooflinecli import memory
 from rooflinecli.core import num
@@ -61,7 +61,7 @@ class Microbatch:
         other.__dict__.update(self.__dict__, costs=costs, weight_gradients=0.0)
         return other
 
-    def constants(self, kind: str) -> Any:
+    def constants(self, kind: str) -> SimpleNamespace:
         """Training constants of a kind, of the layout's framework."""
         return self.ctx.chip.constants(REGIME, kind, self.stack)
 

@@ -69,7 +69,7 @@ def _as_replicas(ctx: EstimateContext, phases: tuple[str, ...]) -> FeasibleAlter
     if r.devices is None or r.concurrency is not None or r.qps is not None or (r.dp or 1) > 1:
         return None
     fields = explicit_layout.layout_fields(r, "decode")
-    moe = any(group.moe for group in ctx.ledger.layers)
+    moe = ctx.is_moe
     devices = int(r.devices)
     for dp in divisors(devices)[1:]:
         if dp > ctx.batch:

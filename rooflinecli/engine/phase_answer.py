@@ -1,4 +1,4 @@
-"""What a phase answers, typed: times, rates, shares, memory. Numbers are floats, arrays of a sweep, or traced.
+"""Typed answer of a phase: times, rates, fractions, memory. Numbers are floats, arrays of a sweep, or traced.
 
 Times are in seconds of one pass (a prompt, a token, a step), sizes in bytes per device, rates per second over all devices.
 The fields are the keys of the JSON contract, in its order.
@@ -29,8 +29,8 @@ class Resources(Record):
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Residency(Record):
-    """Bytes on the fullest device, and what it can hold; headroom is the share of capacity left. slack_bytes, in no total and in no
-    verdict, is what peaks of published training runs had beside these, in the median."""
+    """Bytes on the fullest device, and its capacity. slack_bytes, in no total and no verdict, is the median by which the peaks of
+    published training runs exceeded the total."""
 
     weights_bytes: Number
     gradients_bytes: Number
@@ -45,13 +45,13 @@ class Residency(Record):
 
     @property
     def fits(self) -> Number:
-        """Whether it does; a mask where sizes are arrays."""
+        """Whether the total is within capacity; a mask where sizes are arrays."""
         return num.value(self.total_bytes) <= num.value(self.capacity_bytes)
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class LayoutAnswer(Record):
-    """A plan as the contract shows it: whole sizes, what is seldom given only where it was, and why it was taken."""
+    """A layout in the JSON contract: whole sizes, unusual fields only where they differ from the default, and why it was chosen."""
 
     devices: int
     tp: int
@@ -71,7 +71,7 @@ class LayoutAnswer(Record):
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PhaseAnswer(Record):
-    """What every phase answers. `plan`, `bound` and what was measured are noted by an estimate, not by a sweep."""
+    """Fields of every phase. Layout, bottleneck and measured values are set by an estimate, not by a sweep."""
 
     time_s: Number
     floor_s: Number
@@ -94,14 +94,14 @@ class PhaseAnswer(Record):
 
     @property
     def layout_of_phase(self) -> LayoutAnswer:
-        """The plan of an estimate's phase."""
-        assert self.layout is not None  # an estimate notes it before anyone reads it
+        """The layout of an estimate's phase."""
+        assert self.layout is not None  # set by every estimate
         return self.layout
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TierAnswer(Record):
-    """Sessions that a tier keeps, the share of idle ones found there, seconds until one's cached prompt is back."""
+    """Sessions in a tier, as a fraction of idle ones, and seconds to reload one's cached prompt."""
 
     sessions: Number
     in_tier_fraction: Number = field(metadata=former("found_share"))
@@ -110,7 +110,7 @@ class TierAnswer(Record):
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TiersAnswer(Record):
-    """Sessions between two turns on a replica: how many, how many stay on the device, the shares there and nowhere; mean wait of a first token."""
+    """Idle sessions of a replica: how many, how many on the device, the fractions there and evicted; mean reload time of a TTFT."""
 
     idle_sessions: Number
     device_sessions: Number
@@ -122,7 +122,7 @@ class TiersAnswer(Record):
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PrefillAnswer(PhaseAnswer):
-    """time_s is the time to first token."""
+    """time_s is TTFT."""
 
     bytes_per_device: Number
     sessions: TiersAnswer | None = field(default=None, metadata=OPTIONAL)
@@ -130,10 +130,9 @@ class PrefillAnswer(PhaseAnswer):
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SpeculationAnswer(Record):
-    """A round of speculation: tokens it writes, seconds of draft and verification, gain over plain decoding at this batch.
+    """Speculative decoding: accepted tokens per step, seconds of draft and verification, speedup at this batch.
 
-    pays_up_to_batch: the most sequences at which a token comes sooner than without; left out where that is never looked for
-    or beyond what was searched.
+    break_even_batch: the largest batch with a speedup; left out in sweeps and beyond the searched range.
     """
 
     mean_accepted_length: Number = field(metadata=former("tokens_per_step"))
@@ -145,7 +144,7 @@ class SpeculationAnswer(Record):
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DecodeAnswer(PhaseAnswer):
-    """time_s is the inter-token latency; batch the sequences under way per replica, largest_batch what its memory takes."""
+    """time_s is ITL; batch and max_batch are running sequences per replica, of this load and at most."""
 
     bytes_per_device: Number
     batch: Number
@@ -158,9 +157,9 @@ class DecodeAnswer(PhaseAnswer):
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TrainAnswer(PhaseAnswer):
-    """time_s is one optimizer step; steps and run_s are those of a whole run, where its tokens are given. communication_s is
-    what an axis leaves exposed, hidden_s what of it runs beside other work. own_error is the part of the relative error that
-    comes of a layout's communication, unsupported what of the layout no published run does, a sentence each."""
+    """time_s is one optimizer step; steps and run_s are of a whole run, where its tokens are given. communication_s is exposed
+    communication by axis, hidden_s hidden. communication_error_fraction is the part of the relative error from the layout's
+    communication; extrapolations are what no published run supports, a sentence each."""
 
     hidden_s: dict[str, Number]
     hardware_flops: Number
@@ -174,29 +173,27 @@ class TrainAnswer(PhaseAnswer):
 
 
 def rate_interval(rate: Number, error: Number, time: Number, floor: Number) -> tuple[Number, Number]:
-    """80% interval of a rate that goes against a time with this floor."""
+    """80% interval of a rate inverse to a time with this floor."""
     most = roofline.rate_at_floor(rate, time, floor)
     return roofline.rate_low(rate, error), roofline.rate_high(rate, error, most)
 
 
 def layout_answer(layout: Layout, chosen: bool, reason: str) -> LayoutAnswer:
-    """A plan as the contract shows it."""
+    """Build the contract's view of a layout."""
     sizes = {name: int(num.value(getattr(layout, name))) for name in ("devices", *SIZES)}
-    seldom = _seldom(layout)
+    unusual = _unusual_fields(layout)
     return LayoutAnswer(
         **sizes,
         zero=layout.zero,
         sequence_parallel=layout.sequence_parallel,
         recompute=layout.recompute,
-        unusual={}
-        if seldom == _USUAL
-        else {n: v for n, v, usual in zip(_SELDOM, seldom, _USUAL, strict=True) if v != usual},
+        unusual={n: v for n, v, usual in zip(_UNUSUAL, unusual, _DEFAULTS, strict=True) if v != usual},
         chosen=chosen,
         reason=reason,
     )
 
 
-_SELDOM = (
+_UNUSUAL = (
     "recompute_layers",
     "recompute_modules",
     "schedule",
@@ -218,5 +215,5 @@ _SELDOM = (
     "software",
     "recipe",
 )
-_seldom = attrgetter(*_SELDOM)
-_USUAL = _seldom(Layout)
+_unusual_fields = attrgetter(*_UNUSUAL)
+_DEFAULTS = _unusual_fields(Layout)

@@ -30,7 +30,7 @@ def resident_memory(ctx: EstimateContext, layout: Layout, phase: str) -> Residen
 def engine_reserve(ctx: EstimateContext, layout: Layout) -> Number:
     """Bytes per device that the engine keeps free of weights and cache."""
     reserve = engine_constant(ctx, "reserve_bytes", "B")
-    if ctx.engine.constant("reserve_experts_bytes") and any(group.moe for group in ctx.ledger.layers):
+    if ctx.engine.constant("reserve_experts_bytes") and ctx.is_moe:
         gathered = engine_constant(ctx, "reserve_experts_bytes", "B")
         reserve = serving.reserve_with_gathered_tokens(reserve, gathered, layout.ep)
     return reserve

@@ -84,8 +84,7 @@ def _open_loop(ctx: EstimateContext, layout: Layout, largest: Number) -> Replica
             f"--qps {qps:g}: prompts alone would keep each replica busy {float(num.value(share)):.0%} "
             "of the time; use more replicas (--dp) or a lower rate"
         )
-    plain = ctx if not ctx.lift.traced else EstimateContext(ctx.request)
-    bare = Layout(**{key: num.value(value) for key, value in layout.__dict__.items()})
+    plain, bare = ctx.without_trace(layout)
     context = serving.mean_context(plain.prompt, plain.output)
     left, per_second = 1 - num.value(share), num.value(rate)
 

@@ -116,8 +116,7 @@ def answer(ctx: EstimateContext, layout: Layout, batch: Number) -> SpeculationAn
 
 def _break_even(ctx: EstimateContext, layout: Layout, asked: Number) -> float | None:
     """The largest batch at which ITL is lower than without speculation: 0 where it is at none up to the asked one, None above SEARCHED."""
-    plain = ctx if not ctx.lift.traced else EstimateContext(ctx.request)
-    bare = Layout(**{key: num.value(value) for key, value in layout.__dict__.items()})
+    plain, bare = ctx.without_trace(layout)
     context = serving.mean_context(plain.prompt, plain.output)
 
     def pays(batch: float) -> bool:

@@ -1,4 +1,4 @@
-"""A model in a format of weights: the bytes of each part, by the tensors that llama-quantize or another tool writes."""
+"""A model with quantized weights: the bytes of each part, by the tensors that llama-quantize or another tool writes."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from rooflinecli.specs.request import Request
 _KNOWN: dict[tuple[int, str], tuple[ModelSpec, ModelSpec]] = {}
 _STORED: dict[int, tuple[ModelSpec, Quantization]] = {}
 _MOST = 64
-_WIDE = 2.0  # bytes of what is left as it is
+_WIDE = 2.0  # bytes per parameter that stays in 16 bits
 _OTHERWISE = "ask `roofline estimate` with --weight-dtype int8 or int4, or give the file itself"
-# What tools leave alone whatever the config says, or that no text decoder has
-_ASIDE = re.compile(
+# Modules that tools never quantize, whatever the config says, or that no text decoder has
+_NEVER_QUANTIZED = re.compile(
     r"^head$|lm_head|embed|patch_merge|e_score_correction_bias|norm|router|gate(?!_)|vision|visual|projector|mtp|eh_proj|shared_head|rotary|audio"
 )
 _HEAD, _TABLE = "lm_head", "model.embed_tokens"
@@ -38,13 +38,13 @@ _LAYER = re.compile(r"layers\.(\d+)")
 
 def with_weight_format(spec: ModelSpec, file: str) -> ModelSpec:
     """The model with its weights in a GGUF file type such as Q4_K_M, or a format such as awq or exl3-4. Raises UsageError where no rule
-    says what such a file holds.
+    has the tensors of such a file.
 
     Each part (layers, experts, embedding, head) weighs exactly what its tensors come to, as a mean over its parameters.
     """
-    held = _KNOWN.get((id(spec), file))
-    if held is not None and held[0] is spec:
-        return held[1]
+    known = _KNOWN.get((id(spec), file))
+    if known is not None and known[0] is spec:
+        return known[1]
     if len(_KNOWN) >= _MOST:
         _KNOWN.clear()
     scheme = schemes.parse(file)
@@ -52,35 +52,35 @@ def with_weight_format(spec: ModelSpec, file: str) -> ModelSpec:
         stored = exact(spec, scheme)
     else:
         stored = Quantization(dtype=f"gguf {file}", group_size=None, widths=_widths(spec, file))
-    made = spec.with_changes(quantization=stored)
-    _KNOWN[id(spec), file] = (spec, made)
-    return made
+    quantized = spec.with_changes(quantization=stored)
+    _KNOWN[id(spec), file] = (spec, quantized)
+    return quantized
 
 
 def checkpoint_format(spec: ModelSpec) -> Quantization | None:
-    """The format of a quantized checkpoint with the bytes of each part, worked out once."""
+    """The format of a quantized checkpoint with the bytes of each part, computed once."""
     if spec.quantization is None or spec.quantization.widths is not None:
         return spec.quantization
-    held = _STORED.get(id(spec))
-    if held is None or held[0] is not spec:
+    known = _STORED.get(id(spec))
+    if known is None or known[0] is not spec:
         if len(_STORED) >= _MOST:
             _STORED.clear()
-        held = _STORED[id(spec)] = (spec, exact(spec, spec.quantization))
-    return held[1]
+        known = _STORED[id(spec)] = (spec, exact(spec, spec.quantization))
+    return known[1]
 
 
-def _held(spec: ModelSpec) -> DeviceParameters:
+def _parameters(spec: ModelSpec) -> DeviceParameters:
     return device_parameters(ledger(spec), Layout(), PLAIN)
 
 
 def _widths(spec: ModelSpec, file: str) -> Widths:
-    """Bytes per parameter of each part. A tower that reads images is a file of its own in 16 bits (mmproj), beside embedding and head."""
-    params, text = _held(spec), _text(spec)
+    """Bytes per parameter of each part. A vision encoder is a separate file in 16 bits (mmproj), counted with embedding and head."""
+    params, text = _parameters(spec), _decoder(spec)
     inner, experts, outer = (int(value(n)) for n in (params.inner, params.experts, params.outer))
-    own = int(value(_held(text).total))
-    parts = file_bytes(text, file, own, mixers=_mixers(text))
+    decoder = int(value(_parameters(text).total))
+    parts = file_bytes(text, file, decoder, mixers=_mixers(text))
     table = spec.vocab_size * spec.d_model
-    tower = (inner + experts + outer - own) * _WIDE
+    tower = (inner + experts + outer - decoder) * _WIDE
     return Widths(
         layers=parts["layers"] / inner,
         experts=parts["experts"] / experts if experts else 0.0,
@@ -90,8 +90,8 @@ def _widths(spec: ModelSpec, file: str) -> Widths:
     )
 
 
-def _text(spec: ModelSpec) -> ModelSpec:
-    """The decoder alone. Raises UsageError for one that attends to an encoder, and for what writes no tokens: rules of such files are not known."""
+def _decoder(spec: ModelSpec) -> ModelSpec:
+    """The decoder alone. Raises UsageError for one that attends to an encoder, and for a model without output tokens: no rule is known."""
     if spec.paired or any(group.cross for group in spec.layers):
         raise UsageError(
             f"{spec.name} attends to an encoder, and no rule says the sizes of its GGUF files; {_OTHERWISE}", "file"
@@ -100,57 +100,57 @@ def _text(spec: ModelSpec) -> ModelSpec:
         raise UsageError(f"{spec.name} writes no tokens, so a file of it has no rate; {_OTHERWISE}", "file")
     if not spec.towers:
         return spec
-    made = spec.with_changes(towers=[])
-    made._document = spec.document
-    return made
+    decoder = spec.with_changes(towers=[])
+    decoder._document = spec.document
+    return decoder
 
 
 def _mixers(spec: ModelSpec) -> Mixers:
     """The matrices of layers whose mixer is no softmax attention, by group."""
-    found = {}
+    mixers = {}
     for i, (group, layer) in enumerate(zip(spec.layers, ledger(spec).layers, strict=True)):
         if group.attention is not None and group.attention.kind not in SOFTMAX:
             rows = _rows(layer, "", "attention.")
-            found[i] = tuple(MixerMatrix(f"attention{x.name}", x.inputs, x.outputs, x.copies) for x in rows)
-    return found
+            mixers[i] = tuple(MixerMatrix(f"attention{x.name}", x.inputs, x.outputs, x.copies) for x in rows)
+    return mixers
 
 
 def exact(spec: ModelSpec, stored: Quantization) -> Quantization:
-    """`stored` with the bytes of each part as its tensors come to; as it is where it says them already.
+    """`stored` with the bytes of each part, summed over its tensors; unchanged where it has them already.
 
-    Raises DataError for a module it keeps in 16 bits that the model has not.
+    Raises DataError for a module that it names and the model does not have.
     """
     if stored.widths is not None or not spec.vocab_size:
         return stored
     full = _with_bits(stored)
-    params = _held(spec)
+    params = _parameters(spec)
     layers = list(_linears(spec))
-    _known(spec, full, layers)
+    _check_modules(spec, full, layers)
     parts = {"layers": 0.0, "experts": 0.0}
     for part, total in (("layers", params.inner), ("experts", params.experts)):
-        own = [x for x in layers if (x.part == "experts") == (part == "experts")]
-        rest = int(value(total)) - sum(x.elements for x in own)
-        parts[part] = sum(_bytes(full, x) for x in own) + rest * _WIDE
+        linears = [x for x in layers if (x.part == "experts") == (part == "experts")]
+        rest = int(value(total)) - sum(x.elements for x in linears)
+        parts[part] = sum(_bytes(full, x) for x in linears) + rest * _WIDE
     inner, experts = int(value(params.inner)), int(value(params.experts))
-    outer = _outside(spec, full, int(value(params.outer)))
-    made = Widths(layers=parts["layers"] / inner, experts=parts["experts"] / experts if experts else 0.0, **outer)
-    return full.model_copy(update={"widths": made})
+    outer = _outer_widths(spec, full, int(value(params.outer)))
+    widths = Widths(layers=parts["layers"] / inner, experts=parts["experts"] / experts if experts else 0.0, **outer)
+    return full.model_copy(update={"widths": widths})
 
 
 def _with_bits(stored: Quantization) -> Quantization:
-    """The same, its experts' and other modules' too, with the bits of a weight written out."""
-    own = stored.experts and _with_bits(stored.experts)
+    """The format, and those of its experts and other modules, with explicit bits of a weight."""
+    experts = stored.experts and _with_bits(stored.experts)
     others = [x.model_copy(update={"stored": _with_bits(x.stored)}) for x in stored.others]
-    return stored.model_copy(update={"bits": stored.bits or BITS[stored.dtype], "experts": own, "others": others})
+    return stored.model_copy(update={"bits": stored.bits or BITS[stored.dtype], "experts": experts, "others": others})
 
 
-def _outside(spec: ModelSpec, stored: Quantization, parameters: int) -> dict[str, float]:
+def _outer_widths(spec: ModelSpec, stored: Quantization, parameters: int) -> dict[str, float]:
     """Bytes per parameter of embedding, head, and both with the norm between them."""
     width = spec.embedding_dim or spec.d_model
     table = spec.vocab_size * width
-    everything = stored.applies_to == "all"
-    own = _format(stored, Linear(_TABLE, width, spec.vocab_size)) if everything else None
-    embedding = schemes.matrix_bytes(own, width, spec.vocab_size) if own else table * _WIDE
+    embedding = table * _WIDE
+    if stored.applies_to == "all":
+        embedding = _bytes(stored, Linear(_TABLE, width, spec.vocab_size))
     head = embedding if spec.tied_embeddings else _head(spec, stored, width)
     tables = 1 if spec.tied_embeddings or not spec.lm_head else 2
     total = embedding + (head if tables == 2 else 0.0) + (parameters - tables * table) * _WIDE
@@ -158,20 +158,19 @@ def _outside(spec: ModelSpec, stored: Quantization, parameters: int) -> dict[str
 
 
 def _head(spec: ModelSpec, stored: Quantization, width: int) -> float:
-    """Bytes of a head of its own: in the format that names it, or in as many bits as it is said to have."""
+    """Bytes of an untied head: in the format that names it, or in its explicit number of bits."""
     named = any(linear_layers.matches(p, _HEAD) for x in stored.others for p in x.modules) or (
         bool(stored.only) and any(linear_layers.matches(p, _HEAD) for p in stored.only)
     )
     if stored.applies_to == "all" or named:
-        own = _format(stored, Linear(_HEAD, width, spec.vocab_size))
-        return spec.vocab_size * width * _WIDE if own is None else schemes.matrix_bytes(own, width, spec.vocab_size)
+        return _bytes(stored, Linear(_HEAD, width, spec.vocab_size))
     if stored.head_bits:
         return schemes.matrix_bytes(stored, width, spec.vocab_size, stored.head_bits)
     return spec.vocab_size * width * _WIDE
 
 
 def _format(stored: Quantization, x: Linear) -> Quantization | None:
-    """The format of a linear layer; None where it is left in 16 bits."""
+    """The format of a linear layer; None where it stays in 16 bits."""
     if any(linear_layers.matches(p, x.name) for p in stored.kept):
         return None
     for other in stored.others:
@@ -180,27 +179,28 @@ def _format(stored: Quantization, x: Linear) -> Quantization | None:
     left = x.part == "router" and stored.applies_to != "all"
     left = left or (stored.applies_to == "experts" and x.part != "experts")
     left = left or (bool(stored.only) and not any(linear_layers.matches(p, x.name) for p in stored.only))
-    own = stored.experts if x.part == "experts" and stored.experts else stored
-    return None if left else own
+    if left:
+        return None
+    return stored.experts if x.part == "experts" and stored.experts else stored
 
 
 def _bytes(stored: Quantization, x: Linear) -> float:
-    """Bytes of a linear layer, quantized or left."""
+    """Bytes of a linear layer with its copies."""
     own = _format(stored, x)
     return x.elements * _WIDE if own is None else x.copies * schemes.matrix_bytes(own, x.inputs, x.outputs)
 
 
-def _known(spec: ModelSpec, stored: Quantization, layers: list[Linear]) -> None:
-    """Raises DataError for a module that is named and not there: what it means for the bytes is not known."""
+def _check_modules(spec: ModelSpec, stored: Quantization, layers: list[Linear]) -> None:
+    """Raises DataError for a module that is named and that the model does not have."""
     for pattern in (*stored.kept, *stored.only, *(p for other in stored.others for p in other.modules)):
         beyond = [int(n) >= spec.n_layers for n in _LAYER.findall(pattern.replace("\\", ""))]
         try:
-            met = any(linear_layers.matches(pattern, x.name) for x in layers)
+            exists = any(linear_layers.matches(pattern, x.name) for x in layers)
         except re.error as error:
             raise DataError(
                 f"{spec.document.location('quantization')}: '{pattern[:60]}' is no regular expression ({error}); mend it"
             ) from None
-        if not met and not any(beyond) and not _ASIDE.search(pattern):
+        if not exists and not any(beyond) and not _NEVER_QUANTIZED.search(pattern):
             raise DataError(
                 f"{spec.document.location('quantization')}: '{pattern[:60]}', quantized otherwise than the rest or not at all, names no linear layer of this model; "
                 "remove the entry, or write the model as YAML"
@@ -209,14 +209,14 @@ def _known(spec: ModelSpec, stored: Quantization, layers: list[Linear]) -> None:
 
 def _linears(spec: ModelSpec) -> Iterator[Linear]:
     """Every linear layer inside the layers: softmax attention and feed-forward as checkpoints split them, others as the ledger's rows."""
-    book, beside = ledger(spec), spec.family.startswith("gemma4")
+    rows, gemma4 = ledger(spec), spec.family.startswith("gemma4")
     for number, index in enumerate(spec.order):
         at, a = f"model.layers.{number}", spec.layers[index].attention
         if a is not None and a.kind in linear_layers.SPLIT and not a.shared:
             yield from linear_layers.attention(spec.d_model, a, at)
         elif a is not None:
-            yield from _rows(book.layers[index], f"{at}.self_attn", "attention.")
-        yield from linear_layers.feedforward(spec.d_model, spec.layers[index].feedforward, at, beside)
+            yield from _rows(rows.layers[index], f"{at}.self_attn", "attention.")
+        yield from linear_layers.feedforward(spec.d_model, spec.layers[index].feedforward, at, gemma4)
 
 
 def _rows(group: Layer, at: str, prefix: str) -> Iterator[Linear]:

@@ -216,7 +216,7 @@ def _errors(
 ) -> tuple[Number, Number]:
     """80% relative error of a step, and the part of it from its communication: other layouts on the chip share the rest."""
     c = ctx.training_constants("residual", layout)
-    experts = c.error_experts if any(group.moe for group in ctx.ledger.layers) else 0.0
+    experts = c.error_experts if ctx.is_moe else 0.0
     of_hidden = training.communication_error(c.error_hidden, sum(hidden.values()), seconds)
     of_exposed = training.communication_error(c.error_exposed, sum(exposed.values()), seconds)
     fraction = sum(hidden.values()) / seconds

@@ -22,7 +22,7 @@ from rooflinecli.ledger.ledger import (
     matmul,
     norm,
 )
-from rooflinecli.ledger.mixer import CompositeMixer, Mixer
+from rooflinecli.ledger.mixer import CompositeMixer
 from rooflinecli.specs import registry
 from rooflinecli.specs.components import ComponentSpec
 from rooflinecli.specs.model import AttentionSpec, LayerSpec, ModelSpec
@@ -33,17 +33,17 @@ _KNOWN = 128
 
 
 def ledger(spec: ModelSpec) -> Ledger:
-    """The rows of a model, built once per spec."""
-    held = _LEDGERS.get(id(spec))
-    if held is None:
+    """Ledger of a model, built once per spec."""
+    known = _LEDGERS.get(id(spec))
+    if known is None:
         if len(_LEDGERS) >= _KNOWN:
             _LEDGERS.clear()
-        held = _LEDGERS[id(spec)] = (spec, _build(spec))
-    return held[1]
+        known = _LEDGERS[id(spec)] = (spec, _build(spec))
+    return known[1]
 
 
 def split(ledger: Ledger, over: TensorSplit) -> Ledger:
-    """The same rows, split over a tensor-parallel group as an engine does it; kept beside the ledger they come from."""
+    """The ledger as an engine splits it over a tensor-parallel group, built once."""
     if over == EVEN:
         return ledger
     known = _SPLIT.get((id(ledger), over))
@@ -56,19 +56,19 @@ def split(ledger: Ledger, over: TensorSplit) -> Ledger:
 
 
 def _mixing(group: LayerSpec, model: ModelSpec, known: list[tuple[AttentionSpec, Block]]) -> list[Block]:
-    """The blocks of a layer's attention; layers that attend alike share theirs, so that a pass need count its kernels once."""
-    found = []
+    """Blocks of a layer's attention; layers with equal attention share theirs, so that a pass counts its kernels once."""
+    blocks = []
     for spec in (group.attention, group.cross):
         if spec is not None:
             block = next((block for seen, block in known if seen == spec), None)
             if block is None:
                 known.append((spec, block := _attention(spec, model)))
-            found.append(block)
-    return found
+            blocks.append(block)
+    return blocks
 
 
 def _attention(spec: AttentionSpec, model: ModelSpec) -> Block:
-    """The block of an attention kind, once the further sizes that its file declares are there (those in OPTIONAL may be absent). Raises DataError."""
+    """Block of an attention kind. Raises DataError where the sizes that its file declares are missing (those in OPTIONAL may be)."""
     kind = registry.load("layers/attention", spec.kind)
     wanted: dict[str, str] = getattr(kind, "SIZES", {})
     optional: dict[str, str] = getattr(kind, "OPTIONAL", {})
@@ -89,46 +89,44 @@ def _build(spec: ModelSpec) -> Ledger:
         axes |= {"streams": spec.streams, "gates": spec.streams}
     if spec.embedding_dim:
         axes["W"] = spec.embedding_dim
-    beside = [*_pieces(spec.before, "before", spec, axes), *_pieces(spec.after, "after", spec, axes)]
-    derived = tuple(rule for block in beside for rule in block.derived)
-    towers = tuple(_tower(tower) for tower in spec.towers)
+    outer = [*_components(spec.before, "before", spec, axes), *_components(spec.after, "after", spec, axes)]
+    derived = tuple(rule for block in outer for rule in block.derived)
+    towers = tuple(  # with the longest inputs they are built for; of images there are none by default
+        Encoder(ledger(tower), float(tower.max_context or 1), 0.0 if tower.reads == "images" else 1.0)
+        for tower in spec.towers
+    )
     longest = sum(tower.length for tower in towers if tower.ledger.spec.reads != "its own") or 1.0
     return with_cross_attention(
         Ledger(spec, _stem(spec, axes), layers, _head(spec, axes), axes, derived, towers), longest
     )
 
 
-def _tower(spec: ModelSpec) -> Encoder:
-    """A tower with the longest input it is built for; of images there are none until someone asks."""
-    return Encoder(ledger(spec), float(spec.max_context or 1), 0.0 if spec.reads == "images" else 1.0)
-
-
-def _held(layer: Layer) -> Layer:
-    """A layer that attends to nothing: its parameters are there, and no pass goes through it (Mllama without an image)."""
-    rows = tuple(elementwise(row.name, (), (), params=row.params) for row in layer.rows)
-    return replace(layer, rows=rows, mixer=None)
-
-
 def with_cross_attention(ledger: Ledger, tokens: Number) -> Ledger:
-    """`book` with cross-attention over so many tokens; itself where nothing attends to a tower."""
+    """The ledger with cross-attention over so many tokens; unchanged where no layer has cross-attention.
+
+    Without tokens such a layer has parameters and no pass goes through it (Mllama without an image).
+    """
     if not any(layer.has_cross_attention for layer in ledger.layers):
         return ledger
-    reads = num.present(tokens)
-    layers = tuple(
-        layer if not layer.has_cross_attention else replace(layer, asked=((MEMORY, tokens),)) if reads else _held(layer)
-        for layer in ledger.layers
-    )
-    return replace(ledger, layers=layers)
+    layers = []
+    for layer in ledger.layers:
+        if layer.has_cross_attention and num.present(tokens):
+            layer = replace(layer, asked=((MEMORY, tokens),))
+        elif layer.has_cross_attention:
+            idle = tuple(elementwise(row.name, (), (), params=row.params) for row in layer.rows)
+            layer = replace(layer, rows=idle, mixer=None)
+        layers.append(layer)
+    return replace(ledger, layers=tuple(layers))
 
 
-def _pieces(pieces: list[ComponentSpec], where: str, spec: ModelSpec, axes: dict[str, int]) -> list[Block]:
-    """The blocks of pieces, in order; their axes go into `axes`."""
-    made: list[Block] = []
-    for i, piece in enumerate(pieces):
-        at = PlacedComponent(f"{where}.{piece.name or piece.kind}", f"{where}{i}", spec.d_model)
-        made.append(registry.load("layers/components", piece.kind).block(piece, at))
-        axes |= made[-1].axes
-    return made
+def _components(components: list[ComponentSpec], where: str, spec: ModelSpec, axes: dict[str, int]) -> list[Block]:
+    """Blocks of components, in order; their axes are added to `axes`."""
+    blocks: list[Block] = []
+    for i, component in enumerate(components):
+        at = PlacedComponent(f"{where}.{component.name or component.kind}", f"{where}{i}", spec.d_model)
+        blocks.append(registry.load("layers/components", component.kind).block(component, at))
+        axes |= blocks[-1].axes
+    return blocks
 
 
 def _layer(spec: ModelSpec, group: LayerSpec, index: int, known: list[tuple[AttentionSpec, Block]]) -> Layer:
@@ -144,9 +142,11 @@ def _layer(spec: ModelSpec, group: LayerSpec, index: int, known: list[tuple[Atte
     axes: dict[str, int] = {"D": spec.d_model, "one": 1}
     if spec.streams > 1:
         axes |= hyper_connections.axes(spec.streams)
-    further = _pieces(group.pieces, "layer", spec, axes)
-    rows += [row for block in further for row in block.rows]
-    blocks += further
+    components = _components(group.pieces, "layer", spec, axes)
+    rows += [row for block in components for row in block.rows]
+    blocks += components
+    mixing = [row.mixer for row in rows if row.mixer is not None]
+    mixer = mixing[0] if len(mixing) == 1 else CompositeMixer(tuple(mixing)) if mixing else None  # Falcon-H1, Zamba2
     for block in blocks:
         axes |= block.axes
     return Layer(
@@ -157,16 +157,10 @@ def _layer(spec: ModelSpec, group: LayerSpec, index: int, known: list[tuple[Atte
         split=tuple(dict.fromkeys(axis for block in blocks for axis in block.split)),
         shared=tuple(dict.fromkeys(axis for block in blocks for axis in block.shared)),
         moe=group.feedforward.kind == "moe",
-        mixer=_mixer(rows),
+        mixer=mixer,
         index=index,
         mixed=mixed,
     )
-
-
-def _mixer(rows: list[Row]) -> Mixer | None:
-    """The sequence mixer of a layer: none, one, or two that stand beside each other (Falcon-H1, Zamba2)."""
-    found = [row.mixer for row in rows if row.mixer is not None]
-    return CompositeMixer(tuple(found)) if len(found) > 1 else found[0] if found else None
 
 
 def _residual(branches: int) -> Row:
@@ -205,7 +199,7 @@ def _stem(spec: ModelSpec, axes: dict[str, int]) -> tuple[Row, ...]:
                 "positions", "gather", params=(("positions", "D"),), reads=(("B", "Z", "D"),), writes=(("B", "Z", "D"),)
             )
         )
-    rows += [row for block in _pieces(spec.before, "before", spec, axes) for row in block.rows]
+    rows += [row for block in _components(spec.before, "before", spec, axes) for row in block.rows]
     if spec.embedding_norm or spec.pre_norm:
         rows.append(norm("embedding_norm", spec.norm))
     return tuple(rows)
@@ -216,7 +210,7 @@ def _head(spec: ModelSpec, axes: dict[str, int]) -> tuple[Row, ...]:
     rows: list[Row] = hyper_connections.last() if spec.streams > 1 else []
     if spec.final_norm:
         rows.append(norm("final_norm", spec.norm))
-    rows += [row for block in _pieces(spec.after, "after", spec, axes) for row in block.rows]
+    rows += [row for block in _components(spec.after, "after", spec, axes) for row in block.rows]
     width = "W" if spec.embedding_dim else "D"
     if spec.embedding_dim and spec.embedding_down:
         rows.append(matmul("head_down", "x[B O D] . Wd[D W] -> y[B O W]"))

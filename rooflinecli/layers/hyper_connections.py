@@ -1,4 +1,4 @@
-"""Several residual streams beside each other (manifold-constrained hyper-connections, Xie et al. 2025, arXiv 2512.24880; DeepSeek-V4).
+"""Several parallel residual streams (manifold-constrained hyper-connections, Xie et al. 2025, arXiv 2512.24880; DeepSeek-V4).
 
 A branch reads a weighted sum of n streams; its output is spread over them and the streams are mixed, all by weights that a small
 matrix makes of the streams themselves: n to read, n to write and n^2 to mix. One stream is the ordinary residual.
@@ -18,7 +18,7 @@ def axes(n: int) -> dict[str, int]:
 
 
 def entry(branch: int) -> list[Row]:
-    """What stands before a branch: the weights, from all streams normed without a scale, and the weighted sum."""
+    """Rows before a branch: the weights, from all streams normed without a scale, and the weighted sum."""
     name = f"streams.{branch}"
     return [
         elementwise(f"{name}.norm", (_WIDE,), (_WIDE,), saves=(_WIDE,)),
@@ -33,7 +33,7 @@ def residual(branches: int) -> Row:
 
 
 def last() -> list[Row]:
-    """Behind the layers, one weighted sum of the streams."""
+    """Rows after the layers: one weighted sum of the streams."""
     return [
         elementwise("streams.norm", (_WIDE,), (_WIDE,)),
         matmul("streams.weights", "x[B S streams D] . Wm[streams D gates] -> w[B S gates]"),

@@ -19,13 +19,13 @@ from rooflinecli.quantization.formats import Formats
 
 TILE = 128.0  # query rows of a work item of fused attention
 FUSED = 2.5  # FLOPs of the backward pass over the forward ones
-MATERIALISED = 2.0
+UNFUSED = 2.0
 ALIGNMENT = 8  # elements; tensor cores want rows of 16 bytes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Softmax(Mixer):
-    """Heads of queries over shared heads of keys and values, by axis name; what bounds the keys; what is cached per token."""
+    """Query heads over shared KV heads, by axis name; bounds of the keys; tensors cached per token."""
 
     heads: str = "N"
     kv_heads: str = "K"
@@ -44,19 +44,19 @@ class Softmax(Mixer):
     def pairs(self, mode: CountingMode, queries: Number, keys: Number) -> Number:
         """Query-key pairs per head of one sequence's share on this device (queries may be a context-parallel part of keys)."""
         whole, rest = self._all_pairs(mode, keys), keys
-        if mode.cached is not None:  # queries stand behind what is cached and see it too
+        if mode.cached is not None:  # queries come after the cached tokens and see them too
             whole, rest = whole - self._all_pairs(mode, mode.cached), keys - mode.cached
         return whole if queries is keys else whole * (queries / rest)
 
     def _all_pairs(self, mode: CountingMode, keys: Number) -> Number:
         """Pairs of a whole sequence with itself, or of the documents that are packed into it."""
         if mode.documents is None:
-            return self._own_pairs(mode, keys)
+            return self._document_pairs(mode, keys)
         length = num.minimum(mode.documents, keys)
-        return attention.packed_pairs(keys, length, self._own_pairs(mode, length))
+        return attention.packed_pairs(keys, length, self._document_pairs(mode, length))
 
-    def _own_pairs(self, mode: CountingMode, keys: Number) -> Number:
-        """Pairs of so many tokens that all belong together."""
+    def _document_pairs(self, mode: CountingMode, keys: Number) -> Number:
+        """Pairs of the tokens of one document."""
         if mode.full_attention or not self.causal:
             return attention.full_pairs(keys, self.reach)
         if self.chunk:
@@ -70,7 +70,7 @@ class Softmax(Mixer):
         return attention.attention_core_flops(sizes["B"], sizes[self.heads], pairs, sizes[self.qk], sizes[self.v])
 
     def prefill(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
-        return [self._fused(name, mode, sizes)] if mode.flash else self._materialised(name, mode, sizes)
+        return [self._fused(name, mode, sizes)] if mode.flash else self._unfused(name, mode, sizes)
 
     def _fused(self, name: str, mode: CountingMode, sizes: Sizes) -> Op:
         b, s, t = sizes["B"], sizes["S"], sizes["T"]
@@ -98,7 +98,7 @@ class Softmax(Mixer):
         b, s, t, heads, shared, qk, v = (sizes[a] for a in ("B", "S", "T", self.heads, self.kv_heads, self.qk, self.v))
         return attention.flash_attention_bytes(b, s, t, heads, shared, qk, v, formats.activation, formats.activation)
 
-    def _materialised(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
+    def _unfused(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
         """Scores and weighted values as one class of matmul, and softmax (with dropout) between them, its scores as `k`."""
         f, dropout = mode.formats, float(mode.dropout)
         b, s, t, heads, qk, v = (sizes[a] for a in ("B", "S", "T", self.heads, self.qk, self.v))
@@ -113,7 +113,7 @@ class Softmax(Mixer):
             bytes=moved,
             k=qk,
             variant="" if aligned else "unaligned",
-            gradient=Gradient(MATERIALISED, moved * 2, scores=True),
+            gradient=Gradient(UNFUSED, moved * 2, scores=True),
         )
         softmax = kernel(
             name="attention.softmax",
@@ -163,7 +163,7 @@ class Softmax(Mixer):
         return attention.visible_keys(tokens, self.reach)
 
     def cached_values_per_token(self, sizes: Sizes) -> Number:
-        """Attention both ways keeps nothing: there is no next token."""
+        """Bidirectional attention caches nothing: there is no next token."""
         return self._widths_cached(sizes) if self.causal else 0.0
 
     def _widths_cached(self, sizes: Sizes) -> Number:
@@ -182,7 +182,7 @@ class Softmax(Mixer):
 
 
 def late_rank_pairs(flops: Number, mode: CountingMode) -> Number:
-    """On a causal ring the rank with the late tokens has the most pairs."""
+    """FLOPs of the rank with the late tokens, which has the most pairs on a causal ring."""
     return flops if mode.uneven is None else flops * mode.uneven
 
 

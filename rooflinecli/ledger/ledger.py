@@ -1,13 +1,13 @@
-"""The ledger: a model as rows of named-axis contractions, from which parameters, FLOPs, bytes and sharding are read off.
+"""The ledger: a model as rows of named-axis contractions, which give parameters, FLOPs, bytes and sharding.
 
-A row such as `x[B S D] . Wqkv[D A H] -> qkv[B S A H]` says all there is to say about a matmul: axes in both operands
+A row such as `x[B S D] . Wqkv[D A H] -> qkv[B S A H]` is a complete matmul: axes in both operands
 and not in the result are contracted (k), axes of x that survive are rows (m), axes of W that survive are columns (n),
 axes in all three are independent copies (g). Rows that are not contractions (norms, activations, a sequence mixer)
-list what they read, write and keep instead.
+list what they read, write and save instead.
 
 Axes: B sequences, S query tokens, T keys, O positions with logits, Z tokens outside tensor parallelism (S, or S/tp
 under sequence parallelism), D d_model, N query heads, K key/value heads, H head_dim, A = N + 2K projected heads,
-F d_ff, U columns of the first feed-forward matmul, V vocabulary, E experts, X experts held here, C tokens per expert.
+F d_ff, U columns of the first feed-forward matmul, V vocabulary, E experts, X experts of a device, C tokens per expert.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rooflinecli.core.num import Number
 if TYPE_CHECKING:
     from rooflinecli.ledger.mixer import Mixer
 
-MEMORY = "M_x"  # tokens that cross-attention reads; the question decides how many
+MEMORY = "M_x"  # tokens that cross-attention reads, which the request decides
 Axes = tuple[str, ...]
 Sizes = dict[str, Number]
 
@@ -89,14 +89,14 @@ class Row:
 
     @property
     def routed(self) -> bool:
-        """Whether it belongs to routed experts: it works on rows of X experts held here."""
+        """Whether it belongs to routed experts: it works on rows of X experts."""
         return "X" in (self.contraction.g if self.contraction else (axis for axes in self.reads for axis in axes))
 
 
 def matmul(
     name: str, text: str, *, bias: bool = False, saves: tuple[Axes, ...] = (), tied: bool = False, kind: str = "matmul"
 ) -> Row:
-    """A row for a weight matmul; a tied one owns no parameters of its own."""
+    """A row for a weight matmul; a tied one has no parameters."""
     parsed = contraction(text)
     bias_axes = (*parsed.g, *parsed.n)
     params = (() if tied else (parsed.w,)) + ((bias_axes,) if bias else ())
@@ -154,7 +154,7 @@ Derived = tuple[tuple[str, Callable[[Sizes], Number]], ...]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Block:
-    """What an attention or feed-forward kind contributes to a layer.
+    """Rows and axes that an attention or feed-forward kind adds to a layer.
 
     split: axes that tensor parallelism divides. shared: those it divides until one is left on each device (key/value heads).
     """
@@ -170,9 +170,9 @@ class Block:
 class TensorSplit:
     """How an engine splits a model over a tensor-parallel group, where that is not evenly over its devices.
 
-    ranks: parts that a device holds, such as one for each of its cores; every part has whole heads, equally many. copies: cached heads
+    ranks: parts of a device, such as one for each of its cores; every part has whole heads, equally many. copies: KV heads
     that the ranks do not divide are copied, one for each query head ("queries"), or for each rank where they divide the ranks ("ranks").
-    whole_head: every device holds the embedding and the head whole.
+    replicates_lm_head: every device has the whole embedding and head.
     """
 
     ranks: float = 1.0
@@ -186,7 +186,7 @@ EVEN = TensorSplit()
 @dataclass(frozen=True, eq=False, repr=False)
 class Layer:
     """`repeat` identical layers: rows, axis sizes, sizes that follow from others, the axes that are split, the mixer,
-    sizes that the question decides (the tokens that cross-attention reads), and how many rows stand before the feed-forward ones."""
+    sizes that the request decides (the tokens that cross-attention reads), and the number of rows before the feed-forward ones."""
 
     repeat: int
     rows: tuple[Row, ...]
@@ -203,26 +203,26 @@ class Layer:
 
     @cached_property
     def mixing(self) -> tuple[Row, ...]:
-        """Norms and the rows of its mixers: the very rows of every layer that mixes alike, whatever feeds forward behind them."""
+        """Norms and the rows of its mixers: the same objects in every layer with the same mixer, whatever its feed-forward."""
         return self.rows[: self.mixed]
 
     @cached_property
     def rows_after_mixer(self) -> tuple[Row, ...]:
-        """The rows behind its mixers."""
+        """The rows after its mixers."""
         return self.rows[self.mixed :]
 
     @cached_property
     def unrouted(self) -> tuple[Row, ...]:
-        """The rows behind its mixers but those of routed experts."""
+        """The rows after its mixers but those of routed experts."""
         return tuple(row for row in self.rows_after_mixer if not row.routed) if self.moe else self.rows_after_mixer
 
     @cached_property
     def has_cross_attention(self) -> bool:
-        """Whether it attends to what a tower made of its input."""
+        """Whether it attends to the output of an encoder."""
         return any(MEMORY in axes for row in self.rows for axes in ((row.contraction.x,) if row.contraction else ()))
 
     def sizes(self, base: Sizes) -> Sizes:
-        """`base` (B, S, ... and the sharded axes of this layer) with what was asked and the derived axes filled in."""
+        """`base` (B, S, ... and the sharded axes of this layer) with the sizes of the request and the derived axes filled in."""
         base.update(self.asked)
         for name, rule in self.derived:
             base[name] = rule(base)
@@ -231,26 +231,26 @@ class Layer:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Encoder:
-    """A further ledger of a model, the length of the input it reads and how many for each sequence."""
+    """An encoder of a model: its ledger, the length of an input and the number of inputs per sequence."""
 
     ledger: Ledger
     length: Number
     count: Number = 1.0
 
     def inputs(self, batch: Number) -> Number:
-        """How many inputs a pass over `batch` sequences gives it."""
+        """Inputs in a pass over `batch` sequences."""
         return batch if self.count.__class__ is float and self.count == 1.0 else batch * self.count
 
     @property
     def positions(self) -> Number:
-        """Positions that it makes of the inputs of a sequence."""
+        """Output positions per sequence."""
         one = self.count.__class__ is float and self.count == 1.0
         return self.length if one else self.length * self.count
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ledger:
-    """A whole model: what comes before the layers, the layers, what comes after; and its towers."""
+    """A whole model: stem, layers, head, and its encoders."""
 
     spec: Any
     stem: tuple[Row, ...]
@@ -263,7 +263,7 @@ class Ledger:
 
     @property
     def reading(self) -> tuple[Encoder, ...]:
-        """The towers that have something to read."""
+        """The encoders that have inputs."""
         return tuple(tower for tower in self.towers if num.present(tower.count))
 
     @cached_property
@@ -291,7 +291,7 @@ class Ledger:
 
     @cached_property
     def operations(self) -> int:
-        """Rows in all layers: what a host launches one after the other."""
+        """Rows in all layers, each a kernel launch."""
         return sum(layer.repeat * len(layer.rows) for layer in self.layers)
 
     @cached_property

@@ -1,8 +1,8 @@
-"""What a sequence mixer is: the part of a layer that moves values between tokens, be it attention, a scan or a convolution.
+"""Sequence mixers: the part of a layer that moves values between tokens, be it attention, a scan or a convolution.
 
-A kind of mixer is one file of layers/attention. Its rows say what contracts; its mixer, one object on the row that is no
-contraction, says everything else: the kernels of a pass and of a decode step, their FLOPs, what they cost backward, what is
-kept and cached, what context parallelism sends, and how to write it down. The floors above ask it and know no kind.
+A kind of mixer is one file of layers/attention. Its rows are its contractions; its mixer, one object on the row that is no
+contraction, has everything else: the kernels of prefill and of a decode step, their FLOPs and gradients, what is saved and cached,
+what context parallelism sends, and a text. The levels above know no kind.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class CountingMode:
     """How a pass is counted, besides its sizes.
 
     decode: one token per sequence. full_attention: masked query-key pairs count too. flash: scores stay on the chip. uneven: work of
-    the busiest rank of a context-parallel ring over an even share, for mixers whose work grows along the sequence.
-    imbalance: tokens of the busiest expert device over an even share. software: whose kernels run in training, library: in serving.
-    cached: tokens of each sequence whose keys and values a pass over several tokens finds in the cache. documents: tokens of a document, of
-    which many are packed into a sequence and attend to themselves alone.
+    the busiest rank of a context-parallel ring over the mean, for mixers whose work grows along the sequence.
+    imbalance: tokens of the busiest expert device over the mean. software: framework whose kernels run in training, library: in serving.
+    cached: tokens of each sequence that a prefill finds in the prefix cache. documents: tokens of a document, of which many are packed
+    into a sequence and attend only to themselves.
     """
 
     formats: Formats
@@ -43,8 +43,8 @@ class CountingMode:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ContextParallelTraffic:
-    """What context parallelism brings together for one layer, in values: queries (outputs are as wide) and keys with values,
-    per token; and the states of all sequences that a rank hands on. None: the mixer has no such thing."""
+    """What context parallelism exchanges for one layer, in values: queries (outputs are as wide) and keys with values, per token; and
+    the states of all sequences that a rank passes on. None: the mixer has none."""
 
     queries: Number
     keys: Number | None = None
@@ -56,7 +56,7 @@ class Mixer(ABC):
 
     @abstractmethod
     def flops(self, mode: CountingMode, sizes: Sizes) -> Number:
-        """FLOPs that the mathematics needs: over S queries, or for one token per sequence when decoding."""
+        """Model FLOPs: over S queries, or for one token per sequence in decode."""
 
     @abstractmethod
     def prefill(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
@@ -64,40 +64,40 @@ class Mixer(ABC):
 
     @abstractmethod
     def decode(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
-        """Kernels of one token per sequence, behind a context of T."""
+        """Kernels of one token per sequence after a context of T."""
 
     @abstractmethod
     def exchange(self, sizes: Sizes) -> ContextParallelTraffic:
-        """What ranks of a context-parallel group send each other."""
+        """What the ranks of a context-parallel group exchange."""
 
     @abstractmethod
     def text(self, sizes: Sizes) -> str:
         """Its sizes, for a person."""
 
     def ops(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
-        """Kernels of the pass that `mode` describes."""
+        """Kernels of prefill or decode, by `mode`."""
         return (self.decode if mode.decode else self.prefill)(name, mode, sizes)
 
     def cached_tokens(self, tokens: Number) -> Number:
-        """Of so many tokens of context, those whose values stay in the cache."""
+        """Tokens of a context whose values stay in the cache."""
         return tokens
 
     def cached_values_per_token(self, sizes: Sizes) -> Number:
-        """Values that each visible token leaves in the cache; none where the state has a fixed size."""
+        """Values that each visible token caches; 0 where the state has a fixed size."""
         return 0.0
 
     def cache_bytes(self, formats: Formats, sizes: Sizes, batch: Number, tokens: Number) -> Number:
-        """What `batch` sequences of `tokens` tokens leave in memory for the next token; a mixer with a state says its own."""
+        """Bytes of the cache of `batch` sequences of `tokens` tokens; a mixer with a state overrides it."""
         kept = tokens if formats.ignores_sliding_window else self.cached_tokens(tokens)
         return memory.kv_cache_bytes(batch, kept, self.cached_values_per_token(sizes), formats.kv)
 
     def attention_score_bytes(self, formats: Formats, sizes: Sizes, dropout: bool) -> Number:
-        """Bytes kept for the backward pass when nothing is fused, beside what the rows save."""
+        """Bytes saved for the backward pass without fused attention, besides what the rows save."""
         return 0.0
 
 
 class CompositeMixer(Mixer):
-    """Two mixers of one layer, each a row of its own: what the layer keeps and sends is the sum of both."""
+    """Two parallel mixers of one layer, each its own row: what the layer caches and sends is the sum of both."""
 
     def __init__(self, parts: tuple[Mixer, ...]):
         self.parts = parts

@@ -1,4 +1,4 @@
-"""What counting hands to pricing: kernels and collectives, as sizes. Neither knows hardware; pricing knows no model."""
+"""Kernels and collectives as sizes, from counting to pricing. Counting knows no hardware; pricing knows no model."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import NamedTuple
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import INF, Number
 
-MIXING = (
-    "attention"  # where every class of a sequence mixer is reported; mixers name their classes, this table does not
-)
+MIXING = "attention"  # group of every class of a sequence mixer
 GROUPS = {
     "matmul": "matmul",
     "grouped_matmul": "matmul",
@@ -34,10 +32,10 @@ class Gradient:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExpertWorkload:
-    """What a layer's experts meet on the busiest rank of their group: rows to multiply and what that takes.
+    """Work of a layer's experts on the busiest rank of their group: rows of the GEMM, FLOPs and bytes.
 
-    slots: routed slots of the whole group. active: experts with work, weights: their bytes; held: all experts of the rank. An Op's own FLOPs and bytes are
-    those of an even share and of the fewest experts that could have work. crowded: 1 where so many sequences decode that an
+    slots: routed slots of the whole group. active: experts with work, weights: their bytes; held: all experts of the rank. FLOPs and
+    bytes of an Op are those of the mean rank and of the fewest experts that could have work. crowded: 1 where so many sequences decode that an
     engine runs at the limit of its memory, else 0.
     """
 
@@ -55,11 +53,11 @@ class Op(NamedTuple):
 
     kind (and variant, where a class has several) names its constants. k, n: contracted and output width of a matmul,
     longest run of keys and head width of attention, expert width of a grouped matmul. quantized: elements of the input that
-    a pass of their own touches (quantized, appended to a cache, permuted). ramp: filling work per useful work, in units of
+    a separate pass touches (quantized, appended to a cache, permuted). ramp: filling work per useful work, in units of
     k0. length: tokens of the sequence that attention runs over, whatever its window. items: work items that start one after
-    the other (query tiles, cached heads). sharing: query heads that read one cached head. gradient: what a sequence mixer's kernel costs
-    backward; contractions and elementwise passes follow a rule instead. routed: what all experts of a layer meet
-    (kind routed_experts), both products and what lies between. backward: it carries a gradient, which its kernels do at a rate of their own.
+    the other (query tiles, KV heads). sharing: query heads that read one KV head. gradient: the backward pass of a sequence mixer's
+    kernel; contractions and elementwise passes follow a rule instead. routed: work of all experts of a layer (kind routed_experts).
+    backward: it computes a gradient, with constants of backward kernels.
     """
 
     name: str
@@ -113,11 +111,11 @@ def kernel(
 
 @dataclass(slots=True, eq=False)
 class Collective:
-    """A collective over one axis of a plan. `size` is the whole tensor in bytes, `axis` names who pays, `count` repeats.
+    """A collective over one axis of a layout. `size` is the whole tensor in bytes, `axis` the parallel axis it is charged to.
 
     The group has `n` members, one every `stride` devices; `mesh` names members and length per torus axis where known.
     `outer_share` is the part of the bytes left for levels beyond the innermost, where copies are sent once;
-    `rails` the share of the ports there that the software uses. `library` is an engine's that may reduce by kernels of its own.
+    `rails` the fraction of the ports there that the software uses. `library` is an engine's, which may have custom all-reduce kernels.
     """
 
     name: str

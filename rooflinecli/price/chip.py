@@ -66,7 +66,7 @@ class Chip:
         self._constants: dict[tuple[str, ...], SimpleNamespace] = {}
         self.pricing_rules: dict[tuple[str, ...], PricingRule] = {}  # memo of price/kernels
         self._known_names: dict[tuple[str, str], bool] = {}
-        self.levels = [_LevelNumbers(self, level, i) for i, level in enumerate(spec.network)]
+        self.levels = [LevelNumbers(self, level, i) for i, level in enumerate(spec.network)]
 
     def with_factors(self, factors: Mapping[str, Number]) -> Chip:
         """This chip with constants multiplied. Raises UsageError for an unknown path."""
@@ -76,7 +76,7 @@ class Chip:
         for path in () if self.ideal else self.factors.keys() & factors.keys():
             other.factors[path] = factors[path] * self.factors[path]
         other.factors |= {path: f for path, f in self.factors.items() if path not in factors}
-        other.levels = [_LevelNumbers(other, level, i) for i, level in enumerate(self.spec.network)]
+        other.levels = [LevelNumbers(other, level, i) for i, level in enumerate(self.spec.network)]
         return other
 
     def effective_constant(self, path: str, given: Number) -> Number:
@@ -285,7 +285,7 @@ def _names(name: str) -> Iterator[str]:
         yield plain
 
 
-class _LevelNumbers:
+class LevelNumbers:
     """One network level of a chip as numbers."""
 
     def __init__(self, chip: Chip, level: Level, index: int):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
 
 from rooflinecli.core import num
 from rooflinecli.core.num import Number
@@ -37,7 +37,7 @@ def all_reduce(size: Number, n: Number, chip: Chip, library: str, shot: str = ""
     return PricedCollective(least, num.maximum(expected, least), sent, error)
 
 
-def _constants(chip: Chip, shot: str, library: str) -> Any:
+def _constants(chip: Chip, shot: str, library: str) -> SimpleNamespace:
     return chip.constants("kernel", KIND, shot, f"{shot}@{library}")
 
 

@@ -6,8 +6,6 @@ take part.
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
@@ -98,7 +96,7 @@ def _time(
 ) -> tuple[Number, Number]:
     """Expected seconds and their relative error with the constants for one domain or for several."""
     name = GATHER if e.mode == GATHER else f"{e.mode}-{e.phase}{suffix}"
-    c: Any = chip.constants("kernel", KIND, name, f"{name}@{e.variant}" if e.variant else "")
+    c = chip.constants("kernel", KIND, name, f"{name}@{e.variant}" if e.variant else "")
     t_in = roofline.effective_memory_time(inside[0], inside[1], c.memory)
     t_out = roofline.effective_memory_time(outside[0], outside[1], c.fabric)
     return f.exchange_time(c.overhead, c.per_hop, nodes, t_in, t_out, f.exchanged(e.n)), c.error

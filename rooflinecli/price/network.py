@@ -17,7 +17,7 @@ from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives as f
 from rooflinecli.ledger.ops import Collective
-from rooflinecli.price.chip import Chip
+from rooflinecli.price.chip import Chip, LevelNumbers
 from rooflinecli.price.fabrics.types import GroupSpan, LevelPrice
 
 OPS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute")
@@ -69,7 +69,9 @@ def price_collective(collective: Collective, chip: Chip, regime: str, devices: N
     return PricedCollective(floor, expected, volume, error)
 
 
-def by_level(collective: Collective, chip: Chip, regime: str, devices: Number) -> Iterator[tuple[Any, LevelPrice]]:
+def by_level(
+    collective: Collective, chip: Chip, regime: str, devices: Number
+) -> Iterator[tuple[LevelNumbers, LevelPrice]]:
     """The network levels that a group spans, from the inside out, with the price of each."""
     if collective.op not in OPS:
         raise unknown("collective", collective.op, OPS)

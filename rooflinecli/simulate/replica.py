@@ -50,7 +50,7 @@ class Replica:
         self.pad, self.pool = scheduler.block - 1, limits.pool
         self.poll, self.ahead = scheduler.poll_steps, bool(scheduler.look_ahead)
         moe = scheduler.prompt_factor_moe
-        self.factor = scheduler.prompt_factor if moe is None or not prices.moe else moe
+        self.factor = scheduler.prompt_factor if moe is None or not prices.ctx.ledger.moe_layers else moe
         self.now = self.decided = self.stall = self.debt = self.front = 0.0
         self.future: deque[SimRequest] = deque()
         self.waiting: deque[SimRequest] = deque()

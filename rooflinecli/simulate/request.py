@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 INF = float("inf")
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
@@ -56,26 +60,27 @@ class SimRequest:
 class RequestLatencies:
     """Seconds by request, in the order of arrival: arrays of floats, lengths in tokens, and classes as text."""
 
-    arrival: Any
-    prompt: Any
-    output: Any
-    queue: Any
-    ttft: Any
-    tpot: Any
-    e2e: Any
-    replica: Any
-    preempted: Any
-    hit: Any
-    label: Any
+    arrival: NDArray[np.float64]
+    prompt: NDArray[np.float64]
+    output: NDArray[np.float64]
+    queue: NDArray[np.float64]
+    ttft: NDArray[np.float64]
+    tpot: NDArray[np.float64]
+    e2e: NDArray[np.float64]
+    replica: NDArray[np.float64]
+    preempted: NDArray[np.float64]
+    hit: NDArray[np.float64]
+    label: NDArray[np.str_]
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns of an export: request classes only where there are any."""
         return tuple(f.name for f in fields(self) if f.name != "label" or any(self.label))
 
-    def of(self, name: str) -> Any:
+    def of(self, name: str) -> NDArray[np.float64]:
         """Array of a latency; the ITL of a request is its TPOT."""
-        return getattr(self, "tpot" if name == "itl" else name)
+        times: NDArray[np.float64] = getattr(self, "tpot" if name == "itl" else name)
+        return times
 
     def since(self, instant: float) -> RequestLatencies:
         """Those of the requests that arrived no earlier."""
@@ -102,7 +107,7 @@ def times(jobs: list[SimRequest]) -> RequestLatencies:
     )  # fmt: skip
 
 
-def percentiles(name: str, values: Any) -> dict[str, float]:
+def percentiles(name: str, values: NDArray[np.float64]) -> dict[str, float]:
     """Mean, percentiles and maximum in seconds; zeros of none."""
     import numpy as np
 

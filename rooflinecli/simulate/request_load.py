@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.specs import parse_values
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 KINDS = ("poisson", "gamma", "constant")
 EXAMPLES = "2048, uniform:512,4096, lognormal:2048,0.8 (mean, sigma of the logarithm), exponential:256"
@@ -23,7 +26,7 @@ def arrival_times(written: str, rate: float, count: int, seed: int) -> list[floa
     import numpy as np
 
     rng = np.random.Generator(np.random.PCG64([seed, 1]))
-    gaps: Any
+    gaps: NDArray[np.float64]
     if written == "poisson":
         gaps = rng.exponential(1 / rate, count)
     elif written == "constant":
@@ -67,7 +70,7 @@ class Lengths:
         import numpy as np
 
         rng = np.random.Generator(np.random.PCG64([seed, stream]))
-        drawn: Any
+        drawn: NDArray[np.float64]
         if self.kind == "fixed":
             drawn = np.full(count, self.values[0])
         elif self.kind == "uniform":

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rooflinecli.core import units
 from rooflinecli.core.errors import UsageError
 from rooflinecli.simulate.request import RequestLatencies, percentiles
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 NAMES = ("ttft", "itl", "e2e", "queue")
 DEFAULT_TARGET = 0.99  # of the requests
@@ -33,15 +37,17 @@ class Slo:
         limits = ",".join(f"{name}={units.duration(value).replace(' ', '')}" for name, value in self.seconds)
         return f"{self.label}{':' if self.label else ''}{limits}@{100 * self.share:g}"
 
-    def requests(self, times: RequestLatencies) -> Any:
+    def requests(self, times: RequestLatencies) -> NDArray[np.bool_]:
         """Mask of the requests it covers."""
-        return (times.label == self.label) | (not self.label)
+        covered: NDArray[np.bool_] = (times.label == self.label) | (not self.label)
+        return covered
 
-    def attained(self, times: RequestLatencies) -> Any:
+    def attained(self, times: RequestLatencies) -> NDArray[np.bool_]:
         """Mask of the requests that meet every limit. The ITL of a request is its TPOT."""
         import numpy as np
 
-        return np.all([times.of(name) <= limit for name, limit in self.seconds], axis=0)
+        met: NDArray[np.bool_] = np.all([times.of(name) <= limit for name, limit in self.seconds], axis=0)
+        return met
 
 
 @dataclass(frozen=True)
@@ -114,7 +120,7 @@ def attainment(times: RequestLatencies, slo: Slo) -> float:
     return float(slo.attained(times)[covered].mean()) if covered.any() else 1.0
 
 
-def slo_mask(times: RequestLatencies, limits: SloSet) -> tuple[Any, Any]:
+def slo_mask(times: RequestLatencies, limits: SloSet) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """(mask of the requests that some SLO covers, of those that meet the tightest for their class and for all)."""
     import numpy as np
 
@@ -146,7 +152,7 @@ def goodput(times: RequestLatencies, limits: SloSet, seconds: float, devices: fl
     }
 
 
-def classes(times: RequestLatencies, limits: SloSet | None) -> list[dict[str, Any]]:
+def classes(times: RequestLatencies, limits: SloSet | None) -> list[dict[str, float | str]]:
     """Percentiles of each request class, the most frequent first; empty where the load names none."""
     import numpy as np
 
@@ -157,7 +163,11 @@ def classes(times: RequestLatencies, limits: SloSet | None) -> list[dict[str, An
     rows = []
     for name, count in sorted(zip(names.tolist(), counts.tolist(), strict=True), key=lambda pair: (-pair[1], pair[0])):
         requests = times.label == name
-        row: dict[str, Any] = {"class": name, "requests": count, "prompt_mean": float(times.prompt[requests].mean())}
+        row: dict[str, float | str] = {
+            "class": name,
+            "requests": count,
+            "prompt_mean": float(times.prompt[requests].mean()),
+        }
         row["output_mean"] = float(times.output[requests].mean())
         for time in ("ttft", "tpot", "e2e", "queue"):
             row |= percentiles(time, times.of(time)[requests & (times.output > 1) if time == "tpot" else requests])

@@ -94,11 +94,6 @@ class StepTimeTable:
             self.grow_prompts(end)
         return self.scores[end] - self.scores[start]
 
-    @property
-    def moe(self) -> bool:
-        """Whether layers have experts."""
-        return any(group.moe for group in self.ctx.ledger.layers)
-
     def mixed(
         self,
         tokens: int,

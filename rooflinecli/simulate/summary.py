@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.simulate.replica import Replica
 from rooflinecli.simulate.request import QUANTILES, RequestLatencies, percentiles
 from rooflinecli.simulate.slo import SloSet, goodput
@@ -19,12 +17,12 @@ def summary(
     devices: float,
     warmup: float = 0.0,
     copies: float | None = None,
-) -> dict[str, Any]:
+) -> dict[str, float]:
     """Numbers by name, SI, the unit in the key. Times in seconds, fractions of 1, rates over the run after `warmup` until its end.
 
     `devices` and `copies` are those paid for, averaged over time where replicas scale.
     """
-    result: dict[str, Any] = {}
+    result: dict[str, float] = {}
     if warmup:
         for replica in replicas:
             replica.end_warmup()

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import ceil, floor, log10
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.simulate.autoscaler import mean
 from rooflinecli.simulate.replica import Replica
 from rooflinecli.simulate.request import RequestLatencies
 from rooflinecli.simulate.slo import SloSet, slo_mask
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 INTERVALS, MOST = 100, 100_000  # of a timeline: the default, and the finest
 _QUANTILES = {"p50": 0.5, "p99": 0.99}
@@ -30,7 +34,7 @@ def timeline(
     every: float = 0.0,
     limits: SloSet | None = None,
     paid: Sequence[tuple[float, int]] = (),
-) -> dict[str, Any]:
+) -> dict[str, NDArray[Any]]:
     """Arrays by column, an element for each interval of `every` seconds (0: a round number).
 
     Latencies and attainment are of the requests that arrived in it, NaN where none did; tokens count where they were written,
@@ -48,7 +52,7 @@ def timeline(
     arrived = np.clip((times.arrival / step).astype(int), 0, count - 1)
     ended = np.clip(((times.arrival + times.e2e) / step).astype(int), 0, count - 1)
     arrivals = np.bincount(arrived, minlength=count)
-    columns: dict[str, Any] = {
+    columns: dict[str, NDArray[Any]] = {
         "start_s": edges[:-1],
         "arrived": arrivals,
         "ended": np.bincount(ended, minlength=count),
@@ -70,7 +74,7 @@ def timeline(
     return columns
 
 
-def _tokens_written(times: RequestLatencies, edges: Any) -> Any:
+def _tokens_written(times: RequestLatencies, edges: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     """Output tokens written until each edge: the first at once, the others evenly until the last."""
     import numpy as np
 
@@ -82,7 +86,7 @@ def _tokens_written(times: RequestLatencies, edges: Any) -> Any:
     )  # fmt: skip
 
 
-def _usage(replicas: list[Replica], edges: Any) -> dict[str, Any]:
+def _usage(replicas: list[Replica], edges: NDArray[np.floating[Any]]) -> dict[str, NDArray[Any]]:
     """Mean batch, longest queue and fullest KV pool by interval; without a sample in it, a replica's last one before."""
     import numpy as np
 

@@ -86,7 +86,7 @@ def toy(monkeypatch, tmp_path):
     known, load = registry.kinds, registry.load
     kinds = lambda folder: (*known(folder), "toy") if folder == "layers/attention" else known(folder)  # noqa: E731
     module = SimpleNamespace(block=_block, SIZES={"state": "width of the state per head"})
-    monkeypatch.setattr("rooflinecli.specs.layers.kinds", kinds)
+    monkeypatch.setattr("rooflinecli.specs.figure.kinds", kinds)
     monkeypatch.setattr(registry, "load", lambda folder, name: module if name == "toy" else load(folder, name))
     path = tmp_path / "linear.yaml"
     path.write_text(MODEL)

@@ -54,10 +54,10 @@ class Compressed(Softmax):
         """Rows of the cache: the window, and every entry."""
         return num.minimum(tokens, self.reach) + self._entries(tokens)
 
-    def _own_pairs(self, mode: CountingMode, keys: Number) -> Number:
+    def _document_pairs(self, mode: CountingMode, keys: Number) -> Number:
         if mode.full_attention:
             return attention.full_pairs(keys, self.reach) + keys * self._entries(keys)
-        return super()._own_pairs(mode, keys) + attention.compressed_pairs(keys, self.rate, self.top)
+        return super()._document_pairs(mode, keys) + attention.compressed_pairs(keys, self.rate, self.top)
 
     def flops(self, mode: CountingMode, sizes: Sizes) -> Number:
         return super().flops(mode, sizes) + (self._score_flops(mode, sizes) if self.indexed else 0.0)

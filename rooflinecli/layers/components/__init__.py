@@ -1,4 +1,4 @@
-"""Pieces of a model that stand before its layers, after them, or inside each one: a kind is a file of this folder."""
+"""Components of a model before its layers, after them, or inside each one: a kind is a file of this folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rooflinecli.specs.components import ComponentSpec
 
 @dataclass(frozen=True)
 class PlacedComponent:
-    """Where a piece stands: what its rows are called, what its axes begin with, and d_model."""
+    """Where a component is: the name of its rows, the prefix of its axes, and d_model."""
 
     name: str
     tag: str

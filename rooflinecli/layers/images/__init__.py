@@ -1,4 +1,4 @@
-"""How an image becomes what a tower reads and what stands in the prompt: a rule is a file of this folder.
+"""Rules that turn an image into inputs of a vision encoder and tokens of the prompt: a rule is a file of this folder.
 
 Each has `cut(spec, width, height) -> Cut`; the sizes come from the model's file, the rule from the processor that its
 authors published.

@@ -5,16 +5,15 @@ Rails keep the members of a group on their own port; an all-reduce takes a ring 
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives as f
+from rooflinecli.price.chip import LevelNumbers
 from rooflinecli.price.fabrics.switch import volume_of
 from rooflinecli.price.fabrics.types import GroupSpan, LevelPrice
 
 
-def cost(op: str, size: Number, span: GroupSpan, level: Any, regime: str) -> LevelPrice:
+def cost(op: str, size: Number, span: GroupSpan, level: LevelNumbers, regime: str) -> LevelPrice:
     """Price of `op` over so many hosts."""
     c = level.constants(regime, op)
     hop = num.maximum(c.per_hop, level.latency)

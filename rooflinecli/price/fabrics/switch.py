@@ -5,11 +5,10 @@ Ring by default; where the switch can sum (NVLS, SHARP) and the file says how we
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives as f
+from rooflinecli.price.chip import LevelNumbers
 from rooflinecli.price.fabrics.types import GroupSpan, LevelPrice
 
 IN_NETWORK = "all-reduce-in-network"
@@ -26,12 +25,12 @@ def volume_of(op: str, size: Number, span: GroupSpan) -> Number:
     return f.gather_volume(size, span.fan)
 
 
-def cost(op: str, size: Number, span: GroupSpan, level: Any, regime: str) -> LevelPrice:
+def cost(op: str, size: Number, span: GroupSpan, level: LevelNumbers, regime: str) -> LevelPrice:
     """Price of `op` at this level."""
     return at_rate(op, size, span, level, regime, level.bandwidth)
 
 
-def at_rate(op: str, size: Number, span: GroupSpan, level: Any, regime: str, bandwidth: Number) -> LevelPrice:
+def at_rate(op: str, size: Number, span: GroupSpan, level: LevelNumbers, regime: str, bandwidth: Number) -> LevelPrice:
     """Price of `op` when every device sends at `bandwidth`."""
     c = level.constants(regime, op)
     volume = volume_of(op, size, span)

@@ -7,12 +7,12 @@ a group that skips devices along an axis shares its links with the groups betwee
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives as f
 from rooflinecli.formulas import torus as t
+from rooflinecli.price.chip import LevelNumbers
 from rooflinecli.price.fabrics.switch import volume_of
 from rooflinecli.price.fabrics.types import GroupSpan, LevelPrice
 
@@ -26,7 +26,7 @@ LONGEST = 8  # times the shortest axis: beyond it a count is not a slice that an
 Along = tuple[Number, Number, Number]  # members, step, directions on one axis
 
 
-def cost(op: str, size: Number, span: GroupSpan, level: Any, regime: str) -> LevelPrice:
+def cost(op: str, size: Number, span: GroupSpan, level: LevelNumbers, regime: str) -> LevelPrice:
     """Price of `op` over the members of a torus."""
     c = level.constants(regime, op)
     hop = num.maximum(c.per_hop, level.latency)
@@ -52,7 +52,7 @@ def _busiest(size: Number, along: list[Along]) -> Number:
     return worst
 
 
-def _along(span: GroupSpan, level: Any) -> list[Along]:
+def _along(span: GroupSpan, level: LevelNumbers) -> list[Along]:
     """Members, step and directions of the group on each axis."""
     rule = DIRECTIONS[level.level.wrap]
     used = num.minimum(span.slice, level.size)
@@ -88,7 +88,7 @@ def slice_shape(devices: int, axes: int) -> tuple[int, ...] | None:
     return best if best is None or whole or best[-1] <= LONGEST * best[0] else None
 
 
-def _lengths(used: Number, level: Any) -> list[Number]:
+def _lengths(used: Number, level: LevelNumbers) -> list[Number]:
     """Axis lengths of a slice, innermost first: the longest where only long axes close, else the shortest."""
     axes = level.level.axes or 1
     whole = sorted(level.level.shape or []) or None
