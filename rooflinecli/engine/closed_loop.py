@@ -106,7 +106,7 @@ def _mean_ttft(ctx: EstimateContext, state: ClosedLoopState, batch: Number, itl:
     )
     step = speculation.engine_step_time(ctx, itl)
     turn = f.turn_ttft(gather + state.held, poll, ahead, step, state.mixed, state.share)
-    turn = num.where(batch > 1, turn, state.mixed)  # a lone client waits for nobody
+    turn = num.where(batch > 1, turn, state.mixed)  # a lone client does not wait
     per_stream = engine_constant(ctx, "per_stream", "s")
     return f.closed_loop_ttft(state.burst, turn, ctx.requests_per_client, late * step, frontend, per_stream, batch)
 

@@ -395,7 +395,7 @@ def _checkpoint_format(request: Request) -> Quantization | None:
 
 
 def _kept_format(request: Request) -> Quantization | None:
-    """The checkpoint's format where neither --dtype nor --weight-dtype replaces it; beside a 16-bit --dtype, which is then that of
+    """The checkpoint's format where neither --dtype nor --weight-dtype replaces it; with a 16-bit --dtype, which is then that of
     activations, weight-only formats and those of a file's own tensors stay."""
     stored = request.model.quantization
     if stored is None:

@@ -81,7 +81,7 @@ def _vision_encoder(ctx: EstimateContext, tower: Encoder) -> tuple[Encoder, tupl
 
 
 def _generated_image(ctx: EstimateContext, ledger: Ledger) -> BoundInputs:
-    """The tokens of an image that is made, and of the prompt beside it. Raises UsageError for images to read."""
+    """The tokens of a generated image, and of its prompt. Raises UsageError for images to read."""
     r, spec = ctx.request, ctx.spec
     assert spec.images is not None and spec.denoising is not None  # a model that makes images has both
     for name, instead in (

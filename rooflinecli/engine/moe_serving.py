@@ -32,7 +32,7 @@ def all2all_backends(ctx: EstimateContext, layout: Layout, decode: bool) -> list
     if layout.exchange != "auto":
         if layout.exchange != "nccl" and not moe_all2all.is_benchmarked(chip, layout.exchange):
             raise UsageError(
-                f"--all2all-backend {layout.exchange}: nobody timed these kernels on {chip.spec.name}; use nccl, or auto",
+                f"--all2all-backend {layout.exchange}: these kernels were not benchmarked on {chip.spec.name}; use nccl, or auto",
                 "exchange",
             )
         return [(layout.exchange, 1.0)]

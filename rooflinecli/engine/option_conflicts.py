@@ -1,6 +1,6 @@
 """Options that exclude each other or that a model cannot take, whatever the layout: refused before a layout is chosen.
 
-Sizes that no layout can have are `legality.check`'s: called at once where layouts are arrays, else when no legal layout was found.
+Sizes that no layout can have are `legality.check`'s: called at once where layouts are arrays, else when no candidate is legal.
 """
 
 from __future__ import annotations

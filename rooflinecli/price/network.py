@@ -100,7 +100,7 @@ def by_level(
             if collective.op in ("all-reduce", "all-gather", "reduce-scatter"):
                 size = size / f.least_members(fan, collective.n)
         if num.plain(members) and num.value(members) == num.value(collective.n):
-            return  # nobody is left to meet further out
+            return  # outer levels have no further members
         inner = members
 
 
