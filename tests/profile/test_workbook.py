@@ -81,8 +81,8 @@ def test_w8_q_neither_roof_is_reached(cli, tmp_path):
     path = tmp_path / "kernel.csv"
     path.write_text("name,time_us,flops,bytes\nslow_gemm,100,4.947e9,134e6\n")
     row = ask(cli, str(path), "--hw", "h100")["kernels"]["slow_gemm"]
-    assert row["compute_utilisation"] == pytest.approx(0.05, rel=1e-3)
-    assert row["bandwidth_utilisation"] == pytest.approx(0.40, rel=1e-3)
+    assert row["compute_utilization"] == pytest.approx(0.05, rel=1e-3)
+    assert row["bandwidth_utilization"] == pytest.approx(0.40, rel=1e-3)
     assert row["bound"] == "latency or under-occupied"
 
 

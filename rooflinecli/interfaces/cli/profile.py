@@ -15,7 +15,6 @@ from rooflinecli.specs.options import Whole, field
 class ProfileDelivery(Explained):
     """A table of the kernels that take longest, or the derivation of one quantity."""
 
-    without = frozenset({"schema"})
     # fmt: off
     top: Whole = field("whole", "Kernels to list.", default=15)
     # fmt: on
@@ -23,13 +22,18 @@ class ProfileDelivery(Explained):
 
 def run(question: Profile, how: ProfileDelivery) -> None:
     """Print the profile, its comparison with an estimate, or a derivation."""
+    from rooflinecli.questions.profile.rollup import FORMER
+    from rooflinecli.render.answer import first_keys
     from rooflinecli.render.views.profile import render
 
     out = None if how.out is None else Path(how.out)
     if question.against is not None:
         write(_against(question, question.against, how, columns(how.wide, out)), out)
     elif how.explain is None:
-        write(render(question.answer(), how.format, how.top, columns(how.wide, out)), out)
+        answer = question.answer()
+        if how.schema == "1" and how.format == "json":
+            answer = first_keys(answer, FORMER)
+        write(render(answer, how.format, how.top, columns(how.wide, out)), out)
     else:
         totals = {key: value for key, value in question.answer(TracedLift()).items() if key != "kernels"}
         write(explained(totals, how.explain, int(how.depth)), out)

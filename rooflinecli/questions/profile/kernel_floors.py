@@ -87,8 +87,8 @@ def _judged(kernel: Kernel, op: Op, rates: Rates) -> dict[str, Any]:
         "floor_s": floor,
         "floor_bound": limit,
         "impossible": impossible,
-        "compute_utilisation": compute,
-        "bandwidth_utilisation": memory,
+        "compute_utilization": compute,
+        "bandwidth_utilization": memory,
         "expected_s": _expected(op, rates, calls),
         "bound": "impossible" if impossible else "latency or under-occupied" if low else limit,
     }

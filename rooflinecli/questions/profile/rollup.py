@@ -19,6 +19,9 @@ from rooflinecli.questions.profile.match_ledger import match
 
 Lift = Callable[[str, float, str, str], Number]
 
+# keys of today -> those of version 1
+FORMER = {"compute_utilization": "compute_utilisation", "bandwidth_utilization": "bandwidth_utilisation"}
+
 
 def profile(
     kernels: list[Kernel],
@@ -35,7 +38,7 @@ def profile(
     memory_bound = [k for k in kernels if _memory_bound(k, priced)]
     total = lift("t_all", sum(k.seconds for k in kernels), "s", f"sum of {len(kernels)} timed kernels")
     answer = {
-        "schema": "roofline/profile/1",
+        "schema": "roofline/profile/2",
         "device": chosen,
         "devices": len(devices),
         "launches": sum(k.calls for k in kernels),
@@ -190,7 +193,7 @@ def _against_floor(seconds: float, known: list[dict[str, Any]]) -> dict[str, Any
         row["over_floor"] = profiling.distance_from_floor(seconds, floor)
     if all(limits["expected_s"] is not None for limits in known):
         row["expected_s"] = sum(limits["expected_s"] for limits in known)
-    for share in ("compute_utilisation", "bandwidth_utilisation"):
+    for share in ("compute_utilization", "bandwidth_utilization"):
         if len({limits[share] for limits in known}) == 1:
             row[share] = known[0][share]
     return row

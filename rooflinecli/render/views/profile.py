@@ -21,8 +21,8 @@ _COLUMNS = (
     "floor_s",
     "expected_s",
     "over_floor",
-    "compute_utilisation",
-    "bandwidth_utilisation",
+    "compute_utilization",
+    "bandwidth_utilization",
     "bound",
     "row",
 )
