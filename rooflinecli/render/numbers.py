@@ -72,6 +72,8 @@ def percent(fraction: float) -> str:
     size = abs(fraction) * 100
     if 99 <= size < 100:
         return f"{fraction * 100:.2f}%"
+    if 0 < size < 0.0995:
+        return f"{fraction * 100:.2g}%"
     digits = 0 if size >= 9.95 or size == 0 else 1 if size >= 0.995 else 2
     return f"{fraction * 100:.{digits}f}%"
 

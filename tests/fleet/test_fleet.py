@@ -123,7 +123,7 @@ def test_a_model_that_nothing_serves_is_named_and_the_others_are_placed(tmp_path
     assert result["bottleneck"] == "chat" and result["growth"] == 0
     assert {row["name"] for row in result["rows"]} == {"mixture", "hybrid"}
     said = run_cli("fleet", str(tmp_path / "fleet.yaml")).out
-    assert "chat cannot be served" in said and "nothing on h100" in said
+    assert "chat cannot be served" in said and "infeasible on h100" in said
 
 
 def test_a_group_without_a_price_counts_devices(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_formats_and_doors_say_the_same(tmp_path: Path) -> None:
         ("llama-3-8b", "llama-3-8c", "fleet.yaml:6"),
         ("ttft=1s", "e2e=1s", "fleet.yaml:6"),
         ("hw: h100}", "hw: b200}", "no group 'b200'"),
-        ("tp: 1", "devices: 4", "the groups say how many"),
+        ("tp: 1", "devices: 4", "set the device count"),
         ("tp: 1", "price: 2", "write it at the group"),
         ("tp: 1", "colour: red", "fleet.yaml:8"),
         ("prompt: 512", "prompt: -3", "fleet.yaml:4"),
@@ -250,7 +250,7 @@ def test_what_one_chip_cannot_do_is_said_of_that_chip(tmp_path: Path) -> None:
     path = tmp_path / "fleet.yaml"
     path.write_text("fleet: {h100: 8}\nmodels:\n  a: {model: llama-3-8b, qps: 2, dtype: nvfp4}\n")
     ran = run_cli("fleet", str(path))
-    assert ran.code == 1 and "nothing on h100" in ran.out and "no nvfp4 matmul rate" in ran.out
+    assert ran.code == 1 and "infeasible on h100" in ran.out and "no nvfp4 matmul rate" in ran.out
 
 
 def test_one_is_no_plural_and_a_small_share_no_nought(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_one_is_no_plural_and_a_small_share_no_nought(tmp_path: Path) -> None:
     growth = ran.json["growth"]
     assert 0 < growth < 1e-3
     title = run_cli("fleet", str(path)).out.split("\n\n")[0].replace("\n", " ")
-    assert title.startswith("1 model on 1 device,") and f"{100 * growth:.3g} % of every" in title
+    assert title.startswith("1 model on 1 device:") and f"{100 * growth:.2g}% of each" in title
 
 
 def test_an_empty_file_of_a_fleet_is_told_how_one_begins(tmp_path: Path) -> None:

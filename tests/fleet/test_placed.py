@@ -11,7 +11,9 @@ import pytest
 
 from rooflinecli.questions.fleet import instance_options
 from rooflinecli.questions.fleet.answer import report
+from rooflinecli.questions.fleet.answer_types import FleetAnswer, RefusedGroup
 from rooflinecli.questions.fleet.fleet_question import DeviceGroup, Fleet, FleetService
+from rooflinecli.questions.plan.answer_types import ServiceNumbers
 from rooflinecli.questions.search.answer_types import InstanceSizes
 
 MODEL = "llama-3-8b"
@@ -32,14 +34,26 @@ class Made:
     def rate(self) -> Any:
         return SimpleNamespace(at=lambda hold, less: self.carries)
 
-    def times(self, count: int) -> dict[str, Any]:
-        return {"instances": count}
+    def times(self, count: int) -> ServiceNumbers:
+        return ServiceNumbers(
+            instances=count,
+            layout=InstanceSizes(tp=self.devices, pp=1, dp=1, ep=1).at_batch(1.0),
+            batch_in_all=1.0,
+            ttft_s=1.0,
+            interval_ttft_s=[1.0, 1.0],
+            itl_s=1.0,
+            interval_itl_s=[1.0, 1.0],
+            requests_per_s=1.0,
+            requests_per_s_interval=[1.0, 1.0],
+            usd_per_million_output_tokens=None,
+            usd_per_million_output_tokens_interval=None,
+        )
 
 
 def told(
     groups: dict[str, int], qps: dict[str, float], found: dict[tuple[str, str], tuple[Made, ...]], domain: int = 8
-) -> dict[str, Any]:
-    """The report of models with these rates on groups of so many devices, a price given for the first."""
+) -> FleetAnswer:
+    """The answer of models with these rates on groups of so many devices, a price given for the first."""
     each = tuple(
         DeviceGroup(name, "h100-sxm", devices, None if place else "2")
         for place, (name, devices) in enumerate(groups.items())
@@ -100,7 +114,7 @@ def test_what_does_not_fit_names_whom_it_lacks_most_and_how_many_would_do():
 def test_a_group_too_small_for_any_instance_says_so():
     said = told({"a": 4, "b": 8}, {"chat": 1.0}, {("chat", "a"): (Made(8, 1.0),), ("chat", "b"): (Made(8, 1.0),)})
     assert said["models"][0]["refused"] == [
-        {"group": "a", "why": "no instance that keeps to the limits goes into so few devices"}
+        RefusedGroup(group="a", why="no instance that meets the SLO fits on these devices")
     ]
     assert [row["group"] for row in said["rows"]] == ["b"] and said["groups"][0]["used"] == 0
 

@@ -146,7 +146,7 @@ def test_a_service_is_what_its_command_prints_times_its_instances() -> None:
         (["--hw", "h100", "--deadline", "4d", "--qps", "4"], "--phase decode"),
         (["--hw", "mi300x", "--budget", "1 M USD"], "no price is known for mi300x"),
         (["--hw", "h100", "--deadline", "4d", "--price", "h100="], "no price after the ="),
-        (["--hw", "8xh100", "--deadline", "4d"], "a plan finds the count"),
+        (["--hw", "8xh100", "--deadline", "4d"], "plan chooses the device count"),
         (["--hw", "h100,nosuch", "--deadline", "4d"], "nosuch"),
         (["--hw", "h100", "--phase", "decode", "--qps", "4", "--slo", "e2e=3s"], "here are ttft and itl"),
     ],
@@ -195,7 +195,7 @@ def test_formats_and_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     text = run_cli(*args).out
     assert all(len(line) <= 80 for line in text.splitlines()) and text.count("roofline estimate") == 2
     rows = run_cli(*args, "--format", "csv").out.splitlines()
-    assert rows[0].startswith("rank,chip,feasible,devices") and len(rows) == 3
+    assert rows[0].startswith("rank,chip,feasible,hardware") and len(rows) == 3
     assert run_cli(*args, "--format", "markdown").out.count("|") > 20
     assert json.loads(run_cli(*args, "--format", "json").out)["schema"] == "roofline/plan/1"
 

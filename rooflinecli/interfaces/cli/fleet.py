@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from rooflinecli.interfaces.cli.from_question import Spread, command
-from rooflinecli.interfaces.cli.show import show_text
+from rooflinecli.interfaces.cli.show import show
 from rooflinecli.questions.fleet.question import FleetPlan
 
 
 def run(question: FleetPlan, how: Spread) -> int:
     """Place the models and print; the exit code is 1 where they do not fit."""
-    from rooflinecli.render.views.fleet import render
-
     found = question.answer(how.over())
-    show_text(found, render, how)
-    return 0 if found["feasible"] else 1
+    show(found, "fleet", how, table="rows")
+    return 0 if found.feasible else 1
 
 
 app = command(FleetPlan, run, Spread)

@@ -1,13 +1,14 @@
-"""`fleet`: which model on which devices with what layout, what is left, what may grow; one object for every format."""
+"""The answer of `fleet`: which model on which devices with what layout, what is unused, how far traffic may grow."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rooflinecli.core.parallel_map import Spread, spread_over
 from rooflinecli.formulas import cost
+from rooflinecli.questions.fleet.answer_types import FleetAnswer, PlacedService, RefusedGroup, ServedModel, UsedGroup
 from rooflinecli.questions.fleet.assignment import Assignment
 from rooflinecli.questions.fleet.fleet_question import Fleet, FleetService, asked
 from rooflinecli.questions.fleet.instance_options import InstanceOptions, offers
@@ -15,14 +16,11 @@ from rooflinecli.questions.fleet.placement import Placement
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
 
-SCHEMA = "roofline/fleet/1"
-Row = dict[str, Any]
-
 
 def fleet(
     path: Path, hold: str | None = None, objective: str | None = None, split: bool = False, over: Spread | None = None
-) -> Row:
-    """The report of a file. Raises DataError with file:line for one that is wrong, UsageError for an objective without prices."""
+) -> FleetAnswer:
+    """The answer of a file. Raises DataError with file:line for one that is wrong, UsageError for an objective without prices."""
     question = asked(path, hold, objective, split)
     return report(question, _found(question, over or spread_over()))
 
@@ -36,8 +34,8 @@ def _found(question: Fleet, over: Spread) -> dict[tuple[str, str], InstanceOptio
     }
 
 
-def report(question: Fleet, found: dict[tuple[str, str], InstanceOptions]) -> Row:
-    """The object, SI, the unit in the key."""
+def report(question: Fleet, found: dict[tuple[str, str], InstanceOptions]) -> FleetAnswer:
+    """The answer of the offers of every group to every service."""
     placed = Placement(question, found)
     growth, given = _given(placed)
     if given is not None and not placed.fits_in_domains(given):
@@ -48,30 +46,34 @@ def report(question: Fleet, found: dict[tuple[str, str], InstanceOptions]) -> Ro
     rows = _rows(placed, given, min(growth, 1.0)) if given is not None else []
     services = [_service(placed, s, rows, alone, growth) for s in question.services]
     groups = [_group(placed, k, rows, fits) for k in range(len(question.groups))]
-    paid = [g["usd_per_hour"] for g in groups]
-    return {
-        "schema": SCHEMA,
-        "hold": question.hold,
-        "objective": question.objective,
-        "split": question.split,
-        "layouts": sum(o.layouts for o in found.values()),
-        "feasible": fits,
-        "growth": growth if len(placed.able) == len(question.services) else 0.0,
-        "bottleneck": _bottleneck(placed, services, fits),
-        "exact": given is None or given.bound == given.weight,
-        "within": 0.0
-        if given is None or not given.weight
-        else given.weight / given.bound - 1
-        if given.bound
-        else float("inf"),
-        "devices": sum(g["used"] for g in groups),
-        "spare": sum(g["spare"] for g in groups),
-        "usd_per_hour": None if None in paid else sum(paid),
-        "groups": groups,
-        "models": services,
-        "rows": rows,
-        "unpriced": question.unpriced,
-    }
+    gap = 0.0
+    if given is not None and given.weight:
+        gap = given.weight / given.bound - 1 if given.bound else float("inf")
+    return FleetAnswer(
+        hold=question.hold,
+        objective=question.objective,
+        split=question.split,
+        layouts=sum(o.layouts for o in found.values()),
+        feasible=fits,
+        growth=growth if len(placed.able) == len(question.services) else 0.0,
+        bottleneck=_bottleneck(services, fits),
+        exact=given is None or given.bound == given.weight,
+        within=gap,
+        devices=sum(g.used for g in groups),
+        spare=sum(g.spare for g in groups),
+        usd_per_hour=_total(g.usd_per_hour for g in groups),
+        groups=groups,
+        models=services,
+        rows=rows,
+        unpriced=question.unpriced,
+    )
+
+
+def _total(paid: Iterable[float | None]) -> float | None:
+    """The sum, None where a part is not known."""
+    found = list(paid)
+    known = [usd for usd in found if usd is not None]
+    return sum(known) if len(known) == len(found) else None
 
 
 def _given(placed: Placement) -> tuple[float, Assignment | None]:
@@ -86,56 +88,54 @@ def _given(placed: Placement) -> tuple[float, Assignment | None]:
     return max(growth, 1.0), together or split
 
 
-def _rows(placed: Placement, given: Assignment, share: float) -> list[Row]:
+def _rows(placed: Placement, given: Assignment, share: float) -> list[PlacedService]:
     """A row for every model on every group that it was given devices of."""
     found = []
     for service, row in zip(placed.able, given.devices, strict=True):
         here = [(g, *placed.chosen(service, g, n)) for g, n in zip(placed.question.groups, row, strict=True) if n]
         carried = sum(count * offer.rate for _, offer, _, count in here)
         for group, offer, one, count in here:
-            fleet = one.times(count)
-            price = one.price
+            devices = count * offer.size
             found.append(
-                {
-                    "name": service.name,
-                    "model": one.found.model.name,
-                    "group": group.name,
-                    "hardware": one.hardware,
-                    **fleet,
-                    "devices": count * offer.size,
-                    "unused": count * (offer.size - one.devices),
-                    "usd_per_hour": None if price is None else float(cost.fleet_price(count * offer.size, price)),
-                    "held_requests_per_s": count * offer.rate,
-                    "qps": service.qps * share * (count * offer.rate / carried),
-                    "share": count * offer.rate / carried,
-                    "usd_per_device_hour": price,
-                    "command": one.command,
-                }
+                PlacedService(
+                    name=service.name,
+                    model=one.found.model.name,
+                    group=group.name,
+                    hardware=one.hardware,
+                    numbers=one.times(count),
+                    devices=devices,
+                    unused=count * (offer.size - one.devices),
+                    usd_per_hour=None if one.price is None else float(cost.fleet_price(devices, one.price)),
+                    held_requests_per_s=count * offer.rate,
+                    qps=service.qps * share * (count * offer.rate / carried),
+                    share=count * offer.rate / carried,
+                    usd_per_device_hour=one.price,
+                    command=one.command,
+                )
             )
     return found
 
 
 def _service(
-    placed: Placement, service: FleetService, rows: list[Row], alone: list[float | None], growth: float
-) -> Row:
-    """What a model was given, and how far its own traffic may grow beside the others'."""
-    mine = [row for row in rows if row["name"] == service.name]
-    paid = [row["usd_per_hour"] for row in mine]
+    placed: Placement, service: FleetService, rows: list[PlacedService], alone: list[float | None], growth: float
+) -> ServedModel:
+    """What a model was given, and how far its own traffic may grow with the others' as they are."""
+    mine = [row for row in rows if row.name == service.name]
     place = placed.able.index(service) if service in placed.able else None
-    refused = [{"group": g, "why": _why(placed, service, g)} for g in service.groups]
-    return {
-        "name": service.name,
-        "model": load_model(service.options["model"]).name,
-        "qps": service.qps,
-        "limits_s": service.limits,
-        "carried_qps": service.qps * min(growth, 1.0) if mine else 0.0,
-        "held_requests_per_s": sum(row["held_requests_per_s"] for row in mine),
-        "devices": sum(row["devices"] for row in mine),
-        "usd_per_hour": None if None in paid else sum(paid),
-        "growth": alone[place] if place is not None else None,
-        "load": placed.programme.load(place) if place is not None else None,
-        "refused": [r for r in refused if r["why"]],
-    }
+    refused = [RefusedGroup(group=g, why=why) for g in service.groups if (why := _why(placed, service, g))]
+    return ServedModel(
+        name=service.name,
+        model=load_model(str(service.options["model"])).name,
+        qps=service.qps,
+        limits_s=service.limits,
+        carried_qps=service.qps * min(growth, 1.0) if mine else 0.0,
+        held_requests_per_s=sum(row.held_requests_per_s for row in mine),
+        devices=sum(row.devices for row in mine),
+        usd_per_hour=_total(row.usd_per_hour for row in mine),
+        growth=alone[place] if place is not None else None,
+        load=placed.programme.load(place) if place is not None else None,
+        refused=refused,
+    )
 
 
 def _why(placed: Placement, service: FleetService, group: str) -> str:
@@ -143,33 +143,34 @@ def _why(placed: Placement, service: FleetService, group: str) -> str:
     there = placed.found[service.name, group]
     if there.why or placed.instances(service, next(g for g in placed.question.groups if g.name == group)):
         return there.why
-    return "no instance that keeps to the limits goes into so few devices"
+    return "no instance that meets the SLO fits on these devices"
 
 
-def _group(placed: Placement, place: int, rows: list[Row], fits: bool) -> Row:
-    """What is used of a group, and left; where the fleet does not carry all, how many devices of it would."""
+def _group(placed: Placement, place: int, rows: list[PlacedService], fits: bool) -> UsedGroup:
+    """What is used of a group, and unused; where the fleet does not carry all, how many devices of it would."""
     group = placed.question.groups[place]
-    mine = [row for row in rows if row["group"] == group.name]
-    used, price = sum(row["devices"] for row in mine), group.usd_per_device_hour
+    used, price = sum(row.devices for row in rows if row.group == group.name), group.usd_per_device_hour
     whole = len(placed.able) == len(placed.question.services)
-    return {
-        "name": group.name,
-        "hardware": load_hardware(group.chip).name,
-        "devices": group.devices,
-        "used": used,
-        "spare": group.devices - used,
-        "needed": None if fits or not whole else placed.programme.needed(place),
-        "usd_per_device_hour": price,
-        "price": None if price is None else "given" if group.price is not None else "file",
-        "usd_per_hour": None if price is None else float(cost.fleet_price(used, price)),
-    }
+    return UsedGroup(
+        name=group.name,
+        hardware=load_hardware(group.chip).name,
+        devices=group.devices,
+        used=used,
+        spare=group.devices - used,
+        needed=None if fits or not whole else placed.programme.needed(place),
+        usd_per_device_hour=price,
+        price=None if price is None else "given" if group.price is not None else "file",
+        usd_per_hour=None if price is None else float(cost.fleet_price(used, price)),
+    )
 
 
-def _bottleneck(placed: Placement, services: list[Row], fits: bool) -> str | None:
-    """The model whose own traffic may grow least; where not all fits, the one that would need the largest share of the fleet."""
-    stuck = [s["name"] for s in services if s["load"] is None]
-    if stuck or not services:
-        return stuck[0] if stuck else None
+def _bottleneck(services: list[ServedModel], fits: bool) -> str | None:
+    """The model with the least growth; where not all fits, the one that would need the largest fraction of the fleet."""
+    for service in services:
+        if service.load is None:
+            return service.name
+    if not services:
+        return None
     if fits:
-        return str(min(services, key=lambda s: s["growth"])["name"])
-    return str(max(services, key=lambda s: s["load"])["name"])
+        return min(services, key=lambda s: s.growth or 0.0).name
+    return max(services, key=lambda s: s.load or 0.0).name

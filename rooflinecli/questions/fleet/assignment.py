@@ -9,10 +9,10 @@ are counted in larger lots, once rounded up (an assignment that exists) and once
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
-from typing import Any
 
 import numpy as np
 
@@ -131,7 +131,11 @@ def _bound(asked: AllocationProgram, factor: float) -> float:
 
 
 def _backwards(
-    asked: AllocationProgram, grid: CountTable, steps: list[Any], cell: tuple[int, ...], factor: float
+    asked: AllocationProgram,
+    grid: CountTable,
+    steps: Sequence[tuple[list[Bundle], np.ndarray]],
+    cell: tuple[int, ...],
+    factor: float,
 ) -> tuple[tuple[int, ...], ...]:
     """Devices of every model on every group, from the last model's choice to the first's."""
     rows: list[tuple[int, ...]] = []

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.engine import build_request
 from rooflinecli.questions import multi_chip
 from rooflinecli.questions.file_options import as_options
 from rooflinecli.questions.fleet.fleet_file import FleetFile, ServiceSpec, load_fleet
+from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search.mean_slo import joined
 from rooflinecli.specs import parse_values
 from rooflinecli.specs.engine import DEFAULT, load_engine
@@ -20,7 +20,7 @@ from rooflinecli.specs.yaml_loader import Document
 
 _NEITHER = {  # options that have no place in a fleet, and what does
     "hw": "", "price": "write it at the group, such as `h100: {devices: 64, price: 2.5}`",
-    "n": "the groups say how many devices there are", "phase": "a fleet serves", "concurrency": "the search finds it; `batch` restricts it",
+    "n": "set the device count in the group", "phase": "a fleet serves", "concurrency": "the search finds it; `batch` restricts it",
     "qps": "", "hold": "write it at the top of the file",
 }  # fmt: skip
 
@@ -48,14 +48,14 @@ class FleetService:
     """A model and its traffic: requests per second, limits in s, options by name; `groups` that it may run on."""
 
     name: str
-    options: dict[str, Any]
+    options: Options
     qps: float
     limits: dict[str, float]
     where: tuple[str, ...]
     groups: tuple[str, ...]
     line: str
 
-    def on(self, group: DeviceGroup) -> dict[str, Any]:
+    def on(self, group: DeviceGroup) -> Options:
         """The options of a search on a group."""
         price = {"price": group.price} if group.price is not None else {}
         return {**self.options, "hw": group.chip, **price}
@@ -124,7 +124,7 @@ def _service(name: str, spec: ServiceSpec, file: FleetFile, document: Document) 
     try:
         qps = build_request.value(OPTIONS["qps"], spec.qps)
         if qps <= 0:
-            raise UsageError("qps: must be above zero; leave out a model without traffic", "qps")
+            raise UsageError("qps: must be above zero; remove models without traffic", "qps")
         said = {k: v for k, v in joined({"ttft": None, "itl": None}, spec.slo).items() if v is not None}
         limits = {k: parse_values.seconds(f"--{k}", v, "slo") for k, v in said.items()}
         _search(options, spec.where, file.fleet[groups[0]].hw or groups[0])
@@ -133,7 +133,7 @@ def _service(name: str, spec: ServiceSpec, file: FleetFile, document: Document) 
     return FleetService(name, _written(options), float(qps), limits, spec.where, tuple(groups), document.location(*key))
 
 
-def _search(options: dict[str, Any], where: tuple[str, ...], chip: str) -> None:
+def _search(options: Options, where: tuple[str, ...], chip: str) -> None:
     """Raises UsageError for a question that no group could answer: what is wrong whatever the chip is no traffic that does not fit."""
     from rooflinecli.questions.search.serving_question import asked
 
@@ -142,7 +142,7 @@ def _search(options: dict[str, Any], where: tuple[str, ...], chip: str) -> None:
     load_engine(question.request.engine or DEFAULT)
 
 
-def _written(options: dict[str, Any]) -> dict[str, Any]:
+def _written(options: Options) -> Options:
     """Options as a command line has them."""
     return {k: v if isinstance(v, (bool, list)) else str(v) for k, v in options.items()}
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
+from rooflinecli.core.parallel_map import Spread
+from rooflinecli.questions.fleet.answer_types import FleetAnswer
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import OptText, Switch, Text, field
 from rooflinecli.specs.request import HOLDS
 
 
-class FleetPlan(Question[dict[str, Any]]):
+class FleetPlan(Question[FleetAnswer]):
     """Which model on which chips with what layout and how many replicas; what is left over, and how far traffic may grow.
 
     The least cost (or fewest devices) at which every model has its rate inside its limits, exactly; where the fleet does not carry
@@ -26,7 +27,7 @@ class FleetPlan(Question[dict[str, Any]]):
     allow_split: Switch = field("switch", "Let a model run on several groups wherever that is less, not only where it must.", default=False, former=("split",))
     # fmt: on
 
-    def answer(self, over: Any = None) -> dict[str, Any]:
+    def answer(self, over: Spread | None = None) -> FleetAnswer:
         from rooflinecli.questions.fleet.answer import fleet
 
         return fleet(Path(self.file), self.bound, self.objective, self.allow_split, over)

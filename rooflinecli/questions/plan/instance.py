@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from rooflinecli.engine import build_request
-from rooflinecli.formulas import capacity, cost
+from rooflinecli.formulas import capacity
 from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.multi_chip import Options
+from rooflinecli.questions.plan.answer_types import ServiceNumbers
 from rooflinecli.questions.search.answer_types import InstanceLayout
 from rooflinecli.questions.search.command_line import estimate_command
 
@@ -40,25 +40,23 @@ class ServingInstance:
     def devices(self) -> int:
         return self.layout.devices
 
-    def times(self, count: int) -> dict[str, Any]:
-        """Everything of `count` such instances, SI, the unit in the key; latencies and the price of tokens are those of one."""
+    def times(self, count: int) -> ServiceNumbers:
+        """What `count` such instances offer."""
         first, other = self.found.phases["prefill"], self.found.phases["decode"]
         tokens = ends(self.found, PRICE) if self.price is not None else None
-        return {
-            "devices": count * self.devices,
-            "instances": count,
-            "layout": self.layout.to_dict(),
-            "batch_in_all": float(capacity.batch_in_all(self.layout.batch, self.layout.dp, count)),
-            "ttft_s": first.time_s,
-            "interval_ttft_s": list(first.interval_s),
-            "itl_s": other.time_s,
-            "interval_itl_s": list(other.interval_s),
-            "requests_per_s": count * self.rate.expected,
-            "requests_per_s_interval": [count * self.rate.low, count * self.rate.high],
-            "usd_per_million_output_tokens": tokens.expected if tokens else None,
-            "usd_per_million_output_tokens_interval": [tokens.low, tokens.high] if tokens else None,
-            "usd_per_hour": None if self.price is None else float(cost.fleet_price(count * self.devices, self.price)),
-        }
+        return ServiceNumbers(
+            instances=count,
+            layout=self.layout,
+            batch_in_all=float(capacity.batch_in_all(self.layout.batch, self.layout.dp, count)),
+            ttft_s=first.time_s,
+            interval_ttft_s=list(first.interval_s),
+            itl_s=other.time_s,
+            interval_itl_s=list(other.interval_s),
+            requests_per_s=count * self.rate.expected,
+            requests_per_s_interval=[count * self.rate.low, count * self.rate.high],
+            usd_per_million_output_tokens=tokens.expected if tokens else None,
+            usd_per_million_output_tokens_interval=[tokens.low, tokens.high] if tokens else None,
+        )
 
 
 def instance(options: Options, layout: InstanceLayout) -> ServingInstance:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from rooflinecli.core.parallel_map import Spread
+from rooflinecli.questions.plan.answer_types import PlanAnswer
 from rooflinecli.questions.question import Question, Several
 from rooflinecli.questions.search.question import FIXED, RESTRICTED, Prices
 from rooflinecli.specs.options import LOAD, EstimateOptions, OptNumber, OptText, Texts, field
 
 
-class Plan(Prices, EstimateOptions, Several, Question[dict[str, Any]]):  # type: ignore[misc]  # a price for each chip
+class Plan(Prices, EstimateOptions, Several, Question[PlanAnswer]):  # type: ignore[misc]  # a price for each chip
     """How many devices, of which chip, for how long, at what cost: every chip's answer side by side, the cheapest first.
 
     Training: the fewest devices of each chip that see --tokens by --deadline, or the shortest run that --budget pays for, each with
@@ -43,7 +44,7 @@ class Plan(Prices, EstimateOptions, Several, Question[dict[str, Any]]):  # type:
     where: Texts = field("free", "What must also hold, e.g. 'train.memory.headroom >= 10 %'; repeat.", default=None, metavar="CONDITION", several=True)
     # fmt: on
 
-    def answer(self, tell: Callable[[str], None] | None = None, over: Any = None) -> dict[str, Any]:
+    def answer(self, tell: Callable[[str], None] | None = None, over: Spread | None = None) -> PlanAnswer:
         from rooflinecli.questions.plan.answer import plan
         from rooflinecli.specs.request import HOLDS
 

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.engine import build_request
 from rooflinecli.questions import multi_chip
+from rooflinecli.questions.multi_chip import Options
 from rooflinecli.specs import parse_values
 from rooflinecli.specs.name_lookup import split_count
 from rooflinecli.specs.options import OPTIONS
 
-WAYS = ("fewest devices that meet the deadline", "shortest run within the budget")
+WAYS = ("smallest device count that meets the deadline", "shortest run within the budget")
+
+
+def no_price(chip: str) -> str:
+    """Why a chip without a price is infeasible where there is a budget."""
+    return f"no price is known for it, so --budget cannot be checked; add --price {chip}=USD"
 
 
 @dataclass(frozen=True)
 class TrainingPlanQuestion:
     """`each` holds the options of every chip; deadline in s, budget in USD; `most` devices to have; `hold` the end that is held."""
 
-    each: dict[str, dict[str, Any]]
+    each: dict[str, Options]
     deadline: float | None
     budget: float | None
     most: int | None
@@ -35,7 +40,7 @@ class TrainingPlanQuestion:
 class ServingPlanQuestion:
     """A service to plan: requests per second, limits in s by name; `period` s to serve, which a budget in USD pays for."""
 
-    each: dict[str, dict[str, Any]]
+    each: dict[str, Options]
     qps: float
     limits: dict[str, float]
     period: float | None
@@ -46,7 +51,7 @@ class ServingPlanQuestion:
 
 
 def serving(
-    options: dict[str, Any],
+    options: Options,
     qps: str | None,
     limits: dict[str, str | None],
     deadline: str | None,
@@ -56,11 +61,9 @@ def serving(
 ) -> ServingPlanQuestion:
     """Options as written -> the question. Raises UsageError naming the flag that is wrong or missing."""
     if qps is None:
-        raise UsageError("--qps: requests per second to carry, such as 50; a plan of serving cannot do without", "qps")
+        raise UsageError("--qps is required for a serving plan, for example --qps 50", "qps")
     if budget is not None and deadline is None:
-        raise UsageError(
-            "--budget of a service pays for a time; add it as --deadline, such as --deadline 365d", "deadline"
-        )
+        raise UsageError("--budget for a service requires --deadline, for example --deadline 365d", "deadline")
     if options.get("tokens") is not None:
         raise UsageError("--tokens belongs to training; leave out --phase, or --tokens", "tokens")
     return ServingPlanQuestion(
@@ -75,29 +78,29 @@ def serving(
     )
 
 
-def _each(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _each(options: Options) -> dict[str, Options]:
     """Options of every chip. Raises UsageError for a chip with its count, which is what a plan finds."""
     each = multi_chip.each({k: v for k, v in options.items() if k not in ("n", "phase")})
     said = next((chip for chip in each if split_count("hardware", chip)[0] is not None), None)
     if said is not None:
-        raise UsageError(f"--hw {said}: a plan finds the count; leave it out, and give -n for the most to have", "hw")
+        raise UsageError(f"--hw {said}: plan chooses the device count; remove it, and use -n as an upper limit", "hw")
     return each
 
 
-def _most(options: dict[str, Any]) -> int | None:
+def _most(options: Options) -> int | None:
     return int(build_request.value(OPTIONS["n"], options["n"])) if options.get("n") is not None else None
 
 
 def asked(
-    options: dict[str, Any], deadline: str | None, budget: str | None, hold: str, where: list[str]
+    options: Options, deadline: str | None, budget: str | None, hold: str, where: list[str]
 ) -> TrainingPlanQuestion:
     """Options as written -> the question. Raises UsageError naming the flag that is wrong or missing."""
     if deadline is None and budget is None:
-        raise UsageError("nothing to plan for; give --deadline 30d, --budget '2 M USD' or both", "deadline")
+        raise UsageError("plan requires --deadline, --budget or both, for example --deadline 30d", "deadline")
     if options.get("tokens") is None:
-        raise UsageError("--tokens: how many the run sees, such as 15T; a plan cannot do without", "tokens")
+        raise UsageError("--tokens is required for a training plan, for example --tokens 15T", "tokens")
     if not build_request.value(OPTIONS["tokens"], options["tokens"]):
-        raise UsageError(f"--tokens {options['tokens']}: must be above zero; there is nothing to plan for", "tokens")
+        raise UsageError(f"--tokens {options['tokens']}: must be above zero", "tokens")
     each = _each(options)
     found = TrainingPlanQuestion(
         each,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.parallel_map import Spread
@@ -17,7 +16,8 @@ from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.plan import device_counts
-from rooflinecli.questions.plan.targets import TrainingPlanQuestion
+from rooflinecli.questions.plan.answer_types import PlannedChip, TrainingChip, TriedCount
+from rooflinecli.questions.plan.targets import TrainingPlanQuestion, no_price
 from rooflinecli.questions.search.answer_types import TrainingLayout
 from rooflinecli.questions.search.command_line import estimate_command
 from rooflinecli.questions.search.explain_rows import command, request_of
@@ -28,7 +28,6 @@ from rooflinecli.specs.request import Request
 FIRST = 512  # devices tried first; the next count is guessed from how far this one is off
 HOST = 8  # devices of a host, where the chip's file does not say
 RUN, BILL = "train.run_s", "cost.training_usd"
-Row = dict[str, Any]
 
 
 @dataclass
@@ -41,14 +40,14 @@ class DeviceCountResult:
     legal: int = 0
 
     def held(self, quantity: str, hold: str) -> float:
-        """The quantity at the end that is held; infinite where nothing fits or it has no value."""
+        """The quantity at the bound; infinite where nothing fits or it has no value."""
         if self.result is None:
             return float("inf")
         return end(ends(self.result, quantity), hold)
 
 
 def end(found: IntervalBounds, hold: str) -> float:
-    """A quantity that less of is better, at the end held."""
+    """A quantity that less of is better, at the bound."""
     value = {"pessimistic": found.high, "floor": found.floor}.get(hold, found.expected)
     return float(value)
 
@@ -78,7 +77,7 @@ class ChipPlan:
         return question(words, "time", list(self.asked.where))
 
     def at(self, devices: int) -> DeviceCountResult:
-        """The best layout on so many devices, by the step at the end that is held."""
+        """The best layout on so many devices, by the step at the bound."""
         if devices not in self.tried:
             self.tried[devices] = self._searched(devices)
         return self.tried[devices]
@@ -103,17 +102,27 @@ class ChipPlan:
     def over_budget(self, devices: int) -> float:
         return self.at(devices).held(BILL, self.asked.hold) / (self.asked.budget or float("inf"))
 
-    def answer(self) -> Row:
-        """The row of this chip, or why it has none."""
+    def answer(self) -> PlannedChip:
+        """The row of this chip, or why it has none, with every count tried."""
         try:
             row = self._chosen()
         except UsageError as error:
-            return self._none(str(error))
+            row = self._none(str(error))
+        hold = self.asked.hold
+        row.tried = [
+            TriedCount(
+                devices=n,
+                legal=found.legal,
+                run_s=found.held(RUN, hold) if found.result else None,
+                training_usd=found.held(BILL, hold) if found.result and self.priced else None,
+            )
+            for n, found in sorted(self.tried.items())
+        ]
         return row
 
-    def _chosen(self) -> Row:
+    def _chosen(self) -> PlannedChip:
         if self.asked.budget is not None and not self.priced:
-            return self._none(f"no price is known for it, so no budget can be held; add --price {self.name}=USD")
+            return self._none(no_price(self.name))
         ladder = device_counts.ladder(self._most(), self._host())
         if self.asked.deadline is None:
             return self._within_budget(ladder)
@@ -133,7 +142,7 @@ class ChipPlan:
         network = reach(EstimateContext(self.request))
         return min(network, device_counts.MOST, self.asked.most or device_counts.MOST)
 
-    def _within_budget(self, ladder: list[int]) -> Row:
+    def _within_budget(self, ladder: list[int]) -> PlannedChip:
         least = next((n for n in ladder if n & (n - 1) == 0 and self.at(n).result is not None), None)
         if least is None:
             return self._too_slow()
@@ -142,8 +151,8 @@ class ChipPlan:
         )
         return self.row(self.at(chosen)) if chosen is not None else self._too_dear(least)
 
-    def row(self, tried: DeviceCountResult) -> Row:
-        """Everything of one count, SI, the unit in the key; each number is what the command prints."""
+    def row(self, tried: DeviceCountResult) -> TrainingChip:
+        """Everything of one count; each number is what the command prints."""
         result = tried.result
         assert result is not None and tried.layout is not None  # only counts that hold the run are chosen
         run, train = ends(result, RUN), result.phases["train"]
@@ -151,35 +160,36 @@ class ChipPlan:
         bill = ends(result, BILL) if self.priced else None
         watts = EstimateContext(self.request).chip.power
         options = {**self.options, "phase": ["train"]}
-        return {
-            "chip": self.name,
-            "hardware": result.hardware.name,
-            "feasible": True,
-            "why": "",
-            "devices": tried.devices,
-            "layout": replace(tried.layout, devices=tried.devices).to_dict(),
-            "time_s": train.time_s,
-            "interval_s": list(train.interval_s),
-            "mfu": train.mfu,
-            "held_s": end(run, self.asked.hold),
-            "held_usd": end(bill, self.asked.hold) if bill else None,
-            "run_s": run.expected,
-            "run_interval_s": [run.low, run.high],
-            "device_hours": hours[0],
-            "device_hours_interval": hours[1:],
-            "training_usd": bill.expected if bill else None,
-            "training_usd_interval": [bill.low, bill.high] if bill else None,
-            "usd_per_device_hour": result.cost.usd_per_device_hour,
-            "price": None if bill is None else "given" if "price" in self.options else "file",
-            "energy_j": float(cost.energy(tried.devices, watts, run.expected)) if watts is not None else None,
-            "command": estimate_command(options, command(self.asks, tried.layout), False),
-        }
+        return TrainingChip(
+            chip=self.name,
+            hardware=result.hardware.name,
+            devices=tried.devices,
+            layout=replace(tried.layout, devices=tried.devices),
+            time_s=train.time_s,
+            interval_s=list(train.interval_s),
+            mfu=train.mfu,
+            held_s=end(run, self.asked.hold),
+            held_usd=end(bill, self.asked.hold) if bill else None,
+            run_s=run.expected,
+            run_interval_s=[run.low, run.high],
+            device_hours=hours[0],
+            device_hours_interval=hours[1:],
+            training_usd=bill.expected if bill else None,
+            training_usd_interval=[bill.low, bill.high] if bill else None,
+            usd_per_device_hour=result.cost.usd_per_device_hour,
+            price=None if bill is None else "given" if "price" in self.options else "file",
+            energy_j=float(cost.energy(tried.devices, watts, run.expected)) if watts is not None else None,
+            command=estimate_command(options, command(self.asks, tried.layout), False),
+        )
 
-    def _none(self, why: str, nearest: DeviceCountResult | None = None) -> Row:
-        row = self.row(nearest) if nearest is not None and nearest.result is not None else {}
-        return {**row, "chip": self.name, "hardware": self.request.hardware.name, "feasible": False, "why": why}
+    def _none(self, why: str, nearest: DeviceCountResult | None = None) -> PlannedChip:
+        if nearest is None or nearest.result is None:
+            return PlannedChip(chip=self.name, hardware=self.request.hardware.name, feasible=False, why=why)
+        row = self.row(nearest)
+        row.hardware, row.feasible, row.why = self.request.hardware.name, False, why
+        return row
 
-    def _too_slow(self) -> Row:
+    def _too_slow(self) -> PlannedChip:
         able = [t for t in self.tried.values() if t.result is not None]
         if not able:
             return self._none(
@@ -187,16 +197,14 @@ class ChipPlan:
             )
         best = min(able, key=lambda t: t.held(RUN, self.asked.hold))
         took = duration(best.held(RUN, self.asked.hold))
-        hint = (
-            "a larger --batch lets more of them work at once" if self.asked.most is None else "-n is the most to have"
-        )
+        hint = "a larger --batch allows more devices" if self.asked.most is None else "-n limits the devices"
         return self._none(
-            f"no count tried meets the deadline; nearest is {plural(best.devices, 'device')} with {took}, and {hint}",
+            f"no device count meets the deadline; closest is {plural(best.devices, 'device')} with {took}, and {hint}",
             best,
         )
 
-    def _too_dear(self, devices: int) -> Row:
+    def _too_dear(self, devices: int) -> PlannedChip:
         return self._none(
-            f"the bill is {self.over_budget(devices):.3g} times the budget on {plural(devices, 'device')}, the fewest that are enough",
+            f"costs {self.over_budget(devices):.3g} times the budget on {plural(devices, 'device')}, the fewest that are enough",
             self.at(devices),
         )

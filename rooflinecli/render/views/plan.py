@@ -1,186 +1,137 @@
-"""A plan of devices, days and dollars as table, Markdown, CSV or JSON."""
+"""A plan: the best chip in a line, a row for each feasible one, their commands, and why the others are infeasible."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from rooflinecli.core.units import count, duration
-from rooflinecli.render.formats import markdown as marked
-from rooflinecli.render.formats import terminal
-from rooflinecli.render.formats.csv import rows as csv_rows
-from rooflinecli.render.formats.json import dumps
-from rooflinecli.render.formats.terminal_style import PIPE
-from rooflinecli.render.numbers import layout
-
-Row = dict[str, Any]
-# columns of the table go in this order where there is no room for all
-_DROP = (
-    "layout",
-    "MFU",
-    "energy",
-    "batch in all",
-    "requests/s",
-    "device-hours",
-    "bill interval",
-    "time interval",
-    "$/M out",
-    "inter-token",
-    "first token",
+from rooflinecli.core.units import count
+from rooflinecli.questions.multi_chip import remedy
+from rooflinecli.questions.plan.answer_types import (
+    PlanAnswer,
+    ServiceNumbers,
+    ServingChip,
+    ServingPlan,
+    SizedChip,
+    TrainingChip,
+    TrainingPlan,
 )
-_FLAT = ("rank", "chip", "feasible", "devices")
+from rooflinecli.render.blocks import Block, Column, Command, Headline, Page, Prose, Table, page
+from rooflinecli.render.numbers import NONE, layout, money, percent, text
+from rooflinecli.render.views.search import BOUNDS
+
+TRAINING = (
+    Column(""),
+    Column("chip", text=True),
+    Column("devices"),
+    Column("time"),
+    Column("time, 80% interval", drop=6),
+    Column("total cost"),
+    Column("total cost, 80% interval", drop=5),
+    Column("GPU-hours", drop=4),
+    Column("MFU", drop=2),
+    Column("energy at TDP", drop=3),
+    Column("layout", text=True, drop=1),
+)
+SERVING = (
+    Column("instances"),
+    Column("TTFT (to)", drop=6),
+    Column("ITL (to)", drop=5),
+    Column("req/s", drop=3),
+    Column("total batch", drop=2),
+    Column("cost"),
+    Column("$/M output tokens", drop=4),
+    Column("layout", text=True, drop=1),
+)
 
 
-def render(result: Row, format: str, width: int = PIPE) -> str:
-    """The plan in one of the formats of `--format`."""
-    if format == "json":
-        return dumps(result)
-    if format == "csv":
-        return csv_rows(flat(result["rows"], _FLAT))
-    grid = _serving(result) if result["phase"] == "serve" else _training(result)
-    if format == "markdown":
-        body = [marked.table(grid)] if len(grid) > 1 else []
-        said = [f"- {marked.cell(line)}" for line in [*_commands(result), *_notes(result)]]
-        return "\n\n".join([marked.cell(_title(result)), *body, "\n".join(said)]).rstrip()
-    lines = terminal.prose(_title(result), width)
-    lines += ["", *terminal.table(grid, width, left=("", "chip", "layout"), drop=_DROP)] if len(grid) > 1 else []
-    for row in result["rows"]:
-        if row["feasible"]:
-            lines += ["", f"{row['rank']}:", *terminal.command(row["command"], width)]
-    notes = [line for note in _notes(result) for line in terminal.prose(note, width, "  ")]
-    return "\n".join([*lines, *([""] if notes else []), *notes])
+def view(answer: PlanAnswer) -> Page:
+    """Blocks of a plan of training or serving."""
+    rows = answer.sized
+    serving = isinstance(answer, ServingPlan)
+    columns = (Column(""), Column("chip", text=True), Column("devices"), *SERVING) if serving else TRAINING
+    return page(
+        [Headline(_headline(answer, rows), tuple(row.hardware for row in rows[:1]))],
+        [Table(columns, [_cells(row) for row in rows])] if rows else [],
+        *(_command(row) for row in rows),
+        _notes(answer),
+    )
 
 
-def _title(result: Row) -> str:
-    held = f"held at the {result['hold']} end" if result["hold"] != "floor" else "held at the floor"
-    if result["phase"] == "serve":
-        limits = "".join(f", {name} at most {duration(s)}" for name, s in result["limits_s"].items())
-        return f"{result['model']}, {result['qps']:g} requests/s{limits}: {result['way']}, {held}"
-    by = f" within {duration(result['deadline_s'])}" if result["deadline_s"] else ""
-    budget = f" for at most {count(result['budget_usd'])} USD" if result["budget_usd"] else ""
-    return f"{result['model']}, {count(result['tokens'])} tokens{by}{budget}: {result['way']}, {held}"
+def _command(row: SizedChip) -> list[Block]:
+    return [Prose(f"{row.rank}:"), Command(row.command)]
 
 
-def _training(result: Row) -> list[list[str]]:
-    grid = [
-        [
-            "",
-            "chip",
-            "devices",
-            "time",
-            "time interval",
-            "bill",
-            "bill interval",
-            "device-hours",
-            "MFU",
-            "energy",
-            "layout",
-        ]
+def _headline(answer: PlanAnswer, rows: list[SizedChip]) -> str:
+    goal = f"{answer.way}, by {BOUNDS[answer.hold]}"
+    if not rows:
+        return f"{_work(answer)}: infeasible on every chip ({goal})"
+    best = rows[0]
+    found = f"{best.devices:,} x {best.hardware}"
+    if isinstance(best, TrainingChip):
+        usd = "" if best.training_usd is None else f", {money(best.training_usd)}"
+        found += f", {text(best.run_s, 'run_s')} ({text(best.run_interval_s, 'run_s')}){usd}, MFU {percent(best.mfu)}"
+    elif isinstance(best, ServingChip):
+        usd = "" if best.usd_per_hour is None else f", {text(best.usd_per_hour, 'usd_per_hour')}"
+        n = best.numbers
+        found += f", TTFT {text(n.ttft_s, 'ttft_s')}, ITL {text(n.itl_s, 'itl_s')}, {n.requests_per_s:.3g} req/s{usd}"
+    return f"{_work(answer)}: {found}; {goal}"
+
+
+def _work(answer: PlanAnswer) -> str:
+    """'Llama 3 8B, 15.0T tokens within 30 d'."""
+    if isinstance(answer, TrainingPlan):
+        by = f" within {text(answer.deadline_s, 'time_s')}" if answer.deadline_s else ""
+        budget = f" for at most {money(answer.budget_usd)}" if answer.budget_usd else ""
+        return f"{answer.model}, {count(answer.tokens or 0.0)} tokens{by}{budget}"
+    assert isinstance(answer, ServingPlan)
+    limits = "".join(f", {name.upper()} at most {text(s, 'time_s')}" for name, s in answer.limits_s.items())
+    return f"{answer.model}, {answer.qps:g} req/s{limits}"
+
+
+def _cells(row: SizedChip) -> list[str]:
+    cells = [str(row.rank), row.hardware, f"{row.devices:,}"]
+    if isinstance(row, ServingChip):
+        n = row.numbers
+        return [*cells, *service_cells(n, f"{n.requests_per_s:.3g}", row.usd_per_hour)]
+    assert isinstance(row, TrainingChip)
+    return [
+        *cells,
+        text(row.run_s, "run_s"),
+        text(row.run_interval_s, "run_s"),
+        text(row.training_usd, "training_usd"),
+        text(row.training_usd_interval, "training_usd"),
+        count(row.device_hours),
+        percent(row.mfu),
+        _energy(row.energy_j),
+        layout(row.layout),
     ]
-    for row in (r for r in result["rows"] if r["feasible"]):
-        grid.append(
-            [
-                str(row["rank"]),
-                row["hardware"],
-                f"{row['devices']:,}",
-                duration(row["run_s"]),
-                _between([duration(s) for s in row["run_interval_s"]]),
-                usd(row["training_usd"]),
-                _between([usd(v) for v in row["training_usd_interval"]]) if row["training_usd"] is not None else "-",
-                count(row["device_hours"]),
-                f"{row['mfu']:.1%}".replace("%", " %"),
-                _energy(row["energy_j"]),
-                layout(row["layout"]),
-            ]
-        )
-    return grid
-
-
-def _serving(result: Row) -> list[list[str]]:
-    grid = [
-        [
-            "",
-            "chip",
-            "devices",
-            "instances",
-            "first token",
-            "inter-token",
-            "requests/s",
-            "batch in all",
-            "$/h",
-            "$/M out",
-            "layout",
-        ]
-    ]
-    for row in (r for r in result["rows"] if r["feasible"]):
-        per_million = row["usd_per_million_output_tokens"]
-        grid.append(
-            [
-                str(row["rank"]),
-                row["hardware"],
-                f"{row['devices']:,}",
-                f"{row['instances']} x {row['layout']['batch']:g}",
-                f"{duration(row['ttft_s'])} (to {duration(row['interval_ttft_s'][1])})",
-                f"{duration(row['itl_s'])} (to {duration(row['interval_itl_s'][1])})",
-                f"{row['requests_per_s']:.3g}",
-                f"{row['batch_in_all']:g}",
-                usd(row["usd_per_hour"]),
-                f"{per_million:.3g}" if per_million is not None else "-",
-                layout(row["layout"]),
-            ]
-        )
-    return grid
-
-
-def _between(ends: list[str]) -> str:
-    """Two ends whose unit is written once where it is the same."""
-    low, high = ends
-    number, _, unit = low.partition(" ")
-    return f"{number} .. {high}" if unit and high.endswith(f" {unit}") else f"{low} .. {high}"
-
-
-def usd(value: float | None) -> str:
-    """Dollars; a dash where no price is known."""
-    return "-" if value is None else f"${count(value)}" if value >= 10_000 else f"${value:,.2f}"
 
 
 def _energy(joules: float | None) -> str:
-    return "-" if joules is None else f"{joules / 3.6e9:,.3g} MWh" if joules < 3.6e12 else f"{joules / 3.6e12:,.3g} GWh"
+    """Of a run, in MWh or GWh."""
+    if joules is None:
+        return NONE
+    return f"{joules / 3.6e9:,.3g} MWh" if joules < 3.6e12 else f"{joules / 3.6e12:,.3g} GWh"
 
 
-def _commands(result: Row) -> list[str]:
-    return [f"{row['rank']}: `{row['command']}`" for row in result["rows"] if row["feasible"]]
+def service_cells(n: ServiceNumbers, rate: str, usd_per_hour: float | None) -> list[str]:
+    """A service's cells under SERVING."""
+    return [
+        f"{n.instances} x {n.layout.batch:g}",
+        f"{text(n.ttft_s, 'ttft_s')} ({text(n.interval_ttft_s[1], 'ttft_s')})",
+        f"{text(n.itl_s, 'itl_s')} ({text(n.interval_itl_s[1], 'itl_s')})",
+        rate,
+        f"{n.batch_in_all:g}",
+        text(usd_per_hour, "usd_per_hour"),
+        text(n.usd_per_million_output_tokens, "usd_per_million_output_tokens"),
+        layout(n.layout) or "1 device",
+    ]
 
 
-def _notes(result: Row) -> list[str]:
-    found = [f"{row['hardware']}: no, {row['why']}" for row in result["rows"] if not row["feasible"]]
-    if result["unpriced"]:
-        names = ", ".join(result["unpriced"])
-        asks = ",".join(f"{name}=USD" for name in result["unpriced"])
-        found.append(
-            f"no price is known for {names}: ranked by time after the others; --price {asks} gives one per device-hour"
-        )
-    if result["phase"] == "serve" and result.get("period_s"):
-        bills = ", ".join(
-            f"{row['hardware']} {usd(row['bill_usd'])}"
-            for row in result["rows"]
-            if row["feasible"] and row["bill_usd"] is not None
-        )
-        found += [f"paid for {duration(result['period_s'])}: {bills}"] if bills else []
-    return found
-
-
-def flat(found: list[Row], first: tuple[str, ...]) -> list[list[Any]]:
-    """SI numbers, one line per row, `first` the first columns; a list of two is two columns."""
-    lines = []
-    for row in found:
-        line: Row = {}
-        for key, value in row.items():
-            if isinstance(value, list) and len(value) == 2 and key != "tried":
-                line |= {f"{key}_low": value[0], f"{key}_high": value[1]}
-            elif isinstance(value, dict):
-                line |= {name: v for name, v in value.items() if name not in line}
-            elif not isinstance(value, list):
-                line[key] = value
-        lines.append(line)
-    names = list(dict.fromkeys([*first, *(k for line in lines for k in line)]))
-    return [names, *([line.get(k) for k in names] for line in lines)]
+def _notes(answer: PlanAnswer) -> list[Block]:
+    found = [f"{row.hardware}: infeasible, {row.why}" for row in answer.rows if not row.feasible]
+    if answer.unpriced:
+        found.append(f"{remedy(answer.unpriced)}; without it a chip ranks by time, after the others")
+    if isinstance(answer, ServingPlan) and answer.period_s:
+        bills = [(row.hardware, row.bill_usd) for row in answer.sized if isinstance(row, ServingChip)]
+        costs = ", ".join(f"{chip} {money(usd)}" for chip, usd in bills if usd is not None)
+        found += [f"cost over {text(answer.period_s, 'time_s')}: {costs}"] if costs else []
+    return [Prose(note, indent=2) for note in found]
