@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.interfaces.cli.from_question import Delivery, command
@@ -15,6 +15,9 @@ from rooflinecli.questions.check.answer_types import CheckAnswer
 from rooflinecli.questions.check.question import Check
 from rooflinecli.questions.compare.measured_types import MeasuredGap
 from rooflinecli.specs.options import OptText, Text, Texts, field
+
+if TYPE_CHECKING:
+    from rooflinecli.importers.source import Options
 
 CI = ("junit", "github", "sarif")  # each is a file of render/formats/check/
 FORMATS = ("table", "json", *CI, "markdown")
@@ -51,7 +54,7 @@ def run(question: Check, how: CheckDelivery) -> int:
     return 0 if answer.passed else 1
 
 
-def _measured(files: Sequence[Path], options: dict[str, Any]) -> list[MeasuredGap]:
+def _measured(files: Sequence[Path], options: Options) -> list[MeasuredGap]:
     """Rows of measured files with their estimates; read only where a plan names one."""
     from rooflinecli.calibrate.gap_explanations import rows_of_plan
 

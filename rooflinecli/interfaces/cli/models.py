@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.importers.source import Json
 from rooflinecli.interfaces.cli.from_question import Delivery, command
 from rooflinecli.interfaces.cli.output import columns, write
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import OptText, Switch, field
+
+if TYPE_CHECKING:
+    from rooflinecli.importers.source import Json
 
 
 class Models(Question[None]):

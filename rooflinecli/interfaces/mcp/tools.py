@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from rooflinecli.core.errors import RooflineError, UsageError
+from rooflinecli.importers.source import Json
 from rooflinecli.interfaces import verbs
 from rooflinecli.questions.check.schema import option_schema
 from rooflinecli.questions.estimate.schema import generate
@@ -17,7 +17,7 @@ _TEXT = {"type": "string"}
 _FILES = {"check": "plan", "fleet": "file"}  # whose file may be given as its YAML too
 
 
-def schema(tool: str) -> dict[str, Any]:
+def schema(tool: str) -> Json:
     """JSON Schema of a tool's arguments: the fields of its question under their long names."""
     kind = verbs.question(tool)
     fields = kind.fields().values()
@@ -31,10 +31,10 @@ def schema(tool: str) -> dict[str, Any]:
     }
 
 
-def output_schema(tool: str) -> dict[str, Any]:
+def output_schema(tool: str) -> Json:
     """JSON Schema of what a tool answers: for an estimate the whole contract, for the others an object."""
-    answer: dict[str, Any] = {"type": "object"}
-    definitions: dict[str, Any] = {}
+    answer: Json = {"type": "object"}
+    definitions: Json = {}
     if tool == "estimate":
         contract = generate()
         definitions = contract.pop("$defs", {})
@@ -54,7 +54,7 @@ def describe(tool: str) -> str:
     return " ".join((verbs.question(tool).__doc__ or "").split())
 
 
-def call(tool: str, arguments: dict[str, Any] | None) -> tuple[dict[str, Any] | None, str]:
+def call(tool: str, arguments: Json | None) -> tuple[Json | None, str]:
     """(structured answer, its text); the answer is None where the text is an error, one sentence with its remedy."""
     if tool not in NAMES:
         return None, f"unknown tool '{tool}'; known: {', '.join(NAMES)}"
@@ -70,7 +70,7 @@ def call(tool: str, arguments: dict[str, Any] | None) -> tuple[dict[str, Any] | 
     return found, json.dumps(found, ensure_ascii=False)
 
 
-def _with_files(tool: str, written: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _with_files(tool: str, written: Json, folder: Path) -> Json:
     """The arguments with a plan that is given as YAML put into a file. Raises UsageError for one that is neither."""
     name = _FILES.get(tool, "")
     text = written.get(name)

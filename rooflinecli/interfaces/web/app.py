@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from rooflinecli.core.errors import RooflineError, UsageError
+from rooflinecli.importers.source import Options
 from rooflinecli.interfaces import verbs
 from rooflinecli.interfaces.web import form, query_string
 from rooflinecli.questions.estimate.question import Estimate
@@ -82,7 +83,7 @@ def _fragment(made: Callable[[], str]) -> Response:
         return HTMLResponse(form.problem(error), 400, HEADERS)
 
 
-def _answered(question: Callable[[dict[str, Any]], Any], options: dict[str, Any]) -> Any:
+def _answered(question: Callable[[Options], Any], options: Options) -> Any:
     """An answer, or the sentence that says what is wrong: numbers that no machine has are the asker's to mend."""
     try:
         return verbs.without_warnings(lambda: question(options))
@@ -92,13 +93,13 @@ def _answered(question: Callable[[dict[str, Any]], Any], options: dict[str, Any]
         ) from None
 
 
-def _options(request: Request, *beside: str) -> dict[str, Any]:
+def _options(request: Request, *beside: str) -> Options:
     if len(request.url.query) > LONGEST:
         raise UsageError(f"the question is longer than {LONGEST} characters; shorten it")
     return query_string.options((k, v) for k, v in request.query_params.multi_items() if k not in beside)
 
 
-def _as_typed(request: Request) -> dict[str, Any]:
+def _as_typed(request: Request) -> Options:
     """The fields of a question that was refused, to be mended where they stand."""
     return {k: v[: query_string.LONGEST] for k, v in request.query_params.multi_items() if k in OPTIONS}
 

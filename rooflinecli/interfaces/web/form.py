@@ -10,6 +10,7 @@ from typing import Any
 from rooflinecli.core.errors import RooflineError
 from rooflinecli.core.record import plain
 from rooflinecli.engine import build_request
+from rooflinecli.importers.source import Options
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.estimate.explain import derivation, quantities
@@ -38,7 +39,7 @@ _WORDS = {
 }
 
 
-def part(options: dict[str, Any]) -> EscapedHtml:
+def part(options: Options) -> EscapedHtml:
     """The answer to a question, without the page around it. Raises the errors of the estimate."""
     request = build_request.request(options)
     result = estimate(request)
@@ -66,7 +67,7 @@ def _settled(request: Request, result: EstimateAnswer) -> Request:
         return request
     numbers = ("devices", *AXES, *(("micro_batch", "virtual_stages") if "train" in result.phases else ()))
     words = ("zero", "sequence_parallel", "recompute") if "train" in result.phases else ()
-    said: dict[str, Any] = {name: float(getattr(result.layout, name)) for name in numbers}
+    said: Options = {name: float(getattr(result.layout, name)) for name in numbers}
     said |= {name: getattr(result.layout, name) for name in words}
     return replace(request, **{name: value for name, value in said.items() if getattr(request, name) is None})
 
@@ -75,7 +76,7 @@ def _section(ident: str, name: str, content: Any) -> EscapedHtml:
     return tag("section", tag("h2", name, id=f"{ident}-title"), content, id=ident, aria_labelledby=f"{ident}-title")
 
 
-def _numbers(found: dict[str, Any]) -> EscapedHtml:
+def _numbers(found: Options) -> EscapedHtml:
     """Every quantity, folded: its derivation is asked for when it is opened."""
     return tag(
         "div",
@@ -87,7 +88,7 @@ def _numbers(found: dict[str, Any]) -> EscapedHtml:
     )
 
 
-def unfolded(options: dict[str, Any], quantity: str) -> EscapedHtml:
+def unfolded(options: Options, quantity: str) -> EscapedHtml:
     """One derivation, as nested details. Raises UsageError for a quantity that does not exist."""
     return tag(
         "div", DerivationTree().root(quantity, derivation(build_request.request(options), quantity)), class_="inside"
@@ -99,7 +100,7 @@ def problem(error: RooflineError) -> EscapedHtml:
     return tag("p", str(error), class_="bad box", role="alert")
 
 
-def page(options: dict[str, Any], content: EscapedHtml) -> str:
+def page(options: Options, content: EscapedHtml) -> str:
     """The whole page, its fields filled with the options and its answer already in place."""
     head = tag(
         "head",

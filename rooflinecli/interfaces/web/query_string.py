@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.text import one_line
+from rooflinecli.importers.source import Options
 from rooflinecli.specs.options import find
 
 LONGEST = 200
@@ -14,12 +14,12 @@ DEFAULTS = {"model": "llama-3-70b", "hw": "h100", "phase": "prefill,decode"}
 _ENDINGS = (".yaml", ".yml", ".json")
 
 
-def options(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
+def options(pairs: Iterable[tuple[str, str]]) -> Options:
     """Options of a query; those left empty are as if not given, and without any the page opens on an example.
 
     Raises UsageError for a name that does not exist, one given twice, a value that is too long or names a file.
     """
-    found: dict[str, Any] = {}
+    found: Options = {}
     for name, value in pairs:
         option = find(one_line(name)[:60], "the page's fields show those there are")
         text = value.strip()

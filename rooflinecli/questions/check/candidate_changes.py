@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.engine.phase_answer import LayoutAnswer
+from rooflinecli.importers.source import Options
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 
-Options = dict[str, Any]
 FARTHEST = 16
 OPEN: Options = {"tp": None, "pp": None, "dp": None, "cp": None}
 _WIDE = ("bf16", "fp16", "fp32")

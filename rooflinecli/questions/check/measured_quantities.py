@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from rooflinecli.core.errors import unknown
 from rooflinecli.core.units import duration
+from rooflinecli.importers.source import Options
 from rooflinecli.questions.check.interval_bounds import IntervalBounds
 from rooflinecli.questions.compare.measured_types import INSIDE, MeasuredGap
 
 Measured = Callable[
-    [Sequence[Path], dict[str, Any]], list[MeasuredGap]
+    [Sequence[Path], Options], list[MeasuredGap]
 ]  # files and options of a plan -> rows with their estimates
 GAP, COVERAGE, FORMER_COVERAGE = "gap", "coverage_fraction", "inside_share"
 

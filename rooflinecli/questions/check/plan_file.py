@@ -6,16 +6,17 @@ they are read, so here they are whatever a check carries beyond its own fields.
 
 import math
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from rooflinecli.core.errors import DataError
+from rooflinecli.importers.source import Options
 from rooflinecli.specs.figure import Spec, validate
 from rooflinecli.specs.yaml_loader import Document, read
 
 
-def _scalar(value: Any) -> Any:
+def _scalar(value: object) -> object:
     """A value YAML may write where a number, a word or a switch belongs."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{value!r} is not a finite number; write a number, with its unit where it has one")
@@ -27,7 +28,7 @@ def _scalar(value: Any) -> Any:
     raise ValueError(f"expected a number, a word or true/false, got {shown}; write one")
 
 
-def _listed(value: Any) -> Any:
+def _listed(value: object) -> object:
     """A scalar, or a list of them; never an empty one."""
     if not isinstance(value, list):
         return _scalar(value)
@@ -36,19 +37,19 @@ def _listed(value: Any) -> Any:
     return [_scalar(item) for item in value]
 
 
-def _name(value: Any) -> Any:
+def _name(value: object) -> object:
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         raise ValueError(f"{value!a} cannot name a check; use plain text")
     return value
 
 
-def _prose(value: Any) -> Any:
+def _prose(value: object) -> object:
     if isinstance(value, str) and not all(c.isprintable() or c in "\n\t" for c in value):
         raise ValueError("holds characters that cannot be shown; write plain text")
     return value
 
 
-def _axis(value: Any) -> Any:
+def _axis(value: object) -> object:
     if not isinstance(value, list):
         raise ValueError("expected a list of values to try, such as [h100, h200]")
     return _listed(value)
@@ -91,7 +92,7 @@ class CheckSpec(BaseModel):
     )
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Options:
         return dict(self.__pydantic_extra__ or {})
 
 
@@ -108,7 +109,7 @@ class CheckFile(Spec):
 
     @model_validator(mode="before")
     @classmethod
-    def _not_empty(cls, data: Any) -> Any:
+    def _not_empty(cls, data: object) -> object:
         if isinstance(data, dict) and data.get("checks") is None:
             raise ValueError("no checks; add `checks:` with at least one named check")
         return data

@@ -51,7 +51,7 @@ class Requirement:
         return self.comparison in ("<=", "<")
 
 
-def parse(quantity: str, written: Any, where: str) -> Requirement:
+def parse(quantity: str, written: float | str | bool, where: str) -> Requirement:
     """Raises DataError when the comparison, the number or the unit is missing or wrong."""
     if isinstance(written, bool):
         return Requirement(quantity, "==", written, "", str(written).lower(), where)
@@ -88,7 +88,7 @@ def _limit(quantity: str, text: str, where: str) -> float:
     return value
 
 
-def _number(text: str, unit: str) -> Any:
+def _number(text: str, unit: str) -> float | str:
     """Dollars may lead with $ and name what they buy; a bare number is enough where the name leaves no doubt."""
     if unit == "USD":
         text = re.sub(r"\s*(/\s*M\s?tok(ens)?|per million( \w+)? tokens)$", "", text)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from rooflinecli.core.errors import DataError, Infeasible, RooflineError, UsageError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.engine import build_request
+from rooflinecli.importers.source import Options
 from rooflinecli.questions.check import fleet_quantities
 from rooflinecli.questions.check.answer_types import FAIL, RequirementAnswer
 from rooflinecli.questions.check.cases import CheckCase
@@ -46,7 +46,7 @@ class Estimator:
         self.measured = measured
         self._memo: dict[str, EstimateAnswer | RooflineError] = {}
 
-    def __call__(self, options: dict[str, Any]) -> EstimateAnswer:
+    def __call__(self, options: Options) -> EstimateAnswer:
         """Raises UsageError or Infeasible as the estimate does, and UsageError for numbers beyond any machine."""
         key = repr(sorted(options.items()))
         if key not in self._memo:
@@ -59,11 +59,11 @@ class Estimator:
             raise found
         return found
 
-    def knows(self, options: dict[str, Any]) -> bool:
+    def knows(self, options: Options) -> bool:
         """Whether these options were estimated before."""
         return repr(sorted(options.items())) in self._memo
 
-    def _answer(self, options: dict[str, Any]) -> EstimateAnswer:
+    def _answer(self, options: Options) -> EstimateAnswer:
         try:
             request = build_request.request(options)
             try:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
+from rooflinecli.importers.source import Json
 from rooflinecli.questions.check.cases import FROM
 from rooflinecli.questions.check.plan_file import CheckFile
 from rooflinecli.specs.options import KINDS, OPTIONS, Option
 
 
-def generate() -> dict[str, Any]:
+def generate() -> Json:
     """The schema as plain data."""
     schema = CheckFile.model_json_schema()
     options = _options()
@@ -35,7 +35,7 @@ def generate() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "roofline check plan"}
 
 
-def _options() -> dict[str, Any]:
+def _options() -> Json:
     """option -> what it takes, under every spelling that is read."""
     names = {
         spelt: option
@@ -46,7 +46,7 @@ def _options() -> dict[str, Any]:
     return {name: option_schema(option) for name, option in sorted(names.items())}
 
 
-def option_schema(option: Option, help: str | None = None, several: bool = False) -> dict[str, Any]:
+def option_schema(option: Option, help: str | None = None, several: bool = False) -> Json:
     """JSON Schema of one option's value; `several` where ranges and lists are read too."""
     about = {"description": help or option.help}
     if several:
@@ -66,7 +66,7 @@ def option_schema(option: Option, help: str | None = None, several: bool = False
     }
 
 
-def _limit() -> dict[str, Any]:
+def _limit() -> Json:
     """true, false, a word, or a comparison with its unit."""
     return {
         "anyOf": [{"type": "boolean"}, {"type": "string", "pattern": r"^\s*(<=|>=|==|=|<|>|≤|≥)\s*\S|^\s*[A-Za-z]"}]
