@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from rooflinecli.core import units
 from rooflinecli.core.errors import UsageError
+from rooflinecli.core.num import Number
 from rooflinecli.engine import build_request
 from rooflinecli.price import overrides
+from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.sweep import ranges
 from rooflinecli.specs import parse_values
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
@@ -26,7 +27,7 @@ class Axis:
 
     name: str
     kind: str
-    values: tuple[Any, ...]
+    values: tuple[Number, ...]
     tokens: bool = False
     relative: bool = False
 
@@ -52,7 +53,7 @@ class Space:
         return tuple(a for a in (*self.structure, *self.sizes) if len(a.values) > 1)
 
 
-def space(options: dict[str, Any], figures: list[str] | None = None) -> Space:
+def space(options: Options, figures: list[str] | None = None) -> Space:
     """Options by any of their names -> the space they span. Raises UsageError naming the flag that is wrong."""
     given = build_request.named(options, "`roofline sweep --help` lists them")
     phases = build_request.phases(given.pop("phase", "prefill,decode"))
@@ -66,7 +67,7 @@ def space(options: dict[str, Any], figures: list[str] | None = None) -> Space:
     return Space(structure, sizes, phases, chips)
 
 
-def axis(option: Option, written: Any) -> Axis:
+def axis(option: Option, written: object) -> Axis:
     """What an option ranges over: numbers as ranges, anything else as a list (of lists: with semicolons)."""
     flag = option.flag
     if option.numeric or option.kind in ("stage", "pictures"):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import Any
 
 import numpy as np
 
 from rooflinecli.core.errors import unknown
+from rooflinecli.core.num import Number
 from rooflinecli.core.record import MISSING, at, leaves
 from rooflinecli.engine import legality
 from rooflinecli.engine.phase_answer import Resources
@@ -47,7 +47,7 @@ def select(answer: SweepBlock, wanted: list[str] | None) -> list[str]:
     return list(dict.fromkeys(chosen))
 
 
-def pick(answer: SweepBlock, name: str) -> Any:
+def pick(answer: SweepBlock, name: str) -> Number:
     """The value of one quantity, unbroadcast; not-a-number where this structure has none (a chip without a price)."""
     head, _, rest = canonical(name).partition(".")
     if rest in ("bottleneck", "bound_ratio") and head in answer.phases:
@@ -76,7 +76,7 @@ def flat(answer: SweepBlock, axes: list[str], quantities: list[str]) -> dict[str
     for name in quantities:
         column = answer.flat(pick(answer, name))
         if not whole:
-            nothing: Any = None if column.dtype == object else np.nan
+            nothing: Number = None if column.dtype == object else np.nan
             column = np.where(ok, column, nothing)
         table[name] = column
     feasible = ok

@@ -7,17 +7,17 @@ import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from rooflinecli.core import units
 from rooflinecli.core.errors import UsageError
+from rooflinecli.core.num import Number
 from rooflinecli.core.record import MISSING, at
 from rooflinecli.core.units import si
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.specs import quantities
 from rooflinecli.specs.quantities import unit_of
 
-OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+OPERATORS: dict[str, Callable[[Number, Number], Number]] = {
     "<=": operator.le,
     ">=": operator.ge,
     "==": operator.eq,
@@ -38,7 +38,7 @@ class Condition:
     comparison: str
     value: float | str
 
-    def holds(self, found: Any) -> Any:
+    def holds(self, found: Number) -> Number:
         """Where it holds; nothing holds for not-a-number."""
         return OPERATORS[self.comparison](found, self.value)
 
@@ -48,7 +48,7 @@ class Condition:
         shown = [f"{n:.4g}" if unit in ("count", "fraction") else si(float(n), unit, 4) for n in (found, self.value)]
         return f"{quantities.describe_path(self.quantity)} is {shown[0]}, wanted {self.comparison} {shown[1]}"
 
-    def shortfall(self, found: Any) -> Any:
+    def shortfall(self, found: Number) -> Number:
         """How far off, relative to the limit: 0 on it, above 0 beyond it."""
         assert isinstance(self.value, float)
         gap = (found - self.value) if self.comparison in ("<=", "<", "==") else (self.value - found)
@@ -81,7 +81,7 @@ def _value(text: str, name: str, written: str) -> float:
     return found
 
 
-def quantity_of(result: EstimateAnswer, name: str) -> Any:
+def quantity_of(result: EstimateAnswer, name: str) -> Number:
     """A quantity of one estimate by its path; None when it has none."""
     head = name.partition(".")[0]
     value = at(result.phases if head in result.phases else result, name)

@@ -7,7 +7,6 @@ results broadcast only at the end. The longest axis is laid out last, where nump
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -30,6 +29,9 @@ from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.request import Request
 
 Fit = tuple[str, Number]  # `decode.memory`, and where it is enough
+
+
+Choice = dict[str, Number]  # structure axis -> its value
 
 
 @dataclass
@@ -55,7 +57,7 @@ class SweepBlock:
         return int(np.prod(self.shape, dtype=np.int64))
 
 
-def request_of(choice: dict[str, Any], phases: tuple[str, ...]) -> Request:
+def request_of(choice: Choice, phases: tuple[str, ...]) -> Request:
     """The question of one choice of structure, sizes left open."""
     words = {OPTIONS[k].field: v for k, v in choice.items() if k not in ("model", "hw")}
     return Request(load_model(choice["model"]), load_hardware(choice["hw"]), phases=phases, **words)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from rooflinecli.core.errors import UsageError, unknown
@@ -31,12 +29,12 @@ class Filter:
                     f"--where {c.text!r}: this sweep has {', '.join(space.phases)}, layout and cost; add --phase to it"
                 )
 
-    def __call__(self, answer: SweepBlock, table: dict[str, Any]) -> dict[str, Any]:
+    def __call__(self, answer: SweepBlock, table: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The rows of `table` that pass."""
         if not self.conditions and not self.feasible_only:
             return table
         self._know(answer)
-        keep: Any = answer.flat(legality.all_hold(answer.rules))  # a layout that does not exist meets no condition
+        keep = answer.flat(legality.all_hold(answer.rules))  # a layout that does not exist meets no condition
         for c in self.conditions:
             with np.errstate(invalid="ignore"):
                 keep = keep & answer.flat(c.holds(columns.pick(answer, c.quantity)))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from rooflinecli.engine import legality
 from rooflinecli.questions.sweep.axes import Space
-from rooflinecli.questions.sweep.evaluate_block import SweepBlock
+from rooflinecli.questions.sweep.evaluate_block import Choice, SweepBlock
 
 MOST_POINTS, MOST_SERIES = 20_000, 12
 
@@ -69,7 +68,7 @@ class Gathered:
         )
         return Picture(f"{self.phase}: latency against throughput", latency, "tokens/s per device", False)
 
-    def add(self, choice: dict[str, Any], answer: SweepBlock) -> None:
+    def add(self, choice: Choice, answer: SweepBlock) -> None:
         """Take a thinned part of the feasible points of a box (of all legal ones where memory itself is shown)."""
         if not answer.phases:
             return
@@ -85,7 +84,7 @@ class Gathered:
             self.picture.series.setdefault(label, []).append((float(x[i]), float(y[i])))
         self._edges(choice, answer)
 
-    def _values(self, answer: SweepBlock) -> tuple[Any, Any]:
+    def _values(self, answer: SweepBlock) -> tuple[np.ndarray, np.ndarray]:
         result = answer.phases[self.phase]
         if self.kind == "memory":
             return answer.axes.get(self.along, np.nan), result.memory.total_bytes / 1e9
@@ -95,7 +94,7 @@ class Gathered:
             return intensity, result.mfu * roofs["peak"]
         return result.time_s * 1e3, result.tokens_per_s / answer.layout["devices"]
 
-    def _edges(self, choice: dict[str, Any], answer: SweepBlock) -> None:
+    def _edges(self, choice: Choice, answer: SweepBlock) -> None:
         """Roofs, or the capacity, of the chip."""
         if self.kind == "memory":
             self.picture.limits[f"{choice['hw']} capacity"] = (

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.questions.question import Question, Several
 from rooflinecli.questions.search.question import FIXED
 from rooflinecli.specs.options import EstimateOptions, OptText, Switch, Texts, field
 
 
-class Sweep(EstimateOptions, Several, Question[dict[str, Any]]):
+class Sweep(EstimateOptions, Several, Question[None]):
     """Every number of `estimate` over ranges: `1..512`, `1..512/8` (step), `1..512x2` (factor), lists `1k,4k,32k`.
 
     The layout is the one given, never chosen: sizes left out are 1, ZeRO is 1, nothing is recomputed (`roofline search`

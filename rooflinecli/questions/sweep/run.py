@@ -7,16 +7,18 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+
+import numpy as np
 
 from rooflinecli.core.errors import Infeasible, RooflineError, UsageError
 from rooflinecli.core.parallel_map import Spread
 from rooflinecli.questions.sweep import columns, grid
 from rooflinecli.questions.sweep.axes import Space
-from rooflinecli.questions.sweep.evaluate_block import SweepBlock, answer, missing, request_of
+from rooflinecli.questions.sweep.evaluate_block import Choice, SweepBlock, answer, missing, request_of
 from rooflinecli.questions.sweep.filters import Filter
 from rooflinecli.specs.request import Request
 
+Table = dict[str, np.ndarray]  # column -> its values
 CHUNK = 65536
 
 
@@ -51,13 +53,13 @@ def layout(space: Space, wanted: list[str] | None) -> SweepColumns:
     raise first or UsageError("nothing to sweep")
 
 
-def choices(space: Space) -> Iterator[dict[str, Any]]:
+def choices(space: Space) -> Iterator[Choice]:
     """Every choice of structure, the last axis fastest."""
     for values in itertools.product(*(a.values for a in space.structure)):
         yield {a.name: v for a, v in zip(space.structure, values, strict=True)}
 
 
-def answers(space: Space, start: int, stop: int, chunk: int = CHUNK) -> Iterator[tuple[dict[str, Any], SweepBlock]]:
+def answers(space: Space, start: int, stop: int, chunk: int = CHUNK) -> Iterator[tuple[Choice, SweepBlock]]:
     """(structure, answer) box by box for points [start, stop), in order."""
     for choice, boxes in work(space, start, stop, chunk):
         request = request_of(choice, space.phases)
@@ -65,9 +67,7 @@ def answers(space: Space, start: int, stop: int, chunk: int = CHUNK) -> Iterator
             yield choice, _answer(request, space, box)
 
 
-def work(
-    space: Space, start: int, stop: int, chunk: int = CHUNK
-) -> Iterator[tuple[dict[str, Any], Iterator[grid.Box]]]:
+def work(space: Space, start: int, stop: int, chunk: int = CHUNK) -> Iterator[tuple[Choice, Iterator[grid.Box]]]:
     """(structure, its boxes) of points [start, stop), in order."""
     shape = tuple(len(a.values) for a in space.sizes)
     per = math.prod(shape)
@@ -87,26 +87,24 @@ def _answer(request: Request, space: Space, box: grid.Box) -> SweepBlock:
 
 def spread(
     space: Space, shown: SweepColumns, keep: Filter, start: int, stop: int, over: Spread, chunk: int = CHUNK
-) -> Iterator[tuple[dict[str, Any], int]]:
+) -> Iterator[tuple[Table, int]]:
     """(rows that pass, points) of the same boxes as `answers`, each worked out wherever `over` puts it."""
     items = [(choice, box) for choice, boxes in work(space, start, stop, chunk) for box in boxes]
     yield from over(partial(_elsewhere, space, shown, keep), items)
 
 
-def _elsewhere(
-    space: Space, shown: SweepColumns, keep: Filter, item: tuple[dict[str, Any], grid.Box]
-) -> tuple[dict[str, Any], int]:
+def _elsewhere(space: Space, shown: SweepColumns, keep: Filter, item: tuple[Choice, grid.Box]) -> tuple[Table, int]:
     choice, box = item
     found = _answer(request_of(choice, space.phases), space, box)
     return keep(found, table(shown, choice, found)), found.points
 
 
-def table(shown: SweepColumns, choice: dict[str, Any], found: SweepBlock) -> dict[str, Any]:
+def table(shown: SweepColumns, choice: Choice, found: SweepBlock) -> Table:
     """The columns of a box; those of structure are one value for all of it."""
     return {**{name: choice[name] for name in shown.structure}, **columns.flat(found, shown.axes, shown.quantities)}
 
 
-def chunks(space: Space, shown: SweepColumns, start: int, stop: int, chunk: int = CHUNK) -> Iterator[dict[str, Any]]:
+def chunks(space: Space, shown: SweepColumns, start: int, stop: int, chunk: int = CHUNK) -> Iterator[Table]:
     """Tables for points [start, stop), in order."""
     for choice, found in answers(space, start, stop, chunk):
         yield table(shown, choice, found)
