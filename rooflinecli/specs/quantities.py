@@ -100,6 +100,9 @@ _ROWS = (
     Quantity("headroom_fraction", "fraction", "memory left", MORE),
     Quantity("usd_per_million_input_tokens", "USD", "per million input tokens", LESS, 1, phase="prefill", rate=True),
     Quantity("usd_per_million_output_tokens", "USD", "per million output tokens", LESS, 1, phase="decode", rate=True),
+    Quantity(
+        "usd_per_million_tokens", "USD", "per million tokens, input and output", LESS, 1, phase="decode", rate=True
+    ),
     Quantity("usd_per_million_training_tokens", "USD", "per million trained tokens", LESS, 1, phase="train", rate=True),
     Quantity("training_usd", "USD", "the run", LESS, 1, phase="train"),
     Quantity("usd_per_device_hour", "USD/h", "per device and hour", LESS),
@@ -175,9 +178,12 @@ _SIMULATED = (
 )
 QUANTITIES: dict[str, Quantity] = {row.name: row for row in (*_ROWS, *_SIMULATED)}
 DERIVED = tuple(row for row in _ROWS if row.formula is not None)
-COST = {
-    row.phase: row.name for row in _ROWS if row.phase and row.name.startswith("usd_per_million")
-}  # phase -> its price
+COST = {  # phase -> the price of its tokens
+    "prefill": "usd_per_million_input_tokens",
+    "decode": "usd_per_million_output_tokens",
+    "train": "usd_per_million_training_tokens",
+}
+BLENDED = "usd_per_million_tokens"  # of input and output: in proportion to what a request costs
 
 _SUFFIXES = tuple(
     (re.compile(pattern), unit)

@@ -93,7 +93,7 @@ def test_a_peak_costs_less_where_replicas_come_and_go(tmp_path):
     ran = run_cli(*BASE, *asks, "--autoscale", "1:4@12", "--start-up", "20s", "--timeline", str(out), "--every", "10s")
     scaled = json.loads(ran.out)["simulate"]
     assert 1 < scaled["replicas_mean"] < 4 and scaled["replicas_started"] >= 2 and scaled["requests"] == 2800
-    ratio = scaled["usd_per_million_output_tokens"] / fixed["usd_per_million_output_tokens"]
+    ratio = scaled["usd_per_million_tokens"] / fixed["usd_per_million_tokens"]
     served = fixed["output_tokens_per_s"] / scaled["output_tokens_per_s"]
     assert ratio == pytest.approx(scaled["replicas_mean"] / 4 * served)
     assert 0 < scaled["engine_utilization"] <= 1

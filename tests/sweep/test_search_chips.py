@@ -75,7 +75,7 @@ def test_a_chip_without_a_price_is_named_where_dollars_rank() -> None:
 
 def test_serving_rows_and_the_batch_in_all() -> None:
     result = found("search", *SERVING, "--hw", "h100,l40s", "--qps", "30", "--top", "2")
-    assert result["objective"] == ["serve.usd_per_million_output_tokens"]
+    assert result["objective"] == ["serve.usd_per_million_tokens"]
     for row in result["results"]:
         phases = answered(row["estimate"])["phases"]
         for phase, name in (
@@ -110,7 +110,7 @@ def test_a_pool_is_what_its_commands_print_times_its_instances() -> None:
             assert f"--hw {pool['chip']}" in pool["estimate"]
         assert row["requests_per_s"] == min(rates) >= 60
         assert row["usd_per_hour"] == pytest.approx(costs, rel=1e-15)
-        assert row["usd_per_million_output_tokens"] == pytest.approx(costs / (min(rates) * 128 * 3600) * 1e6, rel=1e-14)
+        assert row["usd_per_million_tokens"] == pytest.approx(costs / (min(rates) * 1152 * 3600) * 1e6, rel=1e-14)
 
 
 def test_a_front_over_chips_holds_no_dominated_point() -> None:

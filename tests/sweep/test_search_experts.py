@@ -86,7 +86,7 @@ def test_layouts_of_as_many_devices_are_told_apart_by_what_their_tokens_cost():
     ]
     ran = run_cli(*asked, "--qps", "2", "--slo", "ttft=2s,itl=60ms", "--format", "json")
     first, *others = ran.json["results"]
-    usd = "serve.usd_per_million_output_tokens"
+    usd = "serve.usd_per_million_tokens"
     assert others and {row["score_at_bound"]["serve.devices"] for row in ran.json["results"]} == {8}
     for row in others:
         gap = 100 * (row["score_at_bound"][usd] / first["score_at_bound"][usd] - 1)

@@ -54,9 +54,9 @@ def test_search_equals_brute_force(limit: float | None) -> None:
     for tp, pp, batch in itertools.product((1, 2, 4), (1, 2), range(1, 41)):
         result = by_hand(tp, pp, batch)
         if result.feasible and (limit is None or result.phases["decode"].time_s <= limit):
-            best = min(best, result.cost.usd_per_million_output_tokens)
+            best = min(best, result.cost.usd_per_million_tokens)
     found = ask("cost", tp="1,2,4", pp="1,2", batch="1..40", itl=None if limit is None else f"{limit} s")
-    assert found["results"][0]["score"]["serve.usd_per_million_output_tokens"] == pytest.approx(best, rel=1e-14)
+    assert found["results"][0]["score"]["serve.usd_per_million_tokens"] == pytest.approx(best, rel=1e-14)
 
 
 def test_every_row_is_an_estimate() -> None:
@@ -77,7 +77,7 @@ def test_fewest_devices_carry_the_rate_and_one_fewer_instance_does_not() -> None
 
 def test_a_tighter_limit_never_helps() -> None:
     costs = [
-        ask("cost", itl=itl)["results"][0]["score"]["serve.usd_per_million_output_tokens"]
+        ask("cost", itl=itl)["results"][0]["score"]["serve.usd_per_million_tokens"]
         for itl in ("50 ms", "20 ms", "12 ms")
     ]
     assert costs == sorted(costs)

@@ -41,6 +41,8 @@ def ends(result: EstimateAnswer, quantity: str) -> IntervalBounds:
         return _worst(result, quantity)
     value = _walk(result, quantity)
     name, phase = quantity.partition(".")[2], phase_of(quantity)
+    if phase == "prefill" and quantity.startswith("cost.") and result.under_load and "decode" in result.phases:
+        phase = "decode"  # one server does both phases: what its requests cost follows the rate at which they end
     if value is MISSING or entries(value) is not None:
         raise _absent(result, quantity, value, phase)
     if value is None:

@@ -79,10 +79,14 @@ class Workload(Record):
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Cost(Record):
-    """Dollars; None where no price is known, or the phase was not asked for."""
+    """Dollars; None where no price is known, or the phase was not asked for.
+
+    Input and output tokens at their prices add up to what the server costs; `usd_per_million_tokens` is of both together.
+    """
 
     usd_per_million_input_tokens: Number | None = None
     usd_per_million_output_tokens: Number | None = None
+    usd_per_million_tokens: Number | None = None
     usd_per_million_training_tokens: Number | None = None
     training_usd: Number | None = None
     usd_per_device_hour: Number | None = None
@@ -126,3 +130,8 @@ class EstimateAnswer(Record):
     violations: list[Violation]
     notes: list[str] | None = field(default=None, metadata=OPTIONAL)
     gap_explanations: list[Explanation] | None = field(default=None, metadata=OPTIONAL | former("explained_by"))
+
+    @property
+    def under_load(self) -> bool:
+        """Whether requests arrive and are served, rather than one batch being run."""
+        return self.workload.concurrency is not None or self.workload.qps is not None

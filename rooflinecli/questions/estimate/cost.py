@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from rooflinecli.core.num import Number
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.evaluate import derive
+from rooflinecli.engine.cost import prefill_share_under_load, token_prices
+from rooflinecli.engine.evaluate import derive, priced
 from rooflinecli.engine.phase_answer import PhaseAnswer, TrainAnswer
+from rooflinecli.formulas import capacity, training
 from rooflinecli.formulas import cost as money
-from rooflinecli.formulas import training
 from rooflinecli.questions.estimate.answer_types import Cost
 from rooflinecli.specs.layout import Layout
-from rooflinecli.specs.quantities import COST
+from rooflinecli.specs.quantities import BLENDED, COST
 
 
 def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], plans: dict[str, Layout]) -> Cost:
@@ -26,7 +27,20 @@ def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], plans: dict[str, 
     usd: dict[str, Number] = {}
     for phase, answer in phases.items():
         hourly = money.fleet_price(ctx.lifted(plans[phase]).devices, price)
-        usd[COST[phase]] = money.usd_per_million_tokens(hourly, answer.tokens_per_s, ctx.utilization)
+        if phase != "train" and (ctx.request.concurrency is not None or ctx.request.qps is not None):
+            prices = _under_load(ctx, ctx.lifted(plans[phase]), hourly)
+            usd |= {COST[phase]: prices[COST[phase]], BLENDED: prices[BLENDED]}
+        else:
+            usd[COST[phase]] = money.usd_per_million_tokens(hourly, answer.tokens_per_s, ctx.utilization)
         if isinstance(answer, TrainAnswer) and answer.run_s is not None:
             usd["training_usd"] = money.run_cost(answer.run_s, hourly)
+    if BLENDED not in usd and {"prefill", "decode"} <= set(phases):
+        usd[BLENDED] = money.blended_price(usd[COST["prefill"]], usd[COST["decode"]], ctx.request_tokens, ctx.output)
     return Cost(**usd, usd_per_device_hour=price)
+
+
+def _under_load(ctx: EstimateContext, layout: Layout, hourly: Number) -> dict[str, Number]:
+    """Token prices of a server that prefills and decodes at once."""
+    output_rate = priced(ctx, layout, "decode").tokens_per_s
+    input_rate = capacity.request_rate(output_rate, ctx.output) * ctx.request_tokens
+    return token_prices(hourly, input_rate, output_rate, prefill_share_under_load(ctx, layout), ctx.utilization)

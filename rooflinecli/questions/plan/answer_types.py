@@ -86,8 +86,10 @@ class ServiceNumbers(Record):
     interval_itl_s: list[float]
     requests_per_s: float
     requests_per_s_interval: list[float]
+    usd_per_million_input_tokens: float | None = None
     usd_per_million_output_tokens: float | None
     usd_per_million_output_tokens_interval: list[float] | None
+    usd_per_million_tokens: float | None = None
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)

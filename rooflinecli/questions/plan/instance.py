@@ -54,8 +54,10 @@ class ServingInstance:
             interval_itl_s=list(other.interval_s),
             requests_per_s=count * self.rate.expected,
             requests_per_s_interval=[count * self.rate.low, count * self.rate.high],
+            usd_per_million_input_tokens=self.found.cost.usd_per_million_input_tokens,
             usd_per_million_output_tokens=tokens.expected if tokens else None,
             usd_per_million_output_tokens_interval=[tokens.low, tokens.high] if tokens else None,
+            usd_per_million_tokens=self.found.cost.usd_per_million_tokens,
         )
 
 

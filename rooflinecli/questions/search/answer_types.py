@@ -235,7 +235,9 @@ class Pools(Record):
     devices: float
     requests_per_s: float
     usd_per_hour: float | None
+    usd_per_million_input_tokens: float | None = field(default=None, metadata=OPTIONAL)
     usd_per_million_output_tokens: float | None = field(default=None, metadata=OPTIONAL)
+    usd_per_million_tokens: float | None = field(default=None, metadata=OPTIONAL)
     joules_per_token: float | None = field(default=None, metadata=OPTIONAL)
     summary: str = field(metadata=former("apart"))
 

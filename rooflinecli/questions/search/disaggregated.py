@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.cost import token_prices
 from rooflinecli.formulas import capacity, cost
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search import instances
 from rooflinecli.questions.search.answer_types import InstanceSizes, Pool, Pools
 from rooflinecli.questions.search.command_line import estimate_command
-from rooflinecli.specs.quantities import COST
+from rooflinecli.specs.quantities import BLENDED, COST
 
 if TYPE_CHECKING:
     from rooflinecli.questions.search.serving_question import ServingSearchQuestion
@@ -82,17 +83,20 @@ class PoolPair:
         return sum(known) if len(known) == len(prices) else None
 
     @property
+    def usd_per_million(self) -> dict[str, float | None]:
+        """Prices of input tokens, output tokens and both: prompts carry the prefill pool, output tokens the decode pool."""
+        usd, ctx = self.usd_per_hour, self.chips[1].ctx
+        if usd is None:
+            return {COST["prefill"]: None, COST["decode"]: None, BLENDED: None}
+        prefill = float(cost.fleet_price(self.devices_each[0], self.chips[0].ctx.price))
+        inputs = self.rate * float(ctx.request_tokens)
+        prices = token_prices(usd, inputs, self.tokens_per_s, prefill / usd if usd else 0.0, ctx.utilization)
+        return {name: float(price) for name, price in prices.items()}
+
+    @property
     def tokens_per_s(self) -> float:
         """Output tokens per second."""
         return self.rate * float(self.chips[0].ctx.output)
-
-    @property
-    def usd_per_million_output_tokens(self) -> float | None:
-        """Cost of output tokens, where prices are known."""
-        usd = self.usd_per_hour
-        if usd is None:
-            return None
-        return float(cost.usd_per_million_tokens(usd, self.tokens_per_s, self.chips[0].ctx.utilization))
 
     @property
     def joules_per_token(self) -> float | None:
@@ -134,7 +138,7 @@ class PoolPair:
             devices=self.devices,
             requests_per_s=self.rate,
             usd_per_hour=self.usd_per_hour,
-            usd_per_million_output_tokens=self.usd_per_million_output_tokens,
+            **self.usd_per_million,
             joules_per_token=self.joules_per_token,
             summary=self._summary(),
         )
@@ -158,8 +162,8 @@ class PoolPair:
         (a, b), (p, d), chips = self.counts, self.pools, [chip.options["hw"] for chip in self.chips]
         on = [f" of {chip}" if chips[0] != chips[1] else "" for chip in chips]
         names = [" ".join(f"{k}{v}" for k, v in o.layout.entries() if v > 1) or "one device" for o in (p, d)]
-        usd = self.usd_per_million_output_tokens
-        price = f", ${usd:.3g}/M output tokens" if usd is not None else ""
+        usd = self.usd_per_million[BLENDED]
+        price = f", ${usd:.3g}/M tokens" if usd is not None else ""
         return (
             f"{a:g} x {names[0]}{on[0]} for prefill ({1e3 * p.latency:.3g} ms), {b:g} x {names[1]}{on[1]} at batch {d.batch:g} "
             f"for decode ({1e3 * d.latency:.3g} ms): {self.devices:g} devices sustain {self.rate:.3g} req/s{price}"
@@ -190,9 +194,9 @@ def ranked(asked: ServingSearchQuestion, chips: Iterable[ChipCandidates], top: i
     def key(pair: PoolPair) -> tuple[float, ...]:
         """What is better smaller: the objective, else devices; devices of several chips compare in dollars only."""
         usd, devices = pair.usd_per_hour, pair.devices
-        if usd is None and first == COST["decode"]:
+        if usd is None and first in (BLENDED, COST["decode"]):
             usd = float("inf")
-        size = usd if usd is not None and (first == COST["decode"] or len(every) > 1) else devices
+        size = usd if usd is not None and (first in (BLENDED, COST["decode"]) or len(every) > 1) else devices
         return (size if asked.qps is not None else size / pair.rate, devices)
 
     pairs = [

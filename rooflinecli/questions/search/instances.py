@@ -12,13 +12,13 @@ from rooflinecli.core.num import Number, divisors
 from rooflinecli.engine import explicit_layout
 from rooflinecli.engine import legality as legal
 from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.cost import prefill_share_under_load, token_prices
 from rooflinecli.engine.evaluate import answer
 from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.formulas import capacity, cost
 from rooflinecli.questions.search.answer_types import InstanceSizes
 from rooflinecli.questions.search.training_question import OpenValues
 from rooflinecli.specs.layout import Layout
-from rooflinecli.specs.quantities import COST
 from rooflinecli.specs.request import Request
 
 LARGEST_INSTANCE, LARGEST_BATCH = 64, 1024
@@ -34,6 +34,7 @@ class InstanceGrid:
     serve: dict[str, np.ndarray]
     legal: np.ndarray
     fits: np.ndarray
+    prefill_share: Number = 0.0  # of the server time, where an instance does both phases
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -83,9 +84,10 @@ def evaluate(request: Request, found: list[InstanceSizes], batches: np.ndarray, 
         for result in phases.values():
             fits = fits & result.memory.fits
         serve = offered(phases, plan.devices, plan.dp, ctx.prompt, ctx.output)
+        share = 0.0 if apart else prefill_share_under_load(ctx, plan)
     ok = np.broadcast_to(legal.all_hold(rules), shape)
     offers = {k: np.broadcast_to(v, shape) for k, v in serve.items()}
-    return InstanceGrid(found, batches, phases, offers, ok, np.broadcast_to(fits, shape))
+    return InstanceGrid(found, batches, phases, offers, ok, np.broadcast_to(fits, shape), share)
 
 
 def offered(
@@ -104,13 +106,12 @@ def offered(
     }
 
 
-def costs(ctx: EstimateContext, devices: Number, tokens_per_s: Number) -> dict[str, Number]:
-    """Dollars per million output tokens and joules per token, where price and power are known."""
+def costs(ctx: EstimateContext, devices: Number, tokens_per_s: Number, prefill_share: Number) -> dict[str, Number]:
+    """Dollars per million tokens and joules per output token, where price and power are known."""
     result: dict[str, Number] = {}
     if ctx.price is not None:
-        result[COST["decode"]] = cost.usd_per_million_tokens(
-            cost.fleet_price(devices, ctx.price), tokens_per_s, ctx.utilization
-        )
+        hourly, inputs = cost.fleet_price(devices, ctx.price), tokens_per_s / ctx.output * ctx.request_tokens
+        result |= token_prices(hourly, inputs, tokens_per_s, prefill_share, ctx.utilization)
     if ctx.chip.power is not None:
         result["joules_per_token"] = capacity.joules_per_token(devices, ctx.chip.power, tokens_per_s)
     return result

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
-from rooflinecli.specs.quantities import COST, canonical, higher_is_better
+from rooflinecli.specs.quantities import BLENDED, COST, canonical, higher_is_better
 
 TRAIN = {
     "throughput": "train.tokens_per_s",
@@ -20,7 +20,7 @@ TRAIN = {
 SERVE = {
     "throughput": "serve.tokens_per_s_per_device",
     "latency": "serve.itl_s",
-    "cost": f"serve.{COST['decode']}",
+    "cost": f"serve.{BLENDED}",
     "energy": "serve.joules_per_token",
     "devices": "serve.devices",
     "ttft": "serve.ttft_s",

@@ -25,7 +25,7 @@ from rooflinecli.questions.search.explain_rows import by_count
 from rooflinecli.questions.search.objective import Objective
 from rooflinecli.questions.search.ranking import frontier
 from rooflinecli.questions.search.serving_question import ServingSearchQuestion, asked
-from rooflinecli.specs.quantities import COST
+from rooflinecli.specs.quantities import BLENDED, COST
 
 EQUAL = 1e-4  # relative difference of two rows that says nothing
 _LATENCIES = {"ttft_s": ("prefill", "time_s"), "itl_s": ("decode", "time_s")}
@@ -99,7 +99,7 @@ class ServingGrid:
         """A quantity over the grid. Raises UsageError when there is none."""
         head, _, rest = name.partition(".")
         value = at(self.serve if head == "serve" else self.one.phases.get(head), rest)
-        if value is MISSING and rest == COST["decode"]:
+        if value is MISSING and rest in (BLENDED, *COST.values()):
             raise UsageError("no price is known for this chip; give --price, or --objective throughput")
         if value is MISSING or value is None or isinstance(value, str) or entries(value) is not None:
             raise UsageError(
@@ -149,7 +149,7 @@ class ServingGrid:
         one = instances.offered(found.phases, layout.devices, layout.dp, found.workload.prompt, found.workload.output)
         used = together(one, float(self.serve["instances"][i, j]), layout.batch)
         for name, value in (
-            (COST["decode"], at(found, f"cost.{COST['decode']}")),
+            *((name, at(found, f"cost.{name}")) for name in (COST["prefill"], COST["decode"], BLENDED)),
             ("joules_per_token", at(found.phases, "decode.joules_per_token")),
         ):
             if value is not MISSING and value is not None:
@@ -215,7 +215,7 @@ def serving_grid(question: ServingSearchQuestion, refusal: str) -> ServingGrid:
         else:
             count = grid.whole(1.0)
         serve = together(one, count, grid.batches)
-        serve |= instances.costs(ctx, serve["devices"], serve["tokens_per_s"])
+        serve |= instances.costs(ctx, serve["devices"], serve["tokens_per_s"], grid.prefill_share)
     return ServingGrid(question, ctx, grid, {k: grid.whole(v) for k, v in serve.items()})
 
 

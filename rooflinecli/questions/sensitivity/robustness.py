@@ -14,7 +14,7 @@ from rooflinecli.questions.search.answer_types import SearchAnswer, ServingRow, 
 from rooflinecli.questions.sensitivity.answer_types import Tornado
 from rooflinecli.questions.sensitivity.elasticities import with_layout
 from rooflinecli.questions.sensitivity.tornado import RankedCandidate, tornado
-from rooflinecli.specs.quantities import COST, scales_with_time
+from rooflinecli.specs.quantities import BLENDED, scales_with_time
 
 MOST = 5  # rows that are weighed, and the best of every chip
 
@@ -33,8 +33,8 @@ def of_search(answer: SearchAnswer, options: Options) -> Tornado | None:
     if quantity is None and answer.phase == "train":
         quantity = "train.time_s"
     elif quantity is None:
-        priced = all(isinstance(row, ServingRow) and COST["decode"] in row.serve for row in rows)
-        quantity = f"serve.{COST['decode']}" if priced else "serve.tokens_per_s_per_device"
+        priced = all(isinstance(row, ServingRow) and BLENDED in row.serve for row in rows)
+        quantity = f"serve.{BLENDED}" if priced else "serve.tokens_per_s_per_device"
     chips, found = multi_chip.each(options), []
     for place, row in enumerate(rows, 1):
         chip = row.chip or next(iter(chips))

@@ -7,7 +7,10 @@ from dataclasses import dataclass, replace
 
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.num import Number
-from rooflinecli.formulas import capacity, cost
+from rooflinecli.engine import decode_step
+from rooflinecli.engine.cost import token_prices
+from rooflinecli.engine.serving_load import prefill_interference_s
+from rooflinecli.formulas import capacity, cost, serving
 from rooflinecli.questions.simulate.deployment import Deployment, default_lengths, describe, fleet, scheduler_of
 from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.questions.simulate.run_load import LoadRun
@@ -182,12 +185,18 @@ def _answered(question: Simulate, one: Deployment, play: LoadRun) -> Run:
 
 
 def _costs(one: Deployment, devices: float, values: dict[str, Number]) -> dict[str, Number]:
-    """Dollars and joules per output token, where the chip's file or --price says what an hour and a device take."""
+    """Dollars and joules per token, where the chip's file or --price says what an hour and a device take."""
     rate, price, power = values["output_tokens_per_s"], one.ctx.price, one.ctx.chip.power
     found: dict[str, Number] = {}
     if price is not None and rate:
-        hourly = cost.fleet_price(devices, price)
-        found["usd_per_million_output_tokens"] = float(cost.usd_per_million_tokens(hourly, rate, one.ctx.utilization))
+        hourly, plan = cost.fleet_price(devices, price), one.layout
+        batch = max(values["running_requests_mean"], 1.0)
+        context = serving.mean_context(one.ctx.prompt, one.ctx.output)
+        step = decode_step.token_step(one.ctx, plan, batch, context).seconds
+        prefill = prefill_interference_s(one.ctx, plan) / plan.pp
+        share = cost.prefill_share(prefill, step, batch, one.ctx.output)
+        prices = token_prices(hourly, values["input_tokens_per_s"], rate, share, one.ctx.utilization)
+        found |= {name: float(usd) for name, usd in prices.items()}
     if power is not None and rate:
         found["joules_per_output_token"] = float(capacity.joules_per_token(devices, power, rate))
     return found

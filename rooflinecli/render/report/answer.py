@@ -29,6 +29,7 @@ GROUPS = (
 COSTS = {
     "usd_per_million_input_tokens": "million input tokens",
     "usd_per_million_output_tokens": "million output tokens",
+    "usd_per_million_tokens": "million tokens, input and output",
     "usd_per_million_training_tokens": "million trained tokens",
     "training_usd": "the whole training run",
 }

@@ -30,6 +30,7 @@ PIECES = (
 _PER_MILLION = (
     ("usd_per_million_input_tokens", "input"),
     ("usd_per_million_output_tokens", "output"),
+    ("usd_per_million_tokens", "of both"),
     ("usd_per_million_training_tokens", "training"),
 )
 _GROUPS = {"waiting": "queueing", "engine": "scheduling", "prefill_interference": "prefill interference"}

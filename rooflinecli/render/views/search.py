@@ -110,8 +110,8 @@ def _serving_headline(answer: ServingSearch) -> str:
         return _infeasible(answer)
     best = answer.results[0]
     s = best.serve
-    usd = s.get("usd_per_million_output_tokens")
-    price = "" if usd is None else f", {text(usd, 'usd_per_million_output_tokens')}/M output tokens"
+    usd = s.get("usd_per_million_tokens")
+    price = "" if usd is None else f", {text(usd, 'usd_per_million_tokens')}/M tokens"
     return (
         f"{answer.model} on {answer.hardware}: {plural(s['instances'], 'instance')} of {devices(best.layout)}, batch {best.layout.batch:g}: "
         f"TTFT {text(s['ttft_s'], 'ttft_s')}, ITL {text(s['itl_s'], 'itl_s')}, {s['requests_per_s']:.3g} req/s{price}; {_goal(answer)}"
@@ -170,7 +170,7 @@ def _serving(answer: ServingSearch) -> Table:
         Column("TTFT", drop=6),
         Column("ITL"),
         Column("req/s", drop=4),
-        Column("$/M output tokens", drop=1),
+        Column("$/M tokens", drop=1),
     ]
     rows = []
     for i, row in enumerate(answer.results, 1):
@@ -186,7 +186,7 @@ def _serving(answer: ServingSearch) -> Table:
                 text(s["ttft_s"], "ttft_s"),
                 text(s["itl_s"], "itl_s"),
                 f"{s['requests_per_s']:.3g}",
-                text(s.get("usd_per_million_output_tokens"), "usd_per_million_output_tokens"),
+                text(s.get("usd_per_million_tokens"), "usd_per_million_tokens"),
             ]
         )
     return _with_chip(answer, columns, rows)
@@ -220,7 +220,7 @@ def _pools(answer: ServingSearch) -> list[list[Block]]:
         Column("ITL", drop=4),
         Column("req/s", drop=1),
         Column("cost"),
-        Column("$/M output tokens", drop=2),
+        Column("$/M tokens", drop=2),
     ]
     rows = [
         [
@@ -232,7 +232,7 @@ def _pools(answer: ServingSearch) -> list[list[Block]]:
             text(row.decode.itl_s, "itl_s"),
             f"{row.requests_per_s:.3g}",
             text(row.usd_per_hour, "usd_per_hour"),
-            text(row.usd_per_million_output_tokens, "usd_per_million_output_tokens"),
+            text(row.usd_per_million_tokens, "usd_per_million_tokens"),
         ]
         for i, row in enumerate(answer.pool_rows, 1)
     ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import count
 from rooflinecli.questions.simulate.answer_types import SimulateAnswer, SloAnswer
@@ -25,7 +23,8 @@ _SHOWN = (
     "output_tokens_per_s", "input_tokens_per_s", "output_tokens_per_s_per_device", "requests_per_s", "goodput_requests_per_s",
     "goodput_requests_per_s_per_device", "slo_attainment", "slo_attainment_ttft", "slo_attainment_itl", "slo_attainment_e2e",
     "slo_attainment_queue", "running_requests_mean", "decode_batch_max", "engine_utilization", "kv_cache_usage_mean", "kv_cache_usage_max",
-    "prefix_cache_hit_rate", "preemptions", "replicas_mean", "replicas_started", "requests_restarted", "usd_per_million_output_tokens",
+    "prefix_cache_hit_rate", "preemptions", "replicas_mean", "replicas_started", "requests_restarted",
+    "usd_per_million_input_tokens", "usd_per_million_output_tokens", "usd_per_million_tokens",
     "joules_per_output_token", "duration_s",
 )  # fmt: skip
 _IF_ANY = ("prefix_cache_hit_rate", "preemptions")
@@ -84,18 +83,12 @@ def _numbers(answer: SimulateAnswer) -> Table:
             continue
         label = f"  of it, reloaded from {name[9:-6]}" if name in tiers else _label(name)
         between = ends.get(name)
-        rows.append([label, shown(name, values[name]), *([shown(name, between) if between else ""] if ends else [])])
+        rows.append([label, text(values[name], name), *([text(between, name) if between else ""] if ends else [])])
     return Table([Column("over the run", text=True), Column(""), *([Column("80% interval")] if ends else [])], rows)
 
 
 def _label(name: str) -> str:
-    return "cost" if name == "usd_per_million_output_tokens" else QUANTITIES[name].label
-
-
-def shown(name: str, value: Any) -> str:
-    """A number of a run as people read it; money is that of a million tokens."""
-    written = text(value, name)
-    return f"{written}/M output tokens" if name == "usd_per_million_output_tokens" and value is not None else written
+    return f"{'cost ' if name.startswith('usd_') else ''}{QUANTITIES[name].label}"
 
 
 def _classes(answer: SimulateAnswer) -> Table | None:

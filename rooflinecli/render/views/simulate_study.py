@@ -9,11 +9,11 @@ from rooflinecli.specs.quantities import QUANTITIES
 
 _SHOWN = (
     "replicas", "devices", "ttft_p50_s", "ttft_p99_s", "itl_p99_s", "e2e_p99_s", "output_tokens_per_s", "slo_attainment",
-    "usd_per_million_output_tokens", "violation",
+    "usd_per_million_tokens", "violation",
 )  # fmt: skip
 _HEADS = {
     "output_tokens_per_s": "throughput",
-    "usd_per_million_output_tokens": "cost/M tokens",
+    "usd_per_million_tokens": "cost/M tokens",
     "violation": "infeasible because",
 }
 
