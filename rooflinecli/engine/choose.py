@@ -11,7 +11,7 @@ from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import si
-from rooflinecli.engine import explicit_layout, legality
+from rooflinecli.engine import explicit_layout, legality, refine_layout
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import priced
 from rooflinecli.engine.interval_bound import time_at_bound
@@ -20,6 +20,9 @@ from rooflinecli.engine.legality import LegalityRule
 from rooflinecli.engine.phase_answer import LayoutAnswer, layout_answer
 from rooflinecli.engine.residency import resident_memory
 from rooflinecli.specs.layout import Layout
+
+
+STARTS = 4  # candidates from which a training layout is refined
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,7 +70,10 @@ def choose(ctx: EstimateContext, phases: tuple[str, ...], fastest: bool = True) 
         tried = evaluate_candidates(ctx, phases, devices, broken, unsustained)
         best = _best(ctx, phases if fastest else (), tried)
         if best is not None:
-            return ChosenLayout(best.layout, True, _why_count(ctx, best.layout, best.needs(ctx, phases), smaller), True)
+            why = _why_count(ctx, best.layout, best.needs(ctx, phases), smaller)
+            if fastest and phases == ("train",):
+                best = Candidate(refine_layout.refined(ctx, _starts(ctx, phases, tried))[0], True)
+            return ChosenLayout(best.layout, True, why, True)
         smaller, any_legal = tried, any_legal or bool(tried)
     if not any_legal:
         legality.check(ctx)
@@ -90,6 +96,9 @@ def _on(
     if not tried:
         raise _no_layout(ctx, devices, broken)
     best = _best(ctx, phases, tried)
+    if best is not None and phases == ("train",) and len(tried) > 1:
+        layout, priced_layouts = refine_layout.refined(ctx, _starts(ctx, phases, tried))
+        return ChosenLayout(layout, False, _why_fastest(ctx, len(tried) + priced_layouts), True)
     if best is not None:
         return ChosenLayout(best.layout, False, _why(ctx, phases, tried), True)
     if not any(one.sustains for one in tried):
@@ -109,6 +118,15 @@ def _best(ctx: EstimateContext, phases: tuple[str, ...], tried: list[Candidate])
     if len(fitting) < 2:
         return fitting[0] if fitting else None
     return min(fitting, key=lambda one: _rank(ctx, phases, one.layout))
+
+
+def _starts(ctx: EstimateContext, phases: tuple[str, ...], tried: list[Candidate]) -> list[Layout]:
+    """The fastest candidates that differ in how they split the devices, the fastest first."""
+    fitting = sorted((one.layout for one in tried if one.fits), key=lambda layout: _rank(ctx, phases, layout))
+    by_split: dict[tuple[Number, ...], Layout] = {}
+    for layout in fitting:
+        by_split.setdefault((layout.tp, layout.pp, layout.ep), layout)
+    return list(by_split.values())[:STARTS]
 
 
 def _sizes(layout: Layout) -> tuple[Number, ...]:
@@ -167,6 +185,12 @@ def _why(ctx: EstimateContext, phases: tuple[str, ...], tried: list[Candidate]) 
             f"the fastest with the fewest stages{by} of {len(tried)} layouts tried; `roofline search` tries every one"
         )
     return f"the fastest{by} of {len(tried)} layouts tried; not tried: {untried_dimensions(ctx)}; `roofline search` tries every one"
+
+
+def _why_fastest(ctx: EstimateContext, tried: int) -> str:
+    """Why a refined training layout on the devices given."""
+    bound = {"pessimistic": "pessimistic bound", "floor": "floor"}.get(ctx.request.hold, "expected time")
+    return f"the fastest by the {bound} of {tried} layouts tried; `roofline search` tries every one"
 
 
 def _why_count(ctx: EstimateContext, best: Layout, needs: float, smaller: list[Candidate]) -> str:

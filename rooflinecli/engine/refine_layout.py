@@ -1,0 +1,140 @@
+"""Refinement of a training layout: from the best of the plain candidates, one size after another moves to where the step is fastest.
+
+`roofline search` prices every legal layout; an estimate has the time for some hundred. Moves keep the device count: they shift a factor
+between two parallel axes, or change the micro-batch, the virtual stages, the ZeRO stage or recomputation. The score is the search's,
+the step at the bound of its interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from rooflinecli.core.errors import Infeasible
+from rooflinecli.core.num import Number, divisors
+from rooflinecli.engine import legality
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.evaluate import priced
+from rooflinecli.engine.interval_bound import time_at_bound
+from rooflinecli.engine.residency import resident_memory
+from rooflinecli.specs.layout import Layout
+from rooflinecli.specs.request import Request
+
+MAX_PRICED = 400  # layouts: some tenths of a second
+AXES = ("tp", "pp", "dp", "cp")
+
+
+def refined(ctx: EstimateContext, starts: list[Layout]) -> tuple[Layout, int]:
+    """The fastest layout reached from `starts` that fits, and how many layouts were priced on the way."""
+    scores: dict[tuple[Number, ...], float | None] = {}
+
+    def score(layout: Layout) -> float | None:
+        key = _key(layout)
+        if key not in scores:
+            scores[key] = _time(ctx, layout)
+        return scores[key]
+
+    best, best_time = starts[0], score(starts[0])
+    for start in starts:
+        layout, time = _climb(ctx, start, score, lambda: len(scores) >= MAX_PRICED)
+        if time is not None and (best_time is None or time < best_time):
+            best, best_time = layout, time
+    return best, len(scores)
+
+
+def _climb(
+    ctx: EstimateContext, layout: Layout, score: Callable[[Layout], float | None], exhausted: Callable[[], bool]
+) -> tuple[Layout, float | None]:
+    """Steepest descent of the step time over the neighbors of a layout."""
+    time = score(layout)
+    while not exhausted():
+        found = [(t, near) for near in neighbors(ctx, layout) if (t := score(near)) is not None]
+        fastest = min(found, key=lambda pair: pair[0], default=None)
+        if fastest is None or (time is not None and fastest[0] >= time):
+            break
+        time, layout = fastest
+    return layout, time
+
+
+def _time(ctx: EstimateContext, layout: Layout) -> float | None:
+    """Seconds of the step at the bound that the question ranks by; None where the layout is illegal or does not fit."""
+    if legality.first_violation(ctx, layout, "train") is not None:
+        return None
+    try:
+        if not resident_memory(ctx, layout, "train").fits:
+            return None
+        return float(time_at_bound(priced(ctx, layout, "train"), ctx.request.hold))
+    except Infeasible:
+        return None
+
+
+def neighbors(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
+    """Layouts one move away, in what the question leaves open."""
+    r = ctx.request
+    yield from _shifted(ctx, layout)
+    if r.micro_batch is None:
+        per_replica = float(ctx.train_batch) / float(layout.dp)
+        for size in (layout.micro_batch * 2, layout.micro_batch / 2):
+            if 1 <= size <= per_replica:
+                yield layout.with_changes(micro_batch=float(size))
+        if r.recompute is None and layout.recompute == "none":  # what recomputation frees, larger micro-batches fill
+            for size in (layout.micro_batch * 4, layout.micro_batch * 8):
+                if size <= per_replica:
+                    yield layout.with_changes(micro_batch=float(size), recompute="full")
+    if r.virtual_stages is None and layout.pp > 1:
+        yield from (layout.with_changes(virtual_stages=v) for v in _chunks(ctx, layout) if v != layout.virtual_stages)
+    if r.zero is None and layout.replicas > 1:
+        yield from (layout.with_changes(zero=zero) for zero in (1, 2, 3) if zero != layout.zero)
+    if r.recompute is None:
+        yield from (layout.with_changes(recompute=kind) for kind in ("none", "full") if kind != layout.recompute)
+    if r.ep is None and ctx.ledger.experts:
+        groups = [e for e in divisors(int(layout.dp)) if not any(x % e for x in ctx.ledger.experts)]
+        yield from (
+            layout.with_changes(ep=float(e)) for e in groups if layout.ep / 4 <= e <= layout.ep * 4 and e != layout.ep
+        )
+
+
+def _shifted(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
+    """A factor of two (or the next prime) moved from one open parallel axis to another."""
+    open_axes = [axis for axis in AXES if getattr(ctx.request, axis) is None]
+    for source in open_axes:
+        size = int(getattr(layout, source))
+        factor = next((p for p in (2, 3, 5, 7) if not size % p), None)
+        if size < 2 or factor is None:
+            continue
+        for target in open_axes:
+            if target == source:
+                continue
+            moved = {source: float(size // factor), target: float(getattr(layout, target) * factor)}
+            shifted = _consistent(ctx.request, layout.with_changes(**moved))
+            yield shifted
+            if target == "pp" and ctx.request.virtual_stages is None:  # a stage more pays once it is interleaved
+                yield shifted.with_changes(virtual_stages=_chunks(ctx, shifted)[-1])
+
+
+def _chunks(ctx: EstimateContext, layout: Layout) -> list[float]:
+    """Virtual stages that split the layers of a pipeline stage evenly."""
+    return [float(v) for v in divisors(max(round(ctx.ledger.n_layers / layout.pp), 1))]
+
+
+def _consistent(request: Request, layout: Layout) -> Layout:
+    """The layout with what depends on its axes: sequence parallelism with tp, ZeRO and expert groups within the replicas, no virtual
+    stages without pipeline stages."""
+    changes: dict[str, Number | bool] = {}
+    if request.sequence_parallel is None:
+        changes["sequence_parallel"] = bool(layout.tp > 1)
+    if request.zero is None and layout.replicas == 1:
+        changes["zero"] = 0
+    elif request.zero is None and layout.zero == 0:
+        changes["zero"] = 1
+    if request.virtual_stages is None:
+        changes["virtual_stages"] = 1.0
+    if request.ep is None and layout.dp % layout.ep:
+        changes["ep"] = float(max(e for e in divisors(int(layout.dp)) if not layout.ep % e))
+    return layout.with_changes(**changes)
+
+
+def _key(layout: Layout) -> tuple[Number, ...]:
+    return (
+        *(getattr(layout, axis) for axis in (*AXES, "ep", "micro_batch", "virtual_stages", "zero")),
+        layout.recompute == "full",
+    )
