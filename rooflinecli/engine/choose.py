@@ -15,14 +15,13 @@ from rooflinecli.engine import explicit_layout, legality, refine_layout
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import priced
 from rooflinecli.engine.interval_bound import time_at_bound
-from rooflinecli.engine.layout_candidates import candidates, reach, untried_dimensions
+from rooflinecli.engine.layout_candidates import candidates, reach
 from rooflinecli.engine.legality import LegalityRule
 from rooflinecli.engine.phase_answer import LayoutAnswer, layout_answer
 from rooflinecli.engine.residency import resident_memory
 from rooflinecli.specs.layout import Layout
 
-
-STARTS = 4  # candidates from which a training layout is refined
+STARTS, STARTS_PER_PP = 6, 2  # candidates from which a training layout is refined, and those of one pipeline size
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -123,10 +122,14 @@ def _best(ctx: EstimateContext, phases: tuple[str, ...], tried: list[Candidate])
 def _starts(ctx: EstimateContext, phases: tuple[str, ...], tried: list[Candidate]) -> list[Layout]:
     """The fastest candidates that differ in how they split the devices, the fastest first."""
     fitting = sorted((one.layout for one in tried if one.fits), key=lambda layout: _rank(ctx, phases, layout))
-    by_split: dict[tuple[Number, ...], Layout] = {}
+    splits: dict[tuple[Number, ...], Layout] = {}
     for layout in fitting:
-        by_split.setdefault((layout.tp, layout.pp, layout.ep), layout)
-    return list(by_split.values())[:STARTS]
+        splits.setdefault((layout.tp, layout.pp, layout.ep), layout)
+    stages: dict[Number, list[Layout]] = {}
+    for layout in splits.values():
+        stages.setdefault(layout.pp, []).append(layout)
+    diverse = [layout for of_a_kind in stages.values() for layout in of_a_kind[:STARTS_PER_PP]]
+    return sorted(diverse, key=lambda layout: _rank(ctx, phases, layout))[:STARTS]
 
 
 def _sizes(layout: Layout) -> tuple[Number, ...]:
@@ -179,18 +182,17 @@ def _why(ctx: EstimateContext, phases: tuple[str, ...], tried: list[Candidate]) 
         return "the layout given" if None not in (r.tp, r.pp, r.dp) else "the only layout of the sizes left open"
     if sum(one.fits for one in tried) == 1:
         return f"the only one of {len(tried)} layouts tried that fits"
-    by = {"pessimistic": ", by the upper end of the interval,", "floor": ", by the floor,"}.get(r.hold, "")
-    if phases != ("train",):
-        return (
-            f"the fastest with the fewest stages{by} of {len(tried)} layouts tried; `roofline search` tries every one"
-        )
-    return f"the fastest{by} of {len(tried)} layouts tried; not tried: {untried_dimensions(ctx)}; `roofline search` tries every one"
+    return f"the fastest with the fewest stages{_by(r.hold)} of {len(tried)} layouts tried; `roofline search` tries every one"
+
+
+def _by(bound: str) -> str:
+    """By what layouts are ranked."""
+    return {"pessimistic": " by the pessimistic bound", "floor": " by the floor"}.get(bound, " by the expected time")
 
 
 def _why_fastest(ctx: EstimateContext, tried: int) -> str:
     """Why a refined training layout on the devices given."""
-    bound = {"pessimistic": "pessimistic bound", "floor": "floor"}.get(ctx.request.hold, "expected time")
-    return f"the fastest by the {bound} of {tried} layouts tried; `roofline search` tries every one"
+    return f"the fastest{_by(ctx.request.hold)} of {tried} layouts tried; `roofline search` tries every one"
 
 
 def _why_count(ctx: EstimateContext, best: Layout, needs: float, smaller: list[Candidate]) -> str:

@@ -2,7 +2,7 @@
 
 Not every legal layout (`roofline search` has those): tensor parallelism stays inside the scale-up domain, context parallelism and
 virtual stages are taken as given, experts stay whole or are spread as far as the scale-up domain or the replicas go, micro-batches
-up to 4, ZeRO 1 or 3, recomputation none or full.
+up to 4, ZeRO 1 or 3, recomputation none or full. The best of those for training are refined (engine/refine_layout).
 """
 
 from __future__ import annotations
@@ -122,22 +122,6 @@ def _sizes(given: Number | None, devices: int) -> list[int]:
 
 def _divides_heads(ctx: EstimateContext, tp: int) -> bool:
     return not any(heads % tp for heads in ctx.ledger.heads)
-
-
-def untried_dimensions(ctx: EstimateContext) -> str:
-    """Dimensions of training layouts that are open and that the candidates leave out."""
-    r = ctx.request
-    untried = {
-        "tp beyond the fast domain": r.tp is None and r.devices is not None and r.devices > scale_up_domain(ctx),
-        "cp": r.cp is None,
-        "other ep": r.ep is None and bool(ctx.ledger.experts),
-        "virtual stages": r.virtual_stages is None,
-        "micro-batches above 4": r.micro_batch is None,
-        "ZeRO-2": r.zero is None,
-        "shard groups": r.shard is None and r.zero in (None, 3),
-        "selective recomputation": r.recompute is None,
-    }
-    return ", ".join(name for name, out in untried.items() if out) or "nothing else"
 
 
 def scale_up_domain(ctx: EstimateContext) -> int:

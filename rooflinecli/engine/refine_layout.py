@@ -17,15 +17,14 @@ from rooflinecli.engine.evaluate import priced
 from rooflinecli.engine.interval_bound import time_at_bound
 from rooflinecli.engine.residency import resident_memory
 from rooflinecli.specs.layout import Layout
-from rooflinecli.specs.request import Request
 
-MAX_PRICED = 400  # layouts: some tenths of a second
+MAX_PRICED = 800  # layouts: some tenths of a second
 AXES = ("tp", "pp", "dp", "cp")
 
 
 def refined(ctx: EstimateContext, starts: list[Layout]) -> tuple[Layout, int]:
     """The fastest layout reached from `starts` that fits, and how many layouts were priced on the way."""
-    scores: dict[tuple[Number, ...], float | None] = {}
+    scores: dict[tuple[Number | None, ...], float | None] = {}
 
     def score(layout: Layout) -> float | None:
         key = _key(layout)
@@ -72,18 +71,22 @@ def neighbors(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
     r = ctx.request
     yield from _shifted(ctx, layout)
     if r.micro_batch is None:
-        per_replica = float(ctx.train_batch) / float(layout.dp)
-        for size in (layout.micro_batch * 2, layout.micro_batch / 2):
-            if 1 <= size <= per_replica:
-                yield layout.with_changes(micro_batch=float(size))
+        sizes = micro_batch_sizes(ctx, layout)
+        smaller, larger = (
+            [size for size in sizes if size < layout.micro_batch],
+            [size for size in sizes if size > layout.micro_batch],
+        )
+        yield from (layout.with_changes(micro_batch=size) for size in (*smaller[-2:], *larger[:2]))
         if r.recompute is None and layout.recompute == "none":  # what recomputation frees, larger micro-batches fill
-            for size in (layout.micro_batch * 4, layout.micro_batch * 8):
-                if size <= per_replica:
-                    yield layout.with_changes(micro_batch=float(size), recompute="full")
+            yield from (layout.with_changes(micro_batch=size, recompute="full") for size in larger[:4])
     if r.virtual_stages is None and layout.pp > 1:
         yield from (layout.with_changes(virtual_stages=v) for v in _chunks(ctx, layout) if v != layout.virtual_stages)
     if r.zero is None and layout.replicas > 1:
-        yield from (layout.with_changes(zero=zero) for zero in (1, 2, 3) if zero != layout.zero)
+        yield from (layout.with_changes(zero=zero, shard=r.shard) for zero in (1, 2, 3) if zero != layout.zero)
+        if r.shard is None:  # weights sharded inside a network domain, replicated across (HSDP)
+            inside = [float(level.size) / float(layout.tp * layout.cp) for level in ctx.chip.levels[:-1]]
+            domains = [size for size in inside if 1 < size < layout.dp and not layout.dp % size]
+            yield from (layout.with_changes(zero=3, shard=size) for size in domains)
     if r.recompute is None:
         yield from (layout.with_changes(recompute=kind) for kind in ("none", "full") if kind != layout.recompute)
     if r.ep is None and ctx.ledger.experts:
@@ -91,6 +94,14 @@ def neighbors(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
         yield from (
             layout.with_changes(ep=float(e)) for e in groups if layout.ep / 4 <= e <= layout.ep * 4 and e != layout.ep
         )
+
+
+def micro_batch_sizes(ctx: EstimateContext, layout: Layout) -> list[float]:
+    """Sequences of a micro-batch that are tried: divisors of a replica's part of the batch, and powers of two, whose last micro-batch
+    is smaller."""
+    per_replica = int(ctx.train_batch / layout.dp)
+    powers = [2**i for i in range(per_replica.bit_length()) if 2**i <= per_replica]
+    return [float(size) for size in sorted({*divisors(max(per_replica, 1)), *powers})]
 
 
 def _shifted(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
@@ -105,7 +116,7 @@ def _shifted(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
             if target == source:
                 continue
             moved = {source: float(size // factor), target: float(getattr(layout, target) * factor)}
-            shifted = _consistent(ctx.request, layout.with_changes(**moved))
+            shifted = _consistent(ctx, layout.with_changes(**moved))
             yield shifted
             if target == "pp" and ctx.request.virtual_stages is None:  # a stage more pays once it is interleaved
                 yield shifted.with_changes(virtual_stages=_chunks(ctx, shifted)[-1])
@@ -116,10 +127,12 @@ def _chunks(ctx: EstimateContext, layout: Layout) -> list[float]:
     return [float(v) for v in divisors(max(round(ctx.ledger.n_layers / layout.pp), 1))]
 
 
-def _consistent(request: Request, layout: Layout) -> Layout:
+def _consistent(ctx: EstimateContext, layout: Layout) -> Layout:
     """The layout with what depends on its axes: sequence parallelism with tp, ZeRO and expert groups within the replicas, no virtual
-    stages without pipeline stages."""
-    changes: dict[str, Number | bool] = {}
+    stages without pipeline stages, a micro-batch that a replica's part of the batch has."""
+    request, changes = ctx.request, dict[str, Number | bool | None]()
+    if request.micro_batch is None and (ctx.train_batch / layout.dp) % layout.micro_batch:
+        changes["micro_batch"] = max(size for size in micro_batch_sizes(ctx, layout) if size <= layout.micro_batch)
     if request.sequence_parallel is None:
         changes["sequence_parallel"] = bool(layout.tp > 1)
     if request.zero is None and layout.replicas == 1:
@@ -128,13 +141,15 @@ def _consistent(request: Request, layout: Layout) -> Layout:
         changes["zero"] = 1
     if request.virtual_stages is None:
         changes["virtual_stages"] = 1.0
+    if request.shard is None:
+        changes["shard"] = None
     if request.ep is None and layout.dp % layout.ep:
         changes["ep"] = float(max(e for e in divisors(int(layout.dp)) if not layout.ep % e))
     return layout.with_changes(**changes)
 
 
-def _key(layout: Layout) -> tuple[Number, ...]:
+def _key(layout: Layout) -> tuple[Number | None, ...]:
     return (
-        *(getattr(layout, axis) for axis in (*AXES, "ep", "micro_batch", "virtual_stages", "zero")),
+        *(getattr(layout, axis) for axis in (*AXES, "ep", "micro_batch", "virtual_stages", "zero", "shard")),
         layout.recompute == "full",
     )

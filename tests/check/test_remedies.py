@@ -75,6 +75,7 @@ def test_a_training_run_is_saved_by_devices_or_interleaving(tmp_path):
                 "model": "llama-3.1-405b",
                 "hw": "h100",
                 "devices": 8192,
+                "framework": "megatron",
                 "tp": 8,
                 "pp": 16,
                 "zero": 2,
@@ -83,7 +84,7 @@ def test_a_training_run_is_saved_by_devices_or_interleaving(tmp_path):
                 "seq": 8192,
                 "tokens": "15.6T",
                 "hold": "expected",
-                "require": {"train.run_s": "<= 150 days"},
+                "require": {"train.run_s": "<= 110 days"},
             }
         }
     }

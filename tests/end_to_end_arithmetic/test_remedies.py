@@ -60,7 +60,7 @@ REASONS = {
     "the layout given": {"model": "llama-3.1-8b", "n": 2, "tp": 2, "pp": 1, "dp": 1, "batch": 8},
     "the only layout of the sizes left open": {"model": "llama-3.1-8b", "n": 2, "tp": 2, "batch": 8},
     "the only one of 2 layouts tried that fits": {"model": "mixtral-8x7b", "n": 2, "batch": 8},
-    "the fastest with the fewest stages, by the upper end of the interval, of": {
+    "the fastest with the fewest stages by the pessimistic bound of": {
         "model": "llama-3.1-8b",
         "n": 8,
         "batch": 8,
@@ -82,7 +82,7 @@ def test_a_training_plan_is_the_fastest_tried():
     reason = estimate(
         build_request.request({"model": "llama-3.1-8b", "hw": "h100", "n": 8, "phase": "train", "batch": 64})
     ).layout.reason
-    assert reason.startswith("the fastest, by the upper end of the interval, of ")
+    assert reason.startswith("the fastest by the pessimistic bound of ")
 
 
 def test_where_nothing_fits_no_layout_is_the_only_one():

@@ -7,7 +7,6 @@ from itertools import product
 import pytest
 
 from rooflinecli.engine import build_request
-from rooflinecli.engine import layout_candidates as under_test
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.layout_candidates import candidates
 
@@ -122,16 +121,6 @@ def test_what_is_refused_is_collected():
     refused = []
     assert not list(candidates(ctx(LLAMA, n=8, dp=8, phase="train", batch=4), "train", 8, refused))
     assert {rule.name for rule in refused} == {"every replica has a microbatch"}
-
-
-def test_what_was_not_tried_is_told():
-    all_open = "tp beyond the fast domain, cp, other ep, virtual stages, micro-batches above 4, ZeRO-2, shard groups, selective recomputation"
-    assert under_test.untried_dimensions(ctx(MIXTRAL, n=16, phase="train")) == all_open
-    assert under_test.untried_dimensions(ctx(LLAMA, n=8, phase="train")) == all_open[
-        len("tp beyond the fast domain, ") :
-    ].replace("other ep, ", "")
-    given = {"tp": 2, "cp": 1, "ep": 2, "virtual_stages": 1, "micro_batch": 1, "zero": 1, "recompute": "none"}
-    assert under_test.untried_dimensions(ctx(MIXTRAL, n=16, phase="train", **given)) == "nothing else"
 
 
 def test_stages_written_out_set_their_number():

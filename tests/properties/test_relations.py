@@ -208,7 +208,7 @@ def test_replicas_multiply_the_rate_and_leave_the_time(q: Question, factor: floa
 def test_recomputation_and_sharding_trade_time_for_memory(q: Question) -> None:
     plan = replace(q[1], recompute="none", software="megatron-bridge")  # an unnamed stack differs between ZeRO stages
     none, full = ask(q, plan=plan), ask(q, plan=replace(plan, recompute="full"))
-    assert none.time_s <= full.time_s * (1 + SLACK)
+    assert none.time_s <= full.time_s * (1 + 1e-6)  # what is hidden is joined to the work by a norm
     held = [ask(q, plan=replace(plan, zero=stage)).memory.total_bytes for stage in (0, 1, 2, 3)]
     assert all(later <= earlier * (1 + SLACK) for earlier, later in itertools.pairwise(held))
 

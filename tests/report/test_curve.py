@@ -18,6 +18,8 @@ def flags(plan: dict) -> list[str]:
         plan["recompute"],
         "--micro-batch-size",
         str(plan["micro_batch"]),
+        "--virtual-stages",
+        str(plan["virtual_stages"]),
     ]
     for axis in ("tp", "pp", "dp", "cp", "ep"):
         words += [f"--{axis}", str(plan[axis])]

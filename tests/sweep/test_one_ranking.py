@@ -6,8 +6,6 @@ import random
 
 import pytest
 
-from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.layout_candidates import scale_up_domain
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.search.objective import objective
 from rooflinecli.questions.search.training import search
@@ -30,45 +28,31 @@ def drawn(seed: int) -> Request:
         ep=float(draw.choice((2, 4))) if model.startswith("mixtral") else None,
         phases=("train",),
         batch=float(draw.choice((48, 64, 96, 512))),
-        seq=float(draw.choice((1024, 2048))),
+        seq=1024.0 if model == "gpt2" else float(draw.choice((1024, 2048))),
         hold=draw.choice(HOLDS),
     )
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_an_estimate_takes_what_a_search_of_the_same_layouts_ranks_first(seed):
+@pytest.mark.parametrize("seed", range(16))
+def test_an_estimate_takes_what_a_search_ranks_first_or_is_within_five_percent(seed):
+    """Of every layout that a search tries: tensor, pipeline, context and expert groups, micro-batches, virtual stages, ZeRO, recomputation."""
     request = drawn(seed)
-    reach = scale_up_domain(EstimateContext(request))
-    tried = {
-        "tp": tuple(float(t) for t in range(1, reach + 1)),
-        "cp": (1.0,),
-        "ep": (request.ep or 1.0,),
-        "micro-batch": (1.0, 2.0, 4.0),
-        "virtual-stages": (1.0,),
-        "zero": (0, 1, 3),
-        "recompute": ("none", "full"),
-    }
-    asked = TrainingSearchQuestion(
-        request, "train", (int(request.devices),), (objective("time", ("train",)),), (), tried
+    given = {} if request.ep is None else {"ep": (request.ep,)}
+    question = TrainingSearchQuestion(
+        request, "train", (int(request.devices),), (objective("time", ("train",)),), (), given
     )
-    every = search(asked).ranking.top(None)
-    found = [e for e in every if e.layout["sequence_parallel"] == (e.layout["tp"] > 1)]
+    best = search(question).ranking.top(1)
     chosen = estimate(request).phases["train"]
     end = {"pessimistic": chosen.interval_s[1], "expected": chosen.time_s, "floor": chosen.floor_s}[request.hold]
-    if not found:
+    if not best:
         assert chosen.memory.headroom_fraction < 0
         return
-    # a floor may be the same with and without sequence parallelism, and a search keeps one of the two
-    assert end <= found[0].keys[0] * (1 + 1e-12)
-    equal = [e.layout for e in every if e.keys[0] == pytest.approx(end, rel=1e-12)]
-    assert (chosen.layout.tp, chosen.layout.pp, chosen.layout.dp) in [
-        tuple(e[k] for k in ("tp", "pp", "dp")) for e in equal
-    ]
+    assert end <= best[0].keys[0] * 1.05
 
 
-def test_the_reason_says_what_was_not_tried():
+def test_the_reason_says_how_many_layouts_were_tried():
     reason = estimate(drawn(1)).layout.reason
-    assert "not tried:" in reason and "virtual stages" in reason
+    assert "of " in reason and "layouts tried; `roofline search` tries every one" in reason
 
 
 def test_an_expert_group_is_chosen():
