@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rooflinecli.core.num import Number
+from rooflinecli.engine import legality
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer as answered
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer
@@ -26,12 +27,17 @@ def _batches(request: Request, phase: str, plan: Layout, answer: PhaseAnswer) ->
     ctx = EstimateContext(request)
     if phase == "train":
         least, asked = plan.dp * plan.micro_batch, ctx.train_batch
-        sizes = [least * 2**i for i in range(64)]
-        return sorted({asked, *(size for size in sizes if size <= BEYOND * asked)})
+        sizes = {asked, *(least * 2**i for i in range(64) if least * 2**i <= BEYOND * asked)}
+        return sorted(size for size in sizes if _is_legal(request, plan, size))
     assert isinstance(answer, DecodeAnswer)  # prefill has no curve
     asked, most = answer.batch, min(float(answer.max_batch), MOST)
     found = {1.0, asked, *(2.0**i for i in range(17) if 2.0**i <= max(most, asked))}
     return sorted({*found, most} if most >= 1 else found)
+
+
+def _is_legal(request: Request, plan: Layout, batch: float) -> bool:
+    """Whether the plan takes the batch: interleaved schedules want microbatches in multiples of their stages."""
+    return legality.first_violation(EstimateContext(replace(request, batch=batch)), plan, "train") is None
 
 
 def _point(request: Request, phase: str, plan: Layout, batch: float) -> dict[str, Number]:
