@@ -129,9 +129,15 @@ class ChipPlan:
         enough = device_counts.min_count(ladder, self.over_deadline, FIRST)
         if enough is None:
             return self._too_slow()
-        if self.asked.budget is not None and self.over_budget(enough) > 1:
-            return self._too_dear(enough)
+        if self.asked.budget is not None and self.over_budget(enough) > 1:  # more devices may cost less
+            cheaper = device_counts.cheapest(ladder, self.over_budget, self._run_s, enough)
+            if cheaper is None or self.over_budget(cheaper) > 1 or self.over_deadline(cheaper) > 1:
+                return self._too_dear(cheaper or enough)
+            enough = cheaper
         return self.row(self.at(enough))
+
+    def _run_s(self, devices: int) -> float:
+        return self.at(devices).held(RUN, self.asked.hold)
 
     def _host(self) -> int:
         """Devices that are ordered together."""
@@ -146,10 +152,10 @@ class ChipPlan:
         least = next((n for n in ladder if n & (n - 1) == 0 and self.at(n).result is not None), None)
         if least is None:
             return self._too_slow()
-        chosen = device_counts.max_count(
-            ladder, self.over_budget, lambda n: self.at(n).held(RUN, self.asked.hold), least
-        )
-        return self.row(self.at(chosen)) if chosen is not None else self._too_dear(least)
+        chosen = device_counts.fastest_within(ladder, self.over_budget, self._run_s, least)
+        if chosen is not None:
+            return self.row(self.at(chosen))
+        return self._too_dear(device_counts.cheapest(ladder, self.over_budget, self._run_s, least) or least)
 
     def row(self, tried: DeviceCountResult) -> TrainingChip:
         """Everything of one count; each number is what the command prints."""
@@ -205,6 +211,6 @@ class ChipPlan:
 
     def _too_dear(self, devices: int) -> PlannedChip:
         return self._none(
-            f"costs {self.over_budget(devices):.3g} times the budget on {plural(devices, 'device')}, the fewest that are enough",
+            f"costs {self.over_budget(devices):.3g} times the budget on {plural(devices, 'device')}, the cheapest count tried",
             self.at(devices),
         )
