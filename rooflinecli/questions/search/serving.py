@@ -25,6 +25,7 @@ from rooflinecli.questions.search.explain_rows import by_count
 from rooflinecli.questions.search.objective import Objective
 from rooflinecli.questions.search.ranking import frontier
 from rooflinecli.questions.search.serving_question import ServingSearchQuestion, asked
+from rooflinecli.questions.sweep.conditions import Condition
 from rooflinecli.specs.quantities import BLENDED, COST
 
 EQUAL = 1e-4  # relative difference of two rows that says nothing
@@ -87,7 +88,7 @@ class ServingGrid:
             rejected[f"at most {plural(question.devices, 'device')}"] = int((base & ~room).sum())
             keep = keep & room
         for c in question.conditions:
-            value = self.value_of(c.quantity)
+            value = self.limited(c)
             holds = c.holds(value)
             rejected[c.text] = int((base & ~holds).sum())
             keep = keep & holds
@@ -109,12 +110,21 @@ class ServingGrid:
         return self.one.whole(value)
 
     def at_bound(self, goal: Objective) -> np.ndarray:
-        """An objective over the grid at the bound that ranks."""
-        head, _, rest = goal.quantity.partition(".")
+        """An objective over the grid at the bound of the question."""
+        return self._at_bound(goal.quantity, goal.sign > 0)
+
+    def limited(self, condition: Condition) -> np.ndarray:
+        """What a condition limits, at the bound of the question: the layout that ranks first there holds its limits there too."""
+        if condition.caps is None or "interval" in condition.quantity:
+            return self.value_of(condition.quantity)
+        return self._at_bound(condition.quantity, condition.caps)
+
+    def _at_bound(self, quantity: str, less: bool) -> np.ndarray:
+        head, _, rest = quantity.partition(".")
         phase, name = _LATENCIES.get(rest, ("decode" if head == "serve" else head, rest))
-        bound, value = self.question.request.hold, self.value_of(goal.quantity)
+        bound, value = self.question.request.hold, self.value_of(quantity)
         with np.errstate(all="ignore"):
-            return self.one.whole(interval_bound(value, name, self.one.phases.get(phase), bound, goal.sign > 0))
+            return self.one.whole(interval_bound(value, name, self.one.phases.get(phase), bound, less))
 
     def best(self, keep: np.ndarray, top: int) -> list[ServingRow]:
         """The best batch of every instance layout, best first, each with why it trails; or the Pareto front of two objectives."""
@@ -154,6 +164,9 @@ class ServingGrid:
         ):
             if value is not MISSING and value is not None:
                 used[name] = value
+        bound = self.question.request.hold
+        used["ttft_at_bound_s"] = interval_bound(used["ttft_s"], "time_s", found.phases["prefill"], bound, True)
+        used["itl_at_bound_s"] = interval_bound(used["itl_s"], "time_s", found.phases["decode"], bound, True)
         goals = self.question.objectives
         return ServingRow(
             layout=layout,
@@ -189,7 +202,7 @@ class ServingGrid:
         row = self.row(i, j)
         if limited:
             conditions = self.question.conditions
-            missed = [c.missed(float(v)) for c in conditions if not c.holds(v := self.value_of(c.quantity)[i, j])]
+            missed = [c.missed(float(v)) for c in conditions if not c.holds(v := self.limited(c)[i, j])]
             lacks = "; ".join(missed) or f"room on {plural(self.question.devices or 0, 'device')}"
         else:
             lacks = f"memory: it needs {si(row.memory['total_bytes'], 'B')} of {si(row.memory['capacity_bytes'], 'B')}"
@@ -209,7 +222,11 @@ def serving_grid(question: ServingSearchQuestion, refusal: str) -> ServingGrid:
     one = grid.serve
     with np.errstate(all="ignore"):
         if question.qps is not None:
-            count = capacity.instances_for_rate(question.qps, one["decode_requests_per_s"])
+            decode = grid.phases["decode"]  # as many instances as carry the rate at the bound
+            rate = interval_bound(
+                one["decode_requests_per_s"], "tokens_per_s", decode, question.request.hold, less=False
+            )
+            count = capacity.instances_for_rate(question.qps, grid.whole(rate))
         elif question.devices is not None:
             count = capacity.whole_instances(question.devices, one["instance_devices"])
         else:

@@ -204,6 +204,9 @@ def _meet(
             raise UsageError(
                 f"--where {condition.text!r}: no quantity '{condition.quantity}' here; `roofline estimate --format json` shows what there is"
             )
+        if condition.caps is not None and "interval" not in condition.quantity:
+            name = condition.quantity.removeprefix("train.")
+            value = interval_bound(value, name, answer.phases["train"], question.request.hold, condition.caps)
         values = answer.flat(value)
         holds = condition.holds(values)
         found.reject(condition.text, int(len(holds) - holds.sum()))

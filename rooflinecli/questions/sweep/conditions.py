@@ -42,6 +42,11 @@ class Condition:
         """Where it holds; nothing holds for not-a-number."""
         return OPERATORS[self.comparison](found, self.value)
 
+    @property
+    def caps(self) -> bool | None:
+        """Whether it is an upper limit, None where it is neither an upper nor a lower one."""
+        return {"<=": True, "<": True, ">=": False, ">": False}.get(self.comparison)
+
     def missed(self, found: float) -> str:
         """The limit and what stands instead, for people."""
         unit = quantities.unit_of(self.quantity)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rooflinecli.core.text import plural
 from rooflinecli.questions.multi_chip import remedy
 from rooflinecli.questions.search.answer_types import (
@@ -114,8 +116,15 @@ def _serving_headline(answer: ServingSearch) -> str:
     price = "" if usd is None else f", {text(usd, 'usd_per_million_tokens')}/M tokens"
     return (
         f"{answer.model} on {answer.hardware}: {plural(s['instances'], 'instance')} of {devices(best.layout)}, batch {best.layout.batch:g}: "
-        f"TTFT {text(s['ttft_s'], 'ttft_s')}, ITL {text(s['itl_s'], 'itl_s')}, {s['requests_per_s']:.3g} req/s{price}; {_goal(answer)}"
+        f"TTFT {_to_bound(s, 'ttft')}, ITL {_to_bound(s, 'itl')}, {s['requests_per_s']:.3g} req/s{price}; {_goal(answer)}"
     )
+
+
+def _to_bound(serve: Mapping[str, float], name: str) -> str:
+    """A latency, and the value at which it was limited and ranked where that is another."""
+    value, limited = serve[f"{name}_s"], serve.get(f"{name}_at_bound_s")
+    to = "" if limited is None or limited == value else f" (to {text(limited, 'time_s')})"
+    return f"{text(value, 'time_s')}{to}"
 
 
 def _with_chip(answer: SearchAnswer, columns: list[Column], rows: list[list[str]]) -> Table:
@@ -183,8 +192,8 @@ def _serving(answer: ServingSearch) -> Table:
                 f"{s['batch_in_all']:g}",
                 f"{s['instances']:g}",
                 f"{s['devices']:g}",
-                text(s["ttft_s"], "ttft_s"),
-                text(s["itl_s"], "itl_s"),
+                _to_bound(s, "ttft"),
+                _to_bound(s, "itl"),
                 f"{s['requests_per_s']:.3g}",
                 text(s.get("usd_per_million_tokens"), "usd_per_million_tokens"),
             ]
