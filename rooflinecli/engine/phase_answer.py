@@ -29,7 +29,8 @@ class Resources(Record):
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Residency(Record):
-    """Bytes on the fullest device, and its capacity. slack_bytes, in no total and no verdict, is the median by which the peaks of
+    """Bytes on the fullest device, and its capacity. reserved_bytes, in the total of a serving phase, is what the engine keeps free of
+    weights, activations and cache. slack_bytes, in no total and no verdict, is the median by which the peaks of
     published training runs exceeded the total."""
 
     weights_bytes: Number
@@ -40,6 +41,7 @@ class Residency(Record):
     total_bytes: Number
     capacity_bytes: Number
     headroom_fraction: Number = field(metadata=former("headroom"))
+    reserved_bytes: Number | None = field(default=None, metadata=OPTIONAL)
     host_bytes: Number | None = field(default=None, metadata=OPTIONAL)
     slack_bytes: Number | None = field(default=None, metadata=OPTIONAL)
 

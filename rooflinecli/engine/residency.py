@@ -17,6 +17,7 @@ from rooflinecli.engine.speculation import draft_kv_bytes, draft_weight_bytes
 from rooflinecli.formulas import memory as f
 from rooflinecli.formulas import offload, schedule, serving, simulation
 from rooflinecli.specs.layout import Layout
+from rooflinecli.specs.scheduler import Scheduler
 
 
 def resident_memory(ctx: EstimateContext, layout: Layout, phase: str) -> Residency:
@@ -28,12 +29,33 @@ def resident_memory(ctx: EstimateContext, layout: Layout, phase: str) -> Residen
 
 
 def engine_reserve(ctx: EstimateContext, layout: Layout) -> Number:
-    """Bytes per device that the engine keeps free of weights and cache."""
+    """Bytes per device for activations, captured graphs and communication buffers; a bounded share of a small device's memory."""
     reserve = engine_constant(ctx, "reserve_bytes", "B")
     if ctx.engine.constant("reserve_experts_bytes") and ctx.is_moe:
         gathered = engine_constant(ctx, "reserve_experts_bytes", "B")
         reserve = serving.reserve_with_gathered_tokens(reserve, gathered, layout.ep)
-    return reserve
+    return serving.bounded_reserve(reserve, ctx.chip.capacity)
+
+
+def kv_cache_room(ctx: EstimateContext, layout: Layout, scheduler: Scheduler | None = None) -> Number:
+    """Bytes per device that the engine turns into KV cache; negative where the weights leave none.
+
+    An engine whose scheduler has a `memory_share` gives weights, reserve and cache that share of memory (vLLM's gpu_memory_utilization);
+    the others give the cache `kv_fraction` of what weights and reserve leave (TensorRT-LLM's free_gpu_memory_fraction). The
+    question's --gpu-memory-utilization replaces either; a simulation's `scheduler` with a share of its own replaces all.
+    """
+    weights, reserve, capacity = weight_bytes(ctx, layout), engine_reserve(ctx, layout), ctx.chip.capacity
+    asked, own = ctx.request.gpu_memory_utilization, ctx.engine.scheduler
+    given = None if asked is None else ctx.from_flag("u_mem", asked, "1", "--gpu-memory-utilization")
+    if scheduler is not None and scheduler.cache_share != own.cache_share:
+        return serving.room_of_free(capacity, weights, reserve, scheduler.cache_share)
+    if scheduler is not None and scheduler.memory_share != own.memory_share:
+        return serving.room_within_share(capacity, scheduler.memory_share, weights, reserve)
+    if own.memory_share:
+        share = engine_constant(ctx, "memory_share", "1") if given is None else given
+        return serving.room_within_share(capacity, share, weights, reserve)
+    share = engine_constant(ctx, "kv_fraction", "1") if given is None else given
+    return serving.room_of_free(capacity, weights, reserve, share)
 
 
 def weight_bytes(ctx: EstimateContext, layout: Layout) -> Number:
@@ -50,27 +72,18 @@ def kv_bytes(ctx: EstimateContext, layout: Layout, batch: Number, length: Number
 
 
 def max_batch(ctx: EstimateContext, layout: Layout) -> Number:
-    """Most sequences of full length whose cache the engine has room for."""
-    weights, sequence = weight_bytes(ctx, layout), kv_bytes(ctx, layout, 1.0, ctx.prompt + ctx.output)
-    fraction, most = engine_constant(ctx, "kv_fraction", "1"), engine_constant(ctx, "max_sequences", "1")
-    reserve = engine_reserve(ctx, layout)
-    return serving.largest_served(ctx.chip.capacity, weights, reserve, fraction, num.maximum(sequence, 1.0), most)
+    """Most sequences of full length whose cache the engine has room for; under a load, no more than it schedules at once."""
+    sequence = num.maximum(kv_bytes(ctx, layout, 1.0, ctx.prompt + ctx.output), 1.0)
+    fits = serving.sequences_in_room(kv_cache_room(ctx, layout), sequence)
+    if ctx.request.concurrency is None and ctx.request.qps is None:
+        return fits
+    return num.minimum(fits, engine_constant(ctx, "max_sequences", "1"))
 
 
-def kv_pool_tokens(
-    ctx: EstimateContext, layout: Layout, length: Number, memory_share: float | None, cache_share: float | None
-) -> Number:
-    """Tokens in the KV pool of a replica with sequences of `length`.
-
-    `memory_share` of memory holds weights, reserve and cache (vLLM's gpu_memory_utilization); else `cache_share` of what weights
-    and reserve leave (TensorRT-LLM's free_gpu_memory_fraction), by default the engine's.
-    """
-    weights, sequence = weight_bytes(ctx, layout), kv_bytes(ctx, layout, 1.0, length)
-    capacity, reserve = ctx.chip.capacity, engine_reserve(ctx, layout)
-    if memory_share:
-        return simulation.pool_within(capacity, memory_share, weights, reserve, sequence, length)
-    fraction = cache_share or engine_constant(ctx, "kv_fraction", "1")
-    return simulation.pool_tokens(capacity, weights, reserve, fraction, sequence, length)
+def kv_pool_tokens(ctx: EstimateContext, layout: Layout, length: Number, scheduler: Scheduler) -> Number:
+    """Tokens in the KV pool of a replica with sequences of `length`."""
+    room = kv_cache_room(ctx, layout, scheduler)
+    return simulation.pool_tokens(room, kv_bytes(ctx, layout, 1.0, length), length)
 
 
 # --- what each phase holds -----------------------------------------------------------------------------------------------------
@@ -95,7 +108,13 @@ def _serving(
         ctx.ledger, layout, ctx.formats, sequences, tokens, ctx.lift, prefill, ctx.logit_positions(tokens)
     )
     cache = kv_bytes(ctx, layout, sequences, length)
-    resident = _residency(ctx, weight_bytes(ctx, layout), activations=activations, cache=cache)
+    weights = weight_bytes(ctx, layout)
+    kept = engine_reserve(ctx, layout)
+    if ctx.is_autoregressive:
+        kept = f.kept_by_engine(ctx.chip.capacity, weights, kv_cache_room(ctx, layout), kept)
+    kept = f.beyond_activations(kept, activations)
+    resident = _residency(ctx, weights, activations=activations, cache=cache, reserved=kept)
+    resident.reserved_bytes = kept
     if ctx.host is not None:
         whole = memory.kv_cache(ctx.ledger, layout, ctx.formats, sequences, length, ctx.lift)
         resident.host_bytes = host_offload.host_bytes(ctx.parameters(layout), whole, ctx.formats, ctx.host)
@@ -126,8 +145,9 @@ def _residency(
     optimizer: Number = 0.0,
     activations: Number = 0.0,
     cache: Number = 0.0,
+    reserved: Number = 0.0,
 ) -> Residency:
-    total, capacity = f.total_memory(weights, gradients, optimizer, activations, cache, 0.0), ctx.chip.capacity
+    total, capacity = f.total_memory(weights, gradients, optimizer, activations, cache, reserved), ctx.chip.capacity
     return Residency(
         weights_bytes=weights,
         gradients_bytes=gradients,

@@ -217,6 +217,18 @@ def total_memory(
     return weights + gradients + optimizer + activations + kv_cache + reserve
 
 
+@formula("M_keep", "B", "memory that an engine turns neither into weights nor into cache; at least its reserve")
+def kept_by_engine(capacity: Number, weights: Number, room: Number, reserve: Number) -> Number:
+    """Bytes per device that an engine keeps free of weights and KV cache: a serving phase fits where its cache fits the room."""
+    return num.maximum(capacity - weights - room, reserve)
+
+
+@formula("M_idle", "B", "activations live in what an engine keeps")
+def beyond_activations(kept: Number, activations: Number) -> Number:
+    """Bytes that an engine keeps and activations do not take."""
+    return num.maximum(kept - activations, 0)
+
+
 @formula("N_max", "params", "definition")
 def largest_model(memory_bytes: Number, bytes_per_param: Number) -> Number:
     """Parameters whose weights alone fill a memory."""

@@ -245,13 +245,28 @@ def reserve_with_gathered_tokens(reserve: Number, gathered: Number, ep: Number) 
     return reserve + gathered * num.minimum(ep - 1, 1)
 
 
+@formula("M_res", "B", "14 GB of the 80 GB devices of the fitted runs, in proportion on smaller ones")
+def bounded_reserve(reserve: Number, capacity: Number) -> Number:
+    """Reserved memory per device: at most a sixth of it."""
+    return num.minimum(reserve, capacity / 6)
+
+
+@formula("M_kv", "B", "vLLM gpu_memory_utilization, SGLang mem_fraction_static: a share of all memory")
+def room_within_share(capacity: Number, share: Number, weights: Number, reserve: Number) -> Number:
+    """Bytes for the KV cache where weights, reserve and cache together have a share of memory; negative where there are none."""
+    return capacity * share - weights - reserve
+
+
+@formula("M_kv", "B", "TensorRT-LLM free_gpu_memory_fraction: a share of what weights and activations leave")
+def room_of_free(capacity: Number, weights: Number, reserve: Number, share: Number) -> Number:
+    """Bytes for the KV cache where it has a share of what is left of memory; negative where nothing is."""
+    return (capacity - weights - reserve) * share
+
+
 @formula("b_max", "sequences", "what an engine turns into cache, over the cache of one whole sequence")
-def largest_served(
-    capacity: Number, weights: Number, reserve: Number, fraction: Number, kv_per_sequence: Number, most: Number
-) -> Number:
+def sequences_in_room(room: Number, kv_per_sequence: Number) -> Number:
     """Most sequences a replica can decode at once."""
-    fits = num.floor((capacity - weights - reserve) * fraction / kv_per_sequence)
-    return num.minimum(num.maximum(fits, 0), most)
+    return num.maximum(num.floor(room / kv_per_sequence), 0)
 
 
 @formula("tok/s", "tokens/s", "2N FLOPs per token at peak; JAX Scaling Book, chapter 7")

@@ -187,11 +187,11 @@ _IN_SCHEDULER = {"skipped_looks": "poll_steps", "late_tokens": "stream_steps"}
 # unit -> what can be replaced by its path (engine.NAME), or multiplied by a calibration
 _SETTABLE = {
     "s": "per_split per_step per_layer per_moe_layer prompt_per_layer prompt_per_moe_layer per_sequence per_sequence_moe front per_stream per_token launch unexplained",
-    "1": "split_efficiency look_ahead gather_steps skipped_looks late_tokens kv_fraction max_sequences",
+    "1": "split_efficiency look_ahead gather_steps skipped_looks late_tokens kv_fraction memory_share max_sequences",
     "tokens": "token_budget prompt_bucket",
     "B": "reserve_bytes reserve_experts_bytes",
 }
-_MOST = {"kv_fraction": 1.0, "split_efficiency": 1.0}
+_MOST = {"kv_fraction": 1.0, "memory_share": 1.0, "split_efficiency": 1.0}
 CONSTANTS: dict[str, Constant] = {
     name: Constant(unit, name, False, _MOST.get(name)) for unit, names in _SETTABLE.items() for name in names.split()
 }

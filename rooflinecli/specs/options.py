@@ -399,6 +399,7 @@ class ServingEngine(Group):
     """Serving engine."""
 
     engine: OptText = field("word", "Serving engine: python-server (default), cuda-graph, vllm, sglang, trtllm, trtllm-cpp; llamacpp (GGUF), mlx, exllamav3, ...", default=None, panel=ENGINE)
+    gpu_memory_utilization: OptNumber = field("share", "Fraction of memory for weights and KV cache (vllm, sglang), or of what weights leave for the cache (trtllm), instead of the engine's.", default=None, panel=ENGINE, fills="gpu_memory_utilization", former=("mem-fraction-static", "kv-cache-free-gpu-memory-fraction"))
 
 
 class Speculation(Group):

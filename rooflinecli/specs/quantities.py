@@ -95,6 +95,7 @@ _ROWS = (
     Quantity("activations_bytes", "B", "activations", LESS),
     Quantity("kv_cache_bytes", "B", "KV cache", LESS),
     Quantity("total_bytes", "B", "memory", LESS),
+    Quantity("reserved_bytes", "B", "kept free by the engine", LESS),
     Quantity("slack_bytes", "B", "allocator slack", LESS),
     Quantity("capacity_bytes", "B", "capacity", MORE),
     Quantity("headroom_fraction", "fraction", "memory left", MORE),

@@ -61,6 +61,7 @@ class Request:
     prompts_per_slot: Number = 10.0
     equal_lengths: bool = False
     token_budget: Number | None = None
+    gpu_memory_utilization: Number | None = None
     scheduler: str | None = None
     prefix_hit: Number | None = None
     kv_tier: str | None = None

@@ -59,7 +59,7 @@ def simulate(run: Run, **changes: object) -> Simulated:
     spread = benchmark_harness.lengths(run)
     whole = (prompt + output) * sum(spread) / 2
     setting = benchmark_harness.configured(run, ctx.engine.scheduler).model_copy(update=changes)
-    pool = int(kv_pool_tokens(ctx, run.layout, whole, setting.memory_share, setting.cache_share)) or UNLIMITED
+    pool = int(kv_pool_tokens(ctx, run.layout, whole, setting)) or UNLIMITED
     pool = pool if pool > prompt + output + 64 else UNLIMITED
     limits = ReplicaLimits(pool, int(engine_constant(ctx, "max_sequences", "1")))
     count = PER_SLOT * concurrency

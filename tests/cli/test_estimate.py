@@ -68,9 +68,16 @@ def test_json_is_the_contract():
         low, high = phase["interval_s"]
         assert phase["floor_s"] <= low <= phase["time_s"] <= high
         held = phase["memory"]
-        pieces = ("weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes", "kv_cache_bytes")
+        pieces = (
+            "weights_bytes",
+            "gradients_bytes",
+            "optimizer_bytes",
+            "activations_bytes",
+            "kv_cache_bytes",
+            "reserved_bytes",
+        )
         assert (
-            held["total_bytes"] == pytest.approx(sum(held[k] for k in pieces))
+            held["total_bytes"] == pytest.approx(sum(held.get(k, 0) for k in pieces))
             and held["total_bytes"] <= held["capacity_bytes"]
         )
     assert (

@@ -475,7 +475,7 @@ def test_steps_and_guidance_multiply_the_passes():
     assert many.flops == 28 * one.flops and guided.flops == 2 * many.flops
     assert many.time_s == pytest.approx(28 * one.time_s, rel=1e-9)
     assert 1.5 * many.time_s < guided.time_s < 2.1 * many.time_s
-    assert many.memory.total_bytes == one.memory.total_bytes < guided.memory.total_bytes
+    assert many.memory.activations_bytes == one.memory.activations_bytes < guided.memory.activations_bytes
 
 
 def test_images_per_second_are_those_that_come_out():

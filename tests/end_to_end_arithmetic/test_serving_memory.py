@@ -12,7 +12,14 @@ S = 256
 
 def memory(answer: dict) -> dict:
     held = answer["memory"]
-    parts = ("weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes", "kv_cache_bytes")
+    parts = (
+        "weights_bytes",
+        "gradients_bytes",
+        "optimizer_bytes",
+        "activations_bytes",
+        "kv_cache_bytes",
+        "reserved_bytes",
+    )
     assert held["total_bytes"] == pytest.approx(sum(held[part] for part in parts))
     assert held["gradients_bytes"] == held["optimizer_bytes"] == 0
     assert held["capacity_bytes"] == 50e9

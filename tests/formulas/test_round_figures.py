@@ -31,9 +31,10 @@ WORKED = [
     (kv_tiers.tier_hit_fraction, (10.0, 4.0, 3.0), 0.3),  # all that the place keeps
     (kv_tiers.tier_hit_fraction, (10.0, 4.0, 9.0), 0.6),  # all that nearer ones left over
     (kv_tiers.tier_hit_fraction, (10.0, 12.0, 9.0), 0.0),  # nearer ones took all
-    (simulation.pool_within, (100.0, 0.9, 50.0, 10.0, 3.0, 7.0), 30.0 / 3 * 7),
-    (simulation.pool_within, (100.0, 0.5, 50.0, 10.0, 3.0, 7.0), 0.0),
-    (simulation.pool_within, (100.0, 0.9, 50.0, 10.0, 0.0, 7.0), 30.0 * 7),
+    (serving.room_within_share, (100.0, 0.9, 50.0, 10.0), 30.0),
+    (simulation.pool_tokens, (30.0, 3.0, 7.0), 30.0 / 3 * 7),
+    (simulation.pool_tokens, (-1.0, 3.0, 7.0), 0.0),
+    (simulation.pool_tokens, (30.0, 0.0, 7.0), 30.0 * 7),
     # weights on the host
     (offload.host_layers, (80.0, 60.0), 0.25),
     (offload.host_layers, (80.0, 99.0), 0.0),

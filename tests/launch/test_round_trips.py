@@ -42,6 +42,7 @@ def serving(draw):
         "kv-dtype": ["fp8", "int8", "bf16", "q8_0"],
         "weight-dtype": ["int4", "int8", "mxfp4", "q8_0"],
         "token-budget": [8192],
+        "gpu-memory-utilization": [0.85],
         "price": ["2.5 USD/h"],
         "flash": [False],
         "qps": [0.5],

@@ -167,7 +167,7 @@ def test_parts_add_up(q: Question) -> None:
     assert sum(found.communication_s.values()) <= found.breakdown_s.get("communication", 0.0) * (1 + SLACK) + 1e-15
     parts = (
         held.weights_bytes + held.gradients_bytes + held.optimizer_bytes + held.activations_bytes + held.kv_cache_bytes
-    )
+    ) + (held.reserved_bytes or 0.0)
     assert parts == pytest.approx(held.total_bytes)
     assert held.headroom_fraction == pytest.approx(1 - held.total_bytes / held.capacity_bytes)
     assert bool(held.fits) == (held.headroom_fraction >= 0)

@@ -44,7 +44,7 @@ class Deployment:
     def limits(self, length: float, scheduler: Scheduler, stride: bool = True) -> ReplicaLimits:
         """Return the cache limits of a rank, for sequences of `length` tokens. Raises Infeasible where there is no room for cache."""
         ctx = self.ctx
-        pool = int(kv_pool_tokens(ctx, self.layout, length, scheduler.memory_share, scheduler.cache_share))
+        pool = int(kv_pool_tokens(ctx, self.layout, length, scheduler))
         if pool < 1:
             raise Infeasible(
                 f"the weights leave no room for a cache on {self.layout.tp * self.layout.pp * self.layout.cp:g} devices of {ctx.request.hardware.name}; raise --tp or -n"

@@ -140,7 +140,7 @@ def memory(figures: EmbeddedFigures) -> EscapedHtml:
     bars = []
     for phase, answer in figures.data["estimate"]["phases"].items():
         held, path = answer["memory"], f"estimate.phases.{phase}.memory"
-        parts = [(name, held[key], f"{path}.{key}") for key, name in PIECES if held[key]]
+        parts = [(name, held[key], f"{path}.{key}") for key, name in PIECES if held.get(key)]
         full = held["total_bytes"] / held["capacity_bytes"]
         title = join(
             _titled(figures, phase)[0],

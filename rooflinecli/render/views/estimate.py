@@ -26,6 +26,7 @@ PIECES = (
     ("optimizer_bytes", "optimizer"),
     ("activations_bytes", "activations"),
     ("kv_cache_bytes", "KV cache"),
+    ("reserved_bytes", "kept by the engine"),
 )
 _PER_MILLION = (
     ("usd_per_million_input_tokens", "input"),
@@ -199,7 +200,7 @@ def _memory(answer: EstimateAnswer) -> Pairs:
 
 def _held(memory: Residency) -> str:
     used = float(memory.total_bytes) / float(memory.capacity_bytes)
-    pieces = [f"{label} {si(float(memory[key]), 'B')}" for key, label in PIECES if memory[key]]
+    pieces = [f"{label} {si(float(memory[key]), 'B')}" for key, label in PIECES if memory.get(key)]
     if memory.host_bytes:
         pieces.append(f"in host memory {si(float(memory.host_bytes), 'B')}")
     slack = ""

@@ -55,6 +55,7 @@ def read(words: list[str], launch: Launch) -> None:
     args.put(launch, "batch", "max-running-requests")
     if args.pop("chunked-prefill-size") != "-1":  # which takes a prompt whole
         args.put(launch, "token-budget", "chunked-prefill-size")
+    args.put(launch, "gpu-memory-utilization", "mem-fraction-static")
     dtype_names.length(launch, args.pop("context-length"), "--context-length")
     launch.options["engine"] = "sglang"
     launch.unmodelled += args.left(FLAGS.idle)
@@ -78,5 +79,6 @@ def write(options: Options, model: str) -> str:
             ("--context-length", serving_common.longest(options)),
             ("--max-running-requests", options.get("batch")),
             ("--chunked-prefill-size", options.get("token-budget")),
+            ("--mem-fraction-static", options.get("gpu-memory-utilization")),
         ],
     )

@@ -71,6 +71,7 @@ def read(words: list[str] | Tree, launch: Launch, tree: Tree | None = None) -> N
     )  # fmt: skip
     args.put(launch, "batch", "max-batch-size")
     args.put(launch, "token-budget", "max-num-tokens")
+    args.put(launch, "gpu-memory-utilization", "kv-cache-free-gpu-memory-fraction")
     if "max-seq-len" in args.given:
         dtype_names.length(launch, args.pop("max-seq-len"), "--max_seq_len")
     elif str(args.pop("max-input-len")).isdigit():
@@ -95,6 +96,7 @@ def write(options: Options, model: str) -> str:
             ("--ep_size", ep if ep > 1 and ep == options.get("tp") and options.get("dp", 1) == 1 else None),
             ("--max_batch_size", options.get("batch")),
             ("--max_num_tokens", options.get("token-budget")),
+            ("--kv_cache_free_gpu_memory_fraction", options.get("gpu-memory-utilization")),
             ("--max_seq_len", serving_common.longest(options)),
         ],
     )

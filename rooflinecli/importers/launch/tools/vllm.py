@@ -67,6 +67,7 @@ def read(words: list[str] | Tree, launch: Launch, tree: Tree | None = None) -> N
         args.pop("decode-context-parallel-size")
     args.put(launch, "batch", "max-num-seqs")
     args.put(launch, "token-budget", "max-num-batched-tokens")
+    args.put(launch, "gpu-memory-utilization", "gpu-memory-utilization")
     dtype_names.length(launch, args.pop("max-model-len"), "--max-model-len")
     launch.options["engine"] = "vllm"
     launch.unmodelled += args.left(FLAGS.idle)
@@ -117,6 +118,7 @@ def write(options: Options, model: str) -> str:
             ("--max-model-len", serving_common.longest(options)),
             ("--max-num-seqs", options.get("batch")),
             ("--max-num-batched-tokens", options.get("token-budget")),
+            ("--gpu-memory-utilization", options.get("gpu-memory-utilization")),
         ],
     )
 
