@@ -183,7 +183,7 @@ def test_gathered_tokens_of_a_group_leave_less_room_for_its_caches() -> None:
     served = api.estimate("qwen3-235b-a22b", "h200", engine="trtllm", phase="decode", concurrency="max", **EXPERTS)
     decode = served["phases"]["decode"]
     free = load_hardware("h200").memory.capacity.si - decode["memory"]["weights_bytes"] - 14e9
-    assert decode["max_batch"] == pytest.approx(0.92 * free / (94 * 2 * 4 * 128 * 2000), abs=1.5)
+    assert decode["max_batch"] == pytest.approx(0.9 * free / (94 * 2 * 4 * 128 * 2000), abs=1.5)
 
 
 def test_experts_over_a_few_cards_on_pcie_gather_their_tokens() -> None:
