@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import random
 import re
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -154,6 +156,48 @@ def test_a_service_is_what_its_command_prints_times_its_instances() -> None:
     assert result["rows"][0]["feasible"]
 
 
+_QUESTIONS = random.Random(2910)
+
+
+@pytest.mark.parametrize(
+    ("model", "chip", "prompt", "output", "qps", "ttft", "itl", "bound"),
+    [
+        (
+            _QUESTIONS.choice(["llama-3-8b", "mistral-7b-v0.1", "olmoe-1b-7b", "qwen3-32b", "llama-3.3-70b"]),
+            _QUESTIONS.choice(["h100", "mi300x", "l40s", "a100", "b200", "tpu-v6e"]),
+            _QUESTIONS.choice([128, 512, 2048]),
+            _QUESTIONS.choice([16, 128, 512]),
+            _QUESTIONS.choice([0.5, 2, 7, 23, 90]),
+            _QUESTIONS.choice([0.5, 1, 4]),
+            _QUESTIONS.choice([0.02, 0.05, 0.2]),
+            _QUESTIONS.choice(["pessimistic", "expected"]),
+        )
+        for _ in range(12)
+    ],
+)
+def test_a_service_takes_as_many_devices_as_search_and_fleet_find(
+    tmp_path: Path, model: str, chip: str, prompt: int, output: int, qps: float, ttft: float, itl: float, bound: str
+) -> None:
+    """plan, search and fleet count instances by one rate and hold limits at one bound."""
+    load = ["--prompt", str(prompt), "--output", str(output), "--hw", chip, "--bound", bound]
+    slo = f"ttft={ttft}s,itl={itl}s"
+    words = [model, "--phase", "decode", "--qps", str(qps), "--slo", slo, *load]
+    plan = run_cli("plan", *words, "--format", "json").json
+    found = run_cli("search", *words, "--objective", "devices", "--format", "json").json
+    assert plan["feasible"] == found["feasible"]
+    if not plan["feasible"]:
+        return
+    row = plan["rows"][0]
+    assert row["devices"] == found["results"][0]["serve"]["devices"]
+    file = tmp_path / "fleet.yaml"
+    file.write_text(
+        f"fleet: {{{chip}: {{devices: {row['devices']}}}}}\n"
+        f"models: {{{model}: {{qps: {qps}, slo: '{slo}', prompt: {prompt}, output: {output}}}}}\n"
+    )
+    ran = run_cli("fleet", str(file), "--bound", bound, "--objective", "devices", "--format", "json")
+    assert ran.json["feasible"] and ran.json["devices"] == row["devices"], ran.out
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [
@@ -224,7 +268,7 @@ def test_why_nothing_keeps_to_a_limit_is_said_in_words_and_units():
     """No first token comes within a microsecond; one device is no devices."""
     serving = ("plan", "llama-3-8b", "--hw", "h100", "--phase", "decode")
     text = " ".join(run_cli(*serving, "--qps", "5", "--slo", "ttft=1ms").out.split())
-    assert re.search(r"the high end of the prefill time is \d+\.?\d* ms, wanted <= 1\.000 ms", text), text
+    assert re.search(r"serve.ttft_s is \d+\.?\d* ms, wanted <= 1\.000 ms", text), text
     text = " ".join(run_cli(*serving, "--qps", "500", "--slo", "itl=100ms", "-n", "1").out.split())
     assert re.search(r"the rate takes \d+ devices, and -n 1 is the most", text), text
     text = " ".join(run_cli("plan", *RUN, "--hw", "t4", "--deadline", "4d", "-n", "1").out.split())

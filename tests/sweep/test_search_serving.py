@@ -53,7 +53,7 @@ def test_search_equals_brute_force(limit: float | None) -> None:
     best = math.inf
     for tp, pp, batch in itertools.product((1, 2, 4), (1, 2), range(1, 41)):
         result = by_hand(tp, pp, batch)
-        if result.feasible and (limit is None or result.phases["decode"].time_s <= limit):
+        if result.feasible and (limit is None or result.phases["decode"].interval_s[1] <= limit):
             best = min(best, result.cost.usd_per_million_tokens)
     found = ask("cost", tp="1,2,4", pp="1,2", batch="1..40", itl=None if limit is None else f"{limit} s")
     assert found["results"][0]["score"]["serve.usd_per_million_tokens"] == pytest.approx(best, rel=1e-14)
@@ -65,14 +65,52 @@ def test_every_row_is_an_estimate() -> None:
         result = by_hand(layout["tp"], layout["pp"], layout["batch"])
         assert serve["ttft_s"] == pytest.approx(result.phases["prefill"].time_s, rel=1e-14)
         assert serve["itl_s"] == pytest.approx(result.phases["decode"].time_s, rel=1e-14)
-        assert result.feasible and serve["ttft_s"] <= 0.2 and serve["itl_s"] <= 0.02
+        prefill, decode = (result.phases[phase].interval_s[1] for phase in ("prefill", "decode"))
+        assert result.feasible and prefill <= 0.2 and decode <= 0.02
+        assert row["limits_at_bound"] == pytest.approx({"serve.ttft_s": prefill, "serve.itl_s": decode}, rel=1e-14)
 
 
 def test_fewest_devices_carry_the_rate_and_one_fewer_instance_does_not() -> None:
     best = ask(qps="40", itl="30 ms", ttft="400 ms")["results"][0]["serve"]
     assert best["requests_per_s"] >= 40
-    assert (best["instances"] - 1) * best["decode_requests_per_s"] < 40
+    found = ask(qps="40", itl="30 ms", ttft="400 ms")["results"][0]["layout"]
+    low = by_hand(found["tp"], found["pp"], found["batch"]).phases["decode"].tokens_per_s_interval[0] / 128
+    assert best["instances"] * low >= 40 > (best["instances"] - 1) * low
     assert ask(qps="80", itl="30 ms", ttft="400 ms")["results"][0]["serve"]["devices"] >= best["devices"]
+
+
+@pytest.mark.parametrize("bound", ["pessimistic", "expected", "floor"])
+def test_limits_hold_at_the_bound_that_ranks(bound: str) -> None:
+    """The command of the winner, asked again, keeps to the limits at the bound; the row prints that number."""
+    found = search(
+        {"model": "llama-3.3-70b", "hw": "h100", "n": "16", "prompt": "2048", "output": "512", "hold": bound},
+        None,
+        ["decode.memory.headroom_fraction >= 5 %"],
+        {"ttft": "2 s", "itl": "40 ms", "qps": "2"},
+        1,
+    )
+    (row,) = found["results"]
+    phases = estimate(
+        Request(
+            load_model("llama-3.3-70b"),
+            load_hardware("h100"),
+            phases=("prefill", "decode"),
+            devices=row.layout.devices,
+            **{axis: float(row.layout[axis]) for axis in ("tp", "pp", "dp", "ep")},
+            prompt=2048.0,
+            output=512.0,
+            concurrency=row.layout.batch,
+        )
+    ).phases
+    first, other = (
+        {"pessimistic": p.interval_s[1], "expected": p.time_s, "floor": p.floor_s}[bound]
+        for p in (phases["prefill"], phases["decode"])
+    )
+    assert first <= 2 and other <= 0.040
+    assert row.limits_at_bound is not None
+    assert row.limits_at_bound["serve.ttft_s"] == pytest.approx(first, rel=1e-14)
+    assert row.limits_at_bound["serve.itl_s"] == pytest.approx(other, rel=1e-14)
+    assert row.limits_at_bound["serve.requests_per_s"] >= 2
 
 
 def test_a_tighter_limit_never_helps() -> None:
@@ -86,7 +124,7 @@ def test_a_tighter_limit_never_helps() -> None:
 def test_pools_meet_their_limits_and_no_split_by_hand_is_better() -> None:
     found = ask("throughput", n="16", tp="1,2", pp="1", ttft="200 ms", itl="20 ms", batch="1..64")["pools"]
     assert found["devices"] <= 16
-    assert found["prefill"]["ttft_s"] <= 0.2 and found["decode"]["itl_s"] <= 0.02
+    assert found["prefill"]["latency_at_bound_s"] <= 0.2 and found["decode"]["latency_at_bound_s"] <= 0.02
     best = 0.0
     spec, chip = load_model(BASE["model"]), load_hardware(BASE["hw"])
     options: dict[str, list[tuple[int, float]]] = {"prefill": [], "decode": []}
@@ -106,14 +144,15 @@ def test_pools_meet_their_limits_and_no_split_by_hand_is_better() -> None:
             )
         )
         p, d = result.phases["prefill"], result.phases["decode"]
-        if p.time_s <= 0.2:
-            options["prefill"].append((tp, p.tokens_per_s / 1024))
-        if d.time_s <= 0.02:
-            options["decode"].append((tp, d.tokens_per_s / 128))
+        if p.interval_s[1] <= 0.2:
+            options["prefill"].append((tp, p.tokens_per_s_interval[0] / 1024))
+        if d.interval_s[1] <= 0.02:
+            options["decode"].append((tp, d.tokens_per_s_interval[0] / 128))
     for (a, pr), (b, dr) in itertools.product(set(options["prefill"]), options["decode"]):
         for count in range(1, 16 // a + 1):
             best = max(best, min(count * pr, (16 - count * a) // b * dr))
-    assert found["requests_per_s"] == pytest.approx(best, rel=1e-12)
+    pools = [found[name]["instances"] * found[name]["rate_at_bound"] for name in ("prefill", "decode")]
+    assert min(pools) == pytest.approx(best, rel=1e-12) and found["requests_per_s"] > best
 
 
 def test_nothing_feasible_says_what_is_missing() -> None:

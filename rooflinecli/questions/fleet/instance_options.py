@@ -9,14 +9,13 @@ from rooflinecli.core.num import divisors
 from rooflinecli.engine import extrapolation
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.questions.fleet.fleet_question import DeviceGroup, FleetService
-from rooflinecli.questions.plan.instance import ServingInstance, conditions, instance
+from rooflinecli.questions.plan.instance import ServingInstance, instance
 from rooflinecli.questions.search import instances
 from rooflinecli.questions.search.answer_types import InstanceLayout, InstanceSizes
-from rooflinecli.questions.search.objective import objective
 from rooflinecli.questions.search.serving import serving_grid
 from rooflinecli.questions.search.serving_question import asked
 
-RATE = objective("decode.tokens_per_s", ("decode",))
+RATE = "decode.tokens_per_s"
 
 
 class InstanceOptions:
@@ -30,13 +29,13 @@ def offers(task: tuple[FleetService, DeviceGroup, str]) -> InstanceOptions:
     """The offers of one group to one model, its rate and limits held at one end."""
     service, group, hold = task
     options = service.on(group)
-    where = [*service.where, *conditions(service.limits, hold)]
+    limits: dict[str, str | None] = {limit: f"{seconds!r} s" for limit, seconds in service.limits.items()}
     try:
         question = asked(
             {**options, "n": str(group.devices), "hold": hold},
             "throughput",
-            where,
-            {"qps": None, "ttft": None, "itl": None},
+            list(service.where),
+            limits,
         )
         found = serving_grid(question, "a model of a fleet answers requests")
         keep, _, worst = found.weigh()
@@ -48,7 +47,7 @@ def offers(task: tuple[FleetService, DeviceGroup, str]) -> InstanceOptions:
     if not keep.any():
         closest = found.nearest(worst).lacks
         return InstanceOptions([], f"no instance meets the SLO; the closest is short by {closest}", domain, tried)
-    rates = np.where(keep, found.at_bound(RATE), 0.0)
+    rates = np.where(keep, found.at_bound(RATE, less=False), 0.0)
     chosen = (_layout(found.one, rates, rows) for rows in _by_size(found.one.layouts))
     return InstanceOptions([instance(options, layout) for layout in chosen if layout], "", domain, tried)
 

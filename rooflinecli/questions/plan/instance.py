@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rooflinecli.engine import build_request
+from rooflinecli.engine.interval_bound import interval_bound
 from rooflinecli.formulas import capacity
 from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
 from rooflinecli.questions.estimate.answer import estimate
@@ -15,8 +16,6 @@ from rooflinecli.questions.search.answer_types import InstanceLayout
 from rooflinecli.questions.search.command_line import estimate_command
 
 PRICE = "cost.usd_per_million_output_tokens"
-_HELD = {"pessimistic": "interval_s.1", "expected": "time_s", "floor": "floor_s"}
-_LIMITED = {"ttft": "prefill", "itl": "decode"}
 
 
 @dataclass(frozen=True)
@@ -69,11 +68,6 @@ def instance(options: Options, layout: InstanceLayout) -> ServingInstance:
     )
 
 
-def conditions(limits: dict[str, float], hold: str) -> list[str]:
-    """Limits in s of `ttft` and `itl`, held at the end asked for, as a search takes them."""
-    return [f"{_LIMITED[name]}.{_HELD[hold]} <= {limit!r} s" for name, limit in limits.items()]
-
-
 def _asks(options: Options, layout: InstanceLayout) -> Options:
     """What the command asks."""
     sizes = {axis: layout[axis] for axis in ("tp", "pp", "dp", "ep")}
@@ -82,9 +76,10 @@ def _asks(options: Options, layout: InstanceLayout) -> Options:
 
 
 def _rates(found: EstimateAnswer) -> IntervalBounds:
-    """Requests per second of one instance, from its tokens per second and the length of an answer: the floor's is the most it may carry."""
+    """Requests per second of one instance, from its tokens per second and the length of an answer."""
     decode, output = found.phases["decode"], found.workload.output
     expected, low, high = (
         float(capacity.request_rate(r, output)) for r in (decode.tokens_per_s, *decode.tokens_per_s_interval)
     )
-    return IntervalBounds(expected, "decode", high, low, high)
+    floor = float(interval_bound(expected, "requests_per_s", decode, "floor", less=False))
+    return IntervalBounds(expected, "decode", floor, low, high)

@@ -8,7 +8,7 @@ from rooflinecli.engine import build_request
 from rooflinecli.formulas import capacity, cost
 from rooflinecli.questions.estimate.answer import scene_of
 from rooflinecli.questions.plan.answer_types import PlannedChip, ServingChip
-from rooflinecli.questions.plan.instance import conditions, instance
+from rooflinecli.questions.plan.instance import instance
 from rooflinecli.questions.plan.targets import ServingPlanQuestion, no_price
 from rooflinecli.questions.search.answer_types import InstanceLayout
 from rooflinecli.questions.search.serving import search
@@ -21,15 +21,16 @@ _SPLIT = ("tp", "pp", "ep")
 def plan_chip(asked: ServingPlanQuestion, name: str) -> tuple[PlannedChip, int]:
     """The chip's row, or why it has none; and how many layouts were looked at."""
     options = asked.each[name]
-    where = [*asked.where, *conditions(asked.limits, asked.hold)]
-    limits: dict[str, str | None] = {"qps": f"{asked.qps!r}", "ttft": None, "itl": None}
+    limits = {limit: f"{seconds!r} s" for limit, seconds in asked.limits.items()}
     try:
         scene_of(
             build_request.request(
                 {**{k: v for k, v in options.items() if k not in ("batch", *_SPLIT)}, "phase": ["decode"]}
             )
         )  # an encoder decodes nothing
-        found = search(options, "devices", where, limits, _LAYOUTS)
+        found = search(
+            {**options, "hold": asked.hold}, "devices", list(asked.where), {**limits, "qps": f"{asked.qps!r}"}, _LAYOUTS
+        )
     except UsageError as error:
         return _none(name, str(error)), 0
     if not found.results:

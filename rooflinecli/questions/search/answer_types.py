@@ -82,7 +82,7 @@ L = TypeVar("L", TrainingLayout, InstanceLayout)
 class RankedRow(Record, Generic[L]):
     """A layout, its objectives at the expected value and at the bound that ranks, and the commands that print its numbers.
 
-    chip and hardware: in a search over several; why: how it trails the best; best_of_chip: kept however far down it ranks.
+    limits_at_bound: what was compared with the limits, at the same bound.     chip and hardware: in a search over several; why: how it trails the best; best_of_chip: kept however far down it ranks.
     """
 
     chip: str | None = field(default=None, metadata=OPTIONAL)
@@ -90,6 +90,7 @@ class RankedRow(Record, Generic[L]):
     layout: L
     score: Scores
     score_at_bound: Scores = field(metadata=former("held"))
+    limits_at_bound: Scores | None = field(default=None, metadata=OPTIONAL)
     command: str
     estimate: str = ""
     why: str | None = field(default=None, metadata=OPTIONAL)
@@ -213,14 +214,16 @@ class TrainingSearch(LayoutSearch[TrainingRow]):
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Pool(Record):
-    """One of two disaggregated pools: its instance, how many of them, requests per second of each, and the latency of its phase."""
+    """One of two disaggregated pools: its instance, how many of them, requests per second of each, and the latency of its phase, expected and at the bound."""
 
     layout: InstanceSizes
     batch: float
     devices: float
     rate: float
+    rate_at_bound: float
     ttft_s: float | None = field(default=None, metadata=OPTIONAL)
     itl_s: float | None = field(default=None, metadata=OPTIONAL)
+    latency_at_bound_s: float
     instances: float
     chip: str
     estimate: str

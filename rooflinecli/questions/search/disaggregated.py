@@ -15,6 +15,7 @@ import numpy as np
 
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.cost import token_prices
+from rooflinecli.engine.interval_bound import interval_bound, time_at_bound
 from rooflinecli.formulas import capacity, cost
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.multi_chip import Options
@@ -31,13 +32,15 @@ MOST = 4096  # devices of both pools, where neither -n nor a rate bounds them
 
 @dataclass(frozen=True)
 class PoolInstance:
-    """An instance for a pool, its requests per second and the latency of its phase in seconds."""
+    """An instance for a pool, its requests per second and the latency of its phase in seconds, expected and at the bound that holds."""
 
     layout: InstanceSizes
     batch: float
     devices: float
     rate: float
     latency: float
+    rate_at_bound: float
+    latency_at_bound: float
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,12 @@ class PoolPair:
         """Requests per second that pass both pools."""
         (a, b), (p, d) = self.counts, self.pools
         return float(capacity.pooled_rate(a, p.rate, b, d.rate))
+
+    @property
+    def rate_at_bound(self) -> float:
+        """Requests per second that pass both pools, at the bound that ranks."""
+        (a, b), (p, d) = self.counts, self.pools
+        return float(capacity.pooled_rate(a, p.rate_at_bound, b, d.rate_at_bound))
 
     @property
     def usd_per_hour(self) -> float | None:
@@ -125,8 +134,17 @@ class PoolPair:
             )
             found = estimate(request)
             tokens = found.workload.prompt if phase == "prefill" else found.workload.output
-            rate = float(capacity.request_rate(found.phases[phase].tokens_per_s, tokens))
-            halves.append(replace(pool, rate=rate, latency=float(found.phases[phase].time_s)))
+            answer = found.phases[phase]
+            rate, bound = float(capacity.request_rate(answer.tokens_per_s, tokens)), chip.ctx.request.hold
+            halves.append(
+                replace(
+                    pool,
+                    rate=rate,
+                    latency=float(answer.time_s),
+                    rate_at_bound=float(interval_bound(rate, "requests_per_s", answer, bound, less=False)),
+                    latency_at_bound=float(time_at_bound(answer, bound)),
+                )
+            )
         return replace(self, pools=(halves[0], halves[1]))
 
     def answer(self) -> Pools:
@@ -151,6 +169,8 @@ class PoolPair:
             batch=pool.batch,
             devices=pool.devices,
             rate=pool.rate,
+            rate_at_bound=pool.rate_at_bound,
+            latency_at_bound_s=pool.latency_at_bound,
             ttft_s=pool.latency if phase == "prefill" else None,
             itl_s=pool.latency if phase == "decode" else None,
             instances=self.counts[i],
@@ -178,8 +198,8 @@ def candidates(
     return ChipCandidates(
         options,
         ctx,
-        _fastest(grid, "prefill", "ttft_s", asked.ttft),
-        _fastest(grid, "decode", "itl_s", asked.itl),
+        _fastest(grid, "prefill", "ttft_s", asked.ttft, asked.request.hold),
+        _fastest(grid, "decode", "itl_s", asked.itl, asked.request.hold),
     )
 
 
@@ -197,7 +217,7 @@ def ranked(asked: ServingSearchQuestion, chips: Iterable[ChipCandidates], top: i
         if usd is None and first in (BLENDED, COST["decode"]):
             usd = float("inf")
         size = usd if usd is not None and (first in (BLENDED, COST["decode"]) or len(every) > 1) else devices
-        return (size if asked.qps is not None else size / pair.rate, devices)
+        return (size if asked.qps is not None else size / pair.rate_at_bound, devices)
 
     pairs = [
         pair
@@ -210,17 +230,32 @@ def ranked(asked: ServingSearchQuestion, chips: Iterable[ChipCandidates], top: i
     return [pair.exact().answer() for pair in sorted(pairs, key=key)[:top]]
 
 
-def _fastest(grid: instances.InstanceGrid, phase: str, latency: str, limit: float | None) -> list[PoolInstance]:
-    """The fastest instance of every size that meets the limit and is not beaten by a smaller one."""
+def _fastest(
+    grid: instances.InstanceGrid, phase: str, latency: str, limit: float | None, bound: str
+) -> list[PoolInstance]:
+    """The fastest instance of every size that meets the limit and is not beaten by a smaller one, all at the bound."""
     ok = grid.legal & grid.whole(grid.phases[phase].memory.fits)
-    ok = ok & (grid.serve[latency] <= (np.inf if limit is None else limit))
-    rates = np.where(ok, grid.serve[f"{phase}_requests_per_s"], -1.0)
+    answer = grid.phases[phase]
+    with np.errstate(all="ignore"):
+        expected = grid.whole(grid.serve[f"{phase}_requests_per_s"])
+        rate_at_bound = grid.whole(interval_bound(expected, "requests_per_s", answer, bound, less=False))
+        time = grid.whole(time_at_bound(answer, bound))
+    ok = ok & (time <= (np.inf if limit is None else limit))
+    rates = np.where(ok, rate_at_bound, -1.0)
     found: dict[float, PoolInstance] = {}
     for i, layout in enumerate(grid.layouts):
         j = int(np.argmax(rates[i]))
         size, rate = float(grid.serve["instance_devices"][i, j]), float(rates[i, j])
-        if rate > (found[size].rate if size in found else 0.0):
-            found[size] = PoolInstance(layout, float(grid.batches[j]), size, rate, float(grid.serve[latency][i, j]))
+        if rate > (found[size].rate_at_bound if size in found else 0.0):
+            found[size] = PoolInstance(
+                layout,
+                float(grid.batches[j]),
+                size,
+                float(expected[i, j]),
+                float(grid.serve[latency][i, j]),
+                rate,
+                float(time[i, j]),
+            )
     return list(found.values())
 
 
@@ -232,7 +267,7 @@ def _pair(
     """How many instances of each, or None when they do not fit on the devices."""
     p, d = pools
     if asked.qps is not None:
-        a, b = (float(capacity.instances_for_rate(asked.qps, o.rate)) for o in pools)
+        a, b = (float(capacity.instances_for_rate(asked.qps, o.rate_at_bound)) for o in pools)
         pair = PoolPair(chips, pools, (a, b))
         return None if asked.devices is not None and pair.devices > asked.devices else pair
     budget = asked.devices or MOST
@@ -242,10 +277,12 @@ def _pair(
     if not len(counts):
         return None
     if asked.devices is None:  # the fewest instances whose rate per device is within 1% of the best ratio
-        others = capacity.instances_for_rate(counts * p.rate, d.rate)
+        others = capacity.instances_for_rate(counts * p.rate_at_bound, d.rate_at_bound)
         devices = counts * p.devices + others * d.devices
-        per = np.where(devices <= budget, capacity.pooled_rate(counts, p.rate, others, d.rate) / devices, 0.0)
+        per = np.where(
+            devices <= budget, capacity.pooled_rate(counts, p.rate_at_bound, others, d.rate_at_bound) / devices, 0.0
+        )
         i = int(np.argmax(per >= 0.99 * per.max()))
     else:
-        i = int(np.argmax(capacity.pooled_rate(counts, p.rate, others, d.rate)))
+        i = int(np.argmax(capacity.pooled_rate(counts, p.rate_at_bound, others, d.rate_at_bound)))
     return PoolPair(chips, pools, (float(counts[i]), float(others[i])))

@@ -10,6 +10,7 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.interval_bound import interval_bound
 from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.search.answer_types import (
     NearestMiss,
     Rejected,
@@ -88,6 +89,7 @@ def _row(question: TrainingSearchQuestion, entry: RankedLayout) -> TrainingRow:
         layout=replace(entry.layout, devices=result.layout.devices),
         score=scores,
         score_at_bound=bounds,
+        limits_at_bound=limits_at_bound(question, result) or None,
         command=command(question, entry.layout),
         time_s=phase.time_s,
         floor_s=phase.floor_s,
@@ -103,6 +105,15 @@ def _row(question: TrainingSearchQuestion, entry: RankedLayout) -> TrainingRow:
         extrapolations=phase.extrapolations or [],
         usd_per_million_training_tokens=result.cost.usd_per_million_training_tokens,
     )
+
+
+def limits_at_bound(question: TrainingSearchQuestion, result: EstimateAnswer) -> dict[str, float]:
+    """What is compared with the limits of the question, by quantity."""
+    return {
+        c.quantity: float(c.at_bound(value, result.phases["train"], question.request.hold))
+        for c in question.conditions
+        if isinstance(value := quantity_of(result, c.quantity), (int, float))
+    }
 
 
 def _within_uncertainty(question: TrainingSearchQuestion, found: TrainingSearchResult) -> WithinUncertainty | None:
@@ -164,12 +175,11 @@ def nearest(question: TrainingSearchQuestion, found: TrainingSearchResult) -> Ne
     if found.limit_miss is not None:
         layout = found.limit_miss.layout
         result = estimate(request_of(question, layout))
+        values = limits_at_bound(question, result)
         lacks = [
             c.missed(value)
             for c in question.conditions
-            if isinstance(value := quantity_of(result, c.quantity), float)
-            and isinstance(c.value, float)
-            and not c.holds(value)
+            if isinstance(c.value, float) and (value := values.get(c.quantity)) is not None and not c.holds(value)
         ]
         return NearestMiss(layout=layout, command=command(question, layout), lacks="; ".join(lacks))
     if found.memory_miss is not None:

@@ -22,14 +22,19 @@ from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search import disaggregated, instances
 from rooflinecli.questions.search.answer_types import NearestMiss, ServingRow, ServingSearch
 from rooflinecli.questions.search.explain_rows import by_count
-from rooflinecli.questions.search.objective import Objective
 from rooflinecli.questions.search.ranking import frontier
 from rooflinecli.questions.search.serving_question import ServingSearchQuestion, asked
 from rooflinecli.questions.sweep.conditions import Condition
 from rooflinecli.specs.quantities import BLENDED, COST
 
 EQUAL = 1e-4  # relative difference of two rows that says nothing
-_LATENCIES = {"ttft_s": ("prefill", "time_s"), "itl_s": ("decode", "time_s")}
+_OF_PHASE = {  # quantity of `serve` -> its phase and the quantity there whose interval it has; others follow decode
+    "ttft_s": ("prefill", "time_s"),
+    "itl_s": ("decode", "time_s"),
+    "prefill_requests_per_s": ("prefill", "requests_per_s"),
+    "decode_requests_per_s": ("decode", "requests_per_s"),
+    "instance_tokens_per_s": ("decode", "tokens_per_s"),
+}
 
 
 def search(
@@ -109,27 +114,33 @@ class ServingGrid:
             )
         return self.one.whole(value)
 
-    def at_bound(self, goal: Objective) -> np.ndarray:
-        """An objective over the grid at the bound of the question."""
-        return self._at_bound(goal.quantity, goal.sign > 0)
+    def at_bound(self, quantity: str, less: bool) -> np.ndarray:
+        """A quantity over the grid at the bound that ranks and that limits hold at; `less`: whether less is better."""
+        value, (phase, name) = self.value_of(quantity), _phase_of(quantity)
+        with np.errstate(all="ignore"):
+            found = interval_bound(value, name, self.one.phases.get(phase), self.question.request.hold, less)
+        return self.one.whole(found)
 
     def limited(self, condition: Condition) -> np.ndarray:
-        """What a condition limits, at the bound of the question: the layout that ranks first there holds its limits there too."""
-        if condition.caps is None or "interval" in condition.quantity:
-            return self.value_of(condition.quantity)
-        return self._at_bound(condition.quantity, condition.caps)
-
-    def _at_bound(self, quantity: str, less: bool) -> np.ndarray:
-        head, _, rest = quantity.partition(".")
-        phase, name = _LATENCIES.get(rest, ("decode" if head == "serve" else head, rest))
-        bound, value = self.question.request.hold, self.value_of(quantity)
+        """The quantity of a condition over the grid, at the bound that its limit holds at."""
+        value, (phase, name) = self.value_of(condition.quantity), _phase_of(condition.quantity)
         with np.errstate(all="ignore"):
-            return self.one.whole(interval_bound(value, name, self.one.phases.get(phase), bound, less))
+            found = replace(condition, quantity=name).at_bound(
+                value, self.one.phases.get(phase), self.question.request.hold
+            )
+        return self.one.whole(found)
+
+    def limits_at_bound(self, i: int, j: int) -> dict[str, float]:
+        """What was compared with the limits and the rate at a point of the grid."""
+        found = {c.quantity: float(self.limited(c)[i, j]) for c in self.question.conditions}
+        if self.question.qps is not None:
+            found["serve.requests_per_s"] = float(self.at_bound("serve.requests_per_s", less=False)[i, j])
+        return found
 
     def best(self, keep: np.ndarray, top: int) -> list[ServingRow]:
         """The best batch of every instance layout, best first, each with why it trails; or the Pareto front of two objectives."""
         one = self.one
-        keys = [np.where(keep, o.key(self.at_bound(o)), np.inf) for o in self.question.objectives]
+        keys = [np.where(keep, o.key(self.at_bound(o.quantity, o.sign > 0)), np.inf) for o in self.question.objectives]
         if self.question.pareto:
             places = np.argwhere(keep)
             return [self.row(*map(int, places[i])) for i in frontier(keys[0][keep], keys[1][keep])[:top]]
@@ -171,7 +182,8 @@ class ServingGrid:
         return ServingRow(
             layout=layout,
             score={o.quantity: self._score(o.quantity, found, used, i, j) for o in goals},
-            score_at_bound={o.quantity: float(self.at_bound(o)[i, j]) for o in goals},
+            score_at_bound={o.quantity: float(self.at_bound(o.quantity, o.sign > 0)[i, j]) for o in goals},
+            limits_at_bound=self.limits_at_bound(i, j) or None,
             serve={name: float(value) for name, value in used.items()},
             memory={k: float(v) for k, v in found.phases["decode"].memory.entries()},
             command=layout.command,
@@ -222,11 +234,10 @@ def serving_grid(question: ServingSearchQuestion, refusal: str) -> ServingGrid:
     one = grid.serve
     with np.errstate(all="ignore"):
         if question.qps is not None:
-            decode = grid.phases["decode"]  # as many instances as carry the rate at the bound
             rate = interval_bound(
-                one["decode_requests_per_s"], "tokens_per_s", decode, question.request.hold, less=False
+                one["decode_requests_per_s"], "requests_per_s", grid.phases["decode"], question.request.hold, less=False
             )
-            count = capacity.instances_for_rate(question.qps, grid.whole(rate))
+            count = capacity.instances_for_rate(question.qps, rate)
         elif question.devices is not None:
             count = capacity.whole_instances(question.devices, one["instance_devices"])
         else:
@@ -234,6 +245,12 @@ def serving_grid(question: ServingSearchQuestion, refusal: str) -> ServingGrid:
         serve = together(one, count, grid.batches)
         serve |= instances.costs(ctx, serve["devices"], serve["tokens_per_s"], grid.prefill_share)
     return ServingGrid(question, ctx, grid, {k: grid.whole(v) for k, v in serve.items()})
+
+
+def _phase_of(quantity: str) -> tuple[str, str]:
+    """The phase whose interval a quantity of a serving search has, and its name there."""
+    head, _, rest = quantity.partition(".")
+    return _OF_PHASE.get(rest, ("decode", rest)) if head == "serve" else (head, rest)
 
 
 def together(one: Mapping[str, Number], count: Number, batch: Number) -> dict[str, Number]:

@@ -204,10 +204,8 @@ def _meet(
             raise UsageError(
                 f"--where {condition.text!r}: no quantity '{condition.quantity}' here; `roofline estimate --format json` shows what there is"
             )
-        if condition.caps is not None and "interval" not in condition.quantity:
-            name = condition.quantity.removeprefix("train.")
-            value = interval_bound(value, name, answer.phases["train"], question.request.hold, condition.caps)
-        values = answer.flat(value)
+        bound = condition.at_bound(value, answer.phases["train"], question.request.hold)
+        values = answer.flat(bound)
         holds = condition.holds(values)
         found.reject(condition.text, int(len(holds) - holds.sum()))
         keep &= holds

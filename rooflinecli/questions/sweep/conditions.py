@@ -13,6 +13,8 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import MISSING, at
 from rooflinecli.core.units import si
+from rooflinecli.engine.interval_bound import interval_bound
+from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.specs import quantities
 from rooflinecli.specs.quantities import unit_of
@@ -42,10 +44,11 @@ class Condition:
         """Where it holds; nothing holds for not-a-number."""
         return OPERATORS[self.comparison](found, self.value)
 
-    @property
-    def caps(self) -> bool | None:
-        """Whether it is an upper limit, None where it is neither an upper nor a lower one."""
-        return {"<=": True, "<": True, ">=": False, ">": False}.get(self.comparison)
+    def at_bound(self, value: Number, phase: PhaseAnswer | None, bound: str) -> Number:
+        """The value that the limit is compared with: the worse end of an inequality's quantity; an equality has the expected one."""
+        if self.comparison in ("==", "!="):
+            return value
+        return interval_bound(value, self.quantity, phase, bound, self.comparison in ("<=", "<"))
 
     def missed(self, found: float) -> str:
         """The limit and what stands instead, for people."""

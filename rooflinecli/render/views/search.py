@@ -44,6 +44,7 @@ def view(answer: SearchAnswer) -> Page:
         more = _pools(answer)
     return page(
         [Headline(headline, (answer.model, answer.hardware)), Prose(_counts(answer), style="dim")],
+        _limits(answer),
         [table] if rows else [],
         [Note(_LEGEND)] if rows and isinstance(answer, TrainingSearch) else [],
         [Prose(f"{place(row, i)} is {row.why}", indent=2) for i, row in enumerate(rows, 1) if row.why],
@@ -85,6 +86,17 @@ def place(row: Row, i: int) -> str:
 def _counts(answer: SearchAnswer) -> str:
     counts = f"{answer.layouts:,} legal layouts, {answer.fit:,} fit in memory"
     return counts + (f", {answer.meet:,} satisfy the constraints: {'; '.join(answer.where)}" if answer.where else "")
+
+
+def _limits(answer: SearchAnswer) -> list[Block]:
+    """The best row's values that limits apply to, but for the latencies, which the table has."""
+    values = answer.results[0].limits_at_bound if answer.results else None
+    shown = ", ".join(
+        f"{name} {text(v, name)}" for name, v in (values or {}).items() if name not in ("serve.ttft_s", "serve.itl_s")
+    )
+    if not shown:
+        return []
+    return [Prose(f"limits apply at {BOUNDS[answer.bound]}, where the best has {shown}", style="dim")]
 
 
 def _goal(answer: SearchAnswer) -> str:
