@@ -70,6 +70,43 @@ class Level(Spec):
     efficiency: dict[str, Efficiency] = Field(default_factory=dict, description="per collective, or 'any'")
 
 
+class Slices(Spec):
+    """Counts of chips that a cloud rents as one slice, and several equal slices beyond the largest."""
+
+    chips: list[int] = Field(description="chips of the slices that are no whole cubes")
+    cubes: list[int] | None = Field(
+        None, description="largest slice of whole cubes of 4x4x4 chips, in cubes along each axis"
+    )
+    cores_in_name: int = Field(1, description="what a name such as v5p-4096 counts of each chip: 2 TensorCores, or 1")
+    source: str
+
+    @cached_property
+    def single(self) -> list[int]:
+        """Counts of one slice, rising."""
+        a, b, c = self.cubes or (0, 0, 0)
+        whole = {64 * i * j * k for i in range(1, a + 1) for j in range(1, b + 1) for k in range(1, c + 1)}
+        return sorted({*self.chips, *whole})
+
+    def up_to(self, most: int) -> list[int]:
+        """Counts up to `most`, rising: one slice, then so many equal ones of at least half the largest."""
+        largest = self.single[-1]
+        several = {
+            n * size
+            for size in self.single
+            if 2 * size >= largest
+            for n in range(largest // size + 1, most // size + 1)
+        }
+        return sorted({n for n in (*self.single, *several) if n <= most})
+
+    def nearest(self, count: int) -> list[int]:
+        """The count itself where it is rented, else the next below and above."""
+        found = self.up_to(count + self.single[-1])
+        if count in found:
+            return [count]
+        below = [n for n in found if n < count]
+        return [*below[-1:], found[len(below)]]
+
+
 class HardwareSpec(FileSpec):
     """hardware/*.yaml. Every figure carries value, unit, source and basis."""
 
@@ -90,6 +127,7 @@ class HardwareSpec(FileSpec):
     units: Units | None = None
     network: list[Level] = []
     devices_per_host: Count | None = None
+    slices: Slices | None = Field(None, description="counts of chips that are rented; omitted: any")
     host_link: ByteRate | None = Field(None, description="device to host, one way (PCIe, NVLink-C2C)")
     host_memory: ByteRate | None = Field(
         None, description="bandwidth of the host's memory, reads and writes together, shared out to its devices"
@@ -155,6 +193,14 @@ class HardwareSpec(FileSpec):
             stated = stated.base_document
         power = stated.data.get("power")
         return units.parse(power["value"], "W") if power is not None else None
+
+    def not_rented(self, count: float) -> str:
+        """Why no slice has so many chips, with the nearest that are; '' where one has, and for a part of one host."""
+        host = self.devices_per_host.si if self.devices_per_host is not None else 1
+        nearest = self.slices.nearest(int(count)) if self.slices is not None and count > host else [count]
+        if nearest == [count]:
+            return ""
+        return f"no slice of {self.name} has {count:,.0f} chips; the nearest have {' and '.join(f'{n:,}' for n in nearest)}"
 
     def citation(self, source: str) -> str:
         """The full citation behind a figure's source key."""

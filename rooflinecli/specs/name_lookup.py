@@ -244,6 +244,8 @@ def _as_written(kind: str, known: dict[str, Path], name: str) -> Path:
 def split_count(kind: str, name: str) -> tuple[int | None, str]:
     """'8xH100' -> 8 and 'H100'; None and the name itself where it says no count, or is the name of a file."""
     match = next((m for m in (pattern.fullmatch(name.strip()) for pattern in _COUNTS) if m), None)
+    if kind == "hardware" and not match:
+        return _slice(name)
     if (
         kind != "hardware"
         or not match
@@ -253,3 +255,21 @@ def split_count(kind: str, name: str) -> tuple[int | None, str]:
     ):
         return None, name
     return int(match["n"]), match["chip"].strip()
+
+
+_SLICE = re.compile(r"(?P<chip>(tpu-?)?v\d\w*)-(?P<n>\d{1,6})", re.IGNORECASE)
+_IN_NAME = re.compile(r"^slices:.*\bcores_in_name: (\d+)", re.MULTILINE)
+
+
+def _slice(name: str) -> tuple[int | None, str]:
+    """'v5p-4096' -> 2048 and 'v5p': the name of a slice counts TensorCores or chips, as the chip's file says."""
+    match, kind = _SLICE.fullmatch(name.strip()), "hardware"
+    if not match or name.lower() in files(kind) or _by_alias(kind, name.strip().lower()):
+        return None, name
+    words = _listed(kind).by_word
+    path = words.get(match["chip"].lower()) or _by_alias(kind, match["chip"].lower())
+    opening = _opening(path) if path else ""
+    if "\nslices:" not in opening:
+        return None, name
+    cores = _IN_NAME.search(opening)
+    return int(match["n"]) // (int(cores[1]) if cores else 1), match["chip"]

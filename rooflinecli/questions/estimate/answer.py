@@ -56,7 +56,13 @@ def estimate(request: Request, lift: PlainLift = PLAIN) -> EstimateAnswer:
         cost=costs,
         feasible=not violations,
         violations=violations,
-        notes=[*_missing(ctx), *unsupported(ctx, phases), *_calibration(ctx, choices, phases)] or None,
+        notes=[
+            *_missing(ctx),
+            *_not_rented(ctx, choices),
+            *unsupported(ctx, phases),
+            *_calibration(ctx, choices, phases),
+        ]
+        or None,
     )
 
 
@@ -77,6 +83,12 @@ def _missing(ctx: EstimateContext) -> list[str]:
         f"{spec.checkpoint.file} holds {abs(less):,} parameters {'fewer' if less > 0 else 'more'} than its model: {why}, and what "
         "follows is of the whole model."
     ]
+
+
+def _not_rented(ctx: EstimateContext, choices: dict[str, ChosenLayout]) -> list[str]:
+    """Return notes on device counts that no slice has."""
+    notes = (ctx.request.hardware.not_rented(float(choice.layout.devices)) for choice in choices.values())
+    return list(dict.fromkeys(filter(None, notes)))
 
 
 def _calibration(ctx: EstimateContext, choices: dict[str, ChosenLayout], phases: dict[str, PhaseAnswer]) -> list[str]:

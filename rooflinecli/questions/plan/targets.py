@@ -12,7 +12,10 @@ from rooflinecli.specs import parse_values
 from rooflinecli.specs.name_lookup import split_count
 from rooflinecli.specs.options import OPTIONS
 
-WAYS = ("smallest device count that meets the deadline", "shortest run within the budget")
+WAYS = (
+    "smallest device count that meets the deadline, in steps of 1/16 (TPUs: slices for rent)",
+    "shortest run within the budget",
+)
 
 
 def no_price(chip: str) -> str:

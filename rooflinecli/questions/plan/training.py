@@ -123,7 +123,12 @@ class ChipPlan:
     def _chosen(self) -> PlannedChip:
         if self.asked.budget is not None and not self.priced:
             return self._none(no_price(self.name))
-        ladder = device_counts.ladder(self._most(), self._host())
+        slices = self.request.hardware.slices
+        ladder = slices.up_to(self._most()) if slices else device_counts.ladder(self._most(), self._host())
+        if not ladder:
+            return self._none(
+                f"-n {self._most():,}: {self.request.hardware.not_rented(self._most()) or 'below a slice'}"
+            )
         if self.asked.deadline is None:
             return self._within_budget(ladder)
         enough = device_counts.min_count(ladder, self.over_deadline, FIRST)
@@ -149,7 +154,9 @@ class ChipPlan:
         return min(network, device_counts.MOST, self.asked.most or device_counts.MOST)
 
     def _within_budget(self, ladder: list[int]) -> PlannedChip:
-        least = next((n for n in ladder if n & (n - 1) == 0 and self.at(n).result is not None), None)
+        least = next(
+            (n for n in ladder if (n & (n - 1) == 0 or n == ladder[-1]) and self.at(n).result is not None), None
+        )
         if least is None:
             return self._too_slow()
         chosen = device_counts.fastest_within(ladder, self.over_budget, self._run_s, least)
