@@ -35,7 +35,7 @@ WIDENING = {
         0.345,
         "a model family whose runs in this format, with this stack, on this chip are not among the rows: 0.12 beside 0.09, mixtures 0.40 beside 0.20",
     ),
-    "mixer": (0.35, 0.35, "a sequence mixer that no constant was fitted to"),
+    "mixer": (0.35, 0.25, "a sequence mixer that no constant was fitted to"),
     "chip": (
         0.15,
         0.15,

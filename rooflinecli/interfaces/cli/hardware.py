@@ -21,7 +21,7 @@ class Hardware(Question[None]):
     # fmt: off
     names: Texts = field("name", "A name, alias or YAML path: its page. Several: compared. None: all.", default=None, positional=True, several=True, metavar="NAMES...", name="hw")
     vendor: OptText = field("free", "List only this vendor's chips, e.g. nvidia.", default=None, metavar="CHOICE")
-    min_memory: OptNumber = field("bytes", "List only chips with this much memory, e.g. '80 GiB'.", default=None)
+    min_memory: OptNumber = field("bytes", "List only chips with this much memory, e.g. '80 GiB'.", default=None, least=1e6)
     dtype: OptText = field("free", "List only chips with a rate for this dtype, e.g. fp8.", default=None, metavar="CHOICE")
     schema: Switch = field("switch", "Print the JSON Schema of a hardware file.", default=False)
     # fmt: on

@@ -25,9 +25,10 @@ def why(request: Request) -> list[dict[str, object]]:
 
 
 def _considered(ctx: EstimateContext, phases: tuple[str, ...], work: str, choice: ChosenLayout) -> dict[str, object]:
-    layouts = [
-        _layout(ctx, phases, one) for one in evaluate_candidates(ctx, phases, int(choice.layout.devices), [], [])
-    ]
+    tried = evaluate_candidates(ctx, phases, int(choice.layout.devices), [], [])
+    if choice.layout not in [one.layout for one in tried]:  # a training layout is refined from them
+        tried.append(Candidate(choice.layout, choice.fits))
+    layouts = [_layout(ctx, phases, one) for one in tried]
     layouts.sort(key=lambda row: (not row["fits"], row["held_s"] if row["fits"] else row["bytes_per_device"]))
     return {
         "work": work,
@@ -66,4 +67,5 @@ def _sizes(plan: Layout) -> dict[str, object]:
         "zero": plan.zero,
         "recompute": plan.recompute,
         "micro_batch": int(plan.micro_batch),
+        "virtual_stages": int(plan.virtual_stages),
     }
