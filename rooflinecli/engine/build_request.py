@@ -15,7 +15,7 @@ from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import ModelSpec, load_model
 from rooflinecli.specs.name_lookup import split_count
 from rooflinecli.specs.options import KINDS, OPTIONS, Option, find
-from rooflinecli.specs.parse_values import LARGEST, MOST_THINGS, in_tokens, number
+from rooflinecli.specs.parse_values import LARGEST, MOST_THINGS, below, in_tokens, number
 from rooflinecli.specs.request import MOST, PHASES, SEQ, Request
 
 MOST_PIXELS = 65536  # a side of an image
@@ -111,7 +111,7 @@ def _broken_bound(option: Option, number: float) -> str:
     if kind.above is not None and number <= kind.above:
         return "must be above zero"
     if least is not None and number < least:
-        return f"must be at least {least:g}" if least else "must not be negative"
+        return below(least, kind.unit)
     largest = option.most or (MOST_THINGS if kind.whole else LARGEST)
     return f"exceeds the supported maximum of {largest:g}" if largest < number < MOST else ""
 

@@ -63,7 +63,12 @@ def _csv(answer: Record, table: str) -> str:
 
     if table:
         rows = [
-            {path: cell for key, value in (row.items() if isinstance(row, dict) else row.entries()) if not _rows(value) for path, cell in leaves(value, f"{key}.")}
+            {
+                path: cell
+                for key, value in (row.items() if isinstance(row, dict) else row.entries())
+                if not _rows(value)
+                for path, cell in leaves(value, f"{key}.")
+            }
             for row in getattr(answer, table)
         ]
         head = list(dict.fromkeys(name for row in rows for name in row))

@@ -51,7 +51,7 @@ KINDS = {
     "amount": OptionKind("TOKENS", "tokens", least=0),
     "number": OptionKind("NUMBER", "1", least=0),
     "size": OptionKind("BYTES", "B", least=0),
-    "room": OptionKind("BYTES", "B", above=0),
+    "room": OptionKind("BYTES", "B", above=0, least=1e6),
     "rate": OptionKind("RATE", "1", above=0),
     "price": OptionKind("MONEY", "USD/h", least=0),
     "share": OptionKind("SHARE", "1", above=0, most=1),

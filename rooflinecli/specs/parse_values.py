@@ -122,8 +122,7 @@ def quantity(field: Option, written: object) -> float:
     if above is not None and found <= above:
         raise UsageError(f"{flag} {written}: must be above zero; give a positive number", field.name)
     if least is not None and found < least:
-        why = f"must be at least {least:g}" if least else "must not be negative"
-        raise UsageError(f"{flag} {written}: {why}", field.name)
+        raise UsageError(f"{flag} {written}: {below(least, kind.unit)}", field.name)
     if most == 1 and found > most:
         raise ImpossibleValue(
             f"{flag} {written}: impossible, it cannot exceed 1; give a fraction of 0 to 1", field.name
@@ -133,6 +132,13 @@ def quantity(field: Option, written: object) -> float:
     if found and not 1e-40 < abs(found) < 1e40:
         raise UsageError(f"{flag} {written}: exceeds the supported range of 1e-40 to 1e40", field.name)
     return found
+
+
+def below(least: float, unit: str) -> str:
+    """What is wrong with a number below `least` of its unit."""
+    if unit == "B" and least >= 1e6:
+        return "a bare number is bytes; write the unit, such as '80 GiB' or 80GB"
+    return f"must be at least {least:g}" if least else "must not be negative"
 
 
 def whole(field: Option, written: object) -> int:

@@ -43,7 +43,8 @@ def search(
     """The answer on one chip. `goal` is the objective as written; `limits` are ttft, itl and qps."""
     question = asked(options, goal, where, limits)
     grid = serving_grid(
-        question, "--phase prefill alone cannot be searched; use `roofline sweep` over --tp and --batch, or search --phase train"
+        question,
+        "--phase prefill alone cannot be searched; use `roofline sweep` over --tp and --batch, or search --phase train",
     )
     keep, rejected, worst = grid.weigh()
     rows = grid.best(keep, top)
