@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from rooflinecli.core.errors import UsageError
 from rooflinecli.core.parallel_map import Spread
 from rooflinecli.questions import multi_chip
 from rooflinecli.questions.multi_chip import Options
@@ -57,6 +58,9 @@ def answer(asked: Search, tell: Tell | None = None, over: Spread | None = None) 
                 asked.precedent_only,
                 asked.all_layouts,
             )
+            for n in open_.devices:
+                if why := open_.request.hardware.not_rented(n):
+                    raise UsageError(f"-n {n}: {why}", "n")
             return _with_commands(report(open_, search(open_, tell, over), asked.top), own)
 
         if len(chips) == 1:

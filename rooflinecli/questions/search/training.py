@@ -77,9 +77,6 @@ def search(
     legality.check(ctx)
     if not question.devices:
         raise UsageError("a training search requires -n (one or several counts, for example -n 512,1024)")
-    for n in question.devices:
-        if why := question.request.hardware.not_rented(n):
-            raise UsageError(f"-n {n}: {why}", "n")
     per_device = {n: layout_space.layouts(ctx, question, n) for n in question.devices}
     structures = list(layout_space.structures(question))
     work = [(n, s, layout_space.affected_axes(ctx, per_device[n], question, s)) for n in per_device for s in structures]
