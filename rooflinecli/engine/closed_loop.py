@@ -54,6 +54,24 @@ def mean_closed_loop_ttft(
     return num.minimum(ttft, f.serial_ttft(batch, request, ctx.output, itl))
 
 
+def mean_open_loop_ttft(
+    ctx: EstimateContext, layout: Layout, load: ReplicaLoad, alone: Number, itl: Number, step: Number
+) -> Number:
+    """TTFT of an arrival that finds nobody, or others with whose steps its prompt shares, as a client of a closed loop does."""
+    others = serving.busy_probability(load.batch)
+    state = client_state(ctx, layout, load, alone, itl, step)
+    poll, late, ahead = (engine_constant(ctx, name, "1") for name in ("skipped_looks", "late_tokens", "look_ahead"))
+    engine_step = speculation.engine_step_time(ctx, itl)
+    mixed = state.mixed
+    if not ctx.engine.scheduler.look_ahead:
+        # A compiled runtime reads weights once for prompts and decodes: open loops of TensorRT-LLM 0.14.
+        mixed = engine_step + load.prefill_interference_s + uncaptured_launch_s(ctx)
+    turn = f.turn_ttft(state.held, poll + 1.0, ahead, engine_step, mixed, 0.0)
+    queue = f.queue_for_prefill(load.share, load.prefill_interference_s)
+    streams = engine_constant(ctx, "per_stream", "s") * (load.batch + 1)
+    return f.open_loop_ttft(alone, others, turn, queue, late * step, frontend_latency(ctx, others), streams)
+
+
 def is_lockstep(ctx: EstimateContext) -> bool:
     """Whether all clients of a closed loop start together each time: equal lengths, and an engine that prefills first."""
     return ctx.request.equal_lengths and ctx.engine.prompts_first
@@ -67,9 +85,8 @@ def frontend_latency(ctx: EstimateContext, others: Number) -> Number:
     seconds = engine_constant(ctx, "front", "s")
     if ctx.engine.scheduler.per_token:
         seconds = f.front_time(seconds, engine_constant(ctx, "per_token", "s"), ctx.prompt)
-    if not ctx.engine.unexplained:
-        return seconds
-    return f.frontend_time_under_load(seconds, others, engine_constant(ctx, "unexplained", "s"))
+    unexplained = engine_constant(ctx, "unexplained", "s")
+    return f.frontend_time_under_load(seconds, others, unexplained) if num.present(unexplained) else seconds
 
 
 def client_state(

@@ -14,7 +14,6 @@ from rooflinecli.engine.forward_step import (
     PricedPass,
     engine_constant,
     prefill_pass,
-    uncaptured_launch_s,
 )
 from rooflinecli.engine.phase_answer import DecodeAnswer, PrefillAnswer, Resources, TiersAnswer, rate_interval
 from rooflinecli.engine.serving_load import ReplicaLoad, load, open_itl
@@ -77,18 +76,7 @@ def _ttft_under_load(ctx: EstimateContext, layout: Layout, step: PricedPass) -> 
     if busy.kind == "open":
         without_prompts = decode_seconds(ctx, layout, busy)
         itl = open_itl(ctx, layout, without_prompts, busy.share)
-        others = serving.busy_probability(busy.batch)
-        frontend = closed_loop.frontend_latency(ctx, others)
-        mixed = busy.prefill_interference_s + uncaptured_launch_s(ctx)  # a step with a prompt is not replayed either
-        seconds = serving.open_loop_ttft(
-            step.seconds,
-            speculation.engine_step_time(ctx, itl),
-            others,
-            serving.open_loop_utilization(without_prompts, itl),
-            mixed,
-            busy.prefill_interference_s,
-            frontend,
-        )
+        seconds = closed_loop.mean_open_loop_ttft(ctx, layout, busy, step.seconds, itl, without_prompts)
     else:
         seconds = _closed_loop_ttft(ctx, layout, busy, token(ctx, layout, busy).seconds)
     step.costs.add_time("waiting", seconds - step.seconds, "step", 1.0)

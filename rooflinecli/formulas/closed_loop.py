@@ -101,6 +101,25 @@ def turn_ttft(wait: Number, poll: Number, ahead: Number, itl: Number, mixed: Num
     return (wait + poll / 2 + ahead) * itl + mixed * (1 + load / 2)
 
 
+@formula("t_queue", "s", "wait in an M/D/1 queue: Pollaczek and Khinchine")
+def queue_for_prefill(load: Number, service: Number) -> Number:
+    """u t / (2 (1 - u))."""
+    return load * service / (2 * (1 - load))
+
+
+@formula(
+    "t_ttft",
+    "s",
+    "open loop: an arrival that finds others decoding takes its turn as a client of a closed loop does, one that finds none has a pass "
+    "alone; then the queue of prompts, messages that wait for more tokens, front end and streams",
+)
+def open_loop_ttft(
+    alone: Number, busy: Number, turn: Number, queue: Number, late: Number, front: Number, streams: Number
+) -> Number:
+    """t_pass + P_busy max(t_turn - t_pass, 0) + t_queue + P_busy t_late + o_f + o_c b."""
+    return alone + busy * (num.maximum(turn - alone, 0) + late) + queue + front + streams
+
+
 @formula("o_f", "s", "a server's own work on a request before its scheduler sees it; tokenizing goes with the prompt")
 def front_time(front: Number, per_token: Number, prompt: Number) -> Number:
     """o + o_t S_p."""

@@ -205,26 +205,6 @@ def busy_probability(in_flight: Number) -> Number:
     return 1 - 2.718281828459045 ** (-in_flight)
 
 
-@formula(
-    "t_ttft",
-    "s",
-    "open loop: an arrival that finds others decoding waits for half a step with its prompts, then shares its pass with theirs, whose "
-    "weights are read once; then the queue of an M/D/1 server",
-)
-def open_loop_ttft(
-    prompt_pass: Number,
-    itl: Number,
-    busy: Number,
-    load: Number,
-    shared_pass: Number,
-    prompt_cost: Number,
-    front: Number,
-) -> Number:
-    """t_pass + P_busy (3/2 t_itl + t_shared - t_pass) + u t_pre / (2 (1 - u)) + o_f."""
-    queued = num.maximum(1.5 * itl + shared_pass - prompt_pass, 0.0 * itl)
-    return prompt_pass + busy * queued + load * prompt_cost / (2 * (1 - load)) + front
-
-
 @formula("b", "sequences", "definition; the fullest replica")
 def sequences_per_replica(sequences: Number, replicas: Number) -> Number:
     """Sequences on the fullest of so many replicas."""

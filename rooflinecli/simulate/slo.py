@@ -133,8 +133,13 @@ def slo_mask(times: RequestLatencies, limits: SloSet) -> tuple[NDArray[np.bool_]
     return covered, covered & attained
 
 
-def goodput(times: RequestLatencies, limits: SloSet, seconds: float, devices: float) -> dict[str, float]:
-    """SLO attainment of each limit of the main SLO and of all, the smallest margin to a target, and goodput."""
+def goodput(
+    times: RequestLatencies, limits: SloSet, share: NDArray[np.float64], seconds: float, devices: float
+) -> dict[str, float]:
+    """SLO attainment of each limit of the main SLO and of all, the smallest margin to a target, and goodput.
+
+    `share`: the fraction of each request that lies in the `seconds` over which goodput is a rate.
+    """
     main = limits.main
     requests = main.requests(times)
     by_limit = {}
@@ -142,7 +147,7 @@ def goodput(times: RequestLatencies, limits: SloSet, seconds: float, devices: fl
         inside = (times.of(name) <= limit)[requests]
         by_limit[f"slo_attainment_{name}"] = float(inside.mean()) if len(inside) else 1.0
     covered, attained = slo_mask(times, limits)
-    rate = float(attained.sum()) / seconds
+    rate = float(share[attained].sum()) / seconds
     return {
         **by_limit,
         "slo_attainment": float(attained[covered].mean()) if covered.any() else 1.0,

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rooflinecli.simulate.replica import Replica
 from rooflinecli.simulate.request import QUANTILES, RequestLatencies, percentiles
 from rooflinecli.simulate.slo import SloSet, goodput
 from rooflinecli.simulate.stats import gap_percentiles
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 TIMES = ("ttft", "itl", "tpot", "e2e", "queue")
+STEADY = 0.2  # of a run, the least that is a steady state
+BACKLOG = 8  # requests waiting for a first token, which chance may bring together
 
 
 def summary(
@@ -18,7 +26,7 @@ def summary(
     warmup: float = 0.0,
     copies: float | None = None,
 ) -> dict[str, float]:
-    """Numbers by name, SI, the unit in the key. Times in seconds, fractions of 1, rates over the run after `warmup` until its end.
+    """Numbers by name, SI, the unit in the key. Times in seconds, fractions of 1; rates over the steady window.
 
     `devices` and `copies` are those paid for, averaged over time where replicas scale.
     """
@@ -31,17 +39,21 @@ def summary(
         result |= percentiles(name, values[times.output > 1] if name == "tpot" else values)
     start, end = warmup or float(times.arrival.min()), float((times.arrival + times.e2e).max())
     seconds = max(end - start, 1e-12)
+    window = steady_window(times)
+    steady, share = window[1] - window[0], shares_in(times, window)
+    output = float((times.output * share).sum()) / steady
     result |= {
         **_itl(replicas),
         "requests": len(times.arrival),
         "duration_s": seconds,
-        "requests_per_s": len(times.arrival) / seconds,
-        "input_tokens_per_s": float(times.prompt.sum()) / seconds,
-        "output_tokens_per_s": float(times.output.sum()) / seconds,
-        "output_tokens_per_s_per_device": float(times.output.sum()) / seconds / devices,
+        "steady_s": steady,
+        "requests_per_s": float(share.sum()) / steady,
+        "input_tokens_per_s": float((times.prompt * share).sum()) / steady,
+        "output_tokens_per_s": output,
+        "output_tokens_per_s_per_device": output / devices,
     }
     if limits is not None:
-        result |= goodput(times, limits, seconds, devices)
+        result |= goodput(times, limits, share, steady, devices)
     span = seconds * (len(replicas) if copies is None else copies)
     prompt_tokens = float(times.prompt.sum())
     result |= {
@@ -59,6 +71,42 @@ def summary(
             result[key] = result.get(key, 0.0) + (tier.loaded / prompt_tokens if prompt_tokens else 0.0)
     result["steps"] = sum(r.tally.steps for r in replicas)
     return result
+
+
+def steady_window(times: RequestLatencies) -> tuple[float, float]:
+    """Instants between which the load is steady: requests have begun to end, and still arrive.
+
+    The whole run where that is less than a fifth of it, as in a burst.
+    """
+    import numpy as np
+
+    finish = times.arrival + times.e2e
+    whole = float(times.arrival.min()), max(float(finish.max()), float(times.arrival.min()) + 1e-12)
+    start, end = float(times.arrival.min() + np.median(times.e2e)), float(times.arrival.max())
+    return (start, end) if end - start >= STEADY * (whole[1] - whole[0]) else whole
+
+
+def shares_in(times: RequestLatencies, window: tuple[float, float]) -> NDArray[np.float64]:
+    """Fraction of each request's time from arrival to end that lies in a window: how much of it is counted there."""
+    import numpy as np
+
+    finish = times.arrival + times.e2e
+    inside = np.minimum(finish, window[1]) - np.maximum(times.arrival, window[0])
+    share: NDArray[np.float64] = np.clip(inside, 0.0, None) / np.maximum(times.e2e, 1e-12)
+    return share
+
+
+def is_sustained(times: RequestLatencies) -> bool:
+    """Whether an open load ends as fast as it arrives: its backlog, and with it TTFT, does not grow until the last arrival."""
+    import numpy as np
+
+    arrival, finish = times.arrival, times.arrival + times.e2e
+    first = arrival + times.ttft
+    instants = np.quantile(arrival, (0.5, 1.0))
+    half, whole = ((arrival <= t).sum() - (first <= t).sum() for t in instants)
+    due = arrival <= instants[1] - np.quantile(times.e2e, 0.1)
+    kept_up = (finish <= instants[1]).sum() >= 0.95 * due.sum()
+    return bool(kept_up or whole <= max(1.5 * half, BACKLOG))
 
 
 def _itl(replicas: list[Replica]) -> dict[str, float]:

@@ -176,6 +176,7 @@ _SIMULATED = (
     Quantity("requests_restarted", "count", "requests restarted after a failure", LESS),
     Quantity("joules_per_output_token", "J", "energy per output token at TDP", LESS),
     Quantity("duration_s", "s", "simulated time"),
+    Quantity("steady_s", "s", "steady state, for rates and cost"),
 )
 QUANTITIES: dict[str, Quantity] = {row.name: row for row in (*_ROWS, *_SIMULATED)}
 DERIVED = tuple(row for row in _ROWS if row.formula is not None)

@@ -15,7 +15,7 @@ from rooflinecli.core.lift import TracedLift
 from rooflinecli.core.num import value
 from rooflinecli.engine.build_request import request
 from rooflinecli.engine.phase_answer import PhaseAnswer
-from rooflinecli.formulas import serving
+from rooflinecli.formulas import closed_loop, serving
 from rooflinecli.layers.softmax import TILE
 from rooflinecli.ledger.ops import Op
 from rooflinecli.price.chip import Chip
@@ -183,13 +183,16 @@ def test_an_open_loop_obeys_little() -> None:
 
 
 def test_a_first_token_in_an_open_loop_by_hand() -> None:
-    """Alone: the pass and the front end. Always met by others: half a step, then prompt and step in one pass, whose weights are read once."""
+    """Alone: the pass, the front end and a stream. Always met by others: its turn, then a message that waits for a token more; and the queue."""
     assert serving.busy_probability(0.0) == 0 and serving.busy_probability(40.0) == pytest.approx(1)
     assert serving.busy_probability(1.0) == pytest.approx(1 - math.exp(-1))
-    assert serving.open_loop_ttft(0.030, 0.008, 0.0, 0.0, 0.028, 0.028, 0.004) == pytest.approx(0.034)
-    met = serving.open_loop_ttft(0.030, 0.008, 1.0, 0.0, 0.029, 0.028, 0.004)
-    assert met == pytest.approx(0.004 + 0.029 + 0.008 + 0.004)
-    assert serving.open_loop_ttft(0.030, 0.008, 1.0, 0.5, 0.029, 0.028, 0.004) == pytest.approx(0.045 + 0.014)
+    assert closed_loop.open_loop_ttft(0.030, 0.0, 0.049, 0.0, 0.008, 0.004, 0.001) == pytest.approx(0.035)
+    turn = closed_loop.turn_ttft(
+        0.0, 1.0, 1.0, 0.008, 0.037, 0.0
+    )  # half a step, the one put together meanwhile, the mixed one
+    assert turn == pytest.approx(0.004 + 0.008 + 0.037)
+    assert closed_loop.open_loop_ttft(0.030, 1.0, turn, 0.0, 0.008, 0.004, 0.001) == pytest.approx(0.062)
+    assert closed_loop.queue_for_prefill(0.5, 0.028) == pytest.approx(0.014)
 
 
 def test_the_max_batch_fits_and_one_more_does_not() -> None:
@@ -206,11 +209,11 @@ def test_the_max_batch_fits_and_one_more_does_not() -> None:
     [
         ({}, "decode", "serving 32 sequences per replica, prompt 1024"),
         ({"batch": 8}, "decode", "serving 8 sequences per replica"),
-        ({"concurrency": 8}, "prefill,decode", "serving 8 requests in flight per replica, prompt"),
+        ({"concurrency": 8}, "prefill,decode", "serving 8 requests in flight per replica, lengths varied, prompt"),
         ({"concurrency": "max"}, "decode", "requests in flight per replica (all that memory holds)"),
         ({"concurrency": "max"}, "prefill", "serving as many requests as memory holds"),
         ({"qps": 4}, "decode", "serving 4 requests/s, "),
-        ({"qps": 4}, "prefill", "serving 4 requests/s, prompt"),
+        ({"qps": 4}, "prefill", "serving 4 requests/s, lengths varied, prompt"),
     ],
 )
 def test_the_foot_says_which_load(load: dict, phases: str, words: str) -> None:

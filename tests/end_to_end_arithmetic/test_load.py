@@ -10,7 +10,7 @@ from end_to_end_arithmetic.hand import attention, total
 from end_to_end_arithmetic.serving import SEQUENCE, STEP, B, S, ends, layer, prompt_layer, token_layer
 
 # engines/python-server.yaml
-HOLD, AHEAD, FRONT, STREAM, ERROR, BUDGET = 2, 1, 25e-3, 0.4e-3, 0.95, 8192
+HOLD, AHEAD, FRONT, STREAM, ERROR, BUDGET = 0, 1, 25e-3, 0.4e-3, 0.95, 8192
 FRACTION, RESERVE, MOST = 0.92, 2e9, 2048
 STARTS = 6 * 10e-6
 LOAD = {"prompt": 200, "output": 100}
@@ -90,9 +90,9 @@ def test_a_slot_alone_waits_for_nobody(ask):
 
 def test_two_slots_wait_no_longer_than_one_after_the_other_would(ask):
     """Answers of one token: the second request ends when two have been read alone, sooner than the three steps of its turn."""
-    own = {"prompt": 200, "output": 1, "prompts_per_slot": "inf", "scheduler": "front=0 s,per_stream=0 s"}
+    own = {"prompt": 200, "output": 1, "prompts_per_slot": "inf", "scheduler": "poll_steps=5,front=0 s,per_stream=0 s"}
     alone = ask("dense", "prefill", prompt=200, output=1)["time_s"]
-    assert (HOLD + AHEAD) * ask("dense", "decode", concurrency=2, **own)["time_s"] > 2 * alone
+    assert (4 / 2 + AHEAD) * ask("dense", "decode", concurrency=2, **own)["time_s"] > 2 * alone
     assert ask("dense", "prefill", concurrency=2, **own)["time_s"] == pytest.approx(2 * alone)
 
 
@@ -254,13 +254,16 @@ def test_an_open_loop_holds_what_arrives_while_a_request_lasts(ask):
 
 
 def test_a_first_token_in_an_open_loop(ask):
-    """Others are decoding with 1 - e^-b; then half a step with its prompts is waited for and the pass shared; M/D/1 before; 50 ms in front."""
+    """Others are decoding with 1 - e^-b; then half a step is waited for, the one put together meanwhile, and the step that holds the prompt;
+    M/D/1 before, the front end and a stream for each in flight."""
     qps = 40.0
     decode, prefill = (ask("dense", phase, qps=qps, **LOAD) for phase in ("decode", "prefill"))
     alone, cost = ask("dense", "prefill", prompt=200, output=100)["time_s"], many_prompts(200)
     share, busy = qps * cost, 1 - math.exp(-decode["batch"])
-    beside = max(1.5 * decode["time_s"] + cost - alone, 0)
-    seconds = alone + busy * beside + share * cost / (2 * (1 - share)) + FRONT
+    mixed = decode["time_s"] - decode["breakdown_s"]["prefill_interference"] + alone
+    turn = (0.5 + AHEAD) * decode["time_s"] + mixed
+    queue = share * cost / (2 * (1 - share))
+    seconds = alone + busy * (turn - alone) + queue + FRONT + (decode["batch"] + 1) * STREAM
     assert prefill["time_s"] == pytest.approx(seconds)
 
 
@@ -272,7 +275,7 @@ def test_replicas_divide_the_rate(ask):
 
 def test_the_largest_batch_is_what_memory_leaves(ask):
     """50 GB less weights and 2 GB, 92 % of it, over the cache of 300 tokens; never above 2048 sequences."""
-    answer = ask("dense", "decode", batch=1, **LOAD)
+    answer = ask("dense", "decode", concurrency=1, **LOAD)
     cache = 6 * 300 * 2 * 2 * 32 * 2
     fits = (50e9 - answer["memory"]["weights_bytes"] - RESERVE) * FRACTION // cache
     assert fits > MOST and answer["max_batch"] == MOST

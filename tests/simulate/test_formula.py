@@ -88,13 +88,13 @@ def test_a_lone_request_has_one_answer(engine, equal):
         assert found == pytest.approx(by_hand, abs=1.01 * rules.per_stream + 1e-6)
 
 
-@pytest.mark.parametrize(("engine", "seconds"), [("trtllm", 0.03)])
+@pytest.mark.parametrize(("engine", "seconds"), [("trtllm", 0.03), ("vllm", 0.1)])
 def test_what_no_rule_explains_is_met_beside_others_alone(engine, seconds):
     """In the share of arrivals that find somebody: 1 - e^-b of an open loop, all of a closed one from two clients on."""
 
     def unexplained(**load):
         asked = build_request.request({**ALONE, "engine": engine, **load})
-        with_it, without = (EstimateContext(asked, override=o) for o in (None, {"engine.unexplained": 0.0}))
+        with_it, without = (EstimateContext(asked, override=o) for o in ({"engine.unexplained": seconds}, None))
         answers = [inference.prefill(each, Layout(zero=0)).time_s for each in (with_it, without)]
         return answers[0] - answers[1], inference.decode(with_it, Layout(zero=0)).batch
 

@@ -58,6 +58,7 @@ def test_an_empty_machine_answers_as_the_estimate():
             prompt="1024",
             output="200",
             num_requests=5,
+            fixed_lengths=True,
             scheduler_config=BARE,
         )
     )
@@ -138,6 +139,7 @@ def test_a_long_prompt_is_longer_in_front_of_the_scheduler():
                 prompt="4096",
                 output="8",
                 num_requests=3,
+                fixed_lengths=True,
                 scheduler_config=each,
             )
         )

@@ -17,8 +17,8 @@ from rooflinecli.questions.simulate.repeat_seeds import SEEDS, intervals, repeat
 from rooflinecli.questions.simulate.run import figures, run
 from rooflinecli.specs.options import OPTIONS
 
-LOAD = ("qps", "concurrency", "prompt", "output", "prompts-per-slot")
-NEITHER = ("equal-lengths", "batch", "phase", "tokens", "attention-flops")
+LOAD = ("qps", "concurrency", "prompt", "output", "prompts-per-slot", "equal-lengths")
+NEITHER = ("batch", "phase", "tokens", "attention-flops")
 
 
 def ends(case: CheckCase, result: EstimateAnswer, name: str) -> IntervalBounds:

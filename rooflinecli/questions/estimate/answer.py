@@ -217,6 +217,8 @@ def _workload(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> Workload:
         if ctx.spec.denoising is not None:
             work.diffusion_steps, work.guidance = ctx.steps, ctx.uses_guidance
         work.concurrency = "max" if r.concurrency is MOST else r.concurrency
+        if r.concurrency is not None or r.qps is not None:
+            work.request_lengths = "equal" if r.equal_lengths else "varied"
     if "train" in r.phases:
         work.train_batch, work.seq, work.tokens = ctx.train_batch, ctx.seq, r.tokens
         work.doc_lengths = r.lengths

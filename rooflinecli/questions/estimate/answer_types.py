@@ -69,6 +69,7 @@ class Workload(Record):
     output: Number = field(default=None, metadata=OPTIONAL)
     qps: Number = field(default=None, metadata=OPTIONAL)
     concurrency: float | str | None = field(default=None, metadata=OPTIONAL)
+    request_lengths: str | None = field(default=None, metadata=OPTIONAL)
     train_batch: Number = field(default=None, metadata=OPTIONAL)
     seq: Number = field(default=None, metadata=OPTIONAL)
     doc_lengths: str | None = field(default=None, metadata=OPTIONAL | former("lengths"))

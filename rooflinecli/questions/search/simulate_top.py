@@ -13,7 +13,7 @@ KEPT = (
     "replicas", "devices", "ttft_p50_s", "ttft_p99_s", "itl_p99_s", "tpot_p99_s", "e2e_p99_s", "slo_attainment", "feasible", "violation",
 )  # fmt: skip
 _OF_LAYOUT = (
-    "prompts-per-slot", "equal-lengths", "n", "tp", "pp", "dp", "cp", "ep", "batch", "phase", "tokens", "attention-flops", "prompt", "output",
+    "prompts-per-slot", "n", "tp", "pp", "dp", "cp", "ep", "batch", "phase", "tokens", "attention-flops", "prompt", "output",
 )  # fmt: skip
 
 

@@ -20,8 +20,9 @@ from rooflinecli.questions.simulate.answer_types import (
 )
 from rooflinecli.questions.simulate.min_replicas import min_replicas
 from rooflinecli.questions.simulate.question import Simulate
-from rooflinecli.questions.simulate.run import Run, Tell, figures, recorded, run
+from rooflinecli.questions.simulate.run import Run, Tell, drawn, figures, recorded, run
 from rooflinecli.simulate import slo
+from rooflinecli.simulate.summary import is_sustained
 
 Cell = tuple[Simulate, dict[str, str]]
 NOTES = (
@@ -35,6 +36,18 @@ def answered(question: Simulate, tell: Tell | None = None, over: Spread | None =
     values, cut = _intervals(ran, over)
     trace = recorded(ran.question)
     _warn_long(ran)
+    between = None if trace is not None else list(drawn(ran.question)[0].spread)
+    sustained = ran.question.qps is None or is_sustained(ran.times)
+    notes = [*NOTES]
+    if not question.fixed_lengths and not question.length_range and between and between[1] > 1:
+        notes.append(
+            f"lengths are drawn between {between[0]:.2g} and {between[1]:.2g} of --prompt and --output; --fixed-lengths makes them equal"
+        )
+    if not sustained:
+        notes.append(
+            f"the load cannot be sustained: {question.qps:g} requests/s arrive and {ran.values['requests_per_s']:.3g} end; the queue grows "
+            "as long as they arrive, and the latencies are of this run alone"
+        )
     answer = SimulateAnswer(
         schema=SCHEMA,
         **ran.about,
@@ -46,6 +59,7 @@ def answered(question: Simulate, tell: Tell | None = None, over: Spread | None =
             failed_requests=trace.failed if trace else 0,
             qps=question.qps,
             concurrency=question.concurrency,
+            length_range=between,
             warmup_s=question.warmup,
             failures=question.failures,
             autoscale=question.autoscale,
@@ -57,7 +71,8 @@ def answered(question: Simulate, tell: Tell | None = None, over: Spread | None =
         classes=slo.classes(ran.times, question.limits),
         interrupted=cut,
         search_interrupted=ran.sought,
-        notes=list(NOTES),
+        sustained=sustained,
+        notes=notes,
     )
     return answer, ran
 

@@ -43,6 +43,7 @@ class LoadAnswer(Record):
     failed_requests: int = field(metadata=former("failed_rows"))
     qps: float | None
     concurrency: int | None
+    length_range: list[float] | None = None
     warmup_s: float | None
     failures: str | None = field(metadata=former("lose"))
     autoscale: str | None
@@ -93,6 +94,7 @@ class SimulateAnswer(Record):
     interval: dict[str, list[float]] = field(metadata=FORMER)
     slo: SloAnswer | None
     classes: list[Numbers] = field(metadata=FORMER)
+    sustained: bool = True
     interrupted: bool
     search_interrupted: bool
     notes: list[str]

@@ -82,6 +82,12 @@ def default_lengths(options: tuple[tuple[str, str], ...]) -> tuple[str, str]:
     return f"{float(ctx.prompt):g}", f"{float(ctx.output):g}"
 
 
+@lru_cache(maxsize=64)
+def max_context(options: tuple[tuple[str, str], ...]) -> int | None:
+    """Return the most tokens of a request that the model was made for."""
+    return build_request.request({**dict(options), "phase": "prefill,decode", "batch": 1}).model.max_context
+
+
 def scheduler_of(ctx: EstimateContext, settings: tuple[str, ...]) -> Scheduler:
     """The engine's scheduler with what was overridden: `token_budget=2048`. Raises UsageError."""
     found = changed(_own(ctx), written(settings))

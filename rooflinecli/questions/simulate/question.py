@@ -52,6 +52,7 @@ class RequestLoad(Group):
     prompt: OptText = field("distribution", "Prompt tokens: 2k, uniform:LOW,HIGH, lognormal:MEAN,SIGMA or exponential:MEAN (2048, or what the model takes).", default=None, panel=LOAD, former=("isl", "input-len", "random-input-len"))
     output: OptText = field("distribution", "Output tokens, as --prompt (256, or what the model takes).", default=None, panel=LOAD, former=("osl", "output-len", "random-output-len"))
     length_range: OptText = field("free", "Draw every length between these fractions of it, such as 0.8:1.", default=None, metavar="LOW:HIGH", panel=LOAD, former=("lengths",))
+    fixed_lengths: Switch = field("switch", "All requests have one length, so that those of a closed loop run in lockstep; else lengths vary by 20% around it.", default=False, panel=LOAD, former=("equal-lengths",))
     num_requests: OptWhole = field("whole", "Requests (1000; in a closed loop per replica, and of a trace its first).", default=None, panel=LOAD, former=("requests", "num-prompts"))
     trace_speed: Number = field("positive", "Replay a trace so many times as fast.", default=1.0, metavar="FACTOR", panel=LOAD, least=1e-6, former=("speed",))
     trace_window: OptText = field("free", "Part of a trace by time since its start, such as 10min:20min.", default=None, metavar="FROM:TO", panel=LOAD, former=("window",))
@@ -76,6 +77,9 @@ class RequestLoad(Group):
         for name, given in (("prompt", self.prompt), ("output", self.output), ("length-range", self.length_range)):
             if given and self.trace:
                 raise UsageError(f"--{name}: a trace has its own lengths; leave it out, or leave --trace out", name)
+        if self.fixed_lengths and (self.length_range or self.trace):
+            other = "length-range" if self.length_range else "trace"
+            raise UsageError(f"--fixed-lengths and --{other} are mutually exclusive; give one of them", "fixed-lengths")
         if self.trace_speed != 1 and (self.qps or self.concurrency):
             load = "qps" if self.qps else "concurrency"
             raise UsageError(

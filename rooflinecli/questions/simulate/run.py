@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -11,7 +12,14 @@ from rooflinecli.engine import decode_step
 from rooflinecli.engine.cost import token_prices
 from rooflinecli.engine.serving_load import prefill_interference_s
 from rooflinecli.formulas import capacity, cost, serving
-from rooflinecli.questions.simulate.deployment import Deployment, default_lengths, describe, fleet, scheduler_of
+from rooflinecli.questions.simulate.deployment import (
+    Deployment,
+    default_lengths,
+    describe,
+    fleet,
+    max_context,
+    scheduler_of,
+)
 from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.questions.simulate.run_load import LoadRun
 from rooflinecli.simulate import request_load, summary
@@ -21,6 +29,9 @@ from rooflinecli.simulate.request_load import Lengths, lengths, spread
 from rooflinecli.simulate.trace_replay import Trace
 
 Tell = Callable[[int], None]
+VARIATION = (
+    0.2  # of a length given as one number: requests of a service are of no one length (an estimate's mean says so too)
+)
 
 
 @dataclass
@@ -72,10 +83,18 @@ def run(question: Simulate, tell: Tell | None = None, scale: float = 1.0) -> Run
 
 def drawn(question: Simulate) -> tuple[Lengths, Lengths]:
     """The distributions that lengths are drawn from."""
-    between = spread(question.length_range) if question.length_range else (1.0, 1.0)
     usual = ("", "") if question.prompt and question.output else default_lengths(question.estimate_options)
     prompt, output = question.prompt or usual[0], question.output or usual[1]
-    return lengths("prompt", prompt, between), lengths("output", output, between)
+    if question.length_range or question.fixed_lengths:
+        between = spread(question.length_range) if question.length_range else (1.0, 1.0)
+        return lengths("prompt", prompt, between), lengths("output", output, between)
+    found = lengths("prompt", prompt), lengths("output", output)
+    if {each.kind for each in found} != {"fixed"}:
+        return found
+    room = (max_context(question.estimate_options) or math.inf) / sum(each.mean for each in found)
+    wide = max(min(VARIATION, room - 1.0), 0.0)
+    prompts, outputs = (replace(each, spread=(1.0 - wide, 1.0 + wide)) for each in found)
+    return prompts, outputs
 
 
 def recorded(question: Simulate) -> Trace | None:
@@ -166,7 +185,7 @@ def _answered(question: Simulate, one: Deployment, play: LoadRun) -> Run:
             f"--warmup {question.warmup:g}s: no request that ended came after it; make it shorter, or the load longer",
             "warmup",
         )
-    paid = play.paid(question.warmup or 0.0, float((found.arrival + found.e2e).max()))
+    paid = play.paid(*summary.steady_window(found))
     devices = one.devices * (copies if paid is None else paid)
     values = summary.summary(found, replicas, question.limits, devices, question.warmup or 0.0, paid)
     values = {

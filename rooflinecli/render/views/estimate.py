@@ -275,10 +275,11 @@ def _load(answer: EstimateAnswer) -> str:
     """Requests in flight or arriving, per replica."""
     work, decodes = answer.workload, "decode" in answer.phases
     if work.qps is not None:
-        return f"{work.qps:g} requests/s" + (f", {work.batch:.3g} in flight per replica" if decodes else "")
+        flight = f", {work.batch:.3g} in flight per replica" if decodes else ""
+        return f"{work.qps:g} requests/s{flight}, lengths {work.request_lengths}"
     if work.concurrency is not None:
         most = work.concurrency == "max"
         if most and not decodes:
             return "as many requests as memory holds"
-        return f"{work.batch:g} requests in flight per replica{' (all that memory holds)' if most else ''}"
+        return f"{work.batch:g} requests in flight per replica{' (all that memory holds)' if most else ''}, lengths {work.request_lengths}"
     return f"{work.batch:g} sequences per replica"

@@ -25,7 +25,7 @@ _SHOWN = (
     "slo_attainment_queue", "running_requests_mean", "decode_batch_max", "engine_utilization", "kv_cache_usage_mean", "kv_cache_usage_max",
     "prefix_cache_hit_rate", "preemptions", "replicas_mean", "replicas_started", "requests_restarted",
     "usd_per_million_input_tokens", "usd_per_million_output_tokens", "usd_per_million_tokens",
-    "joules_per_output_token", "duration_s",
+    "joules_per_output_token", "duration_s", "steady_s",
 )  # fmt: skip
 _IF_ANY = ("prefix_cache_hit_rate", "preemptions")
 
@@ -122,7 +122,11 @@ def _targets(slo: SloAnswer | None) -> Table | None:
 
 
 def _notes(answer: SimulateAnswer) -> list[Block]:
-    return [*map(Note, _interruption(answer)), *map(Prose, _slo(answer)), *map(Note, _left_out(answer))]
+    return [
+        *map(Note, _interruption(answer)),
+        *map(Prose, _slo(answer)),
+        *map(Note, [*_left_out(answer), *answer.notes[1:]]),
+    ]
 
 
 def _interruption(answer: SimulateAnswer) -> list[str]:

@@ -1,0 +1,89 @@
+"""An estimate and a simulation of the same load: means within ten per cent below saturation; a load that is not sustained is named."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from conftest import run_cli
+
+from rooflinecli.engine import build_request
+from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.questions.simulate.question import Simulate
+from rooflinecli.questions.simulate.run import run
+
+MODELS, CHIPS = ("llama-3.1-8b", "mistral-7b-v0.1"), ("h100", "h200")
+ENGINES = ("vllm", "sglang", "trtllm", "python-server")
+
+
+def question(seed: int) -> dict[str, Any]:
+    draw = random.Random(seed)
+    return {
+        "model": draw.choice(MODELS), "hw": draw.choice(CHIPS), "n": 1, "engine": draw.choice(ENGINES),
+        "prompt": draw.randrange(500, 3000), "output": draw.randrange(100, 600),
+    }  # fmt: skip
+
+
+def both(asked: dict[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
+    answer = estimate(build_request.request(asked | {"phase": "prefill,decode"}))
+    decode = answer.phases["decode"]
+    values = run(Simulate.read({name: str(value) for name, value in asked.items()})).values
+    names = ("ttft_mean_s", "tpot_mean_s", "output_tokens_per_s")
+    expected = dict(zip(names, (answer.phases["prefill"].time_s, decode.time_s, decode.tokens_per_s), strict=True))
+    return expected, {name: values[name] for name in names}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_open_loop(seed: int) -> None:
+    asked = question(seed)
+    top = estimate(build_request.request(asked | {"phase": "prefill,decode", "concurrency": 48})).phases["decode"]
+    asked["qps"] = round(random.Random(seed).uniform(0.05, 0.5) * float(top.tokens_per_s) / asked["output"], 4)
+    expected, simulated = both(asked)
+    for name, value in simulated.items():
+        assert expected[name] == pytest.approx(value, rel=0.1), name
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_closed_loop(seed: int) -> None:
+    asked = question(seed) | {"concurrency": random.Random(seed).choice((1, 2, 3, 5, 8, 16, 32, 48))}
+    expected, simulated = both(asked)
+    for name, value in simulated.items():
+        assert expected[name] == pytest.approx(value, rel=0.15 if name == "ttft_mean_s" else 0.1), name
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_second_user_costs_no_jump(engine: str) -> None:
+    asked = {"model": "phi-3-mini-4k", "hw": "h200", "n": 1, "engine": engine, "prompt": 128, "output": 64}
+    one, two = (
+        estimate(build_request.request(asked | {"phase": "prefill,decode", "concurrency": users})).phases
+        for users in (1, 2)
+    )
+    assert two["decode"].tokens_per_s > one["decode"].tokens_per_s
+    rare = estimate(build_request.request(asked | {"phase": "prefill,decode", "qps": 1e-6})).phases["prefill"]
+    assert rare.time_s == pytest.approx(one["prefill"].time_s, rel=0.02)
+
+
+def simulated(*args: str) -> dict[str, Any]:
+    return run_cli("simulate", "llama-3.1-8b", "--hw", "h100", *args, "--format", "json").json
+
+
+def test_rates_leave_ramp_and_drain_out() -> None:
+    answer = simulated("--qps", "4", "--prompt", "2048", "--output", "512", "--arrivals", "constant")
+    assert answer["simulate"]["requests_per_s"] == pytest.approx(4, rel=0.005) and answer["sustained"]
+    assert answer["load"]["length_range"] == [0.8, 1.2]
+
+
+def test_a_load_beyond_the_replica_is_named() -> None:
+    answer = simulated("--qps", "40")
+    assert not answer["sustained"] and "cannot be sustained" in answer["notes"][-1]
+
+
+def test_equal_lengths_are_understood_by_both() -> None:
+    load = ("--concurrency", "64", "--engine", "sglang", "--equal-lengths")
+    answer = simulated(*load)
+    assert answer["load"]["length_range"] == [1.0, 1.0]
+    locked = run_cli("estimate", "llama-3.1-8b", "--hw", "h100", *load, "--phase", "prefill,decode", "--format", "json")
+    assert locked.json["workload"]["request_lengths"] == "equal"
+    ttft = locked.json["phases"]["prefill"]["time_s"]
+    assert ttft == pytest.approx(answer["simulate"]["ttft_mean_s"], rel=0.1)
