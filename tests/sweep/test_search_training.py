@@ -44,7 +44,12 @@ def brute_force(model: str, chip: str, n: int, batch: int, seq: int, fixed: dict
     recomputes = fixed.get("recompute", "none,selective,full").split(",")
     parallels = [p == "yes" for p in fixed.get("sequence_parallel", "no,yes").split(",")]
     for tp, pp, cp, ep, mb, v in itertools.product(
-        range(1, n + 1), range(1, n + 1), range(1, n + 1), range(1, n + 1), range(1, batch + 1), range(1, layers + 1)
+        range(1, n + 1),
+        range(1, n + 1),
+        range(1, n + 1),
+        range(1, n + 1),
+        range(1, batch + 1),
+        range(1, layers // 2 + 2),
     ):
         dp, rest = divmod(n, tp * pp * cp)
         if rest or dp < 1 or any(h % tp for h in heads) or pp > layers or seq % cp or dp * mb > batch:
@@ -54,8 +59,7 @@ def brute_force(model: str, chip: str, n: int, batch: int, seq: int, fixed: dict
             continue
         if dp % ep or (ep > 1 and (not experts or any(e % ep for e in experts))):
             continue
-        uneven = layers % (pp * v) and (layers + 2) % (pp * v)
-        if v > 1 and (pp == 1 or uneven or math.ceil(batch / (dp * mb)) % pp):
+        if v > 1 and (pp == 1 or pp * v > layers + 2 or math.ceil(batch / (dp * mb)) % pp):
             continue
         for zero, recompute, parallel in itertools.product(zeros, recomputes, parallels):
             if ("zero" not in fixed and zero and dp * cp == 1) or (
@@ -251,3 +255,13 @@ def test_options_of_full_recomputation_are_held_against_the_recomputation_asked_
         search(question(asked, "train.time_s", []))
     with pytest.raises(UsageError, match="--recompute full"):
         search(question({**asked, "recompute": "none"}, "train.time_s", []))
+
+
+@pytest.mark.parametrize(("model", "chip", "devices"), [("gemma-2-9b", "tpu-v5e", 32), ("qwen3-14b", "a100", 64)])
+def test_no_virtual_stage_count_given_by_hand_is_better_than_the_search(model: str, chip: str, devices: int) -> None:
+    """Every count that --virtual-stages takes is tried: 42 layers on 2 stages with 4 chunks each are uneven, and legal."""
+    options = {"model": model, "hw": chip, "n": str(devices), "batch": "64", "hold": "expected"}
+    best = search(question(options, "time", [])).ranking.top(1)[0].keys[0]
+    for chunks in (2, 3, 4, 5, 6, 7, 9, 11, 20):
+        given = search(question({**options, "virtual-stages": str(chunks)}, "time", [])).ranking.top(1)
+        assert not given or best <= given[0].keys[0], chunks

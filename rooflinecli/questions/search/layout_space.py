@@ -1,7 +1,7 @@
 """Every legal training layout on so many devices, as arrays: splits of the devices first, then what each split leaves open.
 
 What is legal is engine/legality's to say. Micro-batches are the divisors of a replica's share of the batch and the powers of
-two up to it, expert groups the divisors of dp, virtual stages those that cut the layers evenly. ZeRO-3 shards over all
+two up to it, expert groups the divisors of dp, virtual stages all that leave every chunk a layer, the embedding or the loss. ZeRO-3 shards over all
 replicas, or over those inside one or two fast domains (HSDP).
 """
 
@@ -124,11 +124,8 @@ def _micro_batches(ctx: EstimateContext, dp: int) -> list[int]:
 
 
 def _virtual(ctx: EstimateContext, pp: int) -> list[int]:
-    layers = ctx.ledger.n_layers
-    if pp == 1:
-        return [1]
-    counted = (layers, layers + 2)  # with embedding and loss counted as layers
-    return sorted({1, *(v for n in counted if n % pp == 0 for v in divisors(n // pp))})
+    most = (ctx.ledger.n_layers + 2) // pp  # embedding and loss count as layers
+    return list(range(1, most + 1)) if 1 < pp <= most * pp else [1]
 
 
 def structures(question: TrainingSearchQuestion) -> Iterator[DeviceSplit]:
