@@ -101,6 +101,12 @@ def _dask(address: str, function: Callable[[Q], A], items: list[Q]) -> Iterator[
             "cluster",
         ) from None
     with client:
+        try:
+            client.wait_for_workers(1, timeout=5)  # type: ignore[no-untyped-call]
+        except TimeoutError:
+            raise UsageError(
+                f"--cluster {address}: the scheduler has no workers; start one with `dask worker {address}`", "cluster"
+            ) from None
         running = client.map(_Kept(function), items, pure=False, retries=RETRIES)
         for future in running:
             yield _opened(future.result())

@@ -6,6 +6,7 @@ read as people write them: 'NVIDIA H100 80GB HBM3', 'meta-llama/Llama-3.1-8B-Ins
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -41,7 +42,9 @@ def _folders(kind: str) -> list[str]:
     """The same as text."""
     extra = [Path(p) for p in os.environ.get("ROOFLINE_PATH", "").split(os.pathsep) if p]
     found = [str(f) for root in extra for f in (root / kind, root)]
-    found += [os.path.join(os.getcwd(), kind), _shipped(kind)]
+    with contextlib.suppress(FileNotFoundError):  # the working directory may have been deleted
+        found.append(os.path.join(os.getcwd(), kind))
+    found.append(_shipped(kind))
     return [f for f in dict.fromkeys(found) if os.path.isdir(f)]
 
 
@@ -201,13 +204,14 @@ def _by_alias(kind: str, wanted: str) -> Path | None:
 
 # what people add to a name that changes no figure: makers, memory kinds; tunings of a checkpoint
 _NOISE = {
-    "hardware": re.compile(r"(nvidia|amd|intel|google|aws|tesla|geforce|instinct|gpu|hbm\d?e?)"),
+    "hardware": re.compile(r"(nvidia|amd|radeon|intel|google|aws|tesla|geforce|instinct|gpu|hbm\d?e?)"),
     "models": re.compile(r"(instruct|chat|hf|it|meta)"),
 }
 _HUB = re.compile(r"[\w.-]+/[\w.-]+")
+_ODD = re.compile(r"[^\w\s.+,:;/()\[\]@™®×*-]")  # in no name that anybody writes
 _COUNTS = (  # 8xH100, 8 x H100; H100x8, h100:8
     re.compile(r"(?P<n>\d+)\s*[x×*]\s*(?P<chip>[^\W\d].*)", re.IGNORECASE),
-    re.compile(r"(?P<chip>.*\w)\s*[x×*:]\s*(?P<n>\d+)", re.IGNORECASE),
+    re.compile(r"(?P<chip>.*\w)\s*(?<![rg]t)[x×*:]\s*(?P<n>\d+)", re.IGNORECASE),
 )
 
 
@@ -223,7 +227,7 @@ def _spellings(kind: str, name: str) -> set[str]:
 def _as_written(kind: str, known: dict[str, Path], name: str) -> Path:
     """The file meant by a name as people write it. Raises UsageError for one that could mean two files, or none."""
     last = name.rpartition("/")[2] if kind == "models" else name
-    wanted = _spellings(kind, last)
+    wanted = set() if _ODD.search(last) else _spellings(kind, last)
     names = {spelt: file for stem, file in known.items() for spelt in (stem.lower(), *aliases(file))}
     meant = {file for spelt, file in names.items() if wanted & _spellings(kind, spelt)}
     meant = meant or {file for file in known.values() if wanted & _spellings(kind, _identity(_opening(file))[1])}

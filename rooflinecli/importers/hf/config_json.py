@@ -28,7 +28,7 @@ def read_config(path: Path) -> Document:
 def parse_config(text: str, path: Path) -> Document:
     """JSON text -> Document. Raises DataError when it is not one JSON object."""
     try:
-        data = json.loads(text, object_pairs_hook=_unique)
+        data = json.loads(text, object_pairs_hook=_unique, parse_constant=_constant)
     except json.JSONDecodeError as error:
         raise DataError(
             f"{display_path(path)}:{error.lineno}: not valid JSON ({error.msg}); fix the syntax there"
@@ -39,6 +39,13 @@ def parse_config(text: str, path: Path) -> Document:
     if not isinstance(data, dict):
         raise DataError(f"{display_path(path)}:1: expected a JSON object of fields; give a model's config.json")
     return Document(data, path, {key: (display_path(path), line) for key, line in _lines(text).items()})
+
+
+def _constant(written: str) -> float:
+    """Return an infinity, which limits of time steps are; raise ValueError for NaN, which no field means."""
+    if written == "NaN":
+        raise ValueError("NaN is no value of a field")
+    return float(written)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -50,6 +50,9 @@ def checkpoint(launch: Launch, written: object, flag: str) -> None:
     A file's extension, `GGUF` and number of parts are ignored; a format of this table becomes an option unless the whole
     name is a model.
     """
+    if written in (True, "True"):  # the flag is the last word, or another flag follows
+        launch.missing.setdefault("model", f"{flag} has no value")
+        return
     if written is None:
         return
     name = str(written)

@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from rooflinecli.core import files
@@ -204,7 +205,7 @@ def _launched(words: list[str], source: Source, line: int, job: containers.Conta
 
 def _named_tree(words: list[str], source: Source, names: tuple[str, ...]) -> Tree | None:
     """The YAML that a flag names, where it can be found."""
-    for flag, value in zip(words, [*words[1:], ""], strict=True):
+    for flag, value in pairwise([*words, ""]):
         name, _, joined = flag.lstrip("-").replace("_", "-").partition("=")
         if name in names and (text := source.sibling(joined or value)) is not None:
             tree = next(iter(containers.documents(text, joined or value)), None)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from itertools import pairwise
 
 _LINE = re.compile(r"^#SBATCH[ \t]+(-.+)$", re.MULTILINE)
 _SHORT = {"N": "nodes", "n": "ntasks", "G": "gpus", "c": "cpus-per-task"}
@@ -21,7 +22,7 @@ def header(text: str) -> dict[str, str]:
             words = shlex.split(match[1], comments=True)
         except ValueError:
             continue
-        for word, after in zip(words, [*words[1:], ""], strict=True):
+        for word, after in pairwise([*words, ""]):
             if word.startswith("--"):
                 name, equals, value = word[2:].partition("=")
                 found[name] = value if equals else after

@@ -38,7 +38,7 @@ class _Default(TyperGroup):
     """`roofline measure --quick` is `roofline measure all --quick`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args or (args[0].startswith("-") and args[0] != "--help"):
+        if not args or (args[0].startswith("-") and args[0] not in ("-h", "--help")):
             args = ["all", *args]
         return super().parse_args(ctx, args)
 

@@ -59,6 +59,11 @@ def _plainer(error: UnicodeError) -> tuple[str, int]:
 
 def any_encoding() -> None:
     """Standard output and error take any text, whatever their encoding: ASCII and Latin-1 get the nearest character."""
+    import os
+
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the shell, as `>&-` does
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     codecs.register_error("plainer", _plainer)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

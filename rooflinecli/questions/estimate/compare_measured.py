@@ -33,6 +33,7 @@ def _mfu(result: EstimateAnswer, written: str) -> None:
     if value > 1:
         raise ImpossibleValue(
             f"--mfu {written}: impossible; {value:.0%} of peak is more than the hardware can do. "
+            f"{f'Write {value:g}% for a share in percent. ' if 1 < value <= 100 else ''}"
             "Check that 6N FLOPs per token were counted and the dense, not the sparse, peak"
         )
     if value <= 0:

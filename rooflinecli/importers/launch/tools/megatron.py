@@ -6,6 +6,7 @@ Flags as in Megatron Core 0.20 (megatron/training/arguments.py at d98e8a6) and t
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from rooflinecli.importers.launch import serving_common, training_common
 from rooflinecli.importers.launch.flags import flags
@@ -57,7 +58,7 @@ def _counted(runner: list[str], flags: list[str]) -> list[str]:
     if not runner or runner[0].rpartition("/")[2] not in COUNTING:
         return flags
     named = ("-np", "--np", "-n", "--ntasks")
-    for flag, value in zip(flags, [*flags[1:], ""], strict=True):
+    for flag, value in pairwise([*flags, ""]):
         name, _, joined = flag.partition("=")
         if name in named and (joined or value).isdigit() and int(joined or value) > 1:
             return [f"--nproc-per-node={joined or value}"]
