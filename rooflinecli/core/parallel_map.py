@@ -102,7 +102,7 @@ def _dask(address: str, function: Callable[[Q], A], items: list[Q]) -> Iterator[
         ) from None
     with client:
         try:
-            client.wait_for_workers(1, timeout=5)  # type: ignore[no-untyped-call]
+            client.wait_for_workers(1, timeout=5)
         except TimeoutError:
             raise UsageError(
                 f"--cluster {address}: the scheduler has no workers; start one with `dask worker {address}`", "cluster"
