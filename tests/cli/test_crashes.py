@@ -76,3 +76,9 @@ def test_a_config_of_no_number(tmp_path, written):
     ended = _shell('"$@" estimate ./config.json --hw h100', tmp_path)
     assert ended.returncode in (2, 3), ended.stderr
     assert "config.json:1" in ended.stderr
+
+
+def test_emit_asks_for_the_phases_of_its_tool():
+    ended = _shell('"$@" estimate llama-3.3-70b --hw h100 -n 8 --tp 8 --emit vllm')
+    assert ended.returncode == 0, ended.stderr
+    assert "vllm serve" in ended.stdout

@@ -27,6 +27,10 @@ def run(question: Estimate, how: EstimateDelivery) -> int:
         write(_explained(question, how.explain, int(how.depth), width), out)
         return 0
     options = question.all_options()
+    if how.emit is not None and not options.get("phase"):  # a tool serves or trains, and only that has to fit
+        from rooflinecli.importers.launch.emit import tool
+
+        options["phase"] = ["train"] if tool(how.emit).TRAINS else ["prefill", "decode"]
     result = question.answer_to(question.request_of(options))
     if how.emit is not None:
         from rooflinecli.questions.estimate.emit import launch
