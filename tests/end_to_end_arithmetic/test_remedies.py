@@ -23,20 +23,20 @@ def ctx(options):
 
 @pytest.mark.parametrize("given", [{}, {"dp": 1}])
 def test_sequences_are_spread_over_replicas(given):
-    """A latent cache is whole on every tensor rank: 2048 sequences fit as 16 replicas of 128, experts over all of them."""
-    found = nearest_feasible(ctx({**LATENT, "n": 16, "batch": 2048, **given}), ("decode",))
-    assert found.batch == 128
+    """A latent cache is whole on every tensor rank: 1792 sequences fit as 16 replicas of 112, experts over all of them."""
+    found = nearest_feasible(ctx({**LATENT, "n": 16, "batch": 1792, **given}), ("decode",))
+    assert found.batch == 112
     assert (found.layout.tp, found.layout.dp, found.layout.ep) == (1, 16, 16)
-    assert "2048 sequences as 16 replicas of 128" in found.reason
+    assert "1792 sequences as 16 replicas of 112" in found.reason
 
 
 @pytest.mark.parametrize(
     "load",
     [
-        {"n": 16, "concurrency": 2048},  # of one replica: spreading it would answer another question
+        {"n": 16, "concurrency": 1792},  # of one replica: spreading it would answer another question
         {"n": 16, "qps": 40},  # over all replicas already
-        {"n": 32, "dp": 2, "batch": 2048},  # replicas were asked for
-        {"batch": 2048},  # no count to keep to
+        {"n": 32, "dp": 2, "batch": 1792},  # replicas were asked for
+        {"batch": 1792},  # no count to keep to
     ],
     ids=str,
 )
