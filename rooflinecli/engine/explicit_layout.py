@@ -18,6 +18,7 @@ _FIELDS = (
     "imbalance",
     "capacity_factor",
     "shared_overlap",
+    "ep_overlap",
     "dropout",
     "loss_chunks",
     "mlp_chunks",

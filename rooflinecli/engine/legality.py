@@ -330,6 +330,14 @@ def _expert_options(ctx: EstimateContext, layout: Layout) -> Iterator[LegalityRu
             lambda: f"--shared-expert-overlap: {name} has no shared experts; leave it out",
             "shared-expert-overlap",
         )
+    if layout.ep_overlap:
+        yield LegalityRule(
+            "an overlap of the expert all-to-all needs experts",
+            (),
+            any(block.kind == "moe" for block in blocks),
+            lambda: f"--ep-overlap: {name} has no experts; leave it out",
+            "ep-overlap",
+        )
 
 
 def _expert_ranks(layout: Layout) -> Iterator[LegalityRule]:

@@ -151,20 +151,21 @@ class Microbatch:
         if group.moe:
             width = expert.token_width(sizes)
             for c in expert.collectives(layout, self.tokens, sizes["top_k"], width, size, times, True):
-                overlap = self._overlap("ep_collective", c) if self._overlaps_experts() else 0.0
-                self.communicate(c, overlap, self._shared_experts(group, sizes, times))
+                self.communicate(c, self._expert_overlap(c), self._shared_experts(group, sizes, times))
             step = self.constants("step")
             self.costs.add_time("overhead", step.per_moe_layer * times, "step", step.error)
         if group.mixer is not None:
             for c in context.collectives(layout, self.tokens, group.mixer.exchange(sizes), size, times, True):
                 self.communicate(c, self.constants("cp_collective").overlap)
 
-    def _overlaps_experts(self) -> bool:
-        """Whether the expert all-to-all hides behind other microbatches where the stack can do so: by default it does, except in
-        hybrid models, whose schedule plan Megatron Core lacks (NVIDIA-NeMo/Megatron-Bridge pull request 4978)."""
-        if self.layout.ep_overlap is not None:
-            return self.layout.ep_overlap
-        return not any(layer.attention and layer.attention.kind in MAMBA for layer in self.ledger.spec.layers)
+    def _expert_overlap(self, c: Collective) -> Number:
+        """Fraction of the expert all-to-all that hides behind other microbatches: as asked (--ep-overlap), else as the stack does,
+        except in hybrid models, whose schedule plan Megatron Core lacks (NVIDIA-NeMo/Megatron-Bridge pull request 4978)."""
+        constants = self.constants("ep_collective")
+        if self.layout.ep_overlap:
+            return num.maximum(constants.overlap, constants.beyond)
+        mamba = any(layer.attention and layer.attention.kind in MAMBA for layer in self.ledger.spec.layers)
+        return 0.0 if mamba or self.layout.ep_overlap is False else self._overlap("ep_collective", c)
 
     def _shared_experts(self, group: Layer, sizes: Sizes, times: Number) -> Number:
         """Seconds of the shared experts of a layer group, forward and backward, where they overlap the MoE all-to-all."""

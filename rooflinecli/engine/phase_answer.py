@@ -205,6 +205,7 @@ _UNUSUAL = (
     "imbalance",
     "capacity_factor",
     "shared_overlap",
+    "ep_overlap",
     "redundant_experts",
     "exchange",
     "overlap",

@@ -78,6 +78,7 @@ class Request:
     imbalance: Number | None = None
     capacity_factor: Number | None = None
     shared_overlap: bool | None = None
+    ep_overlap: bool | None = None
     dropout: bool | None = None
     offload: str | None = None
     loss_chunks: Number | None = None

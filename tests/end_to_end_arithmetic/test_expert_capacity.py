@@ -46,11 +46,26 @@ def test_shared_experts_hide_no_more_of_the_exchange_than_they_take(cli) -> None
     assert beside["time_s"] < plain["time_s"] and beside["floor_s"] == plain["floor_s"]
 
 
+def test_exposed_expert_exchange_takes_its_whole_time(cli) -> None:
+    """With --ep-overlap a twentieth of the expert all-to-all is exposed whatever the stack; Megatron-LM and older bridges expose all of it."""
+    stack = ["--framework", "megatron"]
+    on, off = step(cli, "deepseek-v3", *stack, "--ep-overlap"), step(cli, "deepseek-v3", *stack, "--no-ep-overlap")
+    sent = [
+        answer["communication_bytes"]["ep"] for answer in (on, off)
+    ]  # of the slowest stage, which may be another one
+    assert sent[0] == pytest.approx(sent[1], rel=0.05) and on["floor_s"] == off["floor_s"]
+    assert on["communication_s"]["ep"] < 0.1 * off["communication_s"]["ep"] and on["time_s"] < off["time_s"]
+    assert step(cli, "deepseek-v3", *stack)["time_s"] == off["time_s"]
+    newest = step(cli, "deepseek-v3", "--framework", "megatron-2026")["time_s"]
+    assert newest == step(cli, "deepseek-v3", "--framework", "megatron-2026", "--ep-overlap")["time_s"]
+
+
 @pytest.mark.parametrize(
     ("model", "given", "said"),
     [
         ("llama-3-8b", ["--capacity-factor", "1.2"], "has no experts; leave it out"),
         ("mixtral-8x7b", ["--shared-expert-overlap"], "has no shared experts; leave it out"),
+        ("llama-3-8b", ["--ep-overlap"], "--ep-overlap: Llama 3 8B has no experts; leave it out"),
         ("mixtral-8x7b", ["--capacity-factor", "0"], "takes no tokens; give more than 0"),
     ],
 )

@@ -106,6 +106,8 @@ def read(words: list[str], launch: Launch) -> None:
     args.put(launch, "capacity-factor", "moe-expert-capacity-factor")
     if args.pop("moe-shared-expert-overlap"):
         launch.options["shared-expert-overlap"] = True
+    if args.pop("overlap-moe-expert-parallel-comm"):
+        launch.options["ep-overlap"] = True
     if ends := [end for end in ("embedding", "loss") if args.pop(f"account-for-{end}-in-pipeline-split")]:
         launch.options["stages"] = "+".join(ends)
     launch.shaping = [one for one in args.left(FLAGS.idle) if one not in args.left((*FLAGS.idle, *FLAGS.shaping))]
@@ -205,6 +207,7 @@ def write(options: Options, model: str) -> str:
             ("--expert-tensor-parallel-size", options.get("expert-tp")),
             ("--moe-expert-capacity-factor", options.get("capacity-factor")),
             ("--moe-shared-expert-overlap", options.get("shared-expert-overlap", False)),
+            ("--overlap-moe-expert-parallel-comm", options.get("ep-overlap", False)),
             ("--sequence-parallel", options.get("sequence-parallel", False)),
             ("--num-layers-per-virtual-pipeline-stage", shape["layers"] // (pp * stages) if stages > 1 and pp > 1 else None),
             ("--micro-batch-size", options.get("micro-batch")),
