@@ -51,6 +51,9 @@ class ModelSpec(FileSpec):
     name: OneLine
     aliases: list[OneLine] = Field(default_factory=list)
     family: OneLine = ""
+    orgs: list[OneLine] = Field(
+        default_factory=list, description="organizations on the Hub under whose names it is the same model"
+    )
     source: str = Field(description="where the dimensions come from")
     d_model: int = Field(gt=0)
     vocab_size: int = Field(0, ge=0, description="rows of the embedding as the checkpoint has it; 0 for an encoder")

@@ -125,6 +125,7 @@ def raise_unreadable(broken: list[DataError]) -> None:
 
 
 _ALIASES = re.compile(r"^aliases:[ \t]*(?:\[(.*?)\]|((?:\n[ \t]*-[ \t]+[^\n]*)+))", re.MULTILINE | re.DOTALL)
+_ORGS = re.compile(r"^orgs:[ \t]*\[([^\]]*)\]", re.MULTILINE)
 _TITLE = re.compile(r"^name:[ \t]*([^#\n]+)", re.MULTILINE)
 
 
@@ -180,11 +181,23 @@ def find(kind: str, name: str) -> Path:
             raise DataError(
                 f"{name}: {missing_reason(path)}; give a name from `roofline {kind}` or the path of an existing YAML file"
             )
-    wanted = (name.rpartition("/")[2] if kind == "models" else name).lower()
-    words = _listed(kind).by_word
-    if wanted in words:
-        return Path(words[wanted])
-    return _by_alias(kind, wanted) or _as_written(kind, files(kind), name)
+    org, _, last = name.rpartition("/") if kind == "models" else ("", "", name)
+    wanted, words = last.lower(), _listed(kind).by_word
+    found = Path(words[wanted]) if wanted in words else _by_alias(kind, wanted) or _as_written(kind, files(kind), name)
+    if org and org.lower() not in (publishers := _orgs(found)):
+        theirs = f" ({', '.join(publishers)} does)" if publishers else ""
+        raise OtherPublisher(f"{one_line(org)} does not publish {found.stem}{theirs}; write {found.stem} for that one")
+    return found
+
+
+class OtherPublisher(UsageError):
+    """The name of a model after an organization that does not publish it."""
+
+
+def _orgs(path: Path) -> list[str]:
+    """The organizations that publish a model, in lower case."""
+    listed = _ORGS.search(_opening(path))
+    return [_bare(org).lower() for org in listed[1].split(",")] if listed else []
 
 
 def _by_alias(kind: str, wanted: str) -> Path | None:

@@ -141,6 +141,20 @@ def test_a_registered_model_asks_nobody(hub):
     assert Hub.asked == []
 
 
+@pytest.mark.parametrize(
+    ("name", "owner"),
+    [("acme/bert", "google-bert"), ("nobody/llama-3-8b", "meta-llama"), ("x/gpt2", "openai-community")],
+)
+def test_a_registered_name_of_another_organization_is_looked_up_on_the_hub(hub, name, owner):
+    """The registry answers for those that publish the model (`orgs` of its file), the Hub for every other."""
+    ran = roofline(hub, "models", name)
+    assert (
+        ran.returncode == 2
+        and f"does not publish {name.rpartition('/')[2].replace('bert', 'bert-base')} ({owner}" in ran.stderr
+    )
+    assert Hub.asked[0][1] == f"/{name}/resolve/main/config.json"
+
+
 def test_without_the_library_the_extra_is_named(hub, tmp_path):
     (tmp_path / "huggingface_hub.py").write_text("raise ImportError('not here')")
     ran = roofline(hub | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}, "models", "someone/tiny")

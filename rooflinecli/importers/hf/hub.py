@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rooflinecli.core.errors import DataError, RooflineError, UsageError
 from rooflinecli.core.text import one_line
+from rooflinecli.specs.name_lookup import OtherPublisher
 from rooflinecli.specs.yaml_loader import Document
 
 NAME = re.compile(r"(?P<repo>[\w][\w.-]*/[\w][\w.-]*)(?:@(?P<revision>[\w./-]+))?")
@@ -106,7 +107,13 @@ _REASONS: tuple[tuple[str, str], ...] = (
 
 
 def fallback(name: str, error: RooflineError) -> Document:
-    """The model of the Hub where a name is none of the registry's. Raises `error` for what cannot be a Hub name."""
+    """The model of the Hub where a name is none of the registry's. Raises `error` for what cannot be a Hub name, and
+    UsageError with both reasons for a registered name of an organization that does not publish it."""
     if not is_name(name) or Path(name).exists():
         raise error
-    return document(name)
+    try:
+        return document(name)
+    except UsageError as unreachable:
+        if isinstance(error, OtherPublisher):
+            raise UsageError(f"{unreachable} ({error})", "model") from None
+        raise
