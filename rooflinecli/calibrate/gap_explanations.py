@@ -74,7 +74,7 @@ def explanations(row: PredictedRow) -> list[GapExplanation]:
     found = sorted(_factors(row), key=lambda explanation: explanation.asks)[:MOST]
     if row.phase == "train":
         result = estimate(row.ctx.request)
-        gaps = assumptions(row.ctx.request, result, row.layout, row.measured)[:MOST]
+        gaps = assumptions("train", row.ctx.request, result, row.layout, row.measured)[:MOST]
         found += [GapExplanation(what=gap.assumption, asks=gap.change) for gap in gaps]
     return found
 

@@ -178,9 +178,10 @@ class EstimateContext:
         denoising, asked = self.spec.denoising, self.request.guidance
         return bool(denoising is not None and (denoising.guidance if asked is None else asked))
 
-    def logit_positions(self, tokens: Number) -> Number:
-        """Positions of a prompt for which the head computes logits: the last, or all of a masked language model."""
-        return 1.0 if self.is_autoregressive or not self.spec.lm_head else tokens
+    @property
+    def logit_positions(self) -> Number:
+        """Positions of a prompt for which the head computes logits: the last; none of a masked language model, whose head only trains."""
+        return 1.0 if self.is_autoregressive or not self.spec.lm_head else 0.0
 
     def _is(self, value: Number, default: float) -> bool:
         """Whether an explanation calls it a default; sweeps (arrays) are never explained."""

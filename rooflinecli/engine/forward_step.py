@@ -151,7 +151,8 @@ def _stack(
                     costs.add_exposed_comm("ep", costs.collective(exchange))
     outer = stem_head_axis_sizes(ledger, work, layout, ledger.document, ctx.lift)
     costs.add(forward.ops(ledger.stem, outer, outer=True), passes)
-    costs.add(forward.ops(ledger.head, outer, outer=True), passes if host is None else on_device(passes, host.head))
+    head = ledger.head_rows(work["O"])
+    costs.add(forward.ops(head, outer, outer=True), passes if host is None else on_device(passes, host.head))
     overlap = ctx.chip.constants(REGIME, "tp_collective")
     for c in tensor.collectives(layout, tokens, outer["D"], ctx.formats.activation, 1.0, _tp_reductions(ledger), False):
         c.library = "" if "collective" in ctx.engine.efficiency else ctx.engine.library
@@ -275,10 +276,8 @@ def uncaptured_launch_s(ctx: EstimateContext) -> Number:
 def prefill_pass(ctx: EstimateContext, layout: Layout) -> PricedPass:
     """Prefill of a lone prompt, in as many chunks as the token budget of a step makes of it."""
     if not ctx.is_autoregressive:
-        logits = ctx.logit_positions(ctx.prompt)
-        return forward_step(
-            ctx, layout, ctx.sequences_per_pass, ctx.uncached_prompt, ctx.prompt, False, True, ctx.steps, logits
-        )
+        sizes = ctx.sequences_per_pass, ctx.uncached_prompt, ctx.prompt
+        return forward_step(ctx, layout, *sizes, False, True, ctx.steps, ctx.logit_positions)
     (read, keys), passes = computed_tokens(ctx), serving.prompt_passes(token_budget(ctx), ctx.uncached_prompt)
     if ctx.chip.ideal or (num.plain(passes) and num.value(passes) <= 1):
         step = forward_step(ctx, layout, 1.0, read, keys, decode=False)

@@ -33,7 +33,7 @@ def prefill(ctx: EstimateContext, layout: Layout) -> PrefillAnswer:
     lone = ctx.requests_per_pass.__class__ is float and ctx.requests_per_pass == 1.0
     sequences = at_once if lone else at_once * ctx.requests_per_pass
     rate = serving.prefill_throughput(sequences, ctx.request_tokens, step.seconds, layout.dp)
-    logits, cached = ctx.logit_positions(ctx.prompt), ctx.cached_prompt_tokens
+    logits, cached = ctx.logit_positions, ctx.cached_prompt_tokens
     flops = ctx.model_flops(
         ctx.sequences_per_pass, ctx.uncached_prompt, ctx.prompt, logits, decode=False, cached=cached
     )

@@ -105,7 +105,7 @@ def _serving(
 ) -> Residency:
     """Weights, the cache of `sequences` of `length`, and the activations of a pass over `tokens` of each."""
     activations = memory.inference_activations(
-        ctx.ledger, layout, ctx.formats, sequences, tokens, ctx.lift, prefill, ctx.logit_positions(tokens)
+        ctx.ledger, layout, ctx.formats, sequences, tokens, ctx.lift, prefill, ctx.logit_positions
     )
     cache = kv_bytes(ctx, layout, sequences, length)
     weights = weight_bytes(ctx, layout)

@@ -25,7 +25,7 @@ def ledger_flops(
         sizes = layer_sizes(group, work, WHOLE, document, lift)
         total = total + rows_flops(group.rows, forward, sizes) * float(group.repeat)
     total = total + rows_flops(
-        (*ledger.stem, *ledger.head), forward, stem_head_axis_sizes(ledger, work, WHOLE, document, lift)
+        (*ledger.stem, *ledger.head_rows(logits)), forward, stem_head_axis_sizes(ledger, work, WHOLE, document, lift)
     )
     if not forward.decode:
         for tower in ledger.reading:

@@ -284,7 +284,7 @@ class TrainingMemory(Group):
 class Batch(Group):
     """Sequences of a step."""
 
-    batch: OptNumber = field("count", "Sequences: global batch in training, concurrent per replica in serving; 4M-tokens works too.", default=None, panel=LOAD, former=("global-batch-size", "gbs", "batch-size"))
+    batch: OptNumber = field("count", "Sequences: global batch in training, concurrent per replica in serving; 4M-tokens (4 x 2^20) works too.", default=None, panel=LOAD, former=("global-batch-size", "gbs", "batch-size"))
 
 
 class Prompt(Group):

@@ -16,11 +16,15 @@ _IN_TOKENS = ("-tokens", " tokens")
 
 
 def number(flag: str, written: object, kind: str = "count", option: str = "") -> float:
-    """A number as people write it: 512, 4k, 70B, 15T, 2.5 (USD/h), 80%. `kind` is one of options.KINDS. Raises UsageError."""
+    """A number as people write it: 512, 4k, 70B, 15T, 2.5 (USD/h), 80%. `kind` is one of options.KINDS. Raises UsageError.
+
+    A batch of 4M-tokens is 4 x 2^20, as sequences of 4k are of 4 x 2^10 and training runs count.
+    """
     if isinstance(written, bool) or not isinstance(written, (Real, str)):  # numpy's scalars are Real
         raise UsageError(f"{flag} {written!r}: expected a number", option)
+    unit = "length" if option == "batch" and in_tokens(written) else KINDS[kind].unit
     try:
-        found = _parsed(written if isinstance(written, str) else float(written), KINDS[kind].unit)
+        found = _parsed(written if isinstance(written, str) else float(written), unit)
     except ValueError as error:
         raise UsageError(f"{flag} {written}: {error}", option) from None
     except OverflowError:
@@ -39,7 +43,7 @@ def _parsed(written: float | str, unit: str) -> float:
     with contextlib.suppress(ValueError):
         return float(written)
     text = written.strip()
-    for ending in _IN_TOKENS if unit == "tokens" else ():
+    for ending in _IN_TOKENS if unit in ("tokens", "length") else ():
         text = text.removesuffix(ending)
     if unit == "USD/h" and not text.endswith("/h"):
         text = f"{text.removeprefix('$')} USD/h"

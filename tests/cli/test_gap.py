@@ -54,6 +54,21 @@ def test_a_faster_step_is_never_explained_by_a_loss(cli):
     assert not any("padding" in row["assumption"] for row in fast["gap_explanations"])
 
 
+def test_assumptions_of_a_slow_decode_step_and_a_slow_prefill(cli):
+    """More sequences, longer prompts, slower memory and a waiting host; the amounts named give the measured time."""
+    ask = ("estimate", "llama-3-8b", "--hw", "h100", "--phase")
+    decode = cli(*ask, "decode", "--measured", "16 ms", "--format", "json").json["gap_explanations"]
+    batch = next(row for row in decode if "sequences per replica instead of 32" in row["assumption"])
+    again = cli(*ask, "decode", "--batch", batch["assumption"].split()[0], "--format", "json").json
+    assert again["phases"]["decode"]["time_s"] == pytest.approx(0.016, rel=0.01)
+    words = " ".join(row["assumption"] for row in decode)
+    assert "memory: " in words and "prompts of " in words and "waits for the host" in words
+    prefill = cli(*ask, "prefill", "--measured", "600 ms", "--format", "json").json["gap_explanations"]
+    assert "waits in a queue" in " ".join(row["assumption"] for row in prefill)
+    fast = cli(*ask, "decode", "--measured", "8 ms").out
+    assert "what alone would bring ITL" in fast and "sequences per replica" in fast
+
+
 def test_the_table_shows_them(cli):
     text = cli(*ASK, "--measured", "22 s").out
     assert "what alone would bring the step" in text

@@ -113,14 +113,15 @@ def test_a_comma_is_refused_wherever_a_quantity_is_read():
 
 
 def test_a_batch_in_tokens_is_the_nearest_number_of_whole_sequences():
+    """16M is 16 x 2^20, as a sequence of 8k has 8 x 2^10 tokens: Llama 3 405B trained on 2,048 sequences of 8,192."""
     options = {**BASE, "phase": "train", "seq": 8192, "batch": "16M-tokens"}
-    with pytest.warns(RooflineWarning, match="1953"):
-        assert build_request.request(options).batch == 1953
-    with pytest.warns(RooflineWarning):
-        assert question(options, "throughput", []).request.batch == 1953
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert build_request.request({**options, "batch": "8192k tokens", "seq": 1000}).batch == 8192
+        assert build_request.request(options).batch == 2048
+        assert question(options, "throughput", []).request.batch == 2048
+        assert build_request.request({**options, "batch": "8192000 tokens", "seq": 1000}).batch == 8192
+    with pytest.warns(RooflineWarning, match="1953"):
+        assert build_request.request({**options, "batch": "16000000-tokens"}).batch == 1953
     assert build_request.request({**options, "batch": "1-tokens"}).batch == 1
 
 

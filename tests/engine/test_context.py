@@ -49,8 +49,8 @@ def test_lengths_that_nobody_gives_fit_the_context(context, prompt, output, seq)
 def test_an_encoder_takes_its_context_whole_and_scores_every_position():
     bert, llama = ctx("bert-large"), ctx()
     assert bert.prompt == 512 and bert.output == 0 and not bert.is_autoregressive
-    assert bert.logit_positions(512.0) == (512.0 if bert.spec.lm_head else 1.0)
-    assert llama.is_autoregressive and llama.logit_positions(512.0) == 1.0
+    assert bert.logit_positions == 0.0  # embeddings: the masked head only trains
+    assert llama.is_autoregressive and llama.logit_positions == 1.0
     assert ctx("bert-large", batch=8).requests_per_pass == 8.0 and ctx("bert-large").requests_per_pass == 1.0
     assert ctx(batch=8).requests_per_pass == 1.0 == ctx(batch=8).sequences_per_pass
 

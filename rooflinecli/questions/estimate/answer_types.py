@@ -106,7 +106,7 @@ class Violation(Record):
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Explanation(Record):
-    """A single assumption that moves a training step toward the measured one: what the step would take with it, the share
+    """A single assumption that moves a phase's time toward the measured one: what the step would take with it, the share
     of the measured time that stays unexplained, and how large a change it asks for (0 none, 1 everything)."""
 
     assumption: str

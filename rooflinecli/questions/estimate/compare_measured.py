@@ -11,18 +11,18 @@ from rooflinecli.specs.request import Request
 
 
 def note(request: Request, result: EstimateAnswer, mfu: str | None, measured: str | None) -> None:
-    """Note a measured MFU or time next to the estimate, and for a training step what would explain it.
+    """Note a measured MFU or time next to the estimate, and what would explain it.
 
-    Raises Impossible when it beats the hardware's peak.
+    Raises ImpossibleValue when it beats the hardware's peak.
     """
     if mfu is not None:
         _mfu(result, mfu)
     if measured is not None:
         _time(result, measured)
-    train = result.phases.get("train")
-    if train is not None and train.measured_time_s is not None:
-        plans, _ = choose_plans(scene_of(request))
-        result.gap_explanations = explain(request, result, plans["train"].layout, float(train.measured_time_s))
+    for name, phase in result.phases.items():
+        if phase.measured_time_s is not None:
+            plans, _ = choose_plans(scene_of(request))
+            result.gap_explanations = explain(name, request, result, plans[name].layout, float(phase.measured_time_s))
 
 
 def _mfu(result: EstimateAnswer, written: str) -> None:

@@ -1,4 +1,4 @@
-"""Explanations of a measured training step: single assumptions, each tried alone, ranked by the size of the change.
+"""Explanations of a measured step, TTFT or ITL: single assumptions, each tried alone, ranked by the size of the change.
 
 Some are settings (no overlap, full recomputation): the estimate is made again with them, and a part of the gap may stay.
 Others are amounts (slower links, a power cap, padding): the amount that closes the gap is found, if one does.
@@ -6,8 +6,10 @@ Others are amounts (slower links, a power cap, padding): the amount that closes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
 
 from rooflinecli.core import num
 from rooflinecli.core.fast_dataclass import dataclass
@@ -16,7 +18,7 @@ from rooflinecli.core.solve import decreasing_root
 from rooflinecli.core.units import duration, si
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import PHASES
-from rooflinecli.engine.phase_answer import PhaseAnswer
+from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer
 from rooflinecli.formulas import roofline
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer, Explanation
 from rooflinecli.specs.layout import Layout
@@ -29,8 +31,9 @@ CLOSED = 0.05  # a gap this small is closed: no single assumption is better know
 
 @dataclass(frozen=True)
 class MeasuredStep:
-    """The step of an estimate, and the one that was measured."""
+    """The time of a phase of an estimate, and the one that was measured."""
 
+    phase: str
     request: Request
     layout: Layout
     expected: PhaseAnswer
@@ -40,18 +43,25 @@ class MeasuredStep:
     def slower(self) -> bool:
         return self.measured > float(self.expected.time_s)
 
-    def seconds(self, override: dict[str, Number] | None = None, plan: Layout | None = None) -> float:
-        """The step with some figures or the layout replaced."""
-        return float(PHASES["train"](EstimateContext(self.request, override=override), plan or self.layout).time_s)
+    def seconds(
+        self,
+        override: dict[str, Number] | None = None,
+        plan: Layout | None = None,
+        workload: Mapping[str, Any] = MappingProxyType({}),
+    ) -> float:
+        """The time with some figures, the layout or fields of the request replaced."""
+        request = replace(self.request, **workload)
+        return float(PHASES[self.phase](EstimateContext(request, override=override), plan or self.layout).time_s)
 
 
-def explain(request: Request, result: EstimateAnswer, plan: Layout, measured: float) -> list[Explanation]:
-    """Assumptions that move the step of `plan` toward `measured` seconds, the likeliest first.
+def explain(phase: str, request: Request, result: EstimateAnswer, plan: Layout, measured: float) -> list[Explanation]:
+    """Assumptions that move the time of a phase under `plan` toward `measured` seconds, the likeliest first.
 
     Those that close the gap come before those that leave some of it, and the milder change before the larger.
     """
-    step = MeasuredStep(request, plan, result.phases["train"], measured)
-    found = [e for e in (*_settings(step), *_amounts(step)) if _helps(step, e)]
+    step = MeasuredStep(phase, request, plan, result.phases[phase], measured)
+    tried = (*_settings(step), *_amounts(step)) if phase == "train" else _serving(step)
+    found = [e for e in tried if _helps(step, e)]
     return sorted(found, key=lambda e: (round(abs(e.gap) / CLOSED) if abs(e.gap) > CLOSED else 0, e.change))
 
 
@@ -88,8 +98,7 @@ def _amounts(step: MeasuredStep) -> Iterator[Explanation]:
     """Assumptions whose amount follows from the gap; only losses, since a gain beyond the datasheet is no explanation."""
     if not step.slower:
         return
-    yield from _links(step)
-    yield from _power(step)
+    yield from _rates(step)
     lost = step.measured - float(step.expected.time_s)
     share = lost / step.measured
     yield _explanation(step, f"padding: {share:.0%} of the tokens of a batch carry no data", step.measured, share)
@@ -104,6 +113,44 @@ def _solved(step: MeasuredStep, override: Callable[[float], dict[str, Number]]) 
     if step.seconds(override(LEAST)) < step.measured:
         return None
     return decreasing_root(lambda share: step.seconds(override(share)) - step.measured, LEAST, 1.0)
+
+
+def _serving(step: MeasuredStep) -> Iterator[Explanation]:
+    """Loads, lengths and losses that would make a prefill or a decode step take as long as it did."""
+    request, ctx = step.request, EstimateContext(step.request)
+    longest = float(ctx.spec.max_context or 64 * ctx.prompt) - float(ctx.output)
+    fitting = float(step.expected.max_batch) if isinstance(step.expected, DecodeAnswer) else 0.0
+    loaded = request.concurrency is not None or request.qps is not None
+    loads = (
+        ("prompt", float(ctx.prompt), longest, "prompts of {:,.0f} tokens instead of {:,.0f}", not request.images),
+        ("batch", float(ctx.batch), fitting, "{:,.0f} sequences per replica instead of {:,.0f}", not loaded),
+    )
+    for name, now, most, words, applies in loads:
+        low, high = (now, most) if step.slower else (1.0, now)
+
+        def seconds(size: float, name: str = name) -> float:
+            return step.seconds(workload={name: size})
+
+        if applies and low < high and seconds(low) < step.measured < seconds(high):
+            at = round(decreasing_root(lambda size: step.measured - seconds(size), low, high))
+            yield _explanation(step, words.format(at, now), seconds(float(at)), 1 - min(at, now) / max(at, now))
+    if step.slower:
+        yield from _rates(step)
+        lost = step.measured - float(step.expected.time_s)
+        wait = "waits in a queue" if step.phase == "prefill" else "waits for the host (scheduling, sampling, Python)"
+        each = "request" if step.phase == "prefill" else "step"
+        yield _explanation(step, f"every {each} {wait} for {duration(lost)}", step.measured, lost / step.measured)
+
+
+def _rates(step: MeasuredStep) -> Iterator[Explanation]:
+    """Slower memory, links and clocks."""
+    rate = step.request.hardware.memory.bandwidth.si
+    share = _solved(step, lambda x: {"memory.bandwidth": rate * x})
+    if share is not None and step.phase != "train":
+        words = f"memory: {si(rate * share, 'B/s')} instead of {si(rate, 'B/s')}"
+        yield _explanation(step, words, step.measured, 1 - share)
+    yield from _links(step)
+    yield from _power(step)
 
 
 def _links(step: MeasuredStep) -> Iterator[Explanation]:
@@ -123,5 +170,9 @@ def _power(step: MeasuredStep) -> Iterator[Explanation]:
     if share is None:
         return
     watts = hardware.power.si if hardware.power is not None else None
-    capped = f" (a power cap of {num.value(roofline.power_at_rate(share, watts)):.0f} W)" if watts is not None else ""
+    capped = (
+        f" (a power cap of {num.value(roofline.power_at_rate(share, watts)):.0f} W)"
+        if watts is not None and share > 0.3
+        else ""
+    )
     yield _explanation(step, f"clocks at {share:.0%} of their rate{capped}", step.measured, 1 - share)

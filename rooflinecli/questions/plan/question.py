@@ -30,7 +30,7 @@ class Plan(Prices, EstimateOptions, Several, Question[PlanAnswer]):  # type: ign
     helps = {
         "phase": "train (default), or decode for a service at --qps.",
         "n": "The most devices to have of a chip.",
-        "batch": "Global batch (4M-tokens works too); serving: batches to try (1..1024).",
+        "batch": "Global batch (4M-tokens (4 x 2^20) works too); serving: batches to try (1..1024).",
         **dict.fromkeys(RESTRICTED, "Restrict the layouts that are searched, e.g. to 8 or 4,8."),
         "recompute": "Restrict recomputation, e.g. to none,selective.",
         "sequence_parallel": "Restrict to yes or no.",

@@ -222,11 +222,15 @@ def _cost(answer: EstimateAnswer) -> Block:
 
 
 def _gap(answer: EstimateAnswer) -> list[Block]:
-    """Return single changes that would bring a training step to the measured time."""
-    train = answer.phases.get("train")
-    if not answer.gap_explanations or train is None:
+    """Return single changes that would bring the measured phase to its time."""
+    measured = next(((name, p) for name, p in answer.phases.items() if p.measured_time_s is not None), None)
+    if not answer.gap_explanations or measured is None:
         return []
-    head = f"what alone would bring the step from {text(train.time_s, 'time_s')} to {text(train.measured_time_s, 'time_s')}"
+    name, phase = measured
+    what = {"train": "the step", "prefill": "TTFT", "decode": "ITL"}[name]
+    head = (
+        f"what alone would bring {what} from {text(phase.time_s, 'time_s')} to {text(phase.measured_time_s, 'time_s')}"
+    )
     lines = [
         row.assumption
         if abs(row.gap) < 0.02
