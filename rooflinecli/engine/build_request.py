@@ -19,6 +19,7 @@ from rooflinecli.specs.parse_values import LARGEST, MOST_THINGS, below, in_token
 from rooflinecli.specs.request import MOST, PHASES, SEQ, Request
 
 MOST_PIXELS = 65536  # a side of an image
+SERVING = ("prefill", "decode")
 _YES, _NO = ("true", "yes", "on"), ("false", "no", "off")
 
 
@@ -30,7 +31,8 @@ def request(options: dict[str, Any]) -> Request:
     """
     given = named(options)
     fields = {OPTIONS[name].field: value(OPTIONS[name], text) for name, text in given.items()}
-    check_conflicts(given, fields.get("phases", PHASES))
+    fields.setdefault("phases", {"train": ("train",), "serve": SERVING}.get(implied(given), PHASES))
+    check_conflicts(given, fields["phases"])
     model = fields["model"]
     only_engine = _only_engine(fields.get("weight_dtype"))
     if model.checkpoint is not None and model.checkpoint.format == "gguf":
@@ -41,6 +43,12 @@ def request(options: dict[str, Any]) -> Request:
         fields["batch"] = whole_sequences(fields["batch"], fields.get("seq"), model)
     warn_about(model, fields)
     return Request(**fields)
+
+
+def implied(given: Collection[str]) -> str:
+    """Which of "train" and "serve" the options mean without --phase, by those that only one of them has; empty where none or both do."""
+    meant = {OPTIONS[name].phase for name in given if name in OPTIONS} - {""}
+    return meant.pop() if len(meant) == 1 else ""
 
 
 def named(options: dict[str, Any], help: str = "`roofline estimate --help` lists them") -> dict[str, Any]:

@@ -84,8 +84,8 @@ class Field(Generic[W, V]):
     """One field of a question, a descriptor: on the class it is the field, on a question its value.
 
     W is what may be written for it, V what a question holds. `long` is its flag without dashes, `parameter` its name in Python,
-    `name` its key where options are kept as written, which is that of the first release that had it. `phase` is "train" for what only training has: a plan file that names no phase means training by it. `choices`
-    are the words it may be; for a number, those that may stand instead of one. `least` and `most` replace the kind's bounds.
+    `name` its key where options are kept as written, which is that of the first release that had it. `phase` is "train" or "serve" for
+    what only training or only serving has: a question that names no phase means it by that (`build_request.implied`). `choices` are the words it may be; for a number, those that may stand instead of one. `least` and `most` replace the kind's bounds.
     `fills` is the field of Request, where it is not the parameter; `also` are other names, `former` names of earlier releases,
     which no help shows; `off` is the flag that turns a switch off, where that is not --no-NAME. `several` fields may be repeated on a command line.
     """
@@ -209,14 +209,14 @@ class Subject(Group):
 class Phases(Group):
     """Phases a question is about."""
 
-    phase: Texts = field("phases", "train, prefill, decode; repeat or omit for all.", default=None, panel=LOAD, choices=PHASES, fills="phases", several=True)
+    phase: Texts = field("phases", "train, prefill, decode; repeat. Omitted: serving or training as the other options imply, else both.", default=None, panel=LOAD, choices=PHASES, fills="phases", several=True)
 
 
 class Formats(Group):
     """Number formats of matmuls, KV cache, recurrent state and weights."""
 
     dtype: OptText = field("dtype", "Matmuls with their inputs, weights and activations: bf16, fp16, fp8, int8, ...", default=None, panel=NUMBERS, former=("precision",))
-    kv_dtype: OptText = field("dtype", "Number format of the KV cache.", default=None, panel=NUMBERS, former=("kv-cache-dtype",))
+    kv_dtype: OptText = field("dtype", "Number format of the KV cache.", default=None, panel=NUMBERS, phase="serve", former=("kv-cache-dtype",))
     ssm_state_dtype: OptText = field("dtype", "Recurrent state of hybrid models in memory; omitted: the model's own (fp32).", default=None, panel=NUMBERS, fills="state_dtype", former=("state-dtype", "mamba-ssm-cache-dtype"), name="state-dtype")
     weight_dtype: OptText = field("dtype", "Weights alone: int8, int4, fp8, a GGUF type (q4_k_m), or as a tool writes them: awq, gptq-4-g32, exl3-3.5, mlx-8, nf4-double, hqq, ...", default=None, panel=NUMBERS, former=("quantization", "quant"))
 
@@ -234,10 +234,10 @@ class Layout(Group):
 class ServingLayout(Group):
     """Attention data parallelism and where experts run in serving."""
 
-    attention_dp: OptSwitch = field("switch", "Serving: attention data parallel, experts over all ranks that -n or --tp and --dp give.", default=None, panel=LAYOUT, former=("dp-attention", "enable-dp-attention"))
-    redundant_experts: OptNumber = field("count", "Serving: further copies of busy experts, over all ranks; balances them.", default=None, panel=LAYOUT, least=0, former=("num-redundant-experts",))
-    all2all_backend: OptText = field("choice", "Serving: kernels of the MoE all-to-all", default=None, panel=LAYOUT, choices=EXCHANGES, fills="exchange", former=("exchange", "moe-a2a-backend"), name="exchange")
-    overlap: OptText = field("choice", "Serving: two-batch hides the all-to-all of half a batch behind the other half's computation", default=None, panel=LAYOUT, choices=OVERLAPS)
+    attention_dp: OptSwitch = field("switch", "Serving: attention data parallel, experts over all ranks that -n or --tp and --dp give.", default=None, panel=LAYOUT, phase="serve", former=("dp-attention", "enable-dp-attention"))
+    redundant_experts: OptNumber = field("count", "Serving: further copies of busy experts, over all ranks; balances them.", default=None, panel=LAYOUT, phase="serve", least=0, former=("num-redundant-experts",))
+    all2all_backend: OptText = field("choice", "Serving: kernels of the MoE all-to-all", default=None, panel=LAYOUT, phase="serve", choices=EXCHANGES, fills="exchange", former=("exchange", "moe-a2a-backend"), name="exchange")
+    overlap: OptText = field("choice", "Serving: two-batch hides the all-to-all of half a batch behind the other half's computation", default=None, panel=LAYOUT, phase="serve", choices=OVERLAPS)
 
 
 class ExpertLayout(Group):
@@ -266,8 +266,8 @@ class TrainingLayout(Group):
 class HostOffload(Group):
     """Weights, experts and caches in host memory."""
 
-    gpu_layers: OptNumber = field("count", "Serving: layers on the device (llama.cpp -ngl); the others, their cache and the LM head stay on the host.", default=None, panel=LAYOUT, least=0, fills="gpu_layers", also=("ngl",), former=("offload-layers", "n-gpu-layers"), name="offload-layers")
-    expert_offload: OptText = field("word", "Serving: host, or host:LAYERS (llama.cpp --cpu-moe, --n-cpu-moe): routed experts stay in host memory.", default=None, panel=LAYOUT, fills="experts_on", former=("experts-on",), name="experts-on")
+    gpu_layers: OptNumber = field("count", "Serving: layers on the device (llama.cpp -ngl); the others, their cache and the LM head stay on the host.", default=None, panel=LAYOUT, phase="serve", least=0, fills="gpu_layers", also=("ngl",), former=("offload-layers", "n-gpu-layers"), name="offload-layers")
+    expert_offload: OptText = field("word", "Serving: host, or host:LAYERS (llama.cpp --cpu-moe, --n-cpu-moe): routed experts stay in host memory.", default=None, panel=LAYOUT, phase="serve", fills="experts_on", former=("experts-on",), name="experts-on")
     host_cpu: OptText = field("name", "The host's CPU and its memory, for what is offloaded (ryzen-9-9950x: two channels of DDR5-5600).", default=None, panel=LAYOUT, fills="host", former=("host",), name="host")
 
 
@@ -290,7 +290,7 @@ class Batch(Group):
 class Prompt(Group):
     """Input of a request."""
 
-    prompt: OptNumber = field("length", "Prompt tokens; 4k is 4096.", default=None, panel=LOAD, former=("isl", "input-len", "random-input-len"))
+    prompt: OptNumber = field("length", "Prompt tokens; 4k is 4096.", default=None, panel=LOAD, phase="serve", former=("isl", "input-len", "random-input-len"))
 
 
 class Images(Group):
@@ -305,7 +305,7 @@ class Images(Group):
 class OutputLength(Group):
     """Output of a request."""
 
-    output: OptNumber = field("length", "Output tokens.", default=None, panel=LOAD, least=0, former=("osl", "output-len", "random-output-len"))
+    output: OptNumber = field("length", "Output tokens.", default=None, panel=LOAD, phase="serve", least=0, former=("osl", "output-len", "random-output-len"))
 
 
 class TrainingLoad(Group):
@@ -327,39 +327,39 @@ class Money(Group):
 class Load(Group):
     """Arrivals of requests."""
 
-    concurrency: OptNumber = field("count", "Closed loop: requests in flight per replica, each followed by the next; or max.", default=None, panel=LOAD, choices=("max",), former=("max-concurrency", "users"))
-    qps: OptNumber = field("rate", "Open loop: requests per second over all replicas.", default=None, panel=LOAD, former=("request-rate", "rps"))
+    concurrency: OptNumber = field("count", "Closed loop: requests in flight per replica, each followed by the next; or max.", default=None, panel=LOAD, phase="serve", choices=("max",), former=("max-concurrency", "users"))
+    qps: OptNumber = field("rate", "Open loop: requests per second over all replicas.", default=None, panel=LOAD, phase="serve", former=("request-rate", "rps"))
 
 
 class PrefixHits(Group):
     """Prompt tokens that are cached."""
 
-    prefix_hit_rate: OptNumber = field("share", "Fraction of prompt tokens found in the prefix cache: less prefill, no less memory.", default=None, panel=LOAD, fills="prefix_hit", former=("prefix-hit", "hit-rate"), name="prefix-hit")
+    prefix_hit_rate: OptNumber = field("share", "Fraction of prompt tokens found in the prefix cache: less prefill, no less memory.", default=None, panel=LOAD, phase="serve", fills="prefix_hit", former=("prefix-hit", "hit-rate"), name="prefix-hit")
 
 
 class KVOffload(Group):
     """Tiers that caches of idle sessions are offloaded to."""
 
-    kv_offload: OptText = field("text", "Where caches of idle sessions are kept, per device, the nearest tier first: host=256GB@50GB/s,disk=2TB@7GB/s.", default=None, panel=LOAD, fills="kv_tier", former=("kv-tier",), name="kv-tier")
+    kv_offload: OptText = field("text", "Where caches of idle sessions are kept, per device, the nearest tier first: host=256GB@50GB/s,disk=2TB@7GB/s.", default=None, panel=LOAD, phase="serve", fills="kv_tier", former=("kv-tier",), name="kv-tier")
 
 
 class Sessions(Group):
     """Sessions that come back."""
 
-    sessions: OptNumber = field("count", "With --kv-offload: sessions of a replica that come back, active or not; omitted: as many as device and tiers keep.", default=None, panel=LOAD, former=("num-sessions",))
+    sessions: OptNumber = field("count", "With --kv-offload: sessions of a replica that come back, active or not; omitted: as many as device and tiers keep.", default=None, panel=LOAD, phase="serve", former=("num-sessions",))
 
 
 class ServedAdapters(Group):
     """LoRA adapters served side by side."""
 
-    num_loras: OptNumber = field("count", "LoRA adapters served together, all resident; each sequence uses one (--lora-rank, --lora-target-modules).", default=None, panel=LOAD, fills="adapters", former=("adapters", "max-loras"), name="adapters")
+    num_loras: OptNumber = field("count", "LoRA adapters served together, all resident; each sequence uses one (--lora-rank, --lora-target-modules).", default=None, panel=LOAD, phase="serve", fills="adapters", former=("adapters", "max-loras"), name="adapters")
 
 
 class ClosedLoop(Group):
     """Further terms of a closed loop."""
 
-    requests_per_client: OptNumber = field("rate", "Closed loop: requests that each client sends in all (10), the first in a burst; inf is steady state.", default=None, panel=LOAD, choices=("inf",), least=1, fills="prompts_per_slot", former=("prompts-per-slot",), name="prompts-per-slot")
-    fixed_lengths: OptSwitch = field("switch", "Closed loop: all requests have one length, so an engine that prefills first runs in lockstep.", default=None, panel=LOAD, fills="equal_lengths", former=("equal-lengths",), name="equal-lengths")
+    requests_per_client: OptNumber = field("rate", "Closed loop: requests that each client sends in all (10), the first in a burst; inf is steady state.", default=None, panel=LOAD, phase="serve", choices=("inf",), least=1, fills="prompts_per_slot", former=("prompts-per-slot",), name="prompts-per-slot")
+    fixed_lengths: OptSwitch = field("switch", "Closed loop: all requests have one length, so an engine that prefills first runs in lockstep.", default=None, panel=LOAD, phase="serve", fills="equal_lengths", former=("equal-lengths",), name="equal-lengths")
 
 
 class TrainingState(Group):
@@ -399,23 +399,23 @@ class CountedFlops(Group):
 class ServingEngine(Group):
     """Serving engine."""
 
-    engine: OptText = field("word", "Serving engine: python-server (default), cuda-graph, vllm, sglang, trtllm, trtllm-cpp; llamacpp (GGUF), mlx, exllamav3, ...", default=None, panel=ENGINE)
-    gpu_memory_utilization: OptNumber = field("share", "Fraction of memory for weights and KV cache (vllm, sglang), or of what weights leave for the cache (trtllm), instead of the engine's.", default=None, panel=ENGINE, fills="gpu_memory_utilization", former=("mem-fraction-static", "kv-cache-free-gpu-memory-fraction"))
+    engine: OptText = field("word", "Serving engine: python-server (default), cuda-graph, vllm, sglang, trtllm, trtllm-cpp; llamacpp (GGUF), mlx, exllamav3, ...", default=None, panel=ENGINE, phase="serve")
+    gpu_memory_utilization: OptNumber = field("share", "Fraction of memory for weights and KV cache (vllm, sglang), or of what weights leave for the cache (trtllm), instead of the engine's.", default=None, panel=ENGINE, phase="serve", fills="gpu_memory_utilization", former=("mem-fraction-static", "kv-cache-free-gpu-memory-fraction"))
 
 
 class Speculation(Group):
     """Speculative decoding."""
 
-    speculative_method: OptText = field("word", "Speculative decoding: mtp, eagle, or a draft model; with --acceptance-rate.", default=None, panel=ENGINE, fills="speculate", former=("speculate", "speculative-algorithm"), name="speculate")
-    num_speculative_tokens: OptNumber = field("count", "Draft tokens of each verification (1).", default=None, panel=ENGINE, fills="draft_tokens", former=("draft-tokens", "speculative-num-draft-tokens"), name="draft-tokens")
-    acceptance_rate: OptNumber = field("share", "Fraction of draft tokens that the target accepts, each given that those before were accepted.", default=None, panel=ENGINE, fills="acceptance", former=("acceptance",), name="acceptance")
+    speculative_method: OptText = field("word", "Speculative decoding: mtp, eagle, or a draft model; with --acceptance-rate.", default=None, panel=ENGINE, phase="serve", fills="speculate", former=("speculate", "speculative-algorithm"), name="speculate")
+    num_speculative_tokens: OptNumber = field("count", "Draft tokens of each verification (1).", default=None, panel=ENGINE, phase="serve", fills="draft_tokens", former=("draft-tokens", "speculative-num-draft-tokens"), name="draft-tokens")
+    acceptance_rate: OptNumber = field("share", "Fraction of draft tokens that the target accepts, each given that those before were accepted.", default=None, panel=ENGINE, phase="serve", fills="acceptance", former=("acceptance",), name="acceptance")
 
 
 class Scheduler(Group):
     """Scheduler settings of an estimate."""
 
-    max_num_batched_tokens: OptNumber = field("count", "Prompt tokens of one step (chunked prefill), instead of the engine's.", default=None, panel=ENGINE, fills="token_budget", former=("token-budget", "chunked-prefill-size"), name="token-budget")
-    scheduler_config: OptText = field("list", "Settings of the engine's scheduler that TTFT under load depends on: poll_steps=30,stream_steps=10,hold_steps=20,hold_share=0.9, ...", default=None, panel=ENGINE, fills="scheduler", former=("scheduler",), name="scheduler")
+    max_num_batched_tokens: OptNumber = field("count", "Prompt tokens of one step (chunked prefill), instead of the engine's.", default=None, panel=ENGINE, phase="serve", fills="token_budget", former=("token-budget", "chunked-prefill-size"), name="token-budget")
+    scheduler_config: OptText = field("list", "Settings of the engine's scheduler that TTFT under load depends on: poll_steps=30,stream_steps=10,hold_steps=20,hold_share=0.9, ...", default=None, panel=ENGINE, phase="serve", fills="scheduler", former=("scheduler",), name="scheduler")
 
 
 class Framework(Group):

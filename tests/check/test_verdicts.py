@@ -113,7 +113,8 @@ def test_margin_is_a_share_of_the_limit(tmp_path):
 
 
 def test_memory_without_a_phase_is_that_of_the_tightest(tmp_path):
-    answer = run_cli(*BASE[:3], "b200", *BASE[4:], "--format", "json").json["phases"]
+    phases = ("--phase", "prefill", "--phase", "decode", "--phase", "train")
+    answer = run_cli(*BASE[:3], "b200", *BASE[4:], *phases, "--format", "json").json["phases"]
     found = row(
         tmp_path, requiring("memory.headroom_fraction", ">= 1 %", hw="b200", phase=["prefill", "decode", "train"])
     )

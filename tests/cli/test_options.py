@@ -153,7 +153,7 @@ def test_two_options_that_say_the_load_exclude_each_other(options):
 
 
 def test_with_training_the_batch_is_the_trained_one():
-    request = build_request.request({**BASE, "batch": 8, "concurrency": 4})
+    request = build_request.request({**BASE, "phase": "train,decode", "batch": 8, "concurrency": 4})
     assert (request.batch, request.concurrency) == (8, 4)
 
 

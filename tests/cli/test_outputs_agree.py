@@ -41,7 +41,10 @@ def test_the_nearest_remedy_is_a_whole_layout(cli):
         ("formula memory_time bytes_moved=141s bandwidth=1GB/s", "bytes_moved is in B"),
         ("formula memory_time bytes_moved=-5GB bandwidth=1GB/s", "not negative"),
         ("formula compute_time flops=-5 peak=1TFLOP/s", "not negative"),
-        ("search llama-3-8b --hw h100 -n 8 --itl 1ns", "applies to serving; remove it, or add --phase decode"),
+        (
+            "search llama-3-8b --hw h100 -n 8 --phase train --itl 1ns",
+            "applies to serving; remove it, or add --phase decode",
+        ),
         ("search llama70b --hw h100 -n 16 --tp 3", "no split of 16 devices"),
         ("search llama70b --hw h100 -n 24 --dp 5", "no split of 24 devices"),
         ("sweep llama70b --hw h100 --tp 8 --batch 4 --where foo>3", "unknown quantity 'foo'"),

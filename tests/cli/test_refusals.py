@@ -18,7 +18,7 @@ BASE = ("llama-3-8b", "--hw", "h100")
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("search", *BASE, "-n", "8", "--slo", "ttft=1s"), "--slo ttft=1s: applies to serving"),
+        (("search", *BASE, "-n", "8", "--phase", "train", "--slo", "ttft=1s"), "--slo ttft=1s: applies to serving"),
         (("search", *BASE, "-n", "8", "--top", "0"), "--top 0: must be at least 1"),
         (("search", *BASE, "-n", "8", "--jobs", "nan"), "--jobs nan: expected a finite number"),
         (("check", "plan.yaml", "--hold", "x"), "--bound x: expected pessimistic or expected or floor"),

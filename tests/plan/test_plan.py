@@ -207,7 +207,7 @@ def test_a_service_takes_as_many_devices_as_search_and_fleet_find(
         (["--hw", "h100", "--deadline", "4d", "--budget", "lots"], "--budget lots"),
         (["--hw", "h100", "--deadline", "4d", "--price", "b200=2"], "not among"),
         (["--hw", "h100", "--deadline", "4d", "--price", "h100=free"], "--price h100=free"),
-        (["--hw", "h100", "--deadline", "4d", "--qps", "4"], "--phase decode"),
+        (["--hw", "h100", "--deadline", "4d", "--qps", "4"], "leave one of them out"),
         (["--hw", "mi300x", "--budget", "1 M USD"], "no price is known for mi300x"),
         (["--hw", "h100", "--deadline", "4d", "--price", "h100="], "no price after the ="),
         (["--hw", "8xh100", "--deadline", "4d"], "plan chooses the device count"),

@@ -184,9 +184,8 @@ class _CheckReader:
                 options[option] = path_of(kind, options[option], self.folder)
         if "phase" not in options:
             named = {phase_of(r.quantity) for r in self.requirements} - {""}
-            training = any(OPTIONS[name].phase == "train" for name in options)
             if not named:
-                named = {"train"} if training else {"decode"}
+                named = {"train"} if build_request.implied(options) == "train" else {"decode"}
             serving = ["prefill", "decode"] if named - {"train"} else []
             options["phase"] = [*serving, *(["train"] if "train" in named else [])]
         return options

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.parallel_map import Spread
+from rooflinecli.engine import build_request
 from rooflinecli.questions import multi_chip
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.plan.answer_types import PlanAnswer, PlannedChip, ServingPlan, TrainingPlan
@@ -35,7 +36,8 @@ def plan(
     infeasible ones last. `tell(chip)` hears of each chip. Raises UsageError for what is wrong with the question.
     """
     where, tell = where or [], tell or (lambda chip: None)
-    if "train" not in str(options.get("phase") or "train"):
+    served = qps is not None or slo is not None or build_request.implied(options) == "serve"
+    if "train" not in (str(options.get("phase") or ("decode" if served else "train"))):
         return _service(options, deadline, budget, hold, where, qps, slo, tell)
     for name, written in (("qps", qps), ("slo", slo)):
         if written is not None:

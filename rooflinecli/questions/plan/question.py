@@ -28,7 +28,7 @@ class Plan(Prices, EstimateOptions, Several, Question[PlanAnswer]):  # type: ign
     ranged = frozenset({*RESTRICTED, "batch"})
     without = FIXED | {"concurrency"}
     helps = {
-        "phase": "train (default), or decode for a service at --qps.",
+        "phase": "train, or decode for a service at --qps; omitted: decode where --qps, --slo or another serving option is given, else train.",
         "n": "The most devices to have of a chip.",
         "batch": "Global batch (4M-tokens (4 x 2^20) works too); serving: batches to try (1..1024).",
         **dict.fromkeys(RESTRICTED, "Restrict the layouts that are searched, e.g. to 8 or 4,8."),

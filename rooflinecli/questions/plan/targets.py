@@ -68,7 +68,7 @@ def serving(
     if budget is not None and deadline is None:
         raise UsageError("--budget for a service requires --deadline, for example --deadline 365d", "deadline")
     if options.get("tokens") is not None:
-        raise UsageError("--tokens belongs to training; leave out --phase, or --tokens", "tokens")
+        raise UsageError("--tokens belongs to training, --qps and --slo to serving; leave one of them out", "tokens")
     return ServingPlanQuestion(
         _each(options),
         build_request.value(OPTIONS["qps"], qps),

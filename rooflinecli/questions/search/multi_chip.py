@@ -46,7 +46,7 @@ def serving_across(
         goal = "cost"
     elif goal is None:
         goal = "devices,throughput" if limits.get("qps") is not None else "throughput"
-    found = across(each, goal, top, search)
+    found = across(each, goal, top, search, "decode")
     candidates, question = [], None
     for chip in (c.chip for c in found.chips or () if isinstance(c, ChipSearch)):
         question = asked(each[chip], goal, where, limits)
@@ -57,16 +57,20 @@ def serving_across(
     return replace(found, pools=pairs[0] if pairs else None, pool_rows=pairs)
 
 
-def across(each: dict[str, Options], goal: str | None, top: int, search: Callable[[Options, str | None], S]) -> S:
+def across(
+    each: dict[str, Options],
+    goal: str | None,
+    top: int,
+    search: Callable[[Options, str | None], S],
+    phase: str = "train",
+) -> S:
     """A search on every chip (by name, its options): rows of all ranked together, the best of each chip among them.
 
     `search(options, goal)` answers for one chip. A chip that cannot be searched is named with its reason. Raises UsageError when
     none can, and for an objective for which no chip has a price.
     """
     names = [name for name in (goal or "").split(",") if name]
-    training = "train" in str(next(iter(each.values())).get("phase") or "train")
-    phases = ("train",) if training else ("decode",)
-    paid = any("usd" in objective(name, phases).quantity for name in names)
+    paid = any("usd" in objective(name, (phase,)).quantity for name in names)
     lacking = multi_chip.unpriced(each) if paid else []
     if len(lacking) == len(each):
         raise UsageError(f"--objective {goal}: {multi_chip.remedy(lacking)}", "price")

@@ -76,7 +76,7 @@ class Search(Prices, Limits, EstimateOptions, Several, Question[SearchAnswer]): 
     without = FIXED | {"concurrency"}
     helps = {
         "hw": "A name or alias (`roofline hardware`), or a YAML path; several with commas are searched side by side.",
-        "phase": "train (default), or decode for serving (prefill is searched with it).",
+        "phase": "train, or decode for serving (prefill is searched with it); omitted: decode where a serving option is given, else train.",
         "n": "Devices: one count or several (training); the most to use (serving).",
         "batch": "Global batch (4M-tokens works too); serving: batches to try (1..1024).",
         **{name: f"Restrict {what}." for name, what in RESTRICTED.items()},
@@ -93,8 +93,15 @@ class Search(Prices, Limits, EstimateOptions, Several, Question[SearchAnswer]): 
 
     @property
     def training(self) -> bool:
-        """Whether training layouts are searched rather than serving instances."""
-        return "train" in (self.phase or ("train",))
+        """Whether training layouts are searched rather than serving instances: by --phase, else unless serving is implied."""
+        if self.phase:
+            return "train" in self.phase
+        from rooflinecli.engine import build_request
+
+        limits = any(
+            self.is_given(field) for field in (Search.ttft, Search.itl, Search.qps, Search.slo, Search.simulate_top)
+        )
+        return not limits and build_request.implied(self.options()) != "serve"
 
     def check(self) -> None:
         super().check()

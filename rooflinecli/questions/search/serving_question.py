@@ -18,7 +18,9 @@ from rooflinecli.specs.options import LAYOUT, OPTIONS
 from rooflinecli.specs.request import Request
 
 # parts of a layout that an instance does not have; serving splits activations outside TP too
-_TRAINING = {"dp", "cp", *(o.name for o in OPTIONS.values() if o.panel == LAYOUT and o.phase)} - {"sequence-parallel"}
+_TRAINING = {"dp", "cp", *(o.name for o in OPTIONS.values() if o.panel == LAYOUT and o.phase == "train")} - {
+    "sequence-parallel"
+}
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,8 @@ class Space:
 def space(options: Options, figures: list[str] | None = None) -> Space:
     """Options by any of their names -> the space they span. Raises UsageError naming the flag that is wrong."""
     given = build_request.named(options, "`roofline sweep --help` lists them")
-    phases = build_request.phases(given.pop("phase", "prefill,decode"))
+    default = "train" if build_request.implied(given) == "train" else "prefill,decode"
+    phases = build_request.phases(given.pop("phase", default))
     axes = [axis(option, given[name]) for name, option in OPTIONS.items() if name in given]
     structure = tuple(a for a in axes if a.kind == "structure")
     chips = next(a.values for a in structure if a.name == "hw")

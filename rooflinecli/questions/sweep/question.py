@@ -24,7 +24,7 @@ class Sweep(EstimateOptions, Several, Question[None]):
     helps = {
         "model": "One or several models, comma-separated.",
         "hw": "One or several chips, comma-separated.",
-        "phase": "prefill, decode, train; omitted: prefill and decode.",
+        "phase": "prefill, decode, train; omitted: train where only training options are given, else prefill and decode.",
         "n": "Devices; with it dp is what tp, pp and cp leave.",
     }
     # fmt: off
