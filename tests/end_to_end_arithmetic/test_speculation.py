@@ -51,6 +51,26 @@ def test_a_round_is_three_drafts_and_one_verification(ask):
     assert answer["floor_s"] <= answer["time_s"] and answer["tokens_per_s"] == pytest.approx(B / answer["time_s"])
 
 
+def test_speculate_on_a_chip_is_what_estimate_says():
+    from rooflinecli.questions.estimate.answer import estimate
+    from rooflinecli.questions.speculate.question import Speculate
+
+    pair = {"draft": "llama-3.2-1b", "target": "llama-3.1-8b"}
+    answer = Speculate(acceptance_rate=0.7, **pair, hw="h100", devices=1, batch=4, num_speculative_tokens=3).answer()
+    options = {"model": "llama-3.1-8b", "hw": "h100", "n": 1, "batch": 4, "phase": "decode"}
+    decode = estimate(
+        ask.request({**options, "speculate": "llama-3.2-1b", "draft_tokens": 3, "acceptance": 0.7})
+    ).phases["decode"]
+    assert answer.speedup == pytest.approx(decode.speculation.speedup, rel=1e-12)
+    assert answer.itl_s == pytest.approx(decode.time_s, rel=1e-12)
+    assert answer.lengths["best"].speedup >= answer.speedup
+    plain = Speculate(acceptance_rate=0.7, **pair, num_speculative_tokens=3).answer()
+    assert plain.speedup > answer.speedup and "--hw" in plain.notes[-1]
+    for wrong in ({"devices": 2}, {"hw": "h100", "draft": "1B"}, {"hw": "h100", "draft_cost": 0.1}):
+        with pytest.raises(UsageError, match="--hw"):
+            Speculate(acceptance_rate=0.7, **{**pair, **wrong})
+
+
 def test_a_head_needs_its_layer_in_memory_and_a_layer_of_cache(ask):
     plain, with_head = (ask("dense", "decode", batch=B, **o)["memory"] for o in (LOAD, ASKED))
     layer_parameters = 256 * 256 + 128 * 256 + 3 * 256 * 512 + 2 * 256 + 2 * 256 * 256

@@ -44,7 +44,7 @@ def test_no_draft_length_beats_the_best(acceptance, draft_cost, other):
 def test_speculation_pays_exactly_when_acceptance_exceeds_the_draft_cost(acceptance, draft_cost):
     """Leviathan et al. 2023, corollary 3.9."""
     if abs(acceptance - draft_cost) > 1e-6:
-        assert (best_length(acceptance, draft_cost, 1.0) > 0) == (acceptance > draft_cost)
+        assert (best_length(acceptance, lambda length: (draft_cost, 1.0, None)) > 0) == (acceptance > draft_cost)
 
 
 @given(st.integers(1, 30), st.floats(0.0, 0.3).map(lambda cost: round(cost, 9)), st.floats(1.0, 3.0))

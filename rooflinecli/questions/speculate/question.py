@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN, PlainLift
@@ -10,9 +13,12 @@ from rooflinecli.core.solve import decreasing_root, solved_value
 from rooflinecli.formulas import speculation as spec
 from rooflinecli.questions.question import Question, is_number
 from rooflinecli.questions.speculate.answer_types import BreakEvenAcceptance, DraftGain, SpeculateAnswer
-from rooflinecli.specs.options import Number, OptNumber, field
+from rooflinecli.specs.options import Number, OptNumber, OptText, field
 
 LONGEST = 256  # drafts beyond this are not searched
+Costs = Callable[
+    [float], tuple[Quantity, Quantity, Quantity | None]
+]  # of a draft step, verification, seconds of a plain step
 
 
 # fmt: off
@@ -20,7 +26,7 @@ class Speculate(Question[SpeculateAnswer | BreakEvenAcceptance]):
     """Speculative decoding: tokens per step, speedup and best draft length, or the acceptance rate that a speedup takes."""
 
     verb = "speculate"
-    examples = ("roofline speculate --acceptance-rate 0.8 --draft-cost 0.1", "roofline speculate -a 0.7 --draft llama-3.2-1b --target llama70b --itl '30 ms'")
+    examples = ("roofline speculate --acceptance-rate 0.8 --draft-cost 0.1", "roofline speculate -a 0.7 --draft llama-3.2-1b --target llama-3.3-70b --hw h100 -n 4")
     acceptance_rate: OptNumber = field("fraction", "Chance that a draft token is accepted, 0 to 1.", default=None, symbol="a", short="-a", metavar="SHARE", former=("acceptance",))
     draft_cost: OptNumber = field("positive", "Time of a draft step over a target step (0.1).", default=None, symbol="c", short="-c", least=0)
     draft: OptNumber = field("params", "Instead of --draft-cost: the draft's parameters or name.", default=None, symbol="N")
@@ -28,6 +34,9 @@ class Speculate(Question[SpeculateAnswer | BreakEvenAcceptance]):
     num_speculative_tokens: OptNumber = field("positive", "Draft tokens per step; omitted: the best.", default=None, symbol="g", short="-k", metavar="COUNT", former=("draft-length",))
     speedup: OptNumber = field("positive", "Instead of --acceptance-rate: the speedup to reach (1 is break-even).", default=None, symbol="x")
     verify_cost: Number = field("positive", "Time to verify a draft over a plain decode step; above 1 once large batches make verification compute-bound.", default=1.0, symbol="v")
+    hw: OptText = field("name", "Chip on which draft and target, both models, are priced as in `estimate --speculative-method`.", default=None)
+    devices: OptNumber = field("positive", "With --hw: devices of the server; omitted: as many as hold it.", default=None, symbol="n", short="-n", metavar="COUNT")
+    batch: OptNumber = field("positive", "With --hw: sequences (32).", default=None, symbol="B", metavar="COUNT")
     itl: OptNumber = field("seconds", "Plain ITL ('20 ms'), to get the new one.", default=None, symbol="t")
     # fmt: on
 
@@ -41,13 +50,48 @@ class Speculate(Question[SpeculateAnswer | BreakEvenAcceptance]):
             raise UsageError(f"--num-speculative-tokens {tokens:g}: must be a whole number")
         if self.speedup is not None and tokens is None:
             raise UsageError("--speedup requires --num-speculative-tokens; add it")
+        if self.hw is None and (self.devices is not None or self.batch is not None):
+            raise UsageError("-n and --batch are of the server that --hw prices; add --hw, or leave them out")
+        if self.hw is not None:
+            written = self.written()
+            if any(is_number(str(written.get(name, 0))) for name in ("draft", "target")):
+                raise UsageError("--hw prices two models; name them by --draft and --target")
+            if self.draft_cost is not None or self.verify_cost != 1.0:
+                raise UsageError("--hw prices draft and verification; leave out --draft-cost and --verify-cost")
 
     def answer(self, lift: PlainLift = PLAIN) -> SpeculateAnswer | BreakEvenAcceptance:
-        cost = self._cost_of_sizes() if self.draft_cost is None else self.draft_cost
-        return self._break_even(cost) if self.acceptance_rate is None else self._gains(self.acceptance_rate, cost)
+        costs = self._costs_on_hardware(lift) if self.hw is not None else self._costs_of_sizes()
+        return self._break_even(*costs(num.value(self.num_speculative_tokens))[:2]) if self.acceptance_rate is None else self._gains(self.acceptance_rate, costs)
 
-    def _cost_of_sizes(self) -> Quantity:
-        """The draft's cost by the parameters of the models. Raises UsageError for models that cannot draft."""
+    def _costs_on_hardware(self, lift: PlainLift) -> Costs:
+        """Costs of draft and verification at each draft length, as `estimate --speculative-method` prices them."""
+        from rooflinecli.engine import build_request
+        from rooflinecli.engine.phase_answer import DecodeAnswer
+        from rooflinecli.questions.estimate.answer import estimate
+
+        self._costs_of_sizes()  # which refuses models that cannot draft
+        written = self.written()
+        rate = 0.5 if self.acceptance_rate is None else num.value(self.acceptance_rate)  # which no cost depends on
+        options = {"model": written["target"], "hw": self.hw, "n": written.get("devices"),"batch": written.get("batch"), "phase": "decode", "speculative-method": written["draft"], "acceptance-rate": rate}
+
+        @cache
+        def costs(length: float) -> tuple[Quantity, Quantity, Quantity]:
+            decode = estimate(build_request.request({**options, "num-speculative-tokens": length})).phases["decode"]
+            assert isinstance(decode, DecodeAnswer) and decode.speculation is not None
+            plain = float(decode.time_s) * float(decode.speculation.speedup)
+            where = f"`estimate` on {self.hw} with {length:g} draft tokens"
+            return (
+                lift("c", float(decode.speculation.draft_s) / length / plain, "1", where),
+                lift("v", float(decode.speculation.verify_s) / plain, "1", where),
+                lift("t", plain, "s", where),
+            )
+
+        return costs
+
+    def _costs_of_sizes(self) -> Costs:
+        """The costs given, or the draft's by the parameters of the models. Raises UsageError for models that cannot draft."""
+        if self.draft_cost is not None:
+            return lambda length: (self.draft_cost, self.verify_cost, None)
         for name in ("draft", "target"):
             model = str(self.written()[name])
             if not is_number(model):
@@ -57,23 +101,28 @@ class Speculate(Question[SpeculateAnswer | BreakEvenAcceptance]):
                     raise UsageError(f"--{name} {model}: {found.name} is not autoregressive; name a decoder")
         if num.value(self.draft) >= num.value(self.target):
             raise UsageError("the draft is not smaller than the target; swap --draft and --target")
-        return spec.draft_cost_of_sizes(self.draft, self.target)
+        cost = spec.draft_cost_of_sizes(self.draft, self.target)
+        return lambda length: (cost, self.verify_cost, None)
 
-    def _gains(self, acceptance: Quantity, cost: Quantity) -> SpeculateAnswer:
+    def _gains(self, acceptance: Quantity, costs: Costs) -> SpeculateAnswer:
         """Tokens per step and speedup at the draft length given and at the best one, exact and simplified."""
-        longest = best_length(num.value(acceptance), num.value(cost), num.value(self.verify_cost))
+        longest = best_length(num.value(acceptance), costs)
         best = solved_value(longest, acceptance, "g*", "tokens", "the draft length with the largest speedup, by search")
         given = self.num_speculative_tokens
         lengths = {"best": best} if given is None else {"as_given": given, "best": best}
-        rows = {name: self._gain(acceptance, cost, length) for name, length in lengths.items()}
+        rows = {name: self._gain(acceptance, costs, length) for name, length in lengths.items()}
         chosen = next(iter(rows.values()))
+        cost, _, plain = costs(num.value(chosen.draft_length) or 1.0)
         notes = [
             "speedup: exact, a run of accepted tokens ends at the first rejection (Leviathan et al. 2023)",
             "speedup simplified: acceptance x draft length, as the Scaling Book workbook counts; it overstates long drafts",
-            "operations: arithmetic per token over plain decoding, with draft FLOPs per token in the ratio of --draft-cost",
+            "operations: arithmetic per token over plain decoding, with draft FLOPs per token in the ratio of the draft's cost",
         ]
+        if self.hw is None and self.draft_cost is None:
+            notes.append("draft cost by parameters alone, the least it can be; --hw prices launches, attention and verification too")
         if longest == LONGEST:
             notes.append(f"still rising at {LONGEST} draft tokens, the longest searched")
+        itl = plain if self.itl is None else self.itl
         return SpeculateAnswer(
             acceptance=acceptance,
             draft_cost=cost,
@@ -81,14 +130,15 @@ class Speculate(Question[SpeculateAnswer | BreakEvenAcceptance]):
             tokens_per_step=chosen.tokens_per_step,
             speedup=chosen.speedup,
             best_draft_length=best,
-            itl_s=None if self.itl is None else spec.speculative_latency(self.itl, chosen.speedup),
+            itl_s=None if itl is None else spec.speculative_latency(itl, chosen.speedup),
             lengths=rows,
             notes=notes,
         )
 
-    def _gain(self, acceptance: Quantity, cost: Quantity, length: Quantity) -> DraftGain:
+    def _gain(self, acceptance: Quantity, costs: Costs, length: Quantity) -> DraftGain:
+        draft_cost, verify_cost, _ = costs(num.value(length) or 1.0)
         tokens = spec.speculative_tokens(acceptance, length)
-        step = spec.speculative_step_cost(length, cost, self.verify_cost)
+        step = spec.speculative_step_cost(length, draft_cost, verify_cost)
         simple = spec.speculative_tokens_simple(acceptance, length)
         return DraftGain(
             draft_length=length,
@@ -97,13 +147,13 @@ class Speculate(Question[SpeculateAnswer | BreakEvenAcceptance]):
             speedup=spec.speculative_speedup(tokens, step),
             tokens_per_step_simplified=simple,
             speedup_simplified=spec.speculative_speedup(simple, step),
-            operations=spec.speculative_operations(tokens, length, cost),
+            operations=spec.speculative_operations(tokens, length, draft_cost),
         )
 
-    def _break_even(self, draft_cost: Quantity) -> BreakEvenAcceptance:
+    def _break_even(self, draft_cost: Quantity, verify_cost: Quantity) -> BreakEvenAcceptance:
         """The acceptance rate that the speedup takes, exact and simplified. Raises UsageError when none does."""
         length, speedup = self.num_speculative_tokens, self.speedup
-        cost = spec.speculative_step_cost(length, draft_cost, self.verify_cost)
+        cost = spec.speculative_step_cost(length, draft_cost, verify_cost)
         k, c, x = num.value(length), num.value(cost), num.value(speedup)
         most = spec.speculative_speedup(spec.speculative_tokens(1.0, k), c)
         if most < x:
@@ -133,12 +183,15 @@ class Speculate(Question[SpeculateAnswer | BreakEvenAcceptance]):
         )
 
 
-def best_length(acceptance: float, draft_cost: float, verify_cost: float) -> int:
-    """The draft length with the highest exact speedup, up to LONGEST; 0: do not speculate."""
+def best_length(acceptance: float, costs: Costs) -> int:
+    """The draft length with the highest exact speedup, up to LONGEST, where the speedup has one maximum; 0: do not speculate."""
 
     def speedup(length: int) -> float:
-        step = spec.speculative_step_cost(length, draft_cost, verify_cost)
+        draft, verify, _ = costs(float(length))
+        step = spec.speculative_step_cost(length, draft, verify)
         return float(num.value(spec.speculative_speedup(spec.speculative_tokens(acceptance, length), step)))
 
-    best = max(range(1, LONGEST + 1), key=speedup)
+    best = 1
+    while best < LONGEST and speedup(best + 1) > speedup(best):
+        best += 1
     return best if speedup(best) > 1 else 0
