@@ -93,7 +93,7 @@ SERVING = (
     ),
     ConstantGroup("engine", 0.6, _engine("per_step", "per_sequence", "per_sequence_moe")),
 )
-QUEUE = ConstantGroup("queue", 0.52, _engine("look_ahead", "gather_steps", "front", "per_stream", "unexplained"))
+QUEUE = ConstantGroup("queue", 0.52, _engine("look_ahead", "front", "per_stream"))
 BLOCKS: dict[str, tuple[ConstantGroup, ...]] = {
     "train": TRAINING,
     "decode": SERVING,

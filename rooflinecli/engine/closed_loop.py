@@ -1,7 +1,6 @@
 """Mean TTFT of a closed loop, in closed form: the same scheduler rules and constants that a simulation steps through.
 
-Settings of a scheduler (token budget, poll and stream intervals, batch wait) are in the engine's file or after --scheduler.
-`gather_steps` and `unexplained` stand for settings of the fitted runs that are not known; where all are known, both are zero.
+Settings of a scheduler (token budget, poll and stream intervals, batch wait) are in the engine's file or after --scheduler-config.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def mean_closed_loop_ttft(
 ) -> Number:
     """TTFT of a prompt whose prefill takes `alone` seconds on an idle replica; `step` is a decode step under this load."""
     batch = decode_step.sequences_per_stage(layout, load.batch)
-    frontend = frontend_latency(ctx, f.probability_of_others(load.batch))
+    frontend = frontend_latency(ctx)
     if is_lockstep(ctx):
         per_stream = engine_constant(ctx, "per_stream", "s")
         ttft = f.lockstep_ttft(alone, batch, load.prefill_interference_s, frontend, per_stream)
@@ -69,7 +68,7 @@ def mean_open_loop_ttft(
     turn = f.turn_ttft(state.held, poll + 1.0, ahead, engine_step, mixed, 0.0)
     queue = f.queue_for_prefill(load.share, load.prefill_interference_s)
     streams = engine_constant(ctx, "per_stream", "s") * (load.batch + 1)
-    return f.open_loop_ttft(alone, others, turn, queue, late * step, frontend_latency(ctx, others), streams)
+    return f.open_loop_ttft(alone, others, turn, queue, late * step, frontend_latency(ctx), streams)
 
 
 def is_lockstep(ctx: EstimateContext) -> bool:
@@ -77,16 +76,12 @@ def is_lockstep(ctx: EstimateContext) -> bool:
     return ctx.request.equal_lengths and ctx.engine.prompts_first
 
 
-def frontend_latency(ctx: EstimateContext, others: Number) -> Number:
-    """Seconds before the scheduler sees a request, and what fitted runs of this engine took beyond its rules.
-
-    `others`: the probability that other requests are running; poll and stream intervals and batch waits do not delay a lone one.
-    """
+def frontend_latency(ctx: EstimateContext) -> Number:
+    """Seconds before the scheduler sees a request."""
     seconds = engine_constant(ctx, "front", "s")
     if ctx.engine.scheduler.per_token:
         seconds = f.front_time(seconds, engine_constant(ctx, "per_token", "s"), ctx.prompt)
-    unexplained = engine_constant(ctx, "unexplained", "s")
-    return f.frontend_time_under_load(seconds, others, unexplained) if num.present(unexplained) else seconds
+    return seconds
 
 
 def client_state(
@@ -118,11 +113,9 @@ def client_state(
 
 def _mean_ttft(ctx: EstimateContext, state: ClosedLoopState, batch: Number, itl: Number, frontend: Number) -> Number:
     """TTFT averaged over a client's requests: the one in the initial burst, and those that follow another."""
-    gather, poll, late, ahead = (
-        engine_constant(ctx, name, "1") for name in ("gather_steps", "skipped_looks", "late_tokens", "look_ahead")
-    )
+    poll, late, ahead = (engine_constant(ctx, name, "1") for name in ("skipped_looks", "late_tokens", "look_ahead"))
     step = speculation.engine_step_time(ctx, itl)
-    turn = f.turn_ttft(gather + state.held, poll, ahead, step, state.mixed, state.share)
+    turn = f.turn_ttft(state.held, poll, ahead, step, state.mixed, state.share)
     turn = num.where(batch > 1, turn, state.mixed)  # a lone client does not wait
     per_stream = engine_constant(ctx, "per_stream", "s")
     return f.closed_loop_ttft(state.burst, turn, ctx.requests_per_client, late * step, frontend, per_stream, batch)

@@ -126,22 +126,6 @@ def front_time(front: Number, per_token: Number, prompt: Number) -> Number:
     return front + per_token * prompt
 
 
-@formula("P_busy", "1", "definition: a client finds the others of its closed loop running, and a lone one none")
-def probability_of_others(batch: Number) -> Number:
-    """min(max(b - 1, 0), 1)."""
-    return num.minimum(num.maximum(batch - 1, 0), 1)
-
-
-@formula(
-    "o_f",
-    "s",
-    "poll and stream intervals and batch waits, which delay no lone request",
-)
-def frontend_time_under_load(front: Number, meets: Number, unexplained: Number) -> Number:
-    """o_f + P_busy o_u."""
-    return front + meets * unexplained
-
-
 @formula(
     "t_ttft",
     "s",

@@ -11,7 +11,7 @@ from rooflinecli.core import units
 from rooflinecli.core.errors import unknown
 from rooflinecli.specs.efficiency import Constant, Efficiency
 from rooflinecli.specs.figure import FileSpec, Scalar, Time, validate
-from rooflinecli.specs.scheduler import MEANS, WAITS, Scheduler, changed, written
+from rooflinecli.specs.scheduler import MEANS, Scheduler, changed, written
 from rooflinecli.specs.yaml_loader import read
 
 DEFAULT = "python-server"
@@ -49,17 +49,6 @@ class ServingEngine(FileSpec):
     per_sequence: Time = Field(ge=0, description="seconds per sequence and engine step")
     per_sequence_moe: Time | None = Field(
         None, ge=0, description="the same where layers have experts, when it is another era of the engine that ran them"
-    )
-    gather_steps: Scalar = Field(
-        0.0,
-        ge=0,
-        description="steps for which prompts of a closed loop seem to be held back so that more come together: fitted, for the formula alone",
-    )
-    unexplained: Time = Field(
-        0.0,
-        ge=0,
-        description="seconds more until a first token under load in the runs fitted, for the formula alone: what settings of their "
-        "scripts cost that it is not told and a simulation is (polls, intervals between messages, waits for a fuller batch)",
     )
     splits_layers: bool = Field(
         False, description="several devices share out the layers, one after the other, where nobody asks for more"
@@ -186,8 +175,8 @@ _IN_SCHEDULER = {"skipped_looks": "poll_steps", "late_tokens": "stream_steps"}
 
 # unit -> what can be replaced by its path (engine.NAME), or multiplied by a calibration
 _SETTABLE = {
-    "s": "per_split per_step per_layer per_moe_layer prompt_per_layer prompt_per_moe_layer per_sequence per_sequence_moe front per_stream per_token launch unexplained",
-    "1": "split_efficiency look_ahead gather_steps skipped_looks late_tokens kv_fraction memory_share max_sequences",
+    "s": "per_split per_step per_layer per_moe_layer prompt_per_layer prompt_per_moe_layer per_sequence per_sequence_moe front per_stream per_token launch",
+    "1": "split_efficiency look_ahead skipped_looks late_tokens kv_fraction memory_share max_sequences",
     "tokens": "token_budget prompt_bucket",
     "B": "reserve_bytes reserve_experts_bytes",
 }
@@ -215,13 +204,12 @@ def engines() -> dict[str, ServingEngine]:
 
 @lru_cache(maxsize=64)
 def with_scheduler_overrides(name: str, settings: str) -> ServingEngine:
-    """Return an engine with scheduler settings from an option; explicit waits replace the fitted ones.
+    """Return an engine with scheduler settings from an option.
 
     Raises UsageError for a setting that no formula follows, or a value that it cannot take.
     """
     engine, given = load_engine(name), written((settings,), MEANS)
-    waits = {"gather_steps": 0.0, "unexplained": 0.0} if set(WAITS) & set(given) else {}
-    found = engine.model_copy(update={"scheduler": changed(engine.scheduler.model_dump(), given), **waits})
+    found = engine.model_copy(update={"scheduler": changed(engine.scheduler.model_dump(), given)})
     found._told = frozenset(given)
     return found
 

@@ -118,7 +118,6 @@ MEANS = (
     "token_budget", "look_ahead", "hold_steps", "hold_share", "poll_steps", "stream_steps", "front", "per_stream", "per_token",
     "graph_tokens", "launch", "prompt_factor", "prompt_factor_moe", *ESTIMATED,
 )  # fmt: skip
-WAITS = ("hold_steps", "poll_steps", "stream_steps")  # settings of a server that make first tokens wait
 
 
 def written(settings: tuple[str, ...], names: tuple[str, ...] = NAMES) -> dict[str, str]:

@@ -46,18 +46,6 @@ def test_what_is_overridden_reaches_both():
     assert first[1] - first[0] == pytest.approx(0.01)
 
 
-@pytest.mark.parametrize(("engine", "seconds"), [("trtllm", 0.03)])
-def test_what_no_rule_explains_is_the_formula_s_alone(engine, seconds):
-    """The mean first token counts it, a simulated one does not."""
-    bare = ctx(engine=engine)
-    with_it = EstimateContext(
-        build_request.request({**LOAD, "engine": engine}), override={"engine.unexplained": seconds}
-    )
-    first = [inference.prefill(each, Layout(zero=0)).time_s for each in (with_it, bare)]
-    assert first[0] - first[1] == pytest.approx(seconds, abs=1e-9)
-    assert scheduler_of(with_it, ()).front == engines()[engine].scheduler.front
-
-
 def first(**more):
     return inference.prefill(ctx(**more), Layout(zero=0)).time_s
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
 from rooflinecli.engine import build_request, inference
@@ -86,20 +84,3 @@ def test_a_lone_request_has_one_answer(engine, equal):
     by_hand = first() + rules.front + rules.per_token * ALONE["prompt"]
     for found in (job.first, first(qps=1e-6), first(concurrency=1)):
         assert found == pytest.approx(by_hand, abs=1.01 * rules.per_stream + 1e-6)
-
-
-@pytest.mark.parametrize(("engine", "seconds"), [("trtllm", 0.03), ("vllm", 0.1)])
-def test_what_no_rule_explains_is_met_beside_others_alone(engine, seconds):
-    """In the share of arrivals that find somebody: 1 - e^-b of an open loop, all of a closed one from two clients on."""
-
-    def unexplained(**load):
-        asked = build_request.request({**ALONE, "engine": engine, **load})
-        with_it, without = (EstimateContext(asked, override=o) for o in ({"engine.unexplained": seconds}, None))
-        answers = [inference.prefill(each, Layout(zero=0)).time_s for each in (with_it, without)]
-        return answers[0] - answers[1], inference.decode(with_it, Layout(zero=0)).batch
-
-    assert unexplained(concurrency=1)[0] == 0
-    assert unexplained(concurrency=8)[0] == pytest.approx(seconds)
-    for rate in (0.01, 1.0, 4.0):
-        waits, under_way = unexplained(qps=rate)
-        assert waits == pytest.approx(seconds * (1 - math.exp(-under_way)), rel=1e-6)
