@@ -11,7 +11,7 @@ from rooflinecli.calibrate.microbenchmark_row import MicrobenchmarkRow
 from rooflinecli.calibrate.phase_fit import PhaseFit, fit_phase, own_rows, software
 from rooflinecli.calibrate.predicted_row import PredictedRow
 from rooflinecli.calibrate.resolve_rows import resolve
-from rooflinecli.calibrate.row_checks import RowContradiction, impossible, repeats
+from rooflinecli.calibrate.row_checks import RowContradiction, impossible, one_per_question, repeats
 from rooflinecli.core.errors import DataError, RooflineError
 from rooflinecli.importers.logs import read
 from rooflinecli.importers.source import MeasuredRow, Options
@@ -69,14 +69,15 @@ def of_rows(
         reasons = [*((row.where, row.reason) for row in wrong), *resolved.aside]
         reason = ": ".join(reasons[0]) if reasons else "no row"
         raise DataError(f"{reason}; nothing is left to fit")
+    once, merged = one_per_question(possible)
     result = CalibrationAnswer(
         load_hardware(str(given["hw"])),
-        len({row.where for row in possible}),
+        len({row.where for row in once}),
         contradictions=wrong + repeats(own_rows(possible)),
         aside=resolved.aside,
-        notes=resolved.notes,
+        notes=[*resolved.notes, *merged],
     )
-    for (phase, name), rows in _split(possible, given).items():
+    for (phase, name), rows in _split(once, given).items():
         one = fit_phase(phase, name, rows, hold_out, SEED)
         result.groups.append(one)
         result.contradictions += one.contradictions

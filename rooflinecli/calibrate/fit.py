@@ -62,7 +62,7 @@ class _Draws:
 
     def _worth(self, residuals: Array, x: Array, draws: Any = slice(None)) -> Array:
         """The posterior's logarithm of each draw [draws], up to a constant."""
-        terms = log_density(residuals, self.setting.sigma) * self.masks[draws]
+        terms = np.where(self.masks[draws], log_density(residuals, self.setting.sigma), 0.0)
         return np.asarray(terms.sum(axis=1) - 0.5 * np.einsum("db,bc,dc->d", x, self.precision, x))
 
     def advance(self) -> bool:

@@ -33,6 +33,9 @@ class GaussianProcessResidual:
         return np.asarray(similarity(squared_distances(places, self.places)) @ self.moves)
 
 
+NOWHERE = GaussianProcessResidual(np.zeros((0, 0)), np.zeros(0))
+
+
 def squared_distances(some: Array, others: Array) -> Array:
     """Squared distances between places [some, others]."""
     return np.asarray(((some[:, None, :] - others[None, :, :]) ** 2).sum(axis=-1))
@@ -43,9 +46,8 @@ def local(places: Array, fit: Posterior, rows: Sequence[int]) -> GaussianProcess
 
     Empty without rows, and where neither moved constants nor the local residual is favored by the evidence.
     """
-    empty = GaussianProcessResidual(np.zeros((0, places.shape[1])), np.zeros(0))
     if not len(rows):
-        return empty
+        return NOWHERE
     thin = slice(None, None, -(-len(rows) // MOST))
     kept, at = np.asarray(rows)[thin], places[thin]
     residual = fit.kept[kept]
@@ -54,7 +56,7 @@ def local(places: Array, fit: Posterior, rows: Sequence[int]) -> GaussianProcess
     noise = scatter**2 / weights(residual, ODD * scatter)
     covariance = slope[:, None] * (amplitude**2 * similarity(squared_distances(at, at))) * slope + np.diag(noise)
     if not fit.supported and log_evidence(residual, covariance, noise) <= 0:
-        return empty
+        return NOWHERE
     return GaussianProcessResidual(at, amplitude**2 * slope * np.linalg.solve(covariance, residual))
 
 

@@ -92,8 +92,8 @@ def microbenchmark_rows(row: MeasuredRow, given: Options, chip: HardwareSpec) ->
 
 
 def _collective(row: MeasuredRow, given: Options) -> tuple[Collective, float] | None:
-    stated, size = row.probe, float(row.probe["bytes"])
-    if size < SMALLEST_MESSAGE:
+    stated = row.probe
+    if stated["bytes"] < SMALLEST_MESSAGE and not stated.get("each"):
         return None
     if stated.get("op") is None:
         raise UsageError(
@@ -102,6 +102,9 @@ def _collective(row: MeasuredRow, given: Options) -> tuple[Collective, float] | 
     n = stated.get("n") or (build_request.value(OPTIONS["n"], given["n"]) if given.get("n") is not None else None)
     if n is None:
         raise UsageError(f"{row.where}: {row.tool} does not state how many devices took part; give -n", "n")
+    size = float(stated["bytes"]) * (float(n) if stated.get("each") else 1.0)
+    if size < SMALLEST_MESSAGE:
+        return None
     stride = (
         float(build_request.value(OPTIONS["tp"], given["tp"])) if stated["op"] == "permute" and given.get("tp") else 1.0
     )

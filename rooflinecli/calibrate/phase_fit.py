@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rooflinecli.calibrate.fit import fit
-from rooflinecli.calibrate.gp_residual import GaussianProcessResidual, local
+from rooflinecli.calibrate.gp_residual import NOWHERE, GaussianProcessResidual, local
 from rooflinecli.calibrate.microbenchmark_row import MicrobenchmarkRow
 from rooflinecli.calibrate.posterior import Array, Posterior
 from rooflinecli.calibrate.predicted_row import PredictedRow, RowPredictor
@@ -18,6 +18,7 @@ from rooflinecli.engine import apply_calibration
 from rooflinecli.engine.evaluate import SHIPPED
 from rooflinecli.engine.serving_load import sequences
 
+FARTHEST = 99.0  # of an error: that of a row that cannot be priced
 FEWEST = 2  # rows that a fit needs in addition to the held-out ones
 PHASES = {"train": "train", "decode": "decode", "prefill": "prefill", "ttft": "prefill"}
 
@@ -103,14 +104,19 @@ def fit_phase(phase: str, name: str, rows: Sequence[PredictedRow], hold_out: flo
     own = own_rows(rows)
     microbenchmarks = [row for row in rows if isinstance(row, MicrobenchmarkRow)]
     scores = []
-    held_out = round(hold_out * len(own))
-    if held_out and len(own) - held_out >= FEWEST:
-        order = np.random.default_rng(seed).permutation(len(own))
-        test, train = ([own[i] for i in sorted(part)] for part in (order[:held_out], order[held_out:]))
+    sources = list(dict.fromkeys(row.where for row in own))  # rows of one line are held out together
+    held_out = round(hold_out * len(sources))
+    if held_out and len(sources) - held_out >= FEWEST:
+        order = np.random.default_rng(seed).permutation(len(sources))
+        apart = {sources[i] for i in order[:held_out]}
+        test, train = [row for row in own if row.where in apart], [row for row in own if row.where not in apart]
         scores.append(score("held out", test, train, fit([*train, *microbenchmarks])))
     every = [*own, *microbenchmarks]
     posterior = fit(every)
     residual = local(places(own) if own else np.zeros((0, 0)), posterior, range(len(own)))
+    shift = residual.shift(places(own)) if own else np.zeros(0)
+    if own and not np.isfinite(RowPredictor(own).log_seconds(posterior.taken[:, None], shift[:, None])).all():
+        residual = NOWHERE  # a row's request rate could not be sustained
     if own:
         scores.append(score("fitted", own, own, posterior))
     return PhaseFit(phase, name, every, posterior, residual, scores, outliers(every, posterior))
@@ -130,7 +136,7 @@ def score(
 
 def relative_gap(residuals: Array) -> float:
     """Median |predicted / measured - 1| of logarithms of measured over predicted."""
-    return float(np.median(np.abs(np.expm1(-residuals))))
+    return float(np.median(np.minimum(np.abs(np.expm1(-residuals)), FARTHEST)))
 
 
 def _shipped_coverage(rows: Sequence[PredictedRow]) -> float | None:

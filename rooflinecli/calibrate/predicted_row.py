@@ -94,14 +94,15 @@ class RowPredictor:
 
     def log_seconds(self, x: Array, shift: Array | None = None) -> Array:
         """Logarithms of expected seconds [rows, vectors] at x [groups, vectors], all groups of a row moved further by its `shift`
-        [rows, vectors] where one is given."""
+        [rows, vectors] where one is given; infinite where a row's request rate cannot be sustained."""
         chips: dict[Hashable, Chip] = {}
         factors, seconds = merged(self.phase, x), []
         for i, row in enumerate(self.rows):
             if shift is not None:  # a separate chip per row
                 chips, factors = {}, merged(self.phase, x + shift[i])
             seconds.append(np.broadcast_to(row.on(_shared(chips, row.ctx.chip, factors)), x.shape[1:]))
-        return np.log(np.array(seconds, dtype=np.float64))
+        with np.errstate(invalid="ignore"):  # a request rate that cannot be sustained under the factors is NaN
+            return np.nan_to_num(np.log(np.array(seconds, dtype=np.float64)), nan=np.inf, posinf=np.inf)
 
     def linear(self, x: Array) -> tuple[Array, Array]:
         """Logarithms of seconds [rows, draws] at x [groups, draws], and their derivatives [rows, draws, groups]."""
@@ -109,7 +110,10 @@ class RowPredictor:
         moved = np.concatenate([np.zeros((width, 1)), STEP * np.eye(width), -STEP * np.eye(width)], axis=1)
         found = self.log_seconds((x[:, :, None] + moved[:, None, :]).reshape(width, -1))
         found = found.reshape(len(self.rows), draws, -1)
-        return found[..., 0], (found[..., 1 : width + 1] - found[..., width + 1 :]) / (2 * STEP)
+        here, slower, faster = found[..., :1], found[..., 1 : width + 1], found[..., width + 1 :]
+        with np.errstate(invalid="ignore"):
+            one_sided = np.nan_to_num((here - faster) / STEP, nan=0.0, posinf=0.0)
+            return here[..., 0], np.where(np.isfinite(slower), (slower - faster) / (2 * STEP), one_sided)
 
 
 def _shared(chips: dict[Hashable, Chip], chip: Chip, factors: Mapping[str, Number]) -> Chip:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rooflinecli.calibrate.microbenchmark_row import microbenchmark_rows
-from rooflinecli.calibrate.predicted_row import PHASE, PredictedRow
+from rooflinecli.calibrate.predicted_row import PHASE, PredictedRow, seconds
 from rooflinecli.core.errors import DataError, Infeasible, UsageError
 from rooflinecli.core.text import one_line
 from rooflinecli.engine import build_request
@@ -17,7 +18,7 @@ from rooflinecli.questions.estimate.answer import choose_plans, scene_of
 from rooflinecli.specs.engine import engines
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.model import ModelSpec, load_model
-from rooflinecli.specs.name_lookup import find
+from rooflinecli.specs.name_lookup import files, find
 from rooflinecli.specs.options import OPTIONS
 
 _NEEDED = {"train": ("model", "batch", "seq", "n"), "serving": ("model", "prompt", "n")}
@@ -47,28 +48,39 @@ def resolve(readings: Sequence[MeasuredRow], given: Options) -> ResolvedRows:
     """
     found, chip = ResolvedRows(), load_hardware(str(given["hw"]))
     for reading in readings:
-        if reading.probe.get("op") or reading.quantity in ("collective", "matmul"):
-            found.rows += microbenchmark_rows(reading, given, chip)
-            continue
         if reading.doubt:
             found.doubts.append((reading.where, reading.doubt))
             continue
-        if not _same_chip(reading, chip):
-            found.aside.append((reading.where, f"measured on {reading.options['hw']}, not on {chip.name}"))
+        if (other := _elsewhere(reading, chip)) is not None:
+            found.aside.append((reading.where, f"measured on {other}, not on {chip.name}"))
+            continue
+        if reading.quantity in ("collective", "matmul"):
+            found.rows += microbenchmark_rows(reading, given, chip)
             continue
         try:
-            found.rows.append(_predicted(reading, given, found))
+            row = _predicted(reading, given, found)
+            if math.isfinite(float(seconds(row.ctx, row.layout, row.quantity))):
+                found.rows.append(row)
+            else:
+                found.aside.append((row.where, "cannot be priced"))
         except Infeasible as error:
             found.aside.append((reading.where, str(error)))
     return found
 
 
-def _same_chip(reading: MeasuredRow, chip: HardwareSpec) -> bool:
-    """Whether a row that names its chip was measured on this one, or on the one that this file extends."""
-    name = reading.options.get("hw")
-    if name is None:
-        return True
-    stem = _chip_named(str(name))
+def _elsewhere(reading: MeasuredRow, chip: HardwareSpec) -> str | None:
+    """The chip on which a row was measured, where that is neither this one nor the one that this file extends. A driver's name
+    that no file has says nothing, nor does any about a chip that is described by a file of the user's own."""
+    if reading.probe.get("cpu") and chip.kind != "cpu":
+        return f"a CPU ({', '.join(reading.probe.get('device', ())) or reading.tool})"
+    stated = reading.options.get("hw")
+    names = [str(stated)] if stated is not None else [n for n in reading.probe.get("device", ()) if _chip_named(n)]
+    if stated is None and not any(_is_of(chip, known) for known in files("hardware")):
+        return None
+    return next((name for name in names if not _is_of(chip, _chip_named(name))), None)
+
+
+def _is_of(chip: HardwareSpec, stem: str | None) -> bool:
     document = chip.document
     while document is not None:
         if document.path.stem == stem:
@@ -110,7 +122,7 @@ def _predicted(reading: MeasuredRow, given: Options, found: ResolvedRows) -> Pre
     for note in reading.notes:
         found.note(f"{reading.where}: {note}")
     quantity = "prefill" if reading.quantity == "ttft" and not _loaded(options) else reading.quantity
-    return PredictedRow(ctx, choice.layout, quantity, _seconds(reading, options), reading.where, reading.tool, options)
+    return PredictedRow(ctx, choice.layout, quantity, _measured(reading, options), reading.where, reading.tool, options)
 
 
 def _loaded(options: Options) -> bool:
@@ -242,7 +254,7 @@ def _number(name: str, options: Options) -> float:
     )
 
 
-def _seconds(reading: MeasuredRow, options: Options) -> float:
+def _measured(reading: MeasuredRow, options: Options) -> float:
     """Seconds of the step or token that a stated value means."""
     value, unit = reading.value, reading.unit
     sizes = {

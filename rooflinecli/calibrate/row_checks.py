@@ -66,6 +66,23 @@ def repeats(rows: Sequence[PredictedRow]) -> list[RowContradiction]:
     return found
 
 
+def one_per_question(rows: Sequence[PredictedRow]) -> tuple[list[PredictedRow], list[str]]:
+    """The rows with one for each question, the median of those that repeat it, and a note on each that was chosen so.
+
+    Repeats share the estimate's error, so a fit that counted each would take it for certain, and one held out would not be new.
+    """
+    groups: dict[Hashable, list[PredictedRow]] = {}
+    for row in rows:
+        groups.setdefault((row.phase, row.key if row.key is not None else id(row)), []).append(row)
+    middle = [sorted(members, key=lambda row: row.measured)[(len(members) - 1) // 2] for members in groups.values()]
+    notes = {
+        f"{row.where}: the median of {len(members)} rows of one question, which count as one"
+        for row, members in zip(middle, groups.values(), strict=True)
+        if len(members) > 1
+    }
+    return middle, sorted(notes)
+
+
 def outliers(rows: Sequence[PredictedRow], fit: Posterior) -> list[RowContradiction]:
     """Rows more than SIGMAS standard deviations from the fit to the others."""
     reason = "{:.1f} standard deviations {} the fit to the other rows; kept with low weight"

@@ -22,6 +22,13 @@ Options = dict[str, Any]  # options of an estimate by name, as written or parsed
 LARGEST = 256 * 2**20  # bytes of a file, unpacked, that are read
 _GZIP = b"\x1f\x8b"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_LAUNCHERS = (  # what launchers put before the lines of a rank: Open MPI's --tag-output, torchrun, Hydra, time stamps of kubectl, srun -l and pdsh
+    re.compile(r"^\[\d+,\d+\]<std\w+>:? ?", re.MULTILINE),
+    re.compile(r"^\[(?:rank|default)\d+\]: ?", re.MULTILINE),
+    re.compile(r"^\[\d+\] ", re.MULTILINE),
+    re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z ", re.MULTILINE),
+    re.compile(r"^ *[\w.-]*\d: ?(?=\S| )", re.MULTILINE),
+)
 _ESCAPED = re.compile(r"\[(?:3[0-9]|0|39)m")  # color codes whose escape character a copy has lost
 
 
@@ -31,6 +38,7 @@ class MeasuredRow:
 
     quantity: train, itl, ttft, prefill, static, throughput (phases of a model), collective or matmul (a probe of the hardware).
     unit: s; tokens/s (all devices), tokens/s/device, samples/s; for rates, seconds follow once batch and lengths are known.
+    probe: sizes of a micro-benchmark; `device`, the names of the devices that took part as the file has them; `cpu`: no accelerator did.
     """
 
     where: str
@@ -56,8 +64,13 @@ class Source:
 
     @cached_property
     def plain(self) -> str:
-        """The text without terminal colors."""
-        return _ESCAPED.sub("", _COLOUR.sub("", self.text))
+        """The text without terminal colors, and without a launcher's prefix where most lines have it."""
+        text = _ESCAPED.sub("", _COLOUR.sub("", self.text))
+        lines = sum(1 for line in text.split("\n") if line.strip())
+        for prefix in _LAUNCHERS:
+            if 2 * len(prefix.findall(text)) > max(lines, 2):
+                text = prefix.sub("", text)
+        return text
 
     @cached_property
     def lines(self) -> list[str]:

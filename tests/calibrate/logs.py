@@ -320,14 +320,14 @@ LOGS: dict[str, tuple[str, list[tuple]]] = {
         + json.dumps({**LLAMA, "n_prompt": 0, "n_gen": 128, "avg_ts": 100.0}),
         [
             (2, "prefill", 0.1, "s", {"prompt": 512.0, "batch": 1}),
-            (3, "itl", 0.01, "s", {"weight-dtype": "int4", "output": 128.0}),
+            (3, "itl", 0.01, "s", {"weight-dtype": "q4_k_m", "engine": "llamacpp", "output": 128.0}),
         ],
     ),
     "llama-bench-md": (
         "| model | size | params | backend | ngl | test | t/s |\n| --- | ---: | ---: | --- | --: | ---: | ---: |\n"
         "| llama 8B Q8_0 | 8 GiB | 8.03 B | CUDA | 99 | pp512 | 5120.00 ± 6.99 |\n"
         "| llama 8B Q8_0 | 8 GiB | 8.03 B | CUDA | 99 | tg128 @ d4096 | 100.00 ± 0.12 |\n\nbuild: 0253fb21f (9187)\n",
-        [(3, "prefill", 0.1, "s", {"weight-dtype": "int8"}), (4, "itl", 0.01, "s", {"prompt": 4096.0})],
+        [(3, "prefill", 0.1, "s", {"weight-dtype": "q8_0"}), (4, "itl", 0.01, "s", {"prompt": 4096.0})],
     ),
     "llama-bench-csv": (
         ",".join(LLAMA) + "\n" + ",".join(f'"{v}"' for v in LLAMA.values()) + "\n",

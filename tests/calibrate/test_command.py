@@ -301,3 +301,61 @@ def test_one_row_alone_is_told_how_far_it_moved_a_block(tmp_path):
         note
     )
     assert not any("one row alone" in n for n in said[1])
+
+
+def test_rows_that_repeat_are_one_row_and_none_is_held_out_beside_its_copy(log, tmp_path):
+    """Sixteen ranks that differ in the last digit, in a file each or in one."""
+    line = json.loads(log.read_text().splitlines()[2])
+    files = []
+    for rank in range(16):
+        files.append(tmp_path / f"rank{rank}.json")
+        files[-1].write_text(json.dumps({**line, "mean_tpot_ms": line["mean_tpot_ms"] * (1 + 1e-4 * rank)}))
+    ran = run_cli("calibrate", *map(str, files), "--hw", "h100", "-n", "1", "--format", "json")
+    assert ran.json["rows"] == 1
+    assert "held out" not in {row["on"] for row in ran.json["tables"][0]["rows"]}
+    assert any("rank7.json:1: the median of 16 rows of one question" in note for note in ran.json["notes"])
+
+
+def test_a_rate_that_cannot_be_sustained_is_set_aside_with_its_line(log, tmp_path):
+    run = {**json.loads(log.read_text().splitlines()[1]), "max_concurrency": None}
+    file = tmp_path / "open.json"
+    file.write_text("\n".join(json.dumps({**run, "request_rate": rate}) for rate in (1, 2, 4000)))
+    ran = run_cli("calibrate", str(file), "--hw", "h100", "-n", "1", "--format", "json")
+    (row,) = ran.json["tables"][3]["rows"]
+    assert (ran.json["rows"], row["row"]) == (2, f"{file}:3") and "--qps 4000" in row["reason"]
+
+
+def test_constants_near_saturation_stay_finite(log, tmp_path):
+    """Measured slower than the rate allows at the fitted constants: no factor and no error may be NaN."""
+    run = {**json.loads(log.read_text().splitlines()[1]), "max_concurrency": None, "total_input_tokens": 102400}
+    file, out = tmp_path / "open.json", tmp_path / "mine.yaml"
+    rows = [
+        {**run, "request_rate": q, "mean_tpot_ms": t, "median_tpot_ms": t}
+        for q, t in ((20, 30), (40, 90), (43, 180), (44, 200))
+    ]
+    file.write_text("\n".join(map(json.dumps, rows)))
+    ran = run_cli("calibrate", str(file), "--hw", "h100", "-n", "1", "--format", "json", "--out", str(out), "--force")
+    assert "NaN" not in ran.out and "Infinity" not in ran.out
+    assert not out.exists() or "nan" not in out.read_text()
+
+
+@pytest.mark.parametrize("name", ["llama-bench-md", "own-measure"])
+def test_a_log_of_a_cpu_is_no_log_of_a_gpu(name, tmp_path):
+    file = tmp_path / "cpu.log"
+    environment = '{"schema": "roofline-measure/1", "key": "environment"'
+    text = (
+        LOGS[name][0]
+        .replace("CUDA", "CPU")
+        .replace(environment, environment + ', "platform": "cpu", "kind": "EPYC", "fingerprint": "f"')
+    )
+    file.write_text(text)
+    ran = run_cli("calibrate", str(file), "--hw", "h100", "--model", "llama-3.1-8b", "-n", "1")
+    assert ran.code == 3 and "measured on a CPU" in ran.err and f"{file}:" in ran.err
+
+
+def test_a_log_that_names_its_device_is_not_fitted_to_another(tmp_path):
+    file = tmp_path / "nccl.log"
+    file.write_text(NCCL)
+    ran = run_cli("calibrate", str(file), "--hw", "b200")
+    assert ran.code == 3 and "measured on NVIDIA H100 80GB HBM3" in ran.err
+    assert run_cli("calibrate", str(file), "--hw", "h100").code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 
 import pytest
@@ -110,7 +111,7 @@ def test_a_reducing_table_names_its_own_ranks():
         "#  Rank  1 Group  0 Pid 2 on node device  1 [0000:43:00] NVIDIA H100 80GB HBM3\n", ""
     )
     found = read_source(Source("log", NCCL + second))
-    assert [(r.probe["op"], r.probe["n"]) for r in found] == [("all-reduce", 2)] * 2 + [("all-to-all", 1)] * 2
+    assert [(r.probe["op"], r.probe["n"]) for r in found] == [("all-reduce", 2)] * 2 + [("all-to-all", None)] * 2
 
 
 def test_warm_up_is_not_the_step():
@@ -152,3 +153,96 @@ def test_a_result_that_every_rank_prints_is_one_row():
     assert row.notes[-1] == "printed 16 times, read once"
     other = text.replace("1.25", "1.27").replace("200.0", "196.9")
     assert len(read_source(Source("log", text + other))) == 2
+
+
+PREFIXES = {
+    "Open MPI --tag-output": lambda rank: f"[1,{rank}]<stdout>:",
+    "srun -l": lambda rank: f"{rank:2d}: ",
+    "torchrun": lambda rank: f"[rank{rank}]:",
+    "Hydra": lambda rank: f"[{rank}] ",
+    "pdsh": lambda rank: f"worker-{rank}: ",
+    "kubectl --timestamps": lambda rank: "2026-05-01T12:00:00.123456789Z ",
+}
+
+
+@pytest.mark.parametrize("launcher", PREFIXES)
+@pytest.mark.parametrize("name", ["nccl", "osu", "megatron", "hf-trainer", "vllm-serve", "serve-text"])
+def test_prefixes_of_launchers_are_not_of_the_log(launcher, name):
+    text = LOGS[name][0]
+    prefixed = "\n".join(PREFIXES[launcher](0) + line for line in text.split("\n"))
+    assert read_source(Source("log", prefixed)) == read_source(Source("log", text))
+
+
+def test_a_column_of_osu_7_says_whether_a_size_passed_its_validation():
+    text = LOGS["osu"][0].replace("(MB/s)", "(MB/s)   Validation").replace("23000.50", "23000.50   Pass")
+    passed, failed = read_source(Source("log", text.replace("24000.00", "24000.00   Fail")))
+    assert (passed.where, passed.doubt, failed.doubt) == ("log:4", "", "its validation failed")
+
+
+@pytest.mark.parametrize(
+    "title", ["MPI Multiple Bandwidth / Message Rate", "MPI_Put Bandwidth", "MPI Non-blocking Allreduce"]
+)
+def test_other_tests_of_osu_are_not_taken_for_a_collective(title):
+    with pytest.raises(DataError, match="has no result"):
+        read_source(Source("log", LOGS["osu"][0].replace("MPI-CUDA Bandwidth", title)))
+
+
+def test_a_size_of_osu_is_that_of_one_rank_where_ranks_gather_or_exchange():
+    (row,) = read_source(
+        Source("log", "# OSU MPI Allgather Latency Test v7.3\n# Size       Avg Latency(us)\n1048576   90.5\n")
+    )
+    assert row.probe["each"] and row.probe["n"] is None
+
+
+def test_devices_of_a_test_without_a_list_of_ranks_are_those_of_its_header():
+    """One process with eight GPUs; a list of ranks that a copy has shortened counts by its last rank."""
+    lines = [line for line in NCCL.splitlines() if "Rank" not in line]
+    found = read_source(Source("log", "\n".join(lines).replace("nGpus 1", "nGpus 8")))
+    assert {r.probe["n"] for r in found} == {8}
+    cut = NCCL.replace("#  Rank  0 Group  0 Pid 1 on node device  0 [0000:1b:00] NVIDIA H100 80GB HBM3\n", "...\n")
+    assert {r.probe["n"] for r in read_source(Source("log", cut.replace("Rank  1 ", "Rank 71 ")))} == {72}
+
+
+def test_a_run_of_the_trainer_is_its_time_over_its_steps():
+    """Two decimals of a rate are not a step: 701.9971 s at 0.043 steps a second are 30 steps. The dictionary and the table are one run."""
+    said = "{'train_runtime': 701.9971, 'train_samples_per_second': 0.62, 'train_steps_per_second': 0.043, 'epoch': 15.0}\n"
+    (row,) = read_source(Source("log", said))
+    assert row.value == pytest.approx(701.9971 / 30)
+    head = "  Total train batch size (w. parallel, distributed & accumulation) = 15\n  Total optimization steps = 30\n"
+    table = "***** train metrics *****\n  epoch = 15.0\n  train_runtime = 0:11:41.99\n  train_samples_per_second = 0.62\n  train_steps_per_second = 0.043\n"
+    (row,) = read_source(Source("log", head + said + table))
+    assert (row.value, row.options["batch"]) == (pytest.approx(701.9971 / 30), 15.0)
+    (row,) = read_source(Source("log", said.replace("701.9971", "70199.71")))
+    assert (row.value, row.unit) == (0.62, "samples/s")  # 3018 steps, 35 more or fewer
+
+
+def test_a_prompt_behind_a_context_is_one_with_a_cached_prefix():
+    row = json.loads(LOGS["llama-bench-jsonl"][0].splitlines()[1])
+    (found,) = read_source(
+        Source("log", json.dumps({**row, "n_depth": 1536, "backends": "Vulkan", "gpu_info": "A, A", "type_k": "q8_0"}))
+    )
+    assert (found.quantity, found.value) == ("prefill", 0.1)
+    wanted = {"prompt": 2048.0, "prefix-hit": 0.75, "engine": "llamacpp-vulkan", "n": 2, "pp": 2, "kv-dtype": "q8_0"}
+    assert wanted.items() <= found.options.items()
+
+
+def test_two_runs_in_a_log_are_two_rows_and_a_batch_that_ramps_up_counts_when_it_is_up():
+    second = MEGATRON.replace("size: 64", "size: 128").replace("size: 2,", "size: 4,").replace("(ms): 12", "(ms): 6").replace("(ms): 119", "(ms): 59")
+    first, other = read_source(Source("log", MEGATRON + second))
+    assert [(r.options["n"], r.options["dp"]) for r in (first, other)] == [(64, 2), (128, 4)]
+    assert first.value == pytest.approx(12.0) and other.value < 7
+    lines = MEGATRON.splitlines()
+    ramp = "\n".join(
+        [*lines[:-2], *(line.replace("1024 |", "512 |").replace("(ms): 12", "(ms): 7") for line in lines[-4:-2]), *lines[-2:]]
+    )
+    assert read_source(Source("log", ramp))[0].value == pytest.approx(12.0)
+
+
+def test_sizes_of_early_megatron_and_gpt_neox():
+    text = MEGATRON.split("\n", 1)[1]
+    neox = (
+        "  model_parallel_size ......................... 2\n  pipe_parallel_size .......................... 4\n" + text
+    )
+    assert {"tp": 2, "pp": 4}.items() <= read_source(Source("log", neox))[0].options.items()
+    early = "using world size: 16 and model-parallel size: 8 \n" + text
+    assert {"n": 16, "tp": 8}.items() <= read_source(Source("log", early))[0].options.items()

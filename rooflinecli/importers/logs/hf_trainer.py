@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from rooflinecli.core.errors import DataError
@@ -10,7 +11,13 @@ from rooflinecli.importers.source import MeasuredRow, Options, Source, positive
 TOOL = "Hugging Face Trainer"
 _FIELD = re.compile(r"['\"]?(\w+)['\"]?\s*[:=]\s*['\"]?([\d.]+(?:e[+-]?\d+)?)")
 _TABLE = re.compile(r"\s*train_runtime\s+=\s+(\d+):(\d+):([\d.]+)")
-DIGITS = 100  # a rate printed with fewer significant digits than this needs the run's own figures
+_HEAD = {  # what the Trainer logs before the first step
+    "steps": re.compile(r"Total optimization steps\s*=\s*([\d,]+)"),
+    "batch": re.compile(r"Total train batch size[^=\n]*=\s*([\d,]+)"),
+    "done": re.compile(r"Continuing training from global step (\d+)"),
+}
+_BAR = re.compile(r"100%\|[^|\n]*\|\s*(\d+)/\1\s*\[")
+HALF = 5e-4  # half of the last digit of a rate: the Trainer rounds to three decimals
 
 
 def claims(source: Source) -> bool:
@@ -18,43 +25,82 @@ def claims(source: Source) -> bool:
 
 
 def read(source: Source) -> list[MeasuredRow]:
-    found = []
+    printed: list[tuple[int, int, dict[str, float]]] = []
     for match in re.finditer("train_runtime", source.plain):
         line = source.line_of(match.start())
         if table := _TABLE.match(source.plain, source.plain.rfind("\n", 0, match.start()) + 1):
-            found += _run(source, line, _printed(source, line, table))
-            continue
-        block = source.plain[
-            max(source.plain.rfind(mark, 0, match.start()) for mark in ("TrainOutput", "{")) : match.start() + 600
-        ]
-        end = block.find("}")
-        if end < 0:
-            raise DataError(f"{source.at(line)}: the summary does not end; was the file cut short?")
-        fields = {name: float(value) for name, value in _FIELD.findall(block[:end])}
-        found += _run(source, line, fields)
+            fields = _printed(source, line, table)
+        else:
+            block = source.plain[
+                max(source.plain.rfind(mark, 0, match.start()) for mark in ("TrainOutput", "{")) : match.start() + 600
+            ]
+            end = block.find("}")
+            if end < 0:
+                raise DataError(f"{source.at(line)}: the summary does not end; was the file cut short?")
+            fields = {name: float(value) for name, value in _FIELD.findall(block[:end])}
+        printed.append((line, match.start(), fields))
+    found = []
+    for line, start, fields in printed:  # a run's dictionary and table are one: read the fields of both
+        same = [other for _, _, other in printed if _same_run(fields, other)]
+        whole = {name: value for other in reversed(same) for name, value in other.items()}
+        found += _run(source, line, whole, _head(source.plain[:start]))
     return found
+
+
+def _same_run(one: dict[str, float], other: dict[str, float]) -> bool:
+    """Whether two summaries state one run: the clock of a table has two decimals."""
+    near = abs(one.get("train_runtime", 0.0) - other.get("train_runtime", 0.0)) <= 0.011
+    return near and one.get("train_samples_per_second") == other.get("train_samples_per_second")
+
+
+def _head(text: str) -> dict[str, float]:
+    """Steps and batch as the log of the run states them before its summary."""
+    stated = {name: float(values[-1].replace(",", "")) for name, p in _HEAD.items() if (values := p.findall(text))}
+    if "steps" not in stated and (bars := _BAR.findall(text)):
+        stated["steps"] = float(bars[-1])
+    return stated
 
 
 def _printed(source: Source, line: int, runtime: re.Match[str]) -> dict[str, float]:
     """The fields of the table that Trainer.log_metrics prints; its time is of a clock."""
     hours, minutes, seconds = (float(part) for part in runtime.groups())
     fields = {"train_runtime": 3600 * hours + 60 * minutes + seconds}
-    for text in source.lines[line : line + 4]:
+    for text in source.lines[max(line - 6, 0) : line + 4]:
         if pair := re.match(r"\s*(\w+)\s+=\s+([\d.]+)\s*$", text):
             fields[pair[1]] = float(pair[2])
     return fields
 
 
-def _run(source: Source, line: int, fields: dict[str, float]) -> list[MeasuredRow]:
-    runtime, steps = positive(fields.get("train_runtime")), positive(fields.get("global_step"))
+def _run(source: Source, line: int, fields: dict[str, float], head: dict[str, float]) -> list[MeasuredRow]:
+    """One run: its time over its steps where they are stated or follow from the rate; else by its samples, which have more digits."""
+    runtime, steps = positive(fields.get("train_runtime")), positive(fields.get("global_step")) or head.get("steps")
     rate, samples = positive(fields.get("train_steps_per_second")), positive(fields.get("train_samples_per_second"))
-    if not runtime or not (steps or rate):
+    if not runtime or not (steps or rate or samples):
         raise DataError(f"{source.at(line)}: train_runtime without steps; was the file cut short?")
-    seconds = runtime / steps if steps else 1 / rate  # type: ignore[operator]
-    options: Options = {"software": "pytorch"}
-    if samples and rate:
-        options["batch"] = max(round(samples * seconds), 1)
-    notes: tuple[str, ...] = ("the whole run, its start and evaluations included",)
-    if not steps and rate and rate * 1000 < DIGITS:
-        notes = (*notes, f"train_steps_per_second {rate:g} has two digits or fewer")
-    return [MeasuredRow(source.at(line), TOOL, "train", seconds, options=options, notes=notes)]
+    if steps and rate and abs(runtime * rate / steps - 1) > max(0.02, HALF / rate):
+        steps, head = None, {}  # those of another run of the log
+    if steps and head.get("done", 0.0) < steps:
+        steps -= head.get("done", 0.0)
+    if not steps and rate:
+        steps = _only_whole(runtime * (rate - HALF), runtime * (rate + HALF))
+    options: Options = {"software": "pytorch", "batch": head.get("batch")}
+    if options["batch"] is None and samples and steps:
+        low, high = (runtime * (samples + half) / steps for half in (-HALF, HALF))
+        part = (
+            math.ceil(low) if math.ceil(low) < 1.01 * low else None
+        )  # the last batch of an epoch may be a part of one
+        options["batch"] = part if math.floor(high) < low else _only_whole(low, high)
+    options = {name: value for name, value in options.items() if value is not None}
+    notes = ["the whole run, its start and evaluations included"]
+    value, unit = (runtime / steps, "s") if steps else (1 / rate, "s") if rate else (0.0, "")
+    if not steps and samples and (not rate or samples > rate):
+        value, unit = samples, "samples/s"
+    elif not steps and rate and HALF / rate > 0.01:
+        notes.append(f"train_steps_per_second {rate:g} leaves the step uncertain by {HALF / rate:.0%}")
+    return [MeasuredRow(source.at(line), TOOL, "train", value, unit, options, notes=tuple(notes))]
+
+
+def _only_whole(low: float, high: float) -> float | None:
+    """The only whole number between two, if there is one."""
+    first = math.ceil(low)
+    return float(first) if first > 0 and first == math.floor(high) else None

@@ -6,14 +6,14 @@ import csv
 import re
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.source import Json, MeasuredRow, Options, Source, positive
+from rooflinecli.importers.source import Json, MeasuredRow, Options, Source, number, positive
 
 TOOL = "llama-bench"
-_BITS = (  # names of GGUF files' formats -> what their weights stream as
-    (re.compile(r"\b(I?Q[234]|MXFP4|NVFP4)", re.IGNORECASE), "int4"),
-    (re.compile(r"\bQ[5678]", re.IGNORECASE), "int8"),
-)
+_FORMAT = re.compile(r"\b(I?Q\d\w*|MXFP4|NVFP4|BF16|F16|F32)\b(?: - (Small|Medium|Large))?", re.IGNORECASE)
 _TEST = re.compile(r"^(pp|tg) ?(\d+)(?: ?@ ?d(\d+))?$")
+_CARD = re.compile(r"^ *(?:Device \d+: |ggml_vulkan: \d+ = )(.+?)(?:, compute|, gfx| \(|$)", re.MULTILINE)
+_ALL = 99  # layers on the device: more than most models have, which is how all of them are asked for
+_METAL_2025, _CUDA_2024 = 4000, 3300  # builds from which, and up to which, other constants hold: 2024-11, 2024-07
 
 
 def claims(source: Source) -> bool:
@@ -35,24 +35,77 @@ def _row(source: Source, line: int, row: Json) -> MeasuredRow | None:
         raise DataError(f"{source.at(line)}: avg_ts: expected tokens per second; was the file cut short?")
     if prompt and answer:
         return None  # both mixed into one rate
-    name = str(row.get("model_type") or row.get("model_filename") or "")
     return _reading(
-        source, line, name, "pp" if prompt else "tg", prompt or answer or 1.0, positive(row.get("n_depth")), rate
+        source, line, row, "pp" if prompt else "tg", prompt or answer or 1.0, positive(row.get("n_depth")), rate
     )
 
 
 def _reading(
-    source: Source, line: int, model: str, test: str, tokens: float, depth: float | None, rate: float
+    source: Source, line: int, row: Json, test: str, tokens: float, depth: float | None, rate: float
 ) -> MeasuredRow | None:
-    stored = next((bits for pattern, bits in _BITS if pattern.search(model)), None)
-    options: Options = {"batch": 1, "said-model": model, **({"weight-dtype": stored} if stored else {})}
+    """One test: a prompt, which `depth` tokens of context may precede, or tokens written behind `depth` of them."""
+    options: Options = {"batch": 1, "said-model": _model(row), **_formats(_model(row)), **_server(source, row)}
+    probe: Json = {"cpu": True} if _backend(row) in ("cpu", "blas") else {"device": _cards(source, row)[:1]}
     if test == "pp":
-        if depth:
-            return None  # a prompt behind a cache that is already there
-        return MeasuredRow(source.at(line), TOOL, "prefill", tokens / rate, options={**options, "prompt": tokens})
-    return MeasuredRow(
-        source.at(line), TOOL, "itl", 1.0 / rate, options={**options, "prompt": depth or 1.0, "output": tokens}
+        context = depth or 0.0
+        options |= {"prompt": context + tokens} | ({"prefix-hit": context / (context + tokens)} if context else {})
+        return MeasuredRow(source.at(line), TOOL, "prefill", tokens / rate, options=options, probe=probe)
+    options |= {"prompt": depth or 1.0, "output": tokens}
+    return MeasuredRow(source.at(line), TOOL, "itl", 1.0 / rate, options=options, probe=probe)
+
+
+def _model(row: Json) -> str:
+    return str(row.get("model_type") or row.get("model_filename") or row.get("model") or "")
+
+
+def _formats(model: str) -> Options:
+    """Format of the weights by the name that llama.cpp gives a file: 'llama 8B Q4_K - Medium' is q4_k_m."""
+    match = _FORMAT.search(model)
+    if match is None:
+        return {}
+    name = match[1].lower() + (f"_{match[2][0].lower()}" if match[2] and match[1].lower() != "q2_k" else "")
+    return {"weight-dtype": {"f16": "fp16", "f32": "fp32"}.get(name, name)}
+
+
+def _backend(row: Json) -> str:
+    """The backend that computes: the first that is named, none of those that only help; builds before 2024-08 had a flag for each."""
+    flags = [name for name in ("cuda", "vulkan", "metal") if str(row.get(name)).lower() in ("true", "1")]
+    named = str(row.get("backends") or row.get("backend") or ",".join(flags)).lower().split(",")
+    return next((name for name in named if name not in ("rpc", "blas")), named[0])
+
+
+def _cards(source: Source, row: Json) -> list[str]:
+    """Names of the devices, from the row or from what the backend prints when it starts."""
+    stated = str(row.get("gpu_info") or "")
+    return [name.strip() for name in (stated.split(",") if stated else _CARD.findall(source.head)) if name.strip()]
+
+
+def _server(source: Source, row: Json) -> Options:
+    """The engine with its build, the devices that shared the layers, and what stayed on the host."""
+    backend = _backend(row)
+    stated = positive(row.get("build_number")) or next(
+        map(float, re.findall(r"^build: \w+ \((\d+)\)", source.plain, re.MULTILINE)), None
     )
+    engine = {"rocm": "llamacpp-rocm", "hip": "llamacpp-rocm", "vulkan": "llamacpp-vulkan"}.get(backend, "llamacpp")
+    if stated and backend == "metal" and stated >= _METAL_2025:
+        engine = "llamacpp-2025"
+    elif stated and backend == "cuda" and stated < _CUDA_2024:
+        engine = "llamacpp-2024"
+    devices = 0 if "rpc" in str(row.get("backends") or row.get("backend")).lower() else len(_cards(source, row))
+    hosted = positive(row.get("n_cpu_moe"))
+    layers = next((value for name in ("n_gpu_layers", "ngl") if (value := number(row.get(name))) is not None), None)
+    caches = {str(row[name]) for name in ("type_k", "type_v") if row.get(name)} - {"f16"}
+    fused = str(row.get("flash_attn", row.get("fa", ""))).lower()
+    found: Options = {
+        "engine": engine,
+        "n": devices or None,
+        "pp": devices if devices > 1 else None,
+        "gpu-layers": layers if layers is not None and 0 <= layers < _ALL else None,
+        "experts-on": f"host:{hosted:g}" if hosted else None,
+        "kv-dtype": caches.pop() if len(caches) == 1 else None,
+        "flash": {"0": False, "false": False, "1": True, "true": True}.get(fused),
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _markdown(source: Source) -> list[MeasuredRow | None]:
@@ -69,9 +122,7 @@ def _markdown(source: Source) -> list[MeasuredRow | None]:
             row = dict(zip(header, cells, strict=True))
             match, rate = _TEST.match(row["test"]), positive(row["t/s"].partition("±")[0].strip())
             if match and rate:
-                found.append(
-                    _reading(source, line, row.get("model", ""), match[1], float(match[2]), positive(match[3]), rate)
-                )
+                found.append(_reading(source, line, row, match[1], float(match[2]), positive(match[3]), rate))
         elif not cells:
             header = None
     return found

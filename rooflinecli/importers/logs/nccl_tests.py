@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.source import MeasuredRow, Source, positive
+from rooflinecli.importers.source import Json, MeasuredRow, Source, positive
 
 TOOL = "nccl-tests / rccl-tests"
 OPS = {
@@ -17,7 +17,9 @@ OPS = {
 }
 _HEAD = re.compile(r"^\W*size\s+count\s+type")
 _NAME = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|alltoall|sendrecv)_perf\b")
-_RANK = re.compile(r"^\W*Rank\s+(\d+)\s.*\bdevice\b")
+_FACTOR = 1.02
+_DEVICES = re.compile(r"\bnThread\s+(\d+)\s+nGpus\s+(\d+)\b")  # of one process
+_RANK = re.compile(r"^\W*Rank\s+(\d+)\s.*\bdevice\s+\d+ +(?:\[\S+\] +)?(.*?)\s*$")
 
 
 def claims(source: Source) -> bool:
@@ -26,19 +28,20 @@ def claims(source: Source) -> bool:
 
 def read(source: Source) -> list[MeasuredRow]:
     found: list[MeasuredRow] = []
-    name, ranks, inside, rows = None, set[str](), False, 0
+    name, ranks, inside, devices = None, dict[str, str](), False, 0
     for line, text in enumerate(source.lines, start=1):
         if match := _NAME.search(text):
             name = OPS[match[1]]
-            ranks = ranks if "starting" not in text else set()
+            ranks = ranks if "starting" not in text else {}
+        if match := _DEVICES.search(text):
+            devices = int(match[1]) * int(match[2])  # one may be that of each of several processes
         if match := _RANK.match(text):
-            ranks.add(match[1])
+            ranks[match[1]] = match[2]
         if _HEAD.match(text):
-            inside, rows = True, 0
+            inside = True
         elif inside and "Avg bus bandwidth" in text:
-            inside, ranks = False, set()
-        elif inside and (reading := _row(source, line, text, name, len(ranks))):
-            rows += 1
+            inside, ranks = False, {}
+        elif inside and (reading := _row(source, line, text, name, ranks, devices)):
             found.append(reading)
     if inside:
         raise DataError(
@@ -47,7 +50,9 @@ def read(source: Source) -> list[MeasuredRow]:
     return found
 
 
-def _row(source: Source, line: int, text: str, name: str | None, ranks: int) -> MeasuredRow | None:
+def _row(
+    source: Source, line: int, text: str, name: str | None, ranks: dict[str, str], devices: int
+) -> MeasuredRow | None:
     """size count type [redop root] time algbw busbw #wrong [time algbw busbw #wrong]; what moves is the larger of in and out."""
     cells = text.strip().lstrip("#").split()
     size = positive(cells[0]) if cells else None
@@ -58,7 +63,13 @@ def _row(source: Source, line: int, text: str, name: str | None, ranks: int) -> 
     time = positive(cells[start])
     if time is None:
         return None
-    probe = {"op": name, "bytes": size, "n": ranks or None}
+    out, bus = (positive(cells[i]) for i in (start + 1, start + 2))
+    if name is None and out and bus and bus > _FACTOR * out:
+        name = "all-reduce"  # the only one whose bus carries more than the algorithm's bytes
+    n = max((int(rank) + 1 for rank in ranks), default=devices)  # a copy of a log may leave ranks out
+    probe: Json = {"op": name, "bytes": size, "n": n if n > 1 else None}
+    if names := {name for name in ranks.values() if name}:
+        probe["device"] = sorted(names)
     return MeasuredRow(source.at(line), TOOL, "collective", time * 1e-6, probe=probe)
 
 

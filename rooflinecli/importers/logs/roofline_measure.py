@@ -13,13 +13,17 @@ def claims(source: Source) -> bool:
 
 
 def read(source: Source) -> list[MeasuredRow]:
-    found = []
+    found, machines = [], dict[object, Json]()
     for line, record in source.objects:
+        if record.get("key") == "environment":
+            on = {"device": [str(record["kind"])]} if record.get("kind") else {}
+            machines[record.get("fingerprint")] = on | ({"cpu": True} if record.get("platform") == "cpu" else {})
         seconds = positive(record.get("time_s"))
         probe = _probe(record) if record.get("schema") == SCHEMA and seconds else None
         if probe and seconds:
             quantity = "collective" if "op" in probe else "matmul"
-            found.append(MeasuredRow(source.at(line), TOOL, quantity, seconds, probe=probe))
+            machine = machines.get(record.get("fingerprint"), {})
+            found.append(MeasuredRow(source.at(line), TOOL, quantity, seconds, probe={**probe, **machine}))
     return found
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from rooflinecli.importers.logs.training_common import dotted, matches, settled, whole
+from rooflinecli.importers.logs.training_common import WARM_UP, dotted, matches, settled, whole
 from rooflinecli.importers.source import Json, MeasuredRow, Options, Source, positive
 
 
@@ -16,6 +16,7 @@ class StepLog:
 
     step: pattern of a step's line, whose first group is its value; begins: text that a line cut short still has;
     marker: pattern that identifies the format; without: text that identifies another format; arguments: printed name -> option;
+    batch: pattern of the global batch on a step's line, of which steps with the last one count (others ramp up);
     more, probe: further options and quantities of the whole log.
     """
 
@@ -28,6 +29,7 @@ class StepLog:
     software: str | None = None
     without: str | None = None
     value: Callable[[re.Match[str]], float | None] = lambda match: positive(match[1])
+    batch: re.Pattern[str] | None = None
     more: Callable[[Source], Options] = lambda source: {}
     probe: Callable[[Source], Json] = field(default=lambda source: {})
 
@@ -36,21 +38,61 @@ class StepLog:
         return re.search(self.marker, source.plain) is not None and not other
 
     def read(self, source: Source) -> list[MeasuredRow]:
-        steps = matches(source, self.step, self.begins, self.value)
-        stated = dotted(source, *self.arguments)
-        options: Options = {option: whole(stated.get(name)) for name, option in self.arguments.items()}
-        options |= {name: value for name, value in self.more(source).items() if options.get(name) is None}
-        return settled(source, self.TOOL, steps, self.unit, {**options, "software": self.software}, self.probe(source))
+        """A row of each run in the log. A run that prints no arguments of its own has those of the run before."""
+        found: list[MeasuredRow] = []
+        options: Options = {}
+        for steps, text in _runs(source, matches(source, self.step, self.begins, self.value)):
+            stated = dotted(text, *self.arguments)
+            given: Options = {
+                option: size for name, option in self.arguments.items() if (size := whole(stated.get(name))) is not None
+            }
+            given = {**{name: value for name, value in self.more(text).items() if value is not None}, **given}
+            if (
+                self.batch is not None
+                and (sizes := [self.batch.search(source.lines[line - 1]) for line, _ in steps])[-1]
+            ):
+                given["batch"] = int(sizes[-1][1])
+                steps = [
+                    step for step, size in zip(steps, sizes, strict=True) if size and int(size[1]) == given["batch"]
+                ]
+            options = {**options, **given, "software": self.software}
+            found += settled(source, self.TOOL, steps, self.unit, options, self.probe(text))
+        return found
+
+
+_NUMBER = re.compile(r"(?:\biteration\s+|\bstep: |\bglobal_step[=:] ?|\[batch=|\bsteps?[ =]+)(\d+)")
+
+
+def _runs(source: Source, steps: list[tuple[int, float]]) -> list[tuple[list[tuple[int, float]], Source]]:
+    """Steps of each run with the part of the log up to its last one: a run begins where the numbers of steps fall back to the first ones.
+
+    A run of no more steps than a warm-up is left out where there is another.
+    """
+    runs: list[list[tuple[int, float]]] = []
+    first = last = 0
+    for line, value in steps:
+        match = _NUMBER.search(source.lines[line - 1])
+        number = int(match[1]) if match else last + 1
+        if not runs or (number <= first and last > first + 1):
+            runs.append([])
+            first = number
+        runs[-1].append((line, value))
+        last = number
+    ends = [0, *(run[-1][0] for run in runs)]
+    parts = [
+        (run, Source(source.name, "\n".join(source.lines[start:end])))
+        for run, start, end in zip(runs, ends, [*ends[1:-1], len(source.lines)], strict=False)
+    ]
+    return [part for part in parts if len(part[0]) > WARM_UP] or parts
 
 
 _MAXTEXT = re.compile(
     r"completed step: (?:\d+), seconds: ([\d.]+), TFLOP/s/device: ([\d.]+)(?:, Tokens/s/device: ([\d.]+))?"
 )
-_MEGATRON_BATCH = re.compile(r"elapsed time per iteration.*?global batch size:\s*(\d+) \|")
-_NEMO_BATCH = re.compile(r"\|\s*global_batch_size: (\d+)\s*\|")  # of NeMo 2, on every line
 _MEGATRON_2020 = re.compile(  # before 2021, a separate sentence
     r"using world size: (\d+), data-parallel-size: (\d+), tensor-model-parallel size: (\d+), pipeline-model-parallel size: (\d+)"
 )
+_MEGATRON_2019 = re.compile(r"using world size: (\d+) and model-parallel size: (\d+)")
 _PARALLEL = {
     "tensor_model_parallel_size": "tp",
     "pipeline_model_parallel_size": "pp",
@@ -59,11 +101,6 @@ _PARALLEL = {
     "micro_batch_size": "micro-batch",
     "seq_length": "seq",
 }
-
-
-def _last(pattern: re.Pattern[str], source: Source) -> int | None:
-    sizes = pattern.findall(source.plain)
-    return int(sizes[-1]) if sizes else None
 
 
 def _tokens_per_device(source: Source) -> Json:
@@ -75,13 +112,14 @@ def _tokens_per_device(source: Source) -> Json:
 def _megatron(source: Source) -> Options:
     stated = dotted(source, "bf16", "fp16", "sequence_parallel", "recompute_granularity")
     found: Options = {
-        "batch": _last(_MEGATRON_BATCH, source),
         "dtype": next((d for d in ("bf16", "fp16") if stated.get(d) == "True"), None),
         "sequence-parallel": True if stated.get("sequence_parallel") == "True" else None,
         "recompute": {"full": "full", "selective": "selective"}.get(stated.get("recompute_granularity", "")),
     }
     if match := _MEGATRON_2020.search(source.plain):
         found |= dict(zip(("n", "dp", "tp", "pp"), map(int, match.groups()), strict=True))
+    elif match := _MEGATRON_2019.search(source.plain):
+        found |= {"n": int(match[1]), "tp": int(match[2])}
     return found
 
 
@@ -123,8 +161,15 @@ READERS = (
         re.compile(r"iteration\s+(?:\d+)/\s*\d+ \|.*?elapsed time per iteration \((ms|s)\): ([\d.]+) \|"),
         "elapsed time per",
         r"elapsed time per iteration \(",
-        {**_PARALLEL, "data_parallel_size": "dp", "world_size": "n"},
+        {
+            "model_parallel_size": "tp",
+            "pipe_parallel_size": "pp",
+            **_PARALLEL,
+            "data_parallel_size": "dp",
+            "world_size": "n",
+        },
         value=lambda match: positive(match[2]) and float(match[2]) * (1e-3 if match[1] == "ms" else 1.0),
+        batch=re.compile(r"global batch size:\s*(\d+) \|"),
         more=_megatron,
     ),
     StepLog(  # progress lines, or a field of a JSON summary
@@ -134,7 +179,7 @@ READERS = (
         "train_step_timing in s",
         {**_PARALLEL, "global_batch_size": "batch"},
         without=":::MLLOG",
-        more=lambda source: {"batch": _last(_NEMO_BATCH, source)},
+        batch=re.compile(r"\|\s*global_batch_size: (\d+)\s*\|"),  # of NeMo 2
     ),
     StepLog(  # one line per rank under terminal colors; tps is tokens per second and device
         "torchtitan",

@@ -112,7 +112,7 @@ def view(tables: Sequence[ReportTable], notes: Sequence[str], images: Mapping[st
     groups: list[list[Block]] = []
     for one in tables:
         if one.rows or one.notes:
-            groups.append([Headline(one.title[:1].upper() + one.title[1:]), *([_table(one.rows)] if one.rows else [])])
+            groups.append([Headline(one.title[:1].upper() + one.title[1:]), *_body(one.rows)])
             if images and one.title in images:
                 groups[-1].append(Drawing((), f"![{one.title}]({images[one.title]})"))
             groups.append([Prose(note) for note in one.notes or ()])
@@ -131,6 +131,15 @@ def preface() -> str:
     """The head of docs/accuracy.md: the data and the forms."""
     path = Path(__file__).resolve().parent.parent.parent / "validate" / "preface.md"
     return path.read_text(encoding="utf-8").rstrip()
+
+
+def _body(rows: Sequence[Row]) -> list[Block]:
+    """A table; rows with a reason, which no column has room for, as sentences."""
+    if any("reason" not in row for row in rows):
+        return [_table(rows)]
+    more = [f" ({row['rows']} rows)" if row.get("rows", 1) != 1 else "" for row in rows]
+    left = ["; left out" if row.get("left_out") == "yes" else "" for row in rows]
+    return [Prose(f"{row['row']}: {row['reason']}{n}{out}") for row, n, out in zip(rows, more, left, strict=True)]
 
 
 def _table(rows: Sequence[Row]) -> Table:
