@@ -227,13 +227,22 @@ def test_a_prompt_behind_a_context_is_one_with_a_cached_prefix():
 
 
 def test_two_runs_in_a_log_are_two_rows_and_a_batch_that_ramps_up_counts_when_it_is_up():
-    second = MEGATRON.replace("size: 64", "size: 128").replace("size: 2,", "size: 4,").replace("(ms): 12", "(ms): 6").replace("(ms): 119", "(ms): 59")
+    second = (
+        MEGATRON.replace("size: 64", "size: 128")
+        .replace("size: 2,", "size: 4,")
+        .replace("(ms): 12", "(ms): 6")
+        .replace("(ms): 119", "(ms): 59")
+    )
     first, other = read_source(Source("log", MEGATRON + second))
     assert [(r.options["n"], r.options["dp"]) for r in (first, other)] == [(64, 2), (128, 4)]
     assert first.value == pytest.approx(12.0) and other.value < 7
     lines = MEGATRON.splitlines()
     ramp = "\n".join(
-        [*lines[:-2], *(line.replace("1024 |", "512 |").replace("(ms): 12", "(ms): 7") for line in lines[-4:-2]), *lines[-2:]]
+        [
+            *lines[:-2],
+            *(line.replace("1024 |", "512 |").replace("(ms): 12", "(ms): 7") for line in lines[-4:-2]),
+            *lines[-2:],
+        ]
     )
     assert read_source(Source("log", ramp))[0].value == pytest.approx(12.0)
 
