@@ -46,6 +46,7 @@ class EstimateContext:
     """Ledger, chip, formats and workload of a request; numbers are plain or traced."""
 
     def __init__(self, request: Request, lift: PlainLift = PLAIN, override: dict[str, Number] | None = None):
+        self.weight_dtype = request.weight_dtype  # as asked; the model below has its stored weights
         if request.weight_dtype is not None:
             from rooflinecli.engine.stored_weights import with_stored_weights
 

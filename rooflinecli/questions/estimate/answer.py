@@ -203,6 +203,8 @@ def _workload(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> Workload:
     r = ctx.request
     work = Workload(
         dtype=ctx.dtype,
+        weight_dtype=_weight_dtype(ctx),
+        matmul_dtype=ctx.formats.compute,
         kv_dtype=r.kv_dtype or (ctx.dtype if ctx.formats.kv == size_of(ctx.dtype) else ctx.formats.outer_compute),
         attention_flops=r.attention_flops,
         efficiency=r.efficiency,
@@ -224,6 +226,16 @@ def _workload(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> Workload:
         work.doc_lengths = r.lengths
         work.gradient_bytes, work.optimizer_bytes = ctx.gradient_bytes, ctx.optimizer_bytes
     return work
+
+
+def _weight_dtype(ctx: EstimateContext) -> str:
+    """Format of the stored weights: as asked, else the checkpoint's where the run keeps it, else --dtype."""
+    stored, formats, size = ctx.spec.quantization, ctx.formats, size_of(ctx.dtype)
+    if ctx.weight_dtype is not None or stored is None:
+        return ctx.weight_dtype or ctx.dtype
+    if stored.applies_to == "experts":
+        return f"{ctx.dtype}, {stored.dtype} experts" if 0 < formats.expert_weight < size else ctx.dtype
+    return stored.dtype if formats.weight != size else ctx.dtype
 
 
 def _violations(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> list[Violation]:

@@ -52,10 +52,12 @@ class HardwareAnswer(Record):
 class Workload(Record):
     """The workload, defaults filled in: sequences per replica in serving, the global batch in training, lengths in tokens.
 
-    `prompt` is all that a request brings: text with the tokens of its images (`image_tokens` each), or the source of a pair.
+    weight_dtype is the format in which the weights are stored, matmul_dtype the peak at which matmuls over them run. `prompt` is all that a request brings: text with the tokens of its images (`image_tokens` each), or the source of a pair.
     """
 
     dtype: str
+    weight_dtype: str
+    matmul_dtype: str
     kv_dtype: str
     attention_flops: str
     efficiency: str

@@ -61,7 +61,15 @@ def headline(answer: EstimateAnswer) -> str:
         if any((phase == "train") == (name == "training") for phase in answer.phases)
     ]
     parts = [_serving(answer) if name == "serving" else _training(answer) for name in work]
-    return f"{answer.model.name} on {answer.hardware.name}, {answer.workload.dtype}. {' '.join(parts)}"
+    return f"{answer.model.name} on {answer.hardware.name}, {_number_formats(answer)}. {' '.join(parts)}"
+
+
+def _number_formats(answer: EstimateAnswer) -> str:
+    """Format of the weights and of the matmuls over them; one word where they are one."""
+    work = answer.workload
+    if work.weight_dtype == work.dtype == work.matmul_dtype:
+        return work.dtype
+    return f"weights in {work.weight_dtype}; matmuls in {work.matmul_dtype}"
 
 
 def _serving(answer: EstimateAnswer) -> str:
@@ -99,7 +107,7 @@ def _facts(answer: EstimateAnswer) -> str:
     active = "" if p.active == p.total else f" ({count(p.active)} active per token)"
     return (
         f"{count(p.total)} parameters{active}, {si(float(answer.model.weights_bytes), 'B')} of weights; a device has "
-        f"{si(float(chip.peak_flops_per_s), 'FLOP/s')}, {si(float(chip.bandwidth_bytes_per_s), 'B/s')}, ridge {float(chip.ridge_flops_per_byte):.0f} FLOP/B"
+        f"{si(float(chip.peak_flops_per_s), 'FLOP/s')} in {answer.workload.matmul_dtype}, {si(float(chip.bandwidth_bytes_per_s), 'B/s')}, ridge {float(chip.ridge_flops_per_byte):.0f} FLOP/B"
     )
 
 
