@@ -208,6 +208,13 @@ class EstimateContext:
         other.chip, other._memo, other._with_factors = chip, {}, {}
         return other
 
+    def without_prefix_cache(self) -> EstimateContext:
+        """This context with prompts that no cache shortens."""
+        other = copy(self)
+        other.request, other.uncached_prompt = replace(self.request, prefix_hit=None), self.prompt
+        other._memo, other._with_factors = {}, {}
+        return other
+
     def lifted(self, layout: Layout) -> Layout:
         """The layout with its sizes lifted."""
         if not self.lift.traced:

@@ -67,7 +67,11 @@ def _kv_tiers(ctx: EstimateContext, layout: Layout) -> TiersAnswer | None:
         return None
     from rooflinecli.engine import kv_tiers
 
-    return kv_tiers.answer(ctx, layout, load(ctx, layout))
+    recompute: Number = 0.0
+    if ctx.cached_prompt_tokens is not None:
+        cached = ctx.memoized(layout, "lone prefill", lambda: prefill_pass(ctx, layout).seconds)
+        recompute = num.maximum(prefill_pass(ctx.without_prefix_cache(), layout).seconds - cached, 0)
+    return kv_tiers.answer(ctx, layout, load(ctx, layout), recompute)
 
 
 def _ttft_under_load(ctx: EstimateContext, layout: Layout, step: PricedPass) -> PricedPass:

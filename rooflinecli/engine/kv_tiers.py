@@ -27,10 +27,10 @@ def check(ctx: EstimateContext) -> None:
     _ = tiers(r.kv_tier)
 
 
-def answer(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> TiersAnswer | None:
+def answer(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, recompute: Number) -> TiersAnswer | None:
     """Where the caches of idle sessions are; None without tiers. `reload_s` is the mean time that a TTFT waits for them.
 
-    Without --prefix-hit-rate no cache is reused: the tiers then have capacities and times, and add nothing.
+    A prefix that no tier has any more takes `recompute` seconds, and so does one that would be longer on its way. Without --prefix-hit-rate no cache is reused: the tiers then have capacities and times, and add nothing.
     """
     places = tiers(ctx.request.kv_tier)
     if not places:
@@ -54,25 +54,26 @@ def answer(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> TiersAnsw
         rate = ctx.from_flag(f"B_{place.name}", place.rate, "B/s", "--kv-offload")
         seconds, fraction = reloaded / rate, f.tier_hit_fraction(idle, nearer, count)
         answers[place.name] = TierAnswer(sessions=count, in_tier_fraction=fraction, reload_s=seconds)
-        mean, nearer = mean + fraction * seconds, nearer + count
+        mean, nearer = mean + fraction * num.minimum(seconds, recompute), nearer + count
+    evicted = f.tier_hit_fraction(idle, nearer, idle)
     return TiersAnswer(
         idle_sessions=idle,
         device_sessions=on_device,
         on_device_fraction=f.tier_hit_fraction(idle, 0.0, on_device),
-        evicted_fraction=f.tier_hit_fraction(idle, nearer, idle),
-        reload_s=label(mean, "t_reload") if ctx.cached_prompt_tokens is not None else 0.0,
+        evicted_fraction=evicted,
+        reload_s=label(mean + evicted * recompute, "t_reload") if ctx.cached_prompt_tokens is not None else 0.0,
         tiers=answers,
     )
 
 
-def hit_rate_warning(ctx: EstimateContext, answer: TiersAnswer | None) -> list[str]:
-    """One sentence where --prefix-hit-rate is above the fraction of sessions that the tiers keep."""
+def eviction_note(ctx: EstimateContext, answer: TiersAnswer | None) -> list[str]:
+    """One sentence where sessions with a cached prefix outnumber what device and tiers keep."""
     if answer is None or ctx.request.prefix_hit is None:
         return []
-    hit, lost = float(num.value(ctx.request.prefix_hit)), float(num.value(answer.evicted_fraction))
-    if hit <= 1 - lost:
+    lost = float(num.value(answer.evicted_fraction))
+    if not lost:
         return []
     return [
-        f"prefill: --prefix-hit-rate {hit:g} is taken as given, though {lost:.0%} of the idle sessions have no cache left when they come back; "
-        f"at most {1 - lost:.2g} can be found: lower it, or give --kv-offload more room"
+        f"prefill: {lost:.0%} of the idle sessions have no cache left when they come back, and compute their prefix again; "
+        "--kv-offload with more room keeps it"
     ]

@@ -91,10 +91,34 @@ def test_an_estimate_counts_sessions_and_seconds():
     assert sessions["tiers"]["host"]["reload_s"] == pytest.approx(1536 * token / 50e9)
     on_host, on_disk = kept / idle, (idle - sessions["device_sessions"] - kept) / idle
     assert disk > idle and sessions["evicted_fraction"] == 0
-    reload = on_host * 1536 * token / 50e9 + on_disk * 1536 * token / 5e9
+    lone = {k: v for k, v in asked.items() if k != "concurrency"}
+    whole, rest = (
+        api.estimate("llama-3-8b", "h100", **lone, prefix_hit=hit)["phases"]["prefill"]["time_s"]
+        for hit in (None, 0.75)
+    )
+    assert 1536 * token / 50e9 < whole - rest < 1536 * token / 5e9  # so that prefixes on the disk are computed again
+    reload = on_host * 1536 * token / 50e9 + on_disk * (whole - rest)
     assert sessions["reload_s"] == pytest.approx(reload)
     assert found["phases"]["prefill"]["time_s"] == pytest.approx(plain["time_s"] + reload)
     assert sessions["on_device_fraction"] == pytest.approx(sessions["device_sessions"] / idle)
+
+
+def test_more_sessions_than_the_tiers_hold_never_shorten_ttft():
+    asked = {
+        "engine": "vllm",
+        "n": 1,
+        "prompt": 8000,
+        "output": 200,
+        "concurrency": 8,
+        "phase": ["prefill"],
+        "prefix_hit": 0.5,
+    }
+    for kv_tier in ("host=64GB@25GB/s,disk=100GB@5GB/s", "host=64GB@25GB/s", "disk=50GB@1GB/s"):
+        times = [
+            api.estimate("llama-3.1-8b", "h100", **asked, kv_tier=kv_tier, sessions=n)["phases"]["prefill"]["time_s"]
+            for n in (1, 10, 50, 100, 200, 500, 1000, 5000, 100_000)
+        ]
+        assert times == sorted(times) and times[-1] > times[0]
 
 
 def test_without_a_prefix_hit_tiers_add_nothing():
@@ -145,8 +169,8 @@ def test_the_command_line(tmp_path):
     assert run_cli("estimate", "llama-3-8b", "--hw", "h100", "--sessions", "5").code == 2
 
 
-def test_a_share_found_again_that_no_tier_can_keep_is_remarked_on():
-    """2,000 sessions, room for some hundred: at most that share of prompts can be found, whatever --prefix-hit-rate says."""
+def test_prefixes_that_no_tier_keeps_are_computed_again_and_noted():
+    """2,000 sessions, room for some hundred."""
     base = (
         "estimate",
         "llama-3-8b",
@@ -167,10 +191,7 @@ def test_a_share_found_again_that_no_tier_can_keep_is_remarked_on():
     found = run_cli(*base, *tier, "--prefix-hit-rate", "0.9").json
     lost = found["phases"]["prefill"]["sessions"]["evicted_fraction"]
     assert 0.9 < lost < 1
-    note = next(n for n in found["notes"] if "taken as given" in n)
-    assert note.startswith(f"prefill: --prefix-hit-rate 0.9 is taken as given, though {lost:.0%} of the idle sessions")
-    for fine in (
-        (*tier, "--prefix-hit-rate", "0.02"),
-        ("--kv-offload", "host=8TB@50GB/s", "--sessions", "2000", "--format", "json", "--prefix-hit-rate", "0.9"),
-    ):
-        assert not any("taken as given" in n for n in run_cli(*base, *fine).json.get("notes", []))
+    note = next(n for n in found["notes"] if "have no cache left" in n)
+    assert note.startswith(f"prefill: {lost:.0%} of the idle sessions")
+    roomy = ("--kv-offload", "host=8TB@50GB/s", "--sessions", "2000", "--format", "json", "--prefix-hit-rate", "0.9")
+    assert not any("have no cache left" in n for n in run_cli(*base, *roomy).json.get("notes", []))

@@ -34,12 +34,12 @@ def foreign(ctx: EstimateContext) -> list[str]:
 
 
 def _tiers(ctx: EstimateContext, prefill: PhaseAnswer | None) -> list[str]:
-    """Sessions whose caches are lost on the way, and prompts that are said to be found again all the same."""
+    """Sessions whose caches are evicted."""
     if ctx.request.kv_tier is None or not isinstance(prefill, PrefillAnswer):
         return []
     from rooflinecli.engine import kv_tiers
 
-    return kv_tiers.hit_rate_warning(ctx, prefill.sessions)
+    return kv_tiers.eviction_note(ctx, prefill.sessions)
 
 
 def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None) -> list[str]:
