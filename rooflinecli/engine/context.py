@@ -182,7 +182,8 @@ class EstimateContext:
     @property
     def logit_positions(self) -> Number:
         """Positions of a prompt for which the head computes logits: the last; none of a masked language model, whose head only trains."""
-        return 1.0 if self.is_autoregressive or not self.spec.lm_head else 0.0
+        masked = self.spec.lm_head and self.spec.vocab_size and not self.is_autoregressive
+        return 0.0 if masked else 1.0
 
     def _is(self, value: Number, default: float) -> bool:
         """Whether an explanation calls it a default; sweeps (arrays) are never explained."""
