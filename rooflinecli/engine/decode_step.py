@@ -81,6 +81,6 @@ def padded_to_graph(
     mixed: Number = 0.0
     if prompts:
         mixed = closed_loop.mixed_step_fraction(batch, ctx.uncached_prompt, ctx.output, token_budget(ctx))
-    added = closed_loop.padding_time(full, real, mixed, num.minimum(layout.dp, layout.ep))
+    added = closed_loop.padding_time(full, real, mixed, layout.expert_replicas)
     step.costs.add_time("padding", added, "step", 0.0)
     return PricedPass(step.costs, label(step.seconds + added, "t_decode"))

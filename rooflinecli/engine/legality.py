@@ -229,8 +229,10 @@ def _encoder_positions(ctx: EstimateContext) -> Iterator[LegalityRule]:
 
 
 def _serving(ctx: EstimateContext, layout: Layout) -> Iterator[LegalityRule]:
-    """Experts over whole replicas, and no context parallelism."""
-    if not one(layout.ep):
+    """Experts over whole replicas or over tensor ranks too, and no context parallelism."""
+    if layout.expert_tp is not None:
+        yield from _expert_ranks(layout)
+    elif not one(layout.ep):
         ranks = layout.tp * layout.dp
         yield LegalityRule(
             "ep divides dp, or is tp x dp",

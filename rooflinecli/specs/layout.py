@@ -104,7 +104,7 @@ class Layout:
     @property
     def expert_replicas(self) -> Number:
         """Replicas whose tokens meet in one expert group: ep of them, all where ep includes tp too."""
-        return num.minimum(self.ep, self.dp)
+        return num.minimum(self.ep, self.dp) if self.expert_tp is None else self.ep / self.apart
 
     @property
     def replicas(self) -> Number:

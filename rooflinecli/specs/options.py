@@ -249,7 +249,7 @@ class ExpertLayout(Group):
 class TrainingLayout(Group):
     """Micro-batches, pipeline schedule and recomputation of training."""
 
-    expert_tp: OptNumber = field("count", "Tensor ranks that split an expert's matrices; tp, or 1 where ep needs the tensor ranks.", default=None, panel=LAYOUT, phase="train", former=("etp", "expert-tensor-parallel-size"))
+    expert_tp: OptNumber = field("count", "Tensor ranks that split an expert's matrices; tp, or 1 where ep needs the tensor ranks.", default=None, panel=LAYOUT, former=("etp", "expert-tensor-parallel-size"))
     shared_expert_overlap: OptSwitch = field("switch", "Shared experts overlap with the MoE all-to-all (Megatron-LM's --moe-shared-expert-overlap).", default=None, panel=LAYOUT, phase="train", fills="shared_overlap")
     micro_batch_size: OptNumber = field("count", "Sequences per replica and micro-batch.", default=None, panel=LAYOUT, phase="train", fills="micro_batch", former=("micro-batch", "mbs"), name="micro-batch")
     virtual_stages: OptNumber = field("count", "Interleaved stages per device.", default=None, panel=LAYOUT, phase="train", former=("num-virtual-stages-per-pipeline-rank", "vpp"))

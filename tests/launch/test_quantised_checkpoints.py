@@ -20,7 +20,7 @@ def _tool(launch: str) -> str:
 def test_its_launch_gives_the_same_answer_again(cli, tmp_path, tool, model):
     asked = (model, "--hw", "h200", "-n", "16", "--tp", "8", "--phase", "decode")
     file = tmp_path / "launch.sh"
-    assert cli("estimate", *asked, "--emit", tool, "--out", str(file)).code == 0
+    assert cli("estimate", *asked, "--emit", tool, "--partial", "--out", str(file)).code == 0
     one = cli("estimate", *asked, "--format", "json")
     other = cli("estimate", "--from", str(file), "--phase", "decode", "--format", "json")
     assert _weights(one) == _weights(other)
@@ -32,7 +32,7 @@ def test_its_launch_gives_the_same_answer_again(cli, tmp_path, tool, model):
 def test_a_format_that_was_asked_for_survives_its_launch(cli, tmp_path, model, dtype):
     asked = (model, "--hw", "h200", "-n", "16", "--tp", "8", "--phase", "decode", "--dtype", dtype)
     file = tmp_path / "launch.sh"
-    assert cli("estimate", *asked, "--emit", "vllm", "--out", str(file)).code == 0
+    assert cli("estimate", *asked, "--emit", "vllm", "--partial", "--out", str(file)).code == 0
     one = cli("estimate", *asked, "--format", "json")
     assert _weights(one) == _weights(cli("estimate", "--from", str(file), "--phase", "decode", "--format", "json"))
 

@@ -7,6 +7,7 @@ import gzip
 import pytest
 from launch.launched import commands, options_of
 
+import rooflinecli as rl
 from rooflinecli.core.errors import DataError, RooflineError, UsageError
 from rooflinecli.importers.launch import read
 from rooflinecli.importers.launch.shell_evaluator import ShellEvaluator
@@ -351,13 +352,32 @@ def test_experts_over_every_rank_are_written_by_a_flag(tool, flags):
     from rooflinecli.importers.launch import emit
 
     plan = {"model": "deepseek-v3", "hw": "h200", "phase": ["decode"], "tp": 8, "pp": 1, "dp": 1, "cp": 1, "ep": 8, "n": 8, "batch": 64, "engine": tool}  # fmt: skip
-    text = emit.emit(tool, plan)
+    text = emit.emit(tool, plan).text
     assert flags in text and read.read_text(text, tool).options["ep"] == 8
 
 
-def test_experts_cut_over_some_ranks_are_noted(tmp_path):
-    found, said = options_of("trtllm-serve deepseek-ai/DeepSeek-V3 --tp_size 8 --ep_size 4", tmp_path)
-    assert found["ep"] == 1 and "ep 4 of 8 ranks" in said
+SGLANG = "python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3"
+
+
+@pytest.mark.parametrize(
+    "launch, tp, dp, ep, cut",
+    [
+        ("vllm serve deepseek-ai/DeepSeek-V3 -tp 4 -dp 2 --enable-expert-parallel", 4, 2, 8, None),
+        ("vllm serve deepseek-ai/DeepSeek-V3 -tp 8 --enable-expert-parallel", 8, 1, 8, None),
+        ("vllm serve deepseek-ai/DeepSeek-V3 -tp 4 -dp 2", 4, 2, 2, None),  # cut over 8 ranks: the bytes of ep 2
+        (f"{SGLANG} --tp 16 --dp 2 --enable-dp-attention --ep-size 16", 8, 2, 16, None),
+        (f"{SGLANG} --tp 16 --dp 2 --enable-dp-attention --ep-size 4", 8, 2, 4, 4),
+        (f"{SGLANG} --tp 16 --dp 4 --enable-dp-attention --ep-size 2", 4, 4, 4, None),
+        (f"{SGLANG} --tp 8 --dp 2 --ep-size 8", 8, 2, 8, 1),
+        (f"{SGLANG} --tp 8 --dp 2 --ep-size 2", 8, 2, 2, 4),
+        ("trtllm-serve deepseek-ai/DeepSeek-V3 --tp_size 8 --ep_size 4", 8, 1, 4, 2),
+        ("trtllm-serve deepseek-ai/DeepSeek-V3 --tp_size 8", 8, 1, 1, None),
+    ],
+)
+def test_expert_parallelism_has_the_ranks_its_server_gives_it(launch, tp, dp, ep, cut, tmp_path):
+    found, _ = options_of(launch, tmp_path)
+    assert (found["tp"], found["dp"], found["ep"], found.get("expert-tp")) == (tp, dp, ep, cut)
+    rl.estimate(**{k.replace("-", "_"): v for k, v in found.items()}, hw="h200")  # a layout that serves
 
 
 def test_the_early_tables_of_torchtitan(tmp_path):

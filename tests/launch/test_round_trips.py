@@ -7,9 +7,10 @@ import re
 
 import pytest
 from conftest import examples
-from hypothesis import given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+import rooflinecli as rl
 from rooflinecli.importers.launch import emit, read
 
 SERVE = ("vllm", "sglang", "trtllm", "llama.cpp")
@@ -77,7 +78,7 @@ def differing(options: dict, back: dict) -> dict:
 @settings(max_examples=examples(50), deadline=None)
 @given(options=serving())
 def test_a_served_plan_comes_back(tool, options):
-    back = read.read_text(emit.emit(tool, options), tool)
+    back = read.read_text(emit.emit(tool, options).text, tool)
     assert differing(options, back.options) == {}
     assert back.missing == {} and back.unmodelled == []
 
@@ -86,7 +87,7 @@ def test_a_served_plan_comes_back(tool, options):
 @settings(max_examples=examples(50), deadline=None)
 @given(options=training())
 def test_a_trained_plan_comes_back(tool, options):
-    back = read.read_text(emit.emit(tool, options), tool)
+    back = read.read_text(emit.emit(tool, options).text, tool)
     assert differing(options, back.options) == {}
     assert back.missing == {} and back.unmodelled == []
 
@@ -132,7 +133,7 @@ def test_what_a_tool_has_flags_for_is_not_left_to_the_comment(tool):
         }
         options |= {"zero": 3, "virtual-stages": 1} if tool in ("torchtitan", "maxtext") else {}
         options |= {"tp": 1, "pp": 1, "n": 4} if tool == "deepspeed" else {}
-    text = emit.emit(tool, options)
+    text = emit.emit(tool, options).text
     bare = re.sub(r"^# .*\n", "", text, flags=re.MULTILINE)
     if tool == "deepspeed":
         bare = json.dumps({k: v for k, v in json.loads(text).items() if k != "roofline"}) + "\n"
@@ -156,6 +157,111 @@ def test_the_launch_of_an_estimate_gives_the_same_digits(cli, tmp_path, tool, ph
     assert one["phases"][phase]["memory"] == other["phases"][phase]["memory"]
 
 
+ALONE = {
+    "hw",
+    "phase",
+    "prompt",
+    "output",
+    "engine",
+    "batch",
+    "seq",
+    "n",
+}  # load, machine and pricing: no part of the plan
+
+
+@st.composite
+def servable(draw):
+    """Layouts that are legal for their model, experts spread every way that a server has."""
+    model = draw(st.sampled_from(["llama-3.1-8b", "qwen3-8b", "mixtral-8x7b", "deepseek-v3", "qwen3-30b-a3b"]))
+    tp, dp = draw(st.sampled_from([1, 2, 4, 8])), draw(st.sampled_from([1, 2, 4]))
+    pp = draw(st.sampled_from([1, 1, 2]))
+    plan = {"model": model, "hw": "h200", "phase": ["prefill", "decode"], "tp": tp, "pp": pp, "dp": dp, "cp": 1, "n": tp * pp * dp,
+            "batch": draw(st.integers(1, 64)), "prompt": 1000, "output": 100, "engine": draw(st.sampled_from(["vllm", "sglang", "trtllm"]))}  # fmt: skip
+    if model not in ("llama-3.1-8b", "qwen3-8b"):
+        plan["ep"] = draw(st.sampled_from([1, 2, 4, 8, 16]))
+        cut = draw(st.sampled_from([None, 1, 2, 4]))
+        plan |= {"expert-tp": cut} if cut else {}
+    if draw(st.booleans()):
+        plan["kv-dtype"] = draw(st.sampled_from(["bf16", "fp8"]))
+    if draw(st.booleans()):
+        plan["dtype"] = draw(
+            st.sampled_from(["bf16", "fp16", "fp8"][: 2 if model == "deepseek-v3" else 3])
+        )  # stored in fp8
+    return plan
+
+
+def answered(options):
+    """The answer of a plan, None where the layout is none."""
+    try:
+        return rl.estimate(**{k.replace("-", "_"): v for k, v in options.items()})
+    except rl.RooflineError:
+        return None
+
+
+def times(answer):
+    return {phase: (one.time_s, one.memory) for phase, one in answer.result.phases.items()}
+
+
+def flags_alone(text):
+    """A launch without what only we read."""
+    if text.startswith("{"):
+        return json.dumps({k: v for k, v in json.loads(text).items() if not k.startswith("roofline")}) + "\n"
+    return re.sub(r"^# .*\n", "", text, flags=re.MULTILINE)
+
+
+def goes_round(tool, options):
+    """Whether a launch comes back as the plan it was written from, in layout and time; its flags alone too where nothing is left out."""
+    answer = answered(options)
+    assume(answer is not None)
+    launch = emit.emit(tool, options)
+    back = read.read_text(launch.text, tool).options
+    assert times(answered({"model": options["model"], **back})) == times(answer)
+    if not launch.left_out:
+        given = {k: v for k, v in options.items() if k in ALONE or k == "model"}
+        alone = read.read_text(flags_alone(launch.text), tool).options
+        assert times(answered({**alone, **given})) == times(answer)
+
+
+@pytest.mark.parametrize("tool", SERVE)
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(options=servable())
+def test_a_served_plan_takes_the_same_time_again(tool, options):
+    goes_round(tool, options)
+
+
+@st.composite
+def trainable(draw):
+    tp, pp, dp = (draw(st.sampled_from([1, 2, 4])) for _ in range(3))
+    cp, stages = draw(st.sampled_from([1, 1, 2])), draw(st.sampled_from([1, 1, 2]))
+    zero = draw(st.integers(0, 3))
+    micro = draw(st.sampled_from([1, 2]))
+    plan = {"model": draw(st.sampled_from(["llama-3.1-8b", "llama-3-70b", "mixtral-8x7b"])), "hw": "h200", "phase": ["train"], "tp": tp, "pp": pp, "dp": dp,
+            "cp": cp, "n": tp * pp * dp * cp, "zero": zero, "micro-batch": micro, "batch": dp * micro * 8, "seq": 8192,
+            "virtual-stages": stages if pp > 1 else 1, "sequence-parallel": tp > 1 and draw(st.booleans()),
+            "recompute": draw(st.sampled_from(["none", "selective", "full"])), "dtype": draw(st.sampled_from(["bf16", "fp16", "fp8"]))}  # fmt: skip
+    if plan["model"] == "mixtral-8x7b":
+        plan["ep"] = draw(st.sampled_from([1, 2, 4]))
+    if draw(st.booleans()):
+        plan["shard"] = dp
+    return plan
+
+
+@pytest.mark.parametrize("tool", TRAIN)
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(options=trainable())
+def test_a_trained_plan_takes_the_same_time_again(tool, options):
+    goes_round(tool, options)
+
+
+def test_a_launch_that_leaves_something_out_says_so(cli):
+    asked = ("estimate", "llama-3.1-8b", "--hw", "h100", "--tp", "2", "--weight-dtype", "int4", "--emit", "trtllm")
+    ran = cli(*asked)
+    assert ran.code == 1 and "leaves out --weight-dtype int4" in ran.err and "--partial" in ran.err
+    assert "trtllm-serve" in ran.out and "not part of this launch: --weight-dtype int4" in ran.out
+    ran = cli(*asked, "--partial")
+    assert ran.code == 0 and "leaves out --weight-dtype int4" in ran.err
+
+
 def test_a_tool_that_trains_does_not_serve(cli):
     ran = cli("estimate", "llama-3-8b", "--hw", "h100", "--phase", "decode", "--emit", "megatron")
     assert ran.code == 2 and "--phase train" in ran.err
@@ -174,4 +280,4 @@ def test_a_switch_that_is_off_comes_back_under_its_flag(tool):
         "batch": 1,
         "flash": False,
     }
-    assert read.read_text(emit.emit(tool, options), tool).options["flash"] is False
+    assert read.read_text(emit.emit(tool, options).text, tool).options["flash"] is False

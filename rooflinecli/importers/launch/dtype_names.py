@@ -63,19 +63,23 @@ def checkpoint(launch: Launch, written: object, flag: str) -> None:
     if Path(name).exists() or _known(last):
         launch.options["model"] = name if Path(name).exists() and not _known(last) else last
         return
-    bare = re.sub(r"(\.gguf|[-_]gguf)$", "", _SHARDED.sub("", last.removesuffix(".gguf")), flags=re.IGNORECASE)
-    for pattern, options in _NAMED:
-        match = re.search(f"({pattern})$", bare, re.IGNORECASE)
-        if match:
-            kind = match.groupdict().get("gguf")
-            stated = {"weight-dtype": kind.lower()} if kind else options
-            launch.options.update({k: v for k, v in stated.items() if k not in launch.options})
-            bare = bare[: match.start()]
-            break
+    bare, stated = stored_as(last)
+    launch.options.update({k: v for k, v in stated.items() if k not in launch.options})
     same = _untuned(bare)
     if same != bare:
         launch.notes.append(f"{bare} is taken to have the sizes of {same}; give MODEL for another")
     launch.options["model"] = same
+
+
+def stored_as(file: str) -> tuple[str, dict[str, str]]:
+    """The name of a checkpoint without the format that it ends in, and the options of that format."""
+    bare = re.sub(r"(\.gguf|[-_]gguf)$", "", _SHARDED.sub("", file.removesuffix(".gguf")), flags=re.IGNORECASE)
+    for pattern, options in _NAMED:
+        match = re.search(f"({pattern})$", bare, re.IGNORECASE)
+        if match:
+            kind = match.groupdict().get("gguf")
+            return bare[: match.start()], {"weight-dtype": kind.lower()} if kind else options
+    return bare, {}
 
 
 def _untuned(name: str) -> str:

@@ -5,17 +5,33 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from typing import Any
+from typing import Any, NamedTuple
 
 from rooflinecli.core.errors import RooflineError, UsageError, unknown
-from rooflinecli.importers.launch import locate, read
+from rooflinecli.importers.launch import locate, read, serving_common
 from rooflinecli.importers.source import Tree
 from rooflinecli.specs import registry
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import ModelSpec, load_model
 from rooflinecli.specs.name_lookup import find
-from rooflinecli.specs.options import OPTIONS
+from rooflinecli.specs.options import LOAD, OPTIONS
 
 _HUB = re.compile(r"config\.json of ([\w.-]+/[\w.-]+)")
+# what describes the machine, the draft's success or how we price, and the count that follows from the layout: no flag of a server
+_ASSUMED = frozenset(
+    "n engine software efficiency hold attention-flops imbalance acceptance host memory attention-dp ep-overlap".split()
+)
+_SERVED = frozenset({"kv-tier", "adapters"})  # settings of a server that are options of the load
+_NEUTRAL = {
+    "gradient-bytes": (4,), "optimizer-bytes": (12,), "optimizer": ("adamw",), "kv-dtype": ("bf16", "fp16"), "recompute-modules": ("core_attn",),
+}  # fmt: skip
+
+
+class EmittedLaunch(NamedTuple):
+    """The text of a launch, and a sentence naming what of the plan it leaves out, empty where it has all of it."""
+
+    text: str
+    left_out: str
 
 
 def tools() -> list[str]:
@@ -30,7 +46,7 @@ def tool(name: str) -> Any:
     return registry.load(locate.TOOLS, name)
 
 
-def emit(name: str, options: Tree) -> str:
+def emit(name: str, options: Tree) -> EmittedLaunch:
     """The launch of a fully specified layout. Raises UsageError for a tool of another kind of work."""
     module, model = tool(name), load_model(str(options["model"]))
     if not model.writes or model.paired:
@@ -45,9 +61,40 @@ def emit(name: str, options: Tree) -> str:
             f"--emit {name}: {module.VERSION} {work}; ask for --phase {'train' if module.TRAINS else 'decode'}", "emit"
         )
     body = module.write(dict(options), hub(model))
-    written = read.read_text(body, name).options
+    launch = read.read_text(body, name)
+    written = {**launch.options, **launch.speculation}
     rest = {k: v for k, v in options.items() if k not in written or not same(k, written[k], v)}
-    return _commented(body, rest, module.VERSION) if rest else body
+    if "acceptance" in rest:
+        rest |= {k: options[k] for k in launch.speculation if k in options}
+    missing = [k for k in rest if _decides(k) and (k in written or not _implied(k, options, model))]
+    if options.get("dp", 1) == options.get("cp", 1) == 1 and "zero" in missing:
+        missing.remove("zero")  # there is nothing to shard over
+    flags = shlex.join(word for k in missing for word in _words(k, options[k]))
+    sentence = f"{flags}: {module.VERSION} has no flag for it in this layout" if missing else ""
+    if "dp" in missing and not module.TRAINS:
+        sentence += f"; --dp {options['dp']} is that many such servers"
+    return EmittedLaunch(_commented(body, rest, sentence) if rest else body, sentence)
+
+
+def _decides(option: str) -> bool:
+    """Whether an option is part of the plan that a launch carries out; the others are the load, the machine and how it is priced."""
+    return option in _SERVED or (OPTIONS[option].panel != LOAD and option not in _ASSUMED)
+
+
+def _implied(option: str, options: Tree, model: ModelSpec) -> bool:
+    """Whether a launch that does not name an option has the value that it has in `options`."""
+    value = options[option]
+    if option == "expert-tp":
+        return same(option, serving_common.default_expert_tp(options), value)
+    if option == "shard":
+        return same(option, options.get("dp"), value)
+    stored = str(model.quantization.dtype) if model.quantization else "bf16"
+    default = getattr(Layout, OPTIONS[option].fills or OPTIONS[option].parameter, None)
+    return any(
+        same(option, one, value)
+        for one in (default, *_NEUTRAL.get(option, ()), *([stored] if "dtype" in option else []))
+        if one is not None
+    )
 
 
 def hub(model: ModelSpec) -> str:
@@ -76,13 +123,13 @@ def same(option: str, one: object, other: object) -> bool:
         return str(one).lower() == str(other).lower()
 
 
-def _commented(body: str, rest: Tree, version: str) -> str:
-    words = [word for name, value in rest.items() for word in _words(name, value)]
-    line = f"roofline: {shlex.join(words)}"
+def _commented(body: str, rest: Tree, left_out: str) -> str:
+    words = shlex.join(word for name, value in rest.items() for word in _words(name, value))
     if body.startswith("{"):
-        tree = json.loads(body)
-        return json.dumps({**tree, "roofline": shlex.join(words)}, indent=2) + "\n"
-    return f"# {version} has no flag for this; `roofline estimate --from` reads it here:\n# {line}\n{body}"
+        ours = {"roofline_left_out": left_out, "roofline": words} if left_out else {"roofline": words}
+        return json.dumps({**json.loads(body), **ours}, indent=2) + "\n"
+    first = f"# not part of this launch: {left_out}\n" if left_out else ""
+    return f"{first}# read by `roofline estimate --from`:\n# roofline: {words}\n{body}"
 
 
 def _words(name: str, value: object) -> list[str]:

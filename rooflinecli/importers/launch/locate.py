@@ -12,7 +12,7 @@ from pathlib import Path
 from rooflinecli.core import files
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.text import one_line
-from rooflinecli.importers.launch import containers, llm_d_chart
+from rooflinecli.importers.launch import containers, llm_d_chart, serving_common
 from rooflinecli.importers.launch.config_interpolation import interpolated
 from rooflinecli.importers.launch.launch import Launch
 from rooflinecli.importers.launch.shell_evaluator import ShellEvaluator
@@ -139,8 +139,11 @@ def _placed(launch: Launch, process: containers.Container) -> None:
     elif asked and ranks % process.gpus if process.gpus else False:
         launch.notes.append(f"the container asks for {process.gpus} devices, the launch uses {ranks}")
     if process.copies > 1 and not launch.part:
+        ep, cut, _ = serving_common.expert_group(launch.options)
         launch.options["dp"] = process.copies * int(launch.options.get("dp", 1))
         launch.options["n"] = process.copies * int(launch.options["n"])
+        if ep > 1:
+            serving_common.cut_experts(launch.options, cut)  # each server has its own experts
         launch.notes.append(f"{process.copies} replicas of the server")
 
 

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rooflinecli.core import files
-from rooflinecli.core.errors import RooflineError, UsageError
+from rooflinecli.core.errors import UsageError
 from rooflinecli.core.text import one_line
-from rooflinecli.importers.launch import locate, model_by_sizes
+from rooflinecli.importers.launch import dtype_names, locate, model_by_sizes
 from rooflinecli.importers.launch.launch import Launch
 from rooflinecli.importers.launch.locate import TOOLS
+from rooflinecli.importers.launch.serving_common import has_experts
 from rooflinecli.importers.launch.shell_expansion import readable
 from rooflinecli.importers.source import Options, Tree
-from rooflinecli.specs.model import load_model
 from rooflinecli.specs.options import OPTIONS, find
 from rooflinecli.specs.registry import kinds, load
 
@@ -106,13 +106,18 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
         if option not in asked:
             flag = f"give {OPTIONS[option].flag}" if option in OPTIONS else "write it out"
             raise UsageError(f"{launch.where}: {one_line(why)}; {flag if option != 'model' else 'give MODEL'}", option)
+    if "model" in asked and str(launch.options.get("model", "")).endswith(".gguf"):  # a file that is here
+        stated = dtype_names.stored_as(Path(launch.options["model"]).name)[1]
+        found = {k: v for k, v in stated.items() if k not in asked} | found
     if "model" not in found and "model" not in asked:
         found["model"] = _described(launch)
     copies = (
         launch.tool == "vllm" or found.get("dp", 1) == 1
     )  # where ranks of attention data parallelism are not separate servers
-    if found.get("ep", 1) != 1 and copies and not load(TOOLS, launch.tool).TRAINS and _dense({**found, **asked}):
+    served = not load(TOOLS, launch.tool).TRAINS
+    if found.get("ep", 1) != 1 and copies and served and has_experts({**found, **asked}) is False:
         found["ep"] = 1
+        found.pop("expert-tp", None)
         launch.notes.append("expert parallelism is left out: the model has no experts")
     if "n" in asked and "dp" in found and "dp" not in asked and asked["n"] != found.get("n"):
         found.pop("dp")  # recomputed from the devices
@@ -133,14 +138,6 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
     for remark in remarks(launch):
         warn(remark)
     return {**found, **asked}
-
-
-def _dense(known: Tree) -> bool:
-    """Whether the model is known and has no experts."""
-    try:
-        return all(group.feedforward.kind != "moe" for group in load_model(str(known.get("model"))).layers)
-    except RooflineError:
-        return False
 
 
 def _share(launch: Launch, known: Tree, found: Options) -> None:

@@ -7,33 +7,69 @@ from collections.abc import Iterable
 from math import prod
 from typing import Any
 
+from rooflinecli.core.errors import RooflineError
 from rooflinecli.importers.launch.launch import Launch
-from rooflinecli.importers.source import Options
+from rooflinecli.importers.source import Options, Tree
+from rooflinecli.specs.model import load_model
 
 SERVED = ["prefill", "decode"]
 WIDE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
-def server(launch: Launch, tp: int | None, pp: int | None = None, dp: int | None = None, ep: int | None = None) -> None:
+def server(launch: Launch, tp: int | None, pp: int | None = None, dp: int | None = None) -> None:
     """Set the sizes of a server: missing ones are 1, the devices are their product."""
     sizes = {"tp": tp or 1, "pp": pp or 1, "dp": dp or 1}
-    launch.options |= {"phase": SERVED, **sizes, "cp": 1, "ep": ep or 1, "n": prod(sizes.values())}
+    launch.options |= {"phase": SERVED, **sizes, "cp": 1, "ep": 1, "n": prod(sizes.values())}
 
 
-def experts(launch: Launch, ep: int | None, tp: int | None, dp: int | None = None) -> int | None:
-    """Expert parallel ranks of a server: whole experts over all its ranks, or over the replicas; None where it has neither.
+def place_experts(launch: Launch, ep: int | None, group: int = 1) -> None:
+    """Set expert parallelism over the ranks that share a layer's experts: those of `group` replicas of the server.
 
-    Another size cuts each expert over the ranks that are left, which has the bytes per device of tensor parallel experts.
+    Each expert is cut over the ranks that `ep` leaves. Experts that are cut over more ranks than a replica's are priced as
+    `group` expert ranks, which have the same bytes per device.
     """
-    replicas, ranks = dp or 1, (tp or 1) * (dp or 1)
-    if ep is None or ep <= 1:
-        return None
-    if ep != ranks and replicas % ep:
+    tp = int(launch.options.get("tp", 1))
+    ranks, ep = tp * group, ep or 1
+    if max(ep, group) == 1 or any(name.startswith("?") for name in launch.missing):
+        launch.options["ep"] = ep
+    elif ranks % ep:
+        launch.refuse("ep", f"ep {ep} does not divide the {ranks} ranks that share the experts")
+    elif ep < group or ep % group:
+        launch.options["ep"] = group
         launch.notes.append(
-            f"ep {ep} of {ranks} ranks is priced as tensor parallel experts; give --ep {ranks} for whole ones"
+            f"ep {ep} of {ranks} ranks cuts each expert over {ranks // ep}: priced as ep {group}, the same bytes per device"
         )
+    else:
+        launch.options["ep"] = ep
+        cut_experts(launch.options, ranks // ep)
+
+
+def default_expert_tp(options: Tree) -> int:
+    """Ranks that an expert is cut over where --expert-tp is not given; 0 where the layout is none."""
+    tp, dp, ep = (int(options.get(axis) or 1) for axis in ("tp", "dp", "ep"))
+    return tp if dp % ep == 0 else 1 if ep == tp * dp else 0
+
+
+def cut_experts(options: Options, ranks: int) -> None:
+    """Cut each expert over this many ranks."""
+    options.pop("expert-tp", None)
+    if ranks != default_expert_tp(options):
+        options["expert-tp"] = ranks
+
+
+def expert_group(options: Options) -> tuple[int, int, int]:
+    """Expert ranks of a plan, how many ranks an expert is cut over, and how many replicas share the experts (0: no whole number)."""
+    tp, ep = int(options.get("tp") or 1), int(options.get("ep") or 1)
+    cut = int(options.get("expert-tp") or default_expert_tp(options))
+    return ep, cut, 0 if ep * cut % tp else ep * cut // tp
+
+
+def has_experts(options: Options) -> bool | None:
+    """Whether the model of a launch has experts; None where the model is not known."""
+    try:
+        return any(group.feedforward.kind == "moe" for group in load_model(str(options.get("model"))).layers)
+    except RooflineError:
         return None
-    return ep
 
 
 def unresolved(launch: Launch, names: dict[str, str]) -> None:

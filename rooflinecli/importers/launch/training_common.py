@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
+from rooflinecli.core.errors import RooflineError
 from rooflinecli.importers.launch.launch import Launch
 from rooflinecli.importers.source import Options
+from rooflinecli.specs.model import load_model
 
 MODEL_PARALLEL = ("tp", "pp", "cp")
 
@@ -45,6 +47,14 @@ def unresolved(launch: Launch, names: dict[str, str]) -> None:
         elif why:
             launch.missing[option] = why
             launch.options.pop(option, None)
+
+
+def model_layers(model: str) -> int | None:
+    """Layers of a model of the registry; None for another."""
+    try:
+        return load_model(model).n_layers
+    except RooflineError:
+        return None
 
 
 def per_node(devices: int) -> int:

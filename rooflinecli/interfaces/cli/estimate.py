@@ -7,7 +7,7 @@ from pathlib import Path
 from rooflinecli.interfaces.cli.from_question import Explained, command
 from rooflinecli.interfaces.cli.output import columns, write
 from rooflinecli.questions.estimate.question import Estimate
-from rooflinecli.specs.options import OptText, field
+from rooflinecli.specs.options import OptText, Switch, field
 
 
 class EstimateDelivery(Explained):
@@ -16,11 +16,12 @@ class EstimateDelivery(Explained):
     # fmt: off
     explain: OptText = field("free", "Show how a quantity follows, e.g. decode.time_s; `layout`: why this layout.", default=None, metavar="QUANTITY")
     emit: OptText = field("free", "Print the launch of this layout instead: vllm, sglang, megatron, ...", default=None, metavar="TOOL")
+    partial: Switch = field("switch", "With --emit: accept a launch that leaves part of the layout out; without it the exit code is then 1.", default=False)
     # fmt: on
 
 
 def run(question: Estimate, how: EstimateDelivery) -> int:
-    """Print the answer; the exit code is 1 where the layout does not fit."""
+    """Print the answer; the exit code is 1 where the layout does not fit, or an emitted launch leaves part of it out."""
     out = None if how.out is None else Path(how.out)
     width = columns(how.wide, out)
     if how.explain is not None:
@@ -33,9 +34,14 @@ def run(question: Estimate, how: EstimateDelivery) -> int:
         options["phase"] = ["train"] if tool(how.emit).TRAINS else ["prefill", "decode"]
     result = question.answer_to(question.request_of(options))
     if how.emit is not None:
+        from rooflinecli.engine.build_request import warn
         from rooflinecli.questions.estimate.emit import launch
 
-        write(launch(how.emit, options, result), out)
+        emitted = launch(how.emit, options, result)
+        write(emitted.text, out)
+        if emitted.left_out:
+            warn(f"the launch leaves out {emitted.left_out}{'' if how.partial else '; add --partial to accept this'}")
+            return 0 if how.partial and result.feasible else 1
     else:
         from rooflinecli.render.answer import render
         from rooflinecli.render.views.estimate import SCREEN, view

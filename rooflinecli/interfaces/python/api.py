@@ -227,13 +227,17 @@ calibrate = _function(Calibrate, _calibrated)
 
 def emit(tool: str, answer: Answer) -> str:
     """The command or config of an answer's layout for vllm, sglang, trtllm, megatron, ...; what --emit prints."""
-    from rooflinecli.questions.estimate.emit import launch as text
+    from rooflinecli.engine.build_request import warn
+    from rooflinecli.questions.estimate.emit import launch
 
     if not isinstance(answer, Answer):
         raise UsageError(
             f"emit takes a tool and an answer of estimate, not {type(answer).__name__}; write rl.emit('vllm', rl.estimate(...))"
         )
-    return text(tool, answer.options, answer.result)
+    emitted = launch(tool, answer.options, answer.result)
+    if emitted.left_out:
+        warn(f"the launch leaves out {emitted.left_out}")
+    return emitted.text
 
 
 def parameters(model: str) -> Parameters:

@@ -16,7 +16,7 @@ from rooflinecli.specs.model import load_model
 _TRAINED = ("zero", "micro_batch", "virtual_stages", "sequence_parallel", "recompute")
 
 
-def launch(tool: str, options: Mapping[str, object], result: EstimateAnswer) -> str:
+def launch(tool: str, options: Mapping[str, object], result: EstimateAnswer) -> emit.EmittedLaunch:
     """The command or config of the plan that an estimate answered with. Raises UsageError where it has no such phase."""
     return emit.emit(tool, resolved_options(options, result, emit.tool(tool).TRAINS))
 
@@ -30,6 +30,7 @@ def resolved_options(options: Mapping[str, object], result: EstimateAnswer, trai
     given = {k: v for k, v in build_request.named(dict(options)).items() if v is not None}
     plan = result.phases[phase].layout_of_phase
     found: dict[str, object] = {**given, "model": _model(given, result), "n": plan.devices} | _sizes(plan)
+    found.pop("attention-dp", None)  # the sizes have it
     found["phase"] = ["train"] if trains else ["prefill", "decode"]
     work = result.workload
     if trains or "dtype" in given or load_model(_model(given, result)).quantization is None:

@@ -5,28 +5,35 @@ Flags as in llama.cpp b6000 and later (tools/server/README.md, common/arg.cpp).
 
 from __future__ import annotations
 
+import re
+
 from rooflinecli.importers.launch import dtype_names, serving_common
 from rooflinecli.importers.launch.flags import flags
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.importers.source import Options
+from rooflinecli.quantization.gguf_mix import file_type
 
 VERSION = "llama.cpp b6000"
 TRAINS = False
 SUFFIX = ".sh"
 LAUNCHERS = ("llama-server", "llama-cli", "llama-bench", "server-cuda")
 FLAGS = flags("llama_cpp")
+_FILES = {"bf16": "BF16", "fp16": "F16", "mxfp4": "MXFP4"}  # formats whose file types gguf names otherwise
 
 
 MOST_LAYERS = 60  # what people write to mean all of them: 70, 99, 999
 
 
 def starts(words: list[str]) -> list[str] | None:
-    return serving_common.starting(words, *LAUNCHERS)
+    found = serving_common.starting(words, *LAUNCHERS)
+    bench = found is not None and words[len(words) - len(found) - 1].endswith("llama-bench")
+    return ["--bench", *found] if found is not None and bench else found
 
 
 def read(words: list[str], launch: Launch) -> None:
     """Read a server's flags: layers split over the cards are pipeline stages, rows are tensor parallelism; slots share the context."""
     args = LaunchArguments.of_words(words, FLAGS.switches, FLAGS.short, ())
+    bench = args.pop("bench")
     repository = str(args.pop("hf-repo", default=""))
     named, _, kind = repository.rpartition(":") if ":" in repository else (repository, "", "")
     file = args.pop("model", "hf-file")
@@ -37,17 +44,31 @@ def read(words: list[str], launch: Launch) -> None:
     dtype_names.cache(launch, keys, "--cache-type-k")
     if args.pop("cache-type-v") != keys:
         launch.unmodelled.append("--cache-type-v unlike --cache-type-k")
-    cards = len(str(args.pop("tensor-split", default="1")).split(","))
+    cards = len(re.split("[,/]", str(args.pop("tensor-split", default="1"))))
     by_row = args.pop("split-mode") == "row"
     serving_common.server(launch, cards if by_row else 1, 1 if by_row else cards)
     _on_host(args, launch)
     serving_common.speculation(launch, None, args.pop("draft-max", "draft"), args.pop("model-draft"))
     slots = args.whole(launch, "parallel", default=1) or 1
-    launch.options["batch"] = slots
+    launch.options |= {"batch": slots, "engine": "llamacpp"}
+    if bench:
+        _benchmarked(args, launch)
     context = args.whole(launch, "ctx-size")
     if context:
         dtype_names.length(launch, context // slots, "--ctx-size for each slot")
     launch.unmodelled += args.left(FLAGS.idle)
+
+
+def _benchmarked(args: LaunchArguments, launch: Launch) -> None:
+    """The lengths that llama-bench runs: its prompt and its generation are tests of their own, and 0 leaves one out."""
+    for option, flag, default in (("prompt", "prompt", "512"), ("output", "predict", "128")):
+        value = str(args.pop(flag, default=default))
+        if not value.isdigit():
+            launch.refuse(option, f"llama-bench runs several lengths, {value}")
+        elif value == "0":
+            launch.options["phase"] = ["decode" if option == "prompt" else "prefill"]
+        else:
+            launch.options[option] = int(value)
 
 
 def _on_host(args: LaunchArguments, launch: Launch) -> None:
@@ -63,15 +84,20 @@ def _on_host(args: LaunchArguments, launch: Launch) -> None:
 
 
 def write(options: Options, model: str) -> str:
-    """The command that serves this plan. A GGUF file of these weights is named as they are on the Hub."""
+    """The command that serves this plan. A GGUF file of these weights is named as on the Hub, without a format that it has not."""
     tp, pp, slots = options.get("tp", 1), options.get("pp", 1), int(options.get("batch", 1))
-    kind = {"q8_0": "Q8_0", "q4_0": "Q4_0", "mxfp4": "mxfp4"}.get(options.get("weight-dtype", ""), "BF16")
+    weights = str(options.get("weight-dtype") or options.get("dtype"))
+    kind = _FILES.get(weights, weights.upper() if file_type(weights) is not None else "")
+    name = model.rpartition("/")[2] + (f"-{kind}" if kind else "")
     split = max(tp, pp)
     lengths = serving_common.longest(options)
+    experts, _, layers = str(options.get("experts-on", "")).partition(":")
     return serving_common.command(
-        ["llama-server", "-m", f"{model.rpartition('/')[2]}-{kind}.gguf"],
+        ["llama-server", "-m", model if model.endswith(".gguf") else f"{name}.gguf"],
         [
-            ("--n-gpu-layers", 999),
+            ("--n-gpu-layers", options.get("offload-layers", 999)),
+            ("--cpu-moe", experts == "host" and not layers),
+            ("--n-cpu-moe", layers or None),
             ("--split-mode", ("row" if tp > 1 else "layer") if split > 1 else None),
             ("--tensor-split", ",".join(["1"] * split) if split > 1 else None),
             ("--ctx-size", lengths * slots if lengths else None),

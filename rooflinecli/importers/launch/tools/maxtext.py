@@ -14,7 +14,9 @@ import yaml
 from rooflinecli.importers.launch import dtype_names, training_common
 from rooflinecli.importers.launch.flags import flags
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.launch.training_common import model_layers
 from rooflinecli.importers.source import Options, Tree
+from rooflinecli.specs.model import load_model
 
 VERSION = "MaxText e591f30"
 TRAINS = True
@@ -69,7 +71,8 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
     closed = fsdp != -1 and data != -1
     sizes["dp"] = int(fsdp or 1) * int(data or 1) * int(sizes["ep"] or 1) if closed else None
     training_common.layout(launch, None, **{k: None if v == -1 else v for k, v in sizes.items()})
-    launch.options["zero"] = 0 if fsdp == 1 else 3
+    over_data = str(args.pop("shard_optimizer_over_data")).lower() == "true"
+    launch.options["zero"] = 3 if fsdp != 1 else int(over_data)
     if fsdp and fsdp > 1 and (data == -1 or (closed and data and data > 1)):
         launch.options["shard"] = fsdp * int(sizes["ep"] or 1)
     training_common.unresolved(
@@ -81,6 +84,10 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
     name = str(tree.get("model_name") or "")
     launch.put("model", None if name == "default" else _NAMES.get(name, name), "model_name")
     args.put(launch, "seq", "max_target_length")
+    pp, of_stage = int(launch.options.get("pp", 1)), args.whole(launch, "num_layers_per_pipeline_stage") or 1
+    layers = found["layers"] or model_layers(str(launch.options.get("model", ""))) or 0
+    if pp > 1 and layers >= pp * of_stage:  # stages are visited in turns, a few layers at a time
+        launch.options["virtual-stages"] = layers // (pp * of_stage)
     _batch(args, launch)
     policy = args.pop("remat_policy", default="full")
     launch.options["recompute"] = _REMAT.get(str(policy), "selective")
@@ -129,7 +136,9 @@ def _batch(args: LaunchArguments, launch: Launch) -> None:
         return
     within = prod(int(launch.options.get(axis, 1)) for axis in training_common.MODEL_PARALLEL)
     local = share * within
-    launch.options["micro-batch"] = max(round(local), 1)
+    chunks = args.whole(launch, "num_pipeline_microbatches") or -1
+    chunks = int(launch.options.get("pp", 1)) if chunks < 1 else chunks  # base.yml: the number of stages
+    launch.options["micro-batch"] = max(round(local / chunks), 1)
     if "dp" in launch.options:
         launch.options["batch"] = max(round(local * launch.options["dp"] * steps), 1)
     else:
@@ -149,7 +158,16 @@ def write(options: Options, model: str) -> str:
     recompute = options.get("recompute", "none")
     wanted: Options = {"base_config": "base.yml", "model_name": _name(str(options["model"]))}
     if options.get("batch"):
+        steps, left = divmod(int(options["batch"]), dp * int(options.get("micro-batch") or 1))
         wanted["per_device_batch_size"] = float(options["batch"]) / n
+        if not left and (pp := int(options.get("pp", 1))) > 1:
+            of_stage = load_model(str(options["model"])).n_layers // (pp * int(options.get("virtual-stages") or 1))
+            wanted |= {"num_pipeline_microbatches": steps, "num_layers_per_pipeline_stage": of_stage}
+        elif steps > 1 and not left:
+            wanted |= {
+                "per_device_batch_size": float(options["batch"]) / n / steps,
+                "gradient_accumulation_steps": steps,
+            }
     if options.get("seq"):
         wanted["max_target_length"] = int(options["seq"])
     wanted |= {
@@ -160,6 +178,8 @@ def write(options: Options, model: str) -> str:
         "remat_policy": {"full": "full", "selective": "save_qkv_proj"}.get(recompute, "minimal"),
         "dtype": "float32" if options.get("dtype") == "fp32" else "bfloat16",
     }  # fmt: skip
+    if int(options.get("zero", 0)) == 1:
+        wanted["shard_optimizer_over_data"] = True
     if options.get("dtype") in ("fp8", "int8"):
         wanted["quantization"] = options["dtype"]
     return yaml.safe_dump(wanted, sort_keys=False)

@@ -102,13 +102,9 @@ def read(tree: Tree, launch: Launch) -> None:
     ):
         launch.options["gradient-bytes"] = 2  # main gradients are kept as they are reduced
     sharded = "distributed" in optimizer or args.pop("use_distributed_optimizer") is True
-    launch.options["zero"] = (
-        3
-        if args.pop("fsdp", "use_megatron_fsdp", "use_torch_fsdp2", "use_custom_fsdp") is True
-        else 1
-        if sharded
-        else 0
-    )
+    fsdp = args.pop("fsdp", "use_megatron_fsdp", "use_torch_fsdp2", "use_custom_fsdp") is True
+    stage = 2 if args.pop("fsdp_sharding_strategy") == "grad" else 3
+    launch.options["zero"] = stage if fsdp else int(sharded)
     if args.pop("cpu_offload") is True:
         launch.options["offload"] = "optimizer"
         launch.unmodelled.append("cpu_offload: weights are taken to stay on the device")
@@ -203,7 +199,7 @@ def _recomputed(args: LaunchArguments, launch: Launch) -> None:
 def write(options: Options, model: str) -> str:
     """The sections of megatron_gpt_config.yaml that this plan decides."""
     shape = shape_of(load_model(options["model"]))
-    n, recompute = int(options["n"]), options.get("recompute", "none")
+    n, recompute, zero = int(options["n"]), options.get("recompute", "none"), int(options.get("zero", 0))
     wanted = {
         "micro_batch_size": options.get("micro-batch"), "global_batch_size": options.get("batch"),
         **{name: options.get(axis, 1) for axis, name in _SIZES.items() if axis in ("tp", "pp") or options.get(axis, 1) != 1},
@@ -215,7 +211,8 @@ def write(options: Options, model: str) -> str:
         "activations_checkpoint_method": "uniform" if recompute == "full" else None,
         "activations_checkpoint_num_layers": 1 if recompute == "full" else None,
         "fp8": options.get("dtype") == "fp8",
-        "optim": {"name": "mcore_distributed_optim" if int(options.get("zero", 0)) else "fused_adam"},
+        **({"fsdp": True, "fsdp_sharding_strategy": "full" if zero == 3 else "grad"} if zero > 1 else {}),
+        "optim": {"name": "mcore_distributed_optim" if zero == 1 else "fused_adam"},
     }  # fmt: skip
     trainer = {"num_nodes": n // training_common.per_node(n), "devices": training_common.per_node(n), "accelerator": "gpu",
                "precision": "16" if options.get("dtype") == "fp16" else "bf16"}  # fmt: skip

@@ -36,11 +36,11 @@ def read(words: list[str], launch: Launch) -> None:
     if args.pop("enable-dp-attention") and tp and dp:
         if tp % dp:
             launch.refuse("tp", f"--dp-size {dp} does not divide --tp-size {tp} under --enable-dp-attention")
-        tp = max(tp // dp, 1)
-        ep = serving_common.experts(launch, ep, tp, dp) or dp  # without it, experts are cut over the ranks of a replica
+        serving_common.server(launch, max(tp // dp, 1), pp, dp)
+        serving_common.place_experts(launch, ep, dp)
     else:
-        ep = serving_common.experts(launch, ep, tp) if dp in (None, 1) else None  # each replica has separate experts
-    serving_common.server(launch, tp, pp, dp, ep)
+        serving_common.server(launch, tp, pp, dp)
+        serving_common.place_experts(launch, ep)
     serving_common.role(launch, args.given.get("disaggregation-mode"))
     serving_common.speculation(
         launch, args.pop("speculative-algorithm", "speculative-algo"), args.pop("speculative-num-steps", "speculative-num-draft-tokens"),
@@ -63,8 +63,8 @@ def read(words: list[str], launch: Launch) -> None:
 
 def write(options: Options, model: str) -> str:
     """The command that serves this plan; experts over the replicas need attention data parallel inside the group."""
-    tp, dp, ep = options.get("tp", 1), options.get("dp", 1), options.get("ep", 1)
-    inside = ep > 1 and dp > 1 and ep in (dp, tp * dp)
+    (ep, _, group), tp, dp = serving_common.expert_group(options), options.get("tp", 1), options.get("dp", 1)
+    inside = ep > 1 and group == dp > 1
     return serving_common.command(
         ["python", "-m", "sglang.launch_server", "--model-path", model],
         [
@@ -72,7 +72,7 @@ def write(options: Options, model: str) -> str:
             ("--pp-size", serving_common.if_above_one(options, "pp")),
             ("--dp-size", serving_common.if_above_one(options, "dp")),
             ("--enable-dp-attention", inside),
-            ("--ep-size", ep if inside or (ep > 1 and dp == 1 and ep == tp) else None),
+            ("--ep-size", ep if ep > 1 and group in (1, dp) else None),
             ("--dtype", serving_common.WIDE.get(options.get("dtype", ""))),
             ("--quantization", "fp8" if options.get("dtype") == "fp8" else None),
             ("--kv-cache-dtype", "fp8_e4m3" if options.get("kv-dtype") == "fp8" else None),

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from rooflinecli.core.errors import RooflineError
 from rooflinecli.importers.launch import training_common
 from rooflinecli.importers.launch.flags import flags
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.launch.training_common import model_layers
 from rooflinecli.importers.source import Options, Tree
-from rooflinecli.specs.model import load_model
 
 VERSION = "torchtitan 0.2"
 TRAINS = True
@@ -43,6 +42,8 @@ def read(tree: Tree, launch: Launch) -> None:
     training_common.layout(launch, None, dp=None if shard == -1 else copies * shard, **sizes)
     if copies == 1 or shard != 1:
         launch.options["zero"] = 3
+        if str(args.pop("parallelism.fsdp_reshard_after_forward")).lower() == "never":
+            launch.options["zero"] = 2
         if copies > 1 and shard > 0:
             launch.options["shard"] = shard
     else:
@@ -62,6 +63,8 @@ def read(tree: Tree, launch: Launch) -> None:
     schedule = args.pop(*_names("pipeline_parallel_schedule"))
     if schedule and str(schedule).lower() in _SCHEDULES:
         launch.options["schedule"] = _SCHEDULES[str(schedule).lower()]
+        if "interleaved" in str(schedule).lower():  # two stages a rank where their layers are not given
+            launch.options["virtual-stages"] = 2
     elif schedule:
         launch.unmodelled.append(f"parallelism.pipeline_parallel_schedule {schedule}")
     args.put(launch, "expert-tp", "parallelism.expert_tensor_parallel_degree")
@@ -103,7 +106,7 @@ def _recomputed(args: LaunchArguments, launch: Launch) -> None:
         launch.options["recompute"] = "op"
     elif mode == "selective" and option.isdigit() and int(option) > 0:
         launch.options["recompute"] = "full"
-        layers = _layers(str(launch.options.get("model", "")))
+        layers = model_layers(str(launch.options.get("model", "")))
         if layers:
             launch.options["recompute-layers"] = layers // int(option)
         else:
@@ -114,13 +117,6 @@ def _recomputed(args: LaunchArguments, launch: Launch) -> None:
         launch.options["recompute"] = mode
     else:
         launch.refuse("recompute", f"activation_checkpoint.mode {mode} {option} is not known here")
-
-
-def _layers(model: str) -> int | None:
-    try:
-        return load_model(model).n_layers
-    except RooflineError:
-        return None
 
 
 def _flavor(model: str) -> tuple[str, str]:
@@ -149,6 +145,10 @@ def write(options: Options, model: str) -> str:
         f"data_parallel_shard_degree = {within}",
     ]
     lines += [f"{word}_parallel_degree = {int(options.get(axis, 1))}" for axis, word in _DEGREES.items()]
+    if zero == 2:
+        lines.append('fsdp_reshard_after_forward = "never"')
+    if options.get("virtual-stages") == 2 and options.get("schedule", "1f1b") == "1f1b":
+        lines.append('pipeline_parallel_schedule = "Interleaved1F1B"')
     mode = {"op": "selective"}.get(recompute, recompute if recompute in ("none", "full") else "none")
     lines += ["", "[activation_checkpoint]", f'mode = "{mode}"']
     return "\n".join(lines + (['selective_ac_option = "op"'] if recompute == "op" else [])) + "\n"

@@ -60,9 +60,11 @@ def read(words: list[str] | Tree, launch: Launch, tree: Tree | None = None) -> N
     dtype_names.cache(launch, args.pop("kv-cache-dtype"), "kv_cache_config.dtype")
     tp, pp, ep = (args.whole(launch, f"{axis}-size") for axis in ("tp", "pp", "ep"))
     if str(args.pop("enable-attention-dp", default="")).lower() == "true" and tp:
-        serving_common.server(launch, 1, pp, tp, serving_common.experts(launch, ep, 1, tp))
+        serving_common.server(launch, 1, pp, tp)
+        serving_common.place_experts(launch, ep, tp)
     else:
-        serving_common.server(launch, tp, pp, None, serving_common.experts(launch, ep, tp))
+        serving_common.server(launch, tp, pp)
+        serving_common.place_experts(launch, ep)
     serving_common.unresolved(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "ep")})
     serving_common.role(launch, args.given.get("disaggregation-mode"))
     serving_common.speculation(
@@ -87,13 +89,13 @@ _KEYS = {"tensor_parallel_size": "tp-size", "pipeline_parallel_size": "pp-size",
 
 def write(options: Options, model: str) -> str:
     """The command that serves this layout; replicas are separate servers."""
-    ep = options.get("ep", 1)
+    ep, _, group = serving_common.expert_group(options)
     return serving_common.command(
         ["trtllm-serve", model],
         [
             ("--tp_size", options.get("tp")),
             ("--pp_size", serving_common.if_above_one(options, "pp")),
-            ("--ep_size", ep if ep > 1 and ep == options.get("tp") and options.get("dp", 1) == 1 else None),
+            ("--ep_size", ep if ep > 1 and group == 1 else None),
             ("--max_batch_size", options.get("batch")),
             ("--max_num_tokens", options.get("token-budget")),
             ("--kv_cache_free_gpu_memory_fraction", options.get("gpu-memory-utilization")),

@@ -52,10 +52,13 @@ def read(words: list[str] | Tree, launch: Launch, tree: Tree | None = None) -> N
     dtype_names.served(launch, args.pop("dtype"), "--dtype")
     dtype_names.cache(launch, args.pop("kv-cache-dtype"), "--kv-cache-dtype")
     tp, pp, dp = (args.whole(launch, f"{axis}-parallel-size") for axis in ("tensor", "pipeline", "data"))
-    ep = (tp or 1) * (dp or 1) if args.pop("enable-expert-parallel") else None  # vllm/config/parallel.py: EP = TP x DP
-    serving_common.server(launch, tp, pp, dp, ep)
-    if ep and {"?tensor-parallel-size", "?data-parallel-size"} & set(launch.missing):
-        launch.missing["ep"] = "--enable-expert-parallel is over ranks that the running script knows"
+    serving_common.server(launch, tp, pp, dp)
+    if args.pop("enable-expert-parallel"):  # vllm/config/parallel.py: EP = TP x DP
+        serving_common.place_experts(launch, (tp or 1) * (dp or 1), dp or 1)
+        if {"?tensor-parallel-size", "?data-parallel-size"} & set(launch.missing):
+            launch.missing["ep"] = "--enable-expert-parallel is over ranks that the running script knows"
+    elif serving_common.has_experts(launch.options):  # fused_moe/config.py: without it experts are cut over TP x DP
+        serving_common.place_experts(launch, 1, dp or 1)
     roles = [name for name in ("is-prefill-worker", "is-decode-worker") if name in args.given]
     serving_common.role(launch, args.given.get("disaggregation-mode"), args.given.get("kv-transfer-config"), *roles)
     _drafted(args, launch)
@@ -104,14 +107,16 @@ def _json(written: object) -> Options:
 
 def write(options: Options, model: str) -> str:
     """The command that serves this plan."""
-    ep, dp = options.get("ep", 1), options.get("dp", 1)
+    (ep, _, group), tp, dp = serving_common.expert_group(options), options.get("tp", 1), options.get("dp", 1)
+    if serving_common.has_experts(options) and group != dp:
+        dp = 1  # further servers: vLLM spreads experts over all its replicas
     return serving_common.command(
         ["vllm", "serve", model],
         [
             ("--tensor-parallel-size", options.get("tp")),
             ("--pipeline-parallel-size", serving_common.if_above_one(options, "pp")),
-            ("--data-parallel-size", serving_common.if_above_one(options, "dp")),
-            ("--enable-expert-parallel", ep > 1 and ep == dp * options.get("tp", 1)),
+            ("--data-parallel-size", dp if dp > 1 else None),
+            ("--enable-expert-parallel", ep > 1 and ep == dp * tp),
             ("--dtype", serving_common.WIDE.get(options.get("dtype", ""))),
             ("--quantization", _quantization(options)),
             ("--kv-cache-dtype", "fp8" if options.get("kv-dtype") == "fp8" else None),
