@@ -40,7 +40,7 @@ def read(tree: Tree, launch: Launch) -> None:
     copies = args.whole(launch, *_names("data_parallel_replicate_degree"))
     copies, shard = copies or 1, -1 if shard is None else shard
     training_common.layout(launch, None, dp=None if shard == -1 else copies * shard, **sizes)
-    if copies == 1 or shard != 1:
+    if shard != 1 or (copies == 1 and (sizes["cp"] or 1) > 1):
         launch.options["zero"] = 3
         if str(args.pop("parallelism.fsdp_reshard_after_forward")).lower() == "never":
             launch.options["zero"] = 2
@@ -62,7 +62,8 @@ def read(tree: Tree, launch: Launch) -> None:
         launch.unmodelled.append("training.enable_cpu_offload: weights are taken to stay on the device")
     schedule = args.pop(*_names("pipeline_parallel_schedule"))
     if schedule and str(schedule).lower() in _SCHEDULES:
-        launch.options["schedule"] = _SCHEDULES[str(schedule).lower()]
+        if str(schedule).lower() != "interleaved1f1b":  # 1F1B over virtual stages, the default
+            launch.options["schedule"] = _SCHEDULES[str(schedule).lower()]
         if "interleaved" in str(schedule).lower():  # two stages a rank where their layers are not given
             launch.options["virtual-stages"] = 2
     elif schedule:
