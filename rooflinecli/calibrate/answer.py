@@ -13,8 +13,8 @@ from rooflinecli.calibrate.predicted_row import PredictedRow
 from rooflinecli.calibrate.resolve_rows import resolve
 from rooflinecli.calibrate.row_checks import RowContradiction, impossible, one_per_question, repeats
 from rooflinecli.core.errors import DataError, RooflineError
-from rooflinecli.importers.logs import read
-from rooflinecli.importers.source import MeasuredRow, Options
+from rooflinecli.importers.logs import power, read_source
+from rooflinecli.importers.source import MeasuredRow, Options, load
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 
 HOLD_OUT, SEED = 0.3, 0
@@ -52,7 +52,13 @@ def calibrate(
 
     Raises DataError for a file without measurements, cut short, or of another model; UsageError for missing options.
     """
-    return of_rows([row for path in paths for row in read(path)], given, hold_out, target)
+    sources, chip = [load(path) for path in paths], load_hardware(str(given["hw"]))
+    watts = [power.measured(source) for source in sources if len(sources) > 1 and power.claims(source)]
+    runs = [source for source in sources if not watts or not power.claims(source)]
+    answer = of_rows([row for source in runs for row in read_source(source)], given, hold_out, target)
+    rated = f"; {chip.name} is rated at {chip.rated_power:g} W" if chip.rated_power else ""
+    answer.notes += [f"{one.where}: {power.sentence(one)}{rated}" for one in watts]
+    return answer
 
 
 def of_rows(

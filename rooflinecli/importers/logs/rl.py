@@ -1,0 +1,188 @@
+"""Logs of RL post-training by verl, NeMo RL, OpenRLHF and slime: the seconds of every stage of a step, one record for all four.
+
+`steps(source)` and `median_step` are for what forecasts such a step; `calibrate` refuses these logs, since a step mixes generation with training.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
+from statistics import median
+
+from rooflinecli.core.errors import DataError
+from rooflinecli.core.units import duration
+from rooflinecli.importers.source import MeasuredRow, Source
+
+TOOL = "verl / NeMo RL / OpenRLHF / slime"
+WARM_UP = 1  # steps in which engines start and kernels are compiled
+_PAIR = re.compile(r"['\"]?([A-Za-z_][\w@./-]*)['\"]?:\s*(?:np\.\w+\()?(-?\d[\d.]*(?:e[+-]?\d+)?)")
+_STEP = re.compile(r"(?:\bstep:|\bGlobal step |\b(?:perf|rollout|step) |\"step\": ?|\bStep )(\d+)\b")
+_NEMO = re.compile(r"^\W*(Total step time|Mean Generation Length|Mean Total Tokens per Sample|E2E \(Tokens/sec/gpu\)|[a-z_]+(?:/[a-z_]+)?): ([\d.]+)(s\b)?")  # fmt: skip
+# field -> names that it goes by: verl, NeMo RL, OpenRLHF, slime
+_NAMES: dict[str, tuple[str, ...]] = {
+    "step_s": ("timing_s/step", "Total step time", "timing/step_total", "perf/step_time"),
+    "generation_s": ("timing_s/gen", "generation", "timing/generation", "perf/rollout_time"),
+    "log_probs_s": ("timing_s/old_log_prob", "policy_and_reference_logprobs", "logprobs", "timing/make_experience", "perf/log_probs_time"),
+    "reference_s": ("timing_s/ref", "reference_logprobs", "perf/ref_log_probs_time"),
+    "values_s": ("timing_s/values", "value_inference", "perf/values_time"),
+    "rewards_s": ("timing_s/reward", "reward_calculation", "perf/reward_time"),
+    "actor_s": ("timing_s/update_actor", "policy_training", "timing/ppo_train", "perf/actor_train_time"),
+    "critic_s": ("timing_s/update_critic", "value_training", "perf/critic_train_time"),
+    "weights_s": ("timing_s/update_weights", "timing_s/sync_rollout_weights", "prepare_for_generation/transfer_and_update_weights", "timing/broadcast", "perf/update_weights_time"),
+    "tokens": ("perf/total_num_tokens",),
+    "tokens_per_s_per_device": ("perf/throughput", "E2E (Tokens/sec/gpu)", "perf/tokens_per_gpu_per_sec"),
+    "prompt": ("prompt_length/mean",),
+    "output": ("response_length/mean", "Mean Generation Length", "response_length", "rollout/response_lengths", "rollout/response_len/mean"),
+}  # fmt: skip
+_TOOLS = {"timing_s/": "verl", "timing/": "OpenRLHF", "perf/": "slime"}  # by the prefix of their times
+_WAITS = ("perf/train_wait_time", "perf/train_time")  # of slime, which state a step where it states none
+
+
+@dataclass(frozen=True)
+class RlStep:
+    """A step as a log states it, in seconds of wall time; None for what it leaves out.
+
+    log_probs_s: of the policy, and of all forward passes over finished sequences where the framework does not separate them;
+    weights_s: from the trainer to the generating engines; other_s: stages by the log's own names; tokens: prompts and answers
+    of a step; prompt, output: mean lengths; tokens_per_s_per_device: over the whole step (slime: over its rollout).
+    """
+
+    where: str
+    tool: str
+    number: int | None = None
+    step_s: float | None = None
+    generation_s: float | None = None
+    log_probs_s: float | None = None
+    reference_s: float | None = None
+    values_s: float | None = None
+    rewards_s: float | None = None
+    actor_s: float | None = None
+    critic_s: float | None = None
+    weights_s: float | None = None
+    tokens: float | None = None
+    tokens_per_s_per_device: float | None = None
+    prompt: float | None = None
+    output: float | None = None
+    other_s: dict[str, float] = field(default_factory=dict)
+
+
+def claims(source: Source) -> bool:
+    text = source.plain
+    return bool(
+        re.search(r"['\"\s]timing_s/(?:step|gen)['\"]?:", text)
+        or ("Total step time:" in text and "policy_training:" in text)
+        or re.search(r"['\"]timing/(?:ppo_train|generation)['\"]:", text)
+        or re.search(r"\bperf \d+: \{['\"](?:perf|rollout)/", text)
+    )
+
+
+def read(source: Source) -> list[MeasuredRow]:
+    """Raise DataError that says what a step took: no row of one phase."""
+    found = steps(source)
+    if not found:
+        return []
+    middle = median_step(found)
+    shares = {"generation": middle.generation_s, "the actor's update": middle.actor_s}
+    said = ", ".join(f"{name} {duration(seconds)}" for name, seconds in shares.items() if seconds)
+    whole = f"{duration(middle.step_s)} ({said})" if middle.step_s else said
+    raise DataError(
+        f"{middle.where}: {middle.tool}, {len(found)} steps of reinforcement learning, the median one {whole}; calibrate fits serving and "
+        "training apart: give logs of either"
+    )
+
+
+def steps(source: Source) -> list[RlStep]:
+    """Every step of a log, in its order. Lines that several workers print of one step are one."""
+    found: list[RlStep] = []
+    last: dict[int | None, int] = {}  # number -> place of the latest step that has it
+    nemo = "Total step time:" in source.plain
+    for line, number, pairs in _blocks(source) if nemo else _lines(source):
+        step = _step(source.at(line), number, pairs, "NeMo RL" if nemo else None)
+        at = last.get(number)
+        if number is not None and at is not None and _agree(found[at], step):
+            found[at] = _joined(found[at], step)
+        else:
+            last[number] = len(found)
+            found.append(step)
+    return [step for step in found if step.step_s or step.generation_s or step.actor_s]
+
+
+def median_step(of: list[RlStep]) -> RlStep:
+    """The median of each figure after the first step, cited at the step whose time is nearest."""
+    kept = of[WARM_UP:] or of
+    middle: dict[str, float] = {}
+    for name in _NAMES:
+        values = [value for step in kept if (value := getattr(step, name)) is not None]
+        if values:
+            middle[name] = float(median(values))
+    names = dict.fromkeys(name for step in kept for name in step.other_s)
+    others = {name: float(median([s.other_s[name] for s in kept if name in s.other_s])) for name in names}
+    near = min(kept, key=lambda step: abs((step.step_s or 0.0) - middle.get("step_s", 0.0)))
+    return replace(near, number=None, other_s=others, **middle)  # type: ignore[arg-type]
+
+
+def _lines(source: Source) -> Iterator[tuple[int, int | None, dict[str, float]]]:
+    """(line, step, its figures) of lines that hold times: key:value pairs, a printed dictionary, or JSON."""
+    if source.looks_like_json:
+        for line, record in source.objects:
+            data = record.get("data")
+            flat = {**record, **data} if isinstance(data, dict) else record
+            pairs = {k: float(v) for k, v in flat.items() if isinstance(v, int | float) and not isinstance(v, bool)}
+            number = next((int(pairs[k]) for k in ("step", "training/global_step", "_step") if k in pairs), None)
+            yield line, number, pairs
+        return
+    for line, text in enumerate(source.lines, start=1):
+        if any(prefix in text for prefix in (*_TOOLS, "rollout/")):
+            start = _STEP.search(text)
+            number = int(start[1]) if start else None
+            yield line, number, {name: float(value.rstrip(".")) for name, value in _PAIR.findall(text)}
+
+
+def _blocks(source: Source) -> Iterator[tuple[int, int | None, dict[str, float]]]:
+    """The same of NeMo RL, which prints a block for each step."""
+    number, pairs, at = None, dict[str, float](), 0
+    for line, text in enumerate(source.lines, start=1):
+        if "Training Results" in text:
+            if at:
+                yield at, number, pairs
+            pairs, at = {}, 0
+        if re.match(r"^=+ Step \d+/\d+ =+", text.strip()):
+            following = int(text.split("Step ")[1].split("/")[0])
+            if at:
+                yield at, number, pairs
+            pairs, at, number = {}, 0, following
+        if match := _NEMO.match(text):
+            at = line if match[1] == "Total step time" else at
+            pairs.setdefault(match[1], float(match[2]))
+    if at:
+        yield at, number, pairs
+
+
+def _step(where: str, number: int | None, pairs: dict[str, float], tool: str | None) -> RlStep:
+    prefix = next(
+        (p for p in _TOOLS if any(name.startswith(p) and name != "perf/throughput" for name in pairs)), "perf/"
+    )
+    own = {key: next((pairs[n] for n in names if n in pairs), None) for key, names in _NAMES.items()}
+    if own["step_s"] is None and all(name in pairs for name in _WAITS):
+        own["step_s"] = sum(pairs[name] for name in _WAITS)
+    known = {name for names in _NAMES.values() for name in names}
+    others = {
+        name: value
+        for name, value in pairs.items()
+        if name not in known and ((name.startswith(prefix) and name.count("/") == 1) or (tool and name.islower()))
+        if tool or prefix != "perf/" or name.endswith("_time")
+    }
+    return RlStep(where, tool or _TOOLS[prefix], number, other_s=others, **own)
+
+
+def _agree(one: RlStep, other: RlStep) -> bool:
+    """Whether two lines may be of one step: no figure differs."""
+    return all(None in (pair := (getattr(one, name), getattr(other, name))) or pair[0] == pair[1] for name in _NAMES)
+
+
+def _joined(one: RlStep, other: RlStep) -> RlStep:
+    """One step of two lines: what the first leaves out is the other's."""
+    own = {f.name: getattr(one, f.name) for f in fields(one)}
+    more = {name: getattr(other, name) for name, value in own.items() if value is None}
+    return replace(one, **more, other_s={**other.other_s, **one.other_s})
