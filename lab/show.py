@@ -11,9 +11,11 @@ from rooflinecli.validate.question import ValidateAnswer
 from rooflinecli.validate.stats import Table
 
 
-def show(tables: list[Table]) -> None:
-    """Print tables in the format that the command line asks for."""
+def show(tables: list[Table], *flags: str) -> None:
+    """Print tables in the format that the command line asks for; `flags` are those that the study itself has read."""
     parser = argparse.ArgumentParser()
+    for flag in flags:
+        parser.add_argument(flag, action="store_true")
     parser.add_argument("--format", default="table", choices=("table", "markdown", "csv", "json"))
     format = parser.parse_args().format
     answer = ValidateAnswer(subject="lab", tables=[table.report() for table in tables])

@@ -14,16 +14,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from rooflinecli.specs.scheduler import MEANS, Scheduler
+from rooflinecli.specs.scheduler import MEANS
 from rooflinecli.validate.stats import Row
 
 if TYPE_CHECKING:  # inference imports this module
     from rooflinecli.validate.inference import Run
 
-SPREAD, VARIED = (0.8, 1.0), (0.8, 1.2)
 MINIMAX_TUNED = "2026-04-03"  # bddbf403: budget of two prompts, graphs of 2048 tokens, fp8 cache (B200; 340d7854, 79bd988e, 22d0f12f for the others)
 KIMI_TUNED = "2026-04-20"  # 6c3acebf: the same for its fp4 on B200
-GPT_NARROW = "2025-12-05"  # 25506e87: fp8 cache on B200
 ROOMY_TRTLLM = "2026-01-21"  # 64af5a77: max_num_tokens of 8192 at least
 CAPTURED = 2048  # --max-cudagraph-capture-size, cuda-graph-sizes
 AT_ONCE = ("0.5.9", "0.5.10")  # SGLang images that send a first token by itself: scheduler_output_processor_mixin.py
@@ -49,11 +47,11 @@ def measured_on(run: Run) -> str:
     return row(run)["silicon_data_source"].partition("measured=")[2][:10]
 
 
-def _tuned(run: Run) -> bool:
+def is_tuned(run: Run) -> bool:
     """Whether a script of vLLM sets a budget of two prompts, graphs that hold them, and an fp8 cache."""
     kind, day = run.group.partition("-")[0], measured_on(run)
     if kind == "MiniMax":
-        return public(run) and _blackwell(run) and day >= MINIMAX_TUNED
+        return public(run) and is_blackwell(run) and day >= MINIMAX_TUNED
     return (
         public(run)
         and kind == "Kimi"
@@ -63,52 +61,16 @@ def _tuned(run: Run) -> bool:
     )
 
 
-def lengths(run: Run) -> tuple[float, float]:
-    """Shares of the nominal lengths between which they were drawn."""
-    return SPREAD if public(run) else VARIED if run.engine == "vllm" else (1.0, 1.0)
-
-
-def options(run: Run) -> tuple[tuple[str, str], ...]:
-    """Options that a step's price depends on."""
-    own = {
-        name: str(value)
-        for name, value in run.options.items()
-        if name not in ("concurrency", "prompt", "output", "scheduler")
-    }
-    if run.engine == "sglang" and not public(run) and run.group == "Qwen3-32B" and not row(run)["precision"]:
-        own["dtype"] = "bf16"
-    if _narrow_cache(run):
-        own["kv_dtype"] = "fp8"
-    return tuple(sorted(own.items()))
-
-
-def _narrow_cache(run: Run) -> bool:
-    """Whether a script sets an fp8 cache, or the checkpoint asks for one (NVIDIA's NVFP4 files of Kimi: model card of decart-ai/Kimi-K2.7-Code-NVFP4)."""
-    kind = run.group.partition("-")[0]
-    if run.engine == "vllm" and kind == "Kimi":
-        return row(run)["precision"] == "fp4"
-    if run.engine == "vllm":
-        return public(run) and (
-            kind == "Llama" or _tuned(run) or (_blackwell(run) and kind == "gpt" and measured_on(run) >= GPT_NARROW)
-        )
-    return public(run) and run.engine == "sglang" and _blackwell(run) and kind == "DeepSeek"
-
-
-def configured(run: Run, own: Scheduler) -> Scheduler:
-    """The scheduler with the flags of the run's script, as far as it is known."""
-    return own.model_copy(update=_FLAGS[run.engine](run))
-
-
 def flags(run: Run) -> str:
     """The flags of a run's script as --scheduler takes them; no delays where it sets none."""
-    found = {**NO_WAITS, **{name: value for name, value in _FLAGS[run.engine](run).items() if name in MEANS}}
+    found = {**NO_WAITS, **{name: value for name, value in SCRIPTS[run.engine](run).items() if name in MEANS}}
     return ",".join(f"{name}={value}" for name, value in found.items())
 
 
 def _vllm(run: Run) -> Row:
     if not public(run):
         return {"memory_share": DEFAULT_SHARE}
-    if _tuned(run):
+    if is_tuned(run):
         return {
             "token_budget": 2 * int(float(row(run)["isl"])),
             "graph_tokens": CAPTURED,
@@ -164,8 +126,8 @@ def row(run: Run) -> dict[str, str]:
     return run.row
 
 
-def _blackwell(run: Run) -> bool:
+def is_blackwell(run: Run) -> bool:
     return str(run.options["hw"])[:2] in ("b2", "b3", "gb")
 
 
-_FLAGS = {"vllm": _vllm, "trtllm": _trtllm, "sglang": _sglang}
+SCRIPTS = {"vllm": _vllm, "trtllm": _trtllm, "sglang": _sglang}

@@ -377,6 +377,8 @@ def experts(title: str, library: str, file: str, suffix: str, chip: str, written
 
 def tables() -> list[Table]:
     """A table per class: rows not fitted, by chip and library; then one per family of expert kernels."""
+    if not wheel.installed():
+        return [Table("kernels", [], [wheel.MISSING])]
     found = []
     for name in CLASSES:
         rows: list[Row] = []

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
+from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.record import Record
 from rooflinecli.core.report_table import ReportTable
 from rooflinecli.questions.question import Question
-from rooflinecli.specs.options import Switch, Text, field
+from rooflinecli.specs.options import Text, field
 
 if TYPE_CHECKING:  # a help page needs none of it
     from rooflinecli.validate.stats import Table
+
+EVERYTHING = "all"
+SUBJECTS = {  # the module whose `tables` make those of a subject
+    "kernels": "kernels",
+    "training": "published_training",
+    "inference": "inference",
+    "collectives": "collectives",
+    "desk": "local_machines",
+}
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
@@ -31,16 +42,19 @@ class Validate(Question[ValidateAnswer]):
 
     verb = "validate"
     # fmt: off
-    subject: Text = field("free", "kernels, training, search, inference, collectives, desk, or all.", default="all", positional=True)
-    simulate: Switch = field("switch", "Also simulate the collected serving runs, errors next to the formula's (a minute).", default=False)
-    full: Switch = field("switch", "Search for every tuned run, not for some of each family (minutes).", default=False)
+    subject: Text = field("free", "kernels, training, inference, collectives, desk, or all.", default="all", positional=True)
     # fmt: on
 
     def tables(self) -> list[Table]:
         """The tables with the points behind them. Raises UsageError for an unknown subject or a missing extra."""
-        from rooflinecli.validate.answer import tables_of
-
-        return tables_of(self.subject, self.simulate, self.full)
+        if self.subject == "search":
+            raise UsageError("search is a study of the repository; run `python -m lab.search_vs_tuned` in a checkout")
+        if self.subject not in (*SUBJECTS, EVERYTHING):
+            raise unknown("subject", self.subject, (*SUBJECTS, EVERYTHING))
+        if self.subject == "kernels":
+            import_module("rooflinecli.validate.aiconfigurator_tables").systems()  # raises where the wheel is missing
+        asked = SUBJECTS.values() if self.subject == EVERYTHING else (SUBJECTS[self.subject],)
+        return [table for name in asked for table in import_module(f"rooflinecli.validate.{name}").tables()]
 
     def answer(self) -> ValidateAnswer:
         return self.answer_of(self.tables())

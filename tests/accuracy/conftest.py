@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 
+from lab import search_vs_tuned
 from rooflinecli.specs.published_runs import published
-from rooflinecli.validate import pareto_front, published_training, search_vs_tuned
-from rooflinecli.validate.answer import tables_of
+from rooflinecli.validate import published_training
+from rooflinecli.validate.question import Validate
 
 
 @pytest.fixture(scope="session")
 def report():
     """`report(SUBJECT)`: the tables of `roofline validate SUBJECT`."""
-    return cache(tables_of)
+    tables = Validate.tables  # tests replace it by this
+    return cache(lambda subject: tables(Validate(subject)))
 
 
 @pytest.fixture(scope="session")
@@ -41,9 +43,9 @@ def searched():
 
 @pytest.fixture(scope="session")
 def reached():
-    """`pareto_front.reached` of a published point, searched once."""
+    """`search_vs_tuned.reached` of a published point, searched once."""
     found: dict[str, tuple[float, float]] = {}
-    run = pareto_front.reached
+    run = search_vs_tuned.reached
 
     def reach(row: dict[str, Any]) -> tuple[float, float]:
         if row["id"] not in found:
@@ -58,12 +60,12 @@ FRONT = [f"inferencex-deepseek-r1-b200-fp8-1024x1024-i{speed}" for speed in (42,
 
 @pytest.fixture(scope="session")
 def search_report(searched, reached):
-    """The tables of `roofline validate search` over one tuned run and two points of a front."""
+    """The tables of `lab.search_vs_tuned` over one tuned run and two points of a front."""
     run = next(row for row in published_training.timed() if row["id"] == "nemo-2407-nemotron-8b-pretrain-n64")
     points = [row for row in published("pareto")["rows"] if row["id"] in FRONT]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search_vs_tuned, "sampled", lambda full: [run])
         patch.setattr(search_vs_tuned, "searched", searched)
-        patch.setattr(pareto_front, "published", lambda name: {"rows": points})
-        patch.setattr(pareto_front, "reached", reached)
-        return tables_of("search")
+        patch.setattr(search_vs_tuned, "published", lambda name: {"rows": points})
+        patch.setattr(search_vs_tuned, "reached", reached)
+        return search_vs_tuned.tables()

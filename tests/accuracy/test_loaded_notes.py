@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rooflinecli.interfaces.python import api
-from rooflinecli.validate import serving_tables
+from rooflinecli.validate import inference
 
 ASKED = {"devices": 1, "prompt": 2048, "output": 256, "phase": ["prefill", "decode"], "dtype": "fp8"}
 
@@ -30,5 +30,5 @@ def test_lockstep_is_recognised() -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_layout_that_no_page_states_is_scored_both_ways() -> None:
-    read = {run.group for run in serving_tables.layouts()}
-    assert len(read) == 4 and len(serving_tables.layouts()) == 2 * 52
+    read = {run.group for run in inference.layouts()}
+    assert len(read) == 4 and len(inference.layouts()) == 2 * 52

@@ -1,11 +1,15 @@
-"""`roofline validate search`: winners against tuned runs, over a few runs of each family."""
+"""`python -m lab.search_vs_tuned`: winners against tuned runs, over a few runs of each family."""
 
 from __future__ import annotations
+
+import json
 
 import numpy as np
 import pytest
 
-from rooflinecli.validate import published_training, search_vs_tuned
+from lab import search_vs_tuned
+from lab.show import show
+from rooflinecli.validate import published_training
 
 ROWS = {row["id"]: row for row in published_training.timed()}
 
@@ -92,19 +96,18 @@ def test_the_fastest_of_one_question_is_the_tuned_run():
     assert len(asked) > 3 and len(kept) == 1 and kept[0]["step_s"] == min(row["step_s"] for row in asked)
 
 
-def test_the_command_prints_tables(cli, monkeypatch, search_report):
-    monkeypatch.setattr("rooflinecli.validate.answer.tables_of", lambda *asked: search_report)
-    tables = cli("validate", "search", "--format", "json").json["tables"]
+def test_the_study_prints_tables(cli, capsys, monkeypatch, search_report):
+    def printed(form: str) -> str:
+        monkeypatch.setattr("sys.argv", ["search_vs_tuned", "--full", "--format", form])
+        show(search_report, "--full")
+        return capsys.readouterr().out
+
+    tables = json.loads(printed("json"))["tables"]
     row = tables[0]["rows"][0]
     assert row["group"] == "nemo" and row["rows"] == 1 and row["layouts"] > 5000 and 0 <= row["rank"] < 0.05
     assert [table["title"] for table in tables][-2:] == ["search: unseen runs", "search: front of serving"]
     assert all(table["rows"] for table in tables if table["title"] != "search: winner against other runs")
-    assert "gain of the winner" in cli("validate", "search", "--format", "markdown").out
-    assert "rank" in cli("validate", "search", "--format", "csv").out
-    assert "nemo" in cli("validate", "search").out
-
-
-@pytest.mark.slow
-def test_the_command_searches_itself(cli, monkeypatch):
-    monkeypatch.setattr(search_vs_tuned, "sampled", lambda full: [ROWS["nemo-2407-nemotron-8b-pretrain-n64"]])
-    assert cli("validate", "search", "--format", "json").json["tables"][0]["rows"][0]["layouts"] > 5000
+    assert "gain of the winner" in printed("markdown")
+    assert "rank" in printed("csv")
+    assert "nemo" in printed("table")
+    assert "lab.search_vs_tuned" in cli("validate", "search", code=2).err

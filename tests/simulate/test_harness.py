@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from lab import simulated_runs
 from rooflinecli.specs.engine import load_engine
 from rooflinecli.specs.layout import Layout
-from rooflinecli.validate import benchmark_harness, inference
+from rooflinecli.validate import inference
 from rooflinecli.validate.inference import Run
 
 
@@ -39,27 +40,25 @@ def collected(engine, group, system, precision, day, concurrency=64, tp=4.0):
 def test_minimax_was_tuned_in_april(day, budget, graph, narrow):
     """InferenceX bddbf403: --max-num-batched-tokens of two prompts, --max-cudagraph-capture-size 2048, --kv-cache-dtype fp8."""
     run = collected("vllm", "MiniMaxAI/MiniMax-M2.5", "b200_sxm", "fp8", day)
-    setting = benchmark_harness.configured(run, load_engine("vllm").scheduler)
+    setting = simulated_runs.configured(run, load_engine("vllm").scheduler)
     assert (setting.token_budget, setting.graph_tokens) == (budget, graph)
-    assert (("kv_dtype", "fp8") in benchmark_harness.options(run)) == narrow
+    assert (("kv_dtype", "fp8") in simulated_runs.options(run)) == narrow
 
 
 @pytest.mark.parametrize(("day", "budget"), [("2025-11-02", 1152), ("2026-02-05", 8192)])
 def test_tensorrt_llm_takes_8192_tokens_since_january(day, budget):
     """64af5a77: max_num_tokens is concurrency + prompt + 64 in whole 64s, and since then 8192 at least."""
     run = collected("trtllm", "deepseek-ai/DeepSeek-R1", "h200_sxm", "fp8", day)
-    assert benchmark_harness.configured(run, load_engine("trtllm").scheduler).token_budget == budget
+    assert simulated_runs.configured(run, load_engine("trtllm").scheduler).token_budget == budget
 
 
 def test_ranks_of_gpt_oss_wait_for_each_other_as_long_as_the_default_says():
     """gptoss_fp4_b200_trt_slurm.sh turns enable_balance on and leaves timeout_iters at 50 (llm_args.py)."""
     own = load_engine("trtllm").scheduler
-    alone = benchmark_harness.configured(
-        collected("trtllm", "openai/gpt-oss-120b", "b200_sxm", "fp4", "2026-01-07"), own
-    )
+    alone = simulated_runs.configured(collected("trtllm", "openai/gpt-oss-120b", "b200_sxm", "fp4", "2026-01-07"), own)
     run = collected("trtllm", "openai/gpt-oss-120b", "b200_sxm", "fp4", "2026-01-07")
     run.layout = Layout(tp=1.0, dp=4.0, ep=4.0, zero=0)
-    ranks = benchmark_harness.configured(run, own)
+    ranks = simulated_runs.configured(run, own)
     assert (alone.hold_steps, ranks.hold_steps, ranks.hold_share) == (0, 50, 1.0)
 
 
@@ -71,7 +70,7 @@ def test_an_estimate_gets_the_flags_of_a_public_script():
     }
     run = inference._collected(row)
     assert {"poll_steps=30", "stream_steps=30", "token_budget=32768"} <= set(run.options["scheduler"].split(","))
-    assert "scheduler" not in dict(benchmark_harness.options(run))  # simulated steps do not depend on it
+    assert "scheduler" not in dict(simulated_runs.options(run))  # simulated steps do not depend on it
     (unset,) = inference.without_flags([run])
     assert unset.options == run.without_flags and set(unset.measured) == {"ttft"}
     given, plain = (inference.predict(each)["ttft"][0] for each in (run, unset))

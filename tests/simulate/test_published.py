@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from lab import percentiles
 from rooflinecli.specs.published_runs import published
-from rooflinecli.validate import percentiles
 
 ROWS = published("percentiles")["rows"]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from lab import training_envelope as generator
+from lab import training_envelope
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.search.explain_rows import report
 from rooflinecli.questions.search.training import search
@@ -17,7 +17,7 @@ from rooflinecli.specs import training_envelope as known
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import Request
-from rooflinecli.validate import published_training, training_envelope
+from rooflinecli.validate import published_training
 
 
 def train(model: str, chip: str, **plan):
@@ -31,7 +31,9 @@ def half_width(answer) -> float:
 
 
 def test_the_file_is_what_the_rows_say():
-    assert generator.FILE.read_text(encoding="utf-8") == generator.text(), "python -m lab.training_envelope"
+    assert training_envelope.FILE.read_text(encoding="utf-8") == training_envelope.text(), (
+        "python -m lab.training_envelope"
+    )
 
 
 def test_published_layouts_have_precedent():
@@ -88,7 +90,7 @@ def test_tensor_parallelism_across_hosts_is_told_and_widens():
     assert any("tensor parallelism over 16 devices" in said for said in wide.extrapolations)
     inside = train("llama-3-70b", "h100", **{**plan, "tp": 8.0, "pp": 8.0})
     assert not inside.extrapolations
-    error = yaml.safe_load(generator.FILE.read_text(encoding="utf-8"))["widening"]["tensor"]["dense"]
+    error = yaml.safe_load(training_envelope.FILE.read_text(encoding="utf-8"))["widening"]["tensor"]["dense"]
     others = [said for said in wide.extrapolations if "tensor parallelism" not in said]
     if not others:
         base = math.sqrt(0.09**2 + 0.08**2 + wide.communication_error_fraction**2)  # known stack, no Llama 70B of it
@@ -131,7 +133,7 @@ def test_experts_kept_whole_are_told():
     assert any("256 experts" in said for said in alone.extrapolations)
     spread = train("deepseek-v3", "b200", ep=64.0, recompute="full", **{**plan, "zero": 1})
     assert not any("experts of a layer" in said for said in spread.extrapolations or [])
-    error = yaml.safe_load(generator.FILE.read_text(encoding="utf-8"))["widening"]["experts"]["mixture"]
+    error = yaml.safe_load(training_envelope.FILE.read_text(encoding="utf-8"))["widening"]["experts"]["mixture"]
     assert half_width(alone) >= math.hypot(error, alone.communication_error_fraction)
 
 

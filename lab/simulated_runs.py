@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from lab.show import show
 from rooflinecli import memory
 from rooflinecli.core.lift import PLAIN
 from rooflinecli.engine import build_request
@@ -23,12 +24,58 @@ from rooflinecli.simulate.step_times import StepTimeTable
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.registry import load
 from rooflinecli.specs.scheduler import Scheduler
-from rooflinecli.validate import aiconfigurator_tables, benchmark_harness, inference
+from rooflinecli.validate import benchmark_harness as harness
+from rooflinecli.validate import inference
 from rooflinecli.validate.inference import Run
 from rooflinecli.validate.stats import Row, Table, errors, half_by_name, notes
 
+SPREAD, VARIED = (0.8, 1.0), (0.8, 1.2)
+GPT_NARROW = "2025-12-05"  # 25506e87: fp8 cache on B200
 PER_SLOT = 10  # requests per concurrent client
 UNLIMITED = 1 << 50  # tokens: a layout whose weights do not fit has a wrong label, not a full cache
+
+
+def lengths(run: Run) -> tuple[float, float]:
+    """Shares of the nominal lengths between which they were drawn."""
+    return SPREAD if harness.public(run) else VARIED if run.engine == "vllm" else (1.0, 1.0)
+
+
+def options(run: Run) -> tuple[tuple[str, str], ...]:
+    """Options that a step's price depends on."""
+    own = {
+        name: str(value)
+        for name, value in run.options.items()
+        if name not in ("concurrency", "prompt", "output", "scheduler")
+    }
+    if (
+        run.engine == "sglang"
+        and not harness.public(run)
+        and run.group == "Qwen3-32B"
+        and not harness.row(run)["precision"]
+    ):
+        own["dtype"] = "bf16"
+    if _narrow_cache(run):
+        own["kv_dtype"] = "fp8"
+    return tuple(sorted(own.items()))
+
+
+def _narrow_cache(run: Run) -> bool:
+    """Whether a script sets an fp8 cache, or the checkpoint asks for one (NVIDIA's NVFP4 files of Kimi: model card of decart-ai/Kimi-K2.7-Code-NVFP4)."""
+    kind = run.group.partition("-")[0]
+    if run.engine == "vllm" and kind == "Kimi":
+        return harness.row(run)["precision"] == "fp4"
+    if run.engine == "vllm":
+        return harness.public(run) and (
+            kind == "Llama"
+            or harness.is_tuned(run)
+            or (harness.is_blackwell(run) and kind == "gpt" and harness.measured_on(run) >= GPT_NARROW)
+        )
+    return harness.public(run) and run.engine == "sglang" and harness.is_blackwell(run) and kind == "DeepSeek"
+
+
+def configured(run: Run, own: Scheduler) -> Scheduler:
+    """The scheduler with the flags of the run's script, as far as it is known."""
+    return own.model_copy(update=harness.SCRIPTS[run.engine](run))
 
 
 @dataclass
@@ -52,13 +99,13 @@ class Simulated:
 
 def simulate(run: Run, **changes: object) -> Simulated:
     """One collected run under its harness; `changes` replace entries of the scheduler."""
-    ctx, prices = _prices(benchmark_harness.options(run), run.layout)
-    row = benchmark_harness.row(run)
+    ctx, prices = _prices(options(run), run.layout)
+    row = harness.row(run)
     prompt, output = float(row["isl"]), float(row["osl"])
     concurrency = int(run.options["concurrency"])
-    spread = benchmark_harness.lengths(run)
+    spread = lengths(run)
     whole = (prompt + output) * sum(spread) / 2
-    setting = benchmark_harness.configured(run, ctx.engine.scheduler).model_copy(update=changes)
+    setting = configured(run, ctx.engine.scheduler).model_copy(update=changes)
     pool = int(kv_pool_tokens(ctx, run.layout, whole, setting)) or UNLIMITED
     pool = pool if pool > prompt + output + 64 else UNLIMITED
     limits = ReplicaLimits(pool, int(engine_constant(ctx, "max_sequences", "1")))
@@ -91,7 +138,7 @@ def simulate(run: Run, **changes: object) -> Simulated:
 
 def _possible(run: Run, ctx: EstimateContext, whole: float) -> bool:
     """Whether the sequences decoding at once, by the run's own times, fit into memory and decode above their floor."""
-    first, per, output = run.measured["ttft"], run.measured["itl"], float(benchmark_harness.row(run)["osl"])
+    first, per, output = run.measured["ttft"], run.measured["itl"], float(harness.row(run)["osl"])
     decoding = per * (output - 1) / (first + per * (output - 1)) * run.options["concurrency"]
     context = whole - output / 2
     cache = memory.kv_cache(ctx.ledger, run.layout, ctx.formats, decoding, context, PLAIN)
@@ -109,8 +156,6 @@ def _prices(options: tuple[tuple[str, str], ...], plan: Layout) -> tuple[Estimat
 
 def tables(every: int = 1) -> list[Table]:
     """Errors of TTFT, TPOT and throughput, simulated and by formula, of every `every`-th run."""
-    if not aiconfigurator_tables.installed():
-        return [Table("simulation: collected runs", [], [aiconfigurator_tables.MISSING])]
     runs = [simulate(run) for run in inference.collected_runs()[0][::every]]
     scored = [one for one in runs if one.possible]
     excluded = f"{len(runs) - len(scored)} rows excluded: more sequences at once than all memory holds, or decoded below their floor."
@@ -127,7 +172,7 @@ ENGINES = {"vLLM": "vllm", "SGLang": "sglang", "TensorRT-LLM": "trtllm"}
 def _groups(one: Simulated) -> dict[str, bool]:
     """All lines of a table, and whether the run counts in each."""
     run, kind = one.run, inference.kind(one.run)
-    public = benchmark_harness.public(run)
+    public = harness.public(run)
     return {
         "all": True,
         "all, held out": not one.seen,
@@ -168,3 +213,7 @@ def _table(name: str, title: str, runs: list[Simulated], formula: list[dict[str,
 def _rate(run: Run, first: float, per: float) -> float:
     output = float(run.options["output"])
     return float(run.options["concurrency"]) * output / (first + (output - 1) * per)
+
+
+if __name__ == "__main__":
+    show(tables())

@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 
+from lab.show import show
 from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.questions.simulate.run import run
 from rooflinecli.specs.published_runs import published
@@ -72,3 +73,7 @@ def _line(found: list[tuple[Row, dict[str, float]]], point: str, name: str, quan
     if not len(ratio):
         return None
     return {"group": f"{point} of {quantity}: {name}", "rows": len(ratio), **errors(ratio)}
+
+
+if __name__ == "__main__":
+    show(tables())
