@@ -66,6 +66,8 @@ def search_report(searched, reached):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search_vs_tuned, "sampled", lambda full: [run])
         patch.setattr(search_vs_tuned, "searched", searched)
-        patch.setattr(search_vs_tuned, "published", lambda name: {"rows": points} if name == "pareto" else published(name))
+        patch.setattr(
+            search_vs_tuned, "published", lambda name: {"rows": points} if name == "pareto" else published(name)
+        )
         patch.setattr(search_vs_tuned, "reached", reached)
         return search_vs_tuned.tables()
