@@ -6,6 +6,8 @@ reduce-scatter starts from, what an all-to-all redistributes (one device's send 
 
 from __future__ import annotations
 
+import math
+
 from rooflinecli.core import num
 from rooflinecli.core.derivation import formula
 from rooflinecli.core.num import Number
@@ -69,6 +71,24 @@ def tree_all_reduce_volume(size: Number, n: Number) -> Number:
 def all_to_all_level_volume(size: Number, n: Number, outer: Number, inner: Number) -> Number:
     """Bytes of one device's send buffer that cross one network level in a direct all-to-all over n."""
     return size * (outer - inner) / n
+
+
+@formula(
+    "B",
+    "B/s",
+    "Dally and Towles 2004, Principles and Practices of Interconnection Networks, chapter 3; counted in one direction",
+)
+def switch_bisection(n: Number, bandwidth: Number) -> Number:
+    """Bandwidth between two halves of n devices on a switch without oversubscription."""
+    return n / 2 * bandwidth
+
+
+def torus_bisection(shape: tuple[int, ...], bandwidth: Number, rings: bool) -> Number:
+    """Bandwidth in one direction between two halves of a torus: its longest axis is cut, in two places where it closes into a ring.
+
+    shape: chips along each axis; bandwidth: B/s of a link, one way. Source: as switch_bisection.
+    """
+    return math.prod(shape) / max(shape) * (2 if rings and max(shape) > 2 else 1) * bandwidth
 
 
 @formula("h", "hops", _PATARASUK)

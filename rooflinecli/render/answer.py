@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rooflinecli.core import num
@@ -30,7 +30,7 @@ def render(
     return draw(view(answer), width)
 
 
-def to_json(answer: Record, schema: str | None = None) -> str:
+def to_json(answer: Record | Sequence[Record], schema: str | None = None) -> str:
     """The JSON contract; schema "1" for the keys of the first release."""
     from rooflinecli.render.formats.json import dumps
 

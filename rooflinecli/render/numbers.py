@@ -60,6 +60,16 @@ def interval(low: float, high: float, unit: str) -> str:
     return f"{first}–{last}"
 
 
+def binary(size: float) -> str:
+    """'80 GiB', '831.3 TiB': the capacity of a memory, which is sold in powers of two."""
+    return f"{size / 2**30:.4g} GiB" if size < 2**43 else f"{size / 2**40:.4g} TiB"
+
+
+def short(value: float | None, unit: str) -> str:
+    """'3.35 TB', '989 T': a figure of a chip in a column whose head says the rest of the unit."""
+    return NONE if value is None else si(value, unit)
+
+
 def rate(tokens_per_s: float) -> str:
     """'943 tok/s'."""
     if abs(tokens_per_s) >= 999_500:

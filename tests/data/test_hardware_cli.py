@@ -55,6 +55,20 @@ def test_a_comparison_gives_ridge_points() -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
+def test_names_with_commas_are_compared() -> None:
+    assert roofline("h100,h200").stdout == roofline("h100", "h200").stdout
+
+
+def test_a_pod_and_a_server_say_what_they_add_up_to() -> None:
+    """TPU v5e: 16 x 16 chips of 197 TFLOP/s in hosts of 8; cut in the middle of one axis, 2 x 16 links of 45 GB/s. DGX H100: 4 x 450 GB/s."""
+    (pod,) = json.loads(roofline("tpu-v5e-256", "-f", "json").stdout)["systems"]
+    assert (pod["devices"], pod["hosts"]) == (256, 32) and pod["peak_flops_per_s"] == pytest.approx(256 * 197e12)
+    assert pod["bisection_bytes_per_s"] == pytest.approx(32 * 45e9) and pod["capacity_bytes"] == 256 * 16 * 2**30
+    (server,) = json.loads(roofline("dgx-h100", "-f", "json").stdout)["systems"]
+    assert (server["devices"], server["hosts"]) == (8, 1) and server["bisection_bytes_per_s"] == 4 * 450e9
+    assert "1.44 TB/s" in roofline("tpu-v5e-256").stdout and "7.92 PFLOP/s" in roofline("dgx-h100").stdout
+
+
 def test_more_chips_than_columns_are_stacked_not_cut() -> None:
     names = ["h100", "mi300x", "tpu-v5p", "b200", "gaudi3", "trn2", "xeon-8480", "rtx-4090"]
     text = roofline(*names, columns=80).stdout
@@ -83,7 +97,7 @@ def test_an_unconfirmed_figure_carries_its_mark() -> None:
 
 def test_csv_is_si_with_units_in_the_heading() -> None:
     rows = list(csv.DictReader(io.StringIO(roofline("h100", "tpu-v5e", "-f", "csv").stdout)))
-    assert float(rows[0]["bandwidth_bytes_per_s"]) == 3.35e12 and rows[1]["peak_fp8_flops_per_s"] == ""
+    assert float(rows[0]["memory.bandwidth_bytes_per_s"]) == 3.35e12 and rows[1]["peak_flops_per_s.fp8"] == ""
     one = {row["quantity"]: row for row in csv.DictReader(io.StringIO(roofline("h100", "-f", "csv").stdout))}
     assert (
         float(one["memory.capacity"]["value"]) == 80 * 2**30

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rooflinecli.core.errors import UsageError
+from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.interfaces.cli.from_question import Delivery, command
 from rooflinecli.interfaces.cli.output import columns, write
 from rooflinecli.questions.question import Question
@@ -19,7 +19,7 @@ class Hardware(Question[None]):
 
     verb = "hardware"
     # fmt: off
-    names: Texts = field("name", "A name, alias or YAML path: its page. Several: compared. None: all.", default=None, positional=True, several=True, metavar="NAMES...", name="hw")
+    names: Texts = field("name", "A name, alias or YAML path: its page. Several, with commas or repeated: compared. None: all.", default=None, positional=True, several=True, metavar="NAMES...", name="hw")
     vendor: OptText = field("free", "List only this vendor's chips, e.g. nvidia.", default=None, metavar="CHOICE")
     min_memory: OptNumber = field("bytes", "List only chips with this much memory, e.g. '80 GiB'.", default=None, least=1e6)
     dtype: OptText = field("free", "List only chips with a rate for this dtype, e.g. fp8.", default=None, metavar="CHOICE")
@@ -39,22 +39,27 @@ class Hardware(Question[None]):
 def run(question: Hardware, how: Delivery) -> None:
     """Print the list, a page, a comparison or the schema."""
     from rooflinecli.questions.hardware import answer
+    from rooflinecli.render.answer import render, to_json
+    from rooflinecli.render.formats.terminal_style import PIPE
     from rooflinecli.render.views import hardware as views
     from rooflinecli.specs.name_lookup import raise_unreadable
 
-    out = None if how.out is None else Path(how.out)
-    width = columns(how.wide, out)
+    out, unreadable = None if how.out is None else Path(how.out), list[DataError]()
+    width, names = columns(how.wide, out), [part for name in question.names or () for part in name.split(",") if part]
     if question.schema:
         from rooflinecli.specs.schema import text
 
         write(text("hardware"), out)
-    elif len(question.names) == 1:
-        write(views.sheet(answer.sheet(question.names[0]), how.format, width), out)
-    elif question.names:
-        write(views.compare(answer.named(list(question.names)), how.format, width), out)
+    elif len(names) == 1:
+        write(render(answer.sheet(names[0]), views.sheet, how.format, min(width, PIPE), table="figures"), out)
     else:
-        listed, unreadable = answer.chips(question.vendor, question.min_memory, question.dtype)
-        write(views.listing(listed, how.format, question.dtype, width), out)
+        if names:
+            found = answer.named(names)
+        else:
+            found, unreadable = answer.chips(question.vendor, question.min_memory, question.dtype)
+        as_list = how.format == "json"
+        page = views.comparison if names else views.view
+        write(to_json(found.chips) if as_list else render(found, page, how.format, width, table="chips"), out)
         raise_unreadable(unreadable)
 
 

@@ -1,22 +1,36 @@
-"""What is known about a chip, as plain data in SI: a record per chip, a row per figure with where it was written."""
+"""What is known about a chip: a record per chip, a row per figure with where it was written."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import Any
 
 from rooflinecli.core.errors import DataError, UsageError, unknown
+from rooflinecli.formulas.collectives import switch_bisection, torus_bisection
 from rooflinecli.formulas.roofline import ridge_point
+from rooflinecli.questions.hardware.answer_types import (
+    Chip,
+    ChipFigure,
+    ChipMemory,
+    Chips,
+    ChipSheet,
+    ConstantRow,
+    ListedPrice,
+    NetworkLevel,
+    SystemTotals,
+)
+from rooflinecli.specs.efficiency import Efficiency
 from rooflinecli.specs.figure import Figure
 from rooflinecli.specs.hardware import DTYPES, HardwareSpec, Level, load_hardware
 from rooflinecli.specs.name_lookup import load_registry
 
 SCHEMA = "roofline/hardware/1"
+HALF = ("bf16", "fp16")
 
 
 def chips(
     vendor: str | None = None, min_memory: float | None = None, dtype: str | None = None
-) -> tuple[list[dict[str, Any]], list[DataError]]:
+) -> tuple[Chips, list[DataError]]:
     """Every chip of the registry that passes the filters, and what is wrong with files that cannot be read.
 
     Raises UsageError for a vendor or dtype nobody has.
@@ -34,72 +48,90 @@ def chips(
         and (min_memory is None or spec.memory.capacity.si >= min_memory)
         and (dtype is None or dtype in spec.peak)
     ]
-    return [record(spec) for spec in sorted(kept, key=lambda s: (s.kind, s.vendor, s.year or 0, s.id))], broken
+    listed = sorted(kept, key=lambda s: (s.kind, s.vendor, s.year or 0, s.id))
+    return Chips(chips=[record(spec) for spec in listed], dtype=dtype), broken
 
 
-def named(names: list[str]) -> list[dict[str, Any]]:
+def named(names: list[str]) -> Chips:
     """The chips asked for, in that order. Raises UsageError for a name given twice."""
     specs = [load_hardware(name) for name in names]
     for spec in specs:
         if sum(other.id == spec.id for other in specs) > 1:
             raise UsageError(f"{spec.id} is named twice; give each chip once")
-    return [record(spec) for spec in specs]
+    return Chips(chips=[record(spec) for spec in specs])
 
 
-def sheet(name: str) -> dict[str, Any]:
+def sheet(name: str) -> ChipSheet:
     """One chip with every figure's basis, citation and file:line, and its efficiency constants."""
     spec = load_hardware(name)
-    figures = [_figure(spec, quantity, path, figure) for quantity, path, figure in _figures(spec)]
-    return {**record(spec), "figures": figures, "efficiency": list(_constants(spec)), "sources": dict(spec.sources)}
+    return ChipSheet(
+        chip=record(spec),
+        figures=[_figure(spec, quantity, path, figure) for quantity, path, figure in _figures(spec)],
+        efficiency=list(_constants(spec)),
+        sources=dict(spec.sources),
+    )
 
 
-def record(spec: HardwareSpec) -> dict[str, Any]:
+def record(spec: HardwareSpec) -> Chip:
     """One chip as numbers: what the list and the comparison show."""
-    bandwidth = spec.memory.bandwidth.si
-    return {
-        "schema": SCHEMA,
-        "name": spec.id,
-        "title": spec.name,
-        "aliases": list(spec.aliases),
-        "vendor": spec.vendor,
-        "kind": spec.kind,
-        "year": spec.year,
-        "file": spec.document.location().rpartition(":")[0],
-        "memory": {
-            "kind": spec.memory.kind,
-            "capacity_bytes": spec.memory.capacity.si,
-            "bandwidth_bytes_per_s": bandwidth,
-        },
-        "peak_flops_per_s": {dtype: spec.peak[dtype].si for dtype in DTYPES if dtype in spec.peak},
-        "ridge_flop_per_byte": {d: float(ridge_point(spec.peak[d].si, bandwidth)) for d in DTYPES if d in spec.peak},
-        "network": [_level(level) for level in spec.network],
-        "devices_per_host": int(spec.devices_per_host.si) if spec.devices_per_host else None,
-        "host_link_bytes_per_s": spec.host_link.si if spec.host_link else None,
-        "power_w": spec.power.si if spec.power else None,
-        "price": _price(spec),
-        "unverified": [quantity for quantity, _, figure in _figures(spec) if not figure.verified],
-        "notes": list(spec.notes),
-    }
+    bandwidth, price = spec.memory.bandwidth.si, spec.price
+    return Chip(
+        schema=SCHEMA,
+        name=spec.id,
+        title=spec.name,
+        aliases=list(spec.aliases),
+        vendor=spec.vendor,
+        kind=spec.kind,
+        year=spec.year,
+        file=spec.document.location().rpartition(":")[0],
+        memory=ChipMemory(
+            kind=spec.memory.kind, capacity_bytes=spec.memory.capacity.si, bandwidth_bytes_per_s=bandwidth
+        ),
+        peak_flops_per_s={dtype: spec.peak[dtype].si for dtype in DTYPES if dtype in spec.peak},
+        ridge_flop_per_byte={d: float(ridge_point(spec.peak[d].si, bandwidth)) for d in DTYPES if d in spec.peak},
+        network=[_level(level) for level in spec.network],
+        systems=[_totals(spec, level) for level in spec.network if level.size is not None],
+        devices_per_host=int(spec.devices_per_host.si) if spec.devices_per_host else None,
+        host_link_bytes_per_s=spec.host_link.si if spec.host_link else None,
+        power_w=spec.power.si if spec.power else None,
+        price=None
+        if price is None
+        else ListedPrice(usd_per_hour=price.si, provider=price.provider, date=price.date, basis=price.basis),
+        unverified=[quantity for quantity, _, figure in _figures(spec) if not figure.verified],
+        notes=list(spec.notes),
+    )
 
 
-def _price(spec: HardwareSpec) -> dict[str, Any] | None:
-    price = spec.price
-    if price is None:
-        return None
-    return {"usd_per_hour": price.si, "provider": price.provider, "date": price.date, "basis": price.basis}
-
-
-def _level(level: Level) -> dict[str, Any]:
+def _level(level: Level) -> NetworkLevel:
     torus = {"axes": level.axes, "shape": level.shape, "wrap": level.wrap} if level.kind == "torus" else {}
-    return {
-        "name": level.name,
-        "kind": level.kind,
-        "size": level.size,
-        "per": "link" if torus else "device",
-        "bandwidth_bytes_per_s": level.bandwidth.si,
-        "latency_s": level.latency.si if level.latency else None,
-        **torus,
-    }
+    return NetworkLevel(
+        name=level.name,
+        kind=level.kind,
+        size=level.size,
+        per="link" if torus else "device",
+        bandwidth_bytes_per_s=level.bandwidth.si,
+        latency_s=level.latency.si if level.latency else None,
+        **torus,  # type: ignore[arg-type]
+    )
+
+
+def _totals(spec: HardwareSpec, level: Level) -> SystemTotals:
+    """All devices that a level joins. Its shape, where it is a torus, closes into rings unless its axes never do."""
+    devices = math.prod(level.shape) if level.shape else int(level.size or 1)
+    dtype = next((d for d in HALF if d in spec.peak), next(iter(spec.peak)))
+    link = level.bandwidth.si
+    shape, rings = level.shape, level.wrap != "never"
+    bisection = torus_bisection(tuple(shape), link, rings) if shape else switch_bisection(devices, link)
+    return SystemTotals(
+        level=level.name,
+        devices=devices,
+        hosts=devices / spec.devices_per_host.si if spec.devices_per_host else None,
+        dtype=dtype,
+        peak_flops_per_s=devices * spec.peak[dtype].si,
+        capacity_bytes=devices * spec.memory.capacity.si,
+        bandwidth_bytes_per_s=devices * spec.memory.bandwidth.si,
+        bisection_bytes_per_s=float(bisection),
+    )
 
 
 def _figures(spec: HardwareSpec) -> Iterator[tuple[str, tuple[str | int, ...], Figure]]:
@@ -125,44 +157,40 @@ def _figures(spec: HardwareSpec) -> Iterator[tuple[str, tuple[str | int, ...], F
             yield key, (key,), figure
 
 
-def _figure(spec: HardwareSpec, quantity: str, path: tuple[str | int, ...], figure: Figure) -> dict[str, Any]:
-    written = figure.value if isinstance(figure.value, str) else f"{figure.value:g}"
-    return {
-        "quantity": quantity,
-        "value": figure.si,
-        "unit": figure.dimension,
-        "written": written,
-        "basis": figure.basis,
-        "note": figure.note,
-        "verified": figure.verified,
-        "source": figure.source,
-        "citation": spec.citation(figure.source),
-        "at": spec.document.location(*path),
-    }
+def _figure(spec: HardwareSpec, quantity: str, path: tuple[str | int, ...], figure: Figure) -> ChipFigure:
+    return ChipFigure(
+        quantity=quantity,
+        value=figure.si,
+        unit=figure.dimension,
+        written=figure.value if isinstance(figure.value, str) else f"{figure.value:g}",
+        basis=figure.basis,
+        note=figure.note,
+        verified=figure.verified,
+        source=figure.source,
+        citation=spec.citation(figure.source),
+        at=spec.document.location(*path),
+    )
 
 
-def _constants(spec: HardwareSpec) -> Iterator[dict[str, Any]]:
+def _constants(spec: HardwareSpec) -> Iterator[ConstantRow]:
     """Efficiency constants the chip's own file gives; what is missing here comes from hardware/defaults."""
     for i, level in enumerate(spec.network):
         for name, item in level.efficiency.items():
-            yield {
-                "class": f"{level.name}, {name}",
-                **_given(item),
-                "citation": spec.citation(item.source),
-                "at": spec.document.location("network", i, "efficiency", name),
-            }
+            yield _constant(spec, f"{level.name}, {name}", item, ("network", i, "efficiency", name))
     for regime, classes in spec.efficiency.items():
         for cls, dtypes in classes.items():
             for dtype, item in dtypes.items():
-                yield {
-                    "class": f"{regime} {cls} {dtype}",
-                    **_given(item),
-                    "citation": spec.citation(item.source),
-                    "at": spec.document.location("efficiency", regime, cls, dtype),
-                }
+                yield _constant(spec, f"{regime} {cls} {dtype}", item, ("efficiency", regime, cls, dtype))
 
 
-def _given(item: Any) -> dict[str, Any]:
+def _constant(spec: HardwareSpec, name: str, item: Efficiency, path: tuple[str | int, ...]) -> ConstantRow:
     """The constants that were written down, without the ones left at their default."""
-    written = item.model_dump(exclude_unset=True, exclude={"source", "note", "error"})
-    return {"constants": written, "error": item.error, "source": item.source, "note": item.note}
+    return ConstantRow(
+        class_=name,
+        constants=item.model_dump(exclude_unset=True, exclude={"source", "note", "error"}),
+        error=item.error,
+        source=item.source,
+        note=item.note,
+        citation=spec.citation(item.source),
+        at=spec.document.location(*path),
+    )

@@ -1,219 +1,188 @@
-"""Chips as text: the list, several side by side, one with its sources. `?` marks what nothing confirms."""
+"""Chips: the list, several side by side, one with the source of every figure. `?` marks what nothing confirms."""
 
 from __future__ import annotations
 
-from itertools import groupby
-from typing import Any
+import math
+from collections.abc import Callable
 
-from rooflinecli.core import units
-from rooflinecli.render.formats import csv, json, terminal
-from rooflinecli.render.formats import markdown as marked
-from rooflinecli.render.formats.terminal_style import PIPE
+from rooflinecli.questions.hardware.answer import HALF
+from rooflinecli.questions.hardware.answer_types import (
+    Chip,
+    ChipFigure,
+    Chips,
+    ChipSheet,
+    ConstantRow,
+    SystemTotals,
+)
+from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, Prose, Table, page
+from rooflinecli.render.numbers import NONE, binary, error, short, text
+from rooflinecli.specs.efficiency import CONSTANTS
 from rooflinecli.specs.hardware import DTYPES
 
-Row = list[str]
 LEGEND = "? unconfirmed   - none, or not known   FLOP/B: ridge point, peak over bandwidth"
-_HALF = ("bf16", "fp16")
+SIDE_BY_SIDE = 3  # chips of one table: as many as 80 columns hold
 
 
-def listing(chips: list[dict[str, Any]], fmt: str, dtype: str | None = None, width: int = PIPE) -> str:
-    if fmt == "json":
-        return json.dumps(chips)
-    if fmt == "csv":
-        return csv.rows(_flat(chips))
-    if not chips:
-        return "no chip passes these filters; `roofline hardware` lists all of them"
-    second = dtype if dtype and dtype not in _HALF else "fp8"
-    head = ["chip", "memory", "bandwidth", "16-bit", second, "FLOP/B", "link", "$/h"]
-    rows = [head, *(_line(chip, second) for chip in chips)]
-    if fmt == "markdown":
-        return f"{_markdown(rows)}\n\n{LEGEND}"
-    made = terminal.fit(rows, width, drop=("link", "FLOP/B", second, "$/h"))
-    lines = list(map(made.line, rows[1:]))
-    body: list[str] = []
-    for group, pairs in groupby(
-        zip(chips, lines, strict=True), key=lambda pair: f"{pair[0]['vendor']} {pair[0]['kind']}"
-    ):
-        body += ["", group, *(line for _, line in pairs)]
-    about = f"{len(chips)} chips. 16-bit, {second}: dense FLOP/s. link: innermost, one way, per second."
-    said = [line for text in (about, LEGEND) for line in terminal.prose(text, width)]
-    top = "\n".join(made.head(head))
-    return "\n".join([top, "-" * max(map(len, [top, *lines])), *body[1:], "", *said, *made.note(width)])
-
-
-def _line(chip: dict[str, Any], dtype: str) -> Row:
-    half = next((d for d in _HALF if d in chip["peak_flops_per_s"]), None)
-    link = _link(chip, 0) if chip["network"] else "-"
-    return [
-        chip["name"],
-        _memory(chip),
-        _bandwidth(chip).replace("/s", ""),
-        _peak(chip, half),
-        _peak(chip, dtype),
-        _ridge(chip, half),
-        link,
-        _price(chip),
-    ]
-
-
-def compare(chips: list[dict[str, Any]], fmt: str, width: int = PIPE) -> str:
-    if fmt == "json":
-        return json.dumps(chips)
-    if fmt == "csv":
-        return csv.rows(_flat(chips))
-    rows = _comparison(chips)
-    if fmt == "markdown":
-        return f"{_markdown(rows)}\n\n{LEGEND}"
-    parts = []
-    for block in _blocks(rows, width):
-        cells = [[row[0], *(row[i] for i in block)] for row in rows]
-        top, *lines = terminal.table([row for row in cells if set(row[1:]) != {"-"}], width)
-        parts.append("\n".join([top, "-" * max(map(len, [top, *lines])), *lines]))
-    return "\n\n".join([*parts, "\n".join(terminal.prose(LEGEND, width))])
-
-
-def _blocks(rows: list[Row], width: int) -> list[list[int]]:
-    """The chips' columns in groups that fit beside the labels."""
-    blocks: list[list[int]] = []
-    label = max(len(row[0]) for row in rows)
-    used = width
-    for i in range(1, len(rows[0])):
-        column = 2 + max(len(row[i]) for row in rows)
-        if used + column > width:
-            blocks.append([])
-            used = label
-        blocks[-1].append(i)
-        used += column
-    return blocks
-
-
-def _comparison(chips: list[dict[str, Any]]) -> list[Row]:
-    """Quantities down, chips across."""
-
-    def across(label: str, cell: Any) -> Row:
-        return [label, *(cell(chip) or "-" for chip in chips)]
-
-    dtypes = [d for d in DTYPES if any(d in chip["peak_flops_per_s"] for chip in chips)]
+def view(answer: Chips) -> Page:
+    """The list: a line for each chip."""
+    if not answer.chips:
+        return page([Prose("no chip passes these filters; `roofline hardware` lists all of them")])
+    second = answer.dtype if answer.dtype and answer.dtype not in HALF else "fp8"
+    columns = (
+        Column("chip", text=True), Column("vendor", text=True, drop=3), Column("kind", text=True, drop=1), Column("memory"), Column("bandwidth"), Column("16-bit"), Column(second, drop=4),
+        Column("FLOP/B", drop=5), Column("link", drop=6), Column("$/h", drop=7),
+    )  # fmt: skip
     rows = [
-        across("", lambda c: c["name"]),
-        across("vendor", lambda c: c["vendor"]),
-        across("year", lambda c: str(c["year"] or "")),
-        across("memory", _memory),
-        across("bandwidth", _bandwidth),
+        (chip.name, chip.vendor, chip.kind, _memory(chip), _bandwidth(chip), _peak(chip, _half(chip)), _peak(chip, second), _ridge(chip, _half(chip)), _link(chip, 0), _price(chip))
+        for chip in answer.chips
+    ]  # fmt: skip
+    about = f"{len(answer.chips)} chips. 16-bit, {second}: dense FLOP/s. bandwidth, link: per second; link: innermost, one way."
+    return page([Table(columns, rows)], [Note(about), Note(LEGEND)])
+
+
+def comparison(answer: Chips) -> Page:
+    """Quantities down, chips across, a few of them in each table."""
+    parts = [answer.chips[i : i + SIDE_BY_SIDE] for i in range(0, len(answer.chips), SIDE_BY_SIDE)]
+    return page(*([_across(chips)] for chips in parts), [Note(LEGEND)])
+
+
+def _across(chips: list[Chip]) -> Table:
+    dtypes = [d for d in DTYPES if any(d in chip.peak_flops_per_s for chip in chips)]
+    rows: list[tuple[str, Callable[[Chip], str]]] = [
+        ("vendor", lambda c: c.vendor),
+        ("year", lambda c: str(c.year or NONE)),
+        ("memory", _memory),
+        ("bandwidth, /s", _bandwidth),
+        *((f"{d} FLOP/s", lambda c, d=d: _peak(c, d)) for d in dtypes),
+        *((f"{d} FLOP/B", lambda c, d=d: _ridge(c, d)) for d in dtypes),
     ]
-    rows += [across(f"{d} FLOP/s", lambda c, d=d: _peak(c, d)) for d in dtypes]
-    rows += [across(f"{d} FLOP/B", lambda c, d=d: _ridge(c, d)) for d in dtypes]
-    for depth in range(max(len(c["network"]) for c in chips)):
+    for n in range(max(len(chip.network) for chip in chips)):
         rows += [
-            across(f"network {depth + 1}", lambda c, n=depth: _level(c, n)[0]),
-            across("  kind, size", lambda c, n=depth: _level(c, n)[1]),
-            across("  one way, /s", lambda c, n=depth: _level(c, n)[2]),
+            (f"network {n + 1}", lambda c, n=n: c.network[n].name if n < len(c.network) else NONE),  # type: ignore[misc]
+            ("  kind, size", lambda c, n=n: _size(c, n)),  # type: ignore[misc]
+            ("  one way, /s", lambda c, n=n: _link(c, n)),  # type: ignore[misc]
         ]
-    return [
-        *rows,
-        across("host link, /s", lambda c: _si(c, "host_link_bytes_per_s", "B", "host_link")),
-        across("power", lambda c: _si(c, "power_w", "W", "power")),
-        across("USD/h", _price),
-        *(across(f"  {key}", lambda c, key=key: (c["price"] or {}).get(key)) for key in ("provider", "date")),
+    rows += [
+        ("host link, /s", lambda c: _marked(c, "host_link", short(c.host_link_bytes_per_s, "B"))),
+        ("power", lambda c: _marked(c, "power", text(c.power_w, "power_w"))),
+        ("USD/h", _price),
+        ("  provider", lambda c: c.price.provider if c.price and c.price.provider else NONE),
+        ("  date", lambda c: c.price.date if c.price and c.price.date else NONE),
     ]
+    cells = [(label, *(cell(chip) for chip in chips)) for label, cell in rows]
+    kept = [row for row in cells if set(row[1:]) != {NONE}]
+    return Table([Column("", text=True), *(Column(chip.name) for chip in chips)], kept)
 
 
-def _level(chip: dict[str, Any], depth: int) -> Row:
-    """Name, kind with size, and bandwidth of one network level; dashes where the chip has none."""
-    if depth >= len(chip["network"]):
-        return ["-", "-", "-"]
-    level = chip["network"][depth]
-    return [level["name"], f"{level['kind']} {level['size'] or 'any'}", _link(chip, depth)]
+def sheet(answer: ChipSheet) -> Page:
+    """One chip: what it sums up to in a server or pod, every figure with its source, efficiency constants, citations."""
+    chip = answer.chip
+    also = f" (also {', '.join(chip.aliases)})" if chip.aliases else ""
+    about = [f"{chip.vendor} {chip.kind}", chip.year, chip.file]
+    return page(
+        [Headline(f"{chip.title}: {chip.name}{also}"), Prose(", ".join(str(part) for part in about if part))],
+        [_systems(chip.systems)] if chip.systems else [],
+        [Pairs([(_label(f.quantity), _figure(chip, f)) for f in answer.figures])],
+        [
+            Prose("efficiency constants (what is not here comes from hardware/defaults)"),
+            *(Prose(f"{row.class_}: {_constants(row)}", indent=2) for row in answer.efficiency),
+        ],
+        [Prose("sources"), *(Prose(f"{key}: {said}", indent=2) for key, said in answer.sources.items())],
+        [Prose("notes"), *(Prose(f"- {note}", indent=2) for note in chip.notes)] if chip.notes else [],
+        [Note(LEGEND)],
+    )
 
 
-def _mark(chip: dict[str, Any], quantity: str) -> str:
-    return "?" if quantity in chip["unverified"] else ""
-
-
-def _si(chip: dict[str, Any], key: str, unit: str, quantity: str) -> str:
-    return units.si(chip[key], unit) + _mark(chip, quantity) if chip[key] is not None else "-"
-
-
-def _memory(chip: dict[str, Any]) -> str:
-    return f"{chip['memory']['capacity_bytes'] / 2**30:.4g} GiB{_mark(chip, 'memory.capacity')}"
-
-
-def _bandwidth(chip: dict[str, Any]) -> str:
-    return units.si(chip["memory"]["bandwidth_bytes_per_s"], "B") + "/s" + _mark(chip, "memory.bandwidth")
-
-
-def _peak(chip: dict[str, Any], dtype: str | None) -> str:
-    value = chip["peak_flops_per_s"].get(dtype)
-    return "-" if value is None else units.si(value, "") + _mark(chip, f"peak.{dtype}")
-
-
-def _ridge(chip: dict[str, Any], dtype: str | None) -> str:
-    value = chip["ridge_flop_per_byte"].get(dtype)
-    return "-" if value is None else f"{value:.0f}" if value >= 10 else f"{value:.1f}"
-
-
-def _price(chip: dict[str, Any]) -> str:
-    return f"{chip['price']['usd_per_hour']:.2f}{_mark(chip, 'price')}" if chip["price"] else "-"
-
-
-def _link(chip: dict[str, Any], depth: int) -> str:
-    """One way; a torus as links x bandwidth of one."""
-    level = chip["network"][depth]
-    links = f"{2 * level['axes']}x" if level["per"] == "link" else ""
-    mark = _mark(chip, f"network.{level['name']}.bandwidth")
-    return f"{links}{units.si(level['bandwidth_bytes_per_s'], 'B')}{mark}"
-
-
-def sheet(chip: dict[str, Any], fmt: str, width: int = PIPE) -> str:
-    from rooflinecli.render.views.hardware_sheet import page, rows
-
-    if fmt == "json":
-        return json.dumps(chip)
-    if fmt == "csv":
-        return csv.rows(rows(chip))
-    return page(chip, min(width, PIPE), markdown=fmt == "markdown")
-
-
-def _flat(chips: list[dict[str, Any]]) -> list[list[Any]]:
-    """One line per chip, SI, the unit in the heading."""
-    dtypes = list(dict.fromkeys(d for chip in chips for d in chip["peak_flops_per_s"]))
-    head = [
-        "name",
-        "vendor",
-        "kind",
-        "year",
-        "capacity_bytes",
-        "bandwidth_bytes_per_s",
-        *(f"peak_{d}_flops_per_s" for d in dtypes),
-        *(f"ridge_{d}_flop_per_byte" for d in dtypes),
-        "link_bytes_per_s",
-        "link_per",
-        "power_w",
-        "usd_per_hour",
-        "provider",
-        "date",
-        "unverified",
-    ]
-    rows: list[list[Any]] = [head]
-    for c in chips:
-        peak, ridge = c["peak_flops_per_s"], c["ridge_flop_per_byte"]
-        level, price, memory = (c["network"] or [{}])[0], c["price"] or {}, c["memory"]
-        rows.append(
-            [
-                *(c[key] for key in head[:4]),
-                memory["capacity_bytes"],
-                memory["bandwidth_bytes_per_s"],
-                *(peak.get(d) for d in dtypes),
-                *(ridge.get(d) for d in dtypes),
-                level.get("bandwidth_bytes_per_s"),
-                level.get("per"),
-                c["power_w"],
-                *(price.get(key) for key in ("usd_per_hour", "provider", "date")),
-                " ".join(c["unverified"]),
-            ]
+def _systems(systems: list[SystemTotals]) -> Table:
+    """Totals of the devices that each network level joins."""
+    columns = (Column("all of", text=True), Column("devices"), Column("hosts", drop=1), Column(f"{systems[0].dtype}"), Column("memory"), Column("bandwidth", drop=2), Column("bisection, one way"))  # fmt: skip
+    rows = [
+        (
+            s.level, f"{s.devices:,}", NONE if s.hosts is None else f"{s.hosts:,g}", text(s.peak_flops_per_s, "flops_per_s"), binary(s.capacity_bytes),
+            text(s.bandwidth_bytes_per_s, "bandwidth_bytes_per_s"), text(s.bisection_bytes_per_s, "bandwidth_bytes_per_s"),
         )
-    return rows
+        for s in systems
+    ]  # fmt: skip
+    return Table(columns, rows)
 
 
-def _markdown(rows: list[Row]) -> str:
-    return marked.table(rows, right=range(1, len(rows[0])))
+def _half(chip: Chip) -> str | None:
+    return next((d for d in HALF if d in chip.peak_flops_per_s), None)
+
+
+def _marked(chip: Chip, quantity: str, said: str) -> str:
+    """The text of a figure with the mark of one that nothing confirms."""
+    return said + "?" if quantity in chip.unverified and said != NONE else said
+
+
+def _memory(chip: Chip) -> str:
+    return _marked(chip, "memory.capacity", binary(chip.memory.capacity_bytes))
+
+
+def _bandwidth(chip: Chip) -> str:
+    return _marked(chip, "memory.bandwidth", short(chip.memory.bandwidth_bytes_per_s, "B"))
+
+
+def _peak(chip: Chip, dtype: str | None) -> str:
+    return _marked(chip, f"peak.{dtype}", short(chip.peak_flops_per_s.get(dtype or ""), ""))
+
+
+def _ridge(chip: Chip, dtype: str | None) -> str:
+    value = chip.ridge_flop_per_byte.get(dtype or "")
+    return NONE if value is None else f"{value:.0f}" if value >= 10 else f"{value:.1f}"
+
+
+def _size(chip: Chip, depth: int) -> str:
+    if depth >= len(chip.network):
+        return NONE
+    level = chip.network[depth]
+    return f"{level.kind} {level.size or 'any'}"
+
+
+def _link(chip: Chip, depth: int) -> str:
+    """One way; a torus as links x bandwidth of one."""
+    if depth >= len(chip.network):
+        return NONE
+    level = chip.network[depth]
+    links = f"{2 * level.axes}x" if level.per == "link" and level.axes else ""
+    return _marked(chip, f"network.{level.name}.bandwidth", links + short(level.bandwidth_bytes_per_s, "B"))
+
+
+def _price(chip: Chip) -> str:
+    return _marked(chip, "price", f"{chip.price.usd_per_hour:.2f}") if chip.price else NONE
+
+
+def _label(quantity: str) -> str:
+    """'NVLink 4.bandwidth' for 'network.NVLink 4.bandwidth': short, and still unique on the page."""
+    for prefix in ("network.", "on_chip.", "units."):
+        quantity = quantity.removeprefix(prefix)
+    return quantity
+
+
+def _figure(chip: Chip, figure: ChipFigure) -> str:
+    """Value, basis, note, for a peak its ridge point, for the price who and when; the source and the line of the file."""
+    parts = [figure.basis]
+    if figure.quantity.startswith("peak."):
+        parts.append(f"ridge {_ridge(chip, figure.quantity.removeprefix('peak.'))} FLOP/B")
+    if figure.quantity == "price" and chip.price:
+        parts.append(", ".join(p for p in (chip.price.provider, chip.price.date) if p))
+    more = "; ".join(p for p in (*parts, figure.note) if p)
+    said = f"{figure.written}{'' if figure.verified else '?'}"
+    return f"{said}{f', {more}' if more else ''} [{figure.source}, {_place(figure.at)}]"
+
+
+def _place(at: str) -> str:
+    """'h100-sxm.yaml:14': the folder stands at the top of the page."""
+    return at.rpartition("/")[2]
+
+
+def _constants(row: ConstantRow) -> str:
+    shown = [f"{name} {_constant(name, value)}" for name, value in row.constants.items()]
+    note = f" ({row.note})" if row.note else ""
+    return f"{', '.join(shown)}; ±{error(row.error)}{note} [{row.source}, {_place(row.at)}]"
+
+
+def _constant(name: str, value: float) -> str:
+    if name in CONSTANTS and CONSTANTS[name].unit == "s":
+        return text(value, "time_s")
+    return "max" if math.isinf(value) else f"{value:g}"
