@@ -6,7 +6,6 @@ import numpy as np
 
 from rooflinecli.calibrate.answer import CalibrationAnswer
 from rooflinecli.calibrate.phase_fit import PhaseFit
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.record import Record
 from rooflinecli.core.report_table import ReportTable
 
@@ -17,7 +16,6 @@ NAMED = 0.01  # contraction from which a group has a line
 FAR = 2.0  # shipped errors (standard deviations): a larger move points to the file, not to the constants
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CalibrationReport(Record):
     """Everything that is printed of a calibration."""
 

@@ -7,9 +7,12 @@ of its field without the underscore at the end.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar, dataclass_transform
+
+from rooflinecli.core.fast_dataclass import dataclass
 
 _BARE = frozenset(
     (float, int, str, bool, type(None))
@@ -17,10 +20,22 @@ _BARE = frozenset(
 MISSING: Any = object()  # what `at` finds where a path leads nowhere
 
 
-class Record:
-    """Base of answer dataclasses, with one shared __eq__ and __repr__: generating them per class slows start-up."""
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(dataclasses.field,))
+class _Answer(type):
+    """Makes each class a dataclass with slots whose fields are given by name."""
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
+        made = super().__new__(mcs, name, bases, namespace)
+        if "__slots__" in namespace:  # the base, or the second time, with slots
+            return made
+        return dataclass(slots=True, kw_only=True, eq=False, repr=False)(made)
+
+
+class Record(metaclass=_Answer):
+    """Base of answers, each a dataclass, with one shared __eq__ and __repr__: generating them per class slows start-up."""
 
     __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and list(self.entries()) == list(other.entries())
@@ -32,9 +47,9 @@ class Record:
 
     def entries(self, former: bool = False) -> Iterator[tuple[str, Any]]:
         """The keys and values of the object, in the order of the contract; with `former`, those of its first version."""
-        for attribute, name, key, optional, spread in _layout(type(self)):  # type: ignore[arg-type]
+        for attribute, name, key, optional, spread in _layout(type(self)):
             value = getattr(self, attribute)
-            renamed = _former_keys(type(self)).get(attribute) if former else None  # type: ignore[arg-type]
+            renamed = _former_keys(type(self)).get(attribute) if former else None
             if spread:
                 value = value if renamed is None else _with_former_keys(value, renamed)
                 yield from value.entries(former) if isinstance(value, Record) else value.items()

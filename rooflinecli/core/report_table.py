@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.record import OPTIONAL, Record, former_keys
 
 _FORMER = former_keys(
@@ -12,7 +11,6 @@ _FORMER = former_keys(
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ReportTable(Record):
     """Rows of column -> number or text, and remarks below them."""
 

@@ -11,14 +11,12 @@ from operator import attrgetter
 from typing import Any
 
 from rooflinecli.core import num
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import OPTIONAL, SPREAD, Record, former
 from rooflinecli.formulas import roofline
 from rooflinecli.specs.layout import SIZES, Layout
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Resources(Record):
     """Seconds that each resource needs at its peak, all else ignored."""
 
@@ -27,7 +25,6 @@ class Resources(Record):
     communication: Number
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Residency(Record):
     """Bytes on the fullest device, and its capacity. reserved_bytes, in the total of a serving phase, is what the engine keeps free of
     weights, activations and cache. slack_bytes, in no total and no verdict, is the median by which the peaks of
@@ -51,7 +48,6 @@ class Residency(Record):
         return num.value(self.total_bytes) <= num.value(self.capacity_bytes)
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class LayoutAnswer(Record):
     """A layout in the JSON contract: whole sizes, unusual fields only where they differ from the default, and why it was chosen."""
 
@@ -71,7 +67,6 @@ class LayoutAnswer(Record):
     reason: str
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PhaseAnswer(Record):
     """Fields of every phase. Layout, bottleneck and measured values are set by an estimate, not by a sweep."""
 
@@ -101,7 +96,6 @@ class PhaseAnswer(Record):
         return self.layout
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TierAnswer(Record):
     """Sessions in a tier, as a fraction of idle ones, and seconds to reload one's cached prompt."""
 
@@ -110,7 +104,6 @@ class TierAnswer(Record):
     reload_s: Number
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TiersAnswer(Record):
     """Idle sessions of a replica: how many, how many on the device, the fractions there and evicted; mean reload time of a TTFT."""
 
@@ -122,7 +115,6 @@ class TiersAnswer(Record):
     tiers: dict[str, TierAnswer]
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PrefillAnswer(PhaseAnswer):
     """time_s is TTFT."""
 
@@ -130,7 +122,6 @@ class PrefillAnswer(PhaseAnswer):
     sessions: TiersAnswer | None = field(default=None, metadata=OPTIONAL)
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SpeculationAnswer(Record):
     """Speculative decoding: accepted tokens per step, seconds of draft and verification, speedup at this batch.
 
@@ -144,7 +135,6 @@ class SpeculationAnswer(Record):
     break_even_batch: float | None = field(default=None, metadata=OPTIONAL | former("pays_up_to_batch"))
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DecodeAnswer(PhaseAnswer):
     """time_s is ITL; batch and max_batch are running sequences per replica, of this load and at most."""
 
@@ -157,7 +147,6 @@ class DecodeAnswer(PhaseAnswer):
     speculation: SpeculationAnswer | None = field(default=None, metadata=OPTIONAL)
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TrainAnswer(PhaseAnswer):
     """time_s is one optimizer step; steps and run_s are of a whole run, where its tokens are given. communication_s is exposed
     communication by axis, hidden_s hidden. communication_error_fraction is the part of the relative error from the layout's

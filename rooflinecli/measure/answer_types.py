@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.record import SPREAD, Record
 
 if TYPE_CHECKING:
     from rooflinecli.measure.run import MeasureAnswer
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class GroupErrors(Record):
     """Errors on the held-out shapes of a group."""
 
@@ -21,7 +19,6 @@ class GroupErrors(Record):
     p90: float
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FitReport(Record):
     """The constants of a class of kernels, and their errors on held-out shapes."""
 
@@ -43,7 +40,6 @@ class FitReport(Record):
     groups: dict[str, GroupErrors]
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class MeasuredRoofs(Record):
     """The two roofs."""
 
@@ -51,7 +47,6 @@ class MeasuredRoofs(Record):
     bandwidth_bytes_per_s: float
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class MeasureReport(Record):
     """Timings of a run as lines of its log, and the constants fitted to them."""
 
@@ -100,7 +95,6 @@ class MeasureReport(Record):
         )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PhaseComparison(Record):
     """Prediction and measurement of one phase of a model."""
 
@@ -120,7 +114,6 @@ class PhaseComparison(Record):
     warning: str
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ModelReport(Record):
     """Counts that must be equal, and the phases of a model."""
 

@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import UsageError, unknown
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.record import Record
 from rooflinecli.core.report_table import ReportTable
 from rooflinecli.questions.question import Question
@@ -25,7 +24,6 @@ SUBJECTS = {  # the module whose `tables` make those of a subject
 }
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ValidateAnswer(Record):
     """Tables of errors of a subject."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.record import OPTIONAL, Record, former, former_keys
 
 PASS, FAIL, INCONCLUSIVE = "pass", "fail", "inconclusive"
@@ -13,7 +12,6 @@ Sizes = dict[str, float | str]  # devices and parallel sizes of a phase's layout
 _WORDS = former_keys(inconclusive="unsure")
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class RequirementAnswer(Record):
     """A requirement and the quantity it is about. `value` is the one at the bound that `value_bound` names."""
 
@@ -37,7 +35,6 @@ class RequirementAnswer(Record):
     implied: bool
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OptionChange(Record):
     """An option before and after a fix."""
 
@@ -46,7 +43,6 @@ class OptionChange(Record):
     to: Value
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class QuantityValue(Record):
     """A quantity at the bound that its limit applies to."""
 
@@ -55,7 +51,6 @@ class QuantityValue(Record):
     unit: str
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FixAnswer(Record):
     """Changes with which a check passes, and the quantities that failed before."""
 
@@ -64,7 +59,6 @@ class FixAnswer(Record):
     values: list[QuantityValue]
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CaseAnswer(Record):
     """One case of a check. `fixes` is None where none was searched."""
 
@@ -85,7 +79,6 @@ class CaseAnswer(Record):
     fixes: list[FixAnswer] | None = field(metadata=former("remedies"))
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Change(Record):
     """A verdict, layout or quantity that differs from the baseline; `change` is a fraction of the value before."""
 
@@ -97,7 +90,6 @@ class Change(Record):
     change: float | None = None
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CheckSummary(Record):
     """Numbers of cases, of requirements, and of cases by verdict."""
 
@@ -108,7 +100,6 @@ class CheckSummary(Record):
     inconclusive: int = field(metadata=former("unsure"))
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CheckAnswer(Record):
     """Verdicts of all cases; `moved` and `tolerance` where there is a baseline."""
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import Record, former
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ChipName(Record):
     """A chip by the name people know and by its name in the registry."""
 
@@ -17,7 +15,6 @@ class ChipName(Record):
     id: str
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class NetworkLevelAnswer(Record):
     """The contribution of one network level, from the inside out."""
 
@@ -31,7 +28,6 @@ class NetworkLevelAnswer(Record):
     algorithm: str
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CollectiveAnswer(Record):
     """Bytes that each device sends, times with their 80% interval, and bus bandwidth as nccl-tests define it."""
 

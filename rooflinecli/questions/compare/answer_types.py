@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.record import OPTIONAL, Record, former, former_keys
 from rooflinecli.questions.sensitivity.answer_types import Tornado
 
 SCHEMA = "roofline/compare/2"
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ModelName(Record):
     """The model that is compared."""
 
     name: str
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ComparedLayout(Record):
     """Devices and parallel sizes on one chip."""
 
@@ -28,7 +25,6 @@ class ComparedLayout(Record):
     dp: int
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ComparedChip(Record):
     """One chip: the quantity that ranks (expected, at the bound, 80% interval) and others, or why it is infeasible.
 
@@ -55,7 +51,6 @@ class ComparedChip(Record):
     overlaps_previous: bool = False
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CompareAnswer(Record):
     """The chips ranked by one quantity at one bound, those that cannot run it last. iso: what is equal, iso_text in words."""
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.record import OPTIONAL, Record
 
 INSIDE = "inside the interval"
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class GapExplanation(Record):
     """One change that would close a gap alone, and its size in shipped errors or as a fraction of a setting."""
 
@@ -18,7 +16,6 @@ class GapExplanation(Record):
     asks: float
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class MeasuredGap(Record):
     """A measured time and its estimate; `gap` is measured / expected - 1."""
 
@@ -35,7 +32,6 @@ class MeasuredGap(Record):
     phase: str | None = field(default=None, metadata=OPTIONAL)
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class MeasuredAnswer(Record):
     """Every row with its estimate, and the rows that could not be compared."""
 

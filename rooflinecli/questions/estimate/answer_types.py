@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import OPTIONAL, Record, former
 from rooflinecli.engine.phase_answer import LayoutAnswer, PhaseAnswer
@@ -15,7 +14,6 @@ from rooflinecli.engine.phase_answer import LayoutAnswer, PhaseAnswer
 SCHEMA = "roofline/estimate/2"
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ParameterCounts(Record):
     """Exact counts; `active` is what a token passes through, the input embedding included."""
 
@@ -25,7 +23,6 @@ class ParameterCounts(Record):
     active_without_embedding: int
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ModelAnswer(Record):
     """The model, its parameters and what its weights come to."""
 
@@ -36,7 +33,6 @@ class ModelAnswer(Record):
     weights_bytes: Number
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class HardwareAnswer(Record):
     """One device: dense peak in the format computed in, memory bandwidth and capacity, the ridge of its roofline."""
 
@@ -48,7 +44,6 @@ class HardwareAnswer(Record):
     ridge_flops_per_byte: Number
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Workload(Record):
     """The workload, defaults filled in: sequences per replica in serving, the global batch in training, lengths in tokens.
 
@@ -80,7 +75,6 @@ class Workload(Record):
     tokens: Number = field(default=None, metadata=OPTIONAL)
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Cost(Record):
     """Dollars; None where no price is known, or the phase was not asked for.
 
@@ -95,7 +89,6 @@ class Cost(Record):
     usd_per_device_hour: Number | None = None
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Violation(Record):
     """A violated memory limit: bytes needed and available per device, and the nearest feasible layout."""
 
@@ -106,7 +99,6 @@ class Violation(Record):
     message: str
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Explanation(Record):
     """A single assumption that moves a phase's time toward the measured one: what the step would take with it, the share
     of the measured time that stays unexplained, and how large a change it asks for (0 none, 1 everything)."""
@@ -118,7 +110,6 @@ class Explanation(Record):
     change: float
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class EstimateAnswer(Record):
     """The whole answer; `plan` is that of the first phase, `notes` what a reader should know before leaning on it."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.record import Record
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import LOAD, EstimateOptions, OptNumber, OptText, Text, Whole, field
@@ -67,7 +66,6 @@ class Estimate(EstimateOptions, Question["EstimateAnswer"]):
         return result
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Explanation(Record):
     """A quantity of an estimate, its value in SI, and its derivation as text."""
 

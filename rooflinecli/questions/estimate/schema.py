@@ -47,7 +47,7 @@ def _record(kind: type[Record], defs: JsonSchema) -> JsonSchema:
     properties: JsonSchema = {}
     required: list[str] = []
     open_ended = False
-    for name, field in kind.__dataclass_fields__.items():  # type: ignore[attr-defined]
+    for name, field in kind.__dataclass_fields__.items():
         if "spread" in field.metadata:
             properties |= {row.name: _described(row.name, _NUMBER) for row in DERIVED} if name == "derived" else {}
             open_ended = open_ended or name != "derived"

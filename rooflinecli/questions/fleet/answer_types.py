@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.record import SPREAD, Record
 from rooflinecli.questions.plan.answer_types import ServiceNumbers
 
 SCHEMA = "roofline/fleet/1"
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PlacedService(Record):
     """A model on a group of devices: `numbers` are keys of the row itself.
 
@@ -34,7 +32,6 @@ class PlacedService(Record):
     command: str
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class RefusedGroup(Record):
     """A group that cannot serve a model, and why."""
 
@@ -42,7 +39,6 @@ class RefusedGroup(Record):
     why: str
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ServedModel(Record):
     """A model: traffic requested and served. growth: largest factor of its own traffic; load: fraction of the fleet if alone."""
 
@@ -59,7 +55,6 @@ class ServedModel(Record):
     refused: list[RefusedGroup]
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class UsedGroup(Record):
     """A group of devices. needed: how many would be enough, where the fleet does not carry all; price: where the price comes from."""
 
@@ -74,7 +69,6 @@ class UsedGroup(Record):
     usd_per_hour: float | None
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FleetAnswer(Record):
     """Which model on which devices. growth: largest common factor of all traffic; within: optimality gap, 0 where exact."""
 

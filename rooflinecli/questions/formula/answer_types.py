@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import OPTIONAL, Record
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FormulaAnswer(Record):
     """A formula: its parameters and arithmetic, or its value at the arguments given (in SI)."""
 
@@ -24,7 +22,6 @@ class FormulaAnswer(Record):
     arguments: dict[str, float] | None = field(default=None, metadata=OPTIONAL)
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FormulaSummary(Record):
     """A formula in one line."""
 
@@ -34,7 +31,6 @@ class FormulaSummary(Record):
     summary: str
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FormulaList(Record):
     """Every formula, in the order of the catalogue."""
 

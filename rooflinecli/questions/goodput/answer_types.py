@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import OPTIONAL, Record
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class GoodputAnswer(Record):
     """Failures, checkpoints and the fraction of time that makes progress."""
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import Record
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FeedForwardPartitioning(Record):
     """A partitioning of the feed-forward block: times of a device, one after the other."""
 
@@ -20,7 +18,6 @@ class FeedForwardPartitioning(Record):
     time_s: Number
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AttentionPartitioning(Record):
     """A partitioning of attention."""
 
@@ -33,7 +30,6 @@ class AttentionPartitioning(Record):
     time_s: Number
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitioningAnswer(Record):
     """Partitionings of a layer over the devices, fastest first."""
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import OPTIONAL, Record, former
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class MultiprocessorAnswer(Record):
     """Resident blocks of a multiprocessor, the limit of each resource, and the waves of a launch."""
 
@@ -25,7 +23,6 @@ class MultiprocessorAnswer(Record):
     notes: list[str]
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SystolicAnswer(Record):
     """Fractions of a systolic array that a matmul uses, by convention."""
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.record import OPTIONAL, SPREAD, Record
 from rooflinecli.questions.search.answer_types import InstanceLayout, TrainingLayout
 
 SCHEMA = "roofline/plan/1"
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TriedCount(Record):
     """A device count that was searched: legal layouts, time and cost of the run at the bound, None where nothing fits."""
 
@@ -21,7 +19,6 @@ class TriedCount(Record):
     training_usd: float | None
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PlannedChip(Record):
     """A chip of a plan: its rank, or why it is infeasible."""
 
@@ -38,7 +35,6 @@ class PlannedChip(Record):
         return ()
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SizedChip(PlannedChip):
     """A chip with its device count. held_s, held_usd: time and cost at the bound; price: where the price comes from."""
 
@@ -56,7 +52,6 @@ class SizedChip(PlannedChip):
         return (1.0, self.held_s) if self.held_usd is None else (0.0, self.held_usd, self.held_s)
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TrainingChip(SizedChip):
     """The training run on one chip."""
 
@@ -73,7 +68,6 @@ class TrainingChip(SizedChip):
     energy_j: float | None
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ServiceNumbers(Record):
     """So many instances of one layout: latencies and the price of tokens are those of one, rates those of all, with 80% intervals."""
 
@@ -92,7 +86,6 @@ class ServiceNumbers(Record):
     usd_per_million_tokens: float | None = None
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ServingChip(SizedChip):
     """The service on one chip: `numbers` are keys of the row itself. bill_usd: cost over the time that it is paid for."""
 
@@ -101,7 +94,6 @@ class ServingChip(SizedChip):
     bill_usd: float | None
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PlanAnswer(Record):
     """The chips, best first, and what was asked of them."""
 
@@ -123,7 +115,6 @@ class PlanAnswer(Record):
         return [row for row in self.rows if isinstance(row, SizedChip) and row.feasible]
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TrainingPlan(PlanAnswer):
     """A training run to plan for."""
 
@@ -131,7 +122,6 @@ class TrainingPlan(PlanAnswer):
     deadline_s: float | None
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ServingPlan(PlanAnswer):
     """A service to plan for. period_s: how long it is paid for."""
 

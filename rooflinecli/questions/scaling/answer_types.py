@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import OPTIONAL, Record
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TrainedPoint(Record):
     """Size, tokens and FLOPs of a run, and the loss of one fit there."""
 
@@ -20,7 +18,6 @@ class TrainedPoint(Record):
     loss: Number
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ChinchillaAnswer(Record):
     """The compute-optimal point by the rule of thumb, and by each fit."""
 
@@ -33,7 +30,6 @@ class ChinchillaAnswer(Record):
     notes: list[str]
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FittedLoss(Record):
     """The loss of a run by one fit, its limit for the size, and the irreducible part."""
 
@@ -42,7 +38,6 @@ class FittedLoss(Record):
     irreducible: Number
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class LossAnswer(Record):
     """The loss of a run by each fit, and the optimum at its compute."""
 
@@ -56,7 +51,6 @@ class LossAnswer(Record):
     notes: list[str]
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class KaplanAnswer(Record):
     """The loss by each law that has an input."""
 
@@ -71,7 +65,6 @@ class KaplanAnswer(Record):
     notes: list[str]
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Lifetime(Record):
     """A size at the common loss: FLOPs of training and serving it, and the saving against the base."""
 
@@ -84,7 +77,6 @@ class Lifetime(Record):
     saving: Number
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class InferenceAwareAnswer(Record):
     """Sizes of equal loss by name."""
 
@@ -95,7 +87,6 @@ class InferenceAwareAnswer(Record):
     notes: list[str]
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class MixtureAnswer(Record):
     """Tokens of a budget, and tokens of an expert."""
 
@@ -114,7 +105,6 @@ class MixtureAnswer(Record):
     notes: list[str]
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TrainingRunAnswer(Record):
     """Devices, time, MFU and dollars of a run."""
 
@@ -135,7 +125,6 @@ class TrainingRunAnswer(Record):
     notes: list[str]
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class WidthAnswer(Record):
     """The width, exact and rounded, and its parameters."""
 
@@ -147,7 +136,6 @@ class WidthAnswer(Record):
     notes: list[str]
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AdditionAnswer(Record):
     """Data for a transformer that learns to add."""
 
@@ -159,7 +147,6 @@ class AdditionAnswer(Record):
     training_flops: Number
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class BatchPoint(Record):
     """Steps and examples to the target at a batch."""
 
@@ -169,7 +156,6 @@ class BatchPoint(Record):
     time_s: Number = field(default=None, metadata=OPTIONAL)
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class BatchSizeAnswer(Record):
     """The critical and the fastest batch, and batches by name."""
 
@@ -181,7 +167,6 @@ class BatchSizeAnswer(Record):
     notes: list[str]
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class KaplanBatchAnswer(Record):
     """The critical batch at a loss."""
 
@@ -191,7 +176,6 @@ class KaplanBatchAnswer(Record):
     notes: list[str]
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class NoiseScaleAnswer(Record):
     """The gradient noise scale, as a batch."""
 
@@ -201,7 +185,6 @@ class NoiseScaleAnswer(Record):
     noise_scale_batch: Number
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class LearningRateAnswer(Record):
     """The learning rate at the new batch by each rule."""
 

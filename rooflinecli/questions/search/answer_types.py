@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Generic, TypeVar
 
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.record import OPTIONAL, Record, former, former_keys
 from rooflinecli.engine.phase_answer import Residency
 from rooflinecli.questions.sensitivity.answer_types import Elasticity, Tornado
@@ -15,7 +14,6 @@ SCHEMA = "roofline/search/2"
 Scores = dict[str, float]  # quantity -> value
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TrainingLayout(Record):
     """Parallel sizes and memory techniques of a training run. shard: replicas of a shard group (HSDP), None for all of them."""
 
@@ -38,7 +36,6 @@ class TrainingLayout(Record):
         return self.tp * self.pp * self.cp * self.dp
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class InstanceSizes(Record):
     """Parallel sizes of a serving instance."""
 
@@ -62,7 +59,6 @@ class InstanceSizes(Record):
         return f"-n {self.ranks} --tp {self.tp} --pp {self.pp} --dp {self.dp}{ep}"
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class InstanceLayout(InstanceSizes):
     """A serving instance: parallel sizes, devices, and running sequences of each of its replicas."""
 
@@ -78,7 +74,6 @@ class InstanceLayout(InstanceSizes):
 L = TypeVar("L", TrainingLayout, InstanceLayout)
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class RankedRow(Record, Generic[L]):
     """A layout, its objectives at the expected value and at the bound that ranks, and the commands that print its numbers.
 
@@ -98,7 +93,6 @@ class RankedRow(Record, Generic[L]):
     rank: int | None = field(default=None, metadata=OPTIONAL)
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TrainingRow(RankedRow[TrainingLayout]):
     """A training layout with its step."""
 
@@ -117,7 +111,6 @@ class TrainingRow(RankedRow[TrainingLayout]):
     usd_per_million_training_tokens: float | None
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ServingRow(RankedRow[InstanceLayout]):
     """Serving instances: what all of them offer, by quantity, and the memory of a device."""
 
@@ -126,7 +119,6 @@ class ServingRow(RankedRow[InstanceLayout]):
     simulate: Numbers | None = field(default=None, metadata=OPTIONAL)
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class NearestMiss(Record):
     """The layout that comes closest to being feasible, and what it lacks."""
 
@@ -137,7 +129,6 @@ class NearestMiss(Record):
     chip: str | None = field(default=None, metadata=OPTIONAL)
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Rejected(Record):
     """How many layouts a constraint rejects."""
 
@@ -145,7 +136,6 @@ class Rejected(Record):
     layouts: int
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ChipOutcome(Record):
     """One chip of several: whether a layout is feasible on it, and why it could not be searched, '' where it was."""
 
@@ -154,7 +144,6 @@ class ChipOutcome(Record):
     why: str
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ChipSearch(ChipOutcome):
     """A chip that was searched, with its own counts."""
 
@@ -169,7 +158,6 @@ class ChipSearch(ChipOutcome):
 R = TypeVar("R", TrainingRow, ServingRow)
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class LayoutSearch(Record, Generic[R]):
     """What was searched, how many layouts were legal, fit in memory and satisfy the constraints, and the best of them."""
 
@@ -194,7 +182,6 @@ class LayoutSearch(Record, Generic[R]):
     tornado: Tornado | None = field(default=None, metadata=OPTIONAL)
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class WithinUncertainty(Record):
     """Layouts within model uncertainty of the best: how many, the simplest of them, and the measurement that would resolve it."""
 
@@ -204,7 +191,6 @@ class WithinUncertainty(Record):
     separates: str
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TrainingSearch(LayoutSearch[TrainingRow]):
     """A search over training layouts on the device counts given."""
 
@@ -212,7 +198,6 @@ class TrainingSearch(LayoutSearch[TrainingRow]):
     within_uncertainty: WithinUncertainty | None = field(metadata=former("tied"))
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Pool(Record):
     """One of two disaggregated pools: its instance, how many of them, requests per second of each, and the latency of its phase, expected and at the bound."""
 
@@ -229,7 +214,6 @@ class Pool(Record):
     estimate: str
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Pools(Record):
     """Disaggregated prefill and decode pools that together carry a rate."""
 
@@ -245,7 +229,6 @@ class Pools(Record):
     summary: str = field(metadata=former("apart"))
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ServingSearch(LayoutSearch[ServingRow]):
     """A search over serving instances. devices: the most to use; qps: the rate to carry; pools: the best of `pool_rows`."""
 

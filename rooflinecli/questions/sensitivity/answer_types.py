@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import field
 
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.record import Record, former
 
 Value = float | list[float]  # a list where formats or network levels differ
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Elasticity(Record):
     """Percent change of the expected time per 1% change of a spec value or constant."""
 
@@ -20,7 +18,6 @@ class Elasticity(Record):
     elasticity: float
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PhaseElasticity(Record):
     """An elasticity and its phase: a row of the CSV."""
 
@@ -30,7 +27,6 @@ class PhaseElasticity(Record):
     value: Value
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SensitivityAnswer(Record):
     """Elasticities of the time of each phase, strongest first."""
 
@@ -49,7 +45,6 @@ class SensitivityAnswer(Record):
         ]
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TornadoRow(Record):
     """A spec value or constant of one chip: the lead with it 10% lower and higher, and the nearest value at which the ranking flips.
 
@@ -74,7 +69,6 @@ class TornadoRow(Record):
         return abs(math.log(self.factor)) if self.factor else math.inf
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Measurement(Record):
     """The command that measures a constant."""
 
@@ -83,7 +77,6 @@ class Measurement(Record):
     command: str
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class BreakEven(Record):
     """The price of a chip at which it costs as much as another."""
 
@@ -93,7 +86,6 @@ class BreakEven(Record):
     current_value: float | None = field(metadata=former("now"))
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Tornado(Record):
     """The lead of the best candidate over the next, and which values would change it, the nearest flip first."""
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import OPTIONAL, Record, former
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TokenCostAnswer(Record):
     """Dollars per million tokens."""
 
@@ -20,7 +18,6 @@ class TokenCostAnswer(Record):
     million_output_tokens_usd: Number = field(default=None, metadata=OPTIONAL)
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class BreakEvenAnswer(Record):
     """The batch at which a price per token pays, and what memory allows."""
 
@@ -35,7 +32,6 @@ class BreakEvenAnswer(Record):
     notes: list[str]
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class BatchingAnswer(Record):
     """Slots that do useful work."""
 
@@ -49,7 +45,6 @@ class BatchingAnswer(Record):
     notes: list[str]
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CacheSize(Record):
     """The KV cache of a batch, and its multiple of greedy decoding."""
 
@@ -58,7 +53,6 @@ class CacheSize(Record):
     kv_cache_bytes: Number = field(default=None, metadata=OPTIONAL)
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class BeamSearchAnswer(Record):
     """Decode batch, and KV caches by how beams share them."""
 
@@ -69,7 +63,6 @@ class BeamSearchAnswer(Record):
     notes: list[str]
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PrefixCachingAnswer(Record):
     """Prompt tokens, TTFT and FLOPs with and without the cached prefix."""
 
@@ -84,7 +77,6 @@ class PrefixCachingAnswer(Record):
     prefill_without_cache_flops: Number = field(default=None, metadata=OPTIONAL)
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DisaggregationAnswer(Record):
     """Prefill servers per decode server, and requests per second."""
 
@@ -95,7 +87,6 @@ class DisaggregationAnswer(Record):
     notes: list[str]
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FormatSize(Record):
     """Weights in one format, and the devices and sequences that memory allows."""
 
@@ -106,7 +97,6 @@ class FormatSize(Record):
     largest_batch: Number = field(default=None, metadata=OPTIONAL)
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class QuantizeWeightsAnswer(Record):
     """Sizes by format, and the speedup of memory-bound decode."""
 

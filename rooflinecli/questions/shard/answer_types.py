@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import SPREAD, Record
 from rooflinecli.questions.collective.answer_types import ChipName
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SentArray(Record):
     """One collective of a sharded matmul."""
 
@@ -24,7 +22,6 @@ class SentArray(Record):
     expected_s: Number
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShardedMatmul(Record):
     """One sharding of a matmul: its case, collectives and times."""
 
@@ -46,7 +43,6 @@ class ShardedMatmul(Record):
     result: str
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SlicedMatmul(Record):
     """The same matmul with the whole operand sliced first, so that partial results are added up."""
 
@@ -60,7 +56,6 @@ class SlicedMatmul(Record):
     floor_s: Number
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class RankedSharding(Record):
     """A way to split the matmul over the whole mesh."""
 
@@ -75,7 +70,6 @@ class RankedSharding(Record):
     held_bytes: Number
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShardAnswer(Record):
     """A sharded matmul, and the shardings of it over the whole mesh, the least communication first."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import Record, former, former_keys
 
@@ -20,7 +19,6 @@ FORMER = former_keys(
 Numbers = dict[str, Number]  # quantities of specs/quantities by name: float, or int where it counts
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SimulatedLayout(Record):
     """Devices and parallel sizes of one replica."""
 
@@ -32,7 +30,6 @@ class SimulatedLayout(Record):
     ep: int
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class LoadAnswer(Record):
     """The load as it was asked for, and rows of its trace that were left out."""
 
@@ -50,7 +47,6 @@ class LoadAnswer(Record):
     seed: int
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SloTarget(Record):
     """One target of the SLO: its limits in seconds, the fraction of requests that must meet all of them and that did."""
 
@@ -63,7 +59,6 @@ class SloTarget(Record):
     met: bool = field(metadata=former("kept"))
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SloAnswer(Record):
     """The SLO: limits and target of its strictest part, whether all are met, and what one replica fewer would do."""
 
@@ -75,7 +70,6 @@ class SloAnswer(Record):
     margin_with_one_fewer_replica: float | None = field(metadata=former("one_fewer_margin_share"))
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SimulateAnswer(Record):
     """The workload, every number of the run, and its 80% interval over seeds and step times."""
 
@@ -105,7 +99,6 @@ class SimulateAnswer(Record):
         return self.slo is None or self.slo.met
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class StudyAnswer(Record):
     """A row of numbers for each combination of the values given, with the values that set it apart."""
 

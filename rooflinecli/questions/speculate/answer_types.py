@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import OPTIONAL, Record
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DraftGain(Record):
     """What one draft length gains."""
 
@@ -22,7 +20,6 @@ class DraftGain(Record):
     operations: Number
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SpeculateAnswer(Record):
     """Tokens per step and speedup at a draft length, and at the best."""
 
@@ -38,7 +35,6 @@ class SpeculateAnswer(Record):
     notes: list[str]
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class BreakEvenAcceptance(Record):
     """The acceptance rate that a speedup takes."""
 
