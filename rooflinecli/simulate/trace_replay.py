@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import warnings
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.core import units
-from rooflinecli.core.errors import DataError, UsageError
+from rooflinecli.core.errors import DataError, RooflineWarning, UsageError
 from rooflinecli.core.files import missing_reason
 from rooflinecli.importers.traces.trace_row import Row, beginning
 from rooflinecli.simulate.request import INF, SimRequest
@@ -94,7 +95,15 @@ def read(name: str, speed: float = 1.0, window: str = "", skip_bad: bool = False
             "trace",
         )
     state = path.stat()
-    return _read(name, (state.st_mtime_ns, state.st_size), speed, window, skip_bad, most)
+    trace = _read(name, (state.st_mtime_ns, state.st_size), speed, window, skip_bad, most)
+    if images := sum(row.images for row in trace.rows):
+        warnings.warn(
+            f"--trace {name}: {images:,} images in {sum(row.images > 0 for row in trace.rows):,} of {len(trace.rows):,} requests: prompts have "
+            "the recorded tokens, the time of a vision encoder is left out; estimate prices it with --num-images",
+            RooflineWarning,
+            stacklevel=2,
+        )
+    return trace
 
 
 @lru_cache(maxsize=4)

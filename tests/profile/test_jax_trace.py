@@ -60,3 +60,28 @@ def test_a_cpu_trace_is_told_apart(cli, folder):
     """XLA hands the two matrix products to a library as fusions; they and the softmax are work of a known kind."""
     kinds = cli("profile", str(folder), "--format", "json").json["kinds"]
     assert kinds["gemm"]["launches"] >= 3 and kinds.get("other", {"share": 0.0})["share"] < 0.05
+
+
+def test_matrix_products_of_xla_have_the_sizes_of_their_hlo_and_so_a_floor(cli, folder):
+    """The fusions of `block` are 256 x 512 x 1024 and 256 x 1024 x 512; the profiler keeps the HLO next to the trace."""
+    from rooflinecli.importers.profiles.read import read
+
+    products = {(k.m, k.k, k.n) for k in read(folder) if k.m}
+    assert products == {(256.0, 512.0, 1024.0), (256.0, 1024.0, 512.0)}
+    file = next(folder.rglob("*.trace.json.gz"))
+    answer = cli(
+        "profile", str(folder), "--peak", "100 GFLOP/s", "--bandwidth", "10 GB/s", "--dtype", "fp32", "--format", "json"
+    ).json
+    floors = [row["floor_s"] for row in answer["kernels"].values() if row.get("floor_s")]
+    assert floors == pytest.approx([3 * 2 * 256 * 512 * 1024 / 100e9] * 2)
+    next(folder.rglob("*.xplane.pb")).rename(file.with_name("gone"))
+    assert not any(k.m for k in read(file))
+    next(folder.rglob("gone")).rename(file.with_name(file.name.replace(".trace.json.gz", ".xplane.pb")))
+
+
+@pytest.mark.parametrize("broken", [b"", b"\xff" * 20, b"\x0a\x05abc"])
+def test_a_broken_file_of_hlo_gives_no_sizes(tmp_path, broken):
+    from rooflinecli.importers.profiles.hlo_shapes import gemm_shapes
+
+    (tmp_path / "vm.xplane.pb").write_bytes(broken)
+    assert gemm_shapes(tmp_path / "vm.trace.json.gz") == {}

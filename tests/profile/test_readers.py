@@ -240,3 +240,59 @@ def test_unreadable_files(cli, tmp_path):
     (tmp_path / "torn.gz").write_bytes(gzip.compress(b"x" * 1000)[:20])
     for name in ("absent.csv", "binary", "torn.gz", "."):
         assert cli("profile", str(tmp_path / name)).code == 3
+
+
+def test_operators_that_launched_kernels_which_nobody_recorded_are_no_kernels(tmp_path):
+    """torch.profiler without ProfilerActivity.CUDA, or with range profiling: times of the host say nothing of the GPU."""
+    file = write(
+        tmp_path / "t.json",
+        [
+            {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 0, "dur": 10, "pid": 1, "tid": 1},
+            {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 1, "dur": 8, "pid": 1, "tid": 1},
+        ],
+    )
+    with pytest.raises(DataError, match=r"not recorded.*ProfilerActivity\.CUDA"):
+        read(file)
+
+
+ROCM = {
+    "rocprofv3 --kernel-trace": '"Kind","Agent_Id","Queue_Id","Kernel_Id","Kernel_Name","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
+    '"KERNEL_DISPATCH","Agent 4",1,10,"Cijk_Alik_Bljk_BBS_BH_MT256x256x64.kd",3,1000000,1250000\n',
+    "rocprof --stats": '"Name","Calls","TotalDurationNs","AverageNs","Percentage"\n"Cijk_Alik_Bljk_BBS_BH_MT256x256x64.kd",2,250000,125000,100.0\n',
+    "rocprof": '"Index","KernelName","gpu-id","queue-id","BeginNs","EndNs","DurationNs"\n0,"Cijk_Alik_Bljk_BBS_BH_MT256x256x64.kd",4,0,1000000,1250000,250000\n',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("tool", ROCM)
+def test_kernels_of_rocm_are_found_and_are_matrix_products(tool, tmp_path):
+    file = tmp_path / "results.csv"
+    file.write_text(ROCM[tool])
+    (kernel,) = read(file)
+    assert (kernel.kind, kernel.seconds) == ("gemm", pytest.approx(250e-6))
+
+
+def test_a_trace_of_rocprof_has_its_gpus_as_processes_and_its_times_as_text(tmp_path):
+    host, gpu = (
+        {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}
+        for pid, name in ((2, "CPU HIP API"), (6, "4 GPU0"))
+    )
+    launch = {
+        "ph": "X",
+        "name": "hipLaunchKernel",
+        "pid": 2,
+        "tid": 1,
+        "ts": "10",
+        "dur": "5",
+        "args": {"BeginNs": "10000"},
+    }
+    ran = {
+        "ph": "X",
+        "name": "Cijk_Alik_Bljk",
+        "pid": 6,
+        "tid": 0,
+        "ts": "20",
+        "dur": "250",
+        "args": {"BeginNs": "20000"},
+    }
+    (kernel,) = read(write(tmp_path / "results.json", [host, gpu, launch, ran]))
+    assert (kernel.name, kernel.seconds, kernel.device) == ("Cijk_Alik_Bljk", pytest.approx(250e-6), "4 GPU0")

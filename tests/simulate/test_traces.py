@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from conftest import ROOT
 
-from rooflinecli.core.errors import DataError, UsageError
+from rooflinecli.core.errors import DataError, RooflineWarning, UsageError
 from rooflinecli.simulate.trace_replay import read
 
 EXAMPLES = ROOT / "examples" / "traces"
@@ -289,3 +289,17 @@ def test_garbage_is_collected_again_after_a_simulation():
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_images_of_a_multimodal_trace_are_noted_since_no_encoder_is_simulated(tmp_path):
+    """Azure's trace of 2025: TIMESTAMP,NumImages,ContextTokens,GeneratedTokens."""
+    file = tmp_path / "azure3.csv"
+    file.write_text(
+        "TIMESTAMP,NumImages,ContextTokens,GeneratedTokens\n2024-10-15 00:00:00.00,2,1200,20\n2024-10-15 00:00:00.50,0,120,30\n2024-10-15 00:00:01,,90,30\n"
+    )
+    with pytest.warns(RooflineWarning, match="2 images in 1 of 3 requests.*encoder is left out"):
+        found = read(str(file))
+    assert [(row.prompt, row.images) for row in found.rows] == [(1200, 2), (120, 0), (90, 0)]
+    file.write_text(file.read_text().replace(",2,1200", ",two,1200"))
+    with pytest.raises(DataError, match=r"azure3\.csv:2: NumImages is 'two'"):
+        read(str(file))

@@ -2,35 +2,69 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.errors import DataError
+from rooflinecli.importers.profiles.classify import classify
+from rooflinecli.importers.profiles.hlo_shapes import Shapes
 from rooflinecli.importers.profiles.intervals import own_times
 from rooflinecli.importers.profiles.kernel import Kernel
-from rooflinecli.importers.source import Json, parse
+from rooflinecli.importers.source import Json, number, parse
 
 Event = Json
-_TORCH_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
+Counts = Callable[[Event], dict[str, float]]
+_TORCH_GPU = ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset")
+_LAUNCHES = (
+    "cuda_runtime",
+    "cuda_driver",
+    "hip_runtime",
+    "hip_api",
+    "xpu_runtime",
+    "cuda_profiler_range",
+)  # of a GPU, by the host
+_REDUCES = re.compile(r"split.?k.?reduce", re.IGNORECASE)  # a part of a product whose sizes are those of the whole
 _MATMULS = ("mm", "addmm", "bmm", "baddbmm", "linear", "matmul")
 _MICRO = 1e-6  # ts and dur are microseconds in this format
 
 
-def read_chrome(path: Path, text: str) -> list[Kernel]:
-    """The kernels of a trace: device lanes where there are any, else the host's operations by their own time."""
+def read_chrome(path: Path, text: str, shapes: Shapes | None = None) -> list[Kernel]:
+    """The kernels of a trace: device lanes where there are any, else the host's operations by their own time.
+
+    `shapes`: sizes of XLA's matrix products. Raises DataError where the host launched kernels that were not recorded.
+    """
     data = parse(text, str(path))
     events = data.get("traceEvents") if isinstance(data, dict) else data
     if not isinstance(events, list) or not all(isinstance(e, dict) for e in events):
         raise DataError(f"{path}: 'traceEvents' is missing; give the Chrome trace of jax.profiler or torch.profiler")
+    events = [_numeric(e) for e in events]
     timed = [e for e in events if e.get("ph") == "X" and _timed(e)]
-    kernels = _torch(timed) or _xla_device(timed, events) or _xla_host(timed) or _torch_host(timed)
+
+    def counts(event: Event) -> dict[str, float]:
+        return _xla_counts(event, shapes or {})
+
+    kernels = _torch(timed) or _xla_device(timed, events, counts) or _rocprof(timed, events) or _xla_host(timed, counts)
+    if not kernels and any(str(e.get("cat")).lower() in _LAUNCHES for e in timed):
+        raise DataError(
+            f"{path}: the host's operators launched kernels on a GPU, which were not recorded, and their own times are no kernels; "
+            "profile with ProfilerActivity.CUDA"
+        )
+    kernels = kernels or _torch_host(timed)
     if not kernels:
         raise DataError(
             f"{path}: no kernels among its {len(events)} events; profile a compiled step, with the device traced"
         )
     return kernels
+
+
+def _numeric(event: Event) -> Event:
+    """An event whose times rocprof wrote as text."""
+    if isinstance(event.get("ts"), str) or isinstance(event.get("dur"), str):
+        return {**event, "ts": number(event.get("ts")), "dur": number(event.get("dur"))}
+    return event
 
 
 def _timed(event: Event) -> bool:
@@ -61,7 +95,7 @@ def _torch(timed: list[Event]) -> list[Kernel]:
             **_torch_shape(shapes.get(_args(e).get("External id"))),
         )
         for e in timed
-        if e.get("cat") in _TORCH_GPU
+        if str(e.get("cat")).lower() in _TORCH_GPU
     ]
 
 
@@ -85,7 +119,14 @@ def _torch_shape(event: Event | None) -> dict[str, float]:
     return {"m": float(rows), "k": float(x[-1]), "n": float(columns)}
 
 
-def _xla_device(timed: list[Event], events: list[Event]) -> list[Kernel]:
+def _rocprof(timed: list[Event], events: list[Event]) -> list[Kernel]:
+    """Kernels and copies of a trace by rocprof, whose processes are those of the GPUs and of the host's calls."""
+    names = {e.get("pid"): str(_args(e).get("name", "")) for e in events if e.get("name") == "process_name"}
+    gpus = {pid: name for pid, name in names.items() if re.search(r"\bGPU ?\d+$", name) or name.startswith("COPY")}
+    return [_kernel(e, e["name"], gpus[e.get("pid")], e.get("tid", "")) for e in timed if e.get("pid") in gpus]
+
+
+def _xla_device(timed: list[Event], events: list[Event], counts: Counts) -> list[Kernel]:
     """Operations on the device processes of an XLA trace: the streams of a GPU, the op lines of a TPU."""
     processes = {e.get("pid"): str(_args(e).get("name", "")) for e in events if e.get("name") == "process_name"}
     lanes = {
@@ -100,14 +141,14 @@ def _xla_device(timed: list[Event], events: list[Event]) -> list[Kernel]:
         if lane[0] in devices and lane[0] not in streamed and name.startswith(("XLA Ops", "Async XLA Ops"))
     }
     return _own(
-        [e for e in timed if (e.get("pid"), e.get("tid")) in streams | lines], _xla_name, _xla_counts, devices, lanes
+        [e for e in timed if (e.get("pid"), e.get("tid")) in streams | lines], _xla_name, counts, devices, lanes
     )
 
 
-def _xla_host(timed: list[Event]) -> list[Kernel]:
+def _xla_host(timed: list[Event], counts: Counts) -> list[Kernel]:
     """Operations that XLA's CPU backend marks with the HLO they run."""
     marked = [e for e in timed if "hlo_op" in _args(e) and not e["name"].startswith("end: ")]
-    return _own(marked, lambda e: str(_args(e)["hlo_op"]), _xla_counts)
+    return _own(marked, lambda e: str(_args(e)["hlo_op"]), counts)
 
 
 def _xla_name(event: Event) -> str:
@@ -115,9 +156,10 @@ def _xla_name(event: Event) -> str:
     return f"{event['name']} ({category})" if category else event["name"]
 
 
-def _xla_counts(event: Event | None) -> dict[str, float]:
-    """FLOPs and bytes that XLA recorded with an operation (TPU traces have them)."""
-    args, counts = _args(event or {}), {}
+def _xla_counts(event: Event, shapes: Shapes) -> dict[str, float]:
+    """FLOPs and bytes that XLA recorded with an operation (TPU traces have them), else the sizes of a matrix product."""
+    args, counts = _args(event), {}
+    sizes = shapes.get((str(args.get("hlo_module")), str(args.get("hlo_op"))))
     for key, names in (("flops", ("model_flops", "flops")), ("bytes", ("bytes_accessed", "raw_bytes_accessed"))):
         for name in names:
             try:
@@ -126,13 +168,21 @@ def _xla_counts(event: Event | None) -> dict[str, float]:
                 continue
             if value > 0 and key not in counts:
                 counts[key] = value
+    name = str(event.get("name", ""))
+    if (
+        sizes
+        and not counts
+        and not _REDUCES.search(name)
+        and "gemm" in (classify(name), classify(str(args.get("hlo_op"))))
+    ):
+        return dict(zip("mkn", map(float, sizes), strict=True))
     return counts
 
 
 def _own(
     events: list[Event],
     name: Callable[[Event], str],
-    counts: Callable[[Event], Json],
+    counts: Counts,
     devices: dict[object, str] | None = None,
     lanes: dict[tuple[object, object], str] | None = None,
 ) -> list[Kernel]:

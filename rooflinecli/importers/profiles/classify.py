@@ -24,6 +24,7 @@ _PATTERNS = [
         (
             "gemm",
             r"(ynn|xnn|onednn)_fusion|gemm|gemv|cublas|cutlass|xmma|nvjet|wgmma|matmul|\bdot\b|dot[-_.]|_dot|convolution|conv\d?d|\bconv\b|"
+            r"\bCijk_|tensile|rocblas|hipblas|wvsplitk|fused_moe|fmoe|grouped_mm|"  # ROCm's libraries, routed experts
             r"aten::(mm|bmm|addmm|baddbmm|linear|_scaled_mm)\b|onednn|mkldnn|linear|(^|[_\W])(qkv|q|k|v|o|up|gate|down|out)_?proj",
         ),
         (

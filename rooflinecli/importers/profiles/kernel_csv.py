@@ -1,4 +1,4 @@
-"""Kernel times from a CSV: one of one's own, or what Nsight Systems exports (kernel summary, GPU trace)."""
+"""Kernel times from a CSV: one of one's own, or what Nsight Systems (kernel summary, GPU trace) and rocprof export (statistics, kernel trace)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from rooflinecli.importers.profiles.kernel import Kernel
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "seconds": 1.0}
 _SIZES = {"b": 1.0, "bytes": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9}
-_NAMES = ("name", "kernel", "kernel name", "op", "operation")
+_NAMES = ("name", "kernel", "kernel name", "kernel_name", "kernelname", "op", "operation")
+_STAMPS = ("start_timestamp", "end_timestamp")  # of rocprofv3, in ns
 # column -> names it goes by; times are found by their unit
 _COLUMNS = {
     "calls": ("instances", "calls", "count", "num calls"),
@@ -25,8 +26,8 @@ _COLUMNS = {
     "n": ("n",),
     "shards": ("shards", "tp"),
     "dtype": ("dtype",),
-    "device": ("device", "gpu"),
-    "lane": ("stream", "strm", "lane"),
+    "device": ("device", "gpu", "gpu-id", "agent_id"),
+    "lane": ("stream", "strm", "lane", "stream_id", "queue_id", "queue-id"),
 }
 
 
@@ -49,17 +50,21 @@ def _fields(line: str) -> list[str]:
 
 def _columns(header: list[str]) -> dict[str, tuple[int, float]] | None:
     """Column -> index and factor to SI, or None when this line is not a header."""
-    plain = [cell.strip().lower() for cell in header]
+    plain = [re.sub(r"(?<=[a-z])Ns$", "_ns", cell.strip()).lower() for cell in header]
     found = {
         name: (plain.index(alias), 1.0) for name, aliases in _COLUMNS.items() for alias in aliases if alias in plain
     }
     names = [plain.index(alias) for alias in _NAMES if alias in plain]
     times = {i: unit for i, cell in enumerate(plain) if (unit := _unit(cell, _UNITS)) is not None}
     total = _first(plain, times, r"^total") or _first(plain, times, r"^(duration|dur|time|kernel time|(ms|us|ns|s)$)")
-    if not names or total is None:
+    stamps = {} if total else {name: (plain.index(name), 1e-9) for name in _STAMPS if name in plain}
+    if not names or (total is None and len(stamps) < len(_STAMPS)):
         return None
-    found |= {"name": (names[0], 1.0), "time": total}
-    if start := _first(plain, times, r"^start"):
+    if stamps:
+        found.pop("kind", None)  # of rocprof's record
+    found |= {"name": (names[0], 1.0)}
+    found |= {"time": total} if total else {"start": stamps[_STAMPS[0]], "end": stamps[_STAMPS[1]]}
+    if start := _first(plain, times, r"^(start|begin)"):
         found["start"] = start
     for i, cell in enumerate(plain):
         if cell.startswith("bytes (") and (size := _unit(cell, _SIZES)) is not None:
@@ -106,7 +111,9 @@ def _kernel(where: str, cells: list[str], columns: dict[str, tuple[int, float]])
     def word(column: str) -> str:
         return cells[columns[column][0]].strip() if column in columns else ""
 
-    seconds = number("time")
+    seconds, start, end = number("time"), number("start"), number("end")
+    if seconds is None and start is not None and end is not None and end >= start:
+        seconds = end - start
     if seconds is None:
         raise DataError(f"{where}: the time is missing; give one in every line")
     sizes = {name: number(name) for name in ("flops", "bytes", "m", "k", "n")}
@@ -114,7 +121,7 @@ def _kernel(where: str, cells: list[str], columns: dict[str, tuple[int, float]])
         word("name"),
         seconds,
         int(number("calls") or 1),
-        number("start"),
+        start,
         word("device"),
         word("lane"),
         word("kind").lower(),

@@ -8,6 +8,7 @@ from pathlib import Path
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.profiles.chrome_trace import read_chrome
 from rooflinecli.importers.profiles.classify import KINDS, classify
+from rooflinecli.importers.profiles.hlo_shapes import gemm_shapes
 from rooflinecli.importers.profiles.kernel import Kernel
 from rooflinecli.importers.profiles.kernel_csv import read_csv
 from rooflinecli.importers.profiles.nsys_sqlite import MAGIC, read_sqlite
@@ -44,7 +45,7 @@ def _is_sqlite(file: Path) -> bool:
 def _written(file: Path) -> list[Kernel]:
     """The kernels of a file that is text."""
     text = read_text(file, _LARGEST, "a trace as Chrome JSON or CSV (nsys stats --format csv), or a profiler's folder")
-    return read_chrome(file, text) if text.lstrip()[:1] in ("{", "[") else read_csv(file, text)
+    return read_chrome(file, text, gemm_shapes(file)) if text.lstrip()[:1] in ("{", "[") else read_csv(file, text)
 
 
 def _newest(folder: Path) -> Path:

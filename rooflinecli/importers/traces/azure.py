@@ -1,4 +1,5 @@
-"""Azure LLM inference traces of 2023 and 2024 (github Azure/AzurePublicDataset, CC-BY): TIMESTAMP,ContextTokens,GeneratedTokens."""
+"""Azure LLM inference traces of 2023 and 2024 (github Azure/AzurePublicDataset, CC-BY): TIMESTAMP,ContextTokens,GeneratedTokens; that of
+multimodal models of 2025 has NumImages too."""
 
 from __future__ import annotations
 
@@ -23,4 +24,5 @@ def _row(where: str, cells: dict[str, str]) -> Row:
         parse_timestamp(where, "TIMESTAMP", cells.get("timestamp", "")),
         tokens(where, "ContextTokens", cells.get("contexttokens")),
         tokens(where, "GeneratedTokens", cells.get("generatedtokens")),
+        images=tokens(where, "NumImages", cells.get("numimages") or "0", 0),
     )

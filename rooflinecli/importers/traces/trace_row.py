@@ -33,6 +33,7 @@ class Row:
     span: int = 0
     think: float | None = None
     label: str = ""
+    images: int = 0
 
 
 Read = Iterator[Row | DataError | None]  # None: a request that failed when it was recorded
