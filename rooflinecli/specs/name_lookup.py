@@ -7,6 +7,7 @@ read as people write them: 'NVIDIA H100 80GB HBM3', 'meta-llama/Llama-3.1-8B-Ins
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import time
@@ -259,7 +260,9 @@ def _as_written(kind: str, known: dict[str, Path], name: str) -> Path:
 
 
 def split_count(kind: str, name: str) -> tuple[int | None, str]:
-    """'8xH100' -> 8 and 'H100'; None and the name itself where it says no count, or is the name of a file."""
+    """'8xH100' -> 8 and 'H100', 'v5p-2x2x4' -> 16 and 'v5p'; None and the name itself where it says no count, or is the name of a file."""
+    if kind == "hardware" and (shape := _TOPOLOGY.fullmatch(name.strip())) and name.lower() not in files(kind):
+        return math.prod(map(int, shape["shape"].lower().split("x"))), shape["chip"]
     match = next((m for m in (pattern.fullmatch(name.strip()) for pattern in _COUNTS) if m), None)
     if kind == "hardware" and not match:
         return _slice(name)
@@ -274,6 +277,9 @@ def split_count(kind: str, name: str) -> tuple[int | None, str]:
     return int(match["n"]), match["chip"].strip()
 
 
+_TOPOLOGY = re.compile(
+    r"(?P<chip>(tpu-?)?v\d\w*|tpu\dx)-(?P<shape>\d{1,3}x\d{1,3}(x\d{1,3})?)", re.IGNORECASE
+)  # tpu7x-4x4x4
 _SLICE = re.compile(r"(?P<chip>(tpu-?)?v\d\w*)-(?P<n>\d{1,6})", re.IGNORECASE)
 _IN_NAME = re.compile(r"^slices:.*\bcores_in_name: (\d+)", re.MULTILINE)
 
@@ -281,6 +287,12 @@ _IN_NAME = re.compile(r"^slices:.*\bcores_in_name: (\d+)", re.MULTILINE)
 def _slice(name: str) -> tuple[int | None, str]:
     """'v5p-4096' -> 2048 and 'v5p': the name of a slice counts TensorCores or chips, as the chip's file says."""
     match, kind = _SLICE.fullmatch(name.strip()), "hardware"
+    if re.fullmatch(r"tpu\dx-\d+", name.strip(), re.IGNORECASE):
+        chip = name.strip().partition("-")[0]
+        raise UsageError(
+            f"--hw {name}: such a name may count chips or cores; write the topology, {chip}-4x4x4, or {chip} with -n",
+            "hw",
+        )
     if not match or name.lower() in files(kind) or _by_alias(kind, name.strip().lower()):
         return None, name
     words = _listed(kind).by_word

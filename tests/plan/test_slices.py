@@ -41,6 +41,8 @@ def test_nearest_counts_enclose_the_one_asked_for() -> None:
 @pytest.mark.parametrize(
     ("name", "count", "chip"),
     [
+        ("tpu7x-4x4x4", 64, "tpu7x"),  # a topology counts chips
+        ("v5e-4x8", 32, "v5e"),
         ("v5p-4096", 2048, "v5p"),  # Google's name counts TensorCores, two per chip
         ("tpu-v4-64", 32, "tpu-v4"),
         ("v5litepod-16", 16, "v5litepod"),
