@@ -24,7 +24,8 @@ from rooflinecli.ledger.mixer import CountingMode
 from rooflinecli.memory import kv_cache
 from rooflinecli.quantization.formats import formats
 from rooflinecli.questions.models.answer import sheet
-from rooflinecli.render.views.models import page
+from rooflinecli.render.answer import render
+from rooflinecli.render.views import models as views
 from rooflinecli.specs.components import ImageSpec
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import model_from
@@ -359,7 +360,7 @@ def test_a_page_names_each_kind_of_layer_once(tmp_path):
     path = tmp_path / "v4" / "config.json"
     path.parent.mkdir()
     path.write_text(json.dumps(V4_FLASH))
-    text = page(sheet(str(path)), "table", 120)
+    text = render(sheet(str(path)), views.sheet, "table", 120)
     assert text.count("layers of one kind") == 3
     assert "21 x 6.60B" in text
     assert "experts: dtype mxfp4" in text

@@ -35,7 +35,7 @@ def test_formats_of_the_list(cli):
     listed = cli("models", "--format", "json").json
     rows = list(csv.DictReader(io.StringIO(cli("models", "--format", "csv").out)))
     assert [r["name"] for r in rows] == [m["name"] for m in listed]
-    assert [int(r["parameters_total"]) for r in rows] == [m["parameters"]["total"] for m in listed]
+    assert [int(r["parameters.total"]) for r in rows] == [m["parameters"]["total"] for m in listed]
     assert cli("models", "--format", "markdown").out.startswith("| model | parameters |")
 
 
@@ -136,8 +136,8 @@ def test_nearer_folders_hide_farther_ones(cli, tmp_path, monkeypatch):
 def test_nothing_heavy_is_imported(python):
     """The list counts parameters without numpy, jax, torch or transformers."""
     code = (
-        "import sys\nfrom rooflinecli.questions.models.answer import models\nfrom rooflinecli.render.views.models import listing\n"
-        "listing(models()[0], 'table')\nimport rooflinecli.importers.hf\n"
+        "import sys\nfrom rooflinecli.questions.models.answer import models\nfrom rooflinecli.render.answer import render\n"
+        "from rooflinecli.render.views.models import view\nrender(models()[0], view, 'table', 80)\nimport rooflinecli.importers.hf\n"
         "print([m for m in ('numpy', 'jax', 'torch', 'transformers') if m in sys.modules])"
     )
     assert python(code, cwd=ROOT).stdout.strip() == "[]"

@@ -56,6 +56,7 @@ class Models(Question[None]):
 def run(question: Models, how: Delivery) -> None:
     """Print the list, a page, a model file or the schema."""
     from rooflinecli.questions.models import answer
+    from rooflinecli.render.answer import render, to_json
     from rooflinecli.render.views import models as views
     from rooflinecli.specs.name_lookup import raise_unreadable
 
@@ -72,10 +73,11 @@ def run(question: Models, how: Delivery) -> None:
             raise UsageError("models import writes YAML; leave out --format")
         write(to_yaml(_imported(str(question.config))), out)
     elif question.shown is not None:
-        write(views.page(answer.sheet(question.shown), how.format, width), out)
+        write(render(answer.sheet(question.shown), views.sheet, how.format, width), out)
     else:
         listed, unreadable = answer.models(question.family)
-        write(views.listing(listed, how.format, width), out)
+        as_list = how.format == "json"
+        write(to_json(listed.models) if as_list else render(listed, views.view, how.format, width, table="models"), out)
         raise_unreadable(unreadable)
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.record import OPTIONAL, SPREAD, Record
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ChipMemory(Record):
     """Memory of a device."""
 
@@ -17,7 +15,6 @@ class ChipMemory(Record):
     bandwidth_bytes_per_s: float
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class NetworkLevel(Record):
     """A network level; the bandwidth is one way, per device or per link of a torus."""
 
@@ -32,7 +29,6 @@ class NetworkLevel(Record):
     wrap: str | None = field(default=None, metadata=OPTIONAL)
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SystemTotals(Record):
     """All devices that one network level joins: a server, a rack, a pod. The bisection counts one direction."""
 
@@ -46,7 +42,6 @@ class SystemTotals(Record):
     bisection_bytes_per_s: float
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ListedPrice(Record):
     """The price in a chip's file."""
 
@@ -56,7 +51,6 @@ class ListedPrice(Record):
     basis: str
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Chip(Record):
     """A chip as the list and the comparison show it; `unverified` names the figures that nothing confirms."""
 
@@ -81,7 +75,6 @@ class Chip(Record):
     notes: list[str]
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Chips(Record):
     """Chips that were listed or compared; `dtype` is the one that the list was filtered by."""
 
@@ -89,7 +82,6 @@ class Chips(Record):
     dtype: str | None = None
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ChipFigure(Record):
     """A figure with the place where it was written and what it comes from."""
 
@@ -105,7 +97,6 @@ class ChipFigure(Record):
     at: str
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ConstantRow(Record):
     """Efficiency constants of an operation class, those that were written down."""
 
@@ -118,7 +109,6 @@ class ConstantRow(Record):
     at: str
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ChipSheet(Record):
     """A chip with every figure, its efficiency constants and its sources."""
 

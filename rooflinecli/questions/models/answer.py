@@ -1,16 +1,28 @@
-"""What is known about a model, as plain data: a record per model, and a page with both ways to count active parameters."""
+"""What is known about a model: a record per model, and a page with both ways to count active parameters."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.core.errors import DataError, unknown
+from rooflinecli.core.num import Number
 from rooflinecli.engine.inputs import IMAGE, cut
 from rooflinecli.formulas.memory import kv_cache_bytes
 from rooflinecli.layers.build import ledger
 from rooflinecli.layers.parameter_counts import layer_parameters, parameters
 from rooflinecli.ledger.ledger import Layer
 from rooflinecli.quantization.formats import formats
+from rooflinecli.questions.models.answer_types import (
+    Block,
+    CacheSizes,
+    LayerGroup,
+    ModelList,
+    ModelRow,
+    ModelSheet,
+    ParameterConventions,
+    ParameterTotals,
+    Tower,
+    TowerImage,
+    TowerParameters,
+)
 from rooflinecli.questions.models.layer_pattern import pattern
 from rooflinecli.specs.model import LayerSpec, ModelSpec, load_model
 from rooflinecli.specs.name_lookup import display_path, load_registry
@@ -19,7 +31,7 @@ SCHEMA = "roofline/model/1"
 _BF16 = formats("bf16", None, None, {"bf16": 1}, "any")
 
 
-def models(family: str | None = None) -> tuple[list[dict[str, Any]], list[DataError]]:
+def models(family: str | None = None) -> tuple[ModelList, list[DataError]]:
     """Every model of the registry, by family and size, and what is wrong with files that cannot be read.
 
     Raises UsageError for a family nobody is in.
@@ -29,53 +41,57 @@ def models(family: str | None = None) -> tuple[list[dict[str, Any]], list[DataEr
     if family is not None and family.lower() not in families:
         raise unknown("family", family, families, "`roofline models` lists them")
     kept = [record(spec) for spec in specs if family is None or spec.family.lower() == family.lower()]
-    return sorted(kept, key=lambda r: (r["family"], r["parameters"]["total"], r["name"])), broken
+    return ModelList(models=sorted(kept, key=lambda r: (r.family, r.parameters.total, r.name))), broken
 
 
-def record(spec: ModelSpec) -> dict[str, Any]:
+def record(spec: ModelSpec) -> ModelRow:
     """The line of one model in the list."""
     counted = parameters(spec)
-    return {
-        "name": spec.id,
-        "family": spec.family,
-        "parameters": {"total": counted.total, "active": counted.active},
-        "layers": spec.n_layers,
-        "d_model": spec.d_model,
-        "max_context": spec.max_context,
-    }
+    return ModelRow(
+        name=spec.id,
+        family=spec.family,
+        parameters=ParameterTotals(total=counted.total, active=counted.active),
+        layers=spec.n_layers,
+        d_model=spec.d_model,
+        max_context=spec.max_context,
+    )
 
 
-def sheet(name: str) -> dict[str, Any]:
+def sheet(name: str) -> ModelSheet:
     """One model in detail: parameters by every convention, KV cache, and its layers group by group."""
     spec = load_model(name)
     counted = parameters(spec)
-    return {
-        "schema": SCHEMA,
-        **record(spec),
-        "title": spec.name,
-        "aliases": spec.aliases,
-        "file": display_path(spec.document.path),
-        "source": spec.source,
-        "vocab_size": spec.vocab_size,
-        "tied_embeddings": spec.tied_embeddings,
-        "parameters": {
-            "total": counted.total,
-            "active": counted.active,
-            "active_without_embedding": counted.active_without_embedding,
-            "embedding": counted.embedding,
-            "published": spec.parameters_published,
-        },
-        "kv_cache": _cache(spec),
-        "pattern": pattern(spec),
-        "groups": [_group(group, layer) for group, layer in zip(spec.layers, ledger(spec).layers, strict=True)],
-        "towers": [_tower(tower) for tower in spec.towers],
-        "quantization": spec.quantization.model_dump(exclude_defaults=True) if spec.quantization else None,
-        "checkpoint": spec.checkpoint.model_dump() if spec.checkpoint else None,
-        "notes": spec.notes,
-    }
+    return ModelSheet(
+        schema=SCHEMA,
+        name=spec.id,
+        family=spec.family,
+        parameters=ParameterConventions(
+            total=counted.total,
+            active=counted.active,
+            active_without_embedding=counted.active_without_embedding,
+            embedding=counted.embedding,
+            published=spec.parameters_published,
+        ),
+        layers=spec.n_layers,
+        d_model=spec.d_model,
+        max_context=spec.max_context,
+        title=spec.name,
+        aliases=list(spec.aliases),
+        file=display_path(spec.document.path),
+        source=spec.source,
+        vocab_size=spec.vocab_size,
+        tied_embeddings=spec.tied_embeddings,
+        kv_cache=_cache(spec),
+        pattern=pattern(spec),
+        groups=[_group(group, layer) for group, layer in zip(spec.layers, ledger(spec).layers, strict=True)],
+        towers=[_tower(tower) for tower in spec.towers],
+        quantization=spec.quantization.model_dump(exclude_defaults=True) if spec.quantization else None,
+        checkpoint=spec.checkpoint.model_dump() if spec.checkpoint else None,
+        notes=list(spec.notes),
+    )
 
 
-def _cache(spec: ModelSpec) -> dict[str, Any]:
+def _cache(spec: ModelSpec) -> CacheSizes:
     """Bytes of cache at bf16: what one more token adds, and what a sequence of the whole context holds, states included."""
     layers = [(layer, layer.mixer) for layer in ledger(spec).layers if layer.mixer is not None]
     token = sum(
@@ -87,53 +103,53 @@ def _cache(spec: ModelSpec) -> dict[str, Any]:
     def held(tokens: float) -> int:
         return int(sum(mixer.cache_bytes(_BF16, _sizes(layer), 1.0, tokens) * layer.repeat for layer, mixer in layers))
 
-    return {
-        "bytes_per_token": int(token),
-        "state_bytes_per_sequence": held(0.0),
-        "bytes_at_4096": held(4096.0),
-        "bytes_at_max_context": held(whole) or None if whole else None,
-    }
+    return CacheSizes(
+        bytes_per_token=int(token),
+        state_bytes_per_sequence=held(0.0),
+        bytes_at_4096=held(4096.0),
+        bytes_at_max_context=held(whole) or None if whole else None,
+    )
 
 
-def _tower(spec: ModelSpec) -> dict[str, Any]:
+def _tower(spec: ModelSpec) -> Tower:
     """A further tower: its parameters and layers, what it reads, and what an image of the default size becomes."""
-    page: dict[str, Any] = {
-        "title": spec.name,
-        "parameters": {"total": parameters(spec).total},
-        "layers": spec.n_layers,
-        "d_model": spec.d_model,
-        "pattern": pattern(spec),
-        "reads": spec.reads,
-    }
+    tower = Tower(
+        title=spec.name,
+        parameters=TowerParameters(total=parameters(spec).total),
+        layers=spec.n_layers,
+        d_model=spec.d_model,
+        pattern=pattern(spec),
+        reads=spec.reads,
+    )
     if spec.images is not None:
         found = cut(spec, IMAGE)
-        page["image"] = {
-            "pixels": IMAGE,
-            "inputs": found.inputs,
-            "positions": found.positions,
-            "tokens": found.tokens,
-            "rule": spec.images.kind,
-            "source": spec.images.source,
-        }
-    return page
+        tower.image = TowerImage(
+            pixels=IMAGE,
+            inputs=found.inputs,
+            positions=found.positions,
+            tokens=found.tokens,
+            rule=spec.images.kind,
+            source=spec.images.source,
+        )
+    return tower
 
 
-def _sizes(layer: Layer) -> dict[str, Any]:
+def _sizes(layer: Layer) -> dict[str, Number]:
     """Sizes of a whole layer, for what it keeps."""
     return {**layer.axes, **dict(layer.asked)}
 
 
-def _group(group: LayerSpec, layer: Layer) -> dict[str, Any]:
+def _group(group: LayerSpec, layer: Layer) -> LayerGroup:
     """What a group of equal layers is made of."""
     attention, feedforward = (
-        {"kind": block.kind, **block.model_dump(exclude_defaults=True)} if block else None
+        Block({"kind": block.kind, **block.model_dump(exclude_defaults=True)}) if block else None
         for block in (group.attention, group.feedforward)
     )
-    return {
-        "layers": group.repeat,
-        "parameters_per_layer": layer_parameters(layer),
-        "attention": attention,
-        "feedforward": feedforward,
-        "parallel": group.parallel,
-        "norms": group.norms,
-    }
+    return LayerGroup(
+        layers=group.repeat,
+        parameters_per_layer=layer_parameters(layer),
+        attention=attention,
+        feedforward=feedforward,
+        parallel=group.parallel,
+        norms=group.norms,
+    )
