@@ -20,8 +20,8 @@ GUIDE = ROOT / "docs" / "add-model.md"
 def test_list(cli):
     ran = cli("models")
     assert ran.code == 0
-    assert re.search(r"^llama-3-70b +70\.6B +- +80 +8192 +8192$", ran.out, re.MULTILINE)
-    assert re.search(r"^deepseek-v3 +671B +37\.6B +61 +7168 +163840$", ran.out, re.MULTILINE)
+    assert re.search(r"^llama-3-70b +llama +70\.6B +- +80 +8192 +8192$", ran.out, re.MULTILINE)
+    assert re.search(r"^deepseek-v3 +deepseek +671B +37\.6B +61 +7168 +163840$", ran.out, re.MULTILINE)
 
 
 def test_family(cli):
@@ -36,7 +36,7 @@ def test_formats_of_the_list(cli):
     rows = list(csv.DictReader(io.StringIO(cli("models", "--format", "csv").out)))
     assert [r["name"] for r in rows] == [m["name"] for m in listed]
     assert [int(r["parameters.total"]) for r in rows] == [m["parameters"]["total"] for m in listed]
-    assert cli("models", "--format", "markdown").out.startswith("| model | parameters |")
+    assert cli("models", "--format", "markdown").out.startswith("| model | family | parameters |")
 
 
 def test_page(cli):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from rooflinecli import memory
 from rooflinecli.core.errors import UsageError, unknown
@@ -18,6 +17,7 @@ from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.quantization.gguf_mix import file_types
 from rooflinecli.quantization.schemes import parse, schemes
 from rooflinecli.questions.estimate.extrapolation_notes import foreign
+from rooflinecli.questions.fit.answer_types import FitAnswer, FitDevice, FitLoad, FitModel, FitRow
 from rooflinecli.specs.layers import Quantization
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import Request
@@ -46,25 +46,7 @@ MOST = 2**20  # tokens looked at where a model names no longest context
 LEAST = 512.0  # tokens of context below which nobody would call it a fit
 
 
-@dataclass(frozen=True)
-class FitRow:
-    """One file type: bytes of its tensors, bits per weight, whether it fits, the longest context, and rates at the prompt asked for."""
-
-    file: str
-    bytes: int
-    bits_per_weight: float
-    fits: bool
-    max_context: int
-    engine: str
-    decode_tokens_per_s: float | None = None
-    decode_interval_per_s: tuple[float, float] | None = None
-    prefill_tokens_per_s: float | None = None
-    prefill_interval_per_s: tuple[float, float] | None = None
-    layers_on_host: int | None = None
-    experts_on_host: int | None = None
-
-
-def fit(request: Request, files: tuple[str, ...] | None = None) -> dict[str, Any]:
+def fit(request: Request, files: tuple[str, ...] | None = None) -> FitAnswer:
     """Every file type on one device, largest first, and the largest that holds the prompt and the answer asked for.
 
     Raises UsageError for an unknown file type and for a model whose files no rule describes.
@@ -77,25 +59,20 @@ def fit(request: Request, files: tuple[str, ...] | None = None) -> dict[str, Any
     base = EstimateContext(replace(request, engine=request.engine or default_engine_for(asked[0].file)))
     needed = float(value(base.prompt + base.output))
     best = next((f.file for f in sorted(asked, key=lambda f: -f.bytes) if f.fits and f.max_context >= needed), None)
-    return {
-        "schema": SCHEMA,
-        "model": {"name": spec.name, "id": spec.id, "parameters": total, "max_context": spec.max_context},
-        "hardware": {
-            "name": request.hardware.name,
-            "id": request.hardware.id,
-            "capacity_bytes": float(value(base.chip.capacity)),
-            "reserve_bytes": float(value(engine_constant(base, "reserve_bytes", "B"))),
-        },
-        "workload": {
-            "prompt": value(base.prompt),
-            "output": value(base.output),
-            "batch": 1,
-            "engine": base.engine.name,
-        },
-        "largest": best,
-        "files": [vars(f) for f in asked],
-        "notes": _notes(request, wanted),
-    }
+    return FitAnswer(
+        schema=SCHEMA,
+        model=FitModel(name=spec.name, id=spec.id, parameters=total, max_context=spec.max_context),
+        hardware=FitDevice(
+            name=request.hardware.name,
+            id=request.hardware.id,
+            capacity_bytes=float(value(base.chip.capacity)),
+            reserve_bytes=float(value(engine_constant(base, "reserve_bytes", "B"))),
+        ),
+        workload=FitLoad(prompt=value(base.prompt), output=value(base.output), batch=1, engine=base.engine.name),
+        largest=best,
+        files=asked,
+        notes=_notes(request, wanted),
+    )
 
 
 def _notes(request: Request, wanted: tuple[str, ...]) -> list[str]:
@@ -117,7 +94,14 @@ def _fitting(request: Request, file: str, total: int) -> FitRow:
         - float(value(engine_constant(ctx, "reserve_bytes", "B")))
     )
     longest = _longest(ctx, plan, room)
-    line = FitRow(file, round(weights), weights * 8 / total, longest >= LEAST, int(max(longest, 0)), ctx.engine.name)
+    line = FitRow(
+        file=file,
+        bytes=round(weights),
+        bits_per_weight=weights * 8 / total,
+        fits=longest >= LEAST,
+        max_context=int(max(longest, 0)),
+        engine=ctx.engine.name,
+    )
     if not line.fits:
         return _shared_out(ctx, plan, line)
     return _timed(ctx, plan, line)

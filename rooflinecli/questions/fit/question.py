@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import EstimateOptions, OptNumber, OptText, Texts, field
 
+if TYPE_CHECKING:
+    from rooflinecli.questions.fit.answer_types import FitAnswer
 
-class Fit(Question[dict[str, Any]]):
+
+class Fit(Question["FitAnswer"]):
     """GGUF file types of a model on one device, one stream: size, longest context, tokens per second.
 
     Exit code 1 when not even the smallest holds the prompt and the output.
@@ -32,7 +35,7 @@ class Fit(Question[dict[str, Any]]):
     host_cpu: OptText = field("name", "The host's CPU and its memory, for what does not fit (ryzen-9-9950x).", default=None, name="host", former=("host",))
     # fmt: on
 
-    def answer(self) -> dict[str, Any]:
+    def answer(self) -> FitAnswer:
         from rooflinecli.engine import build_request
         from rooflinecli.questions.fit.answer import fit, parse_file_types
 
