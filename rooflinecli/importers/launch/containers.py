@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -102,6 +103,8 @@ def containers(document: object, around: Container | None = None) -> Iterator[Co
     around = _within(document, around or Container([]))
     named = {key: document[key] for key in COMMANDS if document.get(key)}
     environment = _environment(document)
+    if not named and _image(str(document.get("image") or "")):
+        named = {"args": _flags_of(environment)}
     if named and not any(isinstance(v, Mapping) for v in named.values()):
         yield _container(document, named, environment, around)
     for key, value in document.items():
@@ -128,16 +131,48 @@ def _within(document: Tree, around: Container) -> Container:
         count(document, "leaderWorkerTemplate", "size"),
         count(document, "parallelism"),
     )
-    selector = document.get("nodeSelector")
-    slices = re.fullmatch(
-        r"\d+(x\d+)+", str(selector.get("cloud.google.com/gke-tpu-topology")) if isinstance(selector, Mapping) else ""
-    )
-    cores = 2 if "tpu7x" in str(document.get("nodeSelector") or "") else 1
+    metadata = document.get("metadata")
+    named = [metadata.get(key) for key in ("labels", "annotations")] if isinstance(metadata, Mapping) else []
+    trees = [tree for tree in (document.get("nodeSelector"), *named) if isinstance(tree, Mapping)]
+    placed = {str(k): str(v) for tree in trees for k, v in tree.items()}
+    slices = next((v for k, v in placed.items() if k.endswith("topology") and re.fullmatch(r"\d+(x\d+)+", v)), None)
+    cores = _cores(placed.get("cloud.google.com/gke-tpu-accelerator", ""))
     return Container(
         [], gpus=_gpus(document) or around.gpus, copies=around.copies * count(document, "replicas") * count(document, "deploy", "replicas"),
         nodes=around.nodes * nodes, cores=max(around.cores, cores),
-        chips=prod(map(int, slices[0].split("x"))) if slices else around.chips,
+        chips=prod(map(int, slices.split("x"))) if slices else around.chips,
     )  # fmt: skip
+
+
+# variables that servers read as flags: text-generation-launcher by their names, llama.cpp with LLAMA_ARG_ before them
+_VARIABLES = re.compile(
+    r"LLAMA_ARG_(\w+)|(MODEL_ID|NUM_SHARD|SHARDED|QUANTIZE|DTYPE|KV_CACHE_DTYPE|SPECULATE|HF_NUM_CORES|MAX_\w+)"
+)
+
+
+def _flags_of(environment: Mapping[str, str]) -> list[str]:
+    """The flags that a server reads from its environment."""
+    found = {name: _VARIABLES.fullmatch(name) for name in environment}
+    names = {name: (match[1] or match[2]).lower().replace("_", "-") for name, match in found.items() if match}
+    return [f"--{flag}={environment[name]}" for name, flag in names.items()]
+
+
+def _cores(accelerator: str) -> int:
+    """Cores of a TPU chip that are devices of their own to JAX."""
+    return 2 if accelerator.startswith("tpu7x") else 1
+
+
+def xpk(words: list[str]) -> Container | None:
+    """The slice of `xpk workload create --device-type=tpu7x-4x4x4 --num-slices=2`; None where it names none."""
+    flags = dict(word.partition("=")[::2] for word in words) | dict(pairwise(words))
+    kind, _, topology = flags.get("--device-type", flags.get("--tpu-type", "")).rpartition("-")
+    if not re.fullmatch(r"\d+(x\d+)*", topology):
+        return None
+    count, cores = prod(map(int, topology.split("x"))), _cores(kind)
+    if "x" not in topology and kind in ("v2", "v3", "v4", "v5p"):  # whose names count cores
+        count //= 2
+    slices = flags.get("--num-slices", "1")
+    return Container([], chips=count * int(slices if slices.isdigit() else 1), cores=cores)
 
 
 def _container(document: Tree, named: Tree, environment: dict[str, str], around: Container) -> Container:

@@ -29,18 +29,19 @@ _NAMED: tuple[tuple[str, dict[str, str]], ...] = (  # endings of checkpoint name
     (r"[-_.](w8a8[-_])?fp8([-_](dynamic|kv|block))*", {"dtype": "fp8"}),
     (r"[-_.](nv)?fp4(-v\d)?", {"dtype": "nvfp4"}),
     (r"[-_.]mxfp4(-\d+-of-\d+)?", {"weight-dtype": "mxfp4"}),
-    (r"[-_.](awq|gptq)?([-_.]?(marlin|int4|4bit|w4a16|g\d+))+|[-_.](awq|gptq)", {"weight-dtype": "int4"}),
+    (r"[-_.](bnb[-_](4bit|nf4)([-_]bf16)?)", {"weight-dtype": "int4"}),
+    (r"[-_.](quantized\.)?(awq|gptq)?([-_.]?(marlin|int4|4bit|w4a16|g\d+))+|[-_.](awq|gptq)", {"weight-dtype": "int4"}),
     (r"[-_.](gptq[-_])?(int8|w8a16|8bit)", {"weight-dtype": "int8"}),
     (r"[-_.](quantized\.)?w8a8", {"dtype": "int8"}),
-    (r"[-_.](bnb-4bit)", {"weight-dtype": "int4"}),
     (r"[-_.](bf16|bfloat16)", {"dtype": "bf16"}),
     (r"[-_.](fp16|f16)", {"dtype": "fp16"}),
     (r"[-_.]q8_0", {"weight-dtype": "q8_0"}),
     (r"[-_.](ud[-_])?(?P<gguf>(i?q[2-8]_[01k](_(xs|s|m|l|xl))?|iq[1-4]_(xxs|xs|nl|s|m)))", {}),
 )
 _TUNED = re.compile(
-    r"[-_](base|instruct|chat|it|pt|hf|thinking|reasoning|sft|dpo|v0\.\d|\d{4})$", re.IGNORECASE
+    r"[-_](base|instruct|chat|it|pt|hf|thinking|reasoning|sft|dpo|exp|terminus|preview|v0\.\d|\d{4})$", re.IGNORECASE
 )  # or a release's month
+_ORGANIZATION = re.compile(r"\w[\w.-]*")
 _SHARDED = re.compile(r"-\d{5}-of-\d{5}$")
 
 
@@ -48,7 +49,8 @@ def checkpoint(launch: Launch, written: object, flag: str) -> None:
     """The model of a checkpoint by its name, repository or path, and the format that its name ends in.
 
     A file's extension, `GGUF` and number of parts are ignored; a format of this table becomes an option unless the whole
-    name is a model.
+    name is a model. A repository of the Hub is the registry's model only where its organization publishes that; a repository
+    that stores such a model in another format is noted, any other name stays as on the command line.
     """
     if written in (True, "True"):  # the flag is the last word, or another flag follows
         launch.missing.setdefault("model", f"{flag} has no value")
@@ -59,16 +61,33 @@ def checkpoint(launch: Launch, written: object, flag: str) -> None:
     launch.put("model", name, flag)
     if "model" not in launch.options:
         return
-    last = name.rstrip("/").rpartition("/")[2]
-    if Path(name).exists() or _known(last):
-        launch.options["model"] = name if Path(name).exists() and not _known(last) else last
+    folder, _, last = name.rstrip("/").rpartition("/")
+    exists = Path(name).exists()
+    hub = (
+        _ORGANIZATION.fullmatch(folder) and not exists and "gguf" not in last.lower()
+    )  # GGUF repositories have no config.json
+    org = f"{folder}/" if hub else ""
+    if exists or _known(org + last):
+        launch.options["model"] = name if exists and not _known(last) else last
         return
     bare, stated = stored_as(last)
-    launch.options.update({k: v for k, v in stated.items() if k not in launch.options})
-    same = _untuned(bare)
-    if same != bare:
-        launch.notes.append(f"{bare} is taken to have the sizes of {same}; give MODEL for another")
-    launch.options["model"] = same
+    same = _untuned(org + bare)
+    if org and same is None and bare != last:  # another organization's copy in this format
+        same = _untuned(bare)
+    if same is None and not org:
+        same = next((tail for tail in _tails(bare) if _known(tail)), None)
+    if same is not None:
+        launch.options["model"] = found = same.rpartition("/")[2]
+        if found != bare or not _known(org + bare):
+            launch.notes.append(f"{org}{bare} is taken to have the sizes of {found}; give MODEL for another")
+    elif folder and not org and "gguf" not in last.lower():
+        del launch.options["model"]
+        launch.refuse("model", f"{flag} {name} names no model")
+        return
+    else:
+        launch.options["model"] = name if org else bare  # as on the command line
+    if same is not None or not org:  # the config of a repository has its formats
+        launch.options.update({k: v for k, v in stated.items() if k not in launch.options})
 
 
 def stored_as(file: str) -> tuple[str, dict[str, str]]:
@@ -82,15 +101,20 @@ def stored_as(file: str) -> tuple[str, dict[str, str]]:
     return bare, {}
 
 
-def _untuned(name: str) -> str:
-    """The registry's model that a checkpoint was tuned from, by its name without what tuning adds; the name itself where there is none."""
-    bare = name
-    while not _known(bare):
-        match = _TUNED.search(bare)
+def _untuned(name: str) -> str | None:
+    """The registry's model that a checkpoint was tuned from, by its name without what tuning adds."""
+    while not _known(name):
+        match = _TUNED.search(name)
         if match is None:
-            return name
-        bare = bare[: match.start()]
-    return bare
+            return None
+        name = name[: match.start()]
+    return name
+
+
+def _tails(name: str) -> list[str]:
+    """A name without its first words, as tuned models carry that of their base last: Hermes-3-Llama-3.1-8B."""
+    words = name.split("-")
+    return ["-".join(words[i:]) for i in range(1, len(words) - 1)]
 
 
 def _known(name: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -103,7 +103,8 @@ def _yaml(source: Source) -> Iterator[Launch]:
 
 def _processes(document: object, source: Source) -> Iterator[Launch]:
     for process in containers.containers(list(llm_d_chart.servers(document)) or document):
-        values: dict[str, Value] = dict(process.environment)
+        host = ShellEvaluator().shell
+        values: dict[str, Value] = {k: host.text(v) if "${" in v else v for k, v in process.environment.items()}
         if process.arguments:
             values |= {"@": process.arguments, "*": process.arguments}
         found: list[Launch] = []
@@ -157,7 +158,7 @@ def _script(
             command.words,
             source,
             command.line + offset,
-            containers.Container([], gpus=script.devices) if script.devices else job,
+            replace(job or containers.Container([]), gpus=script.devices) if script.devices else job,
         ):
             if script.undecided:
                 launch.notes.append(
@@ -196,7 +197,7 @@ def _launched(words: list[str], source: Source, line: int, job: containers.Conta
     for word in words[1:]:
         inner = word.partition("=")[2] if word.startswith("--") else word
         if " " in inner and _RUNS.search(inner):  # a command handed on: xpk workload create --command="..."
-            yield from _script(inner, source, {}, line - 1 if line else 0, job)
+            yield from _script(inner, source, {}, line - 1 if line else 0, containers.xpk(words) or job)
         base = word.partition("=")[2] or word
         if (
             base.endswith((".toml", ".yaml", ".yml"))

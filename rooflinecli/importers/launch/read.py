@@ -102,15 +102,12 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
     launch = read(source)
     asked = {find(k).name: v for k, v in given.items() if v is not None and v != []}
     found = {k: v for k, v in launch.options.items() if k not in asked}
-    for option, why in launch.missing.items():
-        if option not in asked:
-            flag = f"give {OPTIONS[option].flag}" if option in OPTIONS else "write it out"
-            raise UsageError(f"{launch.where}: {one_line(why)}; {flag if option != 'model' else 'give MODEL'}", option)
+    _ask(launch, found, asked)
     if "model" in asked and str(launch.options.get("model", "")).endswith(".gguf"):  # a file that is here
         stated = dtype_names.stored_as(Path(launch.options["model"]).name)[1]
         found = {k: v for k, v in stated.items() if k not in asked} | found
     if "model" not in found and "model" not in asked:
-        found["model"] = _described(launch)
+        found["model"] = _described(launch, "" if "hw" in {**found, **asked} else " and --hw")
     copies = (
         launch.tool == "vllm" or found.get("dp", 1) == 1
     )  # where ranks of attention data parallelism are not separate servers
@@ -158,7 +155,28 @@ def _share(launch: Launch, known: Tree, found: Options) -> None:
         )
 
 
-def _described(launch: Launch) -> str:
+def _ask(launch: Launch, found: Tree, asked: Tree) -> None:
+    """Raise UsageError naming all that the launch leaves open, with the options to give."""
+    open_ones = {k: one_line(why) for k, why in launch.missing.items() if k not in asked}
+    if not open_ones:
+        return
+    if "model" not in {**open_ones, **found, **asked} and not set(model_by_sizes.SIZES) <= set(launch.shape):
+        open_ones["model"] = "no model is named"
+    flags = [
+        "MODEL" if option == "model" else OPTIONS[option].flag
+        for option in open_ones
+        if option == "model" or option in OPTIONS
+    ]
+    flags += ["--hw"] if "hw" not in {**found, **asked} else []
+    give = (
+        f"give {' and '.join([', '.join(flags[:-1]), flags[-1]] if flags[1:] else flags)}" if flags else "write it out"
+    )
+    if any(option not in OPTIONS for option in open_ones) and flags:
+        give = f"write it out, and {give}"
+    raise UsageError(f"{launch.where}: {'; '.join(dict.fromkeys(open_ones.values()))}; {give}", next(iter(open_ones)))
+
+
+def _described(launch: Launch, also: str) -> str:
     """The model of a launch that names none: by its sizes, from the registry or written for it."""
     names = model_by_sizes.named(launch.shape)
     if names:
@@ -169,7 +187,7 @@ def _described(launch: Launch) -> str:
         return names[0]
     path = model_by_sizes.written(launch.shape)
     if path is None:
-        raise UsageError(f"{launch.where}: names no model; give MODEL with --from", "model")
+        raise UsageError(f"{launch.where}: names no model; give MODEL{also} with --from", "model")
     launch.notes.append("no model of the registry has these sizes; one was made of them")
     launch.unmodelled += launch.shaping
     return path

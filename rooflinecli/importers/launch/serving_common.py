@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable
 from math import prod
@@ -113,6 +114,12 @@ def starting(words: list[str], *launchers: str) -> list[str] | None:
             if found == parts:
                 return words[i + len(parts) :]
     return None
+
+
+def after_image(words: list[str], image: str) -> list[str] | None:
+    """The words after a container image whose entry point is the server, as `docker run` gives them; None without one."""
+    at = next((i for i, word in enumerate(words) if re.search(f"/{image}", word)), len(words))
+    return words[at + 1 :] or None
 
 
 def role(launch: Launch, *values: object) -> None:

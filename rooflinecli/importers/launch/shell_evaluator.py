@@ -313,6 +313,8 @@ class ShellEvaluator:
         else:
             maybe.append([])  # none of them may hold
         self._any(maybe)
+        conditions = " ".join(_raw(one) for condition, _ in _branches(node) for one in condition or [])
+        self.ended = self.ended and "$#" not in conditions  # a script that counts its arguments is given them
 
     def _any(self, ways: list[list[Node]]) -> None:
         """Follow alternative branches, each from the same start, and merge the variables they leave."""

@@ -31,6 +31,8 @@ def read(tree: Tree, launch: Launch) -> None:
     sharding = args.pop("fsdp_config.fsdp_sharding_strategy", "fsdp_config.sharding_strategy")
     stage = args.pop("deepspeed_config.zero_stage")
     kind = str(args.pop("distributed_type"))
+    if args.pop("use_cpu") is True or kind == "MULTI_CPU":
+        launch.unmodelled.append("use_cpu: its processes are taken as devices")
     reshard = str(args.pop("fsdp_config.fsdp_reshard_after_forward", default="")).lower()
     default = {"false": 2}.get(reshard, _STAGES.get(reshard.upper(), 3)) if kind == "FSDP" else 0
     launch.put("zero", stage if stage is not None else _STAGES.get(str(sharding), default), "zero_stage")

@@ -18,7 +18,7 @@ def claims(tree: Tree) -> bool:
 
 def read(tree: Tree, launch: Launch) -> None:
     """Read a run as training options of one replica; the launcher sets the number of replicas."""
-    args = LaunchArguments.of_tree({k: v for k, v in tree.items() if k != "fsdp_config"} | _fsdp(tree))
+    args = LaunchArguments.of_tree({**tree, **_fsdp(tree)})
     dtype_names.checkpoint(launch, args.pop("base_model"), "base_model")
     sizes = {axis: args.whole(launch, f"{word}_parallel_size") for axis, word in (("tp", "tensor"), ("cp", "context"))}
     training_common.layout(launch, None, **sizes)
@@ -50,7 +50,10 @@ def read(tree: Tree, launch: Launch) -> None:
     narrow = {bits: args.pop(f"load_in_{bits}bit") is True for bits in (4, 8)}
     if narrow[8] and adapter != "qlora":
         launch.unmodelled.append("load_in_8bit true: the frozen weights are taken in 16 bits")
-    launch.options["recompute"] = "full" if args.pop("gradient_checkpointing") in (True, "true", "offload") else "none"
+    again = [args.pop("gradient_checkpointing"), _sharded(args, "activation_checkpointing")]
+    launch.options["recompute"] = "full" if {True, "true", "offload"} & set(again) else "none"
+    if _sharded(args, "offload_params") is True:
+        launch.unmodelled.append("fsdp_config.offload_params: weights are taken to stay on the device")
     launch.options["zero"] = 3 if args.pop("fsdp", "fsdp_version") is not None else _stage(args.pop("deepspeed"))
     optimizer = str(args.pop("optimizer", default="adamw"))
     if "8bit" in optimizer:
@@ -59,8 +62,15 @@ def read(tree: Tree, launch: Launch) -> None:
         launch.options["optimizer"] = next(name for name in ("muon", "adafactor", "lion") if name in optimizer)
     elif "4bit" in optimizer:
         launch.unmodelled.append(f"optimizer {optimizer}: taken at 12 bytes a parameter (--optimizer-bytes)")
-    launch.options["dtype"] = "fp16" if args.given.get("fp16") == [True] else "bf16"
+    launch.options["dtype"] = (
+        "fp8" if args.pop("fp8") is True else "fp16" if args.given.get("fp16") == [True] else "bf16"
+    )
     launch.unmodelled += args.left(FLAGS.idle)
+
+
+def _sharded(args: LaunchArguments, key: str) -> object:
+    """A setting of fsdp_config, whose keys lost their prefix with FSDP2."""
+    return args.pop(f"fsdp_config.{key}", f"fsdp_config.fsdp_{key}")
 
 
 def _fsdp(tree: Tree) -> Options:

@@ -63,8 +63,8 @@ def _batch(args: LaunchArguments, launch: Launch, within: int) -> None:
         if micro and steps and whole % (micro * steps) == 0 and "train_micro_batch_size_per_gpu" in args.given:
             launch.options |= {"dp": whole // (micro * steps), "n": whole // (micro * steps) * within}
             launch.notes = [n for n in launch.notes if not n.startswith("the number of devices")]
-    elif micro and steps:
-        launch.per_replica = micro * steps
+    elif micro:
+        launch.per_replica = micro * (steps or 1)
 
 
 def _offload(args: LaunchArguments, launch: Launch) -> None:
@@ -113,6 +113,13 @@ def _sizes(args: LaunchArguments, launch: Launch) -> None:
         launch.shape["rotary"] = args.pop("pos-emb", default="learned") != "learned"
         launch.shape["context"] = args.whole(launch, "max-position-embeddings") or 2048
     args.put(launch, "seq", "seq-length")
+    mixers = {str(kind) for kind in _leaves(args.given.get("attention_config", args.given.get("attention-config")))}
+    if other := sorted(mixers & {"mamba", "rwkv", "gmlp", "amlp"}):
+        launch.refuse("model", f"attention_config {other[0]} is another architecture than its sizes describe here")
+
+
+def _leaves(node: object) -> list[object]:
+    return [leaf for item in node for leaf in _leaves(item)] if isinstance(node, list) else [node]
 
 
 def write(options: Options, model: str) -> str:

@@ -25,7 +25,7 @@ MOST_LAYERS = 60  # what people write to mean all of them: 70, 99, 999
 
 
 def starts(words: list[str]) -> list[str] | None:
-    found = serving_common.starting(words, *LAUNCHERS)
+    found = serving_common.starting(words, *LAUNCHERS) or serving_common.after_image(words, r"llama\.cpp:(server|full)")
     bench = found is not None and words[len(words) - len(found) - 1].endswith("llama-bench")
     return ["--bench", *found] if found is not None and bench else found
 

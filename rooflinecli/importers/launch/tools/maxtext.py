@@ -64,16 +64,19 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
         tree = primus(modules)
     args = LaunchArguments.of_tree(tree)
     sizes: dict[str, int | None] = {axis: _size(args, launch, names) for axis, names in _AXES.items()}
-    fsdp, data = sizes.pop("fsdp"), sizes.pop("dp")
     if not any(f"{net}_fsdp_parallelism" in tree for net in ("ici", "dcn")):
-        fsdp = -1  # base.yml's own
+        sizes["fsdp"] = -1  # base.yml's own
     _chips(launch, sizes)
+    fsdp, data = sizes.pop("fsdp"), sizes.pop("dp")
     closed = fsdp != -1 and data != -1
     sizes["dp"] = int(fsdp or 1) * int(data or 1) * int(sizes["ep"] or 1) if closed else None
     training_common.layout(launch, None, **{k: None if v == -1 else v for k, v in sizes.items()})
     over_data = str(args.pop("shard_optimizer_over_data")).lower() == "true"
     launch.options["zero"] = 3 if fsdp != 1 else int(over_data)
-    if fsdp and fsdp > 1 and (data == -1 or (closed and data and data > 1)):
+    dp = int(launch.options.get("dp", 0))
+    if fsdp == -1 and data and data > 1 and dp % data == 0:
+        launch.options["shard"] = dp // data
+    elif fsdp and fsdp > 1 and (data == -1 or (closed and data and data > 1)) and dp != fsdp * int(sizes["ep"] or 1):
         launch.options["shard"] = fsdp * int(sizes["ep"] or 1)
     training_common.unresolved(
         launch, {f"{net}_{n}_parallelism": a for net in ("ici", "dcn") for a, ns in _AXES.items() for n in ns}
@@ -82,7 +85,9 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
     found = {key: args.whole(launch, name) for key, name in _SHAPE.items()}
     launch.shape = {key: size for key, size in found.items() if size} | ({"gated": True} if any(found.values()) else {})
     name = str(tree.get("model_name") or "")
+    name = name.removesuffix("-2dfsdp")  # the same sizes under other sharding rules
     launch.put("model", None if name == "default" else _NAMES.get(name, name), "model_name")
+    _states(args, launch)
     args.put(launch, "seq", "max_target_length")
     pp, of_stage = int(launch.options.get("pp", 1)), args.whole(launch, "num_layers_per_pipeline_stage") or 1
     layers = found["layers"] or model_layers(str(launch.options.get("model", ""))) or 0
@@ -102,6 +107,18 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
     launch.unmodelled += [left for left in args.left(FLAGS.idle) if not left.split()[0].endswith("_parallelism")]
 
 
+def _states(args: LaunchArguments, launch: Launch) -> None:
+    """Bytes of gradients and optimizer state: moments are kept in the weights' format, fp32, or mu_dtype; bf16 weights need no fp32 copy."""
+    size = {"bfloat16": 2, "float16": 2}
+    weights = size.get(str(args.pop("weight_dtype")), 4)
+    first = size.get(str(args.pop("mu_dtype", default="")), weights)
+    total = weights + first + (weights if weights == 4 else 0)
+    if total != 12:
+        launch.options["optimizer-bytes"] = total
+    if size.get(str(args.pop("grad_dtype")), weights) == 2:
+        launch.options["gradient-bytes"] = 2
+
+
 def _size(args: LaunchArguments, launch: Launch, names: tuple[str, ...]) -> int | None:
     """Over both networks; -1 where either takes what is left."""
     found = [args.whole(launch, f"{net}_{name}_parallelism") for net in ("ici", "dcn") for name in names]
@@ -113,7 +130,9 @@ def _size(args: LaunchArguments, launch: Launch, names: tuple[str, ...]) -> int 
 
 def _chips(launch: Launch, sizes: dict[str, int | None]) -> None:
     """Axes of cores as axes of chips: the innermost that is a multiple of the cores of a chip lies within it."""
-    inner = next((axis for axis in ("tp", "cp") if (sizes[axis] or 1) % launch.cores == 0 and sizes[axis] != -1), None)
+    inner = next(
+        (axis for axis in ("tp", "cp", "fsdp") if (sizes[axis] or 1) % launch.cores == 0 and sizes[axis] != -1), None
+    )
     if launch.cores > 1 and inner and sizes[inner]:
         sizes[inner] = int(sizes[inner] or 1) // launch.cores
         launch.notes.append(f"{launch.cores} cores to a chip: a device here is a chip, so {inner} is {sizes[inner]}")

@@ -164,6 +164,8 @@ def _recomputed(args: LaunchArguments, launch: Launch, sizes: dict[str, int | No
     kind = args.pop("recompute-granularity")
     selective, old = args.pop("recompute-activations"), args.pop("checkpoint-activations")
     launch.options["recompute"] = kind or ("full" if old else "selective" if selective else "none")
+    if launch.options["recompute"] == "full" and sizes["recompute-num-layers"] == 0:
+        launch.options["recompute"] = "none"
     method = args.pop("recompute-method")
     if method == "block" and sizes["recompute-num-layers"] and "pp" in launch.options:
         stages = launch.options["pp"] * int(launch.options.get("virtual-stages", 1))

@@ -105,6 +105,9 @@ def read(tree: Tree, launch: Launch) -> None:
     fsdp = args.pop("fsdp", "use_megatron_fsdp", "use_torch_fsdp2", "use_custom_fsdp") is True
     stage = 2 if args.pop("fsdp_sharding_strategy") == "grad" else 3
     launch.options["zero"] = stage if fsdp else int(sharded)
+    args.put(launch, "capacity-factor", "moe_expert_capacity_factor")
+    if args.pop("moe_shared_expert_overlap") is True:
+        launch.options["shared-expert-overlap"] = True
     if args.pop("cpu_offload") is True:
         launch.options["offload"] = "optimizer"
         launch.unmodelled.append("cpu_offload: weights are taken to stay on the device")
@@ -189,6 +192,8 @@ def _recomputed(args: LaunchArguments, launch: Launch) -> None:
         kind = "full"
     launch.options["recompute"] = kind or "none"
     layers = args.whole(launch, "activations_checkpoint_num_layers", "recompute_num_layers")
+    if layers == 0 and kind == "full":
+        launch.options["recompute"] = "none"
     if args.pop("activations_checkpoint_method", "recompute_method") == "block" and layers and "pp" in launch.options:
         launch.options["recompute-layers"] = layers * launch.options["pp"]
     if modules := args.given.get("recompute_modules"):

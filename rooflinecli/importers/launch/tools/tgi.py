@@ -31,8 +31,24 @@ def read(words: list[str], launch: Launch) -> None:
     dtype_names.checkpoint(launch, args.pop("model-id"), "--model-id")
     dtype_names.served(launch, args.pop("dtype"), "--dtype")
     dtype_names.cache(launch, args.pop("kv-cache-dtype"), "--kv-cache-dtype")
-    serving_common.server(launch, args.whole(launch, "num-shard"))
-    serving_common.unresolved(launch, {"num-shard": "tp"})
-    args.put(launch, "batch", "max-batch-size", "max-concurrent-requests")
-    dtype_names.length(launch, args.pop("max-total-tokens"), "--max-total-tokens")
+    shards, cores = args.whole(launch, "num-shard"), args.whole(launch, "hf-num-cores")
+    if cores is not None and cores > 1:  # Inferentia2, Trainium
+        shards = cores // 2
+        launch.notes.append(f"{cores} NeuronCores, two to a chip: a device here is a chip, so tp is {shards}")
+    serving_common.server(launch, shards)
+    serving_common.unresolved(launch, {"num-shard": "tp", "hf-num-cores": "tp"})
+    if args.pop("speculate"):
+        launch.unmodelled.append("--speculate: drafts by n-grams or by the checkpoint's own heads are left out")
+    args.put(launch, "batch", "max-batch-size")
+    longest, tokens = str(args.pop("max-total-tokens")), str(args.pop("max-batch-total-tokens"))
+    if tokens.isdigit() and longest.isdigit() and "batch" not in launch.options:
+        launch.options["batch"] = max(int(tokens) // int(longest), 1)
+        launch.notes.append(
+            f"--max-batch-total-tokens {tokens} admits {launch.options['batch']} requests of --max-total-tokens {longest}"
+        )
+    elif tokens.isdigit():
+        launch.notes.append(
+            f"--max-batch-total-tokens {tokens} caps the tokens of the batch; give --batch or --concurrency"
+        )
+    dtype_names.length(launch, longest, "--max-total-tokens")
     launch.unmodelled += args.left(FLAGS.idle)

@@ -64,7 +64,9 @@ def read(tree: Tree, launch: Launch) -> None:
     if schedule and str(schedule).lower() in _SCHEDULES:
         if str(schedule).lower() != "interleaved1f1b":  # 1F1B over virtual stages, the default
             launch.options["schedule"] = _SCHEDULES[str(schedule).lower()]
-        if "interleaved" in str(schedule).lower():  # two stages a rank where their layers are not given
+        if (
+            "interleaved" in str(schedule).lower() and launch.options["pp"] > 1
+        ):  # two stages a rank where their layers are not given
             launch.options["virtual-stages"] = 2
     elif schedule:
         launch.unmodelled.append(f"parallelism.pipeline_parallel_schedule {schedule}")

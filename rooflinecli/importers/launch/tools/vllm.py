@@ -34,7 +34,7 @@ def claims(tree: Tree) -> bool:
 
 
 def starts(words: list[str]) -> list[str] | None:
-    return serving_common.starting(words, *LAUNCHERS)
+    return serving_common.starting(words, *LAUNCHERS) or serving_common.after_image(words, r"vllm[-_]openai")
 
 
 def read(words: list[str] | Tree, launch: Launch, tree: Tree | None = None) -> None:
