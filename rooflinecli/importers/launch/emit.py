@@ -92,7 +92,7 @@ def _implied(option: str, options: Tree, model: ModelSpec) -> bool:
     default = getattr(Layout, OPTIONS[option].fills or OPTIONS[option].parameter, None)
     return any(
         same(option, one, value)
-        for one in (default, *_NEUTRAL.get(option, ()), *([stored] if "dtype" in option else []))
+        for one in (default, *_NEUTRAL.get(option, ()), *([stored] if option in ("dtype", "weight-dtype") else []))
         if one is not None
     )
 
