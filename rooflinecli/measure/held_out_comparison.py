@@ -9,8 +9,8 @@ from rooflinecli.measure.cases import Record
 from rooflinecli.measure.fit import usable
 from rooflinecli.measure.stats import quantile
 from rooflinecli.price.chip import Chip
-from rooflinecli.questions.kernel.answer_types import KernelAnswer
 from rooflinecli.questions.kernel.operations import alone, attention_op, matmul_op
+from rooflinecli.questions.kernel.question import KernelAnswer
 from rooflinecli.specs.hardware import HardwareSpec, hardware_from, load_hardware
 from rooflinecli.specs.yaml_loader import parse
 

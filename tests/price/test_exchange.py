@@ -19,8 +19,7 @@ from rooflinecli.ledger.ops import ExpertAllToAll
 from rooflinecli.parallel.expert import exchanges
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.moe_all2all import MODES, price_exchange
-from rooflinecli.questions.collective.answer import collective
-from rooflinecli.questions.collective.backends import with_mode
+from rooflinecli.questions.collective.answer import collective, with_mode
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout
 

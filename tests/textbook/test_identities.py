@@ -7,8 +7,7 @@ import sympy
 
 from rooflinecli.formulas import gradient_noise
 from rooflinecli.formulas import scaling as law
-from rooflinecli.questions.scaling.fits import FITS
-from rooflinecli.questions.scaling.question import InferenceAware
+from rooflinecli.questions.scaling.question import FITS, InferenceAware
 
 N, D, C, E, A, B, alpha, beta = sympy.symbols("N D C E A B alpha beta", positive=True)
 

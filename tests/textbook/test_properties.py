@@ -8,10 +8,8 @@ from hypothesis import strategies as st
 
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.formulas import speculation as spec
-from rooflinecli.questions.occupancy.multiprocessor import multiprocessor
-from rooflinecli.questions.occupancy.question import MultiprocessorOccupancy, SystolicOccupancy
-from rooflinecli.questions.scaling.fits import FITS
-from rooflinecli.questions.scaling.question import Chinchilla, InferenceAware, TrainingRun, Width
+from rooflinecli.questions.occupancy.question import MultiprocessorOccupancy, SystolicOccupancy, multiprocessor
+from rooflinecli.questions.scaling.question import FITS, Chinchilla, InferenceAware, TrainingRun, Width
 from rooflinecli.questions.serving.question import BeamSearch, PrefixCaching
 from rooflinecli.questions.speculate.question import Speculate, best_length
 

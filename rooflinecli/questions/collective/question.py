@@ -2,13 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import field as key
 from math import prod
 
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.lift import PLAIN, PlainLift
-from rooflinecli.questions.collective.answer_types import CollectiveAnswer
+from rooflinecli.core.num import Number as Quantity
+from rooflinecli.core.record import Record, former
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Number, OptNumber, OptText, Text, field
+
+
+class ChipName(Record):
+    """A chip by the name people know and by its name in the registry."""
+
+    name: str
+    id: str
+
+
+class NetworkLevelAnswer(Record):
+    """The contribution of one network level, from the inside out."""
+
+    name: str
+    kind: str
+    volume_bytes: Quantity
+    bandwidth_bytes_per_s: Quantity
+    latency_s: Quantity
+    floor_s: Quantity
+    expected_s: Quantity
+    algorithm: str
+
+
+class CollectiveAnswer(Record):
+    """Bytes that each device sends, times with their 80% interval, and bus bandwidth as nccl-tests define it."""
+
+    op: str
+    hardware: ChipName
+    bytes: Quantity
+    devices: Quantity
+    volume_bytes: Quantity
+    floor_s: Quantity
+    expected_s: Quantity
+    time_s: Quantity
+    interval_s: tuple[Quantity, Quantity]
+    bus_bandwidth_bytes_per_s: Quantity
+    latency_s: Quantity
+    bottleneck: str = key(metadata=former("bound"))
+    algorithm: str
+    levels: list[NetworkLevelAnswer]
 
 
 class Collective(Question[CollectiveAnswer]):
@@ -38,8 +79,7 @@ class Collective(Question[CollectiveAnswer]):
 
     def answer(self, lift: PlainLift = PLAIN) -> CollectiveAnswer:
         from rooflinecli.core.num import INF
-        from rooflinecli.questions.collective.answer import BUS, along_axes, collective
-        from rooflinecli.questions.collective.backends import MODES, PHASES, with_mode
+        from rooflinecli.questions.collective.answer import BUS, MODES, PHASES, along_axes, collective, with_mode
         from rooflinecli.questions.shard.notation import mesh
         from rooflinecli.specs.hardware import load_hardware
 

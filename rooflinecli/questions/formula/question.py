@@ -2,9 +2,42 @@
 
 from __future__ import annotations
 
-from rooflinecli.questions.formula.answer_types import FormulaAnswer, FormulaList, FormulaSummary
+from dataclasses import field as key
+
+from rooflinecli.core.num import Number as Quantity
+from rooflinecli.core.record import OPTIONAL, Record
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import OptText, Texts, field
+
+
+class FormulaAnswer(Record):
+    """A formula: its parameters and arithmetic, or its value at the arguments given (in SI)."""
+
+    schema: str = "roofline/formula/1"
+    formula: str
+    symbol: str
+    unit: str
+    source: str
+    parameters: list[str] | None = key(default=None, metadata=OPTIONAL)
+    arithmetic: str | None = key(default=None, metadata=OPTIONAL)
+    value: Quantity | None = key(default=None, metadata=OPTIONAL)
+    arguments: dict[str, float] | None = key(default=None, metadata=OPTIONAL)
+
+
+class FormulaSummary(Record):
+    """A formula in one line."""
+
+    module: str
+    formula: str
+    unit: str
+    summary: str
+
+
+class FormulaList(Record):
+    """Every formula, in the order of the catalogue."""
+
+    schema: str = "roofline/formula/1"
+    formulas: list[FormulaSummary]
 
 
 class FormulaQuestion(Question[FormulaAnswer | FormulaList]):

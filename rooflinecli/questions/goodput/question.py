@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import field as key
+
 from rooflinecli.core import num
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.lift import PLAIN, PlainLift
+from rooflinecli.core.num import Number as Quantity
+from rooflinecli.core.record import OPTIONAL, Record
 from rooflinecli.core.units import duration
 from rooflinecli.formulas import training_goodput as f
-from rooflinecli.questions.goodput.answer_types import GoodputAnswer
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Number, OptNumber, field
+
+
+class GoodputAnswer(Record):
+    """Failures, checkpoints and the fraction of time that makes progress."""
+
+    schema: str = "roofline/goodput/1"
+    devices: Quantity
+    mtbf_s: Quantity
+    checkpoint_s: Quantity
+    restart_s: Quantity
+    young_interval_s: Quantity
+    daly_interval_s: Quantity
+    interval_s: Quantity
+    slowdown: Quantity
+    goodput: Quantity
+    checkpoint_overhead: Quantity
+    checkpoint_bytes: Quantity = key(default=None, metadata=OPTIONAL)
+    run_s: Quantity = key(default=None, metadata=OPTIONAL)
+    failures: Quantity = key(default=None, metadata=OPTIONAL)
+
 
 # Meta reports 419 unexpected interruptions of 16,384 H100 in 54 days (Llama 3 report, section 3.3.4): one per 50,700 device-hours.
 DEVICE_MTBF = 16384 * 54 * 86400 / 419

@@ -11,7 +11,7 @@ from rooflinecli.ledger.ops import Op
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.quantization.formats import formats
-from rooflinecli.questions.kernel.answer_types import KernelAnswer
+from rooflinecli.questions.kernel.question import KernelAnswer
 from rooflinecli.specs.hardware import HardwareSpec
 
 REGIME = "kernel"

@@ -2,20 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import field as key
 from math import prod
 from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import ImpossibleValue, UsageError, unknown
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
+from rooflinecli.core.record import OPTIONAL, Record
 from rooflinecli.core.units import duration
-from rooflinecli.questions.kernel.answer_types import KernelAnswer
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Group, Number, OptNumber, OptText, Switch, Text, field
 
 if TYPE_CHECKING:
     from rooflinecli.ledger.ops import Op
     from rooflinecli.specs.hardware import HardwareSpec
+
+
+class KernelAnswer(Record):
+    """One operation on the roofline. `bound_by` is its time over that of the next resource."""
+
+    schema: str = ""
+    op: str
+    hardware: str
+    dtype: str
+    flops: Quantity
+    bytes: Quantity
+    intensity_flops_per_byte: Quantity
+    ridge_flops_per_byte: Quantity
+    bound: str
+    bound_by: Quantity
+    floor_s: Quantity
+    time_s: Quantity
+    interval_s: tuple[Quantity, Quantity]
+    attainable_flops_per_s: Quantity
+    achieved_flops_per_s: Quantity
+    busiest_over_even: Quantity = key(default=None, metadata=OPTIONAL)
+    rows: Quantity = key(default=None, metadata=OPTIONAL)
+    experts_with_work: Quantity = key(default=None, metadata=OPTIONAL)
+    experts_held: Quantity = key(default=None, metadata=OPTIONAL)
+    measured_s: Quantity = key(default=None, metadata=OPTIONAL)
+
 
 QUANTIZATION = ("dynamic", "static", "none")
 GATED, UNGATED = 3.0, 2.0  # matrices of an expert

@@ -16,7 +16,7 @@ from rooflinecli.ledger.ops import Collective
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.network import price_collective
 from rooflinecli.quantization.formats import Formats, formats
-from rooflinecli.questions.layouts.answer_types import (
+from rooflinecli.questions.layouts.question import (
     AttentionPartitioning,
     FeedForwardPartitioning,
     PartitioningAnswer,

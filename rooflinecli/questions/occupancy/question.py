@@ -2,15 +2,111 @@
 
 from __future__ import annotations
 
+from dataclasses import field as key
 from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
 from rooflinecli.core import num
-from rooflinecli.core.errors import Infeasible, UsageError
+from rooflinecli.core.errors import Infeasible, UsageError, unknown
+from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.lift import PLAIN, PlainLift
+from rooflinecli.core.num import Number as Quantity
+from rooflinecli.core.record import OPTIONAL, Record, former
 from rooflinecli.formulas import occupancy as occ
-from rooflinecli.questions.occupancy.answer_types import MultiprocessorAnswer, SystolicAnswer
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Number, OptNumber, OptText, field
+
+
+class MultiprocessorAnswer(Record):
+    """Resident blocks of a multiprocessor, the limit of each resource, and the waves of a launch."""
+
+    schema: str = "roofline/occupancy-sm/2"
+    compute_capability: str
+    warps_per_block: Quantity
+    blocks: Quantity
+    occupancy: Quantity
+    limited_by: str
+    limits_blocks: dict[str, Quantity]
+    waves: Quantity = key(default=None, metadata=OPTIONAL)
+    wave_utilization: Quantity = key(default=None, metadata=OPTIONAL | former("wave_utilisation"))
+    notes: list[str]
+
+
+class SystolicAnswer(Record):
+    """Fractions of a systolic array that a matmul uses, by convention."""
+
+    schema: str = "roofline/occupancy-systolic/2"
+    output_tile_utilization: Quantity = key(metadata=former("output_tile_utilisation"))
+    column_utilization: Quantity = key(metadata=former("column_utilisation"))
+    weight_tile_utilization: Quantity = key(metadata=former("weight_tile_utilisation"))
+    cycles: Quantity
+    cycle_utilization: Quantity = key(metadata=former("cycle_utilisation"))
+    peak_flops_per_s: Quantity = key(default=None, metadata=OPTIONAL)
+    attained_flops_per_s: Quantity = key(default=None, metadata=OPTIONAL)
+    notes: list[str]
+
+
+KIB = 1024.0
+
+
+@dataclass(frozen=True)
+class Multiprocessor:
+    """Limits of one streaming multiprocessor; sizes in bytes."""
+
+    capability: str
+    source: str
+    max_warps: float
+    max_blocks: float
+    shared_memory: float
+    shared_memory_per_block: float
+    reserved: float
+    shared_memory_unit: float
+    warp_size: float
+    registers: float
+    max_registers_per_thread: float
+    max_threads_per_block: float
+    register_unit: float
+    schedulers: float
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[str, Any]:
+    import yaml
+
+    return dict(yaml.safe_load(Path(__file__).with_name("compute_capability.yaml").read_text(encoding="utf-8")))
+
+
+def capability_of(hardware_id: str) -> str:
+    """The compute capability of a chip by the longest matching beginning of its file's name."""
+    known = {prefix: cap for cap, row in _table()["capabilities"].items() for prefix in row["chips"]}
+    prefix = max((p for p in known if hardware_id.startswith(p)), key=len, default=None)
+    if prefix is None:
+        raise UsageError(
+            f"{hardware_id} has no streaming multiprocessors on record; give --capability, one of "
+            f"{', '.join(_table()['capabilities'])}"
+        )
+    return str(known[prefix])
+
+
+def multiprocessor(capability: str) -> Multiprocessor:
+    """The limits of a compute capability. Raises UsageError for an unknown one."""
+    table = _table()
+    if capability not in table["capabilities"]:
+        raise unknown("compute capability", capability, table["capabilities"])
+    row = table["capabilities"][capability]
+    return Multiprocessor(
+        capability,
+        table["source"],
+        row["max_warps"],
+        row["max_blocks"],
+        row["shared_memory_kib"] * KIB,
+        row["shared_memory_per_block_kib"] * KIB,
+        row["reserved_kib"] * KIB,
+        row["shared_memory_unit"],
+        **table["common"],
+    )
 
 
 # fmt: off
@@ -35,7 +131,6 @@ class MultiprocessorOccupancy(Question[MultiprocessorAnswer]):
 
     def answer(self, lift: PlainLift = PLAIN) -> MultiprocessorAnswer:
         """Raises UsageError for a launch that the hardware refuses, Infeasible where not one block is resident."""
-        from rooflinecli.questions.occupancy.multiprocessor import capability_of, multiprocessor
         from rooflinecli.specs.hardware import load_hardware
 
         chip = None if self.hw is None else load_hardware(self.hw)

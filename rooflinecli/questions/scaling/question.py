@@ -2,29 +2,258 @@
 
 from __future__ import annotations
 
+from dataclasses import field as key
 from typing import Any
 
 from rooflinecli.core import num
 from rooflinecli.core.derivation import label
-from rooflinecli.core.errors import ImpossibleValue, UsageError
+from rooflinecli.core.errors import ImpossibleValue, UsageError, unknown
+from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
+from rooflinecli.core.record import OPTIONAL, Record
 from rooflinecli.core.solve import decreasing_root, solved_value
 from rooflinecli.formulas import cost, counts, gradient_noise, training
 from rooflinecli.formulas import scaling as law
 from rooflinecli.questions.question import Question
-from rooflinecli.questions.scaling import answer_types as answers
-from rooflinecli.questions.scaling.fits import (
-    FITS,
-    KAPLAN_BATCH,
-    KAPLAN_COMPUTE,
-    KAPLAN_PARAMS,
-    KAPLAN_TOKENS,
-    TOKENS_PER_PARAM,
-    Fit,
-    fits,
-)
 from rooflinecli.specs.options import Group, Number, OptNumber, OptText, Text, field
+
+
+class TrainedPoint(Record):
+    """Size, tokens and FLOPs of a run, and the loss of one fit there."""
+
+    params: Quantity
+    tokens: Quantity
+    tokens_per_param: Quantity
+    training_flops: Quantity
+    loss: Quantity
+
+
+class ChinchillaAnswer(Record):
+    """The compute-optimal point by the rule of thumb, and by each fit."""
+
+    schema: str = "roofline/scaling-chinchilla/1"
+    params: Quantity
+    tokens: Quantity
+    tokens_per_param: Quantity
+    training_flops: Quantity
+    fits: dict[str, TrainedPoint]
+    notes: list[str]
+
+
+class FittedLoss(Record):
+    """The loss of a run by one fit, its limit for the size, and the irreducible part."""
+
+    loss: Quantity
+    loss_limit: Quantity
+    irreducible: Quantity
+
+
+class LossAnswer(Record):
+    """The loss of a run by each fit, and the optimum at its compute."""
+
+    schema: str = "roofline/scaling-loss/1"
+    params: Quantity
+    tokens: Quantity
+    tokens_per_param: Quantity
+    training_flops: Quantity
+    fits: dict[str, FittedLoss]
+    optimum_at_this_compute: dict[str, TrainedPoint]
+    notes: list[str]
+
+
+class KaplanAnswer(Record):
+    """The loss by each law that has an input."""
+
+    schema: str = "roofline/scaling-kaplan/1"
+    params: Quantity = key(default=None, metadata=OPTIONAL)
+    loss_by_params: Quantity = key(default=None, metadata=OPTIONAL)
+    tokens: Quantity = key(default=None, metadata=OPTIONAL)
+    loss_by_tokens: Quantity = key(default=None, metadata=OPTIONAL)
+    training_flops: Quantity = key(default=None, metadata=OPTIONAL)
+    pflop_s_days: Quantity = key(default=None, metadata=OPTIONAL)
+    loss_by_compute: Quantity = key(default=None, metadata=OPTIONAL)
+    notes: list[str]
+
+
+class Lifetime(Record):
+    """A size at the common loss: FLOPs of training and serving it, and the saving against the base."""
+
+    params: Quantity
+    tokens: Quantity
+    tokens_per_param: Quantity
+    training_flops: Quantity
+    inference_flops: Quantity
+    lifetime_flops: Quantity
+    saving: Quantity
+
+
+class InferenceAwareAnswer(Record):
+    """Sizes of equal loss by name."""
+
+    schema: str = "roofline/scaling-inference-aware/1"
+    loss: Quantity
+    served_tokens: Quantity
+    options: dict[str, Lifetime]
+    notes: list[str]
+
+
+class MixtureAnswer(Record):
+    """Tokens of a budget, and tokens of an expert."""
+
+    schema: str = "roofline/scaling-moe/1"
+    training_flops: Quantity = key(default=None, metadata=OPTIONAL)
+    active_params: Quantity = key(default=None, metadata=OPTIONAL)
+    tokens: Quantity = key(default=None, metadata=OPTIONAL)
+    compute_optimal_active_params: Quantity = key(default=None, metadata=OPTIONAL)
+    total_params: Quantity = key(default=None, metadata=OPTIONAL)
+    dense_tokens: Quantity = key(default=None, metadata=OPTIONAL)
+    experts: Quantity = key(default=None, metadata=OPTIONAL)
+    top_k: Quantity = key(default=None, metadata=OPTIONAL)
+    batch_tokens: Quantity = key(default=None, metadata=OPTIONAL)
+    expert_tokens: Quantity = key(default=None, metadata=OPTIONAL)
+    experts_visited: Quantity = key(default=None, metadata=OPTIONAL)
+    notes: list[str]
+
+
+class TrainingRunAnswer(Record):
+    """Devices, time, MFU and dollars of a run."""
+
+    schema: str = "roofline/scaling-run/1"
+    params: Quantity
+    tokens: Quantity
+    devices: Quantity
+    flops_per_token: Quantity
+    training_flops: Quantity
+    mfu: Quantity
+    time_s: Quantity
+    time_days: Quantity
+    device_hours: Quantity
+    tokens_per_s: Quantity
+    price_usd_per_hour: Quantity = key(default=None, metadata=OPTIONAL)
+    training_usd: Quantity = key(default=None, metadata=OPTIONAL)
+    flops_per_usd_at_peak: Quantity = key(default=None, metadata=OPTIONAL)
+    notes: list[str]
+
+
+class WidthAnswer(Record):
+    """The width, exact and rounded, and its parameters."""
+
+    schema: str = "roofline/scaling-width/1"
+    d_exact: Quantity
+    d_model: Quantity
+    layers: Quantity
+    params: Quantity
+    notes: list[str]
+
+
+class AdditionAnswer(Record):
+    """Data for a transformer that learns to add."""
+
+    schema: str = "roofline/scaling-addition/1"
+    tokens_per_example: Quantity
+    params: Quantity
+    tokens: Quantity
+    examples: Quantity
+    training_flops: Quantity
+
+
+class BatchPoint(Record):
+    """Steps and examples to the target at a batch."""
+
+    batch: Quantity
+    steps: Quantity
+    examples: Quantity
+    time_s: Quantity = key(default=None, metadata=OPTIONAL)
+
+
+class BatchSizeAnswer(Record):
+    """The critical and the fastest batch, and batches by name."""
+
+    schema: str = "roofline/scaling-batch/1"
+    critical_batch: Quantity
+    time_optimal_batch: Quantity = key(default=None, metadata=OPTIONAL)
+    shortest_time_s: Quantity = key(default=None, metadata=OPTIONAL)
+    batches: dict[str, BatchPoint]
+    notes: list[str]
+
+
+class KaplanBatchAnswer(Record):
+    """The critical batch at a loss."""
+
+    schema: str = "roofline/scaling-batch/1"
+    loss: Quantity
+    critical_batch_tokens: Quantity
+    notes: list[str]
+
+
+class NoiseScaleAnswer(Record):
+    """The gradient noise scale, as a batch."""
+
+    schema: str = "roofline/scaling-noise/1"
+    gradient_norm_squared: Quantity
+    gradient_variance: Quantity
+    noise_scale_batch: Quantity
+
+
+class LearningRateAnswer(Record):
+    """The learning rate at the new batch by each rule."""
+
+    schema: str = "roofline/scaling-lr/1"
+    batch: Quantity
+    new_batch: Quantity
+    lr: Quantity
+    lr_sqrt: Quantity
+    lr_linear: Quantity
+    lr_max: Quantity = key(default=None, metadata=OPTIONAL)
+    lr_noise_scale: Quantity = key(default=None, metadata=OPTIONAL)
+    notes: list[str]
+
+
+TOKENS_PER_PARAM = 20.0  # Hoffmann et al. 2022, approaches 1 and 2
+# constant, exponent: Kaplan et al. 2020, equations 1.1 to 1.4
+KAPLAN_PARAMS, KAPLAN_TOKENS, KAPLAN_COMPUTE = (8.8e13, 0.076), (5.4e13, 0.095), (3.1e8, 0.050)
+KAPLAN_BATCH = (2e8, 0.21)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Published constants of L = E + A/N^alpha + B/D^beta."""
+
+    e: float
+    a: float
+    b: float
+    alpha: float
+    beta: float
+    source: str
+
+    @property
+    def slopes(self) -> tuple[float, float, float, float]:
+        return self.a, self.b, self.alpha, self.beta
+
+    @property
+    def all(self) -> tuple[float, float, float, float, float]:
+        return self.e, *self.slopes
+
+
+# fmt: off
+FITS = {
+    "besiroglu": Fit(1.8172, 482.01, 2085.43, 0.3478, 0.3658, "Besiroglu et al. 2024, Chinchilla Scaling: A replication attempt, arXiv:2404.10102 (corrected)"),
+    "hoffmann": Fit(1.69, 406.4, 410.7, 0.34, 0.28, "Hoffmann et al. 2022, arXiv:2203.15556, equation 10 as printed"),
+    "hoffmann-tex": Fit(1.6934, 406.4, 410.7, 0.3392, 0.2849, "Hoffmann et al. 2022 with the digits of its TeX source, quoted by Besiroglu et al. 2024"),
+    "sardana": Fit(1.69, 406.4, 410.7, 0.336, 0.283, "Hoffmann et al. 2022 with three-digit exponents, as Sardana et al. 2024 use it, arXiv:2401.00448"),
+}
+# fmt: on
+
+
+def fits(name: str) -> dict[str, Fit]:
+    """The fits called `name`, 'all' for every one."""
+    if name == "all":
+        return FITS
+    if name not in FITS:
+        raise unknown("fit", name, [*FITS, "all"])
+    return {name: FITS[name]}
+
 
 ROUNDING = 1e-9  # a duration at the peak gives back an MFU of one, but for the last digits
 
@@ -36,8 +265,8 @@ def exactly_one(question: Question[Any], *names: str) -> None:
         raise UsageError(f"give exactly one of {', '.join(flags[:-1])} and {flags[-1]}")
 
 
-def _point(params: Quantity, tokens: Quantity, fit: Fit) -> answers.TrainedPoint:
-    return answers.TrainedPoint(
+def _point(params: Quantity, tokens: Quantity, fit: Fit) -> TrainedPoint:
+    return TrainedPoint(
         params=params,
         tokens=tokens,
         tokens_per_param=law.tokens_per_parameter(tokens, params),
@@ -46,7 +275,7 @@ def _point(params: Quantity, tokens: Quantity, fit: Fit) -> answers.TrainedPoint
     )
 
 
-def _optimum(params: Quantity, tokens: Quantity, flops: Quantity, fit: Fit) -> answers.TrainedPoint:
+def _optimum(params: Quantity, tokens: Quantity, flops: Quantity, fit: Fit) -> TrainedPoint:
     """The compute-optimal point of a fit for a size, a token count or a budget, whichever is given."""
     if params is None:
         params = (
@@ -74,7 +303,7 @@ class Fits(Group):
     fit: Text = field("free", "besiroglu (corrected), hoffmann, hoffmann-tex, sardana, or all.", default="all", metavar="CHOICE")
 
 
-class Chinchilla(Fits, Compute, Question[answers.ChinchillaAnswer]):
+class Chinchilla(Fits, Compute, Question[ChinchillaAnswer]):
     """Compute-optimal size and tokens from one of --params, --tokens, --flops."""
 
     verb = "scaling chinchilla"
@@ -83,7 +312,7 @@ class Chinchilla(Fits, Compute, Question[answers.ChinchillaAnswer]):
     def check(self) -> None:
         exactly_one(self, "params", "tokens", "flops")
 
-    def answer(self, lift: PlainLift = PLAIN) -> answers.ChinchillaAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> ChinchillaAnswer:
         chosen, ratio = fits(self.fit), self.tokens_per_param
         if self.params is not None:
             params = self.params
@@ -92,7 +321,7 @@ class Chinchilla(Fits, Compute, Question[answers.ChinchillaAnswer]):
         else:
             params = law.chinchilla_params(self.flops, ratio)
         tokens = law.chinchilla_tokens(params, ratio) if self.tokens is None else self.tokens
-        return answers.ChinchillaAnswer(
+        return ChinchillaAnswer(
             params=params, tokens=tokens, tokens_per_param=ratio, training_flops=counts.training_flops_rule(params, tokens),
             fits={name: _optimum(self.params, self.tokens, self.flops, one) for name, one in chosen.items()},
             notes=[
@@ -102,20 +331,20 @@ class Chinchilla(Fits, Compute, Question[answers.ChinchillaAnswer]):
         )
 
 
-class Loss(Fits, Question[answers.LossAnswer]):
+class Loss(Fits, Question[LossAnswer]):
     """Parametric loss of a run by each published fit, and the optimum for its compute."""
 
     verb = "scaling loss"
     params: Number = field("params", "Parameters (70B), or a model's name.", symbol="N", short="-p")
     tokens: Number = field("tokens", "Training tokens (1.4T).", symbol="D")
 
-    def answer(self, lift: PlainLift = PLAIN) -> answers.LossAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> LossAnswer:
         params, tokens = self.params, self.tokens
         flops, chosen = counts.training_flops_rule(params, tokens), fits(self.fit)
-        return answers.LossAnswer(
+        return LossAnswer(
             params=params, tokens=tokens, tokens_per_param=law.tokens_per_parameter(tokens, params), training_flops=flops,
             fits={
-                name: answers.FittedLoss(
+                name: FittedLoss(
                     loss=law.parametric_loss(params, tokens, *one.all),
                     loss_limit=law.loss_limit(params, one.e, one.a, one.alpha),
                     irreducible=one.e,
@@ -130,7 +359,7 @@ class Loss(Fits, Question[answers.LossAnswer]):
         )
 
 
-class Kaplan(Compute, Question[answers.KaplanAnswer]):
+class Kaplan(Compute, Question[KaplanAnswer]):
     """The three power laws of Kaplan et al.: loss by parameters, tokens, compute."""
 
     verb = "scaling kaplan"
@@ -142,8 +371,8 @@ class Kaplan(Compute, Question[answers.KaplanAnswer]):
         if not self.written():
             raise UsageError("nothing to go by; give --params, --tokens or --flops (one or more)")
 
-    def answer(self, lift: PlainLift = PLAIN) -> answers.KaplanAnswer:
-        answer = answers.KaplanAnswer(params=self.params, tokens=self.tokens, notes=[
+    def answer(self, lift: PlainLift = PLAIN) -> KaplanAnswer:
+        answer = KaplanAnswer(params=self.params, tokens=self.tokens, notes=[
             "Each law assumes that the other two do not limit; params are without embeddings.",
             "Kaplan et al. 2020, arXiv:2001.08361, equations 1.1 to 1.3",
         ])
@@ -158,7 +387,7 @@ class Kaplan(Compute, Question[answers.KaplanAnswer]):
         return answer
 
 
-class InferenceAware(Question[answers.InferenceAwareAnswer]):
+class InferenceAware(Question[InferenceAwareAnswer]):
     """The size with least training plus inference FLOPs, at the loss of --params (compute-optimal or at --tokens) or --loss."""
 
     verb = "scaling inference-aware"
@@ -172,7 +401,7 @@ class InferenceAware(Question[answers.InferenceAwareAnswer]):
     def check(self) -> None:
         exactly_one(self, "params", "loss")
 
-    def answer(self, lift: PlainLift = PLAIN) -> answers.InferenceAwareAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> InferenceAwareAnswer:
         if self.fit == "all":
             raise UsageError(f"--fit all: the optimum follows one fit; give one of {', '.join(FITS)}")
         fit, served, target = fits(self.fit)[self.fit], self.tokens_served, self.loss
@@ -193,11 +422,11 @@ class InferenceAware(Question[answers.InferenceAwareAnswer]):
         for name, size in sizes.items():
             if size is not None:
                 tokens, train, serve, whole = _lifetime_flops(size, target, served, fit)
-                options[name] = answers.Lifetime(
+                options[name] = Lifetime(
                     params=size, tokens=tokens, tokens_per_param=law.tokens_per_parameter(tokens, size), training_flops=train,
                     inference_flops=serve, lifetime_flops=whole, saving=law.relative_saving(whole, base),
                 )
-        return answers.InferenceAwareAnswer(
+        return InferenceAwareAnswer(
             loss=target, served_tokens=served, options=options,
             notes=["Equal loss throughout; 6 N D to train, 2 N per token served.", f"{self.fit}: {fit.source}"],
         )
@@ -231,7 +460,7 @@ def _lifetime_flops(params: Quantity, target: Quantity, served: Quantity, fit: F
     return tokens, train, serve, law.lifetime_flops(train, serve)
 
 
-class Mixture(Question[answers.MixtureAnswer]):
+class Mixture(Question[MixtureAnswer]):
     """A mixture of experts: tokens a budget buys by active parameters, and tokens each expert sees."""
 
     verb = "scaling moe"
@@ -242,8 +471,8 @@ class Mixture(Question[answers.MixtureAnswer]):
     top_k: OptNumber = field("positive", "Experts a token visits.", default=None, symbol="k", metavar="COUNT")
     batch_tokens: OptNumber = field("tokens", "Tokens routed together (2048).", default=None, symbol="T")
 
-    def answer(self, lift: PlainLift = PLAIN) -> answers.MixtureAnswer:
-        answer = answers.MixtureAnswer(notes=["A token trains its active parameters: 6 N_active FLOPs, not 6 N_total."])
+    def answer(self, lift: PlainLift = PLAIN) -> MixtureAnswer:
+        answer = MixtureAnswer(notes=["A token trains its active parameters: 6 N_active FLOPs, not 6 N_total."])
         budget = self.flops is not None and self.active_params is not None
         routed = self.experts is not None and self.top_k is not None and self.batch_tokens is not None
         if not budget and not routed:
@@ -263,7 +492,7 @@ class Mixture(Question[answers.MixtureAnswer]):
         return answer
 
 
-class TrainingRun(Question[answers.TrainingRunAnswer]):
+class TrainingRun(Question[TrainingRunAnswer]):
     """Time and dollars of a training run from its MFU; or the MFU, or the devices, that a deadline takes."""
 
     verb = "scaling run"
@@ -287,7 +516,7 @@ class TrainingRun(Question[answers.TrainingRunAnswer]):
     def _solves_devices(self) -> bool:
         return self.devices is None and self.mfu is not None and self.time is not None and self.tokens_per_s is None
 
-    def answer(self, lift: PlainLift = PLAIN) -> answers.TrainingRunAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> TrainingRunAnswer:
         """Raises ImpossibleValue for an MFU above one."""
         from rooflinecli.price.chip import Chip
         from rooflinecli.specs.hardware import load_hardware
@@ -310,7 +539,7 @@ class TrainingRun(Question[answers.TrainingRunAnswer]):
                 "devices, a longer time or fewer tokens (training counts 6 N FLOPs per token)"
             )
         time = training.training_time(flops, devices, peak, mfu) if seconds is None else seconds
-        answer = answers.TrainingRunAnswer(
+        answer = TrainingRunAnswer(
             params=self.params, tokens=self.tokens, devices=devices, flops_per_token=per_token, training_flops=flops, mfu=mfu,
             time_s=time, time_days=law.days(time), device_hours=law.device_hours(devices, time),
             tokens_per_s=law.run_throughput(self.tokens, time),
@@ -324,7 +553,7 @@ class TrainingRun(Question[answers.TrainingRunAnswer]):
         return answer
 
 
-class Width(Question[answers.WidthAnswer]):
+class Width(Question[WidthAnswer]):
     """The model width for a parameter budget."""
 
     verb = "scaling width"
@@ -333,17 +562,17 @@ class Width(Question[answers.WidthAnswer]):
     expansion: Number = field("positive", "d_ff / d_model.", default=4.0, symbol="E")
     multiple: Number = field("positive", "Round the width to a multiple of this.", default=64.0, symbol="m", metavar="COUNT")
 
-    def answer(self, lift: PlainLift = PLAIN) -> answers.WidthAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> WidthAnswer:
         exact = law.width_for_params(self.params, self.layers, self.expansion)
         rounded = law.rounded_width(exact, self.multiple)
-        return answers.WidthAnswer(
+        return WidthAnswer(
             d_exact=exact, d_model=rounded, layers=self.layers,
             params=counts.dense_params_rule(self.layers, rounded, self.expansion, 0),
             notes=["(4 + 2E) L d^2 without embeddings; E is d_ff / d_model, E = 4 gives 12 L d^2."],
         )
 
 
-class Addition(Question[answers.AdditionAnswer]):
+class Addition(Question[AdditionAnswer]):
     """Data for a transformer that learns to add: tokens per example, tokens and examples."""
 
     verb = "scaling addition"
@@ -351,15 +580,15 @@ class Addition(Question[answers.AdditionAnswer]):
     params: Number = field("positive", "Parameters.", default=10e6, symbol="N", short="-p", metavar="COUNT")
     tokens_per_param: Number = field("positive", "Rule of thumb of Hoffmann et al.", default=TOKENS_PER_PARAM, symbol="r")
 
-    def answer(self, lift: PlainLift = PLAIN) -> answers.AdditionAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> AdditionAnswer:
         length, tokens = law.addition_example_tokens(self.digits), law.chinchilla_tokens(self.params, self.tokens_per_param)
-        return answers.AdditionAnswer(
+        return AdditionAnswer(
             tokens_per_example=length, params=self.params, tokens=tokens, examples=law.examples_for_tokens(tokens, length),
             training_flops=counts.training_flops_rule(self.params, tokens),
         )
 
 
-class BatchSize(Question[answers.BatchSizeAnswer | answers.KaplanBatchAnswer]):
+class BatchSize(Question[BatchSizeAnswer | KaplanBatchAnswer]):
     """Steps against examples, the critical batch, and the batch that trains soonest."""
 
     verb = "scaling batch"
@@ -376,9 +605,9 @@ class BatchSize(Question[answers.BatchSizeAnswer | answers.KaplanBatchAnswer]):
         if (self.seconds_per_example is None) != (self.seconds_per_step is None):
             raise UsageError("--seconds-per-example and --seconds-per-step go together; give both or neither")
 
-    def answer(self, lift: PlainLift = PLAIN) -> answers.BatchSizeAnswer | answers.KaplanBatchAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> BatchSizeAnswer | KaplanBatchAnswer:
         if self.loss is not None:
-            return answers.KaplanBatchAnswer(
+            return KaplanBatchAnswer(
                 loss=self.loss, critical_batch_tokens=law.kaplan_critical_batch(KAPLAN_BATCH[0], self.loss, KAPLAN_BATCH[1]),
                 notes=["Kaplan et al. 2020, equation 1.4; fitted on WebText2"],
             )
@@ -386,7 +615,7 @@ class BatchSize(Question[answers.BatchSizeAnswer | answers.KaplanBatchAnswer]):
         times = self.seconds_per_example, self.seconds_per_step
         critical = gradient_noise.critical_batch_size(*ends)
         timed = times[0] is not None
-        answer = answers.BatchSizeAnswer(
+        answer = BatchSizeAnswer(
             critical_batch=critical,
             time_optimal_batch=gradient_noise.time_optimal_batch(*ends, *times) if timed else None,
             shortest_time_s=gradient_noise.shortest_training_time(*ends, *times) if timed else None,
@@ -399,11 +628,11 @@ class BatchSize(Question[answers.BatchSizeAnswer | answers.KaplanBatchAnswer]):
                 steps = gradient_noise.steps_at_batch(size, self.steps_min, critical)
                 examples = gradient_noise.examples_at_batch(size, self.examples_min, critical)
                 time = gradient_noise.training_time_at_batch(examples, steps, *times) if timed else None
-                answer.batches[name] = answers.BatchPoint(batch=size, steps=steps, examples=examples, time_s=time)
+                answer.batches[name] = BatchPoint(batch=size, steps=steps, examples=examples, time_s=time)
         return answer
 
 
-class NoiseScale(Question[answers.NoiseScaleAnswer]):
+class NoiseScale(Question[NoiseScaleAnswer]):
     """The gradient noise scale, an estimate of the critical batch, from gradient norms at two batch sizes."""
 
     verb = "scaling noise"
@@ -416,18 +645,18 @@ class NoiseScale(Question[answers.NoiseScaleAnswer]):
         if self.small_batch >= self.big_batch:
             raise UsageError("the second batch must be larger than the first; swap them")
 
-    def answer(self, lift: PlainLift = PLAIN) -> answers.NoiseScaleAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> NoiseScaleAnswer:
         norms = self.small_batch, self.small_norm2, self.big_batch, self.big_norm2
         norm2, variance = gradient_noise.gradient_norm_squared(*norms), gradient_noise.gradient_variance(*norms)
         if num.value(norm2) <= 0 or num.value(variance) < 0:
             raise UsageError("these norms imply a negative noise scale, they are too noisy; average them over more batches")
-        return answers.NoiseScaleAnswer(
+        return NoiseScaleAnswer(
             gradient_norm_squared=norm2, gradient_variance=variance,
             noise_scale_batch=gradient_noise.noise_scale(variance, norm2),
         )
 
 
-class LearningRate(Question[answers.LearningRateAnswer]):
+class LearningRate(Question[LearningRateAnswer]):
     """A learning rate for another batch: square root, linear, and by the noise scale."""
 
     verb = "scaling lr"
@@ -436,8 +665,8 @@ class LearningRate(Question[answers.LearningRateAnswer]):
     new_batch: Number = field("positive", "The batch to move to.", symbol="B'", metavar="COUNT")
     noise_scale: OptNumber = field("positive", "Gradient noise scale, for the third rule.", default=None, symbol="B_noise", least=0)
 
-    def answer(self, lift: PlainLift = PLAIN) -> answers.LearningRateAnswer:
-        answer = answers.LearningRateAnswer(
+    def answer(self, lift: PlainLift = PLAIN) -> LearningRateAnswer:
+        answer = LearningRateAnswer(
             batch=self.batch, new_batch=self.new_batch, lr=self.lr,
             lr_sqrt=gradient_noise.learning_rate_sqrt(self.lr, self.batch, self.new_batch),
             lr_linear=gradient_noise.learning_rate_linear(self.lr, self.batch, self.new_batch),

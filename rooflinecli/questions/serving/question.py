@@ -2,14 +2,115 @@
 
 from __future__ import annotations
 
+from dataclasses import field as key
+
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
+from rooflinecli.core.record import OPTIONAL, Record, former
 from rooflinecli.formulas import batching, cost, counts, serving
 from rooflinecli.questions.question import Question
-from rooflinecli.questions.serving import answer_types as answers
 from rooflinecli.specs.options import Group, Number, OptNumber, OptText, Text, field
+
+
+class TokenCostAnswer(Record):
+    """Dollars per million tokens."""
+
+    schema: str = "roofline/serving-cost/2"
+    price_usd_per_hour: Quantity
+    utilization: Quantity = key(metadata=former("utilisation"))
+    million_input_tokens_usd: Quantity = key(default=None, metadata=OPTIONAL)
+    million_output_tokens_usd: Quantity = key(default=None, metadata=OPTIONAL)
+
+
+class BreakEvenAnswer(Record):
+    """The batch at which a price per token pays, and what memory allows."""
+
+    schema: str = "roofline/serving-break-even/1"
+    tokens_per_s: Quantity
+    batch: Quantity
+    kv_cache_bytes: Quantity = key(default=None, metadata=OPTIONAL)
+    weights_bytes: Quantity = key(default=None, metadata=OPTIONAL)
+    capacity_bytes: Quantity = key(default=None, metadata=OPTIONAL)
+    largest_batch: Quantity = key(default=None, metadata=OPTIONAL)
+    feasible: bool | None = key(default=None, metadata=OPTIONAL)
+    notes: list[str]
+
+
+class BatchingAnswer(Record):
+    """Slots that do useful work."""
+
+    schema: str = "roofline/serving-batching/2"
+    mean_output_tokens: Quantity
+    max_output_tokens: Quantity
+    static_utilization: Quantity = key(metadata=former("static_utilisation"))
+    continuous_utilization: Quantity = key(metadata=former("continuous_utilisation"))
+    continuous_speedup: Quantity
+    evicted_tokens_per_step: Quantity = key(default=None, metadata=OPTIONAL)
+    notes: list[str]
+
+
+class CacheSize(Record):
+    """The KV cache of a batch, and its multiple of greedy decoding."""
+
+    kv_cache_tokens: Quantity
+    multiple: Quantity
+    kv_cache_bytes: Quantity = key(default=None, metadata=OPTIONAL)
+
+
+class BeamSearchAnswer(Record):
+    """Decode batch, and KV caches by how beams share them."""
+
+    schema: str = "roofline/serving-beam/1"
+    beams: Quantity
+    decode_batch: Quantity
+    caches: dict[str, CacheSize]
+    notes: list[str]
+
+
+class PrefixCachingAnswer(Record):
+    """Prompt tokens, TTFT and FLOPs with and without the cached prefix."""
+
+    schema: str = "roofline/serving-prefix-cache/1"
+    prompt_tokens: Quantity
+    prefilled_tokens: Quantity
+    saving: Quantity
+    prefill_speedup: Quantity
+    ttft_miss_s: Quantity = key(default=None, metadata=OPTIONAL)
+    ttft_hit_s: Quantity = key(default=None, metadata=OPTIONAL)
+    prefill_flops: Quantity = key(default=None, metadata=OPTIONAL)
+    prefill_without_cache_flops: Quantity = key(default=None, metadata=OPTIONAL)
+
+
+class DisaggregationAnswer(Record):
+    """Prefill servers per decode server, and requests per second."""
+
+    schema: str = "roofline/serving-disaggregate/1"
+    prefill_per_decode_server: Quantity
+    requests_per_s: Quantity
+    requests_per_s_and_chip: Quantity = key(default=None, metadata=OPTIONAL)
+    notes: list[str]
+
+
+class FormatSize(Record):
+    """Weights in one format, and the devices and sequences that memory allows."""
+
+    bytes_per_param: Quantity
+    weights_bytes: Quantity
+    devices_for_weights: Quantity = key(default=None, metadata=OPTIONAL)
+    free_bytes: Quantity = key(default=None, metadata=OPTIONAL)
+    largest_batch: Quantity = key(default=None, metadata=OPTIONAL)
+
+
+class QuantizeWeightsAnswer(Record):
+    """Sizes by format, and the speedup of memory-bound decode."""
+
+    schema: str = "roofline/serving-quantize/1"
+    params: Quantity
+    formats: dict[str, FormatSize]
+    memory_bound_speedup: Quantity
+    notes: list[str]
 
 
 # fmt: off
@@ -20,7 +121,7 @@ class ServerPrice(Group):
     utilization: Number = field("positive", "Fraction of time the server is busy, 0 to 1.", default=1.0, symbol="u", most=1, short="-u", metavar="SHARE", former=("utilisation",))
 
 
-class TokenCost(ServerPrice, Question[answers.TokenCostAnswer]):
+class TokenCost(ServerPrice, Question[TokenCostAnswer]):
     """Dollars per million input and output tokens."""
 
     verb = "serving cost"
@@ -31,17 +132,17 @@ class TokenCost(ServerPrice, Question[answers.TokenCostAnswer]):
         if self.tokens_per_s is None and self.prefill_tokens_per_s is None:
             raise UsageError("no throughput; give --tokens-per-s (output), --prefill-tokens-per-s (input) or both")
 
-    def answer(self, lift: PlainLift = PLAIN) -> answers.TokenCostAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> TokenCostAnswer:
         def per_million(rate: float | None) -> Quantity:
             return None if rate is None else cost.usd_per_million_tokens(self.usd_per_hour, rate, self.utilization)
 
-        return answers.TokenCostAnswer(
+        return TokenCostAnswer(
             price_usd_per_hour=self.usd_per_hour, utilization=self.utilization,
             million_input_tokens_usd=per_million(self.prefill_tokens_per_s), million_output_tokens_usd=per_million(self.tokens_per_s),
         )
 
 
-class BreakEven(ServerPrice, Question[answers.BreakEvenAnswer]):
+class BreakEven(ServerPrice, Question[BreakEvenAnswer]):
     """The batch at which a price per token pays for the hardware, and whether memory holds it."""
 
     verb = "serving break-even"
@@ -59,10 +160,10 @@ class BreakEven(ServerPrice, Question[answers.BreakEvenAnswer]):
         if self.seq_len is not None and (self.model is None) == (self.kv_per_token is None):
             raise UsageError("--seq-len requires the cache per token; give --model or --kv-per-token")
 
-    def answer(self, lift: PlainLift = PLAIN) -> answers.BreakEvenAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> BreakEvenAnswer:
         sold = self.usd_per_hour, self.price_per_million, self.utilization
         batch = batching.break_even_batch(*sold, self.tokens_per_s)
-        answer = answers.BreakEvenAnswer(
+        answer = BreakEvenAnswer(
             tokens_per_s=batching.break_even_rate(*sold), batch=batch,
             notes=["Throughput grows with the batch while decode streams mostly weights; the KV cache makes it less."],
         )
@@ -80,7 +181,7 @@ class BreakEven(ServerPrice, Question[answers.BreakEvenAnswer]):
                 answer.feasible = bool(num.value(answer.largest_batch) >= num.value(batch))
         return answer
 
-    def infeasible(self, answer: answers.BreakEvenAnswer) -> str:
+    def infeasible(self, answer: BreakEvenAnswer) -> str:
         if answer.feasible is not False:
             return ""
         return (
@@ -89,7 +190,7 @@ class BreakEven(ServerPrice, Question[answers.BreakEvenAnswer]):
         )
 
 
-class Batching(Question[answers.BatchingAnswer]):
+class Batching(Question[BatchingAnswer]):
     """Static against continuous batching: the fraction of slots that do useful work."""
 
     verb = "serving batching"
@@ -103,7 +204,7 @@ class Batching(Question[answers.BatchingAnswer]):
         if self.lengths is None and (self.mean_output is None or self.max_output is None):
             raise UsageError("give --mean-output and --max-output, or --lengths")
 
-    def answer(self, lift: PlainLift = PLAIN) -> answers.BatchingAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> BatchingAnswer:
         from rooflinecli.specs.parse_values import number
 
         mean, longest = self.mean_output, self.max_output
@@ -113,7 +214,7 @@ class Batching(Question[answers.BatchingAnswer]):
         if num.value(mean) > num.value(longest):
             raise UsageError("the mean answer is longer than the longest; swap them")
         used = batching.static_batching_utilization(mean, longest)
-        return answers.BatchingAnswer(
+        return BatchingAnswer(
             mean_output_tokens=mean, max_output_tokens=longest, static_utilization=used, continuous_utilization=1.0,
             continuous_speedup=batching.continuous_gain(used),
             evicted_tokens_per_step=None if self.batch is None or self.prompt is None
@@ -122,7 +223,7 @@ class Batching(Question[answers.BatchingAnswer]):
         )
 
 
-class BeamSearch(Question[answers.BeamSearchAnswer]):
+class BeamSearch(Question[BeamSearchAnswer]):
     """Beam search: how it multiplies the decode batch and the KV cache."""
 
     verb = "serving beam"
@@ -132,7 +233,7 @@ class BeamSearch(Question[answers.BeamSearchAnswer]):
     output: Number = field("tokens", "Output tokens.", symbol="G")
     kv_per_token: OptNumber = field("bytes", "KV-cache bytes per token ('320 KiB').", default=None, symbol="b")
 
-    def answer(self, lift: PlainLift = PLAIN) -> answers.BeamSearchAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> BeamSearchAnswer:
         shape = self.prompt, self.output
         alone = batching.beam_cache_tokens(self.batch, 1.0, *shape)
         caches = {
@@ -140,10 +241,10 @@ class BeamSearch(Question[answers.BeamSearchAnswer]):
             "beams": batching.beam_cache_tokens(self.batch, self.beams, *shape),
             "beams_sharing_the_prompt": batching.beam_cache_tokens_shared(self.batch, self.beams, *shape),
         }
-        return answers.BeamSearchAnswer(
+        return BeamSearchAnswer(
             beams=self.beams, decode_batch=batching.beam_batch(self.batch, self.beams),
             caches={
-                name: answers.CacheSize(
+                name: CacheSize(
                     kv_cache_tokens=tokens, multiple=batching.multiple_of(tokens, alone),
                     kv_cache_bytes=None if self.kv_per_token is None else counts.bytes_of(tokens, self.kv_per_token),
                 )
@@ -153,7 +254,7 @@ class BeamSearch(Question[answers.BeamSearchAnswer]):
         )
 
 
-class PrefixCaching(Question[answers.PrefixCachingAnswer]):
+class PrefixCaching(Question[PrefixCachingAnswer]):
     """Prefix caching: prompt tokens, FLOPs and TTFT saved."""
 
     verb = "serving prefix-cache"
@@ -170,10 +271,10 @@ class PrefixCaching(Question[answers.PrefixCachingAnswer]):
         if self.shared > self.prompt:
             raise UsageError("the shared prefix is longer than the prompt; shorten it")
 
-    def answer(self, lift: PlainLift = PLAIN) -> answers.PrefixCachingAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> PrefixCachingAnswer:
         load = self.requests, self.prompt, self.shared
         whole, cached = batching.prefilled_tokens(*load, 0.0), batching.prefilled_tokens(*load, self.hit_rate)
-        answer = answers.PrefixCachingAnswer(
+        answer = PrefixCachingAnswer(
             prompt_tokens=whole, prefilled_tokens=cached, saving=batching.saved_share(cached, whole),
             prefill_speedup=batching.multiple_of(whole, cached),
         )
@@ -187,7 +288,7 @@ class PrefixCaching(Question[answers.PrefixCachingAnswer]):
         return answer
 
 
-class Disaggregation(Question[answers.DisaggregationAnswer]):
+class Disaggregation(Question[DisaggregationAnswer]):
     """Disaggregated serving: prefill servers per decode server, requests per second."""
 
     verb = "serving disaggregate"
@@ -197,9 +298,9 @@ class Disaggregation(Question[answers.DisaggregationAnswer]):
     batch: Number = field("positive", "Concurrent sequences of a decode server.", symbol="B", metavar="COUNT")
     devices: OptNumber = field("positive", "Devices of a decode server, for the rate per device.", default=None, symbol="n", short="-n", metavar="COUNT")
 
-    def answer(self, lift: PlainLift = PLAIN) -> answers.DisaggregationAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> DisaggregationAnswer:
         rate = batching.queries_per_second(self.batch, self.step, self.output)
-        return answers.DisaggregationAnswer(
+        return DisaggregationAnswer(
             prefill_per_decode_server=batching.prefill_decode_ratio(self.prefill, self.step, self.output, self.batch),
             requests_per_s=rate,
             requests_per_s_and_chip=None if self.devices is None else batching.rate_per_device(rate, self.devices),
@@ -207,7 +308,7 @@ class Disaggregation(Question[answers.DisaggregationAnswer]):
         )
 
 
-class QuantizeWeights(Question[answers.QuantizeWeightsAnswer]):
+class QuantizeWeights(Question[QuantizeWeightsAnswer]):
     """Quantization: weight bytes, devices, sequences and memory-bound decode speed in two formats."""
 
     verb = "serving quantize"
@@ -224,7 +325,7 @@ class QuantizeWeights(Question[answers.QuantizeWeightsAnswer]):
         if self.before == self.after:
             raise UsageError(f"--from and --to are both {self.after}; give two formats")
 
-    def answer(self, lift: PlainLift = PLAIN) -> answers.QuantizeWeightsAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> QuantizeWeightsAnswer:
         from rooflinecli.quantization.formats import size_of
 
         memory = self.device_memory if self.hw is None else _capacity(self.hw, lift)
@@ -232,7 +333,7 @@ class QuantizeWeights(Question[answers.QuantizeWeightsAnswer]):
         formats = {}
         for name, cache in zip((self.before, self.after), caches, strict=True):
             width = lift("b", size_of(name), "B", f"bytes per element of {name}")
-            row = formats[name] = answers.FormatSize(bytes_per_param=width, weights_bytes=counts.bytes_of(self.params, width))
+            row = formats[name] = FormatSize(bytes_per_param=width, weights_bytes=counts.bytes_of(self.params, width))
             if memory is not None:
                 row.devices_for_weights = batching.devices_for_bytes(row.weights_bytes, memory)
                 if cache is not None and self.devices is not None:
@@ -241,7 +342,7 @@ class QuantizeWeights(Question[answers.QuantizeWeightsAnswer]):
                     row.largest_batch = serving.largest_batch(whole, row.weights_bytes, cache)
         streamed = (0.0, 0.0) if self.kv_per_sequence is None else caches
         weights = formats[self.before].weights_bytes, formats[self.after].weights_bytes
-        return answers.QuantizeWeightsAnswer(
+        return QuantizeWeightsAnswer(
             params=self.params, formats=formats, memory_bound_speedup=batching.quantization_speedup(*weights, *streamed),
             notes=[
                 "The speedup holds at batch 1 and while decode streams weights and cache from memory; "

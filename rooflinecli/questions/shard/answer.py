@@ -7,22 +7,60 @@ one axis: gather one of them first.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import counts, roofline, sharding
-from rooflinecli.ledger.ops import Op
+from rooflinecli.ledger.ops import Collective, Op
+from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.price.network import price_collective
-from rooflinecli.quantization.formats import FORMATS
+from rooflinecli.quantization.formats import FORMATS, size_of
 from rooflinecli.questions.collective.answer import BUS
-from rooflinecli.questions.collective.answer_types import ChipName
-from rooflinecli.questions.shard.answer_types import RankedSharding, SentArray, ShardAnswer, ShardedMatmul, SlicedMatmul
-from rooflinecli.questions.shard.mesh import Mesh, Send
+from rooflinecli.questions.collective.question import ChipName
 from rooflinecli.questions.shard.notation import Array, Axes
+from rooflinecli.questions.shard.question import RankedSharding, SentArray, ShardAnswer, ShardedMatmul, SlicedMatmul
 from rooflinecli.specs.hardware import HardwareSpec
+
+
+@dataclass(frozen=True)
+class Send:
+    """One collective of a sharded matmul: the array it is on, over which mesh axes, and its size when whole."""
+
+    op: str
+    array: str
+    axes: Axes
+    size: Number
+
+
+class Mesh:
+    """A mesh of devices on a chip's network: axes outermost first, so that the last one is innermost."""
+
+    def __init__(self, sizes: dict[str, float], hardware: HardwareSpec, dtype: str, lift: PlainLift):
+        self.sizes, self.chip, self.dtype = sizes, Chip(hardware, lift), dtype
+        self.devices = 1.0
+        for size in sizes.values():
+            self.devices = self.devices * size
+        self.element = lift("p", size_of(dtype), "B", "--dtype")
+
+    def over(self, axes: Axes) -> float:
+        product = 1.0
+        for axis in axes:
+            product = product * self.sizes[axis]
+        return product
+
+    def collective(self, send: Send) -> Collective:
+        """A torus lays one mesh axis along one of its own where it has as many; other networks number devices innermost last."""
+        level = self.chip.levels[0].level if self.chip.levels else None
+        torus = level is not None and level.kind == "torus" and len(self.sizes) <= (level.axes or 1)
+        mesh = tuple((self.sizes[a], self.sizes[a]) for a in send.axes) if torus else None
+        names = list(self.sizes)
+        inner = max((names.index(a) for a in send.axes), default=0)
+        stride = self.over(tuple(names[inner + 1 :]))
+        return Collective(send.op, send.op, send.size, "mesh", self.over(send.axes), stride, mesh=mesh)
+
 
 REGIME = "kernel"
 

@@ -3,17 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import field as key
 from functools import cache
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
+from rooflinecli.core.record import OPTIONAL, Record
 from rooflinecli.core.solve import decreasing_root, solved_value
 from rooflinecli.formulas import speculation as spec
 from rooflinecli.questions.question import Question, is_number
-from rooflinecli.questions.speculate.answer_types import BreakEvenAcceptance, DraftGain, SpeculateAnswer
 from rooflinecli.specs.options import Number, OptNumber, OptText, field
+
+
+class DraftGain(Record):
+    """What one draft length gains."""
+
+    draft_length: Quantity
+    tokens_per_step: Quantity
+    step_cost: Quantity
+    speedup: Quantity
+    tokens_per_step_simplified: Quantity
+    speedup_simplified: Quantity
+    operations: Quantity
+
+
+class SpeculateAnswer(Record):
+    """Tokens per step and speedup at a draft length, and at the best."""
+
+    schema: str = "roofline/speculate/1"
+    acceptance: Quantity
+    draft_cost: Quantity
+    draft_length: Quantity
+    tokens_per_step: Quantity
+    speedup: Quantity
+    best_draft_length: Quantity
+    itl_s: Quantity = key(default=None, metadata=OPTIONAL)
+    lengths: dict[str, DraftGain]
+    notes: list[str]
+
+
+class BreakEvenAcceptance(Record):
+    """The acceptance rate that a speedup takes."""
+
+    schema: str = "roofline/speculate/1"
+    draft_length: Quantity
+    draft_cost: Quantity
+    speedup: Quantity
+    break_even_acceptance: Quantity
+    break_even_simplified_acceptance: Quantity
+    notes: list[str]
+
 
 LONGEST = 256  # drafts beyond this are not searched
 Costs = Callable[

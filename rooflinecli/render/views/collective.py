@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflinecli.core.text import plural
-from rooflinecli.questions.collective.answer_types import CollectiveAnswer
+from rooflinecli.questions.collective.question import CollectiveAnswer
 from rooflinecli.render.blocks import Column, Headline, Page, Prose, Table, page
 from rooflinecli.render.numbers import interval, text
 

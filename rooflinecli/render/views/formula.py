@@ -6,7 +6,7 @@ from itertools import groupby
 
 from rooflinecli.core.derivation_text import explain
 from rooflinecli.formulas.catalogue import every
-from rooflinecli.questions.formula.answer_types import FormulaAnswer, FormulaList
+from rooflinecli.questions.formula.question import FormulaAnswer, FormulaList
 from rooflinecli.render.blocks import Command, Drawing, Headline, Page, Pairs, Prose, page
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflinecli.core.text import plural
-from rooflinecli.questions.goodput.answer_types import GoodputAnswer
+from rooflinecli.questions.goodput.question import GoodputAnswer
 from rooflinecli.render.blocks import Page, Prose, page
 from rooflinecli.render.numbers import percent, text
 

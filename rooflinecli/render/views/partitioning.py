@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rooflinecli.core.num import Number
-from rooflinecli.questions.layouts.answer_types import (
+from rooflinecli.questions.layouts.question import (
     AttentionPartitioning,
     FeedForwardPartitioning,
     PartitioningAnswer,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rooflinecli.core.num import Number
 from rooflinecli.core.text import plural
-from rooflinecli.questions.shard.answer_types import ShardAnswer
+from rooflinecli.questions.shard.question import ShardAnswer
 from rooflinecli.render.blocks import Block, Column, Headline, Page, Prose, Table, page
 from rooflinecli.render.numbers import text
 
