@@ -19,7 +19,7 @@ from rooflinecli.engine import build_request
 from rooflinecli.engine.evaluate import PHASES as CALIBRATED
 from rooflinecli.importers.logs import read
 from rooflinecli.importers.source import MeasuredRow, Options
-from rooflinecli.questions.compare.measured_types import INSIDE, GapExplanation, MeasuredGap
+from rooflinecli.questions.compare.question import INSIDE, GapExplanation, MeasuredGap
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.gap_analysis import explain as assumptions
 from rooflinecli.specs.options import OPTIONS

@@ -11,9 +11,9 @@ import pytest
 
 from rooflinecli.questions.fleet import instance_options
 from rooflinecli.questions.fleet.answer import report
-from rooflinecli.questions.fleet.answer_types import FleetAnswer, RefusedGroup
 from rooflinecli.questions.fleet.fleet_question import DeviceGroup, Fleet, FleetService
-from rooflinecli.questions.plan.answer_types import ServiceNumbers
+from rooflinecli.questions.fleet.question import FleetAnswer, RefusedGroup
+from rooflinecli.questions.plan.question import ServiceNumbers
 from rooflinecli.questions.search.answer_types import InstanceSizes
 
 MODEL = "llama-3-8b"

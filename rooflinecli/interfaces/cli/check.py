@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.interfaces.cli.from_question import Delivery, command
 from rooflinecli.interfaces.cli.output import columns, write
-from rooflinecli.questions.check.answer_types import CheckAnswer
-from rooflinecli.questions.check.question import Check
-from rooflinecli.questions.compare.measured_types import MeasuredGap
+from rooflinecli.questions.check.question import Check, CheckAnswer
+from rooflinecli.questions.compare.question import MeasuredGap
 from rooflinecli.specs.options import OptText, Text, Texts, field
 
 if TYPE_CHECKING:

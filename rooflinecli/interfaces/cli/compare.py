@@ -7,8 +7,7 @@ from pathlib import Path
 from rooflinecli.core.errors import UsageError
 from rooflinecli.interfaces.cli.from_question import Delivery, command
 from rooflinecli.interfaces.cli.show import show, show_text
-from rooflinecli.questions.compare.measured_types import MeasuredAnswer
-from rooflinecli.questions.compare.question import Compare
+from rooflinecli.questions.compare.question import Compare, MeasuredAnswer
 
 
 def run(question: Compare, how: Delivery) -> int:

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.questions.check import baseline
-from rooflinecli.questions.check.answer_types import (
+from rooflinecli.questions.check.cases import CheckCase, load
+from rooflinecli.questions.check.fix_search import Budget, SuggestedFix, fixes
+from rooflinecli.questions.check.measured_quantities import Measured
+from rooflinecli.questions.check.question import (
     FAIL,
     INCONCLUSIVE,
     PASS,
@@ -19,9 +22,6 @@ from rooflinecli.questions.check.answer_types import (
     QuantityValue,
     Sizes,
 )
-from rooflinecli.questions.check.cases import CheckCase, load
-from rooflinecli.questions.check.fix_search import Budget, SuggestedFix, fixes
-from rooflinecli.questions.check.measured_quantities import Measured
 from rooflinecli.questions.check.run import Estimator, Outcome, outcome
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.specs.layout import AXES

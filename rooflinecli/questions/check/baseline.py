@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.fast_dataclass import dataclass
-from rooflinecli.questions.check.answer_types import INCONCLUSIVE, CaseAnswer, Change, CheckAnswer, Sizes, Value
+from rooflinecli.questions.check.question import INCONCLUSIVE, CaseAnswer, Change, CheckAnswer, Sizes, Value
 from rooflinecli.specs.name_lookup import display_path
 
 SCHEMAS = ("roofline/check/2", "roofline/check/1")

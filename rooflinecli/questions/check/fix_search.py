@@ -9,9 +9,9 @@ from itertools import islice
 from rooflinecli.core.errors import RooflineError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.importers.source import Options
-from rooflinecli.questions.check.answer_types import PASS, OptionChange
 from rooflinecli.questions.check.candidate_changes import moves, pairs
 from rooflinecli.questions.check.fleet_quantities import FLEET
+from rooflinecli.questions.check.question import PASS, OptionChange
 from rooflinecli.questions.check.run import LAYOUT, MEASURED, SIMULATED, Estimator, Outcome, outcome
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 

@@ -9,7 +9,7 @@ from rooflinecli.core.errors import unknown
 from rooflinecli.core.units import duration
 from rooflinecli.importers.source import Options
 from rooflinecli.questions.check.interval_bounds import IntervalBounds
-from rooflinecli.questions.compare.measured_types import INSIDE, MeasuredGap
+from rooflinecli.questions.compare.question import INSIDE, MeasuredGap
 
 Measured = Callable[
     [Sequence[Path], Options], list[MeasuredGap]

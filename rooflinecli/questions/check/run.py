@@ -9,10 +9,10 @@ from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.engine import build_request
 from rooflinecli.importers.source import Options
 from rooflinecli.questions.check import fleet_quantities
-from rooflinecli.questions.check.answer_types import FAIL, RequirementAnswer
 from rooflinecli.questions.check.cases import CheckCase
 from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
 from rooflinecli.questions.check.measured_quantities import Measured
+from rooflinecli.questions.check.question import FAIL, RequirementAnswer
 from rooflinecli.questions.check.requirement import Requirement
 from rooflinecli.questions.check.verdict import evaluate, worst
 from rooflinecli.questions.estimate.answer import estimate

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.engine.phase_answer import Residency
-from rooflinecli.questions.check.answer_types import FAIL, INCONCLUSIVE, PASS, RequirementAnswer, Value
 from rooflinecli.questions.check.interval_bounds import IntervalBounds
+from rooflinecli.questions.check.question import FAIL, INCONCLUSIVE, PASS, RequirementAnswer, Value
 from rooflinecli.questions.check.requirement import Requirement
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 

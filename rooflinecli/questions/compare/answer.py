@@ -11,7 +11,7 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends, phase_of
 from rooflinecli.questions.check.run import Estimator
 from rooflinecli.questions.compare import normalization
-from rooflinecli.questions.compare.answer_types import CompareAnswer, ComparedChip, ComparedLayout, ModelName
+from rooflinecli.questions.compare.question import ISO, CompareAnswer, ComparedChip, ComparedLayout, ModelName
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.multi_chip import Options, unpriced
 from rooflinecli.questions.multi_chip import each as each_chip
@@ -53,7 +53,7 @@ class ChipResult:
 def compare(
     options: Options,
     chips: list[str],
-    iso: str = normalization.ISO[0],
+    iso: str = ISO[0],
     rank: str | None = None,
     slo: str | None = None,
     sensitivity: bool = False,

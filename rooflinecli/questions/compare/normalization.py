@@ -8,12 +8,10 @@ from collections.abc import Iterator
 from rooflinecli.core.errors import DataError, RooflineError, UsageError, unknown
 from rooflinecli.engine import build_request
 from rooflinecli.questions.check.run import Estimator
+from rooflinecli.questions.compare.question import ISO
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.specs.hardware import HardwareSpec
 from rooflinecli.specs.options import OPTIONS
-
-ISO = ("same-devices", "same-cost", "same-memory")
-
 
 Counts = dict[str, list[int] | str]
 Own = dict[str, Options]  # chip -> options that are its alone: its price

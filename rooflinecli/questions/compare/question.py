@@ -2,11 +2,116 @@
 
 from __future__ import annotations
 
-from rooflinecli.questions.compare.answer_types import CompareAnswer
-from rooflinecli.questions.compare.normalization import ISO
+from dataclasses import field as key
+
+from rooflinecli.core.record import OPTIONAL, Record, former, former_keys
 from rooflinecli.questions.question import Question, Several
 from rooflinecli.questions.search.question import Prices
+from rooflinecli.questions.sensitivity.answer_types import Tornado
 from rooflinecli.specs.options import LOAD, EstimateOptions, OptText, Switch, Text, Texts, field
+
+INSIDE = "inside the interval"
+
+ISO = ("same-devices", "same-cost", "same-memory")
+
+
+class GapExplanation(Record):
+    """One change that would close a gap alone, and its size in shipped errors or as a fraction of a setting."""
+
+    what: str
+    asks: float
+
+
+class MeasuredGap(Record):
+    """A measured time and its estimate; `gap` is measured / expected - 1."""
+
+    row: str
+    quantity: str
+    software: str
+    measured_s: float
+    floor_s: float
+    expected_s: float
+    interval_s: tuple[float, float] | None
+    gap: float
+    verdict: str
+    explained_by: list[GapExplanation]
+    phase: str | None = key(default=None, metadata=OPTIONAL)
+
+
+class MeasuredAnswer(Record):
+    """Every row with its estimate, and the rows that could not be compared."""
+
+    schema: str = "roofline/measured/1"
+    rows: list[MeasuredGap]
+    aside: list[dict[str, float | str | None]]
+    notes: list[str]
+
+
+SCHEMA = "roofline/compare/2"
+
+
+class ModelName(Record):
+    """The model that is compared."""
+
+    name: str
+
+
+class ComparedLayout(Record):
+    """Devices and parallel sizes on one chip."""
+
+    devices: int
+    tp: int
+    pp: int
+    dp: int
+
+
+class ComparedChip(Record):
+    """One chip: the quantity that ranks (expected, at the bound, 80% interval) and others, or why it is infeasible.
+
+    relative: value over that of the best; overlaps_previous: whether its interval reaches that of the row above.
+    """
+
+    chip: str
+    name: str
+    feasible: bool
+    infeasible_reason: str = key(metadata=former("why"))
+    rank: int | None = None
+    layout: ComparedLayout | None = key(default=None, metadata=former("plan"))
+    value: float | None = None
+    value_at_bound: float | None = key(default=None, metadata=former("held"))
+    interval: list[float] | None = None
+    quantities: dict[str, float | str | None] = key(
+        default_factory=dict, metadata=former_keys(**{"memory.headroom_fraction": "memory.headroom"})
+    )
+    bottleneck: str | None = key(default=None, metadata=former("bound"))
+    usd_per_hour: float | None = None
+    memory_bytes: float | None = None
+    command: str | None = None
+    relative: float | None = None
+    overlaps_previous: bool = False
+
+
+class CompareAnswer(Record):
+    """The chips ranked by one quantity at one bound, those that cannot run it last. iso: what is equal, iso_text in words."""
+
+    schema: str = SCHEMA
+    model: ModelName
+    iso: str = key(metadata=former("at"))
+    iso_text: str = key(metadata=former("basis"))
+    rank: str
+    bound: str = key(metadata=former("hold"))
+    unit: str
+    better: str
+    slo_s: dict[str, float]
+    unpriced: list[str]
+    rows: list[ComparedChip]
+    feasible: bool
+    tornado: Tornado | None = key(default=None, metadata=OPTIONAL)
+
+    @property
+    def ranked(self) -> list[ComparedChip]:
+        """The rows with a rank, best first."""
+        return [row for row in self.rows if row.rank]
 
 
 class Compare(Prices, EstimateOptions, Several, Question[CompareAnswer]):  # type: ignore[misc]  # a price for each chip

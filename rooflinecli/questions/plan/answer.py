@@ -9,7 +9,7 @@ from rooflinecli.core.parallel_map import Spread
 from rooflinecli.engine import build_request
 from rooflinecli.questions import multi_chip
 from rooflinecli.questions.multi_chip import Options
-from rooflinecli.questions.plan.answer_types import PlanAnswer, PlannedChip, ServingPlan, TrainingPlan
+from rooflinecli.questions.plan.question import PlanAnswer, PlannedChip, ServingPlan, TrainingPlan
 from rooflinecli.questions.plan.serving import plan_chip
 from rooflinecli.questions.plan.targets import asked, serving
 from rooflinecli.questions.plan.training import ChipPlan

@@ -11,7 +11,7 @@ from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.multi_chip import Options
-from rooflinecli.questions.plan.answer_types import ServiceNumbers
+from rooflinecli.questions.plan.question import ServiceNumbers
 from rooflinecli.questions.search.answer_types import InstanceLayout
 from rooflinecli.questions.search.command_line import estimate_command
 

@@ -7,8 +7,8 @@ from rooflinecli.core.text import plural
 from rooflinecli.engine import build_request
 from rooflinecli.formulas import capacity, cost
 from rooflinecli.questions.estimate.answer import scene_of
-from rooflinecli.questions.plan.answer_types import PlannedChip, ServingChip
 from rooflinecli.questions.plan.instance import instance
+from rooflinecli.questions.plan.question import PlannedChip, ServingChip
 from rooflinecli.questions.plan.targets import ServingPlanQuestion, no_price
 from rooflinecli.questions.search.answer_types import InstanceLayout
 from rooflinecli.questions.search.serving import search

@@ -16,7 +16,7 @@ from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.plan import device_counts
-from rooflinecli.questions.plan.answer_types import PlannedChip, TrainingChip, TriedCount
+from rooflinecli.questions.plan.question import PlannedChip, TrainingChip, TriedCount
 from rooflinecli.questions.plan.targets import TrainingPlanQuestion, no_price
 from rooflinecli.questions.search.answer_types import TrainingLayout
 from rooflinecli.questions.search.command_line import estimate_command

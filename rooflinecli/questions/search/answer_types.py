@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from rooflinecli.core.record import OPTIONAL, Record, former, former_keys
 from rooflinecli.engine.phase_answer import Residency
 from rooflinecli.questions.sensitivity.answer_types import Elasticity, Tornado
-from rooflinecli.questions.simulate.answer_types import Numbers
+from rooflinecli.questions.simulate.question import Numbers
 
 SCHEMA = "roofline/search/2"
 Scores = dict[str, float]  # quantity -> value

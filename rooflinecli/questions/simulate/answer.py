@@ -9,17 +9,17 @@ from rooflinecli.core.num import Number
 from rooflinecli.core.parallel_map import Spread
 from rooflinecli.engine.build_request import warn
 from rooflinecli.questions.simulate import repeat_seeds
-from rooflinecli.questions.simulate.answer_types import (
+from rooflinecli.questions.simulate.min_replicas import min_replicas
+from rooflinecli.questions.simulate.question import (
     SCHEMA,
     STUDY_SCHEMA,
     LoadAnswer,
+    Simulate,
     SimulateAnswer,
     SloAnswer,
     SloTarget,
     StudyAnswer,
 )
-from rooflinecli.questions.simulate.min_replicas import min_replicas
-from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.questions.simulate.run import Run, Tell, drawn, figures, recorded, run
 from rooflinecli.simulate import slo
 from rooflinecli.simulate.summary import is_sustained

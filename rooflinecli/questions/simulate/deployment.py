@@ -14,8 +14,7 @@ from rooflinecli.engine.evaluate import answer
 from rooflinecli.engine.forward_step import engine_constant
 from rooflinecli.engine.residency import kv_bytes, kv_pool_tokens
 from rooflinecli.questions.estimate.answer import scene_of
-from rooflinecli.questions.simulate.answer_types import SimulatedLayout
-from rooflinecli.questions.simulate.question import Simulate
+from rooflinecli.questions.simulate.question import Simulate, SimulatedLayout
 from rooflinecli.simulate.cluster import Cluster
 from rooflinecli.simulate.prefix_cache import KvTier, PrefixCache
 from rooflinecli.simulate.replica import Replica, ReplicaLimits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.questions.simulate import repeat_seeds
-from rooflinecli.questions.simulate.answer_types import StudyAnswer
+from rooflinecli.questions.simulate.question import StudyAnswer
 from rooflinecli.questions.simulate.run import Run
 from rooflinecli.questions.sweep.plot_points import Picture
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import field as key
 from typing import TYPE_CHECKING, Literal
 
 from rooflinecli.core.errors import UsageError
+from rooflinecli.core.num import Number as Quantity
+from rooflinecli.core.record import Record, former, former_keys
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import (
     ENGINE,
@@ -27,11 +30,113 @@ from rooflinecli.specs.options import (
     field,
 )
 
-if TYPE_CHECKING:  # a help page needs none of these
-    from rooflinecli.questions.simulate.answer_types import SimulateAnswer
+if TYPE_CHECKING:
     from rooflinecli.simulate.autoscaler import AutoscalePolicy
     from rooflinecli.simulate.failures import ReplicaFailure
     from rooflinecli.simulate.slo import SloSet
+
+
+SCHEMA, STUDY_SCHEMA = "roofline/simulate/2", "roofline/simulate-study/2"
+# keys of the numbers of a run, and those of version 1
+FORMER = former_keys(
+    slo_attainment="slo_share", slo_attainment_ttft="slo_ttft_share", slo_attainment_itl="slo_itl_share", slo_attainment_e2e="slo_e2e_share",
+    slo_attainment_queue="slo_queue_share", slo_attainment_margin="slo_margin_share", engine_utilization="busy_share",
+    kv_cache_usage_mean="kv_use_mean_share", kv_cache_usage_max="kv_use_max_share", prefix_cache_hit_rate="hit_share",
+    running_requests_mean="batch_mean", decode_batch_max="batch_max", goodput_requests_per_s="goodput_per_s",
+    goodput_requests_per_s_per_device="goodput_per_s_per_device", requests_restarted="restarts",
+)  # fmt: skip
+Numbers = dict[str, Quantity]  # quantities of specs/quantities by name: float, or int where it counts
+
+
+class SimulatedLayout(Record):
+    """Devices and parallel sizes of one replica."""
+
+    devices: int
+    tp: int
+    pp: int
+    dp: int
+    cp: int
+    ep: int
+
+
+class LoadAnswer(Record):
+    """The load as it was asked for, and rows of its trace that were left out."""
+
+    kind: str
+    trace: str | None
+    format: str | None
+    invalid_rows: int = key(metadata=former("skipped_rows"))
+    failed_requests: int = key(metadata=former("failed_rows"))
+    qps: float | None
+    concurrency: int | None
+    length_range: list[float] | None = None
+    warmup_s: float | None
+    failures: str | None = key(metadata=former("lose"))
+    autoscale: str | None
+    seed: int
+
+
+class SloTarget(Record):
+    """One target of the SLO: its limits in seconds, the fraction of requests that must meet all of them and that did."""
+
+    text: str = key(metadata=former("promise"))
+    label: str | None = key(metadata=former("class"))
+    limits: dict[str, float]
+    requests: int
+    target: float = key(metadata=former("asked_share"))
+    attainment: float = key(metadata=former("inside_share"))
+    met: bool = key(metadata=former("kept"))
+
+
+class SloAnswer(Record):
+    """The SLO: limits and target of its strictest part, whether all are met, and what one replica fewer would do."""
+
+    limits: dict[str, float]
+    target: float = key(metadata=former("share"))
+    met: bool = key(metadata=former("kept"))
+    targets: list[SloTarget] = key(metadata=former("promises"))
+    attainment_with_one_fewer_replica: float | None = key(metadata=former("one_fewer_share"))
+    margin_with_one_fewer_replica: float | None = key(metadata=former("one_fewer_margin_share"))
+
+
+class SimulateAnswer(Record):
+    """The workload, every number of the run, and its 80% interval over seeds and step times."""
+
+    schema: str
+    model: str
+    hardware: str
+    engine: str
+    policy: str
+    max_context: int | None
+    dtype: str
+    layout: SimulatedLayout = key(metadata=former("plan"))
+    kv_cache_tokens: int = key(metadata=former("pool_tokens"))
+    kv_cache: str = key(metadata=former("pool"))
+    load: LoadAnswer
+    simulate: Numbers = key(metadata=FORMER)
+    interval: dict[str, list[float]] = key(metadata=FORMER)
+    slo: SloAnswer | None
+    classes: list[Numbers] = key(metadata=FORMER)
+    sustained: bool = True
+    interrupted: bool
+    search_interrupted: bool
+    notes: list[str]
+
+    @property
+    def met(self) -> bool:
+        """Whether the SLO is met, where there is one."""
+        return self.slo is None or self.slo.met
+
+
+class StudyAnswer(Record):
+    """A row of numbers for each combination of the values given, with the values that set it apart."""
+
+    schema: str
+    axes: list[str]
+    slo: str | None
+    rows: list[Numbers] = key(metadata=FORMER)
+    met: bool = key(metadata=former("kept"))
+
 
 REQUESTS, PER_CLIENT = 1000, 10
 MAX_REQUESTS = 20_000_000

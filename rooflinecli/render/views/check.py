@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rooflinecli.core.text import plural
-from rooflinecli.questions.check.answer_types import (
+from rooflinecli.questions.check.question import (
     FAIL,
     INCONCLUSIVE,
     PASS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rooflinecli.questions.compare.answer_types import CompareAnswer, ComparedChip
+from rooflinecli.questions.compare.question import CompareAnswer, ComparedChip
 from rooflinecli.questions.multi_chip import remedy
 from rooflinecli.render.blocks import Block, Column, Command, Headline, Page, Prose, Table, page
 from rooflinecli.render.numbers import NONE, layout, text

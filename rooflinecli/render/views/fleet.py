@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflinecli.core.text import plural
-from rooflinecli.questions.fleet.answer_types import FleetAnswer
+from rooflinecli.questions.fleet.question import FleetAnswer
 from rooflinecli.render.blocks import Block, Column, Command, Headline, Page, Prose, Table, page
 from rooflinecli.render.numbers import NONE, money, percent, text
 from rooflinecli.render.views.plan import SERVING, service_cells

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflinecli.core.text import plural
-from rooflinecli.questions.compare.measured_types import INSIDE, MeasuredAnswer, MeasuredGap
+from rooflinecli.questions.compare.question import INSIDE, MeasuredAnswer, MeasuredGap
 from rooflinecli.render import answer as formats
 from rooflinecli.render.blocks import Column, Page, Prose, Table, page
 from rooflinecli.render.formats.terminal_style import PIPE

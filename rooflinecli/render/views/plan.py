@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rooflinecli.core.units import count
 from rooflinecli.questions.multi_chip import remedy
-from rooflinecli.questions.plan.answer_types import (
+from rooflinecli.questions.plan.question import (
     PlanAnswer,
     ServiceNumbers,
     ServingChip,

@@ -16,7 +16,7 @@ from rooflinecli.questions.search.answer_types import (
     TrainingRow,
     TrainingSearch,
 )
-from rooflinecli.questions.simulate.answer_types import Numbers
+from rooflinecli.questions.simulate.question import Numbers
 from rooflinecli.render.blocks import Block, Column, Command, Headline, Note, Page, Prose, Table, page
 from rooflinecli.render.numbers import devices, interval, layout, percent, rate, text
 from rooflinecli.render.views import tornado

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import count
-from rooflinecli.questions.simulate.answer_types import SimulateAnswer, SloAnswer
+from rooflinecli.questions.simulate.question import SimulateAnswer, SloAnswer
 from rooflinecli.render.blocks import Block, Column, Note, Page, Prose, Table, page
 from rooflinecli.render.numbers import layout, text
 from rooflinecli.specs.quantities import QUANTITIES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rooflinecli.questions.simulate.answer_types import StudyAnswer
+from rooflinecli.questions.simulate.question import StudyAnswer
 from rooflinecli.render.blocks import Column, Page, Table, page
 from rooflinecli.render.numbers import text
 from rooflinecli.specs.quantities import QUANTITIES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rooflinecli.questions.check.answer_types import CheckAnswer
+from rooflinecli.questions.check.question import CheckAnswer
 from rooflinecli.render.views import check as view
 
 

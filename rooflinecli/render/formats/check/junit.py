@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as ET
 
-from rooflinecli.questions.check.answer_types import PASS, CaseAnswer, CheckAnswer, RequirementAnswer
+from rooflinecli.questions.check.question import PASS, CaseAnswer, CheckAnswer, RequirementAnswer
 from rooflinecli.render.numbers import text
 from rooflinecli.render.views import check as view
 

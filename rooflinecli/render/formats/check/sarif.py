@@ -6,7 +6,7 @@ import hashlib
 import json
 from urllib.parse import quote
 
-from rooflinecli.questions.check.answer_types import CheckAnswer
+from rooflinecli.questions.check.question import CheckAnswer
 from rooflinecli.render.views import check as view
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
