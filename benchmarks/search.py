@@ -20,8 +20,8 @@ WIDE = {"model": "gpt3-175b", "hw": "a100", "n": "8..512/8", "batch": 3072, "seq
 
 def run(options: dict[str, object]) -> tuple[int, int, float, str]:
     """(layouts, layouts that fit, CPU seconds, the winner)."""
+    from rooflinecli.questions.search.search_request import question
     from rooflinecli.questions.search.training import search
-    from rooflinecli.questions.search.training_question import question
 
     asked = question({**options, "phase": "train"}, "throughput", [])
     start = time.process_time()

@@ -128,12 +128,13 @@ def compatibility() -> str:
     from importlib import import_module
 
     lines = ["| answer of | key | in version 1 |", "| --- | --- | --- |"]
-    found = {
-        path.parent.name: f"questions.{path.parent.name}.answer_types"
-        for path in (ROOT / "rooflinecli" / "questions").glob("*/answer_types.py")
-    }
+    found = [
+        (path.parent.name, f"questions.{path.parent.name}.{path.stem}")
+        for path in (ROOT / "rooflinecli" / "questions").glob("*/*.py")
+        if path.stem in ("question", "answer_types")
+    ]
     for verb, place in sorted(
-        [*found.items(), ("estimate, phases", "engine.phase_answer"), ("calibrate", "core.report_table")]
+        [*found, ("estimate, phases", "engine.phase_answer"), ("calibrate", "core.report_table")]
     ):
         module = import_module(f"rooflinecli.{place}")
         renamed: dict[tuple[str, str], None] = {}

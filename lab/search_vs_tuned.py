@@ -23,9 +23,9 @@ from rooflinecli.engine import extrapolation
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.interval_bound import time_at_bound
 from rooflinecli.engine.phase_answer import TrainAnswer
+from rooflinecli.questions.search.search_request import TrainingSearchQuestion
 from rooflinecli.questions.search.serving import search
 from rooflinecli.questions.search.training import plan_of, priced
-from rooflinecli.questions.search.training_question import TrainingSearchQuestion
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.published_runs import published
 from rooflinecli.specs.request import HOLDS

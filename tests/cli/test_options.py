@@ -18,7 +18,7 @@ from rooflinecli.core.errors import RooflineWarning, UsageError
 from rooflinecli.engine import build_request
 from rooflinecli.interfaces.cli.completion import chips, models
 from rooflinecli.interfaces.python import api
-from rooflinecli.questions.search.training_question import question
+from rooflinecli.questions.search.search_request import question
 from rooflinecli.questions.sweep.axes import space
 from rooflinecli.specs.options import KINDS, OPTIONS, PANELS
 from rooflinecli.specs.request import Request

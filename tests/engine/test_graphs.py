@@ -18,7 +18,6 @@ from rooflinecli.formulas import closed_loop
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.validate import inference as served
-from rooflinecli.validate import trtllm_bench
 
 ASKED = {"model": "llama-3.1-8b", "hw": "h100", "engine": "trtllm", "dtype": "fp8", "prompt": 1000, "output": 1000}
 ONE = Layout(zero=0)
@@ -127,15 +126,15 @@ def test_the_largest_batch_of_the_bench_by_hand():
     """Llama 3.1 405B on 8 H200: (8 x 141 GiB - 405.85 GB) x 0.95 over 2 x 126 layers x 8 heads x 128 x 3,000 B: 988, so 1,024."""
     room = (8 * 141 * 2**30 - 405.85e9) * 0.95
     assert room / (2 * 126 * 8 * 128 * 3000) == pytest.approx(988, abs=1)
-    assert trtllm_bench.max_batch(ROW) == 1024
-    assert trtllm_bench.graph_batches(ROW) == (*(2**i for i in range(9)), 384, 512, 1024)
+    assert served.max_batch(ROW) == 1024
+    assert served.graph_batches(ROW) == (*(2**i for i in range(9)), 384, 512, 1024)
 
 
 def test_every_device_of_the_bench_has_a_head_at_least():
     """Qwen3-235B has 4 cached heads; on 8 devices, whose ranks each keep a cache, the bench counts 8: half as many requests as by 4."""
     row = {**ROW, "model": "qwen3-235b-a22b", "tp": 1, "dp": 8, "prompt": 8000, "output": 8000}
     assert pytest.approx(301, abs=1) == (8 * 141 * 2**30 - 235.1e9) * 0.95 / (2 * 94 * 8 * 128 * 16000)
-    assert trtllm_bench.max_batch(row) == 384
+    assert served.max_batch(row) == 384
 
 
 @pytest.mark.parametrize(
@@ -153,20 +152,18 @@ def test_every_device_of_the_bench_has_a_head_at_least():
 )
 def test_round_numbers_of_the_bench(requests, stages, batch):
     """tensorrt_llm/bench/build/tuning.py, finetune_setting: steps of 32 below 256, 128 below 1,024, 256 beyond; 64 at least."""
-    assert trtllm_bench.rounded(requests, stages) == batch
+    assert served.rounded(requests, stages) == batch
 
 
 def test_four_bit_weights_are_taken_for_what_a_checkpoint_counts():
     """Two weights in an element and a scale for sixteen, at half a byte each: 0.28 B, not 0.56, so more sequences are thought to fit."""
-    narrow, wide = (
-        trtllm_bench.max_batch({**ROW, "hw": "b200", "tp": 2, "dtype": dtype}) for dtype in ("nvfp4", "fp8")
-    )
+    narrow, wide = (served.max_batch({**ROW, "hw": "b200", "tp": 2, "dtype": dtype}) for dtype in ("nvfp4", "fp8"))
     assert narrow > 2 * wide
 
 
 def test_where_the_bench_s_batch_is_not_known_nothing_is_padded():
     assert load_model("deepseek-r1").layers[0].attention.kind == "mla"
     for other in ({"model": "deepseek-r1"}, {"dtype": "mxfp4", "model": "gpt-oss-120b"}, {"engine": "trtllm-cpp"}):
-        assert trtllm_bench.graph_batches({**ROW, **other}) == ()
+        assert served.graph_batches({**ROW, **other}) == ()
     told = {run.group for run in served.published_runs() if "graph_batches" in run.options.get("scheduler", "")}
     assert told == {"trtllm_v10", "trtllm_v12", "trtllm_v10_rtx6000", "trtllm_v12_rtx6000"}

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rooflinecli.formulas import scaling
-from rooflinecli.questions.plan import device_counts
+from rooflinecli.questions.plan import training as device_counts
+from rooflinecli.questions.search.search_request import question
 from rooflinecli.questions.search.training import search
-from rooflinecli.questions.search.training_question import question
 
 RUN = ["llama-3-8b", "--tokens", "100B", "--batch", "512"]
 

@@ -12,7 +12,7 @@ from conftest import run_cli
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.parallel_map import _Kept, _opened, spread_over
 from rooflinecli.questions.search import training
-from rooflinecli.questions.search.training_question import question
+from rooflinecli.questions.search.search_request import question
 from rooflinecli.questions.simulate.answer import cell_values
 from rooflinecli.questions.simulate.question import Simulate
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.questions.sweep import axes, conditions, grid, ranges
+from rooflinecli.questions.sweep import axes, conditions, evaluate_block
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ from rooflinecli.questions.sweep import axes, conditions, grid, ranges
     ],
 )
 def test_ranges(text: str, expected: list[float]) -> None:
-    assert list(ranges.values("--batch", text, float)) == expected
+    assert list(axes.values("--batch", text, float)) == expected
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_ranges(text: str, expected: list[float]) -> None:
 )
 def test_ranges_that_are_none(text: str) -> None:
     with pytest.raises((UsageError, ValueError)):
-        ranges.values("--batch", text, float)
+        axes.values("--batch", text, float)
 
 
 def space(**options: Any) -> axes.Space:
@@ -96,7 +96,7 @@ def test_boxes_cover_a_run_of_points_once_and_in_order(shape: tuple[int, ...], a
     points = list(itertools.product(*map(range, shape)))
     start, stop = sorted((a % (len(points) + 1), b % (len(points) + 1)))
     found: list[tuple[int, ...]] = []
-    for box in grid.boxes(shape, start, stop, limit):
+    for box in evaluate_block.boxes(shape, start, stop, limit):
         part = list(itertools.product(*(range(*side) for side in box)))
         assert len(part) <= limit
         found += part
@@ -105,7 +105,7 @@ def test_boxes_cover_a_run_of_points_once_and_in_order(shape: tuple[int, ...], a
 
 @given(st.integers(0, 10**9), st.integers(1, 200))
 def test_shards_concatenate_to_the_whole(points: int, count: int) -> None:
-    parts = [grid.shard(points, f"{i}/{count}") for i in range(1, count + 1)]
+    parts = [evaluate_block.shard(points, f"{i}/{count}") for i in range(1, count + 1)]
     assert parts[0][0] == 0 and parts[-1][1] == points
     assert all(a[1] == b[0] for a, b in itertools.pairwise(parts))
     assert max(b - a for a, b in parts) - min(b - a for a, b in parts) <= 1
@@ -114,7 +114,7 @@ def test_shards_concatenate_to_the_whole(points: int, count: int) -> None:
 @pytest.mark.parametrize("text", ["0/4", "5/4", "a/b", "3", "1/0", "-1/2"])
 def test_wrong_shards_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
-        grid.shard(10, text)
+        evaluate_block.shard(10, text)
 
 
 @pytest.mark.parametrize(

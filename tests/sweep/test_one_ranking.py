@@ -7,9 +7,8 @@ import random
 import pytest
 
 from rooflinecli.questions.estimate.answer import estimate
-from rooflinecli.questions.search.objective import objective
+from rooflinecli.questions.search.search_request import TrainingSearchQuestion, objective
 from rooflinecli.questions.search.training import search
-from rooflinecli.questions.search.training_question import TrainingSearchQuestion
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import HOLDS, Request

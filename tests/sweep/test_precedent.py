@@ -11,8 +11,8 @@ import yaml
 from lab import training_envelope
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.search.explain_rows import report
+from rooflinecli.questions.search.search_request import question
 from rooflinecli.questions.search.training import search
-from rooflinecli.questions.search.training_question import question
 from rooflinecli.specs import training_envelope as known
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model

@@ -11,8 +11,8 @@ import pytest
 from rooflinecli.core.errors import UsageError
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.search.explain_rows import report, request_of
+from rooflinecli.questions.search.search_request import question
 from rooflinecli.questions.search.training import search
-from rooflinecli.questions.search.training_question import question
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import Request

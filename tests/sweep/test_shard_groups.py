@@ -13,8 +13,8 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.search import layout_space
 from rooflinecli.questions.search.explain_rows import report, request_of
+from rooflinecli.questions.search.search_request import TrainingSearchQuestion, question
 from rooflinecli.questions.search.training import search
-from rooflinecli.questions.search.training_question import TrainingSearchQuestion, question
 
 FSDP = {"tp": 1, "pp": 1, "cp": 1, "zero": "3"}
 

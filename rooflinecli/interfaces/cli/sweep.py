@@ -33,10 +33,11 @@ class SweepDelivery(Spread):
 
 def run(question: Sweep, how: SweepDelivery) -> int:
     """Sweep and print; the exit code is 1 where no point is feasible."""
-    from rooflinecli.questions.sweep import axes, grid
+    from rooflinecli.questions.sweep import axes
     from rooflinecli.questions.sweep import run as sweep
-    from rooflinecli.questions.sweep.filters import Filter
+    from rooflinecli.questions.sweep.evaluate_block import shard
     from rooflinecli.questions.sweep.plot_points import Gathered
+    from rooflinecli.questions.sweep.run import Filter
     from rooflinecli.render.formats.plot import check
 
     options, figures = question.options(), list(question.figures) or None
@@ -52,7 +53,7 @@ def run(question: Sweep, how: SweepDelivery) -> int:
     space = axes.space(options, figures)
     shown = sweep.layout(space, question.wanted)
     keep = Filter(space, list(question.where), question.feasible_only)
-    start, stop = grid.shard(space.points, question.part)
+    start, stop = shard(space.points, question.part)
     plot = Gathered(how.plot_kind, space) if how.plot else None
     progress, feasible = Progress(stop - start), False
     file = None if how.out is None else Path(how.out)

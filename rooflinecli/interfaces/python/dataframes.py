@@ -84,7 +84,7 @@ def sweep(question: Sweep) -> Any:
 
     from rooflinecli.questions.sweep import axes
     from rooflinecli.questions.sweep import run as swept
-    from rooflinecli.questions.sweep.filters import Filter
+    from rooflinecli.questions.sweep.run import Filter
 
     space = axes.space(question.options(), list(question.figures) or None)
     shown = swept.layout(space, question.wanted)

@@ -60,8 +60,8 @@ def at(phase: PhaseAnswer, hold: str) -> float:
 def _training(case: CheckCase, result: EstimateAnswer, answer: Estimator) -> tuple[float, str]:
     """The best of every layout by search."""
     from rooflinecli.questions.search.explain_rows import command, request_of
+    from rooflinecli.questions.search.search_request import question
     from rooflinecli.questions.search.training import search
-    from rooflinecli.questions.search.training_question import question
 
     open_ = {k: v for k, v in case.options.items() if k not in (*LAYOUT, *_UNSEARCHED)}
     devices = result.phases["train"].layout_of_phase.devices

@@ -10,10 +10,8 @@ from rooflinecli.questions.check.cases import CheckCase
 from rooflinecli.questions.check.interval_bounds import IntervalBounds
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.question import is_estimate_option
-from rooflinecli.questions.simulate.min_replicas import min_replicas
 from rooflinecli.questions.simulate.question import FORMER, Simulate
-from rooflinecli.questions.simulate.repeat_seeds import SEEDS, intervals, repeats
-from rooflinecli.questions.simulate.run import figures, run
+from rooflinecli.questions.simulate.run import SEEDS, figures, intervals, min_replicas, repeats, run
 from rooflinecli.specs.options import OPTIONS
 
 LOAD = ("qps", "concurrency", "prompt", "output", "prompts-per-slot", "equal-lengths")

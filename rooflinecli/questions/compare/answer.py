@@ -15,8 +15,7 @@ from rooflinecli.questions.compare.question import ISO, CompareAnswer, ComparedC
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.multi_chip import Options, unpriced
 from rooflinecli.questions.multi_chip import each as each_chip
-from rooflinecli.questions.search.command_line import search_command
-from rooflinecli.questions.search.mean_slo import joined
+from rooflinecli.questions.search.search_request import joined, search_command
 from rooflinecli.questions.sensitivity.answer_types import Tornado
 from rooflinecli.specs import parse_values
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
@@ -116,7 +115,7 @@ def _rank(options: Options, chip: str) -> str:
 
 def _tornado(answer: CompareAnswer, asked: dict[str, Options]) -> Tornado | None:
     """What would change the order of the chips; None where fewer than two are ranked. Raises UsageError for a rank that follows no time."""
-    from rooflinecli.questions.sensitivity.robustness import of_comparison
+    from rooflinecli.questions.sensitivity.tornado import of_comparison
 
     if not scales_with_time(answer.rank):
         raise UsageError(

@@ -4,19 +4,100 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.engine import build_request
 from rooflinecli.questions import multi_chip
+from rooflinecli.questions.check.plan_file import Bound, Name, Option, Prose, Scalar
 from rooflinecli.questions.file_options import as_options
-from rooflinecli.questions.fleet.fleet_file import FleetFile, ServiceSpec, load_fleet
 from rooflinecli.questions.multi_chip import Options
-from rooflinecli.questions.search.mean_slo import joined
+from rooflinecli.questions.search.search_request import joined
 from rooflinecli.specs import parse_values
 from rooflinecli.specs.engine import DEFAULT, load_engine
+from rooflinecli.specs.figure import Spec, validate
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.options import OPTIONS
-from rooflinecli.specs.yaml_loader import Document
+from rooflinecli.specs.yaml_loader import Document, read
+
+MOST = 100_000  # devices of a group
+
+
+def _counted(value: Any) -> Any:
+    """`h100: 64` is `h100: {devices: 64}`."""
+    return value if isinstance(value, dict) else {"devices": value}
+
+
+def _several(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+class GroupSpec(Spec):
+    """Devices of one chip that stand together."""
+
+    devices: int = Field(description="how many there are", ge=1, le=MOST, strict=True)
+    hw: Name | None = Field(None, description="the chip, where the group has a name of its own")
+    price: Scalar | None = Field(None, description="USD per device-hour, instead of the file's")
+
+
+Group = Annotated[GroupSpec, BeforeValidator(_counted)]
+
+
+class ServiceSpec(BaseModel):
+    """One model and its traffic. Everything beside these fields is an option of `roofline estimate` by its long name."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, protected_namespaces=())
+    __pydantic_extra__: dict[str, Option]
+
+    description: Prose = Field("", description="who is served; shown in reports")
+    qps: Scalar = Field(description="requests per second to carry")
+    slo: Name | None = Field(
+        None, description="limits of the mean first token and inter-token latency, such as ttft=1s,itl=40ms"
+    )
+    hw: Annotated[tuple[Name, ...], BeforeValidator(_several)] | None = Field(
+        None, description="groups of the fleet that it may run on; all by default", min_length=1
+    )
+    where: Annotated[tuple[Name, ...], BeforeValidator(_several)] = Field(
+        (), description="what must also hold of an instance, such as 'decode.memory.headroom >= 10 %'"
+    )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.__pydantic_extra__ or {})
+
+
+class FleetFile(Spec):
+    """A file of a fleet."""
+
+    hold: Bound = Field("pessimistic", description="which end of the estimate is held to rates and limits")
+    fleet: dict[Name, Group] = Field(
+        description="group -> devices, named by its chip or by a name of its own", min_length=1
+    )
+    defaults: dict[str, Option] = Field(
+        default_factory=dict,
+        description="options of `roofline estimate` that every model shares unless it gives its own",
+    )
+    models: dict[Name, ServiceSpec] = Field(description="name -> model and traffic", min_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, data: Any) -> Any:
+        example = {"fleet": "`h100: 64`", "models": "a model of its own name with its `qps`"}
+        for field, what in example.items():
+            if isinstance(data, dict) and not data.get(field):
+                raise ValueError(f"no {field}; add `{field}:` with for example {what}")
+        return data
+
+
+def load_fleet(path: Path) -> tuple[FleetFile, Document]:
+    """The fleet in a file, and where each of its lines was written. Raises DataError with file:line."""
+    document = read(path, first="fleet")
+    if ("extends",) in document.lines:
+        raise DataError(f"{document.location('extends')}: a fleet cannot extend another; share options with `defaults`")
+    return validate(FleetFile, document), document
+
 
 _NEITHER = {  # options that have no place in a fleet, and what does
     "hw": "", "price": "write it at the group, such as `h100: {devices: 64, price: 2.5}`",
@@ -135,7 +216,7 @@ def _service(name: str, spec: ServiceSpec, file: FleetFile, document: Document) 
 
 def _search(options: Options, where: tuple[str, ...], chip: str) -> None:
     """Raises UsageError for a question that no group could answer: what is wrong whatever the chip is no traffic that does not fit."""
-    from rooflinecli.questions.search.serving_question import asked
+    from rooflinecli.questions.search.search_request import asked
 
     nothing: dict[str, str | None] = {"qps": None, "ttft": None, "itl": None}
     question = asked({**_written(options), "hw": chip}, "throughput", list(where), nothing)

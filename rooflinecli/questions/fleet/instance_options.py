@@ -12,8 +12,8 @@ from rooflinecli.questions.fleet.fleet_question import DeviceGroup, FleetService
 from rooflinecli.questions.plan.instance import ServingInstance, instance
 from rooflinecli.questions.search import instances
 from rooflinecli.questions.search.answer_types import InstanceLayout, InstanceSizes
+from rooflinecli.questions.search.search_request import LARGEST_INSTANCE, asked
 from rooflinecli.questions.search.serving import serving_grid
-from rooflinecli.questions.search.serving_question import asked
 
 RATE = "decode.tokens_per_s"
 
@@ -55,8 +55,8 @@ def offers(task: tuple[FleetService, DeviceGroup, str]) -> InstanceOptions:
 def _domain(ctx: EstimateContext) -> int:
     """Devices that fast links join; of a slice beyond any instance, the largest part that an instance may fill."""
     size = int(extrapolation.scale_up_domain_sizes(ctx.chip)[0])
-    fitting = [part for part in divisors(size) if part <= instances.LARGEST_INSTANCE]
-    return size if size <= 2 * instances.LARGEST_INSTANCE else max(fitting)
+    fitting = [part for part in divisors(size) if part <= LARGEST_INSTANCE]
+    return size if size <= 2 * LARGEST_INSTANCE else max(fitting)
 
 
 def _by_size(layouts: list[InstanceSizes]) -> list[list[int]]:

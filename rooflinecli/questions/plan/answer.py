@@ -13,7 +13,7 @@ from rooflinecli.questions.plan.question import PlanAnswer, PlannedChip, Serving
 from rooflinecli.questions.plan.serving import plan_chip
 from rooflinecli.questions.plan.targets import asked, serving
 from rooflinecli.questions.plan.training import ChipPlan
-from rooflinecli.questions.search.mean_slo import joined
+from rooflinecli.questions.search.search_request import joined
 from rooflinecli.specs.model import load_model
 
 Tell = Callable[[str], None]

@@ -13,7 +13,7 @@ from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.plan.question import ServiceNumbers
 from rooflinecli.questions.search.answer_types import InstanceLayout
-from rooflinecli.questions.search.command_line import estimate_command
+from rooflinecli.questions.search.search_request import estimate_command
 
 PRICE = "cost.usd_per_million_output_tokens"
 

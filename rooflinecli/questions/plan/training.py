@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -15,15 +18,89 @@ from rooflinecli.formulas import cost, scaling
 from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
-from rooflinecli.questions.plan import device_counts
 from rooflinecli.questions.plan.question import PlannedChip, TrainingChip, TriedCount
 from rooflinecli.questions.plan.targets import TrainingPlanQuestion, no_price
 from rooflinecli.questions.search.answer_types import TrainingLayout
-from rooflinecli.questions.search.command_line import estimate_command
 from rooflinecli.questions.search.explain_rows import command, request_of
+from rooflinecli.questions.search.search_request import TrainingSearchQuestion, estimate_command, question
 from rooflinecli.questions.search.training import search
-from rooflinecli.questions.search.training_question import TrainingSearchQuestion, question
 from rooflinecli.specs.request import Request
+
+STEPS = 16  # counts between one power of two and the next
+MOST = 131_072
+BETWEEN = 6  # counts tried between two doublings
+GAIN = 0.97  # a fourfold count that leaves more of the time than this is of no use
+
+Ratio = Callable[[int], float]  # count -> what is needed over what is allowed; infinite where nothing fits
+
+
+def ladder(most: int, host: int) -> list[int]:
+    """Counts up to `most`, rising; `most` itself is the last."""
+    found = [2**i for i in range(max(host, 1).bit_length()) if 2**i < host]
+    count = max(host, 1)
+    while count <= most:
+        found.append(count)
+        step = max(host, 2 ** (count.bit_length() - 1) // STEPS // host * host, 1)
+        count += step
+    return sorted({n for n in [*found, most] if n <= most})
+
+
+def min_count(counts: list[int], over: Ratio, first: int) -> int | None:
+    """The least count whose ratio is at most 1 among those around the crossing; None where no count has one."""
+    low, high, guess = -1, len(counts), float(first)
+    while high - low > 1:
+        at = min(max(bisect_left(counts, math.ceil(guess * (1 - 1e-9))), low + 1), high - 1)
+        ratio = over(counts[at])
+        low, high = (low, at) if ratio <= 1 else (at, high)
+        guess = counts[at] * (ratio if math.isfinite(ratio) else 2)
+    return counts[high] if high < len(counts) else None
+
+
+def doublings(counts: list[int], least: int) -> list[int]:
+    """Counts about a factor of two apart, from `least` up: enough to see where a cost has its minimum."""
+    found = [counts[bisect_left(counts, least)]] if bisect_left(counts, least) < len(counts) else []
+    while found and (at := bisect_left(counts, 2 * found[-1])) < len(counts):
+        found.append(counts[at])
+    return found
+
+
+def cheapest(counts: list[int], cost: Ratio, time: Ratio, least: int) -> int | None:
+    """The count of least cost from `least` up. A memory-starved count recomputes and is dear, a large one waits for its network, so
+    the cost falls and then rises: doublings find the valley, the ladder its bottom."""
+    coarse = _useful(doublings(counts, least), time)
+    best = min(coarse, key=cost, default=None)
+    if best is None or not math.isfinite(cost(best)):
+        return None
+    place = coarse.index(best)
+    low, high = coarse[max(place - 1, 0)], coarse[min(place + 1, len(coarse) - 1)]
+    between = [n for n in counts if low < n < high and n not in coarse]
+    return min([best, *between[:: max(len(between) // BETWEEN, 1)]], key=cost)
+
+
+def fastest_within(counts: list[int], over: Ratio, time: Ratio, least: int) -> int | None:
+    """The fastest count whose ratio is at most 1, from `least` up and as far as more devices still shorten the time."""
+    coarse = _useful(doublings(counts, least), time)
+    within = [n for n in coarse if over(n) <= 1]
+    if not within:
+        best = cheapest(counts, over, time, least)
+        return best if best is not None and over(best) <= 1 else None
+    low = min(within, key=time)
+    at = bisect_left(counts, low)
+    high = next((bisect_left(counts, n) for n in coarse if n > low), len(counts))
+    while high - at > 1:
+        middle = (at + high) // 2
+        better = over(counts[middle]) <= 1 and time(counts[middle]) < time(counts[at])
+        at, high = (middle, high) if better else (at, middle)
+    return counts[at]
+
+
+def _useful(counts: list[int], time: Ratio) -> list[int]:
+    """Counts as far as a fourfold one still shortens the time."""
+    for place, n in enumerate(counts[2:], 2):
+        if math.isfinite(time(counts[place - 2])) and time(n) > GAIN * time(counts[place - 2]):
+            return counts[: place + 1]
+    return counts
+
 
 FIRST = 512  # devices tried first; the next count is guessed from how far this one is off
 HOST = 8  # devices of a host, where the chip's file does not say
@@ -124,18 +201,18 @@ class ChipPlan:
         if self.asked.budget is not None and not self.priced:
             return self._none(no_price(self.name))
         slices = self.request.hardware.slices
-        ladder = slices.up_to(self._most()) if slices else device_counts.ladder(self._most(), self._host())
-        if not ladder:
+        counts = slices.up_to(self._most()) if slices else ladder(self._most(), self._host())
+        if not counts:
             return self._none(
                 f"-n {self._most():,}: {self.request.hardware.not_rented(self._most()) or 'below a slice'}"
             )
         if self.asked.deadline is None:
-            return self._within_budget(ladder)
-        enough = device_counts.min_count(ladder, self.over_deadline, FIRST)
+            return self._within_budget(counts)
+        enough = min_count(counts, self.over_deadline, FIRST)
         if enough is None:
             return self._too_slow()
         if self.asked.budget is not None and self.over_budget(enough) > 1:  # more devices may cost less
-            cheaper = device_counts.cheapest(ladder, self.over_budget, self._run_s, enough)
+            cheaper = cheapest(counts, self.over_budget, self._run_s, enough)
             if cheaper is None or self.over_budget(cheaper) > 1 or self.over_deadline(cheaper) > 1:
                 return self._too_dear(cheaper or enough)
             enough = cheaper
@@ -151,18 +228,18 @@ class ChipPlan:
 
     def _most(self) -> int:
         network = reach(EstimateContext(self.request))
-        return min(network, device_counts.MOST, self.asked.most or device_counts.MOST)
+        return min(network, MOST, self.asked.most or MOST)
 
-    def _within_budget(self, ladder: list[int]) -> PlannedChip:
+    def _within_budget(self, counts: list[int]) -> PlannedChip:
         least = next(
-            (n for n in ladder if (n & (n - 1) == 0 or n == ladder[-1]) and self.at(n).result is not None), None
+            (n for n in counts if (n & (n - 1) == 0 or n == counts[-1]) and self.at(n).result is not None), None
         )
         if least is None:
             return self._too_slow()
-        chosen = device_counts.fastest_within(ladder, self.over_budget, self._run_s, least)
+        chosen = fastest_within(counts, self.over_budget, self._run_s, least)
         if chosen is not None:
             return self.row(self.at(chosen))
-        return self._too_dear(device_counts.cheapest(ladder, self.over_budget, self._run_s, least) or least)
+        return self._too_dear(cheapest(counts, self.over_budget, self._run_s, least) or least)
 
     def row(self, tried: DeviceCountResult) -> TrainingChip:
         """Everything of one count; each number is what the command prints."""

@@ -10,9 +10,8 @@ from rooflinecli.core.parallel_map import Spread
 from rooflinecli.questions import multi_chip
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search.answer_types import SearchAnswer, ServingSearch, TrainingSearch
-from rooflinecli.questions.search.command_line import estimate_command
-from rooflinecli.questions.search.mean_slo import joined
 from rooflinecli.questions.search.question import Search
+from rooflinecli.questions.search.search_request import estimate_command, joined
 
 Tell = Callable[[int, int], None]
 S = TypeVar("S", TrainingSearch, ServingSearch)
@@ -48,8 +47,8 @@ def answer(asked: Search, tell: Tell | None = None, over: Spread | None = None) 
 
         def training(own: Options, objective: str | None) -> TrainingSearch:
             from rooflinecli.questions.search.explain_rows import report
+            from rooflinecli.questions.search.search_request import question
             from rooflinecli.questions.search.training import search
-            from rooflinecli.questions.search.training_question import question
 
             open_ = question(
                 {**own, "phase": "train"},
@@ -71,7 +70,7 @@ def answer(asked: Search, tell: Tell | None = None, over: Spread | None = None) 
             found = across(chips, asked.objective, asked.top, training)
     if asked.sensitivity and found.feasible:
         from rooflinecli.questions.sensitivity.elasticities import elasticities, with_layout
-        from rooflinecli.questions.sensitivity.robustness import of_search
+        from rooflinecli.questions.sensitivity.tornado import of_search
 
         best = found.results[0]
         found.sensitivity = elasticities(*with_layout(chips[best.chip or next(iter(chips))], best.layout))

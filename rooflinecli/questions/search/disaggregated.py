@@ -21,11 +21,11 @@ from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search import instances
 from rooflinecli.questions.search.answer_types import InstanceSizes, Pool, Pools
-from rooflinecli.questions.search.command_line import estimate_command
+from rooflinecli.questions.search.search_request import estimate_command
 from rooflinecli.specs.quantities import BLENDED, COST
 
 if TYPE_CHECKING:
-    from rooflinecli.questions.search.serving_question import ServingSearchQuestion
+    from rooflinecli.questions.search.search_request import ServingSearchQuestion
 
 MOST = 4096  # devices of both pools, where neither -n nor a rate bounds them
 

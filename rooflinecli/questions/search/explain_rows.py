@@ -20,8 +20,8 @@ from rooflinecli.questions.search.answer_types import (
     WithinUncertainty,
 )
 from rooflinecli.questions.search.ranking import RankedLayout, indistinguishable, separating_measurement
+from rooflinecli.questions.search.search_request import TrainingSearchQuestion
 from rooflinecli.questions.search.training import TrainingSearchResult
-from rooflinecli.questions.search.training_question import TrainingSearchQuestion
 from rooflinecli.questions.sweep.conditions import quantity_of
 from rooflinecli.specs.layout import SIZES
 from rooflinecli.specs.request import Request

@@ -17,11 +17,9 @@ from rooflinecli.engine.evaluate import answer
 from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.formulas import capacity, cost
 from rooflinecli.questions.search.answer_types import InstanceSizes
-from rooflinecli.questions.search.training_question import OpenValues
+from rooflinecli.questions.search.search_request import OpenValues
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import Request
-
-LARGEST_INSTANCE, LARGEST_BATCH = 64, 1024
 
 
 @dataclass

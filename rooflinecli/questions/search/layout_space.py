@@ -18,7 +18,7 @@ import numpy as np
 from rooflinecli.core.num import divisors
 from rooflinecli.engine import explicit_layout, extrapolation, legality
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.questions.search.training_question import TrainingSearchQuestion
+from rooflinecli.questions.search.search_request import TrainingSearchQuestion
 from rooflinecli.specs.layout import CHOSEN, Layout
 
 ORDER = ("tp", "pp", "cp", "dp", "ep", "micro_batch", "virtual_stages")  # rows of a table of layouts

@@ -25,9 +25,8 @@ from rooflinecli.questions.search.answer_types import (
     TrainingSearch,
 )
 from rooflinecli.questions.search.explain_rows import by_count
-from rooflinecli.questions.search.objective import objective
 from rooflinecli.questions.search.ranking import frontier
-from rooflinecli.questions.search.serving_question import asked
+from rooflinecli.questions.search.search_request import asked, objective
 
 S = TypeVar("S", TrainingSearch, ServingSearch)
 R = TypeVar("R", TrainingRow, ServingRow)

@@ -23,7 +23,7 @@ from rooflinecli.questions.search import disaggregated, instances
 from rooflinecli.questions.search.answer_types import NearestMiss, ServingRow, ServingSearch
 from rooflinecli.questions.search.explain_rows import by_count
 from rooflinecli.questions.search.ranking import frontier
-from rooflinecli.questions.search.serving_question import ServingSearchQuestion, asked
+from rooflinecli.questions.search.search_request import ServingSearchQuestion, asked
 from rooflinecli.questions.sweep.conditions import Condition
 from rooflinecli.specs.quantities import BLENDED, COST
 

@@ -21,7 +21,7 @@ from rooflinecli.questions.estimate.cost import cost
 from rooflinecli.questions.search import layout_space
 from rooflinecli.questions.search.answer_types import TrainingLayout
 from rooflinecli.questions.search.ranking import ParetoFront, RankedLayout, Ranking, frontier
-from rooflinecli.questions.search.training_question import TrainingSearchQuestion
+from rooflinecli.questions.search.search_request import TrainingSearchQuestion
 from rooflinecli.questions.sweep.columns import pick
 from rooflinecli.questions.sweep.evaluate_block import SweepBlock
 from rooflinecli.specs.layout import AXES, Layout

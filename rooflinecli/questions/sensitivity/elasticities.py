@@ -18,7 +18,7 @@ from rooflinecli.price import overrides
 from rooflinecli.price.chip import Chip
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search.answer_types import InstanceLayout, TrainingLayout
-from rooflinecli.questions.search.training_question import OPEN
+from rooflinecli.questions.search.search_request import OPEN
 from rooflinecli.questions.sensitivity.answer_types import Elasticity, SensitivityAnswer, Value
 from rooflinecli.specs.layout import SIZES, Layout
 from rooflinecli.specs.request import Request

@@ -8,8 +8,6 @@ from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.num import Number
 from rooflinecli.core.parallel_map import Spread
 from rooflinecli.engine.build_request import warn
-from rooflinecli.questions.simulate import repeat_seeds
-from rooflinecli.questions.simulate.min_replicas import min_replicas
 from rooflinecli.questions.simulate.question import (
     SCHEMA,
     STUDY_SCHEMA,
@@ -20,8 +18,20 @@ from rooflinecli.questions.simulate.question import (
     SloTarget,
     StudyAnswer,
 )
-from rooflinecli.questions.simulate.run import Run, Tell, drawn, figures, recorded, run
+from rooflinecli.questions.simulate.run import (
+    QUICK,
+    SEEDS,
+    Run,
+    drawn,
+    figures,
+    intervals,
+    min_replicas,
+    recorded,
+    repeats,
+    run,
+)
 from rooflinecli.simulate import slo
+from rooflinecli.simulate.cluster import Tell
 from rooflinecli.simulate.summary import is_sustained
 
 Cell = tuple[Simulate, dict[str, str]]
@@ -80,13 +90,13 @@ def answered(question: Simulate, tell: Tell | None = None, over: Spread | None =
 def _intervals(ran: Run, over: Spread | None) -> tuple[dict[str, list[float]], bool]:
     """Intervals where repeats are asked for or are quick, and whether the run or its repeats were interrupted."""
     question = ran.question
-    quick = len(ran.times.arrival) <= repeat_seeds.QUICK
+    quick = len(ran.times.arrival) <= QUICK
     if ran.cut or not (question.interval or (question.interval is None and (quick or question.num_seeds))):
         return {}, ran.cut
-    seeds = question.num_seeds or (repeat_seeds.SEEDS if quick else 1)
+    seeds = question.num_seeds or (SEEDS if quick else 1)
     try:
-        others = (over or map)(figures, repeat_seeds.repeats(question, seeds))
-        return repeat_seeds.intervals(ran.values, others, ran.first_token_error), False
+        others = (over or map)(figures, repeats(question, seeds))
+        return intervals(ran.values, others, ran.first_token_error), False
     except KeyboardInterrupt:  # the run itself is known; a range of some of its repeats would look surer than it is
         return {}, True
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.core.errors import Infeasible
-from rooflinecli.questions.simulate import repeat_seeds
 from rooflinecli.questions.simulate.question import Simulate
-from rooflinecli.questions.simulate.run import Run, run
+from rooflinecli.questions.simulate.run import Run, curves, over_time, run
 from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.request import MOST
 
@@ -51,7 +50,7 @@ def served(options: dict[str, Any], slo: str | None) -> dict[str, Any] | None:
         | ({"slo_attainment": found.values["slo_attainment"]} if question.limits else {}),
         "percentiles": {
             name: [{"share": share, "time_s": seconds} for share, seconds in line]
-            for name, line in repeat_seeds.curves(found, 100).items()
+            for name, line in curves(found, 100).items()
             if name != "queue"
         },
         "over_time": _over_time(found),
@@ -61,7 +60,7 @@ def served(options: dict[str, Any], slo: str | None) -> dict[str, Any] | None:
 
 def _over_time(found: Run) -> list[dict[str, float]]:
     """Batch and queue of the first replica, at so many instants at most."""
-    samples = next(iter(repeat_seeds.over_time(found)))[1]
+    samples = next(iter(over_time(found)))[1]
     every = max(-(-len(samples) // INSTANTS), 1)
     return [{"at_s": now, "batch": batch, "queue": queue} for now, batch, queue, _ in samples[::every]]
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.questions.simulate import repeat_seeds
 from rooflinecli.questions.simulate.question import StudyAnswer
-from rooflinecli.questions.simulate.run import Run
+from rooflinecli.questions.simulate.run import Run, curves, over_time
 from rooflinecli.questions.sweep.plot_points import Picture
 
 KINDS = ("percentiles", "load", "slo")
@@ -16,14 +15,14 @@ def picture(run: Run, kind: str) -> Picture:
     if kind == "percentiles":
         title = "seconds that so many per cent of requests keep to"
         found = Picture(title, "per cent of requests", "s", False, log_up=True, curves=True)
-        for name, line in repeat_seeds.curves(run).items():
+        for name, line in curves(run).items():
             kept = [(100 * share, seconds) for share, seconds in line if seconds > 0]
             if kept:
                 found.series[name] = kept
         return found
     if kind == "load":
         found = Picture("sequences under way and waiting", "s", "sequences", False, curves=True)
-        for place, samples in repeat_seeds.over_time(run):
+        for place, samples in over_time(run):
             which = f" {place}" if len(run.replicas) > 1 else ""
             found.series[f"batch{which}"] = [(now, float(batch)) for now, batch, _, _ in samples]
             found.series[f"queue{which}"] = [(now, float(queue)) for now, _, queue, _ in samples]

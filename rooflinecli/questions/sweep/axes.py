@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rooflinecli.core import units
@@ -10,12 +12,77 @@ from rooflinecli.core.num import Number
 from rooflinecli.engine import build_request
 from rooflinecli.price import overrides
 from rooflinecli.questions.multi_chip import Options
-from rooflinecli.questions.sweep import ranges
 from rooflinecli.specs import parse_values
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.options import OPTIONS, Option
 from rooflinecli.specs.request import MOST
+
+LARGEST = 100_000_000
+_RANGE = re.compile(r"^(?P<low>.+?)\.\.(?P<high>[^/x*]+?)(?:\s*(?P<op>[/x*])\s*(?P<step>[^\s/x*]+))?$")
+_UNIT = re.compile(r"^(?P<numbers>.*[0-9x])\s*(?P<unit>[A-Za-z%][A-Za-z%/$]*)$")
+
+Read = Callable[[str], float]
+
+
+def values(flag: str, text: str, read: Read, unit_shared: bool = False) -> tuple[float, ...]:
+    """The numbers an axis names, in the order written, repeats dropped.
+
+    `read` turns one written number into SI; with `unit_shared` a unit at the very end holds for every number of an item
+    (`2..5/0.5 TB/s`). Raises UsageError with the flag when a range is empty, endless or not a range.
+    """
+    found: list[float] = []
+    for item in str(text).split(","):
+        found += _item(flag, item.strip(), read, unit_shared)
+    return tuple(dict.fromkeys(found))
+
+
+def _item(flag: str, item: str, read: Read, unit_shared: bool) -> list[float]:
+    if ".." not in item:
+        return [read(item)]
+    unit = ""
+    if unit_shared and (with_unit := _UNIT.match(item)) and with_unit["unit"] != "x":
+        item, unit = with_unit["numbers"], " " + with_unit["unit"]
+    match = _RANGE.match(item)
+    if not match:
+        raise UsageError(f"{flag} {item}: not a range; write 1..512, 1..512/8 (step) or 1..512x2 (factor)")
+    low, high = read(match["low"].strip() + unit), read(match["high"].strip() + unit)
+    if high < low:
+        raise UsageError(f"{flag} {item}: ends below its start; write {match['high']}..{match['low']}")
+    if match["op"] in ("x", "*"):
+        return _geometric(flag, item, low, high, float(_number(flag, item, match["step"])))
+    step = read(match["step"] + unit) if match["op"] == "/" else 1.0
+    return _linear(flag, item, low, high, step)
+
+
+def _number(flag: str, item: str, text: str) -> str:
+    try:
+        float(text)
+    except ValueError:
+        raise UsageError(f"{flag} {item}: '{text}' is not a factor; write for example 1..512x2") from None
+    return text
+
+
+def _linear(flag: str, item: str, low: float, high: float, step: float) -> list[float]:
+    if step <= 0:
+        raise UsageError(f"{flag} {item}: the step must be above zero")
+    count = int((high - low) / step * (1 + 1e-12)) + 1
+    if count > LARGEST:
+        many = f"{count:,}" if count < 1e15 else f"{float(count):.3g}"
+        raise UsageError(f"{flag} {item}: {many} values; give a step (/8) or a factor (x2)")
+    return [low + i * step for i in range(count)]
+
+
+def _geometric(flag: str, item: str, low: float, high: float, factor: float) -> list[float]:
+    if factor <= 1 or low <= 0:
+        raise UsageError(
+            f"{flag} {item}: a geometric range starts above zero and its factor is above one, as in 1..512x2"
+        )
+    result = []
+    while low <= high * (1 + 1e-12):
+        result.append(low)
+        low *= factor
+    return result
 
 
 @dataclass(frozen=True)
@@ -87,7 +154,7 @@ def _numbers(option: Option, text: str, flag: str) -> Axis:
     tokens = [parse_values.in_tokens(item) for item in text.split(",")]
     if any(tokens) and not all(tokens):
         raise UsageError(f"{flag} {text}: give every value in tokens, or none", option.name)
-    found = ranges.values(flag, text, lambda item: build_request.parse_number(option, item, flag))
+    found = values(flag, text, lambda item: build_request.parse_number(option, item, flag))
     for end in (min(found), max(found)):
         build_request.check_bounds(option, end, flag)
     if max(found) == MOST and len(found) > 1:
@@ -124,7 +191,7 @@ def _figure(text: str, specs: list[HardwareSpec]) -> Axis:
         if relative
         else (lambda item: _parse(text, item, dimension))
     )
-    found = ranges.values(f"--set {path}", written.strip(), read, unit_shared=True)
+    found = values(f"--set {path}", written.strip(), read, unit_shared=True)
     if min(found) <= 0:
         raise UsageError(f"--set {text}: figures are above zero", "set")
     bound = overrides.most(path)

@@ -6,10 +6,13 @@ results broadcast only at the end. The longest axis is laid out last, where nump
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
 from rooflinecli.engine import build_request, explicit_layout, legality, option_conflicts
 from rooflinecli.engine.context import EstimateContext
@@ -21,12 +24,56 @@ from rooflinecli.price import overrides
 from rooflinecli.questions.estimate.answer_types import Cost
 from rooflinecli.questions.estimate.cost import cost
 from rooflinecli.questions.sweep.axes import Axis
-from rooflinecli.questions.sweep.grid import Box
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import SIZES, Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.request import Request
+
+Box = tuple[tuple[int, int], ...]  # [start, stop) on every axis
+
+
+def shard(points: int, text: str | None) -> tuple[int, int]:
+    """[start, stop) of shard `i/n`, i from 1; all of it without one. Raises UsageError for anything else."""
+    if text is None:
+        return 0, points
+    index, _, count = text.partition("/")
+    if not (index.isdigit() and count.isdigit()) or not 1 <= int(index) <= int(count):
+        raise UsageError(f"--shard {text}: write i/n with i from 1 to n, for example --shard 3/16")
+    i, n = int(index), int(count)
+    return points * (i - 1) // n, points * i // n
+
+
+def boxes(shape: tuple[int, ...], start: int, stop: int, limit: int) -> Iterator[Box]:
+    """Cut points [start, stop) of a grid into boxes of at most `limit` points, in order."""
+    if start >= stop:
+        return
+    if not shape:
+        yield ()
+        return
+    inner = math.prod(shape[1:])
+    first, last = start // inner, (stop - 1) // inner
+    if inner > limit or (first == last and (start % inner or stop % inner)):
+        for i in range(first, last + 1):
+            low, high = max(start - i * inner, 0), min(stop - i * inner, inner)
+            for box in boxes(shape[1:], low, high, limit):
+                yield ((i, i + 1), *box)
+        return
+    yield from _rows(shape, start, stop, limit, inner)
+
+
+def _rows(shape: tuple[int, ...], start: int, stop: int, limit: int, inner: int) -> Iterator[Box]:
+    """Ragged ends by recursion, whole rows between them several at a time."""
+    low, high = -(-start // inner), stop // inner
+    if start % inner:
+        yield from boxes(shape, start, low * inner, limit)
+    step = max(limit // inner, 1)
+    whole = tuple((0, size) for size in shape[1:])
+    for i in range(low, high, step):
+        yield ((i, min(i + step, high)), *whole)
+    if stop % inner and high >= low:
+        yield from boxes(shape, high * inner, stop, limit)
+
 
 Fit = tuple[str, Number]  # `decode.memory`, and where it is enough
 

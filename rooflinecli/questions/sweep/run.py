@@ -10,13 +10,51 @@ from functools import partial
 
 import numpy as np
 
-from rooflinecli.core.errors import Infeasible, RooflineError, UsageError
+from rooflinecli.core.errors import Infeasible, RooflineError, UsageError, unknown
 from rooflinecli.core.parallel_map import Spread
-from rooflinecli.questions.sweep import columns, grid
+from rooflinecli.engine import legality
+from rooflinecli.questions.sweep import columns
+from rooflinecli.questions.sweep import conditions as where
 from rooflinecli.questions.sweep.axes import Space
-from rooflinecli.questions.sweep.evaluate_block import Choice, SweepBlock, answer, missing, request_of
-from rooflinecli.questions.sweep.filters import Filter
-from rooflinecli.specs.request import Request
+from rooflinecli.questions.sweep.evaluate_block import Box, Choice, SweepBlock, answer, boxes, missing, request_of
+from rooflinecli.specs.quantities import canonical
+from rooflinecli.specs.request import PHASES, Request
+
+
+class Filter:
+    """Raises UsageError for a condition on a phase that is not swept."""
+
+    def __init__(self, space: Space, conditions: list[str], feasible_only: bool):
+        self.conditions = [where.condition(text) for text in conditions]
+        self.feasible_only, self.known = feasible_only, False
+        for c in self.conditions:
+            head = canonical(c.quantity).partition(".")[0]
+            if head not in (*PHASES, "layout", "cost"):
+                raise unknown("quantity", c.quantity, [*(f"{p}.time_s" for p in space.phases), "layout.devices"])
+            if head not in (*space.phases, "layout", "cost"):
+                raise UsageError(
+                    f"--where {c.text!r}: this sweep has {', '.join(space.phases)}, layout and cost; add --phase to it"
+                )
+
+    def __call__(self, answer: SweepBlock, table: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The rows of `table` that pass."""
+        if not self.conditions and not self.feasible_only:
+            return table
+        self._know(answer)
+        keep = answer.flat(legality.all_hold(answer.rules))  # a layout that does not exist meets no condition
+        for c in self.conditions:
+            with np.errstate(invalid="ignore"):
+                keep = keep & answer.flat(c.holds(columns.pick(answer, c.quantity)))
+        if self.feasible_only:
+            keep = keep & table["feasible"]
+        return {name: column[keep] if hasattr(column, "dtype") else column for name, column in table.items()}
+
+    def _know(self, answer: SweepBlock) -> None:
+        """Refuse a condition on a quantity that no answer has."""
+        if answer.phases and not self.known:
+            columns.select(answer, [c.quantity for c in self.conditions])
+            self.known = True
+
 
 Table = dict[str, np.ndarray]  # column -> its values
 CHUNK = 65536
@@ -61,23 +99,23 @@ def choices(space: Space) -> Iterator[Choice]:
 
 def answers(space: Space, start: int, stop: int, chunk: int = CHUNK) -> Iterator[tuple[Choice, SweepBlock]]:
     """(structure, answer) box by box for points [start, stop), in order."""
-    for choice, boxes in work(space, start, stop, chunk):
+    for choice, parts in work(space, start, stop, chunk):
         request = request_of(choice, space.phases)
-        for box in boxes:
+        for box in parts:
             yield choice, _answer(request, space, box)
 
 
-def work(space: Space, start: int, stop: int, chunk: int = CHUNK) -> Iterator[tuple[Choice, Iterator[grid.Box]]]:
+def work(space: Space, start: int, stop: int, chunk: int = CHUNK) -> Iterator[tuple[Choice, Iterator[Box]]]:
     """(structure, its boxes) of points [start, stop), in order."""
     shape = tuple(len(a.values) for a in space.sizes)
     per = math.prod(shape)
     for i, choice in enumerate(choices(space)):
         low, high = max(start - i * per, 0), min(stop - i * per, per)
         if low < high:
-            yield choice, grid.boxes(shape, low, high, chunk)
+            yield choice, boxes(shape, low, high, chunk)
 
 
-def _answer(request: Request, space: Space, box: grid.Box) -> SweepBlock:
+def _answer(request: Request, space: Space, box: Box) -> SweepBlock:
     """A box, or why it has none."""
     try:
         return answer(request, space.sizes, box)
@@ -89,11 +127,11 @@ def spread(
     space: Space, shown: SweepColumns, keep: Filter, start: int, stop: int, over: Spread, chunk: int = CHUNK
 ) -> Iterator[tuple[Table, int]]:
     """(rows that pass, points) of the same boxes as `answers`, each worked out wherever `over` puts it."""
-    items = [(choice, box) for choice, boxes in work(space, start, stop, chunk) for box in boxes]
+    items = [(choice, box) for choice, parts in work(space, start, stop, chunk) for box in parts]
     yield from over(partial(_elsewhere, space, shown, keep), items)
 
 
-def _elsewhere(space: Space, shown: SweepColumns, keep: Filter, item: tuple[Choice, grid.Box]) -> tuple[Table, int]:
+def _elsewhere(space: Space, shown: SweepColumns, keep: Filter, item: tuple[Choice, Box]) -> tuple[Table, int]:
     choice, box = item
     found = _answer(request_of(choice, space.phases), space, box)
     return keep(found, table(shown, choice, found)), found.points

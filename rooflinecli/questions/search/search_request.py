@@ -1,0 +1,230 @@
+"""What a search is asked, read from options: objectives, what is open, what must hold; and the `estimate` command line of a row."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field, replace
+
+from rooflinecli.core.errors import UsageError
+from rooflinecli.core.num import Number
+from rooflinecli.engine import build_request
+from rooflinecli.questions.multi_chip import Options
+from rooflinecli.questions.sweep.axes import axis
+from rooflinecli.questions.sweep.conditions import Condition, condition
+from rooflinecli.simulate.slo import limits
+from rooflinecli.specs import parse_values
+from rooflinecli.specs.options import LAYOUT, OPTIONS
+from rooflinecli.specs.quantities import BLENDED, COST, canonical, higher_is_better
+from rooflinecli.specs.request import Request
+
+TRAIN = {
+    "throughput": "train.tokens_per_s",
+    "latency": "train.time_s",
+    "time": "train.time_s",
+    "cost": f"cost.{COST['train']}",
+    "energy": "train.joules_per_token",
+    "memory": "train.memory.total_bytes",
+    "devices": "layout.devices",
+}
+SERVE = {
+    "throughput": "serve.tokens_per_s_per_device",
+    "latency": "serve.itl_s",
+    "cost": f"serve.{BLENDED}",
+    "energy": "serve.joules_per_token",
+    "devices": "serve.devices",
+    "ttft": "serve.ttft_s",
+    "itl": "serve.itl_s",
+}
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A quantity and +1 when less is better, -1 when more is."""
+
+    name: str
+    quantity: str
+    sign: float
+
+    def key(self, value: Number) -> Number:
+        """A number to minimize."""
+        return value if self.sign > 0 else -value
+
+
+def objective(name: str, phases: tuple[str, ...]) -> Objective:
+    """`throughput`, `tokens_per_s`, `train.memory.total_bytes`, ... Raises UsageError for a name that cannot be one."""
+    name = name.strip().removeprefix("phases.")
+    alone = "train" in phases
+    known = TRAIN if alone else SERVE
+    quantity = known.get(name, name if "." in name else f"{'train' if alone else 'serve'}.{name}")
+    if not name:
+        raise UsageError(
+            f"--objective: empty; name one of {', '.join(known)} or a quantity such as {next(iter(known.values()))}"
+        )
+    quantity = canonical(quantity)
+    return Objective(name, quantity, -1.0 if higher_is_better(quantity) else 1.0)
+
+
+LIMITS = ("ttft", "itl")
+
+
+def joined(given: dict[str, str | None], slo: str | None) -> dict[str, str | None]:
+    """The limits of `--ttft` and `--itl` with those of `--slo`, each as text with its unit.
+
+    Raises UsageError for a limit given twice, one that only a simulation knows, and a fraction of requests.
+    """
+    if slo is None:
+        return given
+    found = limits(slo).main
+    if "@" in slo:
+        raise UsageError(
+            f"--slo {slo}: search uses mean latencies; remove the @percentile, or use `roofline simulate`", "slo"
+        )
+    if found.label:
+        raise UsageError(f"--slo {slo}: request classes need `roofline simulate`", "slo")
+    merged = dict(given)
+    for name, seconds in found.seconds:
+        if name not in LIMITS:
+            raise UsageError(f"--slo {slo}: {name} needs `roofline simulate`; the limits here are ttft and itl", "slo")
+        if given.get(name) is not None:
+            raise UsageError(f"--slo {slo}: {name} duplicates --{name}; keep one", name)
+        merged[name] = f"{seconds!r} s"
+    return merged
+
+
+OpenValues = dict[str, tuple[Number, ...]]  # option -> what it may be: numbers or words
+LARGEST_INSTANCE, LARGEST_BATCH = 64, 1024  # of a serving search
+OPEN = ("tp", "pp", "cp", "dp", "ep", "micro-batch", "virtual-stages", "zero", "recompute", "sequence-parallel")
+
+
+@dataclass(frozen=True)
+class TrainingSearchQuestion:
+    """`open` holds what a layout size may be (missing: anything legal); `devices` the counts to try.
+
+    has_precedent: only layouts like published ones; every: each layout a row, not the best of each split of the devices.
+    """
+
+    request: Request
+    phase: str
+    devices: tuple[int, ...]
+    objectives: tuple[Objective, ...]
+    conditions: tuple[Condition, ...]
+    open: OpenValues = field(default_factory=dict)
+    has_precedent: bool = False
+    every: bool = False
+
+    @property
+    def pinned(self) -> Request:
+        """The request with the recomputation that the search may not choose: options are held to agree with it."""
+        said = self.open.get("recompute", ())
+        return replace(self.request, recompute=str(said[0])) if len(said) == 1 else self.request
+
+
+def question(
+    options: Options, objectives: str, conditions: list[str], has_precedent: bool = False, every: bool = False
+) -> TrainingSearchQuestion:
+    """A question from options by their long names. Raises UsageError naming the flag that is wrong."""
+    given = build_request.named(options, "`roofline search --help` lists them")
+    phases = build_request.phases(given.pop("phase", "train"))
+    limits = {name: open_values(name, given.pop(name)) for name in OPEN if name in given}
+    counts = tuple(int(x) for x in open_values("n", given.pop("n"))) if "n" in given else ()
+    request = build_request.request({**given, "phase": phases})
+    phase = "train" if "train" in phases else "serve"
+    if phase == "train" and len(phases) > 1:
+        raise UsageError("--phase train cannot be combined with prefill or decode; run two searches")
+    found = tuple(objective(name, phases) for name in objectives.split(","))
+    if not 1 <= len(found) <= 2:
+        raise UsageError(f"--objective {objectives}: give one, or two for a Pareto front")
+    return TrainingSearchQuestion(
+        request, phase, counts, found, tuple(condition(text) for text in conditions), limits, has_precedent, every
+    )
+
+
+def open_values(name: str, written: object) -> tuple[Number, ...]:
+    """What an option may be: numbers as ranges, words as a list. Raises UsageError naming the flag."""
+    return axis(OPTIONS[name], written).values
+
+
+_OF_QUESTION = ("model", "hw", "phase", "n")
+
+
+def search_command(options: Options) -> str:
+    """`roofline estimate` with every option of a question that leaves nothing to a search."""
+    given = build_request.named(options)
+    words = ["roofline", "estimate", str(given.pop("model")), "--hw", str(given.pop("hw"))]
+    for name in OPTIONS:
+        if name in given:
+            words += OPTIONS[name].words(given[name])
+    return shlex.join(words)
+
+
+def estimate_command(options: Options, layout: str, serving: bool, phases: tuple[str, ...] = ()) -> str:
+    """`roofline estimate` with the options of the question and those of the layout, whose own go before."""
+    of_layout = {*_OF_QUESTION, *OPEN, *(("batch",) if serving else ())}
+    words = ["roofline", "estimate", str(options["model"]), "--hw", str(options["hw"])]
+    for phase in phases or (("prefill", "decode") if serving else ("train",)):
+        words += ["--phase", phase]
+    for name in OPTIONS:  # in the order of --help, however they were given
+        if name in options and name not in of_layout:
+            words += OPTIONS[name].words(options[name])
+    return f"{shlex.join(words)} {layout}"
+
+
+# parts of a layout that an instance does not have; serving splits activations outside TP too
+_TRAINING = {"dp", "cp", *(o.name for o in OPTIONS.values() if o.panel == LAYOUT and o.phase == "train")} - {
+    "sequence-parallel"
+}
+
+
+@dataclass(frozen=True)
+class ServingSearchQuestion:
+    """A serving question: limits in SI, `devices` the most to use, `qps` the rate to carry."""
+
+    request: Request
+    objectives: tuple[Objective, ...]
+    conditions: tuple[Condition, ...]
+    open: OpenValues
+    batches: tuple[float, ...]
+    devices: float | None
+    qps: float | None
+    ttft: float | None
+    itl: float | None
+
+    @property
+    def pareto(self) -> bool:
+        """Whether the answer is the Pareto front of two objectives: with a rate, the second orders equals of the first."""
+        return len(self.objectives) == 2 and self.qps is None
+
+    @property
+    def largest_instance(self) -> int:
+        """Devices of an instance at most."""
+        return int(min(self.devices or LARGEST_INSTANCE, LARGEST_INSTANCE))
+
+
+def asked(options: Options, goal: str | None, where: list[str], limits: dict[str, str | None]) -> ServingSearchQuestion:
+    """Options as written -> a question. Raises UsageError naming the flag."""
+    given = build_request.named(
+        {k: v for k, v in options.items() if k != "phase"}, "`roofline search --help` lists them"
+    )
+    fixed: OpenValues = {k: open_values(k, given.pop(k)) for k in ("tp", "pp", "ep") if k in given}
+    wrong = min((name for name in given if name in _TRAINING), default="")
+    if wrong:
+        raise UsageError(
+            f"--{wrong} belongs to training; a serving search takes --tp, --pp, --ep, --batch and -n", wrong
+        )
+    devices = build_request.value(OPTIONS["n"], given.pop("n")) if "n" in given else None
+    batches = axis(OPTIONS["batch"], given.pop("batch", f"1..{LARGEST_BATCH}"))
+    if batches.tokens:
+        raise UsageError("--batch: serving batches are in sequences, not tokens", "batch")
+    request = build_request.request({**given, "phase": "prefill,decode"})
+    qps = None if limits.get("qps") is None else build_request.value(OPTIONS["qps"], limits["qps"])
+    plain = "throughput" if request.price is None and request.hardware.price is None else "cost"
+    names = goal or (f"devices,{plain}" if qps is not None else plain)
+    found = tuple(objective(name, ("decode",)) for name in names.split(","))
+    if len(found) > 2:
+        raise UsageError(f"--objective {names}: give one, or two for a Pareto front")
+    ttft, itl = (
+        None if (text := limits.get(name)) is None else parse_values.seconds(f"--{name}", text, name) for name in LIMITS
+    )
+    conditions = [condition(t) for t in where]
+    conditions += [condition(f"serve.{n}_s <= {v!r} s") for n, v in (("ttft", ttft), ("itl", itl)) if v is not None]
+    return ServingSearchQuestion(request, found, tuple(conditions), fixed, batches.values, devices, qps, ttft, itl)
