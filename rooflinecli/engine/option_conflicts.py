@@ -5,6 +5,8 @@ Sizes that no layout can have are `legality.check`'s: called at once where layou
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.engine import lora_serving, speculation
@@ -91,7 +93,11 @@ def _offloads(written: str) -> bool:
 
 def frameworks(ctx: EstimateContext) -> list[str]:
     """Training frameworks for which the efficiency tables of a chip or of its kind have constants."""
-    tables = [ctx.chip.spec.efficiency, load_defaults(ctx.chip.spec.kind).efficiency]
+    return frameworks_in([ctx.chip.spec.efficiency, load_defaults(ctx.chip.spec.kind).efficiency])
+
+
+def frameworks_in(tables: Sequence[Mapping[str, Mapping[str, Mapping[str, object]]]]) -> list[str]:
+    """Training frameworks of efficiency tables."""
     names = {
         name
         for table in tables

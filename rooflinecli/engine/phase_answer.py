@@ -20,9 +20,9 @@ from rooflinecli.specs.layout import SIZES, Layout
 class Resources(Record):
     """Seconds that each resource needs at its peak, all else ignored."""
 
-    compute: Number
-    memory: Number
-    communication: Number
+    compute: float
+    memory: float
+    communication: float
 
 
 class Residency(Record):
@@ -30,17 +30,17 @@ class Residency(Record):
     weights, activations and cache. slack_bytes, in no total and no verdict, is the median by which the peaks of
     published training runs exceeded the total."""
 
-    weights_bytes: Number
-    gradients_bytes: Number
-    optimizer_bytes: Number
-    activations_bytes: Number
-    kv_cache_bytes: Number
-    total_bytes: Number
-    capacity_bytes: Number
-    headroom_fraction: Number = field(metadata=former("headroom"))
-    reserved_bytes: Number | None = field(default=None, metadata=OPTIONAL)
-    host_bytes: Number | None = field(default=None, metadata=OPTIONAL)
-    slack_bytes: Number | None = field(default=None, metadata=OPTIONAL)
+    weights_bytes: float
+    gradients_bytes: float
+    optimizer_bytes: float
+    activations_bytes: float
+    kv_cache_bytes: float
+    total_bytes: float
+    capacity_bytes: float
+    headroom_fraction: float = field(metadata=former("headroom"))
+    reserved_bytes: float | None = field(default=None, metadata=OPTIONAL)
+    host_bytes: float | None = field(default=None, metadata=OPTIONAL)
+    slack_bytes: float | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def fits(self) -> Number:
@@ -70,19 +70,19 @@ class LayoutAnswer(Record):
 class PhaseAnswer(Record):
     """Fields of every phase. Layout, bottleneck and measured values are set by an estimate, not by a sweep."""
 
-    time_s: Number
-    floor_s: Number
-    interval_s: tuple[Number, Number]
-    tokens_per_s: Number
-    tokens_per_s_interval: tuple[Number, Number]
-    flops: Number
-    mfu: Number
+    time_s: float
+    floor_s: float
+    interval_s: tuple[float, float]
+    tokens_per_s: float
+    tokens_per_s_interval: tuple[float, float]
+    flops: float
+    mfu: float
     resources_s: Resources
-    breakdown_s: dict[str, Number]
-    communication_s: dict[str, Number]
-    communication_bytes: dict[str, Number]
+    breakdown_s: dict[str, float]
+    communication_s: dict[str, float]
+    communication_bytes: dict[str, float]
     memory: Residency
-    derived: dict[str, Number] = field(default_factory=dict, metadata=SPREAD)
+    derived: dict[str, float] = field(default_factory=dict, metadata=SPREAD)
     bottleneck: str | None = field(default=None, metadata=OPTIONAL | former("bound"))
     bound_ratio: float | None = field(default=None, metadata=OPTIONAL | former("bound_by"))
     layout: LayoutAnswer | None = field(default=None, metadata=OPTIONAL | former("plan"))
@@ -99,26 +99,26 @@ class PhaseAnswer(Record):
 class TierAnswer(Record):
     """Sessions in a tier, as a fraction of idle ones, and seconds to reload one's cached prompt."""
 
-    sessions: Number
-    in_tier_fraction: Number = field(metadata=former("found_share"))
-    reload_s: Number
+    sessions: float
+    in_tier_fraction: float = field(metadata=former("found_share"))
+    reload_s: float
 
 
 class TiersAnswer(Record):
     """Idle sessions of a replica: how many, how many on the device, the fractions there and evicted; mean reload time of a TTFT."""
 
-    idle_sessions: Number
-    device_sessions: Number
-    on_device_fraction: Number = field(metadata=former("resident_share"))
-    evicted_fraction: Number = field(metadata=former("lost_share"))
-    reload_s: Number
+    idle_sessions: float
+    device_sessions: float
+    on_device_fraction: float = field(metadata=former("resident_share"))
+    evicted_fraction: float = field(metadata=former("lost_share"))
+    reload_s: float
     tiers: dict[str, TierAnswer]
 
 
 class PrefillAnswer(PhaseAnswer):
     """time_s is TTFT."""
 
-    bytes_per_device: Number
+    bytes_per_device: float
     sessions: TiersAnswer | None = field(default=None, metadata=OPTIONAL)
 
 
@@ -128,22 +128,22 @@ class SpeculationAnswer(Record):
     break_even_batch: the largest batch with a speedup; left out in sweeps and beyond the searched range.
     """
 
-    mean_accepted_length: Number = field(metadata=former("tokens_per_step"))
-    draft_s: Number
-    verify_s: Number
-    speedup: Number
+    mean_accepted_length: float = field(metadata=former("tokens_per_step"))
+    draft_s: float
+    verify_s: float
+    speedup: float
     break_even_batch: float | None = field(default=None, metadata=OPTIONAL | former("pays_up_to_batch"))
 
 
 class DecodeAnswer(PhaseAnswer):
     """time_s is ITL; batch and max_batch are running sequences per replica, of this load and at most."""
 
-    bytes_per_device: Number
-    batch: Number
-    max_batch: Number = field(metadata=former("largest_batch"))
+    bytes_per_device: float
+    batch: float
+    max_batch: float = field(metadata=former("largest_batch"))
     load_kind: str = field(metadata=former("load"))
-    tokens_per_s_per_user: Number
-    mbu: Number
+    tokens_per_s_per_user: float
+    mbu: float
     speculation: SpeculationAnswer | None = field(default=None, metadata=OPTIONAL)
 
 
@@ -152,14 +152,14 @@ class TrainAnswer(PhaseAnswer):
     communication by axis, hidden_s hidden. communication_error_fraction is the part of the relative error from the layout's
     communication; extrapolations are what no published run supports, a sentence each."""
 
-    hidden_s: dict[str, Number]
-    hardware_flops: Number
-    hfu: Number
-    microbatches: Number
-    bubble_fraction: Number
-    communication_error_fraction: Number = field(metadata=former("own_error"))
-    steps: Number | None = None
-    run_s: Number | None = None
+    hidden_s: dict[str, float]
+    hardware_flops: float
+    hfu: float
+    microbatches: float
+    bubble_fraction: float
+    communication_error_fraction: float = field(metadata=former("own_error"))
+    steps: float | None = None
+    run_s: float | None = None
     extrapolations: list[str] | None = field(default=None, metadata=OPTIONAL | former("unsupported"))
 
 

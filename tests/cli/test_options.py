@@ -282,6 +282,22 @@ def test_a_shell_completes_verbs_options_names_and_choices():
     assert "h100-sxm" in completed("roofline hardware h1", 2)
 
 
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("estimate x --framework mega", "megatron"), ("estimate x --optimizer ad", "adamw-8bit"), ("estimate x --engine vl", "vllm"),
+        ("estimate x --host-cpu ryzen", "ryzen-9-9950x"), ("simulate x --router l", "least-loaded"), ("estimate x --emit v", "vllm"),
+        ("collective all-r", "all-reduce"), ("kernel matmul --dtype b", "bf16"), ("models --family ll", "llama"), ("hardware --vendor nv", "nvidia"),
+        ("formula floor", "floor_time"), ("ops x --sort in", "intensity"), ("search x --objective th", "throughput"), ("validate tr", "training"),
+        ("estimate x --speculative-method e", "eagle"), ("estimate x --recompute-modules core", "core_attn"), ("estimate x --weight-dtype aw", "awq"),
+    ],
+)  # fmt: skip
+def test_values_that_are_names_complete(line, wanted, monkeypatch):
+    """Every option whose values are names; of one verb each."""
+    monkeypatch.setenv("_ROOFLINE_COMPLETE", "complete_bash")
+    assert wanted in completed(f"roofline {line}", len(line.split()))
+
+
 def test_completion_is_installed_where_the_shell_looks(tmp_path, monkeypatch):
     import shellingham
 

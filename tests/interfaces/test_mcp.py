@@ -164,3 +164,48 @@ def test_without_the_sdk_the_command_says_what_to_install(cli, monkeypatch):
     monkeypatch.setitem(sys.modules, "mcp.server.lowlevel", None)
     ran = cli("mcp")
     assert ran.code == 2 and "pip install 'rooflinecli[mcp]'" in ran.err
+
+
+def test_the_server_has_a_version_and_its_tools_only_read():
+    from importlib.metadata import version
+
+    async def introduction(client):
+        return client.server_info if hasattr(client, "server_info") else client.initialize_result.server_info
+
+    assert talk(introduction).version == version("rooflinecli")
+    for tool in talk(lambda client: client.list_tools()).tools:
+        assert (tool.annotations.read_only_hint, tool.annotations.destructive_hint) == (True, False)
+
+
+SECRET = "hunter2secret"
+FILES = {
+    "plan.yaml": f"{SECRET}: {{model: llama-3-8b, hw: h100, tp: {SECRET}}}\n",
+    "config.json": json.dumps({"model_type": SECRET, "hidden_size": SECRET}),
+    "chip.yaml": f"extends: h100\n{SECRET}: 4\n",
+    "trace.csv": f"password: {SECRET}\n",
+    "rows.csv": f"time,prompt,output\n1,{SECRET},4\n",
+    "run.json": json.dumps({"mean_ttft_ms": SECRET, "model_id": SECRET, "duration": SECRET}),
+    "launch.sh": f"vllm serve {SECRET} --tensor-parallel-size {SECRET}\n",
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_an_error_says_nothing_of_what_a_file_holds(name, tmp_path):
+    """A client names paths of the server's machine: what is wrong with a file is said by line and field, not in its words."""
+    file = tmp_path / name
+    file.write_text(FILES[name])
+    seen = []
+    for tool in tools.NAMES:
+        fields = verbs.question(tool).fields().values()
+        basis = {"model": "llama-3-8b", "hw": "h100", "qps": 1, "quantity": "decode.time_s"}
+        known = {f.long: basis[f.long] for f in fields if f.long in basis and (f.long != "qps" or tool == "simulate")}
+        for field in fields:
+            if field.kind in ("file", "name", "free") or field.positional:
+                found, text = tools.call(tool, {**known, field.long: [str(file)] if field.several else str(file)})
+                seen.append(found is None and str(file) in text)
+                assert SECRET not in text, (tool, field.long)
+    assert any(seen)
+
+
+def test_an_error_keeps_the_words_of_the_client():
+    assert "unknown model 'nomodel'" in tools.call("estimate", {"model": "nomodel", "hw": "h100"})[1]

@@ -14,8 +14,10 @@ INSTRUCTIONS = (
 
 def server() -> Any:
     """The server, not yet connected. Raises ImportError without the `mcp` extra."""
+    from importlib.metadata import version
+
     from mcp.server.lowlevel import Server
-    from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool
+    from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
 
     async def list_tools(context: Any, params: Any) -> ListToolsResult:
         return ListToolsResult(
@@ -25,6 +27,7 @@ def server() -> Any:
                     description=tools.describe(t),
                     input_schema=tools.schema(t),
                     output_schema=tools.output_schema(t),
+                    annotations=ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True),
                 )
                 for t in tools.NAMES
             ]
@@ -38,7 +41,13 @@ def server() -> Any:
             content=[TextContent(type="text", text=text)], structured_content=found, is_error=found is None
         )
 
-    return Server("roofline", instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool)
+    return Server(
+        "roofline",
+        version=version("rooflinecli"),
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
 
 
 def run() -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import tempfile
 from pathlib import Path
 
 from rooflinecli.core.errors import RooflineError, UsageError
+from rooflinecli.core.files import is_existing_file, write
 from rooflinecli.importers.source import Json
 from rooflinecli.interfaces import verbs
 from rooflinecli.questions.check.schema import option_schema
 from rooflinecli.questions.estimate.schema import generate
+from rooflinecli.specs.name_lookup import files
+from rooflinecli.specs.options import OPTIONS
 
 NAMES = verbs.NAMES
 _TEXT = {"type": "string"}
@@ -64,21 +69,42 @@ def call(tool: str, arguments: Json | None) -> tuple[Json | None, str]:
             asked = verbs.question(tool)
             found = verbs.answer_with_sources(lambda: asked.read(written), written)
     except RooflineError as error:
-        return None, str(error)
+        return None, _without_content(str(error), arguments)
     except (ArithmeticError, ValueError, TypeError, MemoryError) as error:
         return None, f"these values cannot be calculated with ({error}); give sizes that a machine could have"
     return found, json.dumps(found, ensure_ascii=False)
+
+
+_WORD = re.compile(r"[^\s:;,'\"()=]{4,}")
+_LARGEST = 2**20  # bytes of a file that are looked through
+
+
+def _without_content(text: str, arguments: Json | None) -> str:
+    """An error without words of the files that it is about: a client names paths, and may not be who may read them.
+
+    Its own words, names of fields and of registered models and chips stay.
+    """
+    given = json.dumps(arguments or {}, ensure_ascii=False)
+    paths = [Path(word) for word in re.findall(r'"((?:[^"\\]|\\.)+)"', given)]
+    inside: set[str] = set()
+    for path in paths:
+        with contextlib.suppress(OSError, ValueError):
+            if path.is_file():
+                with path.open(encoding="utf-8", errors="replace") as stream:
+                    inside |= set(_WORD.findall(stream.read(_LARGEST)))
+    fields = {name for option in OPTIONS.values() for name in option.names}
+    known = {*fields, *files("models"), *files("hardware"), "model", "hardware", "number", "plans"}
+    private = {word for word in inside if word not in given and word.strip("-") not in known}
+    return _WORD.sub(lambda word: "…" if word[0] in private else word[0], text)
 
 
 def _with_files(tool: str, written: Json, folder: Path) -> Json:
     """The arguments with a plan that is given as YAML put into a file. Raises UsageError for one that is neither."""
     name = _FILES.get(tool, "")
     text = written.get(name)
-    from rooflinecli.core import files
-
-    if isinstance(text, str) and text and ("\n" in text or not files.is_existing_file(Path(text))):
+    if isinstance(text, str) and text and ("\n" in text or not is_existing_file(Path(text))):
         path = folder / "plan.yaml"
-        files.write(path, text)
+        write(path, text)
         return {**written, name: str(path)}
     if name and not text:
         raise UsageError(f"no {name} given; give its path, or its YAML", name)

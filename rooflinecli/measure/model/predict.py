@@ -84,5 +84,5 @@ def _pass(
     return costs
 
 
-def _plain(parts: dict[str, object]) -> dict[str, float]:
+def _plain(parts: dict[str, float]) -> dict[str, float]:
     return {name: float(value(seconds)) for name, seconds in parts.items()}

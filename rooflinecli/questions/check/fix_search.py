@@ -215,7 +215,7 @@ class _Search:
             "kv-dtype": work.kv_dtype,
             "dtype": work.dtype,
             "weight-dtype": self.case.options.get("weight-dtype", work.dtype),
-            "batch": int(work.batch if work.batch is not None else work.train_batch),
+            "batch": int(work.batch if work.batch is not None else work.train_batch or 1),
         }
         return [OptionChange(option=k, from_=old, to=changes[k]) for k, old in before.items() if k in changes]
 

@@ -91,7 +91,7 @@ def _serving(case: CheckCase, result: EstimateAnswer, answer: Estimator) -> tupl
     each = (
         float(build_request.value(OPTIONS[load], case.options[load]))
         if load in case.options
-        else float(result.workload.batch)
+        else float(result.workload.batch or 1)
     )
     found = []
     for sizes in _splits(EstimateContext(build_request.request(case.options)), plan, int(each) * plan.dp):

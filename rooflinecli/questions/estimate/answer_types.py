@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from rooflinecli.core.num import Number
 from rooflinecli.core.record import OPTIONAL, Record, former
 from rooflinecli.engine.phase_answer import LayoutAnswer, PhaseAnswer
 
@@ -30,7 +29,7 @@ class ModelAnswer(Record):
     id: str
     layers: int
     parameters: ParameterCounts
-    weights_bytes: Number
+    weights_bytes: float
 
 
 class HardwareAnswer(Record):
@@ -38,10 +37,10 @@ class HardwareAnswer(Record):
 
     name: str
     id: str
-    peak_flops_per_s: Number
-    bandwidth_bytes_per_s: Number
-    capacity_bytes: Number
-    ridge_flops_per_byte: Number
+    peak_flops_per_s: float
+    bandwidth_bytes_per_s: float
+    capacity_bytes: float
+    ridge_flops_per_byte: float
 
 
 class Workload(Record):
@@ -56,23 +55,23 @@ class Workload(Record):
     kv_dtype: str
     attention_flops: str
     efficiency: str
-    batch: Number = field(default=None, metadata=OPTIONAL)
-    prompt: Number = field(default=None, metadata=OPTIONAL)
-    images: Number = field(default=None, metadata=OPTIONAL)
+    batch: float | None = field(default=None, metadata=OPTIONAL)
+    prompt: float | None = field(default=None, metadata=OPTIONAL)
+    images: float | None = field(default=None, metadata=OPTIONAL)
     image_size: str | None = field(default=None, metadata=OPTIONAL | former("image"))
-    image_tokens: Number = field(default=None, metadata=OPTIONAL)
-    diffusion_steps: Number = field(default=None, metadata=OPTIONAL | former("steps"))
+    image_tokens: float | None = field(default=None, metadata=OPTIONAL)
+    diffusion_steps: float | None = field(default=None, metadata=OPTIONAL | former("steps"))
     guidance: bool | None = field(default=None, metadata=OPTIONAL)
-    output: Number = field(default=None, metadata=OPTIONAL)
-    qps: Number = field(default=None, metadata=OPTIONAL)
+    output: float | None = field(default=None, metadata=OPTIONAL)
+    qps: float | None = field(default=None, metadata=OPTIONAL)
     concurrency: float | str | None = field(default=None, metadata=OPTIONAL)
     request_lengths: str | None = field(default=None, metadata=OPTIONAL)
-    train_batch: Number = field(default=None, metadata=OPTIONAL)
-    seq: Number = field(default=None, metadata=OPTIONAL)
+    train_batch: float | None = field(default=None, metadata=OPTIONAL)
+    seq: float | None = field(default=None, metadata=OPTIONAL)
     doc_lengths: str | None = field(default=None, metadata=OPTIONAL | former("lengths"))
-    gradient_bytes: Number = field(default=None, metadata=OPTIONAL)
-    optimizer_bytes: Number = field(default=None, metadata=OPTIONAL)
-    tokens: Number = field(default=None, metadata=OPTIONAL)
+    gradient_bytes: float | None = field(default=None, metadata=OPTIONAL)
+    optimizer_bytes: float | None = field(default=None, metadata=OPTIONAL)
+    tokens: float | None = field(default=None, metadata=OPTIONAL)
 
 
 class Cost(Record):
@@ -81,12 +80,12 @@ class Cost(Record):
     Input and output tokens at their prices add up to what the server costs; `usd_per_million_tokens` is of both together.
     """
 
-    usd_per_million_input_tokens: Number | None = None
-    usd_per_million_output_tokens: Number | None = None
-    usd_per_million_tokens: Number | None = None
-    usd_per_million_training_tokens: Number | None = None
-    training_usd: Number | None = None
-    usd_per_device_hour: Number | None = None
+    usd_per_million_input_tokens: float | None = None
+    usd_per_million_output_tokens: float | None = None
+    usd_per_million_tokens: float | None = None
+    usd_per_million_training_tokens: float | None = None
+    training_usd: float | None = None
+    usd_per_device_hour: float | None = None
 
 
 class Violation(Record):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -84,7 +85,7 @@ class Gathered:
             self.picture.series.setdefault(label, []).append((float(x[i]), float(y[i])))
         self._edges(choice, answer)
 
-    def _values(self, answer: SweepBlock) -> tuple[np.ndarray, np.ndarray]:
+    def _values(self, answer: SweepBlock) -> tuple[Any, Any]:
         result = answer.phases[self.phase]
         if self.kind == "memory":
             return answer.axes.get(self.along, np.nan), result.memory.total_bytes / 1e9
