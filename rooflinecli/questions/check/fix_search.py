@@ -30,14 +30,14 @@ def moves(options: Options, result: EstimateAnswer) -> dict[str, list[Options]]:
     if serving and work.kv_dtype in _WIDE:
         found["kv-dtype"] = [{"kv-dtype": dtype} for dtype in _NARROW]
     if serving and not training and not {"qps", "concurrency"} & set(options):
-        found["batch"] = [{"batch": batch} for batch in _around(int(work.batch))]
+        found["batch"] = [{"batch": batch} for batch in _around(int(work.batch or 1))]
     found["devices"] = _devices(plan.devices)
     if not training and options.get("weight-dtype") is None and work.dtype in _WIDE:
         found["weight-dtype"] = [{"weight-dtype": "fp8"}, {"weight-dtype": "int8"}, {"weight-dtype": "int4"}]
     if work.dtype in _WIDE:
         found["dtype"] = [{"dtype": dtype} for dtype in _NARROW[: 1 if training else 2]]
     if training and not serving:
-        found["batch"] = [{"batch": int(work.train_batch) * k} for k in (2, 4, 8)]
+        found["batch"] = [{"batch": int(work.train_batch or 1) * k} for k in (2, 4, 8)]
     return found
 
 
