@@ -344,3 +344,10 @@ def test_the_commands_hold_no_list_of_their_own():
     for module in (calibrate, compare, estimate, plan, search, simulate, sweep):
         source = inspect.getsource(module)
         assert not [o.parameter for o in OPTIONS.values() if f"    {o.parameter}: " in source], module.__name__
+
+
+def test_every_list_of_names_for_completion_is_there():
+    from rooflinecli.interfaces.cli import completion
+
+    for name, listed in completion._NAMES.items():
+        assert completion.listed_names(listed), name

@@ -50,8 +50,16 @@ def _attribute(place: str) -> Iterable[str]:
     return found() if callable(found) else found  # type: ignore[no-any-return]
 
 
+Names = Callable[[], Iterable[str]] | str | tuple[str, ...]
+
+
+def listed_names(listed: Names) -> tuple[str, ...]:
+    """The names of an entry of _NAMES."""
+    return tuple(_attribute(listed) if isinstance(listed, str) else listed if isinstance(listed, tuple) else listed())
+
+
 # options whose values are names but no table of choices -> the names, or where they are
-_NAMES: dict[str, Callable[[], Iterable[str]] | str | tuple[str, ...]] = {
+_NAMES: dict[str, Names] = {
     "engine": "specs.engine:engines",
     "framework": _frameworks,
     "optimizer": "specs.optimizer:optimizers",
@@ -62,15 +70,15 @@ _NAMES: dict[str, Callable[[], Iterable[str]] | str | tuple[str, ...]] = {
     "router": lambda: kinds("simulate/routers"),
     "arrivals": ("poisson", "gamma:", "constant"),
     "emit": "importers.launch.emit:tools",
-    "op": lambda: (*_attribute("questions.collective.answer:BUS"), *_attribute("questions.collective.backends:PHASES")),
-    "backend": "questions.collective.backends:MODES",
+    "op": lambda: (*_attribute("questions.collective.answer:BUS"), *_attribute("questions.collective.answer:PHASES")),
+    "backend": "questions.collective.answer:MODES",
     "library": "specs.engine:EXPERT_KERNELS",
     "activation-quantization": "questions.kernel.question:QUANTIZATION",
     "subject": lambda: (*_attribute("validate.question:SUBJECTS"), "all"),
     "name": "formulas.catalogue:every",
     "sort": lambda: ("order", *_attribute("render.views.ops:SORTS")),
     "plot-kind": ("percentiles", "load", "slo"),
-    "fit": lambda: (*_attribute("questions.scaling.fits:FITS"), "all"),
+    "fit": lambda: (*_attribute("questions.check.fleet_quantities:FITS"), "all"),
     "objective": ("throughput", "latency", "cost", "energy", "devices"),
     "family": lambda: _in_files("models", "family"),
     "vendor": lambda: _in_files("hardware", "vendor"),
@@ -100,7 +108,7 @@ def words(option: Option) -> Complete | None:
     def complete(incomplete: str) -> list[str]:
         known: Iterable[str] = option.choices
         if listed is not None and not option.choices:
-            known = _attribute(listed) if isinstance(listed, str) else listed if isinstance(listed, tuple) else listed()
+            known = listed_names(listed)
         elif option.kind == "dtype":
             from rooflinecli.quantization.formats import FORMATS
             from rooflinecli.quantization.schemes import schemes
