@@ -26,6 +26,7 @@ _QUESTIONS = {
     "compare": "questions.compare.question:Compare",
     "plan": "questions.plan.question:Plan",
     "fleet": "questions.fleet.question:FleetPlan",
+    "rl": "questions.rl.question:Rl",
     "simulate": "questions.simulate.question:Simulate",
     "check": "questions.check.question:Check",
     "calibrate": "calibrate.question:Calibrate",

@@ -46,6 +46,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "simulate",
         "An engine's scheduler over step times: percentiles, SLOs, the fewest replicas for a load.",
     ),
+    "rl": ("rl", "A step of RL post-training: rollout, update, weight sync; which part is slow, which layout is best."),
     "compare": ("compare", "One plan across chips, ranked, at the same devices, cost or memory."),
     "fit": ("fit", "Which quantizations of a model fit a machine, with what context, how fast."),
     "check": ("check", "Check capacity plans against their requirements, in CI: pass, fail or inconclusive."),

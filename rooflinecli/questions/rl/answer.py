@@ -1,0 +1,357 @@
+"""The answer of `roofline rl`: parts composed to a step, memory of the roles, dollars, and what a log says of them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rooflinecli.core.errors import UsageError
+from rooflinecli.engine.residency import kv_bytes
+from rooflinecli.importers.logs.rl import RlStep
+from rooflinecli.questions.rl import parts as rl_parts
+from rooflinecli.questions.rl.answer_types import (
+    LoadAnswer,
+    MemoryAnswer,
+    PartAnswer,
+    RlAnswer,
+    RoleMemory,
+    RolloutAnswer,
+    RunAnswer,
+    StepAnswer,
+    TrainerAnswer,
+)
+from rooflinecli.questions.rl.constants import (
+    BEST_SYNC,
+    PUBLISHED,
+    Constants,
+    fixed_by,
+    measured_parts,
+    seconds_of,
+)
+from rooflinecli.questions.rl.parts import Part, Rollout, Sample, Update
+from rooflinecli.questions.rl.question import Rl, step_of
+
+DEVICES = 8  # where -n is not given
+
+
+@dataclass(frozen=True)
+class Composed:
+    """A step before constants: parts as the simulator and the estimate give them, in the order of a step."""
+
+    question: Rl
+    samples: list[Sample]
+    rollout: Rollout
+    update: Update
+    parts: list[Part]
+    offloaded: bool
+    memory: MemoryAnswer
+
+    @property
+    def split(self) -> bool:
+        return self.question.rollout_devices is not None
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether both sides work at once."""
+        return self.split and self.question.staleness > 0
+
+    def step(self, constants: Constants) -> tuple[list[Part], Part]:
+        """The parts with constants applied, and the step that they make."""
+        own = self.question.fixed
+        fixed = constants.fixed_s if own is None else own
+        found = [constants.applied(self._sync(part, constants)) for part in self.parts]
+        low, high = constants.spread
+        found.append(Part("fixed", "both", 0.0, fixed, (fixed * low, fixed * high)))
+        return found, self.composed(found)
+
+    def _sync(self, part: Part, constants: Constants) -> Part:
+        """The weights at the rate of the constants, unless one was asked for or a log states the part."""
+        if part.name != "weight sync" or self.question.weight_sync_bandwidth or dict(constants.by_part).get(part.name):
+            return part
+        return part.scaled(PUBLISHED.sync_bytes_per_s / constants.sync_bytes_per_s)
+
+    def composed(self, parts: list[Part]) -> Part:
+        """One step of its parts: their sum, or the longer side where both work at once."""
+
+        def total(read: Callable[[Part], float]) -> float:
+            sides = {"rollout": 0.0, "trainer": 0.0, "both": 0.0}
+            for part in parts:
+                sides[part.side] += read(part)
+            work = max(sides["rollout"], sides["trainer"]) if self.overlaps else sides["rollout"] + sides["trainer"]
+            return work + sides["both"]
+
+        ends = (total(lambda p: p.interval_s[0]), total(lambda p: p.interval_s[1]))
+        return Part("step", "both", total(lambda p: p.floor_s), total(lambda p: p.time_s), ends)
+
+
+def compose(question: Rl) -> Composed:
+    """The parts of a question. Raises UsageError and Infeasible as an estimate and a simulation do."""
+    devices = int(question.n or DEVICES)
+    rolling = question.rollout_devices or devices
+    training = devices - question.rollout_devices if question.rollout_devices else devices
+    if training < 1:
+        raise UsageError(f"--rollout-devices {rolling} leaves none of -n {devices} to the trainer", "rollout-devices")
+    made = rl_parts.rollout(question, rolling)
+    samples = rl_parts.samples_of(question)
+    update = rl_parts.update(question, training, samples)
+    found = [made.part]
+    if question.reward_time:
+        seconds = question.reward_time
+        found.append(Part("reward", "trainer", seconds, seconds, (seconds, seconds)))
+    if question.reward_model:
+        judge = rl_parts.update(question, training, samples, question.reward_model)
+        found.append(judge.forward("reward model", question.epochs))
+    found.append(update.forward("log-probabilities", question.epochs))
+    if question.has_reference:
+        found.append(update.forward("reference", question.epochs))
+    if question.algorithm == "ppo":
+        critic = update if question.critic is None else rl_parts.update(question, training, samples, question.critic)
+        found += [critic.forward("values", question.epochs), critic.part("critic update")]
+    found.append(update.part("update"))
+    size = rl_parts.weight_bytes(question, made.engine)
+    rate = question.weight_sync_bandwidth or PUBLISHED.sync_bytes_per_s
+    found.append(Part("weight sync", "both", size / max(rate, BEST_SYNC), size / rate, (size / rate, size / rate)))
+    memory, moved = _memory(question, made, update, samples)
+    if moved:
+        chip = made.engine.ctx.request.hardware
+        if chip.host_link is None:
+            raise UsageError(f"{chip.name} states no rate to its host; add --no-offload-state", "offload-state")
+        seconds = 2 * moved / chip.host_link.si  # out before the rollout, back after it
+        found.append(Part("offload", "both", seconds, seconds, (seconds, seconds)))
+    return Composed(question, samples, made, update, found, bool(moved), memory)
+
+
+def _memory(question: Rl, made: Rollout, update: Update, samples: list[Sample]) -> tuple[MemoryAnswer, float]:
+    """Memory of the roles per device, and the bytes of the trainer's state that leave the device during the rollout."""
+    held, engine = update.answer.memory, made.engine
+    capacity = float(engine.ctx.chip.capacity)
+    ranks = engine.layout.tp * engine.layout.pp * max(float(engine.layout.ep) / float(engine.layout.tp), 1.0)
+    weights = rl_parts.weight_bytes(question, engine) / float(ranks)
+    mean = sum(sample.tokens for sample in samples) / len(samples)
+    wanted = len(samples) / made.engines * float(kv_bytes(engine.ctx, engine.layout, 1.0, mean))
+    pool = made.limits.pool * made.limits.bytes_per_token
+    state = float(held.weights_bytes) + float(held.optimizer_bytes)
+    copies = (
+        (float(held.weights_bytes) if question.has_reference else 0.0),
+        (state if question.algorithm == "ppo" else 0.0),
+    )
+    shared = question.rollout_devices is None
+    resident = state + sum(copies)
+    busiest = resident + max(
+        weights + min(wanted, 0.1 * capacity), float(held.gradients_bytes) + float(held.activations_bytes)
+    )
+    offload = busiest > capacity if question.offload_state is None else question.offload_state
+    moved = resident if shared and offload else 0.0
+    rest = resident - moved if shared else 0.0
+    cache = max(min(wanted, pool, capacity - weights - rest), 0.0)
+    frozen = 0.0 if moved else copies[0]
+    roles = [
+        RoleMemory(role="rollout weights", rollout_bytes=weights, update_bytes=0.0),
+        RoleMemory(role="KV cache", rollout_bytes=cache, update_bytes=0.0),
+        RoleMemory(role="policy weights and optimizer", rollout_bytes=state if rest else 0.0, update_bytes=state),
+        RoleMemory(role="gradients", rollout_bytes=0.0, update_bytes=float(held.gradients_bytes)),
+        RoleMemory(role="activations", rollout_bytes=0.0, update_bytes=float(held.activations_bytes)),
+    ]
+    if question.has_reference:
+        roles.append(RoleMemory(role="reference policy", rollout_bytes=frozen if rest else 0.0, update_bytes=frozen))
+    if question.algorithm == "ppo":
+        roles.append(
+            RoleMemory(
+                role="critic", rollout_bytes=copies[1] if rest else 0.0, update_bytes=0.0 if moved else copies[1]
+            )
+        )
+    most = max(sum(r.rollout_bytes for r in roles), sum(r.update_bytes for r in roles))
+    return MemoryAnswer(
+        roles=roles,
+        capacity_bytes=capacity,
+        fits=most <= capacity and cache >= min(wanted, 1.0),
+        offloaded=bool(moved),
+        host_bytes=moved,
+    ), moved
+
+
+def answered(question: Rl) -> RlAnswer:
+    """The answer, with the layouts of a search where one was asked for. Raises UsageError, DataError and Infeasible."""
+    candidates, constants, notes = None, constants_of(question), []
+    if question.search:
+        from rooflinecli.questions.rl.layout_search import search
+
+        question, candidates = search(question, constants)
+    elif not question.is_given(Rl.n):
+        notes.append(f"-n is not given: {DEVICES} devices")
+    composed = compose(question)
+    log = question.logged()
+    answer = answer_of(composed, constants, log)
+    answer.candidates, answer.notes = candidates, notes + answer.notes
+    return answer
+
+
+def constants_of(question: Rl) -> Constants:
+    """Constants of published steps, or those that --calibrate fixes."""
+    if question.calibrate is None:
+        return PUBLISHED
+    words = shlex.split(question.calibrate_question or "")
+    changed: dict[str, object] = {}
+    while words:
+        flag = words.pop(0)
+        name = "n" if flag == "-n" else flag.lstrip("-")
+        field = Rl.named(name)
+        if field.kind == "switch":
+            changed[field.parameter] = not flag.startswith("--no-")
+        elif words:
+            changed[field.parameter] = words.pop(0)
+        else:
+            raise UsageError(f"--calibrate-question: {flag} has no value", "calibrate-question")
+    given = {
+        name: value
+        for name, value in question.written().items()
+        if name not in ("calibrate", "calibrate_question", "log", "search")
+    }
+    step = step_of(question.calibrate)
+    reference = compose(Rl(**given).replace(**changed))
+    return fixed_by(step, reference.parts, reference.step(PUBLISHED)[1].time_s)
+
+
+def answer_of(composed: Composed, constants: Constants, log: RlStep | None = None) -> RlAnswer:
+    """The step of composed parts under constants, next to a logged one."""
+    question, made, update = composed.question, composed.rollout, composed.update
+    found, step = composed.step(constants)
+    devices = int(question.n or DEVICES)
+    training = devices - question.rollout_devices if question.rollout_devices else devices
+    sums = {side: sum(p.time_s for p in found if p.side == side) for side in ("rollout", "trainer", "both")}
+    shorter = min(("rollout", "trainer"), key=lambda side: sums[side])
+    tokens = float(sum(s.tokens for s in composed.samples))
+    chip, whole = made.engine.ctx.request.hardware, made.engine.ctx
+    passes = 1 + len([p for p in found if p.name in ("log-probabilities", "reference", "values", "reward model")])
+    flops = float(update.answer.flops) * update.optimizer_steps / question.epochs
+    useful = flops * (question.epochs * (2 if question.algorithm == "ppo" else 1) + passes / 3)
+    peak = float(whole.chip.peak(whole.formats.compute))
+    price = whole.price
+    watts = chip.rated_power
+    usd = None if price is None else step.time_s / 3600 * devices * float(price)
+    joules = None if watts is None else step.time_s * devices * float(watts)
+    outputs = sum(s.output for s in composed.samples)
+    rolled = next(p for p in found if p.name == "rollout")
+    layout = update.answer.layout_of_phase
+    head = sum(s.prompt for s in composed.samples) / len(composed.samples)
+    return RlAnswer(
+        model=whole.spec.name,
+        hardware=chip.name,
+        algorithm=question.algorithm,
+        mode=_mode(composed),
+        staleness=question.staleness,
+        load=LoadAnswer(
+            prompts=question.sequences // question.samples_each,
+            samples=question.samples_each,
+            prompt_tokens=head,
+            output_tokens=outputs / len(composed.samples),
+            longest_tokens=max(s.tokens for s in composed.samples),
+            turns=question.turns,
+        ),
+        rollout=RolloutAnswer(
+            devices=made.devices,
+            engines=made.engines,
+            engine=whole.engine.name,
+            tp=int(made.engine.layout.tp),
+            ep=int(made.engine.layout.ep),
+            dtype=whole.dtype,
+            tokens_per_s=outputs / rolled.time_s,
+        ),
+        trainer=TrainerAnswer(devices=training, layout=layout, optimizer_steps=update.optimizer_steps, mfu=float(update.answer.mfu)),
+        step=StepAnswer(
+            time_s=step.time_s,
+            floor_s=step.floor_s,
+            interval_s=step.interval_s,
+            tokens=tokens,
+            tokens_per_s=tokens / step.time_s,
+            tokens_per_s_per_device=tokens / step.time_s / devices,
+            mfu=useful / (step.time_s * devices * peak),
+            rollout_idle_fraction=1 - rolled.time_s * (1 - made.idle_fraction) / step.time_s,
+            trainer_idle_fraction=1 - sums["trainer"] / step.time_s,
+            joules=joules,
+            usd=usd,
+            measured_s=None if log is None else log.step_s,
+            named_fraction=_named(log),
+        ),
+        parts=_parts(composed, found, shorter, log),
+        memory=composed.memory,
+        run=None if question.steps is None else RunAnswer(
+            steps=question.steps,
+            time_s=question.steps * step.time_s,
+            interval_s=(question.steps * step.interval_s[0], question.steps * step.interval_s[1]),
+            joules=None if joules is None else question.steps * joules,
+            usd=None if usd is None else question.steps * usd,
+        ),
+        constants={
+            "rollout": constants.rollout, "trainer": constants.trainer, "fixed_s": constants.fixed_s if question.fixed is None else question.fixed,
+            "weight_sync_bytes_per_s": question.weight_sync_bandwidth or constants.sync_bytes_per_s, "source": constants.source,
+        },
+        notes=_notes(composed, constants),
+    )  # fmt: skip
+
+
+def _parts(composed: Composed, found: list[Part], shorter: str, log: RlStep | None) -> list[PartAnswer]:
+    """Every part, next to what a log says of it; parts that only the log has come last, with no expectation."""
+    rows = []
+    for part in found:
+        measured = None if log is None else seconds_of(log, part.name, found)
+        rows.append(
+            PartAnswer(
+                part=part.name,
+                side=part.side,
+                floor_s=part.floor_s,
+                time_s=part.time_s,
+                interval_s=part.interval_s,
+                hidden=composed.overlaps and part.side == shorter,
+                measured_s=measured,
+            )
+        )
+    if log is not None:
+        shown = {row.part for row in rows if row.measured_s is not None}
+        left = (log.step_s or 0.0) - sum(row.measured_s or 0.0 for row in rows)
+        rows[[row.part for row in rows].index("fixed")].measured_s = max(left, 0.0) if log.step_s and shown else None
+    return rows
+
+
+def _named(log: RlStep | None) -> float | None:
+    """Fraction of a logged step that its own stages name."""
+    return None if log is None or not log.step_s else min(sum(measured_parts(log).values()) / log.step_s, 1.0)
+
+
+def _mode(composed: Composed) -> str:
+    question = composed.question
+    if not composed.split:
+        return "colocated, samples carried over" if question.carries_over else "synchronous, colocated"
+    if not question.staleness:
+        return "synchronous, split"
+    return f"asynchronous, split, {question.staleness} step{'s' if question.staleness > 1 else ''} off"
+
+
+def _notes(composed: Composed, constants: Constants) -> list[str]:
+    """Remarks on the constants, staleness and memory."""
+    found = []
+    if constants is PUBLISHED:
+        found.append(
+            f"a framework's own seconds are those of {constants.source}; --calibrate LOG fixes them from one step of your own"
+        )
+    else:
+        found.append(f"parts are as long as in {constants.source}")
+    if composed.question.staleness:
+        off = composed.question.staleness
+        found.append(
+            f"samples are up to {off} step{'s' if off > 1 else ''} older than the policy that they train; what that costs in reward is not in the seconds"
+        )
+    if composed.offloaded:
+        found.append("the trainer's state is in host memory during the rollout")
+    if not composed.memory.fits:
+        found.append("the roles do not fit: use more devices, --tp, --pp or a recipe of less memory")
+    return found
+
+
+def infeasible(answer: RlAnswer) -> str:
+    """Why an answer is not feasible; empty where it is."""
+    if answer.memory.fits:
+        return ""
+    most = max(sum(r.rollout_bytes for r in answer.memory.roles), sum(r.update_bytes for r in answer.memory.roles))
+    return f"the roles need {most / 1e9:.0f} GB per device of {answer.memory.capacity_bytes / 1e9:.0f} GB"

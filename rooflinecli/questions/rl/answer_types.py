@@ -1,0 +1,138 @@
+"""The answer of `roofline rl`: SI throughout, the unit in the key."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from rooflinecli.core.record import OPTIONAL, Record
+from rooflinecli.engine.phase_answer import LayoutAnswer
+
+SCHEMA = "roofline/rl/1"
+
+
+class PartAnswer(Record):
+    """Seconds of a part of a step. hidden: it runs while the other side works, and the step does not wait for it."""
+
+    part: str
+    side: str
+    floor_s: float
+    time_s: float
+    interval_s: tuple[float, float]
+    hidden: bool
+    measured_s: float | None = field(default=None, metadata=OPTIONAL)
+
+
+class StepAnswer(Record):
+    """A step, its rates over all devices, and the fraction of it in which each side waits for the other or for its last sample."""
+
+    time_s: float
+    floor_s: float
+    interval_s: tuple[float, float]
+    tokens: float
+    tokens_per_s: float
+    tokens_per_s_per_device: float
+    mfu: float
+    rollout_idle_fraction: float
+    trainer_idle_fraction: float
+    joules: float | None
+    usd: float | None
+    measured_s: float | None = field(default=None, metadata=OPTIONAL)
+    named_fraction: float | None = field(default=None, metadata=OPTIONAL)
+
+
+class RunAnswer(Record):
+    """All steps of a run."""
+
+    steps: int
+    time_s: float
+    interval_s: tuple[float, float]
+    joules: float | None
+    usd: float | None
+
+
+class RolloutAnswer(Record):
+    """The rollout side: engines, tokens per second of them all while they work."""
+
+    devices: int
+    engines: int
+    engine: str
+    tp: int
+    ep: int
+    dtype: str
+    tokens_per_s: float
+
+
+class TrainerAnswer(Record):
+    """The trainer's side: its layout, optimizer steps of a step, MFU of an optimizer step."""
+
+    devices: int
+    layout: LayoutAnswer
+    optimizer_steps: int
+    mfu: float
+
+
+class RoleMemory(Record):
+    """Bytes per device of a role while samples are made and while the policy is updated."""
+
+    role: str
+    rollout_bytes: float
+    update_bytes: float
+
+
+class MemoryAnswer(Record):
+    """Memory of roles per device. What the weights leave goes to the KV cache, up to the longest load."""
+
+    roles: list[RoleMemory]
+    capacity_bytes: float
+    fits: bool
+    offloaded: bool
+    host_bytes: float
+
+
+class LoadAnswer(Record):
+    """What a step is of, in tokens."""
+
+    prompts: int
+    samples: int
+    prompt_tokens: float
+    output_tokens: float
+    longest_tokens: int
+    turns: int
+
+
+class Candidate(Record):
+    """A layout of a search; `tie`: within model uncertainty of the best."""
+
+    rollout_devices: int | None
+    trainer_devices: int
+    rollout_tp: int
+    tp: int
+    pp: int
+    cp: int
+    ep: int
+    staleness: int
+    time_s: float
+    interval_s: tuple[float, float]
+    usd: float | None
+    tie: bool
+
+
+class RlAnswer(Record):
+    """A step of RL post-training. `constants` are what the parts were multiplied by, and where they are from."""
+
+    schema: str = SCHEMA
+    model: str
+    hardware: str
+    algorithm: str
+    mode: str
+    staleness: int
+    load: LoadAnswer
+    rollout: RolloutAnswer
+    trainer: TrainerAnswer
+    step: StepAnswer
+    parts: list[PartAnswer]
+    memory: MemoryAnswer
+    run: RunAnswer | None
+    constants: dict[str, float | str]
+    candidates: list[Candidate] | None = field(default=None, metadata=OPTIONAL)
+    notes: list[str]

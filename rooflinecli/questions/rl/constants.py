@@ -1,0 +1,102 @@
+"""What a framework adds to the parts of a step: fitted to published steps, or fixed by a log of one's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from rooflinecli.importers.logs.rl import RlStep
+from rooflinecli.questions.rl.parts import Part
+
+LOGGED = {  # part -> field of a logged step
+    "rollout": "generation_s",
+    "reward": "rewards_s",
+    "log-probabilities": "log_probs_s",
+    "reference": "reference_s",
+    "values": "values_s",
+    "update": "actor_s",
+    "critic update": "critic_s",
+    "weight sync": "weights_s",
+}
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Factors on parts by name, or by side where a name has none; seconds that no part accounts for; ends of the interval over the time."""
+
+    rollout: float
+    trainer: float
+    fixed_s: float
+    sync_bytes_per_s: float
+    spread: tuple[float, float]
+    source: str
+    by_part: tuple[tuple[str, float], ...] = ()
+
+    def of(self, part: Part) -> float:
+        """The factor of a part."""
+        sides = {"rollout": self.rollout, "trainer": self.trainer}
+        return dict(self.by_part).get(part.name, sides.get(part.side, 1.0))
+
+    def applied(self, part: Part) -> Part:
+        """The part with its factor and the interval of the constants."""
+        return part.scaled(self.of(part), self.spread)
+
+
+# 24 steps of NeMo RL v0.5 and v0.6 on H100 and GB200; `roofline validate rl` fits them again with each family of models left out.
+# The rate of the weights is that of checkpoint-engine, 60 to 76 GB/s over 8 to 256 devices.
+PUBLISHED = Constants(2.0, 1.25, 10.0, 70e9, (0.68, 1.5), "24 published steps of NeMo RL on H100 and GB200")
+BEST_SYNC = 76e9  # bytes per second of weights: the best of checkpoint-engine's published rows
+LOGGED_SPREAD = (0.82, 1.22)  # of other sizes after one logged step, in published rows
+
+
+def fixed_by(step: RlStep, parts: list[Part], step_s: float) -> Constants:
+    """Constants that make the parts those of a logged step; parts that it leaves out share the factor of their side, or of the step."""
+    factors = {}
+    for part in parts:
+        measured = seconds_of(step, part.name, parts)
+        if measured and part.time_s:
+            factors[part.name] = measured / part.time_s
+    base = replace(PUBLISHED, spread=LOGGED_SPREAD, source=f"{step.tool}: {step.where}")
+    if not factors:
+        return scaled_by(base, (step.step_s or step_s) / step_s)
+    whole = step.step_s or sum(measured_parts(step).values())
+    named = sum(measured_parts(step).values())
+    trainer = factors.get("update", base.trainer)
+    return replace(
+        base,
+        rollout=factors.get("rollout", base.rollout),
+        trainer=trainer,
+        fixed_s=max(whole - named, 0.0),
+        by_part=tuple(factors.items()),
+    )
+
+
+def scaled_by(constants: Constants, factor: float) -> Constants:
+    """All parts and the fixed seconds by one factor: what a step says of which only the whole was measured."""
+    return replace(
+        constants,
+        rollout=constants.rollout * factor,
+        trainer=constants.trainer * factor,
+        fixed_s=constants.fixed_s * factor,
+        sync_bytes_per_s=constants.sync_bytes_per_s / factor,
+        spread=LOGGED_SPREAD,
+    )
+
+
+def measured_parts(step: RlStep) -> dict[str, float]:
+    """Seconds of every part that a log states, stages with the log's own names apart from times inside them."""
+    found = {name: value for name, key in LOGGED.items() if (value := getattr(step, key)) is not None}
+    outside = {name: value for name, value in step.other_s.items() if not name.endswith(("/step", "/total"))}
+    return found | outside
+
+
+def seconds_of(step: RlStep, part: str, parts: list[Part]) -> float | None:
+    """Measured seconds of a part. A log that does not separate forward passes has them all in its log-probabilities, which are
+    then divided as expected."""
+    key = LOGGED.get(part)
+    value = None if key is None else getattr(step, key)
+    joint = ("log-probabilities", "reference")
+    if part not in joint or step.log_probs_s is None or step.reference_s is not None:
+        return None if value is None else float(value)
+    whole = sum(p.time_s for p in parts if p.name in joint)
+    own = next((p.time_s for p in parts if p.name == part), 0.0)
+    return step.log_probs_s * own / whole if whole else None

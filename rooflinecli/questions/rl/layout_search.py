@@ -1,0 +1,83 @@
+"""Layouts of both sides of a step of RL post-training, ranked by the pessimistic bound of the step."""
+
+from __future__ import annotations
+
+from rooflinecli.core.errors import Infeasible, UsageError
+from rooflinecli.questions.rl.answer import DEVICES, compose
+from rooflinecli.questions.rl.answer_types import Candidate
+from rooflinecli.questions.rl.constants import Constants
+from rooflinecli.questions.rl.question import Rl
+
+Sizes = tuple[float, float]
+
+
+def search(question: Rl, constants: Constants) -> tuple[Rl, list[Candidate]]:
+    """The question of the best layout, and every layout that fits, best first. What the question gives is kept.
+
+    Sides share all devices, or are split by eighths; a rollout engine is of each power of two that holds the model, the trainer's
+    sizes are the fastest of an estimate unless given. Raises Infeasible where nothing fits.
+    """
+    devices = int(question.n or DEVICES)
+    found: dict[tuple[object, ...], tuple[Rl, Candidate]] = {}
+    reason = "no layout fits"
+    for asked in _layouts(question, devices):
+        try:
+            candidate = _candidate(asked, constants, devices)
+        except (Infeasible, UsageError) as error:
+            reason = str(error)
+            continue
+        if candidate is not None:
+            key = (candidate.rollout_devices, candidate.rollout_tp, candidate.staleness)
+            found.setdefault(key, (asked, candidate))
+    if not found:
+        raise Infeasible(reason)
+    ranked = sorted(found.values(), key=lambda pair: (pair[1].interval_s[1], pair[1].time_s))
+    best = ranked[0][1]
+    for _, candidate in ranked[1:]:
+        candidate.tie = candidate.interval_s[0] <= best.time_s and candidate.time_s <= best.time_s * 1.05
+    return ranked[0][0], [candidate for _, candidate in ranked]
+
+
+def _layouts(question: Rl, devices: int) -> list[Rl]:
+    """The question with every split, engine size and staleness that it leaves open."""
+    splits: list[int | None] = [question.rollout_devices] if question.rollout_devices else [None]
+    if not question.rollout_devices and devices > 1:
+        splits += sorted({max(devices * eighths // 8, 1) for eighths in range(1, 8)})
+    sizes = (
+        [question.rollout_tp]
+        if question.rollout_tp
+        else [1 << i for i in range(devices.bit_length()) if 1 << i <= min(devices, 64)]
+    )
+    made = []
+    for split in splits:
+        stale = question.staleness if question.is_given(Rl.staleness) or split is None else 1
+        for size in sizes:
+            if size <= (split or devices):
+                made.append(
+                    question.replace(n=devices, rollout_devices=split, rollout_tp=size, staleness=stale, search=None)
+                )
+    return made
+
+
+def _candidate(question: Rl, constants: Constants, devices: int) -> Candidate | None:
+    """The layout of a question with its step; None where the roles do not fit."""
+    composed = compose(question)
+    if not composed.memory.fits:
+        return None
+    _, step = composed.step(constants)
+    layout, engine = composed.update.answer.layout_of_phase, composed.rollout.engine
+    price = engine.ctx.price
+    return Candidate(
+        rollout_devices=question.rollout_devices,
+        trainer_devices=layout.devices,
+        rollout_tp=int(engine.layout.tp),
+        tp=layout.tp,
+        pp=layout.pp,
+        cp=layout.cp,
+        ep=layout.ep,
+        staleness=question.staleness,
+        time_s=step.time_s,
+        interval_s=step.interval_s,
+        usd=None if price is None else step.time_s / 3600 * devices * float(price),
+        tie=False,
+    )

@@ -1,0 +1,303 @@
+"""Parts of a step of RL post-training: rollout in the simulator, passes of the trainer, weights and state on the move.
+
+    synchronous   step = rollout + reward + log-probabilities + update + weight sync + offload + fixed
+    split, k off  step = max(rollout of k steps / k, reward + log-probabilities + update) + weight sync + fixed
+
+Samples that are carried over to the next step leave no engine waiting for the longest one: such a rollout is a part of several
+simulated one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+
+from rooflinecli.core.errors import Infeasible, UsageError
+from rooflinecli.engine import build_request
+from rooflinecli.engine.phase_answer import TrainAnswer
+from rooflinecli.layers.parameter_counts import parameters
+from rooflinecli.quantization.formats import size_of
+from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.questions.rl.question import Rl
+from rooflinecli.questions.simulate.deployment import Deployment, deployment, scheduler_of
+from rooflinecli.simulate.cluster import Cluster, run_open_loop
+from rooflinecli.simulate.prefix_cache import PrefixCache
+from rooflinecli.simulate.replica import Replica, ReplicaLimits
+from rooflinecli.simulate.request import SimRequest
+from rooflinecli.simulate.request_load import Lengths, lengths
+from rooflinecli.specs.parse_values import number
+from rooflinecli.specs.registry import load
+
+PROMPT, OUTPUT, TOOL_OUTPUT = "1k", "lognormal:2k,0.8", "256"
+CARRIED = 4  # steps simulated together where samples are carried over
+BLOCK = 256  # tokens by which prompts of several turns are shared
+QUANTILES = 8  # lengths that stand for all in a packed sequence
+MOST_ENGINES = 1024  # devices of one rollout engine that are tried
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Tokens of one sample: prompt, output over all turns, what tools added; seconds that it waited for them."""
+
+    group: int
+    prompt: int
+    outputs: tuple[int, ...]
+    tools: tuple[int, ...] = ()
+    waits: tuple[float, ...] = ()
+
+    @property
+    def output(self) -> int:
+        return sum(self.outputs)
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt + self.output + sum(self.tools)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Seconds of a part of a step; `side` is rollout, trainer or both."""
+
+    name: str
+    side: str
+    floor_s: float
+    time_s: float
+    interval_s: tuple[float, float]
+
+    def scaled(self, factor: float, spread: tuple[float, float] | None = None) -> Part:
+        """The part `factor` times as long, never below its floor; `spread`: ends of its interval over its time."""
+        time = max(self.time_s * factor, self.floor_s)
+        low, high = (end / self.time_s if self.time_s else 1.0 for end in self.interval_s) if spread is None else spread
+        return Part(self.name, self.side, self.floor_s, time, (max(time * low, self.floor_s), time * high))
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """The rollout of a step: seconds of the slowest engine, the fraction of engine time without work, mean decode batch."""
+
+    part: Part
+    engine: Deployment
+    engines: int
+    devices: int
+    idle_fraction: float
+    limits: ReplicaLimits
+
+
+def samples_of(question: Rl, steps: int = 1) -> list[Sample]:
+    """The samples of some steps, those of a prompt next to each other. Equal seeds draw equal lengths."""
+    prompts, each = question.sequences // question.samples_each * steps, question.samples_each
+    heads = lengths("prompt", question.prompt or PROMPT).draw(prompts, question.seed, 2)
+    outputs = lengths("output", question.output or OUTPUT).draw(prompts * each, question.seed, 3)
+    if question.max_output:
+        outputs = [min(tokens, int(question.max_output)) for tokens in outputs]
+    if question.turns == 1:
+        return [Sample(i // each, heads[i // each], (tokens,)) for i, tokens in enumerate(outputs)]
+    between = question.turns - 1
+    tools = iter(
+        lengths("tool-output", question.tool_output or TOOL_OUTPUT).draw(len(outputs) * between, question.seed, 4)
+    )
+    waits = iter(_waits(question, len(outputs) * between))
+    found = []
+    for i, tokens in enumerate(outputs):
+        turns = [max(tokens // question.turns, 1)] * between
+        found.append(
+            Sample(
+                i // each,
+                heads[i // each],
+                (*turns, max(tokens - sum(turns), 1)),
+                tuple(islice(tools, between)),
+                tuple(islice(waits, between)),
+            )
+        )
+    return found
+
+
+def _waits(question: Rl, count: int) -> list[float]:
+    """Seconds that tools take, drawn like lengths but not whole: in milliseconds. Raises UsageError."""
+    written = question.tool_wait
+    if written is None:
+        return [0.0] * count
+    kind, colon, rest = written.partition(":")
+    values = [number("--tool-wait", part, "seconds", "tool-wait") for part in (rest.split(",") if colon else [kind])]
+    scaled = [1000 * v if i == 0 or kind == "uniform" else v for i, v in enumerate(values)]
+    wanted = {"uniform": 2, "lognormal": 2, "exponential": 1}.get(kind, 0 if colon else 1)
+    if len(values) != wanted or (kind == "uniform" and values[0] > values[1]):
+        raise UsageError(f"--tool-wait {written}: write 2, uniform:1,10, lognormal:5,1.0 or exponential:3", "tool-wait")
+    drawn = Lengths(kind if colon else "fixed", tuple(scaled)).draw(count, question.seed, 5)
+    return [milliseconds / 1000 for milliseconds in drawn]
+
+
+def rollout(question: Rl, devices: int, tp: int | None = None) -> Rollout:
+    """Simulate the rollout of a step on so many devices. Raises Infeasible where no engine holds the model."""
+    steps = CARRIED if question.carries_over else max(question.staleness, 1)
+    samples = samples_of(question, steps)
+    longest = max(sample.tokens for sample in samples)
+    mean = sum(sample.tokens for sample in samples) / len(samples)
+    size = tp or question.rollout_tp
+    if size is None:
+        return _fastest(question, devices)
+    one = _engine(question, size, longest, mean)
+    if one.devices > devices:
+        raise Infeasible(
+            f"a rollout engine of {one.devices} devices is more than the {devices} of the rollout; lower --rollout-tp"
+        )
+    engines = max(devices // one.devices, 1) * one.ranks
+    seconds, idle = _played(question, one, samples, engines, mean)
+    low, high = one.error
+    ideal = deployment((*one_options(question, one), ("efficiency", "ideal")), *_means(samples))
+    floor = min(_played(question, ideal, samples, engines, mean)[0], seconds) / steps
+    time = seconds / steps
+    part = Part("rollout", "rollout", floor, time, (max(low * time, floor), high * time))
+    return Rollout(
+        part, one, engines, engines // one.ranks * one.devices, idle, one.limits(mean, scheduler_of(one.ctx, ()))
+    )
+
+
+def one_options(question: Rl, one: Deployment) -> tuple[tuple[str, str], ...]:
+    """The options that one engine was made of."""
+    return question.rollout_options(one.devices, int(one.layout.tp))
+
+
+def _means(samples: list[Sample]) -> tuple[float, float]:
+    prompt = sum(s.prompt for s in samples) / len(samples)
+    return prompt, max(sum(s.tokens for s in samples) / len(samples) - prompt, 1.0)
+
+
+def _engine(question: Rl, tp: int, longest: int, mean: float) -> Deployment:
+    """An engine of this tensor parallel size. Raises Infeasible where it does not hold the longest sample."""
+    options = question.rollout_options(max(tp, question.rollout_ep or 1), tp)
+    one = deployment(options, mean / 2, mean / 2)
+    if one.limits(mean, scheduler_of(one.ctx, ())).pool <= longest + BLOCK:
+        raise Infeasible(
+            f"--rollout-tp {tp}: a sample of {longest:,} tokens needs more cache than an engine has; raise it"
+        )
+    return one
+
+
+def _fastest(question: Rl, devices: int) -> Rollout:
+    """The rollout of the fastest engine size: the smallest that holds the model, and twice as large while that is faster."""
+    size, best, last = 1, None, Infeasible("no rollout engine fits")
+    while size <= min(devices, MOST_ENGINES):
+        try:
+            made = rollout(question, devices, size)
+        except Infeasible as error:
+            last = error
+        else:
+            if best is not None and made.part.time_s >= best.part.time_s:
+                break
+            best = made
+        size *= 2
+    if best is None:
+        raise last
+    return best
+
+
+def _played(question: Rl, one: Deployment, samples: list[Sample], engines: int, mean: float) -> tuple[float, float]:
+    """(seconds until the last sample ends, fraction of engine time after an engine's own last sample)."""
+    scheduler, router = scheduler_of(one.ctx, ()), load("simulate/routers", "round-robin")
+    limits, ends = one.limits(mean, scheduler), []
+    for i in range(engines):  # the samples of a prompt stay together, as a request of several outputs does
+        share = samples[i * len(samples) // engines : (i + 1) * len(samples) // engines]
+        if not share:
+            ends.append(0.0)
+            continue
+        replica = Replica(one.prices, limits, scheduler, PrefixCache())
+        jobs, follow = _jobs(question, share)
+        ended = run_open_loop(Cluster([replica], router), jobs, follow)
+        ends.append(max(job.finish for job in ended))
+    last = max(ends)
+    return last, 1 - sum(ends) / (last * len(ends))
+
+
+def _jobs(
+    question: Rl, share: list[Sample]
+) -> tuple[list[SimRequest], Callable[[SimRequest], SimRequest | None] | None]:
+    """Requests of first turns, and what follows each of them: the context so far, after the tool's wait."""
+    if question.turns == 1:
+        return [
+            SimRequest(i, 0.0, s.prompt, s.output, hashes=(s.group,), span=s.prompt) for i, s in enumerate(share)
+        ], None
+    turn = [0] * len(share)
+
+    def made(i: int, context: int, arrival: float) -> SimRequest:
+        sample, span = share[i], min(BLOCK, share[i].prompt)
+        heads = sample.prompt // span
+        keys = [f"{sample.group}/{b}" for b in range(heads)] + [f"{i}:{b}" for b in range(heads, context // span)]
+        return SimRequest(i, arrival, context, sample.outputs[turn[i]], hashes=tuple(keys), span=span)
+
+    def follow(job: SimRequest) -> SimRequest | None:
+        i, sample = job.index, share[job.index]
+        if turn[i] + 1 == len(sample.outputs):
+            return None
+        context = job.prompt + job.output + sample.tools[turn[i]]
+        arrival = job.finish + sample.waits[turn[i]]
+        turn[i] += 1
+        return made(i, context, arrival)
+
+    return [made(i, s.prompt, 0.0) for i, s in enumerate(share)], follow
+
+
+@dataclass(frozen=True)
+class Update:
+    """The trainer's passes over a step: optimizer steps, seconds of an optimizer step, and of a forward pass over all sequences."""
+
+    answer: TrainAnswer
+    optimizer_steps: int
+
+    @property
+    def forward_fraction(self) -> float:
+        """A forward pass as a part of a step without its optimizer: one of three passes, or of four with full recomputation."""
+        return 1 / 4 if self.answer.layout_of_phase.recompute == "full" else 1 / 3
+
+    def part(self, name: str) -> Part:
+        """Forward, backward and optimizer over all sequences."""
+        a, n = self.answer, self.optimizer_steps
+        return Part(
+            name,
+            "trainer",
+            n * float(a.floor_s),
+            n * float(a.time_s),
+            (n * float(a.interval_s[0]), n * float(a.interval_s[1])),
+        )
+
+    def forward(self, name: str, epochs: int) -> Part:
+        """One forward pass over all sequences."""
+        whole, optimizer = self.part(name), self.optimizer_steps * float(self.answer.breakdown_s.get("optimizer", 0.0))
+        share = self.forward_fraction * (whole.time_s - optimizer) / whole.time_s / epochs
+        low, high = whole.interval_s
+        return Part(name, "trainer", whole.floor_s / 3 / epochs, whole.time_s * share, (low * share, high * share))
+
+
+def update(question: Rl, devices: int, samples: list[Sample], model: str | None = None) -> Update:
+    """The update of a step on so many devices, sequences packed or padded. Raises Infeasible and UsageError as estimates do."""
+    count = question.mini_batch or question.sequences
+    totals = sorted(sample.tokens for sample in samples)
+    mean, longest = sum(totals) / len(totals), totals[-1]
+    options = question.trainer_options(devices, model)
+    if question.packing:
+        sizes = [float(options.get(axis) or 1) for axis in ("tp", "pp", "cp")]
+        replicas = max(devices / (sizes[0] * sizes[1] * sizes[2]), 1)
+        packed, room = 1, float(question.max_tokens_per_device or longest)
+        while 2 * packed * mean <= room and count % (2 * packed) == 0 and count / (2 * packed) % replicas == 0:
+            packed *= 2
+        seq = round(packed * mean)
+        places = [totals[(2 * i + 1) * len(totals) // (2 * QUANTILES)] for i in range(QUANTILES)]
+        options |= {"batch": count // packed, "seq": seq, "lengths": ",".join(str(min(p, seq)) for p in places)}
+    else:
+        options |= {"batch": count, "seq": longest}
+    found = _estimate(tuple(options.items()))
+    return Update(found, -(-question.sequences // count) * question.epochs)
+
+
+@lru_cache(maxsize=256)
+def _estimate(options: tuple[tuple[str, object], ...]) -> TrainAnswer:
+    answer = estimate(build_request.request(dict(options))).phases["train"]
+    assert isinstance(answer, TrainAnswer)
+    return answer
+
+
+def weight_bytes(question: Rl, engine: Deployment) -> float:
+    """Bytes of the weights in the rollout's format."""
+    return float(parameters(engine.ctx.spec).total) * size_of(question.rollout_dtype or engine.ctx.dtype)

@@ -1,0 +1,207 @@
+"""`roofline rl MODEL --hw HW -n N` as a record: one step of RL post-training, its rollout side and its training side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rooflinecli.core.errors import UsageError
+from rooflinecli.questions.question import Question
+from rooflinecli.specs.options import (
+    ENGINE,
+    LAYOUT,
+    LOAD,
+    NUMBERS,
+    Adapters,
+    ExpertLayout,
+    Formats,
+    Framework,
+    Layout,
+    Money,
+    Number,
+    OptNumber,
+    OptSwitch,
+    OptText,
+    OptWhole,
+    ServingEngine,
+    Subject,
+    Switch,
+    Text,
+    TrainingLayout,
+    TrainingMemory,
+    TrainingRecipe,
+    TrainingState,
+    Whole,
+    field,
+)
+
+if TYPE_CHECKING:  # a help page needs neither
+    from rooflinecli.importers.logs.rl import RlStep
+    from rooflinecli.questions.rl.answer_types import RlAnswer
+
+ALGORITHMS = ("grpo", "ppo", "dapo", "rloo", "reinforce++")
+REFERENCE = ("grpo", "ppo", "rloo", "reinforce++")  # DAPO has no KL term, hence no reference policy
+PROMPTS, SAMPLES = 512, 16
+SERVING_ONLY = frozenset(("kv-dtype", "engine", "gpu_memory_utilization", "gpu-memory-utilization"))
+
+
+class Rl(
+    Framework, ServingEngine, Adapters, TrainingRecipe, TrainingState, Money, TrainingMemory, TrainingLayout, ExpertLayout, Layout, Formats, Subject,
+    Question["RlAnswer"],
+):  # fmt: skip
+    """What a step of RL post-training takes: rollout, log-probabilities, update, weight sync; seconds, memory of the roles, dollars.
+
+    Exit code 1 when the layout does not fit; the answer is printed all the same.
+    """
+
+    verb = "rl"
+    examples = (
+        "roofline rl qwen3-30b-a3b --hw h100 -n 32 --prompts 64 --samples 32 --output lognormal:3k,0.5 --max-output 4k",
+        "roofline rl qwen3-32b --hw h100 -n 64 --rollout-devices 32 --staleness 1 --output lognormal:3k,0.5",
+        "roofline rl qwen3-32b --hw h100 -n 64 --search",
+        "roofline rl qwen3-32b --hw h100 -n 32 --log train.log",
+    )
+    helps = {
+        "n": "Devices in all: of both sides where --rollout-devices splits them.",
+        "tp": "Tensor parallel size of the trainer.",
+        "pp": "Pipeline stages of the trainer.",
+        "dp": "Data parallel replicas of the trainer.",
+        "ep": "Expert parallel size of the trainer.",
+        "engine": "Engine of the rollout: vllm (default), sglang, trtllm.",
+    }
+    without = frozenset(("utilization", "loss_chunks", "mlp_chunks", "capacity_factor"))
+    # fmt: off
+    model: OptText = field("name", Subject.model.help, default=None, panel=LOAD, positional=True, kw_only=False)  # type: ignore[assignment]
+    hw: OptText = field("name", Subject.hw.help, default=None, panel=LOAD, fills="hardware", also=("hardware",), kw_only=False)  # type: ignore[assignment]
+    algorithm: Text = field("choice", "Algorithm: decides whether there are a reference policy and a critic", default="grpo", choices=ALGORITHMS, panel=LOAD)
+    prompts: OptWhole = field("whole", "Prompts of a step (512).", default=None, panel=LOAD)
+    samples: OptWhole = field("whole", "Samples of each prompt (16; ppo: 1).", default=None, panel=LOAD)
+    prompt: OptText = field("distribution", "Prompt tokens: 1k, uniform:LOW,HIGH, lognormal:MEAN,SIGMA or exponential:MEAN (1k).", default=None, panel=LOAD)
+    output: OptText = field("distribution", "Output tokens over all turns, as --prompt (lognormal:2k,0.8).", default=None, panel=LOAD)
+    max_output: OptNumber = field("length", "Longest output; longer ones are cut.", default=None, panel=LOAD, least=1)
+    turns: Whole = field("whole", "Turns of each sample: the output is divided among them, and a tool answers between two.", default=1, most=1000, panel=LOAD)
+    tool_wait: OptText = field("free", "Seconds a tool takes, such as 2, uniform:1,10 or lognormal:5,1.0.", default=None, metavar="SECONDS", panel=LOAD)
+    tool_output: OptText = field("distribution", "Tokens that a tool adds to the context (256).", default=None, panel=LOAD)
+    mini_batch: OptWhole = field("whole", "Sequences of an optimizer step; omitted: all of the step.", default=None, panel=LOAD)
+    epochs: Whole = field("whole", "Passes of the update over a step's sequences.", default=1, panel=LOAD)
+    packing: Switch = field("switch", "Pack sequences to the longest one in the update; --no-packing pads them.", default=True, panel=LOAD)
+    max_tokens_per_device: OptNumber = field("length", "Tokens of a packed micro-batch; omitted: the longest sequence.", default=None, panel=LOAD, least=1)
+    reference: OptSwitch = field("switch", "A reference policy for the KL term, as the algorithm has it.", default=None, panel=LOAD)
+    critic: OptText = field("name", "Critic (ppo); omitted: as large as the policy.", default=None, panel=LOAD)
+    reward_model: OptText = field("name", "A model that scores every sequence.", default=None, panel=LOAD)
+    reward_time: Number = field("seconds", "Seconds of the reward that follow the rollout: rules, tests, judges.", default=0.0, panel=LOAD, least=0)
+    rollout_devices: OptWhole = field("whole", "Devices of the rollout alone, out of -n; omitted: both sides share all of them.", default=None, panel=LAYOUT)
+    rollout_tp: OptWhole = field("whole", "Tensor parallel size of a rollout engine; omitted: the fastest.", default=None, panel=LAYOUT)
+    rollout_ep: OptWhole = field("whole", "Expert parallel size of a rollout engine.", default=None, panel=LAYOUT)
+    staleness: Whole = field("whole", "Steps that samples may lag behind the policy: 0 is synchronous, 1 one step off.", default=0, least=0, most=64, panel=LAYOUT)
+    partial_rollout: OptSwitch = field("switch", "Samples cut off at a weight sync go on in the next step; as --staleness above 0 without --rollout-devices has it.", default=None, panel=LAYOUT)
+    offload_state: OptSwitch = field("switch", "Trainer's state in host memory during the rollout; omitted: where the roles do not fit together.", default=None, panel=LAYOUT)
+    weight_sync_bandwidth: OptNumber = field("bytes_per_s", "Weights per second from trainer to rollout, over all devices.", default=None, panel=LAYOUT)
+    fixed: OptNumber = field("seconds", "Seconds of a step that no part accounts for: data, controller, checkpoints.", default=None, panel=LAYOUT, least=0)
+    rollout_dtype: OptText = field("dtype", "Number format of the rollout; omitted: --dtype.", default=None, panel=NUMBERS)
+    steps: OptWhole = field("whole", "Steps of the run, for its hours and dollars.", default=None, panel=LOAD)
+    seed: Whole = field("whole", "Seed of the lengths.", default=0, least=0, panel=LOAD)
+    search: Switch = field("switch", "Rank layouts: shared or split devices, sizes of both sides.", default=False, panel=LAYOUT)
+    log: OptText = field("file", "A log of verl, NeMo RL, OpenRLHF or slime: its parts next to the expected ones.", default=None, panel=ENGINE)
+    calibrate: OptText = field("file", "A log of the same framework and chip; with --calibrate-question, what it measured.", default=None, panel=ENGINE, metavar="LOG")
+    calibrate_question: OptText = field("free", "Options in which the run of --calibrate differs from this one, such as '-n 16 --prompts 256'.", default=None, panel=ENGINE, metavar="OPTIONS")
+    source: OptText = field("free", "Read options from a config or a command of verl or NeMo RL.", default=None, metavar="LAUNCH", long="from", panel=ENGINE)
+    # fmt: on
+
+    def check(self) -> None:
+        """Raise UsageError for options that contradict each other."""
+        if self.rollout_devices is not None and self.is_given(Rl.n) and self.rollout_devices >= float(self.n or 0):
+            raise UsageError(
+                f"--rollout-devices {self.rollout_devices} leaves none of -n {self.n:g} to the trainer",
+                "rollout-devices",
+            )
+        if self.critic and self.algorithm != "ppo":
+            raise UsageError(f"--critic belongs to ppo; {self.algorithm} has none", "critic")
+        for name, given in (("tool-wait", self.tool_wait), ("tool-output", self.tool_output)):
+            if given and self.turns == 1:
+                raise UsageError(f"--{name} requires several turns; add --turns", name)
+        if self.mini_batch is not None and self.mini_batch > self.sequences:
+            raise UsageError(f"--mini-batch {self.mini_batch}: a step has {self.sequences} sequences", "mini-batch")
+        if self.calibrate_question and not self.calibrate:
+            raise UsageError(
+                "--calibrate-question describes the run of a log; add --calibrate LOG", "calibrate-question"
+            )
+        super().check()
+
+    @property
+    def sequences(self) -> int:
+        """Sequences of a step."""
+        return (self.prompts or PROMPTS) * self.samples_each
+
+    @property
+    def samples_each(self) -> int:
+        return self.samples or (1 if self.algorithm == "ppo" else SAMPLES)
+
+    @property
+    def has_reference(self) -> bool:
+        return self.algorithm in REFERENCE if self.reference is None else bool(self.reference)
+
+    @property
+    def carries_over(self) -> bool:
+        """Whether samples are cut off at a weight sync, so that no engine waits for the longest."""
+        return (
+            self.staleness > 0 and self.rollout_devices is None
+            if self.partial_rollout is None
+            else bool(self.partial_rollout)
+        )
+
+    def trainer_options(self, devices: float, model: str | None = None) -> dict[str, Any]:
+        """Options of an estimate of the update on so many devices."""
+        found = {name: value for name, value in self.options().items() if name not in SERVING_ONLY and name != "price"}
+        return {**found, **({"model": model} if model else {}), "n": devices, "phase": "train"}
+
+    def rollout_options(self, devices: float, tp: int) -> tuple[tuple[str, str], ...]:
+        """Options of an estimate of one rollout engine."""
+        given = self.options()
+        kept = {
+            name: str(value)
+            for name, value in given.items()
+            if name in SERVING_ONLY or name in ("model", "hw", "dtype", "memory", "host", "price")
+        }
+        kept.setdefault("engine", "vllm")
+        if self.rollout_dtype:
+            kept["dtype"] = self.rollout_dtype
+        if self.rollout_ep:
+            kept["ep"] = str(self.rollout_ep)
+        return tuple(sorted({**kept, "n": f"{devices:g}", "tp": str(tp)}.items()))
+
+    def answer(self) -> RlAnswer:
+        from rooflinecli.questions.rl.answer import answered
+
+        return answered(self.launched())
+
+    def infeasible(self, answer: RlAnswer) -> str:
+        from rooflinecli.questions.rl.answer import infeasible
+
+        return infeasible(answer)
+
+    def launched(self) -> Rl:
+        """The question with the options of --from, over which its own prevail."""
+        if self.source is None:
+            return self
+        from rooflinecli.importers.launch.rl_configs import options
+
+        own = {name: value for name, value in self.written().items() if name != "source"}
+        return Rl.read({**options(self.source), **{Rl.fields()[n].long: v for n, v in own.items()}})
+
+    def logged(self) -> RlStep | None:
+        """The median step of --log."""
+        return None if self.log is None else step_of(self.log)
+
+
+def step_of(path: str) -> RlStep:
+    """The median step of a log. Raises DataError for a file without steps."""
+    from pathlib import Path
+
+    from rooflinecli.core.errors import DataError
+    from rooflinecli.importers.logs.rl import median_step, steps
+    from rooflinecli.importers.source import load
+
+    found = steps(load(Path(path)))
+    if not found:
+        raise DataError(f"{path}: no step of RL post-training; expected a log of verl, NeMo RL, OpenRLHF or slime")
+    return median_step(found)

@@ -1,0 +1,186 @@
+"""`roofline rl`: a step is its parts, each from the simulator or the estimate; modes, memory of roles, dollars, the search."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from conftest import run_cli
+
+from rooflinecli.core.errors import Infeasible, UsageError
+from rooflinecli.questions.rl.answer import compose
+from rooflinecli.questions.rl.constants import PUBLISHED
+from rooflinecli.questions.rl.parts import rollout, samples_of
+from rooflinecli.questions.rl.question import Rl
+from rooflinecli.questions.simulate.deployment import deployment
+
+SMALL = {
+    "model": "llama-3-8b",
+    "hw": "h100",
+    "n": 8,
+    "prompts": 32,
+    "samples": 8,
+    "prompt": "512",
+    "output": "lognormal:1k,0.6",
+    "max_output": "4k",
+}
+
+
+def small(**more: object) -> Rl:
+    return Rl(**{**SMALL, **more})
+
+
+def seconds(answer, part: str) -> float:
+    return next(p.time_s for p in answer.parts if p.part == part)
+
+
+def test_a_synchronous_step_is_the_sum_of_its_parts():
+    a = small().answer()
+    assert [p.part for p in a.parts] == ["rollout", "log-probabilities", "reference", "update", "weight sync", "fixed"]
+    assert a.step.time_s == pytest.approx(sum(p.time_s for p in a.parts))
+    assert a.step.floor_s == pytest.approx(sum(p.floor_s for p in a.parts))
+    for part in a.parts:
+        assert part.floor_s <= part.time_s and part.interval_s[0] <= part.time_s <= part.interval_s[1]
+    assert a.step.tokens == sum(s.tokens for s in samples_of(small()))
+    assert a.step.usd == pytest.approx(a.step.time_s / 3600 * 8 * float(compose(small()).rollout.engine.ctx.price))
+
+
+def test_the_rollout_lasts_as_long_as_its_longest_sample_alone():
+    """One sample on one engine: its decode steps one by one, at the price of each context."""
+    q = small(prompts=1, samples=1, n=1, rollout_tp=1, output="300", prompt="64")
+    one = deployment(q.rollout_options(1, 1), 182, 182)
+    steps = sum(one.prices.decode(1, 64 + i) for i in range(1, 300))
+    assert rollout(q, 1).part.time_s == pytest.approx(steps, rel=0.05)
+
+
+def test_a_longer_tail_lengthens_the_rollout_and_idles_engines():
+    even, tailed = (rollout(small(output=o), 8, 1) for o in ("1k", "lognormal:1k,1.2"))
+    assert tailed.part.time_s > 1.5 * even.part.time_s
+    assert tailed.idle_fraction > even.idle_fraction + 0.03
+
+
+def test_samples_of_a_prompt_share_its_cache():
+    together, apart = (
+        rollout(small(prompt="8k", output="64", prompts=p, samples=s), 8, 1) for p, s in ((8, 32), (256, 1))
+    )
+    assert together.part.time_s < 0.5 * apart.part.time_s
+
+
+def test_algorithms_have_their_roles():
+    names = {
+        name: {p.part for p in small(algorithm=name, samples=8).answer().parts}
+        for name in ("grpo", "ppo", "dapo", "rloo", "reinforce++")
+    }
+    assert "reference" not in names["dapo"] and {"values", "critic update"} <= names["ppo"]
+    assert names["grpo"] == names["rloo"] == names["reinforce++"]
+
+
+def test_split_sides_overlap_once_samples_may_be_stale():
+    split = {"rollout_devices": 4}
+    at_once, one_off = (small(**split, staleness=k).answer() for k in (0, 1))
+    sides = {s: sum(p.time_s for p in one_off.parts if p.side == s) for s in ("rollout", "trainer", "both")}
+    assert one_off.step.time_s == pytest.approx(max(sides["rollout"], sides["trainer"]) + sides["both"])
+    assert at_once.step.time_s == pytest.approx(sum(sides.values()))
+    assert {p.part for p in one_off.parts if p.hidden} and not any(p.hidden for p in at_once.parts)
+
+
+def test_more_steps_in_flight_hide_the_tail():
+    tail = {"output": "lognormal:1k,1.2", "max_output": "16k", "rollout_devices": 4, "rollout_tp": 1}
+    times = [seconds(small(**tail, staleness=k).answer(), "rollout") for k in (1, 2, 8)]
+    assert times[0] > times[1] > times[2]
+
+
+def test_tools_add_their_waits_and_their_tokens():
+    plain = small(n=1, prompts=1, samples=1, output="400", rollout_tp=1)
+    waiting = plain.replace(turns=5, tool_wait="10", tool_output="100")
+    first, second = rollout(plain, 1), rollout(waiting, 1)
+    assert second.part.time_s - first.part.time_s == pytest.approx(40.0, rel=0.05)
+    assert samples_of(waiting)[0].tokens == 512 + 400 + 400
+
+
+def test_roles_that_do_not_fit_together_leave_for_the_host():
+    a = Rl("qwen3-30b-a3b", "h100", n=16, prompts=16, samples=8, output="1k", rollout_tp=1).answer()
+    assert a.memory.offloaded and seconds(a, "offload") > 0
+    assert next(r for r in a.memory.roles if r.role == "policy weights and optimizer").rollout_bytes == 0
+    kept = small(n=8, hw="b200").answer()
+    assert not kept.memory.offloaded and kept.memory.host_bytes == 0
+
+
+def test_what_does_not_fit_exits_with_1_and_says_so():
+    ran = run_cli(
+        "rl",
+        "llama-3-70b",
+        "--hw",
+        "h100",
+        "-n",
+        "8",
+        "--prompts",
+        "8",
+        "--samples",
+        "4",
+        "--no-offload-state",
+        "--recompute",
+        "none",
+    )
+    assert ran.code == 1 and "the roles need" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"rollout_devices": 8}, "leaves none of -n 8"),
+        ({"critic": "llama-3-8b"}, "--critic belongs to ppo"),
+        ({"tool_wait": "2"}, "--tool-wait requires several turns"),
+        ({"mini_batch": 512}, "a step has 256 sequences"),
+        ({"calibrate_question": "-n 4"}, "add --calibrate LOG"),
+    ],
+)
+def test_contradictions_are_refused(more, message):
+    with pytest.raises(UsageError, match=message):
+        small(**more)
+
+
+def test_an_engine_larger_than_the_rollout_is_refused():
+    with pytest.raises(Infeasible, match="lower --rollout-tp"):
+        rollout(small(), 4, 8)
+
+
+def test_the_search_finds_the_best_of_every_split_and_engine():
+    """Brute force: each split, engine size and mode on its own, at the pessimistic bound."""
+    q = small(search=True)
+    best = q.answer()
+    found = []
+    for split, tp in itertools.product((None, 1, 2, 3, 4, 5, 6, 7), (1, 2, 4, 8)):
+        if tp <= (split or 8):
+            composed = compose(small(rollout_devices=split, rollout_tp=tp, staleness=0 if split is None else 1))
+            if composed.memory.fits:
+                found.append(composed.step(PUBLISHED)[1].interval_s[1])
+    assert best.step.interval_s[1] <= 1.1 * min(found)
+    assert best.candidates[0].interval_s[1] == best.step.interval_s[1]
+    assert all(a.interval_s[1] <= b.interval_s[1] for a, b in itertools.pairwise(best.candidates))
+
+
+def test_every_format_and_interface_answers():
+    flags = (
+        "rl",
+        "llama-3-8b",
+        "--hw",
+        "h100",
+        "-n",
+        "8",
+        "--prompts",
+        "8",
+        "--samples",
+        "4",
+        "--output",
+        "256",
+        "--steps",
+        "10",
+    )
+    ran = run_cli(*flags, "--format", "json")
+    assert ran.code == 0, ran.err
+    assert ran.json["schema"] == "roofline/rl/1" and ran.json["run"]["time_s"] == pytest.approx(
+        10 * ran.json["step"]["time_s"]
+    )
+    for format in ("table", "csv", "markdown"):
+        assert run_cli(*flags, "--format", format).code == 0
