@@ -104,7 +104,6 @@ class Rl(
     log: OptText = field("file", "A log of verl, NeMo RL, OpenRLHF or slime: its parts next to the expected ones.", default=None, panel=ENGINE)
     calibrate: OptText = field("file", "A log of the same framework and chip; with --calibrate-question, what it measured.", default=None, panel=ENGINE, metavar="LOG")
     calibrate_question: OptText = field("free", "Options in which the run of --calibrate differs from this one, such as '-n 16 --prompts 256'.", default=None, panel=ENGINE, metavar="OPTIONS")
-    source: OptText = field("free", "Read options from a config or a command of verl or NeMo RL.", default=None, metavar="LAUNCH", long="from", panel=ENGINE)
     # fmt: on
 
     def check(self) -> None:
@@ -172,21 +171,12 @@ class Rl(
     def answer(self) -> RlAnswer:
         from rooflinecli.questions.rl.answer import answered
 
-        return answered(self.launched())
+        return answered(self)
 
     def infeasible(self, answer: RlAnswer) -> str:
         from rooflinecli.questions.rl.answer import infeasible
 
         return infeasible(answer)
-
-    def launched(self) -> Rl:
-        """The question with the options of --from, over which its own prevail."""
-        if self.source is None:
-            return self
-        from rooflinecli.importers.launch.rl_configs import options
-
-        own = {name: value for name, value in self.written().items() if name != "source"}
-        return Rl.read({**options(self.source), **{Rl.fields()[n].long: v for n, v in own.items()}})
 
     def logged(self) -> RlStep | None:
         """The median step of --log."""
