@@ -19,7 +19,7 @@ from lab.fit import Array
 from lab.show import show
 from rooflinecli.calibrate.constant_groups import BLOCKS
 from rooflinecli.calibrate.fit import fit, solve_all
-from rooflinecli.calibrate.gp_residual import local
+from rooflinecli.calibrate.gp_residual import local, with_share
 from rooflinecli.calibrate.phase_fit import relative_gap
 from rooflinecli.calibrate.posterior import SETTINGS, Posterior, PriorSettings
 from rooflinecli.validate import aiconfigurator_tables
@@ -86,7 +86,10 @@ def scores(family: Family, asked: Sequence[Draw], setting: PriorSettings) -> lis
     for i, draw in enumerate(asked):
         masks[i, draw.taken] = True
         logs[i, draw.taken[0]] += np.log(WRONG) * draw.wrong
-    fits = solve_all(family.predictor, logs, setting, masks)
+    fits = [
+        with_share(found, family.places[mask])
+        for mask, found in zip(masks, solve_all(family.predictor, logs, setting, masks), strict=True)
+    ]
     x = np.stack([found.taken for found in fits], axis=1)
     near = [
         local(family.places[mask], found, range(int(mask.sum()))).shift(family.places)
@@ -109,7 +112,7 @@ def _score(family: Family, draw: Draw, after: Any, found: Posterior) -> Score:
         relative_gap(left - ratio),
         inside,
         found.error,
-        found.supported,
+        bool(found.taken.any()),
     )
 
 

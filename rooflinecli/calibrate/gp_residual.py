@@ -8,7 +8,7 @@ may favor it where it favors no move of a group: a deviation that depends on siz
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -57,7 +57,30 @@ def local(places: Array, fit: Posterior, rows: Sequence[int]) -> GaussianProcess
     covariance = slope[:, None] * (amplitude**2 * similarity(squared_distances(at, at))) * slope + np.diag(noise)
     if not fit.supported and log_evidence(residual, covariance, noise) <= 0:
         return NOWHERE
-    return GaussianProcessResidual(at, amplitude**2 * slope * np.linalg.solve(covariance, residual))
+    return GaussianProcessResidual(at, fit.share * amplitude**2 * slope * np.linalg.solve(covariance, residual))
+
+
+def with_share(fit: Posterior, places: Array) -> Posterior:
+    """The posterior with the share of its move that rows are expected to gain from which it has not seen; `places`: of its first rows.
+
+    Each row is predicted from the others, under the prior of the constants and of the local residual (Rasmussen and Williams 2006,
+    eq. 5.12). The share is the least-squares weight of those predictions (Breiman 1996, Stacked regressions), shrunk by `caution`
+    spreads; where the rows do not predict each other it is 0, and what was right stays as shipped. A single row cannot tell.
+    """
+    own, setting = len(places), fit.setting
+    if own < 2:
+        return fit
+    slope = np.zeros(len(fit.before))
+    slope[:own] = fit.slopes[:own].sum(axis=1)
+    near = np.zeros((len(slope), len(slope)))
+    near[:own, :own] = setting.amplitude**2 * similarity(squared_distances(places, places))
+    trust = np.minimum(weights(fit.residuals, setting.spread), 1)  # a corrupted row predicts none
+    prior = fit.slopes * fit.prior**2 @ fit.slopes.T + slope[:, None] * near * slope
+    inverse = np.linalg.inv(prior + np.diag(setting.spread**2 / trust))
+    predicted = fit.before - inverse @ fit.before / np.diag(inverse)
+    weight, before, predicted = trust[:own], fit.before[:own], predicted[:own]
+    share = (weight * before) @ predicted / ((weight * predicted) @ predicted + setting.caution * setting.spread**2)
+    return replace(fit, share=float(np.clip(share, 0.0, 1.0)))
 
 
 def log_evidence(residual: Array, covariance: Array, noise: Array) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rooflinecli.calibrate.fit import fit
-from rooflinecli.calibrate.gp_residual import NOWHERE, GaussianProcessResidual, local
+from rooflinecli.calibrate.gp_residual import NOWHERE, GaussianProcessResidual, local, with_share
 from rooflinecli.calibrate.microbenchmark_row import MicrobenchmarkRow
 from rooflinecli.calibrate.posterior import Array, Posterior
 from rooflinecli.calibrate.predicted_row import PredictedRow, RowPredictor
@@ -59,7 +59,7 @@ class PhaseFit:
     @property
     def moved(self) -> bool:
         """Whether rows favor other answers than the shipped ones: by other constants, or near the rows alone."""
-        return self.posterior.supported or bool(len(self.local.moves))
+        return bool(self.posterior.share) and (self.posterior.supported or bool(len(self.local.moves)))
 
     @property
     def refused(self) -> bool:
@@ -110,9 +110,9 @@ def fit_phase(phase: str, name: str, rows: Sequence[PredictedRow], hold_out: flo
         order = np.random.default_rng(seed).permutation(len(sources))
         apart = {sources[i] for i in order[:held_out]}
         test, train = [row for row in own if row.where in apart], [row for row in own if row.where not in apart]
-        scores.append(score("held out", test, train, fit([*train, *microbenchmarks])))
+        scores.append(score("held out", test, train, with_share(fit([*train, *microbenchmarks]), places(train))))
     every = [*own, *microbenchmarks]
-    posterior = fit(every)
+    posterior = with_share(fit(every), places(own) if own else np.zeros((0, 0)))
     residual = local(places(own) if own else np.zeros((0, 0)), posterior, range(len(own)))
     shift = residual.shift(places(own)) if own else np.zeros(0)
     if own and not np.isfinite(RowPredictor(own).log_seconds(posterior.taken[:, None], shift[:, None])).all():

@@ -26,7 +26,8 @@ class PriorSettings:
 
     width: of the priors, in shipped errors. sigma: scale of a row's own error in the fit. spread: of the rows of one machine about it.
     kappa: widens the interval. least: evidence (nats) from which moved constants are taken. scales: errors of a row over which the
-    evidence is taken. amplitude, noise: deviations of the local residual and of rows at one place.
+    evidence is taken. amplitude, noise: deviations of the local residual and of rows at one place. caution: squared spreads by which
+    rows must predict each other before they are followed.
 
     The point depends on width / sigma alone, but a small sigma takes an outlier out of it sooner than `spread` would.
     """
@@ -39,14 +40,15 @@ class PriorSettings:
     scales: tuple[float, ...] = (0.03, 0.06, 0.12)
     amplitude: float = 0.15
     noise: float = 0.06
+    caution: float = 2.0
 
 
 # chosen on published families, scored on constants that were refitted without them (`python -m lab.calibration_study`)
 SETTINGS = {
-    "train": PriorSettings(1.25, 0.05, 0.1, 1.15, -0.7),
+    "train": PriorSettings(1.25, 0.05, 0.1, 1.15, -0.7, caution=0.5),
     "decode": PriorSettings(1.5, 0.08, 0.08, 1.4),
-    "prefill": PriorSettings(2.0, 0.15, 0.15, 1.3),
-    "ttft": PriorSettings(1.0, 0.15, 0.15, 1.7, 0.0, (0.06, 0.12, 0.24), amplitude=0.5, noise=0.15),
+    "prefill": PriorSettings(2.0, 0.15, 0.15, 1.3, caution=4.0),
+    "ttft": PriorSettings(1.0, 0.15, 0.15, 1.7, 0.0, (0.06, 0.12, 0.24), amplitude=0.5, noise=0.15, caution=0.5),
 }
 
 
@@ -63,6 +65,7 @@ class Posterior:
     slopes: Array  # d ln t / d x at the fit [rows, groups]
     setting: PriorSettings
     evidence: float  # of the fit less that of the shipped constants, nats
+    share: float = 1.0  # of the fitted move that is expected to help on rows that it has not seen
 
     @property
     def prior(self) -> Array:
@@ -80,19 +83,20 @@ class Posterior:
 
     @property
     def taken(self) -> Array:
-        """Logarithms of the factors that are taken: the fitted ones where the evidence favors them, else 0 [groups]."""
-        return self.x if self.supported else 0 * self.x
+        """Logarithms of the factors that are taken: a share of the fitted ones where the evidence favors them, else 0 [groups]."""
+        return self.share * self.x if self.supported else 0 * self.x
 
     @property
     def kept(self) -> Array:
-        """ln(measured / expected) under the factors that are taken [rows]."""
+        """ln(measured / expected) under the factors that the evidence favors, in full [rows]."""
         return self.residuals if self.supported else self.before
 
     @property
     def scale(self) -> float:
         """Scale of a further row's error: the assumed one and the rows' residuals, as a t posterior weighs them."""
         k, spread = len(self.residuals), self.setting.spread
-        weighted = (np.minimum(weights(self.residuals, spread), 1) * self.residuals**2).sum()
+        left = self.before + self.share * (self.residuals - self.before)
+        weighted = (np.minimum(weights(left, spread), 1) * left**2).sum()
         return float(np.sqrt((FREEDOM * spread**2 + weighted) / (FREEDOM + k)))
 
     def half_width(self, slopes: Array) -> Array:

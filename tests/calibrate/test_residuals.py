@@ -9,7 +9,7 @@ from calibrate.test_fit import decode_rows
 
 from rooflinecli.calibrate.answer import CalibrationAnswer
 from rooflinecli.calibrate.fit import fit
-from rooflinecli.calibrate.gp_residual import MOST, local, log_evidence
+from rooflinecli.calibrate.gp_residual import MOST, local, log_evidence, with_share
 from rooflinecli.calibrate.phase_fit import fit_phase, places
 from rooflinecli.calibrate.posterior import SETTINGS
 from rooflinecli.calibrate.predicted_row import RowPredictor
@@ -65,7 +65,7 @@ def test_shipped_constants_that_stay_are_not_moved_nearby_either():
 @pytest.fixture(scope="module")
 def still():
     """Rows lie a sixth above and below what the shipped constants say, in an order that no constant explains."""
-    return fit_phase("decode", "python-server", decode_rows({}, noise=[1.18, 0.85, 0.85, 0.85, 1.18, 1.18]), 0.0, 0)
+    return fit_phase("decode", "python-server", decode_rows({}, noise=[1.18, 0.85, 0.85, 1.18, 0.85, 1.18]), 0.0, 0)
 
 
 def test_first_tokens_differ_more_from_place_to_place_and_are_followed_further(rows):
@@ -90,6 +90,39 @@ def test_the_report_says_that_constants_stay_and_answers_near_the_rows_move(stil
     found = report(CalibrationAnswer(load_hardware("h100-sxm"), 6, [still]))
     assert [note for note in found["notes"] if "they stay, but near these rows answers follow them" in note]
     assert not [row["block"] for row in found["tables"][1]["rows"] if row["move"] is not None]
+
+
+def test_rows_that_do_not_predict_each_other_move_nothing():
+    """A family that is right apart from scatter stays as shipped; one that is off as a whole is followed, nearly in full."""
+    scattered = fit_phase(
+        "decode", "python-server", decode_rows({}, noise=[1.18, 0.85, 0.85, 0.85, 1.18, 1.18]), 0.0, 0
+    )
+    assert (scattered.posterior.share, scattered.moved, abs(scattered.x).max()) == (0.0, False, 0.0)
+    assert not scattered.local.moves.any()
+    together = fit_phase("decode", "python-server", decode_rows({}, noise=[1.3] * 6), 0.0, 0)
+    assert together.posterior.share > 0.85
+    little = fit_phase("decode", "python-server", decode_rows({}, noise=[1.03] * 6), 0.0, 0)
+    assert little.posterior.share < 0.35
+    assert fit_phase("decode", "python-server", decode_rows({}, noise=[1.3] * 6)[:1], 0.0, 0).posterior.share == 1
+
+
+def test_the_share_is_that_of_rows_left_out_one_by_one():
+    """The closed form against a normal posterior computed without each row."""
+    rows = decode_rows({}, noise=[1.05, 1.1, 1.15, 1.1, 1.05, 1.1])
+    posterior = fit(rows)
+    posterior.residuals = 0 * posterior.residuals  # full trust in every row
+    at, setting = places(rows), posterior.setting
+    slope = posterior.slopes.sum(axis=1)
+    near = setting.amplitude**2 * similarity(((at[:, None] - at[None]) ** 2).sum(axis=-1))
+    whole = posterior.slopes @ np.diag(posterior.prior**2) @ posterior.slopes.T + np.outer(slope, slope) * near
+    predicted = []
+    for i in range(len(rows)):
+        others = [j for j in range(len(rows)) if j != i]
+        known = whole[np.ix_(others, others)] + setting.spread**2 * np.eye(len(others))
+        predicted.append(whole[i, others] @ np.linalg.solve(known, posterior.before[others]))
+    mean = np.array(predicted)
+    share = posterior.before @ mean / (mean @ mean + setting.caution * setting.spread**2)
+    assert 0 < share < 1 and with_share(posterior, at).share == pytest.approx(share)
 
 
 def test_evidence_for_a_move_nearby_is_that_of_the_normal_density():

@@ -78,7 +78,7 @@ _NAMES: dict[str, Names] = {
     "name": "formulas.catalogue:every",
     "sort": lambda: ("order", *_attribute("render.views.ops:SORTS")),
     "plot-kind": ("percentiles", "load", "slo"),
-    "fit": lambda: (*_attribute("questions.check.fleet_quantities:FITS"), "all"),
+    "fit": lambda: (*_attribute("questions.scaling.question:FITS"), "all"),
     "objective": ("throughput", "latency", "cost", "energy", "devices"),
     "family": lambda: _in_files("models", "family"),
     "vendor": lambda: _in_files("hardware", "vendor"),
