@@ -27,7 +27,7 @@ def _run(question: FormulaQuestion, how: Derived) -> None:
 
         write(explain(found["value"], int(how.depth)), None if how.out is None else Path(how.out))
     else:
-        show(found, "formula", how, table="" if question.name else "formulas")
+        show(found, "calculators.formula", how, table="" if question.name else "formulas")
 
 
 app = command(FormulaQuestion, _run, Derived)

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 sys.modules.setdefault("pydantic.plugin._loader", SimpleNamespace(get_plugins=tuple))  # type: ignore[arg-type]
 
-# verb -> (module under rooflinecli.interfaces.cli, one line for --help); a verb lives in cli/<module>.py as `app`
+# verb -> (module under rooflinecli.interfaces.cli, one line for --help); a verb lives in cli/<module>.py as `app`, or `app(verb)`
 VERBS: dict[str, tuple[str, str]] = {
     "estimate": ("estimate", "What training, prefill and decode cost for a model on given hardware."),
-    "kernel": ("kernel", "One operation on the roofline: matmul, attention, elementwise."),
-    "collective": ("collective", "What an all-reduce or another collective costs."),
-    "shard": ("shard", "Which collective a sharded matmul needs, what it costs, and the other ways to split it."),
-    "goodput": ("goodput", "What failures and checkpoints leave of a long run, and how often to save."),
+    "kernel": ("calculators", "One operation on the roofline: matmul, attention, elementwise."),
+    "collective": ("calculators", "What an all-reduce or another collective costs."),
+    "shard": ("calculators", "Which collective a sharded matmul needs, what it costs, and the other ways to split it."),
+    "goodput": ("calculators", "What failures and checkpoints leave of a long run, and how often to save."),
     "hardware": ("hardware", "List chips, show one, or set several side by side."),
     "models": ("models", "List models, show one, or import a Hugging Face config."),
     "sweep": ("sweep", "A grid of estimates: every numeric input a range."),
@@ -50,15 +50,15 @@ VERBS: dict[str, tuple[str, str]] = {
     "compare": ("compare", "One plan across chips, ranked, at the same devices, cost or memory."),
     "fit": ("fit", "Which quantizations of a model fit a machine, with what context, how fast."),
     "check": ("check", "Check capacity plans against their requirements, in CI: pass, fail or inconclusive."),
-    "scaling": ("scaling", "Scaling laws: compute-optimal sizes, batches, learning rates, runs."),
-    "speculate": ("speculate", "Speculative decoding: speedup, best draft length, break-even."),
-    "serving": ("serving", "Cost per token, break-even, batching, beams, prefix cache, pools, quantization."),
-    "occupancy": ("occupancy", "How full a kernel's blocks leave a multiprocessor or a systolic array."),
+    "scaling": ("calculators", "Scaling laws: compute-optimal sizes, batches, learning rates, runs."),
+    "speculate": ("calculators", "Speculative decoding: speedup, best draft length, break-even."),
+    "serving": ("calculators", "Cost per token, break-even, batching, beams, prefix cache, pools, quantization."),
+    "occupancy": ("calculators", "How full a kernel's blocks leave a multiprocessor or a systolic array."),
     "profile": ("profile", "Where a trace's time goes, and which kernels beat physics."),
     "ops": ("ops", "Every operation of a phase: shape, FLOPs, bytes, bottleneck, floor, expected."),
     "report": ("report", "One self-contained HTML page with the answer, its charts and derivations."),
     "partitioning": (
-        "partitioning",
+        "calculators",
         "Inference partitionings of a layer: weight-stationary in one or two axes, weight-gathered.",
     ),
     "aot": ("aot", "A jitted function on the roofline: XLA's FLOPs, bytes and memory, and what XLA miscounts."),
@@ -104,7 +104,7 @@ class LazyGroup(TyperGroup):
         if cmd_name not in VERBS:
             raise unknown("command", cmd_name, VERBS, "`roofline --help` lists them")
         module = import_module(f"rooflinecli.interfaces.cli.{VERBS[cmd_name][0]}")
-        command = typer.main.get_command(module.app)
+        command = typer.main.get_command(module.app if isinstance(module.app, typer.Typer) else module.app(cmd_name))
         command.name = cmd_name
         return command
 

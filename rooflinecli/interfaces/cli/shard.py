@@ -1,9 +1,0 @@
-"""`roofline shard`: the question, and the view of its answer."""
-
-from __future__ import annotations
-
-from rooflinecli.interfaces.cli.from_question import Explained, command
-from rooflinecli.interfaces.cli.show import calculator
-from rooflinecli.questions.shard.question import Shard
-
-app = command(Shard, calculator("shard"), Explained)
