@@ -15,16 +15,15 @@ from rooflinecli.interfaces.cli.from_question import Explained, add, command
 from rooflinecli.interfaces.cli.main import QUIET
 from rooflinecli.interfaces.cli.output import write
 from rooflinecli.interfaces.cli.show import explained, show
-from rooflinecli.interfaces.verbs import question
 from rooflinecli.questions.question import Question
 
-# verb -> view of render/views/calculators
+# verb -> its question, and its view in render/views/calculators
 ONE = {
-    "collective": "collective",
-    "goodput": "goodput",
-    "partitioning": "partitioning",
-    "shard": "shard",
-    "speculate": "quantities",
+    "collective": ("collective.question:Collective", "collective"),
+    "goodput": ("goodput.question:TrainingGoodput", "goodput"),
+    "partitioning": ("layouts.question:Partitioning", "partitioning"),
+    "shard": ("shard.question:Shard", "shard"),
+    "speculate": ("speculate.question:Speculate", "quantities"),
 }
 # verb with sub-commands -> its help, its view, and hidden names of earlier releases
 SEVERAL: dict[str, tuple[str, str, dict[str, str]]] = {
@@ -46,7 +45,9 @@ SEVERAL: dict[str, tuple[str, str, dict[str, str]]] = {
 def app(verb: str) -> typer.Typer:
     """The application of a verb."""
     if verb in ONE:
-        return command(question(verb), _run(ONE[verb]), Explained)
+        place, view = ONE[verb]
+        module, _, name = place.partition(":")
+        return command(getattr(import_module(f"rooflinecli.questions.{module}"), name), _run(view), Explained)
     help, view, former = SEVERAL[verb]
     found = typer.Typer(no_args_is_help=True, help=help, **QUIET)
     for one in import_module(f"rooflinecli.questions.{verb}.question").QUESTIONS:
