@@ -17,7 +17,7 @@ from rooflinecli.engine.forward_step import engine_constant
 from rooflinecli.engine.host_offload import offload_to_fit
 from rooflinecli.engine.inference import decode, prefill
 from rooflinecli.engine.phase_answer import PhaseAnswer
-from rooflinecli.specs.hardware import HardwareSpec, load_hardware
+from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import WHOLE, Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.published_runs import published
@@ -31,7 +31,6 @@ UNSTATED = {
     "output": 256.0,
 }  # tokens where a row has none: the middle of the nine tests that LocalScore averages
 VOLUNTEERS = ("localscore_2026", "normiebench_2026", "llmfit_2026")
-MIN_RATIO = 2.0  # by how much a lesser chip must be faster
 
 
 def rows() -> tuple[Row, ...]:
@@ -93,13 +92,13 @@ def tests_of(row: Row) -> list[list[float]]:
     return tests if "prompt" not in row and "depth" not in row else []
 
 
-def _contexts(row: Row, prompt: float | None = None) -> list[EstimateContext]:
+def contexts(row: Row, prompt: float | None = None) -> list[EstimateContext]:
     return [ctx(row, p, o) for p, o in tests_of(row)] or [ctx(row, prompt)]
 
 
 def decoded(row: Row) -> Rate:
     """Tokens per second of all its sequences."""
-    return _mean_rate(row, _contexts(row), float(row.get("batch", 1)), decode)
+    return _mean_rate(row, contexts(row), float(row.get("batch", 1)), decode)
 
 
 def prefilled(row: Row) -> Rate:
@@ -107,7 +106,7 @@ def prefilled(row: Row) -> Rate:
     prompt = float(row.get("prompt", UNSTATED["prompt"]))
     if row.get("after_prompt") and "micro_batch" in row:
         prompt = max(prompt, min(prompt * float(row["batch"]), float(row["micro_batch"])))
-    return _mean_rate(row, _contexts(row, prompt), None, prefill)
+    return _mean_rate(row, contexts(row, prompt), None, prefill)
 
 
 def prefilled_behind(row: Row) -> Rate:
@@ -136,41 +135,9 @@ def points(which: str, group: str, without: frozenset[str] = frozenset()) -> Poi
     return Points.of(group, [(float(row[name]), *answer(row)) for row in chosen], higher=True)
 
 
-@cache
 def implausible() -> frozenset[str]:
-    """Ids of volunteers' rows that were not measured on the machine they name: beaten by a lesser chip, or too large for its memory."""
-    volunteers = [row for row in rows() if row["group"] in VOLUNTEERS]
-    spilled = [row["id"] for row in volunteers if any(context.host for context in _contexts(row))]
-    return beaten_by_lesser(rows()) | frozenset(spilled)
-
-
-def beaten_by_lesser(rows: tuple[Row, ...]) -> frozenset[str]:
-    """Ids of volunteers' rows whose chip a lesser one of its vendor beats twofold on the same file.
-
-    A mean over users mixes drivers, slices of a virtual board and fallbacks to the CPU, and nothing in a row states which. The rule uses
-    no prediction: it compares measured decode rates, which the memory bandwidth sets, on boards with no more bandwidth, matrix
-    rate and memory. Prefill is not compared: matrix units of different years need different kernels.
-    """
-    volunteers = [row for row in rows if row["group"] in VOLUNTEERS]
-    return frozenset(row["id"] for row in volunteers if any(_beats(other, row) for other in rows))
-
-
-def _beats(other: Row, row: Row) -> bool:
-    """Whether `other` shows that the chip of `row` did not run it."""
-    same = ("model", "weights", "engine", "batch", "devices", "prompt")
-    if any(row.get(key, 1) != other.get(key, 1) for key in same):
-        return False
-    if not other.get("decode", 0.0) > MIN_RATIO * row.get("decode", float("inf")):
-        return False
-    lesser, chip = load_hardware(other["hardware"]), load_hardware(row["hardware"])
-    if lesser.id == chip.id or lesser.vendor != chip.vendor:
-        return False
-    return all(a <= b for a, b in zip(_figures(lesser), _figures(chip), strict=True))
-
-
-def _figures(spec: HardwareSpec) -> tuple[float, float, float]:
-    rate = max(figure.si for name, figure in spec.peak.items() if name in ("fp16", "bf16", "fp32"))
-    return spec.memory.bandwidth.si, rate, spec.memory.capacity.si
+    """Ids of volunteers' rows that were not measured on the machine they name, by published_runs/implausible.yaml."""
+    return frozenset(published("implausible")["rows"])
 
 
 @cache

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from lab import implausible_rows
+from lab.implausible_rows import beaten_by_lesser
 from rooflinecli.validate import local_machines
-from rooflinecli.validate.local_machines import beaten_by_lesser
 from rooflinecli.validate.stats import joined, summary
 
 
@@ -27,6 +28,12 @@ def test_rows_that_a_lesser_chip_beats_twofold_stand_apart():
     assert not beaten_by_lesser((lesser, {**slow, "hardware": "mi300x"}))  # nor of the same maker
     assert not beaten_by_lesser((lesser, {**slow, "group": "llamacpp_cuda_board"}))  # nobody's database
     assert not beaten_by_lesser((lesser, {"prefill": 1.0, **{k: v for k, v in slow.items() if k != "decode"}}))
+
+
+def test_the_file_names_the_rows_that_the_rule_sets_apart():
+    assert implausible_rows.FILE.read_text(encoding="utf-8") == implausible_rows.text(), (
+        "python -m lab.implausible_rows"
+    )
 
 
 def test_what_is_set_apart_is_scored_with_and_without():

@@ -9,7 +9,8 @@ from rooflinecli.core.errors import RooflineError, UsageError, unknown
 from rooflinecli.core.num import divisors
 from rooflinecli.engine import build_request
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.phase_answer import LayoutAnswer, PhaseAnswer
+from rooflinecli.engine.interval_bound import time_at_bound
+from rooflinecli.engine.phase_answer import LayoutAnswer
 from rooflinecli.questions.check.interval_bounds import IntervalBounds
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.specs.options import OPTIONS
@@ -46,15 +47,9 @@ def ends(case: CheckCase, result: EstimateAnswer, name: str, answer: Estimator) 
     if name not in (REGRET, FORMER_REGRET):
         raise unknown("quantity of a layout", name, [REGRET])
     phase = "train" if "train" in result.phases else "decode"
-    own = at(result.phases[phase], case.hold)
+    own = float(time_at_bound(result.phases[phase], case.hold))
     best, words = (_training if phase == "train" else _serving)(case, result, answer)
     return IntervalBounds(own / best - 1, phase, note=f"best found: {words}")
-
-
-def at(phase: PhaseAnswer, hold: str) -> float:
-    """The time at the bound of the check."""
-    ends = {"pessimistic": phase.interval_s[1], "expected": phase.time_s, "floor": phase.floor_s}
-    return float(ends[hold])
 
 
 def _training(case: CheckCase, result: EstimateAnswer, answer: Estimator) -> tuple[float, str]:
@@ -73,7 +68,8 @@ def _training(case: CheckCase, result: EstimateAnswer, answer: Estimator) -> tup
         )
     from rooflinecli.questions.estimate.answer import estimate
 
-    return at(estimate(request_of(asks, found[0].layout)).phases["train"], case.hold), command(asks, found[0].layout)
+    best = estimate(request_of(asks, found[0].layout)).phases["train"]
+    return float(time_at_bound(best, case.hold)), command(asks, found[0].layout)
 
 
 def _serving(case: CheckCase, result: EstimateAnswer, answer: Estimator) -> tuple[float, str]:
@@ -102,7 +98,7 @@ def _serving(case: CheckCase, result: EstimateAnswer, answer: Estimator) -> tupl
             continue
         if other.feasible:
             words = " ".join(f"--{k} {v}" for k, v in {**sizes, **share}.items())
-            found.append((at(other.phases["decode"], case.hold), f"-n {plan.devices} {words}"))
+            found.append((float(time_at_bound(other.phases["decode"], case.hold)), f"-n {plan.devices} {words}"))
     if not found:
         raise UsageError(
             f"layout.{REGRET}: no layout of {plan.devices:,} devices fits; there is no best layout to compare with", "n"

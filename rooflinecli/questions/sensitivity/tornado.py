@@ -17,6 +17,7 @@ from rooflinecli.core.num import Number
 from rooflinecli.engine import build_request
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import PHASES
+from rooflinecli.engine.interval_bound import time_at_bound
 from rooflinecli.formulas import cost, scaling
 from rooflinecli.price import overrides
 from rooflinecli.questions import multi_chip
@@ -75,9 +76,7 @@ class RankedCandidate:
         self.base = float(self._held(self.ctx))
 
     def _held(self, ctx: EstimateContext) -> Number:
-        found = PHASES[self.phase](ctx, self.layout)
-        ends = {"pessimistic": found.interval_s[1], "expected": found.time_s, "floor": found.floor_s}
-        return ends[self.hold]
+        return time_at_bound(PHASES[self.phase](ctx, self.layout), self.hold)
 
     def times(self, path: str, factor: Number) -> Number:
         """What is compared, with one figure of this chip multiplied; arrays give arrays."""
