@@ -6,7 +6,6 @@ Settings of a scheduler (token budget, poll and stream intervals, batch wait) ar
 from __future__ import annotations
 
 from rooflinecli.core import num
-from rooflinecli.core.derivation import label
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.engine import decode_step, speculation
@@ -18,7 +17,7 @@ from rooflinecli.engine.forward_step import (
     token_budget,
     uncaptured_launch_s,
 )
-from rooflinecli.engine.serving_load import ReplicaLoad
+from rooflinecli.engine.serving_load import ReplicaLoad, mixed_in_graph, mixed_step_s, prompt_factor
 from rooflinecli.formulas import closed_loop as f
 from rooflinecli.formulas import serving
 from rooflinecli.specs.layout import Layout
@@ -50,7 +49,7 @@ def mean_closed_loop_ttft(
     single_itl = decode_step.token_step(ctx, layout, layout.pp, serving.mean_context(ctx.prompt, ctx.output)).seconds
     single_ttft = _mean_ttft(ctx, ClosedLoopState(alone, alone, 0.0), 1.0, single_itl, frontend)
     request = serving.e2e_latency(single_ttft, single_itl, ctx.output)
-    return num.minimum(ttft, f.serial_ttft(batch, request, ctx.output, itl))
+    return num.where(batch > 1, num.minimum(ttft, f.serial_ttft(batch, request, ctx.output, itl)), single_ttft)
 
 
 def mean_open_loop_ttft(
@@ -100,14 +99,14 @@ def client_state(
         several = forward_step(ctx, layout, together, *computed_tokens(ctx), decode=False).seconds
         first = num.where(together > 1, several, alone)
     decode = 0.0 * batch if ctx.engine.prompts_first else speculation.engine_step_time(ctx, step)  # else they stall
-    factor = engine_constant(ctx, "prompt_factor_moe" if ctx.ledger.moe_layers else "prompt_factor", "1")
+    factor = prompt_factor(ctx)
     passes, prefill = serving.prompt_passes(budget, ctx.uncached_prompt), alone
     if num.present(held) or ctx.engine.constant("skipped_looks"):
         others = f.prompts_per_mixed_step(arrivals, held, engine_constant(ctx, "skipped_looks", "1"))
         prefill = alone + others * load.prefill_interference_s
-    mixed = _in_graph(ctx, layout, batch, decode, factor, _mixed(ctx, decode, prefill, factor, passes))
+    mixed = mixed_in_graph(ctx, layout, batch, decode, factor, mixed_step_s(ctx, decode, prefill, factor, passes))
     share = num.minimum(arrivals / itl * (factor * load.prefill_interference_s), 1)
-    burst = f.burst_ttft(batch, per_pass, first, _mixed(ctx, decode / 2, first, factor, passes))
+    burst = f.burst_ttft(batch, per_pass, first, mixed_step_s(ctx, decode / 2, first, factor, passes))
     return ClosedLoopState(burst, mixed, share, f.mean_hold(held, arrivals))
 
 
@@ -119,24 +118,3 @@ def _mean_ttft(ctx: EstimateContext, state: ClosedLoopState, batch: Number, itl:
     turn = num.where(batch > 1, turn, state.mixed)  # a lone client does not wait
     per_stream = engine_constant(ctx, "per_stream", "s")
     return f.closed_loop_ttft(state.burst, turn, ctx.requests_per_client, late * step, frontend, per_stream, batch)
-
-
-def _mixed(ctx: EstimateContext, decode: Number, prefill: Number, factor: Number, passes: Number) -> Number:
-    """A mixed step outside CUDA graphs: kernel launches replace what the engine adds to the start of a prefill."""
-    launches: Number = 0.0
-    if ctx.engine.scheduler.launch and not ctx.chip.ideal:
-        launches = ctx.ledger.operations * engine_constant(ctx, "launch", "s")
-        prefill = prefill - uncaptured_launch_s(ctx)
-    return label(f.mixed_step(decode, prefill, factor, launches, passes), "t_mixed")
-
-
-def _in_graph(
-    ctx: EstimateContext, layout: Layout, batch: Number, decode: Number, factor: Number, mixed: Number
-) -> Number:
-    """A mixed step that a captured graph has room for is one pass, in which prefill and decodes share the weights; else `mixed`."""
-    fits = ctx.uncached_prompt + batch <= ctx.engine.scheduler.graph_tokens
-    if not ctx.engine.scheduler.graph_tokens or (num.plain(fits) and not num.value(fits)):
-        return mixed
-    both = forward_step(ctx, layout, 1.0, ctx.uncached_prompt + batch, ctx.prompt, decode=False).seconds
-    decodes = forward_step(ctx, layout, 1.0, batch, 1.0, decode=False).seconds
-    return num.where(fits, label(f.mixed_step(decode, both - decodes, factor, 0.0, 1.0), "t_mixed"), mixed)

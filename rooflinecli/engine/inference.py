@@ -136,10 +136,11 @@ def decode(ctx: EstimateContext, layout: Layout) -> DecodeAnswer:
 def _decode_step(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPass:
     """One token for every running sequence, in the middle of the output."""
     context = serving.mean_context(ctx.prompt, ctx.output)
-    batch = decode_step.sequences_per_stage(layout, busy.batch)
+    sequences = serving.batch_met(busy.batch) if busy.kind == "open" else busy.batch
+    batch = decode_step.sequences_per_stage(layout, sequences)
     step = speculation.token_step(ctx, layout, batch, context)
     step = decode_step.padded_to_graph(ctx, layout, step, batch, context, prompts=busy.kind != "static")
-    return decode_step.pipeline_wait(ctx, layout, step, busy.batch, context)
+    return decode_step.pipeline_wait(ctx, layout, step, sequences, context)
 
 
 def decode_seconds(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> Number:

@@ -16,15 +16,23 @@ from rooflinecli.core.num import Number
 from rooflinecli.core.solve import solved_value
 from rooflinecli.engine import decode_step
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.forward_step import computed_tokens, forward_step, uncaptured_launch_s
+from rooflinecli.engine.forward_step import (
+    computed_tokens,
+    engine_constant,
+    forward_step,
+    prefill_pass,
+    token_budget,
+    uncaptured_launch_s,
+)
 from rooflinecli.engine.residency import max_batch
-from rooflinecli.formulas import serving
+from rooflinecli.formulas import closed_loop, serving
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import MOST
 
 MANY = 1048576.0  # prompts in one pass, among which weights and kernel launches are shared until they vanish
 ROUNDS = 8
 BEHIND = 1e-3  # of the sequences in flight: a request rate missed by more is not sustained
+VARIATION = 0.2  # of a length given as one number
 LEAST = 1e-12  # sequences in flight: a request rate may be arbitrarily low
 
 
@@ -63,16 +71,25 @@ def sequences(ctx: EstimateContext, layout: Layout) -> Number:
 
 def prefill_interference_s(ctx: EstimateContext, layout: Layout) -> Number:
     """Seconds that one more prompt adds to a busy replica: its prefill without weights to stream or kernels to launch."""
-    read, keys = computed_tokens(ctx)
-    step = forward_step(ctx, layout, MANY, read, keys, decode=False, engine=False)
-    return label(step.seconds / MANY, "t_pre")
+
+    def seconds() -> Number:
+        read, keys = computed_tokens(ctx)
+        step = forward_step(ctx, layout, MANY, read, keys, decode=False, engine=False)
+        return label(step.seconds / MANY, "t_pre")
+
+    return ctx.memoized(layout, "prefill interference", seconds)
 
 
 def arrivals(ctx: EstimateContext, layout: Layout) -> tuple[Number, Number, Number]:
     """Requests per second on a replica, seconds that a prompt takes, and the fraction of time that they take together."""
     rate = ctx.from_flag("qps", ctx.request.qps, "1/s", "--qps") / layout.dp
-    cost = prefill_interference_s(ctx, layout)
+    cost = prompt_factor(ctx) * prefill_interference_s(ctx, layout)
     return rate, cost, rate * cost
+
+
+def prompt_factor(ctx: EstimateContext) -> Number:
+    """How much longer a prefill takes where others decode."""
+    return engine_constant(ctx, "prompt_factor_moe" if ctx.ledger.moe_layers else "prompt_factor", "1")
 
 
 def _open_loop(ctx: EstimateContext, layout: Layout, largest: Number) -> ReplicaLoad:
@@ -89,7 +106,9 @@ def _open_loop(ctx: EstimateContext, layout: Layout, largest: Number) -> Replica
     left, per_second = 1 - num.value(share), num.value(rate)
 
     def excess(batch: Number) -> Number:
-        itl = open_itl(plain, bare, decode_step.token_step(plain, bare, batch, context).seconds, 1 - left)
+        itl = open_itl(
+            plain, bare, decode_step.token_step(plain, bare, serving.batch_met(batch), context).seconds, 1 - left
+        )
         return serving.sequences_in_flight(per_second, plain.output, itl) - batch
 
     batch = _root(excess, num.value(largest))
@@ -103,8 +122,58 @@ def _open_loop(ctx: EstimateContext, layout: Layout, largest: Number) -> Replica
 
 def open_itl(ctx: EstimateContext, layout: Layout, step: Number, share: Number) -> Number:
     """Inter-token latency of an open loop: the decode step with the prompts that arrive while it runs."""
-    rate = ctx.from_flag("qps", ctx.request.qps, "1/s", "--qps") / layout.dp
-    return serving.open_loop_itl(step, share, rate, uncaptured_launch_s(ctx))
+    rate, cost, _ = arrivals(ctx, layout)
+    itl = serving.open_loop_itl(step, share, rate, mixed_overhead(ctx, layout, step))
+    return itl + serving.backlog_interference(share, cost, ctx.output)
+
+
+def mixed_overhead(ctx: EstimateContext, layout: Layout, step: Number) -> Number:
+    """Seconds by which a step with one prompt is longer than its decodes and that prompt's share of a full pass."""
+    factor = prompt_factor(ctx)
+    if not ctx.engine.scheduler.look_ahead:
+        # A compiled runtime reads weights once for prompts and decodes: open loops of TensorRT-LLM 0.14.
+        return uncaptured_launch_s(ctx)
+    alone = ctx.memoized(layout, "lone prefill", lambda: prefill_pass(ctx, layout).seconds)
+    decode = 0.0 * step if ctx.engine.prompts_first else step  # else they stall
+    passes = serving.prompt_passes(token_budget(ctx), ctx.uncached_prompt)
+    mixed = mixed_in_graph(ctx, layout, 1.0, decode, factor, mixed_step_s(ctx, decode, alone, factor, passes))
+    return num.maximum(mixed - passes * decode - factor * prefill_interference_s(ctx, layout), 0.0)
+
+
+def prompts_fraction(ctx: EstimateContext, layout: Layout, load: ReplicaLoad, step: Number) -> Number:
+    """Fraction of a closed loop's decode time that prompts of others take, kernel starts and weights included."""
+    a = closed_loop.arrivals_per_step(num.maximum(load.batch - 1, 0), ctx.output)
+    each = prompt_factor(ctx) * load.prefill_interference_s
+    taken = a * each + (1 - 2.718281828459045 ** (-a)) * mixed_overhead(ctx, layout, step)
+    return taken / (step + taken)
+
+
+def mixed_step_s(ctx: EstimateContext, decode: Number, prefill: Number, factor: Number, passes: Number) -> Number:
+    """A mixed step outside CUDA graphs: kernel launches replace what the engine adds to the start of a prefill."""
+    launches: Number = 0.0
+    if ctx.engine.scheduler.launch and not ctx.chip.ideal:
+        launches = ctx.ledger.operations * engine_constant(ctx, "launch", "s")
+        prefill = prefill - uncaptured_launch_s(ctx)
+    return label(closed_loop.mixed_step(decode, prefill, factor, launches, passes), "t_mixed")
+
+
+def mixed_in_graph(
+    ctx: EstimateContext, layout: Layout, batch: Number, decode: Number, factor: Number, mixed: Number
+) -> Number:
+    """A mixed step that a captured graph has room for is one pass, in which prefill and decodes share the weights; else `mixed`."""
+    room = ctx.engine.scheduler.graph_tokens
+    if not room:
+        return mixed
+    share = closed_loop.share_that_fits(
+        ctx.uncached_prompt, room - batch, 0.0 if ctx.request.equal_lengths else VARIATION
+    )
+    if num.plain(share) and not num.value(share):
+        return mixed
+    both = forward_step(ctx, layout, 1.0, ctx.uncached_prompt + batch, ctx.prompt, decode=False).seconds
+    decodes = forward_step(ctx, layout, 1.0, batch, 1.0, decode=False).seconds
+    in_graph = label(closed_loop.mixed_step(decode, both - decodes, factor, 0.0, 1.0), "t_mixed")
+    whole = num.plain(share) and num.value(share) == 1
+    return in_graph if whole else share * in_graph + (1 - share) * mixed
 
 
 def is_unstable(excess: Number, batch: Number) -> bool:

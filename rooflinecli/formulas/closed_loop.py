@@ -20,6 +20,15 @@ def mixed_step(decode: Number, prompts: Number, factor: Number, launches: Number
     return num.maximum(passes * decode + factor * prompts, passes * launches)
 
 
+@formula(
+    "p_g", "1", "lengths of a load are uniform around the one given; a captured graph holds the shorter prompts alone"
+)
+def share_that_fits(prompt: Number, room: Number, variation: float) -> Number:
+    """Share of prompts uniform in [(1 - v) S, (1 + v) S] of at most `room` tokens."""
+    spread = num.maximum(2 * variation * prompt, 1e-9)
+    return num.minimum(num.maximum((room - prompt) / spread + num.where(variation > 0, 0.5, 1.0), 0), 1)
+
+
 @formula("b_pad", "sequences", "a captured graph has one batch: fewer sequences are padded up to the next one captured")
 def padded_batch(batch: Number, size: Number, beyond: Number) -> Number:
     """`size` where it holds the batch, else `beyond`, what the batches captured above it come to."""

@@ -193,6 +193,17 @@ def open_loop_itl(step: Number, load: Number, rate: Number = 0.0, starts: Number
     return itl
 
 
+@formula(
+    "t_wait",
+    "s",
+    "open loop: prompts that came while a request waited for its first token are read before its next ones; M/D/1 queue, shared by its decode steps",
+)
+def backlog_interference(load: Number, prompt_cost: Number, output: Number) -> Number:
+    """u (t_q + t) / ((1 - u) (S_o - 1)), t_q = u t / (2 (1 - u))."""
+    queue = load * prompt_cost / (2 * (1 - load))
+    return load * (queue + prompt_cost) / ((1 - load) * num.maximum(output - 1, 1))
+
+
 @formula("u", "1", "definition: the part of a step that goes to the prompts it takes in")
 def open_loop_utilization(step: Number, itl: Number) -> Number:
     """1 - step / itl."""
@@ -209,6 +220,16 @@ def busy_probability(in_flight: Number) -> Number:
 def sequences_per_replica(sequences: Number, replicas: Number) -> Number:
     """Sequences on the fullest of so many replicas."""
     return num.ceil(sequences / replicas)
+
+
+@formula(
+    "b_met",
+    "sequences",
+    "Poisson arrivals see time averages: a request decodes beside as many others as run in the mean",
+)
+def batch_met(batch: Number) -> Number:
+    """b + 1."""
+    return batch + 1
 
 
 @formula("b", "sequences", "Little 1961: requests in flight are rate times the time each takes")

@@ -206,9 +206,9 @@ def test_a_step_that_a_graph_holds_shares_its_weights(ask):
         core = attention(1, tokens, 4, 2, 32, 32, tokens * keys / 2, keys=keys)
         return total(6 * layer(tokens, core) + ends(tokens, 1))
 
-    mixed, step, _ = shared_step(ask, "dense", "graph_tokens=208,launch=80 us", 1.1)
+    mixed, step, _ = shared_step(ask, "dense", "graph_tokens=208,launch=80 us", 1.1, equal_lengths=True)
     assert mixed == pytest.approx(step + 1.1 * (kernels(208, 200) - kernels(8, 1)))
-    launched, *_ = shared_step(ask, "dense", "graph_tokens=207,launch=80 us", 1.1)
+    launched, *_ = shared_step(ask, "dense", "graph_tokens=207,launch=80 us", 1.1, equal_lengths=True)
     assert launched == pytest.approx(60 * 80e-6)
 
 
@@ -240,15 +240,20 @@ def test_a_first_token_on_an_idle_replica_is_its_pass(ask):
 
 
 def test_an_open_loop_holds_what_arrives_while_a_request_lasts(ask):
-    """Little 1961: b = r S_o ITL; steps share the time that prompts leave, ITL = step / (1 - u) with u = r t_pre."""
+    """Little 1961: b = r S_o ITL; steps share the time that prompts leave, u = r t_pre. A step with a prompt streams weights twice and
+    starts its kernels; prompts that came before the first token are read before the next ones; b others decode beside."""
     qps = 40.0
     answer = ask("dense", "decode", qps=qps, **LOAD)
     assert answer["batch"] == pytest.approx(qps * 100 * answer["time_s"], rel=1e-6)
     assert answer["load_kind"] == "open"
-    share = qps * many_prompts(200)
+    cost = many_prompts(200)
+    share = qps * cost
     step = answer["time_s"] - answer["breakdown_s"]["prefill_interference"]
-    assert answer["time_s"] == pytest.approx(step / (1 - share))
-    b = answer["batch"]
+    backlog = share * (share * cost / (2 * (1 - share)) + cost) / ((1 - share) * 99)
+    met = 1 - math.exp(-qps * (answer["time_s"] - backlog))
+    again = ask("dense", "prefill", prompt=200, output=100)["time_s"] - cost
+    assert answer["time_s"] == pytest.approx((step + met * again) / (1 - share) + backlog, rel=1e-6)
+    b = answer["batch"] + 1
     near = [ask("dense", "decode", batch=size, **LOAD)["time_s"] for size in (math.floor(b), math.ceil(b))]
     assert near[0] <= step <= near[1]
 

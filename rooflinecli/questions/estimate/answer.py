@@ -59,7 +59,7 @@ def estimate(request: Request, lift: PlainLift = PLAIN) -> EstimateAnswer:
         notes=[
             *_missing(ctx),
             *_not_rented(ctx, choices),
-            *unsupported(ctx, phases),
+            *unsupported(ctx, phases, {phase: choice.layout for phase, choice in choices.items()}),
             *_calibration(ctx, choices, phases),
         ]
         or None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rooflinecli.core import num
 from rooflinecli.engine.closed_loop import is_lockstep
 from rooflinecli.engine.context import EstimateContext
@@ -10,16 +12,23 @@ from rooflinecli.engine.training_stack import UNNAMED
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import MOST
 
+BUNCHED = 0.15  # of the time between tokens: below it means of 130 random closed loops are those of a simulation
+FLOODED = 0.5  # the same of an open loop
 FULL = 0.9  # of the sequences whose caches fit: beyond it arrivals wait for room
 
 
-def unsupported(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> list[str]:
+def unsupported(ctx: EstimateContext, phases: dict[str, PhaseAnswer], layouts: Mapping[str, Layout]) -> list[str]:
     """One sentence for every answer beyond published runs, or beyond what a formula of means follows."""
     train = phases.get("train")
     if ctx.chip.ideal:
         return []
     trained = [*_new(train), *_stack(ctx, train), *_beyond(ctx, train)] if train is not None else []
-    return [*foreign(ctx), *trained, *_loaded(ctx, phases.get("decode")), *_tiers(ctx, phases.get("prefill"))]
+    return [
+        *foreign(ctx),
+        *trained,
+        *_loaded(ctx, phases.get("decode"), layouts.get("decode")),
+        *_tiers(ctx, phases.get("prefill")),
+    ]
 
 
 def foreign(ctx: EstimateContext) -> list[str]:
@@ -42,16 +51,27 @@ def _tiers(ctx: EstimateContext, prefill: PhaseAnswer | None) -> list[str]:
     return kv_tiers.eviction_note(ctx, prefill.sessions)
 
 
-def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None) -> list[str]:
+def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None, layout: Layout | None) -> list[str]:
     """Loads in which requests meet each other: slots that begin together, and caches so full that an engine queues or preempts."""
-    if not isinstance(decode, DecodeAnswer) or decode.load_kind == "static":
+    if not isinstance(decode, DecodeAnswer) or layout is None or decode.load_kind == "static":
         return []
     found = []
-    if decode.load_kind == "closed" and is_lockstep(ctx):
-        found.append(
-            f"serving: requests of equal length run in lockstep under {ctx.engine.name}: these are the means of a round; "
-            "`roofline simulate` follows it step by step"
+    if decode.load_kind == "closed" and ctx.request.equal_lengths and num.value(decode.batch) > 1:
+        runs = (
+            f"run in lockstep under {ctx.engine.name}: these are the means of a round"
+            if is_lockstep(ctx)
+            else "bunch up"
         )
+        found.append(f"serving: requests of equal length {runs}; `roofline simulate` follows it step by step")
+    else:
+        closed = decode.load_kind == "closed"
+        added = float(num.value(decode.breakdown_s["prefill_interference"])) / float(num.value(decode.time_s))
+        taken = _prompts_fraction(ctx, layout) if closed else added
+        if taken >= (BUNCHED if closed else FLOODED):
+            found.append(
+                f"serving: prompts of others take {taken:.0%} of the time between tokens, so requests bunch up and means are rough; "
+                "`roofline simulate` follows them step by step"
+            )
     held, most = float(num.value(decode.batch)), float(num.value(decode.max_batch))
     asked = ctx.request.concurrency is None or num.value(ctx.request.concurrency) is not MOST
     if asked and most >= 1 and held >= FULL * most:
@@ -60,6 +80,14 @@ def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None) -> list[str]:
             "follows; `roofline simulate` does"
         )
     return found
+
+
+def _prompts_fraction(ctx: EstimateContext, layout: Layout) -> float:
+    from rooflinecli.engine.inference import decode_seconds
+    from rooflinecli.engine.serving_load import load, prompts_fraction
+
+    busy = load(ctx, layout)
+    return float(num.value(prompts_fraction(ctx, layout, busy, decode_seconds(ctx, layout, busy))))
 
 
 def _new(train: PhaseAnswer) -> list[str]:

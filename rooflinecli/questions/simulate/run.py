@@ -11,7 +11,7 @@ from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.num import Number
 from rooflinecli.engine import decode_step
 from rooflinecli.engine.cost import token_prices
-from rooflinecli.engine.serving_load import prefill_interference_s
+from rooflinecli.engine.serving_load import VARIATION, prefill_interference_s
 from rooflinecli.formulas import capacity, cost, serving
 from rooflinecli.questions.simulate.deployment import (
     Deployment,
@@ -60,11 +60,6 @@ class LoadRun:
     def paid(self, start: float, end: float) -> float | None:
         """Replicas that cost something, in the mean over these seconds; None where all do throughout."""
         return autoscaler.mean(self.scaled.paid, start, end) if self.scaled is not None else None
-
-
-VARIATION = (
-    0.2  # of a length given as one number: requests of a service are of no one length (an estimate's mean says so too)
-)
 
 
 @dataclass
