@@ -14,6 +14,7 @@ from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.estimate.explain import quantities
 from rooflinecli.questions.estimate.latency_throughput_curve import curve
 from rooflinecli.questions.ops import answer as operations
+from rooflinecli.questions.profile.compare_estimate import TraceComparison
 from rooflinecli.specs.request import Request
 
 SCHEMA = "roofline/report/1"
@@ -28,7 +29,7 @@ class Report:
     derivations: dict[str, Traced]
 
 
-def report(request: Request, simulation: dict[str, Any] | None = None, trace: dict[str, Any] | None = None) -> Report:
+def report(request: Request, simulation: dict[str, Any] | None = None, trace: TraceComparison | None = None) -> Report:
     """Everything the page shows, with the `simulation` of its load and a `trace` beside it (answers/against) where there are any.
 
     Raises what `estimate` raises; an infeasible plan is reported all the same.
@@ -36,7 +37,7 @@ def report(request: Request, simulation: dict[str, Any] | None = None, trace: di
     result = estimate(request)
     traced = quantities(estimate(request, TracedInputs()))
     data = outline(request, result) | ({"simulation": simulation} if simulation else {})
-    data |= {"profile": trace} if trace else {}
+    data |= {"profile": plain(trace)} if trace else {}
     data |= {"sources": [*_stated(request), *_sources(traced)]}
     wanted = [
         *(f"{phase}.{key}" for phase in result.phases for key in EXPLAINED),

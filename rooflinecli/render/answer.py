@@ -62,14 +62,21 @@ def _csv(answer: Record, table: str) -> str:
     from rooflinecli.render.formats import csv
 
     if table:
+        found = getattr(answer, table)
+        named = (
+            [({"name": name}, row) for name, row in found.items()]
+            if isinstance(found, dict)
+            else [({}, row) for row in found]
+        )
         rows = [
-            {
+            name
+            | {
                 path: cell
                 for key, value in (row.items() if isinstance(row, dict) else row.entries())
                 if not _rows(value)
-                for path, cell in leaves(value, f"{key}.")
+                for path, cell in ([(key, " ".join(value))] if _words(value) else leaves(value, f"{key}."))
             }
-            for row in getattr(answer, table)
+            for name, row in named
         ]
         head = list(dict.fromkeys(name for row in rows for name in row))
         return csv.rows([head, *([row.get(name, "") for name in head] for row in rows)])
@@ -80,6 +87,11 @@ def _csv(answer: Record, table: str) -> str:
 def _rows(value: Any) -> bool:
     """Whether a value is rows of its own, which are no cells of another."""
     return isinstance(value, list) and any(isinstance(item, Record) for item in value)
+
+
+def _words(value: Any) -> bool:
+    """Whether a value is several words, which are one cell."""
+    return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
 
 
 def _cell(value: Any) -> str:

@@ -88,6 +88,11 @@ def percent(fraction: float) -> str:
     return f"{fraction * 100:.{digits}f}%"
 
 
+def ratio(value: float, digits: int = 2) -> str:
+    """'1.25x'."""
+    return f"{float(num.value(value)):.{digits}f}x"
+
+
 def error(fraction: float, *, signed: bool = False) -> str:
     """'15.0%', '-40.0%': a relative error, to a tenth of a per cent so that a column of them compares."""
     return f"{fraction:+.1%}" if signed else f"{fraction:.1%}"

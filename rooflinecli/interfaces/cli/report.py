@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.interfaces.cli.from_question import command
 from rooflinecli.interfaces.cli.output import print_error, write
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import OPTIONS, EstimateOptions, OptText, Text, field
+
+if TYPE_CHECKING:
+    from rooflinecli.questions.profile.compare_estimate import TraceComparison
 
 
 class Report(EstimateOptions, Question[None]):
@@ -58,7 +61,7 @@ def run(question: Report, how: Page) -> int:
     return 0 if made.data["estimate"]["feasible"] else 1
 
 
-def _traced(trace: Path, request: Any) -> dict[str, Any]:
+def _traced(trace: Path, request: Any) -> TraceComparison:
     """The trace beside the estimate. Raises UsageError where that has several phases."""
     from rooflinecli.importers.profiles.read import read
     from rooflinecli.questions.profile.compare_estimate import against

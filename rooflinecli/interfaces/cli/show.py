@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,14 @@ from rooflinecli.interfaces.cli.from_question import Delivery
 from rooflinecli.interfaces.cli.output import columns, write
 
 
-def show(answer: Any, view: str, how: Delivery, *, table: str = "") -> None:
-    """Print an answer by `view`, MODULE or MODULE.FUNCTION of render/views, or write it to --out. `table` is what CSV has as rows."""
+def show(answer: Any, view: str, how: Delivery, *, table: str = "", **shown: int) -> None:
+    """Print an answer by `view`, MODULE or MODULE.FUNCTION of render/views, or write it to --out. `table` is what CSV has as rows,
+    `shown` the view's own arguments."""
     from rooflinecli.render.answer import render
 
     out = None if how.out is None else Path(how.out)
     module, _, name = view.partition(".")
-    page = getattr(import_module(f"rooflinecli.render.views.{module}"), name or "view")
+    page = partial(getattr(import_module(f"rooflinecli.render.views.{module}"), name or "view"), **shown)
     write(render(answer, page, how.format, columns(how.wide, out), table=table, schema=how.schema), out)
 
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Any
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
+from rooflinecli.core.record import OPTIONAL, Record
 from rooflinecli.formulas import counts, profiling
 from rooflinecli.importers.profiles.intervals import length, overlap
 from rooflinecli.importers.profiles.kernel import Kernel
@@ -23,7 +25,6 @@ from rooflinecli.questions.profile.match_ledger import named_row
 from rooflinecli.questions.profile.rollup import one_device
 from rooflinecli.specs.request import Request
 
-SCHEMA = "roofline/against/1"
 CLOSE = 0.01  # FLOPs of a shape and of an operation that differ by less are of one
 _MATMULS, _NO_KERNELS = (
     ("matmul", "grouped_matmul"),
@@ -33,9 +34,48 @@ _MOVED = re.compile(r"memcpy|memset|infeed|outfeed|d2h|h2d|[hd]to[hd]", re.IGNOR
 Row = dict[str, Any]
 
 
+class TraceRow(Record):
+    """Operations and the kernels that run them, in one step; `kernels` are those that took longest."""
+
+    operations: list[str]
+    floor_s: float
+    expected_s: float
+    measured_s: float
+    copies_s: float
+    ratio: float | None
+    launches: float
+    kernels: list[str]
+
+
+class Unexplained(Record):
+    """Kernels of a step that no operation explains."""
+
+    time_s: float
+    launches: float
+    kernels: list[str]
+    share: float
+
+
+class TraceComparison(Record):
+    """A trace against one phase of an estimate; seconds are of one step, the last three where the trace has a time line."""
+
+    schema: str = "roofline/against/1"
+    phase: str
+    device: str
+    steps: int
+    expected_s: float
+    floor_s: float
+    kernels_s: float
+    rows: list[TraceRow]
+    unexplained: Unexplained
+    wall_s: float | None = field(default=None, metadata=OPTIONAL)
+    gaps_s: float | None = field(default=None, metadata=OPTIONAL)
+    exposed_communication_s: float | None = field(default=None, metadata=OPTIONAL)
+
+
 def against(
     kernels: Sequence[Kernel], request: Request, steps: int | None = None, device: str | None = None
-) -> dict[str, Any]:
+) -> TraceComparison:
     """Expected and measured seconds of a step by operation; what is left over, gaps, and communication nothing covered.
 
     `steps` is how many the trace holds; omitted: as many as its matrix products say. Raises UsageError unless the request
@@ -55,20 +95,34 @@ def against(
         for op in operations
         if not any(op["name"] in keys for keys in found)
     ]
-    spent = sum(k.seconds for k in chosen)
+    total = sum(k.seconds for k in chosen)
     left = found.get((), [])
-    return {
-        "schema": SCHEMA,
-        "phase": phase,
-        "device": name,
-        "steps": repeats,
-        "expected_s": float(num.value(answered.time_s)),
-        "floor_s": float(num.value(answered.floor_s)),
-        "kernels_s": spent / repeats,
-        "rows": sorted(rows, key=lambda row: -max(row["measured_s"], row["expected_s"])),
-        "unexplained": {**_sum(left, repeats), "share": profiling.time_share(sum(k.seconds for k in left), spent)},
-        **_timeline(chosen, repeats),
-    }
+    unknown = _seconds(left)
+    answer = TraceComparison(
+        phase=phase,
+        device=name,
+        steps=repeats,
+        expected_s=float(num.value(answered.time_s)),
+        floor_s=float(num.value(answered.floor_s)),
+        kernels_s=total / repeats,
+        rows=sorted(rows, key=lambda row: -max(row.measured_s, row.expected_s)),
+        unexplained=Unexplained(
+            time_s=sum(unknown.values()) / repeats,
+            launches=sum(k.calls for k in left) / repeats,
+            kernels=_longest(unknown),
+            share=profiling.time_share(sum(k.seconds for k in left), total),
+        ),
+    )
+    if all(k.start_s is not None for k in chosen):
+        spans, comm, rest = (
+            [(k.start_s or 0.0, k.end_s) for k in chosen if (k.kind == "collective") in kinds]
+            for kinds in ((True, False), (True,), (False,))
+        )
+        wall = max(end for _, end in spans) - min(start for start, _ in spans)
+        answer.wall_s = wall / repeats
+        answer.gaps_s = (wall - length(spans)) / repeats
+        answer.exposed_communication_s = (length(comm) - overlap(comm, rest) if comm else 0.0) / repeats
+    return answer
 
 
 def _assigned(kernels: Sequence[Kernel], operations: Sequence[Row]) -> dict[tuple[str, ...], list[Kernel]]:
@@ -157,38 +211,31 @@ def _steps(kernels: Sequence[Kernel], operations: Sequence[Row]) -> int:
     return max(round(launched.total() / asked), 1)
 
 
-def _row(keys: tuple[str, ...], kernels: Sequence[Kernel], operations: Sequence[Row], steps: int) -> Row:
+def _row(keys: tuple[str, ...], kernels: Sequence[Kernel], operations: Sequence[Row], steps: int) -> TraceRow:
     members = [op for op in operations if op["name"] in keys]
     expected = float(sum(num.value(op["time_s"]) for op in members))
-    floor = float(sum(num.value(op["floor_s"]) for op in members))
-    summed = _sum(kernels, steps)
-    measured = summed.pop("time_s")
-    ratio = profiling.distance_from_floor(measured, expected) if expected and measured else None
-    copies = sum(k.seconds for k in kernels if k.kind == "copy") / steps
-    times = {"floor_s": floor, "expected_s": expected, "measured_s": measured, "copies_s": copies, "ratio": ratio}
-    return {"operations": list(keys), **times, **summed}
+    seconds = _seconds(kernels)
+    measured = sum(seconds.values()) / steps
+    return TraceRow(
+        operations=list(keys),
+        floor_s=float(sum(num.value(op["floor_s"]) for op in members)),
+        expected_s=expected,
+        measured_s=measured,
+        copies_s=sum(k.seconds for k in kernels if k.kind == "copy") / steps,
+        ratio=profiling.distance_from_floor(measured, expected) if expected and measured else None,
+        launches=sum(k.calls for k in kernels) / steps,
+        kernels=_longest(seconds),
+    )
 
 
-def _sum(kernels: Sequence[Kernel], steps: int) -> Row:
-    """Seconds and launches of a step, and the names that took longest."""
+def _seconds(kernels: Sequence[Kernel]) -> dict[str, float]:
+    """Seconds by name of kernel."""
     by: dict[str, float] = defaultdict(float)
     for kernel in kernels:
         by[kernel.name] += kernel.seconds
-    longest = sorted(by, key=lambda name: -by[name])[:3]
-    return {"time_s": sum(by.values()) / steps, "launches": sum(k.calls for k in kernels) / steps, "kernels": longest}
+    return by
 
 
-def _timeline(kernels: Sequence[Kernel], steps: int) -> Row:
-    """Seconds of a step with nothing running, and with communication alone, where the trace has a time line."""
-    if any(k.start_s is None for k in kernels):
-        return {}
-    spans = [(k.start_s or 0.0, k.end_s) for k in kernels]
-    wall = max(end for _, end in spans) - min(start for start, _ in spans)
-    comm = [(k.start_s or 0.0, k.end_s) for k in kernels if k.kind == "collective"]
-    rest = [(k.start_s or 0.0, k.end_s) for k in kernels if k.kind != "collective"]
-    exposed = length(comm) - overlap(comm, rest) if comm else 0.0
-    return {
-        "wall_s": wall / steps,
-        "gaps_s": (wall - length(spans)) / steps,
-        "exposed_communication_s": exposed / steps,
-    }
+def _longest(by: dict[str, float]) -> list[str]:
+    """The three names that took longest."""
+    return sorted(by, key=lambda name: -by[name])[:3]

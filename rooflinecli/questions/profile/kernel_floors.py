@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.formulas import counts, profiling, roofline
@@ -32,14 +31,23 @@ class Rates:
         return self.peak
 
 
-def floors(kernels: list[Kernel], rates: Rates, rows: dict[int, Op] | None = None) -> dict[int, dict[str, Any]]:
-    """id of a kernel -> its floor and verdict, for the kernels whose work is known."""
-    result = {}
-    for kernel in kernels:
-        op = _work(kernel, rates) or (rows or {}).get(id(kernel))
-        if op is not None:
-            result[id(kernel)] = _judged(kernel, op, rates)
-    return result
+@dataclass(frozen=True)
+class KernelFloor:
+    """All calls of a kernel against the roofline; `limit` is the roof that sets the floor, `bound` what limits the kernel."""
+
+    floor_s: float
+    limit: str
+    impossible: bool
+    compute_utilization: float
+    bandwidth_utilization: float
+    expected_s: float | None
+    bound: str
+
+
+def floors(kernels: list[Kernel], rates: Rates, rows: dict[int, Op] | None = None) -> dict[int, KernelFloor]:
+    """id of a kernel -> its floor, for the kernels whose work is known."""
+    works = ((kernel, _work(kernel, rates) or (rows or {}).get(id(kernel))) for kernel in kernels)
+    return {id(kernel): _against_roofs(kernel, op, rates) for kernel, op in works if op is not None}
 
 
 def _work(kernel: Kernel, rates: Rates) -> Op | None:
@@ -63,7 +71,7 @@ def _work(kernel: Kernel, rates: Rates) -> Op | None:
     return Op(name=kernel.name, kind=kind, dtype=dtype, flops=kernel.flops or 0.0, bytes=kernel.bytes or 0.0)
 
 
-def _judged(kernel: Kernel, op: Op, rates: Rates) -> dict[str, Any]:
+def _against_roofs(kernel: Kernel, op: Op, rates: Rates) -> KernelFloor:
     peak, bandwidth = rates.peak_for(op.dtype), rates.bandwidth
     if peak is None and bandwidth is None:
         raise UsageError("floors need a peak or a bandwidth; give --hw, --peak or --bandwidth")
@@ -83,19 +91,13 @@ def _judged(kernel: Kernel, op: Op, rates: Rates) -> dict[str, Any]:
     limit = "memory" if t_memory > t_compute else "compute"
     impossible = bool(profiling.beats_floor(seconds, floor))
     low = bool(profiling.latency_bound(compute, memory, LOW))
-    return {
-        "floor_s": floor,
-        "floor_bound": limit,
-        "impossible": impossible,
-        "compute_utilization": compute,
-        "bandwidth_utilization": memory,
-        "expected_s": _expected(op, rates, calls),
-        "bound": "impossible" if impossible else "latency or under-occupied" if low else limit,
-    }
-
-
-def _expected(op: Op, rates: Rates, calls: int) -> float | None:
-    """What kernels of this class reach on the chip, where a chip was given and the class has constants."""
-    if rates.chip is None:
-        return None
-    return float(profiling.all_calls(price(op, rates.chip, "kernel").expected, calls))
+    expected = None if rates.chip is None else price(op, rates.chip, "kernel").expected
+    return KernelFloor(
+        floor_s=floor,
+        limit=limit,
+        impossible=impossible,
+        compute_utilization=compute,
+        bandwidth_utilization=memory,
+        expected_s=None if expected is None else float(profiling.all_calls(expected, calls)),
+        bound="impossible" if impossible else "latency or under-occupied" if low else limit,
+    )

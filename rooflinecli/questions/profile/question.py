@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import field as key
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN, PlainLift
+from rooflinecli.core.num import Number as Quantity
+from rooflinecli.core.record import OPTIONAL, Record, former
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Number, OptNumber, OptText, OptWhole, Text, field
 
@@ -15,7 +18,72 @@ if TYPE_CHECKING:
     from rooflinecli.questions.profile.kernel_floors import Rates
 
 
-class Profile(Question[dict[str, Any]]):
+class KernelShare(Record):
+    """Time and launches of some kernels, and their share of all time."""
+
+    time_s: Quantity
+    share: Quantity
+    launches: int
+
+
+class Fusion(Record):
+    """What it would gain if fusable kernels vanished, and if neighbors were joined."""
+
+    removable_s: Quantity
+    chains: int
+    chains_saved_s: Quantity
+    chains_speedup: Quantity
+    speedup_bound: Quantity = key(default=None, metadata=OPTIONAL)
+
+
+class Communication(Record):
+    """Communication that computation covers; in a trace without a time line, what it could cover."""
+
+    time_s: Quantity
+    hideable_share: Quantity = key(default=None, metadata=OPTIONAL)
+    exposed_at_best_s: Quantity = key(default=None, metadata=OPTIONAL)
+    overlapped_s: Quantity = key(default=None, metadata=OPTIONAL)
+    exposed_s: Quantity = key(default=None, metadata=OPTIONAL)
+    hidden_share: Quantity = key(default=None, metadata=OPTIONAL)
+
+
+class KernelSum(Record):
+    """All launches of a kernel, and where its work is known, its floor and what limits it; `row` is of a model's ledger."""
+
+    kind: str
+    launches: int
+    time_s: float
+    share: float
+    floor_s: float | None = key(default=None, metadata=OPTIONAL)
+    bound: str | None = key(default=None, metadata=OPTIONAL)
+    impossible: bool | None = key(default=None, metadata=OPTIONAL)
+    over_floor: float | None = key(default=None, metadata=OPTIONAL)
+    expected_s: float | None = key(default=None, metadata=OPTIONAL)
+    compute_utilization: float | None = key(default=None, metadata=OPTIONAL | former("compute_utilisation"))
+    bandwidth_utilization: float | None = key(default=None, metadata=OPTIONAL | former("bandwidth_utilisation"))
+    row: str | None = key(default=None, metadata=OPTIONAL)
+
+
+class ProfileAnswer(Record):
+    """Where the time of one device of a trace goes; wall time and idle share where the trace has a time line."""
+
+    schema: str = "roofline/profile/2"
+    device: str
+    devices: int
+    launches: int
+    time_s: Quantity
+    wall_s: float | None = key(default=None, metadata=OPTIONAL)
+    busy_s: float | None = key(default=None, metadata=OPTIONAL)
+    idle_share: float | None = key(default=None, metadata=OPTIONAL)
+    kinds: dict[str, KernelShare]
+    memory_bound: KernelShare
+    fusion: Fusion
+    communication: Communication | None = key(default=None, metadata=OPTIONAL)
+    kernels: dict[str, KernelSum]
+    impossible: list[str]
+
+
+class Profile(Question[ProfileAnswer]):
     """Kernel times rolled up: where the time goes, what fusion and overlap would gain, each kernel against its floor."""
 
     verb = "profile"
@@ -42,7 +110,7 @@ class Profile(Question[dict[str, Any]]):
             if self.hw is None and self.peak is None and self.bandwidth is None:
                 raise UsageError("--model needs rates to set the kernels against; give --hw")
 
-    def answer(self, lift: PlainLift = PLAIN) -> dict[str, Any]:
+    def answer(self, lift: PlainLift = PLAIN) -> ProfileAnswer:
         """Totals, and kernels by name against their floors. Raises DataError for a file that is no trace."""
         from rooflinecli.importers.profiles.read import read
         from rooflinecli.questions.profile.rollup import profile

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
@@ -14,13 +13,11 @@ from rooflinecli.importers.profiles.classify import KINDS
 from rooflinecli.importers.profiles.intervals import Interval, length, overlap
 from rooflinecli.importers.profiles.kernel import Kernel
 from rooflinecli.ledger.ops import Op
-from rooflinecli.questions.profile.kernel_floors import Rates, floors
+from rooflinecli.questions.profile.kernel_floors import KernelFloor, Rates, floors
 from rooflinecli.questions.profile.match_ledger import match
+from rooflinecli.questions.profile.question import Communication, Fusion, KernelShare, KernelSum, ProfileAnswer
 
 Lift = Callable[[str, float, str, str], Number]
-
-# keys of today -> those of version 1
-FORMER = {"compute_utilization": "compute_utilisation", "bandwidth_utilization": "bandwidth_utilisation"}
 
 
 def profile(
@@ -29,7 +26,7 @@ def profile(
     device: str | None = None,
     ops: list[Op] | None = None,
     lift: Lift = lambda symbol, value, unit, source: value,
-) -> dict[str, Any]:
+) -> ProfileAnswer:
     """Totals by kind, memory-bound share, what fusion and overlap buy, and kernels by name against their floors."""
     devices = sorted({k.device for k in kernels})
     kernels, chosen = one_device(kernels, device)
@@ -37,26 +34,30 @@ def profile(
     priced = floors(kernels, rates, rows) if rates else {}
     memory_bound = [k for k in kernels if _memory_bound(k, priced)]
     total = lift("t_all", sum(k.seconds for k in kernels), "s", f"sum of {len(kernels)} timed kernels")
-    answer = {
-        "schema": "roofline/profile/2",
-        "device": chosen,
-        "devices": len(devices),
-        "launches": sum(k.calls for k in kernels),
-        "time_s": total,
-        **_timeline(kernels),
-        "kinds": _kinds(kernels, total, lift),
-        "memory_bound": _share(memory_bound, total, lift),
-        "fusion": _fusion(kernels, total, lift),
-    }
-    if any(k.kind == "collective" for k in kernels):
-        answer["communication"] = _communication(kernels, lift)
+    wall = busy = idle = None
+    if all(k.start_s is not None for k in kernels):
+        spans = _spans(kernels)
+        wall, busy = max(end for _, end in spans) - min(start for start, _ in spans), length(spans)
+        idle = profiling.idle_share(busy, wall) if wall else 0.0
     names = _by_name(kernels, priced, num.value(total))
     for kernel in kernels:
         if id(kernel) in rows:
-            names[kernel.name]["row"] = rows[id(kernel)].name
-    answer["kernels"] = names
-    answer["impossible"] = [name for name, row in names.items() if row.get("impossible")]
-    return answer
+            names[kernel.name].row = rows[id(kernel)].name
+    return ProfileAnswer(
+        device=chosen,
+        devices=len(devices),
+        launches=sum(k.calls for k in kernels),
+        time_s=total,
+        wall_s=wall,
+        busy_s=busy,
+        idle_share=idle,
+        kinds=_kinds(kernels, total, lift),
+        memory_bound=_share(memory_bound, total, lift),
+        fusion=_fusion(kernels, total, lift),
+        communication=_communication(kernels, lift) if any(k.kind == "collective" for k in kernels) else None,
+        kernels=names,
+        impossible=[name for name, row in names.items() if row.impossible],
+    )
 
 
 def one_device(kernels: list[Kernel], device: str | None = None) -> tuple[list[Kernel], str]:
@@ -71,12 +72,12 @@ def one_device(kernels: list[Kernel], device: str | None = None) -> tuple[list[K
     return groups[chosen], chosen
 
 
-def _memory_bound(kernel: Kernel, priced: dict[int, dict[str, Any]]) -> bool:
+def _memory_bound(kernel: Kernel, priced: dict[int, KernelFloor]) -> bool:
     """What the trace says, else what FLOPs and bytes say, else what the kind suggests."""
     if kernel.bound:
         return kernel.bound == "memory"
     limits = priced.get(id(kernel))
-    return limits["floor_bound"] == "memory" if limits else kernel.kind in ("elementwise", "copy")
+    return limits.limit == "memory" if limits else kernel.kind in ("elementwise", "copy")
 
 
 def _fusable(kernel: Kernel) -> bool:
@@ -87,27 +88,18 @@ def _spans(kernels: Iterable[Kernel]) -> list[Interval]:
     return [(k.start_s or 0.0, k.end_s) for k in kernels]
 
 
-def _timeline(kernels: list[Kernel]) -> dict[str, Any]:
-    """Wall time and idle share, where the trace has a time line."""
-    if any(k.start_s is None for k in kernels):
-        return {}
-    spans = _spans(kernels)
-    wall, busy = max(end for _, end in spans) - min(start for start, _ in spans), length(spans)
-    return {"wall_s": wall, "busy_s": busy, "idle_share": profiling.idle_share(busy, wall) if wall else 0.0}
-
-
-def _share(kernels: list[Kernel], total: Number, lift: Lift) -> dict[str, Any]:
+def _share(kernels: list[Kernel], total: Number, lift: Lift) -> KernelShare:
     part = lift("t_part", sum(k.seconds for k in kernels), "s", f"sum of {len(kernels)} kernels")
-    return {"time_s": part, "share": profiling.time_share(part, total), "launches": sum(k.calls for k in kernels)}
+    return KernelShare(time_s=part, share=profiling.time_share(part, total), launches=sum(k.calls for k in kernels))
 
 
-def _kinds(kernels: list[Kernel], total: Number, lift: Lift) -> dict[str, dict[str, Any]]:
+def _kinds(kernels: list[Kernel], total: Number, lift: Lift) -> dict[str, KernelShare]:
     groups = {kind: [k for k in kernels if k.kind == kind] for kind in KINDS}
     found = {kind: _share(group, total, lift) for kind, group in groups.items() if group}
-    return dict(sorted(found.items(), key=lambda item: -num.value(item[1]["time_s"])))
+    return dict(sorted(found.items(), key=lambda item: -num.value(item[1].time_s)))
 
 
-def _fusion(kernels: list[Kernel], total: Number, lift: Lift) -> dict[str, Any]:
+def _fusion(kernels: list[Kernel], total: Number, lift: Lift) -> Fusion:
     """Amdahl's bound if all fusable kernels vanished, and what joining neighbors would save."""
     fusable = [k for k in kernels if _fusable(k)]
     removed = lift("t_gone", sum(k.seconds for k in fusable), "s", f"sum of {len(fusable)} memory-bound kernels")
@@ -117,15 +109,13 @@ def _fusion(kernels: list[Kernel], total: Number, lift: Lift) -> dict[str, Any]:
         times = [k.seconds for k in chain]
         whole = lift("t_chain", sum(times), "s", f"{len(chain)} neighbors from {chain[0].name}")
         saved = saved + profiling.fusion_saving(whole, lift("t_max", max(times), "s", "the slowest of them"))
-    answer = {
-        "removable_s": removed,
-        "chains": len(chains),
-        "chains_saved_s": saved,
-        "chains_speedup": profiling.amdahl_speedup(total, saved),
-    }
-    if num.value(removed) < num.value(total):
-        answer["speedup_bound"] = profiling.amdahl_speedup(total, removed)
-    return answer
+    return Fusion(
+        removable_s=removed,
+        chains=len(chains),
+        chains_saved_s=saved,
+        chains_speedup=profiling.amdahl_speedup(total, saved),
+        speedup_bound=profiling.amdahl_speedup(total, removed) if num.value(removed) < num.value(total) else None,
+    )
 
 
 def _chains(kernels: list[Kernel]) -> list[list[Kernel]]:
@@ -146,25 +136,29 @@ def _chains(kernels: list[Kernel]) -> list[list[Kernel]]:
     return chains
 
 
-def _communication(kernels: list[Kernel], lift: Lift) -> dict[str, Any]:
+def _communication(kernels: list[Kernel], lift: Lift) -> Communication:
     """Communication that ran beside other work; without a time line, what could."""
     comm = [k for k in kernels if k.kind == "collective"]
     rest = [k for k in kernels if k.kind not in ("collective", "copy")]
     if any(k.start_s is None for k in kernels):
         t_comm = lift("t_comm", sum(k.seconds for k in comm), "s", f"sum of {len(comm)} collectives")
         cover = lift("t_comp", sum(k.seconds for k in rest), "s", f"sum of {len(rest)} computing kernels")
-        return {
-            "time_s": t_comm,
-            "hideable_share": collectives.hidden_fraction(t_comm, cover),
-            "exposed_at_best_s": collectives.exposed_behind(t_comm, cover),
-        }
+        return Communication(
+            time_s=t_comm,
+            hideable_share=collectives.hidden_fraction(t_comm, cover),
+            exposed_at_best_s=collectives.exposed_behind(t_comm, cover),
+        )
     t_comm = lift("t_comm", length(_spans(comm)), "s", f"time with any of {len(comm)} collectives running")
-    beside = lift("t_both", overlap(_spans(comm), _spans(rest)), "s", "time with computation beside them")
-    answer = {"time_s": t_comm, "overlapped_s": beside, "exposed_s": collectives.exposed_behind(t_comm, beside)}
-    return answer | ({"hidden_share": profiling.overlapped_share(beside, t_comm)} if num.value(t_comm) else {})
+    covered = lift("t_both", overlap(_spans(comm), _spans(rest)), "s", "time with computation beside them")
+    return Communication(
+        time_s=t_comm,
+        overlapped_s=covered,
+        exposed_s=collectives.exposed_behind(t_comm, covered),
+        hidden_share=profiling.overlapped_share(covered, t_comm) if num.value(t_comm) else None,
+    )
 
 
-def _by_name(kernels: list[Kernel], priced: dict[int, dict[str, Any]], total: float) -> dict[str, dict[str, Any]]:
+def _by_name(kernels: list[Kernel], priced: dict[int, KernelFloor], total: float) -> dict[str, KernelSum]:
     """One row per kernel name, longest first; floors and expected times summed over its calls."""
     groups: dict[str, list[Kernel]] = defaultdict(list)
     for kernel in kernels:
@@ -172,28 +166,26 @@ def _by_name(kernels: list[Kernel], priced: dict[int, dict[str, Any]], total: fl
     rows = {}
     for name, group in sorted(groups.items(), key=lambda item: -sum(k.seconds for k in item[1])):
         seconds = sum(k.seconds for k in group)
-        row: dict[str, Any] = {
-            "kind": group[0].kind,
-            "launches": sum(k.calls for k in group),
-            "time_s": seconds,
-            "share": profiling.time_share(seconds, total) if total else 0.0,
-        }
+        row = KernelSum(
+            kind=group[0].kind,
+            launches=sum(k.calls for k in group),
+            time_s=seconds,
+            share=profiling.time_share(seconds, total) if total else 0.0,
+        )
         known = [priced[id(k)] for k in group if id(k) in priced]
         if known and len(known) == len(group) and seconds:
-            row |= _against_floor(seconds, known)
+            _set_floor(row, known)
         rows[name] = row
     return rows
 
 
-def _against_floor(seconds: float, known: list[dict[str, Any]]) -> dict[str, Any]:
-    floor = sum(limits["floor_s"] for limits in known)
-    slowest = max(known, key=lambda limits: limits["floor_s"])
-    row = {"floor_s": floor, "bound": slowest["bound"], "impossible": any(limits["impossible"] for limits in known)}
-    if floor:
-        row["over_floor"] = profiling.distance_from_floor(seconds, floor)
-    if all(limits["expected_s"] is not None for limits in known):
-        row["expected_s"] = sum(limits["expected_s"] for limits in known)
-    for share in ("compute_utilization", "bandwidth_utilization"):
-        if len({limits[share] for limits in known}) == 1:
-            row[share] = known[0][share]
-    return row
+def _set_floor(row: KernelSum, known: list[KernelFloor]) -> None:
+    expected = [kernel.expected_s for kernel in known if kernel.expected_s is not None]
+    compute, bandwidth = {k.compute_utilization for k in known}, {k.bandwidth_utilization for k in known}
+    row.floor_s = sum(kernel.floor_s for kernel in known)
+    row.bound = max(known, key=lambda kernel: kernel.floor_s).bound
+    row.impossible = any(kernel.impossible for kernel in known)
+    row.over_floor = profiling.distance_from_floor(row.time_s, row.floor_s) if row.floor_s else None
+    row.expected_s = sum(expected) if len(expected) == len(known) else None
+    row.compute_utilization = compute.pop() if len(compute) == 1 else None
+    row.bandwidth_utilization = bandwidth.pop() if len(bandwidth) == 1 else None
