@@ -418,4 +418,4 @@ def test_a_comment_of_a_json_config_is_no_option(tmp_path):
         '{"_comment": "x", "train_batch_size": 64, "zero_optimization": {"stage": 3, "_comment": "y", "unheard_of": 1}}'
     )
     _, said = options_of(text, tmp_path, "ds.json", model="llama-3-8b", n=8)
-    assert said.endswith("may change the cost: zero_optimization.unheard_of 1")
+    assert said.endswith("may change the cost; priced without: zero_optimization.unheard_of 1")

@@ -180,6 +180,12 @@ def cache(launch: Launch, written: object, flag: str) -> None:
         launch.refuse("kv-dtype", f"{flag} {word} is no format known here")
 
 
+def state(launch: Launch, written: object) -> None:
+    """The format of the recurrent state; the model's own where none is given."""
+    if str(written).lower() in COMPUTE:
+        launch.options["state-dtype"] = COMPUTE[str(written).lower()]
+
+
 def prompts(launch: Launch, most: int, flag: str) -> None:
     """The longest prompt, where it is shorter than the one that is assumed."""
     launch.notes.append(f"{flag} {most} caps prompts; a launch states no load; give --prompt and --output")

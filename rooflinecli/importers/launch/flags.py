@@ -4,35 +4,47 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 
 
 class ToolFlags(NamedTuple):
-    """idle: patterns of flags that change no cost; the others as in flags.yaml."""
+    """reasons: patterns of flags that change no cost, each with why; noted: those that may, with what is assumed; the others as in flags.yaml."""
 
-    idle: tuple[str, ...]
+    reasons: dict[str, str]
+    noted: dict[str, str]
     switches: tuple[str, ...]
     many: tuple[str, ...]
     shaping: tuple[str, ...]
     short: dict[str, str]
 
+    @property
+    def idle(self) -> tuple[str, ...]:
+        return tuple(self.reasons)
+
 
 @cache
-def _file() -> dict[str, dict[str, str | dict[str, str]]]:
-    data: dict[str, dict[str, str | dict[str, str]]] = yaml.safe_load(
-        Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
-    )
+def _file() -> dict[str, dict[str, Any]]:
+    data: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
     return data
 
 
+@cache
 def flags(tool: str) -> ToolFlags:
     """The flags of one tool of tools/."""
-    entry = _file()[tool]
-    idle, switches, many, shaping = (
-        tuple(str(entry.get(n, "")).split()) for n in ("idle", "switches", "many", "shaping")
+    entry = _file()[tool.replace(".", "_")]
+    above = flags(entry["extends"]) if "extends" in entry else ToolFlags({}, {}, (), (), (), {})
+    by_pattern = [
+        {pattern: why for why, patterns in entry.get(kind, {}).items() for pattern in patterns.split()}
+        for kind in ("idle", "noted")
+    ]
+    switches, many, shaping = (tuple(entry.get(kind, "").split()) for kind in ("switches", "many", "shaping"))
+    return ToolFlags(
+        {**above.reasons, **by_pattern[0]},
+        {**above.noted, **by_pattern[1]},
+        switches,
+        many,
+        shaping,
+        entry.get("short", {}),
     )
-    above = flags(str(entry["extends"])).idle if "extends" in entry else ()
-    short = entry.get("short", {})
-    return ToolFlags((*above, *idle), switches, many, shaping, short if isinstance(short, dict) else {})

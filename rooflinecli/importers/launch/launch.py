@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from rooflinecli.core.text import one_line
+from rooflinecli.importers.launch.flags import ToolFlags
 from rooflinecli.importers.launch.shell_expansion import readable, unknowns
 from rooflinecli.importers.source import Options, Tree
 
@@ -172,14 +173,17 @@ class LaunchArguments:
         found = str(self.pop(*names))
         return int(found) if found.isdigit() else None
 
-    def left(self, idle: Iterable[str]) -> list[str]:
-        """Flags that were neither read nor idle, with their values; and positional words that may hold flags."""
-        patterns = (*idle, "_comment*", "*._comment*")  # JSON has no comments
+    def left(self, known: ToolFlags, also: Iterable[str] = ()) -> list[str]:
+        """Flags that were neither read nor idle, with their values and what is assumed; and positional words that may hold flags."""
+        patterns = (*known.idle, *also, "_comment*", "*._comment*")  # JSON has no comments
         hidden = [
             one_line(readable(word))[:80] for word in self.positional if unknowns(word) and word not in self.models
         ]
-        return hidden + [
-            one_line(readable(" ".join([self.written(n), *map(str, self.given[n])])))[:80]
-            for n in self.given
-            if n not in self._taken and not any(fnmatchcase(n, p) for p in patterns)
-        ]
+        found = []
+        for name in self.given:
+            if name in self._taken or any(fnmatchcase(name, pattern) for pattern in patterns):
+                continue
+            assumed = next((why for pattern, why in known.noted.items() if fnmatchcase(name, pattern)), "")
+            written = one_line(readable(" ".join([self.written(name), *map(str, self.given[name])])))[:80]
+            found.append(f"{written} ({assumed})" if assumed else written)
+        return hidden + found

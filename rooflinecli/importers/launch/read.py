@@ -197,5 +197,6 @@ def remarks(launch: Launch) -> list[str]:
     """Remarks for the user: options that were not understood, then assumptions."""
     found = []
     if launch.unmodelled:
-        found.append(f"{launch.where}: not understood, and may change the cost: {', '.join(launch.unmodelled)}")
+        several = ", ".join(dict.fromkeys(launch.unmodelled))
+        found.append(f"{launch.where}: not understood, and may change the cost; priced without: {several}")
     return found + [f"{launch.where}: {readable(note)}" for note in launch.notes]

@@ -52,4 +52,4 @@ def read(tree: Tree, launch: Launch) -> None:
         launch.options["recompute"] = "full"
     if str(args.pop("deepspeed_config.gradient_accumulation_steps", default=1)) not in ("1", "auto"):
         launch.notes.append("gradient_accumulation_steps splits a batch but does not set its size; give --batch")
-    launch.unmodelled += args.left(FLAGS.idle)
+    launch.unmodelled += args.left(FLAGS)

@@ -65,7 +65,7 @@ def read(tree: Tree, launch: Launch) -> None:
     launch.options["dtype"] = (
         "fp8" if args.pop("fp8") is True else "fp16" if args.given.get("fp16") == [True] else "bf16"
     )
-    launch.unmodelled += args.left(FLAGS.idle)
+    launch.unmodelled += args.left(FLAGS)
 
 
 def _sharded(args: LaunchArguments, key: str) -> object:

@@ -42,7 +42,7 @@ def read(tree: Tree, launch: Launch) -> None:
     _sizes(args, launch)
     if str(args.pop("checkpoint-activations")).lower() == "true":
         launch.options["recompute"] = "full"
-    launch.unmodelled += args.left(FLAGS.idle)
+    launch.unmodelled += args.left(FLAGS)
 
 
 def _plain(key: str) -> str:

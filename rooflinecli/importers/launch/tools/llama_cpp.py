@@ -56,7 +56,7 @@ def read(words: list[str], launch: Launch) -> None:
     context = args.whole(launch, "ctx-size")
     if context:
         dtype_names.length(launch, context // slots, "--ctx-size for each slot")
-    launch.unmodelled += args.left(FLAGS.idle)
+    launch.unmodelled += args.left(FLAGS)
 
 
 def _benchmarked(args: LaunchArguments, launch: Launch) -> None:

@@ -104,7 +104,7 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
     narrow = str(args.pop("quantization", default="") or "")
     if narrow:
         launch.options["dtype"] = "int8" if "int8" in narrow else "fp8"
-    launch.unmodelled += [left for left in args.left(FLAGS.idle) if not left.split()[0].endswith("_parallelism")]
+    launch.unmodelled += [left for left in args.left(FLAGS) if not left.split()[0].endswith("_parallelism")]
 
 
 def _states(args: LaunchArguments, launch: Launch) -> None:

@@ -110,8 +110,8 @@ def read(words: list[str], launch: Launch) -> None:
         launch.options["ep-overlap"] = True
     if ends := [end for end in ("embedding", "loss") if args.pop(f"account-for-{end}-in-pipeline-split")]:
         launch.options["stages"] = "+".join(ends)
-    launch.shaping = [one for one in args.left(FLAGS.idle) if one not in args.left((*FLAGS.idle, *FLAGS.shaping))]
-    launch.unmodelled += args.left((*FLAGS.idle, *FLAGS.shaping))
+    launch.shaping = [one for one in args.left(FLAGS) if one not in args.left(FLAGS, FLAGS.shaping)]
+    launch.unmodelled += args.left(FLAGS, FLAGS.shaping)
 
 
 def _shape(args: LaunchArguments, launch: Launch, sizes: dict[str, int | None]) -> None:

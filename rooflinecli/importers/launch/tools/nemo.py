@@ -117,7 +117,7 @@ def read(tree: Tree, launch: Launch) -> None:
     peft = str(args.pop("dim", default="")) if any(key.endswith("peft.dim") for key in flat.given) else ""
     if peft.isdigit() and flat.given.get("megatron_cfg.peft.enabled", [True])[0] is True:
         launch.options |= {"recipe": "lora", "lora-rank": int(peft)}
-    launch.unmodelled += args.left(FLAGS.idle)
+    launch.unmodelled += args.left(FLAGS)
 
 
 def _last(key: str) -> str:

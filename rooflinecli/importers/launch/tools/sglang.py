@@ -51,6 +51,7 @@ def read(words: list[str], launch: Launch) -> None:
     if args.pop("enable-two-batch-overlap"):
         launch.options["overlap"] = "two-batch"
     args.put(launch, "redundant-experts", "ep-num-redundant-experts")
+    dtype_names.state(launch, args.pop("mamba-ssm-dtype"))
     serving_common.unresolved(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "dp", "ep")})
     args.put(launch, "batch", "max-running-requests")
     if args.pop("chunked-prefill-size") != "-1":  # which takes a prompt whole
@@ -58,7 +59,7 @@ def read(words: list[str], launch: Launch) -> None:
     args.put(launch, "gpu-memory-utilization", "mem-fraction-static")
     dtype_names.length(launch, args.pop("context-length"), "--context-length")
     launch.options["engine"] = "sglang"
-    launch.unmodelled += args.left(FLAGS.idle)
+    launch.unmodelled += args.left(FLAGS)
 
 
 def write(options: Options, model: str) -> str:
@@ -73,6 +74,8 @@ def write(options: Options, model: str) -> str:
             ("--dp-size", serving_common.if_above_one(options, "dp")),
             ("--enable-dp-attention", inside),
             ("--ep-size", ep if ep > 1 and group in (1, dp) else None),
+            ("--enable-two-batch-overlap", options.get("overlap") == "two-batch"),
+            ("--ep-num-redundant-experts", options.get("redundant-experts") or None),
             ("--dtype", serving_common.WIDE.get(options.get("dtype", ""))),
             ("--quantization", "fp8" if options.get("dtype") == "fp8" else None),
             ("--kv-cache-dtype", "fp8_e4m3" if options.get("kv-dtype") == "fp8" else None),

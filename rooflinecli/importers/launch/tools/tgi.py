@@ -51,4 +51,4 @@ def read(words: list[str], launch: Launch) -> None:
             f"--max-batch-total-tokens {tokens} caps the tokens of the batch; give --batch or --concurrency"
         )
     dtype_names.length(launch, longest, "--max-total-tokens")
-    launch.unmodelled += args.left(FLAGS.idle)
+    launch.unmodelled += args.left(FLAGS)

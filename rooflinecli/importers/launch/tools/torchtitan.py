@@ -72,7 +72,7 @@ def read(tree: Tree, launch: Launch) -> None:
         launch.unmodelled.append(f"parallelism.pipeline_parallel_schedule {schedule}")
     args.put(launch, "expert-tp", "parallelism.expert_tensor_parallel_degree")
     launch.options["sequence-parallel"] = (sizes["tp"] or 1) > 1
-    launch.unmodelled += args.left(FLAGS.idle)
+    launch.unmodelled += args.left(FLAGS)
 
 
 def _names(key: str) -> list[str]:

@@ -79,7 +79,7 @@ def read(words: list[str] | Tree, launch: Launch, tree: Tree | None = None) -> N
     elif str(args.pop("max-input-len")).isdigit():
         dtype_names.prompts(launch, int(str(args.pop("max-input-len"))), "--max_input_len")
     launch.options["engine"] = "trtllm"
-    launch.unmodelled += args.left(FLAGS.idle)
+    launch.unmodelled += args.left(FLAGS)
 
 
 _KEYS = {"tensor_parallel_size": "tp-size", "pipeline_parallel_size": "pp-size", "moe_expert_parallel_size": "ep-size",

@@ -23,6 +23,8 @@ LAUNCHERS = (
     "-m dynamo.vllm", "-m vllm_tgis_adapter", "-m aphrodite.endpoints.openai.api_server",
 )  # fmt: skip
 FLAGS = flags("vllm")
+_EXCHANGES = {"deepep_low_latency": "deepep-low-latency", "deepep_high_throughput": "deepep", "flashinfer_all2allv": "nvlink",
+              "allgather_reducescatter": "gather"}  # fmt: skip
 
 
 def claims(tree: Tree) -> bool:
@@ -68,12 +70,24 @@ def read(words: list[str] | Tree, launch: Launch, tree: Tree | None = None) -> N
     )
     if args.given.get("decode-context-parallel-size", ["1"]) == ["1"]:
         args.pop("decode-context-parallel-size")
+    if args.pop("enable-dbo"):
+        launch.options["overlap"] = "two-batch"
+    exchange = _EXCHANGES.get(str(args.pop("all2all-backend")))
+    if exchange and launch.options.get("ep", 1) > 1:
+        launch.options["exchange"] = exchange
+    redundant = _json(args.given.get("eplb-config", ["{}"])[0]).get("num_redundant_experts") or args.pop(
+        "num-redundant-experts"
+    )
+    if args.pop("enable-eplb") and redundant:
+        args.pop("eplb-config")
+        launch.put("redundant-experts", redundant, "--eplb-config")
+    dtype_names.state(launch, args.pop("mamba-ssm-cache-dtype"))
     args.put(launch, "batch", "max-num-seqs")
     args.put(launch, "token-budget", "max-num-batched-tokens")
     args.put(launch, "gpu-memory-utilization", "gpu-memory-utilization")
     dtype_names.length(launch, args.pop("max-model-len"), "--max-model-len")
     launch.options["engine"] = "vllm"
-    launch.unmodelled += args.left(FLAGS.idle)
+    launch.unmodelled += args.left(FLAGS)
 
 
 def _drafted(args: LaunchArguments, launch: Launch) -> None:
@@ -117,6 +131,13 @@ def write(options: Options, model: str) -> str:
             ("--pipeline-parallel-size", serving_common.if_above_one(options, "pp")),
             ("--data-parallel-size", dp if dp > 1 else None),
             ("--enable-expert-parallel", ep > 1 and ep == dp * tp),
+            ("--enable-dbo", options.get("overlap") == "two-batch"),
+            (
+                "--all2all-backend",
+                {v: k for k, v in _EXCHANGES.items()}.get(options.get("exchange", "")) if ep > 1 else None,
+            ),
+            ("--enable-eplb", bool(options.get("redundant-experts"))),
+            ("--eplb-config", _redundant(options)),
             ("--dtype", serving_common.WIDE.get(options.get("dtype", ""))),
             ("--quantization", _quantization(options)),
             ("--kv-cache-dtype", "fp8" if options.get("kv-dtype") == "fp8" else None),
@@ -126,6 +147,11 @@ def write(options: Options, model: str) -> str:
             ("--gpu-memory-utilization", options.get("gpu-memory-utilization")),
         ],
     )
+
+
+def _redundant(options: Options) -> str | None:
+    copies = options.get("redundant-experts")
+    return json.dumps({"num_redundant_experts": int(copies)}) if copies else None
 
 
 def _quantization(options: Options) -> str | None:
