@@ -21,6 +21,7 @@ SUBJECTS = {  # the module whose `tables` make those of a subject
     "inference": "inference",
     "collectives": "collectives",
     "desk": "local_machines",
+    "rl": "rl",
 }
 
 
@@ -40,7 +41,7 @@ class Validate(Question[ValidateAnswer]):
 
     verb = "validate"
     # fmt: off
-    subject: Text = field("free", "kernels, training, inference, collectives, desk, or all.", default="all", positional=True)
+    subject: Text = field("free", "kernels, training, inference, collectives, desk, rl, or all.", default="all", positional=True)
     # fmt: on
 
     def tables(self) -> list[Table]:

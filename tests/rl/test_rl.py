@@ -184,3 +184,14 @@ def test_every_format_and_interface_answers():
     )
     for format in ("table", "csv", "markdown"):
         assert run_cli(*flags, "--format", format).code == 0
+
+
+def test_fewer_samples_at_once_take_longer():
+    times = [rollout(small(rollout_batch=b), 8, 1).part.time_s for b in (4, 16, None)]
+    assert times[0] > 1.5 * times[1] > 1.5 * times[2]
+
+
+def test_samples_that_are_carried_over_hide_the_tail_of_shared_devices():
+    tail = small(output="lognormal:1k,1.2", max_output="16k", rollout_tp=1)
+    drained, carried = (rollout(q, 8, 1) for q in (tail, tail.replace(staleness=1)))
+    assert carried.part.time_s < 0.7 * drained.part.time_s

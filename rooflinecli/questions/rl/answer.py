@@ -118,7 +118,9 @@ def compose(question: Rl) -> Composed:
         if chip.host_link is None:
             raise UsageError(f"{chip.name} states no rate to its host; add --no-offload-state", "offload-state")
         seconds = 2 * moved / chip.host_link.si  # out before the rollout, back after it
-        found.append(Part("offload", "both", seconds, seconds, (seconds, seconds)))
+        found.append(
+            Part("offload", "trainer" if question.rollout_devices else "both", seconds, seconds, (seconds, seconds))
+        )
     return Composed(question, samples, made, update, found, bool(moved), memory)
 
 
@@ -142,7 +144,7 @@ def _memory(question: Rl, made: Rollout, update: Update, samples: list[Sample]) 
         weights + min(wanted, 0.1 * capacity), float(held.gradients_bytes) + float(held.activations_bytes)
     )
     offload = busiest > capacity if question.offload_state is None else question.offload_state
-    moved = resident if shared and offload else 0.0
+    moved = (resident if shared else sum(copies)) if offload else 0.0
     rest = resident - moved if shared else 0.0
     cache = max(min(wanted, pool, capacity - weights - rest), 0.0)
     frozen = 0.0 if moved else copies[0]
@@ -210,7 +212,7 @@ def constants_of(question: Rl) -> Constants:
     }
     step = step_of(question.calibrate)
     reference = compose(Rl(**given).replace(**changed))
-    return fixed_by(step, reference.parts, reference.step(PUBLISHED)[1].time_s)
+    return fixed_by(step, reference.parts, *reference.step(PUBLISHED))
 
 
 def answer_of(composed: Composed, constants: Constants, log: RlStep | None = None) -> RlAnswer:
@@ -343,7 +345,7 @@ def _notes(composed: Composed, constants: Constants) -> list[str]:
             f"samples are up to {off} step{'s' if off > 1 else ''} older than the policy that they train; what that costs in reward is not in the seconds"
         )
     if composed.offloaded:
-        found.append("the trainer's state is in host memory during the rollout")
+        found.append("state that the trainer does not use is in host memory while another role works")
     if not composed.memory.fits:
         found.append("the roles do not fit: use more devices, --tp, --pp or a recipe of less memory")
     return found

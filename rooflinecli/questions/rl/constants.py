@@ -48,18 +48,17 @@ BEST_SYNC = 76e9  # bytes per second of weights: the best of checkpoint-engine's
 LOGGED_SPREAD = (0.82, 1.22)  # of other sizes after one logged step, in published rows
 
 
-def fixed_by(step: RlStep, parts: list[Part], step_s: float) -> Constants:
-    """Constants that make the parts those of a logged step; parts that it leaves out share the factor of their side, or of the step."""
-    factors = {}
-    for part in parts:
-        measured = seconds_of(step, part.name, parts)
-        if measured and part.time_s:
-            factors[part.name] = measured / part.time_s
-    base = replace(PUBLISHED, spread=LOGGED_SPREAD, source=f"{step.tool}: {step.where}")
+def fixed_by(log: RlStep, raw: list[Part], parts: list[Part], step: Part) -> Constants:
+    """Constants that make parts those of a logged step: `raw` before constants, `parts` and `step` under the published ones.
+
+    Parts that the log leaves out have the factor of their side; of a log that states the whole alone, all work has one factor.
+    """
+    base = replace(PUBLISHED, spread=LOGGED_SPREAD, source=f"{log.tool}: {log.where}")
+    factors = {p.name: t / p.time_s for p in raw if p.time_s and (t := seconds_of(log, p.name, raw))}
     if not factors:
-        return scaled_by(base, (step.step_s or step_s) / step_s)
-    whole = step.step_s or sum(measured_parts(step).values())
-    named = sum(measured_parts(step).values())
+        return scaled_by(base, parts, step, log.step_s or step.time_s)
+    named = sum(seconds for p in raw if (seconds := seconds_of(log, p.name, raw)))
+    whole = log.step_s or named
     trainer = factors.get("update", base.trainer)
     return replace(
         base,
@@ -70,15 +69,15 @@ def fixed_by(step: RlStep, parts: list[Part], step_s: float) -> Constants:
     )
 
 
-def scaled_by(constants: Constants, factor: float) -> Constants:
-    """All parts and the fixed seconds by one factor: what a step says of which only the whole was measured."""
+def scaled_by(constants: Constants, parts: list[Part], step: Part, measured_s: float) -> Constants:
+    """The work of both sides by one factor, such that the step is as long as measured: what a step says of which only the whole was.
+
+    `parts` and `step` are those of `constants`. Fixed seconds and weights stay, since the whole does not tell them from work.
+    """
+    still = sum(part.time_s for part in parts if part.side == "both")
+    factor = max(measured_s - still, 0.1 * measured_s) / (step.time_s - still)
     return replace(
-        constants,
-        rollout=constants.rollout * factor,
-        trainer=constants.trainer * factor,
-        fixed_s=constants.fixed_s * factor,
-        sync_bytes_per_s=constants.sync_bytes_per_s / factor,
-        spread=LOGGED_SPREAD,
+        constants, rollout=constants.rollout * factor, trainer=constants.trainer * factor, spread=LOGGED_SPREAD
     )
 
 

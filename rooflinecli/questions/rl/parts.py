@@ -3,8 +3,8 @@
     synchronous   step = rollout + reward + log-probabilities + update + weight sync + offload + fixed
     split, k off  step = max(rollout of k steps / k, reward + log-probabilities + update) + weight sync + fixed
 
-Samples that are carried over to the next step leave no engine waiting for the longest one: such a rollout is a part of several
-simulated one after the other.
+Samples that are carried over to the next step leave no engine waiting for the longest one: such a rollout is the time between the
+ends of a step's samples while others take their places.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+from typing import Any
 
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.engine import build_request
@@ -31,9 +32,12 @@ from rooflinecli.specs.parse_values import number
 from rooflinecli.specs.registry import load
 
 PROMPT, OUTPUT, TOOL_OUTPUT = "1k", "lognormal:2k,0.8", "256"
-CARRIED = 4  # steps simulated together where samples are carried over
+CARRIED = 2  # steps over which a rollout is timed where samples are carried over, once a step has ended
+TIMED = 4  # engines that are simulated for all where samples are carried over, since none waits for a longest one
 BLOCK = 256  # tokens by which prompts of several turns are shared
 QUANTILES = 8  # lengths that stand for all in a packed sequence
+LAST = "last"  # label of the request that ends a sample
+PREFILL_CHUNK = 4096  # tokens
 MOST_ENGINES = 1024  # devices of one rollout engine that are tried
 
 
@@ -131,7 +135,8 @@ def _waits(question: Rl, count: int) -> list[float]:
 
 def rollout(question: Rl, devices: int, tp: int | None = None) -> Rollout:
     """Simulate the rollout of a step on so many devices. Raises Infeasible where no engine holds the model."""
-    steps = CARRIED if question.carries_over else max(question.staleness, 1)
+    in_flight = 1 + max(question.staleness, 1)  # steps of samples that may be under way at once
+    steps = in_flight + 1 + CARRIED if question.carries_over else max(question.staleness, 1)
     samples = samples_of(question, steps)
     longest = max(sample.tokens for sample in samples)
     mean = sum(sample.tokens for sample in samples) / len(samples)
@@ -147,9 +152,8 @@ def rollout(question: Rl, devices: int, tp: int | None = None) -> Rollout:
     seconds, idle = _played(question, one, samples, engines, mean)
     low, high = one.error
     ideal = deployment((*one_options(question, one), ("efficiency", "ideal")), *_means(samples))
-    floor = min(_played(question, ideal, samples, engines, mean)[0], seconds) / steps
-    time = seconds / steps
-    part = Part("rollout", "rollout", floor, time, (max(low * time, floor), high * time))
+    floor = min(_played(question, ideal, samples, engines, mean)[0], seconds)
+    part = Part("rollout", "rollout", floor, seconds, (max(low * seconds, floor), high * seconds))
     return Rollout(
         part, one, engines, engines // one.ranks * one.devices, idle, one.limits(mean, scheduler_of(one.ctx, ()))
     )
@@ -178,11 +182,12 @@ def _engine(question: Rl, tp: int, longest: int, mean: float) -> Deployment:
 
 def _fastest(question: Rl, devices: int) -> Rollout:
     """The rollout of the fastest engine size: the smallest that holds the model, and twice as large while that is faster."""
-    size, best, last = 1, None, Infeasible("no rollout engine fits")
+    size, best = 1, None
+    last: Infeasible | UsageError | None = None
     while size <= min(devices, MOST_ENGINES):
         try:
             made = rollout(question, devices, size)
-        except Infeasible as error:
+        except (Infeasible, UsageError) as error:  # sizes that do not divide the heads, or do not hold the model
             last = error
         else:
             if best is not None and made.part.time_s >= best.part.time_s:
@@ -190,53 +195,84 @@ def _fastest(question: Rl, devices: int) -> Rollout:
             best = made
         size *= 2
     if best is None:
-        raise last
+        raise last or Infeasible("no rollout engine fits")
     return best
 
 
 def _played(question: Rl, one: Deployment, samples: list[Sample], engines: int, mean: float) -> tuple[float, float]:
-    """(seconds until the last sample ends, fraction of engine time after an engine's own last sample)."""
+    """(seconds of a step's rollout, fraction of engine time after an engine's own last sample).
+
+    Where samples are carried over, engines hold as many as staleness lets be under way, and a step lasts until a step's samples have
+    ended; those under way at the weight sync that ends it are prefilled again.
+    """
     scheduler, router = scheduler_of(one.ctx, ()), load("simulate/routers", "round-robin")
     limits, ends = one.limits(mean, scheduler), []
-    for i in range(engines):  # the samples of a prompt stay together, as a request of several outputs does
+    each = question.sequences / engines
+    room = question.rollout_batch or len(samples)
+    held = max(min(round((1 + max(question.staleness, 1)) * each), room), 1)
+    timed = range(0, engines, -(-engines // TIMED)) if question.carries_over else range(engines)
+    for i in timed:  # the samples of a prompt stay together, as a request of several outputs does
         share = samples[i * len(samples) // engines : (i + 1) * len(samples) // engines]
         if not share:
             ends.append(0.0)
             continue
         replica = Replica(one.prices, limits, scheduler, PrefixCache())
-        jobs, follow = _jobs(question, share)
-        ended = run_open_loop(Cluster([replica], router), jobs, follow)
-        ends.append(max(job.finish for job in ended))
-    last = max(ends)
-    return last, 1 - sum(ends) / (last * len(ends))
+        jobs, follow = _jobs(question, share, held if question.carries_over else min(room, len(share)))
+        run = run_open_loop(Cluster([replica], router), jobs, follow)
+        if question.carries_over:
+            finish = sorted(job.finish for job in run if job.label == LAST)
+            first = min(round(each), len(finish) - 1)
+            last = min(round((1 + CARRIED) * each), len(finish) - 1)
+            again = _prefill(one, held * _context(share))
+            ends.append((finish[last] - finish[first]) / CARRIED + again)
+        else:
+            ends.append(max(job.finish for job in run) / max(question.staleness, 1))
+    last_end = max(ends)
+    return last_end, 1 - sum(ends) / (last_end * len(ends))
+
+
+def _context(samples: list[Sample]) -> float:
+    """Mean tokens of a sample under way at any instant: longer ones are more often."""
+    work = sum(sample.output for sample in samples)
+    return sum(sample.output * (sample.tokens - sample.output / 2) for sample in samples) / work
+
+
+def _prefill(one: Deployment, tokens: float) -> float:
+    """Seconds of an engine to prefill so many tokens, in chunks, attention aside."""
+    one.prices.attention(0, PREFILL_CHUNK)  # grows the tables
+    return tokens / PREFILL_CHUNK * one.prices.linear[PREFILL_CHUNK]
 
 
 def _jobs(
-    question: Rl, share: list[Sample]
+    question: Rl, share: list[Sample], held: int
 ) -> tuple[list[SimRequest], Callable[[SimRequest], SimRequest | None] | None]:
-    """Requests of first turns, and what follows each of them: the context so far, after the tool's wait."""
-    if question.turns == 1:
+    """Requests of the first turns of as many samples as are held at once, and what follows the end of each request: the next turn
+    with the context so far, after the tool's wait; after the last one, another sample."""
+    if question.turns == 1 and held >= len(share):
         return [
-            SimRequest(i, 0.0, s.prompt, s.output, hashes=(s.group,), span=s.prompt) for i, s in enumerate(share)
+            SimRequest(i, 0.0, s.prompt, s.output, hashes=(s.group,), span=s.prompt, label=LAST)
+            for i, s in enumerate(share)
         ], None
-    turn = [0] * len(share)
+    turn, queue = [0] * len(share), iter(range(held, len(share)))
 
     def made(i: int, context: int, arrival: float) -> SimRequest:
         sample, span = share[i], min(BLOCK, share[i].prompt)
         heads = sample.prompt // span
         keys = [f"{sample.group}/{b}" for b in range(heads)] + [f"{i}:{b}" for b in range(heads, context // span)]
-        return SimRequest(i, arrival, context, sample.outputs[turn[i]], hashes=tuple(keys), span=span)
+        last = LAST if turn[i] + 1 == len(sample.outputs) else ""
+        return SimRequest(i, arrival, context, sample.outputs[turn[i]], hashes=tuple(keys), span=span, label=last)
 
     def follow(job: SimRequest) -> SimRequest | None:
         i, sample = job.index, share[job.index]
-        if turn[i] + 1 == len(sample.outputs):
-            return None
+        if job.label == LAST:
+            following = next(queue, None)
+            return None if following is None else made(following, share[following].prompt, job.finish)
         context = job.prompt + job.output + sample.tools[turn[i]]
         arrival = job.finish + sample.waits[turn[i]]
         turn[i] += 1
         return made(i, context, arrival)
 
-    return [made(i, s.prompt, 0.0) for i, s in enumerate(share)], follow
+    return [made(i, s.prompt, 0.0) for i, s in enumerate(share[:held])], follow
 
 
 @dataclass(frozen=True)
@@ -282,13 +318,19 @@ def update(question: Rl, devices: int, samples: list[Sample], model: str | None 
         packed, room = 1, float(question.max_tokens_per_device or longest)
         while 2 * packed * mean <= room and count % (2 * packed) == 0 and count / (2 * packed) % replicas == 0:
             packed *= 2
-        seq = round(packed * mean)
+        seq = _divisible(packed * mean, options)
         places = [totals[(2 * i + 1) * len(totals) // (2 * QUANTILES)] for i in range(QUANTILES)]
         options |= {"batch": count // packed, "seq": seq, "lengths": ",".join(str(min(p, seq)) for p in places)}
     else:
-        options |= {"batch": count, "seq": longest}
+        options |= {"batch": count, "seq": _divisible(longest, options)}
     found = _estimate(tuple(options.items()))
     return Update(found, -(-question.sequences // count) * question.epochs)
+
+
+def _divisible(tokens: float, options: dict[str, Any]) -> int:
+    """The length rounded up so that context and sequence parallel ranks have equal parts of it."""
+    unit = 2 * int(float(options.get("cp") or 1)) * int(float(options.get("tp") or 1))
+    return -(-round(tokens) // unit) * unit
 
 
 @lru_cache(maxsize=256)

@@ -92,6 +92,7 @@ class Rl(
     rollout_devices: OptWhole = field("whole", "Devices of the rollout alone, out of -n; omitted: both sides share all of them.", default=None, panel=LAYOUT)
     rollout_tp: OptWhole = field("whole", "Tensor parallel size of a rollout engine; omitted: the fastest.", default=None, panel=LAYOUT)
     rollout_ep: OptWhole = field("whole", "Expert parallel size of a rollout engine.", default=None, panel=LAYOUT)
+    rollout_batch: OptWhole = field("whole", "Samples that a rollout engine has at once; omitted: as many as its cache holds.", default=None, panel=LAYOUT, former=("max-num-seqs",))
     staleness: Whole = field("whole", "Steps that samples may lag behind the policy: 0 is synchronous, 1 one step off.", default=0, least=0, most=64, panel=LAYOUT)
     partial_rollout: OptSwitch = field("switch", "Samples cut off at a weight sync go on in the next step; as --staleness above 0 without --rollout-devices has it.", default=None, panel=LAYOUT)
     offload_state: OptSwitch = field("switch", "Trainer's state in host memory during the rollout; omitted: where the roles do not fit together.", default=None, panel=LAYOUT)
