@@ -14,8 +14,8 @@ from rooflinecli.importers.source import Options
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.estimate.explain import derivation, quantities
-from rooflinecli.questions.report import outline
-from rooflinecli.render.formats.json import dumps
+from rooflinecli.questions.report.answer import outline
+from rooflinecli.render.answer import to_json
 from rooflinecli.render.report import answer, charts
 from rooflinecli.render.report.derivation_tree import DerivationTree
 from rooflinecli.render.report.html import EmbeddedFigures, EscapedHtml, join, tag
@@ -43,8 +43,7 @@ def part(options: Options) -> EscapedHtml:
     """The answer to a question, without the page around it. Raises the errors of the estimate."""
     request = build_request.request(options)
     result = estimate(request)
-    data = outline(_settled(request, result), result) | {"sources": []}
-    figures = EmbeddedFigures(json.loads(dumps(data)))
+    figures = EmbeddedFigures(json.loads(to_json(outline(_settled(request, result), result))))
     problems = [tag("p", tag("strong", "Does not fit: "), v.message, class_="bad box") for v in result.violations]
     title = tag("h2", result.model.name, " on ", str(result.layout.devices), " × ", result.hardware.name, id="title")
     drawn = [charts.throughput(figures, phase) for phase in figures.data["curves"]]

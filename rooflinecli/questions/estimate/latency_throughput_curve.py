@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rooflinecli.core.num import Number
+from rooflinecli.core.record import Record
 from rooflinecli.engine import legality
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer as answered
@@ -16,7 +17,19 @@ MOST = 2**16  # sequences per replica in serving: beyond it a curve tells nothin
 BEYOND = 4  # a training curve ends at so many times the batch asked for
 
 
-def curve(request: Request, phase: str, plan: Layout, answer: PhaseAnswer) -> list[dict[str, Number]]:
+class CurvePoint(Record):
+    """A phase at another batch."""
+
+    batch: float
+    time_s: Number
+    floor_s: Number
+    interval_s: list[Number]
+    tokens_per_s: Number
+    memory_bytes: Number
+    feasible: bool
+
+
+def curve(request: Request, phase: str, plan: Layout, answer: PhaseAnswer) -> list[CurvePoint]:
     """Points by rising batch: powers of two, the batch asked for, and in serving the largest that fits."""
     if phase == "prefill":
         return []  # a prompt is served alone; its batch is one
@@ -40,17 +53,17 @@ def _is_legal(request: Request, plan: Layout, batch: float) -> bool:
     return legality.first_violation(EstimateContext(replace(request, batch=batch)), plan, "train") is None
 
 
-def _point(request: Request, phase: str, plan: Layout, batch: float) -> dict[str, Number]:
+def _point(request: Request, phase: str, plan: Layout, batch: float) -> CurvePoint:
     """The phase at another batch; a closed loop stays one, an open loop is answered as a steady batch."""
     loop = None if request.concurrency is None else batch
     ctx = EstimateContext(replace(request, batch=batch, concurrency=loop, qps=None))
     answer = answered(ctx, ctx.lifted(plan), phase)
-    return {
-        "batch": batch,
-        "time_s": answer.time_s,
-        "floor_s": answer.floor_s,
-        "interval_s": list(answer.interval_s),
-        "tokens_per_s": answer.tokens_per_s,
-        "memory_bytes": answer.memory.total_bytes,
-        "feasible": answer.memory.fits,
-    }
+    return CurvePoint(
+        batch=batch,
+        time_s=answer.time_s,
+        floor_s=answer.floor_s,
+        interval_s=list(answer.interval_s),
+        tokens_per_s=answer.tokens_per_s,
+        memory_bytes=answer.memory.total_bytes,
+        feasible=answer.memory.fits,
+    )

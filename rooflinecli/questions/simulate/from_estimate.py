@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import field
 
 from rooflinecli.core.errors import Infeasible
+from rooflinecli.core.record import OPTIONAL, Record
+from rooflinecli.importers.source import Options
 from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.questions.simulate.run import Run, curves, over_time, run
 from rooflinecli.specs.options import OPTIONS
@@ -26,7 +28,48 @@ NUMBERS = (
 )
 
 
-def served(options: dict[str, Any], slo: str | None) -> dict[str, Any] | None:
+class PercentilePoint(Record):
+    """The seconds that a share of the requests keeps to."""
+
+    share: float
+    time_s: float
+
+
+class LoadSample(Record):
+    """Sequences that decode and that queue at an instant."""
+
+    at_s: float
+    batch: int
+    queue: int
+
+
+class LoadPoint(Record):
+    """What requests see under another load."""
+
+    load: float
+    ttft_p99_s: float
+    output_tokens_per_s: float
+    slo_attainment: float | None = field(default=None, metadata=OPTIONAL)
+
+
+class ServedLoad(Record):
+    """A simulated load and its multiples; `values` are quantities of `simulate`."""
+
+    load: dict[str, float]
+    slo: str | None
+    values: dict[str, float]
+    percentiles: dict[str, list[PercentilePoint]]
+    over_time: list[LoadSample]
+    loads: list[LoadPoint]
+
+
+class Unserved(Record):
+    """Why a load cannot be served."""
+
+    violation: str
+
+
+def served(options: Options, slo: str | None) -> ServedLoad | Unserved | None:
     """Curves of the load that options of an estimate ask for; None without --qps or a finite --concurrency, and where it cannot be held.
 
     `slo` is an SLO as `roofline simulate` takes it: with one, other loads say the share of requests inside it.
@@ -42,30 +85,30 @@ def served(options: dict[str, Any], slo: str | None) -> dict[str, Any] | None:
     try:
         found = run(question)
     except Infeasible as error:
-        return {"violation": str(error)}
-    return {
-        "load": {load: getattr(question, load)},
-        "slo": question.limits.text if question.limits else None,
-        "values": {name: found.values[name] for name in NUMBERS}
-        | ({"slo_attainment": found.values["slo_attainment"]} if question.limits else {}),
-        "percentiles": {
-            name: [{"share": share, "time_s": seconds} for share, seconds in line]
+        return Unserved(violation=str(error))
+    names = (*NUMBERS, "slo_attainment") if question.limits else NUMBERS
+    return ServedLoad(
+        load={load: getattr(question, load)},
+        slo=question.limits.text if question.limits else None,
+        values={name: found.values[name] for name in names},
+        percentiles={
+            name: [PercentilePoint(share=share, time_s=seconds) for share, seconds in line]
             for name, line in curves(found, 100).items()
             if name != "queue"
         },
-        "over_time": _over_time(found),
-        "loads": [point for factor in LOADS if (point := _at(question, load, factor)) is not None],
-    }
+        over_time=_over_time(found),
+        loads=[point for factor in LOADS if (point := _at(question, load, factor)) is not None],
+    )
 
 
-def _over_time(found: Run) -> list[dict[str, float]]:
+def _over_time(found: Run) -> list[LoadSample]:
     """Batch and queue of the first replica, at so many instants at most."""
     samples = next(iter(over_time(found)))[1]
     every = max(-(-len(samples) // INSTANTS), 1)
-    return [{"at_s": now, "batch": batch, "queue": queue} for now, batch, queue, _ in samples[::every]]
+    return [LoadSample(at_s=now, batch=batch, queue=queue) for now, batch, queue, _ in samples[::every]]
 
 
-def _at(question: Simulate, load: str, factor: float) -> dict[str, float] | None:
+def _at(question: Simulate, load: str, factor: float) -> LoadPoint | None:
     """Another load; None where it cannot be held, or is the same again."""
     amount = getattr(question, load) * factor
     if load == "concurrency" and (amount < 1 or amount != round(amount) or amount >= MOST):
@@ -74,9 +117,9 @@ def _at(question: Simulate, load: str, factor: float) -> dict[str, float] | None
         values = run(question.replace(**{load: type(getattr(question, load))(amount)})).values
     except Infeasible:
         return None
-    point = {
-        "load": float(amount),
-        "ttft_p99_s": values["ttft_p99_s"],
-        "output_tokens_per_s": values["output_tokens_per_s"],
-    }
-    return {**point, "slo_attainment": values["slo_attainment"]} if question.limits else point
+    return LoadPoint(
+        load=float(amount),
+        ttft_p99_s=values["ttft_p99_s"],
+        output_tokens_per_s=values["output_tokens_per_s"],
+        slo_attainment=values["slo_attainment"] if question.limits else None,
+    )

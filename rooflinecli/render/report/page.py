@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
+from rooflinecli.core.derivation import Traced
 from rooflinecli.core.units import count, si
-from rooflinecli.render.formats.json import dumps
+from rooflinecli.questions.report.answer import ReportAnswer
+from rooflinecli.render.answer import to_json
 from rooflinecli.render.numbers import text
 from rooflinecli.render.report import answer, charts, profile, simulation
 from rooflinecli.render.report.derivation_tree import DerivationTree
@@ -30,9 +31,9 @@ COLUMNS = (
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
-def page(report: Any, command: str) -> str:
-    """HTML of a report; `command` is what prints the same estimate."""
-    text = dumps(report.data)
+def page(report: ReportAnswer, derivations: dict[str, Traced], command: str) -> str:
+    """HTML of a report with derivations that unfold; `command` is what prints the same estimate."""
+    text = to_json(report)
     figures = EmbeddedFigures(json.loads(text))
     title = f"{figures.data['estimate']['model']['name']} on {figures.data['estimate']['hardware']['name']}"
     head = tag(
@@ -46,7 +47,7 @@ def page(report: Any, command: str) -> str:
         tag("style", EscapedHtml(STYLE.read_text(encoding="utf-8"))),
     )
     body = tag(
-        "body", _header(figures), tag("main", _sections(figures, report.derivations)), _footer(command), _embedded(text)
+        "body", _header(figures), tag("main", _sections(figures, derivations)), _footer(command), _embedded(text)
     )
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
@@ -98,7 +99,7 @@ def _header(figures: EmbeddedFigures) -> EscapedHtml:
     )
 
 
-def _sections(figures: EmbeddedFigures, derivations: dict[str, Any]) -> EscapedHtml:
+def _sections(figures: EmbeddedFigures, derivations: dict[str, Traced]) -> EscapedHtml:
     curves = [
         tag("h3", answer.TITLES[phase][0]) if len(figures.data["curves"]) > 1 else None
         for phase in figures.data["curves"]
@@ -182,7 +183,7 @@ def _operations(figures: EmbeddedFigures, phase: str) -> EscapedHtml:
     )
 
 
-def _derivations(derivations: dict[str, Any]) -> EscapedHtml:
+def _derivations(derivations: dict[str, Traced]) -> EscapedHtml:
     unfold = DerivationTree()
     return tag("div", [unfold.root(path, number) for path, number in derivations.items()], class_="derivations")
 
@@ -208,9 +209,9 @@ def _sources(figures: EmbeddedFigures) -> EscapedHtml:
     )
 
 
-def _quantity(value: Any, unit: str) -> str:
+def _quantity(value: float, unit: str) -> str:
     if unit in ("B", "B/s", "FLOP/s", "s", "W"):
-        return si(float(value), unit)
+        return si(value, unit)
     return f"{text(value, 'value')} {unit if unit not in ('1', '') else ''}".strip()
 
 

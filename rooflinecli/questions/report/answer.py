@@ -1,0 +1,107 @@
+"""The answer of `report`: an estimate with all that explains it: operations, the curve over the batch, derivations, sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import field
+from typing import Any
+
+from rooflinecli.core.derivation import Traced
+from rooflinecli.core.lift import TracedLift
+from rooflinecli.core.record import OPTIONAL, Record
+from rooflinecli.questions.estimate.answer import choose_plans, estimate, scene_of
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
+from rooflinecli.questions.estimate.explain import quantities
+from rooflinecli.questions.estimate.latency_throughput_curve import CurvePoint, curve
+from rooflinecli.questions.ops import answer as operations
+from rooflinecli.questions.profile.compare_estimate import TraceComparison
+from rooflinecli.questions.simulate.from_estimate import ServedLoad, Unserved
+from rooflinecli.specs.request import Request
+
+EXPLAINED = ("time_s", "floor_s", "tokens_per_s", "mfu", "mbu", "memory.total_bytes")
+
+
+class Source(Record):
+    """A figure that was read from a file: its line, and the citation it comes with."""
+
+    symbol: str
+    value: float | None
+    unit: str
+    at: str
+    citation: str
+
+
+class ReportAnswer(Record):
+    """An estimate with its operations and curves by phase, the simulation of its load and a trace of its phase."""
+
+    schema: str = "roofline/report/1"
+    estimate: EstimateAnswer
+    roofs: dict[str, Any]
+    operations: dict[str, list[dict[str, Any]]]
+    curves: dict[str, list[CurvePoint]]
+    simulation: ServedLoad | Unserved | None = field(default=None, metadata=OPTIONAL)
+    profile: TraceComparison | None = field(default=None, metadata=OPTIONAL)
+    sources: list[Source]
+
+
+def report(
+    request: Request, simulation: ServedLoad | Unserved | None = None, trace: TraceComparison | None = None
+) -> tuple[ReportAnswer, dict[str, Traced]]:
+    """Everything the page shows, and the derivations of the estimate's main numbers by their path in it.
+
+    Raises what `estimate` raises; an infeasible plan is reported all the same.
+    """
+    result = estimate(request)
+    traced = {path: n for path, n in quantities(estimate(request, TracedLift())).items() if isinstance(n, Traced)}
+    answer = outline(request, result)
+    answer.simulation, answer.profile = simulation, trace
+    at = request.model.document.location("source")
+    model = Source(symbol="model", value=None, unit="", at=at, citation=str(request.model.source))
+    answer.sources = [model, *_sources(list(traced.values()))]
+    wanted = [f"{phase}.{key}" for phase in result.phases for key in EXPLAINED]
+    wanted += [f"cost.{key}" for key, _ in result.cost.entries()]
+    return answer, {path: traced[path] for path in wanted if path in traced and traced[path].op != "leaf"}
+
+
+def outline(request: Request, result: EstimateAnswer) -> ReportAnswer:
+    """What there is to show of an estimate before anything is derived: roofs, operations, the curve over the batch."""
+    plans, _ = choose_plans(scene_of(request))
+    curves = {phase: curve(request, phase, choice.layout, result.phases[phase]) for phase, choice in plans.items()}
+    return ReportAnswer(
+        estimate=result,
+        roofs=operations.roofs(request),
+        operations=operations.listed(request, result),
+        curves={phase: points for phase, points in curves.items() if points},
+        sources=[],
+    )
+
+
+def _sources(traced: list[Traced]) -> list[Source]:
+    """Every input under traced numbers that was read from a file, once for each line."""
+    found: dict[tuple[str, str], Source] = {}
+    for number in _leaves(traced):
+        at, _, citation = number.source.partition("; ")
+        if ".yaml:" in at or ".json:" in at:
+            source = Source(symbol=number.symbol, value=number.value, unit=number.unit, at=at, citation=citation)
+            found.setdefault((number.symbol, at), source)
+    return sorted(found.values(), key=lambda source: (*_line(source.at), source.symbol))
+
+
+def _line(at: str) -> tuple[str, int, str]:
+    """`models/a.yaml:12: images` -> file, line and what follows, so that line 12 comes after line 9."""
+    file, _, rest = at.partition(":")
+    line, _, more = rest.partition(":")
+    return file, int(line) if line.strip().isdigit() else 0, more
+
+
+def _leaves(roots: list[Traced]) -> Iterator[Traced]:
+    """The inputs under some traced numbers, each once."""
+    stack, seen = list(roots), set()
+    while stack:
+        top = stack.pop()
+        if id(top) in seen:
+            continue
+        seen.add(id(top))
+        if top.op == "leaf":
+            yield top
+        stack += [part for part in top.args if isinstance(part, Traced)]
