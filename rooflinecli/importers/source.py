@@ -22,13 +22,16 @@ Options = dict[str, Any]  # options of an estimate by name, as written or parsed
 LARGEST = 256 * 2**20  # bytes of a file, unpacked, that are read
 _GZIP = b"\x1f\x8b"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_LAUNCHERS = (  # what launchers put before the lines of a rank: Open MPI's --tag-output, torchrun, Hydra, time stamps of kubectl, srun -l and pdsh
-    re.compile(r"^\[\d+,\d+\]<std\w+>:? ?", re.MULTILINE),
-    re.compile(r"^\[(?:rank|default)\d+\]: ?", re.MULTILINE),
-    re.compile(r"^\[\d+\] ", re.MULTILINE),
-    re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z ", re.MULTILINE),
-    re.compile(r"^ *[\w.-]*\d: ?(?=\S| )", re.MULTILINE),
+_LAUNCHERS = (  # what launchers put before the lines of a rank: Open MPI's --tag-output, torchrun and torch_xla, Hydra, time stamps of kubectl, srun -l and pdsh
+    r"\[\d+,\d+\]<std\w+>:? ?",
+    r"\[(?:rank|default|worker) ?:?\d+\]:? ?",
+    r"\[\d+\] ",
+    r"\d{4}-\d\d-\d\dT[\d:.]+Z ",
+    r" *[\w.-]*\d: ?(?=\S| )",
 )
+_FEW = 4  # consecutive lines from which a prefix is a launcher's
+_PREFIXED = tuple(re.compile(rf"(?:^{prefix}[^\n]*(?:\n|\Z)){{{_FEW},}}", re.MULTILINE) for prefix in _LAUNCHERS)
+_PREFIXES = tuple(re.compile(rf"^{prefix}", re.MULTILINE) for prefix in _LAUNCHERS)
 _ESCAPED = re.compile(r"\[(?:3[0-9]|0|39)m")  # color codes whose escape character a copy has lost
 
 
@@ -64,12 +67,14 @@ class Source:
 
     @cached_property
     def plain(self) -> str:
-        """The text without terminal colors, and without a launcher's prefix where most lines have it."""
+        """The text without terminal colors, and without a launcher's prefix where most lines, or several in a row, have it."""
         text = _ESCAPED.sub("", _COLOUR.sub("", self.text))
         lines = sum(1 for line in text.split("\n") if line.strip())
-        for prefix in _LAUNCHERS:
+        for block, prefix in zip(_PREFIXED, _PREFIXES, strict=True):
             if 2 * len(prefix.findall(text)) > max(lines, 2):
                 text = prefix.sub("", text)
+            else:
+                text = block.sub(lambda match, prefix=prefix: prefix.sub("", match[0]), text)  # type: ignore[misc]
         return text
 
     @cached_property

@@ -317,7 +317,8 @@ def test_rows_that_repeat_are_one_row_and_none_is_held_out_beside_its_copy(log, 
 
 
 def test_a_rate_that_cannot_be_sustained_is_set_aside_with_its_line(log, tmp_path):
-    run = {**json.loads(log.read_text().splitlines()[1]), "max_concurrency": None}
+    many = {"completed": 100_000, "total_input_tokens": 1024 * 100_000, "total_output_tokens": 128 * 100_000}
+    run = {**json.loads(log.read_text().splitlines()[1]), "max_concurrency": None, **many}
     file = tmp_path / "open.json"
     file.write_text("\n".join(json.dumps({**run, "request_rate": rate}) for rate in (1, 2, 4000)))
     ran = run_cli("calibrate", str(file), "--hw", "h100", "-n", "1", "--format", "json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pkgutil
 from dataclasses import replace
 from functools import cache
@@ -51,6 +52,11 @@ def read_source(source: Source) -> list[MeasuredRow]:
     if not found:
         names = " and ".join(reader.TOOL for reader in claimed)
         raise DataError(f"{source.at(len(source.lines))}: looks like {names}, but has no result; was it cut short?")
+    for row in found:
+        if not (row.value > 0 and math.isfinite(row.value)):
+            raise DataError(
+                f"{row.where}: {row.tool}: {row.value:g} {row.unit} is no measurement; was the file changed?"
+            )
     return _once(found)
 
 

@@ -51,7 +51,9 @@ def _arguments(before: list[str]) -> dict[str, str]:
             return {name: quoted or bare for name, quoted, bare in _ASKED.findall(before[i])}
         if _COMMAND.search(before[i]):
             end = next((j for j in range(i, len(before)) if not before[j].rstrip().endswith("\\")), i)
-            return {name.replace("-", "_"): value for name, value in _FLAG.findall(" ".join(before[i : end + 1]))}
+            flags = _FLAG.findall(" ".join(before[i : end + 1]))
+            if flags:  # else it is prose
+                return {name.replace("-", "_"): value for name, value in flags if "$" not in value}
     return {}
 
 
@@ -82,5 +84,5 @@ def _run(source: Source, line: int, fields: dict[str, str], asked: dict[str, str
         itl=None if broken else serving_common.seconds(values, "Mean TPOT (ms)", "Median TPOT (ms)"),
         throughput=values.get("Output token throughput (tok/s)"),
         notes=serving_common.unread(source, line, dict(fields), *_LATENCIES),
-        **serving_common.load(cap, rate),
+        **serving_common.load(cap, rate, values.get("Successful requests"), values.get("Benchmark duration (s)")),
     )

@@ -6,7 +6,7 @@ import math
 import re
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.source import MeasuredRow, Options, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Options, Source, number, positive
 
 TOOL = "Hugging Face Trainer"
 _FIELD = re.compile(r"['\"]?(\w+)['\"]?\s*[:=]\s*['\"]?([\d.]+(?:e[+-]?\d+)?)")
@@ -21,7 +21,7 @@ HALF = 5e-4  # half of the last digit of a rate: the Trainer rounds to three dec
 
 
 def claims(source: Source) -> bool:
-    return "train_runtime" in source.plain and "train_steps_per_second" in source.plain
+    return "train_runtime" in source.plain and "train_samples_per_second" in source.plain
 
 
 def read(source: Source) -> list[MeasuredRow]:
@@ -37,7 +37,9 @@ def read(source: Source) -> list[MeasuredRow]:
             end = block.find("}")
             if end < 0:
                 raise DataError(f"{source.at(line)}: the summary does not end; was the file cut short?")
-            fields = {name: float(value) for name, value in _FIELD.findall(block[:end])}
+            fields = {
+                name: figure for name, value in _FIELD.findall(block[:end]) if (figure := number(value)) is not None
+            }
         printed.append((line, match.start(), fields))
     found = []
     for line, start, fields in printed:  # a run's dictionary and table are one: read the fields of both
@@ -63,11 +65,11 @@ def _head(text: str) -> dict[str, float]:
 
 def _printed(source: Source, line: int, runtime: re.Match[str]) -> dict[str, float]:
     """The fields of the table that Trainer.log_metrics prints; its time is of a clock."""
-    hours, minutes, seconds = (float(part) for part in runtime.groups())
+    hours, minutes, seconds = (number(part) or 0.0 for part in runtime.groups())
     fields = {"train_runtime": 3600 * hours + 60 * minutes + seconds}
     for text in source.lines[max(line - 6, 0) : line + 4]:
         if pair := re.match(r"\s*(\w+)\s+=\s+([\d.]+)\s*$", text):
-            fields[pair[1]] = float(pair[2])
+            fields[pair[1]] = number(pair[2]) or 0.0
     return fields
 
 
@@ -75,7 +77,13 @@ def _run(source: Source, line: int, fields: dict[str, float], head: dict[str, fl
     """One run: its time over its steps where they are stated or follow from the rate; else by its samples, which have more digits."""
     runtime, steps = positive(fields.get("train_runtime")), positive(fields.get("global_step")) or head.get("steps")
     rate, samples = positive(fields.get("train_steps_per_second")), positive(fields.get("train_samples_per_second"))
-    if not runtime or not (steps or rate or samples):
+    counted = positive(fields.get("train_samples")), positive(fields.get("epoch"))
+    if (
+        runtime and samples and not rate and None not in counted
+    ):  # before transformers 4.6, samples per second were steps
+        every = math.prod(counted) / runtime  # type: ignore[arg-type]
+        rate, samples = (None, samples) if abs(every / samples - 1) < 0.2 else (samples, every)
+    if not runtime or not (steps or rate or None not in counted):
         raise DataError(f"{source.at(line)}: train_runtime without steps; was the file cut short?")
     if steps and rate and abs(runtime * rate / steps - 1) > max(0.02, HALF / rate):
         steps, head = None, {}  # those of another run of the log
@@ -84,12 +92,11 @@ def _run(source: Source, line: int, fields: dict[str, float], head: dict[str, fl
     if not steps and rate:
         steps = _only_whole(runtime * (rate - HALF), runtime * (rate + HALF))
     options: Options = {"software": "pytorch", "batch": head.get("batch")}
-    if options["batch"] is None and samples and steps:
-        low, high = (runtime * (samples + half) / steps for half in (-HALF, HALF))
-        part = (
-            math.ceil(low) if math.ceil(low) < 1.01 * low else None
-        )  # the last batch of an epoch may be a part of one
-        options["batch"] = part if math.floor(high) < low else _only_whole(low, high)
+    if options["batch"] is None and samples and steps:  # the last batch of an epoch may be a part of one
+        parts = math.ceil(fields.get("epoch") or 1.0)
+        least = runtime * (samples - HALF) / steps
+        most = runtime * (samples + HALF) / (steps - parts) if steps > parts else math.inf
+        options["batch"] = _only_whole(least, most)
     options = {name: value for name, value in options.items() if value is not None}
     notes = ["the whole run, its start and evaluations included"]
     value, unit = (runtime / steps, "s") if steps else (1 / rate, "s") if rate else (0.0, "")
@@ -103,4 +110,4 @@ def _run(source: Source, line: int, fields: dict[str, float], head: dict[str, fl
 def _only_whole(low: float, high: float) -> float | None:
     """The only whole number between two, if there is one."""
     first = math.ceil(low)
-    return float(first) if first > 0 and first == math.floor(high) else None
+    return float(first) if first > 0 and high < first + 1 and first <= high else None

@@ -10,6 +10,7 @@ from rooflinecli.importers.source import Json, MeasuredRow, Options, Source, num
 
 TOOL = "llama-bench"
 _FORMAT = re.compile(r"\b(I?Q\d\w*|MXFP4|NVFP4|BF16|F16|F32)\b(?: - (Small|Medium|Large))?", re.IGNORECASE)
+_WIDE = {"fp16": 16.0, "bf16": 16.0, "fp32": 32.0, "q8_0": 8.5}  # bits a weight
 _TEST = re.compile(r"^(pp|tg) ?(\d+)(?: ?@ ?d(\d+))?$")
 _CARD = re.compile(r"^ *(?:Device \d+: |ggml_vulkan: \d+ = )(.+?)(?:, compute|, gfx| \(|$)", re.MULTILINE)
 _ALL = 99  # layers on the device: more than most models have, which is how all of them are asked for
@@ -44,27 +45,41 @@ def _reading(
     source: Source, line: int, row: Json, test: str, tokens: float, depth: float | None, rate: float
 ) -> MeasuredRow | None:
     """One test: a prompt, which `depth` tokens of context may precede, or tokens written behind `depth` of them."""
-    options: Options = {"batch": 1, "said-model": _model(row), **_formats(_model(row)), **_server(source, row)}
+    stored, notes = _formats(row)
+    options: Options = {"batch": 1, "said-model": _model(row), **stored, **_server(source, row)}
     probe: Json = {"cpu": True} if _backend(row) in ("cpu", "blas") else {"device": _cards(source, row)[:1]}
     if test == "pp":
         context = depth or 0.0
         options |= {"prompt": context + tokens} | ({"prefix-hit": context / (context + tokens)} if context else {})
-        return MeasuredRow(source.at(line), TOOL, "prefill", tokens / rate, options=options, probe=probe)
+        return MeasuredRow(source.at(line), TOOL, "prefill", tokens / rate, options=options, probe=probe, notes=notes)
     options |= {"prompt": depth or 1.0, "output": tokens}
-    return MeasuredRow(source.at(line), TOOL, "itl", 1.0 / rate, options=options, probe=probe)
+    return MeasuredRow(source.at(line), TOOL, "itl", 1.0 / rate, options=options, probe=probe, notes=notes)
 
 
 def _model(row: Json) -> str:
     return str(row.get("model_type") or row.get("model_filename") or row.get("model") or "")
 
 
-def _formats(model: str) -> Options:
-    """Format of the weights by the name that llama.cpp gives a file: 'llama 8B Q4_K - Medium' is q4_k_m."""
-    match = _FORMAT.search(model)
+def _formats(row: Json) -> tuple[Options, tuple[str, ...]]:
+    """Format of the weights by the name that llama.cpp gives a file ('llama 8B Q4_K - Medium' is q4_k_m), unless the file's size is another's."""
+    match = _FORMAT.search(_model(row))
     if match is None:
-        return {}
+        return {}, ()
     name = match[1].lower() + (f"_{match[2][0].lower()}" if match[2] and match[1].lower() != "q2_k" else "")
-    return {"weight-dtype": {"f16": "fp16", "f32": "fp32"}.get(name, name)}
+    name = {"f16": "fp16", "f32": "fp32"}.get(name, "iq3_m" if "IQ3_S mix" in _model(row) else name)
+    size, count = _amount(row.get("model_size", row.get("size"))), _amount(row.get("model_n_params", row.get("params")))
+    bits = 8 * size / count if size and count else None
+    if bits is not None and name in _WIDE and bits < 0.7 * _WIDE[name]:  # gpt-oss in 16 bits keeps its experts in four
+        return {}, (f"called {match[1]}, but the file has {bits:.1f} bits a weight; --weight-dtype names its format",)
+    return {"weight-dtype": name}, ()
+
+
+def _amount(text: object) -> float | None:
+    """Bytes or parameters: a number, or as markdown has it ('12.83 GiB', '20.91 B')."""
+    value, _, unit = str(text).partition(" ")
+    scale = {"": 1.0, "MiB": 2.0**20, "GiB": 2.0**30, "M": 1e6, "B": 1e9, "T": 1e12}.get(unit.strip())
+    found = positive(value)
+    return found * scale if found and scale else None
 
 
 def _backend(row: Json) -> str:
@@ -77,7 +92,8 @@ def _backend(row: Json) -> str:
 def _cards(source: Source, row: Json) -> list[str]:
     """Names of the devices, from the row or from what the backend prints when it starts."""
     stated = str(row.get("gpu_info") or "")
-    return [name.strip() for name in (stated.split(",") if stated else _CARD.findall(source.head)) if name.strip()]
+    names = [name.strip() for name in (stated.split(",") if stated else _CARD.findall(source.head)) if name.strip()]
+    return names if len(set(names)) == 1 else []  # which of several kinds ran is not said
 
 
 def _server(source: Source, row: Json) -> Options:
@@ -121,7 +137,7 @@ def _markdown(source: Source) -> list[MeasuredRow | None]:
                 )
             row = dict(zip(header, cells, strict=True))
             match, rate = _TEST.match(row["test"]), positive(row["t/s"].partition("±")[0].strip())
-            if match and rate:
+            if match and rate and float(match[2]):
                 found.append(_reading(source, line, row, match[1], float(match[2]), positive(match[3]), rate))
         elif not cells:
             header = None

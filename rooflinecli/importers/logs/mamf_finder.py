@@ -25,7 +25,7 @@ def read(source: Source) -> list[MeasuredRow]:
     for line, text in enumerate(source.lines, start=1):
         match = _ROW.search(text)
         rate = positive(match[1]) if match else None
-        if match and rate and "best outcome" not in text:
+        if match and rate and all(int(match[i]) for i in (2, 3, 4)) and "best outcome" not in text:
             m, n, k = (float(match[i]) for i in (2, 3, 4))
             probe = {"m": m, "n": n, "k": k, "dtype": dtype}
             found.append(MeasuredRow(source.at(line), TOOL, "matmul", 2 * m * n * k / (rate * 1e12), probe=probe))

@@ -53,8 +53,8 @@ def read(source: Source) -> list[MeasuredRow]:
                     probe["each"] = True  # the size is that of the part sent to, or gathered from, one rank
                 doubt = "its validation failed" if match[3] else ""
                 found.append(MeasuredRow(source.at(line), TOOL, "collective", seconds, probe=probe, doubt=doubt))
-        elif text.strip() and not text.lstrip().startswith("#"):
-            op = None
+        elif text.lstrip().startswith("```"):
+            op = None  # other lines are messages between rows
     return found
 
 

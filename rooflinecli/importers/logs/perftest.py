@@ -31,6 +31,6 @@ def read(source: Source) -> list[MeasuredRow]:
             if size and average:
                 probe = {"op": "permute", "bytes": size, "n": 2, "streamed": True}
                 found.append(MeasuredRow(source.at(line), TOOL, "collective", size / (average * scale), probe=probe))
-        elif scale and cells:
-            scale = None
+        elif scale and text.lstrip().startswith(("---", "```")):
+            scale = None  # other lines are warnings
     return found

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.source import MeasuredRow, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Source, number, positive
 
 TOOL = "nvidia-smi / DCGM / Zeus / MLPerf power"
 BUSY = 0.5  # of the largest power above idle: samples from there on are of a device at work
@@ -38,7 +38,8 @@ class PowerLog:
 
 
 def claims(source: Source) -> bool:
-    return _format(source) is not None
+    named = _format(source)
+    return named is not None and (named[0] == "Zeus" or next(_samples(source, *named), None) is not None)
 
 
 def read(source: Source) -> list[MeasuredRow]:
@@ -101,9 +102,9 @@ def _samples(source: Source, tool: str, first: int) -> Iterator[tuple[str, float
     if tool in ("MLPerf power", "DCGM exporter"):
         for text in source.lines:
             if match := _PTD.match(text):
-                yield "", float(match[1])
+                yield "", number(match[1]) or 0.0
             elif match := _EXPORTER.match(text):
-                yield match[1], float(match[2])
+                yield match[1], number(match[2]) or 0.0
         return
     header: list[str] = []
     for text in source.lines[first - 1 :]:
@@ -131,12 +132,13 @@ def _zeus(source: Source, first: int) -> PowerLog:
     for text in source.lines[first - 1 :]:
         cells = text.split(",")
         if match := _ZEUS.search(text):
-            windows.append((float(match[1]), [float(v) for v in re.findall(r":\s*([\d.]+)", match[2])]))
+            joules = [found for v in re.findall(r":\s*([\d.]+)", match[2]) if (found := positive(v))]
+            windows.append((number(match[1]) or 0.0, joules))
         elif len(cells) > 3 and positive(cells[2]):
             windows.append((float(cells[2]), [float(v) for v in cells[3:] if positive(v)]))
     windows = [(seconds, joules) for seconds, joules in windows if seconds > 0 and joules]
     if not windows:
         raise DataError(f"{source.at(len(source.lines))}: looks like Zeus, but has no window; was it cut short?")
-    joules, devices = sum(sum(each) for _, each in windows), max(len(each) for _, each in windows)
-    watts = joules / sum(seconds * len(each) for seconds, each in windows)
-    return PowerLog(source.at(first), "Zeus", watts, devices, len(windows), joules=joules)
+    total, devices = sum(sum(each) for _, each in windows), max(len(each) for _, each in windows)
+    watts = total / sum(seconds * len(each) for seconds, each in windows)
+    return PowerLog(source.at(first), "Zeus", watts, devices, len(windows), joules=total)

@@ -13,6 +13,7 @@ from statistics import median
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.units import duration
 from rooflinecli.importers.source import MeasuredRow, Source
+from rooflinecli.importers.source import number as as_number
 
 TOOL = "verl / NeMo RL / OpenRLHF / slime"
 WARM_UP = 1  # steps in which engines start and kernels are compiled
@@ -136,7 +137,11 @@ def _lines(source: Source) -> Iterator[tuple[int, int | None, dict[str, float]]]
         if any(prefix in text for prefix in (*_TOOLS, "rollout/")):
             start = _STEP.search(text)
             number = int(start[1]) if start else None
-            yield line, number, {name: float(value.rstrip(".")) for name, value in _PAIR.findall(text)}
+            yield (
+                line,
+                number,
+                {k: found for k, v in _PAIR.findall(text) if (found := as_number(v.rstrip("."))) is not None},
+            )
 
 
 def _blocks(source: Source) -> Iterator[tuple[int, int | None, dict[str, float]]]:
@@ -154,7 +159,7 @@ def _blocks(source: Source) -> Iterator[tuple[int, int | None, dict[str, float]]
             pairs, at, number = {}, 0, following
         if match := _NEMO.match(text):
             at = line if match[1] == "Total step time" else at
-            pairs.setdefault(match[1], float(match[2]))
+            pairs.setdefault(match[1], as_number(match[2]) or 0.0)
     if at:
         yield at, number, pairs
 

@@ -8,6 +8,7 @@ from rooflinecli.core.errors import DataError
 from rooflinecli.importers.source import Json, MeasuredRow, Options, Source, number, positive
 
 LITTLE = 1.3  # times the cap on requests in flight: more than this many at once contradict it
+BURST = 0.05  # of a run: requests that all arrive in it are sent at once
 STREAMING_BROKEN = 0.05  # of the mean: a smaller median means that the stream delivered several tokens at once
 
 
@@ -79,10 +80,16 @@ class BenchmarkLoad(TypedDict):
     rate: float | None
 
 
-def load(max_concurrency: object, request_rate: object) -> BenchmarkLoad:
-    """A cap on requests in flight is a closed loop whatever the rate; else the rate, unless it is infinite."""
-    cap = positive(max_concurrency)
-    return {"concurrency": cap, "rate": None if cap is not None else positive(request_rate)}
+def load(
+    max_concurrency: object, request_rate: object, requests: object = None, duration: object = None
+) -> BenchmarkLoad:
+    """A cap on requests in flight is a closed loop whatever the rate; else the rate, unless it is infinite, or all requests arrive in a
+    small part of the run: then it is a burst. A single request is a closed loop of one."""
+    cap, rate, count, seconds = (positive(value) for value in (max_concurrency, request_rate, requests, duration))
+    if cap is None and count == 1:
+        cap = 1.0
+    burst = rate and count and seconds and count / rate < BURST * seconds
+    return {"concurrency": cap, "rate": None if cap is not None or burst else rate}
 
 
 def seconds(holder: Json, *names: str, scale: float = 1e-3) -> float | None:

@@ -37,7 +37,9 @@ def read(source: Source) -> list[MeasuredRow]:
             itl=_itl(run, sizes),
             throughput=positive(run.get("output_throughput")),
             notes=serving_common.unread(source, line, run, *_LATENCIES),
-            **serving_common.load(run.get("max_concurrency"), run.get("request_rate")),
+            **serving_common.load(
+                run.get("max_concurrency"), run.get("request_rate"), run.get("completed"), run.get("duration")
+            ),
         )
     if apart and not found:
         raise DataError(f"{source.at(apart)}: separate prefill and decode pools (disaggregated) are not one estimate")

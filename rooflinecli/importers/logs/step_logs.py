@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -15,7 +16,7 @@ class StepLog:
     """Reader of one framework's log.
 
     step: pattern of a step's line, whose first group is its value; begins: text that a line cut short still has;
-    marker: pattern that identifies the format; without: text that identifies another format; arguments: printed name -> option;
+    marker: pattern that identifies the format; without: pattern of another format; arguments: printed name -> option;
     batch: pattern of the global batch on a step's line, of which steps with the last one count (others ramp up);
     more, probe: further options and quantities of the whole log.
     """
@@ -34,7 +35,7 @@ class StepLog:
     probe: Callable[[Source], Json] = field(default=lambda source: {})
 
     def claims(self, source: Source) -> bool:
-        other = self.without is not None and self.without in source.plain
+        other = self.without is not None and re.search(self.without, source.plain)
         return re.search(self.marker, source.plain) is not None and not other
 
     def read(self, source: Source) -> list[MeasuredRow]:
@@ -60,20 +61,23 @@ class StepLog:
         return found
 
 
-_NUMBER = re.compile(r"(?:\biteration\s+|\bstep: |\bglobal_step[=:] ?|\[batch=|\bsteps?[ =]+)(\d+)")
+_NUMBER = re.compile(r"\bglobal_step[=:] ?(\d+)|(?:\biteration[=\s]+|\bstep: |\[batch=|\bsteps?[ =]+)(\d+)")
 
 
 def _runs(source: Source, steps: list[tuple[int, float]]) -> list[tuple[list[tuple[int, float]], Source]]:
-    """Steps of each run with the part of the log up to its last one: a run begins where the numbers of steps fall back to the first ones.
+    """Steps of each run with the part of the log up to its last one: a run begins where the numbers of steps fall back to the first ones,
+    and in another listing of a document.
 
     A run of no more steps than a warm-up is left out where there is another.
     """
     runs: list[list[tuple[int, float]]] = []
     first = last = 0
+    fences = [line for line, text in enumerate(source.lines, start=1) if text.lstrip().startswith("```")]
     for line, value in steps:
-        match = _NUMBER.search(source.lines[line - 1])
-        number = int(match[1]) if match else last + 1
-        if not runs or (number <= first and last > first + 1):
+        found = _NUMBER.findall(source.lines[line - 1])
+        number = next((int(whole) for pair in sorted(found, reverse=True) for whole in pair if whole), last + 1)
+        apart = bool(runs) and bisect(fences, line) != bisect(fences, runs[-1][-1][0])
+        if not runs or apart or number < first or (number == first and last > first + 1):
             runs.append([])
             first = number
         runs[-1].append((line, value))
@@ -92,6 +96,7 @@ _MAXTEXT = re.compile(
 _MEGATRON_2020 = re.compile(  # before 2021, a separate sentence
     r"using world size: (\d+), data-parallel-size: (\d+), tensor-model-parallel size: (\d+), pipeline-model-parallel size: (\d+)"
 )
+_SEQUENCE = re.compile(r"\bactual[ _]seqlen[:=]\s*(\d+) \|")  # of Megatron-DeepSpeed
 _MEGATRON_2019 = re.compile(r"using world size: (\d+) and model-parallel size: (\d+)")
 _PARALLEL = {
     "tensor_model_parallel_size": "tp",
@@ -105,7 +110,9 @@ _PARALLEL = {
 
 def _tokens_per_device(source: Source) -> Json:
     """The median of a step's tokens on one device, which gives the batch."""
-    tokens = [float(m[3]) * float(m[1]) for m in map(_MAXTEXT.search, source.lines) if m and m[3]]
+    tokens = [
+        float(m[3]) * float(m[1]) for m in map(_MAXTEXT.search, source.lines) if m and positive(m[3]) and positive(m[1])
+    ]
     return {"tokens_per_device": sorted(tokens)[len(tokens) // 2]} if tokens else {}
 
 
@@ -116,6 +123,8 @@ def _megatron(source: Source) -> Options:
         "sequence-parallel": True if stated.get("sequence_parallel") == "True" else None,
         "recompute": {"full": "full", "selective": "selective"}.get(stated.get("recompute_granularity", "")),
     }
+    if match := _SEQUENCE.search(source.plain):
+        found["seq"] = int(match[1])
     if match := _MEGATRON_2020.search(source.plain):
         found |= dict(zip(("n", "dp", "tp", "pp"), map(int, match.groups()), strict=True))
     elif match := _MEGATRON_2019.search(source.plain):
@@ -132,7 +141,7 @@ READERS = (
         {"train_batch_size": "batch", "train_micro_batch_size_per_gpu": "micro-batch", "world_size": "n"},
         unit="samples/s",
         software="deepspeed",
-        without="elapsed time per iteration",
+        without=r"elapsed[ _]time[ _]per[ _]iteration",
     ),
     StepLog(  # Composer's console logger
         "llm-foundry",
@@ -158,10 +167,13 @@ READERS = (
     ),
     StepLog(  # Megatron-LM, Megatron-DeepSpeed and Megatron-Bridge: pipe-separated lines, arguments in dots
         "Megatron",
-        re.compile(r"iteration\s+(?:\d+)/\s*\d+ \|.*?elapsed time per iteration \((ms|s)\): ([\d.]+) \|"),
+        re.compile(
+            r"iteration[=\s]+\d+/\s*\d+ \|.*?elapsed[ _]time[ _]per[ _]iteration[ _]\(?(ms|s)(?:\): |=)([\d.]+)(?:/[\d.]+)? \|"
+        ),
         "elapsed time per",
-        r"elapsed time per iteration \(",
+        r"elapsed[ _]time[ _]per[ _]iteration[ _]\(?m?s",
         {
+            "batch_size": "micro-batch",
             "model_parallel_size": "tp",
             "pipe_parallel_size": "pp",
             **_PARALLEL,
@@ -169,7 +181,7 @@ READERS = (
             "world_size": "n",
         },
         value=lambda match: positive(match[2]) and float(match[2]) * (1e-3 if match[1] == "ms" else 1.0),
-        batch=re.compile(r"global batch size:\s*(\d+) \|"),
+        batch=re.compile(r"global[ _]batch[ _]size[:=]\s*(\d+) \|"),
         more=_megatron,
     ),
     StepLog(  # progress lines, or a field of a JSON summary

@@ -24,7 +24,7 @@ def settled(
     """One reading for (line, value) of a run's steps: their median after warm-up, cited at the line that states it."""
     if not steps:
         return []
-    kept = steps[WARM_UP:] if len(steps) > 2 * WARM_UP else steps
+    kept = steps[WARM_UP:] if len(steps) > 2 * WARM_UP else steps[-1:] if len(steps) == 2 else steps
     middle = median(value for _, value in kept)
     line, value = min(kept, key=lambda step: abs(step[1] - middle))
     quarter = sorted(v for _, v in kept)

@@ -24,6 +24,8 @@ def read(source: Source) -> list[MeasuredRow]:
         i for i, text in enumerate(source.lines) if re.match(r"^= (ENGINE DETAILS|PYTORCH BACKEND|_AUTODEPLOY)", text)
     ]
     found: list[MeasuredRow] = []
+    if not starts:
+        return found
     for start, following in zip(starts, [*starts[1:], len(source.lines)], strict=True):
         block = source.lines[start:following]
         fields = {m[1].strip(): m[2] for m in map(_FIELD.match, block) if m}

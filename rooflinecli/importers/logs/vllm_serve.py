@@ -40,6 +40,8 @@ def read(source: Source) -> list[MeasuredRow]:
             itl=serving_common.seconds(run, "mean_tpot_ms", "median_tpot_ms", "mean_itl_ms"),
             throughput=positive(run.get("output_throughput")),
             notes=(*((f"{run['failed']:g} requests failed",) if positive(run.get("failed")) else ()), *unread),
-            **serving_common.load(run.get("max_concurrency"), run.get("request_rate")),
+            **serving_common.load(
+                run.get("max_concurrency"), run.get("request_rate"), run.get("completed"), run.get("duration")
+            ),
         )
     return found

@@ -1,0 +1,165 @@
+"""Lines of logs in public repositories, read by hand before our reader saw them, and the same files cut, doubled and reordered."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+from calibrate.logs import LOGS
+from calibrate.test_rl_and_power import POWER, RL
+
+from rooflinecli.core.errors import DataError
+from rooflinecli.importers.logs import read_source
+from rooflinecli.importers.source import Source
+
+# repository:path -> lines of it, and what they say: (line, quantity, value, unit, some options or probe)
+PUBLIC: dict[str, tuple[str, list[tuple]]] = {
+    "bigscience-workshop/bigscience:experiments/gpt2-hf-ds/hf_ds_gpt2_perf_n16_bs4-mbs8.out": (  # 1000 samples in two steps of 512, the second a part
+        "{'train_runtime': 273.0148, 'train_samples_per_second': 3.663, 'train_steps_per_second': 0.007, 'epoch': 1.0}\n"
+        "{'train_runtime': 273.0144, 'train_samples_per_second': 3.663, 'train_steps_per_second': 0.007, 'epoch': 1.0}\n",
+        [(1, "train", 136.5074, "s", {"batch": None})],
+    ),
+    "bigscience-workshop/bigscience:experiments/gpt2-16gb-nodes.md": (
+        "```\niteration 50/ 1000 | consumed samples: 200 | elapsed time per iteration (ms): 661.3 | learning rate:\n```\n8 nodes\n"
+        "```\niteration 650/ 1000 | elapsed time per iteration (ms): 1210.1 | learning rate: 1.450E-05 | lm loss:\n```\n",
+        [(2, "train", 0.6613, "s", {}), (6, "train", 1.2101, "s", {})],
+    ),
+    "bigscience-workshop/bigscience:experiments/gpt2-meg-ds-3d-old/meg_ds_3d_gpt2_perf_n16.out": (
+        "using world size: 64 and model-parallel size: 4\n  batch_size ...................... 4\n  fp16 ............................ True\n"
+        "  pipe_parallel_size .............. 16\n  seq_length ...................... 1024\n"
+        " iteration        1/    1000 | elapsed time per iteration (ms): 150471.3 | learning rate: 1.875E-05 | lm loss: 1.279022E+01 |\n"
+        " iteration        2/    1000 | elapsed time per iteration (ms): 145207.0 | learning rate: 3.750E-05 | lm loss: 1.280042E+01 |\n",
+        [(7, "train", 145.207, "s", {"n": 64, "tp": 4, "pp": 16, "micro-batch": 4, "seq": 1024, "dtype": "fp16"})],
+    ),
+    "AMD-AGI/Primus:docs/04-technical-guides/hybrid-models/gdn-guide.md": (
+        " iteration  4700/ 4768 | elapsed time per iteration (ms): 1460.8/1450.4 |\n   TFLOP/s/GPU: 633.7 | tokens per GPU (tokens/s/GPU): 180743.2 |\n",
+        [(1, "train", 1.4608, "s", {})],
+    ),
+    "argonne-lcf/Megatron-DeepSpeed, a log of 2024-04-21": (  # its samples per second are those of micro-steps
+        "[2024-04-21 02:45:40,722] [INFO] [timer.py:260:stop] epoch=0/micro_step=3/global_step=3, RunningAvgSamplesPerSec=74.68, CurrSamplesPerSec=74.68, "
+        "MemAllocated=4.75GB\n[2024-04-21 02:45:40][INFO][training:1251] -  iteration=       3/  317892 | consumed_samples=         768 | "
+        "elapsed_time_per_iteration_ms=16071.8 | learning_rate=0.000000 | global_batch_size=  256 | lm loss=11.2 | actual_seqlen= 4096 | TFLOPs=160.07 |\n",
+        [(2, "train", 16.0718, "s", {"batch": 256, "seq": 4096})],
+    ),
+    "aws-samples/awsome-distributed-training:3.test_cases/megatron/megatron-lm/slurm/gpt3/README.md": (
+        "   1:  iteration       25/73242187 | consumed samples:           50 | elapsed time per iteration (ms): 87.0 | global batch size:     2 |\n\n"
+        "   iteration        2/  508626 | consumed samples:          576 | elapsed time per iteration (ms): 243438.3 | global batch size:   288 |\n",
+        [(1, "train", 0.087, "s", {"batch": 2}), (3, "train", 243.4383, "s", {"batch": 288})],
+    ),
+    "aws-samples/awsome-distributed-training:micro-benchmarks/nccl-tests/README.md": (
+        "To find your log file:\n\n```text\n0: #                                                              out-of-place                       in-place\n"
+        "0: #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n"
+        "0:     16777216       4194304     float     sum      -1   1191.8   14.08   26.39      0   1190.4   14.09   26.42      0\n"
+        "0:   2147483648     536870912     float     sum      -1    51406   41.78   78.33      0    51406   41.77   78.33      0\n"
+        "0: # Out of bounds values : 0 OK\n0: # Avg bus bandwidth    : 17.46\n```\nMore text follows here.\nAnd more.\nAnd more.\nAnd more.\nAnd more.\n",
+        [(6, "collective", 1191.8e-6, "s", {"op": "all-reduce", "n": None}), (7, "collective", 51.406e-3, "s", {"bytes": 2147483648.0})],
+    ),
+    "MVAPICH user guide: osu_allreduce on two A100 (mpirun_rsh)": (
+        "# OSU MPI-CUDA Allreduce Latency Test v5.9\n# Size       Avg Latency(us)\n16                      1.60\n"
+        "[a100-01.cluster:mpi_rank_0][dreg_register] [Performance Impact Warning]: Entries are being evicted\n32                     13.30\n",
+        [(3, "collective", 1.6e-6, "s", {"op": "all-reduce"}), (5, "collective", 13.3e-6, "s", {"bytes": 32.0})],
+    ),
+    "ib_write_bw between pods (perftest, mlx5_0)": (
+        " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n"
+        "Conflicting CPU frequency values detected: 1000.259000 != 2105.420000. CPU Frequency is not max.\n"
+        " 65536      5000             11025.44            11024.71             0.176395\n",
+        [(3, "collective", 65536 / (11024.71 * 2**20), "s", {"op": "permute"})],
+    ),
+    "kyuz0/amd-r9700-ai-toolboxes:benchmark/results/llama-2-7b.Q4_0__vulkan_amdvlk__fa1__single.log": (  # which of the three ran is not said
+        "ggml_vulkan: 0 = AMD Radeon AI PRO R9700 (AMD open-source driver) | uma: 0\nggml_vulkan: 1 = AMD Radeon AI PRO R9700 (AMD open-source driver) | uma: 0\n"
+        "ggml_vulkan: 2 = AMD Ryzen 9 9900X3D 12-Core Processor (AMD open-source driver) | uma: 1\n"
+        "| model | size | params | backend | ngl | fa | test | t/s |\n| --- | ---: | ---: | --- | --: | -: | ---: | ---: |\n"
+        "| llama 7B Q4_0 | 3.56 GiB | 6.74 B | Vulkan | 99 | 1 | tg128 | 119.97 ± 0.54 |\n\nbuild: 2aa45ef9e (7423)\n",
+        [(6, "itl", 1 / 119.97, "s", {"engine": "llamacpp-vulkan", "weight-dtype": "q4_0", "n": None})],
+    ),
+    "kyuz0/amd-r9700-ai-toolboxes:benchmark/results/Devstral-2-123B-Instruct-2512-Q3_K_S-00001-of-00002__rocm6_4_4__fa1__dual.log": (
+        "ggml_cuda_init: found 2 ROCm devices:\n  Device 0: AMD Radeon AI PRO R9700, gfx1201 (0x1201), VMM: no, Wave Size: 32\n"
+        "  Device 1: AMD Radeon AI PRO R9700, gfx1201 (0x1201), VMM: no, Wave Size: 32\n"
+        "| model | size | params | backend | ngl | fa | test | t/s |\n| --- | ---: | ---: | --- | --: | -: | ---: | ---: |\n"
+        "| llama ?B Q3_K - Small | 50.63 GiB | 125.03 B | ROCm | 99 | 1 | pp512 | 238.15 ± 0.10 |\n",
+        [(6, "prefill", 512 / 238.15, "s", {"engine": "llamacpp-rocm", "weight-dtype": "q3_k_s", "n": 2, "pp": 2})],
+    ),
+    "lhl/strix-halo-testing:llama-cpp-fix-wmma/gpt-oss-20b.default-hip.jsonl": (  # its experts are in four bits, whatever it is called
+        '{"build_number": 6865, "gpu_info": "Radeon 8060S Graphics", "backends": "ROCm", "model_type": "gpt-oss 20B F16", "model_size": 13779465344, '
+        '"model_n_params": 20914757184, "n_gpu_layers": 99, "flash_attn": true, "n_prompt": 0, "n_gen": 128, "n_depth": 0, "avg_ts": 49.924186}\n',
+        [(1, "itl", 1 / 49.924186, "s", {"weight-dtype": None, "engine": "llamacpp-rocm"})],
+    ),
+    "vllm-project/recipes:NVIDIA/Nemotron-3-Nano-30B-A3B.md": (  # a model whose name holds a variable, and prose that names the command
+        "vllm bench serve \\\n  --model nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-$DTYPE \\\n  --max-concurrency 1024\n\nSample output by the `vllm bench serve` command:\n"
+        "============ Serving Benchmark Result ============\nSuccessful requests:                     2048\nMaximum request concurrency:             1024\n"
+        "Total input tokens:                      2097155\nTotal generated tokens:                  2097152\nMean TTFT (ms):                          4490.58\n"
+        "Mean TPOT (ms):                          59.45\nMedian TPOT (ms):                        61.04\n==================================================\n",
+        [(6, "itl", 0.05945, "s", {"concurrency": 1024, "prompt": 1024, "model": None}), (6, "ttft", 4.49058, "s", {})],
+    ),
+    "vllm-project/recipes:DeepSeek/DeepSeek-V3.md": (  # one request is a closed loop of one, at whatever rate it was sent
+        "vllm bench serve \\\n  --model nvidia/DeepSeek-R1-FP4 \\\n  --request-rate 10000\n============ Serving Benchmark Result ============\n"
+        "Successful requests:                     1\nBenchmark duration (s):                  16.39\nTotal input tokens:                      7902\n"
+        "Total generated tokens:                  1000\nMean TTFT (ms):                          560.00\nMean TPOT (ms):                          15.85\n"
+        "Median TPOT (ms):                        15.85\n==================================================\n",
+        [(4, "itl", 0.01585, "s", {"concurrency": 1, "prompt": 7902, "model": "nvidia/DeepSeek-R1-FP4"}), (4, "ttft", 0.56, "s", {})],
+    ),
+    "AI-Hypercomputer/tpu-recipes:training/archive/trillium/Llama3.0-70B-PyTorch/GCE/README.md": (
+        "[worker :0] ***** train metrics *****\n[worker :0]   epoch                    =        0.3125\n[worker :0]   train_loss               =         9.278\n"
+        "[worker :0]   train_runtime            =    0:46:45.60\n[worker :0]   train_samples            =         32816\n"
+        "[worker :0]   train_samples_per_second =          3.65\n[worker :0]   train_steps_per_second   =         0.007\n",
+        [(4, "train", 3.65, "samples/s", {"batch": None})],
+    ),
+    "rnpcs/philschmid-bart-large-cnn-samsum:train_results.json": (  # of transformers before 4.6, whose samples per second are steps
+        '{\n    "epoch": 3.0,\n    "train_runtime": 363.7124,\n    "train_samples": 14732,\n    "train_samples_per_second": 1.905\n}',
+        [(3, "train", 363.7124 / 693, "s", {"batch": 64})],
+    ),
+    "suzushi-tw/luojiu-7b-base:train_results.json": (
+        '{\n    "epoch": 3.0,\n    "train_runtime": 371992.1593,\n    "train_samples_per_second": 0.749,\n    "train_steps_per_second": 0.023\n}',
+        [(3, "train", 0.749, "samples/s", {"batch": None})],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("where", PUBLIC)
+def test_a_public_log_says_what_a_person_reads_in_it(where):
+    text, expected = PUBLIC[where]
+    found = read_source(Source("log", text))
+    assert [(row.where, row.quantity, row.unit) for row in found[: len(expected)]] == [
+        (f"log:{line}", what, unit) for line, what, _, unit, _ in expected
+    ]
+    for row, (_, _, value, _, said) in zip(found, expected, strict=False):
+        stated = {**row.options, **row.probe}
+        assert row.value == pytest.approx(value)
+        assert {name: stated.get(name) for name in said} == said
+
+
+def _changed(text: str, rng: random.Random) -> str:
+    """The text cut, doubled, in another order, with lines lost, or with a character or a number replaced."""
+    lines = text.split("\n")
+    i, at = rng.randrange(len(lines)), rng.randrange(len(text) + 1)
+    figures = list(re.finditer(r"\d+\.?\d*", text))
+    figure = rng.choice(figures) if figures else re.match("", text)
+    return rng.choice(
+        (
+            lambda: text[:at],
+            lambda: "\n".join(lines[:i]),
+            lambda: text + text,
+            lambda: "\n".join(rng.sample(lines, len(lines))),
+            lambda: "\n".join(lines[:i] + lines[i + rng.randint(1, 4) :]),
+            lambda: text[:at] + rng.choice("0-,:{}[\"'x \t|.e#") + text[at + 1 :],
+            lambda: (
+                text[: figure.start()] + rng.choice(("0", "-1", "nan", "1e400", "", "9" * 40)) + text[figure.end() :]
+            ),
+        )
+    )()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_changed_file_is_read_or_refused_with_its_line(seed):
+    rng = random.Random(seed)
+    texts = [entry[0] for entry in (*LOGS.values(), *RL.values(), *POWER.values(), *PUBLIC.values())]
+    for _ in range(60):
+        text = rng.choice(texts)
+        for _ in range(rng.randint(1, 3)):
+            text = _changed(text, rng)
+        try:
+            for row in read_source(Source("log", text)):
+                assert row.value > 0 and re.fullmatch(r"log:\d+", row.where)
+        except DataError as error:
+            assert re.match(r"log:\d+: ", str(error)), error
