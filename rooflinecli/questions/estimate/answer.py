@@ -103,7 +103,7 @@ def _calibration(ctx: EstimateContext, choices: dict[str, ChosenLayout], phases:
 
 
 def scene_of(request: Request) -> EstimateContext:
-    """The scene of a request whose options agree, with the phases that its model has. Raises UsageError."""
+    """The context of a request whose options agree, with the phases that its model has. Raises UsageError."""
     ctx = EstimateContext(request)
     asked = _phases(ctx)
     if asked != request.phases:

@@ -40,7 +40,7 @@ class OperationLine:
 
 
 class RecordingAccumulator(StepAccumulator):
-    """A bill that keeps its lines."""
+    """An accumulator that keeps its lines."""
 
     def __init__(self, chip: Chip, regime: str, devices: Number):
         super().__init__(chip, regime, devices)
@@ -60,7 +60,7 @@ class RecordingAccumulator(StepAccumulator):
 
 
 class RecordingContext(EstimateContext):
-    """A scene whose bills are kept."""
+    """A context whose accumulators are kept."""
 
     def __init__(self, request: Request):
         self.bills: list[RecordingAccumulator] = []

@@ -26,7 +26,7 @@ PIECES = (
     ("optimizer_bytes", "optimizer"),
     ("activations_bytes", "activations"),
     ("kv_cache_bytes", "KV cache"),
-    ("reserved_bytes", "kept by the engine"),
+    ("reserved_bytes", "reserved by the engine"),
 )
 _PER_MILLION = (
     ("usd_per_million_input_tokens", "input"),
