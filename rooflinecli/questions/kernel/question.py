@@ -109,7 +109,7 @@ class Matmul(KernelEngine, Kernel):
     m: Number = field("count", "Rows (tokens).", positional=True)
     k: Number = field("count", "Contracted dimension.", positional=True)
     n: Number = field("count", "Columns.", positional=True)
-    activation_quantization: Text = field("free", "Input of a narrow matmul: dynamic (a pass of its own), static or none.", default="dynamic", metavar="CHOICE", former=("quantization",))
+    activation_quantization: Text = field("free", "Input of a narrow matmul: dynamic (a pass of its own), static or none.", default="dynamic", metavar="CHOICE", former=("quantisation",))
     # fmt: on
 
     def check(self) -> None:
