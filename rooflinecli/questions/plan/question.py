@@ -41,7 +41,7 @@ class PlannedChip(Record):
 
 
 class SizedChip(PlannedChip):
-    """A chip with its device count. held_s, held_usd: time and cost at the bound; price: where the price comes from."""
+    """A chip with its device count. held_s, held_usd: time and cost at the bound, with failures and checkpoints in training; price: where the price comes from."""
 
     devices: int
     held_s: float
@@ -58,7 +58,8 @@ class SizedChip(PlannedChip):
 
 
 class TrainingChip(SizedChip):
-    """The training run on one chip."""
+    """The training run on one chip. run_s, training_usd: as `estimate` prints them, without failures; elapsed_s, elapsed_usd: with failures,
+    restarts and checkpoints, whose fraction of the time is 1 - goodput."""
 
     layout: TrainingLayout
     time_s: float
@@ -66,6 +67,9 @@ class TrainingChip(SizedChip):
     mfu: float
     run_s: float
     run_interval_s: list[float]
+    goodput: float
+    elapsed_s: float
+    elapsed_usd: float | None
     device_hours: float
     device_hours_interval: list[float]
     training_usd: float | None
@@ -139,7 +143,7 @@ class Plan(Prices, EstimateOptions, Several, Question[PlanAnswer]):  # type: ign
     """How many devices, of which chip, for how long, at what cost: every chip's answer side by side, the cheapest first.
 
     Training: the fewest devices of each chip that see --tokens by --deadline, or the shortest run that --budget pays for, each with
-    the best layout by search. Serving: the fewest that carry --qps inside --slo. All at the pessimistic bound of the interval (--bound).
+    the best layout by search; failures and checkpoints count (goodput). Serving: the fewest that carry --qps inside --slo. All at the pessimistic bound of the interval (--bound).
     Exit code 1 when no chip can.
     """
 

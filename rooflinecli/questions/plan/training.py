@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from rooflinecli.core.errors import UsageError
+from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.parallel_map import Spread
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import duration
@@ -18,6 +18,7 @@ from rooflinecli.formulas import cost, scaling
 from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
+from rooflinecli.questions.goodput.question import TrainingGoodput
 from rooflinecli.questions.plan.question import PlannedChip, TrainingChip, TriedCount
 from rooflinecli.questions.plan.targets import TrainingPlanQuestion, no_price
 from rooflinecli.questions.search.answer_types import TrainingLayout
@@ -102,6 +103,7 @@ def _useful(counts: list[int], time: Ratio) -> list[int]:
     return counts
 
 
+CHECKPOINT_RATE = 2e12 / 16384  # bytes/s per device: Llama 3 report, section 3.3.1, 2 TB/s sustained for 16,384 GPUs
 FIRST = 512  # devices tried first; the next count is guessed from how far this one is off
 HOST = 8  # devices of a host, where the chip's file does not say
 RUN, BILL = "train.run_s", "cost.training_usd"
@@ -115,12 +117,13 @@ class DeviceCountResult:
     result: EstimateAnswer | None = None
     layout: TrainingLayout | None = None
     legal: int = 0
+    slowdown: float = 1.0
 
     def held(self, quantity: str, hold: str) -> float:
-        """The quantity at the bound; infinite where nothing fits or it has no value."""
+        """The quantity at the bound, failures and checkpoints included; infinite where nothing fits or it has no value."""
         if self.result is None:
             return float("inf")
-        return end(ends(self.result, quantity), hold)
+        return end(ends(self.result, quantity), hold) * self.slowdown
 
 
 def end(found: IntervalBounds, hold: str) -> float:
@@ -171,7 +174,19 @@ class ChipPlan:
         best = found.ranking.top(1)
         if not best:
             return DeviceCountResult(devices, legal=found.layouts)
-        return DeviceCountResult(devices, estimate(request_of(asks, best[0].layout)), best[0].layout, found.layouts)
+        result = estimate(request_of(asks, best[0].layout))
+        slow = self._slowdown(devices, result.model.parameters.total)
+        return DeviceCountResult(devices, result, best[0].layout, found.layouts, slow)
+
+    def _slowdown(self, devices: int, params: float) -> float:
+        """Length of the run over that of one without failures and checkpoints, by `roofline goodput`; infinite without progress."""
+        if self.asked.hold == "floor":
+            return 1.0
+        written = TrainingGoodput(n=devices, params=params, bandwidth=devices * CHECKPOINT_RATE)
+        try:
+            return float(written.answer().slowdown)
+        except Infeasible:
+            return math.inf
 
     def over_deadline(self, devices: int) -> float:
         return self.at(devices).held(RUN, self.asked.hold) / (self.asked.deadline or float("inf"))
@@ -258,8 +273,11 @@ class ChipPlan:
             time_s=train.time_s,
             interval_s=list(train.interval_s),
             mfu=train.mfu,
-            held_s=end(run, self.asked.hold),
-            held_usd=end(bill, self.asked.hold) if bill else None,
+            held_s=tried.held(RUN, self.asked.hold),
+            held_usd=tried.held(BILL, self.asked.hold) if bill else None,
+            goodput=1 / tried.slowdown,
+            elapsed_s=run.expected * tried.slowdown,
+            elapsed_usd=bill.expected * tried.slowdown if bill else None,
             run_s=run.expected,
             run_interval_s=[run.low, run.high],
             device_hours=hours[0],

@@ -22,9 +22,12 @@ TRAINING = (
     Column("chip", text=True),
     Column("devices"),
     Column("time"),
-    Column("time, 80% interval", drop=6),
     Column("total cost"),
-    Column("total cost, 80% interval", drop=5),
+    Column("failures, checkpoints", drop=5),
+    Column("without: time", drop=7),
+    Column("80% interval", drop=8),
+    Column("cost", drop=6),
+    Column("80% interval", drop=9),
     Column("GPU-hours", drop=4),
     Column("MFU", drop=2),
     Column("energy at TDP", drop=3),
@@ -66,8 +69,8 @@ def _headline(answer: PlanAnswer, rows: list[SizedChip]) -> str:
     best = rows[0]
     found = f"{best.devices:,} x {best.hardware}"
     if isinstance(best, TrainingChip):
-        usd = "" if best.training_usd is None else f", {money(best.training_usd)}"
-        found += f", {text(best.run_s, 'run_s')} ({text(best.run_interval_s, 'run_s')}){usd}, MFU {percent(best.mfu)}"
+        usd = "" if best.elapsed_usd is None else f", {money(best.elapsed_usd)}"
+        found += f", {text(best.elapsed_s, 'run_s')}{usd}, goodput {percent(best.goodput)}, MFU {percent(best.mfu)}"
     elif isinstance(best, ServingChip):
         usd = "" if best.usd_per_hour is None else f", {text(best.usd_per_hour, 'usd_per_hour')}"
         n = best.numbers
@@ -94,6 +97,9 @@ def _cells(row: SizedChip) -> list[str]:
     assert isinstance(row, TrainingChip)
     return [
         *cells,
+        text(row.elapsed_s, "run_s"),
+        text(row.elapsed_usd, "training_usd"),
+        percent(1 - row.goodput),
         text(row.run_s, "run_s"),
         text(row.run_interval_s, "run_s"),
         text(row.training_usd, "training_usd"),
