@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rooflinecli.core.errors import UsageError
+from rooflinecli.core.units import count, duration
 from rooflinecli.engine.residency import kv_bytes
 from rooflinecli.importers.logs.rl import RlStep
 from rooflinecli.questions.rl import parts as rl_parts
@@ -33,6 +34,8 @@ from rooflinecli.questions.rl.parts import Part, Rollout, Sample, Update
 from rooflinecli.questions.rl.question import Rl, step_of
 
 DEVICES = 8  # where -n is not given
+OTHER_LOAD = 0.15  # of tokens, beyond which a log is of another load
+SIGMA = 0.6  # of the logarithm of lengths whose mean alone a log states
 
 
 @dataclass(frozen=True)
@@ -175,18 +178,34 @@ def _memory(question: Rl, made: Rollout, update: Update, samples: list[Sample]) 
 
 def answered(question: Rl) -> RlAnswer:
     """The answer, with the layouts of a search where one was asked for. Raises UsageError, DataError and Infeasible."""
-    candidates, constants, notes = None, constants_of(question), []
+    for path in filter(None, (question.log, question.calibrate)):
+        question = with_lengths(question, step_of(path))
+    candidates, constants = None, constants_of(question)
+    notes: list[str] = []
     if question.search:
         from rooflinecli.questions.rl.layout_search import search
 
         question, candidates = search(question, constants)
     elif not question.is_given(Rl.n):
         notes.append(f"-n is not given: {DEVICES} devices")
-    composed = compose(question)
     log = question.logged()
-    answer = answer_of(composed, constants, log)
+    answer = answer_of(compose(question), constants, log)
+    if question.changes:
+        from rooflinecli.questions.rl.changes import changes
+
+        answer.changes = changes(question, constants, answer.step.time_s)
     answer.candidates, answer.notes = candidates, notes + answer.notes
     return answer
+
+
+def with_lengths(question: Rl, log: RlStep) -> Rl:
+    """The question with the mean lengths of a log, where it leaves them open."""
+    own: dict[str, object] = {}
+    if log.output and not question.is_given(Rl.output):
+        own["output"] = f"lognormal:{max(round(log.output), 1)},{SIGMA}"
+    if log.prompt and not question.is_given(Rl.prompt):
+        own["prompt"] = max(round(log.prompt), 1)
+    return question.replace(**own) if own else question
 
 
 def constants_of(question: Rl) -> Constants:
@@ -211,7 +230,7 @@ def constants_of(question: Rl) -> Constants:
         if name not in ("calibrate", "calibrate_question", "log", "search")
     }
     step = step_of(question.calibrate)
-    reference = compose(Rl(**given).replace(**changed))
+    reference = compose(with_lengths(Rl(**given).replace(**changed), step))
     return fixed_by(step, reference.parts, *reference.step(PUBLISHED))
 
 
@@ -289,7 +308,7 @@ def answer_of(composed: Composed, constants: Constants, log: RlStep | None = Non
             "rollout": constants.rollout, "trainer": constants.trainer, "fixed_s": constants.fixed_s if question.fixed is None else question.fixed,
             "weight_sync_bytes_per_s": question.weight_sync_bandwidth or constants.sync_bytes_per_s, "source": constants.source,
         },
-        notes=_notes(composed, constants),
+        notes=_notes(composed, constants, log),
     )  # fmt: skip
 
 
@@ -330,8 +349,8 @@ def _mode(composed: Composed) -> str:
     return f"asynchronous, split, {question.staleness} step{'s' if question.staleness > 1 else ''} off"
 
 
-def _notes(composed: Composed, constants: Constants) -> list[str]:
-    """Remarks on the constants, staleness and memory."""
+def _notes(composed: Composed, constants: Constants, log: RlStep | None) -> list[str]:
+    """Remarks on the constants, the log, staleness and memory."""
     found = []
     if constants is PUBLISHED:
         found.append(
@@ -339,6 +358,14 @@ def _notes(composed: Composed, constants: Constants) -> list[str]:
         )
     else:
         found.append(f"parts are as long as in {constants.source}")
+    tokens = sum(sample.tokens for sample in composed.samples)
+    if log is not None and log.tokens and abs(tokens / log.tokens - 1) > OTHER_LOAD:
+        found.append(f"a step of the log has {count(log.tokens)} tokens, one of this question {count(tokens)}: give its --prompts, --samples and lengths")
+    if log is not None and log.other_s:
+        stages = ", ".join(
+            f"{name} {duration(seconds)}" for name, seconds in sorted(log.other_s.items(), key=lambda s: -s[1])[:5]
+        )
+        found.append(f"stages of the log that are in fixed: {stages}")
     if composed.question.staleness:
         off = composed.question.staleness
         found.append(

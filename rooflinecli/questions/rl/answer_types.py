@@ -117,6 +117,14 @@ class Candidate(Record):
     tie: bool
 
 
+class Change(Record):
+    """What an option would make of a step: its time, and the part of the present one that it saves."""
+
+    options: str
+    time_s: float
+    saved_fraction: float
+
+
 class RlAnswer(Record):
     """A step of RL post-training. `constants` are what the parts were multiplied by, and where they are from."""
 
@@ -135,4 +143,5 @@ class RlAnswer(Record):
     run: RunAnswer | None
     constants: dict[str, float | str]
     candidates: list[Candidate] | None = field(default=None, metadata=OPTIONAL)
+    changes: list[Change] | None = field(default=None, metadata=OPTIONAL)
     notes: list[str]

@@ -58,7 +58,7 @@ class Rl(
         "roofline rl qwen3-30b-a3b --hw h100 -n 32 --prompts 64 --samples 32 --output lognormal:3k,0.5 --max-output 4k",
         "roofline rl qwen3-32b --hw h100 -n 64 --rollout-devices 32 --staleness 1 --output lognormal:3k,0.5",
         "roofline rl qwen3-32b --hw h100 -n 64 --search",
-        "roofline rl qwen3-32b --hw h100 -n 32 --log train.log",
+        "roofline rl qwen3-32b --hw h100 -n 32 --log train.log --changes",
     )
     helps = {
         "n": "Devices in all: of both sides where --rollout-devices splits them.",
@@ -102,6 +102,7 @@ class Rl(
     steps: OptWhole = field("whole", "Steps of the run, for its hours and dollars.", default=None, panel=LOAD)
     seed: Whole = field("whole", "Seed of the lengths.", default=0, least=0, panel=LOAD)
     search: Switch = field("switch", "Rank layouts: shared or split devices, sizes of both sides.", default=False, panel=LAYOUT)
+    changes: Switch = field("switch", "Options that would shorten the step, each with its gain.", default=False, panel=LAYOUT)
     log: OptText = field("file", "A log of verl, NeMo RL, OpenRLHF or slime: its parts next to the expected ones.", default=None, panel=ENGINE)
     calibrate: OptText = field("file", "A log of the same framework and chip; with --calibrate-question, what it measured.", default=None, panel=ENGINE, metavar="LOG")
     calibrate_question: OptText = field("free", "Options in which the run of --calibrate differs from this one, such as '-n 16 --prompts 256'.", default=None, panel=ENGINE, metavar="OPTIONS")

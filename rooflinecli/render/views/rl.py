@@ -51,6 +51,14 @@ def view(r: RlAnswer) -> Page:
         [Pairs(sums)],
         [_memory(r)],
         [_candidates(r.candidates)] if r.candidates else [],
+        [
+            Table(
+                (Column("change", text=True), Column("step"), Column("saves")),
+                [(c.options, text(c.time_s, "time_s"), percent(c.saved_fraction)) for c in r.changes],
+            )
+        ]
+        if r.changes
+        else [],
         [Note(note) for note in r.notes],
     )
 
