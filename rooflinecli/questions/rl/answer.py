@@ -360,7 +360,9 @@ def _notes(composed: Composed, constants: Constants, log: RlStep | None) -> list
         found.append(f"parts are as long as in {constants.source}")
     tokens = sum(sample.tokens for sample in composed.samples)
     if log is not None and log.tokens and abs(tokens / log.tokens - 1) > OTHER_LOAD:
-        found.append(f"a step of the log has {count(log.tokens)} tokens, one of this question {count(tokens)}: give its --prompts, --samples and lengths")
+        found.append(
+            f"a step of the log has {count(log.tokens)} tokens, one of this question {count(tokens)}: give its --prompts, --samples and lengths"
+        )
     if log is not None and log.other_s:
         stages = ", ".join(
             f"{name} {duration(seconds)}" for name, seconds in sorted(log.other_s.items(), key=lambda s: -s[1])[:5]

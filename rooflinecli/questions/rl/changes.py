@@ -27,9 +27,6 @@ def _tried(question: Rl) -> list[tuple[str, Rl]]:
     """Modes, engine sizes, a narrower rollout and twice the devices, as options and as questions."""
     devices = int(question.n or DEVICES)
     found: list[dict[str, object]] = []
-    doubled: dict[str, object] = {"n": 2 * devices}
-    if question.rollout_devices:
-        doubled["rollout_devices"] = 2 * question.rollout_devices
     if not question.staleness:
         if question.rollout_devices is None:
             found.append({"staleness": 1})
@@ -48,9 +45,10 @@ def _tried(question: Rl) -> list[tuple[str, Rl]]:
         and engine.ctx.dtype != "fp8"
     ):
         found.append({"rollout_dtype": "fp8"})
-    found.append(
-        {"n": 2 * devices} | ({"rollout_devices": 2 * question.rollout_devices} if question.rollout_devices else {})
-    )
+    doubled: dict[str, object] = {"n": 2 * devices}
+    if question.rollout_devices:
+        doubled["rollout_devices"] = 2 * question.rollout_devices
+    found.append(doubled)
     base = question.replace(n=devices, changes=None, log=None)
     return [(_text(written), base.replace(**written)) for written in found]
 
