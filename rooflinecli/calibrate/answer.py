@@ -53,11 +53,11 @@ def calibrate(
     Raises DataError for a file without measurements, cut short, or of another model; UsageError for missing options.
     """
     sources, chip = [load(path) for path in paths], load_hardware(str(given["hw"]))
-    watts = [power.measured(source) for source in sources if len(sources) > 1 and power.claims(source)]
-    runs = [source for source in sources if not watts or not power.claims(source)]
-    answer = of_rows([row for source in runs for row in read_source(source)], given, hold_out, target)
+    watts = {source.name: found for source in sources if (found := power.measured(source)) and len(sources) > 1}
+    rows = [row for source in sources if source.name not in watts for row in read_source(source)]
+    answer = of_rows(rows, given, hold_out, target)
     rated = f"; {chip.name} is rated at {chip.rated_power:g} W" if chip.rated_power else ""
-    answer.notes += [f"{one.where}: {power.sentence(one)}{rated}" for one in watts]
+    answer.notes += [f"{found.where}: {found}{rated}" for found in watts.values()]
     return answer
 
 

@@ -93,11 +93,15 @@ def _offloads(written: str) -> bool:
 
 def frameworks(ctx: EstimateContext) -> list[str]:
     """Training frameworks for which the efficiency tables of a chip or of its kind have constants."""
-    return frameworks_in([ctx.chip.spec.efficiency, load_defaults(ctx.chip.spec.kind).efficiency])
+    return _frameworks([ctx.chip.spec.efficiency, load_defaults(ctx.chip.spec.kind).efficiency])
 
 
-def frameworks_in(tables: Sequence[Mapping[str, Mapping[str, Mapping[str, object]]]]) -> list[str]:
-    """Training frameworks of efficiency tables."""
+def every_framework() -> list[str]:
+    """Training frameworks that any kind of chip has constants for."""
+    return _frameworks([load_defaults(kind).efficiency for kind in ("gpu", "tpu")])
+
+
+def _frameworks(tables: Sequence[Mapping[str, Mapping[str, Mapping[str, object]]]]) -> list[str]:
     names = {
         name
         for table in tables

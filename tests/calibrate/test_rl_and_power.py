@@ -109,8 +109,9 @@ POWER = {
 def test_power_is_the_mean_of_devices_at_work(tool):
     text, watts, devices = POWER[tool]
     found = power.measured(Source("log", text))
+    assert found is not None
     assert (found.tool, found.watts, found.devices) == (tool, pytest.approx(watts), devices)
-    assert found.whole_system is (tool == "MLPerf power")
+    assert ("whole system" in str(found)) is (tool == "MLPerf power")
     with pytest.raises(DataError, match=rf"^log:\d+: {tool}: .*give it next to the log of the run"):
         read_source(Source("log", text))
 

@@ -349,5 +349,5 @@ def test_the_commands_hold_no_list_of_their_own():
 def test_every_list_of_names_for_completion_is_there():
     from rooflinecli.interfaces.cli import completion
 
-    for name, listed in completion._NAMES.items():
-        assert max(map(len, completion.listed_names(listed))) > 2, name
+    for name in (*completion._NAMES, *completion._FIELDS):
+        assert max(map(len, completion.named(name))) > 2, name

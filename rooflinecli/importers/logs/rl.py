@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from rooflinecli.core.errors import DataError
@@ -19,6 +19,7 @@ TOOL = "verl / NeMo RL / OpenRLHF / slime"
 WARM_UP = 1  # steps in which engines start and kernels are compiled
 _PAIR = re.compile(r"['\"]?([A-Za-z_][\w@./-]*)['\"]?:\s*(?:np\.\w+\()?(-?\d[\d.]*(?:e[+-]?\d+)?)")
 _STEP = re.compile(r"(?:\bstep:|\bGlobal step |\b(?:perf|rollout|step) |\"step\": ?|\bStep )(\d+)\b")
+_BANNER = re.compile(r"^=+ Step (\d+)/\d+ =+")
 _NEMO = re.compile(r"^\W*(Total step time|Mean Generation Length|Mean Total Tokens per Sample|E2E \(Tokens/sec/gpu\)|[a-z_]+(?:/[a-z_]+)?): ([\d.]+)(s\b)?")  # fmt: skip
 # field -> names that it goes by: verl, NeMo RL, OpenRLHF, slime
 _NAMES: dict[str, tuple[str, ...]] = {
@@ -84,29 +85,28 @@ def read(source: Source) -> list[MeasuredRow]:
     if not found:
         return []
     middle = median_step(found)
-    shares = {"generation": middle.generation_s, "the actor's update": middle.actor_s}
-    said = ", ".join(f"{name} {duration(seconds)}" for name, seconds in shares.items() if seconds)
-    whole = f"{duration(middle.step_s)} ({said})" if middle.step_s else said
+    stages = {"step": middle.step_s, "generation": middle.generation_s, "the actor's update": middle.actor_s}
+    said = ", ".join(f"{name} {duration(seconds)}" for name, seconds in stages.items() if seconds)
     raise DataError(
-        f"{middle.where}: {middle.tool}, {len(found)} steps of reinforcement learning, the median one {whole}; calibrate fits serving and "
+        f"{middle.where}: {middle.tool}, {len(found)} steps of reinforcement learning, medians: {said}; calibrate fits serving and "
         "training apart: give logs of either"
     )
 
 
 def steps(source: Source) -> list[RlStep]:
     """Every step of a log, in its order. Lines that several workers print of one step are one."""
-    found: list[RlStep] = []
-    last: dict[int | None, int] = {}  # number -> place of the latest step that has it
+    found: list[tuple[int, int | None, dict[str, float]]] = []
+    last: dict[int | None, dict[str, float]] = {}  # figures of the latest step of each number
     nemo = "Total step time:" in source.plain
     for line, number, pairs in _blocks(source) if nemo else _lines(source):
-        step = _step(source.at(line), number, pairs, "NeMo RL" if nemo else None)
-        at = last.get(number)
-        if number is not None and at is not None and _agree(found[at], step):
-            found[at] = _joined(found[at], step)
+        before = last.get(number)
+        if number is not None and before is not None and all(before.get(k, v) == v for k, v in pairs.items()):
+            before.update(pairs)
         else:
-            last[number] = len(found)
-            found.append(step)
-    return [step for step in found if step.step_s or step.generation_s or step.actor_s]
+            last[number] = pairs
+            found.append((line, number, pairs))
+    made = [_step(source.at(line), number, pairs, nemo) for line, number, pairs in found]
+    return [step for step in made if step.step_s or step.generation_s or step.actor_s]
 
 
 def median_step(of: list[RlStep]) -> RlStep:
@@ -147,47 +147,23 @@ def _lines(source: Source) -> Iterator[tuple[int, int | None, dict[str, float]]]
 def _blocks(source: Source) -> Iterator[tuple[int, int | None, dict[str, float]]]:
     """The same of NeMo RL, which prints a block for each step."""
     number, pairs, at = None, dict[str, float](), 0
-    for line, text in enumerate(source.lines, start=1):
-        if "Training Results" in text:
+    for line, text in enumerate([*source.lines, "Training Results"], start=1):
+        banner = _BANNER.match(text.strip())
+        if banner or "Training Results" in text:
             if at:
                 yield at, number, pairs
-            pairs, at = {}, 0
-        if re.match(r"^=+ Step \d+/\d+ =+", text.strip()):
-            following = int(text.split("Step ")[1].split("/")[0])
-            if at:
-                yield at, number, pairs
-            pairs, at, number = {}, 0, following
+            pairs, at, number = {}, 0, int(banner[1]) if banner else number if not at else None
         if match := _NEMO.match(text):
             at = line if match[1] == "Total step time" else at
             pairs.setdefault(match[1], as_number(match[2]) or 0.0)
-    if at:
-        yield at, number, pairs
 
 
-def _step(where: str, number: int | None, pairs: dict[str, float], tool: str | None) -> RlStep:
-    prefix = next(
-        (p for p in _TOOLS if any(name.startswith(p) and name != "perf/throughput" for name in pairs)), "perf/"
-    )
+def _step(where: str, number: int | None, pairs: dict[str, float], nemo: bool) -> RlStep:
+    prefix = "" if nemo else next((p for p in _TOOLS if any(name.startswith(p) for name in pairs)), "perf/")
     own = {key: next((pairs[n] for n in names if n in pairs), None) for key, names in _NAMES.items()}
     if own["step_s"] is None and all(name in pairs for name in _WAITS):
         own["step_s"] = sum(pairs[name] for name in _WAITS)
     known = {name for names in _NAMES.values() for name in names}
-    others = {
-        name: value
-        for name, value in pairs.items()
-        if name not in known and ((name.startswith(prefix) and name.count("/") == 1) or (tool and name.islower()))
-        if tool or prefix != "perf/" or name.endswith("_time")
-    }
-    return RlStep(where, tool or _TOOLS[prefix], number, other_s=others, **own)
-
-
-def _agree(one: RlStep, other: RlStep) -> bool:
-    """Whether two lines may be of one step: no figure differs."""
-    return all(None in (pair := (getattr(one, name), getattr(other, name))) or pair[0] == pair[1] for name in _NAMES)
-
-
-def _joined(one: RlStep, other: RlStep) -> RlStep:
-    """One step of two lines: what the first leaves out is the other's."""
-    own = {f.name: getattr(one, f.name) for f in fields(one)}
-    more = {name: getattr(other, name) for name, value in own.items() if value is None}
-    return replace(one, **more, other_s={**other.other_s, **one.other_s})
+    stage = re.compile(rf"{prefix}[a-z_]+{'_time' if prefix == 'perf/' else '(?:/total)?'}")
+    others = {name: value for name, value in pairs.items() if name not in known and stage.fullmatch(name)}
+    return RlStep(where, "NeMo RL" if nemo else _TOOLS[prefix], number, other_s=others, **own)

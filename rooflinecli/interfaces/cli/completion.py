@@ -12,7 +12,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from rooflinecli.interfaces.cli.main import COMPLETING
-from rooflinecli.specs.registry import kinds
 
 if TYPE_CHECKING:  # a verb that asks for no estimate needs no table
     from rooflinecli.specs.options import Option
@@ -36,79 +35,61 @@ def on_tab(complete: Complete | None) -> Complete | None:
     return complete if COMPLETING in os.environ else None
 
 
-def _frameworks() -> list[str]:
-    from rooflinecli.engine.option_conflicts import frameworks_in
-    from rooflinecli.specs.hardware import load_defaults
-
-    return frameworks_in([load_defaults(kind).efficiency for kind in ("gpu", "tpu")])
-
-
-def _attribute(place: str) -> Iterable[str]:
-    """The names in `module:attribute` of the package: a collection, or a function that returns one."""
-    module, _, name = place.partition(":")
-    found = getattr(import_module(f"rooflinecli.{module}"), name)
-    return found() if callable(found) else found  # type: ignore[no-any-return]
-
-
-Names = Callable[[], Iterable[str]] | str | tuple[str, ...]
-
-
-def listed_names(listed: Names) -> tuple[str, ...]:
-    """The names of an entry of _NAMES."""
-    return tuple(_attribute(listed) if isinstance(listed, str) else listed if isinstance(listed, tuple) else listed())
-
-
-# options whose values are names but no table of choices -> the names, or where they are
-_NAMES: dict[str, Names] = {
-    "engine": "specs.engine:engines",
-    "framework": _frameworks,
-    "optimizer": "specs.optimizer:optimizers",
-    "recompute-modules": "phases.recompute:MODULES",
-    "offload": "engine.option_conflicts:OFFLOADS",
+# options whose values are names but no table of choices -> the names, or where they are: `module:attribute` of the package
+_NAMES: dict[str, tuple[str, ...]] = {
+    "engine": ("specs.engine:engines",),
+    "framework": ("engine.option_conflicts:every_framework",),
+    "optimizer": ("specs.optimizer:optimizers",),
+    "recompute-modules": ("phases.recompute:MODULES",),
+    "offload": ("specs.layout:OFFLOADS",),
     "expert-offload": ("host",),
-    "speculative-method": "engine.speculation:HEADS",
-    "router": lambda: kinds("simulate/routers"),
+    "speculative-method": ("engine.speculation:HEADS",),
+    "router": ("round-robin", "least-loaded", "prefix"),
     "arrivals": ("poisson", "gamma:", "constant"),
-    "emit": "importers.launch.emit:tools",
-    "op": lambda: (*_attribute("questions.collective.answer:BUS"), *_attribute("questions.collective.answer:PHASES")),
-    "backend": "questions.collective.answer:MODES",
-    "library": "specs.engine:EXPERT_KERNELS",
-    "activation-quantization": "questions.kernel.question:QUANTIZATION",
-    "subject": lambda: (*_attribute("validate.question:SUBJECTS"), "all"),
-    "name": "formulas.catalogue:every",
-    "sort": lambda: ("order", *_attribute("render.views.ops:SORTS")),
+    "emit": ("importers.launch.emit:tools",),
+    "op": ("questions.collective.answer:BUS", "questions.collective.answer:PHASES"),
+    "backend": ("questions.collective.answer:MODES",),
+    "library": ("specs.engine:EXPERT_KERNELS",),
+    "activation-quantization": ("questions.kernel.question:QUANTIZATION",),
+    "subject": ("validate.question:SUBJECTS", "all"),
+    "name": ("formulas.catalogue:every",),
+    "sort": ("order", "render.views.ops:SORTS"),
     "plot-kind": ("percentiles", "load", "slo"),
-    "fit": lambda: (*_attribute("questions.scaling.question:FITS"), "all"),
+    "fit": ("questions.scaling.question:FITS", "all"),
     "objective": ("throughput", "latency", "cost", "energy", "devices"),
-    "family": lambda: _in_files("models", "family"),
-    "vendor": lambda: _in_files("hardware", "vendor"),
     "phase": ("train", "prefill", "decode"),
-    **dict.fromkeys(("dtype", "weight-dtype", "quantization", "before", "after"), "quantization.formats:FORMATS"),
+    **dict.fromkeys(("dtype", "weight-dtype", "quantization", "before", "after"), ("quantization.formats:FORMATS",)),
 }
+_FIELDS = {"family": "models", "vendor": "hardware"}  # options that take a value of the registry's files
 
 
-def _in_files(kind: str, field: str) -> set[str]:
-    """Values of a field of the registry's files."""
+def named(option: str) -> list[str]:
+    """The names that complete an option; a collection or a function of the package gives them."""
     from rooflinecli.specs.name_lookup import files
 
-    found = (
-        re.search(rf"^{field}: *(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE) for path in files(kind).values()
-    )
-    return {match[1] for match in found if match}
+    found: list[str] = []
+    for entry in _NAMES.get(option, ()):
+        module, colon, attribute = entry.partition(":")
+        given = getattr(import_module(f"rooflinecli.{module}"), attribute) if colon and attribute else (entry,)
+        found += given() if callable(given) else given
+    if option in _FIELDS:
+        texts = (path.read_text(encoding="utf-8") for path in files(_FIELDS[option]).values())
+        found += [value for text in texts for value in re.findall(rf"^{option}: *(\S+)", text, re.MULTILINE)]
+    return found
 
 
 def words(option: Option) -> Complete | None:
     """The names an option takes, where they are known."""
     if option.name in ("model", "hw") or (option.name in ("host", "extends") and option.kind == "name"):
         return models if option.name == "model" else chips
-    listed = _NAMES.get(option.long) if option.kind in ("free", "word", "list") else None
-    if not option.choices and option.kind != "dtype" and listed is None:
+    listed = option.kind in ("free", "word", "list") and option.long in {*_NAMES, *_FIELDS}
+    if not option.choices and option.kind != "dtype" and not listed:
         return None
 
     def complete(incomplete: str) -> list[str]:
         known: Iterable[str] = option.choices
-        if listed is not None and not option.choices:
-            known = listed_names(listed)
+        if listed and not option.choices:
+            known = named(option.long)
         elif option.kind == "dtype":
             from rooflinecli.quantization.formats import FORMATS
             from rooflinecli.quantization.schemes import schemes
