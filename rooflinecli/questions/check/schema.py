@@ -6,24 +6,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from rooflinecli.importers.source import Json
 from rooflinecli.questions.check.cases import FROM
 from rooflinecli.questions.check.plan_file import CheckFile
+from rooflinecli.questions.check.simulation_quantities import own_fields
 from rooflinecli.specs.options import KINDS, OPTIONS, Option
 
 
 def generate() -> Json:
     """The schema as plain data."""
     schema = CheckFile.model_json_schema()
-    options = _options()
+    options = _schemas(OPTIONS.values())
     defs = schema["$defs"]
     check = defs["CheckSpec"]
     check["properties"] |= options | {
         FROM: {"type": "string", "description": "a launch script, config or command to read options from"}
     }
     check["additionalProperties"] = False
+    check["properties"]["simulate"] |= {"properties": _schemas(own_fields()), "additionalProperties": False}
     check["properties"]["matrix"] |= {
         "properties": {k: {"type": "array", "minItems": 1} for k in options},
         "additionalProperties": False,
@@ -35,11 +38,11 @@ def generate() -> Json:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "roofline check plan"}
 
 
-def _options() -> Json:
-    """option -> what it takes, under every spelling that is read."""
+def _schemas(options: Iterable[Option]) -> Json:
+    """Name of an option -> what it takes, under every spelling of today."""
     names = {
         spelt: option
-        for option in OPTIONS.values()
+        for option in options
         for name in (option.long, *option.also, option.name)
         for spelt in (name, name.replace("-", "_"))
     }

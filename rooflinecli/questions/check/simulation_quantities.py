@@ -12,7 +12,7 @@ from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.question import is_estimate_option
 from rooflinecli.questions.simulate.question import FORMER, Simulate
 from rooflinecli.questions.simulate.run import SEEDS, figures, intervals, min_replicas, repeats, run
-from rooflinecli.specs.options import OPTIONS
+from rooflinecli.specs.options import OPTIONS, Option
 
 LOAD = ("qps", "concurrency", "prompt", "output", "prompts-per-slot", "equal-lengths")
 NEITHER = ("batch", "phase", "tokens", "attention-flops")
@@ -50,13 +50,17 @@ def _asked(case: CheckCase, result: EstimateAnswer) -> Simulate:
     return Simulate.read({**options, **written})
 
 
+def own_fields() -> list[Option]:
+    """The fields of a simulation that no estimate has: the entries of `simulate:`."""
+    return [field for field in Simulate.fields().values() if not is_estimate_option(field)]
+
+
 def _entry(name: str) -> str:
     """The parameter of an entry of `simulate:`, which may be any of a simulation's own fields. Raises UsageError for others."""
-    own = [f for f in Simulate.fields().values() if not is_estimate_option(f)]
-    for field in own:
+    for field in own_fields():
         if name.replace("_", "-") in field.names:
             return field.parameter if field.name not in LOAD else field.name
-    raise unknown("entry of simulate", name, [field.long for field in own])
+    raise unknown("entry of simulate", name, [field.long for field in own_fields()])
 
 
 @lru_cache(maxsize=256)
