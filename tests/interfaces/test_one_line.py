@@ -16,7 +16,9 @@ from conftest import ROOT
 SIMULATE = '    seed: Whole = field("whole"'
 DRAIN = '    drain_seconds: OptNumber = field("time", "Time to drain a replica.", default=None, metavar="TIME")\n'
 ENGINE = '    engine: OptText = field("word"'
-WARM = '    warm_up: OptNumber = field("time", "Time to warm an engine up.", default=None, panel=ENGINE, phase="serve")\n'
+WARM = (
+    '    warm_up: OptNumber = field("time", "Time to warm an engine up.", default=None, panel=ENGINE, phase="serve")\n'
+)
 ENERGY = '    Quantity("energy_j", "J"'
 FLOOR = '    Quantity("floor_energy_j", "J", "energy of the floor", LESS, formula=cost.energy, of=("devices", "power", "floor_s")),\n'
 
