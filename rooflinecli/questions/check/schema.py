@@ -26,7 +26,10 @@ def generate() -> Json:
         FROM: {"type": "string", "description": "a launch script, config or command to read options from"}
     }
     check["additionalProperties"] = False
-    check["properties"]["simulate"] |= {"properties": _schemas(own_fields()), "additionalProperties": False}
+    check["properties"]["simulate"] |= {
+        "properties": _schemas(own_fields(), former=True),
+        "additionalProperties": False,
+    }
     check["properties"]["matrix"] |= {
         "properties": {k: {"type": "array", "minItems": 1} for k in options},
         "additionalProperties": False,
@@ -38,12 +41,12 @@ def generate() -> Json:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "roofline check plan"}
 
 
-def _schemas(options: Iterable[Option]) -> Json:
-    """Name of an option -> what it takes, under every spelling of today."""
+def _schemas(options: Iterable[Option], former: bool = False) -> Json:
+    """Name of an option -> what it takes, under every spelling of today, with `former` those of earlier releases too."""
     names = {
         spelt: option
         for option in options
-        for name in (option.long, *option.also, option.name)
+        for name in (option.long, *option.also, *(option.names if former else (option.name,)))
         for spelt in (name, name.replace("-", "_"))
     }
     return {name: option_schema(option) for name, option in sorted(names.items())}
