@@ -142,6 +142,15 @@ def test_several_plans_and_patterns(tmp_path):
     assert ran.returncode == 0 and json.loads(Path(outputs["report"]).read_text())["summary"]["checks"] == 2
 
 
+@pytest.mark.parametrize("plan", ["my plan.yaml", "-plan.yaml", "my plan.yaml\n-plan.yaml c.yaml", "*.yaml"])
+def test_a_plan_with_a_space_or_a_dash_in_its_path(plan, tmp_path):
+    for name in ("my plan.yaml", "-plan.yaml", "c.yaml"):
+        (tmp_path / name).write_text(json.dumps(GOOD))
+    ran, outputs, _ = act(tmp_path, {"with": {"plan": plan}})
+    wanted = 1 if plan in ("my plan.yaml", "-plan.yaml") else 3
+    assert ran.returncode == 0 and json.loads(Path(outputs["report"]).read_text())["summary"]["checks"] == wanted
+
+
 def test_the_readme_shows_the_same_snippet():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     if "actions/checkout" in readme:
