@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -34,6 +34,7 @@ class Launch:
     shaping: list[str] = field(default_factory=list)  # flags of the model itself, that a model made of the sizes lacks
     part: bool = False  # one of several processes of the same server
     per_replica: int | None = None  # sequences of a training batch to a replica, where their number follows from -n
+    open_file: Callable[[str], str | None] = lambda _: None  # the text of a file that a config names
     shape: Options = field(default_factory=dict)  # of the model, where a launch describes it instead of naming it
 
     def put(self, option: str, written: object, flag: str) -> None:

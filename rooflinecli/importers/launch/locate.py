@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from math import prod
 from pathlib import Path
 
 from rooflinecli.core import files
@@ -38,6 +39,7 @@ class Source:
     name: str
     folder: Path | None = None
     files: dict[str, str] = field(default_factory=dict)
+    absent: list[str] = field(default_factory=list)  # configs that its commands name, and that are not here
 
     def sibling(self, written: str) -> str | None:
         """The text of a file that a launch names: made by the script, mounted with it, or in its folder; None for none."""
@@ -83,8 +85,10 @@ def _config(tree: object, source: Source) -> Iterator[Launch]:
     for name in kinds(TOOLS):
         tool = load(TOOLS, name)
         if isinstance(tree, Mapping) and hasattr(tool, "claims") and tool.claims(tree):
-            launch = Launch(name, source.name)
+            launch = Launch(name, source.name, open_file=source.sibling)
             tool.read(tree, launch)
+            if base := tree.get("defaults", tree.get("extends")) if tool.TRAINS else None:
+                launch.notes.append(f"what it inherits from {one_line(str(base))} is not read")
             yield launch
             return
 
@@ -199,12 +203,30 @@ def _launched(words: list[str], source: Source, line: int, job: containers.Conta
         if " " in inner and _RUNS.search(inner):  # a command handed on: xpk workload create --command="..."
             yield from _script(inner, source, {}, line - 1 if line else 0, containers.xpk(words) or job)
         base = word.partition("=")[2] or word
-        if (
-            base.endswith((".toml", ".yaml", ".yml"))
-            and (text := source.sibling(base)) is not None
-            and len(words) < 200
-        ):
-            yield from launches(Source(text, base, source.folder, source.files))
+        configs = (".toml", ".yaml", ".yml") if "--num-layers" in words else (".toml", ".yaml", ".yml", ".json")
+        if base.endswith(configs) and len(words) < 200:
+            text = source.sibling(base)
+            if text is not None:
+                named = Source(text, base, source.folder, source.files, source.absent)
+                yield from _ranked(launches(named), words, job)
+            elif any(runs in " ".join(words) for runs in ("train", "torchrun", "accelerate", "deepspeed")):
+                source.absent.append(base)
+
+
+def _ranked(found: Iterator[Launch], words: list[str], job: containers.Container | None) -> Iterator[Launch]:
+    """Launches of a config on the ranks of the command that names it: torchrun's, deepspeed's, or its job's."""
+    flags = {w.lstrip("-").replace("_", "-"): v for w, v in pairwise([*(p for w in words for p in w.split("=")), ""])}
+    each, nodes = (
+        flags.get("nproc-per-node", flags.get("num-gpus", "")),
+        flags.get("nnodes", flags.get("num-nodes", "1")),
+    )
+    ranks = int(each) * int(nodes) if each.isdigit() and nodes.isdigit() else job.devices if job else None
+    for launch in found:
+        sizes = [launch.options.get(axis, 1) for axis in ("tp", "pp", "cp")]
+        if ranks and "n" not in launch.options and load(TOOLS, launch.tool).TRAINS and ranks % prod(sizes) == 0:
+            launch.options |= {"n": ranks, "dp": ranks // prod(sizes)}
+            launch.notes = [note for note in launch.notes if not note.endswith("give -n")]
+        yield launch
 
 
 def _named_tree(words: list[str], source: Source, names: tuple[str, ...]) -> Tree | None:

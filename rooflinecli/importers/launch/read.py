@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rooflinecli.core import files
-from rooflinecli.core.errors import UsageError
+from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.text import one_line
 from rooflinecli.importers.launch import dtype_names, locate, model_by_sizes
 from rooflinecli.importers.launch.launch import Launch
@@ -33,6 +33,10 @@ def read(source: str) -> Launch:
     which = int(chosen[2]) if chosen and not files.is_existing_file(Path(source)) else None
     opened = locate.open_text(chosen[1] if which and chosen else source)
     found = list(locate.launches(opened))
+    if not found and opened.absent:
+        raise DataError(
+            f"{opened.name}: its launch is in {one_line(opened.absent[0])}, which is not here; give that file"
+        )
     if not found:
         raise UsageError(
             f"{opened.name}: no launch of a supported tool ({', '.join(kinds(TOOLS))}); give the options instead"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rooflinecli.importers.launch import training_common
 from rooflinecli.importers.launch.flags import flags
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
-from rooflinecli.importers.source import Tree
+from rooflinecli.importers.launch.tools import deepspeed
+from rooflinecli.importers.source import Tree, parse
 
 VERSION = "accelerate 1.10"
 TRAINS = True
@@ -28,6 +31,19 @@ def read(tree: Tree, launch: Launch) -> None:
     args.pop("num_machines")
     training_common.layout(launch, args.whole(launch, "num_processes"), tp=tp, pp=pp, cp=cp)
     training_common.unresolved(launch, {"num_processes": "n"})
+    if named := args.pop("deepspeed_config.deepspeed_config_file"):
+        text = launch.open_file(str(named))
+        if text is None:
+            launch.refuse("zero", f"its ZeRO stage and format are in {named}, which is not here")
+        else:
+            config = parse(text, str(named))
+            shared = Launch(launch.tool, launch.where)
+            deepspeed.read(config if isinstance(config, Mapping) else {}, shared)
+            launch.options |= {
+                k: v for k, v in shared.options.items() if k in ("zero", "dtype", "micro-batch", "batch", "offload")
+            }
+            launch.unmodelled += shared.unmodelled
+            return
     sharding = args.pop("fsdp_config.fsdp_sharding_strategy", "fsdp_config.sharding_strategy")
     stage = args.pop("deepspeed_config.zero_stage")
     kind = str(args.pop("distributed_type"))

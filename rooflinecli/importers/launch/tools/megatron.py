@@ -21,19 +21,8 @@ SUFFIX = ".sh"
 _SCRIPT = re.compile(r"(.*/)?(pretrain|finetune|train)_\w+\.py")
 COUNTING = ("mpirun", "mpiexec", "srun")
 RUNNERS = ("torchrun", "deepspeed", "torch.distributed.run", "torch.distributed.launch", "ft_launcher")
-_OTHERS = (
-    "t5",
-    "bert",
-    "retro",
-    "mamba",
-    "ict",
-    "vit",
-    "vlm",
-    "vision",
-    "hybrid",
-    "multimodal",
-    "biencoder",
-)  # scripts whose sizes are no GPT's
+# scripts whose sizes are no GPT's
+_OTHERS = tuple("t5 bert retro mamba ict vit vlm vision hybrid multimodal biencoder".split())
 FLAGS = flags("megatron")
 SIZES = {"nproc-per-node": "n", "nnodes": "n", "num-gpus": "n", "tensor-model-parallel-size": "tp", "pipeline-model-parallel-size": "pp",
          "context-parallel-size": "cp", "expert-model-parallel-size": "ep", "ds-sequence-parallel-size": "cp",

@@ -24,22 +24,10 @@ _SIZES = {"tp": "tensor_model_parallel_size", "pp": "pipeline_model_parallel_siz
           "ep": "expert_model_parallel_size"}  # fmt: skip
 _SHAPE = {"layers": "num_layers", "d_model": "hidden_size", "heads": "num_attention_heads", "kv_heads": "num_query_groups",
           "d_ff": "ffn_hidden_size", "experts": "num_moe_experts", "top_k": "moe_router_topk"}  # fmt: skip
-_ASIDE = (
-    "grpo",
-    "dpo",
-    "sft",
-    "rm",
-    "loss_fn",
-    "checkpointing",
-    "data",
-    "env",
-    "logger",
-    "distillation",
-    "value",
-    "teacher",
-    "exp_manager",
-    "defaults",
-)  # of NeMo RL
+# tables of NeMo RL that do not train
+_ASIDE = tuple(
+    "grpo dpo sft rm loss_fn checkpointing data env logger distillation value teacher exp_manager defaults".split()
+)
 FLAGS = flags("nemo")
 
 
