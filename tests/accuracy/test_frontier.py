@@ -30,7 +30,7 @@ def test_both_kinds_of_tokens_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
     row = {"model": "m", "hardware": "h", "prompt": 8, "output": 1, "tokens_per_s_per_user": 50}
     assert search_vs_tuned.reached({**row, "total_tokens_per_s_per_device": 450}) == pytest.approx((2.0, 3.0))
     assert [one["n"] for one in asked] == ["8", "32"] and all(
-        one["itl"] == "0.02 s" and "dtype" not in one for one in asked
+        one["itl"] == 0.02 and "dtype" not in one for one in asked
     )
     monkeypatch.setattr(search_vs_tuned, "search", lambda *a: {"results": [], "pool_rows": []})
     assert search_vs_tuned.reached({**row, "total_tokens_per_s_per_device": 450}) == (0.0, 0.0)

@@ -11,6 +11,7 @@ import pytest
 from rooflinecli.core.errors import UsageError
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
+from rooflinecli.questions.search.question import Search
 from rooflinecli.questions.search.serving import search
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
@@ -23,12 +24,13 @@ def ask(
     goal: str | None = None,
     where: tuple[str, ...] = (),
     top: int = 5,
-    ttft: str | None = None,
-    itl: str | None = None,
-    qps: str | None = None,
+    ttft: float | None = None,
+    itl: float | None = None,
+    qps: float | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    return search({**BASE, **options}, goal, list(where), {"ttft": ttft, "itl": itl, "qps": qps}, top)
+    limits = {name: limit for name, limit in {"ttft": ttft, "itl": itl, "qps": qps}.items() if limit is not None}
+    return search({**BASE, **options}, goal, list(where), limits, top)
 
 
 def by_hand(tp: int, pp: int, batch: int) -> EstimateAnswer:
@@ -55,12 +57,12 @@ def test_search_equals_brute_force(limit: float | None) -> None:
         result = by_hand(tp, pp, batch)
         if result.feasible and (limit is None or result.phases["decode"].interval_s[1] <= limit):
             best = min(best, result.cost.usd_per_million_tokens)
-    found = ask("cost", tp="1,2,4", pp="1,2", batch="1..40", itl=None if limit is None else f"{limit} s")
+    found = ask("cost", tp="1,2,4", pp="1,2", batch="1..40", itl=limit)
     assert found["results"][0]["score"]["serve.usd_per_million_tokens"] == pytest.approx(best, rel=1e-14)
 
 
 def test_every_row_is_an_estimate() -> None:
-    for row in ask("throughput", ttft="200 ms", itl="20 ms")["results"]:
+    for row in ask("throughput", ttft=0.2, itl=0.02)["results"]:
         layout, serve = row["layout"], row["serve"]
         result = by_hand(layout["tp"], layout["pp"], layout["batch"])
         assert serve["ttft_s"] == pytest.approx(result.phases["prefill"].time_s, rel=1e-14)
@@ -71,12 +73,12 @@ def test_every_row_is_an_estimate() -> None:
 
 
 def test_fewest_devices_carry_the_rate_and_one_fewer_instance_does_not() -> None:
-    best = ask(qps="40", itl="30 ms", ttft="400 ms")["results"][0]["serve"]
+    best = ask(qps=40, itl=0.03, ttft=0.4)["results"][0]["serve"]
     assert best["requests_per_s"] >= 40
-    found = ask(qps="40", itl="30 ms", ttft="400 ms")["results"][0]["layout"]
+    found = ask(qps=40, itl=0.03, ttft=0.4)["results"][0]["layout"]
     low = by_hand(found["tp"], found["pp"], found["batch"]).phases["decode"].tokens_per_s_interval[0] / 128
     assert best["instances"] * low >= 40 > (best["instances"] - 1) * low
-    assert ask(qps="80", itl="30 ms", ttft="400 ms")["results"][0]["serve"]["devices"] >= best["devices"]
+    assert ask(qps=80, itl=0.03, ttft=0.4)["results"][0]["serve"]["devices"] >= best["devices"]
 
 
 @pytest.mark.parametrize("bound", ["pessimistic", "expected", "floor"])
@@ -86,7 +88,7 @@ def test_limits_hold_at_the_bound_that_ranks(bound: str) -> None:
         {"model": "llama-3.3-70b", "hw": "h100", "n": "16", "prompt": "2048", "output": "512", "hold": bound},
         None,
         ["decode.memory.headroom_fraction >= 5 %"],
-        {"ttft": "2 s", "itl": "40 ms", "qps": "2"},
+        {"ttft": 2.0, "itl": 0.04, "qps": 2.0},
         1,
     )
     (row,) = found["results"]
@@ -114,15 +116,12 @@ def test_limits_hold_at_the_bound_that_ranks(bound: str) -> None:
 
 
 def test_a_tighter_limit_never_helps() -> None:
-    costs = [
-        ask("cost", itl=itl)["results"][0]["score"]["serve.usd_per_million_tokens"]
-        for itl in ("50 ms", "20 ms", "12 ms")
-    ]
+    costs = [ask("cost", itl=itl)["results"][0]["score"]["serve.usd_per_million_tokens"] for itl in (0.05, 0.02, 0.012)]
     assert costs == sorted(costs)
 
 
 def test_pools_meet_their_limits_and_no_split_by_hand_is_better() -> None:
-    found = ask("throughput", n="16", tp="1,2", pp="1", ttft="200 ms", itl="20 ms", batch="1..64")["pools"]
+    found = ask("throughput", n="16", tp="1,2", pp="1", ttft=0.2, itl=0.02, batch="1..64")["pools"]
     assert found["devices"] <= 16
     assert found["prefill"]["latency_at_bound_s"] <= 0.2 and found["decode"]["latency_at_bound_s"] <= 0.02
     best = 0.0
@@ -156,7 +155,7 @@ def test_pools_meet_their_limits_and_no_split_by_hand_is_better() -> None:
 
 
 def test_nothing_feasible_says_what_is_missing() -> None:
-    found = ask(itl="1 us")
+    found = ask(itl=1e-6)
     assert not found["feasible"] and "serve.itl_s is" in found["nearest_miss"]["lacks"]
     found = search({"model": "llama-3-405b", "hw": "l4", "n": "2"}, None, [], {}, 3)
     assert not found["feasible"] and "memory" in found["nearest_miss"]["lacks"]
@@ -171,8 +170,14 @@ def test_a_front_holds_no_dominated_point() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"dp": "2"}, {"zero": "1"}, {"qps": "-1"}, {"itl": "40"}, {"goal": "a,b,c"}, {"where": ("serve.nothing <= 1",)}],
+    [{"dp": "2"}, {"zero": "1"}, {"goal": "a,b,c"}, {"where": ("serve.nothing <= 1",)}],
 )
 def test_wrong_questions_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         ask(**options)
+
+
+@pytest.mark.parametrize("written", [{"qps": "-1"}, {"itl": "40"}])
+def test_a_limit_without_its_unit_and_a_negative_rate_are_refused(written: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        Search("llama-3-8b", hw="h100", phase=["decode"], **written)

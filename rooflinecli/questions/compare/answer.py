@@ -17,7 +17,6 @@ from rooflinecli.questions.multi_chip import Options, unpriced
 from rooflinecli.questions.multi_chip import each as each_chip
 from rooflinecli.questions.search.search_request import joined, search_command
 from rooflinecli.questions.sensitivity.answer_types import Tornado
-from rooflinecli.specs import parse_values
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.quantities import COST, higher_is_better, scales_with_time, unit_of
@@ -70,7 +69,7 @@ def compare(
     priced = each_chip(options, chips)
     own = {name: {"price": found["price"]} for name, found in priced.items() if "price" in found}
     options = {k: v for k, v in options.items() if k != "price"}
-    limits = slo_limits(slo)
+    limits = joined({}, slo)
     rank = _rank(options, chips[0]) if rank is None else rank
     asked = {"phase": ["train"] if phase_of(rank) == "train" and not limits else ["prefill", "decode"], **options}
     build_request.request({**asked, "hw": next(iter(specs))})  # what is wrong on every chip is wrong with the question
@@ -127,12 +126,6 @@ def _tornado(answer: CompareAnswer, asked: dict[str, Options]) -> Tornado | None
             ranked.append((row.rank, row.chip, row.value))
             options[row.chip] = {**asked[row.chip], "hw": row.chip, "n": row.layout.devices}
     return of_comparison(ranked, options, answer.rank, answer.bound) if len(ranked) > 1 else None
-
-
-def slo_limits(slo: str | None) -> dict[str, float]:
-    """Seconds of `ttft` and `itl`. Raises UsageError."""
-    given = joined({"ttft": None, "itl": None}, slo)
-    return {name: parse_values.seconds(f"--slo {name}", text) for name, text in given.items() if text is not None}
 
 
 def _within(entry: ChipResult, limits: dict[str, float]) -> ChipResult:

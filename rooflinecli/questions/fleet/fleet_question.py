@@ -15,7 +15,6 @@ from rooflinecli.questions.check.plan_file import Bound, Name, Option, Prose, Sc
 from rooflinecli.questions.file_options import as_options
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search.search_request import joined
-from rooflinecli.specs import parse_values
 from rooflinecli.specs.engine import DEFAULT, load_engine
 from rooflinecli.specs.figure import Spec, validate
 from rooflinecli.specs.hardware import load_hardware
@@ -206,8 +205,7 @@ def _service(name: str, spec: ServiceSpec, file: FleetFile, document: Document) 
         qps = build_request.value(OPTIONS["qps"], spec.qps)
         if qps <= 0:
             raise UsageError("qps: must be above zero; remove models without traffic", "qps")
-        said = {k: v for k, v in joined({"ttft": None, "itl": None}, spec.slo).items() if v is not None}
-        limits = {k: parse_values.seconds(f"--{k}", v, "slo") for k, v in said.items()}
+        limits = joined({}, spec.slo)
         _search(options, spec.where, file.fleet[groups[0]].hw or groups[0])
     except UsageError as error:
         raise DataError(f"{_at(document, name, error.option)}: {name}: {error}") from None
@@ -218,8 +216,7 @@ def _search(options: Options, where: tuple[str, ...], chip: str) -> None:
     """Raises UsageError for a question that no group could answer: what is wrong whatever the chip is no traffic that does not fit."""
     from rooflinecli.questions.search.search_request import asked
 
-    nothing: dict[str, str | None] = {"qps": None, "ttft": None, "itl": None}
-    question = asked({**_written(options), "hw": chip}, "throughput", list(where), nothing)
+    question = asked({**_written(options), "hw": chip}, "throughput", list(where), {})
     load_engine(question.request.engine or DEFAULT)
 
 

@@ -29,13 +29,12 @@ def offers(task: tuple[FleetService, DeviceGroup, str]) -> InstanceOptions:
     """The offers of one group to one model, its rate and limits held at one end."""
     service, group, hold = task
     options = service.on(group)
-    limits: dict[str, str | None] = {limit: f"{seconds!r} s" for limit, seconds in service.limits.items()}
     try:
         question = asked(
             {**options, "n": str(group.devices), "hold": hold},
             "throughput",
             list(service.where),
-            limits,
+            service.limits,
         )
         found = serving_grid(question, "a model of a fleet answers requests")
         keep, _, worst = found.weigh()

@@ -174,9 +174,5 @@ class Plan(Prices, EstimateOptions, Several, Question[PlanAnswer]):  # type: ign
 
     def answer(self, tell: Callable[[str], None] | None = None, over: Spread | None = None) -> PlanAnswer:
         from rooflinecli.questions.plan.answer import plan
-        from rooflinecli.specs.request import HOLDS
 
-        options = self.options() | {"hw": ",".join(self.hw)}
-        bound = options.pop("hold", None) or HOLDS[0]
-        deadline, qps = self.text_of(Plan.deadline), self.text_of(Plan.qps)
-        return plan(options, deadline, self.budget, bound, list(self.where), qps, self.slo, over, tell)
+        return plan(self, over, tell or (lambda chip: None))

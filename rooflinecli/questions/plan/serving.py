@@ -9,7 +9,7 @@ from rooflinecli.formulas import capacity, cost
 from rooflinecli.questions.estimate.answer import scene_of
 from rooflinecli.questions.plan.instance import instance
 from rooflinecli.questions.plan.question import PlannedChip, ServingChip
-from rooflinecli.questions.plan.targets import ServingPlanQuestion, no_price
+from rooflinecli.questions.plan.targets import PlanTarget, no_price
 from rooflinecli.questions.search.answer_types import InstanceLayout
 from rooflinecli.questions.search.serving import search
 from rooflinecli.specs.hardware import load_hardware
@@ -18,10 +18,10 @@ _LAYOUTS = 64  # instance layouts whose pessimistic rate is looked at
 _SPLIT = ("tp", "pp", "ep")
 
 
-def plan_chip(asked: ServingPlanQuestion, name: str) -> tuple[PlannedChip, int]:
+def plan_chip(asked: PlanTarget, name: str) -> tuple[PlannedChip, int]:
     """The chip's row, or why it has none; and how many layouts were looked at."""
     options = asked.each[name]
-    limits = {limit: f"{seconds!r} s" for limit, seconds in asked.limits.items()}
+    assert asked.qps is not None
     try:
         scene_of(
             build_request.request(
@@ -29,7 +29,7 @@ def plan_chip(asked: ServingPlanQuestion, name: str) -> tuple[PlannedChip, int]:
             )
         )  # an encoder decodes nothing
         found = search(
-            {**options, "hold": asked.hold}, "devices", list(asked.where), {**limits, "qps": f"{asked.qps!r}"}, _LAYOUTS
+            {**options, "hold": asked.hold}, "devices", list(asked.where), {**asked.limits, "qps": asked.qps}, _LAYOUTS
         )
     except UsageError as error:
         return _none(name, str(error)), 0
@@ -45,8 +45,9 @@ def plan_chip(asked: ServingPlanQuestion, name: str) -> tuple[PlannedChip, int]:
     return _affordable(asked, best), found.layouts
 
 
-def _row(asked: ServingPlanQuestion, name: str, layout: InstanceLayout) -> ServingChip:
+def _row(asked: PlanTarget, name: str, layout: InstanceLayout) -> ServingChip:
     """A layout with as many instances as carry the rate at the bound; each number is what its command prints."""
+    assert asked.qps is not None
     one = instance(asked.each[name], layout)
     count = int(capacity.instances_for_rate(asked.qps, one.rate.at(asked.hold, less=False)))
     numbers, devices = one.times(count), count * one.devices
@@ -57,7 +58,7 @@ def _row(asked: ServingPlanQuestion, name: str, layout: InstanceLayout) -> Servi
         devices=devices,
         numbers=numbers,
         usd_per_hour=hourly,
-        bill_usd=None if hourly is None or asked.period is None else float(cost.run_cost(asked.period, hourly)),
+        bill_usd=None if hourly is None or asked.deadline is None else float(cost.run_cost(asked.deadline, hourly)),
         held_usd=hourly,
         held_s=numbers.interval_itl_s[1],
         usd_per_device_hour=one.price,
@@ -66,9 +67,9 @@ def _row(asked: ServingPlanQuestion, name: str, layout: InstanceLayout) -> Servi
     )
 
 
-def _affordable(asked: ServingPlanQuestion, row: ServingChip) -> ServingChip:
+def _affordable(asked: PlanTarget, row: ServingChip) -> ServingChip:
     """The row, infeasible where its cost over the time to serve exceeds the budget."""
-    if asked.budget is None or asked.period is None:
+    if asked.budget is None or asked.deadline is None:
         return row
     if row.bill_usd is None:
         row.feasible, row.why = False, no_price(row.chip)

@@ -8,14 +8,12 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.engine import build_request
 from rooflinecli.questions import multi_chip
 from rooflinecli.questions.multi_chip import Options
+from rooflinecli.questions.plan.question import Plan
+from rooflinecli.questions.search.search_request import Limits, joined
 from rooflinecli.specs import parse_values
 from rooflinecli.specs.name_lookup import split_count
 from rooflinecli.specs.options import OPTIONS
-
-WAYS = (
-    "smallest device count that meets the deadline, in steps of 1/16 (TPUs: slices for rent)",
-    "shortest run within the budget",
-)
+from rooflinecli.specs.request import HOLDS
 
 
 def no_price(chip: str) -> str:
@@ -24,8 +22,11 @@ def no_price(chip: str) -> str:
 
 
 @dataclass(frozen=True)
-class TrainingPlanQuestion:
-    """`each` holds the options of every chip; deadline in s, budget in USD; `most` devices to have; `hold` the end that is held."""
+class PlanTarget:
+    """What is asked of every chip: its options, a deadline in s, a budget in USD, the most devices to have, the bound that is held.
+
+    A service has a rate `qps` and limits in s; its deadline is how long it is served and paid for.
+    """
 
     each: dict[str, Options]
     deadline: float | None
@@ -33,87 +34,49 @@ class TrainingPlanQuestion:
     most: int | None
     hold: str
     where: tuple[str, ...]
-
-    @property
-    def way(self) -> str:
-        return WAYS[0] if self.deadline is not None else WAYS[1]
+    qps: float | None
+    limits: Limits
 
 
-@dataclass(frozen=True)
-class ServingPlanQuestion:
-    """A service to plan: requests per second, limits in s by name; `period` s to serve, which a budget in USD pays for."""
+def target(asked: Plan) -> PlanTarget:
+    """A question as what is asked of every chip. Raises UsageError naming the flag that is wrong or missing."""
+    options = asked.options() | {"hw": ",".join(asked.hw)}
+    hold = str(options.pop("hold", None) or HOLDS[0])
+    served = asked.qps is not None or asked.slo is not None or build_request.implied(options) == "serve"
+    serving = "train" not in str(options.get("phase") or ("decode" if served else "train"))
+    (_check_service if serving else _check_training)(asked, options)
+    budget = None if asked.budget is None else parse_values.dollars("--budget", asked.budget, "budget")
+    each = multi_chip.each({k: v for k, v in options.items() if k not in ("n", "phase")})
+    counted = next((chip for chip in each if split_count("hardware", chip)[0] is not None), None)
+    if counted is not None:
+        raise UsageError(
+            f"--hw {counted}: plan chooses the device count; remove it, and use -n as an upper limit", "hw"
+        )
+    lacking = multi_chip.unpriced(each)
+    if not serving and budget is not None and len(lacking) == len(each):
+        raise UsageError(f"--budget {asked.budget}: {multi_chip.remedy(lacking)}", "budget")
+    most = int(build_request.value(OPTIONS["n"], options["n"])) if options.get("n") is not None else None
+    limits = joined({}, asked.slo) if serving else {}
+    return PlanTarget(each, asked.deadline, budget, most, hold, asked.where, asked.qps if serving else None, limits)
 
-    each: dict[str, Options]
-    qps: float
-    limits: dict[str, float]
-    period: float | None
-    budget: float | None
-    most: int | None
-    hold: str
-    where: tuple[str, ...]
 
-
-def serving(
-    options: Options,
-    qps: str | None,
-    limits: dict[str, str | None],
-    deadline: str | None,
-    budget: str | None,
-    hold: str,
-    where: list[str],
-) -> ServingPlanQuestion:
-    """Options as written -> the question. Raises UsageError naming the flag that is wrong or missing."""
-    if qps is None:
+def _check_service(asked: Plan, options: Options) -> None:
+    if asked.qps is None:
         raise UsageError("--qps is required for a serving plan, for example --qps 50", "qps")
-    if budget is not None and deadline is None:
+    if asked.budget is not None and asked.deadline is None:
         raise UsageError("--budget for a service requires --deadline, for example --deadline 365d", "deadline")
     if options.get("tokens") is not None:
         raise UsageError("--tokens belongs to training, --qps and --slo to serving; leave one of them out", "tokens")
-    return ServingPlanQuestion(
-        _each(options),
-        build_request.value(OPTIONS["qps"], qps),
-        {name: parse_values.seconds(f"--{name}", text, name) for name, text in limits.items() if text is not None},
-        None if deadline is None else parse_values.seconds("--deadline", deadline, "deadline"),
-        None if budget is None else parse_values.dollars("--budget", budget, "budget"),
-        _most(options),
-        hold,
-        tuple(where),
-    )
 
 
-def _each(options: Options) -> dict[str, Options]:
-    """Options of every chip. Raises UsageError for a chip with its count, which is what a plan finds."""
-    each = multi_chip.each({k: v for k, v in options.items() if k not in ("n", "phase")})
-    said = next((chip for chip in each if split_count("hardware", chip)[0] is not None), None)
-    if said is not None:
-        raise UsageError(f"--hw {said}: plan chooses the device count; remove it, and use -n as an upper limit", "hw")
-    return each
-
-
-def _most(options: Options) -> int | None:
-    return int(build_request.value(OPTIONS["n"], options["n"])) if options.get("n") is not None else None
-
-
-def asked(
-    options: Options, deadline: str | None, budget: str | None, hold: str, where: list[str]
-) -> TrainingPlanQuestion:
-    """Options as written -> the question. Raises UsageError naming the flag that is wrong or missing."""
-    if deadline is None and budget is None:
+def _check_training(asked: Plan, options: Options) -> None:
+    for field in (Plan.qps, Plan.slo):
+        if asked.is_given(field):
+            given = f"{field.flag} {asked.text_of(field)}"
+            raise UsageError(f"{given}: applies to serving; remove it, or add --phase decode", field.name)
+    if asked.deadline is None and asked.budget is None:
         raise UsageError("plan requires --deadline, --budget or both, for example --deadline 30d", "deadline")
     if options.get("tokens") is None:
         raise UsageError("--tokens is required for a training plan, for example --tokens 15T", "tokens")
     if not build_request.value(OPTIONS["tokens"], options["tokens"]):
         raise UsageError(f"--tokens {options['tokens']}: must be above zero", "tokens")
-    each = _each(options)
-    found = TrainingPlanQuestion(
-        each,
-        None if deadline is None else parse_values.seconds("--deadline", deadline, "deadline"),
-        None if budget is None else parse_values.dollars("--budget", budget, "budget"),
-        _most(options),
-        hold,
-        tuple(where),
-    )
-    lacking = multi_chip.unpriced(each)
-    if budget is not None and len(lacking) == len(each):
-        raise UsageError(f"--budget {budget}: {multi_chip.remedy(lacking)}", "budget")
-    return found

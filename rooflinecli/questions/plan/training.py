@@ -20,7 +20,7 @@ from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.goodput.question import TrainingGoodput
 from rooflinecli.questions.plan.question import PlannedChip, TrainingChip, TriedCount
-from rooflinecli.questions.plan.targets import TrainingPlanQuestion, no_price
+from rooflinecli.questions.plan.targets import PlanTarget, no_price
 from rooflinecli.questions.search.answer_types import TrainingLayout
 from rooflinecli.questions.search.explain_rows import command, request_of
 from rooflinecli.questions.search.search_request import TrainingSearchQuestion, estimate_command, question
@@ -135,7 +135,7 @@ def end(found: IntervalBounds, hold: str) -> float:
 class ChipPlan:
     """One chip's part of the plan: counts are searched once each and remembered."""
 
-    def __init__(self, asked: TrainingPlanQuestion, name: str, over: Spread | None = None):
+    def __init__(self, asked: PlanTarget, name: str, over: Spread | None = None):
         self.asked, self.name, self.options, self.over = asked, name, asked.each[name], over
         self.tried: dict[int, DeviceCountResult] = {}
         self.layouts = 0

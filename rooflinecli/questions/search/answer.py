@@ -24,7 +24,8 @@ def answer(asked: Search, tell: Tell | None = None, over: Spread | None = None) 
     Raises UsageError for options that contradict each other.
     """
     options = asked.options()
-    limits = joined({name: asked.text_of(getattr(Search, name)) for name in ("ttft", "itl", "qps")}, asked.slo)
+    given = {"ttft": asked.ttft, "itl": asked.itl, "qps": asked.qps}
+    limits = joined({name: value for name, value in given.items() if value is not None}, asked.slo)
     chips = multi_chip.each(options)
     if not asked.training:
         from rooflinecli.questions.search.serving import search as search_serving

@@ -26,7 +26,7 @@ from rooflinecli.questions.search.answer_types import (
 )
 from rooflinecli.questions.search.explain_rows import by_count
 from rooflinecli.questions.search.ranking import frontier
-from rooflinecli.questions.search.search_request import asked, objective
+from rooflinecli.questions.search.search_request import Limits, asked, objective
 
 S = TypeVar("S", TrainingSearch, ServingSearch)
 R = TypeVar("R", TrainingRow, ServingRow)
@@ -36,7 +36,7 @@ def serving_across(
     each: dict[str, Options],
     goal: str | None,
     where: list[str],
-    limits: dict[str, str | None],
+    limits: Limits,
     top: int,
     search: Callable[[Options, str | None], ServingSearch],
 ) -> ServingSearch:
@@ -44,7 +44,7 @@ def serving_across(
     if goal is None and not multi_chip.unpriced(each):
         goal = "cost"
     elif goal is None:
-        goal = "devices,throughput" if limits.get("qps") is not None else "throughput"
+        goal = "devices,throughput" if "qps" in limits else "throughput"
     found = across(each, goal, top, search, "decode")
     candidates, question = [], None
     for chip in (c.chip for c in found.chips or () if isinstance(c, ChipSearch)):

@@ -12,7 +12,6 @@ from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.sweep.axes import axis
 from rooflinecli.questions.sweep.conditions import Condition, condition
 from rooflinecli.simulate.slo import limits
-from rooflinecli.specs import parse_values
 from rooflinecli.specs.options import LAYOUT, OPTIONS
 from rooflinecli.specs.quantities import BLENDED, COST, canonical, higher_is_better
 from rooflinecli.specs.request import Request
@@ -65,10 +64,11 @@ def objective(name: str, phases: tuple[str, ...]) -> Objective:
 
 
 LIMITS = ("ttft", "itl")
+Limits = dict[str, float]  # ttft and itl in s, qps; those that there are
 
 
-def joined(given: dict[str, str | None], slo: str | None) -> dict[str, str | None]:
-    """The limits of `--ttft` and `--itl` with those of `--slo`, each as text with its unit.
+def joined(given: Limits, slo: str | None) -> Limits:
+    """The limits of `--ttft` and `--itl` with those of `--slo`, in seconds.
 
     Raises UsageError for a limit given twice, one that only a simulation knows, and a fraction of requests.
     """
@@ -81,13 +81,13 @@ def joined(given: dict[str, str | None], slo: str | None) -> dict[str, str | Non
         )
     if found.label:
         raise UsageError(f"--slo {slo}: request classes need `roofline simulate`", "slo")
-    merged = dict(given)
+    merged = {**given}
     for name, seconds in found.seconds:
         if name not in LIMITS:
             raise UsageError(f"--slo {slo}: {name} needs `roofline simulate`; the limits here are ttft and itl", "slo")
-        if given.get(name) is not None:
+        if name in given:
             raise UsageError(f"--slo {slo}: {name} duplicates --{name}; keep one", name)
-        merged[name] = f"{seconds!r} s"
+        merged[name] = seconds
     return merged
 
 
@@ -200,7 +200,7 @@ class ServingSearchQuestion:
         return int(min(self.devices or LARGEST_INSTANCE, LARGEST_INSTANCE))
 
 
-def asked(options: Options, goal: str | None, where: list[str], limits: dict[str, str | None]) -> ServingSearchQuestion:
+def asked(options: Options, goal: str | None, where: list[str], limits: Limits) -> ServingSearchQuestion:
     """Options as written -> a question. Raises UsageError naming the flag."""
     given = build_request.named(
         {k: v for k, v in options.items() if k != "phase"}, "`roofline search --help` lists them"
@@ -216,15 +216,12 @@ def asked(options: Options, goal: str | None, where: list[str], limits: dict[str
     if batches.tokens:
         raise UsageError("--batch: serving batches are in sequences, not tokens", "batch")
     request = build_request.request({**given, "phase": "prefill,decode"})
-    qps = None if limits.get("qps") is None else build_request.value(OPTIONS["qps"], limits["qps"])
+    qps = limits.get("qps")
     plain = "throughput" if request.price is None and request.hardware.price is None else "cost"
     names = goal or (f"devices,{plain}" if qps is not None else plain)
     found = tuple(objective(name, ("decode",)) for name in names.split(","))
     if len(found) > 2:
         raise UsageError(f"--objective {names}: give one, or two for a Pareto front")
-    ttft, itl = (
-        None if (text := limits.get(name)) is None else parse_values.seconds(f"--{name}", text, name) for name in LIMITS
-    )
-    conditions = [condition(t) for t in where]
-    conditions += [condition(f"serve.{n}_s <= {v!r} s") for n, v in (("ttft", ttft), ("itl", itl)) if v is not None]
-    return ServingSearchQuestion(request, found, tuple(conditions), fixed, batches.values, devices, qps, ttft, itl)
+    conditions = [condition(t) for t in (*where, *(f"serve.{n}_s <= {limits[n]!r} s" for n in LIMITS if n in limits))]
+    ends = (limits.get(name) for name in LIMITS)
+    return ServingSearchQuestion(request, found, tuple(conditions), fixed, batches.values, devices, qps, *ends)

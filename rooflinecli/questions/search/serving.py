@@ -23,7 +23,7 @@ from rooflinecli.questions.search import disaggregated, instances
 from rooflinecli.questions.search.answer_types import NearestMiss, ServingRow, ServingSearch
 from rooflinecli.questions.search.explain_rows import by_count
 from rooflinecli.questions.search.ranking import frontier
-from rooflinecli.questions.search.search_request import ServingSearchQuestion, asked
+from rooflinecli.questions.search.search_request import Limits, ServingSearchQuestion, asked
 from rooflinecli.questions.sweep.conditions import Condition
 from rooflinecli.specs.quantities import BLENDED, COST
 
@@ -37,10 +37,8 @@ _OF_PHASE = {  # quantity of `serve` -> its phase and the quantity there whose i
 }
 
 
-def search(
-    options: Options, goal: str | None, where: list[str], limits: dict[str, str | None], top: int
-) -> ServingSearch:
-    """The answer on one chip. `goal` is the objective as written; `limits` are ttft, itl and qps."""
+def search(options: Options, goal: str | None, where: list[str], limits: Limits, top: int) -> ServingSearch:
+    """The answer on one chip. `goal` is the objective as written; `limits` are ttft and itl in s, and qps."""
     question = asked(options, goal, where, limits)
     grid = serving_grid(
         question,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rooflinecli.core.parallel_map import Spread
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search.answer_types import ServingRow
+from rooflinecli.questions.search.search_request import LIMITS, Limits
 from rooflinecli.questions.simulate.answer import Cell, cell_values
 from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.specs.options import OPTIONS
@@ -17,17 +18,17 @@ _OF_LAYOUT = (
 )  # fmt: skip
 
 
-def simulate(options: Options, rows: list[ServingRow], limits: dict[str, str | None], over: Spread | None) -> None:
+def simulate(options: Options, rows: list[ServingRow], limits: Limits, over: Spread | None) -> None:
     """Set the numbers of each row under Poisson arrivals at the rate; the limits of the search are its SLO."""
     cells = [_cell(options, row, limits) for row in rows]
     for row, values in zip(rows, (over or map)(cell_values, cells), strict=True):
         row.simulate = {k: values[k] for k in KEPT if k in values}
 
 
-def _cell(options: Options, row: ServingRow, limits: dict[str, str | None]) -> Cell:
+def _cell(options: Options, row: ServingRow, limits: Limits) -> Cell:
     own = {k: v for k, v in options.items() if k not in _OF_LAYOUT and OPTIONS[k].phase != "train"}
     sizes = {"n": row.layout.devices, **{axis: row.layout[axis] for axis in ("tp", "pp", "dp", "ep")}}
-    slo = ",".join(f"{name}={limits[name]}" for name in ("ttft", "itl") if limits[name] is not None)
+    slo = ",".join(f"{name}={limits[name]!r}s" for name in LIMITS if name in limits)
     load = {k: str(options[k]) for k in ("prompt", "output") if k in options} | ({"slo": slo} if slo else {})
     replicas = str(int(row.serve["instances"]))
     return Simulate.read({**own, **sizes, **load, "qps": limits["qps"], "replicas": replicas}), {}
