@@ -55,7 +55,7 @@ def test_a_log_becomes_a_file_that_estimates_read(log, tmp_path):
     assert mine["phases"]["decode"]["time_s"] == pytest.approx(1.3 * shipped["phases"]["decode"]["time_s"], rel=0.06)
     low, high = mine["phases"]["decode"]["interval_s"]
     assert high / mine["phases"]["decode"]["time_s"] == pytest.approx(1 + entry["error"])
-    assert "notes" not in mine
+    assert not [note for note in mine.get("notes", ()) if "calibrat" in note]
     assert mine["phases"]["decode"]["floor_s"] == shipped["phases"]["decode"]["floor_s"]
     assert low >= mine["phases"]["decode"]["floor_s"]
 
@@ -67,7 +67,7 @@ def test_beyond_the_rows_the_interval_is_the_wider_one_and_says_so(log, tmp_path
     (beyond,) = [note for note in far["notes"] if "outside the rows" in note]
     assert "batch" in beyond
     other = estimate(out, 16, 1024, "--engine", "sglang")
-    assert "calibrated for --engine vllm" in other["notes"][0]
+    assert any("calibrated for --engine vllm" in note for note in other["notes"])
     assert other["phases"] == estimate("h100-sxm", 16, 1024, "--engine", "sglang")["phases"]
     ideal = estimate(out, 16, 1024, "--efficiency", "ideal")
     assert (
