@@ -106,6 +106,7 @@ class Rl(
     log: OptText = field("file", "A log of verl, NeMo RL, OpenRLHF or slime: its parts next to the expected ones.", default=None, panel=ENGINE)
     calibrate: OptText = field("file", "A log of the same framework and chip; with --calibrate-question, what it measured.", default=None, panel=ENGINE, metavar="LOG")
     calibrate_question: OptText = field("free", "Options in which the run of --calibrate differs from this one, such as '-n 16 --prompts 256'.", default=None, panel=ENGINE, metavar="OPTIONS")
+    source: OptText = field("free", "Read options from a config or a command of verl or NeMo RL.", default=None, metavar="LAUNCH", long="from", panel=ENGINE)
     # fmt: on
 
     def check(self) -> None:
@@ -173,12 +174,52 @@ class Rl(
     def answer(self) -> RlAnswer:
         from rooflinecli.questions.rl.answer import answered
 
-        return answered(self)
+        return answered(self.launched())
 
     def infeasible(self, answer: RlAnswer) -> str:
         from rooflinecli.questions.rl.answer import infeasible
 
         return infeasible(answer)
+
+    def launched(self) -> Rl:
+        """The question with the options of --from, over which its own prevail. Raises UsageError."""
+        if self.source is None:
+            return self
+        from rooflinecli.importers.launch.rl_configs import options
+
+        own = {name: value for name, value in self.written().items() if name != "source"}
+        fields = Rl.fields()
+        given = {fields[name].long: value for name, value in own.items()}
+        return Rl.read({**options(self.source), **given})
+
+    def launch(self, tool: str) -> str:
+        """The launch of the question by verl or nemo-rl, with the layout that was chosen where it leaves that open."""
+        from rooflinecli.importers.launch.rl_configs import emit
+
+        asked = self.launched()
+        found = asked.answer()
+        best = found.candidates[0] if found.candidates else None
+        layout, apart = found.trainer.layout, asked.rollout_devices if best is None else best.rollout_devices
+        chosen: dict[str, Any] = {
+            "n": found.trainer.devices + (apart or 0),
+            "rollout-tp": found.rollout.tp,
+            "tp": layout.tp,
+            "pp": layout.pp,
+            "cp": layout.cp,
+            "ep": layout.ep,
+        }
+        chosen |= {
+            "prompts": found.load.prompts,
+            "samples": found.load.samples,
+            "reference": asked.has_reference,
+            "staleness": found.staleness,
+        }
+        if apart:
+            chosen["rollout-devices"] = apart
+        fields = Rl.fields()
+        aside = ("search", "changes", "log", "calibrate", "calibrate_question")
+        given = {fields[name].long: value for name, value in asked.written().items() if name not in aside}
+        return emit(tool, {**given, **{name: value for name, value in chosen.items() if value is not None}})
 
     def logged(self) -> RlStep | None:
         """The median step of --log."""

@@ -1,0 +1,164 @@
+"""`roofline rl --from` and `--emit`: launches of verl and NeMo RL in and out."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import run_cli
+
+from rooflinecli.core.errors import UsageError
+from rooflinecli.importers.launch.rl_configs import emit, options
+from rooflinecli.questions.rl.question import Rl
+
+VERL = """set -x
+NNODES=${NNODES:-2}
+max_prompt_length=$((1024 * 2))
+n_resp=16
+python3 -m verl.trainer.main_ppo --config-path=./config --config-name='ppo_megatron_trainer' \\
+    data.train_batch_size=128 data.max_prompt_length=${max_prompt_length} data.max_response_length=8192 \\
+    actor_rollout_ref.rollout.n=${n_resp} algorithm.adv_estimator=grpo \\
+    actor_rollout_ref.model.path="Qwen/Qwen3-30B-A3B" actor_rollout_ref.actor.use_kl_loss=False \\
+    actor_rollout_ref.actor.use_dynamic_bsz=True actor_rollout_ref.actor.ppo_mini_batch_size=32 \\
+    actor_rollout_ref.actor.ppo_max_token_len_per_gpu=10240 \\
+    actor_rollout_ref.actor.megatron.param_offload=True \\
+    actor_rollout_ref.actor.megatron.expert_model_parallel_size=8 \\
+    +actor_rollout_ref.rollout.name=vllm actor_rollout_ref.rollout.tensor_model_parallel_size=4 \\
+    trainer.n_gpus_per_node=8 trainer.nnodes="${NNODES}"
+"""
+READ = {
+    "model": "Qwen/Qwen3-30B-A3B", "prompts": 128, "samples": 16, "max-output": 8192, "algorithm": "grpo", "reference": False, "mini-batch": 512,
+    "max-tokens-per-device": 10240, "offload-state": True, "ep": 8, "engine": "vllm", "rollout-tp": 4, "n": 16,
+}  # fmt: skip
+NEMO = """defaults: base.yaml
+grpo: {num_prompts_per_step: 64, async_grpo: {enabled: true, max_trajectory_age_steps: 2}}
+policy:
+  model_name: Qwen/Qwen3-32B
+  megatron_cfg: {enabled: true, tensor_model_parallel_size: 4, pipeline_model_parallel_size: 2}
+  dtensor_cfg: {enabled: false}
+  generation: {colocated: {enabled: false, resources: {num_nodes: 4, gpus_per_node: 8}}}
+cluster: {num_nodes: 8, gpus_per_node: 8}
+"""
+BASE = """grpo: {num_prompts_per_step: 32, num_generations_per_prompt: 32, max_rollout_turns: 1}
+loss_fn: {reference_policy_kl_penalty: 0.01}
+policy:
+  train_global_batch_size: 512
+  train_micro_batch_size: 4
+  max_total_sequence_length: 4096
+  precision: bfloat16
+  dtensor_cfg: {enabled: true, tensor_parallel_size: 8}
+  megatron_cfg: {enabled: false, tensor_model_parallel_size: 1}
+  sequence_packing: {enabled: true, train_mb_tokens: "${mul:${policy.max_total_sequence_length}, ${policy.train_micro_batch_size}}"}
+  generation: {backend: vllm, max_new_tokens: "${policy.max_total_sequence_length}", vllm_cfg: {tensor_parallel_size: 4, precision: "${policy.precision}"}}
+"""
+
+
+def test_a_script_of_verl_is_read(tmp_path):
+    path = tmp_path / "run.sh"
+    path.write_text(VERL)
+    assert options(str(path)) == READ
+    assert (
+        options(
+            VERL.split("n_resp=16\n")[1]
+            .replace("${n_resp}", "16")
+            .replace("${max_prompt_length}", "2048")
+            .replace('"${NNODES}"', "2")
+        )
+        == READ
+    )
+
+
+def test_a_config_of_nemo_rl_is_read_with_the_one_below_it(tmp_path):
+    (tmp_path / "base.yaml").write_text(BASE)
+    path = tmp_path / "grpo.yaml"
+    path.write_text(NEMO)
+    assert options(str(path)) == {
+        "model": "Qwen/Qwen3-32B", "prompts": 64, "samples": 32, "max-output": 4096, "engine": "vllm", "rollout-tp": 4, "tp": 4, "pp": 2,
+        "max-tokens-per-device": 16384, "algorithm": "grpo", "reference": True, "mini-batch": 512, "packing": True, "dtype": "bf16", "n": 64,
+        "rollout-devices": 32, "staleness": 2,
+    }  # fmt: skip
+    script = tmp_path / "run.sh"
+    script.write_text(
+        "uv run examples/run_grpo.py --config grpo.yaml cluster.num_nodes=4 grpo.async_grpo.enabled=False\n"
+    )
+    found = options(str(script))
+    assert found["n"] == 32 and "staleness" not in found
+
+
+def test_a_section_that_is_not_enabled_does_not_count(tmp_path):
+    path = tmp_path / "grpo.yaml"
+    path.write_text(BASE.replace("policy:", "policy:\n  model_name: Qwen/Qwen3-8B", 1))
+    assert options(str(path))["tp"] == 8
+
+
+def test_an_async_launch_of_verl_has_two_pools():
+    found = options(
+        "python3 -m recipe.fully_async_policy.fully_async_main actor_rollout_ref.model.path=Qwen/Qwen3-8B trainer.nnodes=2 trainer.n_gpus_per_node=8 "
+        "rollout.nnodes=1 rollout.n_gpus_per_node=8 async_training.staleness_threshold=0.5 async_training.partial_rollout=True"
+    )
+    assert (found["n"], found["rollout-devices"], found["staleness"], found["partial-rollout"]) == (24, 8, 1, True)
+
+
+@pytest.mark.parametrize("tool", ["verl", "nemo-rl"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"rollout-devices": 16, "staleness": 1, "tool-wait": "lognormal:2,1", "turns": 4},
+        {"algorithm": "dapo", "reference": False, "packing": False, "seed": 3},
+        {"dtype": "fp8", "rollout-dtype": "bf16", "offload-state": True, "hw": "gb200"},
+    ],
+)
+def test_what_is_written_reads_back(tool, more, tmp_path):
+    given = {
+        "model": "qwen3-30b-a3b",
+        "hw": "h100",
+        "n": 32,
+        "prompts": 64,
+        "samples": 32,
+        "tp": 2,
+        "pp": 1,
+        "ep": 8,
+        "rollout-tp": 2,
+        "mini-batch": 512,
+        "algorithm": "grpo",
+        "reference": True,
+        "max-output": 4096,
+        **more,
+    }
+    path = tmp_path / ("run.sh" if tool == "verl" else "run.yaml")
+    path.write_text(emit(tool, given))
+    found = options(str(path))
+    assert {name: str(found[name]) for name in given if name != "model"} == {
+        name: str(given[name]) for name in given if name != "model"
+    }
+    assert found["model"] == "Qwen/Qwen3-30B-A3B"
+
+
+def test_the_command_line_reads_and_writes_launches(tmp_path):
+    path = tmp_path / "run.sh"
+    path.write_text(VERL)
+    read = run_cli("rl", "--from", str(path), "--hw", "h20", "--output", "2k", "-f", "json")
+    assert read.code == 0, read.err
+    assert (
+        read.json["load"]["prompts"] == 128
+        and read.json["rollout"]["tp"] == 4
+        and read.json["trainer"]["layout"]["ep"] == 8
+    )
+    assert Rl(source=str(path), hw="h20", samples=4).launched().samples_each == 4
+    out = tmp_path / "grpo.yaml"
+    assert (
+        run_cli("rl", "--from", str(path), "--hw", "h20", "--output", "2k", "--emit", "nemo-rl", "--out", str(out)).code
+        == 0
+    )
+    again = run_cli("rl", "--from", str(out), "-f", "json")
+    assert again.json["step"]["time_s"] == pytest.approx(read.json["step"]["time_s"], rel=1e-9)
+
+
+def test_values_known_only_where_they_run_are_refused():
+    with pytest.raises(UsageError, match=r"rollout\.n is known only where it runs"):
+        options(
+            "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen3-8B actor_rollout_ref.rollout.n=$(cat n.txt)"
+        )
+    with pytest.raises(UsageError, match="no launch of verl or NeMo RL"):
+        options("vllm serve Qwen/Qwen3-8B --tensor-parallel-size 2")
+    with pytest.raises(UsageError, match="unknown tool"):
+        emit("trl", {"model": "qwen3-8b", "n": 8})
