@@ -39,6 +39,9 @@ from rooflinecli.specs.parse_values import document_lengths
 from rooflinecli.specs.request import MOST, SEQ, Request
 
 T = TypeVar("T")
+PUE, HOST_FACTOR = 1.09, 1.6
+PUE_SOURCE = "Google's fleet, 2025-05 (arXiv 2508.15734)"
+HOST_SOURCE = "1.4 to 2.1: Google's fleet (2025-05) 58% accelerators, 25% host, 10% idle machines; DGX H100 10.2 kW rated for 5.6 kW of GPUs"
 BATCH, PROMPT, OUTPUT, TRAIN_TOKENS = 32.0, 2048.0, 256.0, 4194304.0
 
 
@@ -295,6 +298,19 @@ class EstimateContext:
         return StepAccumulator(self.chip, regime, devices)
 
     @property
+    def pue(self) -> Number:
+        """Watts of the data center over those of its servers."""
+        given = self.request.pue
+        return self.from_flag("PUE", PUE if given is None else given, "1", f"--pue; {PUE_SOURCE}" if given is None else "--pue", given is None)  # fmt: skip
+
+    @property
+    def host_factor(self) -> Number:
+        """Watts of a server over those of its chips."""
+        given = self.request.host_factor
+        source = f"--host-factor; {HOST_SOURCE}" if given is None else "--host-factor"
+        return self.from_flag("f_h", HOST_FACTOR if given is None else given, "1", source, given is None)
+
+    @property
     def price(self) -> Number | None:
         if self.request.price is not None:
             return self.from_flag("price", self.request.price, "USD/h", "--price")
@@ -329,6 +345,8 @@ def _chip(request: Request, lift: PlainLift, override: dict[str, Number] | None,
     ideal = request.efficiency == "ideal"
     if request.memory is not None:
         override = {"memory.capacity": request.memory, **(override or {})}
+    if request.power_cap is not None:
+        override = {"power": request.power_cap, **(override or {})}
     if lift is not PLAIN or override:
         return Chip(request.hardware, lift, ideal=ideal, override=override, engine=engine)
     return _plain_chip(_IdentityKey(request.hardware), ideal, _IdentityKey(engine))

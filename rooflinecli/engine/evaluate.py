@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
-from rooflinecli.core.num import Number
 from rooflinecli.engine.apply_calibration import calibrated
 from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.derived import derive
 from rooflinecli.engine.inference import decode, prefill
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, PrefillAnswer, TrainAnswer
 from rooflinecli.specs.layout import Layout
-from rooflinecli.specs.quantities import DERIVED
 
 
 def train(ctx: EstimateContext, layout: Layout) -> TrainAnswer:
@@ -43,28 +41,3 @@ def answer(ctx: EstimateContext, layout: Layout, phase: str) -> PhaseAnswer:
 def priced(ctx: EstimateContext, layout: Layout, phase: str) -> PhaseAnswer:
     """The answer without derived quantities, computed once: choosing a layout has priced it already."""
     return ctx.memoized(layout, phase, lambda: PHASES[phase](ctx, layout))
-
-
-def derive(ctx: EstimateContext, layout: Layout, phase: str, answer: PhaseAnswer) -> dict[str, Number]:
-    """Name -> value of every derived quantity of a phase (specs/quantities); left out where the chip's file lacks an argument."""
-    derived: dict[str, Number] = {}
-    for name, formula, names in _formulas(phase):
-        arguments = [_argument(argument, ctx, layout, answer) for argument in names]
-        if not any(value is None for value in arguments):
-            derived[name] = formula(*arguments)
-    return derived
-
-
-@cache
-def _formulas(phase: str) -> tuple[tuple[str, Callable[..., Number], tuple[str, ...]], ...]:
-    return tuple(
-        (row.name, row.formula, row.of) for row in DERIVED if row.phase in ("", phase) and row.formula is not None
-    )
-
-
-def _argument(name: str, ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) -> Number | None:
-    if name == "devices":
-        return layout.devices
-    if name == "image_tokens":  # of an image that is made, not read
-        return ctx.request_tokens if ctx.spec.denoising is not None else None
-    return ctx.chip.power if name == "power" else getattr(answer, name, None)

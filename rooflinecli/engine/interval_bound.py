@@ -6,10 +6,10 @@ roofline floor would make of it. A quantity that does not depend on a time has o
 
 from __future__ import annotations
 
-from rooflinecli.core import num
 from rooflinecli.core.num import Number
+from rooflinecli.engine.derived import interval
 from rooflinecli.engine.phase_answer import PhaseAnswer
-from rooflinecli.specs.quantities import scales_with_rate, scales_with_time
+from rooflinecli.specs.quantities import find, scales_with_time
 
 
 def time_at_bound(answer: PhaseAnswer, bound: str) -> Number:
@@ -24,11 +24,10 @@ def interval_bound(value: Number, quantity: str, phase: PhaseAnswer | None, boun
         return value
     if bound == "floor":
         return _scaled(value, phase.time_s, phase.floor_s, scales < 0)
-    if scales_with_rate(quantity):
-        ends = [_scaled(value, phase.tokens_per_s, rate, scales > 0) for rate in phase.tokens_per_s_interval]
-    else:
-        ends = [_scaled(value, phase.time_s, time, scales < 0) for time in phase.interval_s]
-    return num.maximum(*ends) if less else num.minimum(*ends)
+    row = find(quantity)
+    assert row is not None  # it scales
+    ends = interval(value, row, phase)
+    return ends[1] if less else ends[0]
 
 
 def _scaled(value: Number, base: Number, other: Number, inversely: bool) -> Number:

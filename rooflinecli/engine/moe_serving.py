@@ -116,5 +116,5 @@ def exchanges(
     # fp8 experts get their tokens in fp8; an engine that gathers quantized inputs sends what its matmul reads
     read = 1.0 if ctx.formats.expert_compute == "fp8" else ctx.formats.matmul_input
     size = read if mode == moe_all2all.GATHER else expert.SCALED_FP8
-    variant = "vllm" if ctx.engine.library == "vllm" and ctx.request.engine == "vllm" else ""
+    variant = "vllm" if ctx.engine.library == "vllm" and ctx.request.engine.startswith("vllm") else ""
     return list(expert.exchanges(layout, mode, tokens, top_k, d, size if narrow else 2.0, layers, variant))

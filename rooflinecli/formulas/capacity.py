@@ -35,12 +35,6 @@ def pooled_rate(
     return num.minimum(prefill_instances * prefill_rate, decode_instances * decode_rate)
 
 
-@formula("E", "J", "energy at full draw over the tokens it made")
-def joules_per_token(devices: Number, watts: Number, tokens_per_s: Number) -> Number:
-    """Joules per token at a throughput."""
-    return devices * watts / tokens_per_s
-
-
 @formula("b_n", "sequences", "definition")
 def batch_in_all(per_replica: Number, replicas: Number, instances: Number) -> Number:
     """Sequences under way on all instances together."""

@@ -1,4 +1,4 @@
-"""Seconds -> dollars and watt-hours."""
+"""Seconds -> dollars."""
 
 from __future__ import annotations
 
@@ -39,12 +39,6 @@ def fleet_price(devices: Number, usd_per_device_hour: Number) -> Number:
 def run_cost(seconds: Number, usd_per_hour: Number) -> Number:
     """Dollars of a run."""
     return seconds / 3600 * usd_per_hour
-
-
-@formula("E", "J", "TDP as an upper bound of the draw")
-def energy(devices: Number, watts: Number, seconds: Number) -> Number:
-    """Joules at full draw."""
-    return devices * watts * seconds
 
 
 @formula(

@@ -17,7 +17,7 @@ from rooflinecli.price import overrides
 from rooflinecli.price.overrides import TIMES
 from rooflinecli.specs.efficiency import CONSTANTS, SETTINGS, Efficiency
 from rooflinecli.specs.engine import ServingEngine
-from rooflinecli.specs.hardware import HardwareSpec, Level, load_defaults
+from rooflinecli.specs.hardware import HardwareSpec, Level, PowerDraw, load_defaults
 from rooflinecli.specs.name_lookup import display_path
 from rooflinecli.specs.yaml_loader import Document
 
@@ -144,6 +144,28 @@ class Chip:
     @cached_property
     def power(self) -> Number | None:
         return self._figure("TDP", "power") if self.spec.power else None
+
+    @cached_property
+    def rated_power(self) -> Number:
+        """Watts at which the file's rates were stated. Only of a chip with a power."""
+        document = self.spec.document
+        return self.lift("TDP", self.spec.rated_power, "W", document.location("power") if self.lift.traced else "")
+
+    @cached_property
+    def draw(self) -> SimpleNamespace:
+        """Constants of the power draw: the chip's own, those of its kind, else all of TDP; `basis` says which."""
+        defaults = load_defaults(self.spec.kind)
+        found, document, basis = self.spec.draw, self.spec.document, "measured"
+        if found is None:
+            found, document, basis = defaults.draw, defaults.document, "never measured"
+        if found is None:
+            found, basis = PowerDraw(static=1.0, error=0.0, source="TDP as an upper bound"), "TDP"
+        values: dict[str, Any] = {"basis": basis}
+        moe = found.error if found.error_moe is None else found.error_moe
+        for name, value in (("static", found.static), ("memory", found.memory), ("compute", found.compute), ("error", found.error), ("error_moe", moe)):  # fmt: skip
+            cited = "" if basis == "TDP" or not self.lift.traced else document.location("draw")
+            values[name] = self.lift(f"draw.{name}", value, "1", f"{cited}; {found.source}".removeprefix("; "))
+        return SimpleNamespace(**values)
 
     @cached_property
     def host_link(self) -> Number:

@@ -107,6 +107,17 @@ class Slices(Spec):
         return [*below[-1:], found[len(below)]]
 
 
+class PowerDraw(Spec):
+    """Constants of formulas/energy.power_fraction with their 80% error; `error_moe` is that of models with experts."""
+
+    static: float = Field(ge=0, le=1, description="share of TDP that any load draws")
+    memory: float = Field(0.0, ge=0, description="share of TDP at full memory bandwidth, in proportion to it")
+    compute: float = Field(0.0, ge=0, description="share of TDP at peak FLOP/s, with the root of FLOP/s over peak")
+    error: float = Field(ge=0, description="80% relative error of the power, each model left out")
+    error_moe: float | None = Field(None, ge=0, description="the same of models with experts")
+    source: str
+
+
 class HardwareSpec(FileSpec):
     """hardware/*.yaml. Every figure carries value, unit, source and basis."""
 
@@ -133,6 +144,9 @@ class HardwareSpec(FileSpec):
         None, description="bandwidth of the host's memory, reads and writes together, shared out to its devices"
     )
     power: Watts | None = None
+    draw: PowerDraw | None = Field(
+        None, description="power under load; omitted: that of its kind (hardware/defaults), else TDP"
+    )
     price: Price | None = None
     efficiency: dict[str, dict[str, dict[str, Efficiency]]] = Field(
         default_factory=dict, description="regime (kernel, serving, training) -> operation class -> dtype or 'any'"
@@ -219,6 +233,7 @@ class Defaults(FileSpec):
 
     sources: dict[str, str] = Field(default_factory=dict, description="short key -> citation")
     efficiency: dict[str, dict[str, dict[str, Efficiency]]]
+    draw: PowerDraw | None = None
 
 
 @lru_cache(maxsize=256)

@@ -55,6 +55,7 @@ KINDS = {
     "rate": OptionKind("RATE", "1", above=0),
     "price": OptionKind("MONEY", "USD/h", least=0),
     "share": OptionKind("SHARE", "1", above=0, most=1),
+    "watts": OptionKind("WATTS", "W", above=0),
     # of questions other than estimates: read as they are written, bounds checked
     "free": OptionKind("TEXT"),
     "file": OptionKind("FILE"),
@@ -321,6 +322,9 @@ class Money(Group):
 
     price: OptNumber = field("price", "USD per device-hour, instead of the file's.", default=None, panel=LOAD)
     device_memory: OptNumber = field("room", "Memory of a device in bytes, instead of the file's (a MacBook of 36GB lends its GPU 28GB).", default=None, panel=LAYOUT, fills="memory", former=("memory",), name="memory")
+    power_cap: OptNumber = field("watts", "Power limit of a device, such as 500W: its peak rates and its power fall together.", default=None, panel=NUMBERS)
+    host_factor: OptNumber = field("number", "Power of a server over that of its chips (1.6; measured 1.4 to 2.1).", default=None, panel=NUMBERS, least=1)
+    pue: OptNumber = field("number", "Power of the data center over that of its servers (1.09).", default=None, panel=NUMBERS, least=1)
     utilization: OptNumber = field("share", "Fraction of paid time that is busy, for the cost per token.", default=None, panel=LOAD, fills="utilization", former=("utilisation",), name="utilisation")
 
 

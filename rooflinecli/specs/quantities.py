@@ -1,7 +1,7 @@
 """Quantities of answers: name, label and unit of every number, one row each, read by tables, explanations, checks, sweeps and searches.
 
-A row with a `formula` is computed from others: its arguments are named in `of` (fields of the phase's answer, `devices`, or
-`power`, the chip's in W). To add such a quantity is to add its row: it is then in every format and every question.
+A row with a `formula` is computed from others: its arguments are named in `of` (fields of the phase's answer, rows above it, or
+`engine/derived`'s). To add such a quantity is to add its row: it is then in every format and every question.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
-from rooflinecli.formulas import capacity, cost, serving
+from rooflinecli.formulas import energy, serving
 
 LESS, MORE = "less", "more"
 
@@ -23,7 +23,8 @@ class Quantity:
     unit: SI, `fraction` or `count`. better: `less`, `more` or neither. time: 1 where it grows in proportion to its phase's
     time, -1 where it falls, 0 where it does not follow. rate: whether it follows the tokens per second, whose interval is
     then its own. phase: the only phase it speaks of. group: whether it stands for
-    everything under its name. distance: a fraction that may be above one, since it is no part of a whole.
+    everything under its name. distance: a fraction that may be above one, since it is no part of a whole. detail: not
+    printed by an estimate. errors: arguments that are 80% relative errors of its own, joined with that of its time.
     """
 
     name: str
@@ -35,6 +36,8 @@ class Quantity:
     group: bool = False
     rate: bool = False
     distance: bool = False
+    detail: bool = False
+    errors: tuple[str, ...] = ()
     formula: Callable[..., Number] | None = None
     of: tuple[str, ...] = ()
 
@@ -106,29 +109,10 @@ _ROWS = (
     ),
     Quantity("usd_per_million_training_tokens", "USD", "per million trained tokens", LESS, 1, phase="train", rate=True),
     Quantity("training_usd", "USD", "the run", LESS, 1, phase="train"),
+    Quantity("power_error", "fraction", "80% error of the power"),
+    Quantity("host_error", "fraction", "80% error of the host factor"),
     Quantity("usd_per_device_hour", "USD/h", "per device and hour", LESS),
     Quantity("utilization", "fraction", "fraction of paid time that is busy"),
-    Quantity(
-        "joules_per_token",
-        "J",
-        "per token at TDP",
-        LESS,
-        1,
-        rate=True,
-        formula=capacity.joules_per_token,
-        of=("devices", "power", "tokens_per_s"),
-    ),
-    Quantity("energy_j", "J", "per pass at TDP", LESS, 1, formula=cost.energy, of=("devices", "power", "time_s")),
-    Quantity(
-        "run_energy_j",
-        "J",
-        "for the run at TDP",
-        LESS,
-        1,
-        phase="train",
-        formula=cost.energy,
-        of=("devices", "power", "run_s"),
-    ),
     Quantity(
         "images_per_s",
         "count",
@@ -141,6 +125,23 @@ _ROWS = (
         of=("tokens_per_s", "image_tokens"),
     ),
 )
+_P, _S = ("power_error",), ("power_error", "host_error")
+# fmt: off
+_ENERGY = (
+    Quantity("power_fraction", "fraction", "power over TDP", detail=True, formula=energy.power_fraction, of=("static_draw", "memory_draw", "compute_draw", "memory_use", "compute_use")),
+    Quantity("power_w", "W", "per device", LESS, formula=energy.power_draw, of=("power_fraction", "rated_power", "power"), errors=_P),
+    Quantity("joules_per_token", "J", "per token", LESS, 1, rate=True, formula=energy.joules_per_token, of=("devices", "power_w", "tokens_per_s"), errors=_P),
+    Quantity("tokens_per_joule", "count", "tokens per joule", MORE, -1, rate=True, detail=True, formula=energy.tokens_per_joule, of=("joules_per_token",), errors=_P),
+    Quantity("energy_j", "J", "per pass", LESS, 1, formula=energy.energy, of=("devices", "power_w", "busy_s"), errors=_P),
+    Quantity("run_energy_j", "J", "for the run", LESS, 1, phase="train", formula=energy.energy, of=("devices", "power_w", "run_s"), errors=_P),
+    Quantity("joules_per_image", "J", "per image", LESS, 1, phase="prefill", rate=True, formula=energy.joules_per_token, of=("devices", "power_w", "images_per_s"), errors=_P),
+    Quantity("joules_per_request", "J", "per request", LESS, 1, phase="decode", rate=True, formula=energy.joules_per_request, of=("prompt_joules", "joules_per_token", "output"), errors=_P),
+    Quantity("server_joules_per_token", "J", "per token, servers", LESS, 1, rate=True, detail=True, formula=energy.server_energy, of=("joules_per_token", "host_factor"), errors=_S),
+    Quantity("facility_joules_per_token", "J", "per token, data center", LESS, 1, rate=True, detail=True, formula=energy.facility_energy, of=("server_joules_per_token", "pue"), errors=_S),
+    Quantity("server_run_energy_j", "J", "for the run, servers", LESS, 1, phase="train", detail=True, formula=energy.server_energy, of=("run_energy_j", "host_factor"), errors=_S),
+    Quantity("facility_run_energy_j", "J", "for the run, data center", LESS, 1, phase="train", detail=True, formula=energy.facility_energy, of=("server_run_energy_j", "pue"), errors=_S),
+)
+# fmt: on
 _SIMULATED = (
     *(
         Quantity(f"{name}_{point}_s", "s", f"{label} {point}", LESS)
@@ -174,12 +175,15 @@ _SIMULATED = (
     Quantity("replicas_mean", "count", "replicas paid for, mean", LESS),
     Quantity("replicas_started", "count", "replicas started"),
     Quantity("requests_restarted", "count", "requests restarted after a failure", LESS),
-    Quantity("joules_per_output_token", "J", "energy per output token at TDP", LESS),
+    Quantity("joules_per_output_token", "J", "energy per output token", LESS),
     Quantity("duration_s", "s", "simulated time"),
     Quantity("steady_s", "s", "steady state, for rates and cost"),
 )
-QUANTITIES: dict[str, Quantity] = {row.name: row for row in (*_ROWS, *_SIMULATED)}
-DERIVED = tuple(row for row in _ROWS if row.formula is not None)
+QUANTITIES: dict[str, Quantity] = {row.name: row for row in (*_ROWS, *_ENERGY, *_SIMULATED)}
+DERIVED = tuple(row for row in (*_ROWS, *_ENERGY) if row.formula is not None)
+PER_TOKEN = tuple(
+    row.name for row in DERIVED if row.rate and row.phase in ("", "decode")
+)  # of a served token or request
 COST = {  # phase -> the price of its tokens
     "prefill": "usd_per_million_input_tokens",
     "decode": "usd_per_million_output_tokens",
@@ -267,12 +271,6 @@ def scales_with_time(path: str) -> int:
     """1 where a quantity grows with its phase's time, -1 where it falls, 0 where it does not follow."""
     row = find(path)
     return row.time if row is not None else 0
-
-
-def scales_with_rate(path: str) -> bool:
-    """Whether a quantity follows its phase's tokens per second, and so has their interval rather than that of its time."""
-    row = find(path)
-    return row is not None and row.rate
 
 
 def _named(path: str) -> list[str]:

@@ -50,6 +50,9 @@ class Request:
     efficiency: str = "expected"
     tokens: Number | None = None
     price: Number | None = None
+    power_cap: Number | None = None
+    host_factor: Number | None = None
+    pue: Number | None = None
     utilization: Number = 1.0
     gradient_bytes: Number = 4.0
     optimizer_bytes: Number = 12.0

@@ -22,6 +22,7 @@ SUBJECTS = {  # the module whose `tables` make those of a subject
     "collectives": "collectives",
     "desk": "local_machines",
     "rl": "rl",
+    "energy": "energy",
 }
 
 
@@ -41,7 +42,7 @@ class Validate(Question[ValidateAnswer]):
 
     verb = "validate"
     # fmt: off
-    subject: Text = field("free", "kernels, training, inference, collectives, desk, rl, or all.", default="all", positional=True)
+    subject: Text = field("free", "kernels, training, inference, collectives, desk, rl, energy, or all.", default="all", positional=True)
     # fmt: on
 
     def tables(self) -> list[Table]:

@@ -53,11 +53,17 @@ def test_energy_is_power_times_devices_times_time(tmp_path: Path) -> None:
         "json",
     ).json
     train = found["phases"]["train"]
-    assert rows["train.energy_j"]["expected"] == train["energy_j"] == pytest.approx(16 * 700 * train["time_s"])
-    assert rows["train.run_energy_j"]["expected"] == pytest.approx(16 * 700 * train["run_s"])
+    assert (
+        rows["train.energy_j"]["expected"]
+        == train["energy_j"]
+        == pytest.approx(16 * train["power_w"] * train["time_s"])
+    )
+    assert rows["train.run_energy_j"]["expected"] == pytest.approx(16 * train["power_w"] * train["run_s"])
     assert train["energy_j"] / train["joules_per_token"] == pytest.approx(train["time_s"] * train["tokens_per_s"])
     low, high = rows["train.energy_j"]["interval"]
-    assert (low, high) == pytest.approx([16 * 700 * t for t in train["interval_s"]])
+    assert [low, high] == pytest.approx(train["energy_j_interval"])
+    time = train["interval_s"][1] / train["time_s"] - 1
+    assert high / train["energy_j"] - 1 == pytest.approx((time**2 + train["power_error"] ** 2) ** 0.5)
     held(tmp_path, TRAIN, "train.run_energy_j: '<= 1 kWh'", 1)
 
 

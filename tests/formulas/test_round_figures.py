@@ -12,6 +12,7 @@ from rooflinecli.formulas import (
     capacity,
     collectives,
     cost,
+    energy,
     fine_tuning,
     kv_tiers,
     memory,
@@ -53,10 +54,20 @@ WORKED = [
     (cost.usd_per_million_tokens, (9.0, 5.0, 0.5), 1000.0),  # 2.5 tokens a second are 9000 an hour
     (cost.fleet_price, (4.0, 3.0), 12.0),
     (cost.run_cost, (7200.0, 3.0), 6.0),
-    (cost.energy, (4.0, 500.0, 3.0), 6000.0),
+    (energy.energy, (4.0, 500.0, 3.0), 6000.0),
     (cost.break_even_price, (3.0, 10.0, 6.0), 5.0),  # 30 dollars over six device-hours
     (capacity.batch_in_all, (4.0, 3.0, 2.0), 24.0),
-    (capacity.joules_per_token, (4.0, 500.0, 100.0), 20.0),
+    (energy.joules_per_token, (4.0, 500.0, 100.0), 20.0),
+    (energy.power_fraction, (0.2, 0.4, 0.5, 0.5, 0.25), 0.65),
+    (energy.power_fraction, (0.5, 0.4, 0.5, 3.0, 1.0), 1.0),
+    (energy.power_draw, (0.5, 700.0, 500.0), 350.0),
+    (energy.power_draw, (0.9, 700.0, 500.0), 500.0),
+    (energy.tokens_per_joule, (0.25,), 4.0),
+    (energy.joules_per_request, (10.0, 0.5, 100.0), 60.0),
+    (energy.server_energy, (10.0, 1.6), 16.0),
+    (energy.facility_energy, (10.0, 1.1), 11.0),
+    (energy.joined_error, (0.3, 0.4), 0.5),
+    (energy.served_compute_utilization, (100.0, 20.0, 10.0, 2.0, 6000.0), 0.1),
     # adapters
     (fine_tuning.adapters_held, (4.0, 60.0, 3.0, 2.0), 160.0),
     (fine_tuning.adapters_met, (2.0, 2.0), 1.5),  # HH, HT, TH, TT: one, two, two, one

@@ -7,8 +7,9 @@ from typing import Any
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.record import MISSING, at, entries, leaves
+from rooflinecli.engine.derived import interval
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
-from rooflinecli.specs.quantities import canonical, find, scales_with_rate, scales_with_time
+from rooflinecli.specs.quantities import canonical, find, scales_with_time
 from rooflinecli.specs.request import PHASES
 
 
@@ -51,11 +52,10 @@ def ends(result: EstimateAnswer, quantity: str) -> IntervalBounds:
     if time is None or time.time_s <= 0 or not follows or isinstance(value, str):
         return IntervalBounds(value, phase)
     floor = scaled(value, time.time_s, time.floor_s, follows < 0)
-    if scales_with_rate(quantity):
-        points = [scaled(value, time.tokens_per_s, r, follows > 0) for r in time.tokens_per_s_interval]
-    else:
-        points = [scaled(value, time.time_s, t, follows < 0) for t in time.interval_s]
-    return IntervalBounds(value, phase, floor, min(points), max(points))
+    row = find(quantity)
+    assert row is not None  # it follows a time
+    low, high = interval(value, row, time) if value else (value, value)
+    return IntervalBounds(value, phase, floor, low, high)
 
 
 def phase_of(quantity: str) -> str:

@@ -196,6 +196,7 @@ def _hardware(ctx: EstimateContext) -> HardwareAnswer:
         bandwidth_bytes_per_s=ctx.chip.bandwidth,
         capacity_bytes=ctx.chip.capacity,
         ridge_flops_per_byte=roofline.ridge_point(peak, ctx.chip.bandwidth),
+        power_basis=None if ctx.chip.power is None else ctx.chip.draw.basis,
     )
 
 

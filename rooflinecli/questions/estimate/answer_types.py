@@ -33,7 +33,10 @@ class ModelAnswer(Record):
 
 
 class HardwareAnswer(Record):
-    """One device: dense peak in the format computed in, memory bandwidth and capacity, the ridge of its roofline."""
+    """One device: dense peak in the format computed in, memory bandwidth and capacity, the ridge of its roofline.
+
+    power_basis: where the power under load comes from: measured, never measured (a share of TDP), or TDP.
+    """
 
     name: str
     id: str
@@ -41,6 +44,7 @@ class HardwareAnswer(Record):
     bandwidth_bytes_per_s: float
     capacity_bytes: float
     ridge_flops_per_byte: float
+    power_basis: str | None = field(default=None, metadata=OPTIONAL)
 
 
 class Workload(Record):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from rooflinecli.core.num import Number
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.cost import prefill_share_under_load, token_prices
-from rooflinecli.engine.evaluate import derive, priced
+from rooflinecli.engine.derived import derive
+from rooflinecli.engine.evaluate import priced
 from rooflinecli.engine.phase_answer import PhaseAnswer, TrainAnswer
-from rooflinecli.formulas import capacity, training
+from rooflinecli.formulas import capacity, energy, training
 from rooflinecli.formulas import cost as money
 from rooflinecli.questions.estimate.answer_types import Cost
 from rooflinecli.specs.layout import Layout
@@ -22,6 +23,7 @@ def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], plans: dict[str, 
         train.steps = training.training_steps(tokens, ctx.train_batch, ctx.seq)
         train.run_s = train.steps * train.time_s
         train.derived = derive(ctx, ctx.lifted(plans["train"]), "train", train)
+    _joules_per_request(ctx, phases)
     if price is None:
         return Cost()
     usd: dict[str, Number] = {}
@@ -37,6 +39,17 @@ def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], plans: dict[str, 
     if BLENDED not in usd and {"prefill", "decode"} <= set(phases):
         usd[BLENDED] = money.blended_price(usd[COST["prefill"]], usd[COST["decode"]], ctx.request_tokens, ctx.output)
     return Cost(**usd, usd_per_device_hour=price)
+
+
+def _joules_per_request(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> None:
+    """Set the energy of a request whose prompt and output tokens run apart, as a batch does."""
+    prefill, decode = phases.get("prefill"), phases.get("decode")
+    if prefill is None or decode is None or "joules_per_request" in decode.derived:
+        return
+    if "joules_per_token" in prefill.derived and "joules_per_token" in decode.derived:
+        prompt = prefill.derived["joules_per_token"] * ctx.request_tokens
+        each = decode.derived["joules_per_token"]
+        decode.derived["joules_per_request"] = energy.joules_per_request(prompt, each, ctx.output)
 
 
 def _under_load(ctx: EstimateContext, layout: Layout, hourly: Number) -> dict[str, Number]:

@@ -14,7 +14,7 @@ from rooflinecli.core.text import plural
 from rooflinecli.core.units import duration
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.layout_candidates import reach
-from rooflinecli.formulas import cost, scaling
+from rooflinecli.formulas import scaling
 from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
@@ -263,7 +263,6 @@ class ChipPlan:
         run, train = ends(result, RUN), result.phases["train"]
         hours = [float(scaling.device_hours(tried.devices, s)) for s in (run.expected, run.low, run.high)]
         bill = ends(result, BILL) if self.priced else None
-        watts = EstimateContext(self.request).chip.power
         options = {**self.options, "phase": ["train"]}
         return TrainingChip(
             chip=self.name,
@@ -286,7 +285,7 @@ class ChipPlan:
             training_usd_interval=[bill.low, bill.high] if bill else None,
             usd_per_device_hour=result.cost.usd_per_device_hour,
             price=None if bill is None else "given" if "price" in self.options else "file",
-            energy_j=float(cost.energy(tried.devices, watts, run.expected)) if watts is not None else None,
+            energy_j=train.derived.get("run_energy_j"),
             command=estimate_command(options, command(self.asks, tried.layout), False),
         )
 

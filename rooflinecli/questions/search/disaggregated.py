@@ -16,7 +16,7 @@ import numpy as np
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.cost import token_prices
 from rooflinecli.engine.interval_bound import interval_bound, time_at_bound
-from rooflinecli.formulas import capacity, cost
+from rooflinecli.formulas import capacity, cost, energy
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search import instances
@@ -41,6 +41,7 @@ class PoolInstance:
     latency: float
     rate_at_bound: float
     latency_at_bound: float
+    watts: float | None  # of a device
 
 
 @dataclass(frozen=True)
@@ -109,13 +110,12 @@ class PoolPair:
 
     @property
     def joules_per_token(self) -> float | None:
-        """Energy of an output token at TDP, where the power of both chips is known."""
+        """Energy of an output token with its part of the prompt, where the power of both chips is known."""
+        watts = [pool.watts for pool in self.pools]
         each = [
-            capacity.joules_per_token(n, chip.ctx.chip.power, self.tokens_per_s)
-            for n, chip in zip(self.devices_each, self.chips, strict=True)
-            if chip.ctx.chip.power is not None
+            energy.joules_per_token(n, w, self.tokens_per_s) for n, w in zip(self.devices_each, watts, strict=True) if w
         ]
-        return float(sum(each)) if len(each) == len(self.chips) else None
+        return float(sum(each)) if len(each) == len(self.pools) else None
 
     def exact(self) -> PoolPair:
         """The pair with the numbers that its commands print: one of an array may differ from a scalar's in the last digit."""
@@ -242,6 +242,7 @@ def _fastest(
         time = grid.whole(time_at_bound(answer, bound))
     ok = ok & (time <= (np.inf if limit is None else limit))
     rates = np.where(ok, rate_at_bound, -1.0)
+    watts = grid.whole(answer.derived["power_w"]) if "power_w" in answer.derived else None
     found: dict[float, PoolInstance] = {}
     for i, layout in enumerate(grid.layouts):
         j = int(np.argmax(rates[i]))
@@ -255,6 +256,7 @@ def _fastest(
                 float(grid.serve[latency][i, j]),
                 rate,
                 float(time[i, j]),
+                None if watts is None else float(watts[i, j]),
             )
     return list(found.values())
 

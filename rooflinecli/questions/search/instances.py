@@ -105,11 +105,9 @@ def offered(
 
 
 def costs(ctx: EstimateContext, devices: Number, tokens_per_s: Number, prefill_share: Number) -> dict[str, Number]:
-    """Dollars per million tokens and joules per output token, where price and power are known."""
+    """Dollars per million tokens, where the price is known."""
     result: dict[str, Number] = {}
     if ctx.price is not None:
         hourly, inputs = cost.fleet_price(devices, ctx.price), tokens_per_s / ctx.output * ctx.request_tokens
         result |= token_prices(hourly, inputs, tokens_per_s, prefill_share, ctx.utilization)
-    if ctx.chip.power is not None:
-        result["joules_per_token"] = capacity.joules_per_token(devices, ctx.chip.power, tokens_per_s)
     return result

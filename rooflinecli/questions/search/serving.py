@@ -25,7 +25,7 @@ from rooflinecli.questions.search.explain_rows import by_count
 from rooflinecli.questions.search.ranking import frontier
 from rooflinecli.questions.search.search_request import Limits, ServingSearchQuestion, asked
 from rooflinecli.questions.sweep.conditions import Condition
-from rooflinecli.specs.quantities import BLENDED, COST
+from rooflinecli.specs.quantities import BLENDED, COST, PER_TOKEN
 
 EQUAL = 1e-4  # relative difference of two rows that says nothing
 _OF_PHASE = {  # quantity of `serve` -> its phase and the quantity there whose interval it has; others follow decode
@@ -170,7 +170,7 @@ class ServingGrid:
         used = together(one, float(self.serve["instances"][i, j]), layout.batch)
         for name, value in (
             *((name, at(found, f"cost.{name}")) for name in (COST["prefill"], COST["decode"], BLENDED)),
-            ("joules_per_token", at(found.phases, "decode.joules_per_token")),
+            *((name, at(found.phases, f"decode.{name}")) for name in PER_TOKEN),
         ):
             if value is not MISSING and value is not None:
                 used[name] = value
@@ -243,6 +243,7 @@ def serving_grid(question: ServingSearchQuestion, refusal: str) -> ServingGrid:
             count = grid.whole(1.0)
         serve = together(one, count, grid.batches)
         serve |= instances.costs(ctx, serve["devices"], serve["tokens_per_s"], grid.prefill_share)
+        serve |= {name: value for name, value in grid.phases["decode"].derived.items() if name in PER_TOKEN}
     return ServingGrid(question, ctx, grid, {k: grid.whole(v) for k, v in serve.items()})
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.num import Number
-from rooflinecli.engine import decode_step
+from rooflinecli.engine import decode_step, derived
 from rooflinecli.engine.cost import token_prices
 from rooflinecli.engine.serving_load import VARIATION, prefill_interference_s
-from rooflinecli.formulas import capacity, cost, serving
+from rooflinecli.formulas import cost, energy, serving
 from rooflinecli.questions.simulate.deployment import (
     Deployment,
     default_lengths,
@@ -233,19 +233,25 @@ def _answered(question: Simulate, one: Deployment, play: LoadRun) -> Run:
 
 def _costs(one: Deployment, devices: float, values: dict[str, Number]) -> dict[str, Number]:
     """Dollars and joules per token, where the chip's file or --price says what an hour and a device take."""
-    rate, price, power = values["output_tokens_per_s"], one.ctx.price, one.ctx.chip.power
+    rate, price, power, plan = values["output_tokens_per_s"], one.ctx.price, one.ctx.chip.power, one.layout
     found: dict[str, Number] = {}
-    if price is not None and rate:
-        hourly, plan = cost.fleet_price(devices, price), one.layout
-        batch = max(values["running_requests_mean"], 1.0)
-        context = serving.mean_context(one.ctx.prompt, one.ctx.output)
-        step = decode_step.token_step(one.ctx, plan, batch, context).seconds
+    if not rate or (price is None and power is None):
+        return found
+    batch = max(values["running_requests_mean"], 1.0)
+    context = serving.mean_context(one.ctx.prompt, one.ctx.output)
+    decoded = decode_step.token_step(one.ctx, plan, batch, context)
+    step = decoded.seconds
+    if power is not None:
+        use = derived.served_compute_use(one.ctx, batch, context, rate, devices)
+        busy = values["engine_utilization"]
+        watts = derived.mean_power(one.ctx, decoded.costs.t_memory / step * busy, use)
+        found["joules_per_output_token"] = float(energy.joules_per_token(devices, watts, rate))
+    if price is not None:
+        hourly = cost.fleet_price(devices, price)
         prefill = prefill_interference_s(one.ctx, plan) / plan.pp
         share = cost.prefill_share(prefill, step, batch, one.ctx.output)
         prices = token_prices(hourly, values["input_tokens_per_s"], rate, share, one.ctx.utilization)
         found |= {name: float(usd) for name, usd in prices.items()}
-    if power is not None and rate:
-        found["joules_per_output_token"] = float(capacity.joules_per_token(devices, power, rate))
     return found
 
 

@@ -15,8 +15,8 @@ from rooflinecli.engine.phase_answer import (
 )
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer, Workload
 from rooflinecli.render.blocks import Block, Column, Headline, Note, Page, Pairs, Prose, Table, page
-from rooflinecli.render.numbers import amount, devices, money, percent, rate, text
-from rooflinecli.specs.quantities import DERIVED
+from rooflinecli.render.numbers import amount, devices, interval, money, percent, rate, text
+from rooflinecli.specs.quantities import DERIVED, Quantity
 
 SCREEN = 80  # the answer is laid out for this; a narrower terminal folds it
 TIMES = {"prefill": "TTFT", "decode": "ITL", "train": "step"}
@@ -141,6 +141,7 @@ def _phases(answer: EstimateAnswer) -> Table:
 def _breakdown(answer: EstimateAnswer) -> Pairs:
     """Where the expected time goes, and what else a phase says."""
     rows = []
+    at_tdp = " at TDP" if answer.hardware.power_basis == "TDP" else ""
     for name, phase in answer.phases.items():
         used = (
             f"MBU {percent(float(phase.mbu))}"
@@ -153,15 +154,18 @@ def _breakdown(answer: EstimateAnswer) -> Pairs:
         )
         more = [
             *_further(phase),
-            *(
-                f"{amount(float(phase.derived[row.name]), row.unit)} {row.label}"
-                for row in DERIVED
-                if row.name in phase.derived
-            ),
+            *(_derived(phase, row, at_tdp) for row in DERIVED if row.name in phase.derived and not row.detail),
         ]
         parts = ", ".join(f"{_GROUPS.get(group, group)} {percent(share)}" for share, group in shares)
         rows.append((name, "; ".join([used, parts, *more])))
     return Pairs(rows)
+
+
+def _derived(phase: PhaseAnswer, row: Quantity, at_tdp: str) -> str:
+    """'0.155 J per token (0.13–0.18 J)'."""
+    ends = phase.derived.get(f"{row.name}_interval")
+    between = "" if ends is None or at_tdp else f" ({interval(ends[0], ends[1], row.unit)})"
+    return f"{amount(float(phase.derived[row.name]), row.unit)} {row.label}{at_tdp if row.errors else ''}{between}"
 
 
 def _further(phase: PhaseAnswer) -> list[str]:

@@ -30,7 +30,7 @@ TRAINING = (
     Column("80% interval", drop=9),
     Column("GPU-hours", drop=4),
     Column("MFU", drop=2),
-    Column("energy at TDP", drop=3),
+    Column("energy", drop=3),
     Column("layout", text=True, drop=1),
 )
 SERVING = (

@@ -1,0 +1,140 @@
+"""Derived quantities of a phase: the rows of specs/quantities with a formula, and their arguments that no answer has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from rooflinecli.core import num
+from rooflinecli.core.num import Number
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.forward_step import prefill_pass
+from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, PrefillAnswer, TrainAnswer
+from rooflinecli.formulas import energy, roofline, serving
+from rooflinecli.specs.layout import Layout
+from rooflinecli.specs.quantities import DERIVED, Quantity
+
+Source = Callable[[EstimateContext, Layout, PhaseAnswer], Number | None]
+
+
+def derive(ctx: EstimateContext, layout: Layout, phase: str, answer: PhaseAnswer) -> dict[str, Number]:
+    """Name -> value of every derived quantity of a phase; left out where the chip's file or the question lacks an argument.
+
+    A quantity with an error of its own is followed by its interval.
+    """
+    derived: dict[str, Number] = {}
+    arguments: dict[str, Number | None] = {}
+
+    def argument(name: str) -> Number | None:
+        if name in derived:
+            return derived[name]
+        if name not in arguments:
+            source = SOURCES.get(name)
+            arguments[name] = getattr(answer, name, None) if source is None else source(ctx, layout, answer)
+        return arguments[name]
+
+    for row in _rows(phase):
+        values = [argument(name) for name in (*row.of, *row.errors)]
+        if any(value is None for value in values):
+            continue
+        assert row.formula is not None  # of every derived row
+        derived[row.name] = row.formula(*values[: len(row.of)])
+        derived |= {name: arguments[name] for name in row.errors}
+        if row.errors and not row.detail:
+            low, high = interval(derived[row.name], row, answer, derived)
+            most = argument("power") if row.unit == "W" else None
+            derived[f"{row.name}_interval"] = [low, high if most is None else num.minimum(high, most)]
+    return derived
+
+
+def interval(
+    value: Number, row: Quantity, answer: PhaseAnswer, derived: dict[str, Number] | None = None
+) -> tuple[Number, Number]:
+    """80% interval of a quantity of a phase: that of the time or the rate that it follows, joined with errors of its own."""
+    if row.rate or (row.errors and isinstance(answer, PrefillAnswer)):  # waiting is in its time, and takes no energy
+        base, ends, inverse = answer.tokens_per_s, answer.tokens_per_s_interval, row.time > 0
+    else:
+        base, ends, inverse = answer.time_s, answer.interval_s, row.time < 0
+    low, high = (value * (base / end if inverse else end / base) for end in ends) if row.time else (value, value)
+    low, high = num.minimum(low, high), num.maximum(low, high)
+    known = answer.derived if derived is None else derived
+    for name in row.errors:
+        error = known.get(name, 0.0)
+        high = roofline.interval_high(value, energy.joined_error(high / value - 1, error))
+        low = roofline.interval_low(value, energy.joined_error(value / low - 1, error), 0.0)
+    return low, high
+
+
+@cache
+def _rows(phase: str) -> tuple[Quantity, ...]:
+    return tuple(row for row in DERIVED if row.phase in ("", phase))
+
+
+def _memory_use(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) -> Number:
+    """Time of the bytes at peak bandwidth over the time of the pass."""
+    return answer.resources_s.memory / busy_seconds(ctx, layout, answer)
+
+
+def _compute_use(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) -> Number:
+    """Model FLOP/s over peak: with recomputation in training, with the prompts of other requests in a served decode."""
+    if isinstance(answer, TrainAnswer):
+        return answer.hfu
+    if not isinstance(answer, DecodeAnswer) or answer.load_kind == "static":
+        return answer.mfu
+    context = serving.mean_context(ctx.prompt, ctx.output)
+    return served_compute_use(ctx, answer.batch, context, answer.tokens_per_s, layout.devices)
+
+
+def served_compute_use(
+    ctx: EstimateContext, batch: Number, context: Number, tokens_per_s: Number, devices: Number
+) -> Number:
+    """Model FLOP/s over peak of a server that makes `tokens_per_s`, decoding `batch` sequences at once."""
+    cached = ctx.cached_prompt_tokens
+    prompt = ctx.model_flops(1.0, ctx.uncached_prompt, ctx.prompt, ctx.logit_positions, decode=False, cached=cached)
+    token = ctx.model_flops(batch, 1.0, context, 1.0, decode=True) / num.maximum(batch, 1e-12)
+    peak = ctx.chip.peak(ctx.formats.compute)
+    return energy.served_compute_utilization(token, prompt / num.maximum(ctx.output, 1), tokens_per_s, devices, peak)
+
+
+def mean_power(ctx: EstimateContext, memory_use: Number, compute_use: Number) -> Number:
+    """Watts of a device at the utilization of its memory and its matrix units. Only of a chip with a power."""
+    draw = ctx.chip.draw
+    share = energy.power_fraction(draw.static, draw.memory, draw.compute, memory_use, compute_use)
+    return energy.power_draw(share, ctx.chip.rated_power, ctx.chip.power)
+
+
+def busy_seconds(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) -> Number:
+    """Seconds of a pass without the time that requests wait for one."""
+    if isinstance(answer, (DecodeAnswer, TrainAnswer)):
+        return answer.time_s
+    return ctx.memoized(layout, "lone prefill", lambda: prefill_pass(ctx, layout).seconds)
+
+
+def _prompt_joules(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) -> Number | None:
+    """Nothing under load, where joules per token have the prompts in them; None for a batch, whose prefill is another phase."""
+    return 0.0 if isinstance(answer, DecodeAnswer) and answer.load_kind != "static" else None
+
+
+def _power_error(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) -> Number:
+    return ctx.chip.draw.error_moe if ctx.is_moe else ctx.chip.draw.error
+
+
+SOURCES: dict[str, Source] = {
+    "devices": lambda ctx, layout, answer: layout.devices,
+    "power": lambda ctx, layout, answer: ctx.chip.power,
+    "rated_power": lambda ctx, layout, answer: None if ctx.chip.power is None else ctx.chip.rated_power,
+    "static_draw": lambda ctx, layout, answer: ctx.chip.draw.static,
+    "memory_draw": lambda ctx, layout, answer: ctx.chip.draw.memory,
+    "compute_draw": lambda ctx, layout, answer: ctx.chip.draw.compute,
+    "power_error": _power_error,
+    "memory_use": _memory_use,
+    "compute_use": _compute_use,
+    "busy_s": busy_seconds,
+    "output": lambda ctx, layout, answer: ctx.output,
+    "prompt_joules": _prompt_joules,
+    "image_tokens": lambda ctx, layout, answer: ctx.request_tokens if ctx.spec.denoising is not None else None,
+    "host_factor": lambda ctx, layout, answer: ctx.host_factor,
+    "host_error": lambda ctx, layout, answer: HOST_ERROR,
+    "pue": lambda ctx, layout, answer: ctx.pue,
+}
+HOST_ERROR = 0.22  # 1.4 to 2.1 around the default factor

@@ -1,0 +1,188 @@
+"""Measured power of serving: predictions with each model left out of the fit of the power constants, and the serving quantities of the same runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
+
+import numpy as np
+
+from rooflinecli.engine import build_request, derived, inference
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.phase_answer import DecodeAnswer
+from rooflinecli.formulas import energy, serving
+from rooflinecli.specs.layout import Layout
+from rooflinecli.specs.published_runs import published
+from rooflinecli.validate.stats import Array, Points, Row, Table, error_table, joined, notes
+
+ENGINE = "vllm-api-server"
+FORMATS = {"mxfp4": None}  # the checkpoint's own
+
+
+@dataclass
+class PowerRow:
+    """A measured run, its estimate, and the uses of memory and matrix units at the measured and the estimated throughput."""
+
+    model: str
+    hw: str
+    kind: str
+    devices: float
+    replicas: float
+    tdp: float
+    batch: float
+    watts: float
+    tokens_per_s: float
+    itl_s: float
+    answer: DecodeAnswer
+    measured_use: tuple[float, float]
+    use: tuple[float, float]
+    error: float
+
+    @property
+    def group(self) -> str:
+        return f"{self.hw}, {self.kind}"
+
+
+@cache
+def rows() -> tuple[PowerRow, ...]:
+    """Every row of published_runs/energy.yaml with its estimate."""
+    data = published("energy")
+    return tuple(
+        _row(run, data["prompts"][run["task"]], *[float(v) for v in values])
+        for run in data["runs"]
+        for values in run["rows"]
+    )
+
+
+def _row(run: Row, prompt: int, batch: float, output: float, watts: float, rate: float, itl_ms: float) -> PowerRow:
+    layout = Layout(tp=float(run["tp"]), dp=float(run["dp"]), ep=float(run["ep"]), zero=0)
+    options = {
+        "model": run["model"],
+        "hw": run["hw"],
+        "dtype": FORMATS.get(run["dtype"], run["dtype"]),
+        "engine": ENGINE,
+        "prompt": prompt,
+        "output": max(round(output), 1),
+        "concurrency": max(round(batch / run["dp"]), 1),
+        "phase": "decode",
+    }
+    ctx = EstimateContext(build_request.request(options))
+    answer = inference.decode(ctx, layout)
+    answer.derived = derived.derive(ctx, layout, "decode", answer)
+    context, devices = serving.mean_context(ctx.prompt, ctx.output), float(layout.devices)
+    memory = float(answer.resources_s.memory)
+
+    def uses(seconds: float, tokens_per_s: float) -> tuple[float, float]:
+        compute = derived.served_compute_use(ctx, answer.batch, context, tokens_per_s, devices)
+        return memory / seconds, float(compute)
+
+    return PowerRow(
+        model=run["model"],
+        hw=run["hw"],
+        kind="MoE" if ctx.is_moe else "dense",
+        devices=devices,
+        replicas=float(layout.dp),
+        tdp=float(ctx.chip.rated_power),
+        batch=batch,
+        watts=watts,
+        tokens_per_s=rate,
+        itl_s=itl_ms / 1e3,
+        answer=answer,
+        measured_use=uses(batch / rate, rate),
+        use=uses(float(answer.time_s), float(answer.tokens_per_s)),
+        error=float(answer.derived["power_error"]),
+    )
+
+
+def fit(found: list[PowerRow]) -> tuple[float, float, float]:
+    """static, memory and compute of formulas/energy.power_fraction: least relative squares at the measured uses, none below zero,
+    rows far off counting less (Huber at 10%)."""
+    target = np.array([row.watts / row.tdp for row in found])
+    terms = np.array([(1.0, min(m, 1.0), c**0.5) for m, c in (row.measured_use for row in found)]) / target[:, None]
+    weight, best = np.ones(len(found)), np.zeros(3)
+    for _ in range(10):
+        tried = []
+        for kept in product((False, True), repeat=3):
+            if not any(kept):
+                continue
+            solution = np.zeros(3)
+            solution[list(kept)] = np.linalg.lstsq(terms[:, kept] * weight[:, None], weight, rcond=None)[0]
+            if (solution >= 0).all():
+                tried.append((float((((terms @ solution - 1) * weight) ** 2).sum()), solution))
+        best = min(tried, key=lambda pair: pair[0])[1]
+        off = np.abs(np.minimum(terms @ best, 1 / target) - 1)
+        weight = np.sqrt(np.minimum(1.0, 0.1 / np.maximum(off, 1e-9)))
+    return float(best[0]), float(best[1]), float(best[2])
+
+
+@cache
+def left_out() -> dict[tuple[str, str], tuple[float, float, float]]:
+    """(chip, model) -> constants fitted to the chip's other models."""
+    pairs = {(row.hw, row.model) for row in rows()}
+    return {(hw, model): fit([r for r in rows() if r.hw == hw and r.model != model]) for hw, model in sorted(pairs)}
+
+
+def watts(row: PowerRow, use: tuple[float, float]) -> float:
+    """Power of a device at some uses of memory and matrix units, by constants that never saw the model."""
+    return float(energy.power_fraction(*left_out()[row.hw, row.model], *use)) * row.tdp
+
+
+def joules(row: PowerRow) -> tuple[float, float, float, float]:
+    """Expected, floor, low and high joules per output token."""
+    answer = row.answer
+    expected = watts(row, row.use) * row.devices / float(answer.tokens_per_s)
+    rate = float(answer.tokens_per_s / answer.tokens_per_s_interval[0]) - 1
+    error = float(energy.joined_error(rate, row.error))
+    return expected, expected * float(answer.floor_s / answer.time_s), expected / (1 + error), expected * (1 + error)
+
+
+def _power(row: PowerRow, use: tuple[float, float]) -> tuple[float, float, float, float]:
+    expected = watts(row, use)
+    return expected, 0.0, expected / (1 + row.error), min(expected * (1 + row.error), row.tdp)
+
+
+def _times(row: PowerRow) -> tuple[float, float, float, float]:
+    return tuple(float(t) for t in (row.answer.time_s, row.answer.floor_s, *row.answer.interval_s))  # type: ignore[return-value]
+
+
+def _rates(row: PowerRow) -> tuple[float, float, float, float]:
+    rate, (low, high) = row.answer.tokens_per_s, row.answer.tokens_per_s_interval
+    return float(rate), float(rate * row.answer.time_s / row.answer.floor_s), float(low), float(high)
+
+
+QUANTITIES: dict[str, tuple[Callable[[PowerRow], float], Callable[[PowerRow], tuple[float, float, float, float]]]] = {
+    "joules per output token": (lambda row: row.watts * row.devices / row.tokens_per_s, joules),
+    "power at the estimated throughput": (lambda row: row.watts, lambda row: _power(row, row.use)),
+    "power at the measured throughput": (lambda row: row.watts, lambda row: _power(row, row.measured_use)),
+    "inter-token latency": (lambda row: row.itl_s, _times),
+    "throughput": (lambda row: row.tokens_per_s, _rates),
+    "running sequences": (
+        lambda row: row.batch,
+        lambda row: (float(row.answer.batch) * row.replicas, 0.0, row.batch, row.batch),
+    ),
+}
+
+
+def points(name: str, group: str, found: list[PowerRow]) -> Points:
+    """Measurements and predictions of one of QUANTITIES."""
+    measured, predicted = QUANTITIES[name]
+    return Points.of(group, [(measured(row), *predicted(row)) for row in found], higher=name == "throughput")
+
+
+def tables() -> list[Table]:
+    """One table per quantity, by chip and kind of model, then dense, MoE and all; and joules at TDP and at a constant share of it."""
+    made = []
+    for name in QUANTITIES:
+        groups = sorted({row.group for row in rows()})
+        parts = [points(name, group, [row for row in rows() if row.group == group]) for group in groups]
+        totals = {kind: [p for p in parts if p.group.endswith(kind)] for kind in ("dense", "MoE")}
+        made.append(error_table(f"energy: {name}", parts, notes("energy"), {**totals, "all": parts}))
+    base = joined("", [points("power at the measured throughput", "", list(rows()))])
+    tdp = np.array([row.tdp for row in rows()])
+    forms: dict[str, Array] = {"at TDP": tdp, "0.685 of TDP": 0.685 * tdp}
+    others = [
+        replace(base, group=name, expected=value, low=value / 1.27, high=value * 1.27) for name, value in forms.items()
+    ]
+    return [*made, error_table("energy: power without the form", others, notes("energy"), {})]

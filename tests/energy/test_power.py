@@ -1,0 +1,107 @@
+"""Power, energy and their intervals: the form, its fit, caps, and published statements inside the interval."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rooflinecli.engine import build_request
+from rooflinecli.engine.phase_answer import PhaseAnswer
+from rooflinecli.formulas import energy
+from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.published_runs import published
+from rooflinecli.validate import energy as validated
+from rooflinecli.validate.stats import errors, joined, np
+
+SERVED = {"model": "llama-3-8b", "hw": "h100", "tp": 1, "prompt": 512, "output": 256, "engine": "vllm"}
+
+
+def phase(name: str = "decode", **options: object) -> PhaseAnswer:
+    return estimate(build_request.request({**SERVED, "phase": name, **options})).phases[name]
+
+
+@given(
+    static=st.floats(0.05, 0.9), m=st.floats(0, 2), c=st.floats(0, 2), u=st.floats(0, 1), f=st.floats(0, 1), dt=st.floats(1, 20)
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_more_work_per_second_never_draws_less_and_a_slower_pass_never_needs_less_energy(
+    static: float, m: float, c: float, u: float, f: float, dt: float
+) -> None:
+    fast, slow = energy.power_fraction(static, m, c, u, f), energy.power_fraction(static, m, c, u / dt, f / dt)
+    assert static * 0.999 <= slow <= fast <= 1.0
+    assert slow * dt >= fast * 0.999999
+
+
+def test_the_constants_of_a_chip_are_the_fit_to_its_rows() -> None:
+    for hw in ("h100-sxm", "b200-sxm"):
+        draw = load_hardware(hw).draw
+        assert draw is not None
+        fitted = validated.fit([row for row in validated.rows() if row.hw == hw])
+        assert (draw.static, draw.memory, draw.compute) == pytest.approx(fitted, abs=0.002)
+
+
+def test_measured_power_is_predicted_for_models_that_the_fit_never_saw() -> None:
+    found = [row for row in validated.rows() if row.kind == "dense"]
+    points = validated.points("joules per output token", "", found)
+    off = errors(points.expected / points.measured)
+    inside = np.mean((points.low <= points.measured) & (points.measured <= points.high))
+    assert off["mean"] < 0.15 and off["median"] < 0.10 and 0.75 <= inside <= 0.88
+    at_measured = validated.points("power at the measured throughput", "", list(validated.rows()))
+    assert errors(at_measured.expected / at_measured.measured)["mean"] < 0.18
+    assert len(joined("all", [at_measured]).measured) == 262
+
+
+@pytest.mark.parametrize("name", ["prefill", "decode", "train"])
+def test_energy_adds_up_and_its_interval_joins_rate_and_power(name: str) -> None:
+    more = {"concurrency": 16} if name == "decode" else {}
+    options = {k: v for k, v in SERVED.items() if name != "train" or k in ("model", "hw")}
+    found = estimate(build_request.request({**options, **more, "phase": name})).phases[name]
+    d = found.derived
+    devices = found.layout_of_phase.devices
+    assert d["joules_per_token"] == pytest.approx(devices * d["power_w"] / found.tokens_per_s)
+    assert d["tokens_per_joule"] == pytest.approx(1 / d["joules_per_token"])
+    assert d["facility_joules_per_token"] == pytest.approx(d["joules_per_token"] * 1.6 * 1.09)
+    low, high = d["joules_per_token_interval"]
+    rate = found.tokens_per_s / found.tokens_per_s_interval[0] - 1
+    assert high / d["joules_per_token"] - 1 == pytest.approx((rate**2 + 0.15**2) ** 0.5)
+    assert low < d["joules_per_token"] < high
+
+
+def test_a_request_under_load_takes_the_energy_of_its_output_tokens() -> None:
+    d = phase(concurrency=16).derived
+    assert d["joules_per_request"] == pytest.approx(256 * d["joules_per_token"])
+
+
+def test_a_cap_lowers_rate_and_power_together() -> None:
+    free, capped = phase("prefill"), phase("prefill", **{"power-cap": "400W"})
+    assert capped.derived["power_w"] == 400 < free.derived["power_w"]
+    assert capped.tokens_per_s < free.tokens_per_s
+    assert capped.derived["joules_per_token"] < free.derived["joules_per_token"]
+
+
+def test_basis_of_the_power() -> None:
+    def basis(hw: str) -> tuple[str | None, float]:
+        answer = estimate(build_request.request({**SERVED, "hw": hw, "phase": "decode"}))
+        return answer.hardware.power_basis, float(answer.phases["decode"].derived["power_fraction"])
+
+    assert basis("h200") == ("never measured", 0.685)
+    assert basis("epyc-9654") == ("TDP", 1.0)
+    assert basis("h100")[0] == "measured"
+
+
+def test_eight_h200_under_mlperf_at_the_wall() -> None:
+    """MLPerf inference v4.1, Llama 2 70B offline on 8 x H200 in MaxQ: 6153 W of the whole system."""
+    row = next(s for s in published("energy")["statements"] if s["id"] == "h200-maxq-llama2-70b")
+    d = phase(hw="h200", model="llama-2-70b", tp=8, concurrency=512, dtype="fp8").derived
+    wall, error = 8 * d["power_w"] * 1.6, energy.joined_error(d["power_error"], d["host_error"])
+    assert wall / (1 + error) <= row["system_w"] <= wall * (1 + error)
+
+
+def test_a_cap_and_factors_are_read_as_people_write_them(tmp_path: Path) -> None:
+    d = phase(concurrency=16, **{"power-cap": "0.5 kW", "pue": 1.0, "host-factor": 1.4}).derived
+    assert d["power_w"] <= 500
+    assert d["facility_joules_per_token"] == pytest.approx(d["joules_per_token"] * 1.4)
