@@ -17,12 +17,11 @@ from rooflinecli.specs.quantities import DERIVED, Quantity
 Source = Callable[[EstimateContext, Layout, PhaseAnswer], Number | None]
 
 
-def derive(ctx: EstimateContext, layout: Layout, phase: str, answer: PhaseAnswer) -> dict[str, Number]:
-    """Name -> value of every derived quantity of a phase; left out where the chip's file or the question lacks an argument.
-
-    A quantity with an error of its own is followed by its interval.
-    """
+def derive(ctx: EstimateContext, layout: Layout, phase: str, answer: PhaseAnswer) -> None:
+    """Set every derived quantity of a phase, with the interval of those that have errors of their own; left out where the chip's
+    file or the question lacks an argument."""
     derived: dict[str, Number] = {}
+    intervals: dict[str, tuple[Number, Number]] = {}
     arguments: dict[str, Number | None] = {}
 
     def argument(name: str) -> Number | None:
@@ -43,8 +42,8 @@ def derive(ctx: EstimateContext, layout: Layout, phase: str, answer: PhaseAnswer
         if row.errors and not row.detail:
             low, high = interval(derived[row.name], row, answer, derived)
             most = argument("power") if row.unit == "W" else None
-            derived[f"{row.name}_interval"] = [low, high if most is None else num.minimum(high, most)]
-    return derived
+            intervals[f"{row.name}_interval"] = (low, high if most is None else num.minimum(high, most))
+    answer.derived, answer.derived_intervals = derived, intervals
 
 
 def interval(

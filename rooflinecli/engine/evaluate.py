@@ -34,7 +34,7 @@ def answer(ctx: EstimateContext, layout: Layout, phase: str) -> PhaseAnswer:
     Raises UsageError for a network that cannot join the layout's groups, Infeasible for a request rate no replica can sustain.
     """
     result = priced(ctx, layout, phase)
-    result.derived = derive(ctx, layout, phase, result)
+    derive(ctx, layout, phase, result)
     return result
 
 

@@ -83,6 +83,7 @@ class PhaseAnswer(Record):
     communication_bytes: dict[str, float]
     memory: Residency
     derived: dict[str, float] = field(default_factory=dict, metadata=SPREAD)
+    derived_intervals: dict[str, tuple[float, float]] = field(default_factory=dict, metadata=SPREAD)
     bottleneck: str | None = field(default=None, metadata=OPTIONAL | former("bound"))
     bound_ratio: float | None = field(default=None, metadata=OPTIONAL | former("bound_by"))
     layout: LayoutAnswer | None = field(default=None, metadata=OPTIONAL | former("plan"))

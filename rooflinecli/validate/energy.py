@@ -70,7 +70,7 @@ def _row(run: Row, prompt: int, batch: float, output: float, watts: float, rate:
     }
     ctx = EstimateContext(build_request.request(options))
     answer = inference.decode(ctx, layout)
-    answer.derived = derived.derive(ctx, layout, "decode", answer)
+    derived.derive(ctx, layout, "decode", answer)
     context, devices = serving.mean_context(ctx.prompt, ctx.output), float(layout.devices)
     memory = float(answer.resources_s.memory)
 

@@ -65,7 +65,7 @@ def test_energy_adds_up_and_its_interval_joins_rate_and_power(name: str) -> None
     assert d["joules_per_token"] == pytest.approx(devices * d["power_w"] / found.tokens_per_s)
     assert d["tokens_per_joule"] == pytest.approx(1 / d["joules_per_token"])
     assert d["facility_joules_per_token"] == pytest.approx(d["joules_per_token"] * 1.6 * 1.09)
-    low, high = d["joules_per_token_interval"]
+    low, high = found.derived_intervals["joules_per_token_interval"]
     rate = found.tokens_per_s / found.tokens_per_s_interval[0] - 1
     assert high / d["joules_per_token"] - 1 == pytest.approx((rate**2 + 0.15**2) ** 0.5)
     assert low < d["joules_per_token"] < high

@@ -22,7 +22,7 @@ def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], plans: dict[str, 
         tokens = ctx.from_flag("T", ctx.request.tokens, "tokens", "--tokens")
         train.steps = training.training_steps(tokens, ctx.train_batch, ctx.seq)
         train.run_s = train.steps * train.time_s
-        train.derived = derive(ctx, ctx.lifted(plans["train"]), "train", train)
+        derive(ctx, ctx.lifted(plans["train"]), "train", train)
     _joules_per_request(ctx, phases)
     if price is None:
         return Cost()

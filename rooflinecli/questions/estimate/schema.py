@@ -50,7 +50,7 @@ def _record(kind: type[Record], defs: JsonSchema) -> JsonSchema:
     for name, field in kind.__dataclass_fields__.items():
         if "spread" in field.metadata:
             properties |= _derived(defs) if name == "derived" else {}
-            open_ended = open_ended or name != "derived"
+            open_ended = open_ended or not name.startswith("derived")
             continue
         optional = "optional" in field.metadata
         properties[name] = _described(name, _type(hints[name], defs, optional))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.units import count, duration
+from rooflinecli.engine import derived
 from rooflinecli.engine.residency import kv_bytes
 from rooflinecli.importers.logs.rl import RlStep
 from rooflinecli.questions.rl import parts as rl_parts
@@ -249,7 +250,9 @@ def answer_of(composed: Composed, constants: Constants, log: RlStep | None = Non
     useful = flops * (question.epochs * (2 if question.algorithm == "ppo" else 1) + passes / 3)
     peak = float(whole.chip.peak(whole.formats.compute))
     price = whole.price
-    watts = chip.rated_power
+    mfu = useful / (step.time_s * devices * peak)
+    rolling = sum(p.time_s for p in found if p.name == "rollout") / step.time_s  # decode streams memory all the while
+    watts = None if whole.chip.power is None else derived.mean_power(whole, min(rolling, 1.0), mfu)
     usd = None if price is None else step.time_s / 3600 * devices * float(price)
     joules = None if watts is None else step.time_s * devices * float(watts)
     outputs = sum(s.output for s in composed.samples)
@@ -287,7 +290,7 @@ def answer_of(composed: Composed, constants: Constants, log: RlStep | None = Non
             tokens=tokens,
             tokens_per_s=tokens / step.time_s,
             tokens_per_s_per_device=tokens / step.time_s / devices,
-            mfu=useful / (step.time_s * devices * peak),
+            mfu=mfu,
             rollout_idle_fraction=1 - rolled.time_s * (1 - made.idle_fraction) / step.time_s,
             trainer_idle_fraction=1 - sums["trainer"] / step.time_s,
             joules=joules,

@@ -163,7 +163,7 @@ def _breakdown(answer: EstimateAnswer) -> Pairs:
 
 def _derived(phase: PhaseAnswer, row: Quantity, at_tdp: str) -> str:
     """'0.155 J per token (0.13–0.18 J)'."""
-    ends = phase.derived.get(f"{row.name}_interval")
+    ends = phase.derived_intervals.get(f"{row.name}_interval")
     between = "" if ends is None or at_tdp else f" ({interval(ends[0], ends[1], row.unit)})"
     return f"{amount(float(phase.derived[row.name]), row.unit)} {row.label}{at_tdp if row.errors else ''}{between}"
 

@@ -19,7 +19,7 @@ def view(r: RlAnswer) -> Page:
         ("MFU", f"{percent(step.mfu)} of the whole step, {percent(r.trainer.mfu)} of the update alone"),
         ("rollout", f"{plural(r.rollout.engines, 'engine')} of {r.rollout.engine} (tp{r.rollout.tp}{f' ep{r.rollout.ep}' if r.rollout.ep > 1 else ''} {r.rollout.dtype}) on {plural(r.rollout.devices, 'device')}, {rate(r.rollout.tokens_per_s)}, idle {percent(step.rollout_idle_fraction)} of the step"),
         ("trainer", f"{devices(r.trainer.layout)}, {plural(r.trainer.optimizer_steps, 'optimizer step')}, idle {percent(step.trainer_idle_fraction)} of the step"),
-        ("cost", NONE if step.usd is None else f"{money(step.usd)} per step" + (f", {amount(step.joules, 'J')} at TDP" if step.joules else "")),
+        ("cost", NONE if step.usd is None else f"{money(step.usd)} per step" + (f", {amount(step.joules, 'J')}" if step.joules else "")),
     ]  # fmt: skip
     if run is not None:
         low, high = run.interval_s
