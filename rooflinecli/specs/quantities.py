@@ -179,7 +179,12 @@ _SIMULATED = (
     Quantity("duration_s", "s", "simulated time"),
     Quantity("steady_s", "s", "steady state, for rates and cost"),
 )
-QUANTITIES: dict[str, Quantity] = {row.name: row for row in (*_ROWS, *_ENERGY, *_SIMULATED)}
+_INTERVALS = (
+    Quantity(f"{row.name}_interval", row.unit, f"80% interval, {row.label}", row.better)
+    for row in _ENERGY
+    if row.errors and not row.detail
+)
+QUANTITIES: dict[str, Quantity] = {row.name: row for row in (*_ROWS, *_ENERGY, *_INTERVALS, *_SIMULATED)}
 DERIVED = tuple(row for row in (*_ROWS, *_ENERGY) if row.formula is not None)
 PER_TOKEN = tuple(
     row.name for row in DERIVED if row.rate and row.phase in ("", "decode")

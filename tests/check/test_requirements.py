@@ -164,6 +164,7 @@ def test_every_quantity_of_an_estimate_can_be_required():
         "B/s": "B/s",
         "tokens/s": "tokens/s",
         "J": "J",
+        "W": "W",
         "USD": "USD",
         "USD/h": "USD/h",
         "fraction": "",

@@ -107,6 +107,7 @@ def _example(quantity: str) -> str:
         "s": "40 ms",
         "B": "70 GB",
         "J": "2 J",
+        "W": "500 W",
         "USD": "2 USD",
         "USD/h": "3 USD/h",
         "FLOP": "1 EFLOP",
