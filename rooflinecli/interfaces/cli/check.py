@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ from rooflinecli.specs.options import OptText, Text, Texts, field
 if TYPE_CHECKING:
     from rooflinecli.importers.source import Options
 
-CI = ("junit", "github", "sarif")  # each is a file of render/formats/check/
+CI = ("junit", "github", "sarif")  # each is a function of render/formats/check
 FORMATS = ("table", "json", *CI, "markdown")
 
 
@@ -39,7 +38,7 @@ def run(question: Check, how: CheckDelivery) -> int:
         answer = question.answer(_measured)
     except DataError as error:
         if how.format == "github":
-            from rooflinecli.render.formats.check.github import annotation
+            from rooflinecli.render.formats.check import annotation
 
             where = re.match(r"^(.*?):(\d+): ", str(error))
             file, line = (where[1], int(where[2])) if where else (str(error).partition(":")[0], 1)
@@ -62,7 +61,9 @@ def _measured(files: Sequence[Path], options: Options) -> list[MeasuredGap]:
 
 def _rendered(kind: str, answer: CheckAnswer, width: int = 0, schema: str | None = None) -> str:
     if kind in CI:
-        return str(import_module(f"rooflinecli.render.formats.check.{kind}").render(answer))
+        from rooflinecli.render.formats import check as formats
+
+        return str(getattr(formats, kind)(answer))
     from rooflinecli.render.answer import render
     from rooflinecli.render.blocks import Page
     from rooflinecli.render.views.check import view

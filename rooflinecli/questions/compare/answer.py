@@ -11,7 +11,7 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends, phase_of
 from rooflinecli.questions.check.run import Estimator
 from rooflinecli.questions.compare import normalization
-from rooflinecli.questions.compare.question import ISO, CompareAnswer, ComparedChip, ComparedLayout, ModelName
+from rooflinecli.questions.compare.question import Compare, CompareAnswer, ComparedChip, ComparedLayout, ModelName
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.multi_chip import Options, unpriced
 from rooflinecli.questions.multi_chip import each as each_chip
@@ -48,29 +48,21 @@ class ChipResult:
     command: str = ""
 
 
-def compare(
-    options: Options,
-    chips: list[str],
-    iso: str = ISO[0],
-    rank: str | None = None,
-    slo: str | None = None,
-    sensitivity: bool = False,
-) -> CompareAnswer:
-    """The chips ranked; last, with the reason, those that the layout does not fit on and those that miss a limit of `slo`.
+def compare(question: Compare) -> CompareAnswer:
+    """The chips ranked; last, with the reason, those that the layout does not fit on and those that miss a limit of --slo.
 
-    Without `rank` it is the time of the phase asked for, of decode before prefill. `options["price"]` is one for all or by
-    chip (`h100=2.50,mi300x=3`). `sensitivity` adds the tornado of the ranked rows.
-
-    Raises UsageError for an unknown setting, chip or quantity; what only one chip cannot do is that chip's reason.
+    Without --rank-by it is the time of the phase asked for, of decode before prefill. Raises UsageError for an unknown setting,
+    chip or quantity; what only one chip cannot do is that chip's reason.
     """
+    options, chips, iso = question.options(), question.chips, question.iso
     if len(set(chips)) < 2:
         raise UsageError("--hw: a comparison needs two chips or more; write them with commas, such as h100,h200")
     specs = {name: load_hardware(name) for name in dict.fromkeys(chips)}
     priced = each_chip(options, chips)
     own = {name: {"price": found["price"]} for name, found in priced.items() if "price" in found}
     options = {k: v for k, v in options.items() if k != "price"}
-    limits = joined({}, slo)
-    rank = _rank(options, chips[0]) if rank is None else rank
+    limits = joined({}, question.slo)
+    rank = _rank(options, chips[0]) if question.rank_by is None else question.rank_by
     asked = {"phase": ["train"] if phase_of(rank) == "train" and not limits else ["prefill", "decode"], **options}
     build_request.request({**asked, "hw": next(iter(specs))})  # what is wrong on every chip is wrong with the question
     answer = Estimator()
@@ -96,7 +88,7 @@ def compare(
         rows=rows,
         feasible=any(row.feasible for row in rows),
     )
-    if sensitivity:
+    if question.sensitivity:
         found.tornado = _tornado(found, {name: {**asked, **own.get(name, {})} for name in specs})
     return found
 

@@ -147,4 +147,4 @@ class Compare(Prices, EstimateOptions, Several, Question[CompareAnswer]):  # typ
     def answer(self) -> CompareAnswer:
         from rooflinecli.questions.compare.answer import compare
 
-        return compare(self.options(), self.chips, self.iso, self.rank_by, self.slo, self.sensitivity)
+        return compare(self)

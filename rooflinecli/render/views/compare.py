@@ -6,8 +6,8 @@ from rooflinecli.questions.compare.question import CompareAnswer, ComparedChip
 from rooflinecli.questions.multi_chip import remedy
 from rooflinecli.render.blocks import Block, Column, Command, Headline, Page, Prose, Table, page
 from rooflinecli.render.numbers import NONE, layout, text
-from rooflinecli.render.views import tornado
 from rooflinecli.render.views.search import BOUNDS
+from rooflinecli.render.views.sensitivity import tornado
 
 _LABELS = {
     "decode.time_s": "ITL",
@@ -32,7 +32,7 @@ def view(answer: CompareAnswer) -> Page:
         [_table(answer)] if best else [],
         _notes(answer),
         [Prose(f"{best.name}:"), Command(best.command)] if best and best.command else [],
-        tornado.blocks(answer.tornado) if answer.tornado is not None else [],
+        tornado(answer.tornado) if answer.tornado is not None else [],
     )
 
 

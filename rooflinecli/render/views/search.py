@@ -19,7 +19,7 @@ from rooflinecli.questions.search.answer_types import (
 from rooflinecli.questions.simulate.question import Numbers
 from rooflinecli.render.blocks import Block, Column, Command, Headline, Note, Page, Prose, Table, page
 from rooflinecli.render.numbers import devices, interval, layout, percent, rate, text
-from rooflinecli.render.views import tornado
+from rooflinecli.render.views.sensitivity import tornado
 
 Row = TrainingRow | ServingRow
 BOUNDS = {
@@ -70,7 +70,7 @@ def view(answer: SearchAnswer) -> Page:
         else [],
         _miss(answer.nearest_miss),
         _elasticities(answer),
-        tornado.blocks(answer.tornado) if answer.tornado is not None else [],
+        tornado(answer.tornado) if answer.tornado is not None else [],
     )
 
 
