@@ -78,7 +78,7 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
         "  Device 1: AMD Radeon AI PRO R9700, gfx1201 (0x1201), VMM: no, Wave Size: 32\n"
         "| model | size | params | backend | ngl | fa | test | t/s |\n| --- | ---: | ---: | --- | --: | -: | ---: | ---: |\n"
         "| llama ?B Q3_K - Small | 50.63 GiB | 125.03 B | ROCm | 99 | 1 | pp512 | 238.15 ± 0.10 |\n",
-        [(6, "prefill", 512 / 238.15, "s", {"engine": "llamacpp-rocm", "weight-dtype": "q3_k_s", "n": 2, "pp": 2})],
+        [(6, "prefill", 512 / 238.15, "s", {"engine": "llamacpp-rocm", "weight-dtype": "q3_k_s", "n": 2, "pp": 2, "said-model": "llama 125B Q3_K - Small"})],
     ),
     "lhl/strix-halo-testing:llama-cpp-fix-wmma/gpt-oss-20b.default-hip.jsonl": (  # its experts are in four bits, whatever it is called
         '{"build_number": 6865, "gpu_info": "Radeon 8060S Graphics", "backends": "ROCm", "model_type": "gpt-oss 20B F16", "model_size": 13779465344, '

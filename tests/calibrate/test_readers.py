@@ -203,6 +203,11 @@ def test_devices_of_a_test_without_a_list_of_ranks_are_those_of_its_header():
     assert {r.probe["n"] for r in read_source(Source("log", cut.replace("Rank  1 ", "Rank 71 ")))} == {72}
 
 
+def test_wrong_results_of_a_collective_are_no_measurement():
+    first, second = read_source(Source("log", NCCL.replace("141.03  141.03       0", "141.03  141.03       7")))
+    assert (first.doubt, second.doubt) == ("7 results are wrong", "")
+
+
 def test_a_run_of_the_trainer_is_its_time_over_its_steps():
     """Two decimals of a rate are not a step: 701.9971 s at 0.043 steps a second are 30 steps. The dictionary and the table are one run."""
     said = "{'train_runtime': 701.9971, 'train_samples_per_second': 0.62, 'train_steps_per_second': 0.043, 'epoch': 15.0}\n"

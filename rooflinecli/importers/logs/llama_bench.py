@@ -57,7 +57,10 @@ def _reading(
 
 
 def _model(row: Json) -> str:
-    return str(row.get("model_type") or row.get("model_filename") or row.get("model") or "")
+    """Its name, with the size for which llama.cpp has none ('llama ?B')."""
+    count = _amount(row.get("model_n_params", row.get("params")))
+    name = str(row.get("model_type") or row.get("model_filename") or row.get("model") or "")
+    return name.replace("?B", f"{count / 1e9:.3g}B") if count else name
 
 
 def _formats(row: Json) -> tuple[Options, tuple[str, ...]]:

@@ -70,7 +70,9 @@ def _row(
     probe: Json = {"op": name, "bytes": size, "n": n if n > 1 else None}
     if names := {name for name in ranks.values() if name}:
         probe["device"] = sorted(names)
-    return MeasuredRow(source.at(line), TOOL, "collective", time * 1e-6, probe=probe)
+    wrong = positive(cells[start + 3]) if len(cells) > start + 3 else None
+    doubt = f"{wrong:g} results are wrong" if wrong else ""
+    return MeasuredRow(source.at(line), TOOL, "collective", time * 1e-6, probe=probe, doubt=doubt)
 
 
 def _is_time(cells: list[str], start: int) -> bool:
