@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from rooflinecli.core.errors import RooflineError, UsageError
+from rooflinecli.core.extras import install
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -89,9 +90,7 @@ def _dask(address: str, function: Callable[[Q], A], items: list[Q]) -> Iterator[
     try:
         from distributed import Client
     except ImportError:
-        raise UsageError(
-            "--cluster needs Dask; install it with `pip install 'rooflinecli[cluster]'`", "cluster"
-        ) from None
+        raise UsageError(f"--cluster needs Dask; install it with `{install('cluster')}`", "cluster") from None
     try:
         client = Client(address, timeout="5s", set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError, TimeoutError) as error:

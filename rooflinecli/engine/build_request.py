@@ -56,6 +56,12 @@ def named(options: dict[str, Any], help: str = "`roofline estimate --help` lists
     given: dict[str, Any] = {}
     for name, written in options.items():
         option = find(name, help)
+        if option.kind == "name" and isinstance(written, (list, tuple)):
+            if len(written) != 1:
+                raise UsageError(
+                    f"{option.flag} takes one name here, not {len(written)}; compare and plan take several", option.name
+                )
+            (written,) = written
         if written is not None and given.setdefault(option.name, written) is not written:
             raise UsageError(f"{option.name} is given twice, once as {name}; keep one", option.name)
     count, chip = split_count("hardware", str(given.get("hw", "")))

@@ -17,6 +17,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from rooflinecli.core.errors import UsageError
+from rooflinecli.core.extras import install
 
 if TYPE_CHECKING:
     import httpx
@@ -80,7 +81,7 @@ def _httpx() -> Any:
     try:
         import httpx
     except ImportError:
-        raise UsageError('asking a server needs httpx; install it with: pip install "rooflinecli[server]"') from None
+        raise UsageError(f"asking a server needs httpx; install it with: {install('server')}") from None
     return httpx
 
 

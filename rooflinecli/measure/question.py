@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rooflinecli.core.errors import UsageError
+from rooflinecli.core.extras import install
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Number, OptNumber, OptText, OptWhole, Switch, Text, Texts, Whole, field
 
@@ -21,7 +22,7 @@ def needs_jax() -> None:
 
     if find_spec("jax") is None:
         raise UsageError(
-            'measuring needs jax; install it with: pip install "rooflinecli[measure]" (on a GPU or TPU: '
+            f"measuring needs jax; install it with: {install('measure')} (on a GPU or TPU: "
             'pip install "jax[cuda13]" or "jax[tpu]")'
         )
 

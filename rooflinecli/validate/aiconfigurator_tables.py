@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rooflinecli.core.errors import UsageError
+from rooflinecli.core.extras import install
 from rooflinecli.price.chip import Chip
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.validate.stats import Array
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 Columns = dict[str, Array]
-PIP = 'pip install "rooflinecli[validate]"'
+PIP = install("validate")
 MISSING = f"Measured kernels and collected serving runs need the wheel: {PIP}."
 CHIPS = {
     "a100_sxm": "a100-sxm-80",

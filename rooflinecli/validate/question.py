@@ -37,7 +37,7 @@ class ValidateAnswer(Record):
 class Validate(Question[ValidateAnswer]):
     """Predictions against published and measured rows: error, bias, coverage of the interval, and the error of the bare roofline.
 
-    Measured kernels and collected serving runs are read from a wheel: pip install "rooflinecli[validate]".
+    Measured kernels and collected serving runs are read from a wheel, the extra `validate`.
     """
 
     verb = "validate"
@@ -54,7 +54,17 @@ class Validate(Question[ValidateAnswer]):
         if self.subject == "kernels":
             import_module("rooflinecli.validate.aiconfigurator_tables").systems()  # raises where the wheel is missing
         asked = SUBJECTS.values() if self.subject == EVERYTHING else (SUBJECTS[self.subject],)
-        return [table for name in asked for table in import_module(f"rooflinecli.validate.{name}").tables()]
+        tables: list[Table] = []
+        try:
+            for name in asked:
+                tables += import_module(f"rooflinecli.validate.{name}").tables()
+        except KeyboardInterrupt:
+            if not tables:
+                raise
+            from rooflinecli.engine.build_request import warn
+
+            warn(f"interrupted in {name}: the tables before it")
+        return tables
 
     def answer(self) -> ValidateAnswer:
         return self.answer_of(self.tables())

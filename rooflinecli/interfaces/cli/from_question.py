@@ -12,6 +12,7 @@ from typer.core import TyperCommand
 
 from rooflinecli.interfaces.cli.completion import on_tab, words
 from rooflinecli.interfaces.cli.main import QUIET
+from rooflinecli.interfaces.cli.output import INTERRUPTED, print_error
 from rooflinecli.interfaces.cli.text_values import without_coercion
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import KINDS, MISSING, OUTPUT, PANELS, Option, OptText, Switch, Text, Whole, field
@@ -136,7 +137,11 @@ def add(
         own = {n: v for n, v in written.items() if n in question.fields()}
         asked = question(**own) if read is None else read(own)
         how = delivery.read({n: v for n, v in written.items() if n not in question.fields()})
-        code = run(asked, how)
+        try:
+            code = run(asked, how)
+        except KeyboardInterrupt:
+            print_error("interrupted; nothing was kept")
+            code = INTERRUPTED
         if code:
             raise typer.Exit(code)
 

@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from rooflinecli.core.errors import BUG, RooflineError, RooflineWarning, UsageError, unknown
-from rooflinecli.interfaces.cli.output import any_encoding, print_error
+from rooflinecli.interfaces.cli.output import INTERRUPTED, any_encoding, print_error
 from rooflinecli.interfaces.cli.text_values import without_coercion
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ def _click_exit(error: Exception) -> int:
     if "Exit" in names:
         return int(getattr(error, "exit_code", 0))
     if "Abort" in names:
-        return 130
+        return INTERRUPTED
     if "ClickException" in names or "UsageError" in names:
         context = getattr(error, "ctx", None)
         hint = f" See `{context.command_path} --help`." if context is not None else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rooflinecli.core.errors import UsageError
+from rooflinecli.core.extras import install
 from rooflinecli.interfaces.cli.from_question import Delivery, command
 from rooflinecli.questions.question import Question
 
@@ -29,7 +30,7 @@ def run(question: ToolServer, how: NoDelivery) -> None:
     try:
         server.run()
     except ImportError:
-        raise UsageError("`roofline mcp` needs the SDK; install it with: pip install 'rooflinecli[mcp]'") from None
+        raise UsageError(f"`roofline mcp` needs the SDK; install it with: {install('mcp')}") from None
 
 
 app = command(ToolServer, run, NoDelivery)

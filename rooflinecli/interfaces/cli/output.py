@@ -10,6 +10,8 @@ from rooflinecli.core import files
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.text import one_line
 
+INTERRUPTED = 130  # exit code after Ctrl-C
+
 
 def columns(wide: bool = False, out: Path | None = None) -> int:
     """Columns to write for: the terminal's, those of a pipe or a file, or as many as it takes."""

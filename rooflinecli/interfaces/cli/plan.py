@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+
 from rooflinecli.interfaces.cli.from_question import Spread, command
+from rooflinecli.interfaces.cli.output import INTERRUPTED
 from rooflinecli.interfaces.cli.progress import Progress
 from rooflinecli.interfaces.cli.show import show
 from rooflinecli.questions.plan.question import Plan
@@ -10,10 +13,14 @@ from rooflinecli.questions.plan.question import Plan
 
 def run(question: Plan, how: Spread) -> int:
     """Plan and print; the exit code is 1 where no chip can."""
-    bar = Progress(",".join(question.hw).count(",") + 1, "chips")
+    asked = ",".join(question.hw).count(",") + 1
+    bar = Progress(asked, "chips")
     found = question.answer(lambda _: bar.add(1), how.over())
     bar.close()
     show(found, "plan", how, table="rows")
+    if len(found.rows) < asked:
+        print(f"interrupted: {len(found.rows)} of {asked} chips were planned", file=sys.stderr)
+        return INTERRUPTED
     return 0 if found.feasible else 1
 
 

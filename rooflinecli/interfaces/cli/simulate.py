@@ -8,13 +8,11 @@ from typing import Any
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.interfaces.cli.from_question import Spread, command
-from rooflinecli.interfaces.cli.output import write
+from rooflinecli.interfaces.cli.output import INTERRUPTED, write
 from rooflinecli.interfaces.cli.progress import Progress
 from rooflinecli.interfaces.cli.show import show
 from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.specs.options import OptNumber, OptText, Text, field
-
-INTERRUPTED = 130
 
 
 class SimulateDelivery(Spread):
@@ -51,7 +49,7 @@ def run(cells: list[tuple[Simulate, dict[str, str]]], how: SimulateDelivery) -> 
         return _study(cells, how, over) if len(cells) > 1 else _one(cells[0][0], how, over)
     except KeyboardInterrupt:
         print(f"interrupted: no {'simulation' if len(cells) > 1 else 'request'} had ended", file=sys.stderr)
-        raise
+        return INTERRUPTED
 
 
 def _one(question: Simulate, how: SimulateDelivery, over: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rooflinecli.core.errors import UsageError
+from rooflinecli.core.extras import install
 from rooflinecli.interfaces.cli.from_question import command
 from rooflinecli.interfaces.cli.mcp import NoDelivery
 from rooflinecli.questions.question import Question
@@ -31,9 +32,7 @@ def run(question: Web, how: NoDelivery) -> None:
         from rooflinecli.interfaces.web.app import LOOPBACK
         from rooflinecli.interfaces.web.app import app as made
     except ImportError:
-        raise UsageError(
-            "`roofline web` needs a web server; install it with: pip install 'rooflinecli[serve]'"
-        ) from None
+        raise UsageError(f"`roofline web` needs a web server; install it with: {install('serve')}") from None
     hosts = LOOPBACK if host in LOOPBACK or host == "::1" else (host,) if host not in ("0.0.0.0", "::") else ("*",)
     # No log_config: uvicorn's own would close the handlers that other packages of this process hold.
     config = uvicorn.Config(

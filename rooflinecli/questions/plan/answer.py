@@ -29,14 +29,18 @@ def plan(question: Plan, over: Spread | None, tell: Callable[[str], None]) -> Pl
     asked = target(question)
     chips = [] if asked.qps is not None else [ChipPlan(asked, name, over) for name in asked.each]
     rows, layouts = list[PlannedChip](), 0
-    for place, name in enumerate(asked.each):
-        if chips:
-            row, count = chips[place].answer(), chips[place].layouts
-        else:
-            row, count = plan_chip(asked, name)
-        rows.append(row)
-        layouts += count
-        tell(name)
+    try:
+        for place, name in enumerate(asked.each):
+            if chips:
+                row, count = chips[place].answer(), chips[place].layouts
+            else:
+                row, count = plan_chip(asked, name)
+            rows.append(row)
+            layouts += count
+            tell(name)
+    except KeyboardInterrupt:  # the chips that are done are an answer
+        if not rows:
+            raise
     shared: dict[str, Any] = {
         "budget_usd": asked.budget,
         "hold": asked.hold,

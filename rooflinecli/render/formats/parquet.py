@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.errors import UsageError
+from rooflinecli.core.extras import install
 from rooflinecli.render.views.sweep import Chunk, length
 
 GROUP = 1_000_000
@@ -20,9 +21,7 @@ class Parquet:
             import pyarrow
             import pyarrow.parquet
         except ImportError:
-            raise UsageError(
-                "--format parquet needs pyarrow; install it with `pip install 'rooflinecli[parquet]'`"
-            ) from None
+            raise UsageError(f"--format parquet needs pyarrow; install it with `{install('parquet')}`") from None
         self.arrow, self.names, self.path, self.about = pyarrow, names, path, about
         self.writer: Any = None
         self.held: list[Any] = []

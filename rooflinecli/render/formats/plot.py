@@ -8,6 +8,7 @@ from typing import Any
 
 from rooflinecli.core import files
 from rooflinecli.core.errors import UsageError
+from rooflinecli.core.extras import install
 
 MARKS = "o+x*#@%&ABCD"
 WIDTH, HEIGHT = 80, 20  # with the numbers on the left
@@ -111,7 +112,7 @@ def _file(picture: Any, path: Path) -> None:
         import matplotlib
     except ImportError:
         raise UsageError(
-            "--plot needs matplotlib for files; `pip install 'rooflinecli[plot]'`, or --plot - for the terminal"
+            f"--plot needs matplotlib for files; `{install('plot')}`, or --plot - for the terminal"
         ) from None
     matplotlib.use("Agg")
     from matplotlib import pyplot

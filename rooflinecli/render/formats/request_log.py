@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rooflinecli.core import files
 from rooflinecli.core.errors import UsageError
+from rooflinecli.core.extras import install
 
 if TYPE_CHECKING:
     from numpy import generic
@@ -52,8 +53,6 @@ def save(columns: Columns, path: Path, flag: str) -> None:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise UsageError(
-            f"{flag} FILE.parquet needs pyarrow; install it with `pip install 'rooflinecli[parquet]'`"
-        ) from None
+        raise UsageError(f"{flag} FILE.parquet needs pyarrow; install it with `{install('parquet')}`") from None
     with files.replacing(path, flag) as partial:
         pyarrow.parquet.write_table(pyarrow.table(columns), partial)

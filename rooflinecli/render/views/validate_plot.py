@@ -7,6 +7,7 @@ from typing import Any
 
 from rooflinecli.core import files
 from rooflinecli.core.errors import UsageError
+from rooflinecli.core.extras import install
 
 _SHOWN = 2000  # points per group; more only blur
 
@@ -19,7 +20,7 @@ def pictures(tables: list[Any], folder: Path) -> dict[str, Path]:
         matplotlib.use("Agg")
         import matplotlib.pyplot as plt
     except ImportError:
-        raise UsageError('--plot needs matplotlib: pip install "rooflinecli[plot]"') from None
+        raise UsageError(f"--plot needs matplotlib: {install('plot')}") from None
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
