@@ -11,11 +11,18 @@ from rooflinecli.render.blocks import Page
 
 
 def render(
-    answer: Record, view: Callable[[Any], Page], format: str, width: int, *, table: str = "", schema: str | None = None
+    answer: Record,
+    view: Callable[[Any], Page],
+    format: str,
+    width: int,
+    *,
+    table: str = "",
+    schema: str | None = None,
+    details: bool = False,
 ) -> str:
     """The text of an answer. `table` names the list of rows that CSV writes instead of one line per number.
 
-    schema: "1" for the JSON keys of the first release.
+    details: more than one screen of a table; schema: "1" for the JSON keys of the first release.
     """
     if format == "json":
         return to_json(answer, schema)
@@ -27,7 +34,7 @@ def render(
         return markdown(view(answer))
     from rooflinecli.render.formats.terminal import draw
 
-    return draw(view(answer), width)
+    return draw(view(answer), width, details)
 
 
 def to_json(answer: Record | Sequence[Record], schema: str | None = None) -> str:

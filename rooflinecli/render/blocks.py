@@ -81,12 +81,18 @@ Block = Headline | Prose | Pairs | Table | Drawing | Note | Command
 
 @dataclass(frozen=True)
 class Page:
-    """An answer as blocks, with an empty line between groups of them."""
+    """An answer as blocks, with an empty line between groups of them. `details` follow them where a reader asks for more than one
+    screen (--details), and in Markdown; `about` says what they are."""
 
     groups: list[list[Block]] = field(default_factory=list)
+    details: list[list[Block]] = field(default_factory=list)
+    about: str = ""
 
 
-def page(*groups: Sequence[Block | None]) -> Page:
+def page(*groups: Sequence[Block | None], details: Sequence[Sequence[Block | None]] = (), about: str = "") -> Page:
     """A page of groups without the blocks that are None and without empty groups."""
-    kept = ([block for block in group if block is not None] for group in groups)
-    return Page([group for group in kept if group])
+    first, further = (
+        [kept for group in part if (kept := [block for block in group if block is not None])]
+        for part in (groups, details)
+    )
+    return Page(first, further, about)

@@ -46,7 +46,12 @@ def run(question: Estimate, how: EstimateDelivery) -> int:
         from rooflinecli.render.answer import render
         from rooflinecli.render.views.estimate import SCREEN, view
 
-        write(render(result, view, how.format, min(width, SCREEN), schema=how.schema), out)
+        if how.format in ("table", "markdown"):
+            from rooflinecli.questions.estimate.changes_to_try import changes
+
+            result.changes_to_try = changes(options, result)
+        width = min(width, SCREEN)
+        write(render(result, view, how.format, width, schema=how.schema, details=how.details), out)
     return 0 if result.feasible else 1
 
 

@@ -20,7 +20,10 @@ def show(answer: Any, view: str, how: Delivery, *, table: str = "", **shown: int
     out = None if how.out is None else Path(how.out)
     module, _, name = view.partition(".")
     page = partial(getattr(import_module(f"rooflinecli.render.views.{module}"), name or "view"), **shown)
-    write(render(answer, page, how.format, columns(how.wide, out), table=table, schema=how.schema), out)
+    write(
+        render(answer, page, how.format, columns(how.wide, out), table=table, schema=how.schema, details=how.details),
+        out,
+    )
 
 
 def show_text(

@@ -113,6 +113,16 @@ class Explanation(Record):
     change: float
 
 
+class TriedChange(Record):
+    """A change of the question and what the expected time of a phase becomes with it; fractions of today's time and rate."""
+
+    phase: str
+    flags: str
+    time_s: float
+    saved_fraction: float
+    rate_gain_fraction: float
+
+
 class EstimateAnswer(Record):
     """The whole answer; `plan` is that of the first phase, `notes` what a reader should know before leaning on it."""
 
@@ -127,6 +137,7 @@ class EstimateAnswer(Record):
     violations: list[Violation]
     notes: list[str] | None = field(default=None, metadata=OPTIONAL)
     gap_explanations: list[Explanation] | None = field(default=None, metadata=OPTIONAL | former("explained_by"))
+    changes_to_try: list[TriedChange] | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def under_load(self) -> bool:

@@ -10,7 +10,7 @@ from rooflinecli.render.blocks import Block, Command, Drawing, Headline, Page, P
 
 def draw(page: Page) -> str:
     """The blocks of an answer as Markdown."""
-    return "\n\n".join("\n\n".join(map(_block, group)) for group in page.groups)
+    return "\n\n".join("\n\n".join(map(_block, group)) for group in (*page.groups, *page.details))
 
 
 def _block(block: Block) -> str:

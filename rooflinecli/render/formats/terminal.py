@@ -11,14 +11,17 @@ from dataclasses import field
 
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.text import CONTROL
-from rooflinecli.render.blocks import Block, Command, Drawing, Headline, Page, Pairs, Prose
+from rooflinecli.render.blocks import Block, Command, Drawing, Headline, Note, Page, Pairs, Prose
 from rooflinecli.render.blocks import Table as Blocks
 from rooflinecli.render.formats.terminal_style import PIPE, bold, colored, dim, red
 
 
-def draw(page: Page, width: int) -> str:
-    """The blocks of an answer for a terminal of `width` columns."""
-    return "\n\n".join("\n".join(line for block in group for line in _block(block, width)) for group in page.groups)
+def draw(page: Page, width: int, details: bool = False) -> str:
+    """The blocks of an answer for a terminal of `width` columns, on one screen or with the details."""
+    groups = [*page.groups, *(page.details if details else [])]
+    if page.details and not details:
+        groups[-1] = [*groups[-1], Note(f"--details shows {page.about}")]
+    return "\n\n".join("\n".join(line for block in group for line in _block(block, width)) for group in groups)
 
 
 def _block(block: Block, width: int) -> list[str]:

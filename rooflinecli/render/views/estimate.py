@@ -13,7 +13,7 @@ from rooflinecli.engine.phase_answer import (
     TiersAnswer,
     TrainAnswer,
 )
-from rooflinecli.questions.estimate.answer_types import EstimateAnswer, Workload
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer, TriedChange, Workload
 from rooflinecli.render.blocks import Block, Column, Headline, Note, Page, Pairs, Prose, Table, page
 from rooflinecli.render.numbers import amount, devices, interval, money, percent, rate, text
 from rooflinecli.specs.quantities import DERIVED, Quantity
@@ -36,21 +36,53 @@ _PER_MILLION = (
 )
 _GROUPS = {"waiting": "queueing", "engine": "scheduling", "prefill_interference": "prefill interference"}
 _SMALL = 0.005  # of the time: what is less is not named
+_NAMED = 3  # groups of the time on the first screen
 _ALONE = 1e3  # times the next resource: beyond it nothing else counts
 
 
 def view(answer: EstimateAnswer) -> Page:
-    """Every figure is in the JSON too, in full precision."""
+    """The first screen: the answer, the phases, what limits them and what to try. Every figure is in the JSON too, in full precision."""
     return page(
-        [Headline(headline(answer), (answer.model.name, answer.hardware.name)), Prose(_facts(answer), style="dim")],
+        [Headline(headline(answer), (answer.model.name, answer.hardware.name))],
         [_phases(answer)],
-        [_breakdown(answer)],
-        [_memory(answer)],
-        [_cost(answer)],
+        [_limits(answer)],
         _gap(answer),
         [Prose(f"does not fit: {v.message}", indent=2, style="red") for v in answer.violations],
         _notes(answer),
+        details=[[Prose(_facts(answer), style="dim")], [_breakdown(answer)], [_memory(answer)], [_cost(answer)]],
+        about=f"where the time goes, memory, cost; --explain {list(answer.phases)[-1]}.time_s where a number comes from",
     )
+
+
+def _limits(answer: EstimateAnswer) -> Pairs:
+    """What each phase waits for, how full the memory is, and the change that helps most."""
+    rows = []
+    for name, phase in answer.phases.items():
+        ratio = phase.bound_ratio or 0.0
+        ahead = "" if ratio > _ALONE else f", {ratio:.2g} times the next resource"
+        parts = ", ".join(f"{_GROUPS.get(group, group)} {percent(share)}" for share, group in _shares(phase)[:_NAMED])
+        rows.append((name, f"{phase.bottleneck} bound{ahead}: {parts}"))
+    full = (
+        f"{name} {percent(float(p.memory.total_bytes) / float(p.memory.capacity_bytes))}"
+        for name, p in answer.phases.items()
+    )
+    capacity = next(iter(answer.phases.values())).memory.capacity_bytes
+    rows.append(("memory", f"{', '.join(full)} of {si(float(capacity), 'B')} per device"))
+    rows += [("try", _change(change)) for change in answer.changes_to_try or ()]
+    return Pairs(rows)
+
+
+def _change(change: TriedChange) -> str:
+    """'--dtype fp8: ITL 10.2 ms (-23%), tokens/s +29%'."""
+    rate = f", tokens/s {change.rate_gain_fraction:+.0%}" if abs(change.rate_gain_fraction) > _SMALL else ""
+    time = f"{TIMES[change.phase]} {text(change.time_s, 'time_s')} (-{percent(change.saved_fraction)})"
+    return f"{change.flags}: {time}{rate}"
+
+
+def _shares(phase: PhaseAnswer) -> list[tuple[float, str]]:
+    """Shares of the expected time by group, the largest first, without what is next to nothing."""
+    total = float(phase.time_s)
+    return sorted(((float(t) / total, g) for g, t in phase.breakdown_s.items() if t > _SMALL * total), reverse=True)
 
 
 def headline(answer: EstimateAnswer) -> str:
@@ -118,7 +150,7 @@ def _phases(answer: EstimateAnswer) -> Table:
         Column("expected"),
         Column("80% interval", drop=4),
         Column("throughput", drop=2),
-        Column("bottleneck, x next", text=True),
+        Column("MFU", drop=1),
     ]
     rows = []
     for name, phase in answer.phases.items():
@@ -127,12 +159,10 @@ def _phases(answer: EstimateAnswer) -> Table:
             if name == "prefill" and answer.workload.diffusion_steps is not None
             else f"{name} {TIMES[name]}"
         )
-        ratio = phase.bound_ratio or 0.0
-        times = "" if ratio > _ALONE else f" {ratio:.1f}x"
         rows.append(
             [
                 what, text(phase.floor_s, "floor_s"), text(phase.time_s, "time_s"), text(phase.interval_s, "interval_s"),
-                rate(float(phase.tokens_per_s)), f"{phase.bottleneck}{times}",
+                rate(float(phase.tokens_per_s)), percent(float(phase.mfu)),
             ]
         )  # fmt: skip
     return Table(columns, rows)
@@ -148,15 +178,11 @@ def _breakdown(answer: EstimateAnswer) -> Pairs:
             if isinstance(phase, DecodeAnswer)
             else f"MFU {percent(float(phase.mfu))}"
         )
-        total = float(phase.time_s)
-        shares = sorted(
-            ((float(t) / total, g) for g, t in phase.breakdown_s.items() if t > _SMALL * total), reverse=True
-        )
         more = [
             *_further(phase),
             *(_derived(phase, row, at_tdp) for row in DERIVED if row.name in phase.derived and not row.detail),
         ]
-        parts = ", ".join(f"{_GROUPS.get(group, group)} {percent(share)}" for share, group in shares)
+        parts = ", ".join(f"{_GROUPS.get(group, group)} {percent(share)}" for share, group in _shares(phase))
         rows.append((name, "; ".join([used, parts, *more])))
     return Pairs(rows)
 
@@ -279,12 +305,7 @@ def _workload(answer: EstimateAnswer) -> list[str]:
     if work.seq is not None:
         packed = f", documents of {work.doc_lengths} packed" if work.doc_lengths is not None else ""
         parts.append(f"training {work.train_batch:g} sequences of {work.seq:g}{packed}")
-    last = list(answer.phases)[-1]
-    return [
-        *parts,
-        f"MFU counts {work.attention_flops} attention",
-        f"--explain {last}.time_s shows where a number comes from",
-    ]
+    return [*parts, f"MFU counts {work.attention_flops} attention"]
 
 
 def _load(answer: EstimateAnswer) -> str:

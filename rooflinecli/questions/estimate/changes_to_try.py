@@ -1,0 +1,62 @@
+"""The nearest change of an estimate's question that helps: each is estimated with everything else as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rooflinecli.core import num
+from rooflinecli.core.errors import RooflineError
+from rooflinecli.engine import build_request
+from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer, TriedChange
+from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.options import OPTIONS
+
+WORTH = 0.03  # of the time: a smaller gain is none
+
+
+def changes(options: Mapping[str, object], answer: EstimateAnswer) -> list[TriedChange]:
+    """The change that shortens each kind of work most, of those that fit; nothing for work that does not fit itself."""
+    given = build_request.named(dict(options))
+    found = [_best(given, answer, kind) for kind in ("serve", "train")]
+    return [change for change in found if change is not None]
+
+
+def _best(given: dict[str, object], answer: EstimateAnswer, kind: str) -> TriedChange | None:
+    phases = [name for name in answer.phases if (name == "train") == (kind == "train")]
+    if not phases or any(v.constraint.partition(".")[0] in phases for v in answer.violations):
+        return None
+    name = phases[-1]
+    now = answer.phases[name]
+    n = now.layout_of_phase.devices
+    tried = []
+    for change in _candidates(given, answer, kind, n):
+        try:
+            other = estimate(build_request.request({**given, "n": n, "phase": phases, **change}))
+        except RooflineError:
+            continue
+        if other.feasible and name in other.phases:
+            tried.append((change, other.phases[name]))
+    if not tried:
+        return None
+    change, best = min(tried, key=lambda pair: float(num.value(pair[1].interval_s[1])))
+    saved = 1 - float(num.value(best.time_s)) / float(num.value(now.time_s))
+    if saved < WORTH:
+        return None
+    rate = float(num.value(best.tokens_per_s)) / float(num.value(now.tokens_per_s)) - 1
+    flags = " ".join(OPTIONS[option].flag + ("" if value is True else f" {value}") for option, value in change.items())
+    return TriedChange(phase=name, flags=flags, time_s=best.time_s, saved_fraction=saved, rate_gain_fraction=rate)
+
+
+def _candidates(given: Mapping[str, object], answer: EstimateAnswer, kind: str, n: int) -> Iterator[dict[str, object]]:
+    """Narrower formats where none was asked for, an overlapped expert all-to-all, and in serving twice the tensor ranks."""
+    peaks, work = load_hardware(str(given["hw"])).peak, answer.workload
+    if "fp8" in peaks and not {"dtype", "weight-dtype"} & set(given) and work.dtype in ("bf16", "fp16"):
+        yield {"dtype": "fp8"}
+    if kind == "train":
+        if answer.phases["train"].layout_of_phase.ep > 1 and "ep-overlap" not in given:
+            yield {"ep-overlap": True}
+        return
+    if "kv-dtype" not in given and work.kv_dtype in ("bf16", "fp16") and "decode" in answer.phases:
+        yield {"kv-dtype": "fp8"}
+    yield {"n": 2 * n, "tp": 2 * next(iter(answer.phases.values())).layout_of_phase.tp}
