@@ -20,20 +20,23 @@ def test_one_screen_of_80_columns(monkeypatch):
     ran = run_cli(*BASE)
     assert ran.code == 0 and not ran.err
     lines = ran.out.splitlines()
-    assert len(lines) <= 45 and max(map(len, lines)) <= 84
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
     for word in (
         "Llama 3 70B",
-        "70.6B parameters",
         "TTFT",
         "ITL",
         "floor",
         "expected",
         "80% interval",
-        "memory per device",
-        "KV cache",
-        "cost",
+        "memory bound",
+        "memory ",
+        "try ",
+        "--details",
     ):
         assert word in ran.out
+    details = run_cli(*BASE, "--details").out
+    assert all(word in details for word in ("70.6B parameters", "memory per device", "KV cache", "cost at", "MBU"))
+    assert "--details" not in details
     assert "\x1b[" not in ran.out
 
 

@@ -106,7 +106,7 @@ def test_a_quantity_is_in_the_answer_of_every_verb(copy, verb):
     if verb == "estimate":
         answer = json.loads(roofline(copy, verb, *base, "-n", "1", "-f", "json"))["phases"]["decode"]
         assert answer["floor_energy_j"] == pytest.approx(answer["energy_j"] * answer["floor_s"] / answer["time_s"])
-        assert "J energy of the floor" in re.sub(r"\s+", " ", roofline(copy, verb, *base, "-n", "1"))
+        assert "J energy of the floor" in re.sub(r"\s+", " ", roofline(copy, verb, *base, "-n", "1", "--details"))
     elif verb == "sweep":
         out = roofline(copy, verb, *base, "-n", "1", "--batch", "1,2", "--columns", name, "-f", "json")
         assert all(point[name] > 0 for point in json.loads(out)["points"])

@@ -50,7 +50,7 @@ def view(answer: EstimateAnswer) -> Page:
         [Prose(f"does not fit: {v.message}", indent=2, style="red") for v in answer.violations],
         _notes(answer),
         details=[[Prose(_facts(answer), style="dim")], [_breakdown(answer)], [_memory(answer)], [_cost(answer)]],
-        about=f"where the time goes, memory, cost; --explain {list(answer.phases)[-1]}.time_s where a number comes from",
+        about=f"breakdown, memory, cost; --explain {list(answer.phases)[-1]}.time_s derives it",
     )
 
 
@@ -59,8 +59,10 @@ def _limits(answer: EstimateAnswer) -> Pairs:
     rows = []
     for name, phase in answer.phases.items():
         ratio = phase.bound_ratio or 0.0
-        ahead = "" if ratio > _ALONE else f", {ratio:.2g} times the next resource"
-        parts = ", ".join(f"{_GROUPS.get(group, group)} {percent(share)}" for share, group in _shares(phase)[:_NAMED])
+        _, following, *_ = sorted(("compute", "memory", "communication"), key=lambda r: -float(phase.resources_s[r]))
+        ahead = "" if ratio > _ALONE else f", {ratio:.2g}x {following}"
+        most = _shares(phase)[: _NAMED if len(answer.phases) == 1 else _NAMED - 1]
+        parts = ", ".join(f"{_GROUPS.get(group, group)} {percent(share)}" for share, group in most)
         rows.append((name, f"{phase.bottleneck} bound{ahead}: {parts}"))
     full = (
         f"{name} {percent(float(p.memory.total_bytes) / float(p.memory.capacity_bytes))}"

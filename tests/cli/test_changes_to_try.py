@@ -1,0 +1,55 @@
+"""The change that an estimate proposes is what its command prints."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+from conftest import run_cli
+
+from rooflinecli.questions.estimate.changes_to_try import changes
+from rooflinecli.questions.estimate.question import Estimate
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"model": "llama-3.3-70b", "hw": "h100", "n": 8, "phase": ["prefill", "decode"]},
+        {"model": "llama-3-8b", "hw": "h100", "n": 64, "phase": ["train"]},
+        {"model": "deepseek-v3", "hw": "h200", "n": 16, "qps": 4},
+    ],
+    ids=lambda asked: asked["model"],
+)
+def test_the_change_is_worth_it_and_reproduces(asked):
+    question = Estimate(**asked)
+    answer = question.answer()
+    (change,) = changes(question.all_options(), answer)
+    now = answer.phases[change.phase]
+    assert change.saved_fraction == pytest.approx(1 - change.time_s / now.time_s) and change.saved_fraction >= 0.03
+    phases = [word for name in answer.phases for word in ("--phase", name)]
+    given = ["-n", str(now.layout_of_phase.devices)] if "-n " not in change.flags else []
+    load = ["--qps", str(asked["qps"])] if "qps" in asked else []
+    ran = run_cli(
+        "estimate",
+        asked["model"],
+        "--hw",
+        asked["hw"],
+        *given,
+        *load,
+        *phases,
+        *shlex.split(change.flags),
+        "--format",
+        "json",
+    )
+    assert json.loads(ran.out)["phases"][change.phase]["time_s"] == pytest.approx(change.time_s)
+
+
+def test_json_has_no_proposals():
+    ran = run_cli("estimate", "llama-3-8b", "--hw", "h100", "--format", "json")
+    assert "changes_to_try" not in ran.json
+
+
+def test_nothing_is_proposed_for_what_does_not_fit():
+    question = Estimate(model="llama-3.3-70b", hw="h100", n=1, phase=["train"])
+    assert changes(question.all_options(), question.answer()) == []
