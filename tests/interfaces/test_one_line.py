@@ -20,7 +20,7 @@ WARM = (
     '    warm_up: OptNumber = field("time", "Time to warm an engine up.", default=None, panel=ENGINE, phase="serve")\n'
 )
 ENERGY = '    Quantity("energy_j", "J"'
-FLOOR = '    Quantity("floor_energy_j", "J", "energy of the floor", LESS, formula=cost.energy, of=("devices", "power", "floor_s")),\n'
+FLOOR = '    Quantity("floor_energy_j", "J", "energy of the floor", LESS, formula=energy.energy, of=("devices", "power_w", "floor_s")),\n'
 
 
 @pytest.fixture(scope="module")
