@@ -6,7 +6,7 @@ from conftest import run_cli
 
 from rooflinecli.engine import build_request
 from rooflinecli.questions.estimate.answer import estimate
-from rooflinecli.questions.estimate.explain_layout import why
+from rooflinecli.questions.estimate.explain import why
 
 
 def test_the_chosen_plan_is_the_fastest_of_those_that_fit():

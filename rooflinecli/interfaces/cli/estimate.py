@@ -59,7 +59,7 @@ def _explained(question: Estimate, quantity: str, depth: int, width: int) -> str
     """The derivation of a quantity, or why the layout is the one it is."""
     request = question.request()
     if quantity in ("plan", "layout"):
-        from rooflinecli.questions.estimate.explain_layout import why
+        from rooflinecli.questions.estimate.explain import why
         from rooflinecli.render.views.layout_choice import why as page
 
         return page(why(request), width)

@@ -9,7 +9,12 @@ from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.lift import TracedLift as TracedInputs
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import leaves
-from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.engine.choose import Candidate, ChosenLayout, evaluate_candidates
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.evaluate import answer
+from rooflinecli.engine.interval_bound import time_at_bound
+from rooflinecli.questions.estimate.answer import choose_plans, estimate, scene_of
+from rooflinecli.specs.layout import AXES, Layout
 from rooflinecli.specs.quantities import canonical
 from rooflinecli.specs.request import Request
 
@@ -40,3 +45,63 @@ def derivation(request: Request, quantity: str) -> Traced:
         if isinstance(value, Traced)
         else leaf(name, value, "", "counted exactly, without arithmetic on hardware or workload")
     )
+
+
+def why(request: Request) -> list[dict[str, object]]:
+    """Per kind of work (serving, training): the choice, its reason, and every layout tried on that many devices.
+
+    A layout carries its sizes, bytes per device, whether it fits, its expected seconds when it does, and those at the end of the interval that ranks it.
+    """
+    ctx = scene_of(request)
+    request = ctx.request
+    plans, _ = choose_plans(ctx)
+    serving = tuple(phase for phase in plans if phase != "train")
+    kinds = [("serving", serving)] * bool(serving) + [("training", ("train",))] * ("train" in plans)
+    return [_considered(ctx, phases, work, plans[phases[0]]) for work, phases in kinds]
+
+
+def _considered(ctx: EstimateContext, phases: tuple[str, ...], work: str, choice: ChosenLayout) -> dict[str, object]:
+    tried = evaluate_candidates(ctx, phases, int(choice.layout.devices), [], [])
+    if choice.layout not in [one.layout for one in tried]:  # a training layout is refined from them
+        tried.append(Candidate(choice.layout, choice.fits))
+    layouts = [_layout(ctx, phases, one) for one in tried]
+    layouts.sort(key=lambda row: (not row["fits"], row["held_s"] if row["fits"] else row["bytes_per_device"]))
+    return {
+        "work": work,
+        "reason": choice.reason,
+        "chosen": _sizes(choice.layout),
+        "capacity_bytes": float(ctx.chip.capacity),
+        "considered": layouts,
+        "smaller": _smaller(ctx, phases, choice),
+    }
+
+
+def _layout(ctx: EstimateContext, phases: tuple[str, ...], one: Candidate) -> dict[str, object]:
+    found = answer(ctx, one.layout, "train" if "train" in phases else "decode") if one.fits else None
+    return {
+        **_sizes(one.layout),
+        "bytes_per_device": one.needs(ctx, phases),
+        "fits": one.fits,
+        "time_s": found.time_s if found else None,
+        "held_s": time_at_bound(found, ctx.request.hold) if found else None,
+        "bound": max(found.breakdown_s, key=found.breakdown_s.__getitem__) if found else None,
+    }
+
+
+def _smaller(ctx: EstimateContext, phases: tuple[str, ...], choice: ChosenLayout) -> dict[str, object] | None:
+    """The layout on half the devices that comes closest to fitting: why there are not fewer."""
+    half = int(choice.layout.devices) // 2
+    if not choice.chosen or half < 1:
+        return None
+    needed = [one.needs(ctx, phases) for one in evaluate_candidates(ctx, phases, half, [], [])]
+    return {"devices": half, "least_bytes_per_device": min(needed)} if needed else None
+
+
+def _sizes(plan: Layout) -> dict[str, object]:
+    return {
+        **{k: int(getattr(plan, k)) for k in ("devices", *AXES)},
+        "zero": plan.zero,
+        "recompute": plan.recompute,
+        "micro_batch": int(plan.micro_batch),
+        "virtual_stages": int(plan.virtual_stages),
+    }
