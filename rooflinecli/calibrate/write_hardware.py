@@ -22,13 +22,15 @@ LEAST = 5e-4  # of a factor: a smaller move is not written
 def hardware_yaml(result: CalibrationAnswer, today: date | None = None) -> str:
     """The text of the file: `extends`, and for each phase its factors, errors, rows, sources and range."""
     day = (today or date.today()).isoformat()
-    data = {
+    data: dict[str, object] = {
         "extends": base(result.hardware),
         "calibration": {
             phase: {g.software: _entry(g, result.hardware, day) for g in result.moved if g.phase == phase}
             for phase in dict.fromkeys(g.phase for g in result.moved)
         },
     }
+    if result.refused:
+        data["measured"] = {"forced": "held-out rows got worse by this calibration"}
     head = f"# Written by `roofline calibrate` on {day} from {plural(result.rows, 'row')}; factors multiply the constants of the file below.\n"
     return head + yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=150)
 

@@ -85,7 +85,12 @@ def value(option: Option, written: Any, flag: str = "") -> Any:
         return parsed if option.numeric else int(parsed)
     if option.kind == "name":
         try:
-            return load_model(str(written)) if option.name == "model" else load_hardware(str(written))
+            if option.name == "model":
+                return load_model(str(written))
+            chip = load_hardware(str(written))
+            if forced := chip.measured.get("forced"):
+                warn(f"--hw {written} was written with --force: {forced}")
+            return chip
         except UsageError as error:
             error.option = option.name
             raise

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
+from rooflinecli.core.text import plural
 from rooflinecli.measure import device, device_conditions, profile, shape_grids
 from rooflinecli.measure.canary import ReferenceKernel, was_contended
 from rooflinecli.measure.cases import KernelCase, Record
@@ -130,6 +131,13 @@ def contended_fraction(records: list[Record]) -> float:
     return sum(map(was_contended, records)) / len(records) if records else 0.0
 
 
+def _forced(contended: float, fits: list[Fit]) -> str:
+    """What --force wrote that would otherwise have been withheld; empty where nothing would."""
+    worse = sum(f.worse for f in fits)
+    why = [f"{contended:.0%} of the timings were disturbed"] if contended > DISTURBED else []
+    return "; ".join([*why, *([f"{plural(worse, 'fit')} worse than the bare roofline"] if worse else [])])
+
+
 def _fit(suite: Suite, answer: MeasureAnswer) -> None:
     from rooflinecli.measure.collectives import network
 
@@ -147,6 +155,8 @@ def _fit(suite: Suite, answer: MeasureAnswer) -> None:
         data["measured"]["conditions"] = f"lowest / median / highest: {conditions}"
     if contended := contended_fraction(answer.records):
         data.setdefault("measured", {})["contended_fraction"] = round(contended, 3)
+    if suite.force and (why := _forced(contended, answer.fits)):
+        data["measured"]["forced"] = why
     text = profile.text_of(data, answer.out)
     answer.withheld = contended_fraction(answer.records) > DISTURBED and not suite.force
     if answer.withheld:

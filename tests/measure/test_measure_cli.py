@@ -70,7 +70,7 @@ def test_a_busy_machine_writes_no_profile_unless_forced(tmp_path, monkeypatch, c
     from rooflinecli.measure.question import BandwidthSuite
     from rooflinecli.render.blocks import Page
 
-    for name, made in (("calibrate", (None, [])), ("document", {}), ("text_of", "name: x")):
+    for name, made in (("calibrate", (None, [])), ("document", document := {"measured": {}}), ("text_of", "name: x")):
         monkeypatch.setattr(run.profile, name, lambda *_a, made=made, **_k: made)
     monkeypatch.setattr("rooflinecli.measure.collectives.network", lambda *_: None)
     monkeypatch.setattr("rooflinecli.render.views.measure.view", lambda *_: Page())
@@ -80,7 +80,18 @@ def test_a_busy_machine_writes_no_profile_unless_forced(tmp_path, monkeypatch, c
     run._fit(BandwidthSuite(force=forced, extends="none"), answer)
     assert cli._show(answer, MeasureDelivery()) == (0 if forced else 1)
     assert answer.out.exists() is forced
+    assert document["measured"].get("forced") == ("100% of the timings were disturbed" if forced else None)
     assert ("no profile was written" in capsys.readouterr().err) is not forced
+
+
+def test_readers_of_a_forced_profile_say_so(tmp_path):
+    from rooflinecli.core.errors import RooflineWarning
+    from rooflinecli.engine import build_request
+
+    path = tmp_path / "forced.yaml"
+    path.write_text("extends: h100\nname: forced\nmeasured: {forced: 31% of the timings were disturbed}\n")
+    with pytest.warns(RooflineWarning, match="--force: 31%"):
+        build_request.request({"model": "llama-3-8b", "hw": str(path)})
 
 
 @pytest.mark.parametrize(("quiet", "loud", "held_back"), [(10, 0, False), (9, 1, False), (8, 2, True), (0, 1, True)])
