@@ -46,6 +46,9 @@ def _table() -> dict[str, dict[str, float]]:
         "Hz": {p + "Hz": f for p, f in _SI.items()},
         "W": {p + "W": f for p, f in _SI.items()},
         "J": {p + "J": f for p, f in _SI.items()} | {"Wh": 3600.0, "kWh": 3.6e6, "MWh": 3.6e9, "GWh": 3.6e12},
+        "g": {p + "g": f for p, f in _SI.items()} | {"t": 1e6, "kt": 1e9},
+        "L": {p + "L": f for p, f in _SI.items()},
+        "USD/kWh": {"USD/kWh": 1.0, "$/kWh": 1.0},
         "USD/h": {"USD/h": 1.0, "$/h": 1.0, "USD/hour": 1.0},
         "USD": {p + n: f for n in ("USD", " USD") for p, f in _SI.items()} | {"$": 1.0},
         "tokens/s": {p + n: f for n in ("tokens/s", "tok/s") for p, f in _SI.items()},
@@ -57,7 +60,7 @@ def _table() -> dict[str, dict[str, float]]:
 
 UNITS = _table()
 _EXAMPLES = {
-    "FLOP/s": "989 TFLOP/s", "B": "80 GiB", "B/s": "3.35 TB/s", "s": "4 us", "Hz": "1.83 GHz", "W": "700 W", "J": "2 J", "1": "0.8",
+    "FLOP/s": "989 TFLOP/s", "B": "80 GiB", "B/s": "3.35 TB/s", "s": "4 us", "Hz": "1.83 GHz", "W": "700 W", "J": "2 J", "1": "0.8", "g": "50 g", "L": "2 L", "USD/kWh": "0.09 USD/kWh",
     "USD/h": "2.50 USD/h", "tokens": "15T", "length": "4k", "USD": "9 MUSD", "FLOP": "1 EFLOP", "tokens/s": "1500 tokens/s",
 }  # fmt: skip
 RATES = ("B/s", "FLOP/s", "Hz")  # of a machine: 15 is never meant as 15 bytes per second, so they always say their unit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Collection
 from typing import Any
@@ -11,6 +12,7 @@ from rooflinecli.core.errors import RooflineWarning, UsageError, unknown
 from rooflinecli.core.num import Number
 from rooflinecli.formulas.training import batch_sequences
 from rooflinecli.quantization.formats import FORMATS, experts_alone
+from rooflinecli.specs import prices
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import ModelSpec, load_model
 from rooflinecli.specs.name_lookup import split_count
@@ -79,6 +81,8 @@ def named(options: dict[str, Any], help: str = "`roofline estimate --help` lists
 def value(option: Option, written: Any, flag: str = "") -> Any:
     """Value of an option in SI. `flag` is how it was typed where that is not its own. Raises UsageError."""
     flag = flag or option.flag
+    if option.kind == "price" and isinstance(written, str) and re.match(r"\s*[a-zA-Z]", written):
+        return prices.parse(written)
     if option.numeric or option.kind in ("stage", "pictures"):
         parsed = parse_number(option, written, flag)
         check_bounds(option, parsed, flag)

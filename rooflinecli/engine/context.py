@@ -32,10 +32,13 @@ from rooflinecli.price.accumulator import StepAccumulator
 from rooflinecli.price.chip import Chip
 from rooflinecli.quantization.formats import BITS, FORMATS, Formats, experts_alone, experts_format, formats
 from rooflinecli.specs.engine import ServingEngine, load_engine, with_scheduler_overrides
+from rooflinecli.specs.grid import Grid, grid
 from rooflinecli.specs.layers import Quantization
 from rooflinecli.specs.layout import SIZES, Layout
 from rooflinecli.specs.optimizer import load_optimizer
 from rooflinecli.specs.parse_values import document_lengths
+from rooflinecli.specs.prices import ChosenPrice
+from rooflinecli.specs.prices import choose as choose_price
 from rooflinecli.specs.request import MOST, SEQ, Request
 
 T = TypeVar("T")
@@ -312,9 +315,28 @@ class EstimateContext:
 
     @property
     def price(self) -> Number | None:
-        if self.request.price is not None:
-            return self.from_flag("price", self.request.price, "USD/h", "--price")
-        return self.chip.price
+        """USD per device-hour: as given, of the offer that words mean, else of the chip's file or its middle offer."""
+        given, chosen = self.request.price, self.offer
+        if given is not None and not isinstance(given, str):
+            return self.from_flag("price", given, "USD/h", "--price")
+        if chosen is None or (given is None and self.chip.price is not None):
+            return self.chip.price
+        one = chosen.offer
+        words = f"{one.where}; {one.provider} {one.kind} {one.date}, {one.source}"
+        return self.lift("price", one.usd, "USD/h", words)
+
+    @cached_property
+    def grid(self) -> Grid | None:
+        """Electricity of the region; None without one. Raises UsageError."""
+        return None if self.request.region is None else grid(self.request.region)
+
+    @cached_property
+    def offer(self) -> ChosenPrice | None:
+        """The offer behind the price; None for a price in numbers and a chip without offers. Raises UsageError for words no offer fits."""
+        given, region = self.request.price, self.request.region or ""
+        if given is not None and not isinstance(given, str):
+            return None
+        return choose_price(self.request.hardware, given or "", region)
 
 
 class _IdentityKey:

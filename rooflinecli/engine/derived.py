@@ -11,6 +11,7 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import prefill_pass
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, PrefillAnswer, TrainAnswer
 from rooflinecli.formulas import energy, roofline, serving
+from rooflinecli.specs.grid import embodied_grams_per_device_hour
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.quantities import DERIVED, Quantity
 
@@ -118,6 +119,19 @@ def _power_error(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) -> N
     return ctx.chip.draw.error_moe if ctx.is_moe else ctx.chip.draw.error
 
 
+def _of_grid(ctx: EstimateContext, name: str, unit: str) -> Number | None:
+    value = None if ctx.grid is None else getattr(ctx.grid, name)
+    return None if ctx.grid is None or value is None else ctx.lift(name, value, unit, ctx.grid.source)
+
+
+def _embodied(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) -> Number | None:
+    """Embodied carbon is told where carbon is asked for: with a region."""
+    if ctx.grid is None:
+        return None
+    grams, source = embodied_grams_per_device_hour()
+    return ctx.lift("g_h", grams, "g/h", source)
+
+
 SOURCES: dict[str, Source] = {
     "devices": lambda ctx, layout, answer: layout.devices,
     "power": lambda ctx, layout, answer: ctx.chip.power,
@@ -134,6 +148,15 @@ SOURCES: dict[str, Source] = {
     "image_tokens": lambda ctx, layout, answer: ctx.request_tokens if ctx.spec.denoising is not None else None,
     "host_factor": lambda ctx, layout, answer: ctx.host_factor,
     "host_error": lambda ctx, layout, answer: HOST_ERROR,
+    "grams_per_kwh": lambda ctx, layout, answer: _of_grid(ctx, "grams_per_kwh", "g/kWh"),
+    "liters_per_kwh": lambda ctx, layout, answer: _of_grid(ctx, "liters_per_kwh", "L/kWh"),
+    "embodied_grams": _embodied,
+    "electricity": lambda ctx, layout, answer: (
+        None
+        if ctx.request.electricity is None
+        else ctx.from_flag("$_kWh", ctx.request.electricity, "USD/kWh", "--electricity")
+    ),
+    "wall_factor": lambda ctx, layout, answer: ctx.host_factor * ctx.pue,
     "pue": lambda ctx, layout, answer: ctx.pue,
 }
 HOST_ERROR = 0.22  # 1.4 to 2.1 around the default factor

@@ -71,3 +71,45 @@ def facility_energy(joules: Number, pue: Number) -> Number:
 def joined_error(first: Number, second: Number) -> Number:
     """80% relative error of a product."""
     return num.sqrt(first * first + second * second)
+
+
+@formula("g", "g", "energy of the data center times the carbon intensity of its grid")
+def grams_co2e(joules: Number, grams_per_kwh: Number) -> Number:
+    """Grams of CO2e of the electricity."""
+    return joules / 3.6e6 * grams_per_kwh
+
+
+@formula("g_M", "g", "energy of the data center times the carbon intensity of its grid")
+def grams_co2e_per_million(joules_per_token: Number, grams_per_kwh: Number) -> Number:
+    """Grams of CO2e of the electricity of a million tokens."""
+    return joules_per_token / 3.6e6 * grams_per_kwh * 1_000_000
+
+
+@formula("g_e", "g", "carbon of making devices and servers, over the hours of their life")
+def embodied_grams_per_million(devices: Number, grams_per_device_hour: Number, tokens_per_s: Number) -> Number:
+    """Embodied grams of CO2e of a million tokens."""
+    return devices * grams_per_device_hour / 3600 / tokens_per_s * 1_000_000
+
+
+@formula("L_M", "L", "energy of the data center times the water of its grid's electricity")
+def liters_per_million(joules_per_token: Number, liters_per_kwh: Number) -> Number:
+    """Liters of water of the electricity of a million tokens."""
+    return joules_per_token / 3.6e6 * liters_per_kwh * 1_000_000
+
+
+@formula("$_e", "USD", "energy of the data center at the price of electricity")
+def electricity_usd(joules: Number, usd_per_kwh: Number) -> Number:
+    """Dollars of the electricity."""
+    return joules / 3.6e6 * usd_per_kwh
+
+
+@formula("$_e/Mtok", "USD", "energy of the data center at the price of electricity")
+def electricity_usd_per_million(joules_per_token: Number, usd_per_kwh: Number) -> Number:
+    """Dollars of the electricity of a million tokens."""
+    return joules_per_token / 3.6e6 * usd_per_kwh * 1_000_000
+
+
+@formula("tok/s/MW", "tokens/s", "a watt is a joule per second")
+def tokens_per_s_per_megawatt(joules_per_token: Number) -> Number:
+    """Tokens per second of a data center per megawatt."""
+    return 1e6 / joules_per_token

@@ -7,6 +7,7 @@ from rooflinecli.engine import build_request
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.name_lookup import find, split_count
 from rooflinecli.specs.options import OPTIONS
+from rooflinecli.specs.prices import hourly
 
 Options = dict[str, object]  # options as written, by name
 
@@ -52,7 +53,7 @@ def prices(written: object, chips: list[str]) -> dict[str, str]:
 
 def unpriced(asked: dict[str, Options]) -> list[str]:
     """Chips of which neither their file nor `--price` says what they cost."""
-    return [chip for chip, own in asked.items() if "price" not in own and load_hardware(_name(chip)).price is None]
+    return [chip for chip, own in asked.items() if "price" not in own and hourly(load_hardware(_name(chip))) is None]
 
 
 def remedy(chips: list[str]) -> str:

@@ -44,6 +44,8 @@ def amount(value: float, unit: str, *, distance: bool = False) -> str:
         return percent(value)
     if unit in ("USD", "USD/h"):
         return money(value) + unit.removeprefix("USD")
+    if unit == "g" and abs(value) >= 1e6:
+        return si(value / 1e6, "t")
     if unit == "tokens/s":
         return rate(value)
     return count(value) if unit in ("count", "1", "") else si(value, unit)

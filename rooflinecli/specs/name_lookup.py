@@ -31,6 +31,8 @@ def display_path(path: Path) -> str:
     """Return the name of a file in messages: folder/name for registry files, the path as given otherwise."""
     if path.parent.name in ("hardware", "models", "defaults", "measured", "engines", "optimizers"):
         return f"{path.parent.name}/{path.name}"
+    if path.parent.name in ("prices", "grid"):
+        return f"hardware/{path.parent.name}/{path.name}"
     return str(path)
 
 

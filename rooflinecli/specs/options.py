@@ -55,6 +55,7 @@ KINDS = {
     "rate": OptionKind("RATE", "1", above=0),
     "price": OptionKind("MONEY", "USD/h", least=0),
     "share": OptionKind("SHARE", "1", above=0, most=1),
+    "electricity": OptionKind("MONEY", "USD/kWh", least=0),
     "watts": OptionKind("WATTS", "W", above=0),
     # of questions other than estimates: read as they are written, bounds checked
     "free": OptionKind("TEXT"),
@@ -320,8 +321,10 @@ class TrainingLoad(Group):
 class Money(Group):
     """Price of a device-hour, memory of a device and paid utilization."""
 
-    price: OptNumber = field("price", "USD per device-hour, instead of the file's.", default=None, panel=LOAD)
+    price: OptNumber = field("price", "USD per device-hour; or a provider, a kind (on-demand, spot, reserved-1y, reserved-3y) or both: aws, spot, 'verda spot'.", default=None, panel=LOAD)
     device_memory: OptNumber = field("room", "Memory of a device in bytes, instead of the file's (a MacBook of 36GB lends its GPU 28GB).", default=None, panel=LAYOUT, fills="memory", former=("memory",), name="memory")
+    region: OptText = field("word", "Cloud region or country, for the price and the carbon of its electricity: us-east-1, europe-west4, DEU.", default=None, panel=LOAD)
+    electricity: OptNumber = field("electricity", "Price of electricity, such as '0.09 USD/kWh', for its part of the dollars.", default=None, panel=LOAD)
     power_cap: OptNumber = field("watts", "Power limit of a device, such as 500W: its peak rates and its power fall together.", default=None, panel=NUMBERS)
     host_factor: OptNumber = field("number", "Power of a server over that of its chips (1.6; measured 1.4 to 2.1).", default=None, panel=NUMBERS, least=1)
     pue: OptNumber = field("number", "Power of the data center over that of its servers (1.09).", default=None, panel=NUMBERS, least=1)

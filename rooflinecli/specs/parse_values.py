@@ -45,8 +45,9 @@ def _parsed(written: float | str, unit: str) -> float:
     text = written.strip()
     for ending in _IN_TOKENS if unit in ("tokens", "length") else ():
         text = text.removesuffix(ending)
-    if unit == "USD/h" and not text.endswith("/h"):
-        text = f"{text.removeprefix('$')} USD/h"
+    per = unit.removeprefix("USD")
+    if per in ("/h", "/kWh") and (not text.endswith(per) or text.startswith("$")):
+        text = f"{text.removeprefix('$').removesuffix(per)} {unit}"
     return units.parse(text, unit)
 
 

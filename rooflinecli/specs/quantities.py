@@ -112,6 +112,8 @@ _ROWS = (
     Quantity("power_error", "fraction", "80% error of the power"),
     Quantity("host_error", "fraction", "80% error of the host factor"),
     Quantity("usd_per_device_hour", "USD/h", "per device and hour", LESS),
+    Quantity("usd_per_device_hour_interval", "USD/h", "10 to 90% of the offers", LESS),
+    Quantity("age_s", "s", "age of the price", LESS),
     Quantity("utilization", "fraction", "fraction of paid time that is busy"),
     Quantity(
         "images_per_s",
@@ -140,6 +142,15 @@ _ENERGY = (
     Quantity("facility_joules_per_token", "J", "per token, data center", LESS, 1, rate=True, detail=True, formula=energy.facility_energy, of=("server_joules_per_token", "pue"), errors=_S),
     Quantity("server_run_energy_j", "J", "for the run, servers", LESS, 1, phase="train", detail=True, formula=energy.server_energy, of=("run_energy_j", "host_factor"), errors=_S),
     Quantity("facility_run_energy_j", "J", "for the run, data center", LESS, 1, phase="train", detail=True, formula=energy.facility_energy, of=("server_run_energy_j", "pue"), errors=_S),
+    Quantity("tokens_per_s_per_megawatt", "tokens/s", "per MW of the data center", MORE, -1, rate=True, detail=True, formula=energy.tokens_per_s_per_megawatt, of=("facility_joules_per_token",), errors=_S),
+    Quantity("grams_co2e_per_million_tokens", "g", "CO2e per million tokens", LESS, 1, rate=True, formula=energy.grams_co2e_per_million, of=("facility_joules_per_token", "grams_per_kwh"), errors=_S),
+    Quantity("embodied_grams_co2e_per_million_tokens", "g", "embodied CO2e per million tokens", LESS, 1, rate=True, formula=energy.embodied_grams_per_million, of=("devices", "embodied_grams", "tokens_per_s")),
+    Quantity("liters_per_million_tokens", "L", "of water per million tokens", LESS, 1, rate=True, formula=energy.liters_per_million, of=("facility_joules_per_token", "liters_per_kwh"), errors=_S),
+    Quantity("facility_joules_per_request", "J", "per request, data center", LESS, 1, phase="decode", rate=True, detail=True, formula=energy.facility_energy, of=("joules_per_request", "wall_factor"), errors=_S),
+    Quantity("grams_co2e_per_request", "g", "CO2e per request", LESS, 1, phase="decode", rate=True, formula=energy.grams_co2e, of=("facility_joules_per_request", "grams_per_kwh"), errors=_S),
+    Quantity("run_grams_co2e", "g", "CO2e for the run", LESS, 1, phase="train", formula=energy.grams_co2e, of=("facility_run_energy_j", "grams_per_kwh"), errors=_S),
+    Quantity("electricity_usd_per_million_tokens", "USD", "of electricity per million tokens", LESS, 1, rate=True, formula=energy.electricity_usd_per_million, of=("facility_joules_per_token", "electricity"), errors=_S),
+    Quantity("run_electricity_usd", "USD", "of electricity for the run", LESS, 1, phase="train", formula=energy.electricity_usd, of=("facility_run_energy_j", "electricity"), errors=_S),
 )
 # fmt: on
 _SIMULATED = (
@@ -220,7 +231,7 @@ FORMER = {
     "pays_up_to_batch": "break_even_batch", "resident_share": "on_device_fraction", "found_share": "in_tier_fraction",
     "lost_share": "evicted_fraction", "largest_batch": "max_batch", "own_error": "communication_error_fraction",
     "headroom": "headroom_fraction", "unsupported": "extrapolations", "load": "load_kind", "utilisation": "utilization",
-    "explained_by": "gap_explanations",
+    "explained_by": "gap_explanations", "age": "age_s",
 }  # fmt: skip
 
 

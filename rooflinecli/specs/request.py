@@ -49,7 +49,9 @@ class Request:
     attention_flops: str = "causal"
     efficiency: str = "expected"
     tokens: Number | None = None
-    price: Number | None = None
+    price: Number | str | None = None
+    region: str | None = None
+    electricity: Number | None = None
     power_cap: Number | None = None
     host_factor: Number | None = None
     pue: Number | None = None

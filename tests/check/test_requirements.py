@@ -165,6 +165,8 @@ def test_every_quantity_of_an_estimate_can_be_required():
         "tokens/s": "tokens/s",
         "J": "J",
         "W": "W",
+        "g": "g",
+        "L": "L",
         "USD": "USD",
         "USD/h": "USD/h",
         "fraction": "",

@@ -108,6 +108,8 @@ def _example(quantity: str) -> str:
         "B": "70 GB",
         "J": "2 J",
         "W": "500 W",
+        "g": "50 g",
+        "L": "2 L",
         "USD": "2 USD",
         "USD/h": "3 USD/h",
         "FLOP": "1 EFLOP",

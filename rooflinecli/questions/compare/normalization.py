@@ -12,6 +12,7 @@ from rooflinecli.questions.compare.question import ISO
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.specs.hardware import HardwareSpec
 from rooflinecli.specs.options import OPTIONS
+from rooflinecli.specs.prices import hourly
 
 Counts = dict[str, list[int] | str]
 Own = dict[str, Options]  # chip -> options that are its alone: its price
@@ -82,8 +83,9 @@ def _fewest(options: Options, chip: str, answer: Estimator) -> int | str:
 
 def _price(spec: HardwareSpec, own: Options) -> float | None:
     if "price" in own:
-        return float(build_request.value(OPTIONS["price"], own["price"]))
-    return float(spec.price.si) if spec.price is not None else None
+        given = build_request.value(OPTIONS["price"], own["price"])
+        return hourly(spec, given) if isinstance(given, str) else float(given)
+    return hourly(spec)
 
 
 def _affordable(name: str, price: float | None, budget: float) -> list[int] | str:

@@ -25,6 +25,7 @@ from rooflinecli.questions.estimate.answer_types import (
     HardwareAnswer,
     ModelAnswer,
     ParameterCounts,
+    PriceAnswer,
     Violation,
     Workload,
 )
@@ -54,6 +55,7 @@ def estimate(request: Request, lift: PlainLift = PLAIN) -> EstimateAnswer:
         workload=_workload(ctx, phases),
         phases=phases,
         cost=costs,
+        price=_price(ctx),
         feasible=not violations,
         violations=violations,
         notes=[
@@ -197,6 +199,27 @@ def _hardware(ctx: EstimateContext) -> HardwareAnswer:
         capacity_bytes=ctx.chip.capacity,
         ridge_flops_per_byte=roofline.ridge_point(peak, ctx.chip.bandwidth),
         power_basis=None if ctx.chip.power is None else ctx.chip.draw.basis,
+    )
+
+
+def _price(ctx: EstimateContext) -> PriceAnswer | None:
+    """The offer that the dollars come from; None for a price given in numbers, and without one."""
+    chosen = ctx.offer
+    if chosen is None:
+        return None
+    one, age = chosen.offer, chosen.offer.age_days
+    return PriceAnswer(
+        usd_per_device_hour=one.usd,
+        usd_per_device_hour_interval=(chosen.low, chosen.high),
+        offers=chosen.count,
+        provider=one.provider,
+        kind=one.kind,
+        instance=one.instance,
+        region=one.region,
+        date=one.date,
+        age_s=None if age is None else age * 86400.0,
+        source=one.source,
+        file=one.where,
     )
 
 

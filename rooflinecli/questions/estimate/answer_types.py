@@ -92,6 +92,23 @@ class Cost(Record):
     usd_per_device_hour: float | None = None
 
 
+class PriceAnswer(Record):
+    """The offer behind the dollars: who offered it, of which kind, where and when, and 10 to 90% of `offers` rows of that chip and kind
+    where no provider is named. age_s is its age today."""
+
+    usd_per_device_hour: float
+    usd_per_device_hour_interval: tuple[float, float]
+    offers: int
+    provider: str
+    kind: str
+    instance: str
+    region: str
+    date: str
+    age_s: float | None
+    source: str
+    file: str
+
+
 class Violation(Record):
     """A violated memory limit: bytes needed and available per device, and the nearest feasible layout."""
 
@@ -133,6 +150,7 @@ class EstimateAnswer(Record):
     workload: Workload
     phases: dict[str, PhaseAnswer]
     cost: Cost
+    price: PriceAnswer | None = field(default=None, metadata=OPTIONAL)
     feasible: bool
     violations: list[Violation]
     notes: list[str] | None = field(default=None, metadata=OPTIONAL)

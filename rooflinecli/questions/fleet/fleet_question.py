@@ -19,6 +19,7 @@ from rooflinecli.specs.engine import DEFAULT, load_engine
 from rooflinecli.specs.figure import Spec, validate
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.options import OPTIONS
+from rooflinecli.specs.prices import hourly
 from rooflinecli.specs.yaml_loader import Document, read
 
 MOST = 100_000  # devices of a group
@@ -118,9 +119,9 @@ class DeviceGroup:
     def usd_per_device_hour(self) -> float | None:
         """The price that is counted with, and None where nobody knows one."""
         if self.price is not None:
-            return float(build_request.value(OPTIONS["price"], self.price))
-        known = load_hardware(self.chip).price
-        return known.si if known is not None else None
+            given = build_request.value(OPTIONS["price"], self.price)
+            return hourly(load_hardware(self.chip), given) if isinstance(given, str) else float(given)
+        return hourly(load_hardware(self.chip))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from rooflinecli.questions.sweep.axes import axis
 from rooflinecli.questions.sweep.conditions import Condition, condition
 from rooflinecli.simulate.slo import limits
 from rooflinecli.specs.options import LAYOUT, OPTIONS
+from rooflinecli.specs.prices import hourly
 from rooflinecli.specs.quantities import BLENDED, COST, canonical, higher_is_better
 from rooflinecli.specs.request import Request
 
@@ -217,7 +218,7 @@ def asked(options: Options, goal: str | None, where: list[str], limits: Limits) 
         raise UsageError("--batch: serving batches are in sequences, not tokens", "batch")
     request = build_request.request({**given, "phase": "prefill,decode"})
     qps = limits.get("qps")
-    plain = "throughput" if request.price is None and request.hardware.price is None else "cost"
+    plain = "throughput" if request.price is None and hourly(request.hardware) is None else "cost"
     names = goal or (f"devices,{plain}" if qps is not None else plain)
     found = tuple(objective(name, ("decode",)) for name in names.split(","))
     if len(found) > 2:

@@ -14,8 +14,10 @@ from rooflinecli.engine.phase_answer import (
     TrainAnswer,
 )
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer, TriedChange, Workload
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer, PriceAnswer, Workload
 from rooflinecli.render.blocks import Block, Column, Headline, Note, Page, Pairs, Prose, Table, page
 from rooflinecli.render.numbers import amount, devices, interval, money, percent, rate, text
+from rooflinecli.specs.prices import STALE_DAYS
 from rooflinecli.specs.quantities import DERIVED, Quantity
 
 SCREEN = 80  # the answer is laid out for this; a narrower terminal folds it
@@ -256,9 +258,21 @@ def _cost(answer: EstimateAnswer) -> Block:
         return Prose("no price for this chip; --price USD gives the cost per million tokens", indent=2)
     each = [f"{money(float(cost[key]))}/M {what}" for key, what in _PER_MILLION if cost[key] is not None]
     run = "" if cost.training_usd is None else f"; the run {money(float(cost.training_usd))}"
+    offered = "" if answer.price is None else f" ({_offered(answer.price)})"
     return Prose(
-        f"cost at {money(float(cost.usd_per_device_hour))} per device-hour: {', '.join(each)} tokens{run}", indent=2
+        f"cost at {money(float(cost.usd_per_device_hour))} per device-hour{offered}: {', '.join(each)} tokens{run}",
+        indent=2,
     )
+
+
+def _offered(price: PriceAnswer) -> str:
+    """'verda spot, 2026-01-01; over 90 days old, ...': who offers it since when, and the spread where no provider was named."""
+    parts = [" ".join(filter(None, (price.provider, price.kind, price.region))) + f", {price.date}".removesuffix(", ")]
+    if price.offers > 1:
+        parts.append(f"80% of {price.offers} offers {interval(*price.usd_per_device_hour_interval, 'USD')}")
+    if price.age_s is None or price.age_s > STALE_DAYS * 86400:
+        parts.append(f"over {STALE_DAYS} days old, `roofline prices import` reads newer ones")
+    return "; ".join(parts)
 
 
 def _gap(answer: EstimateAnswer) -> list[Block]:

@@ -1,0 +1,193 @@
+"""Dated offers of chips (hardware/prices/CHIP.yaml): which one a price in words means, and how far those of a chip and kind spread."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from datetime import date
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.core.errors import DataError, UsageError
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.specs.hardware import HardwareSpec
+from rooflinecli.specs.name_lookup import search_path
+from rooflinecli.specs.yaml_loader import Document, read
+
+KINDS = (
+    "on-demand",
+    "marketplace",
+    "reserved-1y",
+    "reserved-3y",
+    "spot",
+    "ownership",
+)  # the first that a chip has is meant
+STALE_DAYS = 90
+_WORD = re.compile(r"[a-z][a-z0-9.-]*")
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A row that somebody offered: USD per device-hour at a provider, of a kind, on a day. `kw` is the power it was planned for."""
+
+    provider: str
+    kind: str
+    usd: float
+    devices: int
+    instance: str
+    region: str
+    date: str
+    source: str
+    where: str
+    kw: float | None = None
+
+    @property
+    def age_days(self) -> int | None:
+        """Days since the offer; a date without a day is the first of its year or month."""
+        parts = [int(part) for part in re.findall(r"\d+", self.date)[:3]]
+        return (date.today() - date(*[*parts, 1, 1][:3])).days if parts else None
+
+
+@dataclass(frozen=True)
+class ChosenPrice:
+    """An offer, and without a named provider 10 to 90% of the rows of that chip and kind, of which there are `count`."""
+
+    offer: Offer
+    low: float
+    high: float
+    count: int
+
+
+def parse(text: str) -> str:
+    """A price in words (`aws`, `spot`, `aws spot`, `reserved-3y`), normalized. Raises UsageError for what is neither that nor money."""
+    words = re.split(r"[\s+:]+", text.strip().lower())
+    if not all(_WORD.fullmatch(word) for word in words):
+        raise UsageError(
+            f"--price {text}: expected USD per device-hour, a provider or a kind ({', '.join(KINDS)})", "price"
+        )
+    return " ".join(words)
+
+
+def offers(spec: HardwareSpec) -> tuple[Offer, ...]:
+    """Every offer of a chip, those of the files that it extends included, and the price of its own file."""
+    names: list[str] = []
+    document: Document | None = spec.document
+    while document is not None:
+        names.append(document.path.stem)
+        document = document.base_document
+    found: list[Offer] = []
+    for name in names:
+        path = next((f / "prices" / f"{name}.yaml" for f in search_path("hardware") if (f / "prices" / f"{name}.yaml").is_file()), None)  # fmt: skip
+        if path is not None:
+            found += _read(path, os.stat(path).st_mtime)
+            break
+    own = spec.price
+    if own is not None:
+        where = spec.document.location("price")
+        found.append(Offer((own.provider or "").lower(), "on-demand", own.si, 1, own.basis, "", own.date or "", spec.citation(own.source), where))  # fmt: skip
+    return tuple(found)
+
+
+@lru_cache(maxsize=64)
+def _read(path: Path, stamp: float) -> tuple[Offer, ...]:
+    document = read(path, first="sources")
+    found, sources = [], document.data.get("sources", {})
+    for i, row in enumerate(document.data.get("offers", ())):
+        where = document.location("offers", i)
+        try:
+            one = _offer(row, sources, where)
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                f"{where}: an offer needs provider, kind, usd, devices, date and source ({error!r})"
+            ) from None
+        found += one
+    return tuple(found)
+
+
+def _offer(row: dict[str, Any], sources: dict[str, str], where: str) -> list[Offer]:
+    """A row as an offer; one with a spot price beside it is two."""
+    kind, usd = str(row["kind"]), float(row["usd"])
+    if kind not in KINDS or usd < 0:
+        raise ValueError(f"kind {kind}, usd {usd:g}")
+    about = (int(row["devices"]), str(row.get("instance", "")), str(row.get("region", "")), str(row["date"]), sources.get(row["source"], row["source"]), where)  # fmt: skip
+    made = [Offer(str(row["provider"]), kind, usd, *about, row.get("kw"))]
+    if row.get("spot") is not None:
+        made.append(Offer(str(row["provider"]), "spot", float(row["spot"]), *about))
+    return made
+
+
+def choose(spec: HardwareSpec, words: str = "", region: str = "") -> ChosenPrice | None:
+    """The offer that words and a region mean: the cheapest of a provider's newest rows, else the middle one of the kind's.
+
+    A row without a region stands for all of its provider's. None for a chip without offers; raises UsageError where none fits the words.
+    """
+    rows, asked = offers(spec), words.split()
+    kind = next((word for word in asked if word in KINDS), "")
+    providers = [word for word in asked if word not in KINDS]
+    places = ("", region.lower()) if region else tuple({o.region.lower() for o in rows})
+    fitting = [
+        o
+        for o in rows
+        if (not kind or o.kind == kind) and (not providers or o.provider in providers) and o.region.lower() in places
+    ]
+    if region and not fitting:  # no row knows the region
+        return choose(spec, words)
+    if not fitting:
+        if not words:
+            return None
+        known = ", ".join(sorted({f"{o.provider} {o.kind}".strip() for o in rows})) or "none"
+        raise UsageError(
+            f"--price {words}: no such offer of {spec.name}; known are {known}; or give USD per device-hour", "price"
+        )
+    kind = kind or next(k for k in KINDS if any(o.kind == k for o in fitting))
+    fitting = sorted((o for o in fitting if o.kind == kind), key=lambda o: o.usd)
+    if providers:
+        newest = max(o.date for o in fitting)
+        best = next(o for o in fitting if o.date == newest)
+        return ChosenPrice(best, best.usd, best.usd, 1)
+    low, high = (_quantile([o.usd for o in fitting], q) for q in (0.1, 0.9))
+    own = next((o for o in fitting if spec.price is not None and o.where == spec.document.location("price")), None)
+    middle = own if own is not None and not words else fitting[(len(fitting) - 1) // 2]
+    return ChosenPrice(middle, min(low, middle.usd), max(high, middle.usd), len(fitting))
+
+
+def _quantile(rising: list[float], share: float) -> float:
+    place = share * (len(rising) - 1)
+    below = int(place)
+    above = min(below + 1, len(rising) - 1)
+    return rising[below] + (place - below) * (rising[above] - rising[below])
+
+
+def hourly(spec: HardwareSpec, words: str = "", region: str = "") -> float | None:
+    """USD per device-hour that words mean; the price of the chip's own file without any. Raises UsageError."""
+    if not words and spec.price is not None:
+        return float(spec.price.si)
+    chosen = choose(spec, words, region)
+    return None if chosen is None else chosen.offer.usd
+
+
+def imported(rows: Iterable[dict[str, str]], provider: str, day: str, source: str) -> dict[str, list[dict[str, Any]]]:
+    """Chip -> offers of a SkyPilot catalog (InstanceType, AcceleratorName, AcceleratorCount, Price, SpotPrice, Region); rows of
+    chips that are not described here are left out. Raises DataError for a file without those columns."""
+    from rooflinecli.specs.hardware import load_hardware
+
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        if "AcceleratorName" not in row or "Price" not in row:
+            raise DataError(f"{source}: no column AcceleratorName or Price; expected a SkyPilot catalog CSV")
+        try:
+            count = int(float(row["AcceleratorCount"] or 0))
+            chip = load_hardware(row["AcceleratorName"].removesuffix("-SXM")).id
+            usd = float(row["Price"]) / count
+        except (UsageError, ValueError, ZeroDivisionError):
+            continue
+        offer: dict[str, Any] = {"provider": provider, "kind": "on-demand", "devices": count, "usd": round(usd, 6)}
+        if row.get("SpotPrice"):
+            offer["spot"] = round(float(row["SpotPrice"]) / count, 6)
+        more = {"instance": row.get("InstanceType"), "region": row.get("Region")}
+        found.setdefault(chip, []).append(
+            offer | {k: v for k, v in more.items() if v} | {"date": day, "source": "catalog"}
+        )
+    return found

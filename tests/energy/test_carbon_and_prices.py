@@ -1,0 +1,125 @@
+"""Carbon by region, dated offers, and published statements inside the interval."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rooflinecli.core.errors import UsageError
+from rooflinecli.engine import build_request
+from rooflinecli.formulas import energy
+from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.specs import prices
+from rooflinecli.specs.grid import embodied_grams_per_device_hour, grid
+from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.published_runs import published
+from tests.conftest import run_cli
+
+BILLS = [  # chip, words, region, USD per device-hour: rows of hardware/prices/ read by hand
+    ("a100-80", "aws", "", 5.1212),
+    ("a100-40", "aws", "", 4.0963),
+    ("a100-40", "aws spot", "", 1.2288),
+    ("a10g", "aws", "", 1.006),
+    ("v100-sxm-32", "aws", "", 3.9013),
+    ("b300", "verda", "", 6.99),
+    ("b300", "verda spot", "fin", 2.4465),
+    ("mi355x", "reserved-3y", "", 2.10),
+    ("h200", "neocloud ownership", "", 1.74),
+    ("gb200", "hyperscaler", "", 2.21),
+]
+
+
+def statement(name: str) -> dict[str, float]:
+    return next(s for s in published("energy")["statements"] if s["id"] == name)
+
+
+@pytest.mark.parametrize(("chip", "words", "region", "usd"), BILLS)
+def test_a_bill_is_the_offer_of_the_table(chip: str, words: str, region: str, usd: float) -> None:
+    options = {"model": "llama-3-8b", "hw": chip, "phase": "decode", "price": words, "region": region or None}
+    if region:
+        assert prices.choose(load_hardware(chip), words, region).offer.region.lower() == region
+    answer = estimate(build_request.request(options))
+    assert answer.cost.usd_per_device_hour == pytest.approx(usd)
+    decode = answer.phases["decode"]
+    hourly = usd * decode.layout_of_phase.devices
+    assert answer.cost.usd_per_million_output_tokens == pytest.approx(hourly / (decode.tokens_per_s * 3600) * 1e6)
+
+
+@pytest.mark.parametrize("chip", ["mi300x", "rtx-4090", "tpu-v5p", "h100", "b200", "a100-80"])
+def test_every_usual_chip_has_a_price_that_somebody_offered(chip: str) -> None:
+    spec = load_hardware(chip)
+    chosen = prices.choose(spec)
+    assert chosen is not None and chosen.low <= chosen.offer.usd <= chosen.high
+    assert chosen.offer in prices.offers(spec)
+
+
+def test_words_that_no_offer_fits_name_those_that_exist() -> None:
+    with pytest.raises(UsageError, match=r"no such offer of H100.*verda spot"):
+        prices.choose(load_hardware("h100"), "azure spot")
+    with pytest.raises(UsageError, match="expected USD"):
+        prices.parse("h100;2")
+
+
+def test_a_stale_price_fails_a_check(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        "checks:\n  a: {model: llama-3-8b, hw: a100-80, phase: decode, price: aws, require: {price.age: '<= 90 d'}}\n"
+    )
+    ran = run_cli("check", str(plan), "--format", "json", "--suggest", "0")
+    assert ran.code == 1 and ran.json["checks"][0]["requirements"][0]["expected"] > 90 * 86400
+
+
+def test_offers_keep_the_form_of_the_table() -> None:
+    folder = Path(__file__).parents[2] / "hardware" / "prices"
+    for path in folder.glob("*.yaml"):
+        rows = yaml.safe_load(path.read_text())["offers"]
+        found = prices.offers(load_hardware(path.stem))
+        assert len(found) >= len(rows)
+        assert all(o.usd > 0 and o.age_days is not None and o.age_days > 0 for o in found if o.date)
+
+
+def test_a_skypilot_catalog_becomes_offers() -> None:
+    rows = [
+        {"InstanceType": "x8", "AcceleratorName": "H100", "AcceleratorCount": "8", "Price": "24.0", "SpotPrice": "8.0", "Region": "r1"},
+        {"InstanceType": "cpu", "AcceleratorName": "", "AcceleratorCount": "", "Price": "1.0", "SpotPrice": "", "Region": "r1"},
+    ]  # fmt: skip
+    found = prices.imported(rows, "mycloud", "2026-11-01", "catalog.csv")
+    assert found == {
+        "h100-sxm": [
+            {"provider": "mycloud", "kind": "on-demand", "devices": 8, "usd": 3.0, "spot": 1.0, "instance": "x8", "region": "r1", "date": "2026-11-01", "source": "catalog"}
+        ]
+    }  # fmt: skip
+
+
+def test_carbon_is_energy_times_the_grid() -> None:
+    options = {"model": "llama-3-8b", "hw": "h100", "phase": "decode", "concurrency": 8, "region": "us-east-1"}
+    d = estimate(build_request.request({**options, "electricity": "0.09 USD/kWh"})).phases["decode"].derived
+    kwh = d["facility_joules_per_token"] * 1e6 / 3.6e6
+    assert d["grams_co2e_per_million_tokens"] == pytest.approx(kwh * 383.55)
+    assert d["liters_per_million_tokens"] == pytest.approx(kwh * 3.1321)
+    assert d["electricity_usd_per_million_tokens"] == pytest.approx(kwh * 0.09)
+    assert d["tokens_per_s_per_megawatt"] == pytest.approx(1e6 / d["facility_joules_per_token"])
+    assert embodied_grams_per_device_hour()[0] == pytest.approx(1000 * (164 + 5700 / 8) / (4 * 8766))
+    assert grid("europe-west4").liters_per_kwh == grid("NLD").liters_per_kwh
+
+
+def test_the_training_statement_of_llama_3_is_inside_the_interval() -> None:
+    """8,930 t of CO2e for 405B in 30.84 M GPU-hours: the chips alone, with Meta's PUE of 1.08 on the grid of the United States."""
+    row = statement("llama-3.1-405b-training")
+    options = {
+        "model": "llama-3.1-405b", "hw": "h100", "n": 16384, "phase": "train", "tokens": "15.6T", "tp": 8, "pp": 16,
+        "batch": 2048, "seq-len": "8k", "region": "USA", "pue": 1.08, "host-factor": 1.0,
+    }  # fmt: skip
+    found = estimate(build_request.request(options)).phases["train"].derived_intervals["run_grams_co2e_interval"]
+    assert found[0] <= row["t_co2e"] * 1e6 <= found[1]
+
+
+def test_the_gemini_prompt_is_inside_the_interval_of_the_factors() -> None:
+    """0.24 Wh of a prompt, of which 58% are the accelerators': chips to data center by the default factors."""
+    row = statement("gemini-prompt")
+    chips = row["wh"] * row["accelerator_share"] * 3600
+    found = energy.facility_energy(energy.server_energy(chips, 1.6), row["pue"]) / 3600
+    assert found / 1.22 <= row["wh"] <= found * 1.22
+    assert found == pytest.approx(row["wh"], rel=0.05)
