@@ -13,8 +13,7 @@ from rooflinecli.engine.phase_answer import (
     TiersAnswer,
     TrainAnswer,
 )
-from rooflinecli.questions.estimate.answer_types import EstimateAnswer, TriedChange, Workload
-from rooflinecli.questions.estimate.answer_types import EstimateAnswer, PriceAnswer, Workload
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer, PriceAnswer, TriedChange, Workload
 from rooflinecli.render.blocks import Block, Column, Headline, Note, Page, Pairs, Prose, Table, page
 from rooflinecli.render.numbers import amount, devices, interval, money, percent, rate, text
 from rooflinecli.specs.prices import STALE_DAYS
