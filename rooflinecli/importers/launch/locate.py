@@ -57,7 +57,9 @@ def open_text(source: str) -> Source:
     path = Path(source) if len(source) < 1000 and "\n" not in source else None
     if path is not None and files.is_existing_file(path):
         return Source(read_text(path, LARGEST, "the launch alone"), str(path), path.parent)
-    if path is not None and (" " not in source or path.suffix in (".sh", ".yaml", ".yml", ".json", ".toml")):
+    if path is not None and (
+        " " not in source or (" -" not in source and path.suffix in (".sh", ".yaml", ".yml", ".json", ".toml"))
+    ):
         raise DataError(
             f"{one_line(source)}: {files.missing_reason(path)}; give a launch script, a config, or a whole command in quotes"
         )

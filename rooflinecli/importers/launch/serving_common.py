@@ -9,7 +9,9 @@ from math import prod
 from typing import Any
 
 from rooflinecli.core.errors import RooflineError
-from rooflinecli.importers.launch.launch import Launch
+from rooflinecli.core.text import one_line
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.launch.shell_expansion import readable, unknowns
 from rooflinecli.importers.source import Options, Tree
 from rooflinecli.specs.model import load_model
 
@@ -73,8 +75,14 @@ def has_experts(options: Options) -> bool | None:
         return None
 
 
-def unresolved(launch: Launch, names: dict[str, str]) -> None:
-    """A size that only the running script knows is one of the options; without it the sizes are not the server's."""
+def unresolved(launch: Launch, names: dict[str, str], args: LaunchArguments) -> None:
+    """A size that only the running script knows is one of the options; without it the sizes are not the server's.
+
+    Nor are they where the server's arguments are in a variable.
+    """
+    hidden = [word for word in args.positional if unknowns(word) and word not in args.models]
+    if hidden and set(args.given) <= {"model", "model-path", "model-id", "served-model-name", "host", "port"}:
+        launch.missing["tp"] = f"{one_line(readable(hidden[0]))} has the arguments, and is known only where it runs"
     for flag, option in names.items():
         why = launch.missing.pop(f"?{flag}", None)
         if why:

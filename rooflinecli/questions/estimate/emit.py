@@ -42,7 +42,7 @@ def resolved_options(options: Mapping[str, object], result: EstimateAnswer, trai
     found |= {
         "prompt": _whole(work.prompt),
         "output": _whole(work.output),
-        "engine": given.get("engine", "python-server"),
+        "engine": build_request.request(given).engine,
     }
     if not {"qps", "concurrency"} & set(given):
         found["batch"] = _whole(work.batch)

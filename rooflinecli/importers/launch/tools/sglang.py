@@ -52,7 +52,7 @@ def read(words: list[str], launch: Launch) -> None:
         launch.options["overlap"] = "two-batch"
     args.put(launch, "redundant-experts", "ep-num-redundant-experts")
     dtype_names.state(launch, args.pop("mamba-ssm-dtype"))
-    serving_common.unresolved(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "dp", "ep")})
+    serving_common.unresolved(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "dp", "ep")}, args)
     args.put(launch, "batch", "max-running-requests")
     if args.pop("chunked-prefill-size") != "-1":  # which takes a prompt whole
         args.put(launch, "token-budget", "chunked-prefill-size")

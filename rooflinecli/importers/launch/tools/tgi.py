@@ -36,7 +36,7 @@ def read(words: list[str], launch: Launch) -> None:
         shards = cores // 2
         launch.notes.append(f"{cores} NeuronCores, two to a chip: a device here is a chip, so tp is {shards}")
     serving_common.server(launch, shards)
-    serving_common.unresolved(launch, {"num-shard": "tp", "hf-num-cores": "tp"})
+    serving_common.unresolved(launch, {"num-shard": "tp", "hf-num-cores": "tp"}, args)
     if args.pop("speculate"):
         launch.unmodelled.append("--speculate: drafts by n-grams or by the checkpoint's own heads are left out")
     args.put(launch, "batch", "max-batch-size")

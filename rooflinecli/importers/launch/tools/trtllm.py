@@ -65,7 +65,7 @@ def read(words: list[str] | Tree, launch: Launch, tree: Tree | None = None) -> N
     else:
         serving_common.server(launch, tp, pp)
         serving_common.place_experts(launch, ep)
-    serving_common.unresolved(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "ep")})
+    serving_common.unresolved(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "ep")}, args)
     serving_common.role(launch, args.given.get("disaggregation-mode"))
     serving_common.speculation(
         launch, args.pop("speculative-config.decoding-type"), args.pop("speculative-config.max-draft-len", "speculative-config.num-nextn-predict-layers"),

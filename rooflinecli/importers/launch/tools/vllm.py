@@ -66,7 +66,7 @@ def read(words: list[str] | Tree, launch: Launch, tree: Tree | None = None) -> N
     _drafted(args, launch)
     _additional(args, launch)
     serving_common.unresolved(
-        launch, {"tensor-parallel-size": "tp", "pipeline-parallel-size": "pp", "data-parallel-size": "dp"}
+        launch, {"tensor-parallel-size": "tp", "pipeline-parallel-size": "pp", "data-parallel-size": "dp"}, args
     )
     if args.given.get("decode-context-parallel-size", ["1"]) == ["1"]:
         args.pop("decode-context-parallel-size")

@@ -1,0 +1,156 @@
+"""Launch files as they are published, cut to what decides their reading, each with where it is from; and what is left of a damaged one."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+
+import pytest
+from conftest import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from launch.launched import options_of
+
+import rooflinecli as rl
+from rooflinecli.importers.launch import read
+
+XPK = """ARGS="model_name=llama3.1-70b per_device_batch_size=2 ici_fsdp_parallelism=-1 mu_dtype=bfloat16 max_target_length=8192 quantization=fp8_full"
+xpk workload create --cluster=$CLUSTER --device-type=tpu7x-4x8x8 --num-slices=1 --command="set -e && python3 -m maxtext.trainers.pre_train.train base.yml ${ARGS}"
+"""
+POD = """kind: JobSet
+spec:
+  replicatedJobs:
+    - template:
+        spec:
+          parallelism: 16
+          template:
+            metadata: {annotations: {cloud.google.com/gke-tpu-slice-topology: 4x4x4}}
+            spec:
+              nodeSelector: {cloud.google.com/gke-tpu-accelerator: tpu7x}
+              containers:
+                - name: jax-tpu-1
+                  command: [bash, -c, "python3 -m maxtext.train base.yml model_name=llama3.1-8b per_device_batch_size=2 ici_data_parallelism=4 ici_fsdp_parallelism=-1"]
+                  resources: {limits: {google.com/tpu: 2}}
+"""
+STACK = """servingEngineSpec:
+  modelSpec:
+    - name: qwen14b
+      modelURL: Qwen/Qwen2.5-14B-Instruct
+      replicaCount: 2
+      requestGPU: 4
+      vllmConfig: {dtype: half, v0: "1", tensorParallelSize: 4, maxModelLen: 8192, gpuMemoryUtilization: 0.85, extraArgs: [--enforce-eager]}
+"""
+GUARDED = """if [ $# -ne 3 ]; then
+  echo "Usage: $0 model port device"
+  exit 1
+fi
+tp=$(echo "$3" | grep -c "")
+trtllm-serve $1 --port $2 --tp_size ${tp}
+"""
+NEURON = """services:
+  tgi-1:
+    image: ghcr.io/huggingface/text-generation-inference:latest-neuron
+    environment: [MODEL_ID=meta-llama/Llama-3.1-8B, HF_NUM_CORES=8, MAX_BATCH_SIZE=16, MAX_CONCURRENT_REQUESTS=512]
+"""
+AXOLOTL = """base_model: Qwen/Qwen2.5-72B
+datasets: [{path: a, type: alpaca}]
+micro_batch_size: 16
+fsdp_version: 2
+fp8: true
+fsdp_config: {offload_params: true, activation_checkpointing: true}
+"""
+PRIMUS = """modules:
+  pre_trainer:
+    framework: megatron
+    model: mixtral_8x22B_v0.1.yaml
+    overrides: {micro_batch_size: 2, global_batch_size: 128, pipeline_model_parallel_size: 4, tensor_model_parallel_size: 1,
+      expert_model_parallel_size: 8, recompute_granularity: full, recompute_method: block, recompute_num_layers: 0}
+"""
+NEOX = {"pipe_parallel_size": 0, "model_parallel_size": 4, "num_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "seq_length": 1024,
+        "zero_optimization": {"stage": 1}, "train_micro_batch_size_per_gpu": 32, "bf16": {"enabled": True}}  # fmt: skip
+FILES = {
+    # AI-Hypercomputer/tpu-recipes, training/ironwood/llama3.1-70b/8k-fp8-tpu7x-4x8x8/run_recipe.sh: two cores to a chip
+    "xpk.sh": (XPK, {}, {"n": 256, "dp": 256, "batch": 1024, "optimizer-bytes": 10, "dtype": "fp8", "zero": 3}),
+    # AI-Hypercomputer/tpu-recipes, training/ironwood/gemma4-4b/8k-bf16-tpu7x-4x4x4/k8s/k8s_manifest.yaml: the slice is in an annotation
+    "pod.yaml": (POD, {}, {"n": 64, "dp": 64, "shard": 16, "batch": 256}),
+    # vllm-project/production-stack, tutorials/assets/values-25-v100-multi-gpu-tp4.yaml
+    "stack.yaml": (STACK, {}, {"model": "Qwen2.5-14B-Instruct", "tp": 4, "dp": 2, "dtype": "fp16", "gpu-memory-utilization": "0.85", "n": 8}),
+    # vllm-project/recipes, MiniMax/MiniMax-M2.5.md: the image is the server
+    "docker.md": ("```bash\ndocker run --gpus all vllm/vllm-openai:nightly MiniMaxAI/MiniMax-M2.5 \\\n  --tensor-parallel-size 4\n```\n", {}, {"tp": 4, "model": "MiniMax-M2.5"}),
+    # a compose file of TGI on Inferentia2: its flags are in the environment, and concurrent requests are a queue
+    "neuron.yaml": (NEURON, {}, {"tp": 4, "batch": "16", "model": "Llama-3.1-8B"}),
+    # axolotl-ai-cloud/axolotl, examples/qat_nvfp4/Qwen2.5-72B_qat.yml: activations are recomputed by FSDP's own setting
+    "axolotl.yml": (AXOLOTL, {"n": 8}, {"recompute": "full", "zero": 3, "dtype": "fp8", "batch": 128}),
+    # AMD-AGI/Primus, examples/megatron/configs/MI355X/mixtral_8x22B_v0.1-BF16-pretrain.yaml: no layer is recomputed
+    "primus.yaml": (PRIMUS, {}, {"pp": 4, "ep": 8, "recompute": "none", "batch": 128}),
+    # EleutherAI/gpt-neox, post-training/configs/llama3-8b-sft.yml and configs/pythia/14M.yml: one accumulation step where none is given
+    "neox.yml": (json.dumps(NEOX), {"n": 8}, {"tp": 4, "zero": 1, "batch": 64, "seq": 1024}),
+    # banjuede/deepseek-test, trt-llm/serve.sh
+    "trt.sh": ("trtllm-serve /llms/deepseek-ai/DeepSeek-R1 --backend pytorch --tp_size 8 --ep_size 4 --max_batch_size 161", {}, {"tp": 8, "ep": 4, "expert-tp": 2, "batch": "161"}),
+    # llama-bench of a GGUF file
+    "bench.sh": ("llama-bench -m Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf -p 1024 -n 64 -ngl 99", {}, {"prompt": 1024, "output": 64, "weight-dtype": "q4_k_m", "engine": "llamacpp"}),
+    # a model given with a file that is not here
+    "gguf.sh": ("llama-server -m /x/any.q4_k_m.gguf", {"model": "llama-3.1-8b"}, {"model": "llama-3.1-8b", "weight-dtype": "q4_k_m"}),
+    # Hermes-3-Llama-3.1-8B.Q8_0.gguf, a tuned model after its base
+    "hermes.sh": ("./llama-server --model /m/Hermes-3-Llama-3.1-8B.Q8_0.gguf", {}, {"model": "Llama-3.1-8B", "weight-dtype": "q8_0"}),
+    # huggingface/text-generation-inference, launcher: the limit of tokens is the batch
+    "tgi.sh": ("text-generation-launcher --model-id tiiuae/falcon-7b --max-total-tokens 4096 --max-batch-total-tokens 65536 --max-concurrent-requests 512", {}, {"batch": 16}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_published_launch_is_read_as_a_person_reads_it(name, tmp_path):
+    text, asked, wanted = FILES[name]
+    found, _ = options_of(text, tmp_path, name, **asked)
+    assert {k: found.get(k) for k in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    "name, text, said",
+    [
+        # wanzhenchn/llm-benchmarks, scripts/trt_llm/launch_openai_server.sh: a script that counts its arguments is given them
+        ("guarded.sh", GUARDED, r"guarded.sh:6: .*\$1 .*; --tp_size .*; give MODEL, --tp and --hw"),
+        # kserve/kserve, config/runtimes/kserve-vllmserver.yaml
+        ("mount.sh", "python -m vllm.entrypoints.openai.api_server --model=/mnt/models", "/mnt/models names no model; give MODEL and --hw"),
+        # aws-samples/awsome-distributed-training, 3.test_cases/pytorch/torchtitan/slurm
+        ("titan.sh", "torchrun --nproc_per_node=8 train.py --job.config_file ./llama3_8b.toml", "llama3_8b.toml, which is not here"),
+        ("ds.sh", "deepspeed --num_gpus 8 train.py --deepspeed ds.json", "ds.json, which is not here"),
+        # EleutherAI/gpt-neox, configs/mamba/mamba-130M.yml
+        ("mamba.yml", json.dumps({**NEOX, "attention_config": [[["mamba"], 32]]}), "attention_config mamba"),
+        # huggingface/accelerate with a DeepSpeed file of its own
+        ("acc.yaml", "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config: {deepspeed_config_file: z3.json}",
+         "z3.json, which is not here; give MODEL, --zero and --hw|z3.json, which is not here; no model is named"),
+        # ai-dynamo/dynamo: arguments in a variable
+        ("dynamo.sh", "python3 -m dynamo.sglang --model-path Qwen/Qwen3-8B $EXTRA", r"\$EXTRA has the arguments.*give --tp and --hw"),
+        # NVIDIA/Megatron-LM, examples/gpt3/train_gpt3_175b_distributed.sh
+        ("gpt3.sh", "torchrun --nproc_per_node 8 --nnodes 1 pretrain_gpt.py --num-layers 96 --hidden-size 12288 --num-attention-heads 96 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 16",
+         "8 devices are no multiple"),
+    ],
+)  # fmt: skip
+def test_what_a_launch_does_not_say_is_asked_once(name, text, said, tmp_path):
+    with pytest.raises(rl.RooflineError) as error:
+        options_of(text, tmp_path, name)
+    assert re.search(said, str(error.value)), error.value
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(st.sampled_from(sorted(FILES)), st.randoms(use_true_random=False))
+@pytest.mark.parametrize("damage", ["cut", "doubled", "reordered", "overwritten"])
+def test_a_damaged_launch_gives_a_reading_or_a_sentence(damage, tmp_path_factory, name, chance: random.Random):
+    text = FILES[name][0]
+    lines = text.splitlines(keepends=True)
+    i = chance.randrange(len(lines))
+    j = chance.randrange(len(text))
+    text = {
+        "cut": text[:j],
+        "doubled": "".join([*lines[: i + 1], *lines[i : i + 2], *lines[i + 1 :]]),
+        "reordered": "".join(chance.sample(lines, len(lines))),
+        "overwritten": text[:j] + chance.choice("{}[]\"'\\:$`(-=\0\n\t ") + text[j + chance.randrange(3) :],
+    }[damage]
+    path = tmp_path_factory.getbasetemp() / name
+    path.write_text(text)
+    try:
+        read.options(str(path), {}, lambda said: None)
+    except rl.RooflineError as error:
+        assert name in str(error)
