@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -129,7 +128,7 @@ def _matches(row: MeasuredRow, options: Options) -> bool:
     )
 
 
-def _number(options: Options, name: str) -> Any:
+def _number(options: Options, name: str) -> object:
     return build_request.value(OPTIONS[name], options[name])
 
 

@@ -55,7 +55,7 @@ def implied(given: Collection[str]) -> str:
 
 def named(options: dict[str, Any], help: str = "`roofline estimate --help` lists them") -> dict[str, Any]:
     """Options by the names of the table. Raises UsageError for one that does not exist, and without a model or a chip."""
-    given: dict[str, Any] = {}
+    given: dict[str, object] = {}
     for name, written in options.items():
         option = find(name, help)
         if option.kind == "name" and isinstance(written, (list, tuple)):
@@ -110,7 +110,7 @@ def value(option: Option, written: Any, flag: str = "") -> Any:
     return parse_choice(option, written, flag)
 
 
-def parse_number(option: Option, written: Any, flag: str) -> float:
+def parse_number(option: Option, written: object, flag: str) -> float:
     """The number of an option, or the meaning of a word that may stand for one. Raises UsageError."""
     if option.numeric and written in option.choices:
         return MOST
@@ -139,7 +139,7 @@ def _broken_bound(option: Option, number: float) -> str:
     return f"exceeds the supported maximum of {largest:g}" if largest < number < MOST else ""
 
 
-def parse_choice(option: Option, written: Any, flag: str = "") -> str:
+def parse_choice(option: Option, written: object, flag: str = "") -> str:
     """A named choice as written; raises UsageError for one that does not exist."""
     text = str(written) if option.kind == "text" else str(written).lower()
     if option.kind == "choice" and text not in option.choices:
@@ -179,7 +179,7 @@ def phases(written: Any) -> tuple[str, ...]:
     return tuple(p for p in PHASES if p in wanted)
 
 
-def _pixels(option: Option, written: Any, flag: str) -> str:
+def _pixels(option: Option, written: object, flag: str) -> str:
     """WIDTHxHEIGHT in pixels. Raises UsageError."""
     sides = str(written).strip().lower().split("x")
     if len(sides) != 2 or not all(side.isdecimal() and 1 <= int(side) <= MOST_PIXELS for side in sides):

@@ -59,7 +59,7 @@ class EstimateContext:
             request = with_stored_weights(request)
         self.request, self.lift = request, lift
         self.draft: EstimateContext | None = None  # of the draft model, once something needs it
-        self._memo: dict[tuple[int, str], tuple[Layout, Any]] = {}
+        self._memo: dict[tuple[int, str], tuple[Layout, object]] = {}
         self._with_factors: dict[int, tuple[Mapping[str, Number], EstimateContext]] = {}
         self.spec = request.model
         self.engine = (

@@ -41,7 +41,7 @@ _QUESTIONS = {
 NAMES = tuple(_QUESTIONS)
 
 
-def question(verb: str) -> type[Question[Any]]:
+def question(verb: str) -> type[Question[object]]:
     """The record of a verb."""
     module, _, name = _QUESTIONS[verb].partition(":")
     found: type[Question[Any]] = getattr(import_module(f"rooflinecli.{module}"), name)
@@ -68,7 +68,7 @@ def answer(asked: Question[Any]) -> dict[str, object]:
 _ONE = threading.Lock()  # warnings belong to the whole process
 
 
-def answer_with_sources(asked: Callable[[], Question[Any]], options: dict[str, object]) -> dict[str, object]:
+def answer_with_sources(asked: Callable[[], Question[object]], options: dict[str, object]) -> dict[str, object]:
     """The answer, the warnings that the command line would print, and the sources of its figures.
 
     Raises the errors of rooflinecli.core.errors.

@@ -7,13 +7,16 @@ adds the kernels up as a compiler would fuse them. Both are of the chip asked fo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN
+from rooflinecli.core.record import OPTIONAL, Record
 from rooflinecli.core.units import count, si
 from rooflinecli.formulas import roofline
+from rooflinecli.importers.source import Json
 from rooflinecli.ledger.ops import Op
 from rooflinecli.measure.function_signature import first_line
 from rooflinecli.measure.jaxpr_counter import Dot, OpCounts, Rules, compulsory, tally
@@ -23,7 +26,10 @@ from rooflinecli.price.kernels import price
 from rooflinecli.questions.ops.answer import OperationLine, placed
 from rooflinecli.specs.hardware import HardwareSpec
 
-SCHEMA, REGIME = "roofline/aot/1", "kernel"
+if TYPE_CHECKING:
+    from jax.stages import Compiled, Traced
+
+REGIME = "kernel"
 RATES = {
     "float64": ("fp64_matrix", "fp64"),
     "bfloat16": ("bf16",),
@@ -35,9 +41,112 @@ RATES = {
 SAME = 1e-6  # relative difference below which two counts agree
 
 
+class Named(Record):
+    """The function, or the chip with its id."""
+
+    name: str
+    id: str | None = field(default=None, metadata=OPTIONAL)
+
+
+class FunctionCounts(Record):
+    """Work of the jaxpr: what results need, what is written down, and what one trip of each loop is; bytes at least."""
+
+    flops: float
+    matmul_flops: float
+    elementwise_flops: float
+    written_matmul_flops: float
+    once_matmul_flops: float
+    bytes: float
+    argument_bytes_read: float
+    result_bytes: float
+    intensity_flops_per_byte: float | None
+    loops: list[str]
+    uncounted: list[str]
+
+
+class XlaCounts(Record):
+    """XLA's own analysis; `flops` is None where it reports none."""
+
+    flops: float | None
+    transcendentals: float | None
+    bytes_accessed: float | None
+    argument_bytes: float
+    output_bytes: float
+    alias_bytes: float
+    temp_bytes: float
+    generated_code_bytes: float
+
+
+class Difference(Record):
+    """FLOPs in which XLA and the jaxpr part, and why."""
+
+    kind: str
+    flops: float
+    message: str
+
+
+class Roofs(Record):
+    """The ceilings of the chip, for each format that the function computes in."""
+
+    bandwidth_bytes_per_s: float
+    peak_flops_per_s: dict[str, float]
+
+
+class Call(Record):
+    """One call and its operations."""
+
+    time_s: float
+    floor_s: float
+    interval_s: list[float]
+    operations: list[Json]
+
+
+class FunctionMemory(Record):
+    """What arguments, results and temporaries take of the chip's memory."""
+
+    total_bytes: float
+    capacity_bytes: float
+
+
+class DoesNotFit(Record):
+    """The memory that is needed, and that there is."""
+
+    constraint: str
+    needed: float
+    available: float
+    message: str
+
+
+class AotAnswer(Record):
+    """A compiled function on the roofline of a chip."""
+
+    schema: str = "roofline/aot/1"
+    model: Named
+    hardware: Named
+    arguments: list[str]
+    compiled_for: str
+    counts: FunctionCounts
+    xla: XlaCounts
+    differences: list[Difference]
+    bound: str
+    floor_s: float
+    time_s: float
+    interval_s: list[float]
+    resources_s: dict[str, float]
+    roofs: Roofs
+    phases: dict[str, Call]
+    memory: FunctionMemory
+    feasible: bool
+    violations: list[DoesNotFit]
+
+
 def analyse(
-    function: Callable[..., Any], arguments: list[Any], hardware: HardwareSpec, name: str, trips: float | None = None
-) -> dict[str, Any]:
+    function: Callable[..., object],
+    arguments: Sequence[object],
+    hardware: HardwareSpec,
+    name: str,
+    trips: float | None = None,
+) -> AotAnswer:
     """Everything `roofline aot` prints. Raises UsageError when the function cannot be traced or compiled with these shapes."""
     traced, compiled = _compile(function, arguments, name)
     jaxpr, chip = traced.jaxpr, Chip(hardware, PLAIN)
@@ -47,41 +156,63 @@ def analyse(
         "once": tally(jaxpr, Rules(once=True)),
     }
     xla = _xla(compiled)
-    read, written = compulsory(jaxpr, xla["alias_bytes"] > 0)
-    written = max(written - xla["alias_bytes"], 0.0)  # a donated argument may be changed in part
+    read, written = compulsory(jaxpr, xla.alias_bytes > 0)
+    written = max(written - xla.alias_bytes, 0.0)  # a donated argument may be changed in part
     always = tally(jaxpr, Rules(trips=trips, least=True))
-    placement = _placement(counts["needed"], always, read + written, chip)
     needed = counts["needed"]
-    flops = needed.flops + needed.math_flops
-    return {
-        "schema": SCHEMA,
-        "model": {"name": name},
-        "hardware": {"name": hardware.name, "id": hardware.id},
-        "arguments": [str(a) for a in arguments],
-        "compiled_for": compiled_for(),
-        "counts": {
-            "flops": flops,
-            "matmul_flops": needed.flops,
-            "elementwise_flops": needed.math_flops,
-            "written_matmul_flops": counts["written"].flops,
-            "once_matmul_flops": counts["once"].flops,
-            "bytes": read + written,
-            "argument_bytes_read": read,
-            "result_bytes": written,
-            "intensity_flops_per_byte": roofline.arithmetic_intensity(flops, read + written)
-            if read + written
-            else None,
-            "loops": needed.loops,
-            "uncounted": needed.unknown,
-        },
-        "xla": xla,
-        "differences": differences(counts, xla),
-        **placement,
-        **_memory(xla, chip),
-    }
+    flops, moved = needed.flops + needed.math_flops, read + written
+    lines = [*_matmuls(needed, chip), *_passes(needed, chip)]
+    costs = StepAccumulator(chip, REGIME, 1.0)
+    for line, _ in lines:
+        costs.add([line.op], line.launches)
+    t_compute = sum(
+        roofline.compute_time(dot.flops * times, chip.peak(rate_of(dot, chip))) for dot, times in always.dots.items()
+    )
+    t_memory = roofline.memory_time(moved, chip.bandwidth)
+    _vector(needed, chip, costs)
+    floor = float(roofline.floor_time(t_compute, t_memory))
+    time = max(float(costs.total), floor)
+    error = costs.relative_error(time) if time else 0.0
+    dtypes = dict.fromkeys(rate_of(dot, chip) for dot in needed.dots) or {_elementwise_rate(chip): None}
+    rows = [placed(chip, line, line.launches, time, shape) for line, shape in lines] if time else []
+    interval = [roofline.interval_low(time, error, floor), roofline.interval_high(time, error)]
+    taken = math.fsum((xla.argument_bytes, xla.output_bytes, xla.temp_bytes)) - xla.alias_bytes
+    return AotAnswer(
+        model=Named(name=name),
+        hardware=Named(name=hardware.name, id=hardware.id),
+        arguments=[str(a) for a in arguments],
+        compiled_for=compiled_for(),
+        counts=FunctionCounts(
+            flops=flops,
+            matmul_flops=needed.flops,
+            elementwise_flops=needed.math_flops,
+            written_matmul_flops=counts["written"].flops,
+            once_matmul_flops=counts["once"].flops,
+            bytes=moved,
+            argument_bytes_read=read,
+            result_bytes=written,
+            intensity_flops_per_byte=roofline.arithmetic_intensity(flops, moved) if moved else None,
+            loops=needed.loops,
+            uncounted=needed.unknown,
+        ),
+        xla=xla,
+        differences=differences(counts, xla),
+        bound="compute" if t_compute > t_memory else "memory",
+        floor_s=floor,
+        time_s=time,
+        interval_s=interval,
+        resources_s={"compute": t_compute, "memory": t_memory},
+        roofs=Roofs(
+            bandwidth_bytes_per_s=chip.bandwidth, peak_flops_per_s={dtype: chip.peak(dtype) for dtype in dtypes}
+        ),
+        phases={"call": Call(time_s=time, floor_s=floor, interval_s=interval, operations=rows)},
+        memory=FunctionMemory(total_bytes=taken, capacity_bytes=chip.capacity),
+        feasible=taken <= chip.capacity,
+        violations=[] if taken <= chip.capacity else [_does_not_fit(taken, chip)],
+    )
 
 
-def _compile(function: Callable[..., Any], arguments: list[Any], name: str) -> tuple[Any, Any]:
+def _compile(function: Callable[..., object], arguments: Sequence[object], name: str) -> tuple[Traced, Compiled]:
     """The function traced and compiled for this machine, jitted first when it was not."""
     import jax
 
@@ -101,22 +232,27 @@ def compiled_for() -> str:
     return f"{device.platform} ({device.device_kind}), jax {jax.__version__}"
 
 
-def _xla(compiled: Any) -> dict[str, Any]:
-    """XLA's own counts; `flops` is null where it reports none."""
+def _xla(compiled: Compiled) -> XlaCounts:
     cost = compiled.cost_analysis() or {}
     cost = cost[0] if isinstance(cost, list) else cost
     memory = compiled.memory_analysis()
-    found = {
-        "flops": cost.get("flops"),
-        "transcendentals": cost.get("transcendentals"),
-        "bytes_accessed": cost.get("bytes accessed"),
-    }
-    for key in ("argument", "output", "alias", "temp", "generated_code"):
-        found[f"{key}_bytes"] = float(getattr(memory, f"{key}_size_in_bytes", 0) or 0)
-    return found
+
+    def size(key: str) -> float:
+        return float(getattr(memory, f"{key}_size_in_bytes", 0) or 0)
+
+    return XlaCounts(
+        flops=cost.get("flops"),
+        transcendentals=cost.get("transcendentals"),
+        bytes_accessed=cost.get("bytes accessed"),
+        argument_bytes=size("argument"),
+        output_bytes=size("output"),
+        alias_bytes=size("alias"),
+        temp_bytes=size("temp"),
+        generated_code_bytes=size("generated_code"),
+    )
 
 
-def differences(counts: dict[str, OpCounts], xla: dict[str, Any]) -> list[dict[str, Any]]:
+def differences(counts: dict[str, OpCounts], xla: XlaCounts) -> list[Difference]:
     """Where XLA's FLOPs and those of the program part, in sentences."""
     needed, written, once = (counts[key].flops for key in ("needed", "written", "once"))
     found = []
@@ -130,9 +266,9 @@ def differences(counts: dict[str, OpCounts], xla: dict[str, Any]) -> list[dict[s
         )
     if needed - once > SAME * needed:
         found.append(("loops", needed - once, "FLOPs of loop trips after the first; XLA counts a loop's body once"))
-    if xla["flops"] is None:
+    if xla.flops is None:
         found.append(("absent", 0.0, "XLA reports no flops, which means zero"))
-    rest = (xla["flops"] or 0.0) - once
+    rest = (xla.flops or 0.0) - once
     if rest > SAME * max(once, 1.0):
         found.append(
             ("elementwise", rest, "FLOPs that XLA counts in addition to matmuls: elementwise work and conversions")
@@ -146,7 +282,7 @@ def differences(counts: dict[str, OpCounts], xla: dict[str, Any]) -> list[dict[s
             )
         )
     return [
-        {"kind": kind, "flops": amount, "message": f"{si(amount, 'FLOP') + ': ' if amount else ''}{why}"}
+        Difference(kind=kind, flops=amount, message=f"{si(amount, 'FLOP') + ': ' if amount else ''}{why}")
         for kind, amount, why in found
     ]
 
@@ -170,37 +306,6 @@ def rate_of(dot: Dot, chip: Chip) -> str:
     if fitting:
         return fitting[0]
     return max(peaks, key=lambda dtype: peaks[dtype].si)  # no rate for this format: bounded by the fastest
-
-
-def _placement(needed: OpCounts, always: OpCounts, least: float, chip: Chip) -> dict[str, Any]:
-    """Floor (of what runs in any case), expected time and interval, and each kernel as a row."""
-    lines = [*_matmuls(needed, chip), *_passes(needed, chip)]
-    costs = StepAccumulator(chip, REGIME, 1.0)
-    for line in lines:
-        costs.add([line[0].op], line[0].launches)
-    t_compute = sum(
-        roofline.compute_time(dot.flops * times, chip.peak(rate_of(dot, chip))) for dot, times in always.dots.items()
-    )
-    t_memory = roofline.memory_time(least, chip.bandwidth)
-    _vector(needed, chip, costs)
-    floor = float(roofline.floor_time(t_compute, t_memory))
-    time = max(float(costs.total), floor)
-    error = costs.relative_error(time) if time else 0.0
-    dtypes = dict.fromkeys(rate_of(dot, chip) for dot in needed.dots) or {_elementwise_rate(chip): None}
-    rows = [placed(chip, line, line.launches, time, shape) for line, shape in lines] if time else []
-    interval = [roofline.interval_low(time, error, floor), roofline.interval_high(time, error)]
-    return {
-        "bound": "compute" if t_compute > t_memory else "memory",
-        "floor_s": floor,
-        "time_s": time,
-        "interval_s": interval,
-        "resources_s": {"compute": t_compute, "memory": t_memory},
-        "roofs": {
-            "bandwidth_bytes_per_s": chip.bandwidth,
-            "peak_flops_per_s": {dtype: chip.peak(dtype) for dtype in dtypes},
-        },
-        "phases": {"call": {"time_s": time, "floor_s": floor, "interval_s": interval, "operations": rows}},
-    }
 
 
 def _matmuls(needed: OpCounts, chip: Chip) -> list[tuple[OperationLine, str]]:
@@ -245,18 +350,9 @@ def _vector(needed: OpCounts, chip: Chip, costs: StepAccumulator) -> None:
             costs.add_time("elementwise", busy, "elementwise", chip.constants(REGIME, "elementwise").error)
 
 
-def _memory(xla: dict[str, Any], chip: Chip) -> dict[str, Any]:
-    """Whether arguments, results and temporaries fit."""
-    needed = math.fsum(xla[f"{key}_bytes"] for key in ("argument", "output", "temp")) - xla["alias_bytes"]
-    fits = needed <= chip.capacity
+def _does_not_fit(needed: float, chip: Chip) -> DoesNotFit:
     message = (
         f"arguments, results and temporaries take {si(needed, 'B')}, {si(needed - chip.capacity, 'B')} more than the "
         f"{si(chip.capacity, 'B')} of {chip.spec.name}; shard the arguments or shrink them"
     )
-    return {
-        "memory": {"total_bytes": needed, "capacity_bytes": chip.capacity},
-        "feasible": fits,
-        "violations": []
-        if fits
-        else [{"constraint": "memory", "needed": needed, "available": chip.capacity, "message": message}],
-    }
+    return DoesNotFit(constraint="memory", needed=needed, available=chip.capacity, message=message)

@@ -46,7 +46,7 @@ def pass_axis_sizes(batch: Number, queries: Number, keys: Number, logits: Number
     return {"B": batch, "S": queries, "T": keys, "O": logits, "Z": tensor.tokens_outside_tp(queries, plan)}
 
 
-def layer_sizes(layer: Layer, work: Sizes, plan: Layout, document: Any, lift: PlainLift) -> Sizes:
+def layer_sizes(layer: Layer, work: Sizes, plan: Layout, document: object, lift: PlainLift) -> Sizes:
     """All sizes a layer's rows need, sharded."""
     tp, ep, apart, copies = plan.tp, plan.ep, plan.apart, plan.redundant_experts
     if tp.__class__ is ep.__class__ is apart.__class__ is copies.__class__ is float and not lift.traced:
@@ -55,7 +55,7 @@ def layer_sizes(layer: Layer, work: Sizes, plan: Layout, document: Any, lift: Pl
 
 
 def _sharded(
-    layer: Layer, tp: Number, ep: Number, apart: Number, copies: Number, document: Any, lift: PlainLift
+    layer: Layer, tp: Number, ep: Number, apart: Number, copies: Number, document: object, lift: PlainLift
 ) -> Sizes:
     """Sizes of the model under its sharding, whatever the work."""
     sizes = _lifted(layer.axes, document, lift)
@@ -70,7 +70,7 @@ def _plain_sharded(layer: Layer, tp: float, ep: float, apart: float, copies: flo
     return _sharded(layer, tp, ep, apart, copies, None, PLAIN)
 
 
-def stem_head_axis_sizes(ledger: Ledger, work: Sizes, plan: Layout, document: Any, lift: PlainLift) -> Sizes:
+def stem_head_axis_sizes(ledger: Ledger, work: Sizes, plan: Layout, document: object, lift: PlainLift) -> Sizes:
     """Sizes for the rows before and after the layers, sharded by vocabulary where the engine does so."""
     tp = 1.0 if ledger.over.replicates_lm_head else plan.tp
     plain = tp.__class__ is float and not lift.traced and not ledger.towers  # inputs of an encoder may be arrays
@@ -80,7 +80,7 @@ def stem_head_axis_sizes(ledger: Ledger, work: Sizes, plan: Layout, document: An
     return sizes
 
 
-def _sharded_outside(ledger: Ledger, tp: Number, document: Any, lift: PlainLift) -> Sizes:
+def _sharded_outside(ledger: Ledger, tp: Number, document: object, lift: PlainLift) -> Sizes:
     """Sizes of stem and head under their sharding."""
     sizes = _lifted(ledger.axes, document, lift)
     tensor.shard(sizes, tp, OUTER)

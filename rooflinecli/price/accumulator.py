@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.core.derivation import label
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import roofline
@@ -33,7 +31,7 @@ class StepAccumulator:
         self.hidden: dict[str, Number] = {}
         self.volumes: dict[str, Number] = {}
         self._known: dict[int, tuple[Op, Priced]] = {}
-        self._collectives: dict[tuple[Any, ...], PricedCollective] = {}
+        self._collectives: dict[tuple[object, ...], PricedCollective] = {}
 
     def add(self, ops: list[Op], times: Number) -> None:
         """Charge each kernel `times` times."""

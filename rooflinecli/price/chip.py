@@ -263,7 +263,7 @@ class Chip:
         known = entry is not NEUTRAL and not self.ideal
         if self.ideal:  # overlap and behavior of the framework stay as they are
             entry = IDEAL.model_copy(update={name: getattr(entry, name) for name in STRUCTURAL})
-        values: dict[str, Any] = {"p": entry.p, "known": known, "simple": True}
+        values: dict[str, object] = {"p": entry.p, "known": known, "simple": True}
         of_variant = f"efficiency.{kind}.{path[-1]}." if self.override and path else ""
         for name, constant in CONSTANTS.items():
             key, given = f"efficiency.{kind}.{name}", getattr(entry, name)

@@ -120,7 +120,7 @@ def figure(spec: HardwareSpec, path: str) -> Any:
 
 def figures(spec: HardwareSpec) -> dict[str, Any]:
     """Every figure of a hardware file that the engine reads, by dotted path."""
-    known: dict[str, Any] = {f"peak.{dtype}": rate for dtype, rate in spec.peak.items()}
+    known: dict[str, object] = {f"peak.{dtype}": rate for dtype, rate in spec.peak.items()}
     known |= {"memory.bandwidth": spec.memory.bandwidth, "memory.capacity": spec.memory.capacity}
     for i, level in enumerate(spec.network):
         known[f"network.{i}.bandwidth"] = level.bandwidth

@@ -239,7 +239,7 @@ def _torchao(f: ConfigFields) -> Stored:
     kind = f.raw("quant_type")
     options = f.raw("quant_type_kwargs")
     if isinstance(kind, dict):  # since torchao 0.10: the class that describes it
-        described: Any = next(iter(kind.values()), {})
+        described: object = next(iter(kind.values()), {})
         described = described if isinstance(described, dict) else {}
         options, kind = described.get("_data"), described.get("_type", "")
     elif kind is MISSING:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from rooflinecli.core.errors import DataError, UsageError
+from rooflinecli.importers.source import Options
 from rooflinecli.specs import options as table
 from rooflinecli.specs.name_lookup import find
 from rooflinecli.specs.options import Option
 from rooflinecli.specs.yaml_loader import Document
 
 
-def as_options(written: dict[str, Any], document: Document, key: tuple[str, ...]) -> dict[str, Any]:
+def as_options(written: Options, document: Document, key: tuple[str, ...]) -> Options:
     """Options by the names of the table. Raises DataError for one that does not exist or cannot hold what it was given."""
-    found: dict[str, Any] = {}
+    found: Options = {}
     for name, value in written.items():
         where = document.location(*key, name)
         try:
@@ -31,7 +31,7 @@ def as_options(written: dict[str, Any], document: Document, key: tuple[str, ...]
     return found
 
 
-def _fits(option: Option, value: Any, where: str) -> None:
+def _fits(option: Option, value: object, where: str) -> None:
     """Kinds that reading an option would bend instead of refusing."""
     name, switch = option.name, option.kind == "switch"
     if switch and not isinstance(value, bool):

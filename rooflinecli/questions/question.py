@@ -14,6 +14,9 @@ from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.specs import parse_values
 from rooflinecli.specs.options import KINDS, OPTIONS, Group, Option
 
+if TYPE_CHECKING:
+    from rooflinecli.importers.source import Options
+
 A = TypeVar("A")
 Q = TypeVar("Q", bound="Question[Any]")
 
@@ -126,7 +129,7 @@ class Question(Group, Generic[A]):
         other.__dict__.update(self.__dict__, _lift=lift)
         return other
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Options:
         """The options of an estimate that were given, as written, by their keys."""
         fields = self.fields()
         found = self.__dict__["_written"].items()
@@ -144,7 +147,7 @@ class Question(Group, Generic[A]):
             else str(written)
         )
 
-    def written(self) -> dict[str, Any]:
+    def written(self) -> Options:
         """Every field that was given, as written, by parameter."""
         return dict(self.__dict__["_written"])
 
@@ -175,7 +178,7 @@ class Question(Group, Generic[A]):
 class Several(Group):
     """Questions whose options may have several values: options are text, values joined by commas, as a command line writes them."""
 
-    def options(self: Any) -> dict[str, Any]:
+    def options(self: Any) -> Options:
         """The options that were given, by their keys."""
         fields = self.fields()
         meant = {name for name, field in fields.items() if is_estimate_option(field) or name == "price"}

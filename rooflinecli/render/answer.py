@@ -91,16 +91,16 @@ def _csv(answer: Record, table: str) -> str:
     return csv.rows([("quantity", "value"), *((path, _cell(value)) for path, value in cells if value is not None)])
 
 
-def _rows(value: Any) -> bool:
+def _rows(value: object) -> bool:
     """Whether a value is rows of its own, which are no cells of another."""
     return isinstance(value, list) and any(isinstance(item, Record) for item in value)
 
 
-def _words(value: Any) -> bool:
+def _words(value: object) -> bool:
     """Whether a value is several words, which are one cell."""
     return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     """A number in full precision, a word as it is."""
     return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else repr(value)

@@ -19,7 +19,7 @@ from rooflinecli.specs.quantities import Quantity
 NONE = "-"
 
 
-def text(value: Any, row: Quantity | str) -> str:
+def text(value: object, row: Quantity | str) -> str:
     """A value as its quantity is written; `row` is the quantity, or its key in the JSON. A pair of ends is an interval."""
     quantity = quantities.find(row) if isinstance(row, str) else row
     unit = quantity.unit if quantity is not None else quantities.unit_of(str(row))
@@ -135,7 +135,7 @@ def _recompute(sizes: Mapping[str, Any] | Record) -> str:
     return f"recompute-{sizes['recompute']}{modules}{layers}"
 
 
-def devices(sizes: Mapping[str, Any] | Record) -> str:
+def devices(sizes: Mapping[str, object] | Record) -> str:
     """'16 devices (tp8 pp2 recompute-full)'."""
     count, split = sizes["devices"], layout(sizes)
     return f"{count:,} device{'' if count == 1 else 's'}" + (f" ({split})" if split else "")

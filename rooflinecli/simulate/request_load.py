@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.specs import parse_values
@@ -85,7 +85,7 @@ class Lengths:
         return [int(v) for v in np.clip(np.rint(drawn), 1, LONGEST)]
 
 
-def lengths(option: str, written: Any, spread: tuple[float, float] = (1.0, 1.0)) -> Lengths:
+def lengths(option: str, written: object, spread: tuple[float, float] = (1.0, 1.0)) -> Lengths:
     """Parse a length or a distribution of lengths. Raises UsageError that names the option."""
     kind, colon, rest = str(written).partition(":")
     if not colon:

@@ -10,7 +10,7 @@ from rooflinecli.core.errors import DataError
 from rooflinecli.core.fast_dataclass import dataclass
 
 Where = Callable[..., str]
-MISSING: Any = object()
+MISSING: object = object()
 _MOST_LAYERS = 10_000
 _LAYER_COUNTS = frozenset(
     "num_hidden_layers n_layer n_layers num_layers num_decoder_layers encoder_layers decoder_layers depth "
@@ -30,7 +30,7 @@ class Family:
     """How one model_type is read: the conversion, transformers' defaults, and fields known not to change a shape."""
 
     convert: Callable[[ConfigFields], dict[str, Any]]
-    defaults: Mapping[str, Any]
+    defaults: Mapping[str, object]
     ignored: frozenset[str] = frozenset()
     own_head: bool = False  # whether it reads the class that the checkpoint was saved from
     pair: bool = False  # whether it is an encoder with a decoder
@@ -42,11 +42,11 @@ class ConfigFields:
     """The fields of one config (or of its text_config), their defaults, and which have been read."""
 
     data: Mapping[str, Any]
-    defaults: Mapping[str, Any]
+    defaults: Mapping[str, object]
     where: Where
     prefix: tuple[str, ...] = ()
     used: set[str] = field(default_factory=set)
-    assumed: dict[str, Any] = field(default_factory=dict)
+    assumed: dict[str, object] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def fail(self, name: str, problem: str) -> DataError:
@@ -115,7 +115,7 @@ class ConfigFields:
             raise self.fail(name, f"has {len(value)} entries for {length} layers; give one per layer")
         return value
 
-    def expect(self, name: str, allowed: tuple[Any, ...], remedy: str) -> None:
+    def expect(self, name: str, allowed: tuple[object, ...], remedy: str) -> None:
         """Read a field that must have one of these values, since any other changes the model."""
         value = self.raw(name)
         if value is not MISSING and not any(value is a or (value == a and type(value) is type(a)) for a in allowed):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.core import num
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
@@ -77,7 +75,7 @@ class Layout:
     exchange: str = "auto"
     overlap: str = "none"
 
-    def with_changes(self, **changes: Any) -> Layout:
+    def with_changes(self, **changes: object) -> Layout:
         """This plan with some fields replaced: dataclasses.replace at a fifth of its time, since a chooser makes thousands."""
         other, fields = object.__new__(Layout), self.__dict__.copy()
         fields.update(changes)

@@ -92,7 +92,7 @@ _INSTEAD: list[dict[str, Any]] = []
 
 
 @contextmanager
-def overridden_envelope(data: dict[str, Any]) -> Iterator[None]:
+def overridden_envelope(data: dict[str, object]) -> Iterator[None]:
     """Another document in place of the file: the limits without the runs of a family, to see what they tell of it."""
     _INSTEAD.append(data)
     envelope.cache_clear()
@@ -108,7 +108,7 @@ def pairs() -> list[tuple[str, str]]:
     return [(name, name) for name in TECHNIQUES] + list(combinations(TECHNIQUES, 2))
 
 
-def widening(mixture: bool) -> dict[str, Any]:
+def widening(mixture: bool) -> dict[str, float]:
     """KINDS -> relative error of a layout that has nothing like it among the published ones, of a dense model or a mixture."""
     model = "mixture" if mixture else "dense"
     return {kind: published("precedent")["widening"][kind][model] for kind in KINDS}

@@ -124,7 +124,7 @@ def _hidden(key: KeyPath, data: object) -> bool:
     return False
 
 
-def _merge(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+def _merge(under: dict[str, object], over: dict[str, object]) -> dict[str, object]:
     result = dict(under)
     for key, value in over.items():
         below = result.get(key)
@@ -151,7 +151,7 @@ def _plain(
     open_nodes = open_nodes | {id(node)}
     if isinstance(node, yaml.SequenceNode):
         return [_plain(item, (*key, i), lines, name, open_nodes) for i, item in enumerate(node.value)]
-    result: dict[str, Any] = {}
+    result: dict[str, object] = {}
     for name_node, value_node in node.value:
         field_name = str(name_node.value) if isinstance(name_node, yaml.ScalarNode) else ""
         line = name_node.start_mark.line + 1
@@ -170,7 +170,7 @@ _LOOSE_NUMBER = re.compile(r"^[-+]?(\d[\d_]*\.?\d*|\.\d+)[eE]\d+$|^[-+]?\d[\d_]*
 _ANCHOR = yaml.SafeLoader("")
 
 
-def _scalar(node: yaml.ScalarNode, where: str) -> Any:
+def _scalar(node: yaml.ScalarNode, where: str) -> object:
     """A scalar that is not plain text: a number, true/false, null, a date; or a number YAML would read as text."""
     if node.tag == _TEXT_TAG:
         raise DataError(

@@ -7,7 +7,6 @@ an error, or without lengths, is a request that failed.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from rooflinecli.importers.source import Json
 from rooflinecli.importers.traces.trace_row import Read, Row, bad, keys, lines, read_rows, seconds, tokens
@@ -38,5 +37,5 @@ def _row(where: str, record: Json) -> Row | None:
     )
 
 
-def _value(metric: object) -> Any:
+def _value(metric: object) -> object:
     return metric.get("value") if isinstance(metric, dict) else metric

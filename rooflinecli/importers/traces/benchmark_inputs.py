@@ -60,7 +60,7 @@ def _is_document(head: str) -> bool:
     return "data" in keys(head) and '"payloads"' in head
 
 
-def _payloads(path: Path) -> Iterator[tuple[str, Any]]:
+def _payloads(path: Path) -> Iterator[tuple[str, object]]:
     """The sessions of AIPerf's inputs.json."""
     data = document(path).get("data")
     for number, session in enumerate(data if isinstance(data, list) else [], 1):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.source import Json
@@ -28,7 +27,7 @@ def rows(path: Path) -> Read:
     return read_rows(_each(path, benchmarks), _row)
 
 
-def _each(path: Path, benchmarks: list[Any]) -> Iterator[tuple[str, Any]]:
+def _each(path: Path, benchmarks: list[object]) -> Iterator[tuple[str, object]]:
     for number, benchmark in enumerate(benchmarks, 1):
         states = benchmark.get("requests") if isinstance(benchmark, dict) else None
         if not isinstance(states, dict):
@@ -52,7 +51,7 @@ def _row(where: str, request: object) -> Row | None:
     )  # fmt: skip
 
 
-def _first(request: Json, *paths: str) -> Any:
+def _first(request: Json, *paths: str) -> object:
     """The first of several places that holds anything."""
     for path in paths:
         value: object = request

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.extras import install
@@ -11,8 +12,11 @@ from rooflinecli.interfaces.cli.output import columns, write
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import OptNumber, OptText, Text, Texts, field
 
+if TYPE_CHECKING:
+    from rooflinecli.measure.aot import AotAnswer
 
-class AheadOfTime(Question[None]):
+
+class AheadOfTime(Question["AotAnswer"]):
     """Lower and compile a JAX function ahead of time, and put it on the roofline of any chip; nothing is run on arrays.
 
     FLOPs and bytes come from its jaxpr, next to XLA's own analysis and what that miscounts: loop bodies counted once,
@@ -27,6 +31,14 @@ class AheadOfTime(Question[None]):
     hw: Text = field("name", "A chip (`roofline hardware`); it need not be the one that compiles.")
     trips: OptNumber = field("number", "Trips of a loop whose end is not known before it runs.", default=None, least=1, metavar="COUNT")
     # fmt: on
+
+    def answer(self) -> AotAnswer:
+        from rooflinecli.measure.aot import analyse
+        from rooflinecli.measure.function_signature import arguments, load
+        from rooflinecli.specs.hardware import load_hardware
+
+        chip, shapes = load_hardware(self.hw), arguments([*self.args, *self.more])
+        return analyse(load(self.target), shapes, chip, self.target, self.trips)
 
     def check(self) -> None:
         if self.more and len(self.args) > 1:
@@ -50,20 +62,16 @@ def run(question: AheadOfTime, how: PlottedDelivery) -> int:
 
     if find_spec("jax") is None:
         raise UsageError(f"aot compiles with jax; install it with: {install('measure')}")
-    from rooflinecli.measure.aot import analyse
-    from rooflinecli.measure.function_signature import arguments, load
     from rooflinecli.render.views.aot import render
     from rooflinecli.render.views.ops import draw
-    from rooflinecli.specs.hardware import load_hardware
 
-    chip, shapes = load_hardware(question.hw), arguments([*question.args, *question.more])
-    answer = analyse(load(question.target), shapes, chip, question.target, question.trips)
-    drawn = draw(answer, how.plot) if how.plot else None
+    answer = question.answer()
+    drawn = draw(answer.to_dict(), how.plot) if how.plot else None
     out = None if how.out is None else Path(how.out)
     write(render(answer, how.format, columns(how.wide, out)), out)
     if drawn:
         write(drawn)
-    return 0 if answer["feasible"] else 1
+    return 0 if answer.feasible else 1
 
 
 app = command(AheadOfTime, run, PlottedDelivery)

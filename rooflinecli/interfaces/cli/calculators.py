@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -58,10 +57,10 @@ def app(verb: str) -> typer.Typer:
     return found
 
 
-def _run(view: str) -> Callable[[Question[Any], Explained], int]:
+def _run(view: str) -> Callable[[Question[object], Explained], int]:
     """The run of a question: its answer printed, or one of its quantities explained."""
 
-    def run(question: Question[Any], how: Explained) -> int:
+    def run(question: Question[object], how: Explained) -> int:
         if how.explain is None:
             answer = question.answer()
             show(answer, f"calculators.{view}", how)

@@ -50,7 +50,7 @@ def _save(result: Any, out: Path) -> None:
         print_error(f"note: {out} is not written: no phase moved, so the shipped file says all there is")
 
 
-def _target(question: Calibrate) -> dict[str, Any] | None:
+def _target(question: Calibrate) -> dict[str, object] | None:
     """The options of an estimate written as its flags."""
     if question.target is None:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
 import typer
 
@@ -11,7 +10,7 @@ from rooflinecli.core.errors import RooflineError, UsageError
 from rooflinecli.specs.options import OPTIONS
 
 
-def estimate_options(flag: str, text: str, hw: str | None = None) -> dict[str, Any]:
+def estimate_options(flag: str, text: str, hw: str | None = None) -> dict[str, object]:
     """Options of an estimate by name. Raises UsageError that names `flag` for what `roofline estimate` would refuse."""
     from rooflinecli.interfaces.cli import estimate
 

@@ -167,7 +167,7 @@ def command(
     return app
 
 
-def _parameter(option: Option, question: type[Question[Any]]) -> inspect.Parameter:
+def _parameter(option: Option, question: type[Question[object]]) -> inspect.Parameter:
     """A field as a parameter of a command. Every value is text, or a switch: the question reads it."""
     ranged = option.parameter in question.ranged
     annotation: type | GenericAlias = list[str] if option.several and not ranged else str
@@ -190,7 +190,7 @@ def _parameter(option: Option, question: type[Question[Any]]) -> inspect.Paramet
     return inspect.Parameter(option.parameter, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _help(option: Option, question: type[Question[Any]]) -> str:
+def _help(option: Option, question: type[Question[object]]) -> str:
     """The field's sentence, with the choices where it stops short of them and the default where there is one."""
     text = question.helps.get(option.parameter, option.help)
     if not text.endswith(".") and option.choices:

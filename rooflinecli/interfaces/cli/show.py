@@ -38,7 +38,7 @@ def show_text(
     write(page(found, how.format, columns(how.wide, out)), out)
 
 
-def explained(answer: Any, name: str, depth: int) -> str:
+def explained(answer: object, name: str, depth: int) -> str:
     """The derivation of a quantity of an answer in traced numbers. Raises UsageError for a name that it does not have."""
     from rooflinecli.core import num
     from rooflinecli.core.derivation import leaf

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.interfaces.cli.from_question import Spread, command
@@ -13,6 +13,10 @@ from rooflinecli.interfaces.cli.progress import Progress
 from rooflinecli.interfaces.cli.show import show
 from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.specs.options import OptNumber, OptText, Text, field
+
+if TYPE_CHECKING:
+    from rooflinecli.core.parallel_map import Spread as SpreadMap
+    from rooflinecli.questions.sweep.plot_points import Picture
 
 
 class SimulateDelivery(Spread):
@@ -52,7 +56,7 @@ def run(cells: list[tuple[Simulate, dict[str, str]]], how: SimulateDelivery) -> 
         return INTERRUPTED
 
 
-def _one(question: Simulate, how: SimulateDelivery, over: Any) -> int:
+def _one(question: Simulate, how: SimulateDelivery, over: SpreadMap) -> int:
     """A single question: its answer, its interval, its files."""
     from rooflinecli.questions.simulate.answer import answered
     from rooflinecli.render.formats.request_log import save, table
@@ -77,7 +81,7 @@ def _one(question: Simulate, how: SimulateDelivery, over: Any) -> int:
     return INTERRUPTED if answer.interrupted else 0 if answer.met else 1
 
 
-def _study(cells: list[tuple[Simulate, dict[str, str]]], how: SimulateDelivery, over: Any) -> int:
+def _study(cells: list[tuple[Simulate, dict[str, str]]], how: SimulateDelivery, over: SpreadMap) -> int:
     """Several questions: a row each."""
     from rooflinecli.questions.simulate.answer import study
 
@@ -97,7 +101,7 @@ def _study(cells: list[tuple[Simulate, dict[str, str]]], how: SimulateDelivery, 
     return 0 if answer.met else 1
 
 
-def _draw(picture: Any, target: str) -> None:
+def _draw(picture: Picture, target: str) -> None:
     from rooflinecli.render.formats.plot import draw
 
     if text := draw(picture, target):

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rooflinecli.core import files
 from rooflinecli.core.errors import UsageError
@@ -17,6 +17,10 @@ from rooflinecli.interfaces.cli.show import show
 from rooflinecli.questions.sweep.question import Sweep
 from rooflinecli.specs.options import OptText, Text, field
 from rooflinecli.specs.quantities import first_release
+
+if TYPE_CHECKING:
+    from rooflinecli.questions.sweep.plot_points import Picture
+
 
 FORMATS = ("table", "csv", "json", "jsonl", "markdown", "parquet")
 
@@ -102,7 +106,7 @@ def _about(space: Any, columns: list[str], start: int, stop: int) -> dict[str, A
     }
 
 
-def _draw(picture: Any, target: str) -> None:
+def _draw(picture: Picture, target: str) -> None:
     from rooflinecli.render.formats.plot import draw
 
     text = draw(picture, target)
@@ -110,20 +114,20 @@ def _draw(picture: Any, target: str) -> None:
         print(text)
 
 
-def _values(values: tuple[Any, ...]) -> list[Any]:
+def _values(values: tuple[object, ...]) -> list[object]:
     """An axis for the header: all of it, or its ends when it is long."""
     whole = [int(v) if isinstance(v, float) and v == int(v) else v for v in values]
     return whole if len(whole) <= 64 else [*whole[:3], f"… {len(whole) - 4} more …", whole[-1]]
 
 
 class _Silent:
-    def add(self, chunk: dict[str, Any]) -> None:
+    def add(self, chunk: dict[str, object]) -> None:
         pass
 
 
 @contextmanager
 def writer(
-    format: str, out: Path | None, names: list[str], about: dict[str, Any], quiet: bool = False, width: int = 120
+    format: str, out: Path | None, names: list[str], about: dict[str, object], quiet: bool = False, width: int = 120
 ) -> Iterator[Any]:
     """A writer to standard output, or to a file written whole or not at all. Raises UsageError when it cannot be written."""
     if quiet:
@@ -144,7 +148,7 @@ def writer(
 
 
 @contextmanager
-def _target(format: str, path: Path) -> Iterator[Any]:
+def _target(format: str, path: Path) -> Iterator[object]:
     if format == "parquet":
         yield path
         return

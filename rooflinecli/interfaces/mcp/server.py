@@ -19,7 +19,7 @@ def server() -> Any:
     from mcp.server.lowlevel import Server
     from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
 
-    async def list_tools(context: Any, params: Any) -> ListToolsResult:
+    async def list_tools(context: object, params: object) -> ListToolsResult:
         return ListToolsResult(
             tools=[
                 Tool(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from rooflinecli.core.errors import RooflineError
 from rooflinecli.core.record import plain
@@ -71,7 +70,7 @@ def _settled(request: Request, result: EstimateAnswer) -> Request:
     return replace(request, **{name: value for name, value in said.items() if getattr(request, name) is None})
 
 
-def _section(ident: str, name: str, content: Any) -> EscapedHtml:
+def _section(ident: str, name: str, content: object) -> EscapedHtml:
     return tag("section", tag("h2", name, id=f"{ident}-title"), content, id=ident, aria_labelledby=f"{ident}-title")
 
 
@@ -132,7 +131,7 @@ def page(options: Options, content: EscapedHtml) -> str:
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
-def _field(option: Option, value: Any) -> EscapedHtml:
+def _field(option: Option, value: object) -> EscapedHtml:
     """A labeled field; sizes that people try out have a slider of powers of two beside them."""
     ident = f"o-{option.name}"
     words = _WORDS.get(option.name) or (
@@ -159,7 +158,7 @@ def _field(option: Option, value: Any) -> EscapedHtml:
     return tag("div", tag("label", option.long, for_=ident), field, slider, class_="field")
 
 
-def _choices(words: tuple[str, ...], value: Any) -> Iterator[EscapedHtml]:
+def _choices(words: tuple[str, ...], value: object) -> Iterator[EscapedHtml]:
     known = words if value is None or str(value) in words else (*words, str(value))
     for word in known:
         chosen = {"selected": ""} if str(value or "") == word else {}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.questions.check.cases import CheckCase
 from rooflinecli.questions.check.interval_bounds import IntervalBounds
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.question import is_estimate_option
-from rooflinecli.questions.simulate.question import FORMER, Simulate
+from rooflinecli.questions.simulate.question import FORMER, Numbers, Simulate
 from rooflinecli.questions.simulate.run import SEEDS, figures, intervals, min_replicas, repeats, run
 from rooflinecli.specs.options import OPTIONS, Option
 
@@ -64,7 +63,7 @@ def _entry(name: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _simulated(question: Simulate) -> tuple[dict[str, Any], dict[str, list[float]]]:
+def _simulated(question: Simulate) -> tuple[Numbers, dict[str, list[float]]]:
     """The numbers of a question, and their ends. Raises Infeasible."""
     found = min_replicas(question)[0] if question.replicas == "min" else run(question)
     return found.values, intervals(found.values, map(figures, repeats(found.question, SEEDS)), found.first_token_error)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rooflinecli.core.record import Record
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import LOAD, EstimateOptions, OptNumber, OptText, Text, Whole, field
 
-if TYPE_CHECKING:  # a help page needs neither
+if TYPE_CHECKING:  # a help page needs none of them
+    from rooflinecli.importers.source import Options
     from rooflinecli.questions.estimate.answer_types import EstimateAnswer
     from rooflinecli.specs.request import Request
 
@@ -36,13 +37,13 @@ class Estimate(EstimateOptions, Question["EstimateAnswer"]):
         """The request of the options, those of the launch included. Raises UsageError, DataError."""
         return self.request_of(self.all_options())
 
-    def request_of(self, options: dict[str, Any]) -> Request:
+    def request_of(self, options: Options) -> Request:
         """The request of options, as `all_options` gives them."""
         from rooflinecli.engine import build_request
 
         return build_request.request(options)
 
-    def all_options(self) -> dict[str, Any]:
+    def all_options(self) -> Options:
         """The options given and those of the launch, as written, by their keys."""
         from rooflinecli.engine import build_request
 

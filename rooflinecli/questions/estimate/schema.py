@@ -12,11 +12,12 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from rooflinecli.core.record import Record
 from rooflinecli.engine.evaluate import ANSWERS
+from rooflinecli.importers.source import Json
 from rooflinecli.questions.estimate.answer_types import SCHEMA, EstimateAnswer
 from rooflinecli.specs.quantities import DERIVED, find
 
 _NUMBER = {"type": "number"}
-JsonSchema = dict[str, Any]  # keywords of JSON Schema by name
+JsonSchema = Json  # keywords of JSON Schema by name
 _PLAIN: dict[Any, JsonSchema] = {
     Any: _NUMBER,
     float: _NUMBER,

@@ -64,7 +64,7 @@ class ServiceSpec(BaseModel):
     )
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Options:
         return dict(self.__pydantic_extra__ or {})
 
 

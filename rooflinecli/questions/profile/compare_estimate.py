@@ -11,7 +11,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
@@ -19,6 +18,7 @@ from rooflinecli.core.record import OPTIONAL, Record
 from rooflinecli.formulas import counts, profiling
 from rooflinecli.importers.profiles.intervals import length, overlap
 from rooflinecli.importers.profiles.kernel import Kernel
+from rooflinecli.importers.source import Json
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.ops.answer import listed
 from rooflinecli.questions.profile.match_ledger import named_row
@@ -31,7 +31,7 @@ _MATMULS, _NO_KERNELS = (
     ("overhead", "engine", "bubble", "stragglers", "waiting", "prefill_interference", "padding"),
 )
 _MOVED = re.compile(r"memcpy|memset|infeed|outfeed|d2h|h2d|[hd]to[hd]", re.IGNORECASE)
-Row = dict[str, Any]
+Row = Json  # an operation
 
 
 class TraceRow(Record):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import field
-from typing import Any
 
 from rooflinecli.core.derivation import Traced
 from rooflinecli.core.lift import TracedLift
 from rooflinecli.core.record import OPTIONAL, Record
+from rooflinecli.importers.source import Json
 from rooflinecli.questions.estimate.answer import choose_plans, estimate, scene_of
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.estimate.explain import quantities
@@ -36,8 +36,8 @@ class ReportAnswer(Record):
 
     schema: str = "roofline/report/1"
     estimate: EstimateAnswer
-    roofs: dict[str, Any]
-    operations: dict[str, list[dict[str, Any]]]
+    roofs: Json
+    operations: dict[str, list[Json]]
     curves: dict[str, list[CurvePoint]]
     simulation: ServedLoad | Unserved | None = field(default=None, metadata=OPTIONAL)
     profile: TraceComparison | None = field(default=None, metadata=OPTIONAL)

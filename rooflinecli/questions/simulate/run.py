@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.num import Number
@@ -39,7 +38,7 @@ class LoadRun:
     def __init__(self, question: Simulate, fleet: Cluster, tell: Tell | None):
         self.question, self.fleet, self.tell = question, fleet, tell
         self.ended: list[SimRequest] = []
-        self.more: dict[str, Any] = {}
+        self.more: dict[str, float] = {}
         rule = question.scaling
         self.scaled = autoscaler.AutoscaledCluster(fleet, rule, tell, self.ended) if rule is not None else None
 

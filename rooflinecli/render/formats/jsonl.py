@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, TextIO
+from typing import TextIO
 
 from rooflinecli.render.views.sweep import Chunk, objects
 
 
 class Jsonl:
-    def __init__(self, stream: TextIO, names: list[str], about: dict[str, Any]):
+    def __init__(self, stream: TextIO, names: list[str], about: dict[str, object]):
         self.stream, self.names = stream, names
 
     def add(self, chunk: Chunk) -> None:

@@ -16,7 +16,7 @@ GROUP = 1_000_000
 class Parquet:
     """Writes to a path. Raises UsageError when pyarrow is not installed."""
 
-    def __init__(self, path: Path, names: list[str], about: dict[str, Any]):
+    def __init__(self, path: Path, names: list[str], about: dict[str, object]):
         try:
             import pyarrow
             import pyarrow.parquet
@@ -36,7 +36,7 @@ class Parquet:
         if sum(b.num_rows for b in self.held) >= GROUP:
             self._flush()
 
-    def _column(self, column: Any, rows: int) -> Any:
+    def _column(self, column: object, rows: int) -> object:
         pa = self.arrow
         if hasattr(column, "dtype") and column.dtype.kind != "O":
             return pa.array(column, from_pandas=True)

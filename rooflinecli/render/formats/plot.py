@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rooflinecli.core import files
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.extras import install
 
+if TYPE_CHECKING:
+    from rooflinecli.questions.sweep.plot_points import Picture
+
 MARKS = "o+x*#@%&ABCD"
 WIDTH, HEIGHT = 80, 20  # with the numbers on the left
 
 
-def draw(picture: Any, target: str) -> str | None:
+def draw(picture: Picture, target: str) -> str | None:
     """Write FILE.png or FILE.svg; or return text for target `-`. Raises UsageError when there is nothing to show or no way to."""
     if not any(picture.series.values()):
         raise UsageError("--plot: no point to show; nothing is feasible")
@@ -38,7 +41,7 @@ def check(target: str) -> None:
         raise UsageError(f"--plot {target}: there is no folder {path.parent}; make it first", "plot")
 
 
-def _curves(picture: Any) -> dict[str, list[tuple[float, float]]]:
+def _curves(picture: Picture) -> dict[str, list[tuple[float, float]]]:
     """Roofs as dense lines across the range of the points."""
     xs = [x for points in picture.series.values() for x, _ in points]
     curves = {}
@@ -70,7 +73,7 @@ class _Scale:
         return min(max(round((v - low) / (high - low) * (self.cells - 1)), 0), self.cells - 1)
 
 
-def text(picture: Any) -> str:
+def text(picture: Picture) -> str:
     """The picture in characters, with a legend."""
     curves = _curves(picture)
     points = [p for ps in (*picture.series.values(), *curves.values()) for p in ps]
@@ -107,7 +110,7 @@ def text(picture: Any) -> str:
     )
 
 
-def _file(picture: Any, path: Path) -> None:
+def _file(picture: Picture, path: Path) -> None:
     try:
         import matplotlib
     except ImportError:

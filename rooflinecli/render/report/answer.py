@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from rooflinecli.core.units import count, duration, si
+from rooflinecli.importers.source import Json
 from rooflinecli.render.numbers import devices
 from rooflinecli.render.report.html import EmbeddedFigures, EscapedHtml, join, pairs, table, tag
 from rooflinecli.render.views.estimate import PIECES
@@ -65,7 +66,7 @@ def _card(figures: EmbeddedFigures, phase: str) -> EscapedHtml:
     bound = answer["bottleneck"] + (
         f" ({answer['bound_ratio']:.1f}× the next)" if answer["bound_ratio"] and answer["bound_ratio"] < 1e3 else ""
     )
-    facts: list[tuple[Any, Any]] = [
+    facts: list[tuple[object, object]] = [
         ("floor", figures(f"{path}.floor_s")),
         ("80% interval", join(figures(f"{path}.interval_s.0"), " to ", figures(f"{path}.interval_s.1"))),
         ("bound by", bound),
@@ -95,7 +96,7 @@ def _card(figures: EmbeddedFigures, phase: str) -> EscapedHtml:
     )
 
 
-def _strip(phase: str, answer: dict[str, Any]) -> EscapedHtml:
+def _strip(phase: str, answer: Json) -> EscapedHtml:
     """Floor, expected and interval on one line from zero."""
     low, high = answer["interval_s"]
     end = max(high, answer["time_s"]) * 1.04
@@ -129,10 +130,12 @@ def spent(figures: EmbeddedFigures) -> EscapedHtml:
             if seconds > TINY * total
         ]
         parts.sort(key=lambda part: -part[1])
-        bars.append(
-            _bar(figures, _titled(figures, phase)[0], parts, total, lambda value, total=total: f"{value / total:.1%}")
-        )
+        bars.append(_bar(figures, _titled(figures, phase)[0], parts, total, _share_of(total)))
     return join(bars)
+
+
+def _share_of(total: float) -> Callable[[float], str]:
+    return lambda value: f"{value / total:.1%}"
 
 
 def memory(figures: EmbeddedFigures) -> EscapedHtml:
@@ -166,10 +169,10 @@ def memory(figures: EmbeddedFigures) -> EscapedHtml:
 
 def _bar(
     figures: EmbeddedFigures,
-    title: Any,
+    title: object,
     parts: list[tuple[str, float, str]],
     whole: float,
-    text: Any,
+    text: Callable[[float], str],
     mark: float | None = None,
 ) -> EscapedHtml:
     """A bar of parts with its legend, which carries the figures."""
@@ -227,7 +230,7 @@ def cost(figures: EmbeddedFigures) -> EscapedHtml:
 def plan(figures: EmbeddedFigures) -> EscapedHtml:
     """How the model is laid out, and what it is asked to do."""
     estimate = figures.data["estimate"]
-    plans: dict[str, Any] = {}
+    plans: dict[str, Json] = {}
     for phase, answer in estimate["phases"].items():
         plans.setdefault("training" if phase == "train" else "serving", answer["layout"])
     layouts = [
@@ -245,7 +248,7 @@ def plan(figures: EmbeddedFigures) -> EscapedHtml:
     )
 
 
-def _word(value: Any) -> str:
+def _word(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return count(value) if isinstance(value, (int, float)) else str(value)

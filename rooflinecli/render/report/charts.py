@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.core.units import count, duration, si
+from rooflinecli.importers.source import Json
 from rooflinecli.render.report.html import EmbeddedFigures, EscapedHtml, join, tag
 from rooflinecli.render.report.svg import SIZES, Chart
 
@@ -28,7 +27,7 @@ def roofline(figures: EmbeddedFigures) -> EscapedHtml:
     return join(drawn, _legend(dict.fromkeys(phase for phase, _, _ in points)))
 
 
-def _points(data: dict[str, Any]) -> list[tuple[str, int, dict[str, Any]]]:
+def _points(data: Json) -> list[tuple[str, int, Json]]:
     return [
         (phase, i, row)
         for phase, rows in data["operations"].items()
@@ -37,7 +36,7 @@ def _points(data: dict[str, Any]) -> list[tuple[str, int, dict[str, Any]]]:
     ]
 
 
-def _roofline(kind: str, roofs: dict[str, Any], points: list[tuple[str, int, dict[str, Any]]]) -> Chart:
+def _roofline(kind: str, roofs: Json, points: list[tuple[str, int, Json]]) -> Chart:
     wide, peaks = roofs["bandwidth_bytes_per_s"], roofs["peak_flops_per_s"]
     ridges = [peak / wide for peak in peaks.values()]
     xs = [*ridges, *(row["intensity_flops_per_byte"] for _, _, row in points)]
@@ -145,7 +144,7 @@ def throughput(figures: EmbeddedFigures, phase: str) -> EscapedHtml:
     )
 
 
-def _curve(kind: str, phase: str, points: list[dict[str, Any]], asked: float | None) -> Chart:
+def _curve(kind: str, phase: str, points: list[Json], asked: float | None) -> Chart:
     xs, lows = [p["tokens_per_s"] for p in points], [p["floor_s"] for p in points]
     highs = [p["interval_s"][1] for p in points]
     log = max(highs) > 20 * min(lows)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from rooflinecli.importers.source import Json
 from rooflinecli.render.numbers import text as quantity_text
 
 VOID = ("meta", "link", "br", "hr", "line", "circle", "rect", "path", "polyline", "polygon")
@@ -16,7 +18,7 @@ class EscapedHtml(str):
     __slots__ = ()
 
 
-def tag(name: str, /, *children: Any, **attributes: Any) -> EscapedHtml:
+def tag(name: str, /, *children: object, **attributes: object) -> EscapedHtml:
     """`<name ...>children</name>`. A trailing _ and inner _ of an attribute become nothing and a dash; None leaves it out."""
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
@@ -28,7 +30,7 @@ def tag(name: str, /, *children: Any, **attributes: Any) -> EscapedHtml:
     return EscapedHtml(f"<{name}{written}>{join(*children)}</{name}>")
 
 
-def join(*children: Any) -> EscapedHtml:
+def join(*children: object) -> EscapedHtml:
     """Children one after the other; lists are taken apart, plain text escaped, None left out."""
     parts: list[str] = []
     for child in children:
@@ -44,10 +46,10 @@ def join(*children: Any) -> EscapedHtml:
 class EmbeddedFigures:
     """Numbers of the report by their path in its JSON, as `<data value=... data-path=...>text</data>`."""
 
-    def __init__(self, data: dict[str, Any]):
+    def __init__(self, data: Json):
         self.data = data
 
-    def at(self, path: str) -> Any:
+    def at(self, path: str) -> object:
         """The value at a dotted path."""
         found: Any = self.data
         for key in path.split("."):
@@ -63,7 +65,9 @@ class EmbeddedFigures:
         return tag("data", quantity_text(value, keys[-1]) if text is None else text, value=repr(value), data_path=path)
 
 
-def table(caption: str, head: list[Any], rows: list[list[Any]], *, hidden: bool = False) -> EscapedHtml:
+def table(
+    caption: str, head: Sequence[object], rows: Sequence[Sequence[object]], *, hidden: bool = False
+) -> EscapedHtml:
     """A table with a caption and scoped headers; the first cell of a row heads it. It scrolls sideways where it is too wide."""
     top = tag("tr", [tag("th", cell, scope="col") for cell in head])
     body = [tag("tr", tag("th", row[0], scope="row"), [tag("td", cell) for cell in row[1:]]) for row in rows]
@@ -79,6 +83,6 @@ def table(caption: str, head: list[Any], rows: list[list[Any]], *, hidden: bool 
     )
 
 
-def pairs(entries: list[tuple[Any, Any]]) -> EscapedHtml:
+def pairs(entries: Sequence[tuple[object, object]]) -> EscapedHtml:
     """A list of name and value."""
     return tag("dl", [tag("div", tag("dt", name), tag("dd", value)) for name, value in entries])

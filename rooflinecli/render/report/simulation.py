@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from rooflinecli.core.units import duration
+from rooflinecli.importers.source import Json
 from rooflinecli.render.report.html import EmbeddedFigures, EscapedHtml, join, pairs, tag
 from rooflinecli.render.report.svg import SIZES, Chart
 
@@ -27,7 +28,7 @@ def section(figures: EmbeddedFigures) -> EscapedHtml:
     found = figures.data["simulation"]
     if "violation" in found:
         return tag("p", found["violation"], class_="bad box")
-    entries: list[tuple[Any, Any]] = [
+    entries: list[tuple[object, object]] = [
         (label, figures(f"simulation.values.{name}")) for name, label in SHOWN.items() if name in found["values"]
     ]
     return join(
@@ -42,7 +43,7 @@ def section(figures: EmbeddedFigures) -> EscapedHtml:
     )
 
 
-def _drawn(found: dict[str, Any], draw: Any, ident: str) -> EscapedHtml:
+def _drawn(found: Json, draw: Callable[[str, Json], tuple[Chart, tuple[str, str]]], ident: str) -> EscapedHtml:
     charts = [draw(kind, found) for kind in SIZES]
     return join([chart.svg(words[0], words[1], f"simulation-{ident}") for chart, words in charts])
 
@@ -60,7 +61,7 @@ def _legend(lines: dict[str, str], names: dict[str, str]) -> EscapedHtml:
     return tag("ul", [tag("li", key(class_), names[name]) for name, class_ in lines.items()], class_="legend")
 
 
-def _percentiles(kind: str, found: dict[str, Any]) -> tuple[Chart, tuple[str, str]]:
+def _percentiles(kind: str, found: Json) -> tuple[Chart, tuple[str, str]]:
     """Seconds that so many per cent of the requests keep to."""
     lines = {name: [p for p in line if p["time_s"] > 0] for name, line in found["percentiles"].items()}
     lines = {name: line for name, line in lines.items() if line}
@@ -76,7 +77,7 @@ def _percentiles(kind: str, found: dict[str, Any]) -> tuple[Chart, tuple[str, st
     return chart, ("Percentiles of requests", ends)
 
 
-def _over_time(kind: str, found: dict[str, Any]) -> tuple[Chart, tuple[str, str]]:
+def _over_time(kind: str, found: Json) -> tuple[Chart, tuple[str, str]]:
     """Sequences decoding and queueing."""
     points = found["over_time"]
     end = max(points[-1]["at_s"], 1e-9) if points else 1.0
@@ -88,7 +89,7 @@ def _over_time(kind: str, found: dict[str, Any]) -> tuple[Chart, tuple[str, str]
     return chart, ("Batch and queue over time", f"at most {most:g} sequences at once within {duration(end)}")
 
 
-def _against(found: dict[str, Any]) -> tuple[str, str]:
+def _against(found: Json) -> tuple[str, str]:
     """A title and the quantity that it draws."""
     name = "requests per second" if "qps" in found["load"] else "requests in flight"
     if found["slo"]:
@@ -96,7 +97,7 @@ def _against(found: dict[str, Any]) -> tuple[str, str]:
     return f"First token, p99, against {name}", "ttft_p99_s"
 
 
-def _loads(kind: str, found: dict[str, Any]) -> tuple[Chart, tuple[str, str]]:
+def _loads(kind: str, found: Json) -> tuple[Chart, tuple[str, str]]:
     """The promise, or the p99 of the first token, under less and more of the load."""
     title, what = _against(found)
     points = found["loads"]

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from rooflinecli.render.report.html import EscapedHtml, tag
 
@@ -71,7 +70,7 @@ class Chart:
         self.text((self.left + self.right) / 2, self.height - 8, x_title, "axis", "middle")
         self.text(4, 13, y_title, "axis", "start")
 
-    def put(self, name: str, /, *children: Any, **attributes: Any) -> None:
+    def put(self, name: str, /, *children: object, **attributes: object) -> None:
         self.parts.append(tag(name, *children, **attributes))
 
     def text(self, x: float, y: float, words: str, class_: str, anchor: str) -> None:
@@ -89,7 +88,7 @@ class Chart:
     def area(self, points: list[tuple[float, float]], class_: str) -> None:
         self.put("polygon", points=" ".join(f"{self.x(a):.1f},{self.y(b):.1f}" for a, b in points), class_=class_)
 
-    def mark(self, x: float, y: float, size: float, shape: str, class_: str, words: str, **data: Any) -> None:
+    def mark(self, x: float, y: float, size: float, shape: str, class_: str, words: str, **data: object) -> None:
         """A point with a title that shows on hover: round, or a diamond."""
         a, b = round(self.x(x), 1), round(self.y(y), 1)
         inside = tag("title", words)

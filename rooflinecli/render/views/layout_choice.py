@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import duration, si
+from rooflinecli.importers.source import Json
 from rooflinecli.render.formats import terminal
 from rooflinecli.render.formats.terminal_style import PIPE
 from rooflinecli.render.numbers import devices
@@ -13,12 +12,12 @@ from rooflinecli.render.numbers import devices
 _SHOWN = 12
 
 
-def why(answers: list[dict[str, Any]], width: int = PIPE) -> str:
+def why(answers: list[dict[str, object]], width: int = PIPE) -> str:
     """One block per kind of work: the choice, why not fewer devices, the layouts tried, fastest first."""
     return "\n\n".join(_block(answer, width) for answer in answers)
 
 
-def _block(answer: dict[str, Any], width: int) -> str:
+def _block(answer: Json, width: int) -> str:
     lines = terminal.prose(f"{answer['work']}: {devices(answer['chosen'])}", width, "  ")
     said = [answer["reason"]]
     smaller = answer["smaller"]
@@ -38,7 +37,7 @@ def _block(answer: dict[str, Any], width: int) -> str:
     return "\n".join(lines)
 
 
-def _row(answer: dict[str, Any], row: dict[str, Any]) -> list[str]:
+def _row(answer: Json, row: Json) -> list[str]:
     mark = "*" if {k: row[k] for k in answer["chosen"]} == answer["chosen"] else ""
     outcome = (
         [duration(row["time_s"]), duration(row["held_s"]), row["bound"]] if row["fits"] else ["-", "-", "does not fit"]

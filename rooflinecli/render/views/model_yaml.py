@@ -14,7 +14,7 @@ _NUMBERLIKE = re.compile(r"^[-+.\d]")
 class _Dumper(yaml.SafeDumper):
     """Flow style for blocks, quotes for text that looks like a number."""
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: object) -> bool:
         return True
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
@@ -42,7 +42,7 @@ def to_yaml(model: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _tower(tower: dict[str, Any]) -> list[str]:
+def _tower(tower: dict[str, object]) -> list[str]:
     """A model inside the model, a field on each line."""
     lines: list[str] = []
     for key, value in tower.items():
@@ -54,6 +54,6 @@ def _tower(tower: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _one_line(value: Any) -> str:
+def _one_line(value: object) -> str:
     text = yaml.dump(value, Dumper=_Dumper, default_flow_style=True, sort_keys=False, width=10**6, allow_unicode=True)
     return text.removesuffix("\n").removesuffix("\n...")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 from rooflinecli.core.errors import unknown
@@ -142,6 +141,7 @@ def _markdown(name: str, phase: dict[str, Any]) -> str:
 
 def draw(answer: dict[str, Any], target: str) -> str | None:
     """The roofline with the operations on it; text for target `-`. Points are what an operation is expected to achieve."""
+    from rooflinecli.questions.sweep.plot_points import Picture
     from rooflinecli.render.formats import plot
 
     roofs = answer["roofs"]
@@ -153,15 +153,12 @@ def draw(answer: dict[str, Any], target: str) -> str | None:
                 series.setdefault(label, []).append((row["intensity_flops_per_byte"], row["achieved_flops_per_s"]))
     chip = answer["hardware"]["name"]
     return plot.draw(
-        SimpleNamespace(
+        Picture(
             title=f"{answer['model']['name']} on {chip}",
             x="FLOP per byte",
             y="FLOP/s per device",
             log=True,
             series=series,
-            limits={},
-            log_up=False,
-            curves=False,
             roofs={dtype: (rate, roofs["bandwidth_bytes_per_s"]) for dtype, rate in roofs["peak_flops_per_s"].items()},
         ),
         target,

@@ -35,7 +35,7 @@ def texts(column: Any, rows: int, null: str = "") -> list[str]:
     return [_text(value, null) for value in column.tolist()]
 
 
-def _text(value: Any, null: str) -> str:
+def _text(value: object, null: str) -> str:
     if value is None or value != value or value in (float("inf"), float("-inf")):
         return null
     if isinstance(value, bool):
@@ -46,7 +46,7 @@ def _text(value: Any, null: str) -> str:
 class Csv:
     """A header and one line per point; infeasible quantities are empty."""
 
-    def __init__(self, stream: TextIO, names: list[str], about: dict[str, Any]):
+    def __init__(self, stream: TextIO, names: list[str], about: dict[str, object]):
         self.stream, self.names = stream, names
         stream.write(",".join(names) + "\n")
 
@@ -62,7 +62,7 @@ class Csv:
         pass
 
 
-def _words(column: Any) -> bool:
+def _words(column: object) -> bool:
     return column.dtype.kind not in "fb" if hasattr(column, "dtype") else isinstance(column, str)
 
 
@@ -87,7 +87,7 @@ def objects(chunk: Chunk, names: list[str]) -> Iterator[str]:
 class Json:
     """One object: what was asked, and `points`, a list written as it streams."""
 
-    def __init__(self, stream: TextIO, names: list[str], about: dict[str, Any]):
+    def __init__(self, stream: TextIO, names: list[str], about: dict[str, object]):
         self.stream, self.names, self.first = stream, names, True
         stream.write(json.dumps({"schema": "roofline/sweep/2", **about}, indent=2)[:-2] + ',\n  "points": [')
 
@@ -112,7 +112,7 @@ class Table:
 
     limit = 200
 
-    def __init__(self, stream: TextIO, names: list[str], about: dict[str, Any], width: int = PIPE):
+    def __init__(self, stream: TextIO, names: list[str], about: dict[str, object], width: int = PIPE):
         self.stream, self.names, self.width = stream, names, width
         self.made, self.shown, self.total = terminal.Table({}, set()), 0, 0
 
@@ -167,7 +167,7 @@ def _head(column: Any, rows: int) -> list[Any]:
     return column[:rows].tolist() if hasattr(column, "dtype") else [column] * rows
 
 
-def _shown(name: str, value: Any) -> str:
+def _shown(name: str, value: object) -> str:
     if value is None or (isinstance(value, float) and value != value):
         return "-"
     if isinstance(value, float) and name.startswith("cost."):
