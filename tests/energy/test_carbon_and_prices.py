@@ -123,3 +123,34 @@ def test_the_gemini_prompt_is_inside_the_interval_of_the_factors() -> None:
     found = energy.facility_energy(energy.server_energy(chips, 1.6), row["pue"]) / 3600
     assert found / 1.22 <= row["wh"] <= found * 1.22
     assert found == pytest.approx(row["wh"], rel=0.05)
+
+
+def test_a_catalog_is_imported_into_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = tmp_path / "vms.csv"
+    catalog.write_text(
+        "InstanceType,AcceleratorName,AcceleratorCount,Price,SpotPrice,Region\nx8,H100,8,24.0,8.0,r1\ncpu,,,1.0,,r1\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert "1 offers of mine" in run_cli("prices", "import", "vms.csv", "--provider", "mine").out
+    priced = run_cli(
+        "estimate", "llama-3-8b", "--hw", "h100", "--phase", "decode", "--price", "mine spot", "--format", "json"
+    ).json
+    assert priced["cost"]["usd_per_device_hour"] == 1.0 and priced["price"]["age_s"] < 3 * 86400
+    listed = run_cli("prices", "h100", "--format", "json").json["offers"]
+    assert {"mine", "verda", "nebius"} <= {row["provider"] for row in listed}
+    assert run_cli("prices", "import").code == 2
+
+
+def test_a_plan_stays_within_its_watts() -> None:
+    asked = ("plan", "llama-3-8b", "--hw", "h100", "--tokens", "100B", "--deadline", "10d", "--format", "json")
+    row = run_cli(*asked, "--power", "20kW").json["rows"][0]
+    assert row["feasible"] and row["devices"] * 700 * 1.6 * 1.09 <= 20_000
+    short = run_cli(*asked, "--power", "5kW")
+    assert short.code == 1 and not short.json["rows"][0]["feasible"]
+
+
+def test_tokens_per_joule_is_an_objective() -> None:
+    rows = run_cli("search", "llama-3-8b", "--hw", "h100", "-n", "2", "--phase", "decode", "--objective", "tokens-per-joule", "--format", "json").json["results"]  # fmt: skip
+    serve = rows[0]["serve"]
+    assert serve["tokens_per_joule"] == pytest.approx(1 / serve["joules_per_token"])
+    assert serve["tokens_per_joule"] == max(row["serve"]["tokens_per_joule"] for row in rows)

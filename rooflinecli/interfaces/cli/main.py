@@ -37,6 +37,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "shard": ("calculators", "Which collective a sharded matmul needs, what it costs, and the other ways to split it."),
     "goodput": ("calculators", "What failures and checkpoints leave of a long run, and how often to save."),
     "hardware": ("hardware", "List chips, show one, or set several side by side."),
+    "prices": ("prices", "Dated offers of a chip by provider, region and kind; imports SkyPilot catalogs."),
     "models": ("models", "List models, show one, or import a Hugging Face config."),
     "sweep": ("sweep", "A grid of estimates: every numeric input a range."),
     "search": ("search", "The best legal layout, exactly: training splits, or serving instances and pools."),

@@ -167,6 +167,7 @@ class Plan(Prices, EstimateOptions, Several, Question[PlanAnswer]):  # type: ign
     hw: Texts = field("free", "Chips, with commas or repeated.", panel=LOAD, metavar="NAMES", several=True, also=("hardware",), kw_only=False)  # type: ignore[assignment]
     deadline: OptNumber = field("time", "When the run has to be done, such as 30d; a service: how long it is paid for.", default=None, panel=LOAD)
     budget: OptText = field("free", "The most to pay in all, such as '2 M USD'; alone: the shortest run that it pays for.", default=None, metavar="MONEY", panel=LOAD)
+    power: OptNumber = field("watts", "Power of the data center to stay within, such as 200kW: each device at its limit, with --host-factor and --pue.", default=None, panel=LOAD)
     qps: OptNumber = field("positive", "Serving: requests per second to carry.", default=None, metavar="RATE", panel=LOAD, former=("request-rate", "rps"))
     slo: OptText = field("free", "Serving: TTFT and ITL limits, such as ttft=1s,itl=40ms.", default=None, metavar="LIMITS", panel=LOAD)
     where: Texts = field("free", "What must also hold, e.g. 'train.memory.headroom >= 10 %'; repeat.", default=None, metavar="CONDITION", several=True)

@@ -38,9 +38,11 @@ def plan_chip(asked: PlanTarget, name: str) -> tuple[PlannedChip, int]:
         return _none(name, f"no instance meets the SLO; the closest is short by {short}"), found.layouts
     rows = [_row(asked, name, result.layout) for result in found.results]
     best = min(rows, key=lambda row: (row.devices, row.held_usd or 0.0, row.held_s))
-    if asked.most is not None and best.devices > asked.most:
+    most = asked.most_devices(name)
+    if most is not None and best.devices > most:
+        limit = "-n" if most == asked.most else "--power allows"
         return _none(
-            name, f"the rate takes {plural(best['devices'], 'device')}, and -n {asked.most:,} is the most to have"
+            name, f"the rate takes {plural(best['devices'], 'device')}, and {limit} {most:,} is the most to have"
         ), found.layouts
     return _affordable(asked, best), found.layouts
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.engine import build_request
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.questions import multi_chip
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.plan.question import Plan
@@ -36,6 +37,24 @@ class PlanTarget:
     where: tuple[str, ...]
     qps: float | None
     limits: Limits
+    power: float | None = None
+
+    def most_devices(self, chip: str) -> int | None:
+        """The most devices of a chip: -n, and as many as the power carries with each at its limit, host and cooling included.
+
+        Raises UsageError for a chip whose file has no power.
+        """
+        if self.power is None:
+            return self.most
+        ctx = EstimateContext(build_request.request({k: v for k, v in self.each[chip].items() if k != "batch"}))
+        if ctx.chip.power is None:
+            raise UsageError(
+                f"--power: {ctx.request.hardware.name} has no power in its file; add `power:` to it", "power"
+            )
+        carried = int(self.power // float(ctx.chip.power * ctx.host_factor * ctx.pue))
+        if not carried:
+            raise UsageError(f"--power carries no device of {ctx.request.hardware.name}; raise it", "power")
+        return carried if self.most is None else min(self.most, carried)
 
 
 def target(asked: Plan) -> PlanTarget:
@@ -57,7 +76,9 @@ def target(asked: Plan) -> PlanTarget:
         raise UsageError(f"--budget {asked.budget}: {multi_chip.remedy(lacking)}", "budget")
     most = int(build_request.value(OPTIONS["n"], options["n"])) if options.get("n") is not None else None
     limits = joined({}, asked.slo) if serving else {}
-    return PlanTarget(each, asked.deadline, budget, most, hold, asked.where, asked.qps if serving else None, limits)
+    return PlanTarget(
+        each, asked.deadline, budget, most, hold, asked.where, asked.qps if serving else None, limits, asked.power
+    )
 
 
 def _check_service(asked: Plan, options: Options) -> None:

@@ -243,7 +243,7 @@ class ChipPlan:
 
     def _most(self) -> int:
         network = reach(EstimateContext(self.request))
-        return min(network, MOST, self.asked.most or MOST)
+        return min(network, MOST, self.asked.most_devices(self.name) or MOST)
 
     def _within_budget(self, counts: list[int]) -> PlannedChip:
         least = next(
@@ -304,7 +304,11 @@ class ChipPlan:
             )
         best = min(able, key=lambda t: t.held(RUN, self.asked.hold))
         took = duration(best.held(RUN, self.asked.hold))
-        hint = "a larger --batch allows more devices" if self.asked.most is None else "-n limits the devices"
+        hint = (
+            "a larger --batch allows more devices"
+            if self.asked.most is None and self.asked.power is None
+            else "-n or --power limits the devices"
+        )
         return self._none(
             f"no device count meets the deadline; closest is {plural(best.devices, 'device')} with {took}, and {hint}",
             best,

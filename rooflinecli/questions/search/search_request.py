@@ -23,6 +23,7 @@ TRAIN = {
     "time": "train.time_s",
     "cost": f"cost.{COST['train']}",
     "energy": "train.joules_per_token",
+    "tokens-per-joule": "train.tokens_per_joule",
     "memory": "train.memory.total_bytes",
     "devices": "layout.devices",
 }
@@ -31,6 +32,7 @@ SERVE = {
     "latency": "serve.itl_s",
     "cost": f"serve.{BLENDED}",
     "energy": "serve.joules_per_token",
+    "tokens-per-joule": "serve.tokens_per_joule",
     "devices": "serve.devices",
     "ttft": "serve.ttft_s",
     "itl": "serve.itl_s",

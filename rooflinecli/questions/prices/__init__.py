@@ -1,0 +1,1 @@
+"""The table of offers: listed by chip, and imported from a catalog."""

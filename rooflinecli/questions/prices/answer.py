@@ -1,0 +1,87 @@
+"""Offers of a chip as a record, and a SkyPilot catalog as files of offers."""
+
+from __future__ import annotations
+
+import csv
+import re
+from datetime import date
+from pathlib import Path
+
+from rooflinecli.core.errors import DataError
+from rooflinecli.core.record import Record
+from rooflinecli.specs import prices
+from rooflinecli.specs.hardware import load_hardware
+
+
+class OfferRow(Record):
+    """One offer; age_s is its age today, file its line."""
+
+    provider: str
+    kind: str
+    region: str
+    instance: str
+    devices: int
+    usd_per_device_hour: float
+    date: str
+    age_s: float | None
+    source: str
+    file: str
+
+
+class OffersAnswer(Record):
+    """The offers of a chip, the cheapest first."""
+
+    schema: str = "roofline/prices/1"
+    hardware: str
+    offers: list[OfferRow]
+
+
+def offers(chip: str) -> OffersAnswer:
+    """Every offer of a chip. Raises UsageError for an unknown one."""
+    spec = load_hardware(chip)
+    rows = [
+        OfferRow(
+            provider=o.provider,
+            kind=o.kind,
+            region=o.region,
+            instance=o.instance,
+            devices=o.devices,
+            usd_per_device_hour=o.usd,
+            date=o.date,
+            age_s=None if o.age_days is None else o.age_days * 86400.0,
+            source=o.source,
+            file=o.where,
+        )
+        for o in sorted(prices.offers(spec), key=lambda o: o.usd)
+    ]
+    return OffersAnswer(hardware=spec.name, offers=rows)
+
+
+def import_catalog(path: Path, provider: str, folder: Path) -> list[str]:
+    """Write the offers of a catalog into `folder`/CHIP.yaml, beside the shipped offers of other providers, and name the files; their day
+    is that of the catalog. Raises DataError for a file that is no such catalog."""
+    import yaml
+
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        day = date.fromtimestamp(path.stat().st_mtime).isoformat()
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: cannot be read ({error}); give a SkyPilot catalog CSV") from None
+    made = []
+    for chip, catalog in sorted(prices.imported(rows, provider, day, str(path)).items()):
+        others = [
+            {"provider": o.provider, "kind": o.kind, "devices": o.devices, "usd": o.usd, "instance": o.instance, "region": o.region, "date": o.date, "source": o.source}
+            for o in prices.offers(load_hardware(chip))
+            if o.provider != provider and re.search(r"prices/", o.where)
+        ]  # fmt: skip
+        folder.mkdir(parents=True, exist_ok=True)
+        text = yaml.safe_dump(
+            {"sources": {"catalog": f"{path.name} ({day})"}, "offers": [*others, *catalog]},
+            sort_keys=False,
+            allow_unicode=True,
+            width=10000,
+        )
+        (folder / f"{chip}.yaml").write_text(text, encoding="utf-8")
+        made.append(f"{folder / f'{chip}.yaml'}: {len(catalog)} offers of {provider}, {day}")
+    return made
