@@ -69,6 +69,17 @@ def test_a_log_fixes_other_sizes(logs):
     assert constants.spread[1] < PUBLISHED.spread[1]
 
 
+def test_the_run_of_a_log_may_lack_an_option(logs):
+    here = Rl(**BASE, calibrate=str(logs["verl"]), prompt="103", output="325")
+    split = here.replace(rollout_devices=4, staleness=1, calibrate_question="--rollout-devices none --staleness 0")
+    assert constants_of(split) == constants_of(here)
+
+
+def test_a_part_below_its_floor_is_a_log_of_another_load(logs):
+    a = Rl(**BASE | {"prompts": 8192}, log=str(logs["verl"])).answer()
+    assert any(note.startswith("update of the log took 14.5 s, less than the floor") for note in a.notes)
+
+
 def test_a_log_of_the_whole_alone_scales_the_work(tmp_path):
     path = tmp_path / "whole.log"
     path.write_text("step:1 - timing_s/step:500.0 - training/global_step:1\n")

@@ -35,6 +35,18 @@ from rooflinecli.questions.rl.parts import Part, Rollout, Sample, Update
 from rooflinecli.questions.rl.question import Rl, step_of
 
 DEVICES = 8  # where -n is not given
+ASIDE = (
+    "log",
+    "changes",
+    "calibrate",
+    "calibrate_question",
+    "search",
+    "steps",
+    "fixed",
+    "n",
+    "weight_sync_bandwidth",
+    "source",
+)  # of no rollout
 OTHER_LOAD = 0.15  # of tokens, beyond which a log is of another load
 SIGMA = 0.6  # of the logarithm of lengths whose mean alone a log states
 
@@ -96,7 +108,7 @@ def compose(question: Rl) -> Composed:
     training = devices - question.rollout_devices if question.rollout_devices else devices
     if training < 1:
         raise UsageError(f"--rollout-devices {rolling} leaves none of -n {devices} to the trainer", "rollout-devices")
-    made = rl_parts.rollout(question, rolling)
+    made = rl_parts.rollout(question.replace(**dict.fromkeys(ASIDE)), rolling)
     samples = rl_parts.samples_of(question)
     update = rl_parts.update(question, training, samples)
     found = [made.part]
@@ -222,7 +234,8 @@ def constants_of(question: Rl) -> Constants:
         if field.kind == "switch":
             changed[field.parameter] = not flag.startswith("--no-")
         elif words:
-            changed[field.parameter] = words.pop(0)
+            value = words.pop(0)
+            changed[field.parameter] = None if value == "none" else value
         else:
             raise UsageError(f"--calibrate-question: {flag} has no value", "calibrate-question")
     given = {
@@ -366,6 +379,12 @@ def _notes(composed: Composed, constants: Constants, log: RlStep | None) -> list
         found.append(
             f"a step of the log has {count(log.tokens)} tokens, one of this question {count(tokens)}: give its --prompts, --samples and lengths"
         )
+    for part in composed.parts if log is not None else ():
+        measured = seconds_of(log, part.name, composed.parts)
+        if measured and measured < part.floor_s:
+            found.append(
+                f"{part.name} of the log took {duration(measured)}, less than the floor of {duration(part.floor_s)}: its step is a smaller one than this question's"
+            )
     if log is not None and log.other_s:
         stages = ", ".join(
             f"{name} {duration(seconds)}" for name, seconds in sorted(log.other_s.items(), key=lambda s: -s[1])[:5]

@@ -31,7 +31,7 @@ def _tried(question: Rl) -> list[tuple[str, Rl]]:
         if question.rollout_devices is None:
             found.append({"staleness": 1})
             found += [
-                {"rollout_devices": share, "staleness": 1}
+                {"rollout_devices": share, "staleness": 1, "partial_rollout": True}
                 for share in (devices // 2, devices * 3 // 4)
                 if 0 < share < devices
             ]

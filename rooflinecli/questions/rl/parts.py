@@ -133,6 +133,7 @@ def _waits(question: Rl, count: int) -> list[float]:
     return [milliseconds / 1000 for milliseconds in drawn]
 
 
+@lru_cache(maxsize=256)
 def rollout(question: Rl, devices: int, tp: int | None = None) -> Rollout:
     """Simulate the rollout of a step on so many devices. Raises Infeasible where no engine holds the model."""
     in_flight = 1 + max(question.staleness, 1)  # steps of samples that may be under way at once

@@ -105,7 +105,7 @@ class Rl(
     changes: Switch = field("switch", "Options that would shorten the step, each with its gain.", default=False, panel=LAYOUT)
     log: OptText = field("file", "A log of verl, NeMo RL, OpenRLHF or slime: its parts next to the expected ones.", default=None, panel=ENGINE)
     calibrate: OptText = field("file", "A log of the same framework and chip; with --calibrate-question, what it measured.", default=None, panel=ENGINE, metavar="LOG")
-    calibrate_question: OptText = field("free", "Options in which the run of --calibrate differs from this one, such as '-n 16 --prompts 256'.", default=None, panel=ENGINE, metavar="OPTIONS")
+    calibrate_question: OptText = field("free", "Options in which the run of --calibrate differs from this one, such as '-n 16 --rollout-devices none'.", default=None, panel=ENGINE, metavar="OPTIONS")
     source: OptText = field("free", "Read options from a config or a command of verl or NeMo RL.", default=None, metavar="LAUNCH", long="from", panel=ENGINE)
     # fmt: on
 
