@@ -379,12 +379,8 @@ def _notes(composed: Composed, constants: Constants, log: RlStep | None) -> list
         found.append(
             f"a step of the log has {count(log.tokens)} tokens, one of this question {count(tokens)}: give its --prompts, --samples and lengths"
         )
-    for part in composed.parts if log is not None else ():
-        measured = seconds_of(log, part.name, composed.parts)
-        if measured and measured < part.floor_s:
-            found.append(
-                f"{part.name} of the log took {duration(measured)}, less than the floor of {duration(part.floor_s)}: its step is a smaller one than this question's"
-            )
+    if log is not None:
+        found += _below_floor(composed.parts, log)
     if log is not None and log.other_s:
         stages = ", ".join(
             f"{name} {duration(seconds)}" for name, seconds in sorted(log.other_s.items(), key=lambda s: -s[1])[:5]
@@ -400,6 +396,16 @@ def _notes(composed: Composed, constants: Constants, log: RlStep | None) -> list
     if not composed.memory.fits:
         found.append("the roles do not fit: use more devices, --tp, --pp or a recipe of less memory")
     return found
+
+
+def _below_floor(parts: list[Part], log: RlStep) -> list[str]:
+    """Remarks on parts that a log measured below what the question's load takes at least."""
+    times = ((part, seconds_of(log, part.name, parts)) for part in parts)
+    return [
+        f"{part.name} of the log took {duration(seconds)}, less than the floor of {duration(part.floor_s)}: its step is a smaller one than this question's"
+        for part, seconds in times
+        if seconds and seconds < part.floor_s
+    ]
 
 
 def infeasible(answer: RlAnswer) -> str:
