@@ -118,7 +118,8 @@ def _shifted(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
             moved = {source: float(size // factor), target: float(getattr(layout, target) * factor)}
             shifted = _consistent(ctx, layout.with_changes(**moved))
             yield shifted
-            if target == "pp" and ctx.request.virtual_stages is None:  # a stage more pays once it is interleaved
+            interleaved = layout.virtual_stages > 1 or target == "pp"  # a stage more pays once it is interleaved
+            if interleaved and shifted.pp > 1 and ctx.request.virtual_stages is None:
                 yield shifted.with_changes(virtual_stages=_chunks(ctx, shifted)[-1])
 
 
