@@ -47,3 +47,19 @@ def run_cost(seconds: Number, usd_per_hour: Number) -> Number:
 def break_even_price(usd_per_device_hour: Number, device_hours: Number, other_device_hours: Number) -> Number:
     """The price per device-hour at which other devices cost as much as these at theirs."""
     return usd_per_device_hour * device_hours / other_device_hours
+
+
+@formula("$_o/h", "USD/h", "straight-line depreciation to the resale value, and electricity of the data center")
+def ownership_usd_per_hour(
+    capex: Number, resale: Number, seconds: Number, watts: Number, pue: Number, usd_per_kwh: Number
+) -> Number:
+    """Dollars per hour that an owned device costs over its life; `watts` are at the server's plug, shared out to its devices."""
+    return capex * (1 - resale) / (seconds / 3600) + watts / 1000 * pue * usd_per_kwh
+
+
+@formula("t*", "s", "rent paid equals what was bought, less its resale value, and the electricity since")
+def break_even_time(
+    capex: Number, resale: Number, usd_per_hour: Number, watts: Number, pue: Number, usd_per_kwh: Number
+) -> Number:
+    """Seconds of use after which owning costs less than renting. Only where the rent exceeds the electricity."""
+    return capex * (1 - resale) / (usd_per_hour - watts / 1000 * pue * usd_per_kwh) * 3600

@@ -153,6 +153,12 @@ def choose(spec: HardwareSpec, words: str = "", region: str = "") -> ChosenPrice
     return ChosenPrice(middle, min(low, middle.usd), max(high, middle.usd), len(fitting))
 
 
+def spread(spec: HardwareSpec, kind: str) -> tuple[float, ...]:
+    """10 and 90% of the offers of a chip and kind; nothing without any."""
+    rising = sorted(o.usd for o in offers(spec) if o.kind == kind)
+    return (_quantile(rising, 0.1), _quantile(rising, 0.9)) if rising else ()
+
+
 def _quantile(rising: list[float], share: float) -> float:
     place = share * (len(rising) - 1)
     below = int(place)

@@ -154,3 +154,15 @@ def test_tokens_per_joule_is_an_objective() -> None:
     serve = rows[0]["serve"]
     assert serve["tokens_per_joule"] == pytest.approx(1 / serve["joules_per_token"])
     assert serve["tokens_per_joule"] == max(row["serve"]["tokens_per_joule"] for row in rows)
+
+
+@pytest.mark.parametrize(("chip", "capex"), [("h100", "35000 USD"), ("b200", "50000 USD"), ("mi300x", "25000 USD")])
+def test_owning_costs_about_what_others_publish_and_pays_after_its_price_in_rent(chip: str, capex: str) -> None:
+    """InferenceX, 2026-04-02: H100 1.30 to 1.69, B200 1.95 to 2.34, MI300X 1.12 to 1.40 USD per hour owned."""
+    found = run_cli("serving", "own", "--hw", chip, "--capex", capex, "--format", "json").json
+    low, high = found["published_usd_per_hour"]
+    assert low / 1.5 <= found["own_usd_per_hour"] <= high * 1.5
+    usd = float(capex.split()[0])
+    rent = found["rent_usd_per_hour"] - found["electricity_usd_per_hour"]
+    assert found["break_even_s"] == pytest.approx(usd / rent * 3600)
+    assert found["break_even_s_interval"][0] <= found["break_even_s"] <= found["break_even_s_interval"][1]

@@ -113,12 +113,79 @@ class QuantizeWeightsAnswer(Record):
     notes: list[str]
 
 
+class OwnAnswer(Record):
+    """A device-hour rented and owned, and the use after which owning costs less, with its interval over the offers of the chip.
+
+    published_usd_per_hour: 10 to 90% of what others say that owning the chip costs.
+    """
+
+    schema: str = "roofline/serving-own/1"
+    rent_usd_per_hour: Quantity
+    own_usd_per_hour: Quantity
+    electricity_usd_per_hour: Quantity
+    break_even_s: Quantity
+    break_even_s_interval: tuple[Quantity, Quantity] | None = key(default=None, metadata=OPTIONAL)
+    owning_pays: bool
+    published_usd_per_hour: tuple[Quantity, Quantity] | None = key(default=None, metadata=OPTIONAL)
+    notes: list[str]
+
+
 # fmt: off
 class ServerPrice(Group):
     """Price of a server and the fraction of time it is busy."""
 
     usd_per_hour: Number = field("usd_per_hour", "Price of all devices of the server.", symbol="price")
     utilization: Number = field("positive", "Fraction of time the server is busy, 0 to 1.", default=1.0, symbol="u", most=1, short="-u", metavar="SHARE", former=("utilisation",))
+
+
+class Own(Question[OwnAnswer]):
+    """Rent or own a device: dollars per hour of both, and when owning pays."""
+
+    verb = "serving own"
+    capex: Number = field("usd", "What a device costs to buy, with its part of the server.", symbol="$")
+    hw: OptText = field("name", "Chip: a name, alias or YAML path. Gives the rent and the power.", default=None)
+    rent: OptNumber = field("usd_per_hour", "Rent of a device-hour, instead of the chip's offers.", default=None, symbol="r")
+    watts: OptNumber = field("watts", "Power of a device with its part of the server; omitted: TDP x 1.6.", default=None, symbol="P")
+    pue: Number = field("positive", "Power of the data center over that of its servers.", default=1.09, symbol="PUE", least=1)
+    electricity: Number = field("electricity", "Price of electricity.", default=0.09, symbol="$_kWh")
+    life: Number = field("time", "How long it is used; four years by default, 1461d.", default=4 * 31_557_600.0, symbol="T")
+    resale: Number = field("fraction", "Share of the price that it sells for afterwards.", default=0.0, symbol="s")
+
+    def check(self) -> None:
+        if self.hw is None and (self.rent is None or self.watts is None):
+            raise UsageError("name the chip with --hw, or give --rent and --watts", "hw")
+
+    def answer(self, lift: PlainLift = PLAIN) -> OwnAnswer:
+        from rooflinecli.specs import prices
+        from rooflinecli.specs.hardware import load_hardware
+
+        spec = None if self.hw is None else load_hardware(self.hw)
+        chosen = None if spec is None or self.rent is not None else prices.choose(spec)
+        rent, watts = self.rent, self.watts
+        if rent is None:
+            if chosen is None:
+                raise UsageError(f"--hw {self.hw}: nobody is known to rent it; give --rent", "rent")
+            rent = lift("r", chosen.offer.usd, "USD/h", f"{chosen.offer.where}; {chosen.offer.provider} {chosen.offer.date}")
+        if watts is None:
+            if spec is None or spec.power is None:
+                raise UsageError(f"--hw {self.hw}: its file has no power; give --watts", "watts")
+            watts = lift("P", 1.6 * spec.power.si, "W", f"{spec.document.location('power')} x 1.6 of host, fans and idle machines")
+        electricity = cost.ownership_usd_per_hour(0.0, 0.0, self.life, watts, self.pue, self.electricity)
+        if num.value(rent) <= num.value(electricity):
+            raise UsageError("the rent is below the electricity alone; owning never pays", "rent")
+        when = cost.break_even_time(self.capex, self.resale, rent, watts, self.pue, self.electricity)
+        ends = () if chosen is None else tuple(
+            cost.break_even_time(self.capex, self.resale, usd, watts, self.pue, self.electricity)
+            for usd in (chosen.high, chosen.low) if usd > num.value(electricity)
+        )
+        owned = () if spec is None else prices.spread(spec, "ownership")
+        return OwnAnswer(
+            rent_usd_per_hour=rent, electricity_usd_per_hour=electricity,
+            own_usd_per_hour=cost.ownership_usd_per_hour(self.capex, self.resale, self.life, watts, self.pue, self.electricity),
+            break_even_s=when, break_even_s_interval=(ends[0], ends[1]) if len(ends) == 2 else None, owning_pays=bool(num.value(when) < self.life),
+            published_usd_per_hour=(owned[0], owned[1]) if owned else None,
+            notes=["Space, staff, network and interest are left out; published figures have them."],
+        )
 
 
 class TokenCost(ServerPrice, Question[TokenCostAnswer]):
@@ -352,7 +419,7 @@ class QuantizeWeights(Question[QuantizeWeightsAnswer]):
 # fmt: on
 
 
-QUESTIONS = (TokenCost, BreakEven, Batching, BeamSearch, PrefixCaching, Disaggregation, QuantizeWeights)
+QUESTIONS = (TokenCost, Own, BreakEven, Batching, BeamSearch, PrefixCaching, Disaggregation, QuantizeWeights)
 
 
 def _capacity(hw: str, lift: PlainLift) -> Quantity:
