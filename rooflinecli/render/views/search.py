@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rooflinecli.core.text import plural
 from rooflinecli.questions.multi_chip import remedy
@@ -23,7 +23,7 @@ from rooflinecli.render.views.sensitivity import tornado
 
 Row = TrainingRow | ServingRow
 BOUNDS = {
-    "pessimistic": "the pessimistic bound of the 80% interval",
+    "pessimistic": "the pessimistic bound",
     "expected": "the expected value",
     "floor": "the floor",
 }
@@ -42,36 +42,53 @@ def view(answer: SearchAnswer) -> Page:
     else:
         table, headline = _serving(answer), _serving_headline(answer)
         more = _pools(answer)
+    first, *others = _trailing(rows) or [[]]
+    pools = answer.pools if isinstance(answer, ServingSearch) else None
     return page(
         [Headline(headline, (answer.model, answer.hardware)), Prose(_counts(answer), style="dim")],
-        _limits(answer),
         [table] if rows else [],
-        [Note(_LEGEND)] if rows and isinstance(answer, TrainingSearch) else [],
-        [Prose(f"{place(row, i)} is {row.why}", indent=2) for i, row in enumerate(rows, 1) if row.why],
-        [
-            Prose(f"{place(row, i)}{_MARK} {'; '.join(row.extrapolations)}", indent=3)
-            for i, row in enumerate(rows, 1)
-            if isinstance(row, TrainingRow) and row.extrapolations
-        ],
+        [*first, *_unsupported(rows[:1]), *(_command("best", rows[0].estimate or rows[0].command) if rows else [])],
         *(
-            _command("best" if i == 1 else place(row, i), row.estimate or row.command)
+            _command(place(row, i), row.estimate or row.command)
             for i, row in enumerate(rows, 1)
-            if i == 1 or row.best_of_chip
+            if i > 1 and row.best_of_chip
         ),
         [
             Prose(f"{place(row, i)} simulated: {_simulated(row.simulate)}")
             for i, row in enumerate(rows, 1)
             if isinstance(row, ServingRow) and row.simulate is not None
         ],
-        *more,
+        [Prose(f"disaggregated: {pools.summary}", indent=2)] if pools is not None else [],
         _chips(answer, rows),
-        [Prose(f"rejected: {'; '.join(f'{r.layouts:,} by {r.constraint}' for r in answer.rejected)}", indent=2)]
-        if answer.rejected
-        else [],
         _miss(answer.nearest_miss),
         _elasticities(answer),
         tornado(answer.tornado) if answer.tornado is not None else [],
+        details=[
+            _limits(answer),
+            [Note(_LEGEND)] if rows and isinstance(answer, TrainingSearch) else [],
+            [block for group in others for block in group],
+            _unsupported(rows, 1),
+            *more,
+            [Prose(f"rejected: {'; '.join(f'{r.layouts:,} by {r.constraint}' for r in answer.rejected)}", indent=2)]
+            if answer.rejected
+            else [],
+        ],
+        about="why the others trail, what rejected layouts" + (", disaggregated pools" if pools is not None else ""),
     )
+
+
+def _trailing(rows: Sequence[Row]) -> list[list[Block]]:
+    """Why each row trails the best, where it does."""
+    return [[Prose(f"{place(row, i)} is {row.why}", indent=2)] for i, row in enumerate(rows, 1) if row.why]
+
+
+def _unsupported(rows: Sequence[Row], start: int = 0) -> list[Block]:
+    """What no published run supports of the layouts from `start` on."""
+    return [
+        Prose(f"{place(row, i)}{_MARK} {'; '.join(row.extrapolations)}", indent=3)
+        for i, row in enumerate(rows, 1)
+        if i > start and isinstance(row, TrainingRow) and row.extrapolations
+    ]
 
 
 def _command(label: str, words: str) -> list[Block]:
@@ -154,7 +171,7 @@ def _training(answer: TrainingSearch) -> Table:
     goals = [name for name in answer.objective if name.rpartition(".")[2] not in _IN_TABLE]
     columns = [
         Column(""),
-        Column("layout", text=True, least=20),
+        Column("layout", text=True),
         Column("devices", drop=4),
         Column("step"),
         Column("upper bound"),
@@ -183,7 +200,7 @@ def _training(answer: TrainingSearch) -> Table:
 def _serving(answer: ServingSearch) -> Table:
     columns = [
         Column(""),
-        Column("instance layout", text=True, least=20),
+        Column("instance layout", text=True),
         Column("batch"),
         Column("total batch", drop=3),
         Column("instances", drop=2),

@@ -14,9 +14,9 @@ _POINTS = (
     Column("mean", drop=3),
     Column("p50"),
     Column("p90", drop=4),
-    Column("p95", drop=1),
+    Column("p95", drop=5),
     Column("p99"),
-    Column("max", drop=2),
+    Column("max", drop=1),
 )
 _LATENCIES = {"ttft": "TTFT", "itl": "ITL", "tpot": "TPOT", "e2e": "E2E latency", "queue": "queueing"}
 _SHOWN = (
@@ -27,6 +27,10 @@ _SHOWN = (
     "usd_per_million_input_tokens", "usd_per_million_output_tokens", "usd_per_million_tokens",
     "joules_per_output_token", "duration_s", "steady_s",
 )  # fmt: skip
+_FIRST = (  # on the first screen
+    "output_tokens_per_s", "requests_per_s", "goodput_requests_per_s", "slo_attainment", "running_requests_mean", "engine_utilization", "kv_cache_usage_max",
+    "prefix_cache_hit_rate", "preemptions", "replicas_mean", "usd_per_million_tokens", "joules_per_output_token",
+)  # fmt: skip
 _IF_ANY = ("prefix_cache_hit_rate", "preemptions")
 
 
@@ -35,10 +39,12 @@ def view(answer: SimulateAnswer) -> Page:
     return page(
         [Prose(_title(answer))],
         [_latencies(answer)],
-        [_numbers(answer)],
+        [_numbers(answer, True)],
         [_classes(answer)],
         [_targets(answer.slo)],
         *([note] for note in _notes(answer)),
+        details=[[_numbers(answer, False)]],
+        about="input throughput, batches, cache, prices of input and output",
     )
 
 
@@ -73,13 +79,14 @@ def _latencies(answer: SimulateAnswer) -> Table:
     return Table(columns, rows)
 
 
-def _numbers(answer: SimulateAnswer) -> Table:
+def _numbers(answer: SimulateAnswer, first: bool) -> Table:
+    """Quantities of the run: those of the first screen, or the others."""
     values, ends = answer.simulate, answer.interval
     tiers = [name for name in values if name.startswith("reloaded_")]
     place = _SHOWN.index("prefix_cache_hit_rate") + 1
     rows = []
     for name in (*_SHOWN[:place], *tiers, *_SHOWN[place:]):
-        if name not in values or (name in _IF_ANY and not values[name]):
+        if name not in values or (name in _IF_ANY and not values[name]) or (name in _FIRST) != first:
             continue
         label = f"  of it, reloaded from {name[9:-6]}" if name in tiers else _label(name)
         between = ends.get(name)
