@@ -419,3 +419,9 @@ def test_a_comment_of_a_json_config_is_no_option(tmp_path):
     )
     _, said = options_of(text, tmp_path, "ds.json", model="llama-3-8b", n=8)
     assert said.endswith("may change the cost; priced without: zero_optimization.unheard_of 1")
+
+
+def test_servers_with_experts_of_their_own_take_the_time_of_one():
+    one = rl.estimate("deepseek-v3", "h200", tp=8, dp=1, ep=8, phase="decode").decode
+    two = rl.estimate("deepseek-v3", "h200", tp=8, dp=2, ep=8, expert_tp=1, phase="decode").decode
+    assert two.time_s == one.time_s and two.memory.weights_bytes == one.memory.weights_bytes
