@@ -47,16 +47,6 @@ def to_json(answer: Record | Sequence[Record], schema: str | None = None) -> str
     return dumps(found)
 
 
-def first_keys(found: Any, former: dict[str, str]) -> Any:
-    """An answer that is plain data, in the keys of the first release."""
-    if isinstance(found, dict):
-        renamed = {former.get(key, key): first_keys(value, former) for key, value in found.items()}
-        if isinstance(renamed.get("schema"), str):
-            renamed["schema"] = f"{renamed['schema'].rpartition('/')[0]}/1"
-        return renamed
-    return [first_keys(value, former) for value in found] if isinstance(found, list) else found
-
-
 def bare(value: Any) -> Any:
     """Numbers without the derivation that an explanation gave them."""
     if isinstance(value, dict):

@@ -6,16 +6,14 @@ from pathlib import Path
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.interfaces.cli.from_question import Delivery, command
-from rooflinecli.interfaces.cli.show import show, show_text
+from rooflinecli.interfaces.cli.show import show
 from rooflinecli.questions.compare.question import Compare, MeasuredAnswer
 
 
 def run(question: Compare, how: Delivery) -> int:
     """Compare and print; the exit code is 1 where no chip can."""
-    from rooflinecli.render.views.measured_gap import render as gaps
-
     if question.measured:
-        show_text(_measured(question), gaps, how)
+        show(_measured(question), "measured_gap", how, table="rows")
         return 0
     if question.sensitivity and how.format == "csv":
         from rooflinecli.engine.build_request import warn

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -24,18 +23,6 @@ def show(answer: Any, view: str, how: Delivery, *, table: str = "", **shown: int
         render(answer, page, how.format, columns(how.wide, out), table=table, schema=how.schema, details=how.details),
         out,
     )
-
-
-def show_text(
-    found: Any, page: Callable[[Any, str, int], str], how: Delivery, former: dict[str, str] | None = None
-) -> None:
-    """Print an answer by a page of (answer, format, columns), or write it to --out. `former` are keys of --schema 1 by today's."""
-    out = None if how.out is None else Path(how.out)
-    if how.schema == "1" and how.format == "json":
-        from rooflinecli.render.answer import first_keys
-
-        found = first_keys(found, former or {})
-    write(page(found, how.format, columns(how.wide, out)), out)
 
 
 def explained(answer: object, name: str, depth: int) -> str:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from rooflinecli.core.text import plural
 from rooflinecli.questions.compare.question import INSIDE, MeasuredAnswer, MeasuredGap
-from rooflinecli.render import answer as formats
 from rooflinecli.render.blocks import Column, Page, Prose, Table, page
-from rooflinecli.render.formats.terminal_style import PIPE
 from rooflinecli.render.numbers import text
 
 _COLUMNS = (
@@ -19,11 +17,6 @@ _COLUMNS = (
     Column("gap"),
     Column("verdict", text=True),
 )
-
-
-def render(answer: MeasuredAnswer, format: str, width: int = PIPE) -> str:
-    """The answer in one of the formats."""
-    return formats.render(answer, view, format, width, table="rows")
 
 
 def view(answer: MeasuredAnswer) -> Page:
