@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Collection
 from typing import Any
@@ -81,8 +80,10 @@ def named(options: dict[str, Any], help: str = "`roofline estimate --help` lists
 def value(option: Option, written: Any, flag: str = "") -> Any:
     """Value of an option in SI. `flag` is how it was typed where that is not its own. Raises UsageError."""
     flag = flag or option.flag
-    if option.kind == "price" and isinstance(written, str) and re.match(r"\s*[a-zA-Z]", written):
-        return prices.parse(written)
+    if option.kind == "price" and isinstance(written, str) and written.strip()[:1].isalpha():
+        words = prices.parse(written)
+        if words:
+            return words
     if option.numeric or option.kind in ("stage", "pictures"):
         parsed = parse_number(option, written, flag)
         check_bounds(option, parsed, flag)

@@ -25,7 +25,7 @@ KINDS = (
     "ownership",
 )  # the first that a chip has is meant
 STALE_DAYS = 90
-_WORD = re.compile(r"[a-z][a-z0-9.-]*")
+_PROVIDER = re.compile(r"\bprovider: ([a-z0-9.-]+)")
 
 
 @dataclass(frozen=True)
@@ -61,13 +61,16 @@ class ChosenPrice:
 
 
 def parse(text: str) -> str:
-    """A price in words (`aws`, `spot`, `aws spot`, `reserved-3y`), normalized. Raises UsageError for what is neither that nor money."""
+    """A price in words (`aws`, `spot`, `aws spot`, `reserved-3y`), normalized; empty for what is not made of kinds and providers."""
     words = re.split(r"[\s+:]+", text.strip().lower())
-    if not all(_WORD.fullmatch(word) for word in words):
-        raise UsageError(
-            f"--price {text}: expected USD per device-hour, a provider or a kind ({', '.join(KINDS)})", "price"
-        )
-    return " ".join(words)
+    known = {*KINDS, *providers()}
+    return " ".join(words) if all(word in known for word in words) else ""
+
+
+def providers() -> set[str]:
+    """Everybody who offers a chip."""
+    files = (path for folder in search_path("hardware") for path in (folder / "prices").glob("*.yaml"))
+    return {name for path in files for name in _PROVIDER.findall(path.read_text(encoding="utf-8"))}
 
 
 def offers(spec: HardwareSpec) -> tuple[Offer, ...]:

@@ -114,6 +114,7 @@ _ROWS = (
     Quantity("usd_per_device_hour", "USD/h", "per device and hour", LESS),
     Quantity("usd_per_device_hour_interval", "USD/h", "10 to 90% of the offers", LESS),
     Quantity("age_s", "s", "age of the price", LESS),
+    Quantity("break_even_s_interval", "s", "break-even, over the offers", LESS),
     Quantity("utilization", "fraction", "fraction of paid time that is busy"),
     Quantity(
         "images_per_s",

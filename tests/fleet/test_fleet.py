@@ -127,11 +127,11 @@ def test_a_model_that_nothing_serves_is_named_and_the_others_are_placed(tmp_path
 
 
 def test_a_group_without_a_price_counts_devices(tmp_path: Path) -> None:
-    text = "fleet: {mi300x: 8}\nmodels:\n  llama-3-8b: {qps: 5}\n"
+    text = "fleet: {mi250x: 8}\nmodels:\n  llama-3-8b: {qps: 5}\n"
     result = asked(tmp_path, text)
-    assert result["objective"] == "devices" and result["unpriced"] == ["mi300x"] and result["usd_per_hour"] is None
+    assert result["objective"] == "devices" and result["unpriced"] == ["mi250x"] and result["usd_per_hour"] is None
     ran = run_cli("fleet", str(tmp_path / "fleet.yaml"), "--objective", "cost")
-    assert ran.code == 2 and "no price is known for mi300x" in ran.err
+    assert ran.code == 2 and "no price is known for mi250x" in ran.err
 
 
 def test_formats_and_doors_say_the_same(tmp_path: Path) -> None:

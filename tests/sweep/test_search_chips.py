@@ -65,12 +65,12 @@ def test_training_rows_of_all_chips_are_what_their_commands_print(objective: str
 
 
 def test_a_chip_without_a_price_is_named_where_dollars_rank() -> None:
-    result = found("search", *SERVING, "--hw", "h100,mi300x", "--objective", "cost")
-    mi300x = result["chips"][1]
-    assert result["unpriced"] == ["mi300x"] and not mi300x["feasible"] and "--price mi300x=USD" in mi300x["why"]
-    assert "--price mi300x=USD" in run_cli("search", *SERVING, "--hw", "h100,mi300x", "--objective", "cost").out
-    ran = run_cli("search", *SERVING, "--hw", "mi300x,gaudi3", "--objective", "cost")
-    assert ran.code == 2 and "no price is known for mi300x, gaudi3" in ran.err
+    result = found("search", *SERVING, "--hw", "h100,mi250x", "--objective", "cost")
+    mi250x = result["chips"][1]
+    assert result["unpriced"] == ["mi250x"] and not mi250x["feasible"] and "--price mi250x=USD" in mi250x["why"]
+    assert "--price mi250x=USD" in run_cli("search", *SERVING, "--hw", "h100,mi250x", "--objective", "cost").out
+    ran = run_cli("search", *SERVING, "--hw", "mi250x,gaudi3", "--objective", "cost")
+    assert ran.code == 2 and "no price is known for mi250x, gaudi3" in ran.err
 
 
 def test_serving_rows_and_the_batch_in_all() -> None:
@@ -147,16 +147,16 @@ def test_compare_holds_limits_at_the_pessimistic_end() -> None:
 
 
 def test_compare_takes_prices_by_chip() -> None:
-    args = ["llama-3-8b", "--hw", "h100,mi300x", "-n", "2", "--at", "same-cost"]
+    args = ["llama-3-8b", "--hw", "h100,mi250x", "-n", "2", "--at", "same-cost"]
     unknown = {row["chip"]: row for row in found("compare", *args)["rows"]}
-    assert "--price mi300x=USD" in unknown["mi300x"]["infeasible_reason"]
-    rows = {row["chip"]: row for row in found("compare", *args, "--price", "mi300x=1.5", "--price", "h100=3")["rows"]}
+    assert "--price mi250x=USD" in unknown["mi250x"]["infeasible_reason"]
+    rows = {row["chip"]: row for row in found("compare", *args, "--price", "mi250x=1.5", "--price", "h100=3")["rows"]}
     assert (
         rows["h100"]["usd_per_hour"] == 6.0
-        and rows["mi300x"]["layout"]["devices"] == 4
-        and rows["mi300x"]["usd_per_hour"] == 6.0
+        and rows["mi250x"]["layout"]["devices"] == 4
+        and rows["mi250x"]["usd_per_hour"] == 6.0
     )
-    assert "no price is known for mi300x" in run_cli("compare", *args[:5], "--hw", "h100,mi300x").out
+    assert "no price is known for mi250x" in run_cli("compare", *args[:5], "--hw", "h100,mi250x").out
 
 
 def test_the_keys_of_the_first_release():
