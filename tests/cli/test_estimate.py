@@ -50,6 +50,7 @@ def test_json_is_the_contract():
         "workload",
         "phases",
         "cost",
+        "price",
         "feasible",
         "violations",
     ]
