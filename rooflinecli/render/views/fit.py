@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rooflinecli.core.units import count
 from rooflinecli.questions.fit.answer_types import FitAnswer, FitRow
-from rooflinecli.render.blocks import Column, Headline, Note, Page, Prose, Table, page
+from rooflinecli.render.blocks import Column, Headline, Note, Page, Table, page
 from rooflinecli.render.numbers import NONE, text
 
 _COLUMNS = (Column("file type", text=True), Column("size"), Column("bits", drop=1), Column("context"), Column("tok/s"), Column("80% interval", drop=2), Column("prompt tok/s", drop=3))  # fmt: skip
@@ -15,20 +15,26 @@ def view(answer: FitAnswer) -> Page:
     chip, model = answer.hardware, answer.model
     head = f"{model.name} ({count(model.parameters)} parameters) on {chip.name}, {text(chip.capacity_bytes, 'bytes')}"
     notes = [Note(f"note: {note}") for note in answer.notes]
-    return page([Headline(head)], [Table(_COLUMNS, list(map(_line, answer.files)))], [Prose(_about(answer)), *notes])
+    return page(
+        [Headline(f"{head}. {_largest(answer)}")],
+        [Table(_COLUMNS, list(map(_line, answer.files)))],
+        [Note(_about(answer)), *notes],
+    )
+
+
+def _largest(answer: FitAnswer) -> str:
+    asked = f"{answer.workload.prompt:g} + {answer.workload.output:g} tokens"
+    if answer.largest:
+        return f"Largest that holds {asked}: {answer.largest}."
+    if any(map(_on_host, answer.files)):
+        return f"None holds {asked} on the device alone; the rates are those with the rest on the host."
+    return f"None holds {asked}; take a smaller model or --kv-dtype q8_0."
 
 
 def _about(answer: FitAnswer) -> str:
-    asked = f"{answer.workload.prompt:g} + {answer.workload.output:g} tokens"
-    if answer.largest:
-        said = f"Largest that holds {asked}: {answer.largest}."
-    elif any(map(_on_host, answer.files)):
-        said = f"None holds {asked} on the device alone; the rates are those with the rest on the host."
-    else:
-        said = f"None holds {asked}; take a smaller model or --kv-dtype q8_0."
     reserve = text(answer.hardware.reserve_bytes, "bytes")
     engines = ", ".join(dict.fromkeys(f.engine for f in answer.files)) or answer.workload.engine
-    return f"{said} context: longest of one sequence next to the weights and {reserve} for buffers and desktop; rates of one stream by {engines}."
+    return f"context: longest of one sequence next to the weights and {reserve} for buffers and desktop; rates of one stream by {engines}."
 
 
 def _line(f: FitRow) -> tuple[str, ...]:
