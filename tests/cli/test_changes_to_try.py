@@ -1,4 +1,4 @@
-"""The change that an estimate proposes is what its command prints."""
+"""The change that an estimate proposes, in the same layout, is no better than what its command prints."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def test_the_change_is_worth_it_and_reproduces(asked):
         "--format",
         "json",
     )
-    assert json.loads(ran.out)["phases"][change.phase]["time_s"] == pytest.approx(change.time_s)
+    found = json.loads(ran.out)["phases"][change.phase]["time_s"]
+    assert 0.95 * change.time_s < found <= change.time_s * (1 + 1e-9)  # the layout is chosen again
 
 
 def test_json_has_no_proposals():

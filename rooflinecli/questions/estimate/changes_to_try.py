@@ -1,4 +1,4 @@
-"""The nearest change of an estimate's question that helps: each is estimated with everything else as it is."""
+"""The nearest change of an estimate's question that helps: each is estimated with everything else, the layout too, as it is."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from rooflinecli.core import num
 from rooflinecli.core.errors import RooflineError
 from rooflinecli.engine import build_request
+from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer, TriedChange
 from rooflinecli.specs.hardware import load_hardware
@@ -29,10 +30,10 @@ def _best(given: dict[str, object], answer: EstimateAnswer, kind: str) -> TriedC
     name = phases[-1]
     now = answer.phases[name]
     n = now.layout_of_phase.devices
-    tried = []
+    tried, layout = [], _sizes(now, kind)
     for change in _candidates(given, answer, kind, n):
         try:
-            other = estimate(build_request.request({**given, "n": n, "phase": phases, **change}))
+            other = estimate(build_request.request({**given, **layout, "phase": phases, **change}))
         except RooflineError:
             continue
         if other.feasible and name in other.phases:
@@ -46,6 +47,25 @@ def _best(given: dict[str, object], answer: EstimateAnswer, kind: str) -> TriedC
     rate = float(num.value(best.tokens_per_s)) / float(num.value(now.tokens_per_s)) - 1
     flags = " ".join(OPTIONS[option].flag + ("" if value is True else f" {value}") for option, value in change.items())
     return TriedChange(phase=name, flags=flags, time_s=best.time_s, saved_fraction=saved, rate_gain_fraction=rate)
+
+
+def _sizes(phase: PhaseAnswer, kind: str) -> dict[str, object]:
+    """Options that give the layout of a phase."""
+    plan = phase.layout_of_phase
+    sizes: dict[str, object] = {
+        "n": plan.devices,
+        "tp": plan.tp,
+        "pp": plan.pp,
+        "dp": plan.dp,
+        "cp": plan.cp,
+        "ep": plan.ep,
+    }
+    if kind == "serve":
+        return {name: size for name, size in sizes.items() if name in ("n", "tp", "pp", "dp") or size != 1}
+    return sizes | {
+        "zero": plan.zero, "micro-batch": plan.micro_batch, "virtual-stages": plan.virtual_stages, "recompute": plan.recompute,
+        "sequence-parallel": plan.sequence_parallel,
+    }  # fmt: skip
 
 
 def _candidates(given: Mapping[str, object], answer: EstimateAnswer, kind: str, n: int) -> Iterator[dict[str, object]]:
