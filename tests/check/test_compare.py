@@ -163,7 +163,7 @@ def test_formats_agree():
         ("--hw", "h100,h200", "--tokens", "-3"),
         ("--hw", "h100,h200", "--rank", "train.run_s"),
         ("--hw", "h100,h200", "--batch", "many"),
-        ("--hw", "mi300x,h100", "--at", "same-cost", "-n", "1"),
+        ("--hw", "mi250x,h100", "--at", "same-cost", "-n", "1"),
         ("--hw", "h100,h200", "--rank", "decode.bound"),
     ],
 )

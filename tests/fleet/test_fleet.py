@@ -259,7 +259,7 @@ def test_one_is_no_plural_and_a_small_share_no_nought(tmp_path: Path) -> None:
     ran = run_cli("fleet", str(path), "--format", "json")
     growth = ran.json["growth"]
     assert 0 < growth < 1e-3
-    title = run_cli("fleet", str(path)).out.split("\n\n")[0].replace("\n", " ")
+    title = " ".join(run_cli("fleet", str(path)).out.split("\n\n")[0].split())
     assert title.startswith("1 model on 1 device:") and f"{100 * growth:.2g}% of each" in title
 
 

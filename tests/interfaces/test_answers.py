@@ -21,6 +21,7 @@ ASKED = {
     "shard": ("X[I_x, J] W[J_y, K]", "--mesh", "x=4,y=2", "--sizes", "I=1k,J=4k,K=16k", "--hw", "tpu-v5e"),
     "goodput": ("-n", "1024", "--checkpoint", "30 s"),
     "hardware": ("h100",),
+    "prices": ("h100",),
     "models": ("llama-3-8b",),
     "search": (*CHIP, "-n", "2", "--phase", "decode"),
     "plan": (*CHIP, "--qps", "2"),

@@ -271,8 +271,9 @@ def test_python_asks_the_same() -> None:
 def test_formats_and_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     args = ["plan", *RUN, "--hw", "h100,tpu-v5p", "--deadline", "4d"]
-    text = run_cli(*args).out
-    assert all(len(line) <= 80 for line in text.splitlines()) and text.count("roofline estimate") == 2
+    first, text = run_cli(*args).out, run_cli(*args, "--details").out
+    assert all(len(line) <= 80 for line in f"{first}\n{text}".splitlines()) and len(first.splitlines()) <= 24
+    assert first.count("roofline estimate") == 1 and text.count("roofline estimate") == 2
     rows = run_cli(*args, "--format", "csv").out.splitlines()
     assert rows[0].startswith("rank,chip,feasible,hardware") and len(rows) == 3
     assert run_cli(*args, "--format", "markdown").out.count("|") > 20

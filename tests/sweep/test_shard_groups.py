@@ -138,7 +138,7 @@ def test_a_row_says_its_group_and_its_command_prints_its_numbers(cli: Any) -> No
         found = cli(*shlex.split(row["estimate"])[1:], "--format", "json").json["phases"]["train"]
         same = ("time_s", "floor_s", "interval_s", "mfu", "memory", "communication_s")
         assert {name: row[name] for name in same} == {name: found[name] for name in same}
-    shown = cli("search", *shlex.split(asked)).out
+    shown = cli("search", *shlex.split(asked), "--details").out
     assert "zero3 hsdp256" in shown and "HSDP" in shown
 
 

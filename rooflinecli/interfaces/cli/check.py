@@ -46,7 +46,7 @@ def run(question: Check, how: CheckDelivery) -> int:
         raise
     out = None if how.out is None else Path(how.out)
     for kind, path in [(how.format, out), *also]:
-        write(_rendered(kind, answer, columns(how.wide, path), how.schema), path)
+        write(_rendered(kind, answer, columns(how.wide, path), how.schema, how.details), path)
     if how.write_baseline is not None:
         write(_rendered("json", answer), Path(how.write_baseline))
     return 0 if answer.passed else 1
@@ -59,7 +59,7 @@ def _measured(files: Sequence[Path], options: Options) -> list[MeasuredGap]:
     return rows_of_plan(files, options)
 
 
-def _rendered(kind: str, answer: CheckAnswer, width: int = 0, schema: str | None = None) -> str:
+def _rendered(kind: str, answer: CheckAnswer, width: int = 0, schema: str | None = None, details: bool = True) -> str:
     if kind in CI:
         from rooflinecli.render.formats import check as formats
 
@@ -69,10 +69,12 @@ def _rendered(kind: str, answer: CheckAnswer, width: int = 0, schema: str | None
     from rooflinecli.render.views.check import view
 
     def page(answer: CheckAnswer) -> Page:
-        summary, *rest = view(answer).groups
-        return Page([summary, *rest] if kind == "markdown" else [*rest, summary])  # a terminal shows the last lines
+        found = view(answer)
+        summary, *rest = found.groups
+        groups = [summary, *rest] if kind == "markdown" else [*rest, summary]  # a terminal shows the last lines
+        return Page(groups, found.details, found.about)
 
-    return render(answer, page, kind, width, schema=schema)
+    return render(answer, page, kind, width, schema=schema, details=details)
 
 
 def _also(item: str) -> tuple[str, Path]:

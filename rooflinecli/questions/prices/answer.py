@@ -8,6 +8,7 @@ from datetime import date
 from pathlib import Path
 
 from rooflinecli.core.errors import DataError
+from rooflinecli.core.files import write
 from rooflinecli.core.record import Record
 from rooflinecli.specs import prices
 from rooflinecli.specs.hardware import load_hardware
@@ -82,6 +83,6 @@ def import_catalog(path: Path, provider: str, folder: Path) -> list[str]:
             allow_unicode=True,
             width=10000,
         )
-        (folder / f"{chip}.yaml").write_text(text, encoding="utf-8")
+        write(folder / f"{chip}.yaml", text)
         made.append(f"{folder / f'{chip}.yaml'}: {len(catalog)} offers of {provider}, {day}")
     return made

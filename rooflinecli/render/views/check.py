@@ -22,7 +22,7 @@ from rooflinecli.render.numbers import percent, text
 
 _COLUMNS = (
     Column("verdict", text=True),
-    Column("quantity", text=True, least=20),
+    Column("quantity", text=True),
     Column("value"),
     Column("required", text=True),
     Column("margin", text=True, drop=3),
@@ -40,14 +40,23 @@ def view(answer: CheckAnswer) -> Page:
             Prose(beyond + (":" if answer.moved else "")),
             *(Prose(f"- {change_text(c)}", 2) for c in answer.moved),
         ]
-    return page([Headline(f"roofline check: {summary(answer)}")], *map(_case, answer.checks), moved)
+    return page(
+        [Headline(f"roofline check: {summary(answer)}")],
+        *(_case(c, c.verdict != PASS) for c in answer.checks),
+        moved,
+        details=[_case(c, True) for c in answer.checks if c.verdict == PASS],
+        about="the requirements of checks that pass",
+    )
 
 
-def _case(case: CaseAnswer) -> list[Block]:
+def _case(case: CaseAnswer, whole: bool) -> list[Block]:
+    """A case in a line, with its requirements where the `whole` of it is wanted."""
     binding = f"; binding: {case.binding}" if case.binding and len(case.requirements) > 1 else ""
     blocks: list[Block] = [
         Prose(f"{case.verdict.upper()} {case.name}: {subject(case)} ({case.file}:{case.line}){binding}", 2)
     ]
+    if not whole:
+        return blocks
     if case.description:
         blocks.append(Prose(" ".join(case.description.split())))
     if case.requirements:

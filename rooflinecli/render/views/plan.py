@@ -53,8 +53,10 @@ def view(answer: PlanAnswer) -> Page:
     return page(
         [Headline(_headline(answer, rows), tuple(row.hardware for row in rows[:1]))],
         [Table(columns, [_cells(row) for row in rows])] if rows else [],
-        *(_command(row) for row in rows),
+        *(_command(row) for row in rows[:1]),
         _notes(answer),
+        details=[_command(row) for row in rows[1:]],
+        about="the commands of the other chips",
     )
 
 
