@@ -39,8 +39,6 @@ class _Instance(Protocol):
 
 
 def _made(kind: type, frozen: bool, eq: bool, repr: bool, slots: bool, kw_only: bool) -> type:
-    if slots and "__slots__" in kind.__dict__:
-        return kind  # a Record, which is made already
     inherited: Fields = {}
     for base in reversed(kind.__mro__[1:]):
         inherited |= base.__dict__.get("__dataclass_fields__", {})
