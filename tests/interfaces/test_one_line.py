@@ -119,7 +119,7 @@ def test_a_quantity_is_in_the_answer_of_every_verb(copy, verb):
     elif verb == "check":
         plan = {"model": "llama-3-8b", "hw": "h100", "n": 1, "phase": "decode", "require": {name: "< 1 kJ"}}
         (copy / "plan.yaml").write_text(json.dumps({"checks": {"energy": plan}}))
-        assert name in roofline(copy, verb, "plan.yaml")
+        assert name in roofline(copy, verb, "plan.yaml", "--details")
     else:
         page = roofline(copy, verb, *base, "-n", "1", "--out", "-")
         data = re.search(r'id="roofline-data">(.*?)</script>', page, re.DOTALL)
