@@ -51,7 +51,8 @@ def run(question: Hardware, how: Delivery) -> None:
 
         write(text("hardware"), out)
     elif len(names) == 1:
-        write(render(answer.sheet(names[0]), views.sheet, how.format, min(width, PIPE), table="figures"), out)
+        width = min(width, PIPE)
+        write(render(answer.sheet(names[0]), views.sheet, how.format, width, table="figures", details=how.details), out)
     else:
         if names:
             found = answer.named(names)

@@ -83,13 +83,16 @@ def sheet(answer: ChipSheet) -> Page:
         [Headline(f"{chip.title}: {chip.name}{also}"), Prose(", ".join(str(part) for part in about if part))],
         [_systems(chip.systems)] if chip.systems else [],
         [Pairs([(_label(f.quantity), _figure(chip, f)) for f in answer.figures])],
-        [
-            Prose("efficiency constants (what is not here comes from hardware/defaults)"),
-            *(Prose(f"{row.class_}: {_constants(row)}", indent=2) for row in answer.efficiency),
-        ],
-        [Prose("sources"), *(Prose(f"{key}: {said}", indent=2) for key, said in answer.sources.items())],
         [Prose("notes"), *(Prose(f"- {note}", indent=2) for note in chip.notes)] if chip.notes else [],
         [Note(LEGEND)],
+        details=[
+            [Prose("sources"), *(Prose(f"{key}: {said}", indent=2) for key, said in answer.sources.items())],
+            [
+                Prose("efficiency constants (what is not here comes from hardware/defaults)"),
+                *(Prose(f"{row.class_}: {_constants(row)}", indent=2) for row in answer.efficiency),
+            ],
+        ],
+        about="the sources in full and the efficiency constants",
     )
 
 
