@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rooflinecli.core import num
 from rooflinecli.core.errors import RooflineError
 from rooflinecli.engine import build_request
-from rooflinecli.engine.phase_answer import PhaseAnswer
+from rooflinecli.engine.phase_answer import LayoutAnswer
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer, TriedChange
+from rooflinecli.questions.estimate.emit import layout_options
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.options import OPTIONS
 
@@ -29,54 +29,36 @@ def _best(given: dict[str, object], answer: EstimateAnswer, kind: str) -> TriedC
         return None
     name = phases[-1]
     now = answer.phases[name]
-    n = now.layout_of_phase.devices
-    tried, layout = [], _sizes(now, kind)
-    for change in _candidates(given, answer, kind, n):
+    again, tried = {**given, **layout_options(now.layout_of_phase, kind == "train")}, []
+    for change in _candidates(given, answer, kind, now.layout_of_phase):
         try:
-            other = estimate(build_request.request({**given, **layout, "phase": phases, **change}))
+            other = estimate(build_request.request({**again, "phase": phases, **change}))
         except RooflineError:
             continue
         if other.feasible and name in other.phases:
             tried.append((change, other.phases[name]))
     if not tried:
         return None
-    change, best = min(tried, key=lambda pair: float(num.value(pair[1].interval_s[1])))
-    saved = 1 - float(num.value(best.time_s)) / float(num.value(now.time_s))
+    change, best = min(tried, key=lambda pair: pair[1].interval_s[1])
+    saved = 1 - best.time_s / now.time_s
     if saved < WORTH:
         return None
-    rate = float(num.value(best.tokens_per_s)) / float(num.value(now.tokens_per_s)) - 1
+    rate = best.tokens_per_s / now.tokens_per_s - 1
     flags = " ".join(OPTIONS[option].flag + ("" if value is True else f" {value}") for option, value in change.items())
     return TriedChange(phase=name, flags=flags, time_s=best.time_s, saved_fraction=saved, rate_gain_fraction=rate)
 
 
-def _sizes(phase: PhaseAnswer, kind: str) -> dict[str, object]:
-    """Options that give the layout of a phase."""
-    plan = phase.layout_of_phase
-    sizes: dict[str, object] = {
-        "n": plan.devices,
-        "tp": plan.tp,
-        "pp": plan.pp,
-        "dp": plan.dp,
-        "cp": plan.cp,
-        "ep": plan.ep,
-    }
-    if kind == "serve":
-        return {name: size for name, size in sizes.items() if name in ("n", "tp", "pp", "dp") or size != 1}
-    return sizes | {
-        "zero": plan.zero, "micro-batch": plan.micro_batch, "virtual-stages": plan.virtual_stages, "recompute": plan.recompute,
-        "sequence-parallel": plan.sequence_parallel,
-    }  # fmt: skip
-
-
-def _candidates(given: Mapping[str, object], answer: EstimateAnswer, kind: str, n: int) -> Iterator[dict[str, object]]:
+def _candidates(
+    given: Mapping[str, object], answer: EstimateAnswer, kind: str, layout: LayoutAnswer
+) -> Iterator[dict[str, object]]:
     """Narrower formats where none was asked for, an overlapped expert all-to-all, and in serving twice the tensor ranks."""
     peaks, work = load_hardware(str(given["hw"])).peak, answer.workload
     if "fp8" in peaks and not {"dtype", "weight-dtype"} & set(given) and work.dtype in ("bf16", "fp16"):
         yield {"dtype": "fp8"}
     if kind == "train":
-        if answer.phases["train"].layout_of_phase.ep > 1 and "ep-overlap" not in given:
+        if layout.ep > 1 and "ep-overlap" not in given:
             yield {"ep-overlap": True}
         return
     if "kv-dtype" not in given and work.kv_dtype in ("bf16", "fp16") and "decode" in answer.phases:
         yield {"kv-dtype": "fp8"}
-    yield {"n": 2 * n, "tp": 2 * next(iter(answer.phases.values())).layout_of_phase.tp}
+    yield {"n": 2 * layout.devices, "tp": 2 * layout.tp}

@@ -29,15 +29,13 @@ def resolved_options(options: Mapping[str, object], result: EstimateAnswer, trai
         raise UsageError(f"this tool {'trains' if trains else 'serves'}; add --phase {wanted[0]}", "phase")
     given = {k: v for k, v in build_request.named(dict(options)).items() if v is not None}
     plan = result.phases[phase].layout_of_phase
-    found: dict[str, object] = {**given, "model": _model(given, result), "n": plan.devices} | _sizes(plan)
+    found = {**given, "model": _model(given, result), **layout_options(plan, trains)}
     found.pop("attention-dp", None)  # the sizes have it
     found["phase"] = ["train"] if trains else ["prefill", "decode"]
     work = result.workload
     if trains or "dtype" in given or load_model(_model(given, result)).quantization is None:
         found["dtype"] = work.dtype  # an explicit dtype would store a quantized checkpoint otherwise
     if trains:
-        found |= {name.replace("_", "-"): getattr(plan, name) for name in _TRAINED}
-        found |= {name.replace("_", "-"): _plain(value) for name, value in plan.unusual.items()}
         return {**found, "batch": _whole(work.train_batch), "seq": _whole(work.seq)}
     found |= {
         "prompt": _whole(work.prompt),
@@ -55,8 +53,13 @@ def _model(given: Mapping[str, object], result: EstimateAnswer) -> str:
     return written if written.endswith((".yaml", ".yml", ".json")) else result.model.id
 
 
-def _sizes(plan: LayoutAnswer) -> dict[str, int]:
-    return {axis: getattr(plan, axis) for axis in AXES}
+def layout_options(plan: LayoutAnswer, trains: bool) -> dict[str, object]:
+    """The options that give a layout again."""
+    found: dict[str, object] = {"n": plan.devices, **{axis: getattr(plan, axis) for axis in AXES}}
+    if trains:
+        found |= {name.replace("_", "-"): getattr(plan, name) for name in _TRAINED}
+        found |= {name.replace("_", "-"): _plain(value) for name, value in plan.unusual.items()}
+    return found
 
 
 def _plain(value: object) -> object:
