@@ -82,7 +82,7 @@ def grams_co2e(joules: Number, grams_per_kwh: Number) -> Number:
 @formula("g_M", "g", "energy of the data center times the carbon intensity of its grid")
 def grams_co2e_per_million(joules_per_token: Number, grams_per_kwh: Number) -> Number:
     """Grams of CO2e of the electricity of a million tokens."""
-    return joules_per_token / 3.6e6 * grams_per_kwh * 1_000_000
+    return grams_co2e(joules_per_token, grams_per_kwh) * 1_000_000
 
 
 @formula("g_e", "g", "carbon of making devices and servers, over the hours of their life")
@@ -106,7 +106,7 @@ def electricity_usd(joules: Number, usd_per_kwh: Number) -> Number:
 @formula("$_e/Mtok", "USD", "energy of the data center at the price of electricity")
 def electricity_usd_per_million(joules_per_token: Number, usd_per_kwh: Number) -> Number:
     """Dollars of the electricity of a million tokens."""
-    return joules_per_token / 3.6e6 * usd_per_kwh * 1_000_000
+    return electricity_usd(joules_per_token, usd_per_kwh) * 1_000_000
 
 
 @formula("tok/s/MW", "tokens/s", "a watt is a joule per second")
