@@ -316,12 +316,14 @@ class EstimateContext:
     @property
     def price(self) -> Number | None:
         """USD per device-hour: as given, of the offer that words mean, else of the chip's file or its middle offer."""
-        given, chosen = self.request.price, self.offer
+        given = self.request.price
         if given is not None and not isinstance(given, str):
             return self.from_flag("price", given, "USD/h", "--price")
-        if chosen is None or (given is None and self.chip.price is not None):
-            return self.chip.price
-        one = chosen.offer
+        if given is None and self.chip.price is not None:
+            return self.chip.price  # without a look at the offers, which a sweep would pay for at every point
+        if self.offer is None:
+            return None
+        one = self.offer.offer
         words = f"{one.where}; {one.provider} {one.kind} {one.date}, {one.source}"
         return self.lift("price", one.usd, "USD/h", words)
 

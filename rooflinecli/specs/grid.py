@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from rooflinecli.core.errors import unknown
 from rooflinecli.core.fast_dataclass import dataclass
-from rooflinecli.specs.name_lookup import search_path
+from rooflinecli.specs.name_lookup import first_file
 from rooflinecli.specs.yaml_loader import Document, read
 
 HOURS_PER_YEAR = 8766.0
@@ -23,9 +23,8 @@ class Grid:
 
 @lru_cache(maxsize=1)
 def _table() -> Document:
-    path = next(
-        f / "grid" / "intensity.yaml" for f in search_path("hardware") if (f / "grid" / "intensity.yaml").is_file()
-    )
+    path = first_file("hardware", "grid", "intensity.yaml")
+    assert path is not None  # the package has one
     return read(path, first="sources")
 
 

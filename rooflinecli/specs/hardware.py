@@ -26,7 +26,7 @@ from rooflinecli.specs.figure import (
     Watts,
     validate,
 )
-from rooflinecli.specs.name_lookup import find, search_path
+from rooflinecli.specs.name_lookup import find, first_file
 from rooflinecli.specs.yaml_loader import Document, read
 
 DTYPES = ("fp64", "fp64_matrix", "fp32", "tf32", "bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4", "vector_fp32")
@@ -254,8 +254,7 @@ def load_hardware(name: str) -> HardwareSpec:
 
 @lru_cache(maxsize=8)
 def load_defaults(kind: str) -> Defaults:
-    for folder in search_path("hardware"):
-        path = folder / "defaults" / f"{kind}.yaml"
-        if path.is_file():
-            return validate(Defaults, read(path, base="hardware"))
+    path = first_file("hardware", "defaults", f"{kind}.yaml")
+    if path is not None:
+        return validate(Defaults, read(path, base="hardware"))
     raise unknown("hardware kind", kind, ("gpu", "tpu", "cpu", "accelerator"))

@@ -41,6 +41,11 @@ def search_path(kind: str) -> list[Path]:
     return [Path(f) for f in _folders(kind)]
 
 
+def first_file(kind: str, *parts: str) -> Path | None:
+    """The first file at this relative path in the folders of a kind; None where none has it."""
+    return next((path for folder in search_path(kind) if (path := folder.joinpath(*parts)).is_file()), None)
+
+
 def _folders(kind: str) -> list[str]:
     """The same as text."""
     extra = [Path(p) for p in os.environ.get("ROOFLINE_PATH", "").split(os.pathsep) if p]

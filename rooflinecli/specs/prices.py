@@ -13,7 +13,7 @@ from typing import Any
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.specs.hardware import HardwareSpec
-from rooflinecli.specs.name_lookup import search_path
+from rooflinecli.specs.name_lookup import first_file, search_path
 from rooflinecli.specs.yaml_loader import Document, read
 
 KINDS = (
@@ -82,7 +82,7 @@ def offers(spec: HardwareSpec) -> tuple[Offer, ...]:
         document = document.base_document
     found: list[Offer] = []
     for name in names:
-        path = next((f / "prices" / f"{name}.yaml" for f in search_path("hardware") if (f / "prices" / f"{name}.yaml").is_file()), None)  # fmt: skip
+        path = first_file("hardware", "prices", f"{name}.yaml")
         if path is not None:
             found += _read(path, os.stat(path).st_mtime)
             break
