@@ -14,7 +14,9 @@ from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import OPTIONAL, SPREAD, Record, former
 from rooflinecli.formulas import roofline
-from rooflinecli.specs.layout import SIZES, Layout
+from rooflinecli.specs.layout import AXES, SIZES, Layout
+
+_TRAINED = ("zero", "micro_batch", "virtual_stages", "sequence_parallel", "recompute")
 
 
 class Resources(Record):
@@ -65,6 +67,23 @@ class LayoutAnswer(Record):
     unusual: dict[str, Any] = field(default_factory=dict, metadata=SPREAD)
     chosen: bool
     reason: str
+
+    def options(self, trains: bool) -> dict[str, object]:
+        """The options of a question that give this layout again."""
+        given: dict[str, object] = {"n": self.devices, **{axis: getattr(self, axis) for axis in AXES}}
+        if trains:
+            trained = {name: getattr(self, name) for name in _TRAINED} | self.unusual
+            given |= {name.replace("_", "-"): _option_text(value) for name, value in trained.items()}
+        return given
+
+
+def _option_text(value: object) -> object:
+    """A list as an option writes it: "1,2.5"."""
+    return (
+        ",".join(f"{v:g}" if isinstance(v, float) else str(v) for v in value)
+        if isinstance(value, (tuple, list))
+        else value
+    )
 
 
 class PhaseAnswer(Record):

@@ -9,7 +9,6 @@ from rooflinecli.engine import build_request
 from rooflinecli.engine.phase_answer import LayoutAnswer
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer, TriedChange
-from rooflinecli.questions.estimate.emit import layout_options
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.options import OPTIONS
 
@@ -29,7 +28,7 @@ def _best(given: dict[str, object], answer: EstimateAnswer, kind: str) -> TriedC
         return None
     name = phases[-1]
     now = answer.phases[name]
-    again, tried = {**given, **layout_options(now.layout_of_phase, kind == "train")}, []
+    again, tried = {**given, **now.layout_of_phase.options(kind == "train")}, []
     for change in _candidates(given, answer, kind, now.layout_of_phase):
         try:
             other = estimate(build_request.request({**again, "phase": phases, **change}))

@@ -7,13 +7,9 @@ from collections.abc import Mapping
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
 from rooflinecli.engine import build_request
-from rooflinecli.engine.phase_answer import LayoutAnswer
 from rooflinecli.importers.launch import emit
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
-from rooflinecli.specs.layout import AXES
 from rooflinecli.specs.model import load_model
-
-_TRAINED = ("zero", "micro_batch", "virtual_stages", "sequence_parallel", "recompute")
 
 
 def launch(tool: str, options: Mapping[str, object], result: EstimateAnswer) -> emit.EmittedLaunch:
@@ -29,7 +25,7 @@ def resolved_options(options: Mapping[str, object], result: EstimateAnswer, trai
         raise UsageError(f"this tool {'trains' if trains else 'serves'}; add --phase {wanted[0]}", "phase")
     given = {k: v for k, v in build_request.named(dict(options)).items() if v is not None}
     plan = result.phases[phase].layout_of_phase
-    found = {**given, "model": _model(given, result), **layout_options(plan, trains)}
+    found = {**given, "model": _model(given, result), **plan.options(trains)}
     found.pop("attention-dp", None)  # the sizes have it
     found["phase"] = ["train"] if trains else ["prefill", "decode"]
     work = result.workload
@@ -51,23 +47,6 @@ def _model(given: Mapping[str, object], result: EstimateAnswer) -> str:
     """Its name, or the path it was given by."""
     written = str(given["model"])
     return written if written.endswith((".yaml", ".yml", ".json")) else result.model.id
-
-
-def layout_options(plan: LayoutAnswer, trains: bool) -> dict[str, object]:
-    """The options that give a layout again."""
-    found: dict[str, object] = {"n": plan.devices, **{axis: getattr(plan, axis) for axis in AXES}}
-    if trains:
-        found |= {name.replace("_", "-"): getattr(plan, name) for name in _TRAINED}
-        found |= {name.replace("_", "-"): _plain(value) for name, value in plan.unusual.items()}
-    return found
-
-
-def _plain(value: object) -> object:
-    return (
-        ",".join(f"{v:g}" if isinstance(v, float) else str(v) for v in value)
-        if isinstance(value, (tuple, list))
-        else value
-    )
 
 
 def _whole(value: Number) -> Number:
