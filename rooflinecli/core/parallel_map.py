@@ -77,7 +77,7 @@ def _processes(jobs: int, function: Callable[[Q], A], items: list[Q]) -> Iterato
                     yield _opened(found)
             except BrokenProcessPool:
                 continue
-            except KeyboardInterrupt:  # nobody waits for what is under way
+            except KeyboardInterrupt:  # what is under way is not waited for
                 pool.shutdown(wait=False, cancel_futures=True)
                 for worker in active_children():
                     worker.terminate()

@@ -1,4 +1,4 @@
-"""The chosen layout: the sizes a user left open, on the devices given or on the fewest that fit the model."""
+"""The chosen layout: the sizes a user left open, on the devices given or on the smallest number that fits the model."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Candidate:
 def choose(ctx: EstimateContext, phases: tuple[str, ...], fastest: bool = True) -> ChosenLayout:
     """The best of the candidates in which every one of `phases` fits (training alone, or those of serving).
 
-    On the devices given, or on the fewest that fit; where not `fastest`, the plainest. Raises UsageError when the sizes given
+    On the devices given, or on the smallest number that fits; where not `fastest`, the plainest. Raises UsageError when the sizes given
     cannot be laid out at all, Infeasible when they fit on no device count.
     """
     broken, unsustained = list[LegalityRule](), list[Infeasible]()

@@ -55,7 +55,7 @@ def mean_closed_loop_ttft(
 def mean_open_loop_ttft(
     ctx: EstimateContext, layout: Layout, load: ReplicaLoad, alone: Number, itl: Number, step: Number
 ) -> Number:
-    """TTFT of an arrival that finds nobody, or others with whose steps its prompt shares, as a client of a closed loop does."""
+    """TTFT of an arrival that finds the system empty, or others with whose steps its prompt shares, as a client of a closed loop does."""
     others = serving.busy_probability(load.batch)
     state = client_state(ctx, layout, load, alone, itl, step)
     poll, late, ahead = (engine_constant(ctx, name, "1") for name in ("skipped_looks", "late_tokens", "look_ahead"))

@@ -125,7 +125,7 @@ def _of_grid(ctx: EstimateContext, name: str, unit: str) -> Number | None:
 
 
 def _embodied(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) -> Number | None:
-    """Embodied carbon is told where carbon is asked for: with a region."""
+    """Embodied carbon is reported where carbon is asked for: with a region."""
     if ctx.grid is None:
         return None
     grams, source = embodied_grams_per_device_hour()

@@ -108,7 +108,9 @@ def of(ctx: EstimateContext, layout: Layout, answer: TrainAnswer) -> list[Extrap
 def error(ctx: EstimateContext, terms: list[ExtrapolationTerm]) -> Number:
     """Their part of the relative error of a step."""
     errors = widening(ctx.is_moe)
-    return training.novelty(*(errors[term.kind] * term.beyond for term in terms if num.present(term.beyond)))
+    return training.extrapolation_error(
+        *(errors[term.kind] * term.beyond for term in terms if num.present(term.beyond))
+    )
 
 
 def own(terms: list[ExtrapolationTerm]) -> list[ExtrapolationTerm]:

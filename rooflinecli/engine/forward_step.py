@@ -251,7 +251,7 @@ def _times(count: Number, passes: Number) -> Number:
 
 
 def host_time(ctx: EstimateContext, sequences: Number) -> Number:
-    """Seconds of host time in which the engine forms a step with so many running sequences."""
+    """Seconds of host time in which the engine forms a step with `sequences` running."""
     moe = ctx.ledger.moe_layers and ctx.engine.per_sequence_moe is not None
     per_sequence = engine_constant(ctx, "per_sequence_moe" if moe else "per_sequence", "s")
     return serving.engine_overhead(engine_constant(ctx, "per_step", "s"), sequences, per_sequence)

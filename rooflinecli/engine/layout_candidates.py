@@ -23,7 +23,7 @@ LARGEST = 65536  # devices
 def candidates(
     ctx: EstimateContext, phase: str, devices: int, broken: list[LegalityRule] | None = None
 ) -> Iterator[Layout]:
-    """Legal layouts of the open sizes on so many devices; `broken` collects the rules that the others break."""
+    """Legal layouts of the open sizes on a number of devices; `broken` collects the rules that the others break."""
     training = phase == "train"
     for split in _splits(ctx, training, devices):
         for layout in _micro_batches(ctx, split) if training else [split]:

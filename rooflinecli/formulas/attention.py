@@ -73,7 +73,7 @@ def visible_keys(context: Number, window: Number) -> Number:
     "F_attn", "FLOP", "scores and weighted values, two FLOPs per pair and element; Kaplan et al. 2020, section 2.1"
 )
 def attention_core_flops(batch: Number, heads: Number, pairs: Number, qk_dim: Number, v_dim: Number) -> Number:
-    """FLOPs of q k^T and p v over so many query-key pairs per head."""
+    """FLOPs of q k^T and p v over a number of query-key pairs per head."""
     return 2 * batch * heads * pairs * (qk_dim + v_dim)
 
 
@@ -83,7 +83,7 @@ def attention_core_flops(batch: Number, heads: Number, pairs: Number, qk_dim: Nu
     "small heads score every key and are summed by a weight each; DeepSeek-V3.2-Exp report, eq. 1",
 )
 def indexer_flops(batch: Number, heads: Number, pairs: Number, width: Number) -> Number:
-    """FLOPs by which an indexer ranks so many query-key pairs."""
+    """FLOPs of an indexer that ranks query-key pairs."""
     return 2 * batch * heads * pairs * (width + 1)
 
 

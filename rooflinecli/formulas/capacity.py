@@ -11,7 +11,7 @@ _LITTLE = "Little 1961: requests in flight are rate times the time each takes"
 
 @formula("r", "requests/s", _LITTLE)
 def request_rate(tokens_per_s: Number, tokens: Number) -> Number:
-    """Requests per second of an instance that handles so many of their tokens per second."""
+    """Requests per second of an instance from the tokens per second that it handles."""
     return tokens_per_s / num.maximum(tokens, 1)
 
 
@@ -23,7 +23,7 @@ def instances_for_rate(rate: Number, per_instance: Number) -> Number:
 
 @formula("n_i", "instances", "definition")
 def whole_instances(devices: Number, per_instance: Number) -> Number:
-    """Instances that so many devices hold."""
+    """Instances that a number of devices can hold."""
     return num.floor(devices / per_instance)
 
 

@@ -60,7 +60,7 @@ def padding_time(padded: Number, plain: Number, share: Number, ranks: Number) ->
 @formula(
     "n_held",
     "steps",
-    "TensorRT-LLM, batch_wait_timeout_iters and batch_wait_max_tokens_ratio: prompts wait so many steps, or until they fill a share of the budget",
+    "TensorRT-LLM, batch_wait_timeout_iters and batch_wait_max_tokens_ratio: prompts wait a number of steps, or until they fill a share of the budget",
 )
 def held_steps(most: Number, share: Number, budget: Number, batch: Number, prompt: Number, arrivals: Number) -> Number:
     """Steps from the first waiting prompt to its prefill: min(n_hold, ((phi T - b) / S_p - 1) / a)."""
@@ -92,7 +92,7 @@ def prompts_per_mixed_step(arrivals: Number, held: Number, poll: Number) -> Numb
     "t_burst",
     "s",
     "all slots ask at once when a closed loop begins: pass after pass, the mean first token in the middle; from the second on "
-    "the sequences read before decode beside",
+    "the sequences read before decode meanwhile",
 )
 def burst_ttft(batch: Number, per_pass: Number, first: Number, later: Number) -> Number:
     """t_first + (ceil(b / m) - 1) / 2 t_later."""
@@ -103,7 +103,7 @@ def burst_ttft(batch: Number, per_pass: Number, first: Number, later: Number) ->
     "t_turn",
     "s",
     "a request that follows another: steps until the scheduler sees it, then a step that holds its prompt, and half of the "
-    "chance that another's is in front; beside an event-by-event simulation within 4 to 8 %",
+    "chance that another's is in front; an event-by-event simulation agrees within 4 to 8 %",
 )
 def turn_ttft(wait: Number, poll: Number, ahead: Number, itl: Number, mixed: Number, load: Number) -> Number:
     """(n_wait + n_poll / 2 + n_ahead) ITL + t_mixed (1 + u / 2)."""
@@ -139,7 +139,7 @@ def front_time(front: Number, per_token: Number, prompt: Number) -> Number:
     "t_ttft",
     "s",
     "closed loop: of N_w prompts per slot one is part of the burst at the start, the others take their turn; messages that wait "
-    "for more tokens, front end and streams beside; " + _FIT,
+    "for more tokens, front end and streams in addition; " + _FIT,
 )
 def closed_loop_ttft(
     burst: Number, turn: Number, per_slot: Number, late: Number, front: Number, per_stream: Number, batch: Number

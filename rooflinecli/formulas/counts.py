@@ -61,7 +61,7 @@ def training_flops_dense(batch: Number, seq: Number, d_model: Number, layers: Nu
 
 @formula("B", "B", _DEFINITION)
 def bytes_of(elements: Number, bytes_per_element: Number) -> Number:
-    """Bytes of so many elements."""
+    """Bytes of a number of elements."""
     return elements * bytes_per_element
 
 

@@ -66,7 +66,7 @@ def adapter_starts(overhead: Number) -> Number:
 
 @formula("b_nf4", "B", _QLORA)
 def nf4_bytes(block: Number, constants: Number) -> Number:
-    """Bytes per weight of double-quantized NF4: 4 bits, an 8-bit constant per block, an fp32 one per so many constants."""
+    """Bytes per weight of double-quantized NF4: 4 bits, an 8-bit constant per block, an fp32 one per block of constants."""
     return (4 + 8 / block + 32 / (block * constants)) / 8
 
 

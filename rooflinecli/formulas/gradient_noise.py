@@ -29,7 +29,7 @@ def examples_at_batch(batch: Number, examples_min: Number, critical: Number) -> 
 
 @formula("E", "examples", _NOISE + ", equation 2.11 solved for E")
 def examples_at_steps(steps: Number, steps_min: Number, examples_min: Number) -> Number:
-    """Examples to a target loss when it is reached in so many steps; steps must exceed the least."""
+    """Examples to a target loss when it is reached in a given number of steps; steps must exceed the least."""
     return examples_min * (1 + 1 / (steps / steps_min - 1))
 
 

@@ -235,7 +235,7 @@ def largest_model(memory_bytes: Number, bytes_per_param: Number) -> Number:
     return memory_bytes / bytes_per_param
 
 
-_SIDES = "Shi et al. 2023, Distributed Shampoo: blocks of at most so many rows; Vyas et al. 2024, SOAP: a longer side has none"
+_SIDES = "Shi et al. 2023, Distributed Shampoo: blocks of a maximum number of rows; Vyas et al. 2024, SOAP: a longer side has none"
 
 
 @formula("M_L", "B", _SIDES + "; each factor in fp32")

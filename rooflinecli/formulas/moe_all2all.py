@@ -19,7 +19,7 @@ def destinations_visited(places: Number, top_k: Number) -> Number:
     return places * (1 - (1 - 1 / places) ** top_k)
 
 
-@formula("M", "nodes", "DeepSeek-V3, arXiv 2412.19437, section 2.1.2: a router limited to so many nodes")
+@formula("M", "nodes", "DeepSeek-V3, arXiv 2412.19437, section 2.1.2: a router limited to a number of nodes")
 def nodes_visited(nodes: Number, top_k: Number, limit: Number) -> Number:
     """min(q, N (1 - (1 - 1/N)^k))."""
     return num.minimum(limit, destinations_visited(nodes, top_k))

@@ -9,7 +9,7 @@ from rooflinecli.core import num
 from rooflinecli.core.derivation import formula
 from rooflinecli.core.num import Number
 
-_NGL = "ggml-org/llama.cpp -ngl: so many layers on the device, the others on the host"
+_NGL = "ggml-org/llama.cpp -ngl: layers on the device, the others on the host"
 
 
 @formula("h", "1", _NGL)
@@ -19,7 +19,9 @@ def host_layers(layers: Number, on_device: Number) -> Number:
 
 
 @formula(
-    "h_x", "1", "ggml-org/llama.cpp --n-cpu-moe: experts of so many layers on the host, beside those of its own layers"
+    "h_x",
+    "1",
+    "ggml-org/llama.cpp --n-cpu-moe: experts of further layers on the host, in addition to those of its own layers",
 )
 def host_experts(layers: Number, share: Number) -> Number:
     """Share of the experts that the host keeps: those of its layers, and `layers` as a share of the others."""

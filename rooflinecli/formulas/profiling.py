@@ -88,5 +88,5 @@ def all_calls(one: Number, calls: Number) -> Number:
 
 @formula("m", "1", "F = 2 m k n solved for m")
 def matmul_rows(flops: Number, k: Number, n: Number) -> Number:
-    """Rows of a matrix product of so many FLOPs."""
+    """Rows of a matrix product from its FLOPs."""
     return flops / (2 * k * n)

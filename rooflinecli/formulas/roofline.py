@@ -88,7 +88,9 @@ def filled_compute_time(flops: Number, ramp: Number, k0: Number, peak: Number, e
     return flops * (1 + k0 * ramp) / (efficiency * peak)
 
 
-@formula("F'", "FLOP", "exponentials run beside the matrix unit, as if the head were h0 columns wider; " + _FIT)
+@formula(
+    "F'", "FLOP", "exponentials run concurrently with the matrix unit, as if the head were h0 columns wider; " + _FIT
+)
 def softmax_flops(flops: Number, width: Number, softmax_width: Number) -> Number:
     """F (1 + h0 / h)."""
     return flops * (1 + softmax_width / width)
@@ -102,7 +104,7 @@ def longest_tile_time(tail_rows: Number, width: Number, span: Number, peak: Numb
 
 @formula("t_i", "s", "work items start one after the other on a unit; " + _FIT)
 def item_time(items: Number, per_item: Number) -> Number:
-    """Time of starting so many work items."""
+    """Time of starting a number of work items."""
     return items * per_item
 
 
@@ -147,7 +149,7 @@ def unpacking_share(efficiency: Number, rate: Number, bandwidth: Number) -> Numb
     "bit by bit. Form and constants: RTX 3090, 8B in Q4_0, 1 to 8 rows (ggml-org/llama.cpp pull request 15802), GB10, 7B in Q8_0, 1 to 32",
 )
 def further_rows_time(flops: Number, rows: Number, together: Number, peak: Number, efficiency: Number) -> Number:
-    """F/m (m - 1) / (1 + (m - 1)/b_v) / (e_v P): seconds beside the loads that rows beyond the first take."""
+    """F/m (m - 1) / (1 + (m - 1)/b_v) / (e_v P): seconds on top of the loads that rows beyond the first take."""
     return flops / rows * (rows - 1) / (1 + (rows - 1) / together) / (efficiency * peak)
 
 
@@ -228,14 +230,14 @@ def systolic_peak(rows: Number, cols: Number, clock: Number, arrays: Number) -> 
 
 @formula("peak", "FLOP/s", "definition")
 def unit_peak(units: Number, flops_per_clock: Number, clock: Number) -> Number:
-    """Peak of `units` units that each do so many FLOPs a clock."""
+    """Peak of `units` units at FLOPs per clock each."""
     return units * flops_per_clock * clock
 
 
 @formula(
     "t_u",
     "s",
-    "a kernel whose units each have so many loads under way; fitted to llama.cpp on V100, A100 and H100 boards",
+    "a kernel whose units each have a number of loads in flight; fitted to llama.cpp on V100, A100 and H100 boards",
 )
 def unit_streaming_time(moved: Number, bytes_per_clock: Number, unit_clocks: Number) -> Number:
     """Seconds that units take to draw their bytes, `unit_clocks` cycles of all of them together a second."""
@@ -248,11 +250,11 @@ def unit_streaming_time(moved: Number, bytes_per_clock: Number, unit_clocks: Num
     "board power decides the clock under load: FLOP over joules per second; fitted to llama.cpp prefill on 28 boards",
 )
 def power_bound_time(flops: Number, flops_per_joule: Number, watts: Number) -> Number:
-    """Seconds that so many FLOPs take at a power limit."""
+    """Seconds that FLOPs take at a power limit."""
     return flops / (flops_per_joule * watts)
 
 
 @formula("t_L", "s", "kernel starts follow the clock of the chip that runs them")
 def layer_cycles_time(layers: Number, cycles: Number, clock: Number) -> Number:
-    """Seconds of overhead of so many layers."""
+    """Seconds of overhead of a number of layers."""
     return layers * cycles / clock

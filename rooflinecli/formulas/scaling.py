@@ -132,7 +132,7 @@ def flops_to_pflop_s_days(flops: Number) -> Number:
 
 @formula("d", "1", _KAPLAN + ", table 1: N = (4 + 2E) L d^2 without embeddings, solved for d")
 def width_for_params(params: Number, layers: Number, expansion: Number) -> Number:
-    """Model width that spends a parameter budget on so many layers."""
+    """Model width that spends a parameter budget on a number of layers."""
     return num.sqrt(params / ((4 + 2 * expansion) * layers))
 
 
@@ -190,7 +190,7 @@ def run_throughput(tokens: Number, seconds: Number) -> Number:
 
 @formula("n", "devices", "training_time solved for the devices, rounded up")
 def devices_for_deadline(flops: Number, seconds: Number, peak: Number, mfu: Number) -> Number:
-    """Devices that finish so many FLOPs in time."""
+    """Devices that finish a number of FLOPs in time."""
     return num.ceil(flops / (seconds * peak * mfu))
 
 

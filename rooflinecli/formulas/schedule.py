@@ -62,9 +62,11 @@ def slowest_stage(first: Number, second: Number) -> Number:
     return num.maximum(first, second)
 
 
-@formula("t_stage", "s", "layers take their share of the time of all layers, beside what else the stage does")
+@formula(
+    "t_stage", "s", "layers take their share of the time of all layers, in addition to the other work of the stage"
+)
 def stage_time(layers: Number, all_layers: Number, layers_time: Number, ends: Number) -> Number:
-    """Time of a stage with so many of the layers, and the embedding or head on it."""
+    """Time of a stage with its share of the layers, and the embedding or head on it."""
     return layers / all_layers * layers_time + ends
 
 
@@ -141,5 +143,5 @@ def pipeline_cycle(once_through: Number, microbatches: Number, slowest_stage: Nu
 
 @formula("n_node", "nodes", "definition")
 def node_count(devices: Number, per_node: Number) -> Number:
-    """Hosts that hold so many devices."""
+    """Hosts that hold a number of devices."""
     return num.ceil(devices / per_node)

@@ -61,7 +61,7 @@ def guided_passes(sequences: Number) -> Number:
 
 @formula("img/s", "1/s", "definition")
 def images_per_second(tokens_per_s: Number, tokens: Number) -> Number:
-    """Images made in a second, of so many tokens each."""
+    """Images made in a second, from the tokens of each."""
     return tokens_per_s / tokens
 
 
@@ -218,14 +218,14 @@ def busy_probability(in_flight: Number) -> Number:
 
 @formula("b", "sequences", "definition; the fullest replica")
 def sequences_per_replica(sequences: Number, replicas: Number) -> Number:
-    """Sequences on the fullest of so many replicas."""
+    """Sequences on the fullest of the replicas."""
     return num.ceil(sequences / replicas)
 
 
 @formula(
     "b_met",
     "sequences",
-    "Poisson arrivals see time averages: a request decodes beside as many others as run in the mean",
+    "Poisson arrivals see time averages: a request decodes together with as many others as run in the mean",
 )
 def batch_met(batch: Number) -> Number:
     """b + 1."""

@@ -15,7 +15,7 @@ _NOTES = "Decoder-Only Transformers notes, "
 
 @formula("n", "1", "definition")
 def fleet_total(devices: Number, per_device: Number) -> Number:
-    """What so many devices have together: memory, bandwidth, cores."""
+    """Totals of a number of devices: memory, bandwidth, cores."""
     return devices * per_device
 
 

@@ -18,12 +18,12 @@ _LN2 = 0.6931471805599453
     "l", "devices", "slices are as close to a cube as powers of two allow; Google Cloud TPU documentation, topologies"
 )
 def axis_length(devices: Number, axes: Number, index: Number) -> Number:
-    """Length of axis `index` (0 the shortest) of a slice of so many devices."""
+    """Length of axis `index` (0 the shortest) of a slice of a number of devices."""
     return 2.0 ** num.floor((num.log(devices) / _LN2 + 1e-9 + index) / axes)
 
 
 def is_power_of_two(devices: Number) -> bool:
-    """Whether a slice of so many devices has the shape that `axis_length` gives."""
+    """Whether a slice of a number of devices has the shape that `axis_length` gives."""
     count = float(num.value(devices))
     return count >= 1 and 2.0 ** round(num.log(count) / _LN2) == count
 
@@ -78,5 +78,5 @@ def all_to_all_link_bytes(size: Number, m: Number, step: Number, directions: Num
 
 @formula("N", "B/s", _BOOK + "; data is split over the axes and circles them at the same time")
 def torus_bandwidth(link: Number, link_count: Number) -> Number:
-    """Bandwidth of a device over so many links, at least one."""
+    """Bandwidth of a device over a number of links, at least one."""
     return link * num.maximum(link_count, 1)

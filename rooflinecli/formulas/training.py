@@ -41,7 +41,7 @@ def training_time(flops: Number, devices: Number, peak: Number, mfu: Number) -> 
 
 @formula("n_step", "steps", "definition")
 def training_steps(tokens: Number, batch: Number, seq: Number) -> Number:
-    """Optimizer steps to see so many tokens."""
+    """Optimizer steps to see a number of tokens."""
     return num.ceil(tokens / (batch * seq))
 
 
@@ -81,9 +81,9 @@ def straggler_factor(per_doubling: Number, nodes: Number, per_domain: Number, do
     "1",
     "80% of published steps of families left out of the fit, in logarithms; parts independent; docs/accuracy.md",
 )
-def step_error(base: Number, experts: Number, hidden: Number, exposed: Number, novelty: Number = 0.0) -> Number:
-    """sqrt(base^2 + experts^2 + hidden^2 + exposed^2 + novelty^2)."""
-    return num.sqrt(base**2 + experts**2 + hidden**2 + exposed**2 + novelty**2)
+def step_error(base: Number, experts: Number, hidden: Number, exposed: Number, extrapolation: Number = 0.0) -> Number:
+    """sqrt(base^2 + experts^2 + hidden^2 + exposed^2 + extrapolation^2)."""
+    return num.sqrt(base**2 + experts**2 + hidden**2 + exposed**2 + extrapolation**2)
 
 
 @formula(
@@ -94,8 +94,8 @@ def beyond(size: Number, limit: Number, end: Number) -> Number:
     return num.minimum(num.maximum((size - limit) / (end - limit), 0.0), 1.0)
 
 
-def novelty(*errors: Number) -> Number:
-    """sqrt(sum of r_k^2): kinds of novelty taken as independent."""
+def extrapolation_error(*errors: Number) -> Number:
+    """sqrt(sum of r_k^2): kinds of extrapolation taken as independent."""
     total: Number = 0.0
     for error in errors:
         total = total + error**2
@@ -116,7 +116,7 @@ def communication_error(error: Number, seconds: Number, step: Number) -> Number:
     "cross-entropy in fp32: logits widened, log-softmax, its gradient, narrowed again; counted, each step read and written once",
 )
 def loss_traffic(logits: Number, x_bytes: Number) -> Number:
-    """Bytes the loss over so many logits moves, forward and backward."""
+    """Bytes the loss over a number of logits moves, forward and backward."""
     return logits * (2 * (x_bytes + 4) + 2 * (4 + 4))
 
 
@@ -170,7 +170,7 @@ def accumulation_traffic(params: Number, bytes_per_param: Number) -> Number:
 @formula(
     "W_host",
     "B/s",
-    "where a chip file gives no host_memory: as a DGX H100, 76.8 GB/s of DDR5 per device beside a link of 63 GB/s; links and memory "
+    "where a chip file gives no host_memory: as a DGX H100, 76.8 GB/s of DDR5 per device and a link of 63 GB/s; links and memory "
     "double together from one generation of hosts to the next",
 )
 def default_host_memory_bandwidth(link: Number) -> Number:

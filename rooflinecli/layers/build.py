@@ -102,7 +102,7 @@ def _build(spec: ModelSpec) -> Ledger:
 
 
 def with_cross_attention(ledger: Ledger, tokens: Number) -> Ledger:
-    """The ledger with cross-attention over so many tokens; unchanged where no layer has cross-attention.
+    """The ledger with cross-attention over a number of tokens; unchanged where no layer has cross-attention.
 
     Without tokens such a layer has parameters and no pass goes through it (Mllama without an image).
     """

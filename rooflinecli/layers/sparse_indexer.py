@@ -1,6 +1,6 @@
 """Attention over the keys that an indexer picks: the part that DeepSeek Sparse Attention and block-sparse attention have in common.
 
-A few small heads score every key; the main attention of a query reads the best. Keys of the indexer are cached beside the
+A few small heads score every key; the main attention of a query reads the best. Keys of the indexer are cached next to the
 others, so sparsity saves reads and FLOPs, not memory (DeepSeek-V3.2-Exp report, section 2.1).
 """
 
@@ -47,7 +47,7 @@ class SparseIndexer(Softmax):
         return super().flops(mode, sizes) + (self._score_flops(mode, sizes) if self.own else 0.0)
 
     def _rank_flops(self, batch: Number, pairs: Number, sizes: Sizes) -> Number:
-        """FLOPs by which so many pairs are ranked: scores of each head, summed by a weight each."""
+        """FLOPs of ranking a number of pairs: scores of each head, summed by a weight each."""
         return attention.indexer_flops(batch, sizes["Ni"], pairs, sizes["Hi"])
 
     def _token_flops(self, sizes: Sizes) -> Number:
@@ -70,7 +70,7 @@ class SparseIndexer(Softmax):
 
 
 def ranking(mode: CountingMode, sizes: Sizes, keys: Number, most: Number, flops: Number) -> Op:
-    """An indexer's scores over so many keys: keys are read once, queries once, and no score leaves the chip but the places of the
+    """An indexer's scores over a number of keys: keys are read once, queries once, and no score leaves the chip but the places of the
     `most` that are picked."""
     f, b = mode.formats, sizes["B"]
     queries = 1.0 if mode.decode else sizes["S"]

@@ -267,7 +267,7 @@ class Ledger:
         return tuple(tower for tower in self.towers if num.present(tower.count))
 
     def head_rows(self, logits: Number) -> tuple[Row, ...]:
-        """Rows behind the layers of a pass with so many logits per sequence: without any, its embeddings are wanted."""
+        """Rows behind the layers of a pass by its logits per sequence: with none, its embeddings are wanted."""
         wanted = logits.__class__ is not float or logits != 0.0
         return self.head if wanted else tuple(row for row in self.head if row.name == "final_norm")
 

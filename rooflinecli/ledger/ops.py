@@ -35,7 +35,7 @@ class ExpertWorkload:
     """Work of a layer's experts on the busiest rank of their group: rows of the GEMM, FLOPs and bytes.
 
     slots: routed slots of the whole group. active: experts with work, weights: their bytes; held: all experts of the rank. FLOPs and
-    bytes of an Op are those of the mean rank and of the fewest experts that could have work. crowded: 1 where so many sequences decode that an
+    bytes of an Op are those of the mean rank and of the fewest experts that could have work. crowded: 1 where enough sequences decode that an
     engine runs at the limit of its memory, else 0.
     """
 

@@ -109,7 +109,7 @@ class ModelComparison(Question["ModelReport"]):
     hw: OptText = field("name", "The profile to predict with; omitted: DEVICE.yaml in this folder.", default=None)
     batch: Whole = field("whole", "Sequences.", default=1)
     seq: Whole = field("whole", "Tokens of the prompt and of a training sequence.", default=256, least=2)
-    layers: OptWhole = field("whole", "Scale down: keep so many layers.", default=None)
+    layers: OptWhole = field("whole", "Scale down: number of layers kept.", default=None)
     d_model: OptWhole = field("whole", "Scale down: model width; heads and d_ff follow.", default=None, least=8)
     vocab: OptWhole = field("whole", "Scale down: vocabulary.", default=None, least=2)
     dtype: OptText = field("free", "fp32 on a CPU, bf16 elsewhere.", default=None, metavar="CHOICE")

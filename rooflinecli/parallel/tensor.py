@@ -41,7 +41,7 @@ def _copied(kv_heads: Number, queries: Number, heads: Number, ranks: Number, ove
 
 
 def _heads(heads: Number, tp: Number, ranks: float) -> Number:
-    """Heads of a device with so many ranks, equally many on each."""
+    """Heads of a device of a group of `ranks`, the same number on each."""
     return _whole(heads / tp) if ranks == 1.0 else ranks * _whole(heads / (tp * ranks))
 
 

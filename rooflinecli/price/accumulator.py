@@ -139,7 +139,7 @@ class StepAccumulator:
             setattr(self, name, getattr(other, name))
 
     def divide_by(self, parts: Number) -> None:
-        """Divide everything by so many parts, such as the tokens that a step writes."""
+        """Divide everything by a number of parts, such as the tokens that a step writes."""
         for name in _SUMS:
             setattr(self, name, getattr(self, name) / parts)
         for sums in (self.groups, self.errors, self.by_axis, self.volumes):

@@ -111,11 +111,11 @@ def _attention(spec: ModelSpec, a: AttentionSpec, i: int, rows: Sequence[MixerMa
             "name formats of other tools, such as --file mlx-4,nf4, or give the checkpoint itself",
             "file",
         )
-    beside = a.kind in ("attention-ssm", "sparse-mla", "sparse-gqa")
-    if beside:
+    mixed = a.kind in ("attention-ssm", "sparse-mla", "sparse-gqa")
+    if mixed:
         yield from _softmax(spec.d_model, a, i)
     for row in rows:
-        if not (beside and row.name in _SOFTMAX_ROWS):
+        if not (mixed and row.name in _SOFTMAX_ROWS):
             yield from _scanned(a, row, i)
 
 
@@ -162,9 +162,9 @@ def _feedforward(spec: ModelSpec, f: FeedForwardSpec, i: int) -> Iterator[Matrix
 
 def _rest(spec: ModelSpec, rest: int) -> int:
     """Parameters outside the matrices: norms, biases, routers, sinks, convolutions, learned positions."""
-    beside = [*spec.before, *spec.after, *(piece for group in spec.layers for piece in group.pieces)]
+    pieces = [*spec.before, *spec.after, *(piece for group in spec.layers for piece in group.pieces)]
     unnamed = any(
-        piece.kind in ("linear", "table") for piece in beside
+        piece.kind in ("linear", "table") for piece in pieces
     )  # matrices that are named and quantized otherwise
     if rest < 0 or unnamed or spec.towers or not spec.vocab_size:
         raise _unknown_tensors(spec)

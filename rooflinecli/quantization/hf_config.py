@@ -304,7 +304,7 @@ def _mixed_precision(f: ConfigFields) -> Stored:
     """quantized_layers: a format for each module, often thousands, as a few expressions; the most frequent format comes first."""
     listed = f.raw("quantized_layers")
     if not isinstance(listed, dict) or not listed:
-        raise f.fail("quantized_layers", "required beside MIXED_PRECISION: which module has which format; add it")
+        raise f.fail("quantized_layers", "required with MIXED_PRECISION: which module has which format; add it")
     inner = ConfigFields(listed, {}, f.where, (*f.prefix, "quantized_layers"))
     modules: dict[str, list[str]] = {}
     of_expert: dict[str, str] = {}

@@ -22,7 +22,7 @@ _QUANTILES = {"p50": 0.5, "p99": 0.99}
 
 
 def round_interval(seconds: float) -> float:
-    """A round length of which about a hundred make so many seconds: 1, 2 or 5 times a power of ten."""
+    """A round length of which about a hundred cover the duration: 1, 2 or 5 times a power of ten."""
     least = max(seconds / INTERVALS, 1e-6)
     power = 10.0 ** floor(log10(least))
     return next(m * power for m in (1.0, 2.0, 5.0, 10.0) if m * power >= least * (1 - 1e-9))

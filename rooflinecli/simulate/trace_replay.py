@@ -48,7 +48,7 @@ class Trace:
     ) -> tuple[list[SimRequest], Callable[[SimRequest], SimRequest | None] | None]:
         """Requests that arrive by themselves, in order, and what follows when one ends (None where nothing does).
 
-        `instants` draws so many arrivals, in place of the recorded ones.
+        `instants` draws that number of arrivals in place of the recorded ones.
         """
         first: list[Row] = []
         later: dict[str, list[Row]] = {}
@@ -125,7 +125,7 @@ def _read(name: str, state: tuple[int, int], speed: float, window: str, skip_bad
     last = max(max(row.time or 0.0, row.think or 0.0) for row in kept)
     if last > LATEST:
         raise UsageError(
-            f"--trace {name}: a request comes {last:.3g} s after another, more than the {LATEST:g} s that can be told apart; "
+            f"--trace {name}: a request comes {last:.3g} s after another, more than the {LATEST:g} s that the clock resolves; "
             "give times in the unit of the format, or take a part with --window",
             "trace",
         )

@@ -42,7 +42,7 @@ class ImageSpec(Spec):
     size: int | None = Field(None, gt=0, description="pixels of the side that an image, or a tile of it, is brought to")
     merge: int = Field(1, gt=0, description="patches along a side that become one token")
     extra: int = Field(
-        0, ge=0, description="positions of the tower beside the patches of an image or tile (a class token)"
+        0, ge=0, description="positions of the tower in addition to the patches of an image or tile (a class token)"
     )
     tokens: int | None = Field(
         None, gt=0, description="prompt tokens of an image or tile, where the patches do not say"
@@ -62,8 +62,8 @@ class ImageSpec(Spec):
 class DenoisingSpec(Spec):
     """A model that makes an image in steps, each a pass over all of its tokens (DiT, Stable Diffusion 3, FLUX)."""
 
-    steps: int = Field(gt=0, description="steps of the sampler where nobody says")
+    steps: int = Field(gt=0, description="default steps of the sampler")
     guidance: bool = Field(
         description="whether each step runs twice, with and without the prompt (classifier-free guidance)"
     )
-    context: int = Field(0, ge=0, description="tokens of the prompt that stand beside those of the image")
+    context: int = Field(0, ge=0, description="tokens of the prompt, in addition to those of the image")

@@ -126,7 +126,7 @@ class Efficiency(Spec):
     layer_cycles: float = _constant(
         0.0, "1", "c_L", "clock cycles per layer: kernel starts of an engine on GPUs of one kind"
     )
-    moe_layer_cycles: float = _constant(0.0, "1", "c_moe", "clock cycles per mixture-of-experts layer beside them")
+    moe_layer_cycles: float = _constant(0.0, "1", "c_moe", "clock cycles per mixture-of-experts layer in addition")
     unit_bytes: float = _constant(
         0.0, "B", "b_u", "bytes that a unit (SM) draws per clock at most: what keeps small kernels from filling HBM"
     )
@@ -189,7 +189,7 @@ class Efficiency(Spec):
         "experts: bytes per hidden value that unfused squared-ReLU kernels add, forward and backward",
     )
     optimizer_bytes: float = _constant(
-        0.0, "B", "b_opt", "framework: bytes per parameter of passes beside the optimizer: unscale, norm, clip, zero"
+        0.0, "B", "b_opt", "framework: bytes per parameter of passes outside the optimizer: unscale, norm, clip, zero"
     )
     exchange_bytes: float = _constant(
         0.0, "B", "b_x", "bytes per gradient that shard groups exchange; 0: those that a gradient is kept in"
@@ -207,16 +207,22 @@ class Efficiency(Spec):
         0.0, "1", "pads", "framework: 1 where it pads attention heads to a multiple of the tensor group", le=1
     )
     logit_bytes: float = _constant(
-        0.0, "B", "b_logit", "framework: bytes per logit held beside those counted: fp32 copies of the cross-entropy"
+        0.0, "B", "b_logit", "framework: bytes per logit in addition to those counted: fp32 copies of the cross-entropy"
     )
     slack: float = _constant(
         0.0, "1", "s_a", "share by which memory peaks that runs reported exceed what is counted; 0: not known"
     )
     norm_bytes: float = _constant(
-        0.0, "B", "b_norm", "framework: bytes per value of a norm's input kept for backward beside the input itself"
+        0.0,
+        "B",
+        "b_norm",
+        "framework: bytes per value of a norm's input kept for backward in addition to the input itself",
     )
     gate_bytes: float = _constant(
-        0.0, "B", "b_gate", "framework: bytes per value of an activation function's output kept for backward beside it"
+        0.0,
+        "B",
+        "b_gate",
+        "framework: bytes per value of an activation function's output kept for backward in addition",
     )
     early_stop: float = _constant(
         0.0,

@@ -51,7 +51,7 @@ class ServingEngine(FileSpec):
         None, ge=0, description="the same where layers have experts, when it is another era of the engine that ran them"
     )
     splits_layers: bool = Field(
-        False, description="several devices share out the layers, one after the other, where nobody asks for more"
+        False, description="several devices share out the layers, one after the other, unless a layout is given"
     )
     looks_up_on_host: bool = Field(
         False,
@@ -83,7 +83,7 @@ class ServingEngine(FileSpec):
     prompt_bucket: Scalar = Field(
         0.0,
         ge=0,
-        description="prompts are padded to the next power of two, of at least so many tokens; 0: they are not",
+        description="prompts are padded to the next power of two, of at least this many tokens; 0: no padding",
     )
     routing_skew: Scalar = Field(
         1.5,
@@ -95,7 +95,7 @@ class ServingEngine(FileSpec):
     )
     kv_dtype_fp8: bool = Field(False, description="the cache is kept in fp8 where matmuls run in fp8")
     cache_dtype: str = Field(
-        "", description="number format of the cache where nobody asks for one; empty: that of the activations"
+        "", description="number format of the cache where none is given; empty: that of the activations"
     )
     prompts_first: bool = Field(
         False,
@@ -111,7 +111,7 @@ class ServingEngine(FileSpec):
     )
     reserve: str = Field("0 B", description="memory kept back per device for the runtime")
     reserve_experts: str = Field(
-        "0 B", description="memory kept back beside it where experts stand on several replicas: their gathered tokens"
+        "0 B", description="additional memory kept back where experts stand on several replicas: their gathered tokens"
     )
     max_sequences: int = Field(2048, gt=0, description="most sequences the scheduler takes at once")
     backends: dict[str, dict[str, dict[str, Efficiency]]] = Field(

@@ -122,7 +122,7 @@ class ConfigFields:
             raise self.fail(name, f"{str(value)[:60]!r} is not supported; {remedy}")
 
     def finish(self, ignored: frozenset[str]) -> None:
-        """Refuse fields nobody read: they might change a shape. A null or an empty list says nothing, and some switches are
+        """Refuse fields that were not read: they might change a shape. A null or an empty list says nothing, and some switches are
         harmless when off."""
         unknown = [
             name

@@ -88,7 +88,7 @@ class Slices(Spec):
         return sorted({*self.chips, *whole})
 
     def up_to(self, most: int) -> list[int]:
-        """Counts up to `most`, rising: one slice, then so many equal ones of at least half the largest."""
+        """Counts up to `most`, rising: one slice, then numbers of equal ones of at least half the largest."""
         largest = self.single[-1]
         several = {
             n * size
@@ -209,7 +209,7 @@ class HardwareSpec(FileSpec):
         return units.parse(power["value"], "W") if power is not None else None
 
     def not_rented(self, count: float) -> str:
-        """Why no slice has so many chips, with the nearest that are; '' where one has, and for a part of one host."""
+        """Why no slice has that number of chips, with the nearest numbers that exist; '' where one has, and for a part of one host."""
         host = self.devices_per_host.si if self.devices_per_host is not None else 1
         nearest = self.slices.nearest(int(count)) if self.slices is not None and count > host else [count]
         if nearest == [count]:
@@ -229,7 +229,7 @@ def _bytes_or_rate(value: object) -> object:
 
 
 class Defaults(FileSpec):
-    """hardware/defaults/KIND.yaml: efficiency constants for a chip nobody measured."""
+    """hardware/defaults/KIND.yaml: efficiency constants for a chip without measurements."""
 
     sources: dict[str, str] = Field(default_factory=dict, description="short key -> citation")
     efficiency: dict[str, dict[str, dict[str, Efficiency]]]

@@ -68,9 +68,7 @@ class ModelSpec(FileSpec):
     )
     norm: Literal["rmsnorm", "layernorm", "layernorm_nobias", "none"] = "rmsnorm"
     final_norm: bool = True
-    streams: int = Field(
-        1, gt=0, description="residual streams beside each other that hyper-connections mix (DeepSeek-V4)"
-    )
+    streams: int = Field(1, gt=0, description="parallel residual streams that hyper-connections mix (DeepSeek-V4)")
     embedding_norm: bool = False
     positions: PositionSpec = Field(default_factory=lambda: PositionSpec(length=None))
     patches: PatchSpec | None = None
@@ -211,10 +209,10 @@ def _groups(layers: object, base: Fields) -> list[Fields]:
             or not all(isinstance(p, dict) for p in pattern)
             or not isinstance(repeat, int)
         ):
-            raise ValueError("layers.pattern: expected a list of layer overrides beside a whole number `repeat`")
+            raise ValueError("layers.pattern: expected a list of layer overrides and a whole number `repeat`")
         extra = set(group) - {"repeat", "pattern"}
         if extra:
-            raise ValueError(f"layers: {', '.join(sorted(extra))} beside `pattern`; put overrides inside the pattern")
+            raise ValueError(f"layers: {', '.join(sorted(extra))} next to `pattern`; put overrides inside the pattern")
         for entry in pattern:
             count = entry.get("repeat", 1)
             if not isinstance(count, int):
@@ -274,7 +272,7 @@ def _load_hub(name: str, error: RooflineError) -> ModelSpec:
 
 def load_model(name: str) -> ModelSpec:
     """The model called `name`: a name or alias, a YAML path, a Hugging Face config.json (or its folder), or a checkpoint
-    file (.gguf, .safetensors beside its config.json, the index of a sharded one), or the name of one on the Hugging Face
+    file (.gguf, .safetensors next to its config.json, the index of a sharded one), or the name of one on the Hugging Face
     Hub (org/name) that none of these has.
 
     Raises UsageError or DataError.

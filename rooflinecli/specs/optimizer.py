@@ -14,7 +14,7 @@ _FOLDER = Path(__file__).resolve().parent.parent / "optimizers"
 
 
 class Optimizer(Spec):
-    """Bytes per parameter of the master copy and of the state beside it; `steps` Newton-Schulz steps over the momentum of every matrix.
+    """Bytes per parameter of the master copy and of the optimizer state; `steps` Newton-Schulz steps over the momentum of every matrix.
 
     factors: square fp32 matrices kept for either side of a matrix; a side longer than `widest` has none, or is cut into blocks of it where
     `blocked`. products: products with them in a step, roots: FLOPs per cubed side and step to renew roots or bases.
@@ -39,7 +39,7 @@ class Optimizer(Spec):
 
     @property
     def bytes(self) -> float:
-        """Bytes per parameter beside working weights and gradients."""
+        """Bytes per parameter in addition to working weights and gradients."""
         return self.master + self.state
 
 

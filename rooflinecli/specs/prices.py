@@ -110,7 +110,7 @@ def _read(path: Path, stamp: float) -> tuple[Offer, ...]:
 
 
 def _offer(row: dict[str, Any], sources: dict[str, str], where: str) -> list[Offer]:
-    """A row as an offer; one with a spot price beside it is two."""
+    """A row as an offer; one with a spot price as well is two."""
     kind, usd = str(row["kind"]), float(row["usd"])
     if kind not in KINDS or usd < 0:
         raise ValueError(f"kind {kind}, usd {usd:g}")

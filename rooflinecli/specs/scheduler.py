@@ -82,7 +82,7 @@ class Scheduler(Spec):
         0.0,
         ge=0,
         le=1,
-        description="share of the memory left beside weights and reserve (TensorRT-LLM's free_gpu_memory_fraction); the engine's own rule where neither is given",
+        description="share of the memory left after weights and reserve (TensorRT-LLM's free_gpu_memory_fraction); the engine's own rule where neither is given",
     )
     block: int = Field(16, gt=0, description="tokens of a block of the cache")
     preemption: str = Field(

@@ -60,7 +60,7 @@ def test_each_module_in_the_format_that_names_it():
 
 
 def test_an_unknown_format_and_experts_of_several_are_refused():
-    with pytest.raises(DataError, match=r"quantized_layers: required beside MIXED_PRECISION"):
+    with pytest.raises(DataError, match=r"quantized_layers: required with MIXED_PRECISION"):
         llama(quant_method="modelopt", quant_algo="MIXED_PRECISION")
     with pytest.raises(DataError, match=r"'W2A8' is not supported; supported: NVFP4"):
         llama(**modelopt({"model.layers.0.mlp.up_proj": "W2A8"}))

@@ -106,7 +106,7 @@ class Around:
     straggle: float = 1.0
     count: int = COUNT
     experts: bool = False
-    unlike: tuple[str, ...] = ()  # kinds of novelty (published_runs/precedent.yaml) that it has whole
+    unlike: tuple[str, ...] = ()  # kinds of extrapolation (published_runs/precedent.yaml) that it has whole
 
 
 def shown(times: float, spent: float, least: float, share: float) -> tuple[float, float, float]:

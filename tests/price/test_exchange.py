@@ -113,7 +113,7 @@ def test_what_kernels_cannot_do_is_said() -> None:
         ("dispatch", "custom", 8, "only reduce"),
         ("all-reduce", "deepep", 8, "dispatch or combine"),
         ("all-reduce", "one-shot", 16, "8 devices of one host"),
-        ("dispatch", "nvlink", 8, "nobody timed"),
+        ("dispatch", "nvlink", 8, "were not timed"),
     ):
         with pytest.raises(UsageError, match=words):
             with_mode(op, 1e6, h100, n, mode)

@@ -284,11 +284,11 @@ def _mixture(layer: Layer, dense: int) -> Block:
     fused, router = layer.weight("ffn_gate_up_exps"), layer.weight("ffn_gate_inp")
     if down is None or router is None or (up is None and fused is None):
         raise layer.fail("lacks a matrix of its experts")
-    shared, beside = layer.weight("ffn_up_shexp"), layer.weight("ffn_down_shexp")
+    shared, shared_down = layer.weight("ffn_up_shexp"), layer.weight("ffn_down_shexp")
     wide_gate = layer.weight("ffn_gate_shexp")
-    width = dense or (beside[1] if shared and beside else 0)
+    width = dense or (shared_down[1] if shared and shared_down else 0)
     if (dense and shared) or (wide_gate is None and shared is not None and gate is not None):
-        raise layer.fail("has a shared expert beside a dense MLP")
+        raise layer.fail("has a shared expert and a dense MLP")
     biases = [layer.take(f"ffn_{name}_exps.bias") is not None for name in ("up", "down", "gate")]
     more = {
         "bias": biases[0] and biases[1],

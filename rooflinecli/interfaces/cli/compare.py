@@ -1,4 +1,4 @@
-"""`roofline compare`: the question, or measured rows beside the estimate of one chip."""
+"""`roofline compare`: the question, or measured rows next to the estimate of one chip."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(question: Compare, how: Delivery) -> int:
 
 
 def _measured(question: Compare) -> MeasuredAnswer:
-    """Measured rows beside the estimate on one chip."""
+    """Measured rows next to the estimate on one chip."""
     from rooflinecli.calibrate.gap_explanations import against
     from rooflinecli.calibrate.report import aside
     from rooflinecli.calibrate.resolve_rows import resolve

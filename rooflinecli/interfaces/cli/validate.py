@@ -30,8 +30,8 @@ def run(question: Validate, how: ValidateDelivery) -> None:
 
         from rooflinecli.render.views.validate_plot import pictures
 
-        beside = out.parent if out else Path()
-        images = {title: relpath(path, beside) for title, path in pictures(tables, Path(how.plot)).items()}
+        folder = out.parent if out else Path()
+        images = {title: relpath(path, folder) for title, path in pictures(tables, Path(how.plot)).items()}
     answer = question.answer_of(tables)
     if how.format == "csv":
         text = report_tables.csv(answer.tables)

@@ -93,10 +93,10 @@ def _answered(question: Callable[[Options], Any], options: Options) -> Any:
         ) from None
 
 
-def _options(request: Request, *beside: str) -> Options:
+def _options(request: Request, *excluded: str) -> Options:
     if len(request.url.query) > LONGEST:
         raise UsageError(f"the question is longer than {LONGEST} characters; shorten it")
-    return query_string.options((k, v) for k, v in request.query_params.multi_items() if k not in beside)
+    return query_string.options((k, v) for k, v in request.query_params.multi_items() if k not in excluded)
 
 
 def _as_typed(request: Request) -> Options:

@@ -60,7 +60,7 @@ def part(options: Options) -> EscapedHtml:
 
 
 def _settled(request: Request, result: EstimateAnswer) -> Request:
-    """The request with its plan said, so that what is drawn beside the answer need not choose it again."""
+    """The request with its plan said, so that the drawing next to the answer need not choose it again."""
     if len({phase == "train" for phase in result.phases}) > 1:
         return request
     numbers = ("devices", *AXES, *(("micro_batch", "virtual_stages") if "train" in result.phases else ()))
@@ -132,7 +132,7 @@ def page(options: Options, content: EscapedHtml) -> str:
 
 
 def _field(option: Option, value: object) -> EscapedHtml:
-    """A labeled field; sizes that people try out have a slider of powers of two beside them."""
+    """A labeled field; sizes that people try out have a slider of powers of two next to them."""
     ident = f"o-{option.name}"
     words = _WORDS.get(option.name) or (
         ("", *option.choices)

@@ -1,4 +1,4 @@
-"""Grouped-query attention whose values have another width than queries and keys (MiMo-V2): v_head_dim beside head_dim."""
+"""Grouped-query attention whose values have another width than queries and keys (MiMo-V2): v_head_dim next to head_dim."""
 
 from __future__ import annotations
 

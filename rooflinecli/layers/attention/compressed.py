@@ -43,11 +43,11 @@ class Compressed(Softmax):
     indexed: bool = False
 
     def _entries(self, tokens: Number) -> Number:
-        """Whole entries that stand for so many tokens."""
+        """Complete entries of a number of tokens."""
         return num.floor(tokens / self.rate)
 
     def _keys(self, tokens: Number) -> Number:
-        """What one query behind so many tokens attends to."""
+        """What one query attends to after `tokens` tokens."""
         return num.minimum(tokens, self.reach) + num.minimum(self._entries(tokens), self.top)
 
     def cached_tokens(self, tokens: Number) -> Number:
@@ -125,7 +125,7 @@ class Compressed(Softmax):
         return (sizes["H"] + (sizes["Hi"] if self.indexed else 0.0)) / self.rate
 
     def cache_bytes(self, formats: Formats, sizes: Sizes, batch: Number, tokens: Number) -> Number:
-        """The window and every entry, once, since key and value are one; the indexer's entries beside them."""
+        """The window and every entry, once, since key and value are one; plus the indexer's entries."""
         rows = memory.kv_cache_bytes(batch, self.cached_tokens(tokens), sizes["H"], formats.kv)
         if not self.indexed:
             return rows

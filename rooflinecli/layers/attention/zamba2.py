@@ -1,6 +1,6 @@
 """The hybrid layer of Zamba2 (Glorioso et al. 2024, arXiv 2411.15242): a transformer block that several layers share, then Mamba-2.
 
-The shared block reads the layer's input beside the embeddings (2 d_model wide) through attention of n_heads x head_dim and a
+The shared block reads the layer's input concatenated with the embeddings (2 d_model wide) through attention of n_heads x head_dim and a
 gated MLP of `ff`; low-rank adapters and a d_model^2 projection belong to each use. `shared: true` marks a use whose block was
 counted before. Its own scan follows; sizes give it. qkv_bias: biases on the MLP and the scan's projections.
 """
@@ -54,7 +54,7 @@ def block(spec: AttentionSpec, model: ModelSpec) -> Block:
 
 
 def _attention(tied: bool, adapters: bool) -> list[Row]:
-    """Attention over the input beside the embeddings."""
+    """Attention over the input concatenated with the embeddings."""
     concatenated = ("B", "S", "X2")
     entry = norm("attention.norm", "none" if tied else "rmsnorm", ("X2",), ("B", "S"))
     rows = [

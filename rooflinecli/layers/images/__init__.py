@@ -22,7 +22,7 @@ class ImageTiling:
 
 
 def grid(spec: ImageSpec, width: int, height: int) -> int:
-    """Patches of so many pixels."""
+    """Patches of a number of pixels."""
     return (width // spec.patch) * (height // spec.patch)
 
 

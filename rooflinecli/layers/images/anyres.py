@@ -1,6 +1,6 @@
 """Tiles of `size` in the best of the listed grids, the whole image as one more, padding cut away, a break behind each row (LLaVA-NeXT).
 
-With `tiles` the patches are scaled down to those of so many (LLaVA-OneVision's anyres_max). Source: transformers 5.23,
+With `tiles` the patches are scaled down to that number of tiles (LLaVA-OneVision's anyres_max). Source: transformers 5.23,
 processing_llava_next.py and processing_llava_onevision.py, _get_unpadded_features; image_processing_utils.py,
 select_best_resolution; Liu et al. 2024, llava-vl.github.io/blog/2024-01-30-llava-next.
 """

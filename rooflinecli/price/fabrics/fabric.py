@@ -14,7 +14,7 @@ from rooflinecli.price.fabrics.types import GroupSpan, LevelPrice
 
 
 def cost(op: str, size: Number, span: GroupSpan, level: LevelNumbers, regime: str) -> LevelPrice:
-    """Price of `op` over so many hosts."""
+    """Price of `op` over the group."""
     c = level.constants(regime, op)
     hop = num.maximum(c.per_hop, level.latency)
     volume = volume_of(op, size, span)

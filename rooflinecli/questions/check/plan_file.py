@@ -65,7 +65,7 @@ Limit = Annotated[Scalar | list[Scalar], BeforeValidator(_listed)]
 
 
 class CheckSpec(BaseModel):
-    """One named check. Everything beside these fields is an option of `roofline estimate` by its long name."""
+    """One named check. Everything except these fields is an option of `roofline estimate` by its long name."""
 
     model_config = ConfigDict(extra="allow", frozen=True, protected_namespaces=())
     __pydantic_extra__: dict[str, Option]
@@ -80,11 +80,11 @@ class CheckSpec(BaseModel):
         description="the load of `simulate.*` requirements beyond the options: trace, arrivals, requests, replicas, slo, ...",
     )
     measured: Option | None = Field(
-        None, description="results of a benchmark or a training log beside the plan, for `measured.*` requirements"
+        None, description="results of a benchmark or a training log next to the plan, for `measured.*` requirements"
     )
     fleet: Name | None = Field(
         None,
-        description="the file of a fleet beside the plan (`roofline fleet`), for `fleet.*` requirements, in place of options",
+        description="the file of a fleet next to the plan (`roofline fleet`), for `fleet.*` requirements, in place of options",
     )
     require: dict[Name, Limit] = Field(
         description='quantity of the estimate\'s JSON -> comparison with unit, such as decode.time_s: "<= 40 ms"',

@@ -44,7 +44,7 @@ def _asked(case: CheckCase, result: EstimateAnswer) -> Simulate:
     written = {name: case.options[name] for name in LOAD if name in case.options}
     for name, value in case.simulate:
         written[_entry(name)] = value
-    if "trace" in written:  # the estimate's lengths beside it are those of a mean request
+    if "trace" in written:  # the estimate's lengths are those of a mean request
         written = {name: value for name, value in written.items() if name not in ("prompt", "output")}
     return Simulate.read({**options, **written})
 

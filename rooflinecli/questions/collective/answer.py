@@ -175,7 +175,7 @@ def with_mode(
 
     An all-reduce takes custom kernels of `library` (custom: the faster). dispatch and combine take `size_bytes` of tokens on
     each rank, of which each goes to `top_k` experts on at most `limit` nodes. Raises UsageError for what does not go together
-    and for kernels that nobody timed on the chip.
+    and for kernels that were not timed on the chip.
     """
     chip = Chip(hardware, lift)
     size, members = lift("S", size_bytes, "B", "BYTES"), lift("n", float(n), "devices", "-n")
@@ -199,7 +199,7 @@ def _custom_only(op: str, n: Number, chip: Chip, library: str, mode: str) -> Non
         raise unknown("library", library, ("vllm", "sglang", "trtllm"))
     if not custom_all_reduce.is_benchmarked(chip, library):
         raise UsageError(
-            f"--backend {mode}: nobody timed {library}'s all-reduce on {chip.spec.name}; use --backend nccl"
+            f"--backend {mode}: {library}'s all-reduce was not timed on {chip.spec.name}; use --backend nccl"
         )
     if num.value(n) > min(custom_all_reduce.MOST, chip.levels[0].size):
         raise UsageError(
@@ -213,4 +213,4 @@ def _exchange_only(op: str, mode: str, chip: Chip) -> None:
             f"--backend {mode} moves tokens to experts; ask for dispatch or combine, or leave --backend out"
         )
     if not moe_all2all.is_benchmarked(chip, mode):
-        raise UsageError(f"--backend {mode}: nobody timed these kernels on {chip.spec.name}; ask for all-to-all")
+        raise UsageError(f"--backend {mode}: these kernels were not timed on {chip.spec.name}; ask for all-to-all")

@@ -94,7 +94,7 @@ def compare(question: Compare) -> CompareAnswer:
 
 
 def _rank(options: Options, chip: str) -> str:
-    """What chips are ranked by unless told: the time of a phase that is asked for, or that the model has. Raises UsageError for a phase that is none."""
+    """What chips are ranked by unless given: the time of a phase that is asked for, or that the model has. Raises UsageError for a phase that is none."""
     if "phase" in options:
         phases = build_request.phases(options["phase"])
     else:

@@ -14,7 +14,7 @@ from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import Request
 
 MOST = 2**16  # sequences per replica in serving: beyond it a curve tells nothing new
-BEYOND = 4  # a training curve ends at so many times the batch asked for
+BEYOND = 4  # a training curve ends at this multiple of the batch asked for
 
 
 class CurvePoint(Record):

@@ -43,7 +43,7 @@ FILES = (
 MIXTURES = ("F16", "Q8_0", "MXFP4_MOE", *FILES[2:])
 DEFAULT = "llamacpp"
 MOST = 2**20  # tokens looked at where a model names no longest context
-LEAST = 512.0  # tokens of context below which nobody would call it a fit
+LEAST = 512.0  # tokens of context below which it does not count as a fit
 
 
 def fit(request: Request, files: tuple[str, ...] | None = None) -> FitAnswer:
@@ -139,7 +139,7 @@ def _timed(ctx: EstimateContext, plan: Layout, line: FitRow) -> FitRow:
 
 
 def default_engine_for(file: str) -> str:
-    """The engine that runs a file type or format where nobody says: llama.cpp, or the tool that wrote it."""
+    """The engine that runs a file type or format by default: llama.cpp, or the tool that wrote it."""
     stem = (parse(file) or Quantization(dtype="", group_size=None)).method
     return schemes()[stem].engine or DEFAULT if stem else DEFAULT
 

@@ -1,7 +1,7 @@
 """Who gets which devices: an exact integer programme over counts, solved by dynamic programming.
 
-A model takes a number of devices of every group; its rate on a group is that of the best of its instance layouts there, so many
-whole instances of it. The programme asks for the least weight (dollars an hour, or devices) at which every model has its rate and
+A model takes a number of devices of every group; its rate on a group is that of the best of its instance layouts there, in
+whole instances. The programme asks for the least weight (dollars an hour, or devices) at which every model has its rate and
 no group gives more than it has. Models are taken one after the other; for every count of devices given so far of all groups but
 one, what is kept is the fewest of that one. That is exact. Where the counts of three groups and more are too many to list, they
 are counted in larger lots, once rounded up (an assignment that exists) and once down (a bound on every other).
@@ -34,7 +34,7 @@ class ServiceDemand:
     offers: tuple[tuple[InstanceOption, ...], ...]
 
     def most(self, group: int, devices: np.ndarray) -> np.ndarray:
-        """The highest rate on so many devices of a group."""
+        """The highest rate on a number of devices of a group."""
         rates = [devices // o.size * o.rate for o in self.offers[group]]
         return np.max(rates, axis=0) if rates else np.zeros(np.shape(devices))
 
@@ -44,7 +44,7 @@ class ServiceDemand:
         return np.min(counts, axis=0) if counts else np.where(rate > 0, np.inf, 0.0)
 
     def best(self, group: int, devices: int) -> InstanceOption | None:
-        """The layout with the highest rate on so many devices, the one with the fewest instances among equals."""
+        """The layout with the highest rate on a number of devices, the one with the fewest instances among equals."""
         able = [o for o in self.offers[group] if o.size <= devices]
         return max(able, key=lambda o: (devices // o.size * o.rate, o.size), default=None)
 
@@ -196,7 +196,7 @@ class AllocationProgram:
         return min(float(sum(d.most(k, np.array(n)) for k, n in enumerate(row))) / d.rate for d, row in pairs)
 
     def growth_alone(self) -> list[float | None]:
-        """For every model the largest factor of its own rate beside the others' as they are; None where the others alone do not fit."""
+        """For every model the largest factor of its own rate next to the others' as they are; None where the others alone do not fit."""
         return _alone(self)
 
     def load(self, model: int) -> float:
@@ -229,7 +229,7 @@ def _solve(asked: AllocationProgram, factor: float) -> Assignment | None:
 
 
 def _weights(asked: AllocationProgram, grid: CountTable, table: np.ndarray) -> np.ndarray:
-    """What each cell weighs; infinite where the last group has not so many devices."""
+    """What each cell weighs; infinite where the last group has too few devices."""
     there = table <= asked.devices[grid.last]
     total = np.where(there, np.where(there, table, 0.0) * asked.weights[grid.last], np.inf)
     for axis, group in enumerate(grid.others):
@@ -290,7 +290,7 @@ def _others(grid: CountTable, each: list[list[Bundle]]) -> list[np.ndarray]:
 
 
 def _room(asked: AllocationProgram, grid: CountTable, others: np.ndarray, demand: ServiceDemand) -> float | None:
-    """The most of one model's rate beside the others."""
+    """The most of one model's rate next to the others."""
     cells = np.argwhere(others <= asked.devices[grid.last])
     if not len(cells):
         return None

@@ -46,7 +46,7 @@ Group = Annotated[GroupSpec, BeforeValidator(_counted)]
 
 
 class ServiceSpec(BaseModel):
-    """One model and its traffic. Everything beside these fields is an option of `roofline estimate` by its long name."""
+    """One model and its traffic. Everything except these fields is an option of `roofline estimate` by its long name."""
 
     model_config = ConfigDict(extra="allow", frozen=True, protected_namespaces=())
     __pydantic_extra__: dict[str, Option]
@@ -117,7 +117,7 @@ class DeviceGroup:
 
     @property
     def usd_per_device_hour(self) -> float | None:
-        """The price that is counted with, and None where nobody knows one."""
+        """The price that is counted with, and None where none is known."""
         if self.price is not None:
             given = build_request.value(OPTIONS["price"], self.price)
             return hourly(load_hardware(self.chip), given) if isinstance(given, str) else float(given)
@@ -158,7 +158,7 @@ class Fleet:
 
 
 def asked(path: Path, hold: str | None = None, objective: str | None = None, split: bool = False) -> Fleet:
-    """The question of a file. Raises DataError with file:line; UsageError for an objective that needs a price nobody knows."""
+    """The question of a file. Raises DataError with file:line; UsageError for an objective that needs an unknown price."""
     file, document = load_fleet(path)
     groups = tuple(_group(name, file, document) for name in file.fleet)
     services = tuple(_service(name, spec, file, document) for name, spec in file.models.items())
@@ -176,8 +176,8 @@ def asked(path: Path, hold: str | None = None, objective: str | None = None, spl
 def _group(name: str, file: FleetFile, document: Document) -> DeviceGroup:
     spec, key = file.fleet[name], ("fleet", name)
     chip, price = spec.hw or name, None if spec.price is None else str(spec.price)
-    beside = document.path.parent / chip
-    chip = str(beside) if chip.endswith((".yaml", ".yml")) and beside.is_file() else chip
+    near = document.path.parent / chip
+    chip = str(near) if chip.endswith((".yaml", ".yml")) and near.is_file() else chip
     try:
         load_hardware(chip)
         multi_chip.prices(price, [chip])
@@ -191,9 +191,9 @@ def _service(name: str, spec: ServiceSpec, file: FleetFile, document: Document) 
     options = as_options(file.defaults, document, ("defaults",)) | as_options(spec.options, document, key)
     if "model" not in options:
         options["model"] = name
-    beside = document.path.parent / str(options["model"])
-    if str(options["model"]).endswith((".yaml", ".yml", ".json")) and beside.exists():
-        options["model"] = str(beside)
+    near = document.path.parent / str(options["model"])
+    if str(options["model"]).endswith((".yaml", ".yml", ".json")) and near.exists():
+        options["model"] = str(near)
     for wrong in (o for o in options if o in _NEITHER):
         raise DataError(f"{_at(document, name, wrong)}: {wrong}: not of one model in a fleet; {_NEITHER[wrong]}")
     groups = spec.hw or tuple(file.fleet)

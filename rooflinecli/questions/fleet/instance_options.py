@@ -26,7 +26,7 @@ class InstanceOptions:
 
 
 def offers(task: tuple[FleetService, DeviceGroup, str]) -> InstanceOptions:
-    """The offers of one group to one model, its rate and limits held at one end."""
+    """The offers of one group to one model, its rate and limits at one bound."""
     service, group, hold = task
     options = service.on(group)
     try:

@@ -104,7 +104,7 @@ class Placement:
     def chosen(
         self, service: FleetService, group: DeviceGroup, devices: int
     ) -> tuple[InstanceOption, ServingInstance, int]:
-        """The layout on so many devices, and how many instances of it."""
+        """The layout on a number of devices, and how many instances of it."""
         pairs = dict(self.instances(service, group))
         demand = self.programme.demands[self.able.index(service)]
         offer = demand.best(self.question.groups.index(group), devices)

@@ -33,7 +33,7 @@ def chips(
 ) -> tuple[Chips, list[DataError]]:
     """Every chip of the registry that passes the filters, and what is wrong with files that cannot be read.
 
-    Raises UsageError for a vendor or dtype nobody has.
+    Raises UsageError for an unknown vendor or dtype.
     """
     if dtype is not None and dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)

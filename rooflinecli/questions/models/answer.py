@@ -34,7 +34,7 @@ _BF16 = formats("bf16", None, None, {"bf16": 1}, "any")
 def models(family: str | None = None) -> tuple[ModelList, list[DataError]]:
     """Every model of the registry, by family and size, and what is wrong with files that cannot be read.
 
-    Raises UsageError for a family nobody is in.
+    Raises UsageError for a family without models.
     """
     specs, broken = load_registry("models", load_model)
     families = {spec.family.lower() for spec in specs if spec.family}

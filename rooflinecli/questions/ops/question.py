@@ -22,7 +22,7 @@ class Ops(EstimateOptions, Question[dict[str, Any]]):
     )
     # fmt: off
     sort: Text = field("free", "order (as they run), time, flops, bytes or intensity.", default="order", metavar="CHOICE")
-    top: OptWhole = field("whole", "Only so many rows of each phase, the longest first.", default=None)
+    top: OptWhole = field("whole", "Rows shown of each phase, the longest first.", default=None)
     # fmt: on
 
     def answer(self) -> dict[str, Any]:

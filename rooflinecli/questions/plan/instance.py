@@ -1,4 +1,4 @@
-"""One serving instance as its own `estimate` prices it: what it carries and takes, and what so many of them come to."""
+"""One serving instance as its own `estimate` prices it: its rate and cost, and the totals of a number of them."""
 
 from __future__ import annotations
 

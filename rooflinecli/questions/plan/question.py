@@ -78,7 +78,7 @@ class TrainingChip(SizedChip):
 
 
 class ServiceNumbers(Record):
-    """So many instances of one layout: latencies and the price of tokens are those of one, rates those of all, with 80% intervals."""
+    """Instances of one layout: latencies and the price of tokens are those of one, rates those of all, with 80% intervals."""
 
     instances: int
     layout: InstanceLayout
@@ -143,7 +143,7 @@ class Plan(Prices, EstimateOptions, Several, Question[PlanAnswer]):  # type: ign
     """How many devices, of which chip, for how long, at what cost: every chip's answer side by side, the cheapest first.
 
     Training: the fewest devices of each chip that see --tokens by --deadline, or the shortest run that --budget pays for, each with
-    the best layout by search; failures and checkpoints count (goodput). Serving: the fewest that carry --qps inside --slo. All at the pessimistic bound of the interval (--bound).
+    the best layout by search; failures and checkpoints count (goodput). Serving: the smallest number that carries --qps inside --slo. All at the pessimistic bound of the interval (--bound).
     Exit code 1 when no chip can.
     """
 

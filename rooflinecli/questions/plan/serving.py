@@ -79,7 +79,7 @@ def _affordable(asked: PlanTarget, row: ServingChip) -> ServingChip:
         ratio, devices = row.bill_usd / asked.budget, plural(row.devices, "device")
         row.feasible, row.why = (
             False,
-            f"costs {ratio:.3g} times the budget on {devices}, the fewest that carry the rate",
+            f"costs {ratio:.3g} times the budget on {devices}, the smallest number that carries the rate",
         )
     return row
 

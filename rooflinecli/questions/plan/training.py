@@ -157,7 +157,7 @@ class ChipPlan:
         return question(words, "time", list(self.asked.where))
 
     def at(self, devices: int) -> DeviceCountResult:
-        """The best layout on so many devices, by the step at the bound."""
+        """The best layout on a number of devices, by the step at the bound."""
         if devices not in self.tried:
             self.tried[devices] = self._searched(devices)
         return self.tried[devices]

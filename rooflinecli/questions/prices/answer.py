@@ -58,7 +58,7 @@ def offers(chip: str) -> OffersAnswer:
 
 
 def import_catalog(path: Path, provider: str, folder: Path) -> list[str]:
-    """Write the offers of a catalog into `folder`/CHIP.yaml, beside the shipped offers of other providers, and name the files; their day
+    """Write the offers of a catalog into `folder`/CHIP.yaml, next to the shipped offers of other providers, and name the files; their day
     is that of the catalog. Raises DataError for a file that is no such catalog."""
     import yaml
 

@@ -1,4 +1,4 @@
-"""`profile --against`: the kernels of a trace beside the operations of an estimate, row by row, and what no operation explains.
+"""`profile --against`: the kernels of a trace next to the operations of an estimate, row by row, and what no operation explains.
 
 A kernel belongs to an operation by the FLOPs of its shape where the trace has shapes, else by its name, else to all operations
 of its kind together: libraries name their kernels as they like, and fuse what is elementwise. A copy within the device's memory
@@ -175,7 +175,7 @@ def _by_name(kernel: Kernel, operations: Sequence[Row]) -> tuple[str, ...]:
 
 
 def _by_kind(kind: str, operations: Sequence[Row], taken: set[str], fused: bool) -> tuple[str, ...]:
-    """All operations of a kind that no kernel has been told to be; scores that nobody fused are matrix products."""
+    """All operations of a kind that no kernel was matched to; unfused scores are matrix products."""
 
     def names(*kinds: str) -> tuple[str, ...]:
         return tuple(op["name"] for op in operations if _kind(op) in kinds and op["name"] not in taken)

@@ -137,7 +137,7 @@ def _chains(kernels: list[Kernel]) -> list[list[Kernel]]:
 
 
 def _communication(kernels: list[Kernel], lift: Lift) -> Communication:
-    """Communication that ran beside other work; without a time line, what could."""
+    """Communication that overlapped with other work; without a time line, what could."""
     comm = [k for k in kernels if k.kind == "collective"]
     rest = [k for k in kernels if k.kind not in ("collective", "copy")]
     if any(k.start_s is None for k in kernels):
@@ -149,7 +149,7 @@ def _communication(kernels: list[Kernel], lift: Lift) -> Communication:
             exposed_at_best_s=collectives.exposed_behind(t_comm, cover),
         )
     t_comm = lift("t_comm", length(_spans(comm)), "s", f"time with any of {len(comm)} collectives running")
-    covered = lift("t_both", overlap(_spans(comm), _spans(rest)), "s", "time with computation beside them")
+    covered = lift("t_both", overlap(_spans(comm), _spans(rest)), "s", "time overlapped with computation")
     return Communication(
         time_s=t_comm,
         overlapped_s=covered,

@@ -27,7 +27,7 @@ class Report(EstimateOptions, Question["ReportAnswer"]):
     )
     # fmt: off
     slo: OptText = field("free", "With --qps or --concurrency: the SLO to compare with other loads: ttft=2s,itl=50ms@99.", default=None, metavar="LIMITS")
-    profile: OptText = field("file", "A trace of the one phase asked for, as `roofline profile` reads it: measured beside expected.", default=None, metavar="TRACE")
+    profile: OptText = field("file", "A trace of the one phase asked for, as `roofline profile` reads it: measured next to expected.", default=None, metavar="TRACE")
     # fmt: on
 
     def answer(self) -> ReportAnswer:

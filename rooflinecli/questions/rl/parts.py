@@ -135,7 +135,7 @@ def _waits(question: Rl, count: int) -> list[float]:
 
 @lru_cache(maxsize=256)
 def rollout(question: Rl, devices: int, tp: int | None = None) -> Rollout:
-    """Simulate the rollout of a step on so many devices. Raises Infeasible where no engine holds the model."""
+    """Simulate the rollout of a step on a number of devices. Raises Infeasible where no engine holds the model."""
     in_flight = 1 + max(question.staleness, 1)  # steps of samples that may be under way at once
     steps = in_flight + 1 + CARRIED if question.carries_over else max(question.staleness, 1)
     samples = samples_of(question, steps)
@@ -239,7 +239,7 @@ def _context(samples: list[Sample]) -> float:
 
 
 def _prefill(one: Deployment, tokens: float) -> float:
-    """Seconds of an engine to prefill so many tokens, in chunks, attention aside."""
+    """Seconds of an engine to prefill a number of tokens, in chunks, attention aside."""
     one.prices.attention(0, PREFILL_CHUNK)  # grows the tables
     return tokens / PREFILL_CHUNK * one.prices.linear[PREFILL_CHUNK]
 
@@ -247,7 +247,7 @@ def _prefill(one: Deployment, tokens: float) -> float:
 def _jobs(
     question: Rl, share: list[Sample], held: int
 ) -> tuple[list[SimRequest], Callable[[SimRequest], SimRequest | None] | None]:
-    """Requests of the first turns of as many samples as are held at once, and what follows the end of each request: the next turn
+    """Requests of the first turns of as many samples as are in flight at once, and what follows the end of each request: the next turn
     with the context so far, after the tool's wait; after the last one, another sample."""
     if question.turns == 1 and held >= len(share):
         return [
@@ -308,7 +308,7 @@ class Update:
 
 
 def update(question: Rl, devices: int, samples: list[Sample], model: str | None = None) -> Update:
-    """The update of a step on so many devices, sequences packed or padded. Raises Infeasible and UsageError as estimates do."""
+    """The update of a step on a number of devices, sequences packed or padded. Raises Infeasible and UsageError as estimates do."""
     count = question.mini_batch or question.sequences
     totals = sorted(sample.tokens for sample in samples)
     mean, longest = sum(totals) / len(totals), totals[-1]

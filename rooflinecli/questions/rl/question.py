@@ -152,7 +152,7 @@ class Rl(
         )
 
     def trainer_options(self, devices: float, model: str | None = None) -> dict[str, Any]:
-        """Options of an estimate of the update on so many devices."""
+        """Options of an estimate of the update on a number of devices."""
         found = {name: value for name, value in self.options().items() if name not in SERVING_ONLY and name != "price"}
         return {**found, **({"model": model} if model else {}), "n": devices, "phase": "train"}
 

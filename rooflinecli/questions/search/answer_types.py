@@ -50,7 +50,7 @@ class InstanceSizes(Record):
         return self.tp * self.pp * self.dp
 
     def at_batch(self, batch: float) -> InstanceLayout:
-        """The instance with so many running sequences in each of its replicas."""
+        """The instance with `batch` running sequences in each of its replicas."""
         return InstanceLayout(tp=self.tp, pp=self.pp, dp=self.dp, ep=self.ep, devices=self.ranks, batch=batch)
 
     def flags(self) -> str:

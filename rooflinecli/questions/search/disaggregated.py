@@ -56,7 +56,7 @@ class ChipCandidates:
 
 @dataclass(frozen=True)
 class PoolPair:
-    """So many instances for prefill on one chip, and so many for decode on the same or another."""
+    """Instances for prefill on one chip, and instances for decode on the same or another."""
 
     chips: tuple[ChipCandidates, ChipCandidates]
     pools: tuple[PoolInstance, PoolInstance]

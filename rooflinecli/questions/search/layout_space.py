@@ -1,4 +1,4 @@
-"""Every legal training layout on so many devices, as arrays: splits of the devices first, then what each split leaves open.
+"""Every legal training layout on a number of devices, as arrays: splits of the devices first, then what each split leaves open.
 
 What is legal is engine/legality's to say. Micro-batches are the divisors of a replica's share of the batch and the powers of
 two up to it, expert groups the divisors of dp, virtual stages all that leave every chunk a layer, the embedding or the loss. ZeRO-3 shards over all
@@ -27,7 +27,7 @@ DOMAINS = (0, 1, 2)  # fast domains that a shard group fills; 0: all replicas ar
 
 
 class DeviceSplit(NamedTuple):
-    """What a layout has beside its sizes. domains: how many fast domains a shard group of ZeRO-3 fills, 0 for all replicas."""
+    """What a layout has in addition to its sizes. domains: how many fast domains a shard group of ZeRO-3 fills, 0 for all replicas."""
 
     zero: int
     recompute: str
@@ -101,7 +101,7 @@ def _splits(question: TrainingSearchQuestion, devices: int) -> Iterator[tuple[in
 
 
 def _allowed(question: TrainingSearchQuestion, name: str, values: Sequence[float]) -> list[float]:
-    """Those of `values` that the question leaves open; what is given beside the split is itself the choice, for the rules to judge."""
+    """Those of `values` that the question leaves open; what is given in addition to the split is itself the choice, for the rules to judge."""
     if name not in question.open:
         return [float(v) for v in values]
     given = question.open[name]
@@ -152,7 +152,7 @@ def affected_axes(
 
 
 def _apart(ctx: EstimateContext, found: LayoutArrays, domains: int) -> np.ndarray:
-    """Where groups of so many domains split the replicas, and otherwise than fewer domains do; a group holds every expert."""
+    """Where groups of `domains` domains split the replicas, and otherwise than fewer domains do; a group holds every expert."""
     sizes = found.sizes
     group = groups(ctx, found, domains)
     keep = (group * sizes["cp"] % sizes["ep"] == 0) & (group > 1) & (group < sizes["dp"])
@@ -162,7 +162,7 @@ def _apart(ctx: EstimateContext, found: LayoutArrays, domains: int) -> np.ndarra
 
 
 def groups(ctx: EstimateContext, found: LayoutArrays, domains: int) -> np.ndarray:
-    """Replicas of a shard group: the largest divisor of dp that so many fast domains hold beside tensor and context ranks, 1 at least."""
+    """Replicas of a shard group: the largest divisor of dp that `domains` fast domains hold next to tensor and context ranks, 1 at least."""
     _, first, at = np.unique(found.split, return_index=True, return_inverse=True)  # a split has one size of group
     tp, cp, dp = (found.sizes[name][first] for name in ("tp", "cp", "dp"))
     room = extrapolation.scale_up_domain_sizes(ctx.chip)[0] * domains // (tp * cp)

@@ -88,7 +88,7 @@ class Search(Prices, Limits, EstimateOptions, Several, Question[SearchAnswer]): 
     precedent_only: Switch = field("switch", "Training: only layouts like published runs.", default=False, panel=LAYOUT, former=("practised",))
     all_layouts: Switch = field("switch", "Training: every layout a row, not the best of each split.", default=False, panel=LAYOUT, former=("all",))
     sensitivity: Switch = field("switch", "Also: how the winner's time moves with each figure and constant, which of them would change the winner, what would resolve it.", default=False)
-    simulate_top: Whole = field("whole", "Serving at a rate: simulate the first so many layouts found.", default=0, least=0, former=("simulate",))
+    simulate_top: Whole = field("whole", "Serving at a rate: simulate this many of the best layouts.", default=0, least=0, former=("simulate",))
     # fmt: on
 
     @property

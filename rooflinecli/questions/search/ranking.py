@@ -49,11 +49,11 @@ class Ranking:
             self.entries[split] = entry
 
     def top(self, count: int | None) -> list[RankedLayout]:
-        """The best so many, all of them for None."""
+        """The best `most`, all of them for None."""
         return sorted(self.entries.values(), key=lambda e: (e.keys, e.order))[:count]
 
     def keep(self, count: int) -> None:
-        """Forget all but the best so many."""
+        """Forget all but the best `most`."""
         if len(self.entries) > count:
             order = sorted(self.entries.items(), key=lambda item: (item[1].keys, item[1].order))
             self.entries = dict(order[:count])

@@ -269,20 +269,20 @@ def _rank(
         interval_bound(v, o.quantity, phase, hold, o.sign > 0) for o, v in zip(question.objectives, values, strict=True)
     ]
     keys = [o.key(answer.flat(v))[kept] for o, v in zip(question.objectives, ends, strict=True)]
-    beside = [answer.flat(v)[kept] for v in (cast(TrainAnswer, phase).communication_error_fraction, *values)]
+    figures = [answer.flat(v)[kept] for v in (cast(TrainAnswer, phase).communication_error_fraction, *values)]
     ties = [layouts.sizes[name][kept] for name in _TIES]
     if len(keys) == 2:
-        for entry in _entries(layouts, structure, kept, keys, beside, frontier(keys[0], keys[1])):
+        for entry in _entries(layouts, structure, kept, keys, figures, frontier(keys[0], keys[1])):
             found.front.offer(entry)
     order = np.lexsort([*reversed(ties), *reversed(keys)])
     if question.every:
-        for entry in _entries(layouts, structure, kept, keys, beside, order[:MOST_ROWS]):
+        for entry in _entries(layouts, structure, kept, keys, figures, order[:MOST_ROWS]):
             found.ranking.offer((n, *_all(entry.layout)), entry)
         found.ranking.keep(MOST_ROWS)
         return
     split = (layouts.split + 1e9 * layouts.sizes["ep"])[kept][order]
     _, first = np.unique(split, return_index=True)
-    for entry in _entries(layouts, structure, kept, keys, beside, order[first]):
+    for entry in _entries(layouts, structure, kept, keys, figures, order[first]):
         found.ranking.offer((n, *_axes(entry.layout)), entry)
 
 
@@ -291,14 +291,14 @@ def _entries(
     structure: layout_space.DeviceSplit,
     kept: np.ndarray,
     keys: list[np.ndarray],
-    beside: list[np.ndarray],
+    figures: list[np.ndarray],
     chosen: np.ndarray,
 ) -> Iterator[RankedLayout]:
     """The `chosen` of the layouts `kept`, a column at a time: element by element numpy is slow, and a search offers thousands."""
     columns = layouts.sizes if layouts.shard is None else layouts.sizes | {"shard": layouts.shard}
     sizes = zip(*(size[kept[chosen]].astype(int).tolist() for size in columns.values()), strict=True)
     ranked = zip(*(key[chosen].astype(float).tolist() for key in keys), strict=True)
-    shown = zip(*(column[chosen].astype(float).tolist() for column in beside), strict=True)
+    shown = zip(*(column[chosen].astype(float).tolist() for column in figures), strict=True)
     for row, own, (error, *expected) in zip(sizes, ranked, shown, strict=True):
         layout = _layout(structure, dict(zip(columns, row, strict=True)))
         yield RankedLayout(layout, own, _ties(layout), tuple(expected), error)

@@ -196,7 +196,7 @@ def _flip(
 
 
 def _midpoints(near: float, far: float, halvings: int) -> list[float]:
-    """Both ends and every point that so many halvings between them may visit, in order."""
+    """Both ends and every point that the halvings between them may visit, in order."""
     points = [near, far]
     for _ in range(halvings):
         points = [x for a, b in itertools.pairwise(points) for x in (a, (a + b) / 2)] + [far]

@@ -164,7 +164,7 @@ class Own(Question[OwnAnswer]):
         rent, watts = self.rent, self.watts
         if rent is None:
             if chosen is None:
-                raise UsageError(f"--hw {self.hw}: nobody is known to rent it; give --rent", "rent")
+                raise UsageError(f"--hw {self.hw}: no rental price is known; give --rent", "rent")
             rent = lift("r", chosen.offer.usd, "USD/h", f"{chosen.offer.where}; {chosen.offer.provider} {chosen.offer.date}")
         if watts is None:
             if spec is None or spec.power is None:

@@ -102,7 +102,7 @@ def served(options: Options, slo: str | None) -> ServedLoad | Unserved | None:
 
 
 def _over_time(found: Run) -> list[LoadSample]:
-    """Batch and queue of the first replica, at so many instants at most."""
+    """Batch and queue of the first replica, at a limited number of instants."""
     samples = next(iter(over_time(found)))[1]
     every = max(-(-len(samples) // INSTANTS), 1)
     return [LoadSample(at_s=now, batch=batch, queue=queue) for now, batch, queue, _ in samples[::every]]

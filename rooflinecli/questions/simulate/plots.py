@@ -13,7 +13,7 @@ KINDS = ("percentiles", "load", "slo")
 def picture(run: Run, kind: str) -> Picture:
     """Of one run. Raises UsageError for a kind that needs several."""
     if kind == "percentiles":
-        title = "seconds that so many per cent of requests keep to"
+        title = "latency by percentile of requests, in seconds"
         found = Picture(title, "per cent of requests", "s", False, log_up=True, curves=True)
         for name, line in curves(run).items():
             kept = [(100 * share, seconds) for share, seconds in line if seconds > 0]

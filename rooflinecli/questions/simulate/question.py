@@ -159,7 +159,7 @@ class RequestLoad(Group):
     length_range: OptText = field("free", "Draw every length between these fractions of it, such as 0.8:1.", default=None, metavar="LOW:HIGH", panel=LOAD, former=("lengths",))
     fixed_lengths: Switch = field("switch", "All requests have one length, so that those of a closed loop run in lockstep; else lengths vary by 20% around it.", default=False, panel=LOAD, former=("equal-lengths",))
     num_requests: OptWhole = field("whole", "Requests (1000; in a closed loop per replica, and of a trace its first).", default=None, panel=LOAD, former=("requests", "num-prompts"))
-    trace_speed: Number = field("positive", "Replay a trace so many times as fast.", default=1.0, metavar="FACTOR", panel=LOAD, least=1e-6, former=("speed",))
+    trace_speed: Number = field("positive", "Factor by which a trace is replayed faster.", default=1.0, metavar="FACTOR", panel=LOAD, least=1e-6, former=("speed",))
     trace_window: OptText = field("free", "Part of a trace by time since its start, such as 10min:20min.", default=None, metavar="FROM:TO", panel=LOAD, former=("window",))
     skip_invalid: Switch = field("switch", "Leave malformed rows of a trace out, and report how many.", default=False, panel=LOAD, former=("skip-bad",))
     warmup: OptNumber = field("time", "Leave requests that arrive earlier out of every number, such as 30s.", default=None, panel=LOAD)
@@ -234,10 +234,10 @@ class Cluster(RequestLoad):
     """Replicas that serve the load, together or as prefill and decode pools; their router, failures and scaling."""
 
     # fmt: off
-    replicas: Replicas = field("whole", "Replicas of the layout; min: the fewest that meet --slo; several make a study.", default=1, panel=LAYOUT, choices=("min",))
+    replicas: Replicas = field("whole", "Replicas of the layout; min: the smallest number that meets --slo; several make a study.", default=1, panel=LAYOUT, choices=("min",))
     router: Text = field("free", "round-robin, least-loaded or prefix.", default="round-robin", metavar="NAME", panel=LAYOUT)
     failures: OptText = field("free", "Replicas that fail, and for how long: 1@2min:10min; their requests restart on the others.", default=None, metavar="FAILURES", panel=LAYOUT, former=("lose",))
-    autoscale: OptText = field("free", "Replicas between MIN and MAX, for so many requests in flight on each: 1:8@32.", default=None, metavar="MIN:MAX@TARGET", panel=LAYOUT)
+    autoscale: OptText = field("free", "Replicas between MIN and MAX, by requests in flight on each: 1:8@32.", default=None, metavar="MIN:MAX@TARGET", panel=LAYOUT)
     startup_time: OptText = field("free", "With --autoscale: time until a new replica serves, such as 3min.", default=None, metavar="TIME", panel=LAYOUT, former=("start-up",))
     prefill_replicas: Whole = field("whole", "Replicas that only prefill.", default=0, least=0, panel=LAYOUT, former=("prefill-pool", "prefill-workers"))
     decode_replicas: Whole = field("whole", "Replicas that only decode.", default=0, least=0, panel=LAYOUT, former=("decode-pool", "decode-workers"))

@@ -353,7 +353,7 @@ def min_replicas(question: Simulate, most: int = 4096, tell: Tell | None = None)
 
 
 def _alone_misses(seen: dict[int, Run], high: int) -> bool:
-    """Whether twice the replicas no longer help: the share has not moved, and nearly nobody queues or shares a step."""
+    """Whether twice the replicas no longer help: the share has not moved, and almost no request queues or shares a step."""
     before = seen.get(high // 2)
     return (
         before is not None

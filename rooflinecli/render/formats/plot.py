@@ -29,7 +29,7 @@ def draw(picture: Picture, target: str) -> str | None:
 
 
 def check(target: str) -> None:
-    """Raises UsageError for a target that nothing can be drawn to, so that nobody waits for an answer to hear it."""
+    """Raises UsageError for a target that nothing can be drawn to, before the answer is computed."""
     if target == "-":
         return
     path = Path(target)

@@ -4,5 +4,5 @@ html        tags, escaped; figures, each tied to its place in the JSON
 page        the page, section by section      style   its looks: light, dark, phone, print
 svg         axes and scales                   charts  the roofline, and latency against throughput
 answer      times, memory, cost, plan         unfold  derivations as nested <details>
-served      a simulated load              traced  kernels of a trace beside the operations
+served      a simulated load              traced  kernels of a trace next to the operations
 """

@@ -1,4 +1,4 @@
-"""A trace beside the estimate: a row per operation, expected against measured, and what no operation explains."""
+"""A trace next to the estimate: a row per operation, expected against measured, and what no operation explains."""
 
 from __future__ import annotations
 

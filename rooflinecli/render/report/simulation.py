@@ -62,7 +62,7 @@ def _legend(lines: dict[str, str], names: dict[str, str]) -> EscapedHtml:
 
 
 def _percentiles(kind: str, found: Json) -> tuple[Chart, tuple[str, str]]:
-    """Seconds that so many per cent of the requests keep to."""
+    """Percentile of the latency over the requests, in seconds."""
     lines = {name: [p for p in line if p["time_s"] > 0] for name, line in found["percentiles"].items()}
     lines = {name: line for name, line in lines.items() if line}
     every = [p["time_s"] for line in lines.values() for p in line]

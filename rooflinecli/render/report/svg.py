@@ -100,16 +100,16 @@ class Chart:
             self.put("path", inside, d=f"M{a} {b - s}L{a + s} {b}L{a} {b + s}L{a - s} {b}Z", class_=class_, **data)
 
     def label(self, x: float, y: float, gap: float, words: str, class_: str = "label", above: bool = False) -> bool:
-        """A label beside a data point where nothing is yet: right, left, above or below; False when there is no room."""
+        """A label next to a data point where nothing is yet: right, left, above or below; False when there is no room."""
         a, b, wide = self.x(x), self.y(y), len(words) * LETTER
-        beside = [(a + gap, b + 4, "start"), (a - gap, b + 4, "end")]
+        sideways = [(a + gap, b + 4, "start"), (a - gap, b + 4, "end")]
         over = [
             (a, b - gap - 3, "middle"),
             (a, b + gap + 11, "middle"),
             (a + gap, b + gap + 11, "start"),
             (a - gap, b - gap - 3, "end"),
         ]
-        for at, baseline, anchor in [*over, *beside] if above else [*beside, *over]:
+        for at, baseline, anchor in [*over, *sideways] if above else [*sideways, *over]:
             start = at - {"start": 0.0, "end": wide, "middle": wide / 2}[anchor]
             box = (start, baseline - 10, start + wide, baseline + 3)
             inside = box[0] >= self.left and box[2] <= self.right and box[1] >= self.top and box[3] <= self.bottom
