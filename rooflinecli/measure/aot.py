@@ -16,14 +16,13 @@ from rooflinecli.core.lift import PLAIN
 from rooflinecli.core.record import OPTIONAL, Record
 from rooflinecli.core.units import count, si
 from rooflinecli.formulas import roofline
-from rooflinecli.importers.source import Json
 from rooflinecli.ledger.ops import Op
 from rooflinecli.measure.function_signature import first_line
 from rooflinecli.measure.jaxpr_counter import Dot, OpCounts, Rules, compulsory, tally
 from rooflinecli.price.accumulator import StepAccumulator
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
-from rooflinecli.questions.ops.answer import OperationLine, placed
+from rooflinecli.questions.ops.answer import OnRoofline, OperationLine, PhaseOperations, Roofs, placed
 from rooflinecli.specs.hardware import HardwareSpec
 
 if TYPE_CHECKING:
@@ -85,22 +84,6 @@ class Difference(Record):
     message: str
 
 
-class Roofs(Record):
-    """The ceilings of the chip, for each format that the function computes in."""
-
-    bandwidth_bytes_per_s: float
-    peak_flops_per_s: dict[str, float]
-
-
-class Call(Record):
-    """One call and its operations."""
-
-    time_s: float
-    floor_s: float
-    interval_s: list[float]
-    operations: list[Json]
-
-
 class FunctionMemory(Record):
     """What arguments, results and temporaries take of the chip's memory."""
 
@@ -117,7 +100,7 @@ class DoesNotFit(Record):
     message: str
 
 
-class AotAnswer(Record):
+class AotAnswer(OnRoofline):
     """A compiled function on the roofline of a chip."""
 
     schema: str = "roofline/aot/1"
@@ -134,7 +117,7 @@ class AotAnswer(Record):
     interval_s: list[float]
     resources_s: dict[str, float]
     roofs: Roofs
-    phases: dict[str, Call]
+    phases: dict[str, PhaseOperations]
     memory: FunctionMemory
     feasible: bool
     violations: list[DoesNotFit]
@@ -205,7 +188,7 @@ def analyse(
         roofs=Roofs(
             bandwidth_bytes_per_s=chip.bandwidth, peak_flops_per_s={dtype: chip.peak(dtype) for dtype in dtypes}
         ),
-        phases={"call": Call(time_s=time, floor_s=floor, interval_s=interval, operations=rows)},
+        phases={"call": PhaseOperations(time_s=time, floor_s=floor, interval_s=interval, operations=rows)},
         memory=FunctionMemory(total_bytes=taken, capacity_bytes=chip.capacity),
         feasible=taken <= chip.capacity,
         violations=[] if taken <= chip.capacity else [_does_not_fit(taken, chip)],

@@ -121,7 +121,7 @@ def test_formats(cli):
     rows = list(csv.DictReader(io.StringIO(cli(*words, "--format", "csv").out)))
     assert {row["name"] for row in rows} >= {"attention.core", "lm_head", "communication.tp"}
     assert sum(float(row["share"]) for row in rows) == pytest.approx(1)
-    assert cli(*words, "--format", "markdown").out.startswith("### decode")
+    assert "\n### decode" in cli(*words, "--format", "markdown").out
 
 
 def test_pictures(cli, tmp_path):

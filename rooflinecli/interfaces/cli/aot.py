@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.extras import install
 from rooflinecli.interfaces.cli.from_question import Delivery, command
-from rooflinecli.interfaces.cli.output import columns, write
+from rooflinecli.interfaces.cli.output import write
+from rooflinecli.interfaces.cli.show import show
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import OptNumber, OptText, Text, Texts, field
 
@@ -62,13 +62,11 @@ def run(question: AheadOfTime, how: PlottedDelivery) -> int:
 
     if find_spec("jax") is None:
         raise UsageError(f"aot compiles with jax; install it with: {install('measure')}")
-    from rooflinecli.render.views.aot import render
     from rooflinecli.render.views.ops import draw
 
     answer = question.answer()
-    drawn = draw(answer.to_dict(), how.plot) if how.plot else None
-    out = None if how.out is None else Path(how.out)
-    write(render(answer, how.format, columns(how.wide, out)), out)
+    drawn = draw(answer, how.plot) if how.plot else None
+    show(answer, "aot", how, table="rows")
     if drawn:
         write(drawn)
     return 0 if answer.feasible else 1

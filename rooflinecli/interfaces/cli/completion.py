@@ -53,7 +53,6 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "activation-quantization": ("questions.kernel.question:QUANTIZATION",),
     "subject": ("validate.question:SUBJECTS", "all"),
     "name": ("formulas.catalogue:every",),
-    "sort": ("order", "render.views.ops:SORTS"),
     "plot-kind": ("percentiles", "load", "slo"),
     "fit": ("questions.scaling.question:FITS", "all"),
     "objective": ("throughput", "latency", "cost", "energy", "devices"),

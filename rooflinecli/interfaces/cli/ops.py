@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from rooflinecli.interfaces.cli.from_question import Delivery, command
-from rooflinecli.interfaces.cli.output import columns, write
+from rooflinecli.interfaces.cli.output import write
+from rooflinecli.interfaces.cli.show import show
 from rooflinecli.questions.ops.question import Ops
 from rooflinecli.specs.options import OptText, field
 
@@ -20,16 +19,15 @@ class OpsDelivery(Delivery):
 
 def run(question: Ops, how: OpsDelivery) -> int:
     """Print the operations; the exit code is 1 where the layout does not fit."""
-    from rooflinecli.render.views.ops import draw, ranked, render
+    from rooflinecli.render.views.ops import draw
 
-    answer = ranked(question.answer(), question.sort, question.top)
+    answer = question.answer()
     drawn = draw(answer, how.plot) if how.plot else None
-    out = None if how.out is None else Path(how.out)
-    if how.plot != "-" or out is not None or how.format != "table":
-        write(render(answer, how.format, columns(how.wide, out)), out)
+    if how.plot != "-" or how.out is not None or how.format != "table":
+        show(answer, "ops", how, table="rows")
     if drawn:
         write(drawn)
-    return 0 if answer["feasible"] else 1
+    return 0 if answer.feasible else 1
 
 
 app = command(Ops, run, OpsDelivery)

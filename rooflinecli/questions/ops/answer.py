@@ -1,31 +1,108 @@
 """`roofline ops`: every operation of an estimate on the roofline: shape, FLOPs, bytes, intensity, bound, floor, expected time, share.
 
-The lines are those that the estimate itself charged: its bills are watched, not recomputed, so that the shares of a phase
+The lines are those that the estimate itself charged: its accumulators are watched, not recomputed, so that the shares of a phase
 add up to its time. What is no kernel (communication, the engine, bubbles) follows as rows without intensity.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from rooflinecli.core.num import Number
-from rooflinecli.core.record import plain
+from rooflinecli.core.record import OPTIONAL, Record
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import PHASES
-from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, TrainAnswer
+from rooflinecli.engine.phase_answer import DecodeAnswer, LayoutAnswer, PhaseAnswer, TrainAnswer
 from rooflinecli.formulas import roofline
 from rooflinecli.ledger.ops import Op
 from rooflinecli.price.accumulator import StepAccumulator
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import FUSIBLE, Priced
 from rooflinecli.questions.estimate.answer import choose_plans, estimate, scene_of
-from rooflinecli.questions.estimate.answer_types import EstimateAnswer
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer, HardwareAnswer, ModelAnswer, Violation, Workload
 from rooflinecli.questions.ops import shape_text
 from rooflinecli.specs.request import Request
 
-SCHEMA = "roofline/ops/1"
+SORTS = {"time": "time_s", "flops": "flops", "bytes": "bytes", "intensity": "intensity_flops_per_byte"}
 NOTHING = 1e-9  # of a phase's time: below it a row is rounding
+
+
+class Roofs(Record):
+    """The ceilings of the chip, for each format that is computed in."""
+
+    bandwidth_bytes_per_s: float
+    peak_flops_per_s: dict[str, float]
+
+
+class Operation(Record):
+    """One operation on the roofline, summed over its launches; what is no kernel has no launches, intensity or interval."""
+
+    name: str
+    group: str
+    class_: str
+    dtype: str | None = None
+    shape: str = ""
+    launches: Number | None = None
+    flops: Number = 0.0
+    bytes: Number = 0.0
+    intensity_flops_per_byte: Number | None = None
+    bound: str
+    floor_s: Number = 0.0
+    time_s: Number
+    interval_s: list[Number] | None = None
+    share: Number
+    achieved_flops_per_s: Number | None = None
+    achieved_bytes_per_s: Number | None = None
+
+    def add(self, other: Operation) -> None:
+        """Add the launches of an equal operation."""
+        for part in ("launches", "flops", "bytes", "floor_s", "time_s", "share"):
+            setattr(self, part, getattr(self, part) + getattr(other, part))
+        if self.interval_s and other.interval_s:
+            self.interval_s = [a + b for a, b in zip(self.interval_s, other.interval_s, strict=True)]
+
+
+class PhaseOperations(Record):
+    """A phase, or a call of a compiled function, and its operations."""
+
+    plan: LayoutAnswer | None = field(default=None, metadata=OPTIONAL)
+    time_s: Number
+    floor_s: Number
+    interval_s: list[Number]
+    operations: list[Operation]
+
+
+class OnRoofline(Record):
+    """An answer whose phases are operations on the roofline of a chip."""
+
+    if TYPE_CHECKING:
+        phases: dict[str, PhaseOperations]
+
+    @property
+    def rows(self) -> list[dict[str, object]]:
+        """The operations of all phases, as CSV has them."""
+        found = []
+        for name, phase in self.phases.items():
+            for operation in phase.operations:
+                row = {"phase": name, **dict(operation.entries())}
+                low, high = operation.interval_s or (None, None)
+                pairs = ([("low_s", low), ("high_s", high)] if k == "interval_s" else [(k, v)] for k, v in row.items())
+                found.append(dict(pair for several in pairs for pair in several))
+        return found
+
+
+class OpsAnswer(OnRoofline):
+    """An estimate and the operations of its phases."""
+
+    schema: str = "roofline/ops/1"
+    model: ModelAnswer
+    hardware: HardwareAnswer
+    workload: Workload
+    roofs: Roofs
+    phases: dict[str, PhaseOperations]
+    feasible: bool
+    violations: list[Violation]
 
 
 @dataclass(slots=True)
@@ -63,141 +140,125 @@ class RecordingContext(EstimateContext):
     """A context whose accumulators are kept."""
 
     def __init__(self, request: Request):
-        self.bills: list[RecordingAccumulator] = []
+        self.accumulators: list[RecordingAccumulator] = []
         super().__init__(request)
 
     def accumulator(self, regime: str, devices: Number) -> StepAccumulator:
-        self.bills.append(RecordingAccumulator(self.chip, regime, devices))
-        return self.bills[-1]
+        self.accumulators.append(RecordingAccumulator(self.chip, regime, devices))
+        return self.accumulators[-1]
 
 
-def operations(request: Request) -> dict[str, Any]:
-    """The estimate, and under each phase its `operations`. Raises what `estimate` raises."""
+def operations(request: Request, sort: str = "order", top: int | None = None) -> OpsAnswer:
+    """The estimate, and under each phase its `operations` in an order of SORTS, the first `top`. Raises what `estimate` raises."""
     result = estimate(request)
-    return {
-        "schema": SCHEMA,
-        **{key: plain(getattr(result, key)) for key in ("model", "hardware", "workload")},
-        "roofs": roofs(request),
-        "phases": {
-            phase: {
-                "plan": plain(answer.layout),
-                "time_s": answer.time_s,
-                "floor_s": answer.floor_s,
-                "interval_s": list(answer.interval_s),
-                "operations": rows,
-            }
-            for (phase, answer), rows in zip(result.phases.items(), listed(request, result).values(), strict=True)
+    listed = phase_operations(request, result)
+    if sort != "order" or top is not None:
+        key = SORTS.get(sort, "time_s")
+        listed = {
+            phase: sorted(rows, key=lambda row: getattr(row, key) or 0.0, reverse=True)[:top]
+            for phase, rows in listed.items()
+        }
+    return OpsAnswer(
+        model=result.model,
+        hardware=result.hardware,
+        workload=result.workload,
+        roofs=roofs(request),
+        phases={
+            phase: PhaseOperations(
+                plan=answer.layout,
+                time_s=answer.time_s,
+                floor_s=answer.floor_s,
+                interval_s=list(answer.interval_s),
+                operations=listed[phase],
+            )
+            for phase, answer in result.phases.items()
         },
-        "feasible": result.feasible,
-        "violations": plain(result.violations),
-    }
+        feasible=result.feasible,
+        violations=result.violations,
+    )
 
 
-def roofs(request: Request) -> dict[str, Any]:
+def roofs(request: Request) -> Roofs:
     """The ceilings of the chip, for each format the model computes in."""
     ctx = EstimateContext(request)
     f = ctx.formats
     used = dict.fromkeys((f.compute, f.outer_compute, f.attention_compute))
-    return {
-        "bandwidth_bytes_per_s": ctx.chip.bandwidth,
-        "peak_flops_per_s": {dtype: ctx.chip.peak(dtype) for dtype in used},
-    }
+    return Roofs(
+        bandwidth_bytes_per_s=ctx.chip.bandwidth, peak_flops_per_s={dtype: ctx.chip.peak(dtype) for dtype in used}
+    )
 
 
-def listed(request: Request, result: EstimateAnswer) -> dict[str, list[dict[str, Any]]]:
-    """The rows of each phase of an estimate."""
+def phase_operations(request: Request, result: EstimateAnswer) -> dict[str, list[Operation]]:
+    """The operations of each phase of an estimate: kernels, equal ones together, then what is no kernel."""
     found = {}
     for phase, choice in choose_plans(scene_of(request))[0].items():
-        ctx = RecordingContext(request)
+        ctx, answer = RecordingContext(request), result.phases[phase]
         again = PHASES[phase](ctx, ctx.lifted(choice.layout))
-        costs = _of_phase(ctx, phase, again)
         shape = shape_text.table(ctx, choice.layout, phase, again.batch if isinstance(again, DecodeAnswer) else None)
-        found[phase] = _rows(ctx, costs, result.phases[phase], shape)
+        # the accumulator that the phase was answered from; others are for a further prompt, or uneven stages
+        costs = (
+            ctx.accumulators[0]
+            if phase == "train"
+            else next(a for a in reversed(ctx.accumulators) if a.groups == again.breakdown_s)
+        )
+        times = answer.microbatches if isinstance(answer, TrainAnswer) else 1.0
+        merged: dict[tuple[str, Number, Number], Operation] = {}
+        for line in costs.lines:
+            key = (line.op.name, line.flops, line.bytes)
+            row = placed(ctx.chip, line, line.launches * times, answer.time_s, shape_text.find(shape, line.op))
+            if key in merged:
+                merged[key].add(row)
+            else:
+                merged[key] = row
+        found[phase] = [*merged.values(), *_others(list(merged.values()), answer)]
     return found
 
 
-def _of_phase(ctx: RecordingContext, phase: str, answer: PhaseAnswer) -> RecordingAccumulator:
-    """The bill a phase was answered from; others were opened on the way (a further prompt, uneven stages)."""
-    if phase == "train":
-        return ctx.bills[0]
-    return next(b for b in reversed(ctx.bills) if b.groups == answer.breakdown_s)
-
-
-def _rows(
-    ctx: EstimateContext, costs: RecordingAccumulator, answer: PhaseAnswer, shape: dict[Any, str]
-) -> list[dict[str, Any]]:
-    """Kernels, equal ones together, then what is no kernel."""
-    times, total = answer.microbatches if isinstance(answer, TrainAnswer) else 1.0, answer.time_s
-    merged: dict[Any, dict[str, Any]] = {}
-    for line in costs.lines:
-        key = (line.op.name, line.flops, line.bytes)
-        row = placed(ctx.chip, line, line.launches * times, total, shape_text.find(shape, line.op))
-        if key in merged:
-            for part in ("launches", "flops", "bytes", "floor_s", "time_s", "share"):
-                merged[key][part] += row[part]
-            merged[key]["interval_s"] = [
-                a + b for a, b in zip(merged[key]["interval_s"], row["interval_s"], strict=True)
-            ]
-        else:
-            merged[key] = row
-    return [*merged.values(), *_others(list(merged.values()), answer, total)]
-
-
-def placed(chip: Chip, line: OperationLine, launches: Number, total: Number, shape: str) -> dict[str, Any]:
+def placed(chip: Chip, line: OperationLine, launches: Number, total: Number, shape: str) -> Operation:
     """One operation on the roofline: sums over its launches."""
     op, priced = line.op, line.priced
-    spent = priced.expected * launches
+    seconds = priced.expected * launches
     floor = roofline.floor_time(priced.t_compute, priced.t_memory) * launches
     flops, moved = line.flops * launches, line.bytes * launches
     compute = priced.t_compute > priced.t_memory
-    return {
-        "name": op.name,
-        "group": op.group,
-        "class": op.kind,
-        "dtype": op.dtype,
-        "shape": shape,
-        "launches": launches,
-        "flops": flops,
-        "bytes": moved,
-        "intensity_flops_per_byte": roofline.arithmetic_intensity(flops, moved) if moved else None,
-        "bound": "memory" if op.kind in FUSIBLE or not compute else "compute",
-        "floor_s": floor,
-        "time_s": spent,
-        "interval_s": [roofline.interval_low(spent, priced.error, floor), roofline.interval_high(spent, priced.error)],
-        "share": spent / total,
-        "achieved_flops_per_s": flops / spent if spent else None,
-        "achieved_bytes_per_s": moved / spent if spent else None,
-    }
+    return Operation(
+        name=op.name,
+        group=op.group,
+        class_=op.kind,
+        dtype=op.dtype,
+        shape=shape,
+        launches=launches,
+        flops=flops,
+        bytes=moved,
+        intensity_flops_per_byte=roofline.arithmetic_intensity(flops, moved) if moved else None,
+        bound="memory" if op.kind in FUSIBLE or not compute else "compute",
+        floor_s=floor,
+        time_s=seconds,
+        interval_s=[roofline.interval_low(seconds, priced.error, floor), roofline.interval_high(seconds, priced.error)],
+        share=seconds / total,
+        achieved_flops_per_s=flops / seconds if seconds else None,
+        achieved_bytes_per_s=moved / seconds if seconds else None,
+    )
 
 
-def _others(kernels: list[dict[str, Any]], answer: PhaseAnswer, total: Number) -> list[dict[str, Any]]:
+def _others(kernels: list[Operation], answer: PhaseAnswer) -> list[Operation]:
     """Communication by axis, and the rest of every group that kernels do not account for."""
-    rest = dict(answer.breakdown_s)
+    rest, total = dict(answer.breakdown_s), answer.time_s
     for row in kernels:
-        rest[row["group"]] = rest.get(row["group"], 0.0) - row["time_s"]
+        rest[row.group] = rest.get(row.group, 0.0) - row.time_s
     parts = [(f"communication.{axis}", "communication", seconds) for axis, seconds in answer.communication_s.items()]
     rest["communication"] = rest.get("communication", 0.0) - sum(seconds for _, _, seconds in parts)
     parts += [(group, group, seconds) for group, seconds in rest.items()]
-    volumes = answer.communication_bytes
     return [
-        {
-            "name": name,
-            "group": group,
-            "class": group,
-            "dtype": None,
-            "shape": "",
-            "launches": None,
-            "flops": 0.0,
-            "bytes": volumes.get(name.partition(".")[2], 0.0),
-            "intensity_flops_per_byte": None,
-            "bound": group,
-            "floor_s": 0.0,
-            "time_s": seconds,
-            "interval_s": None,
-            "share": seconds / total,
-            "achieved_flops_per_s": None,
-            "achieved_bytes_per_s": None,
-        }
+        Operation(
+            name=name,
+            group=group,
+            class_=group,
+            bytes=answer.communication_bytes.get(name.partition(".")[2], 0.0),
+            bound=group,
+            time_s=seconds,
+            share=seconds / total,
+        )
         for name, group, seconds in parts
         if abs(seconds) > NOTHING * total
     ]

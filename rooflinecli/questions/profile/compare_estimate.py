@@ -18,9 +18,8 @@ from rooflinecli.core.record import OPTIONAL, Record
 from rooflinecli.formulas import counts, profiling
 from rooflinecli.importers.profiles.intervals import length, overlap
 from rooflinecli.importers.profiles.kernel import Kernel
-from rooflinecli.importers.source import Json
 from rooflinecli.questions.estimate.answer import estimate
-from rooflinecli.questions.ops.answer import listed
+from rooflinecli.questions.ops.answer import Operation, phase_operations
 from rooflinecli.questions.profile.match_ledger import named_row
 from rooflinecli.questions.profile.rollup import one_device
 from rooflinecli.specs.request import Request
@@ -31,7 +30,6 @@ _MATMULS, _NO_KERNELS = (
     ("overhead", "engine", "bubble", "stragglers", "waiting", "prefill_interference", "padding"),
 )
 _MOVED = re.compile(r"memcpy|memset|infeed|outfeed|d2h|h2d|[hd]to[hd]", re.IGNORECASE)
-Row = Json  # an operation
 
 
 class TraceRow(Record):
@@ -85,15 +83,13 @@ def against(
     if len(result.phases) != 1:
         raise UsageError("--against belongs to one phase; add --phase train, prefill or decode to its flags")
     ((phase, answered),) = result.phases.items()
-    operations = [row for row in listed(request, result)[phase] if row["class"] not in _NO_KERNELS]
+    operations = [row for row in phase_operations(request, result)[phase] if row.class_ not in _NO_KERNELS]
     chosen, name = one_device(list(kernels), device)
     repeats = steps or _steps(chosen, operations)
     found = _assigned(chosen, operations)
     rows = [_row(keys, group, operations, repeats) for keys, group in found.items() if keys]
     rows += [
-        _row((op["name"],), [], operations, repeats)
-        for op in operations
-        if not any(op["name"] in keys for keys in found)
+        _row((op.name,), [], operations, repeats) for op in operations if not any(op.name in keys for keys in found)
     ]
     total = sum(k.seconds for k in chosen)
     left = found.get((), [])
@@ -125,7 +121,7 @@ def against(
     return answer
 
 
-def _assigned(kernels: Sequence[Kernel], operations: Sequence[Row]) -> dict[tuple[str, ...], list[Kernel]]:
+def _assigned(kernels: Sequence[Kernel], operations: Sequence[Operation]) -> dict[tuple[str, ...], list[Kernel]]:
     """Names of operations -> the kernels that run them; nothing explains those under the empty key."""
     fused = any(k.kind == "attention" for k in kernels)
     keys = {id(k): _by_shape(k, operations) or _by_name(k, operations) for k in kernels}
@@ -154,47 +150,45 @@ def _fed(kernels: Sequence[Kernel]) -> list[Kernel | None]:
     return found
 
 
-def _by_shape(kernel: Kernel, operations: Sequence[Row]) -> tuple[str, ...]:
+def _by_shape(kernel: Kernel, operations: Sequence[Operation]) -> tuple[str, ...]:
     """Matrix products of as many FLOPs."""
     if kernel.kind != "gemm" or not (kernel.m and kernel.k and kernel.n):
         return ()
     flops = counts.matmul_flops(kernel.m, kernel.k, kernel.n / kernel.shards)
     return tuple(
-        op["name"]
+        op.name
         for op in operations
-        if op["class"] in _MATMULS and op["launches"] and abs(op["flops"] / op["launches"] / flops - 1) < CLOSE
+        if op.class_ in _MATMULS and op.launches and abs(op.flops / op.launches / flops - 1) < CLOSE
     )
 
 
-def _by_name(kernel: Kernel, operations: Sequence[Row]) -> tuple[str, ...]:
+def _by_name(kernel: Kernel, operations: Sequence[Operation]) -> tuple[str, ...]:
     """The matrix product that a framework's name says, and its gradients, which it calls the same."""
     row = named_row(kernel)
-    return (
-        tuple(op["name"] for op in operations if row and op["class"] in _MATMULS and row in op["name"]) if row else ()
-    )
+    return tuple(op.name for op in operations if row and op.class_ in _MATMULS and row in op.name) if row else ()
 
 
-def _by_kind(kind: str, operations: Sequence[Row], taken: set[str], fused: bool) -> tuple[str, ...]:
+def _by_kind(kind: str, operations: Sequence[Operation], taken: set[str], fused: bool) -> tuple[str, ...]:
     """All operations of a kind that no kernel was matched to; unfused scores are matrix products."""
 
     def names(*kinds: str) -> tuple[str, ...]:
-        return tuple(op["name"] for op in operations if _kind(op) in kinds and op["name"] not in taken)
+        return tuple(op.name for op in operations if _kind(op) in kinds and op.name not in taken)
 
     if kind == "gemm":
         return names("gemm") if fused else names("gemm", "attention")
     return names(kind) if kind in ("attention", "collective", "elementwise") else ()
 
 
-def _kind(op: Row) -> str:
+def _kind(op: Operation) -> str:
     """The kind of kernel that runs an operation."""
-    if op["class"] in _MATMULS:
+    if op.class_ in _MATMULS:
         return "gemm"
-    if str(op["class"]).endswith("attention") or op["class"] == "scores":
+    if op.class_.endswith("attention") or op.class_ == "scores":
         return "attention"
-    return "collective" if op["group"] == "communication" else "elementwise"
+    return "collective" if op.group == "communication" else "elementwise"
 
 
-def _steps(kernels: Sequence[Kernel], operations: Sequence[Row]) -> int:
+def _steps(kernels: Sequence[Kernel], operations: Sequence[Operation]) -> int:
     """How often the step ran: where every product has a name of its own (XLA), the usual number of launches of a name; else
     the launches of matrix products and fused attention over those of a step."""
     fused = any(k.kind == "attention" for k in kernels)
@@ -203,7 +197,7 @@ def _steps(kernels: Sequence[Kernel], operations: Sequence[Row]) -> int:
     for kernel in kernels:
         if kernel.kind in kinds:
             launched[kernel.name] += kernel.calls
-    asked = sum(float(op["launches"] or 0) for op in operations if _kind(op) in kinds)
+    asked = sum(float(op.launches or 0) for op in operations if _kind(op) in kinds)
     if not asked:
         return 1
     if len(launched) >= asked / 2:
@@ -211,14 +205,14 @@ def _steps(kernels: Sequence[Kernel], operations: Sequence[Row]) -> int:
     return max(round(launched.total() / asked), 1)
 
 
-def _row(keys: tuple[str, ...], kernels: Sequence[Kernel], operations: Sequence[Row], steps: int) -> TraceRow:
-    members = [op for op in operations if op["name"] in keys]
-    expected = float(sum(num.value(op["time_s"]) for op in members))
+def _row(keys: tuple[str, ...], kernels: Sequence[Kernel], operations: Sequence[Operation], steps: int) -> TraceRow:
+    members = [op for op in operations if op.name in keys]
+    expected = float(sum(num.value(op.time_s) for op in members))
     seconds = _seconds(kernels)
     measured = sum(seconds.values()) / steps
     return TraceRow(
         operations=list(keys),
-        floor_s=float(sum(num.value(op["floor_s"]) for op in members)),
+        floor_s=float(sum(num.value(op.floor_s) for op in members)),
         expected_s=expected,
         measured_s=measured,
         copies_s=sum(k.seconds for k in kernels if k.kind == "copy") / steps,

@@ -8,12 +8,11 @@ from dataclasses import field
 from rooflinecli.core.derivation import Traced
 from rooflinecli.core.lift import TracedLift
 from rooflinecli.core.record import OPTIONAL, Record
-from rooflinecli.importers.source import Json
 from rooflinecli.questions.estimate.answer import choose_plans, estimate, scene_of
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.estimate.explain import quantities
 from rooflinecli.questions.estimate.latency_throughput_curve import CurvePoint, curve
-from rooflinecli.questions.ops import answer as operations
+from rooflinecli.questions.ops.answer import Operation, Roofs, phase_operations, roofs
 from rooflinecli.questions.profile.compare_estimate import TraceComparison
 from rooflinecli.questions.simulate.from_estimate import ServedLoad, Unserved
 from rooflinecli.specs.request import Request
@@ -36,8 +35,8 @@ class ReportAnswer(Record):
 
     schema: str = "roofline/report/1"
     estimate: EstimateAnswer
-    roofs: Json
-    operations: dict[str, list[Json]]
+    roofs: Roofs
+    operations: dict[str, list[Operation]]
     curves: dict[str, list[CurvePoint]]
     simulation: ServedLoad | Unserved | None = field(default=None, metadata=OPTIONAL)
     profile: TraceComparison | None = field(default=None, metadata=OPTIONAL)
@@ -69,8 +68,8 @@ def outline(request: Request, result: EstimateAnswer) -> ReportAnswer:
     curves = {phase: curve(request, phase, choice.layout, result.phases[phase]) for phase, choice in plans.items()}
     return ReportAnswer(
         estimate=result,
-        roofs=operations.roofs(request),
-        operations=operations.listed(request, result),
+        roofs=roofs(request),
+        operations=phase_operations(request, result),
         curves={phase: points for phase, points in curves.items() if points},
         sources=[],
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rooflinecli.core.derivation import Traced
 from rooflinecli.core.units import count, si
+from rooflinecli.questions.ops.answer import Operation
 from rooflinecli.questions.report.answer import ReportAnswer
 from rooflinecli.render.answer import to_json
 from rooflinecli.render.numbers import text
@@ -47,7 +48,11 @@ def page(report: ReportAnswer, derivations: dict[str, Traced], command: str) -> 
         tag("style", EscapedHtml(STYLE.read_text(encoding="utf-8"))),
     )
     body = tag(
-        "body", _header(figures), tag("main", _sections(figures, derivations)), _footer(command), _embedded(text)
+        "body",
+        _header(figures),
+        tag("main", _sections(figures, derivations, report)),
+        _footer(command),
+        _embedded(text),
     )
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
@@ -99,7 +104,7 @@ def _header(figures: EmbeddedFigures) -> EscapedHtml:
     )
 
 
-def _sections(figures: EmbeddedFigures, derivations: dict[str, Traced]) -> EscapedHtml:
+def _sections(figures: EmbeddedFigures, derivations: dict[str, Traced], report: ReportAnswer) -> EscapedHtml:
     curves = [
         tag("h3", answer.TITLES[phase][0]) if len(figures.data["curves"]) > 1 else None
         for phase in figures.data["curves"]
@@ -125,7 +130,7 @@ def _sections(figures: EmbeddedFigures, derivations: dict[str, Traced]) -> Escap
             "Under the slope memory limits it, under the flat roof compute does.",
             charts.roofline(figures),
         ),
-        ("operations", "Operations", "", [_operations(figures, phase) for phase in figures.data["operations"]]),
+        ("operations", "Operations", "", [_operations(figures, *item) for item in report.operations.items()]),
         ("curve", "Latency against throughput", "The same plan with other batches.", drawn) if drawn else None,
         (
             "simulation",
@@ -168,11 +173,11 @@ def _sections(figures: EmbeddedFigures, derivations: dict[str, Traced]) -> Escap
     )
 
 
-def _operations(figures: EmbeddedFigures, phase: str) -> EscapedHtml:
+def _operations(figures: EmbeddedFigures, phase: str, operations: list[Operation]) -> EscapedHtml:
     """The rows of a phase, folded."""
     body = []
-    for i, row in enumerate(figures.data["operations"][phase]):
-        cells, path = dict(zip(rows.HEAD, rows.cells(row), strict=True)), f"operations.{phase}.{i}"
+    for i, row in enumerate(operations):
+        cells, path = dict(zip((c.head for c in rows.COLUMNS), rows.cells(row), strict=True)), f"operations.{phase}.{i}"
         cells |= {"expected": figures(f"{path}.time_s"), "share": figures(f"{path}.share", cells["share"])}
         body.append([cells[name] for name in COLUMNS])
     name = answer.TITLES[phase][0]
