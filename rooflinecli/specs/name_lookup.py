@@ -236,19 +236,20 @@ _COUNTS = (  # 8xH100, 8 x H100; H100x8, h100:8
 )
 
 
-def _spellings(kind: str, name: str) -> set[str]:
+@lru_cache(maxsize=4096)
+def _spellings(kind: str, name: str) -> frozenset[str]:
     """Return a name without case, separators and noise words, as written and sorted: names that share a spelling are the same."""
     name = re.sub(r"(?<=\d)\s+(?=gb?\b)", "", name.lower())
     words = [w for w in re.split(r"[^a-z0-9.+]+", name) if w and not _NOISE[kind].fullmatch(w)]
     if kind == "hardware":
         words = [re.sub(r"^(\d+)gb?$", r"\1", re.sub(r"^sxm\d$", "sxm", w)) for w in words]
-    return {"".join(words), " ".join(sorted(words))} - {""}
+    return frozenset(("".join(words), " ".join(sorted(words)))) - {""}
 
 
 def _as_written(kind: str, known: dict[str, Path], name: str) -> Path:
     """The file meant by a name as people write it. Raises UsageError for one that could mean two files, or none."""
     last = name.rpartition("/")[2] if kind == "models" else name
-    wanted = set() if _ODD.search(last) else _spellings(kind, last)
+    wanted = frozenset() if _ODD.search(last) else _spellings(kind, last)
     names = {spelt: file for stem, file in known.items() for spelt in (stem.lower(), *aliases(file))}
     meant = {file for spelt, file in names.items() if wanted & _spellings(kind, spelt)}
     meant = meant or {file for file in known.values() if wanted & _spellings(kind, _identity(_opening(file))[1])}

@@ -185,7 +185,14 @@ def plans_in_docs() -> list[str]:
     return [b for b in BLOCKS if "\nchecks:" in b or b.startswith("checks:")]
 
 
-@pytest.mark.parametrize("text", [p.read_text() for p in EXAMPLES] + plans_in_docs() + [json.dumps(GOOD)])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(p.read_text() for p in EXAMPLES),
+        json.dumps(GOOD),
+        *(pytest.param(t, marks=pytest.mark.slow) for t in plans_in_docs()),
+    ],
+)
 def test_the_schema_accepts_what_the_command_accepts(tmp_path, text):
     validator().validate(yaml.safe_load(text))
     (tmp_path / "fleet.yaml").write_text(

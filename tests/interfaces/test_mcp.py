@@ -189,7 +189,9 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    "name", ["plan.yaml", *(pytest.param(name, marks=pytest.mark.slow) for name in list(FILES)[1:])]
+)
 def test_an_error_says_nothing_of_what_a_file_holds(name, tmp_path):
     """A client names paths of the server's machine: what is wrong with a file is said by line and field, not in its words."""
     file = tmp_path / name

@@ -78,6 +78,7 @@ def test_only_flags_of_the_parser_are_written(tool):
     } == set()
 
 
+@pytest.mark.slow
 def test_the_table_of_flags_is_current():
     page = launch_flags.PAGE.read_text()
     begin = page.index(launch_flags.BEGIN) + len(launch_flags.BEGIN)

@@ -46,6 +46,7 @@ def test_usage_errors(args, said, tmp_path, monkeypatch):
     assert isinstance(answer.exception, UsageError) and said in str(answer.exception)
 
 
+@pytest.mark.slow
 def test_a_short_run_writes_a_profile_that_the_engine_reads_and_resumes(tmp_path):
     out = tmp_path / "here.yaml"
     answer = call("bandwidth", "--quick", "--looks", "1", "--out", str(out), "--format", "json", "--force")

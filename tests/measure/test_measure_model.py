@@ -135,6 +135,7 @@ def test_what_it_cannot_build_is_refused_with_a_remedy(name):
         supported.scaled(name, None, None, None)
 
 
+@pytest.mark.slow
 def test_the_loop_closes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     answer = compare.close(ModelComparison("gpt2", hw="epyc-9654", seq=16, layers=1, d_model=64, vocab=64, budget=0.2))

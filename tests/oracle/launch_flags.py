@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -69,6 +70,7 @@ def collect(tool: str, version: str, files: list[str]) -> None:
     STORE.write_text(yaml.safe_dump(store, sort_keys=True, width=150))
 
 
+@cache
 def outcome(tool: str, flag: str) -> tuple[str, str]:
     """What a reader makes of a flag: read, noted (with what is assumed), ignored (with why), or listed as not understood."""
     known = flags(tool)
