@@ -123,8 +123,9 @@ def _open_loop(ctx: EstimateContext, layout: Layout, largest: Number) -> Replica
 def open_itl(ctx: EstimateContext, layout: Layout, step: Number, share: Number) -> Number:
     """Inter-token latency of an open loop: the decode step with the prompts that arrive while it runs."""
     rate, cost, _ = arrivals(ctx, layout)
-    itl = serving.open_loop_itl(step, share, rate, mixed_overhead(ctx, layout, step))
-    return itl + serving.backlog_interference(share, cost, ctx.output)
+    starts = mixed_overhead(ctx, layout, step)
+    itl = serving.open_loop_itl(step, share, rate, starts)
+    return itl + serving.backlog_interference(share, cost, ctx.output, rate, starts)
 
 
 def mixed_overhead(ctx: EstimateContext, layout: Layout, step: Number) -> Number:
@@ -140,12 +141,12 @@ def mixed_overhead(ctx: EstimateContext, layout: Layout, step: Number) -> Number
     return num.maximum(mixed - passes * decode - factor * prefill_interference_s(ctx, layout), 0.0)
 
 
-def prompts_fraction(ctx: EstimateContext, layout: Layout, load: ReplicaLoad, step: Number) -> Number:
-    """Fraction of a closed loop's decode time that prompts of others take, kernel starts and weights included."""
+def restart_fraction(ctx: EstimateContext, layout: Layout, load: ReplicaLoad, step: Number) -> Number:
+    """Fraction of a closed loop's decode time for kernels and weights of steps with a prompt, were each to start its own: a simulation
+    has it in its steps, means leave it out."""
     a = closed_loop.arrivals_per_step(num.maximum(load.batch - 1, 0), ctx.output)
-    each = prompt_factor(ctx) * load.prefill_interference_s
-    taken = a * each + (1 - 2.718281828459045 ** (-a)) * mixed_overhead(ctx, layout, step)
-    return taken / (step + taken)
+    starts = (1 - 2.718281828459045 ** (-a)) * mixed_overhead(ctx, layout, step)
+    return starts / (step + a * prompt_factor(ctx) * load.prefill_interference_s + starts)
 
 
 def mixed_step_s(ctx: EstimateContext, decode: Number, prefill: Number, factor: Number, passes: Number) -> Number:

@@ -198,10 +198,11 @@ def open_loop_itl(step: Number, load: Number, rate: Number = 0.0, starts: Number
     "s",
     "open loop: prompts that came while a request waited for its first token are read before its next ones; M/D/1 queue, shared by its decode steps",
 )
-def backlog_interference(load: Number, prompt_cost: Number, output: Number) -> Number:
-    """u (t_q + t) / ((1 - u) (S_o - 1)), t_q = u t / (2 (1 - u))."""
-    queue = load * prompt_cost / (2 * (1 - load))
-    return load * (queue + prompt_cost) / ((1 - load) * num.maximum(output - 1, 1))
+def backlog_interference(load: Number, prompt_cost: Number, output: Number, rate: Number, starts: Number) -> Number:
+    """(u t_w + (1 - e^(-r t_w)) o_p) / ((1 - u) (S_o - 1)), t_w = u t / (2 (1 - u)) + t + o_p."""
+    waited = load * prompt_cost / (2 * (1 - load)) + prompt_cost + starts
+    together = load * waited + (1 - 2.718281828459045 ** (-rate * waited)) * starts
+    return together / ((1 - load) * num.maximum(output - 1, 1))
 
 
 @formula("u", "1", "definition: the part of a step that goes to the prompts it takes in")

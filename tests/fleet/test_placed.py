@@ -66,12 +66,12 @@ def told(
     return report(Fleet(each, services, "expected", "cost"), there)
 
 
-def test_an_instance_takes_a_part_of_a_host_and_what_it_leaves_is_unused():
-    """Two instances of five devices in hosts of eight take sixteen, six of which do nothing and are paid for."""
+def test_an_instance_takes_its_own_devices_and_stays_inside_a_host():
+    """Two instances of five devices take ten, in two hosts of eight: a third host is left, so traffic may grow by half."""
     said = told({"a": 24}, {"chat": 3.5}, {("chat", "a"): (Made(5, 2.0),)})
     (row,) = said["rows"]
-    assert (row["instances"], row["devices"], row["unused"], row["usd_per_hour"]) == (2, 16, 6, 32.0)
-    assert said["feasible"] and said["spare"] == 8 and said["growth"] == pytest.approx(6 / 3.5)
+    assert (row["instances"], row["devices"], row["unused"], row["usd_per_hour"]) == (2, 10, 0, 20.0)
+    assert said["feasible"] and said["spare"] == 14 and said["growth"] == pytest.approx(6 / 3.5)
     assert said["groups"][0]["price"] == "given" and said["groups"][0]["needed"] is None
 
 

@@ -39,10 +39,14 @@ def report(question: Fleet, found: dict[tuple[str, str], InstanceOptions]) -> Fl
     placed = Placement(question, found)
     growth, given = _given(placed)
     if given is not None and not placed.fits_in_domains(given):
-        placed = replace(placed, chain=True)
+        placed = replace(placed, rounding="chain")
         growth, given = _given(placed)
-    fits = given is not None and growth >= 1 and len(placed.able) == len(question.services)
     alone = placed.programme.growth_alone() if placed.able else []
+    exact = replace(placed, rounding="none")
+    tight = exact.solve() if exact.able and growth >= 1 else None
+    if given and tight and tight.weight < given.weight and exact.fits_in_domains(tight):
+        placed, given = exact, tight
+    fits = given is not None and growth >= 1 and len(placed.able) == len(question.services)
     rows = _rows(placed, given, min(growth, 1.0)) if given is not None else []
     services = [_service(placed, s, rows, alone, growth) for s in question.services]
     groups = [_group(placed, k, rows, fits) for k in range(len(question.groups))]
@@ -80,12 +84,8 @@ def _given(placed: Placement) -> tuple[float, Assignment | None]:
     """The common growth of those that can run, and the assignment: of their traffic, or of the share that the fleet carries."""
     if not placed.able:
         return 0.0, None
-    programme = placed.programme
-    growth, split = programme.growth(), programme.solve(1.0)
-    if split is None:
-        return growth, programme.solve(growth)
-    together = None if placed.question.split else replace(programme, whole=True).solve(1.0)
-    return max(growth, 1.0), together or split
+    growth, given = placed.programme.growth(), placed.solve()
+    return (growth, placed.programme.solve(growth)) if given is None else (max(growth, 1.0), given)
 
 
 def _rows(placed: Placement, given: Assignment, share: float) -> list[PlacedService]:

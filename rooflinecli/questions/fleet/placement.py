@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from rooflinecli.core.num import divisors
@@ -14,14 +14,17 @@ from rooflinecli.questions.fleet.instance_options import InstanceOptions
 from rooflinecli.questions.plan.instance import ServingInstance
 
 
-def taken(size: int, domain: int, chain: bool) -> int:
-    """Devices that an instance of `size` takes: a part of a fast domain that divides it, or whole domains.
+def taken(size: int, domain: int, rounding: str) -> int:
+    """Devices that an instance of `size` takes: its own, or with what it leaves idle of a fast domain.
 
-    chain: only parts of which each divides the next, so that any mix whose parts do not exceed the devices goes in.
+    rounding: none; divisors: a part that divides the domain, or whole domains; chain: only parts of which each divides
+    the next, so that any mix whose parts do not exceed the devices goes in.
     """
+    if rounding == "none":
+        return size
     if size > domain:
         return math.ceil(size / domain) * domain
-    return min(part for part in (links(domain) if chain else divisors(domain)) if part >= size)
+    return min(part for part in (links(domain) if rounding == "chain" else divisors(domain)) if part >= size)
 
 
 def links(domain: int) -> list[int]:
@@ -43,6 +46,8 @@ def pack(parts: Iterable[tuple[int, int]], devices: int, domain: int) -> bool:
             rooms[domain] -= count * (part // domain)
             if rooms[domain] < 0:
                 return False
+            part %= domain
+        if not part:
             continue
         for room in sorted(rooms):
             most = min(rooms[room] * (room // part), count)
@@ -62,11 +67,11 @@ def pack(parts: Iterable[tuple[int, int]], devices: int, domain: int) -> bool:
 
 @dataclass(frozen=True)
 class Placement:
-    """The programme of a question; `chain` where only such parts of a domain are given as any mix of goes in."""
+    """The programme of a question; `rounding` as in `taken`."""
 
     question: Fleet
     found: dict[tuple[str, str], InstanceOptions]
-    chain: bool = False
+    rounding: str = "divisors"
 
     @cached_property
     def able(self) -> list[FleetService]:
@@ -83,7 +88,8 @@ class Placement:
         if there is None:
             return []
         pairs = [
-            (InstanceOption(taken(one.devices, there.domain, self.chain), self.rate(one)), one) for one in there.found
+            (InstanceOption(taken(one.devices, there.domain, self.rounding), self.rate(one)), one)
+            for one in there.found
         ]
         return [(offer, one) for offer, one in pairs if offer.size <= group.devices]
 
@@ -100,6 +106,11 @@ class Placement:
         free = self.question.objective == "devices"
         weights = tuple(1.0 if free else float(g.usd_per_device_hour or 0.0) for g in groups)
         return AllocationProgram(demands, tuple(g.devices for g in groups), weights)
+
+    def solve(self) -> Assignment | None:
+        """The assignment that carries all traffic, every model on one group where that is possible or asked; None where none does."""
+        together = None if self.question.split else replace(self.programme, whole=True).solve(1.0)
+        return together or self.programme.solve(1.0)
 
     def chosen(
         self, service: FleetService, group: DeviceGroup, devices: int
