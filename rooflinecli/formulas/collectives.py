@@ -29,7 +29,7 @@ def all_reduce_volume(size: Number, n: Number) -> Number:
 
 @formula("V", "B", _THAKUR)
 def gather_volume(size: Number, n: Number) -> Number:
-    """Bytes each device sends in a ring all-gather or reduce-scatter."""
+    """Bytes each device sends in a ring all-gather or reduce-scatter, and the root of a scatter sends or of a gather receives."""
     return size * (n - 1) / n
 
 
@@ -37,6 +37,18 @@ def gather_volume(size: Number, n: Number) -> Number:
 def all_to_all_volume(size: Number, n: Number) -> Number:
     """Bytes each device sends in a direct all-to-all: all of its buffer but its own share."""
     return size * (n - 1) / n
+
+
+@formula("V", "B", _PATARASUK + "; chunk after chunk down a chain, a reduce in the other direction")
+def broadcast_volume(size: Number, n: Number) -> Number:
+    """Bytes each device but the last sends in a pipelined broadcast or reduce."""
+    return size * num.minimum(n - 1, 1)
+
+
+@formula("V", "B", _THAKUR + "; binomial tree, which sends everything at every step")
+def broadcast_tree_volume(size: Number, n: Number) -> Number:
+    """Bytes the root sends in a broadcast or receives in a reduce by tree."""
+    return size * broadcast_tree_steps(n)
 
 
 @formula("S_d", "B", "definition: a tensor sharded over n devices")
@@ -111,6 +123,22 @@ def hierarchical_tree_steps(n: Number, host: Number) -> Number:
 
 
 @formula(
+    "N",
+    "B/s",
+    "NVIDIA-Certified Systems Configuration Guide: NICs on the PCIe switches of their devices, whose own port their bytes pass",
+)
+def behind_port(network: Number, port: Number) -> Number:
+    """The slower of a device's share of the NIC and its own PCIe port."""
+    return num.minimum(network, port)
+
+
+@formula("t_port", "s", "definition: bytes pass the port at its rate, the NIC at its own, and wait as long for both")
+def time_on_port(time: Number, latency: Number, network: Number, port: Number) -> Number:
+    """t_lat + (t - t_lat) N/N_port: what a collective over the NIC takes of the port."""
+    return latency + (time - latency) * network / port
+
+
+@formula(
     "t_comm",
     "s",
     "NCCL sends chunk after chunk, so the slowest level's wires set the pace; four P6-B200 nodes, 1 MiB to 16 GiB "
@@ -129,10 +157,16 @@ def least_members(members: Number, n: Number) -> Number:
     return num.where(rest > 0, rest, members)
 
 
+@formula("h", "hops", _THAKUR + "; binomial tree: who has it doubles at every step")
+def broadcast_tree_steps(n: Number) -> Number:
+    """Steps of a broadcast, reduce, scatter or gather by tree."""
+    return num.ceil(num.log(n) / 0.6931471805599453 - 1e-9)
+
+
 @formula("h", "hops", "Sanders, Speck, Traff 2009, Two-tree algorithms; up and down a binary tree")
 def tree_steps(n: Number) -> Number:
     """Steps of a tree all-reduce."""
-    return 2 * num.ceil(num.log(n) / 0.6931471805599453 - 1e-9)
+    return 2 * broadcast_tree_steps(n)
 
 
 @formula("t_comm", "s", "bandwidth alone, the speed of light of a collective; " + _PATARASUK)

@@ -12,7 +12,7 @@ from rooflinecli.core import num
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
-from rooflinecli.formulas import roofline, training
+from rooflinecli.formulas import collectives, roofline, training
 from rooflinecli.price import overrides
 from rooflinecli.price.overrides import TIMES
 from rooflinecli.specs.efficiency import CONSTANTS, SETTINGS, Efficiency
@@ -66,7 +66,7 @@ class Chip:
         self._constants: dict[tuple[str, ...], SimpleNamespace] = {}
         self.pricing_rules: dict[tuple[str, ...], PricingRule] = {}  # memo of price/kernels
         self._known_names: dict[tuple[str, str], bool] = {}
-        self.levels = [LevelNumbers(self, level, i) for i, level in enumerate(spec.network)]
+        self.levels = self._levels()
 
     def with_factors(self, factors: Mapping[str, Number]) -> Chip:
         """This chip with constants multiplied. Raises UsageError for an unknown path."""
@@ -76,8 +76,15 @@ class Chip:
         for path in () if self.ideal else self.factors.keys() & factors.keys():
             other.factors[path] = factors[path] * self.factors[path]
         other.factors |= {path: f for path, f in self.factors.items() if path not in factors}
-        other.levels = [LevelNumbers(other, level, i) for i, level in enumerate(self.spec.network)]
+        other.levels = other._levels()
         return other
+
+    def _levels(self) -> list[LevelNumbers]:
+        """The levels from the inside out."""
+        levels: list[LevelNumbers] = []
+        for i, level in enumerate(self.spec.network):
+            levels.append(LevelNumbers(self, level, i, levels[-1] if levels else None))
+        return levels
 
     def effective_constant(self, path: str, given: Number) -> Number:
         """A constant with its override, times its calibration factor."""
@@ -310,7 +317,7 @@ def _names(name: str) -> Iterator[str]:
 class LevelNumbers:
     """One network level of a chip as numbers."""
 
-    def __init__(self, chip: Chip, level: Level, index: int):
+    def __init__(self, chip: Chip, level: Level, index: int, inner: LevelNumbers | None):
         self.chip, self.level, self.index = chip, level, index
         self.size: float = float(level.size or UNBOUNDED)
         name = f"network.{index}.bandwidth"
@@ -319,6 +326,10 @@ class LevelNumbers:
         self.bandwidth = chip.lift(
             f"N_{index}", value, "B/s", chip._cite(chip.spec.document, path, level.bandwidth.source)
         )
+        self.port: Number | None = None  # of a device in B/s, where the NIC hangs on its PCIe switch
+        if inner is not None and level.kind == "fabric" and inner.level.kind == "pcie":
+            self.port = inner.bandwidth
+            self.bandwidth = collectives.behind_port(self.bandwidth, self.port)
         latency = level.latency.si if level.latency and not chip.ideal else 0.0
         source = (
             chip._cite(chip.spec.document, ("network", index, "latency"), level.latency.source) if level.latency else ""

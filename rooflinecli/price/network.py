@@ -18,9 +18,9 @@ from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives as f
 from rooflinecli.ledger.ops import Collective
 from rooflinecli.price.chip import Chip, LevelNumbers
-from rooflinecli.price.fabrics.types import GroupSpan, LevelPrice
+from rooflinecli.price.fabrics.types import ROOTED, GroupSpan, LevelPrice
 
-OPS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute")
+OPS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute", *ROOTED)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -30,13 +30,15 @@ class PricedCollective:
     volume: Number
     error: Number  # toward longer times
     gain: Number | None = None  # toward shorter ones, where it is not the same
+    latency: Number = 0.0  # what of `expected` a message without bytes takes too
 
 
 def price_collective(collective: Collective, chip: Chip, regime: str, devices: Number) -> PricedCollective:
     """Floor, expected time and bytes sent per device of one collective.
 
     Reductions and gathers go level by level, chunk after chunk, so that their wires work at the same time; an all-to-all or a permute uses the wires of all levels at once. The floor
-    lets every level work at the same time. Raises UsageError when the chip's file describes no network for the group.
+    lets every level work at the same time, but for a NIC behind the device's own PCIe port, which carries the bytes of both
+    levels. Raises UsageError when the chip's file describes no network for the group.
     """
     if collective.n.__class__ is float and collective.n == 1.0 and collective.op in OPS:
         return PricedCollective(0.0, 0.0, 0.0, 0.0)
@@ -45,6 +47,7 @@ def price_collective(collective: Collective, chip: Chip, regime: str, devices: N
     volume: Number = 0.0
     error: Number = 0.0
     latency: Number = 0.0
+    inner: Number = 0.0  # floor of the level within
     together = collective.op in ("all-to-all", "permute")
     pipelined = regime == "kernel"  # a step's constants were fitted to the sum of the levels
     for level, part in by_level(collective, chip, regime, devices):
@@ -52,21 +55,28 @@ def price_collective(collective: Collective, chip: Chip, regime: str, devices: N
         spent = part.expected
         if level.index > 0 and not (num.plain(collective.rails) and num.value(collective.rails) == 1):
             spent = f.multi_rail_time(spent, part.latency, collective.rails)
+        on_port: Number = 0.0
+        if level.port is not None:
+            floor = num.maximum(floor, inner + f.collective_floor(part.volume, level.port))
+            on_port = expected + f.time_on_port(spent, part.latency, level.bandwidth, level.port)
+        inner = part.floor
+        both = latency + part.latency
         if together:
+            latency = f.latency_of_faster(spent, expected, latency, part.latency)
             expected = num.maximum(expected, spent)
-        elif pipelined:
-            expected = f.pipelined_time(expected, latency, spent, part.latency)
         else:
-            expected = expected + spent
+            expected = f.pipelined_time(expected, latency, spent, part.latency) if pipelined else expected + spent
+            latency = both
+        latency = num.where(on_port > expected, both, latency)
+        expected = num.maximum(expected, on_port)
         volume = volume + part.volume
         error = num.maximum(error, part.error)
-        latency = latency + part.latency
     if regime == "kernel" and num.present(expected):  # a step's own error is that of whole phases
         spent = num.maximum(expected, 1e-30)
         replayed = chip.levels[0].level.kind != "torus"  # whose collectives come out of a compiled program
         gain = f.message_gain(error, latency, spent) if replayed else None
-        return PricedCollective(floor, expected, volume, f.message_error(error, latency, spent), gain)
-    return PricedCollective(floor, expected, volume, error)
+        return PricedCollective(floor, expected, volume, f.message_error(error, latency, spent), gain, latency)
+    return PricedCollective(floor, expected, volume, error, latency=latency)
 
 
 def by_level(
@@ -97,7 +107,7 @@ def by_level(
             if not num.plain(fan):  # a sweep visits every level; where the group does not span it, it adds no error
                 part.error = num.where(fan > 1, part.error, 0.0)
             yield level, part
-            if collective.op in ("all-reduce", "all-gather", "reduce-scatter"):
+            if collective.op not in ("all-to-all", "permute"):
                 size = size / f.least_members(fan, collective.n)
         if num.plain(members) and num.value(members) == num.value(collective.n):
             return  # outer levels have no further members

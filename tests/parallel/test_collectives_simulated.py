@@ -159,3 +159,34 @@ def test_slices_multiply_to_their_devices(log2, axes):
     lengths = [t.axis_length(2.0**log2, float(axes), float(i)) for i in range(axes)]
     assert math.prod(lengths) == 2**log2
     assert lengths == sorted(lengths) and lengths[-1] <= 2 * lengths[0]
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 8, 13, 16, 64])
+def test_broadcast_and_scatter_by_a_binomial_tree(n):
+    """The root hands the upper half of its range to the first device there, and so on: everything at each step, or only that half."""
+    ranges, steps, copies, parts = [(0, n)], 0, 0.0, 0.0
+    while any(last - first > 1 for first, last in ranges):
+        following = []
+        for first, last in ranges:
+            middle = first + (last - first + 1) // 2
+            following += [(first, middle), (middle, last)] if last - first > 1 else [(first, last)]
+            if first == 0 and last > 1:
+                copies, parts = copies + SIZE, parts + SIZE / n * (last - middle)
+        ranges, steps = following, steps + 1
+    assert ranges == [(d, d + 1) for d in range(n)]  # everybody was reached
+    assert steps == f.broadcast_tree_steps(n)
+    assert copies == pytest.approx(f.broadcast_tree_volume(SIZE, n))
+    assert parts == pytest.approx(f.gather_volume(SIZE, n))
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 8])
+def test_broadcast_down_a_chain(n):
+    """Chunk after chunk to the next device: all but the last send everything, the last has its first chunk after n - 1 steps."""
+    chunks, held, sent, first = 16, [16] + [0] * (n - 1), [0.0] * n, 0
+    for step in range(chunks + n):
+        moves = [d for d in range(n - 1) if held[d] > held[d + 1]]
+        for d in moves:
+            held[d + 1], sent[d] = held[d + 1] + 1, sent[d] + SIZE / chunks
+        first = first or (step + 1 if held[-1] else 0)
+    assert held == [16] * n and first == f.ring_steps(n)
+    assert sent == pytest.approx([f.broadcast_volume(SIZE, n)] * (n - 1) + [0.0])

@@ -73,3 +73,48 @@ def test_four_nodes_over_efa(size, bus_bytes_per_s) -> None:
     """All-reduce over 32 B200 of AWS P6 (stas00/ml-engineering, network/README.md, Aug 2026), within 15 %."""
     answer = collective("all-reduce", float(size), load_hardware("p6-b200"), 32.0)
     assert answer.bus_bandwidth_bytes_per_s == pytest.approx(bus_bytes_per_s, rel=0.15)
+
+
+@pytest.mark.parametrize("n", [8.0, 16.0, 64.0])
+def test_the_root_of_a_scatter_sends_all_but_its_own_part_over_its_levels(n) -> None:
+    scatter, gather = (ask(op, 64 * MIB, "h100", n) for op in ("scatter", "gather"))
+    assert scatter.volume_bytes == pytest.approx(64 * MIB * (n - 1) / n) == pytest.approx(gather.volume_bytes)
+
+
+def test_a_broadcast_is_no_shorter_than_its_root_sending_everything_once() -> None:
+    """450 GB/s inside, eight ports of 50 GB/s between hosts; a reduce is the same in the other direction."""
+    one, four = (ask("broadcast", 512 * MIB, "h100", n) for n in (8.0, 32.0))
+    assert one.floor_s == pytest.approx(512 * MIB / 450e9) and four.floor_s == pytest.approx(64 * MIB / 50e9)
+    assert ask("reduce", 512 * MIB, "h100", 32.0).expected_s == four.expected_s
+    small = collective("broadcast", 8e3, load_hardware("h100"), 8.0)
+    assert small.algorithm == "tree" and collective("broadcast", 8e8, load_hardware("h100"), 8.0).algorithm == "chain"
+
+
+@pytest.mark.parametrize(
+    ("hw", "port", "nic"), [("l40s", 31.5e9, 50e9), ("a100-pcie", 31.5e9, 25e9), ("h100-nvl", 63e9, 50e9)]
+)
+def test_a_nic_behind_the_port_of_the_devices_shares_it(hw, port, nic) -> None:
+    """Sixteen devices in two hosts: the bytes of both levels pass the port; none moves faster than the slower of NIC and port."""
+    answer = ask("all-reduce", 1e9, hw, 16.0)
+    inside, outside = (level.volume_bytes for level in answer.levels[-2:])
+    assert answer.floor_s == pytest.approx((inside + outside) / port)
+    assert answer.levels[-1].bandwidth_bytes_per_s == min(port, nic)
+
+
+def test_an_all_to_all_on_a_torus_sends_each_device_s_own_bytes() -> None:
+    """16 x 16 chips: a device sends 255 of 256 parts, whatever the busiest link carries."""
+    assert ask("all-to-all", 256.0 * MIB, "tpu-v5e", 256.0).volume_bytes == pytest.approx(256 * MIB * 255 / 256)
+
+
+@pytest.mark.parametrize(
+    "op", ["all-reduce", "all-gather", "all-to-all", "permute", "broadcast", "reduce", "scatter", "gather"]
+)
+@pytest.mark.parametrize(
+    ("hw", "n"), [("h100", 8.0), ("h100", 64.0), ("tpu-v5p", 64.0), ("mi300x", 8.0), ("l40s", 16.0)]
+)
+def test_latency_is_what_a_message_without_bytes_takes(op, hw, n) -> None:
+    """Of the algorithm that was picked: an empty message may take a faster one, and none takes longer than a byte does."""
+    hardware = load_hardware(hw)
+    empty, large = collective(op, 1e-6, hardware, n), collective(op, 1e9, hardware, n)
+    assert empty.latency_s == pytest.approx(empty.expected_s, rel=1e-3)
+    assert empty.latency_s <= large.latency_s * (1 + 1e-9) and large.latency_s < large.expected_s

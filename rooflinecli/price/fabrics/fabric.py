@@ -9,14 +9,16 @@ from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives as f
 from rooflinecli.price.chip import LevelNumbers
-from rooflinecli.price.fabrics.switch import volume_of
-from rooflinecli.price.fabrics.types import GroupSpan, LevelPrice
+from rooflinecli.price.fabrics.switch import rooted, volume_of
+from rooflinecli.price.fabrics.types import ROOTED, GroupSpan, LevelPrice
 
 
 def cost(op: str, size: Number, span: GroupSpan, level: LevelNumbers, regime: str) -> LevelPrice:
     """Price of `op` over the group."""
     c = level.constants(regime, op)
     hop = num.maximum(c.per_hop, level.latency)
+    if op in ROOTED:
+        return rooted(op, size, span, level, regime, level.bandwidth, hop)
     volume = volume_of(op, size, span)
     steps = f.ring_all_reduce_steps if op == "all-reduce" else f.ring_steps
     hops = num.minimum(span.fan - 1, 1) if op in ("permute", "all-to-all") else steps(span.fan)

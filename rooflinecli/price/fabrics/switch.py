@@ -9,7 +9,7 @@ from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives as f
 from rooflinecli.price.chip import LevelNumbers
-from rooflinecli.price.fabrics.types import GroupSpan, LevelPrice
+from rooflinecli.price.fabrics.types import ROOTED, GroupSpan, LevelPrice
 
 IN_NETWORK = "all-reduce-in-network"
 
@@ -22,6 +22,8 @@ def volume_of(op: str, size: Number, span: GroupSpan) -> Number:
         return f.all_reduce_volume(size, span.fan)
     if op == "permute":
         return f.permute_volume(size, span.fan)
+    if op in ("broadcast", "reduce"):
+        return f.broadcast_volume(size, span.fan)
     return f.gather_volume(size, span.fan)
 
 
@@ -33,6 +35,8 @@ def cost(op: str, size: Number, span: GroupSpan, level: LevelNumbers, regime: st
 def at_rate(op: str, size: Number, span: GroupSpan, level: LevelNumbers, regime: str, bandwidth: Number) -> LevelPrice:
     """Price of `op` when every device sends at `bandwidth`."""
     c = level.constants(regime, op)
+    if op in ROOTED:
+        return rooted(op, size, span, level, regime, bandwidth, c.per_hop)
     volume = volume_of(op, size, span)
     hops = num.minimum(span.fan - 1, 1) if op == "permute" else f.ring_steps(span.fan)
     expected = f.collective_time(volume, bandwidth, c.memory, c.overhead, c.per_hop, c.gamma, hops)
@@ -64,3 +68,27 @@ def at_rate(op: str, size: Number, span: GroupSpan, level: LevelNumbers, regime:
             latency = f.latency_of_faster(expected, summed, latency, waited)
             expected = f.faster(expected, summed)
     return LevelPrice(volume, f.collective_floor(least, bandwidth), expected, c.error, bandwidth, algorithm, latency)
+
+
+def rooted(
+    op: str, size: Number, span: GroupSpan, level: LevelNumbers, regime: str, bandwidth: Number, hop: Number
+) -> LevelPrice:
+    """Price of a collective from or to one device: the faster of chain and tree for whole copies, a tree for parts."""
+    c = level.constants(regime, op)
+
+    def timed(sent: Number, hops: Number) -> tuple[Number, Number]:
+        times = (f.collective_time(v, bandwidth, c.memory, c.overhead, hop, c.gamma, hops) for v in (sent, 0.0))
+        return next(times), next(times)
+
+    volume, algorithm = volume_of(op, size, span), "tree"
+    deep = f.broadcast_tree_steps(span.fan)
+    if op in ("scatter", "gather"):
+        expected, latency = timed(volume, deep)
+    else:
+        chain, waited = timed(volume, f.ring_steps(span.fan))
+        tree, less = timed(f.broadcast_tree_volume(size, span.fan), deep)
+        if num.plain(tree) and num.value(chain) <= num.value(tree):
+            algorithm = "chain"
+        expected, latency = f.faster(chain, tree), f.latency_of_faster(chain, tree, waited, less)
+    floor = f.collective_floor(volume, bandwidth)
+    return LevelPrice(volume, floor, expected, c.error, bandwidth, algorithm, latency)

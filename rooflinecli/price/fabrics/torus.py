@@ -31,17 +31,18 @@ def cost(op: str, size: Number, span: GroupSpan, level: LevelNumbers, regime: st
     c = level.constants(regime, op)
     hop = num.maximum(c.per_hop, level.latency)
     along = _along(span, level)
-    if op == "all-to-all":
-        volume, count = _busiest(size, along), 1.0
+    volume = volume_of(op, size, span)
+    if op in ("all-to-all", "permute"):
+        carried, count = _busiest(size, along) if op == "all-to-all" else volume, 1.0
     else:
-        volume, count = volume_of(op, size, span), sum(t.links(*axis) for axis in along) if op != "permute" else 1.0
+        carried, count = volume, sum(t.links(*axis) for axis in along)
     rate = t.torus_bandwidth(level.bandwidth, count)
     hops = sum(t.axis_hops(*axis) for axis in along) * (2 if op == "all-reduce" else 1)
     if op == "permute":
         hops = num.minimum(hops, 1)
-    expected = f.collective_time(volume, rate, c.memory, c.overhead, hop, c.gamma, hops)
+    expected = f.collective_time(carried, rate, c.memory, c.overhead, hop, c.gamma, hops)
     latency = f.collective_time(0.0, rate, c.memory, c.overhead, hop, c.gamma, hops)
-    return LevelPrice(volume, f.collective_floor(volume, rate), expected, c.error, rate, "torus", latency)
+    return LevelPrice(volume, f.collective_floor(carried, rate), expected, c.error, rate, "torus", latency)
 
 
 def _busiest(size: Number, along: list[Along]) -> Number:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 
+ROOTED = ("broadcast", "reduce", "scatter", "gather")  # from one device to the others, or back
 Mesh = tuple[tuple[Number, Number], ...]
 
 

@@ -25,6 +25,10 @@ BUS = {
     "reduce-scatter": f.gather_volume,
     "all-to-all": f.all_to_all_volume,
     "permute": f.permute_volume,
+    "broadcast": f.broadcast_volume,
+    "reduce": f.broadcast_volume,
+    "scatter": f.gather_volume,
+    "gather": f.gather_volume,
 }
 
 
@@ -67,7 +71,6 @@ def collective(
         members,
         priced,
         BUS[op](sent, members),
-        latency=sum((part.latency for _, part in parts), 0.0),
         bottleneck=_bottleneck(parts),
         algorithm=", then ".join(dict.fromkeys(part.algorithm for _, part in parts)) or "none",
         levels=[_level(level, part) for level, part in parts],
@@ -83,14 +86,10 @@ def timed(
     carried: Number,
     *,
     algorithm: str,
-    latency: Number | None = None,
     bottleneck: str = "",
     levels: list[NetworkLevelAnswer] | None = None,
 ) -> CollectiveAnswer:
-    """The answer for any collective, however it was priced: bytes, times, interval, and the rate of `carried` bytes.
-
-    Where no level says its latency, it is what the expected time has beyond the floor.
-    """
+    """The answer for any collective, however it was priced: bytes, times, interval, and the rate of `carried` bytes."""
     expected = label(priced.expected, "t_comm")
     gain = priced.error if priced.gain is None else priced.gain
     alone = num.plain(members) and num.value(members) == 1
@@ -109,7 +108,7 @@ def timed(
             roofline.interval_high(expected, priced.error),
         ),
         bus_bandwidth_bytes_per_s=0.0 if alone else f.bus_bandwidth(carried, expected),
-        latency_s=num.maximum(expected - priced.floor, 0.0) if latency is None else latency,
+        latency_s=priced.latency,
         bottleneck=bottleneck or by_floor,
         algorithm=algorithm,
         levels=levels or [],
@@ -181,14 +180,26 @@ def with_mode(
     size, members = lift("S", size_bytes, "B", "BYTES"), lift("n", float(n), "devices", "-n")
     if mode in SHOTS:
         _custom_only(op, members, chip, library or "vllm", mode)
-        priced = custom_all_reduce.all_reduce(size, members, chip, library or "vllm", "" if mode == "custom" else mode)
+        shots = custom_all_reduce.SHOTS if mode == "custom" else (mode,)
+
+        def by(shot: str, sent: Number) -> PricedCollective:
+            return custom_all_reduce.all_reduce(sent, members, chip, library or "vllm", shot)
+
+        shot = min(shots, key=lambda each: float(num.value(by(each, size).expected)))
+        priced, empty = by(shot, size), by(shot, 0.0)
         carried = f.all_reduce_volume(size, members)
     else:
         _exchange_only(op, mode, chip)
         experts = lift("k", float(top_k), "experts", "--top-k")
-        e = ExpertAllToAll(op, mode, op, size, experts, 1.0, 1.0, "ep", members, 1.0, limit=limit, variant=library)
-        priced = moe_all2all.price_exchange(e, chip)
+        priced, empty = (
+            moe_all2all.price_exchange(
+                ExpertAllToAll(op, mode, op, sent, experts, 1.0, 1.0, "ep", members, 1.0, limit=limit, variant=library),
+                chip,
+            )
+            for sent in (size, 0.0)
+        )
         carried = priced.volume
+    priced.latency = empty.expected
     return timed(op, hardware, size, members, priced, carried, algorithm=mode)
 
 

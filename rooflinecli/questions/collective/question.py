@@ -34,7 +34,7 @@ class NetworkLevelAnswer(Record):
 
 
 class CollectiveAnswer(Record):
-    """Bytes that each device sends, times with their 80% interval, and bus bandwidth as nccl-tests define it."""
+    """Bytes that each device sends (the root of a scatter; what the root of a gather receives), times with their 80% interval, and bus bandwidth as nccl-tests define it."""
 
     op: str
     hardware: ChipName
@@ -61,7 +61,7 @@ class Collective(Question[CollectiveAnswer]):
         "roofline collective dispatch 2MB --hw h100 -n 64 --backend deepep-low-latency",
     )
     # fmt: off
-    op: Text = field("free", "all-reduce, all-gather, reduce-scatter, all-to-all or permute; with --backend dispatch or combine.", positional=True, kw_only=False)
+    op: Text = field("free", "all-reduce, all-gather, reduce-scatter, all-to-all, permute, broadcast, reduce, scatter or gather; with --backend dispatch or combine.", positional=True, kw_only=False)
     size: Number = field("bytes", "The whole tensor, such as 128MiB; a bare number is bytes.", positional=True, kw_only=False)
     hw: Text = field("name", "A chip or system (`roofline hardware`).", kw_only=False)
     n: OptNumber = field("count", "Devices in the group; or --mesh.", default=None, most=1e7, short="-n", also=("devices",))

@@ -44,6 +44,7 @@ def collective(r: CollectiveAnswer) -> Page:
         )
         for level in r.levels
     ]  # fmt: skip
+    sender = {"scatter": "the root sends", "gather": "the root receives"}.get(r.op, "each device sends")
     return page(
         [
             Headline(
@@ -54,7 +55,7 @@ def collective(r: CollectiveAnswer) -> Page:
                 f"floor {text(r.floor_s, 'floor_s')}, bottleneck {r.bottleneck}"
             ),
             Prose(
-                f"bus bandwidth {text(r.bus_bandwidth_bytes_per_s, 'bytes_per_s')}; each device sends {text(r.volume_bytes, 'volume_bytes')}; "
+                f"bus bandwidth {text(r.bus_bandwidth_bytes_per_s, 'bytes_per_s')}; {sender} {text(r.volume_bytes, 'volume_bytes')}; "
                 f"latency {text(r.latency_s, 'time_s')}"
             ),
         ],
