@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.interfaces.cli.from_question import Delivery, command
@@ -10,8 +11,11 @@ from rooflinecli.interfaces.cli.output import columns, write
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import OptNumber, OptText, Switch, Texts, field
 
+if TYPE_CHECKING:
+    from rooflinecli.questions.hardware.answer_types import Chips, ChipSheet
 
-class Hardware(Question[None]):
+
+class Hardware(Question["ChipSheet | Chips"]):
     """List chips, show one with the source of every figure, or compare several.
 
     A file of the registry that cannot be read is named on stderr once the others are listed; the exit code is 3 then.
@@ -35,32 +39,49 @@ class Hardware(Question[None]):
         if self.schema and self.names:
             raise UsageError("--schema describes every hardware file; leave out the names")
 
+    @property
+    def chips(self) -> list[str]:
+        """The chips asked for."""
+        return [part for name in self.names for part in name.split(",") if part]
+
+    def answer(self) -> ChipSheet | Chips:
+        """The page of one chip, a comparison of several, or the list; files that cannot be read are left out of it."""
+        from rooflinecli.questions.hardware import answer
+
+        if len(self.chips) == 1:
+            return answer.sheet(self.chips[0])
+        return answer.named(self.chips) if self.chips else self.listed()[0]
+
+    def listed(self) -> tuple[Chips, list[DataError]]:
+        """The chips that pass the filters, and what is wrong with files that cannot be read."""
+        from rooflinecli.questions.hardware.answer import chips
+
+        return chips(self.vendor, self.min_memory, self.dtype)
+
 
 def run(question: Hardware, how: Delivery) -> None:
     """Print the list, a page, a comparison or the schema."""
-    from rooflinecli.questions.hardware import answer
     from rooflinecli.render.answer import render, to_json
     from rooflinecli.render.formats.terminal_style import PIPE
     from rooflinecli.render.views import hardware as views
     from rooflinecli.specs.name_lookup import raise_unreadable
 
     out, unreadable = None if how.out is None else Path(how.out), list[DataError]()
-    width, names = columns(how.wide, out), [part for name in question.names or () for part in name.split(",") if part]
+    width, names = columns(how.wide, out), question.chips
     if question.schema:
         from rooflinecli.specs.schema import text
 
         write(text("hardware"), out)
     elif len(names) == 1:
         width = min(width, PIPE)
-        write(render(answer.sheet(names[0]), views.sheet, how.format, width, table="figures", details=how.details), out)
+        write(render(question.answer(), views.sheet, how.format, width, table="figures", details=how.details), out)
     else:
-        if names:
-            found = answer.named(names)
-        else:
-            found, unreadable = answer.chips(question.vendor, question.min_memory, question.dtype)
-        as_list = how.format == "json"
+        found, unreadable = (question.answer(), unreadable) if names else question.listed()
         page = views.comparison if names else views.view
-        write(to_json(found.chips) if as_list else render(found, page, how.format, width, table="chips"), out)
+        write(
+            to_json(found["chips"]) if how.format == "json" else render(found, page, how.format, width, table="chips"),
+            out,
+        )
         raise_unreadable(unreadable)
 
 

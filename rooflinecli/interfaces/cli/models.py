@@ -12,10 +12,12 @@ from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import OptText, Switch, field
 
 if TYPE_CHECKING:
+    from rooflinecli.core.errors import DataError
     from rooflinecli.importers.source import Json
+    from rooflinecli.questions.models.answer_types import ModelList, ModelSheet
 
 
-class Models(Question[None]):
+class Models(Question["ModelSheet | ModelList"]):
     """List models, show one in detail, or turn a Hugging Face config into a model file: `models import CONFIG.json --out my.yaml`.
 
     A file of the registry that cannot be read is named on stderr once the others are listed; the exit code is 3 then.
@@ -33,6 +35,18 @@ class Models(Question[None]):
     def shown(self) -> str | None:
         """The model of a page: `show NAME`, as other tools have it, is NAME."""
         return self.config if self.model == "show" else self.model
+
+    def answer(self) -> ModelSheet | ModelList:
+        """The page of one model, or the list; files that cannot be read are left out of it."""
+        from rooflinecli.questions.models.answer import sheet
+
+        return self.listed()[0] if self.shown is None else sheet(self.shown)
+
+    def listed(self) -> tuple[ModelList, list[DataError]]:
+        """The models of the family, and what is wrong with files that cannot be read."""
+        from rooflinecli.questions.models.answer import models
+
+        return models(self.family)
 
     def check(self) -> None:
         if self.model == "show" and self.config is None:
@@ -55,7 +69,6 @@ class Models(Question[None]):
 
 def run(question: Models, how: Delivery) -> None:
     """Print the list, a page, a model file or the schema."""
-    from rooflinecli.questions.models import answer
     from rooflinecli.render.answer import render, to_json
     from rooflinecli.render.views import models as views
     from rooflinecli.specs.name_lookup import raise_unreadable
@@ -73,9 +86,9 @@ def run(question: Models, how: Delivery) -> None:
             raise UsageError("models import writes YAML; leave out --format")
         write(to_yaml(_imported(str(question.config))), out)
     elif question.shown is not None:
-        write(render(answer.sheet(question.shown), views.sheet, how.format, width), out)
+        write(render(question.answer(), views.sheet, how.format, width), out)
     else:
-        listed, unreadable = answer.models(question.family)
+        listed, unreadable = question.listed()
         as_list = how.format == "json"
         write(to_json(listed.models) if as_list else render(listed, views.view, how.format, width, table="models"), out)
         raise_unreadable(unreadable)

@@ -23,7 +23,6 @@ from rooflinecli.questions.models.answer_types import (
     TowerImage,
     TowerParameters,
 )
-from rooflinecli.questions.models.layer_pattern import pattern
 from rooflinecli.specs.model import LayerSpec, ModelSpec, load_model
 from rooflinecli.specs.name_lookup import display_path, load_registry
 
@@ -153,3 +152,37 @@ def _group(group: LayerSpec, layer: Layer) -> LayerGroup:
         parallel=group.parallel,
         norms=group.norms,
     )
+
+
+def pattern(spec: ModelSpec) -> str:
+    """Mixer and feed-forward of each layer in order, runs and periods together: `12 x (3 x gated-delta, gqa)`."""
+    written, groups, parts = spec.document.data["layers"], iter(spec.layers), list[str]()
+    if isinstance(written, int):
+        written = [{"repeat": written}]
+    for entry in written:
+        if "pattern" in entry:
+            inside = ", ".join(_times(one.get("repeat", 1), _label(next(groups))) for one in entry["pattern"])
+            parts.append(_times(entry.get("repeat", 1), f"({inside})"))
+        else:
+            parts.append(_times(entry.get("repeat", 1), _label(next(groups))))
+    return ", ".join(parts)
+
+
+def _times(count: int, what: str) -> str:
+    return what if count == 1 else f"{count} x {what}"
+
+
+def _label(group: LayerSpec) -> str:
+    """gqa window 4096 + gated, or mamba2 alone."""
+    attention, feedforward, words = group.attention, group.feedforward, list[str]()
+    if attention is not None:
+        sizes = (("window", attention.window), ("chunk", attention.chunk))
+        bound = next((f" {name} {size}" for name, size in sizes if size), "")
+        bound += f" and 1/{attention.sizes['rate']}" if "rate" in attention.sizes else ""
+        words.append(f"{attention.kind}{bound}{' (shared)' if attention.shared else ''}")
+    if group.cross:
+        words.append("cross")
+    if feedforward.kind != "none":
+        moe = feedforward.kind == "moe"
+        words.append(f"moe {feedforward.top_k} of {feedforward.n_experts}" if moe else feedforward.kind)
+    return " + ".join(words) or "nothing"

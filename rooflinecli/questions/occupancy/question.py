@@ -6,7 +6,6 @@ from dataclasses import field as key
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import Infeasible, UsageError, unknown
@@ -72,41 +71,45 @@ class Multiprocessor:
 
 
 @lru_cache(maxsize=1)
-def _table() -> dict[str, Any]:
+def _table() -> tuple[dict[str, Multiprocessor], dict[str, str]]:
+    """Limits by compute capability, and the capability of the chips whose files begin with a prefix."""
     import yaml
 
-    return dict(yaml.safe_load(Path(__file__).with_name("compute_capability.yaml").read_text(encoding="utf-8")))
+    table = yaml.safe_load(Path(__file__).with_name("compute_capability.yaml").read_text(encoding="utf-8"))
+    limits = {
+        capability: Multiprocessor(
+            capability,
+            table["source"],
+            row["max_warps"],
+            row["max_blocks"],
+            row["shared_memory_kib"] * KIB,
+            row["shared_memory_per_block_kib"] * KIB,
+            row["reserved_kib"] * KIB,
+            row["shared_memory_unit"],
+            **table["common"],
+        )
+        for capability, row in table["capabilities"].items()
+    }
+    return limits, {prefix: cap for cap, row in table["capabilities"].items() for prefix in row["chips"]}
 
 
 def capability_of(hardware_id: str) -> str:
     """The compute capability of a chip by the longest matching beginning of its file's name."""
-    known = {prefix: cap for cap, row in _table()["capabilities"].items() for prefix in row["chips"]}
-    prefix = max((p for p in known if hardware_id.startswith(p)), key=len, default=None)
+    limits, chips = _table()
+    prefix = max((p for p in chips if hardware_id.startswith(p)), key=len, default=None)
     if prefix is None:
         raise UsageError(
-            f"{hardware_id} has no streaming multiprocessors on record; give --capability, one of "
-            f"{', '.join(_table()['capabilities'])}"
+            f"{hardware_id} has no streaming multiprocessors on record; give --capability, one of {', '.join(limits)}"
         )
-    return str(known[prefix])
+    return chips[prefix]
 
 
 def multiprocessor(capability: str) -> Multiprocessor:
     """The limits of a compute capability. Raises UsageError for an unknown one."""
-    table = _table()
-    if capability not in table["capabilities"]:
-        raise unknown("compute capability", capability, table["capabilities"])
-    row = table["capabilities"][capability]
-    return Multiprocessor(
-        capability,
-        table["source"],
-        row["max_warps"],
-        row["max_blocks"],
-        row["shared_memory_kib"] * KIB,
-        row["shared_memory_per_block_kib"] * KIB,
-        row["reserved_kib"] * KIB,
-        row["shared_memory_unit"],
-        **table["common"],
-    )
+    limits, _ = _table()
+    if capability not in limits:
+        raise unknown("compute capability", capability, limits)
+    return limits[capability]
 
 
 # fmt: off

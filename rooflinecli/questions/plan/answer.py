@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from rooflinecli.core.parallel_map import Spread
 from rooflinecli.questions import multi_chip
@@ -41,35 +40,20 @@ def plan(question: Plan, over: Spread | None, tell: Callable[[str], None]) -> Pl
     except KeyboardInterrupt:  # the chips that are done are an answer
         if not rows:
             raise
-    shared: dict[str, Any] = {
-        "budget_usd": asked.budget,
-        "hold": asked.hold,
-        "where": list(asked.where),
-        "layouts": layouts,
-        "rows": _ranked(rows, by_time=asked.qps is None and asked.deadline is None),
-        "unpriced": multi_chip.unpriced(asked.each),
-        "feasible": any(row.feasible for row in rows),
-    }
+    ranked = _ranked(rows, by_time=asked.qps is None and asked.deadline is None)
+    unpriced, feasible = multi_chip.unpriced(asked.each), any(row.feasible for row in rows)
     if asked.qps is not None:
         model = load_model(str(question.options()["model"])).name
         return ServingPlan(
-            model=model,
-            phase="serve",
-            qps=asked.qps,
-            limits_s=asked.limits,
-            period_s=asked.deadline,
-            way=WAYS[2],
-            **shared,
-        )
+            model=model, phase="serve", budget_usd=asked.budget, hold=asked.hold, way=WAYS[2], where=list(asked.where), layouts=layouts,
+            rows=ranked, unpriced=unpriced, feasible=feasible, qps=asked.qps, limits_s=asked.limits, period_s=asked.deadline,
+        )  # fmt: skip
     request = chips[0].request
     return TrainingPlan(
-        model=request.model.name,
-        phase="train",
-        tokens=request.tokens,
+        model=request.model.name, phase="train", budget_usd=asked.budget, hold=asked.hold, way=WAYS[asked.deadline is None],
+        where=list(asked.where), layouts=layouts, rows=ranked, unpriced=unpriced, feasible=feasible, tokens=request.tokens,
         deadline_s=asked.deadline,
-        way=WAYS[asked.deadline is None],
-        **shared,
-    )
+    )  # fmt: skip
 
 
 def _ranked(rows: list[PlannedChip], by_time: bool) -> list[PlannedChip]:

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Any
 
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.engine import build_request
 from rooflinecli.engine.phase_answer import TrainAnswer
+from rooflinecli.importers.source import Options
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.quantization.formats import size_of
 from rooflinecli.questions.estimate.answer import estimate
@@ -328,7 +328,7 @@ def update(question: Rl, devices: int, samples: list[Sample], model: str | None 
     return Update(found, -(-question.sequences // count) * question.epochs)
 
 
-def _divisible(tokens: float, options: dict[str, Any]) -> int:
+def _divisible(tokens: float, options: Options) -> int:
     """The length rounded up so that context and sequence parallel ranks have equal parts of it."""
     unit = 2 * int(float(options.get("cp") or 1)) * int(float(options.get("tp") or 1))
     return -(-round(tokens) // unit) * unit

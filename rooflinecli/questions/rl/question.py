@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.questions.question import Question
@@ -34,8 +34,9 @@ from rooflinecli.specs.options import (
     field,
 )
 
-if TYPE_CHECKING:  # a help page needs neither
+if TYPE_CHECKING:  # a help page needs none
     from rooflinecli.importers.logs.rl import RlStep
+    from rooflinecli.importers.source import Options
     from rooflinecli.questions.rl.answer_types import RlAnswer
 
 ALGORITHMS = ("grpo", "ppo", "dapo", "rloo", "reinforce++")
@@ -151,7 +152,7 @@ class Rl(
             else bool(self.partial_rollout)
         )
 
-    def trainer_options(self, devices: float, model: str | None = None) -> dict[str, Any]:
+    def trainer_options(self, devices: float, model: str | None = None) -> Options:
         """Options of an estimate of the update on a number of devices."""
         found = {name: value for name, value in self.options().items() if name not in SERVING_ONLY and name != "price"}
         return {**found, **({"model": model} if model else {}), "n": devices, "phase": "train"}
@@ -200,7 +201,7 @@ class Rl(
         found = asked.answer()
         best = found.candidates[0] if found.candidates else None
         layout, apart = found.trainer.layout, asked.rollout_devices if best is None else best.rollout_devices
-        chosen: dict[str, Any] = {
+        chosen: Options = {
             "n": found.trainer.devices + (apart or 0),
             "rollout-tp": found.rollout.tp,
             "tp": layout.tp,

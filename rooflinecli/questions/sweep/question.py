@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rooflinecli.questions.question import Question, Several
 from rooflinecli.questions.search.question import FIXED
 from rooflinecli.specs.options import EstimateOptions, OptText, Switch, Texts, field
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-class Sweep(EstimateOptions, Several, Question[None]):
+    from rooflinecli.questions.sweep.run import Table
+
+
+class Sweep(EstimateOptions, Several, Question["Iterator[Table]"]):
     """Every number of `estimate` over ranges: `1..512`, `1..512/8` (step), `1..512x2` (factor), lists `1k,4k,32k`.
 
     The layout is the one given, never chosen: sizes left out are 1, ZeRO is 1, nothing is recomputed (`roofline search`
@@ -35,6 +42,16 @@ class Sweep(EstimateOptions, Several, Question[None]):
     sensitivity: Switch = field("switch", "For a single point: how time moves with each hardware figure and constant.", default=False)
     part: OptText = field("free", "i/n: the i-th of n equal parts; the parts concatenate to the whole.", default=None, metavar="I/N", long="shard")
     # fmt: on
+
+    def answer(self) -> Iterator[Table]:
+        """The points in chunks, a column of values for each quantity."""
+        from rooflinecli.questions.sweep import axes, run
+        from rooflinecli.questions.sweep.evaluate_block import shard
+
+        space = axes.space(self.options(), list(self.figures) or None)
+        shown, keep = run.layout(space, self.wanted), run.Filter(space, list(self.where), self.feasible_only)
+        for choice, found in run.answers(space, *shard(space.points, self.part)):
+            yield keep(found, run.table(shown, choice, found))
 
     @property
     def wanted(self) -> list[str] | None:

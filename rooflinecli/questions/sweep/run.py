@@ -140,9 +140,3 @@ def _elsewhere(space: Space, shown: SweepColumns, keep: Filter, item: tuple[Choi
 def table(shown: SweepColumns, choice: Choice, found: SweepBlock) -> Table:
     """The columns of a box; those of structure are one value for all of it."""
     return {**{name: choice[name] for name in shown.structure}, **columns.flat(found, shown.axes, shown.quantities)}
-
-
-def chunks(space: Space, shown: SweepColumns, start: int, stop: int, chunk: int = CHUNK) -> Iterator[Table]:
-    """Tables for points [start, stop), in order."""
-    for choice, found in answers(space, start, stop, chunk):
-        yield table(shown, choice, found)
