@@ -14,6 +14,7 @@ ENDS = {"embedding": (1, 0), "loss": (0, 1), "embedding+loss": (1, 1)}
 _FIELDS = (
     "schedule",
     "ring",
+    "placement",
     "shard",
     "imbalance",
     "capacity_factor",

@@ -209,6 +209,7 @@ _UNUSUAL = (
     "recompute_modules",
     "schedule",
     "ring",
+    "placement",
     "shard",
     "stages",
     "imbalance",

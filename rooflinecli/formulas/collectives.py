@@ -150,6 +150,23 @@ def pipelined_time(first: Number, first_latency: Number, second: Number, second_
     return first_latency + second_latency + wires
 
 
+@formula(
+    "c",
+    "1",
+    "r x h: a domain's uplinks carry the share x of its traffic at 1/r of its bandwidth, flows on one uplink by hash wait h times as "
+    "long: 1.4 without planning, 1 with (C4, arXiv 2406.04594: 30 % below ideal at 512 devices, half of it back by planning)",
+)
+def uplink_contention(oversubscription: Number, collisions: Number, share: Number) -> Number:
+    """max(1, r h x): how much longer wires take behind oversubscribed uplinks."""
+    return num.maximum(oversubscription * collisions * share, 1)
+
+
+@formula("r", "1", "hash collisions of 1.0 to 1.8 where nobody measured them (five published figures)")
+def contention_error(error: Number, collisions: Number) -> Number:
+    """r + 1.8/h - 1: relative error of a collective over uplinks of unmeasured contention."""
+    return error + 1.8 / collisions - 1
+
+
 @formula("m", "devices", "the domain with the fewest members carries its whole part of the tensor over as many ports")
 def least_members(members: Number, n: Number) -> Number:
     """n mod m, or m where domains are full."""

@@ -76,6 +76,10 @@ def all_to_all_link_bytes(size: Number, m: Number, step: Number, directions: Num
     return size * num.floor(m * m / 4) / m / directions * step
 
 
+# all-to-all throughput of a twisted slice over the regular one, by its shape: Jouppi et al. 2023, TPU v4 (arXiv 2304.01433), section 2.8
+TWISTED = {(1.0, 1.0, 2.0): 1.63, (1.0, 2.0, 2.0): 1.31}
+
+
 @formula("N", "B/s", _BOOK + "; data is split over the axes and circles them at the same time")
 def torus_bandwidth(link: Number, link_count: Number) -> Number:
     """Bandwidth of a device over a number of links, at least one."""

@@ -33,11 +33,13 @@ def group(layout: Layout, experts: bool) -> ReplicaGroup:
     """
     if not experts:
         every = layout.replicas
-        return ReplicaGroup(every, every if layout.shard is None else num.minimum(layout.partition, every), layout.tp)
+        return ReplicaGroup(
+            every, every if layout.shard is None else num.minimum(layout.partition, every), layout.replica_stride
+        )
     apart = layout.apart
     every = layout.replicas * apart / layout.ep
     part = every if layout.shard is None else layout.partition * apart / layout.ep
-    return ReplicaGroup(every, part, layout.tp * layout.ep / apart)
+    return ReplicaGroup(every, part, layout.replica_stride * layout.ep / apart)
 
 
 def collectives(

@@ -40,6 +40,7 @@ STRUCTURAL = (
     "slack",
     "mtp",
 )  # constants of what a framework does, not of how fast
+COLLISIONS = 1.4  # of flows that nobody planned, behind another tier: C4, arXiv 2406.04594
 UNBOUNDED = 2.0**40  # devices at a level without a size; finite, so that floor() of it is a number
 
 
@@ -330,6 +331,11 @@ class LevelNumbers:
         if inner is not None and level.kind == "fabric" and inner.level.kind == "pcie":
             self.port = inner.bandwidth
             self.bandwidth = collectives.behind_port(self.bandwidth, self.port)
+        self.tier = level.kind == "fabric" and index > 0 and chip.spec.network[index - 1].kind == "fabric"
+        given, unknown = level.collisions, COLLISIONS if self.tier else 1.0
+        cited = chip.spec.document.location("network", index) if chip.lift.traced else ""
+        self.oversubscription = chip.lift(f"r_{index}", level.oversubscription, "1", cited)
+        self.collisions = chip.lift(f"h_{index}", unknown if given is None else given, "1", cited)
         latency = level.latency.si if level.latency and not chip.ideal else 0.0
         source = (
             chip._cite(chip.spec.document, ("network", index, "latency"), level.latency.source) if level.latency else ""

@@ -1,7 +1,8 @@
 """One collective -> seconds. A group is a size and a stride; the levels it spans follow from the hardware file.
 
 Groups are placed innermost first, so a group of n with one member every `stride` devices fills the inner level before
-it reaches the next, and a collective over several levels is done level by level: reduce inside, exchange outside.
+it reaches the next, and a collective over several levels is done level by level: reduce inside, exchange outside. A fabric
+around a fabric is a tier of the same ports: one ring passes through both, and what crosses waits for the tier's uplinks.
 """
 
 from __future__ import annotations
@@ -50,11 +51,15 @@ def price_collective(collective: Collective, chip: Chip, regime: str, devices: N
     inner: Number = 0.0  # floor of the level within
     together = collective.op in ("all-to-all", "permute")
     pipelined = regime == "kernel"  # a step's constants were fitted to the sum of the levels
+    ports: Number = 0.0  # wire time on the ports between hosts so far, which a further tier includes
     for level, part in by_level(collective, chip, regime, devices):
         floor = num.maximum(floor, part.floor)
         spent = part.expected
+        if level.tier and not (together or pipelined):
+            expected = expected - ports
         if level.index > 0 and not (num.plain(collective.rails) and num.value(collective.rails) == 1):
             spent = f.multi_rail_time(spent, part.latency, collective.rails)
+        ports = spent - part.latency if level.level.kind == "fabric" else 0.0
         on_port: Number = 0.0
         if level.port is not None:
             floor = num.maximum(floor, inner + f.collective_floor(part.volume, level.port))
@@ -97,6 +102,7 @@ def by_level(
     _room(collective, chip)
     inner: Number = 1.0
     size = collective.size
+    ports: Number = 0.0
     for level in chip.levels:
         members = f.members_within(level.size, collective.stride, collective.n)
         fan = f.fan_out(members, inner)
@@ -106,12 +112,39 @@ def by_level(
             part = _fabric(level.level.kind)(collective.op, sent, span, level, regime)
             if not num.plain(fan):  # a sweep visits every level; where the group does not span it, it adds no error
                 part.error = num.where(fan > 1, part.error, 0.0)
+            _contend(collective, level, part, inner, ports)
+            ports = part.expected - part.latency if level.level.kind == "fabric" else 0.0
             yield level, part
             if collective.op not in ("all-to-all", "permute"):
                 size = size / f.least_members(fan, collective.n)
         if num.plain(members) and num.value(members) == num.value(collective.n):
             return  # outer levels have no further members
         inner = members
+
+
+def _contend(collective: Collective, level: LevelNumbers, part: LevelPrice, inner: Number, ports: Number) -> None:
+    """Lengthen a fabric's price where its uplinks are oversubscribed or collide, `ports` seconds of wire being spent at its inner tier.
+
+    Of a ring, and of the shifts between neighbors, one member in `inner` crosses; an all-to-all says its own bytes.
+    """
+    at = level.level
+    if at.kind != "fabric" or (at.oversubscription == 1 and at.collisions is None and not level.tier):
+        return
+    every = collective.op == "all-to-all"
+    wire = part.expected - part.latency
+    both = wire if collective.op == "permute" else wire + ports
+    if at.rails and not every:
+        part.expected = part.latency + both
+        return
+    share = 1.0 if not level.tier else wire / both if every else 1 / inner
+    slow = f.uplink_contention(level.oversubscription, level.collisions, share)
+    part.expected = part.latency + both * slow
+    crossing = 1.0 if every or not level.tier or collective.op != "permute" else 1 / inner
+    part.floor = part.floor * num.maximum(level.oversubscription * crossing, 1)
+    if (
+        at.collisions is None and "efficiency.collective.memory" not in level.chip.factors
+    ):  # nccl-tests of one's own settle it
+        part.error = num.where(slow > 1, f.contention_error(part.error, level.collisions), part.error)
 
 
 @cache

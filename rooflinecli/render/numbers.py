@@ -121,6 +121,8 @@ def layout(sizes: Mapping[str, Any] | Record) -> str:
         parts += [f"mb{sizes['micro_batch']:g}"] if sizes.get("micro_batch") else []
     if sizes.get("virtual_stages", 1) > 1:
         parts.append(f"vs{sizes['virtual_stages']:g}")
+    if sizes.get("placement"):
+        parts.append(str(sizes["placement"]))
     if sizes.get("sequence_parallel"):
         parts.append("sp")
     if sizes.get("recompute", "none") != "none":

@@ -61,12 +61,29 @@ class Level(Spec):
     )
     bandwidth: ByteRate
     latency: Seconds | None = None
+    oversubscription: float = Field(
+        1.0, ge=1, description="bandwidth of the devices of an inner domain over that of its uplinks to this level"
+    )
+    collisions: float | None = Field(
+        None,
+        ge=1,
+        description="fabric: how much longer flows take that share uplinks by hash (ECMP); 1 with adaptive or planned routes. "
+        "Omitted: 1, and 1.4 (1 to 1.8) behind another fabric level",
+    )
+    rails: bool = Field(
+        False, description="fabric: ports of equal number in all hosts share a leaf switch; only all-to-alls leave it"
+    )
     in_network_reduction: bool = Field(False, description="the switch sums for an all-reduce (SHARP): half the bytes")
     axes: int | None = Field(None, description="torus: number of axes")
     wrap: Literal["always", "never", "axis-16", "cubes-4x4x4"] = Field(
         "always", description="torus: when an axis closes into a ring"
     )
     shape: list[int] | None = Field(None, description="torus: the whole pod")
+    slice: list[int] | None = Field(
+        None,
+        description="torus: axes of the slice in use, where optical switches join cubes otherwise than nearest to a cube",
+    )
+    twisted: bool = Field(False, description="torus: slices of k x k x 2k and k x 2k x 2k are twisted")
     efficiency: dict[str, Efficiency] = Field(default_factory=dict, description="per collective, or 'any'")
 
 

@@ -15,6 +15,8 @@ RECOMPUTE = ("none", "selective", "full", "op")
 CHOSEN = RECOMPUTE[:3]  # what a search tries; `op` belongs to one framework and is asked for
 SCHEDULES_IN = "parallel/schedules"  # one file is one schedule
 SCHEDULES = kinds(SCHEDULES_IN)
+# the order of the axes over the devices, innermost first
+PLACEMENTS = ("tp-cp-dp-pp", "tp-cp-pp-dp", "tp-pp-cp-dp", "tp-dp-cp-pp", "tp-dp-pp-cp", "tp-pp-dp-cp")
 RINGS = ("zigzag", "striped", "naive", "ulysses")
 OFFLOADS = ("none", "optimizer", "activations", "optimizer+activations")
 LORA_TARGETS = ("all", "attention", "qkv")
@@ -25,7 +27,7 @@ RECIPES = ("full", "lora", "qlora", "dpo")
 
 @dataclass(frozen=True)
 class Layout:
-    """Sizes of the parallel axes, innermost first: TP, CP, EP (inside DP), DP, PP; devices = tp x cp x dp x pp.
+    """Sizes of the parallel axes; devices = tp x cp x dp x pp. placement: their order over the devices, innermost first, EP inside DP.
 
     ep splits the experts over ep of the dp replicas, and the busiest holds `imbalance` times its share of tokens,
     or every expert works on `capacity_factor` times it: tokens above are dropped, room below is padded. shared_overlap overlaps shared experts with
@@ -55,6 +57,7 @@ class Layout:
     flash: bool = True
     schedule: str = "1f1b"
     ring: str = "zigzag"
+    placement: str = PLACEMENTS[0]
     shard: Number | None = None
     imbalance: Number = 1.0
     capacity_factor: Number | None = None
@@ -130,14 +133,26 @@ class Layout:
     @property
     def stride(self) -> dict[str, Number]:
         """Devices between neighbors of each axis's group."""
-        inner = self.tp * self.cp
+        strides: dict[str, Number] = {}
+        inner: Number = 1.0
+        for axis in self.placement.split("-"):
+            strides[axis] = inner
+            inner = inner * getattr(self, axis)
         # Experts of their own on every tensor rank fill the host first; so do those that context shards hold.
-        ep = inner if num.plain(self.ep) and num.value(self.ep) == 1 else self._between_experts(inner)
-        return {"tp": 1.0, "cp": self.tp, "ep": ep, "dp": inner, "pp": inner * self.dp}
+        alone = num.plain(self.ep) and num.value(self.ep) == 1
+        strides["ep"] = strides["dp"] if alone else self._between_experts(strides["dp"])
+        return strides
+
+    @property
+    def replica_stride(self) -> Number:
+        """Devices between neighbors of the group of data and context parallel ranks, in the mean where stages lie between the two."""
+        order = self.placement
+        outer = max(order.index("cp"), order.index("dp"))
+        return self.tp * self.pp if order.index("pp") < outer else self.tp
 
     def _between_experts(self, inner: Number) -> Number:
         apart = self.apart
-        folded = num.where(constraints.divides(self.ep, self.dp), inner, self.tp)
+        folded = num.where(constraints.divides(self.ep, self.dp), inner, self.replica_stride)
         return num.where(apart > 1, self.tp / apart, folded)
 
 

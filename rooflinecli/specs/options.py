@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, dataclass_tra
 
 from rooflinecli.core.errors import unknown
 from rooflinecli.core.fast_dataclass import dataclass
-from rooflinecli.specs.layout import EXCHANGES, LORA_TARGETS, OVERLAPS, RECIPES, RECOMPUTE, RINGS, SCHEDULES
+from rooflinecli.specs.layout import EXCHANGES, LORA_TARGETS, OVERLAPS, PLACEMENTS, RECIPES, RECOMPUTE, RINGS, SCHEDULES
 from rooflinecli.specs.request import HOLDS, PHASES
 
 W = TypeVar("W", contravariant=True)
@@ -262,6 +262,7 @@ class TrainingLayout(Group):
     pipeline_schedule: OptText = field("choice", "Pipeline schedule", default=None, panel=LAYOUT, phase="train", choices=SCHEDULES, fills="schedule", former=("schedule",), name="schedule")
     layers_per_stage: OptText = field("list", "Layers of each pipeline stage when unequal, such as 11,12,12,11; or embedding, loss, embedding+loss: equal, with these counted as layers.", default=None, panel=LAYOUT, phase="train", fills="stages", former=("stages",), name="stages")
     cp_algorithm: OptText = field("choice", "How --cp splits the sequence", default=None, panel=LAYOUT, phase="train", choices=RINGS, fills="ring", former=("ring", "cp-comm-type"), name="ring")
+    placement: OptText = field("choice", "Order of the axes over the devices, innermost first: which axis crosses which network tier", default=None, panel=LAYOUT, phase="train", choices=PLACEMENTS)
     offload: OptText = field("word", "What is offloaded to host memory: none, optimizer, activations, activations:LAYERS or optimizer+activations.", default=None, panel=LAYOUT, phase="train", former=("cpu-offload",))
 
 

@@ -77,6 +77,7 @@ class Request:
     acceptance: Number | None = None
     schedule: str | None = None
     ring: str | None = None
+    placement: str | None = None
     shard: Number | None = None
     recompute_layers: Number | None = None
     recompute_modules: str | None = None

@@ -9,7 +9,7 @@ from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives as f
 from rooflinecli.price.chip import LevelNumbers
-from rooflinecli.price.fabrics.switch import rooted, volume_of
+from rooflinecli.price.fabrics.switch import reduced_in_network, rooted, volume_of
 from rooflinecli.price.fabrics.types import ROOTED, GroupSpan, LevelPrice
 
 
@@ -34,6 +34,7 @@ def cost(op: str, size: Number, span: GroupSpan, level: LevelNumbers, regime: st
             algorithm = "tree"
         latency = f.latency_of_faster(expected, tree, latency, waited)
         expected = f.faster(expected, tree)
-    return LevelPrice(
+    part = LevelPrice(
         volume, f.collective_floor(volume, level.bandwidth), expected, c.error, level.bandwidth, algorithm, latency
     )
+    return reduced_in_network(part, op, size, span, level, hops)

@@ -41,7 +41,7 @@ def at_rate(op: str, size: Number, span: GroupSpan, level: LevelNumbers, regime:
     hops = num.minimum(span.fan - 1, 1) if op == "permute" else f.ring_steps(span.fan)
     expected = f.collective_time(volume, bandwidth, c.memory, c.overhead, c.per_hop, c.gamma, hops)
     latency = f.collective_time(0.0, bandwidth, c.memory, c.overhead, c.per_hop, c.gamma, hops)
-    least, algorithm = volume, "direct" if op in ("all-to-all", "permute") else "ring"
+    algorithm = "direct" if op in ("all-to-all", "permute") else "ring"
     host = level.chip.devices_per_host
     if op == "all-reduce" and num.present(span.fan > host):  # a tree over the hosts of a rack, a chain inside each
         deep = f.hierarchical_tree_steps(span.fan, host)
@@ -54,20 +54,29 @@ def at_rate(op: str, size: Number, span: GroupSpan, level: LevelNumbers, regime:
             algorithm = "tree"
         latency = f.latency_of_faster(expected, tree, latency, waited)
         expected = f.faster(expected, tree)
-    if op == "all-reduce" and level.level.in_network_reduction:
-        least = num.minimum(volume, f.reduced_in_network_volume(size, span.fan))
-        if IN_NETWORK in level.level.efficiency:
-            s = level.constants("kernel", IN_NETWORK)
-            summed, waited = (
-                f.collective_time(v, bandwidth, s.memory, s.overhead, s.per_hop, s.gamma, hops)
-                for v in (f.reduced_in_network_volume(size, span.fan), 0.0)
-            )
-            if num.plain(summed) and num.value(summed) < num.value(expected):
-                algorithm = "in-network reduction"
-            volume = num.where(summed < expected, f.reduced_in_network_volume(size, span.fan), volume)
-            latency = f.latency_of_faster(expected, summed, latency, waited)
-            expected = f.faster(expected, summed)
-    return LevelPrice(volume, f.collective_floor(least, bandwidth), expected, c.error, bandwidth, algorithm, latency)
+    part = LevelPrice(volume, f.collective_floor(volume, bandwidth), expected, c.error, bandwidth, algorithm, latency)
+    return reduced_in_network(part, op, size, span, level, hops)
+
+
+def reduced_in_network(
+    part: LevelPrice, op: str, size: Number, span: GroupSpan, level: LevelNumbers, hops: Number
+) -> LevelPrice:
+    """The price where switches can sum for an all-reduce (NVLS, SHARP): the faster way, where the file says how well they do."""
+    if op != "all-reduce" or not level.level.in_network_reduction:
+        return part
+    volume = f.reduced_in_network_volume(size, span.fan)
+    part.floor = f.collective_floor(num.minimum(part.volume, volume), part.bandwidth)
+    if IN_NETWORK in level.level.efficiency:
+        s = level.constants("kernel", IN_NETWORK)
+        summed, waited = (
+            f.collective_time(v, part.bandwidth, s.memory, s.overhead, s.per_hop, s.gamma, hops) for v in (volume, 0.0)
+        )
+        if num.plain(summed) and num.value(summed) < num.value(part.expected):
+            part.algorithm = "in-network reduction"
+        part.volume = num.where(summed < part.expected, volume, part.volume)
+        part.latency = f.latency_of_faster(part.expected, summed, part.latency, waited)
+        part.expected = f.faster(part.expected, summed)
+    return part
 
 
 def rooted(

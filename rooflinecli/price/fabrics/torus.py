@@ -6,6 +6,7 @@ a group that skips devices along an axis shares its links with the groups betwee
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 from rooflinecli.core import num
@@ -32,8 +33,10 @@ def cost(op: str, size: Number, span: GroupSpan, level: LevelNumbers, regime: st
     hop = num.maximum(c.per_hop, level.latency)
     along = _along(span, level)
     volume = volume_of(op, size, span)
-    if op in ("all-to-all", "permute"):
-        carried, count = _busiest(size, along) if op == "all-to-all" else volume, 1.0
+    if op == "all-to-all":
+        carried, count = _busiest(size, along), _twist(span, level)
+    elif op == "permute":
+        carried, count = volume, 1.0
     else:
         carried, count = volume, sum(t.links(*axis) for axis in along)
     rate = t.torus_bandwidth(level.bandwidth, count)
@@ -43,6 +46,15 @@ def cost(op: str, size: Number, span: GroupSpan, level: LevelNumbers, regime: st
     expected = f.collective_time(carried, rate, c.memory, c.overhead, hop, c.gamma, hops)
     latency = f.collective_time(0.0, rate, c.memory, c.overhead, hop, c.gamma, hops)
     return LevelPrice(volume, f.collective_floor(carried, rate), expected, c.error, rate, "torus", latency)
+
+
+def _twist(span: GroupSpan, level: LevelNumbers) -> Number:
+    """What twisting a slice brings an all-to-all over all of it."""
+    whole = num.plain(span.n) and num.value(span.n) == num.value(span.slice) and span.mesh is None
+    if not (level.level.twisted and whole):
+        return 1.0
+    lengths = sorted(num.value(length) for length in _lengths(num.minimum(span.slice, level.size), level))
+    return t.TWISTED.get(tuple(length / lengths[0] for length in lengths), 1.0)
 
 
 def _busiest(size: Number, along: list[Along]) -> Number:
@@ -92,6 +104,9 @@ def slice_shape(devices: int, axes: int) -> tuple[int, ...] | None:
 def _lengths(used: Number, level: LevelNumbers) -> list[Number]:
     """Axis lengths of a slice, innermost first: the longest where only long axes close, else the shortest."""
     axes = level.level.axes or 1
+    chosen = level.level.slice
+    if chosen and num.plain(used) and math.prod(chosen) == num.value(used):
+        return [float(length) for length in chosen]
     whole = sorted(level.level.shape or []) or None
     shape = slice_shape(int(num.value(used)), axes) if num.plain(used) and not t.is_power_of_two(used) else None
     lengths: list[Number] = (

@@ -45,16 +45,19 @@ def collective(
     efficiency: str = "expected",
     mesh: tuple[tuple[Number, Number], ...] | None = None,
     whole: bool = False,
+    concurrent: Number = 1.0,
 ) -> CollectiveAnswer:
     """Return the cost of `op` on a tensor of `size_bytes` over n devices, one every `stride`, of a slice of `devices`.
 
     mesh: members and length on each torus axis, instead of the order of devices (along_axes). whole: `size_bytes` is the whole
     tensor for an all-to-all and a permute too, of which a device holds an n-th; else it is a device's buffer, as in nccl-tests.
+    concurrent: equal collectives that share the links.
     Raises UsageError for an unknown operation or more devices than the network joins.
     """
     if op not in OPS:
         raise unknown("collective", op, OPS)
-    chip = Chip(hardware, lift, ideal=efficiency == "ideal")
+    shared = {f"network.{i}.bandwidth": level.bandwidth.si / concurrent for i, level in enumerate(hardware.network)}
+    chip = Chip(hardware, lift, ideal=efficiency == "ideal", override=shared if concurrent != 1 else None)
     size, members = (
         lift("S", size_bytes, "B", "BYTES"),
         lift("n", float(n) if isinstance(n, int) else n, "devices", "-n"),

@@ -69,6 +69,7 @@ class Collective(Question[CollectiveAnswer]):
     backend: Text = field("free", "nccl; deepep-low-latency, deepep, nvlink, gather (dispatch, combine); one-shot, two-shot, custom (all-reduce).", default="nccl", metavar="CHOICE", former=("mode",))
     top_k: Number = field("count", "Experts of a token: with dispatch and combine, BYTES are the tokens of one rank.", default=8.0)
     max_nodes_per_token: OptNumber = field("count", "Most nodes that a token's experts are on (node-limited routing).", default=None, former=("node-limit",))
+    concurrent: Number = field("count", "Equal collectives at once over the same links.", default=1.0)
     library: OptText = field("free", "Whose kernels: vllm, sglang, trtllm.", default=None, metavar="CHOICE")
     # fmt: on
 
@@ -94,9 +95,13 @@ class Collective(Question[CollectiveAnswer]):
                     "backend",
                 )
             along = None if axes is None else along_axes(chip, axes)
-            return collective(self.op, self.size, chip, devices, lift=lift, mesh=along, whole=True)
+            return collective(
+                self.op, self.size, chip, devices, lift=lift, mesh=along, whole=True, concurrent=self.concurrent
+            )
         if self.backend not in MODES:
             raise unknown("backend", self.backend, MODES, option="backend")
+        if self.concurrent != 1:
+            raise UsageError("--concurrent shares links as NCCL does; leave --backend out", "concurrent")
         if axes is not None:
             raise UsageError(
                 f"--mesh places a group on a torus, which --backend {self.backend} does not support; give -n"

@@ -29,6 +29,7 @@ class TrainingLayout(Record):
     zero: int
     recompute: str
     sequence_parallel: bool
+    placement: str | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def ranks(self) -> int:

@@ -26,7 +26,7 @@ from rooflinecli.questions.sweep.conditions import quantity_of
 from rooflinecli.specs.layout import SIZES
 from rooflinecli.specs.request import Request
 
-_FLAGS = ("tp", "pp", "cp", "dp", "ep", "zero", "shard", "micro_batch", "virtual_stages", "sequence_parallel", "recompute")  # fmt: skip
+_FLAGS = ("tp", "pp", "cp", "dp", "ep", "zero", "shard", "micro_batch", "virtual_stages", "sequence_parallel", "recompute", "placement")  # fmt: skip
 
 
 def request_of(question: TrainingSearchQuestion, layout: TrainingLayout) -> Request:
@@ -38,6 +38,7 @@ def request_of(question: TrainingSearchQuestion, layout: TrainingLayout) -> Requ
         zero=layout.zero,
         recompute=layout.recompute,
         sequence_parallel=layout.sequence_parallel,
+        placement=layout.placement or question.request.placement,
         shard=question.request.shard if layout.shard is None else float(layout.shard),
         **sizes,  # type: ignore[arg-type]
     )

@@ -11,7 +11,8 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from itertools import combinations
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from rooflinecli.core.num import divisors
 from rooflinecli.engine import explicit_layout, extrapolation, legality
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.questions.search.search_request import TrainingSearchQuestion
-from rooflinecli.specs.layout import CHOSEN, Layout
+from rooflinecli.specs.layout import CHOSEN, PLACEMENTS, Layout
 
 ORDER = ("tp", "pp", "cp", "dp", "ep", "micro_batch", "virtual_stages")  # rows of a table of layouts
 
@@ -33,6 +34,7 @@ class DeviceSplit(NamedTuple):
     recompute: str
     parallel: bool
     domains: int = 0
+    placement: str | None = None
 
 
 @dataclass
@@ -128,13 +130,20 @@ def _virtual(ctx: EstimateContext, pp: int) -> list[int]:
     return list(range(1, most + 1)) if 1 < pp <= most * pp else [1]
 
 
+def placements(question: TrainingSearchQuestion) -> tuple[Any, ...]:
+    """Orders of the axes to try: as given; every one where the network has tiers between hosts; else the usual one."""
+    kinds = [level.kind for level in question.request.hardware.network]
+    return question.open.get("placement", PLACEMENTS if kinds.count("fabric") > 1 else (None,))
+
+
 def structures(question: TrainingSearchQuestion) -> Iterator[DeviceSplit]:
-    """ZeRO stage, recomputation, sequence parallelism and shard groups, plainest first: ties go to the first."""
+    """ZeRO stage, recomputation, sequence parallelism, shard groups and order of the axes, plainest first: ties go to the first."""
     for recompute in question.open.get("recompute", CHOSEN):
         for zero in question.open.get("zero", (0, 1, 2, 3)):
             for parallel in question.open.get("sequence-parallel", (False, True)):
                 for domains in DOMAINS if int(zero) == 3 and question.request.shard is None else (0,):
-                    yield DeviceSplit(int(zero), str(recompute), bool(parallel), domains)
+                    for placement in placements(question):
+                        yield DeviceSplit(int(zero), str(recompute), bool(parallel), domains, placement)
 
 
 def affected_axes(
@@ -146,9 +155,22 @@ def affected_axes(
         keep &= found.sizes["dp"] * found.sizes["cp"] > 1
     if "sequence-parallel" not in question.open and structure.parallel:
         keep &= found.sizes["tp"] > 1
+    offered = placements(question)
+    if structure.placement is not None and structure.placement != offered[0]:
+        for other in offered[: offered.index(structure.placement)]:
+            keep &= _ordered_apart(found, structure.placement, other)
     if structure.domains:
         keep &= _apart(ctx, found, structure.domains)
     return np.flatnonzero(keep)
+
+
+def _ordered_apart(found: LayoutArrays, one: str, other: str) -> np.ndarray:
+    """Where two orders of the axes differ: where they do not only move axes of one device."""
+    differ = np.zeros(len(found), dtype=bool)
+    for a, b in combinations(("cp", "dp", "pp"), 2):
+        if (one.index(a) < one.index(b)) != (other.index(a) < other.index(b)):
+            differ |= (found.sizes[a] > 1) & (found.sizes[b] > 1)
+    return differ
 
 
 def _apart(ctx: EstimateContext, found: LayoutArrays, domains: int) -> np.ndarray:

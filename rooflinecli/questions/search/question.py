@@ -32,6 +32,7 @@ RESTRICTED = {
     "virtual_stages": "interleaved stages per device",
     "recompute": "recomputation, e.g. none,selective",
     "sequence_parallel": "to yes or no",
+    "placement": "orders of the axes; by default all six where hosts have tiers between them",
 }
 FIXED = frozenset(
     {"layers_per_stage", "recompute_modules", "recompute_num_layers"}

@@ -96,7 +96,19 @@ def joined(given: Limits, slo: str | None) -> Limits:
 
 OpenValues = dict[str, tuple[Number, ...]]  # option -> what it may be: numbers or words
 LARGEST_INSTANCE, LARGEST_BATCH = 64, 1024  # of a serving search
-OPEN = ("tp", "pp", "cp", "dp", "ep", "micro-batch", "virtual-stages", "zero", "recompute", "sequence-parallel")
+OPEN = (
+    "tp",
+    "pp",
+    "cp",
+    "dp",
+    "ep",
+    "micro-batch",
+    "virtual-stages",
+    "zero",
+    "recompute",
+    "sequence-parallel",
+    "placement",
+)
 
 
 @dataclass(frozen=True)

@@ -120,6 +120,8 @@ def plan_of(layouts: layout_space.LayoutArrays, structure: layout_space.DeviceSp
     given = explicit_layout.layout_fields(request, "train") | (
         {} if layouts.shard is None else {"shard": layouts.shard}
     )
+    if structure.placement is not None:
+        given["placement"] = structure.placement
     return Layout(
         zero=structure.zero,
         recompute=structure.recompute,
@@ -310,6 +312,7 @@ def _layout(structure: layout_space.DeviceSplit, sizes: dict[str, int]) -> Train
         zero=structure.zero,
         recompute=structure.recompute,
         sequence_parallel=structure.parallel,
+        placement=structure.placement,
         **sizes,
     )
 
