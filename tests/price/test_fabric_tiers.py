@@ -75,7 +75,7 @@ def test_unmeasured_contention_is_wide_and_ones_own_measurement_closes_it(cluste
 
     assert width(cluster) == pytest.approx(0.35 + 1.8 / 1.4 - 1, rel=0.01)
     assert width(changed(cluster, 2, collisions=1.4)) < 0.65 * width(cluster)
-    chip = Chip(cluster, override={"*efficiency.collective.memory": 0.9})
+    chip = Chip(cluster).with_factors({"efficiency.collective.memory": 0.9})
     asked = Collective("c", "all-to-all", 8e9, "ep", 6144.0, 1.0)
     assert (
         price_collective(asked, chip, "kernel", 6144.0).error
