@@ -6,9 +6,14 @@ worker that dies costs no more than the time of what it held: the item is given 
 
 from __future__ import annotations
 
+import pickle
+import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from rooflinecli.core import files
 from rooflinecli.core.errors import RooflineError, UsageError
 from rooflinecli.core.extras import install
 
@@ -23,15 +28,98 @@ class Spread(Protocol):
     def __call__(self, function: Callable[[Q], A], items: Iterable[Q], /) -> Iterator[A]: ...
 
 
-def spread_over(jobs: int = 1, cluster: str | None = None) -> Spread:
-    """How to map: here, over `jobs` processes, or over the cluster at an address. Raises UsageError when it cannot be reached."""
+def spread_over(jobs: int = 1, cluster: str | None = None, kept: Kept | None = None) -> Spread:
+    """How to map: here, over `jobs` processes, or over the cluster at an address; `kept` answers are not worked out again.
+
+    Raises UsageError when the cluster cannot be reached.
+    """
 
     def over(function: Callable[[Q], A], items: Iterable[Q]) -> Iterator[A]:
+        if not cluster and jobs <= 1 and kept is None:
+            return map(function, items)
+        wrapped = _Wrapped(function)
         if cluster:
-            return _dask(cluster, function, list(items))
-        return _processes(jobs, function, list(items)) if jobs > 1 else map(function, items)
+            run: Unordered[Q, A] = partial(_dask, cluster, wrapped)
+        else:
+            run = partial(_processes, jobs, wrapped) if jobs > 1 else partial(_here, wrapped)
+        return _in_order(list(items), run if kept is None else kept.around(run))
 
     return over
+
+
+Unordered = Callable[
+    [dict[int, Q]], Iterator[tuple[int, "A | _Refusal"]]
+]  # items by number -> (number, outcome) as they are done
+
+
+def _in_order(items: list[Q], run: Unordered[Q, A]) -> Iterator[A]:
+    """The answers in the order of their items. The first error of a person's making is raised in its place."""
+    done: dict[int, A | _Refusal] = {}
+    following = 0
+    for number, outcome in run(dict(enumerate(items))):
+        done[number] = outcome
+        while following in done:
+            yield _opened(done.pop(following))
+            following += 1
+
+
+class StudyCost(Exception):
+    """What a study would take: raised in the place of its answers by a map that works out three of its items alone."""
+
+    def __init__(self, items: int, seconds: float, answer_bytes: float):
+        super().__init__(items, seconds, answer_bytes)
+        self.items, self.seconds, self.answer_bytes = items, seconds, answer_bytes
+
+
+def only_cost(function: Callable[[Q], A], items: Iterable[Q]) -> Iterator[A]:
+    """Raise StudyCost from the time and size of the first, the middle and the last item."""
+    given = list(items)
+    sampled = sorted({0, len(given) // 2, len(given) - 1}) if given else []
+    start = time.perf_counter()
+    sizes = [len(pickle.dumps(_Wrapped(function)(given[at]))) for at in sampled]
+    each = len(given) / max(len(sampled), 1)
+    raise StudyCost(len(given), (time.perf_counter() - start) * each, sum(sizes) * each)
+
+
+class Kept:
+    """Outcomes of one question in a folder, each written once it is known, so that a study goes on where it was cut off.
+
+    Items are counted in the order in which the question asks for them, which is the same in every run of it.
+    """
+
+    def __init__(self, folder: Path, question: str):
+        self.folder, self.calls = folder, 0
+        about = folder / "question.txt"
+        if about.is_file():
+            if about.read_text(encoding="utf-8") != question:
+                raise UsageError(
+                    f"--resume {folder}: holds the answers of another question or release; give another folder",
+                    "resume",
+                )
+            return
+        if folder.is_dir() and any(folder.iterdir()):
+            raise UsageError(f"--resume {folder}: holds other files; give a new folder", "resume")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"--resume {folder}: {error.strerror}; give a writable folder", "resume") from None
+        files.write(about, question, "--resume")
+
+    def around(self, run: Unordered[Q, A]) -> Unordered[Q, A]:
+        """The same work, less what the folder has."""
+        call, self.calls = self.calls, self.calls + 1
+
+        def resumed(items: dict[int, Q]) -> Iterator[tuple[int, A | _Refusal]]:
+            paths = {number: self.folder / f"{call}-{number}.pickle" for number in items}
+            known = {number for number, path in paths.items() if path.is_file()}
+            for number in sorted(known):
+                yield number, pickle.loads(paths[number].read_bytes())
+            for number, outcome in run({number: item for number, item in items.items() if number not in known}):
+                with files.replacing(paths[number], "--resume") as partial_file:
+                    partial_file.write_bytes(pickle.dumps(outcome))
+                yield number, outcome
+
+        return resumed
 
 
 class _Refusal(NamedTuple):
@@ -42,7 +130,7 @@ class _Refusal(NamedTuple):
     option: str
 
 
-class _Kept(Generic[Q, A]):
+class _Wrapped(Generic[Q, A]):
     """A function that returns such an error instead of raising it."""
 
     def __init__(self, function: Callable[[Q], A]):
@@ -61,20 +149,25 @@ def _opened(found: A | _Refusal) -> A:
     raise found.kind(found.text, found.option) if issubclass(found.kind, UsageError) else found.kind(found.text)
 
 
-def _processes(jobs: int, function: Callable[[Q], A], items: list[Q]) -> Iterator[A]:
-    from concurrent.futures import ProcessPoolExecutor
+def _here(function: _Wrapped[Q, A], items: dict[int, Q]) -> Iterator[tuple[int, A | _Refusal]]:
+    for number, item in items.items():
+        yield number, function(item)
+
+
+def _processes(jobs: int, function: _Wrapped[Q, A], items: dict[int, Q]) -> Iterator[tuple[int, A | _Refusal]]:
+    from concurrent.futures import ProcessPoolExecutor, as_completed
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import active_children, get_context
 
-    left = list(range(len(items)))
+    left = dict(items)
     for _ in range(RETRIES):
         with ProcessPoolExecutor(min(jobs, max(len(left), 1)), get_context("spawn")) as pool:
-            running = {i: pool.submit(_Kept(function), items[i]) for i in left}
+            running = {pool.submit(function, item): number for number, item in left.items()}
             try:
-                for i in list(left):
-                    found = running[i].result()
-                    left.remove(i)
-                    yield _opened(found)
+                for future in as_completed(running):
+                    outcome = future.result()
+                    del left[running[future]]
+                    yield running[future], outcome
             except BrokenProcessPool:
                 continue
             except KeyboardInterrupt:  # what is under way is not waited for
@@ -86,9 +179,9 @@ def _processes(jobs: int, function: Callable[[Q], A], items: list[Q]) -> Iterato
     raise UsageError(f"--jobs {jobs}: worker processes keep dying (out of memory?); give fewer")
 
 
-def _dask(address: str, function: Callable[[Q], A], items: list[Q]) -> Iterator[A]:
+def _dask(address: str, function: _Wrapped[Q, A], items: dict[int, Q]) -> Iterator[tuple[int, A | _Refusal]]:
     try:
-        from distributed import Client
+        from distributed import Client, as_completed
     except ImportError:
         raise UsageError(f"--cluster needs Dask; install it with `{install('cluster')}`", "cluster") from None
     try:
@@ -106,6 +199,7 @@ def _dask(address: str, function: Callable[[Q], A], items: list[Q]) -> Iterator[
             raise UsageError(
                 f"--cluster {address}: the scheduler has no workers; start one with `dask worker {address}`", "cluster"
             ) from None
-        running = client.map(_Kept(function), items, pure=False, retries=RETRIES)
-        for future in running:
-            yield _opened(future.result())
+        futures = client.map(function, list(items.values()), pure=False, retries=RETRIES)
+        number = dict(zip(futures, items, strict=True))
+        for future, outcome in as_completed(futures, client.loop, with_results=True):  # type: ignore[no-untyped-call]
+            yield number[future], outcome

@@ -75,6 +75,15 @@ def test_parquet(tmp_path: Path) -> None:
     roofline("sweep", *ARGS, "--format", "parquet", code=2)
 
 
+def test_pandas_polars_and_duckdb_read_the_parquet(tmp_path: Path) -> None:
+    out = tmp_path / "points.parquet"
+    roofline("sweep", *ARGS, "--format", "parquet", "--out", out)
+    wanted = [row["hw"] for row in pytest.importorskip("pyarrow.parquet").read_table(out).to_pylist()]
+    assert pytest.importorskip("pandas").read_parquet(out)["hw"].tolist() == wanted
+    assert pytest.importorskip("polars").read_parquet(out)["hw"].to_list() == wanted
+    assert [hw for (hw,) in pytest.importorskip("duckdb").read_parquet(str(out)).project("hw").fetchall()] == wanted
+
+
 def test_shards_concatenate_to_the_whole(tmp_path: Path) -> None:
     whole = roofline("sweep", *ARGS, "--format", "jsonl").stdout
     parts = []

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from rooflinecli.interfaces.cli.from_question import Spread, command
+from rooflinecli.interfaces.cli.from_question import Study, command
 from rooflinecli.interfaces.cli.show import show
 from rooflinecli.questions.fleet.question import FleetPlan
 
 
-def run(question: FleetPlan, how: Spread) -> int:
+def run(question: FleetPlan, how: Study) -> int:
     """Place the models and print; the exit code is 1 where they do not fit."""
-    found = question.answer(how.over())
+    found = question.answer(how.over(question))
     show(found, "fleet", how, table="rows")
     return 0 if found.feasible else 1
 
 
-app = command(FleetPlan, run, Spread)
+app = command(FleetPlan, run, Study)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import os
+import re
 from collections.abc import Callable
+from pathlib import Path
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
+from rooflinecli.core.text import plural
 from rooflinecli.interfaces.cli.completion import on_tab, words
 from rooflinecli.interfaces.cli.main import QUIET
-from rooflinecli.interfaces.cli.output import INTERRUPTED, print_error
+from rooflinecli.interfaces.cli.output import INTERRUPTED, print_error, write
 from rooflinecli.interfaces.cli.text_values import without_coercion
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import KINDS, MISSING, OUTPUT, PANELS, Option, OptText, Switch, Text, Whole, field
@@ -23,11 +27,19 @@ if TYPE_CHECKING:
     from rooflinecli.core.parallel_map import Spread as SpreadMap
 
 Q = TypeVar("Q", bound=Question[Any])
-D = TypeVar("D", bound="Delivery")
+D = TypeVar("D", bound="Output")
 FORMATS = ("table", "json", "csv", "markdown")
 
 
-class Delivery(Question[None]):
+class Output(Question[None]):
+    """What becomes of an answer: options that only the command line has."""
+
+    def deliver(self, run: Callable[..., int | None], asked: object) -> int | None:
+        """Answer the question; the exit code."""
+        return run(asked, self)
+
+
+class Delivery(Output):
     """Where an answer goes and in which format; no part of the question, and no interface but the command line has it."""
 
     # fmt: off
@@ -54,13 +66,64 @@ class Spread(Delivery):
     # fmt: off
     jobs: Whole = field("whole", "Processes to spread the work over.", default=1)
     cluster: OptText = field("free", "A Dask scheduler to spread the work over (extra rooflinecli[cluster]).", default=None, metavar="ADDRESS")
+    resume: OptText = field("file", "Keep answers in this folder as they come, and go on from those of an earlier run that was cut off.", default=None, metavar="FOLDER")
     # fmt: on
 
-    def over(self) -> SpreadMap | None:
-        """A map over processes or a cluster, None where this process does all of the work."""
-        from rooflinecli.core.parallel_map import spread_over
+    def over(self, question: object) -> SpreadMap | None:
+        """A map over processes or a cluster, with answers kept in --resume; None where this process does all of the work."""
+        if self.jobs <= 1 and not self.cluster and not self.resume:
+            return None
+        from rooflinecli.core.parallel_map import Kept, spread_over
 
-        return spread_over(self.jobs, self.cluster) if self.jobs > 1 or self.cluster else None
+        kept = None if self.resume is None else Kept(Path(self.resume), _identity(question))
+        return spread_over(self.jobs, self.cluster, kept)
+
+
+class Study(Spread):
+    """A delivery of work that is spread in one go, so that a few parts of it tell its cost."""
+
+    # fmt: off
+    dry_run: Switch = field("switch", "Print how much work this is and how long it would take, and stop.", default=False)
+    # fmt: on
+
+    def deliver(self, run: Callable[..., int | None], asked: object) -> int | None:
+        """Answer the question, or with --dry-run say what it would take; the exit code."""
+        if not self.dry_run:
+            return run(asked, self)
+        from rooflinecli.core.parallel_map import StudyCost
+        from rooflinecli.core.units import duration, si
+
+        try:
+            return run(asked, self)
+        except StudyCost as cost:
+            seconds, size = duration(cost.seconds / self.jobs), si(cost.answer_bytes, "B")
+            spread = f"{self.jobs} processes" if self.jobs > 1 else "one process"
+            write(
+                f"{plural(cost.items, 'part')}: about {seconds} on {spread} of this machine, {size} of answers; nothing was run"
+            )
+            return 0
+
+    def over(self, question: object) -> SpreadMap | None:
+        """A map as above, or one that only weighs the work."""
+        if not self.dry_run:
+            return super().over(question)
+        from rooflinecli.core.parallel_map import only_cost
+
+        return only_cost
+
+
+def _identity(question: object) -> str:
+    """What answers depend on: the release, the question as written, and the files of the registries as they stand."""
+    from hashlib import sha256
+    from importlib.metadata import version
+
+    from rooflinecli.specs.name_lookup import files
+
+    found = [path for kind in ("hardware", "models") for path in files(kind).values()]
+    written = [Path(word) for word in re.findall(r"[^\s'\",=]+", repr(question)) if os.path.isfile(word)]
+    states = [(str(path), state.st_mtime_ns, state.st_size) for path in (*found, *written) for state in [path.stat()]]
+    digest = sha256(repr(sorted(states)).encode()).hexdigest()
+    return f"rooflinecli {version('rooflinecli')}\n{question!r}\nhardware and model files: {digest}\n"
 
 
 class QuestionCommand(TyperCommand):
@@ -139,7 +202,7 @@ def add(
         asked = question(**own) if read is None else read(own)
         how = delivery.read({n: v for n, v in written.items() if n not in question.fields()})
         try:
-            code = run(asked, how)
+            code = how.deliver(run, asked)
         except KeyboardInterrupt:
             print_error("interrupted; nothing was kept")
             code = INTERRUPTED

@@ -15,7 +15,7 @@ def run(question: Plan, how: Spread) -> int:
     """Plan and print; the exit code is 1 where no chip can."""
     asked = ",".join(question.hw).count(",") + 1
     bar = Progress(asked, "chips")
-    found = question.answer(lambda _: bar.add(1), how.over())
+    found = question.answer(lambda _: bar.add(1), how.over(question))
     bar.close()
     show(found, "plan", how, table="rows")
     if len(found.rows) < asked:

@@ -6,14 +6,13 @@ import shlex
 from pathlib import Path
 
 from rooflinecli.importers.source import Options
-from rooflinecli.interfaces.cli.from_question import command
+from rooflinecli.interfaces.cli.from_question import Output, command
 from rooflinecli.interfaces.cli.output import print_error, write
-from rooflinecli.questions.question import Question
 from rooflinecli.questions.report.question import Report
 from rooflinecli.specs.options import OPTIONS, Text, field
 
 
-class PageDelivery(Question[None]):
+class PageDelivery(Output):
     """Where the page goes."""
 
     # fmt: off
@@ -43,4 +42,4 @@ def estimate_command(options: Options) -> str:
     return shlex.join(words)
 
 
-app = command(Report, run, PageDelivery)  # type: ignore[type-var]
+app = command(Report, run, PageDelivery)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from rooflinecli.interfaces.cli.from_question import Spread, command
+from rooflinecli.interfaces.cli.from_question import Study, command
 from rooflinecli.interfaces.cli.progress import Progress
 from rooflinecli.interfaces.cli.show import show
 from rooflinecli.questions.search.question import Search
 
 
-def run(question: Search, how: Spread) -> int:
+def run(question: Search, how: Study) -> int:
     """Search and print; the exit code is 1 where nothing is feasible."""
     bars: list[Progress] = []
 
@@ -22,11 +22,11 @@ def run(question: Search, how: Spread) -> int:
 
         warn("--sensitivity has no place in csv, which holds the rows alone; table, markdown and json have it")
         question = question.replace(sensitivity=None)
-    found = question.answer(tell, how.over())
+    found = question.answer(tell, how.over(question))
     for bar in bars:
         bar.close()
     show(found, "search", how, table="results")
     return 0 if found.feasible else 1
 
 
-app = command(Search, run, Spread)
+app = command(Search, run, Study)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.interfaces.cli.from_question import Spread, command
+from rooflinecli.interfaces.cli.from_question import Study, command
 from rooflinecli.interfaces.cli.output import INTERRUPTED, write
 from rooflinecli.interfaces.cli.progress import Progress
 from rooflinecli.interfaces.cli.show import show
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rooflinecli.questions.sweep.plot_points import Picture
 
 
-class SimulateDelivery(Spread):
+class SimulateDelivery(Study):
     """Files and plots of a simulation, and the processes it is spread over."""
 
     # fmt: off
@@ -48,7 +48,7 @@ def run(cells: list[tuple[Simulate, dict[str, str]]], how: SimulateDelivery) -> 
             raise UsageError(f"{flag} belongs to a single simulation; leave one value of each option", flag[2:])
         if path is not None:
             request_log.check(Path(path), flag)
-    over = spread_over(how.jobs, how.cluster)
+    over = how.over([question for question, _ in cells]) or spread_over()
     try:
         return _study(cells, how, over) if len(cells) > 1 else _one(cells[0][0], how, over)
     except KeyboardInterrupt:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rooflinecli.core import files
 from rooflinecli.core.errors import UsageError
-from rooflinecli.interfaces.cli.from_question import Spread, command
+from rooflinecli.interfaces.cli.from_question import Study, command
 from rooflinecli.interfaces.cli.output import columns
 from rooflinecli.interfaces.cli.progress import Progress
 from rooflinecli.interfaces.cli.show import show
@@ -19,13 +19,14 @@ from rooflinecli.specs.options import OptText, Text, field
 from rooflinecli.specs.quantities import first_release
 
 if TYPE_CHECKING:
+    from rooflinecli.core.parallel_map import Spread as SpreadMap
     from rooflinecli.questions.sweep.plot_points import Picture
 
 
 FORMATS = ("table", "csv", "json", "jsonl", "markdown", "parquet")
 
 
-class SweepDelivery(Spread):
+class SweepDelivery(Study):
     """Rows of a sweep, and a plot of them."""
 
     # fmt: off
@@ -66,7 +67,7 @@ def run(question: Sweep, how: SweepDelivery) -> int:
     names = [first_release(name) for name in shown.names] if first else shown.names
     about = ({"schema": "roofline/sweep/1"} if first else {}) | _about(space, names, start, stop)
     with writer(how.format, file, names, about, quiet, columns(how.wide, file)) as out:
-        for table, points in _tables(how, space, shown, keep, start, stop, plot):
+        for table, points in _tables(how, how.over(question), space, shown, keep, start, stop, plot):
             feasible = feasible or bool(table["feasible"].any())
             out.add({first_release(name): column for name, column in table.items()} if first else table)
             progress.add(points)
@@ -77,15 +78,14 @@ def run(question: Sweep, how: SweepDelivery) -> int:
 
 
 def _tables(
-    how: SweepDelivery, space: Any, shown: Any, keep: Any, start: int, stop: int, plot: Any
+    how: SweepDelivery, over: SpreadMap | None, space: Any, shown: Any, keep: Any, start: int, stop: int, plot: Any
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """(rows that pass, points they were chosen from) box by box, made here or by many hands. Raises UsageError for a plot by many."""
     from rooflinecli.questions.sweep import run as sweep
 
-    over = how.over()
     if over is not None:
         if plot:
-            raise UsageError("--plot draws while the sweep goes by; leave out --jobs and --cluster", "plot")
+            raise UsageError("--plot draws while the sweep goes by; leave out --jobs, --cluster and --resume", "plot")
         yield from sweep.spread(space, shown, keep, start, stop, over)
         return
     for choice, answer in sweep.answers(space, start, stop):
