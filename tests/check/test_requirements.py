@@ -11,7 +11,7 @@ from check.plans import GOOD, check, plan, report, requiring, row
 from rooflinecli.core.errors import UsageError
 from rooflinecli.engine import build_request
 from rooflinecli.questions.check.interval_bounds import ends, known
-from rooflinecli.questions.check.requirement import parse
+from rooflinecli.questions.conditions import requirement as parse
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.specs.quantities import unit_of
 
@@ -176,8 +176,8 @@ def test_every_quantity_of_an_estimate_can_be_required():
         value = ends(answer, quantity).expected if not _empty(answer, quantity) else None
         if value is None or isinstance(value, (bool, str)):
             continue
-        requirement = parse(quantity, f"<= {abs(value) * 0.5!r} {units[unit_of(quantity)]}", "plan.yaml:1")
-        assert requirement.met(value) == (value <= abs(value) * 0.5), quantity
+        found = parse(quantity, f"<= {abs(value) * 0.5!r} {units[unit_of(quantity)]}", "plan.yaml:1")
+        assert found.holds(value) == (value <= abs(value) * 0.5), quantity
     assert unit_of("decode.communication_bytes.tp") == "B" and unit_of("train.breakdown_s.bubble") == "s"
 
 

@@ -8,10 +8,10 @@ import pytest
 import typer
 from conftest import run_cli
 
-from rooflinecli.core.errors import DataError, UsageError
+from rooflinecli.core.errors import UsageError
 from rooflinecli.engine import build_request
 from rooflinecli.interfaces.cli.main import VERBS, app
-from rooflinecli.questions.check.requirement import _limit
+from rooflinecli.questions.conditions import limit
 from rooflinecli.specs.options import OPTIONS
 
 
@@ -71,10 +71,10 @@ def test_what_was_typed_is_what_is_refused(args: tuple[str, ...], flag: str, wri
 
 
 def test_a_distance_may_be_more_than_the_whole_and_a_share_may_not() -> None:
-    assert _limit("layout.within_of_best", "150 %", "here") == 1.5
-    assert _limit("measured.gap", "150 %", "here") == 1.5
-    with pytest.raises(DataError, match="exceeds 100%"):
-        _limit("train.mfu", "150 %", "here")
+    assert limit("layout.within_of_best", "150 %") == 1.5
+    assert limit("measured.gap", "150 %") == 1.5
+    with pytest.raises(ValueError, match="exceeds 100%"):
+        limit("train.mfu", "150 %")
 
 
 def test_chips_for_images_are_ranked_by_the_phase_that_there_is(cli: Any) -> None:

@@ -9,7 +9,7 @@ from conftest import run_cli
 
 from rooflinecli.core import units
 from rooflinecli.interfaces.cli.flags_of_other_tools import HERE
-from rooflinecli.questions.check.requirement import _limit
+from rooflinecli.questions.conditions import limit
 from rooflinecli.specs.quantities import QUANTITIES
 
 BASE = ("llama-3-8b", "--hw", "h100")
@@ -60,7 +60,7 @@ def test_every_quantity_can_be_held_to_a_limit(name: str) -> None:
     """A unit that nothing can read would make a check of it a mistake of ours."""
     unit = QUANTITIES[name].unit
     written = {"count": "2", "fraction": "50 %"}.get(unit, f"2 {unit}")
-    assert _limit(name, written, "plan.yaml:1") == (0.5 if unit == "fraction" else 2.0)
+    assert limit(name, written) == (0.5 if unit == "fraction" else 2.0)
     assert unit in ("count", "fraction") or unit in units.UNITS
 
 

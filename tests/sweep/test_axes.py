@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.questions.sweep import axes, conditions, evaluate_block
+from rooflinecli.questions import conditions
+from rooflinecli.questions.sweep import axes, evaluate_block
 
 
 @pytest.mark.parametrize(
@@ -131,7 +132,7 @@ def test_wrong_shards_are_refused(text: str) -> None:
 )
 def test_conditions(text: str, value: float) -> None:
     found = conditions.condition(text)
-    assert math.isclose(found.value, value) and not found.quantity.startswith("phases.")  # type: ignore[arg-type]
+    assert math.isclose(found.limit, value) and not found.quantity.startswith("phases.")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", ["decode.time_s", "decode.time_s <= 40 GB", "<= 4", "decode.time_s <= soon"])

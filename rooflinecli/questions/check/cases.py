@@ -12,11 +12,10 @@ from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.engine import build_request
 from rooflinecli.importers.source import Options
-from rooflinecli.questions.check import requirement
 from rooflinecli.questions.check.fleet_quantities import FLEET
 from rooflinecli.questions.check.interval_bounds import phase_of
 from rooflinecli.questions.check.plan_file import CheckFile, CheckSpec, load_checks
-from rooflinecli.questions.check.requirement import Requirement
+from rooflinecli.questions.conditions import Requirement, requirement
 from rooflinecli.questions.file_options import as_options, path_of
 from rooflinecli.specs.options import OPTIONS, find
 from rooflinecli.specs.request import HOLDS
@@ -137,7 +136,7 @@ class _CheckReader:
                 [(one, (*at, i)) for i, one in enumerate(written)] if isinstance(written, list) else [(written, at)]
             )
             for one, place in limits:
-                yield requirement.parse(quantity.removeprefix("phases."), one, self.document.location(*place))
+                yield requirement(quantity.removeprefix("phases."), one, self.document.location(*place))
 
     def _simulate(self) -> tuple[tuple[str, object], ...]:
         """The load of `simulate:`, with the path of a trace relative to the plan."""

@@ -13,8 +13,8 @@ from rooflinecli.questions.check.cases import CheckCase
 from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
 from rooflinecli.questions.check.measured_quantities import Measured
 from rooflinecli.questions.check.question import FAIL, RequirementAnswer
-from rooflinecli.questions.check.requirement import Requirement
 from rooflinecli.questions.check.verdict import evaluate, worst
+from rooflinecli.questions.conditions import Requirement
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 
@@ -92,7 +92,7 @@ def outcome(case: CheckCase, estimator: Estimator) -> Outcome:
     requirements = list(case.requirements)
     if not any(r.quantity == feasible for r in requirements) and (result is None or not result.feasible):
         # an infeasible plan never passes by not requiring that it fits
-        requirements.insert(0, Requirement(feasible, "==", True, "", "true", case.where, implied=True))
+        requirements.insert(0, Requirement(feasible, "==", True, "true", case.where, implied=True))
     violations = {} if result is None else {v.constraint.partition(".")[0]: v.message for v in result.violations}
     if any(r.quantity == "feasible" and r.limit is False for r in requirements):
         violations = {}

@@ -10,8 +10,9 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.engine.phase_answer import Residency
 from rooflinecli.questions.check.interval_bounds import IntervalBounds
 from rooflinecli.questions.check.question import FAIL, INCONCLUSIVE, PASS, RequirementAnswer, Value
-from rooflinecli.questions.check.requirement import Requirement
+from rooflinecli.questions.conditions import Requirement
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
+from rooflinecli.specs.quantities import unit_of
 
 ORDER = (PASS, INCONCLUSIVE, FAIL)
 
@@ -44,7 +45,7 @@ def evaluate(
         written=requirement.written,
         comparison=requirement.comparison,
         limit=requirement.limit,
-        unit=requirement.unit,
+        unit="" if isinstance(requirement.limit, (bool, str)) else unit_of(requirement.quantity),
         value=value,
         value_bound=hold if found.interval else "expected",
         expected=found.expected,
@@ -82,10 +83,10 @@ def _check_comparable(requirement: Requirement, found: IntervalBounds) -> None:
 
 
 def _verdict(requirement: Requirement, found: IntervalBounds, value: Value, hold: str) -> str:
-    if requirement.met(value):
+    if bool(requirement.holds(value)):
         return PASS
     best = found.low if requirement.upper else found.high
-    return INCONCLUSIVE if found.interval and hold != "floor" and requirement.met(best) else FAIL
+    return INCONCLUSIVE if found.interval and hold != "floor" and bool(requirement.holds(best)) else FAIL
 
 
 def _composition(requirement: Requirement, found: IntervalBounds, result: EstimateAnswer) -> str:

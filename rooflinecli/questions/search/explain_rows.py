@@ -9,6 +9,7 @@ from rooflinecli.core.units import duration, si
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.interval_bound import interval_bound
 from rooflinecli.engine.phase_answer import TrainAnswer
+from rooflinecli.questions.conditions import quantity_of
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.search.answer_types import (
@@ -22,7 +23,6 @@ from rooflinecli.questions.search.answer_types import (
 from rooflinecli.questions.search.ranking import RankedLayout, indistinguishable, separating_measurement
 from rooflinecli.questions.search.search_request import TrainingSearchQuestion
 from rooflinecli.questions.search.training import TrainingSearchResult
-from rooflinecli.questions.sweep.conditions import quantity_of
 from rooflinecli.specs.layout import SIZES
 from rooflinecli.specs.request import Request
 
@@ -59,7 +59,7 @@ def report(question: TrainingSearchQuestion, found: TrainingSearchResult, top: i
         objective=[o.quantity for o in question.objectives],
         pareto=pareto,
         bound=request.hold,
-        where=[c.text for c in question.conditions],
+        where=[c.written for c in question.conditions],
         layouts=found.layouts,
         fit=found.fitting,
         meet=found.meeting,
@@ -180,7 +180,7 @@ def nearest(question: TrainingSearchQuestion, found: TrainingSearchResult) -> Ne
         lacks = [
             c.missed(value)
             for c in question.conditions
-            if isinstance(c.value, float) and (value := values.get(c.quantity)) is not None and not c.holds(value)
+            if isinstance(c.limit, float) and (value := values.get(c.quantity)) is not None and not c.holds(value)
         ]
         return NearestMiss(layout=layout, command=command(question, layout), lacks="; ".join(lacks))
     if found.memory_miss is not None:

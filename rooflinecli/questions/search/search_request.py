@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
 from rooflinecli.engine import build_request
+from rooflinecli.questions.conditions import Condition, condition
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.sweep.axes import axis
-from rooflinecli.questions.sweep.conditions import Condition, condition
 from rooflinecli.simulate.slo import limits
 from rooflinecli.specs.options import LAYOUT, OPTIONS
 from rooflinecli.specs.prices import hourly

@@ -16,6 +16,7 @@ from rooflinecli.engine import legality, option_conflicts
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.interval_bound import interval_bound
 from rooflinecli.formulas import capacity
+from rooflinecli.questions.conditions import Condition
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.multi_chip import Options
@@ -24,7 +25,6 @@ from rooflinecli.questions.search.answer_types import NearestMiss, ServingRow, S
 from rooflinecli.questions.search.explain_rows import by_count
 from rooflinecli.questions.search.ranking import frontier
 from rooflinecli.questions.search.search_request import Limits, ServingSearchQuestion, asked
-from rooflinecli.questions.sweep.conditions import Condition
 from rooflinecli.specs.quantities import BLENDED, COST, PER_TOKEN
 
 EQUAL = 1e-4  # relative difference of two rows that says nothing
@@ -57,7 +57,7 @@ def search(options: Options, goal: str | None, where: list[str], limits: Limits,
         pareto=question.pareto,
         objective=[o.quantity for o in question.objectives],
         bound=request.hold,
-        where=[c.text for c in question.conditions],
+        where=[c.written for c in question.conditions],
         devices=question.devices,
         qps=question.qps,
         layouts=int(legal.sum()),
@@ -94,9 +94,9 @@ class ServingGrid:
         for c in question.conditions:
             value = self.limited(c)
             holds = c.holds(value)
-            rejected[c.text] = int((base & ~holds).sum())
+            rejected[c.written] = int((base & ~holds).sum())
             keep = keep & holds
-            if isinstance(c.value, float):
+            if isinstance(c.limit, float):
                 worst = np.maximum(worst, np.where(holds, 0.0, c.shortfall(value)))
         return keep, rejected, np.where(base, worst, np.inf)
 

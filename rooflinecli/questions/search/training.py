@@ -204,14 +204,14 @@ def _meet(
         value = pick(answer, condition.quantity)
         if value is np.nan:
             raise UsageError(
-                f"--where {condition.text!r}: no quantity '{condition.quantity}' here; `roofline estimate --format json` shows what there is"
+                f"--where {condition.written!r}: no quantity '{condition.quantity}' here; `roofline estimate --format json` shows what there is"
             )
         bound = condition.at_bound(value, answer.phases["train"], question.request.hold)
         values = answer.flat(bound)
         holds = condition.holds(values)
-        found.reject(condition.text, int(len(holds) - holds.sum()))
+        found.reject(condition.written, int(len(holds) - holds.sum()))
         keep &= holds
-        if isinstance(condition.value, float):
+        if isinstance(condition.limit, float):
             worst = np.maximum(worst, np.where(holds, 0.0, condition.shortfall(values)))
     if question.conditions and not keep.all():
         i = int(np.argmin(np.where(keep, np.inf, worst)))

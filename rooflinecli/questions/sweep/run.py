@@ -13,8 +13,8 @@ import numpy as np
 from rooflinecli.core.errors import Infeasible, RooflineError, UsageError, unknown
 from rooflinecli.core.parallel_map import Spread
 from rooflinecli.engine import legality
+from rooflinecli.questions.conditions import condition
 from rooflinecli.questions.sweep import columns
-from rooflinecli.questions.sweep import conditions as where
 from rooflinecli.questions.sweep.axes import Space
 from rooflinecli.questions.sweep.evaluate_block import Box, Choice, SweepBlock, answer, boxes, missing, request_of
 from rooflinecli.specs.quantities import canonical
@@ -25,7 +25,7 @@ class Filter:
     """Raises UsageError for a condition on a phase that is not swept."""
 
     def __init__(self, space: Space, conditions: list[str], feasible_only: bool):
-        self.conditions = [where.condition(text) for text in conditions]
+        self.conditions = [condition(text) for text in conditions]
         self.feasible_only, self.known = feasible_only, False
         for c in self.conditions:
             head = canonical(c.quantity).partition(".")[0]
@@ -33,7 +33,7 @@ class Filter:
                 raise unknown("quantity", c.quantity, [*(f"{p}.time_s" for p in space.phases), "layout.devices"])
             if head not in (*space.phases, "layout", "cost"):
                 raise UsageError(
-                    f"--where {c.text!r}: this sweep has {', '.join(space.phases)}, layout and cost; add --phase to it"
+                    f"--where {c.written!r}: this sweep has {', '.join(space.phases)}, layout and cost; add --phase to it"
                 )
 
     def __call__(self, answer: SweepBlock, table: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
