@@ -168,7 +168,7 @@ class DecodeAnswer(PhaseAnswer):
 
 
 class TrainAnswer(PhaseAnswer):
-    """time_s is one optimizer step; steps and run_s are of a whole run, where its tokens are given. communication_s is exposed
+    """time_s is one optimizer step; steps and run_s are of a whole run, where its tokens are given, elapsed_s with failures and checkpoints (goodput). communication_s is exposed
     communication by axis, hidden_s hidden. communication_error_fraction is the part of the relative error from the layout's
     communication; extrapolations are what no published run supports, a sentence each."""
 
@@ -180,6 +180,10 @@ class TrainAnswer(PhaseAnswer):
     communication_error_fraction: float = field(metadata=former("own_error"))
     steps: float | None = None
     run_s: float | None = None
+    goodput: float | None = field(default=None, metadata=OPTIONAL)
+    goodput_interval: tuple[float, float] | None = field(default=None, metadata=OPTIONAL)
+    elapsed_s: float | None = field(default=None, metadata=OPTIONAL)
+    elapsed_interval_s: tuple[float, float] | None = field(default=None, metadata=OPTIONAL)
     extrapolations: list[str] | None = field(default=None, metadata=OPTIONAL | former("unsupported"))
 
 

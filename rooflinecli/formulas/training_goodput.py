@@ -57,6 +57,52 @@ def slowdown(interval: Number, checkpoint: Number, restart: Number, mtbf: Number
     )
 
 
+@formula(
+    "M",
+    "s",
+    "log-normal over fleets; device-hours per failure: Llama 3 50,700, RSC-1 29,500, RSC-2 82,000 (arXiv 2410.21680), OPT-175B 13,600, BLOOM 43,000",
+)
+def mtbf_quantile(mtbf: Number, spread: Number, z: Number) -> Number:
+    """M e^(z s): a fleet's device MTBF, z standard deviations of its logarithm from the mean."""
+    return mtbf * 2.718281828459045 ** (z * spread)
+
+
+@formula("M", "s", "gamma posterior: what fleets have in common counts as 1/s^2 failures")
+def observed_mtbf(mtbf: Number, spread: Number, exposure: Number, failures: Number) -> Number:
+    """(T + M/s^2)/(k + 1/s^2): device MTBF after k failures in T device-seconds."""
+    return (exposure + mtbf / spread**2) / (failures + 1 / spread**2)
+
+
+@formula("s", "1", "of the same posterior")
+def observed_spread(spread: Number, failures: Number) -> Number:
+    """1/sqrt(k + 1/s^2)."""
+    return 1 / num.sqrt(failures + 1 / spread**2)
+
+
+def spare_shortage(failed: Number, spares: float) -> float:
+    """1 - sum over k < spares of e^-f f^k/k!: chance that every spare is under repair, with `failed` hosts there in the mean.
+
+    Source: Palm's theorem, hosts under repair are Poisson.
+    """
+    mean = float(num.value(failed))
+    term, found = 2.718281828459045**-mean, 0.0
+    for k in range(int(spares)):
+        found, term = found + term, term * mean / (k + 1)
+    return max(1 - found, 0.0)
+
+
+@formula("R", "s", "definition")
+def recovery_time(detect: Number, restart: Number, shortage: Number, replacement: Number) -> Number:
+    """D + R + P r: time from a failure to work again, where a replacement has to be waited for with chance P."""
+    return detect + restart + shortage * replacement
+
+
+@formula("x", "1", "saved before and resumed after: nothing is redone")
+def with_planned(slow: Number, planned: Number, save: Number, restart: Number, mtbf: Number) -> Number:
+    """x + q (delta + R)/M, with q planned interruptions for each failure."""
+    return slow + planned * (save + restart) / mtbf
+
+
 @formula("g", "1", "share of the time that is progress")
 def goodput_fraction(slow: Number) -> Number:
     """1 / slowdown."""

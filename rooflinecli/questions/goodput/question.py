@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import field as key
+from math import exp, hypot, log
+from pathlib import Path
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import Infeasible, UsageError
+from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
 from rooflinecli.core.record import OPTIONAL, Record
 from rooflinecli.core.units import duration
 from rooflinecli.formulas import training_goodput as f
 from rooflinecli.questions.question import Question
-from rooflinecli.specs.options import Number, OptNumber, field
+from rooflinecli.specs.options import Number, OptNumber, OptSwitch, OptText, field
 
 
 class GoodputAnswer(Record):
-    """Failures, checkpoints and the fraction of time that makes progress."""
+    """Failures, checkpoints and the fraction of time that makes progress, with 80% intervals over fleets."""
 
     schema: str = "roofline/goodput/1"
     devices: Quantity
     mtbf_s: Quantity
+    mtbf_interval_s: tuple[float, float]
     checkpoint_s: Quantity
     restart_s: Quantity
     young_interval_s: Quantity
@@ -28,78 +32,214 @@ class GoodputAnswer(Record):
     interval_s: Quantity
     slowdown: Quantity
     goodput: Quantity
+    goodput_interval: tuple[float, float]
     checkpoint_overhead: Quantity
     checkpoint_bytes: Quantity = key(default=None, metadata=OPTIONAL)
     run_s: Quantity = key(default=None, metadata=OPTIONAL)
+    run_interval_s: tuple[float, float] | None = key(default=None, metadata=OPTIONAL)
     failures: Quantity = key(default=None, metadata=OPTIONAL)
+    logged: LoggedFailures | None = key(default=None, metadata=OPTIONAL)
 
 
-# Meta reports 419 unexpected interruptions of 16,384 H100 in 54 days (Llama 3 report, section 3.3.4): one per 50,700 device-hours.
-DEVICE_MTBF = 16384 * 54 * 86400 / 419
-MTBF_SOURCE = "Llama 3 report, section 3.3.4: 419 interruptions of 16,384 H100 in 54 days"
+class LoggedFailures(Record):
+    """What a run's own history says: failures and planned ends in so many device-hours, and the median time to come back."""
+
+    jobs: int
+    failures: int
+    planned: int
+    device_hours: float
+    restart_s: float | None
+
+
+MTBF, SPREAD = 37_300 * 3600.0, 0.67
+MTBF_SOURCE = "geometric mean of five fleets, 80% between 16,000 and 88,000 device-hours (docs/cluster.md)"
+Z80 = 1.2816  # standard deviations on either side of an 80% interval
 RESTART = 600.0
+PLANNED = 47 / 419  # planned interruptions for each failure: Llama 3 report, section 3.3.4
+LOST_HOST = 0.78  # of failures that take the host's storage with them: confirmed or suspected hardware, ibidem
+REPLACEMENT, REPAIR = 3600.0, 86400.0
 STATE = 14.0  # bytes per parameter: 2 working, 4 master, 8 moments
+# bytes/s of a device: a data center NVMe drive each; half of a 400 Gb/s port to a peer's memory (GEMINI, SOSP 2023, has such ports);
+# Llama 3 report, section 3.3.1, 2 TB/s sustained for 16,384 GPUs; and what a host takes from eight devices (hardware/defaults/gpu.yaml)
+STORAGE = {"local": 3e9, "peer": 25e9, "remote": 2e12 / 16384}
+SNAPSHOT = 20e9
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Recovery:
+    """What a checkpoint and a failure cost. share: of the failures that are recovered from it; write: seconds until a save is safe."""
+
+    save: Quantity
+    write: Quantity
+    back: Quantity
+    share: float = 1.0
+
+    def interval(self, fleet: Quantity) -> Quantity:
+        """The best time between saves, no shorter than one takes to be written."""
+        return num.maximum(f.daly_interval(self.save, fleet / self.share), self.write - self.save)
+
+    def slowdown(self, fleet: Quantity, interval: Quantity) -> Quantity:
+        """Time over work: half an interval, and what was not yet written, is redone after a failure."""
+        return f.slowdown(interval, self.save, self.back + self.write - self.save, fleet / self.share)
 
 
 class TrainingGoodput(Question[GoodputAnswer]):
     """Training goodput under failures, and the best checkpoint interval."""
 
     verb = "goodput"
-    examples = ("roofline goodput -n 16384 --checkpoint '30 s'",)
+    examples = (
+        "roofline goodput -n 16384 --checkpoint '30 s'",
+        "roofline goodput -n 16384 --params 405B --storage peer --spares 16",
+    )
     # fmt: off
     n: Number = field("count", "Devices of the run.", most=1e36, short="-n", also=("devices",))
     checkpoint: OptNumber = field("time", "Time to save a checkpoint: 30 s.", default=None)
     params: OptNumber = field("amount", "Parameters, instead of --checkpoint: 70B.", default=None, metavar="COUNT")
-    bandwidth: OptNumber = field("bytes_per_s", "Bandwidth of all writers together: 200 GB/s.", default=None)
-    mtbf: OptNumber = field("time", "Mean time between failures of one device: 50000 h (Llama 3's fleet).", default=None)
+    bandwidth: OptNumber = field("bytes_per_s", "Bandwidth of all writers together: 200 GB/s; by default that of --storage.", default=None)
+    storage: OptText = field("choice", "Where checkpoints are kept: the host's disks, another host's memory, or shared storage (default)", default=None, choices=tuple(STORAGE))
+    async_save: OptSwitch = field("switch", "Saves overlap with training, but for the copy to the host's memory.", default=None)
+    mtbf: OptNumber = field("time", "Mean time between failures of one device; by default that of five fleets, 37,300 h (16,000 to 88,000).", default=None)
+    detect: OptNumber = field("time", "Time until a failure is noticed, where --restart leaves it out.", default=None)
     restart: OptNumber = field("time", "Time to come back after a failure: 10 min.", default=None)
+    spares: OptNumber = field("count", "Hosts that stand by to replace failed ones; omitted: always enough.", default=None, least=0)
+    replacement: OptNumber = field("time", "With --spares: wait for a host when none stands by: 1 h.", default=None)
+    repair: OptNumber = field("time", "With --spares: time until a failed host stands by again: 24 h.", default=None)
+    planned: OptNumber = field("real", "Planned interruptions for each failure: 0.11 (Llama 3's 47 beside 419).", default=None, least=0)
+    elastic: OptNumber = field("count", "Replicas of elastic data parallelism: a failure stops one of them, not the run.", default=None)
     interval: OptNumber = field("time", "Work between checkpoints; omitted: the best (Daly).", default=None)
     run: OptNumber = field("time", "Failure-free length of the run: 54 days.", default=None)
+    log: OptText = field("file", "History of the run's jobs: sacct -P, CSV or JSON lines with start, end and state.", default=None)
     # fmt: on
 
     def check(self) -> None:
         if self.params is not None and self.params < 1:
             raise UsageError(f"--params {self.params:g}: must be at least 1")
-        if self.checkpoint is None and (self.params is None or self.bandwidth is None):
-            raise UsageError("missing checkpoint time; give --checkpoint '60 s', or --params and --bandwidth")
+        if self.checkpoint is None and self.params is None:
+            raise UsageError("missing checkpoint time; give --checkpoint '60 s', or --params (and --bandwidth)")
+        if self.mtbf is not None and self.log is not None:
+            raise UsageError("--mtbf and --log both say how often devices fail; leave one out", "log")
+        if self.spares is None and (self.replacement is not None or self.repair is not None):
+            raise UsageError("--replacement and --repair require --spares", "spares")
 
     def answer(self, lift: PlainLift = PLAIN) -> GoodputAnswer:
         """Raises Infeasible when failures come so fast that no interval is ever finished."""
-        mtbf = (
-            lift("M_1", DEVICE_MTBF, "s", MTBF_SOURCE) if self.mtbf is None else lift("M_1", self.mtbf, "s", "--mtbf")
-        )
-        restart = RESTART if self.restart is None else self.restart
-        back = lift("R", restart, "s", f"--restart{' (default)' if self.restart is None else ''}")
+        logged = None if self.log is None else read_log(self.log, float(self.n))
+        mtbf, spread = self._mtbf(lift, logged)
+        n, replicas = lift("n", self.n, "devices", "-n"), self.elastic or 1.0
         size = None
-        if self.checkpoint is None:
-            parameters = lift("N", self.params, "params", "--params")
-            size = f.checkpoint_bytes(parameters, lift("b", STATE, "B", "working, master weights and moments"))
-            save = f.checkpoint_time(size, lift("W", self.bandwidth, "B/s", "--bandwidth"))
-        else:
-            save = lift("delta", self.checkpoint, "s", "--checkpoint")
-        fleet = f.fleet_mtbf(mtbf, lift("n", self.n, "devices", "-n"))
-        best = f.daly_interval(save, fleet)
-        used = best if self.interval is None else lift("tau", self.interval, "s", "--interval")
+        if self.params is not None and self.checkpoint is None:
+            size = f.checkpoint_bytes(
+                lift("N", self.params, "params", "--params"),
+                lift("b", STATE, "B", "working, master weights and moments"),
+            )
+        planned = PLANNED if self.planned is None else self.planned
+        if self.mtbf is not None and self.planned is None:
+            planned = 0.0  # a stated MTBF counts every interruption
+
+        def outcome(fleet: Quantity) -> tuple[Recovery, Quantity, Quantity]:
+            """The first way to recover, its interval, and time over work."""
+            costly = fleet * replicas  # of elastic replicas a failure stops one
+            back = self._back(lift, fleet, logged)
+            first, *others = self._ways(lift, size, back)
+            tau = first.interval(costly) if self.interval is None else lift("tau", self.interval, "s", "--interval")
+            slow = first.slowdown(costly, tau)
+            for way in others:
+                slow = slow * way.slowdown(costly, way.interval(costly))
+            return first, tau, f.with_planned(slow, planned, first.save, back, costly) if planned else slow
+
+        fleet = f.fleet_mtbf(mtbf, n)
         try:
-            slow = f.slowdown(used, save, back, fleet)
+            way, used, slow = outcome(fleet)
         except OverflowError:
+            back = self._back(lift, fleet, logged)
+            save = self._ways(lift, size, back)[0].save
             raise Infeasible(
                 f"no progress: a failure every {duration(num.value(fleet))}, while a checkpoint takes {duration(num.value(save))} "
                 f"and a restart {duration(num.value(back))}; use fewer devices, or raise --mtbf"
             ) from None
+        rarely, often = (float(num.value(f.mtbf_quantile(fleet, spread, z))) for z in (-Z80, Z80))
+        try:
+            most = float(num.value(outcome(f.mtbf_quantile(fleet, spread, -Z80))[2] if spread else slow))
+        except OverflowError:
+            most = float("inf")
+        least = float(num.value(outcome(f.mtbf_quantile(fleet, spread, Z80))[2] if spread else slow))
         busy = None if self.run is None else lift("T", self.run, "s", "--run") * slow
         return GoodputAnswer(
             devices=self.n,
             mtbf_s=fleet,
-            checkpoint_s=save,
-            restart_s=back,
-            young_interval_s=f.young_interval(save, fleet),
-            daly_interval_s=best,
+            mtbf_interval_s=(rarely, often),
+            checkpoint_s=way.save,
+            restart_s=way.back,
+            young_interval_s=f.young_interval(way.save, fleet),
+            daly_interval_s=way.interval(fleet * replicas),
             interval_s=used,
             slowdown=slow,
             goodput=f.goodput_fraction(slow),
-            checkpoint_overhead=f.checkpoint_overhead(used, save),
+            goodput_interval=(1 / most, 1 / least),
+            checkpoint_overhead=f.checkpoint_overhead(used, way.save),
             checkpoint_bytes=size,
             run_s=busy,
+            run_interval_s=None if self.run is None else (self.run * least, self.run * most),
             failures=None if busy is None else f.expected_failures(busy, fleet),
+            logged=logged,
         )
+
+    def _mtbf(self, lift: PlainLift, logged: LoggedFailures | None) -> tuple[Quantity, Quantity]:
+        """Device MTBF and the standard deviation of its logarithm: as given, of the run's own history, or of fleets."""
+        if self.mtbf is not None:
+            return lift("M_1", self.mtbf, "s", "--mtbf"), 0.0
+        fleets = lift("M_1", MTBF, "s", MTBF_SOURCE)
+        if logged is None:
+            return fleets, SPREAD
+        exposure = lift("T_log", logged.device_hours * 3600, "s", "--log")
+        return f.observed_mtbf(fleets, SPREAD, exposure, logged.failures), f.observed_spread(SPREAD, logged.failures)
+
+    def _back(self, lift: PlainLift, fleet: Quantity, logged: LoggedFailures | None) -> Quantity:
+        """Time from a failure to work again."""
+        seen = None if logged is None else logged.restart_s
+        restart = self.restart if self.restart is not None else RESTART if seen is None else seen
+        source = "--restart" if self.restart is not None else "--restart (default)" if seen is None else "--log"
+        back = lift("R", restart, "s", source)
+        detect = 0.0 if self.detect is None else lift("D", self.detect, "s", "--detect")
+        if self.spares is None:
+            return back if self.detect is None else f.recovery_time(detect, back, 0.0, 0.0)
+        away = lift("T_rep", REPAIR if self.repair is None else self.repair, "s", "--repair") / fleet
+        short = f.spare_shortage(away, self.spares)
+        wait = REPLACEMENT if self.replacement is None else self.replacement
+        return f.recovery_time(detect, back, short, lift("r", wait, "s", "--replacement"))
+
+    def _ways(self, lift: PlainLift, size: Quantity | None, back: Quantity) -> list[Recovery]:
+        """How failures are recovered: from the storage asked for; the host's own disks are lost with it, so shared storage has copies too."""
+        at = self.storage or "remote"
+
+        def one(storage: str, share: float) -> Recovery:
+            if size is None:
+                write = lift("delta", self.checkpoint, "s", "--checkpoint")
+                blocking = write
+            else:
+                own = self.bandwidth is not None and storage == at
+                rate = self.bandwidth if own else STORAGE[storage] * self.n
+                write = f.checkpoint_time(
+                    size, lift("W", rate, "B/s", "--bandwidth" if own else f"--storage {storage}")
+                )
+                copied = f.checkpoint_time(size, lift("W_host", SNAPSHOT * self.n, "B/s", "copies to the host"))
+                blocking = num.minimum(copied, write) if self.async_save else write
+            return Recovery(blocking, write, back, share)
+
+        return [one("local", 1 - LOST_HOST), one("remote", LOST_HOST)] if at == "local" else [one(at, 1.0)]
+
+
+def elapsed_interval(
+    expected: float, low: float, high: float, goodput: float, between: tuple[float, float]
+) -> tuple[float, float]:
+    """80% interval of a run's time (or cost) over its goodput: what the step and the fleet may differ by, as independent factors."""
+    faster = hypot(log(expected / low), log(between[1] / goodput))
+    slower = hypot(log(high / expected), log(goodput / between[0])) if between[0] else float("inf")
+    return expected / goodput * exp(-faster), expected / goodput * exp(slower)
+
+
+def read_log(path: str, devices: float) -> LoggedFailures:
+    """Failures, planned ends and restarts of a job history."""
+    from rooflinecli.importers.job_history import history
+
+    return LoggedFailures(**history(Path(path), devices))

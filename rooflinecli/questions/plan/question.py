@@ -68,8 +68,11 @@ class TrainingChip(SizedChip):
     run_s: float
     run_interval_s: list[float]
     goodput: float
+    goodput_interval: list[float]
     elapsed_s: float
+    elapsed_interval_s: list[float]
     elapsed_usd: float | None
+    elapsed_usd_interval: list[float] | None
     device_hours: float
     device_hours_interval: list[float]
     training_usd: float | None

@@ -18,7 +18,7 @@ from rooflinecli.formulas import scaling
 from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
-from rooflinecli.questions.goodput.question import TrainingGoodput
+from rooflinecli.questions.goodput.question import TrainingGoodput, elapsed_interval
 from rooflinecli.questions.plan.question import PlannedChip, TrainingChip, TriedCount
 from rooflinecli.questions.plan.targets import PlanTarget, no_price
 from rooflinecli.questions.search.answer_types import TrainingLayout
@@ -103,7 +103,6 @@ def _useful(counts: list[int], time: Ratio) -> list[int]:
     return counts
 
 
-CHECKPOINT_RATE = 2e12 / 16384  # bytes/s per device: Llama 3 report, section 3.3.1, 2 TB/s sustained for 16,384 GPUs
 FIRST = 512  # devices tried first; the next count is guessed from how far this one is off
 HOST = 8  # devices of a host, where the chip's file does not say
 RUN, BILL = "train.run_s", "cost.training_usd"
@@ -117,13 +116,23 @@ class DeviceCountResult:
     result: EstimateAnswer | None = None
     layout: TrainingLayout | None = None
     legal: int = 0
-    slowdown: float = 1.0
+    goodput: float = 1.0
+    goodput_interval: tuple[float, float] = (1.0, 1.0)
 
     def held(self, quantity: str, hold: str) -> float:
         """The quantity at the bound, failures and checkpoints included; infinite where nothing fits or it has no value."""
-        if self.result is None:
+        if self.result is None or not self.goodput:
             return float("inf")
-        return end(ends(self.result, quantity), hold) * self.slowdown
+        found = ends(self.result, quantity)
+        if hold == "floor":
+            return end(found, hold)
+        expected = float(found.expected) / self.goodput
+        return self.elapsed(found)[1] if hold == "pessimistic" else expected
+
+    def elapsed(self, found: IntervalBounds) -> tuple[float, float]:
+        """80% interval of a quantity with failures and checkpoints."""
+        expected, low, high = (float(x) for x in (found.expected, found.low, found.high))
+        return elapsed_interval(expected, low, high, self.goodput, self.goodput_interval)
 
 
 def end(found: IntervalBounds, hold: str) -> float:
@@ -175,18 +184,18 @@ class ChipPlan:
         if not best:
             return DeviceCountResult(devices, legal=found.layouts)
         result = estimate(request_of(asks, best[0].layout))
-        slow = self._slowdown(devices, result.model.parameters.total)
-        return DeviceCountResult(devices, result, best[0].layout, found.layouts, slow)
+        share, interval = self._goodput(devices, result.model.parameters.total)
+        return DeviceCountResult(devices, result, best[0].layout, found.layouts, share, interval)
 
-    def _slowdown(self, devices: int, params: float) -> float:
-        """Length of the run over that of one without failures and checkpoints, by `roofline goodput`; infinite without progress."""
+    def _goodput(self, devices: int, params: float) -> tuple[float, tuple[float, float]]:
+        """Share of the time that makes progress, by `roofline goodput`, with its interval; 0 without progress."""
         if self.asked.hold == "floor":
-            return 1.0
-        written = TrainingGoodput(n=devices, params=params, bandwidth=devices * CHECKPOINT_RATE)
+            return 1.0, (1.0, 1.0)
         try:
-            return float(written.answer().slowdown)
+            answer = TrainingGoodput(n=devices, params=params).answer()
         except Infeasible:
-            return math.inf
+            return 0.0, (0.0, 0.0)
+        return float(answer.goodput), answer.goodput_interval
 
     def over_deadline(self, devices: int) -> float:
         return self.at(devices).held(RUN, self.asked.hold) / (self.asked.deadline or float("inf"))
@@ -274,9 +283,12 @@ class ChipPlan:
             mfu=train.mfu,
             held_s=tried.held(RUN, self.asked.hold),
             held_usd=tried.held(BILL, self.asked.hold) if bill else None,
-            goodput=1 / tried.slowdown,
-            elapsed_s=run.expected * tried.slowdown,
-            elapsed_usd=bill.expected * tried.slowdown if bill else None,
+            goodput=tried.goodput,
+            goodput_interval=list(tried.goodput_interval),
+            elapsed_s=run.expected / tried.goodput,
+            elapsed_interval_s=list(tried.elapsed(run)),
+            elapsed_usd=bill.expected / tried.goodput if bill else None,
+            elapsed_usd_interval=list(tried.elapsed(bill)) if bill else None,
             run_s=run.expected,
             run_interval_s=[run.low, run.high],
             device_hours=hours[0],

@@ -10,6 +10,7 @@ from rooflinecli.core.derivation_text import explain
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import Record, entries
 from rooflinecli.core.text import plural
+from rooflinecli.core.units import count
 from rooflinecli.questions.collective.question import CollectiveAnswer
 from rooflinecli.questions.formula.question import FormulaAnswer, FormulaList
 from rooflinecli.questions.goodput.question import GoodputAnswer
@@ -151,12 +152,19 @@ def _ranking(rows: Sequence[tuple[FeedForwardPartitioning | AttentionPartitionin
 def goodput(r: GoodputAnswer) -> Page:
     """A sentence for each."""
     lines = [
-        f"{plural(r.devices, 'device')}: a failure every {text(r.mtbf_s, 'mtbf_s')}",
+        f"{plural(r.devices, 'device')}: a failure every {text(r.mtbf_s, 'mtbf_s')} ({text(r.mtbf_interval_s, 'mtbf_s')})",
         f"checkpoint interval {text(r.interval_s, 'checkpoint_s')} ({text(r.checkpoint_s, 'checkpoint_s')} each; best: {text(r.daly_interval_s, 'checkpoint_s')})",
-        f"training goodput {percent(r.goodput)}: checkpoint overhead {percent(r.checkpoint_overhead)}, restarts of {text(r.restart_s, 'restart_s')} and the lost work",
+        f"training goodput {percent(r.goodput)} ({percent(r.goodput_interval[0])}–{percent(r.goodput_interval[1])}): checkpoint overhead {percent(r.checkpoint_overhead)}, restarts of {text(r.restart_s, 'restart_s')} and the lost work",
     ]
     if r.run_s is not None:
-        lines.append(f"the run takes {text(r.run_s, 'run_s')} with {plural(round(r.failures), 'failure')}")
+        lines.append(
+            f"the run takes {text(r.run_s, 'run_s')} ({text(r.run_interval_s, 'run_s')}) with {plural(round(r.failures), 'failure')}"
+        )
+    if r.logged is not None:
+        waited = "" if r.logged.restart_s is None else f", back after {text(r.logged.restart_s, 'restart_s')}"
+        lines.append(
+            f"of {plural(r.logged.jobs, 'job')} in {count(r.logged.device_hours)} device-hours {r.logged.failures} failed{waited}, {r.logged.planned} were planned ends"
+        )
     return page([Prose(line, indent=2) for line in lines])
 
 

@@ -123,6 +123,8 @@ def _training(answer: EstimateAnswer) -> str:
     phase = answer.phases["train"]
     assert isinstance(phase, TrainAnswer)
     run = "" if phase.run_s is None else f", {text(phase.steps, 'steps')} steps in {text(phase.run_s, 'time_s')}"
+    if phase.elapsed_s is not None:
+        run += f" ({text(phase.elapsed_s, 'time_s')} with failures, {text(phase.elapsed_interval_s, 'time_s')})"
     usd = "" if answer.cost.training_usd is None else f" for {money(float(answer.cost.training_usd))}"
     return (
         f"Training on {devices(phase.layout_of_phase.to_dict())}: step {text(phase.time_s, 'time_s')} "

@@ -72,7 +72,7 @@ def _headline(answer: PlanAnswer, rows: list[SizedChip]) -> str:
     found = f"{best.devices:,} x {best.hardware}"
     if isinstance(best, TrainingChip):
         usd = "" if best.elapsed_usd is None else f", {money(best.elapsed_usd)}"
-        found += f", {text(best.elapsed_s, 'run_s')}{usd}, goodput {percent(best.goodput)}, MFU {percent(best.mfu)}"
+        found += f", {text(best.elapsed_s, 'run_s')} ({text(best.elapsed_interval_s, 'run_s')}){usd}, goodput {percent(best.goodput)} ({percent(best.goodput_interval[0])}–{percent(best.goodput_interval[1])}), MFU {percent(best.mfu)}"
     elif isinstance(best, ServingChip):
         usd = "" if best.usd_per_hour is None else f", {text(best.usd_per_hour, 'usd_per_hour')}"
         n = best.numbers
