@@ -37,6 +37,7 @@ _QUESTIONS = {
     "speculate": "questions.speculate.question:Speculate",
     "ops": "questions.ops.question:Ops",
     "fit": "questions.fit.question:Fit",
+    "quiz": "questions.quiz.question:Quiz",
 }
 NAMES = tuple(_QUESTIONS)
 

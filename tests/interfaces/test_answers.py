@@ -22,6 +22,7 @@ ASKED = {
     "goodput": ("-n", "1024", "--checkpoint", "30 s"),
     "hardware": ("h100",),
     "prices": ("h100",),
+    "quiz": ("--seed", "1", "--count", "1"),
     "models": ("llama-3-8b",),
     "search": (*CHIP, "-n", "2", "--phase", "decode"),
     "plan": (*CHIP, "--qps", "2"),

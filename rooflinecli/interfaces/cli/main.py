@@ -68,6 +68,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "validate": ("validate", "Predictions against published and measured rows: errors, bias, coverage."),
     "web": ("web", "A page in the browser, on this machine."),
     "mcp": ("mcp", "The same questions as tools for an agent (Model Context Protocol)."),
+    "quiz": ("quiz", "Exercises of the workbook and the Scaling Book with fresh numbers, graded and explained."),
     "formula": ("formula", "List formulas, show one, or evaluate it at given numbers."),
 }
 FORMER = {"layouts": "partitioning", "serve": "web"}  # verbs of earlier releases, which no help shows
