@@ -15,7 +15,7 @@ from rooflinecli.measure.cases import KernelCase, Record
 from rooflinecli.measure.device import Environment
 from rooflinecli.measure.fit import LEAST
 from rooflinecli.measure.profile import SOURCE, MeasuredPeaks
-from rooflinecli.measure.stats import errors, quantile
+from rooflinecli.measure.timing import errors, quantile
 
 if TYPE_CHECKING:
     from rooflinecli.measure.fit import Array

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rooflinecli.formulas import roofline
 from rooflinecli.measure.cases import Record
-from rooflinecli.measure.stats import errors, quantile
+from rooflinecli.measure.timing import errors, quantile
 
 if TYPE_CHECKING:
     from numpy import float64

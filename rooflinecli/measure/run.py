@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
 from rooflinecli.core.text import plural
-from rooflinecli.measure import device, device_conditions, profile, shape_grids
-from rooflinecli.measure.canary import ReferenceKernel, was_contended
+from rooflinecli.measure import device, profile, shape_grids
 from rooflinecli.measure.cases import KernelCase, Record
+from rooflinecli.measure.contention import ReferenceKernel, was_contended
 from rooflinecli.measure.device import Environment, compute_capability, environment, keep_pages, known_chip
-from rooflinecli.measure.fit import Fit
-from rooflinecli.measure.kernel_support import competing, missing
+from rooflinecli.measure.fit import Fit, usable
 from rooflinecli.measure.log import Log
-from rooflinecli.measure.progress import bar
 from rooflinecli.measure.question import Suite
-from rooflinecli.measure.session import Session
+from rooflinecli.measure.session import Session, Tell
+from rooflinecli.measure.shape_grids import competing, missing
 from rooflinecli.measure.time_case import dispatch_overhead
-from rooflinecli.measure.timing import FULL, QUICK
+from rooflinecli.measure.timing import FULL, QUICK, quantile
+from rooflinecli.price.chip import Chip
+from rooflinecli.questions.kernel.operations import alone, attention_op, matmul_op
+from rooflinecli.questions.kernel.question import KernelAnswer
+from rooflinecli.specs.hardware import HardwareSpec, hardware_from, load_hardware
+from rooflinecli.specs.yaml_loader import parse
 
 QUICK_BUDGET, FULL_BUDGET = 21.0, 900.0
 DISTURBED = 0.1  # fraction of timings taken on a busy machine beyond which no profile is written
@@ -151,7 +157,7 @@ def _fit(suite: Suite, answer: MeasureAnswer) -> None:
     name = f"{env.kind}, {env.cores} cores, measured" if env.platform == "cpu" else f"{env.kind}, measured"
     levels = network(answer.records, answer.roofs, env)
     data = profile.document(answer.roofs, answer.fits, env, name=name, force=suite.force, network=levels)
-    if conditions := device_conditions.summary(answer.records):
+    if conditions := device.summary(answer.records):
         data["measured"]["conditions"] = f"lowest / median / highest: {conditions}"
     if contended := contended_fraction(answer.records):
         data.setdefault("measured", {})["contended_fraction"] = round(contended, 3)
@@ -167,6 +173,72 @@ def _fit(suite: Suite, answer: MeasureAnswer) -> None:
         return
     answer.text = text
     if extends:
-        from rooflinecli.measure.held_out_comparison import compared
-
         answer.extra["held_out"] = compared(answer.records, text, answer.out, extends)
+
+
+@contextmanager
+def bar(total: int, result: Callable[[Record], str]) -> Iterator[Tell]:
+    """Yields `tell(case, record)`; `result(record)` is the text of a running result."""
+    if not sys.stderr.isatty():
+        yield lambda case, record: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(24),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[last]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("starting", total=total, last="")
+
+        def tell(case: KernelCase, record: Record | None) -> None:
+            if record is None:
+                progress.update(task, description=f"timing {case.label}")
+            elif record.get("looks", 1) == 1:
+                progress.update(task, advance=1, last=f"{result(record)}")
+            else:
+                progress.update(task, description=f"second look, {case.label}", last=f"{result(record)}")
+
+        yield tell
+
+
+def compared(records: Iterable[Record], text: str, path: Path, extends: str) -> list[Record]:
+    """A row per class and dtype with held-out shapes: median error and fraction inside the interval, shipped and measured.
+
+    `text` is the profile's YAML, `path` where it goes, `extends` the chip whose constants ship.
+    """
+    known = {"shipped": load_hardware(extends), "measured": hardware_from(parse(text, path, base="hardware"))}
+    rows = []
+    for (regime, kind, dtype), held in sorted(usable(records).items()):
+        tested = [r for r in held if r["held_out"] and r["op"] in ("matmul", "prefill", "decode")]
+        if regime == "kernel" and tested:
+            row: Record = {"kind": kind, "dtype": dtype, "shapes": len(tested)}
+            for name, chip in known.items():
+                row |= {f"{name}_{what}": value for what, value in _errors(tested, chip).items()}
+            rows.append(row)
+    return rows
+
+
+def _errors(records: list[Record], chip: HardwareSpec) -> dict[str, float]:
+    """Median |predicted / measured - 1|, and the fraction of the measured times inside the predicted interval."""
+    found = [(ask(r, chip), float(r["time_s"])) for r in records]
+    errors = sorted(abs(answer.time_s / seconds - 1) for answer, seconds in found)
+    inside = [answer.interval_s[0] <= seconds <= answer.interval_s[1] for answer, seconds in found]
+    return {"median": float(quantile(errors, 0.5)), "inside": sum(inside) / len(inside)}
+
+
+def ask(record: Record, chip: HardwareSpec) -> KernelAnswer:
+    """The answer of `roofline kernel` for a timed matmul or attention, without separate passes, which are not timed."""
+    s, dtype = record["sizes"], record["dtype"]
+    if record["op"] == "matmul":
+        op = matmul_op(s["m"], s["k"], s["n"], dtype, chip)
+    else:
+        decode = record["op"] == "decode"
+        keys, queries = (s["t"], 1) if decode else (s["s"], s["s"])
+        given = (float(s["b"]), float(queries), float(keys), float(s["h"]), float(s["kv"]), float(s["d"]))
+        op = attention_op(*given, causal=not decode, decode=decode, fused=True, dtype=dtype, hardware=chip)
+    return alone(op._replace(quantized=0), dtype, Chip(chip))

@@ -6,12 +6,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from rooflinecli.measure.canary import BUSY, ReferenceKernel
 from rooflinecli.measure.cases import KernelCase, Record
 from rooflinecli.measure.collectives import bus_bytes
-from rooflinecli.measure.cpu_contention import CALM, CpuContention
-from rooflinecli.measure.device import Environment
-from rooflinecli.measure.device_conditions import seen
+from rooflinecli.measure.contention import BUSY, CALM, CpuContention, ReferenceKernel
+from rooflinecli.measure.device import Environment, seen
 from rooflinecli.measure.log import Log
 from rooflinecli.measure.time_case import timed
 from rooflinecli.measure.timing import Protocol, Timing

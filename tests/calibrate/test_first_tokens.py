@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rooflinecli.calibrate.fit import fit
+from rooflinecli.calibrate.phase_fit import fit
 from rooflinecli.calibrate.predicted_row import PredictedRow, RowPredictor, seconds
 from rooflinecli.engine import build_request
 from rooflinecli.engine.context import EstimateContext

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rooflinecli.calibrate.constant_groups import BLOCKS, merged
-from rooflinecli.calibrate.fit import fit, solve, solve_all
+from rooflinecli.calibrate.phase_fit import fit, solve, solve_all
 from rooflinecli.calibrate.posterior import SETTINGS, PriorSettings, log_likelihood, student, weights
 from rooflinecli.calibrate.predicted_row import PredictedRow, RowPredictor, seconds
 from rooflinecli.calibrate.row_checks import outlier_z

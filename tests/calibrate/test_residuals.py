@@ -8,9 +8,7 @@ import yaml
 from calibrate.test_fit import decode_rows
 
 from rooflinecli.calibrate.answer import CalibrationAnswer
-from rooflinecli.calibrate.fit import fit
-from rooflinecli.calibrate.gp_residual import MOST, local, log_evidence, with_share
-from rooflinecli.calibrate.phase_fit import fit_phase, places
+from rooflinecli.calibrate.phase_fit import MOST, fit, fit_phase, local, log_evidence, places, with_share
 from rooflinecli.calibrate.posterior import SETTINGS
 from rooflinecli.calibrate.predicted_row import RowPredictor
 from rooflinecli.calibrate.report import report

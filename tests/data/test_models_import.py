@@ -17,7 +17,7 @@ from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.phases.flops import ledger_flops
 from rooflinecli.phases.forward import ForwardPass
 from rooflinecli.quantization.formats import formats
-from rooflinecli.render.views.model_yaml import to_yaml
+from rooflinecli.render.views.models import to_yaml
 from rooflinecli.specs.model import load_model, model_from
 from rooflinecli.specs.name_lookup import files
 from rooflinecli.specs.yaml_loader import Document, parse

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rooflinecli.measure import cases, kernel_support
+from rooflinecli.measure import cases, shape_grids
 
 
 @pytest.mark.parametrize(
@@ -20,12 +20,12 @@ from rooflinecli.measure import cases, kernel_support
     ],
 )
 def test_pallas_kernels_by_device(platform, capability, jax, absl, compiles):
-    assert kernel_support.has_pallas(platform, capability, jax, absl) is compiles
+    assert shape_grids.has_pallas(platform, capability, jax, absl) is compiles
 
 
 def test_the_missing_package_is_named_with_its_pip_line():
-    assert "pip install absl-py" in kernel_support.missing("gpu", (9, 0), False)
-    assert kernel_support.missing("gpu", (9, 0), True) == kernel_support.missing("cpu", None, False) == ""
+    assert "pip install absl-py" in shape_grids.missing("gpu", (9, 0), False)
+    assert shape_grids.missing("gpu", (9, 0), True) == shape_grids.missing("cpu", None, False) == ""
 
 
 @pytest.mark.parametrize(
@@ -43,14 +43,14 @@ def test_the_missing_package_is_named_with_its_pip_line():
     ],
 )
 def test_shapes_the_pallas_tiles_take(case, hopper, tpu):
-    assert kernel_support.takes_pallas(case) is hopper
-    assert kernel_support.takes_pallas(case, "tpu") is tpu
+    assert shape_grids.takes_pallas(case) is hopper
+    assert shape_grids.takes_pallas(case, "tpu") is tpu
 
 
 def test_versions():
     assert (
-        kernel_support.version("0.12.0.1")
-        > kernel_support.version("0.10.2")
-        > kernel_support.version("0.7.2")
-        > kernel_support.version("nonsense")
+        shape_grids.version("0.12.0.1")
+        > shape_grids.version("0.10.2")
+        > shape_grids.version("0.7.2")
+        > shape_grids.version("nonsense")
     )

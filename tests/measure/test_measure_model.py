@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.measure.model import compare, flop_oracle, predict, programs, supported, transformer, weights
+from rooflinecli.measure.model import compare, programs, supported, transformer
 from rooflinecli.measure.question import ModelComparison
 from rooflinecli.specs.hardware import load_hardware
 
@@ -27,13 +27,13 @@ SMALL = [
 
 
 def drawn(spec):
-    """Weights of the shapes that `weights.initial` gives, drawn by numpy: jax would compile a program per shape."""
+    """Weights of the shapes that `transformer.initial` gives, drawn by numpy: jax would compile a program per shape."""
     rng = np.random.default_rng(7)
     return jax.tree.map(
         lambda leaf: (rng.normal(0, 0.02, leaf.shape) if leaf.ndim > 1 else rng.uniform(0.9, 1.1, leaf.shape)).astype(
             "f4"
         ),
-        jax.eval_shape(lambda: weights.initial(spec, "float32")),
+        jax.eval_shape(lambda: transformer.initial(spec, "float32")),
     )
 
 
@@ -47,14 +47,16 @@ def built(name, layers, width, vocab):
 @pytest.mark.parametrize("which", SMALL, ids=lambda w: w[0])
 def test_parameters_equal_the_ledger(which):
     spec = built(*which)
-    assert weights.count(jax.eval_shape(lambda: weights.initial(spec, "float32"))) == predict.total_parameters(spec)
+    assert transformer.count(jax.eval_shape(lambda: transformer.initial(spec, "float32"))) == compare.total_parameters(
+        spec
+    )
 
 
 @pytest.mark.parametrize("name", ["gpt2", "gpt2-xl", "llama-3-8b", "qwen2.5-7b", "mistral-7b-v0.1"])
 def test_parameters_of_whole_models_equal_the_ledger(name):
     spec = built(name, None, None, None)
-    held = jax.eval_shape(lambda: weights.initial(spec, "bfloat16"))
-    assert sum(int(np.prod(x.shape)) for x in jax.tree.leaves(held)) == predict.total_parameters(spec)
+    held = jax.eval_shape(lambda: transformer.initial(spec, "bfloat16"))
+    assert sum(int(np.prod(x.shape)) for x in jax.tree.leaves(held)) == compare.total_parameters(spec)
 
 
 @pytest.mark.parametrize("phase", programs.PHASES)
@@ -64,22 +66,22 @@ def test_matmul_flops_equal_the_ledger(which, phase):
     held = drawn(spec)
     seq = min(24, spec.positions.length or 24)
     program = programs.program(phase, spec, held, 3, seq, jnp.float32)
-    expected = predict.predict(phase, spec, load_hardware("epyc-9654"), 3, seq, "fp32")
-    assert flop_oracle.matmul_flops(program.fn, *program.args) == round(expected.flops)
+    expected = compare.predict(phase, spec, load_hardware("epyc-9654"), 3, seq, "fp32")
+    assert compare.matmul_flops(program.fn, *program.args) == round(expected.flops)
     assert expected.time >= expected.floor > 0
 
 
 def test_xla_counts_the_matmuls_and_the_elementwise_work_on_top():
     spec = built("gpt2", 2, 64, 128)
-    program = programs.program("train", spec, weights.initial(spec, "float32"), 2, 32, jnp.float32)
-    exact = flop_oracle.matmul_flops(program.fn, *program.args)
-    assert exact <= flop_oracle.xla_flops(jax.jit(program.fn).lower(*program.args)) <= 1.6 * exact
+    program = programs.program("train", spec, transformer.initial(spec, "float32"), 2, 32, jnp.float32)
+    exact = compare.matmul_flops(program.fn, *program.args)
+    assert exact <= compare.xla_flops(jax.jit(program.fn).lower(*program.args)) <= 1.6 * exact
 
 
 def test_the_oracle_counts_a_scan_as_often_as_it_runs():
     w = jnp.ones((8, 8))
     fn = lambda x: jax.lax.scan(lambda c, _: (c @ w, None), x, None, length=5)[0]  # noqa: E731
-    assert flop_oracle.matmul_flops(fn, jnp.ones((4, 8))) == 5 * 2 * 4 * 8 * 8
+    assert compare.matmul_flops(fn, jnp.ones((4, 8))) == 5 * 2 * 4 * 8 * 8
 
 
 @pytest.mark.parametrize("which", [*SMALL[:4], SMALL[-2]], ids=lambda w: w[0])
@@ -120,7 +122,7 @@ def test_attention_is_causal():
 
 def test_training_lowers_the_loss():
     spec = built("gpt2", 1, 64, 32)
-    program = programs.program("train", spec, weights.initial(spec, "float32"), 2, 16, jnp.float32)
+    program = programs.program("train", spec, transformer.initial(spec, "float32"), 2, 16, jnp.float32)
     step, args, losses = jax.jit(partial(program.fn)), program.args, []
     for _ in range(30):
         out = step(*args)

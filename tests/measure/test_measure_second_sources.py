@@ -8,10 +8,10 @@ import pytest
 
 from rooflinecli.measure import (
     cases,
-    device_conditions,
-    held_out_comparison,
-    kernel_support,
+    device,
     profile,
+    run,
+    shape_grids,
     time_case,
     torch_baseline,
 )
@@ -30,24 +30,24 @@ def smi(monkeypatch, text, code=0):
 
 def test_clocks_power_and_temperature_are_read_and_summed_up(monkeypatch):
     smi(monkeypatch, "1980, 2619, 640.25, 54\n")
-    now = device_conditions.seen()
+    now = device.seen()
     assert now == {"sm_mhz": 1980, "memory_mhz": 2619, "power_w": 640.25, "celsius": 54}
     later = {**now, "sm_mhz": 1410.0}
-    told = device_conditions.summary([{"conditions": now}, {"conditions": later}, {"conditions": now}, {}])
+    told = device.summary([{"conditions": now}, {"conditions": later}, {"conditions": now}, {}])
     assert "1410 / 1980 / 1980 MHz SM" in told and "54 / 54 / 54 C" in told
 
 
 def test_what_a_device_does_not_report_is_left_out(monkeypatch):
     smi(monkeypatch, "1980, 2619, [N/A], 54\n")
-    assert "power_w" not in device_conditions.seen() and device_conditions.seen()["celsius"] == 54
+    assert "power_w" not in device.seen() and device.seen()["celsius"] == 54
     smi(monkeypatch, "", 9)
-    assert device_conditions.seen() == {} and device_conditions.summary([{}]) == ""
+    assert device.seen() == {} and device.summary([{}]) == ""
 
 
 def test_warm_kernels_are_those_that_fit_a_cache():
-    assert kernel_support.takes_warm(cases.matmul(1, 1024, 1024, "bf16"))
-    assert not kernel_support.takes_warm(cases.matmul(1, 8192, 8192, "bf16"))
-    assert not kernel_support.takes_warm(cases.matmul_training(64, 64, 64, "bf16"))
+    assert shape_grids.takes_warm(cases.matmul(1, 1024, 1024, "bf16"))
+    assert not shape_grids.takes_warm(cases.matmul(1, 8192, 8192, "bf16"))
+    assert not shape_grids.takes_warm(cases.matmul_training(64, 64, 64, "bf16"))
 
 
 def test_a_warm_kernel_meets_one_set_of_inputs(env, monkeypatch):
@@ -84,7 +84,7 @@ def test_measured_constants_are_nearer_where_the_timings_are_theirs(env):
     for r in records:
         flops, moved, k, launches, _ = sizes_of([{**r, "time_s": 1.0}])
         r["time_s"] = float(predict(constants, flops, moved, k, launches)[0])
-    (row,) = held_out_comparison.compared(records, text, Path("chip.yaml"), "h100-sxm")
+    (row,) = run.compared(records, text, Path("chip.yaml"), "h100-sxm")
     assert row["shapes"] == len(shapes) and row["measured_median"] < 0.01 < row["shipped_median"]
     assert row["measured_inside"] == 1.0
     assert render.held([row]).rows[0][0] == "matmul bf16"
@@ -96,7 +96,7 @@ def test_a_pass_beside_the_kernel_is_not_asked_for():
 
     chip = load_hardware("h100-sxm")
     bare, whole = (
-        held_out_comparison.ask(cases.matmul(4096, 4096, 4096, "fp8").record(), chip),
+        run.ask(cases.matmul(4096, 4096, 4096, "fp8").record(), chip),
         Matmul(4096, 4096, 4096, dtype="fp8", hw="h100-sxm").answer(),
     )
     assert bare["floor_s"] == whole["floor_s"] and bare["time_s"] < whole["time_s"]
@@ -104,7 +104,7 @@ def test_a_pass_beside_the_kernel_is_not_asked_for():
 
 def test_attention_is_asked_as_it_was_timed():
     chip = load_hardware("h100-sxm")
-    decode = held_out_comparison.ask(cases.decode(4, 2048, 32, 8, 128, "bf16").record(), chip)
-    prefill = held_out_comparison.ask(cases.prefill(1, 2048, 32, 8, 128, "bf16").record(), chip)
+    decode = run.ask(cases.decode(4, 2048, 32, 8, 128, "bf16").record(), chip)
+    prefill = run.ask(cases.prefill(1, 2048, 32, 8, 128, "bf16").record(), chip)
     assert decode["bound"] == "memory" and prefill["bound"] == "compute"
     assert prefill["flops"] == pytest.approx(cases.prefill(1, 2048, 32, 8, 128, "bf16").flops)

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from rooflinecli.measure.stats import errors, quantile, summarize
+from rooflinecli.measure.timing import errors, quantile, summarize
 
 
 def test_quantiles_interpolate():

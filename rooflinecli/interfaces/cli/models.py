@@ -80,7 +80,7 @@ def run(question: Models, how: Delivery) -> None:
 
         write(text("model"), out)
     elif question.model == "import":
-        from rooflinecli.render.views.model_yaml import to_yaml
+        from rooflinecli.render.views.models import to_yaml
 
         if how.is_given(type(how).format):
             raise UsageError("models import writes YAML; leave out --format")

@@ -1,9 +1,14 @@
-"""Comparison of a transformer with its prediction: counts must be equal, times are compared, all stored as JSON lines."""
+"""Comparison of a transformer with its prediction: counts must be equal, times are compared, all stored as JSON lines.
+
+The prediction is the engine's; FLOPs of matmuls are counted from the jaxpr and by XLA.
+"""
 
 from __future__ import annotations
 
+import math
 import time
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +16,28 @@ import jax
 import jax.numpy as jnp
 
 from rooflinecli.core.errors import UsageError, unknown
+from rooflinecli.core.num import value
 from rooflinecli.core.units import duration
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.training import train
+from rooflinecli.formulas import roofline
+from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.measure.answer_types import ModelReport, PhaseComparison
-from rooflinecli.measure.cpu_contention import around
+from rooflinecli.measure.contention import around
 from rooflinecli.measure.device import environment, keep_pages, known_chip
 from rooflinecli.measure.dtypes import jax_name
 from rooflinecli.measure.log import Log
-from rooflinecli.measure.model import flop_oracle, programs, weights
-from rooflinecli.measure.model.predict import Prediction, predict, total_parameters
+from rooflinecli.measure.model import programs, transformer
 from rooflinecli.measure.model.supported import scaled
 from rooflinecli.measure.question import ModelComparison
 from rooflinecli.measure.timing import Timing
+from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes, stem_head_axis_sizes
+from rooflinecli.phases.forward import ForwardPass
+from rooflinecli.price.accumulator import StepAccumulator
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import ModelSpec
+from rooflinecli.specs.request import Request
 
 TRACED = 3  # runs in a trace: enough to see one that is not the first, small enough to keep
 
@@ -42,8 +56,8 @@ def close(loop: ModelComparison) -> ModelReport:
         )
     hardware = load_hardware(_profile(loop.hw, env.slug, env.kind))
     dtype = loop.dtype or ("fp32" if env.platform == "cpu" else "bf16")
-    parameters = weights.initial(spec, jax_name(dtype))
-    checks = [_equal("parameters", weights.count(parameters), total_parameters(spec))]
+    parameters = transformer.initial(spec, jax_name(dtype))
+    checks = [_equal("parameters", transformer.count(parameters), total_parameters(spec))]
     log = Log(Path(loop.log or "roofline-loop.jsonl"), env.fingerprint)
     rows = []
     for phase in loop.phase or programs.PHASES:
@@ -73,7 +87,7 @@ def _phase(
     """One phase: predict, count, time."""
     expected = predict(phase, spec, hardware, loop.batch, loop.seq, dtype)
     program = programs.program(phase, spec, parameters, loop.batch, loop.seq, jnp.dtype(jax_name(dtype)))
-    check = _equal(f"{phase} matmul FLOPs", flop_oracle.matmul_flops(program.fn, *program.args), round(expected.flops))
+    check = _equal(f"{phase} matmul FLOPs", matmul_flops(program.fn, *program.args), round(expected.flops))
     timing, xla = timed(program, loop.budget, None if loop.trace is None else Path(loop.trace) / phase)
     return _row(phase, loop, spec, hardware, expected, timing, xla, dtype), check
 
@@ -96,7 +110,7 @@ def timed(program: programs.Program, budget: float, trace: Path | None = None) -
         with jax.profiler.trace(str(trace)):
             for turn in range(TRACED):
                 jax.block_until_ready(run(turn))
-    return replace(timing, compile_s=compile_s), flop_oracle.xla_flops(lowered)
+    return replace(timing, compile_s=compile_s), xla_flops(lowered)
 
 
 def _row(
@@ -147,3 +161,110 @@ def noise(hardware: HardwareSpec) -> str:
 def _equal(what: str, built: int, ledger: int) -> str:
     """The sentence about a count; the loop is closed only where both are the same."""
     return f"{what}: {built:,} built, {ledger:,} in the ledger{'' if built == ledger else ': NOT EQUAL'}"
+
+
+ADAM_BYTES = 8.0  # two fp32 moments; the fp32 weights are their own master copy
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Seconds, and FLOPs with every query-key pair counted, as a program without a fused mask executes them."""
+
+    time: float
+    floor: float
+    flops: float
+    breakdown: dict[str, float]
+
+
+def ctx(spec: ModelSpec, hardware: HardwareSpec, batch: int, seq: int, dtype: str) -> EstimateContext:
+    return EstimateContext(
+        Request(
+            spec,
+            hardware,
+            batch=float(batch),
+            prompt=float(seq),
+            seq=float(seq),
+            output=1.0,
+            dtype=dtype,
+            attention_flops="full",
+            optimizer_bytes=ADAM_BYTES,
+            devices=1.0,
+        )
+    )
+
+
+def total_parameters(spec: ModelSpec) -> int:
+    return int(value(parameters(spec).total))
+
+
+def predict(phase: str, spec: ModelSpec, hardware: HardwareSpec, batch: int, seq: int, dtype: str) -> Prediction:
+    """Price one phase on one device. FLOPs are counted over full attention, times over the causal half the kernels were fitted at."""
+    counted = ctx(spec, hardware, batch, seq, dtype)
+    request = Request(**{**counted.request.__dict__, "attention_flops": "causal"})
+    timed, layout = EstimateContext(request), Layout(micro_batch=float(batch))
+    if phase == "train":
+        answer = train(timed, layout)
+        flops = 3 * value(counted.model_flops(batch, seq, seq, seq, decode=False))
+        return Prediction(float(value(answer.time_s)), float(value(answer.floor_s)), flops, _plain(answer.breakdown_s))
+    decode = phase == "decode"
+    queries, logits = (1, 1) if decode else (seq, seq if phase == "forward" else 1)
+    costs = _pass(timed, layout, batch, queries, seq, logits, decode)
+    flops = value(counted.model_flops(batch, queries, seq, logits, decode=decode))
+    floor = roofline.floor_time(value(costs.t_compute), value(costs.t_memory))
+    return Prediction(float(value(costs.total)), float(floor), float(flops), _plain(costs.groups))
+
+
+def _pass(
+    timed: EstimateContext, layout: Layout, batch: int, queries: int, keys: int, logits: int, decode: bool
+) -> StepAccumulator:
+    """A bare forward pass: no serving engine around it, and a head that answers at `logits` positions."""
+    costs = StepAccumulator(timed.chip, "kernel", 1.0)
+    ops = ForwardPass(timed.formats, decode=decode)
+    work = pass_axis_sizes(float(batch), float(queries), float(keys), float(logits), layout)
+    for group in timed.ledger.layers:
+        costs.add(
+            ops.ops(group.rows, layer_sizes(group, work, layout, timed.spec.document, timed.lift)), float(group.repeat)
+        )
+    outer = stem_head_axis_sizes(timed.ledger, work, layout, timed.spec.document, timed.lift)
+    costs.add(ops.ops((*timed.ledger.stem, *timed.ledger.head), outer, outer=True), 1.0)
+    return costs
+
+
+def _plain(parts: dict[str, float]) -> dict[str, float]:
+    return {name: float(value(seconds)) for name, seconds in parts.items()}
+
+
+def matmul_flops(fn: Callable[..., Any], *args: Any) -> int:
+    """Two FLOPs per multiply-add of every dot_general and ragged_dot in `fn`, loops included."""
+    return _walk(jax.make_jaxpr(fn)(*args).jaxpr)
+
+
+def _walk(jaxpr: Any) -> int:
+    total = 0
+    for eqn in jaxpr.eqns:
+        times = eqn.params.get("length", 1) if eqn.primitive.name == "scan" else 1
+        if eqn.primitive.name == "dot_general":
+            total += _dot(eqn)
+        elif eqn.primitive.name.startswith("ragged_dot"):
+            # each row is multiplied by the weight of its group: rows x inner x outer, whichever side is ragged
+            total += 2 * math.prod(eqn.invars[0].aval.shape) * eqn.outvars[0].aval.shape[-1]
+        for parameter in eqn.params.values():
+            for inner in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
+                inner = getattr(inner, "jaxpr", inner)
+                if hasattr(inner, "eqns"):
+                    total += times * _walk(inner)
+    return total
+
+
+def _dot(eqn: Any) -> int:
+    (contracted, _), _ = eqn.params["dimension_numbers"]
+    shape = eqn.invars[0].aval.shape
+    return 2 * math.prod(eqn.outvars[0].aval.shape) * math.prod(shape[i] for i in contracted)
+
+
+def xla_flops(lowered: Any) -> float:
+    """FLOPs by XLA's cost analysis of a lowered program; 0 where it reports none."""
+    analysis = lowered.cost_analysis()
+    if isinstance(analysis, list):
+        analysis = analysis[0] if analysis else {}
+    return float((analysis or {}).get("flops", 0.0))

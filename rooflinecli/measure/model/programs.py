@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from rooflinecli.measure.kernels.stream import adamw
-from rooflinecli.measure.model.transformer import forward
-from rooflinecli.measure.model.weights import Weights
+from rooflinecli.measure.model.transformer import Weights, forward
 from rooflinecli.specs.model import ModelSpec
 
 PHASES = ("forward", "train", "prefill", "decode")

@@ -17,7 +17,7 @@ from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.quantization.gguf_mix import file_types
 from rooflinecli.quantization.schemes import parse, schemes
 from rooflinecli.questions.estimate.extrapolation_notes import foreign
-from rooflinecli.questions.fit.answer_types import FitAnswer, FitDevice, FitLoad, FitModel, FitRow
+from rooflinecli.questions.fit.question import FitAnswer, FitDevice, FitLoad, FitModel, FitRow
 from rooflinecli.specs.layers import Quantization
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import Request

@@ -15,7 +15,7 @@ from rooflinecli.specs.options import Number, OptNumber, OptText, OptWhole, Text
 
 if TYPE_CHECKING:
     from rooflinecli.ledger.ops import Op
-    from rooflinecli.questions.profile.kernel_floors import Rates
+    from rooflinecli.questions.profile.rollup import Rates
 
 
 class KernelShare(Record):
@@ -120,7 +120,7 @@ class Profile(Question[ProfileAnswer]):
     def _rates(self) -> Rates | None:
         """Peak and bandwidth from the chip, from options, or both; None when neither is given."""
         from rooflinecli.price.chip import Chip
-        from rooflinecli.questions.profile.kernel_floors import Rates
+        from rooflinecli.questions.profile.rollup import Rates
         from rooflinecli.specs.hardware import load_hardware
 
         if self.hw is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflinecli.core.units import count
-from rooflinecli.questions.fit.answer_types import FitAnswer, FitRow
+from rooflinecli.questions.fit.question import FitAnswer, FitRow
 from rooflinecli.render.blocks import Column, Headline, Note, Page, Table, page
 from rooflinecli.render.numbers import NONE, text
 

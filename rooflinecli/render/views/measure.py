@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rooflinecli.measure.answer_types import ModelReport
-from rooflinecli.measure.canary import was_contended
+from rooflinecli.measure.contention import was_contended
 from rooflinecli.render.blocks import Block, Column, Page, Prose, Table, page
 from rooflinecli.render.numbers import error, percent, text
 
