@@ -440,7 +440,7 @@ def tables() -> list[Table]:
         *_by_group(
             "inference: published, other releases and machines",
             later_runs(),
-            lambda run: [run.group, f"{kind(run)}, {run.seen}", *["never seen"] * (run.seen == "never seen")],
+            _later_groups({setup(run) for run in published_runs()}),
             notes("other serving") + excluded("inference_2"),
         ),
         *_by_group("inference: published, layout not stated", layouts(), _own, notes("layout not stated"), whole=False),
@@ -507,6 +507,23 @@ def _by_group(
             by_group = [joined(label, parts) for label, parts in sorted(by_label.items())]
             tables.append(error_table(f"{title}, {name}", by_group, notes, {"all": every} if whole else {}))
     return tables
+
+
+def setup(run: Run) -> tuple[object, ...]:
+    """Chip, model, engine and format of a run: a later run that shares all of them has a twin."""
+    return run.options["hw"], run.options["model"], run.options.get("dtype"), run.engine
+
+
+def _later_groups(earlier: set[tuple[object, ...]]) -> Callable[[Run], list[str]]:
+    """Lines of a run of a later page: its group, its kind, and for those never seen whether an earlier run is its twin."""
+
+    def groups(run: Run) -> list[str]:
+        lines = [run.group, f"{kind(run)}, {run.seen}"]
+        if run.seen == "never seen":
+            lines += ["never seen", f"{kind(run)}, never seen, {'with' if setup(run) in earlier else 'without'} a twin"]
+        return lines
+
+    return groups
 
 
 def _own(run: Run) -> list[str]:

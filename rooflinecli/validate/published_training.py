@@ -141,6 +141,13 @@ def compared(row: Row) -> Compared:
     return Compared(row, answer, error, fits, any(group.moe for group in context.ledger.layers))
 
 
+def setup(row: Row) -> tuple[object, ...]:
+    """Model without its sequence length, and format: a later run of the same, on whichever chip, has a twin."""
+    shape = {name: value for name, value in row["model"].items() if name != "seq"}
+    return *sorted(shape.items()), row["dtype"]
+
+
+KINDS = [f"{kind}{twin}" for kind in ("dense", "MoE") for twin in ("", ", with a twin", ", without a twin")]
 BOTH = 0  # the first two rounds together
 TITLES = {
     1: "training: seconds per step",
@@ -155,6 +162,9 @@ def tables() -> list[Table]:
     """Published training steps: the runs of each round, by family and by kind of model; then whole runs."""
     families: dict[tuple[int, str], list[tuple[float, ...]]] = defaultdict(list)
     kinds: dict[tuple[int, str], list[tuple[float, ...]]] = defaultdict(list)
+    earliest: dict[tuple[object, ...], int] = {}
+    for row in timed():
+        earliest[setup(row)] = min(round_of(row), earliest.get(setup(row), round_of(row)))
     for row in timed():
         priced, round_ = compared(row), round_of(row)
         answer = priced.answer
@@ -162,12 +172,16 @@ def tables() -> list[Table]:
         families[round_, family(row)].append(found)
         if "at_fault" in row:
             continue
+        kind = "MoE" if priced.moe else "dense"
         for which in (round_, BOTH) if round_ < 3 else (round_,):
-            kinds[which, "MoE" if priced.moe else "dense"].append(found)
+            kinds[which, kind].append(found)
+        if round_ > 1:
+            twin = "with a twin" if earliest[setup(row)] < round_ else "without a twin"
+            kinds[round_, f"{kind}, {twin}"].append(found)
     made = []
     for which, title in TITLES.items():
         points = [Points.of(name, rows) for (r, name), rows in families.items() if r in ([which] if which else (1, 2))]
-        by_kind = [Points.of(kind, kinds[which, kind]) for kind in ("dense", "MoE") if (which, kind) in kinds]
+        by_kind = [Points.of(kind, kinds[which, kind]) for kind in KINDS if (which, kind) in kinds]
         shown = points if which else []
         scored = [p for p in points if not p.group.endswith(AT_FAULT)]
         left_out = excluded({1: "training", 3: "training_3"}[which]) if which in (1, 3) else []

@@ -137,6 +137,24 @@ def test_training_rows(report) -> None:
     assert rows["all"]["mean"] <= 0.09 and rows["all"]["below_floor"] == 0
 
 
+@pytest.mark.parametrize(
+    ("title", "kinds"),
+    [
+        *(
+            (f"training: {name}", ("dense", "MoE"))
+            for name in ("second round", "other frameworks", "other releases and hybrids")
+        ),
+        *((f"{OTHERS}, {name}", ("dense, never seen", "MoE, never seen")) for name in QUANTITIES.values()),
+    ],
+)
+def test_rows_with_a_twin_and_without_are_apart_and_make_the_kind(lines, title: str, kinds: tuple[str, ...]) -> None:
+    table = lines("training" if title.startswith("training") else "inference", title)
+    found = {group: line["rows"] for group, line in table.items()}
+    for kind in kinds:
+        apart = [found.get(f"{kind}, {twin} a twin", 0) for twin in ("with", "without")]
+        assert sum(apart) == found.get(kind, 0) and (kind not in found or any(apart))
+
+
 def test_hours_of_whole_runs_are_within_a_seventh_where_the_layout_was_published(lines) -> None:
     runs = lines("training", "training: GPU-hours of whole runs")
     assert all(abs(row["off"]) < 0.15 for row in runs.values() if row["layout"] == "published")
