@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rooflinecli.importers.source import Options
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import LOAD, EstimateOptions, Number, OptText, Texts, field
 
@@ -35,10 +34,12 @@ class Calibrate(EstimateOptions, Question["CalibrationAnswer"]):
     target: OptText = field("free", "The estimate you care about, as its flags: picks the next measurement.", default=None, metavar="FLAGS")
     # fmt: on
 
-    def answer(self, target: Options | None = None) -> CalibrationAnswer:
+    def answer(self) -> CalibrationAnswer:
         from rooflinecli.calibrate.answer import calibrate
         from rooflinecli.engine import build_request
+        from rooflinecli.specs.flag_text import estimate_options
 
         given = build_request.named({"model": "-", **self.options()})
         named = {name: value for name, value in given.items() if value != "-"}
+        target = None if self.target is None else estimate_options("--target", self.target, self.hw)
         return calibrate([Path(path) for path in self.files], named, self.held_out, target)

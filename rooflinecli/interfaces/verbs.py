@@ -57,12 +57,8 @@ def answer(asked: Question[Any]) -> dict[str, object]:
         return dict(plain(asked.answer(rows_of_plan)))  # type: ignore[call-arg]
     if asked.verb == "calibrate":
         from rooflinecli.calibrate.report import report
-        from rooflinecli.interfaces.cli.estimate_flags import estimate_options
 
-        target: str | None = asked.target  # type: ignore[attr-defined]
-        hw = str(asked.hw)  # type: ignore[attr-defined]
-        wanted = None if target is None else {"hw": hw, **estimate_options("--target", target, hw)}
-        return dict(plain(report(asked.answer(wanted))))  # type: ignore[call-arg]
+        return dict(plain(report(asked.answer())))
     return dict(plain(asked.answer()))
 
 

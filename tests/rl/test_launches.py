@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from conftest import run_cli
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.importers.launch.rl_configs import emit, options
+from rooflinecli.importers.launch import rl_configs
+from rooflinecli.importers.launch.rl_configs import emit
 from rooflinecli.questions.rl.question import Rl
 
 VERL = """set -x
@@ -24,6 +27,7 @@ python3 -m verl.trainer.main_ppo --config-path=./config --config-name='ppo_megat
     +actor_rollout_ref.rollout.name=vllm actor_rollout_ref.rollout.tensor_model_parallel_size=4 \\
     trainer.n_gpus_per_node=8 trainer.nnodes="${NNODES}"
 """
+options = partial(rl_configs.options, named=Rl.named)
 READ = {
     "model": "Qwen/Qwen3-30B-A3B", "prompts": 128, "samples": 16, "max-output": 8192, "algorithm": "grpo", "reference": False, "mini-batch": 512,
     "max-tokens-per-device": 10240, "offload-state": True, "ep": 8, "engine": "vllm", "rollout-tp": 4, "n": 16,

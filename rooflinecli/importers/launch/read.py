@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from rooflinecli.importers.launch.locate import TOOLS
 from rooflinecli.importers.launch.serving_common import has_experts
 from rooflinecli.importers.launch.shell_expansion import readable
 from rooflinecli.importers.source import Options, Tree
+from rooflinecli.specs import flag_text
 from rooflinecli.specs.options import OPTIONS, find
 from rooflinecli.specs.registry import kinds, load
 
@@ -83,18 +83,9 @@ def _shown(launch: Launch, others: list[Launch]) -> str:
 def _ours(launch: Launch, text: str) -> None:
     """Options that an emitted launch has in a comment, for lack of a flag; they override the flags."""
     for match in _OURS.finditer(text[: locate.LARGEST]):
-        words = shlex.split(match[1] or json.loads(f'"{match[2]}"'))
-        i = 0
-        while i < len(words):
-            flag, i = words[i], i + 1
-            name = flag.lstrip("-")
-            option = find(name.removeprefix("no-"))
-            if option.kind == "switch":
-                launch.options[option.name] = not name.startswith("no-")
-            else:
-                i += 1
-                launch.options[option.name] = words[i - 1] if i <= len(words) else None
-                launch.missing.pop(option.name, None)
+        for option, value in flag_text.fields(match[1] or json.loads(f'"{match[2]}"')):
+            launch.options[option.name] = value
+            launch.missing.pop(option.name, None)
         launch.notes = []
 
 

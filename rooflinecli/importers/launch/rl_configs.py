@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import yaml
@@ -20,7 +20,9 @@ from rooflinecli.importers.launch.locate import Source, open_text
 from rooflinecli.importers.launch.shell_evaluator import ShellEvaluator
 from rooflinecli.importers.launch.shell_expansion import unknowns
 from rooflinecli.importers.source import Options, parse, read_text
+from rooflinecli.specs import flag_text
 from rooflinecli.specs.model import load_model
+from rooflinecli.specs.options import Option
 
 TOOLS = ("verl", "nemo-rl")
 _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
@@ -57,13 +59,13 @@ _ENGINES = ("vllm", "sglang", "trtllm")
 _KL = (f"{_ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward")
 
 
-def options(source: str) -> Options:
-    """Options of `roofline rl` in a launch. Raises UsageError where there is none, and for a value known only where it runs."""
+def options(source: str, named: Callable[[str], Option]) -> Options:
+    """Options of `roofline rl` in a launch; `named` finds its fields. Raises UsageError where there is none, and for a value known only where it runs."""
     opened = open_text(source)
     tool, keys = _keys(opened)
     found: Options = {}
-    for option, named in _KEYS.items():
-        key = next((k for k in named[TOOLS.index(tool)] if _counts(k, keys)), None)
+    for option, places in _KEYS.items():
+        key = next((k for k in places[TOOLS.index(tool)] if _counts(k, keys)), None)
         if key is not None:
             found[option] = keys[key] if option in _TEXT else _number(keys, key)
     if found.get("lora-rank"):
@@ -74,13 +76,7 @@ def options(source: str) -> Options:
         found.pop("engine", None)
     (_verl if tool == "verl" else _nemo)(keys, found)
     for match in _OURS.finditer(opened.text):
-        words = shlex.split(match[1])
-        while words:
-            name = words.pop(0).lstrip("-")
-            if name.startswith("no-"):
-                found[name.removeprefix("no-")] = False
-            else:
-                found[name] = True if not words or words[0].startswith("--") else words.pop(0)
+        found |= {option.long: value for option, value in flag_text.fields(match[1], named)}
     return found
 
 
@@ -256,9 +252,9 @@ def emit(tool: str, given: Options) -> str:
         raise unknown("tool", tool, TOOLS, "--emit writes for these", "emit")
     left, keys = dict(given), dict[str, Any]()
     left["model"] = hub(load_model(str(left["model"])))
-    for option, named in _KEYS.items():
-        if option in left and named[TOOLS.index(tool)] and not (option == "lora-rank" and tool == "nemo-rl"):
-            keys[named[TOOLS.index(tool)][0]] = left.pop(option)
+    for option, places in _KEYS.items():
+        if option in left and places[TOOLS.index(tool)] and not (option == "lora-rank" and tool == "nemo-rl"):
+            keys[places[TOOLS.index(tool)][0]] = left.pop(option)
     (_write_verl if tool == "verl" else _write_nemo)(left, keys)
     words = [word for name, value in left.items() for word in _words(name, value)]
     ours = f"# roofline: {shlex.join(words)}\n" if words else ""

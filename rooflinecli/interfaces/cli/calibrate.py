@@ -26,7 +26,7 @@ def run(question: Calibrate, how: CalibrateDelivery) -> int:
     from rooflinecli.render.answer import render
     from rooflinecli.render.views import report_tables
 
-    result = question.answer(_target(question))
+    result = question.answer()
     answer = report(result)
     if how.format == "csv":
         write(report_tables.csv(answer.tables))
@@ -48,15 +48,6 @@ def _save(result: Any, out: Path) -> None:
         files.write(out, hardware_yaml(result))
     else:
         print_error(f"note: {out} is not written: no phase moved, so the shipped file says all there is")
-
-
-def _target(question: Calibrate) -> dict[str, object] | None:
-    """The options of an estimate written as its flags."""
-    if question.target is None:
-        return None
-    from rooflinecli.interfaces.cli.estimate_flags import estimate_options
-
-    return {"hw": question.hw, **estimate_options("--target", question.target, question.hw)}
 
 
 app = command(Calibrate, run, CalibrateDelivery)

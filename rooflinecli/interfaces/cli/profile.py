@@ -25,8 +25,8 @@ def run(question: Profile, how: ProfileDelivery) -> None:
     if question.against is not None:
         from rooflinecli.engine import build_request
         from rooflinecli.importers.profiles.read import read
-        from rooflinecli.interfaces.cli.estimate_flags import estimate_options
         from rooflinecli.questions.profile.compare_estimate import against
+        from rooflinecli.specs.flag_text import estimate_options
 
         request = build_request.request(estimate_options("--against", question.against, question.hw))
         compared = against(read(Path(question.trace)), request, question.steps, question.device)

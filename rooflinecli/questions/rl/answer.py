@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -33,6 +32,7 @@ from rooflinecli.questions.rl.constants import (
 )
 from rooflinecli.questions.rl.parts import Part, Rollout, Sample, Update
 from rooflinecli.questions.rl.question import Rl, step_of
+from rooflinecli.specs import flag_text
 
 DEVICES = 8  # where -n is not given
 ASIDE = (
@@ -225,19 +225,11 @@ def constants_of(question: Rl) -> Constants:
     """Constants of published steps, or those that --calibrate fixes."""
     if question.calibrate is None:
         return PUBLISHED
-    words = shlex.split(question.calibrate_question or "")
-    changed: dict[str, object] = {}
-    while words:
-        flag = words.pop(0)
-        name = "n" if flag == "-n" else flag.lstrip("-")
-        field = Rl.named(name)
-        if field.kind == "switch":
-            changed[field.parameter] = not flag.startswith("--no-")
-        elif words:
-            value = words.pop(0)
-            changed[field.parameter] = None if value == "none" else value
-        else:
-            raise UsageError(f"--calibrate-question: {flag} has no value", "calibrate-question")
+    try:
+        written = flag_text.fields(question.calibrate_question or "", Rl.named)
+        changed = {field.parameter: None if value == "none" else value for field, value in written}
+    except UsageError as error:
+        raise UsageError(f"--calibrate-question: {error}", "calibrate-question") from None
     given = {
         name: value
         for name, value in question.written().items()

@@ -191,7 +191,7 @@ class Rl(
         own = {name: value for name, value in self.written().items() if name != "source"}
         fields = Rl.fields()
         given = {fields[name].long: value for name, value in own.items()}
-        return Rl.read({**options(self.source), **given})
+        return Rl.read({**options(self.source, Rl.named), **given})
 
     def launch(self, tool: str) -> str:
         """The launch of the question by verl or nemo-rl, with the layout that was chosen where it leaves that open."""
