@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from html import unescape
 
 import pytest
 from conftest import ROOT
@@ -20,8 +21,11 @@ pytest.importorskip("uvicorn")
 
 from starlette.testclient import TestClient
 
-from rooflinecli.interfaces.web import form
+from rooflinecli.interfaces import verbs
+from rooflinecli.interfaces.web import form, query_string
 from rooflinecli.interfaces.web.app import HEADERS, app
+from rooflinecli.render.answer import to_json
+from rooflinecli.render.numbers import text
 
 ASKED = "model=llama-3-8b&hw=h100&n=2&tp=2&phase=prefill,decode&batch=16"
 WORDS = ("llama-3-8b", "--hw", "h100", "-n", "2", "--tp", "2", "--phase", "prefill,decode", "--batch", "16")
@@ -88,6 +92,48 @@ def test_hostile_questions_get_a_sentence(client, path, query):
     else:
         assert not re.search(r"<script(?! src)|<img|<b>", got.text)
     assert {k: got.headers[k] for k in HEADERS} == HEADERS
+
+
+@pytest.mark.parametrize("verb", [v for v in form.VERBS if v not in ("plan", "search", "rl")])
+def test_every_verb_has_a_page_of_its_fields_and_answers_as_the_command_line(client, verb):
+    question = verbs.question(verb)
+    page = client.get("/" if verb == "estimate" else f"/{verb}").text
+    fields = set(re.findall(r'id="o-([^"]+)"', page))
+    reading = {"from", "mfu", "measured"} if verb == "estimate" else {"from"}
+    assert (
+        fields == {f.name for f in question.fields().values() if f.kind != "file"} - reading
+        and 'role="alert"' not in page
+    )
+    asked = urllib.parse.urlencode({k: str(v) for k, v in query_string.example(question).items()})
+    if verb != "simulate":  # its answer has the time it took
+        found = json.loads(client.get(f"/api/{verb}?{asked}").text)
+        assert found == json.loads(to_json(question.read(query_string.example(question)).answer()))
+
+
+def test_verbs_that_read_files_have_no_page(client):
+    assert not {"fleet", "check", "calibrate"} & set(form.VERBS)
+    assert client.get("/check").status_code == client.get("/api/fleet").status_code == 404
+    for query in ("trace=/etc/passwd", "trace=pyproject.toml", "prompt=pyproject.toml", "qps=trace:/etc/passwd"):
+        got = client.get(f"/simulate?model=llama-3-8b&hw=h100&{query}")
+        assert got.status_code == 400 and "root:" not in got.text and "setuptools" not in got.text
+
+
+def test_a_pinned_answer_shows_what_differs(client, cli):
+    pinned = urllib.parse.quote(ASKED)
+    html = client.get(f"/part?{ASKED.replace('batch=16', 'batch=64')}&pinned={pinned}").text
+    before = cli("estimate", *WORDS, "--format", "json").json["phases"]["decode"]["time_s"]
+    after = cli("estimate", *WORDS[:-1], "64", "--format", "json").json["phases"]["decode"]["time_s"]
+    row = re.search(r">phases\.decode\.time_s</th><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td>", html)
+    assert row.groups() == (text(before, "time_s"), text(after, "time_s"), f"{after / before - 1:+.1%}")
+    assert "The same answer" in client.get(f"/part?{ASKED}&pinned={pinned}").text
+    assert client.get(f"/part?{ASKED}&pinned=model%3D%3Cb%3E").status_code == 400
+
+
+def test_fields_that_are_empty_show_the_value_in_use(client):
+    html = client.get("/?model=llama-3-8b&hw=h100&phase=decode").text
+    used = json.loads(unescape(re.search(r'<template id="in-use" data-values="([^"]*)"', html)[1]))
+    assert (used["n"], used["batch"], used["prompt"], used["dtype"]) == (1, "32", "2048", "bf16")
+    assert 'placeholder="5"' in client.get("/search?model=llama-3-8b&hw=h100&n=1&phase=decode").text  # --top
 
 
 def test_only_its_own_name_is_answered_to(client):

@@ -161,3 +161,54 @@ def test_a_wrong_question_is_said_where_the_answer_stood(browser, site):
     visit(browser, site + "?model=%3Cimg%20src=x%20onerror=alert(1)%3E&hw=h100")
     assert "unknown model" in browser.run("document.querySelector('[role=alert]').textContent")
     assert browser.run("document.images.length") == 0
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [320, 800, 1000, 1400])
+@pytest.mark.parametrize("path", [ASKED, "compare", "simulate", "collective", "fit"])
+def test_the_answer_is_in_view_and_the_form_is_a_side_bar_or_folded(browser, site, path, width, dark):
+    visit(browser, site + path, width, dark)
+    assert browser.run("document.documentElement.scrollWidth") <= width and browser.complaints() == []
+    top, left = browser.run(
+        "(() => { const b = document.querySelector('main section').getBoundingClientRect(); return [b.top, b.left]; })()"
+    )
+    form = browser.run("document.querySelector('#ask').getBoundingClientRect().width")
+    assert top < 420 and browser.run("document.querySelector('#fold').open") == (width >= 1000)
+    if width >= 1000:
+        assert 200 < form < left
+        browser.run("scrollTo(0, 1e6)")
+        assert browser.run("document.querySelector('#fold').getBoundingClientRect().top") >= -1
+
+
+def press(browser, key, code, text=""):
+    for kind in ("keyDown", "keyUp"):
+        browser.call(
+            "Input.dispatchKeyEvent",
+            type=kind,
+            key=key,
+            code=key,
+            windowsVirtualKeyCode=code,
+            **({"text": text} if text and kind == "keyDown" else {}),
+        )
+
+
+def test_the_keyboard_alone_asks_pins_and_compares(browser, site):
+    visit(browser, site + "?model=llama-3-8b&hw=h100&phase=decode&batch=16", 320)
+    browser.run("document.querySelector('#fold > summary').focus()")
+    press(browser, "Enter", 13, "\r")
+    until(browser, "document.querySelector('#fold').open")
+    browser.run("document.getElementById('pinning').focus()")
+    press(browser, "Enter", 13, "\r")
+    until(browser, "document.getElementById('pinned')?.textContent.includes('The same answer')")
+    browser.run("document.querySelector('[data-for=\"o-batch\"]').focus()")
+    press(browser, "ArrowRight", 39)
+    until(browser, "document.getElementById('pinned')?.textContent.includes('phases.decode.time_s')")
+    assert browser.run("document.getElementById('o-batch').value") == "32" and "pinned=" in browser.run("location.href")
+    assert browser.complaints() == []
+
+
+def test_an_empty_field_shows_the_value_in_use(browser, site):
+    visit(browser, site + "?model=llama-3-8b&hw=h100&phase=decode", 1400)
+    assert browser.run(
+        "[document.getElementById('o-n').placeholder, document.querySelector('[data-for=\"o-batch\"]').value]"
+    ) == ["1", "5"]

@@ -1,12 +1,14 @@
-"""`roofline web`: the page and its JSON over HTTP (Starlette). Nothing is stored, nothing leaves the machine."""
+"""`roofline web`: a page for every verb and its JSON over HTTP (Starlette). Nothing is stored, nothing leaves the machine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
@@ -17,10 +19,10 @@ from rooflinecli.core.errors import RooflineError, UsageError
 from rooflinecli.importers.source import Options
 from rooflinecli.interfaces import verbs
 from rooflinecli.interfaces.web import form, query_string
-from rooflinecli.questions.estimate.question import Estimate
+from rooflinecli.questions.question import Question
+from rooflinecli.render.answer import bare
 from rooflinecli.render.formats.json import dumps
 from rooflinecli.render.report.page import STYLE
-from rooflinecli.specs.options import OPTIONS
 
 PAGE = Path(__file__).with_name("static")
 LONGEST = 4096  # characters of a query
@@ -40,26 +42,48 @@ def app(hosts: tuple[str, ...] = LOOPBACK) -> Starlette:
         Route("/", _page),
         Route("/part", _part),
         Route("/unfold", _unfold),
-        Route("/api/estimate", _json),
+        Route("/api/{verb}", _json),
         Route("/app.js", lambda request: _file("app.js", "text/javascript")),
         Route("/style.css", lambda request: _styles()),
+        Route("/{verb}", _page),
+        Route("/{verb}/part", _part),
     ]
     return Starlette(routes=routes, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))])
 
 
+def _verb(request: Request) -> type[Question[Any]]:
+    """The question of an address. Raises 404 for one that has no page."""
+    verb = request.path_params.get("verb", "estimate")
+    if verb not in form.VERBS:
+        raise HTTPException(404)
+    return verbs.question(verb)
+
+
 def _page(request: Request) -> Response:
     """The page, answered already, so that it reads without scripts and a link shows what it showed its sender."""
+    question, pinned = _verb(request), ""
     try:
         options = _options(request)
-        content, code = _answered(form.part, options), 200
+        content, code, pinned = _content(request, options), 200, request.query_params.get("pinned", "")
     except RooflineError as error:
-        options, content, code = {}, form.problem(error), 400
+        content, code = form.problem(error), 400
         options = _as_typed(request)
-    return HTMLResponse(form.page(options, content), code, HEADERS)
+    return HTMLResponse(form.page(options, content, question, pinned), code, HEADERS)
 
 
 def _part(request: Request) -> Response:
-    return _fragment(lambda: _answered(form.part, _options(request)))
+    _verb(request)
+    return _fragment(lambda: _content(request, _options(request)))
+
+
+def _content(request: Request, options: Options) -> str:
+    """The answer, below what differs from the pinned one where one is."""
+    question, pinned = _verb(request), request.query_params.get("pinned", "")
+    content = str(_answered(lambda o: form.part(o, question), options))
+    if not pinned:
+        return content
+    then = query_string.options(parse_qsl(pinned), question)
+    return str(_answered(lambda o: form.differences(question, then, o), options)) + content
 
 
 def _unfold(request: Request) -> Response:
@@ -68,9 +92,10 @@ def _unfold(request: Request) -> Response:
 
 
 def _json(request: Request) -> Response:
-    """What `roofline estimate --format json` prints, byte for byte."""
+    """What `roofline VERB --format json` prints, byte for byte."""
+    question = _verb(request)
     try:
-        found = _answered(lambda options: verbs.answer(Estimate.read(options)), _options(request))
+        found = _answered(lambda options: bare(verbs.answer(question.read(options))), _options(request))
     except RooflineError as error:
         return JSONResponse({"error": str(error)}, 400, HEADERS)
     return Response(dumps(found) + "\n", 200, HEADERS, "application/json")
@@ -96,12 +121,14 @@ def _answered(question: Callable[[Options], Any], options: Options) -> Any:
 def _options(request: Request, *excluded: str) -> Options:
     if len(request.url.query) > LONGEST:
         raise UsageError(f"the question is longer than {LONGEST} characters; shorten it")
-    return query_string.options((k, v) for k, v in request.query_params.multi_items() if k not in excluded)
+    pairs = ((k, v) for k, v in request.query_params.multi_items() if k not in ("pinned", *excluded))
+    return query_string.options(pairs, _verb(request))
 
 
 def _as_typed(request: Request) -> Options:
     """The fields of a question that was refused, to be mended where they stand."""
-    return {k: v[: query_string.LONGEST] for k, v in request.query_params.multi_items() if k in OPTIONS}
+    known = {field.name for field in query_string.fields(_verb(request))}
+    return {k: v[: query_string.LONGEST] for k, v in request.query_params.multi_items() if k in known}
 
 
 def _file(name: str, kind: str) -> Response:

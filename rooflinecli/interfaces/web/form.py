@@ -5,22 +5,30 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
+from typing import Any
 
 from rooflinecli.core.errors import RooflineError
-from rooflinecli.core.record import plain
+from rooflinecli.core.record import leaves, plain
 from rooflinecli.engine import build_request
 from rooflinecli.importers.source import Options
+from rooflinecli.interfaces import verbs
+from rooflinecli.interfaces.web import query_string
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.estimate.explain import derivation, quantities
+from rooflinecli.questions.estimate.question import Estimate
+from rooflinecli.questions.question import Question
 from rooflinecli.questions.report.answer import outline
-from rooflinecli.render.answer import to_json
+from rooflinecli.render.answer import bare, to_json
+from rooflinecli.render.formats.html import draw
+from rooflinecli.render.numbers import text as number_text
 from rooflinecli.render.report import answer, charts
 from rooflinecli.render.report.derivation_tree import DerivationTree
-from rooflinecli.render.report.html import EmbeddedFigures, EscapedHtml, join, tag
+from rooflinecli.render.report.html import EmbeddedFigures, EscapedHtml, join, table, tag
 from rooflinecli.specs.layout import AXES
 from rooflinecli.specs.name_lookup import files
-from rooflinecli.specs.options import KINDS, OPTIONS, PANELS, Option
+from rooflinecli.specs.options import KINDS, MISSING, OPTIONS, PANELS, Option
 from rooflinecli.specs.request import Request
 
 FIELDS = {
@@ -29,8 +37,13 @@ FIELDS = {
     "Layout": ("n", "tp", "pp", "dp", "cp", "ep", "zero", "micro-batch", "recompute"),
     "Engine": ("engine", "efficiency", "price"),
 }
-_SHOWN = {name for names in FIELDS.values() for name in names}
-_FURTHER = {panel: [o for o in OPTIONS.values() if o.panel == panel and o.name not in _SHOWN] for panel in PANELS[:-1]}
+VERBS = tuple(  # that have a page: not those that read files, nor what the page of an estimate unfolds, nor what asks the reader
+    verb for verb in verbs.NAMES if verb not in ("explain", "fleet", "check", "calibrate", "quiz")
+)
+_VIEWS = {verb: f"calculators.{verb}" for verb in ("collective", "shard", "partitioning", "goodput")} | {
+    "speculate": "calculators.quantities"
+}
+AT_ONCE = ("estimate", "ops", "fit", *_VIEWS)  # answered while a slider moves; the others when it is let go
 SLID = {"batch": (0, 12), "prompt": (4, 17), "output": (0, 14), "seq": (8, 17), "n": (0, 14)}  # powers of two
 _WORDS = {
     "phase": ("", "prefill,decode", "prefill", "decode", "train"),
@@ -38,8 +51,14 @@ _WORDS = {
 }
 
 
-def part(options: Options) -> EscapedHtml:
-    """The answer to a question, without the page around it. Raises the errors of the estimate."""
+def part(options: Options, question: type[Question[Any]] = Estimate) -> EscapedHtml:
+    """The answer to a question, without the page around it. Raises the errors of the question."""
+    if question is not Estimate:
+        asked = question.read(options)
+        answer_of = asked.answer()
+        module, _, name = _VIEWS.get(question.verb, question.verb).partition(".")
+        view = getattr(import_module(f"rooflinecli.render.views.{module}"), name or "view")
+        return join(draw(view(answer_of)), _in_use(answer_of))
     request = build_request.request(options)
     result = estimate(request)
     figures = EmbeddedFigures(json.loads(to_json(outline(_settled(request, result), result))))
@@ -56,7 +75,50 @@ def part(options: Options) -> EscapedHtml:
         ("cost", "Cost", answer.cost(figures)),
         ("numbers", "Every number unfolds", _numbers(quantities(plain(result)))),
     )
-    return join(title, problems, [_section(*one) for one in sections if one[2]])
+    return join(title, problems, [_section(*one) for one in sections if one[2]], _in_use(result))
+
+
+def _in_use(found: Any) -> EscapedHtml:
+    """Values of the fields that were left empty, for the page to show in them."""
+    parts = [plain(getattr(found, name, None)) or {} for name in ("workload", "layout")]
+    said = {key.replace("_", "-"): value for one in parts for key, value in one.items() if value is not None}
+    said |= {"n": said["devices"]} if "devices" in said else {}
+    words = {
+        k: f"{v:g}" if isinstance(v, float) else v for k, v in said.items() if not isinstance(v, (dict, list, bool))
+    }
+    return tag("template", id="in-use", data_values=json.dumps(words))
+
+
+def differences(question: type[Question[Any]], pinned: Options, now: Options) -> EscapedHtml:
+    """What differs between two answers, the main quantities first. Raises the errors of the question."""
+    before, after = (dict(leaves(bare(plain(question.read(asked).answer())))) for asked in (pinned, now))
+    rows = []
+    for path, value in after.items():
+        was, key = before.get(path), [part for part in path.split(".") if not part.isdigit()][-1]
+        if (
+            was is None
+            or value is None
+            or was == value
+            or key in ("reason", "schema")
+            or "interval" in path
+            or ".layout." in path
+        ):
+            continue
+        figures = not isinstance(value, (str, bool)) and not isinstance(was, (str, bool)) and was
+        change = f"{value / was - 1:+.1%}" if figures else ""
+        rank = next((i for i, name in enumerate(_MAIN) if path.endswith(name)), len(_MAIN))
+        rows.append((rank, [path, number_text(was, key), number_text(value, key), change]))
+    ordered = [row for _, row in sorted(rows, key=lambda row: row[0])]
+    head = ["quantity", "pinned", "now", "change"]
+    asked = " ".join(f"{k}={v}" for k, v in pinned.items())
+    content = table("Differences", head, ordered[:SHOWN], hidden=True) if ordered else tag("p", "The same answer.")
+    more = tag("details", tag("summary", f"{len(ordered) - SHOWN} more"), table("Further differences", head, ordered[SHOWN:], hidden=True))  # fmt: skip
+    return _section("pinned", f"Against the pinned {asked}", [content, more if ordered[SHOWN:] else None])
+
+
+_MAIN = ("prefill.time_s", "decode.time_s", "train.time_s", "ttft_s", "itl_s", "time_s", "decode.tokens_per_s", "tokens_per_s", "requests_per_s",
+         "usd_per_million_output_tokens", "usd_per_million_tokens", "total_bytes", "mfu", "devices", "bottleneck")  # fmt: skip
+SHOWN = 8  # differences before the fold
 
 
 def _settled(request: Request, result: EstimateAnswer) -> Request:
@@ -98,8 +160,9 @@ def problem(error: RooflineError) -> EscapedHtml:
     return tag("p", str(error), class_="bad box", role="alert")
 
 
-def page(options: Options, content: EscapedHtml) -> str:
+def page(options: Options, content: str, question: type[Question[Any]] = Estimate, pinned: str = "") -> str:
     """The whole page, its fields filled with the options and its answer already in place."""
+    verb = question.verb
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -107,28 +170,59 @@ def page(options: Options, content: EscapedHtml) -> str:
         tag("meta", name="color-scheme", content="light dark"),
         tag("link", rel="icon", href="data:,"),
         tag("link", rel="stylesheet", href="style.css"),
-        tag("title", "roofline"),
+        tag("title", f"roofline {verb}"),
         tag("script", src="app.js", defer=""),
     )
+    groups, further = _grouped(question, options)
+    at = "" if question is Estimate else f"{verb}/"
     form = tag(
         "form",
-        [tag("fieldset", tag("legend", name), [_field(OPTIONS[o], options.get(o)) for o in names]) for name, names in FIELDS.items()],
+        [tag("fieldset", tag("legend", name), [_field(f, options.get(f.name)) for f in fields]) for name, fields in groups.items() if fields],
         [
-            tag("details", tag("summary", f"More: {panel.lower()}"), tag("fieldset", [_field(o, options.get(o.name)) for o in further]))
-            for panel, further in _FURTHER.items()
+            tag("details", tag("summary", f"More: {panel.lower()}"), tag("fieldset", [_field(f, options.get(f.name)) for f in fields]))
+            for panel, fields in further.items() if fields
         ],
-        tag("p", tag("button", "Answer", type="submit"), " ", tag("a", "JSON", href="api/estimate", id="json"), class_="act"),
-        method="get", action="./", id="ask", aria_label="The question",
+        tag("input", type="hidden", name="pinned", value=pinned, id="pin"),
+        tag(
+            "p", tag("button", "Answer", type="submit"), " ", tag("button", "Unpin" if pinned else "Pin this answer", type="button", id="pinning"),
+            " ", tag("a", "JSON", href=f"api/{verb}", id="json"), class_="act",
+        ),
+        method="get", action=f"./{'' if question is Estimate else verb}", id="ask", aria_label="The question", data_part=f"{at}part", data_json=f"api/{verb}",
+        data_at_once="yes" if verb in AT_ONCE else "no",
     )  # fmt: skip
+    asked = " ".join(str(options[name]) for name in ("model", "hw") if options.get(name))
+    nav = [
+        tag("a", name, href="./" if name == "estimate" else name, aria_current="page" if name == verb else None)
+        for name in VERBS
+    ]
     body = tag(
         "body",
-        tag("header", tag("h1", "roofline"), tag("p", "Floor, expected and interval of a transformer on a chip. The address bar holds the question.")),
-        form,
-        tag("p", "", id="status", role="status", aria_live="polite"),
-        tag("main", content, id="answer", tabindex="-1"),
+        tag("header", tag("h1", "roofline ", tag("span", verb)), tag("nav", nav, aria_label="Verbs"),
+            tag("p", " ".join((question.__doc__ or "").partition("\n\n")[0].split()), " The address bar holds the question.")),
+        tag("details", tag("summary", "The question", tag("span", f": {asked}" if asked else "")), form, id="fold"),
+        tag("div", tag("p", "", id="status", role="status", aria_live="polite"), tag("main", EscapedHtml(content), id="answer", tabindex="-1"), id="result"),
         _names("models"), _names("hardware"),
     )  # fmt: skip
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+
+
+Fields = dict[str, list[Option]]
+
+
+def _grouped(question: type[Question[Any]], options: Options) -> tuple[Fields, Fields]:
+    """Fields by group: those that people try first or that were given, and the others to unfold by panel."""
+    fields = query_string.fields(question)
+    if question is Estimate:
+        first: Fields = {name: [OPTIONS[o] for o in names] for name, names in FIELDS.items()}
+    else:
+        example = query_string.example(question)
+        first = {
+            "What": [
+                f for f in fields if f.required or f.positional or not f.panel or f.name in example or f.name in options
+            ]
+        }
+    shown = {f.name for group in first.values() for f in group}
+    return first, {panel: [f for f in fields if f.panel == panel and f.name not in shown] for panel in PANELS[:-1]}
 
 
 def _field(option: Option, value: object) -> EscapedHtml:
@@ -141,14 +235,17 @@ def _field(option: Option, value: object) -> EscapedHtml:
         if option.kind == "switch"
         else ()
     )
+    default = (
+        "" if option.default in (None, MISSING, False, ()) else "yes" if option.default is True else f"{option.default}"
+    )
     about = {"id": ident, "name": option.name, "title": option.help}
     if words:
-        field = tag("select", list(_choices(words, value)), **about)
+        field = tag("select", list(_choices(words, value, default)), **about)
     else:
         listed = {"model": "models", "hw": "hardware"}.get(option.name)
         numeric = bool(KINDS[option.kind].unit)
         field = tag("input", value="" if value is None else value, list=listed, maxlength=200, autocomplete="off",
-                    spellcheck="false", inputmode="text", size=8 if numeric else 18, **about)  # fmt: skip
+                    spellcheck="false", inputmode="text", placeholder=default or None, size=8 if numeric else 18, **about)  # fmt: skip
     slider: EscapedHtml | None = None
     if option.name in SLID:
         low, high = SLID[option.name]
@@ -158,11 +255,11 @@ def _field(option: Option, value: object) -> EscapedHtml:
     return tag("div", tag("label", option.long, for_=ident), field, slider, class_="field")
 
 
-def _choices(words: tuple[str, ...], value: object) -> Iterator[EscapedHtml]:
+def _choices(words: tuple[str, ...], value: object, default: str) -> Iterator[EscapedHtml]:
     known = words if value is None or str(value) in words else (*words, str(value))
     for word in known:
         chosen = {"selected": ""} if str(value or "") == word else {}
-        yield tag("option", word or "as usual", value=word, **chosen)
+        yield tag("option", word or (f"{default} (default)" if default else "default"), value=word, **chosen)
 
 
 def _names(kind: str) -> EscapedHtml:

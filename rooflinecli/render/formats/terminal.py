@@ -1,6 +1,8 @@
-"""Tables, lists and sentences for a terminal: nothing wider than it is given, no cell broken.
+"""Tables, lists and sentences for a terminal: nothing wider than it is given, no figure broken.
 
-rich draws tables where colors are shown; output that is piped, or written with NO_COLOR, is plain and imports no rich. A column that does not fit is dropped, in the order its table states, and the table says which; `--wide` shows all.
+rich draws tables where colors are shown; output that is piped, or written with NO_COLOR, is plain and imports no rich. A table
+that does not fit is folded into several under each other, or into labels and values where there is still less room. Lists of
+more rows than a screen has drop columns instead, in the order they state, and say which; `--wide` shows all.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.text import CONTROL
 from rooflinecli.render.blocks import Block, Command, Drawing, Headline, Note, Page, Pairs, Prose
 from rooflinecli.render.blocks import Table as Blocks
-from rooflinecli.render.formats.terminal_style import PIPE, bold, colored, dim, red
+from rooflinecli.render.formats.terminal_style import NARROWEST, PIPE, bold, colored, dim, red
 
 
 def draw(page: Page, width: int, details: bool = False) -> str:
@@ -60,6 +62,7 @@ def _table(block: Blocks, width: int) -> list[str]:
 
 Grid = Sequence[Sequence[str]]
 GAP = "  "
+FOLDED = 12  # rows of a table that keeps all of its columns; a longer one is a list
 
 
 @dataclass
@@ -72,10 +75,14 @@ class Table:
     indent: str = ""
 
     def line(self, row: Sequence[str]) -> str:
-        """One row of the grid, aligned."""
-        cells = ((_cut(clean(row[i]), w), w, i in self.left) for i, w in self.widths.items())
-        padded = (cell + _pad(cell, w) if left else _pad(cell, w) + cell for cell, w, left in cells)
-        return (self.indent + GAP.join(padded)).rstrip()
+        """One row of the grid, aligned; a cell wider than its column goes on below itself."""
+        parts = {i: _broken(row[i], w) for i, w in self.widths.items()}
+        lines = []
+        for n in range(max(map(len, parts.values()))):
+            shown = ((part[n] if n < len(part) else "", self.widths[i], i in self.left) for i, part in parts.items())
+            padded = (cell + _pad(cell, w) if left else _pad(cell, w) + cell for cell, w, left in shown)
+            lines.append((self.indent + GAP.join(padded)).rstrip())
+        return "\n".join(lines)
 
     def head(self, names: Sequence[str]) -> list[str]:
         """The headings; one that holds line breaks takes several lines, the last of them above its figures."""
@@ -147,9 +154,39 @@ def table(
 ) -> list[str]:
     """The lines of `grid` made to fit (see `fit`): headings, rows, and a note where columns were dropped."""
     made = fit(grid, width, left=left, drop=drop, shrink=shrink, indent=indent)
+    if made.dropped and len(grid) <= 1 + FOLDED and width - len(indent) >= NARROWEST:
+        return _folded(grid, width, made.left, shrink, indent)
     head, *body = grid
     lines = _rich(made, grid) if colored() else [*made.head(head), *map(made.line, body)]
-    return [*lines, *made.note(width)]
+    return [*(part for line in lines for part in line.split("\n")), *made.note(width)]
+
+
+def _folded(grid: Grid, width: int, left: set[int], shrink: dict[str, int] | None, indent: str) -> list[str]:
+    """The lines of a table that is too wide: its columns in tables under each other, each with the columns that tell the rows
+    apart; labels and values for each row where that would take more than six."""
+    full = [i for i in range(len(grid[0])) if i == 0 or any(clean(row[i]).strip() for row in grid[1:])]
+    keys = full[: 1 if len({row[0] for row in grid[1:]}) == len(grid) - 1 else 2]
+    rest, lines, tables = full[len(keys) :], [], 0
+    while rest and tables < 6:
+        for stop in range(len(rest), 0, -1):
+            taken = [*keys, *rest[:stop]]
+            part = [[row[i] for i in taken] for row in grid]
+            text = [n for n, i in enumerate(taken) if i in left]
+            if not fit(part, width, left=text, shrink=shrink, indent=indent).dropped:
+                break
+        else:
+            break
+        lines += table(part, width, left=text, shrink=shrink, indent=indent)
+        rest, tables = rest[stop:], tables + 1
+    if not rest:
+        return lines
+    lines, inner = [], indent + "  " if width >= 40 else ""
+    for row in grid[1:]:
+        title = "  ".join(row[i] for i in keys if row[i].strip())
+        lines += [bold(line) for line in prose(title, width - len(indent))]
+        found = [(grid[0][i], row[i]) for i in full[len(keys) :] if row[i].strip()]
+        lines += [inner + line for line in pairs(found, width - len(inner))]
+    return lines
 
 
 def _rich(made: Table, grid: Grid) -> list[str]:
@@ -170,7 +207,7 @@ def _rich(made: Table, grid: Grid) -> list[str]:
             name, justify="left" if i in made.left else "right", vertical="bottom", width=column_width, no_wrap=True
         )
     for row in body:
-        drawn.add_row(*(Text(_cut(clean(row[i]), column_width)) for i, column_width in made.widths.items()))
+        drawn.add_row(*(Text("\n".join(_broken(row[i], w))) for i, w in made.widths.items()))
     room = len(made.indent) + _total(made.widths)
     console = Console(file=StringIO(), width=room, force_terminal=True, color_system="standard", legacy_windows=False)
     with console.capture() as capture:
@@ -187,11 +224,10 @@ def pairs(rows: Iterable[Sequence[str]], width: int = PIPE) -> list[str]:
 
 def _pair(label: str, value: str, wide: int, width: int) -> list[str]:
     lines = wrap(value, max(width - wide - len(GAP), 8)) or [""]
-    first = _cut(label, wide)
-    return [
-        (first + _pad(first, wide) + GAP + lines[0]).rstrip(),
-        *(" " * (wide + len(GAP)) + line for line in lines[1:]),
-    ]
+    labels = _broken(label, wide)
+    depth = max(len(labels), len(lines))
+    both = zip(labels + [""] * (depth - len(labels)), lines + [""] * (depth - len(lines)), strict=True)
+    return [(first + _pad(first, wide) + GAP + line).rstrip() for first, line in both]
 
 
 def prose(text: str, width: int = PIPE, indent: str = "") -> list[str]:
@@ -239,6 +275,12 @@ def cells(text: str) -> int:
 
 def _pad(text: str, width: int) -> str:
     return " " * (width - cells(text))
+
+
+def _broken(text: str, width: int) -> list[str]:
+    """A cell as lines of its column."""
+    text = clean(text)
+    return [text] if cells(text) <= width else [_cut(line, width) for line in wrap(text, width)] or [""]
 
 
 def _cut(text: str, width: int) -> str:

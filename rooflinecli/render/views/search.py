@@ -145,19 +145,22 @@ def _serving_headline(answer: ServingSearch) -> str:
     price = "" if usd is None else f", {text(usd, 'usd_per_million_tokens')}/M tokens"
     return (
         f"{answer.model} on {answer.hardware}: {plural(s['instances'], 'instance')} of {devices(best.layout)}, batch {best.layout.batch:g}: "
-        f"TTFT {_to_bound(s, 'ttft')}, ITL {_to_bound(s, 'itl')}, {s['requests_per_s']:.3g} req/s{price}; {_goal(answer)}"
+        f"TTFT {_to_bound(s, 'ttft', 'to ')}, ITL {_to_bound(s, 'itl', 'to ')}, {s['requests_per_s']:.3g} req/s{price}; {_goal(answer)}"
     )
 
 
-def _to_bound(serve: Mapping[str, float], name: str) -> str:
+def _to_bound(serve: Mapping[str, float], name: str, word: str = "") -> str:
     """A latency, and the value at which it was limited and ranked where that is another."""
     value, limited = serve[f"{name}_s"], serve.get(f"{name}_at_bound_s")
-    to = "" if limited is None or limited == value else f" (to {text(limited, 'time_s')})"
+    to = "" if limited is None or limited == value else f" ({word}{text(limited, 'time_s')})"
     return f"{text(value, 'time_s')}{to}"
 
 
 def _with_chip(answer: SearchAnswer, columns: list[Column], rows: list[list[str]]) -> Table:
     """The table, with the chip of each row where there are several."""
+    at = [column.head for column in columns].index("devices")
+    if len({row[at] for row in rows}) == 1:  # the headline has it
+        columns, rows = [*columns[:at], *columns[at + 1 :]], [[*row[:at], *row[at + 1 :]] for row in rows]
     if answer.chips is None:
         return Table(columns, rows)
     chips = [row.chip or "" for row in answer.results]
@@ -174,7 +177,7 @@ def _training(answer: TrainingSearch) -> Table:
         Column("layout", text=True),
         Column("devices", drop=4),
         Column("step"),
-        Column("upper bound"),
+        Column("up to"),
         Column("throughput", drop=2),
         Column("MFU", drop=3),
         Column("memory", drop=1),
@@ -200,13 +203,11 @@ def _training(answer: TrainingSearch) -> Table:
 def _serving(answer: ServingSearch) -> Table:
     columns = [
         Column(""),
-        Column("instance layout", text=True),
-        Column("batch"),
-        Column("total batch", drop=3),
-        Column("instances", drop=2),
+        Column("layout", text=True),
+        Column("instances"),
         Column("devices", drop=5),
-        Column("TTFT", drop=6),
-        Column("ITL"),
+        Column("TTFT (to)", drop=6),
+        Column("ITL (to)"),
         Column("req/s", drop=4),
         Column("$/M tokens", drop=1),
     ]
@@ -217,9 +218,7 @@ def _serving(answer: ServingSearch) -> Table:
             [
                 place(row, i),
                 layout(row.layout) or "1 device",
-                f"{row.layout.batch:g}",
-                f"{s['batch_in_all']:g}",
-                f"{s['instances']:g}",
+                f"{s['instances']:g} x {row.layout.batch:g}",
                 f"{s['devices']:g}",
                 _to_bound(s, "ttft"),
                 _to_bound(s, "itl"),

@@ -108,26 +108,21 @@ DROPPED = (
 
 
 class Table:
-    """Columns aligned to the first chunk, units for people, at most `limit` rows, as many columns as there is room for."""
+    """Rows with units for people, at most `limit` of them."""
 
     limit = 200
 
     def __init__(self, stream: TextIO, names: list[str], about: dict[str, object], width: int = PIPE):
         self.stream, self.names, self.width = stream, names, width
-        self.made, self.shown, self.total = terminal.Table({}, set()), 0, 0
+        self.grid: list[tuple[str, ...]] = []
+        self.total = 0
 
     def add(self, chunk: Chunk) -> None:
-        rows = min(length(chunk), self.limit - self.shown)
+        rows = min(length(chunk), self.limit - len(self.grid))
         self.total += length(chunk)
-        if rows <= 0:
-            return
-        grid = list(zip(*([_shown(n, v) for v in _head(chunk[n], rows)] for n in self.names), strict=True))
-        if not self.shown:
-            self.start(grid)
-        self.shown += rows
-        self.stream.write("".join(self.line(row) for row in grid))
+        self.grid += zip(*([_shown(n, v) for v in _head(chunk[n], rows)] for n in self.names), strict=True)
 
-    def start(self, grid: list[tuple[str, ...]]) -> None:
+    def lines(self) -> list[str]:
         heads = [name.replace(".", "\n") for name in self.names]
         drop = [
             name.replace(".", " ")
@@ -135,19 +130,13 @@ class Table:
             for name in reversed(self.names)
             if name.rpartition(".")[2] == last
         ]
-        self.made = terminal.fit([heads, *grid], self.width, left=(), drop=drop)
-        self._write(self.made.head(heads))
-
-    def line(self, cells: tuple[str, ...]) -> str:
-        return self.made.line(cells) + "\n"
+        return terminal.table([heads, *self.grid], self.width, left=(), drop=drop)
 
     def close(self) -> None:
-        self._write(self.made.note(self.width))
-        if self.total > self.shown:
-            more = f"… {self.total - self.shown:,} more points; --format csv, jsonl or parquet holds them all"
-            self._write(terminal.prose(more, self.width))
-
-    def _write(self, lines: list[str]) -> None:
+        lines = self.lines() if self.grid else []
+        if self.total > len(self.grid):
+            more = f"… {self.total - len(self.grid):,} more points; --format csv, jsonl or parquet holds them all"
+            lines += terminal.prose(more, self.width)
         self.stream.write("".join(line + "\n" for line in lines))
 
 
@@ -156,11 +145,8 @@ class Markdown(Table):
 
     limit = 2000
 
-    def start(self, grid: list[tuple[str, ...]]) -> None:
-        self.stream.write(self.line(tuple(self.names)) + self.line(("---:",) * len(self.names)))
-
-    def line(self, cells: tuple[str, ...]) -> str:
-        return f"| {' | '.join(map(cell, cells))} |\n"
+    def lines(self) -> list[str]:
+        return [f"| {' | '.join(map(cell, row))} |" for row in (self.names, ["---:"] * len(self.names), *self.grid)]
 
 
 def _head(column: Any, rows: int) -> list[Any]:
