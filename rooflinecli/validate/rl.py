@@ -4,18 +4,21 @@ without it, other sizes after one logged step, the order of modes, and a whole r
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 
 import numpy as np
 
-from rooflinecli.questions.rl.answer import Composed, compose
+from rooflinecli.questions.rl.answer import Composed, compose, published_for
 from rooflinecli.questions.rl.constants import PUBLISHED, Constants, scaled_by
+from rooflinecli.questions.rl.parts import Part
 from rooflinecli.questions.rl.question import Rl
 from rooflinecli.specs.published_runs import excluded, published
 from rooflinecli.validate.stats import Points, Row, Table, error_table, notes
 
+RECURRENT_GRID = ([a / 20 for a in range(16, 50)], [b / 5 for b in range(4, 30)], (10.0,))
 GRID = ((1.5, 1.75, 2.0, 2.25, 2.5), (1.0, 1.25, 1.5, 1.75, 2.0), (0.0, 5.0, 10.0, 15.0, 20.0, 30.0))
 
 
@@ -43,13 +46,13 @@ def point(row: Row, constants: Constants) -> tuple[float, ...]:
     return (row["step_s"], step.time_s, step.floor_s, *step.interval_s)
 
 
-def fitted(seen: list[Row]) -> Constants:
+def fitted(seen: list[Row], grid: Sequence[Sequence[float]] = GRID) -> Constants:
     """The constants of least mean error over some rows, on a grid; the rate of the weights is measured and not fitted."""
 
     def error(constants: Constants) -> float:
         return float(np.mean([abs(composed(row).step(constants)[1].time_s / row["step_s"] - 1) for row in seen]))
 
-    tried = [replace(PUBLISHED, rollout=a, trainer=b, fixed_s=c) for a, b, c in product(*GRID)]
+    tried = [replace(PUBLISHED, rollout=a, trainer=b, fixed_s=c) for a, b, c in product(*grid)]
     return min(tried, key=error)
 
 
@@ -90,10 +93,10 @@ def calibrated(row: Row) -> Constants:
 
 
 def modes() -> Table:
-    """Modes of verl's trainer on the same load, in the order measured; the lengths are those that its page states."""
+    """Modes of verl's trainer in the order measured, each by constants fitted to the others; the lengths are those that its page states."""
     lines = []
     for row in sorted(rows("modes"), key=lambda row: -row["step_s"]):
-        step = composed(row).step(PUBLISHED)[1]
+        step = mode_left_out(row)
         lines.append(
             {
                 "group": row["id"],
@@ -105,9 +108,15 @@ def modes() -> Table:
     return Table("rl: order of verl's modes", lines, notes("rl modes"))
 
 
+def mode_left_out(row: Row) -> Part:
+    """The step of one of verl's modes by constants fitted to its other modes."""
+    constants = fitted([other for other in rows("modes") if other["id"] != row["id"]], RECURRENT_GRID)
+    return composed(row).step(constants)[1]
+
+
 def run_minutes(row: Row) -> tuple[float, float, float]:
     """(expected, low, high) minutes of the steps of a run and of its validation, which is a further rollout."""
-    parts, step = composed(row).step(PUBLISHED)
+    parts, step = composed(row).step(published_for(composed(row).question))
     rollout = next(part for part in parts if part.name == "rollout")
     further = row["validation_samples"] / composed(row).question.sequences
     times = zip((step.time_s, *step.interval_s), (rollout.time_s, *rollout.interval_s), strict=True)

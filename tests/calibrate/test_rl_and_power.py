@@ -46,11 +46,22 @@ SLIME = (
     "(MegatronTrainRayActor pid=2) perf 0: {'perf/step_time': 131.0, 'perf/train_time': 11.0, 'perf/actor_train_time': 8.0, "
     "'perf/log_probs_time': 2.0, 'perf/train_wait_time': 120.0, 'perf/update_weights_time': 0.5, 'perf/save_model_time': 2.0}\n"
 )
+AREAL = "".join(
+    f"""20260708 [StatsLogger] INFO: Epoch 1/10 Step {step}/60 Train step {step}/600 done.
+\x1b[37m20260708 [StatsLogger] INFO: Stats (1/1):
+│ timeperf/rollout        │ {rollout:.4e} │ ppo_actor/update/lr │ 5.0000e-06 │
+│ timeperf/recompute_logp │ 6.1000e+00 │ timeperf/train_step       │ 3.1464e+01 │
+│ timeperf/update_weights │ 1.0329e+01 │ ppo_actor/prompt_len/avg  │ 1.0000e+02 │
+│ timeperf/save           │ 2.0000e+00 │ ppo_actor/seq_len/avg     │ 9.0000e+02 │
+"""
+    for step, rollout in ((1, 400.0), (2, 88.992))
+)
 RL = {
     "verl": (VERL, 4, {"step_s": 97.65, "generation_s": 75.0, "log_probs_s": 3.5, "reference_s": 3.4, "actor_s": 14.5, "tokens": 4377524, "output": 324.958}),
     "NeMo RL": (NEMO, 2, {"step_s": 35.7, "generation_s": 4.95, "log_probs_s": 3.14, "actor_s": 10.97, "weights_s": 0.6, "tokens_per_s_per_device": 1073.59}),
     "OpenRLHF": (OPENRLHF, 1, {"step_s": 85.6, "generation_s": 41.2, "log_probs_s": 12.5, "actor_s": 29.9, "weights_s": 1.98, "output": 512.0}),
     "slime": (SLIME, 1, {"step_s": 131.0, "generation_s": 120.0, "log_probs_s": 2.0, "actor_s": 8.0, "weights_s": 0.5, "output": 900.0}),
+    "AReaL": (AREAL, 2, {"step_s": 138.885, "generation_s": 88.992, "log_probs_s": 6.1, "actor_s": 31.464, "weights_s": 10.329, "prompt": 100.0, "output": 800.0}),
 }  # fmt: skip
 
 

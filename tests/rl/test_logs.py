@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from calibrate.test_rl_and_power import NEMO, OPENRLHF, SLIME, VERL
+from calibrate.test_rl_and_power import AREAL, NEMO, OPENRLHF, SLIME, VERL
 from conftest import run_cli
 
 from rooflinecli.core.errors import DataError, UsageError
@@ -13,7 +13,7 @@ from rooflinecli.questions.rl.answer import compose, constants_of
 from rooflinecli.questions.rl.constants import PUBLISHED
 from rooflinecli.questions.rl.question import Rl, step_of
 
-LOGS = {"verl": VERL, "NeMo RL": NEMO, "OpenRLHF": OPENRLHF, "slime": SLIME}
+LOGS = {"verl": VERL, "NeMo RL": NEMO, "OpenRLHF": OPENRLHF, "slime": SLIME, "AReaL": AREAL}
 BASE = {"model": "llama-3-8b", "hw": "h100", "n": 8, "prompts": 64, "samples": 8, "rollout_tp": 1}
 
 
@@ -42,6 +42,26 @@ def test_a_log_of_verl_is_named_to_nine_tenths_and_gives_its_lengths(logs):
     assert a.load.output_tokens == pytest.approx(324.958, rel=0.1) and a.load.prompt_tokens == 103
     assert any("timing_s/adv 1.25 s" in note for note in a.notes)
     assert any("a step of the log has 4.38M tokens" in note for note in a.notes)
+
+
+def test_a_real_step_of_verl_is_named_to_nine_tenths(tmp_path):
+    """GRPO of 4.39M tokens at 2,932 per device (16 devices), as a published log states it."""
+    path = tmp_path / "verl.log"
+    path.write_text(
+        "step:10 - response_length/mean:1000.0 - timing_s/start_profile:0.000278 - timing_s/agent_loop/slowest/generate_sequences:20.618 - "
+        "timing_s/gen:24.533394969068468 - timing_s/reward:3.863e-05 - timing_s/old_log_prob:13.635552056133747 - timing_s/ref:12.547897297888994 - "
+        "timing_s/adv:0.17872913694009185 - timing_s/update_actor:35.83383133285679 - timing_s/update_weights:5.458046867046505 - "
+        "timing_s/step:93.52434759191237 - perf/total_num_tokens:4388173 - perf/throughput:2932.5070910595373\n"
+    )
+    a = Rl(**BASE, log=str(path)).answer()
+    assert 0.98 < a.step.named_fraction < 0.99
+    assert {p.part for p in a.parts if p.measured_s} >= {
+        "rollout",
+        "log-probabilities",
+        "reference",
+        "update",
+        "weight sync",
+    }
 
 
 def test_forward_passes_that_a_log_joins_are_divided_as_expected(logs):

@@ -145,16 +145,22 @@ def test_an_engine_larger_than_the_rollout_is_refused():
         rollout(small(), 4, 8)
 
 
-def test_the_search_finds_the_best_of_every_split_and_engine():
-    """Brute force: each split, engine size and mode on its own, at the pessimistic bound."""
+def test_the_search_is_near_the_best_of_every_split_engine_and_trainer():
+    """Brute force: each split, engine size, mode and trainer layout on its own, at the pessimistic bound."""
     q = small(search=True)
     best = q.answer()
     found = []
-    for split, tp in itertools.product((None, 1, 2, 3, 4, 5, 6, 7), (1, 2, 4, 8)):
+    sizes = [{}, *({"tp": tp, "pp": pp} for tp, pp in itertools.product((1, 2, 4), (1, 2)))]
+    for split, tp, trainer in itertools.product((None, 1, 2, 3, 4, 5, 6, 7), (1, 2, 4, 8), sizes):
         if tp <= (split or 8):
-            composed = compose(small(rollout_devices=split, rollout_tp=tp, staleness=0 if split is None else 1))
+            stale = 0 if split is None else 1
+            try:
+                composed = compose(small(rollout_devices=split, rollout_tp=tp, staleness=stale, **trainer))
+            except (Infeasible, UsageError):  # sizes that do not divide the trainer's devices
+                continue
             if composed.memory.fits:
                 found.append(composed.step(PUBLISHED)[1].interval_s[1])
+    assert len(found) > 60
     assert best.step.interval_s[1] <= 1.1 * min(found)
     assert best.candidates[0].interval_s[1] == best.step.interval_s[1]
     assert all(a.interval_s[1] <= b.interval_s[1] for a, b in itertools.pairwise(best.candidates))

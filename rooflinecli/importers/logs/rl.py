@@ -1,4 +1,4 @@
-"""Logs of RL post-training by verl, NeMo RL, OpenRLHF and slime: the seconds of every stage of a step, one record for all four.
+"""Logs of RL post-training by verl, NeMo RL, OpenRLHF, slime and AReaL: the seconds of every stage of a step, one record for all.
 
 `steps(source)` and `median_step` are for what forecasts such a step; `calibrate` refuses these logs, since a step mixes generation with training.
 """
@@ -15,29 +15,32 @@ from rooflinecli.core.units import duration
 from rooflinecli.importers.source import MeasuredRow, Source
 from rooflinecli.importers.source import number as as_number
 
-TOOL = "verl / NeMo RL / OpenRLHF / slime"
+TOOL = "verl / NeMo RL / OpenRLHF / slime / AReaL"
 WARM_UP = 1  # steps in which engines start and kernels are compiled
 _PAIR = re.compile(r"['\"]?([A-Za-z_][\w@./-]*)['\"]?:\s*(?:np\.\w+\()?(-?\d[\d.]*(?:e[+-]?\d+)?)")
 _STEP = re.compile(r"(?:\bstep:|\bGlobal step |\b(?:perf|rollout|step) |\"step\": ?|\bStep )(\d+)\b")
 _BANNER = re.compile(r"^=+ Step (\d+)/\d+ =+")
 _NEMO = re.compile(r"^\W*(Total step time|Mean Generation Length|Mean Total Tokens per Sample|E2E \(Tokens/sec/gpu\)|[a-z_]+(?:/[a-z_]+)?): ([\d.]+)(s\b)?")  # fmt: skip
-# field -> names that it goes by: verl, NeMo RL, OpenRLHF, slime
+# field -> names that it goes by: verl, NeMo RL, OpenRLHF, slime, AReaL
 _NAMES: dict[str, tuple[str, ...]] = {
     "step_s": ("timing_s/step", "Total step time", "timing/step_total", "perf/step_time"),
-    "generation_s": ("timing_s/gen", "generation", "timing/generation", "perf/rollout_time"),
-    "log_probs_s": ("timing_s/old_log_prob", "policy_and_reference_logprobs", "logprobs", "timing/make_experience", "perf/log_probs_time"),
-    "reference_s": ("timing_s/ref", "reference_logprobs", "perf/ref_log_probs_time"),
-    "values_s": ("timing_s/values", "value_inference", "perf/values_time"),
+    "generation_s": ("timing_s/gen", "generation", "timing/generation", "perf/rollout_time", "timeperf/rollout"),
+    "log_probs_s": ("timing_s/old_log_prob", "policy_and_reference_logprobs", "logprobs", "timing/make_experience", "perf/log_probs_time", "timeperf/recompute_logp"),
+    "reference_s": ("timing_s/ref", "reference_logprobs", "perf/ref_log_probs_time", "timeperf/ref_logp"),
+    "values_s": ("timing_s/values", "value_inference", "perf/values_time", "timeperf/critic_values"),
     "rewards_s": ("timing_s/reward", "reward_calculation", "perf/reward_time"),
-    "actor_s": ("timing_s/update_actor", "policy_training", "timing/ppo_train", "perf/actor_train_time"),
-    "critic_s": ("timing_s/update_critic", "value_training", "perf/critic_train_time"),
-    "weights_s": ("timing_s/update_weights", "timing_s/sync_rollout_weights", "prepare_for_generation/transfer_and_update_weights", "timing/broadcast", "perf/update_weights_time"),
+    "actor_s": ("timing_s/update_actor", "policy_training", "timing/ppo_train", "perf/actor_train_time", "timeperf/train_step"),
+    "critic_s": ("timing_s/update_critic", "value_training", "perf/critic_train_time", "timeperf/critic_train_step"),
+    "weights_s": ("timing_s/update_weights", "timing_s/sync_rollout_weights", "prepare_for_generation/transfer_and_update_weights", "timing/broadcast", "perf/update_weights_time", "timeperf/update_weights"),
     "tokens": ("perf/total_num_tokens",),
     "tokens_per_s_per_device": ("perf/throughput", "E2E (Tokens/sec/gpu)", "perf/tokens_per_gpu_per_sec"),
-    "prompt": ("prompt_length/mean",),
+    "prompt": ("prompt_length/mean", "ppo_actor/prompt_len/avg"),
     "output": ("response_length/mean", "Mean Generation Length", "response_length", "rollout/response_lengths", "rollout/response_len/mean"),
 }  # fmt: skip
-_TOOLS = {"timing_s/": "verl", "timing/": "OpenRLHF", "perf/": "slime"}  # by the prefix of their times
+# by the prefix of their times
+_TOOLS = {"timing_s/": "verl", "timing/": "OpenRLHF", "timeperf/": "AReaL", "perf/": "slime"}
+_CELL = re.compile(r"\s*([A-Za-z_][\w@.-]*(?:/[\w@.-]+)+)\s*[│|]\s*(-?\d[\d.]*(?:e[+-]?\d+)?)\s*(?=[│|])")
+_AREAL = re.compile(r"\bTrain step (\d+)/\d+ done")
 _WAITS = ("perf/train_wait_time", "perf/train_time")  # of slime, which state a step where it states none
 
 
@@ -76,6 +79,7 @@ def claims(source: Source) -> bool:
         or ("Total step time:" in text and "policy_training:" in text)
         or re.search(r"['\"]timing/(?:ppo_train|generation)['\"]:", text)
         or re.search(r"\bperf \d+: \{['\"](?:perf|rollout)/", text)
+        or "timeperf/rollout" in text
     )
 
 
@@ -98,7 +102,8 @@ def steps(source: Source) -> list[RlStep]:
     found: list[tuple[int, int | None, dict[str, float]]] = []
     last: dict[int | None, dict[str, float]] = {}  # figures of the latest step of each number
     nemo = "Total step time:" in source.plain
-    for line, number, pairs in _blocks(source) if nemo else _lines(source):
+    tables = "│ timeperf/" in source.plain
+    for line, number, pairs in _blocks(source) if nemo else _tables(source) if tables else _lines(source):
         before = last.get(number)
         if number is not None and before is not None and all(before.get(k, v) == v for k, v in pairs.items()):
             before.update(pairs)
@@ -158,11 +163,33 @@ def _blocks(source: Source) -> Iterator[tuple[int, int | None, dict[str, float]]
             pairs.setdefault(match[1], as_number(match[2]) or 0.0)
 
 
+def _tables(source: Source) -> Iterator[tuple[int, int | None, dict[str, float]]]:
+    """The same of AReaL, which prints a table of names and values for each step, under the line that ends it."""
+    number, pairs, at = None, dict[str, float](), 0
+    for line, text in enumerate(source.lines, start=1):
+        if end := _AREAL.search(text):
+            if pairs:
+                yield at, number, pairs
+            number, pairs, at = int(end[1]), {}, line
+        for name, value in _CELL.findall(text) if "│" in text else ():
+            if name in pairs and name.startswith("timeperf/"):  # a log without the lines between
+                yield at, number, pairs
+                number, pairs = None, {}
+            at = at if pairs else line
+            pairs[name] = as_number(value) or 0.0
+    if pairs:
+        yield at, number, pairs
+
+
 def _step(where: str, number: int | None, pairs: dict[str, float], nemo: bool) -> RlStep:
     prefix = "" if nemo else next((p for p in _TOOLS if any(name.startswith(p) for name in pairs)), "perf/")
     own = {key: next((pairs[n] for n in names if n in pairs), None) for key, names in _NAMES.items()}
     if own["step_s"] is None and all(name in pairs for name in _WAITS):
         own["step_s"] = sum(pairs[name] for name in _WAITS)
+    if prefix == "timeperf/":  # its stages follow each other, and its sequences have prompts in them
+        own["step_s"] = sum(value for name, value in pairs.items() if name.startswith(prefix))
+        if own["prompt"] is not None and "ppo_actor/seq_len/avg" in pairs:
+            own["output"] = pairs["ppo_actor/seq_len/avg"] - own["prompt"]
     known = {name for names in _NAMES.values() for name in names}
     stage = re.compile(rf"{prefix}[a-z_]+{'_time' if prefix == 'perf/' else '(?:/total)?'}")
     others = {name: value for name, value in pairs.items() if name not in known and stage.fullmatch(name)}

@@ -10,6 +10,8 @@ from rooflinecli.core.units import count, duration
 from rooflinecli.engine import derived
 from rooflinecli.engine.residency import kv_bytes
 from rooflinecli.importers.logs.rl import RlStep
+from rooflinecli.layers.build import ledger
+from rooflinecli.layers.recurrent import Recurrent
 from rooflinecli.questions.rl import parts as rl_parts
 from rooflinecli.questions.rl.answer_types import (
     LoadAnswer,
@@ -25,6 +27,7 @@ from rooflinecli.questions.rl.answer_types import (
 from rooflinecli.questions.rl.constants import (
     BEST_SYNC,
     PUBLISHED,
+    RECURRENT,
     Constants,
     fixed_by,
     measured_parts,
@@ -33,6 +36,7 @@ from rooflinecli.questions.rl.constants import (
 from rooflinecli.questions.rl.parts import Part, Rollout, Sample, Update
 from rooflinecli.questions.rl.question import Rl, step_of
 from rooflinecli.specs import flag_text
+from rooflinecli.specs.model import load_model
 
 DEVICES = 8  # where -n is not given
 ASIDE = (
@@ -224,7 +228,7 @@ def with_lengths(question: Rl, log: RlStep) -> Rl:
 def constants_of(question: Rl) -> Constants:
     """Constants of published steps, or those that --calibrate fixes."""
     if question.calibrate is None:
-        return PUBLISHED
+        return published_for(question)
     try:
         written = flag_text.fields(question.calibrate_question or "", Rl.named)
         changed = {field.parameter: None if value == "none" else value for field, value in written}
@@ -237,7 +241,14 @@ def constants_of(question: Rl) -> Constants:
     }
     step = step_of(question.calibrate)
     reference = compose(with_lengths(Rl(**given).replace(**changed), step))
-    return fixed_by(step, reference.parts, *reference.step(PUBLISHED))
+    published = published_for(reference.question)
+    return fixed_by(step, published, reference.parts, *reference.step(published))
+
+
+def published_for(question: Rl) -> Constants:
+    """Constants of published steps of models like this one: with recurrent mixers, or without."""
+    recurrent = any(isinstance(layer.mixer, Recurrent) for layer in ledger(load_model(str(question.model))).layers)
+    return RECURRENT if recurrent else PUBLISHED
 
 
 def answer_of(composed: Composed, constants: Constants, log: RlStep | None = None) -> RlAnswer:
@@ -360,7 +371,7 @@ def _mode(composed: Composed) -> str:
 def _notes(composed: Composed, constants: Constants, log: RlStep | None) -> list[str]:
     """Remarks on the constants, the log, staleness and memory."""
     found = []
-    if constants is PUBLISHED:
+    if constants in (PUBLISHED, RECURRENT):
         found.append(
             f"a framework's own seconds are those of {constants.source}; --calibrate LOG fixes them from one step of your own"
         )

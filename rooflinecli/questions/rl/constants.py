@@ -44,16 +44,20 @@ class Constants:
 # 24 steps of NeMo RL v0.5 and v0.6 on H100 and GB200; `roofline validate rl` fits them again with each family of models left out.
 # The rate of the weights is that of checkpoint-engine, 60 to 76 GB/s over 8 to 256 devices.
 PUBLISHED = Constants(2.0, 1.25, 10.0, 70e9, (0.68, 1.5), "24 published steps of NeMo RL on H100 and GB200")
+# Models with recurrent mixers (linear attention): Qwen3.5 35B-A3B in three modes of verl on 32 devices and one on 24 H100, each within 12%
+# by constants fitted to the other three. The trainer's factor makes its passes 33% of the synchronous step (verl's logs: 33 to 48%); it is
+# of these models and not of verl, whose update of Qwen3 30B-A3B has the MFU that is estimated (0.31 to 0.40 on 8 to 32 H20).
+RECURRENT = Constants(1.4, 4.8, 10.0, 70e9, (0.68, 1.5), "4 published steps of Qwen3.5 35B-A3B in verl")
 BEST_SYNC = 76e9  # bytes per second of weights: the best of checkpoint-engine's published rows
 LOGGED_SPREAD = (0.82, 1.22)  # of other sizes after one logged step, in published rows
 
 
-def fixed_by(log: RlStep, raw: list[Part], parts: list[Part], step: Part) -> Constants:
-    """Constants that make parts those of a logged step: `raw` before constants, `parts` and `step` under the published ones.
+def fixed_by(log: RlStep, published: Constants, raw: list[Part], parts: list[Part], step: Part) -> Constants:
+    """Constants that make parts those of a logged step: `raw` before constants, `parts` and `step` under the `published` ones.
 
     Parts that the log leaves out have the factor of their side; of a log that states the whole alone, all work has one factor.
     """
-    base = replace(PUBLISHED, spread=LOGGED_SPREAD, source=f"{log.tool}: {log.where}")
+    base = replace(published, spread=LOGGED_SPREAD, source=f"{log.tool}: {log.where}")
     factors = {p.name: t / p.time_s for p in raw if p.time_s and (t := seconds_of(log, p.name, raw))}
     if not factors:
         return scaled_by(base, parts, step, log.step_s or step.time_s)

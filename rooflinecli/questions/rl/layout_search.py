@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.questions.rl.answer import DEVICES, compose
 from rooflinecli.questions.rl.answer_types import Candidate
 from rooflinecli.questions.rl.constants import Constants
 from rooflinecli.questions.rl.question import Rl
 
-Sizes = tuple[float, float]
+TRAINER_TP, TRAINER_PP = (1, 2, 4, 8), (1, 2, 4, 8)  # tried where the fastest trainer does not fit next to the rollout
 
 
 def search(question: Rl, constants: Constants) -> tuple[Rl, list[Candidate]]:
     """The question of the best layout, and every layout that fits, best first. What the question gives is kept.
 
-    Sides share all devices, or are split by eighths; a rollout engine is of each power of two that holds the model, the trainer's
-    sizes are the fastest of an estimate unless given. Raises Infeasible where nothing fits.
+    Sides share all devices, or are split by eighths; a rollout engine is of each power of two that holds the model. The trainer's sizes
+    are the fastest of an estimate, and where those do not fit with the rollout, the fastest that do. Raises Infeasible where nothing fits.
     """
     devices = int(question.n or DEVICES)
     found: dict[tuple[object, ...], tuple[Rl, Candidate]] = {}
     reason = "no layout fits"
     for asked in _layouts(question, devices):
         try:
-            candidate = _candidate(asked, constants, devices)
+            asked, candidate = _fitting(asked, constants, devices)
         except (Infeasible, UsageError) as error:
             reason = str(error)
             continue
@@ -57,6 +59,31 @@ def _layouts(question: Rl, devices: int) -> list[Rl]:
                     question.replace(n=devices, rollout_devices=split, rollout_tp=size, staleness=stale, search=None)
                 )
     return made
+
+
+def _fitting(question: Rl, constants: Constants, devices: int) -> tuple[Rl, Candidate | None]:
+    """The question with a trainer's layout that fits next to its rollout, and the step; (question, None) without any."""
+    reason: Infeasible | None = None
+    try:
+        candidate = _candidate(question, constants, devices)
+    except Infeasible as error:
+        candidate, reason = None, error
+    if candidate is not None or question.is_given(Rl.tp) or question.is_given(Rl.pp):
+        if reason is not None:
+            raise reason
+        return question, candidate
+    fitting = []
+    for tp, pp in product(TRAINER_TP, TRAINER_PP):
+        asked = question.replace(tp=tp, pp=pp)
+        try:
+            found = _candidate(asked, constants, devices)
+        except (Infeasible, UsageError):
+            continue
+        if found is not None:
+            fitting.append((asked, found))
+    if not fitting and reason is not None:
+        raise reason
+    return min(fitting, key=lambda pair: pair[1].interval_s[1], default=(question, None))
 
 
 def _candidate(question: Rl, constants: Constants, devices: int) -> Candidate | None:

@@ -104,7 +104,7 @@ class Rl(
     seed: Whole = field("whole", "Seed of the lengths.", default=0, least=0, panel=LOAD)
     search: Switch = field("switch", "Rank layouts: shared or split devices, sizes of both sides.", default=False, panel=LAYOUT)
     changes: Switch = field("switch", "Options that would shorten the step, each with its gain.", default=False, panel=LAYOUT)
-    log: OptText = field("file", "A log of verl, NeMo RL, OpenRLHF or slime: its parts next to the expected ones.", default=None, panel=ENGINE)
+    log: OptText = field("file", "A log of verl, NeMo RL, OpenRLHF, slime or AReaL: its parts next to the expected ones.", default=None, panel=ENGINE)
     calibrate: OptText = field("file", "A log of the same framework and chip; with --calibrate-question, what it measured.", default=None, panel=ENGINE, metavar="LOG")
     calibrate_question: OptText = field("free", "Options in which the run of --calibrate differs from this one, such as '-n 16 --rollout-devices none'.", default=None, panel=ENGINE, metavar="OPTIONS")
     source: OptText = field("free", "Read options from a config or a command of verl or NeMo RL.", default=None, metavar="LAUNCH", long="from", panel=ENGINE)
@@ -237,5 +237,7 @@ def step_of(path: str) -> RlStep:
 
     found = steps(load(Path(path)))
     if not found:
-        raise DataError(f"{path}: no step of RL post-training; expected a log of verl, NeMo RL, OpenRLHF or slime")
+        raise DataError(
+            f"{path}: no step of RL post-training; expected a log of verl, NeMo RL, OpenRLHF, slime or AReaL"
+        )
     return median_step(found)
