@@ -32,6 +32,10 @@ def render(
         from rooflinecli.render.formats.markdown import draw as markdown
 
         return markdown(view(answer))
+    if format == "html":
+        from rooflinecli.render.formats.html import whole
+
+        return whole(answer, view(answer))
     from rooflinecli.render.formats.terminal import draw
 
     return draw(view(answer), width, details)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.interfaces.cli.from_question import Delivery, command
+from rooflinecli.interfaces.cli.from_question import Delivery, Plotted, command
 from rooflinecli.interfaces.cli.show import show
 from rooflinecli.questions.compare.question import Compare, MeasuredAnswer
 
 
-def run(question: Compare, how: Delivery) -> int:
+class CompareDelivery(Plotted, Delivery):
+    """Where the answer goes, and its picture."""
+
+
+def run(question: Compare, how: CompareDelivery) -> int:
     """Compare and print; the exit code is 1 where no chip can."""
     if question.measured:
         show(_measured(question), "measured_gap", how, table="rows")
@@ -38,4 +42,4 @@ def _measured(question: Compare) -> MeasuredAnswer:
     return MeasuredAnswer(rows=against(found.rows), aside=aside([*found.doubts, *found.aside]), notes=found.notes)
 
 
-app = command(Compare, run)
+app = command(Compare, run, CompareDelivery)

@@ -19,7 +19,7 @@ from rooflinecli.interfaces.cli.main import QUIET
 from rooflinecli.interfaces.cli.output import INTERRUPTED, print_error, write
 from rooflinecli.interfaces.cli.text_values import without_coercion
 from rooflinecli.questions.question import Question
-from rooflinecli.specs.options import KINDS, MISSING, OUTPUT, PANELS, Option, OptText, Switch, Text, Whole, field
+from rooflinecli.specs.options import KINDS, MISSING, OUTPUT, PANELS, Group, Option, OptText, Switch, Text, Whole, field
 
 if TYPE_CHECKING:
     from typer._click import Context, HelpFormatter, Parameter
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Q = TypeVar("Q", bound=Question[Any])
 D = TypeVar("D", bound="Output")
-FORMATS = ("table", "json", "csv", "markdown")
+FORMATS = ("table", "json", "csv", "markdown", "html")
 
 
 class Output(Question[None]):
@@ -49,6 +49,20 @@ class Delivery(Output):
     schema: OptText = field("choice", "Keys of the JSON of an earlier release", default=None, choices=("1",), metavar="VERSION")
     out: OptText = field("file", "Write to a file instead of standard output.", default=None, short="-o")
     # fmt: on
+
+
+class Plotted(Group):
+    """A picture of an answer."""
+
+    # fmt: off
+    plot: OptText = field("file", "A picture of the answer: FILE.png, FILE.svg (extra `plot`), or - for the terminal.", default=None)
+    # fmt: on
+
+    def check(self) -> None:
+        if self.plot is not None:
+            from rooflinecli.render.formats.plot import check
+
+            check(self.plot)
 
 
 class Explained(Delivery):

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sys
 
-from rooflinecli.interfaces.cli.from_question import Spread, command
+from rooflinecli.interfaces.cli.from_question import Plotted, Spread, command
 from rooflinecli.interfaces.cli.output import INTERRUPTED
 from rooflinecli.interfaces.cli.progress import Progress
 from rooflinecli.interfaces.cli.show import show
 from rooflinecli.questions.plan.question import Plan
 
 
-def run(question: Plan, how: Spread) -> int:
+class PlanDelivery(Plotted, Spread):
+    """Where the answer goes, and its picture."""
+
+
+def run(question: Plan, how: PlanDelivery) -> int:
     """Plan and print; the exit code is 1 where no chip can."""
     asked = ",".join(question.hw).count(",") + 1
     bar = Progress(asked, "chips")
@@ -24,4 +28,4 @@ def run(question: Plan, how: Spread) -> int:
     return 0 if found.feasible else 1
 
 
-app = command(Plan, run, Spread)
+app = command(Plan, run, PlanDelivery)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from rooflinecli.interfaces.cli.from_question import Study, command
+from rooflinecli.interfaces.cli.from_question import Plotted, Study, command
 from rooflinecli.interfaces.cli.progress import Progress
 from rooflinecli.interfaces.cli.show import show
 from rooflinecli.questions.search.question import Search
 
 
-def run(question: Search, how: Study) -> int:
+class SearchDelivery(Plotted, Study):
+    """Where the answer goes, and its picture."""
+
+
+def run(question: Search, how: SearchDelivery) -> int:
     """Search and print; the exit code is 1 where nothing is feasible."""
     bars: list[Progress] = []
 
@@ -29,4 +33,4 @@ def run(question: Search, how: Study) -> int:
     return 0 if found.feasible else 1
 
 
-app = command(Search, run, Study)
+app = command(Search, run, SearchDelivery)

@@ -7,7 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rooflinecli.interfaces.cli.from_question import Delivery
+from rooflinecli.core.errors import UsageError
+from rooflinecli.interfaces.cli.from_question import Delivery, Plotted
 from rooflinecli.interfaces.cli.output import columns, write
 
 
@@ -23,6 +24,21 @@ def show(answer: Any, view: str, how: Delivery, *, table: str = "", **shown: int
         render(answer, page, how.format, columns(how.wide, out), table=table, schema=how.schema, details=how.details),
         out,
     )
+    if isinstance(how, Plotted) and how.plot:
+        plot(answer, how.plot)
+
+
+def plot(answer: Any, target: str) -> None:
+    """Draw the picture of an answer. Raises UsageError where it has no points."""
+    from rooflinecli.render.formats.plot import draw
+    from rooflinecli.render.views.pictures import pictures
+
+    drawn = pictures(answer)
+    if not drawn:
+        raise UsageError("--plot: no point to show; nothing is feasible, or it has no price", "plot")
+    text = draw(drawn[0], target)
+    if text:
+        write("\n" + text)
 
 
 def explained(answer: object, name: str, depth: int) -> str:

@@ -21,7 +21,7 @@ from rooflinecli.questions.estimate.question import Estimate
 from rooflinecli.questions.question import Question
 from rooflinecli.questions.report.answer import outline
 from rooflinecli.render.answer import bare, to_json
-from rooflinecli.render.formats.html import draw
+from rooflinecli.render.formats.html import draw, shown
 from rooflinecli.render.numbers import text as number_text
 from rooflinecli.render.report import answer, charts
 from rooflinecli.render.report.derivation_tree import DerivationTree
@@ -58,7 +58,7 @@ def part(options: Options, question: type[Question[Any]] = Estimate) -> EscapedH
         answer_of = asked.answer()
         module, _, name = _VIEWS.get(question.verb, question.verb).partition(".")
         view = getattr(import_module(f"rooflinecli.render.views.{module}"), name or "view")
-        return join(draw(view(answer_of)), _in_use(answer_of))
+        return join(draw(view(answer_of)), shown(answer_of), _in_use(answer_of))
     request = build_request.request(options)
     result = estimate(request)
     figures = EmbeddedFigures(json.loads(to_json(outline(_settled(request, result), result))))

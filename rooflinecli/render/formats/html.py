@@ -2,8 +2,31 @@
 
 from __future__ import annotations
 
+from rooflinecli.core.record import Record
 from rooflinecli.render.blocks import Block, Command, Drawing, Headline, Note, Page, Pairs, Table
 from rooflinecli.render.report.html import EscapedHtml, join, pairs, table, tag
+
+
+def whole(answer: Record, page: Page) -> str:
+    """A self-contained page of an answer: its pictures, its blocks, and its JSON inside."""
+    from rooflinecli.render.answer import to_json
+    from rooflinecli.render.report.page import document, embedded
+
+    name = str(getattr(answer, "schema", "")).split("/")[1:2]
+    title = " ".join(["roofline", *name])
+    body = tag("main", draw(page), shown(answer))
+    return document(title, tag("header", tag("h1", title)), body, embedded(to_json(answer)))
+
+
+def shown(answer: Record) -> EscapedHtml:
+    """The pictures of an answer."""
+    from rooflinecli.render.report.charts import picture
+    from rooflinecli.render.views.pictures import pictures
+
+    drawn = [
+        tag("section", tag("h2", one.title), picture(one, f"picture-{i}")) for i, one in enumerate(pictures(answer))
+    ]
+    return join(drawn)
 
 
 def draw(page: Page) -> EscapedHtml:

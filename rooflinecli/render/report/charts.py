@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rooflinecli.core.units import count, duration, si
 from rooflinecli.importers.source import Json
+from rooflinecli.questions.sweep.plot_points import Picture
 from rooflinecli.render.report.html import EmbeddedFigures, EscapedHtml, join, tag
 from rooflinecli.render.report.svg import SIZES, Chart
 
@@ -142,6 +143,45 @@ def throughput(figures: EmbeddedFigures, phase: str) -> EscapedHtml:
             class_="legend",
         ),
     )
+
+
+def picture(drawn: Picture, ident: str) -> EscapedHtml:
+    """Points or curves of several series, with limits as level lines and a legend."""
+    words = "; ".join(
+        f"{name}: " + ", ".join(f"{x:.3g} {y:.3g}" for x, y in line[:12]) for name, line in drawn.series.items()
+    )
+    charts = [_plotted(kind, drawn, ident).svg(drawn.title, words, ident) for kind in SIZES]
+    keys = [
+        tag("li", tag("svg", tag("circle", cx=8, cy=8, r=5, class_=f"mark s{i % 8 + 1}"), viewBox="0 0 16 16", class_="key", aria_hidden="true"), name)
+        for i, name in enumerate(drawn.series)
+    ]  # fmt: skip
+    dashed = [tag("li", f"dashed: {name}") for name in drawn.limits]
+    return join(charts, tag("ul", keys, dashed, class_="legend"))
+
+
+def _plotted(kind: str, drawn: Picture, ident: str) -> Chart:
+    points = [point for line in drawn.series.values() for point in line]
+    xs, ys = [x for x, _ in points], [*(y for _, y in points), *drawn.limits.values()]
+    log_x, log_y = drawn.log, drawn.log or drawn.log_up
+    across = (min(xs) / 1.3, max(xs) * 1.3, True) if log_x else _span(xs)
+    chart = Chart(kind, across, (min(ys) / 1.3, max(ys) * 1.3, True) if log_y else _span(ys))
+    chart.axes(drawn.x, drawn.y, lambda v: f"{v:g}", lambda v: f"{v:g}")
+    for name, y in drawn.limits.items():
+        chart.line([(chart.x.low, y), (chart.x.high, y)], "floorline")
+        chart.name_line(chart.left, y, name, "roofname")
+    for i, (name, line) in enumerate(drawn.series.items()):
+        if drawn.curves:
+            chart.line(line, f"curve s{i % 8 + 1}")
+        for x, y in line:
+            chart.mark(x, y, 4.5, "round", f"mark s{i % 8 + 1}", f"{name or ident}: {x:.4g}, {y:.4g}")
+    return chart
+
+
+def _span(values: list[float]) -> tuple[float, float, bool]:
+    """A linear axis from zero, or from near the lowest value where all are close to each other."""
+    low, high = min(values), max(values)
+    room = (high - low) * 0.15 or abs(high) * 0.1 or 1.0
+    return (0.0 if low <= high / 3 else low - room), high + room, False
 
 
 def _curve(kind: str, phase: str, points: list[Json], asked: float | None) -> Chart:

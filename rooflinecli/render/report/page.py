@@ -37,6 +37,17 @@ def page(report: ReportAnswer, derivations: dict[str, Traced], command: str) -> 
     text = to_json(report)
     figures = EmbeddedFigures(json.loads(text))
     title = f"{figures.data['estimate']['model']['name']} on {figures.data['estimate']['hardware']['name']}"
+    return document(
+        f"{title}: roofline report",
+        _header(figures),
+        tag("main", _sections(figures, derivations, report)),
+        _footer(command),
+        embedded(text),
+    )
+
+
+def document(title: str, *parts: EscapedHtml) -> str:
+    """A page that loads nothing: its style inside, light and dark, for a screen and for paper."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -44,20 +55,13 @@ def page(report: ReportAnswer, derivations: dict[str, Traced], command: str) -> 
         tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
         tag("meta", name="color-scheme", content="light dark"),
         tag("link", rel="icon", href="data:,"),
-        tag("title", f"{title}: roofline report"),
+        tag("title", title),
         tag("style", EscapedHtml(STYLE.read_text(encoding="utf-8"))),
     )
-    body = tag(
-        "body",
-        _header(figures),
-        tag("main", _sections(figures, derivations, report)),
-        _footer(command),
-        _embedded(text),
-    )
-    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+    return f"<!doctype html>\n{tag('html', head, tag('body', *parts), lang='en')}\n"
 
 
-def _embedded(text: str) -> EscapedHtml:
+def embedded(text: str) -> EscapedHtml:
     """The JSON, unable to end its own element."""
     return tag(
         "script",

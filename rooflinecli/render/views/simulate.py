@@ -5,19 +5,12 @@ from __future__ import annotations
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import count
 from rooflinecli.questions.simulate.question import SimulateAnswer, SloAnswer
-from rooflinecli.render.blocks import Block, Column, Note, Page, Prose, Table, page
+from rooflinecli.render.blocks import Block, Column, Headline, Note, Page, Prose, Table, page
 from rooflinecli.render.numbers import layout, text
 from rooflinecli.specs.quantities import QUANTITIES
 
 MAX_CLASSES = 20  # rows of a table; JSON has them all
-_POINTS = (
-    Column("mean", drop=3),
-    Column("p50"),
-    Column("p90", drop=4),
-    Column("p95", drop=5),
-    Column("p99"),
-    Column("max", drop=1),
-)
+_POINTS = ("mean", "p50", "p90", "p95", "p99")
 _LATENCIES = {"ttft": "TTFT", "itl": "ITL", "tpot": "TPOT", "e2e": "E2E latency", "queue": "queueing"}
 _SHOWN = (
     "output_tokens_per_s", "input_tokens_per_s", "output_tokens_per_s_per_device", "requests_per_s", "goodput_requests_per_s",
@@ -37,14 +30,14 @@ _IF_ANY = ("prefix_cache_hit_rate", "preemptions")
 def view(answer: SimulateAnswer) -> Page:
     """Title, latencies, the other numbers of the run, classes, targets, notes."""
     return page(
-        [Prose(_title(answer))],
+        [Headline(_title(answer))],
         [_latencies(answer)],
         [_numbers(answer, True)],
         [_classes(answer)],
         [_targets(answer.slo)],
         *([note] for note in _notes(answer)),
-        details=[[_numbers(answer, False)]],
-        about="input throughput, batches, cache, prices of input and output",
+        details=[[_longest(answer)], [_numbers(answer, False)]],
+        about="maxima, input throughput, batches, cache, prices of input and output",
     )
 
 
@@ -62,9 +55,15 @@ def _title(answer: SimulateAnswer) -> str:
     copies = f"{'up to ' if load.autoscale else ''}{values['replicas']} x " if values["replicas"] > 1 else ""
     sizes = layout(answer.layout.to_dict()) if answer.layout.devices > 1 else "one device"
     requests = f"{count(values['requests'])} request{'s' if values['requests'] != 1 else ''}"
+    found = [
+        f"{label} {text(values[f'{name}_p50_s'], 'time_s')} (p99 {text(values[f'{name}_p99_s'], 'time_s')})"
+        for name, label in (("ttft", "TTFT"), ("itl", "ITL"))
+        if values.get(f"{name}_p50_s") is not None
+    ]
+    found.append(text(values["output_tokens_per_s"], "output_tokens_per_s"))
     return (
         f"{answer.model} on {copies}{answer.layout.devices} {answer.hardware} ({sizes}, {answer.dtype}), {answer.engine} "
-        f"({answer.policy}): {requests}, {what}"
+        f"({answer.policy}): {requests}, {what}; {', '.join(found)}"
     )
 
 
@@ -72,11 +71,16 @@ def _latencies(answer: SimulateAnswer) -> Table:
     values, ends = answer.simulate, answer.interval
     rows = []
     for name, label in _LATENCIES.items():
-        cells = [text(values[f"{name}_{column.head}_s"], "time_s") for column in _POINTS]
+        cells = [text(values[f"{name}_{point}_s"], "time_s") for point in _POINTS]
         between = ends.get(f"{name}_p99_s")
         rows.append([label, *cells, *([text(between, "time_s") if between else ""] if ends else [])])
-    columns = [Column("", text=True), *_POINTS, *([Column("p99, 80% interval")] if ends else [])]
+    columns = [Column("", text=True), *map(Column, _POINTS), *([Column("p99, 80% interval")] if ends else [])]
     return Table(columns, rows)
+
+
+def _longest(answer: SimulateAnswer) -> Table:
+    rows = [[label, text(answer.simulate[f"{name}_max_s"], "time_s")] for name, label in _LATENCIES.items()]
+    return Table([Column("", text=True), Column("max")], rows)
 
 
 def _numbers(answer: SimulateAnswer, first: bool) -> Table:

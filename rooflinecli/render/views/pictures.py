@@ -1,0 +1,94 @@
+"""Pictures of answers: the front of a search and of a comparison with its limits, cost against time of a plan, percentiles of a simulation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from rooflinecli.core.record import Record
+from rooflinecli.core.units import duration
+from rooflinecli.questions.compare.question import CompareAnswer
+from rooflinecli.questions.plan.question import ServingChip, ServingPlan, TrainingChip, TrainingPlan
+from rooflinecli.questions.search.answer_types import ServingSearch, TrainingSearch
+from rooflinecli.questions.simulate.question import SimulateAnswer, StudyAnswer
+from rooflinecli.questions.sweep.plot_points import Picture
+
+DAY = 86400.0
+PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
+_LIMIT = re.compile(r"(?:serve\.)?itl_s <= ([\d.e+-]+)")
+
+
+def pictures(answer: Record) -> list[Picture]:
+    """Pictures of an answer, none for those that are no set of points."""
+    found = _picture(answer)
+    return [found] if found is not None and any(found.series.values()) else []
+
+
+def _picture(answer: Record) -> Picture | None:
+    if isinstance(answer, ServingSearch):
+        rows = [row.serve for row in answer.results]
+        title = f"{answer.model}: ITL against request rate per device"
+        made = Picture(title, "requests per second and device", "ITL, s", False)
+        points = [(row["requests_per_s"] / row["devices"], row["itl_s"]) for row in rows]
+        made.series = _ranked(points, [(row["itl_s"], row.get("itl_at_bound_s", row["itl_s"])) for row in rows])
+        made.limits = _limits(float(m[1]) for m in map(_LIMIT.match, answer.where) if m)
+        return made
+    if isinstance(answer, TrainingSearch):
+        made = Picture(f"{answer.model}: step time against memory", "GB per device", "step, s", False)
+        points = [(row.memory.total_bytes / 1e9, row.time_s) for row in answer.results]
+        made.series = _ranked(points, [row.interval_s for row in answer.results])
+        return made
+    if isinstance(answer, CompareAnswer):
+        made = Picture(f"{answer.model.name}: {answer.rank} against cost", "dollars per hour", answer.rank, False)
+        for chip in answer.rows:
+            if chip.value is not None and chip.usd_per_hour is not None:
+                made.series[chip.name] = [(chip.usd_per_hour, chip.value)]
+        limit = next((s for name, s in answer.slo_s.items() if name.removesuffix("_s") in answer.rank), None)
+        made.limits = _limits([limit] if limit is not None else [])
+        return made
+    if isinstance(answer, TrainingPlan):
+        made = Picture(f"{answer.model}: time against cost", "cost, million dollars", "days", False)
+        for run in answer.rows:
+            if isinstance(run, TrainingChip) and run.elapsed_usd is not None:
+                made.series[run.hardware] = [(run.elapsed_usd / 1e6, run.elapsed_s / DAY)]
+        made.limits = {} if answer.deadline_s is None else {"deadline": answer.deadline_s / DAY}
+        return made
+    if isinstance(answer, ServingPlan):
+        made = Picture(f"{answer.model}: ITL against cost", "dollars per hour", "ITL, s", False)
+        for service in answer.rows:
+            if isinstance(service, ServingChip) and service.usd_per_hour is not None:
+                made.series[service.hardware] = [(service.usd_per_hour, service.numbers.itl_s)]
+        made.limits = _limits(s for name, s in answer.limits_s.items() if name.startswith("itl"))
+        return made
+    if isinstance(answer, SimulateAnswer):
+        made = Picture(
+            "latency by percentile of requests", "per cent of requests", "s", False, log_up=True, curves=True
+        )
+        for name in ("ttft", "tpot", "e2e"):
+            line = [(share, answer.simulate.get(f"{name}_{key}_s")) for key, share in PERCENTILES.items()]
+            made.series[name.upper()] = [(share, s) for share, s in line if isinstance(s, float) and s > 0]
+        return made
+    if isinstance(answer, StudyAnswer) and {"qps", "concurrency", "replicas"} & set(answer.axes):
+        from rooflinecli.questions.simulate.plots import over_rates
+
+        return over_rates(answer)
+    return None
+
+
+def _ranked(
+    points: Sequence[tuple[float, float]], intervals: Sequence[Sequence[float]]
+) -> dict[str, list[tuple[float, float]]]:
+    """The best, those whose interval reaches into that of the best, and the others."""
+    series: dict[str, list[tuple[float, float]]] = {
+        "best": list(points[:1]),
+        "interval overlaps the best": [],
+        "others": [],
+    }
+    for point, (low, high) in zip(points[1:], list(intervals)[1:], strict=True):
+        overlaps = low <= intervals[0][1] and high >= intervals[0][0]
+        series["interval overlaps the best" if overlaps else "others"].append(point)
+    return {name: found for name, found in series.items() if found}
+
+
+def _limits(seconds: Iterable[float]) -> dict[str, float]:
+    return {f"SLO {duration(s)}": s for s in seconds}
