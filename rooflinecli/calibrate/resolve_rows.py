@@ -219,19 +219,10 @@ def _complete(reading: MeasuredRow, options: Options) -> None:
     tokens = reading.probe.get("tokens_per_device")
     if train and options.get("batch") is None and tokens and options.get("seq") and options.get("n"):
         options["batch"] = max(round(tokens * _number("n", options) / _number("seq", options)), 1)
-    if all(options.get(size) is not None for size in _SIZES[:3]) and options.get("n") is None:
-        options["n"] = (
-            _number("tp", options)
-            * _number("pp", options)
-            * _number("dp", options)
-            * (_number("cp", options) if options.get("cp") else 1)
-        )
-    if not train and options.get("n") is None and options.get("tp") is not None:
-        options["n"] = (
-            _number("tp", options)
-            * (_number("pp", options) if options.get("pp") else 1)
-            * (_number("dp", options) if options.get("dp") else 1)
-        )
+    whole = all(options.get(size) is not None for size in _SIZES[:3])
+    if options.get("n") is None and (whole or (not train and options.get("tp") is not None)):
+        sizes = _SIZES if whole else _SIZES[:3]
+        options["n"] = math.prod(_number(size, options) for size in sizes if options.get(size))
     needed = [
         *_NEEDED["train" if train else "serving"],
         *(["output"] if not train and reading.quantity not in ("prefill", "ttft") else []),

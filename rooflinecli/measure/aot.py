@@ -238,35 +238,20 @@ def _xla(compiled: Compiled) -> XlaCounts:
 def differences(counts: dict[str, OpCounts], xla: XlaCounts) -> list[Difference]:
     """Where XLA's FLOPs and those of the program part, in sentences."""
     needed, written, once = (counts[key].flops for key in ("needed", "written", "once"))
-    found = []
-    if written - needed > SAME * written:
-        found.append(
-            (
-                "unused",
-                written - needed,
-                "FLOPs of matmuls whose results are unused; XLA removes them, and so does the count here",
-            )
-        )
-    if needed - once > SAME * needed:
-        found.append(("loops", needed - once, "FLOPs of loop trips after the first; XLA counts a loop's body once"))
-    if xla.flops is None:
-        found.append(("absent", 0.0, "XLA reports no flops, which means zero"))
-    rest = (xla.flops or 0.0) - once
-    if rest > SAME * max(once, 1.0):
-        found.append(
-            ("elementwise", rest, "FLOPs that XLA counts in addition to matmuls: elementwise work and conversions")
-        )
-    elif rest < -SAME * max(once, 1.0):
-        found.append(
-            (
-                "simplified",
-                -rest,
-                "FLOPs that XLA does not count: simplified away, or inside a library call it cannot see into",
-            )
-        )
+    rest, same = (xla.flops or 0.0) - once, SAME * max(once, 1.0)
+    unused = "FLOPs of matmuls whose results are unused; XLA removes them, and so does the count here"
+    unseen = "FLOPs that XLA does not count: simplified away, or inside a library call it cannot see into"
+    found = [
+        ("unused", written - needed, written - needed > SAME * written, unused),
+        ("loops", needed - once, needed - once > SAME * needed, "FLOPs of loop trips after the first; XLA counts a loop's body once"),
+        ("absent", 0.0, xla.flops is None, "XLA reports no flops, which means zero"),
+        ("elementwise", rest, rest > same, "FLOPs that XLA counts in addition to matmuls: elementwise work and conversions"),
+        ("simplified", -rest, rest < -same, unseen),
+    ]  # fmt: skip
     return [
         Difference(kind=kind, flops=amount, message=f"{si(amount, 'FLOP') + ': ' if amount else ''}{why}")
-        for kind, amount, why in found
+        for kind, amount, differs, why in found
+        if differs
     ]
 
 

@@ -55,49 +55,18 @@ class Suite(Question["MeasureAnswer"]):
         return execute(self, running)
 
 
-class MatmulSuite(Suite):
-    """Matmuls: square, skinny as in decode, ragged."""
-
-    verb = "measure matmul"
-    suites = ("matmul",)
-
-
-class AttentionSuite(Suite):
-    """Attention: prefill and decode."""
-
-    verb = "measure attention"
-    suites = ("attention",)
-
-
-class BandwidthSuite(Suite):
-    """Memory streams: copy, triad, read."""
-
-    verb = "measure bandwidth"
-    suites = ("bandwidth",)
-
-
-class ElementwiseSuite(Suite):
-    """Norms, activations, reductions, optimizer, gather."""
-
-    verb = "measure elementwise"
-    suites = ("elementwise",)
-
-
-class CollectiveSuite(Suite):
-    """All-reduce and its kin over all local devices, or over hosts."""
-
-    verb = "measure collectives"
-    suites = ("collectives",)
-
-
-class EverySuite(Suite):
-    """Everything (the default)."""
-
-    verb = "measure all"
-    suites = ("matmul", "attention", "bandwidth", "elementwise", "collectives")
-
-
-SUITES = (MatmulSuite, AttentionSuite, BandwidthSuite, ElementwiseSuite, CollectiveSuite, EverySuite)
+_SUITES = {
+    "matmul": "Matmuls: square, skinny as in decode, ragged.",
+    "attention": "Attention: prefill and decode.",
+    "bandwidth": "Memory streams: copy, triad, read.",
+    "elementwise": "Norms, activations, reductions, optimizer, gather.",
+    "collectives": "All-reduce and its kin over all local devices, or over hosts.",
+    "all": "Everything (the default).",
+}
+SUITES: dict[str, type[Suite]] = {
+    name: type(name, (Suite,), {"__doc__": text, "verb": f"measure {name}", "suites": tuple(_SUITES)[:-1] if name == "all" else (name,)})
+    for name, text in _SUITES.items()
+}
 
 
 # fmt: off
@@ -156,11 +125,7 @@ class OpenAIServer(Question[list[dict[str, Any]]]):
 
 
 class VLLMServer(OpenAIServer):
-    """A closed loop against a running vLLM server: TTFT and TPOT.
-
-    Writes a line of JSON per load, which `roofline calibrate FILE --hw H -n N` reads. OPENAI_API_KEY is sent where it is set.
-    """
-
+    __doc__ = str(OpenAIServer.__doc__).replace("OpenAI-compatible", "vLLM")
     verb = "measure vllm"
     engine = "vllm"
 

@@ -68,7 +68,7 @@ def test_a_busy_machine_writes_no_profile_unless_forced(tmp_path, monkeypatch, c
 
     from rooflinecli.interfaces.cli.measure import MeasureDelivery
     from rooflinecli.measure import run
-    from rooflinecli.measure.question import BandwidthSuite
+    from rooflinecli.measure.question import SUITES
     from rooflinecli.render.blocks import Page
 
     for name, made in (("calibrate", (None, [])), ("document", document := {"measured": {}}), ("text_of", "name: x")):
@@ -78,7 +78,7 @@ def test_a_busy_machine_writes_no_profile_unless_forced(tmp_path, monkeypatch, c
     monkeypatch.setattr("rooflinecli.render.views.measure.warnings", lambda *_: [])
     env = SimpleNamespace(kind="somebody's desktop", platform="gpu", cores=2)
     answer = run.MeasureAnswer(env, tmp_path / "here.yaml", [{"busy": 2.0}])
-    run._fit(BandwidthSuite(force=forced, extends="none"), answer)
+    run._fit(SUITES["bandwidth"](force=forced, extends="none"), answer)
     assert cli._show(answer, MeasureDelivery()) == (0 if forced else 1)
     assert answer.out.exists() is forced
     assert document["measured"].get("forced") == ("100% of the timings were disturbed" if forced else None)

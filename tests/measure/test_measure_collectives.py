@@ -76,9 +76,9 @@ def test_two_processes_over_loopback(tmp_path):
         port = free.getsockname()[1]
     code = """
         import sys, json
-        from rooflinecli.measure.question import CollectiveSuite
+        from rooflinecli.measure.question import SUITES
         i = int(sys.argv[1])
-        answer = CollectiveSuite(quick=True, out=sys.argv[2], coordinator="127.0.0.1:" + sys.argv[3], processes=2, process_id=i).answer()
+        answer = SUITES["collectives"](quick=True, out=sys.argv[2], coordinator="127.0.0.1:" + sys.argv[3], processes=2, process_id=i).answer()
         print(json.dumps([answer.leader, len(answer.records), sorted({r["op"] for r in answer.records}), answer.failed]))
     """
     env = {**os.environ, "JAX_PLATFORMS": "cpu"}

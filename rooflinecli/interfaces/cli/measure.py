@@ -94,7 +94,7 @@ app = typer.Typer(
     "that `estimate --hw` reads.",
     **QUIET,
 )
-for _suite in SUITES:
+for _suite in SUITES.values():
     add(app, _suite, suite, MeasureDelivery)
 add(app, ModelComparison, model, MeasureDelivery)
 add(app, OpenAIServer, server, RunsDelivery)
