@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 def timed(case: KernelCase, protocol: Protocol, environment: Environment, dispatch: float) -> Timing:
     """Compile one case, check it where the kernel is not XLA's, then time it on rotating inputs (one set when timed warm) with its output buffer reused."""
-    from rooflinecli.measure.kernels.base import sets_needed
-    from rooflinecli.measure.kernels.registry import build
+    from rooflinecli.measure.kernels.base import build, sets_needed
 
     kernel = build(case)
     first = kernel.rotating(0)

@@ -28,7 +28,7 @@ def test_every_collective_does_what_its_name_says():
         from rooflinecli.measure.kernels import collective as c
         from rooflinecli.measure.collectives import chosen, VOLUME
         from rooflinecli.measure.device import environment
-        from rooflinecli.measure.kernels.registry import build
+        from rooflinecli.measure.kernels.base import build
         env, result = environment(), {}
         cases = {case.op: case for case in chosen(env, True) if case.sizes["bytes"] == 2**12}
         assert set(cases) == set(VOLUME) == set(c.OPS)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 from rooflinecli.measure import cases
-from rooflinecli.measure.kernels import pallas, reference, registry
+from rooflinecli.measure.kernels import base, pallas, reference
 
 pytest.importorskip("absl", reason="Mosaic GPU imports absl")
 hopper_matmul_mgpu = pytest.importorskip("jax.experimental.pallas.ops.gpu.hopper_matmul_mgpu")
@@ -47,7 +47,7 @@ def test_matmul_interpreted(monkeypatch):
     monkeypatch.setattr(hopper_matmul_mgpu, "get_num_sms", lambda: 1)
     params = pytest.importorskip("jax._src.pallas.mosaic_gpu.interpret.params")
     case = cases.matmul(128, 512, 384, "bf16", engine="pallas")
-    base = registry.build(cases.matmul(128, 512, 384, "bf16"))
-    (w,), (x,) = base.rotating(0), base.hot
+    plain = base.build(cases.matmul(128, 512, 384, "bf16"))
+    (w,), (x,) = plain.rotating(0), plain.hot
     with params.force_gpu_interpret_mode():
         reference.check(case, pallas.hopper_matmul(x, w), (w,), (x,))

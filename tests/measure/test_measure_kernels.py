@@ -9,13 +9,13 @@ import pytest
 from jax.experimental.pallas import tpu as pltpu
 
 from rooflinecli.measure import cases, time_case
-from rooflinecli.measure.kernels import base, matmul, pallas, reference, registry, stream
+from rooflinecli.measure.kernels import base, matmul, pallas, reference, stream
 
 F64 = np.float64
 
 
 def ready(case):
-    kernel = registry.build(case)
+    kernel = base.build(case)
     return kernel, kernel.rotating(0)
 
 
@@ -82,7 +82,7 @@ def test_streams_run(op):
 
 
 def test_inputs_differ_from_set_to_set_and_are_not_constant():
-    kernel = registry.build(cases.matmul(4, 64, 64, "fp32"))
+    kernel = base.build(cases.matmul(4, 64, 64, "fp32"))
     (one,), (two,) = kernel.rotating(0), kernel.rotating(1)
     assert float(jnp.std(one)) > 0 and not jnp.array_equal(one, two)
 
@@ -112,13 +112,13 @@ def test_pallas_matmul_interpreted(monkeypatch):
     monkeypatch.setattr(pallas.xla_matmul, "build", lambda case: base_kernel)
     monkeypatch.setattr(pallas.jax, "default_backend", lambda: "tpu")
     with pltpu.force_tpu_interpret_mode():
-        reference.check(case, registry.build(case).fn(w, x), (w,), (x,))
+        reference.check(case, base.build(case).fn(w, x), (w,), (x,))
 
 
 @pytest.mark.parametrize(("heads", "kv", "causal"), [(2, 2, False), (4, 2, True)])
 def test_pallas_attention_interpreted(heads, kv, causal):
     case = cases.prefill(1, 128, heads, kv, 64, "fp32", engine="pallas", causal=causal)
-    inputs = registry.build(replace(case, engine="xla")).rotating(0)
+    inputs = base.build(replace(case, engine="xla")).rotating(0)
     with pltpu.force_tpu_interpret_mode():
         reference.check(case, pallas.tpu_attention(*inputs, causal), inputs, ())
 
@@ -136,7 +136,7 @@ def test_a_wrong_kernel_is_not_timed():
 def test_pallas_kernels_lower_for_tpu(monkeypatch):
     monkeypatch.setattr(pallas.jax, "default_backend", lambda: "tpu")
     spec = jax.ShapeDtypeStruct
-    matmul = registry.build(cases.matmul(256, 256, 256, "bf16", engine="pallas")).fn
+    matmul = base.build(cases.matmul(256, 256, 256, "bf16", engine="pallas")).fn
     for fn, args in (
         (matmul, (spec((1024, 1024), jnp.bfloat16),) * 2),
         (

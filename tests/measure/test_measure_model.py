@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.measure.model import compare, programs, supported, transformer
+from rooflinecli.measure.model import compare, supported, transformer
 from rooflinecli.measure.question import ModelComparison
 from rooflinecli.specs.hardware import load_hardware
 
@@ -59,13 +59,13 @@ def test_parameters_of_whole_models_equal_the_ledger(name):
     assert sum(int(np.prod(x.shape)) for x in jax.tree.leaves(held)) == compare.total_parameters(spec)
 
 
-@pytest.mark.parametrize("phase", programs.PHASES)
+@pytest.mark.parametrize("phase", transformer.PHASES)
 @pytest.mark.parametrize("which", [*SMALL[:4], *SMALL[-2:]], ids=lambda w: w[0])
 def test_matmul_flops_equal_the_ledger(which, phase):
     spec = built(*which)
     held = drawn(spec)
     seq = min(24, spec.positions.length or 24)
-    program = programs.program(phase, spec, held, 3, seq, jnp.float32)
+    program = transformer.program(phase, spec, held, 3, seq, jnp.float32)
     expected = compare.predict(phase, spec, load_hardware("epyc-9654"), 3, seq, "fp32")
     assert compare.matmul_flops(program.fn, *program.args) == round(expected.flops)
     assert expected.time >= expected.floor > 0
@@ -73,7 +73,7 @@ def test_matmul_flops_equal_the_ledger(which, phase):
 
 def test_xla_counts_the_matmuls_and_the_elementwise_work_on_top():
     spec = built("gpt2", 2, 64, 128)
-    program = programs.program("train", spec, transformer.initial(spec, "float32"), 2, 32, jnp.float32)
+    program = transformer.program("train", spec, transformer.initial(spec, "float32"), 2, 32, jnp.float32)
     exact = compare.matmul_flops(program.fn, *program.args)
     assert exact <= compare.xla_flops(jax.jit(program.fn).lower(*program.args)) <= 1.6 * exact
 
@@ -122,7 +122,7 @@ def test_attention_is_causal():
 
 def test_training_lowers_the_loss():
     spec = built("gpt2", 1, 64, 32)
-    program = programs.program("train", spec, transformer.initial(spec, "float32"), 2, 16, jnp.float32)
+    program = transformer.program("train", spec, transformer.initial(spec, "float32"), 2, 16, jnp.float32)
     step, args, losses = jax.jit(partial(program.fn)), program.args, []
     for _ in range(30):
         out = step(*args)
@@ -141,7 +141,7 @@ def test_what_it_cannot_build_is_refused_with_a_remedy(name):
 def test_the_loop_closes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     answer = compare.close(ModelComparison("gpt2", hw="epyc-9654", seq=16, layers=1, d_model=64, vocab=64, budget=0.2))
-    assert [row.phase for row in answer.phases] == list(programs.PHASES)
+    assert [row.phase for row in answer.phases] == list(transformer.PHASES)
     assert not any("NOT EQUAL" in check for check in answer.checks) and len(answer.checks) == 5
     assert all(row.measured_s > 0 and row.predicted_s > 0 for row in answer.phases)
     assert len((tmp_path / "roofline-loop.jsonl").read_text().splitlines()) == 4

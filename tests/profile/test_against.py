@@ -35,11 +35,11 @@ def small(tmp_path_factory):
 def test_a_trace_taken_here_is_explained(small, tmp_path, phase, asked):
     """XLA on a CPU: no shapes and no names, yet at least 85 % of the time has an operation, and the steps are counted."""
     jax = pytest.importorskip("jax")
-    from rooflinecli.measure.model import programs, transformer
+    from rooflinecli.measure.model import transformer
     from rooflinecli.specs.model import load_model
 
     spec = load_model(str(small))
-    program = programs.program(phase, spec, transformer.initial(spec, jax.numpy.float32), 1, 64, jax.numpy.float32)
+    program = transformer.program(phase, spec, transformer.initial(spec, jax.numpy.float32), 1, 64, jax.numpy.float32)
     run = jax.jit(program.fn)
     jax.block_until_ready(run(*program.args))
     with jax.profiler.trace(str(tmp_path)):

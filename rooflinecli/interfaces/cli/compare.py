@@ -17,7 +17,7 @@ class CompareDelivery(Plotted, Delivery):
 def run(question: Compare, how: CompareDelivery) -> int:
     """Compare and print; the exit code is 1 where no chip can."""
     if question.measured:
-        show(_measured(question), "measured_gap", how, table="rows")
+        show(_measured(question), "compare.measured", how, table="rows")
         return 0
     if question.sensitivity and how.format == "csv":
         from rooflinecli.engine.build_request import warn

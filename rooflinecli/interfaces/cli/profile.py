@@ -30,7 +30,7 @@ def run(question: Profile, how: ProfileDelivery) -> None:
 
         request = build_request.request(estimate_options("--against", question.against, question.hw))
         compared = against(read(Path(question.trace)), request, question.steps, question.device)
-        show(compared, "profile_vs_estimate", how, table="rows", top=how.top)
+        show(compared, "profile.against", how, table="rows", top=how.top)
     elif how.explain is None:
         show(question.answer(), "profile", how, table="kernels", top=how.top)
     else:

@@ -1,4 +1,4 @@
-"""A kernel that can be timed: a function, its rotating inputs, and a buffer that its output reuses."""
+"""A kernel that can be timed: a function, its rotating inputs, a buffer that its output reuses; and the builder of each case's."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from importlib import import_module
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from rooflinecli.measure import torch_baseline
+from rooflinecli.measure.cases import WARM, KernelCase
 from rooflinecli.measure.dtypes import jax_name
 
 MOST_SETS = 64
@@ -89,3 +92,34 @@ def compiled(kernel: Kernel, first: Arrays, chain: int = 1) -> tuple[jax.stages.
     buffer = jax.tree.map(lambda s: jnp.ones(s.shape, s.dtype), shape) if kernel.reuse else jnp.zeros(())
     donate = (2,) if kernel.reuse else ()
     return jax.jit(call, donate_argnums=donate, keep_unused=True), buffer
+
+
+_XLA = {
+    "matmul": "matmul:build",
+    "grouped": "matmul:build_grouped",
+    "prefill": "attention:build_prefill",
+    "prefill_full": "attention:build_prefill",
+    "decode": "attention:build_decode",
+    "matmul_training": "matmul:build_training",
+    "prefill_training": "attention:build_training",
+    "adamw": "stream:build_optimizer",
+    "gather": "stream:build_gather",
+}
+_PALLAS = {
+    ("matmul", "pallas"): "pallas:build_matmul",
+    ("prefill", "pallas"): "pallas:build_attention",
+    ("prefill_full", "pallas"): "pallas:build_attention",
+}
+
+
+def build(case: KernelCase) -> Kernel:
+    """The kernel of a case. Raises UsageError when no engine of that name has the operation."""
+    if case.suite == "collectives":
+        place = "collective:build"
+    elif case.engine in ("xla", "cudnn", WARM, torch_baseline.ENGINE):
+        place = _XLA.get(case.op, "stream:build")
+    else:
+        place = _PALLAS[case.op, case.engine]
+    module, _, name = place.partition(":")
+    kernel: Kernel = getattr(import_module(f"rooflinecli.measure.kernels.{module}"), name)(case)
+    return kernel

@@ -27,7 +27,7 @@ from rooflinecli.measure.contention import around
 from rooflinecli.measure.device import environment, keep_pages, known_chip
 from rooflinecli.measure.dtypes import jax_name
 from rooflinecli.measure.log import Log
-from rooflinecli.measure.model import programs, transformer
+from rooflinecli.measure.model import transformer
 from rooflinecli.measure.model.supported import scaled
 from rooflinecli.measure.question import ModelComparison
 from rooflinecli.measure.timing import Timing
@@ -45,8 +45,8 @@ TRACED = 3  # runs in a trace: enough to see one that is not the first, small en
 def close(loop: ModelComparison) -> ModelReport:
     """Run the loop. Raises UsageError for a model it cannot build or a phase it does not know."""
     for phase in loop.phase:
-        if phase not in programs.PHASES:
-            raise unknown("phase", phase, programs.PHASES)
+        if phase not in transformer.PHASES:
+            raise unknown("phase", phase, transformer.PHASES)
     keep_pages()
     env = environment()
     spec = scaled(loop.model, loop.layers, loop.d_model, loop.vocab)
@@ -60,7 +60,7 @@ def close(loop: ModelComparison) -> ModelReport:
     checks = [_equal("parameters", transformer.count(parameters), total_parameters(spec))]
     log = Log(Path(loop.log or "roofline-loop.jsonl"), env.fingerprint)
     rows = []
-    for phase in loop.phase or programs.PHASES:
+    for phase in loop.phase or transformer.PHASES:
         row, check = _phase(phase, loop, spec, hardware, parameters, dtype)
         rows.append(row)
         checks.append(check)
@@ -86,13 +86,13 @@ def _phase(
 ) -> tuple[PhaseComparison, str]:
     """One phase: predict, count, time."""
     expected = predict(phase, spec, hardware, loop.batch, loop.seq, dtype)
-    program = programs.program(phase, spec, parameters, loop.batch, loop.seq, jnp.dtype(jax_name(dtype)))
+    program = transformer.program(phase, spec, parameters, loop.batch, loop.seq, jnp.dtype(jax_name(dtype)))
     check = _equal(f"{phase} matmul FLOPs", matmul_flops(program.fn, *program.args), round(expected.flops))
     timing, xla = timed(program, loop.budget, None if loop.trace is None else Path(loop.trace) / phase)
     return _row(phase, loop, spec, hardware, expected, timing, xla, dtype), check
 
 
-def timed(program: programs.Program, budget: float, trace: Path | None = None) -> tuple[Timing, float]:
+def timed(program: transformer.Program, budget: float, trace: Path | None = None) -> tuple[Timing, float]:
     """Compile and time a program, and trace a few runs where asked; also XLA's own FLOP count (matmuls plus elementwise)."""
     lowered = jax.jit(program.fn, donate_argnums=program.donate, keep_unused=True).lower(*program.args)
     start = time.perf_counter()

@@ -1,8 +1,9 @@
-"""Chips side by side: the best in a line, the ranked table, chips that are infeasible, the command of the best."""
+"""Chips side by side: the best in a line, the ranked table, chips that are infeasible, the command of the best; measured rows with their estimates."""
 
 from __future__ import annotations
 
-from rooflinecli.questions.compare.question import CompareAnswer, ComparedChip
+from rooflinecli.core.text import plural
+from rooflinecli.questions.compare.question import INSIDE, CompareAnswer, ComparedChip, MeasuredAnswer, MeasuredGap
 from rooflinecli.questions.multi_chip import remedy
 from rooflinecli.render.blocks import Block, Column, Command, Headline, Page, Prose, Table, page
 from rooflinecli.render.numbers import NONE, layout, text
@@ -96,3 +97,41 @@ def _notes(answer: CompareAnswer) -> list[Block]:
     if any(row.overlaps_previous for row in answer.rows):
         notes.append("~ interval overlaps the row above: order uncertain")
     return [Prose(note) for note in notes]
+
+
+_MEASURED = (
+    Column("row", text=True, least=24),
+    Column("quantity", text=True, drop=2),
+    Column("measured"),
+    Column("floor", drop=1),
+    Column("expected"),
+    Column("80% interval"),
+    Column("gap"),
+    Column("verdict", text=True),
+)
+
+
+def measured(answer: MeasuredAnswer) -> Page:
+    """A table of the rows, then explanations, rows that were not compared, and notes."""
+    rows = [
+        (
+            row.row,
+            row.quantity,
+            *(text(seconds, "time_s") for seconds in (row.measured_s, row.floor_s, row.expected_s)),
+            text(row.interval_s, "interval_s"),
+            f"{row.gap:+.0%}",
+            row.verdict,
+        )
+        for row in answer.rows
+    ]
+    notes = [_explanation(row) for row in answer.rows if row.explained_by and row.verdict != INSIDE]
+    for aside in answer.aside:
+        count = plural(float(aside["rows"] or 0), "row")
+        notes.append(f"{count} from {aside['row']} on not compared: {aside['reason']}")
+    return page([Table(_MEASURED, rows)], [Prose(note, 2) for note in (*notes, *answer.notes)])
+
+
+def _explanation(row: MeasuredGap) -> str:
+    """The explanations of a row, the mildest first."""
+    each = ", ".join(f"{e.what} (asks {e.asks:.2g})" for e in row.explained_by)
+    return f"{row.row}: any one of these would explain {row.gap:+.0%}: {each}"
