@@ -115,6 +115,18 @@ def _prompt_joules(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) ->
     return 0.0 if isinstance(answer, DecodeAnswer) and answer.load_kind != "static" else None
 
 
+def _draw(name: str) -> Callable[[EstimateContext, Layout, PhaseAnswer], Number]:
+    """A constant of the power draw: decode steps of models with experts draw one share of TDP, where the chip has it."""
+
+    def read(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) -> Number:
+        draw = ctx.chip.draw
+        if ctx.is_moe and draw.has_moe and isinstance(answer, DecodeAnswer):
+            return draw.moe if name == "static" else 0.0
+        return getattr(draw, name)
+
+    return read
+
+
 def _power_error(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) -> Number:
     return ctx.chip.draw.error_moe if ctx.is_moe else ctx.chip.draw.error
 
@@ -136,9 +148,9 @@ SOURCES: dict[str, Source] = {
     "devices": lambda ctx, layout, answer: layout.devices,
     "power": lambda ctx, layout, answer: ctx.chip.power,
     "rated_power": lambda ctx, layout, answer: None if ctx.chip.power is None else ctx.chip.rated_power,
-    "static_draw": lambda ctx, layout, answer: ctx.chip.draw.static,
-    "memory_draw": lambda ctx, layout, answer: ctx.chip.draw.memory,
-    "compute_draw": lambda ctx, layout, answer: ctx.chip.draw.compute,
+    "static_draw": _draw("static"),
+    "memory_draw": _draw("memory"),
+    "compute_draw": _draw("compute"),
     "power_error": _power_error,
     "memory_use": _memory_use,
     "compute_use": _compute_use,

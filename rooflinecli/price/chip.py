@@ -170,7 +170,8 @@ class Chip:
             found, basis = PowerDraw(static=1.0, error=0.0, source="TDP as an upper bound"), "TDP"
         values: dict[str, Any] = {"basis": basis}
         moe = found.error if found.error_moe is None else found.error_moe
-        for name, value in (("static", found.static), ("memory", found.memory), ("compute", found.compute), ("error", found.error), ("error_moe", moe)):  # fmt: skip
+        values["has_moe"] = found.moe is not None
+        for name, value in (("static", found.static), ("moe", found.moe or 0.0), ("memory", found.memory), ("compute", found.compute), ("error", found.error), ("error_moe", moe)):  # fmt: skip
             cited = "" if basis == "TDP" or not self.lift.traced else document.location("draw")
             values[name] = self.lift(f"draw.{name}", value, "1", f"{cited}; {found.source}".removeprefix("; "))
         return SimpleNamespace(**values)

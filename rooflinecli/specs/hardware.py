@@ -130,6 +130,12 @@ class PowerDraw(Spec):
     static: float = Field(ge=0, le=1, description="share of TDP that any load draws")
     memory: float = Field(0.0, ge=0, description="share of TDP at full memory bandwidth, in proportion to it")
     compute: float = Field(0.0, ge=0, description="share of TDP at peak FLOP/s, with the root of FLOP/s over peak")
+    moe: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="share of TDP in the decode steps of models with experts, where no use explains it",
+    )
     error: float = Field(ge=0, description="80% relative error of the power, each model left out")
     error_moe: float | None = Field(None, ge=0, description="the same of models with experts")
     source: str

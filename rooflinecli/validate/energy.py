@@ -96,16 +96,16 @@ def _row(run: Row, prompt: int, batch: float, output: float, watts: float, rate:
     )
 
 
-def fit(found: list[PowerRow]) -> tuple[float, float, float]:
+def fit(found: list[PowerRow], constant: bool = False) -> tuple[float, float, float]:
     """static, memory and compute of formulas/energy.power_fraction: least relative squares at the measured uses, none below zero,
-    rows far off counting less (Huber at 10%)."""
+    rows far off counting less (Huber at 10%). `constant`: static alone, as for models with experts."""
     target = np.array([row.watts / row.tdp for row in found])
     terms = np.array([(1.0, min(m, 1.0), c**0.5) for m, c in (row.measured_use for row in found)]) / target[:, None]
     weight, best = np.ones(len(found)), np.zeros(3)
     for _ in range(10):
         tried = []
         for kept in product((False, True), repeat=3):
-            if not any(kept):
+            if not any(kept) or (constant and kept != (True, False, False)):
                 continue
             solution = np.zeros(3)
             solution[list(kept)] = np.linalg.lstsq(terms[:, kept] * weight[:, None], weight, rcond=None)[0]
@@ -119,9 +119,13 @@ def fit(found: list[PowerRow]) -> tuple[float, float, float]:
 
 @cache
 def left_out() -> dict[tuple[str, str], tuple[float, float, float]]:
-    """(chip, model) -> constants fitted to the chip's other models."""
-    pairs = {(row.hw, row.model) for row in rows()}
-    return {(hw, model): fit([r for r in rows() if r.hw == hw and r.model != model]) for hw, model in sorted(pairs)}
+    """(chip, model) -> constants fitted to the chip's other models; a share of TDP for models with experts, whose power their uses of
+    memory and matrix units predict worse (docs/energy.md)."""
+    pairs = {(row.hw, row.model, row.kind) for row in rows()}
+    return {
+        (hw, model): fit([r for r in rows() if r.hw == hw and r.model != model], kind == "MoE")
+        for hw, model, kind in sorted(pairs)
+    }
 
 
 def watts(row: PowerRow, use: tuple[float, float]) -> float:

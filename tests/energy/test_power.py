@@ -42,6 +42,8 @@ def test_the_constants_of_a_chip_are_the_fit_to_its_rows() -> None:
         assert draw is not None
         fitted = validated.fit([row for row in validated.rows() if row.hw == hw])
         assert (draw.static, draw.memory, draw.compute) == pytest.approx(fitted, abs=0.002)
+        share = validated.fit([row for row in validated.rows() if row.hw == hw], constant=True)[0]
+        assert draw.moe == pytest.approx(share, abs=0.002)
 
 
 def test_measured_power_is_predicted_for_models_that_the_fit_never_saw() -> None:
@@ -53,6 +55,20 @@ def test_measured_power_is_predicted_for_models_that_the_fit_never_saw() -> None
     at_measured = validated.points("power at the measured throughput", "", list(validated.rows()))
     assert errors(at_measured.expected / at_measured.measured)["mean"] < 0.18
     assert len(joined("all", [at_measured]).measured) == 262
+
+
+def test_the_power_of_models_with_experts_is_within_the_bar_of_their_energy_and_h100_s_energy_too() -> None:
+    experts = [row for row in validated.rows() if row.kind == "MoE"]
+    for quantity, found in (
+        ("power at the estimated throughput", experts),
+        ("joules per output token", [row for row in experts if row.hw == "h100-sxm"]),
+    ):
+        points = validated.points(quantity, "", found)
+        off = errors(points.expected / points.measured)
+        assert off["mean"] < 0.20 and off["median"] < 0.15
+    points = validated.points("joules per output token", "", experts)
+    inside = np.mean((points.low <= points.measured) & (points.measured <= points.high))
+    assert errors(points.expected / points.measured)["mean"] < 0.26 and 0.75 <= inside <= 0.88
 
 
 @pytest.mark.parametrize("name", ["prefill", "decode", "train"])
