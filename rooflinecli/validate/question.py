@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -45,19 +46,20 @@ class Validate(Question[ValidateAnswer]):
     subject: Text = field("free", "kernels, training, inference, collectives, desk, rl, energy, or all.", default="all", positional=True)
     # fmt: on
 
-    def tables(self) -> list[Table]:
-        """The tables with the points behind them. Raises UsageError for an unknown subject or a missing extra."""
+    def tables(self, tell: Callable[[int, int], None] = lambda done, total: None) -> list[Table]:
+        """The tables with the points behind them; `tell` is called with (1, all) as each subject is done. Raises UsageError for an unknown subject or a missing extra."""
         if self.subject == "search":
             raise UsageError("search is a study of the repository; run `python -m lab.search_vs_tuned` in a checkout")
         if self.subject not in (*SUBJECTS, EVERYTHING):
             raise unknown("subject", self.subject, (*SUBJECTS, EVERYTHING))
         if self.subject == "kernels":
             import_module("rooflinecli.validate.aiconfigurator_tables").systems()  # raises where the wheel is missing
-        asked = SUBJECTS.values() if self.subject == EVERYTHING else (SUBJECTS[self.subject],)
+        asked = tuple(SUBJECTS.values()) if self.subject == EVERYTHING else (SUBJECTS[self.subject],)
         tables: list[Table] = []
         try:
             for name in asked:
                 tables += import_module(f"rooflinecli.validate.{name}").tables()
+                tell(1, len(asked))
         except KeyboardInterrupt:
             if not tables:
                 raise

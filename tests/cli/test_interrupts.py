@@ -41,3 +41,35 @@ def test_validate_keeps_the_tables_before(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_an_extra_is_installed_from_where_the_package_is() -> None:
     assert install("plot").startswith("pip install '/") and install("plot").endswith("[plot]'")
+
+
+def test_a_sweep_writes_the_points_that_it_has(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    from rooflinecli.questions.sweep import run as sweep
+
+    answers = sweep.answers
+
+    def interrupted(space, start, stop):
+        for i, box in enumerate(answers(space, start, stop)):
+            if i == 2:
+                raise KeyboardInterrupt
+            yield box
+
+    monkeypatch.setattr(sweep, "answers", interrupted)
+    asked = ("sweep", "llama-3-8b", "--hw", "h100,h200,b200", "--batch", "1,2")
+    path = tmp_path / "points.csv"
+    ran = run_cli(*asked, "--format", "csv", "--out", str(path))
+    assert ran.code == 130 and "interrupted: 4 of 6 points are written" in ran.err
+    assert len(path.read_text().splitlines()) == 1 + 4
+    ran = run_cli(*asked)
+    assert ran.code == 130 and "4 of 6" in ran.err and "prefill" in ran.out
+
+
+def test_a_fleet_that_keeps_its_answers_says_where(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    from rooflinecli.questions.fleet.question import FleetPlan
+
+    def interrupted(self, over=None):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(FleetPlan, "answer", interrupted)
+    ran = run_cli("fleet", "examples/fleet.yaml", "--resume", str(tmp_path / "kept"))
+    assert ran.code == 130 and f"the answers so far are in {tmp_path / 'kept'}" in ran.err

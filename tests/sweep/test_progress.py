@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from rooflinecli.interfaces.cli.progress import Progress
+from rooflinecli.interfaces.cli.progress import Progress, counting
 
 
 class Terminal(io.StringIO):
@@ -27,3 +27,16 @@ def test_when_it_shows(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, aft
     assert ("50%" in text and "500/1000" in text and "points" in text) == shown
     bar.close()
     assert ("\x1b[2K" in stream.getvalue().removeprefix(text)) == shown
+
+
+def test_items_of_a_map_are_counted_with_their_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    bar = Progress(1000, after=0.0)
+    bar.start -= 100.0
+    bar.add(500)
+    assert "5/s" in stream.getvalue()
+    bar.close()
+    over = counting(lambda function, items: map(function, items), "models")
+    assert list(over(abs, [-1, 2, -3])) == [1, 2, 3]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from rooflinecli.core.parallel_map import spread_over
 from rooflinecli.interfaces.cli.from_question import Study, command
+from rooflinecli.interfaces.cli.progress import counting
 from rooflinecli.interfaces.cli.show import show
 from rooflinecli.questions.fleet.question import FleetPlan
 
 
 def run(question: FleetPlan, how: Study) -> int:
     """Place the models and print; the exit code is 1 where they do not fit."""
-    found = question.answer(how.over(question))
+    found = question.answer(counting(how.over(question) or spread_over(), "models on groups"))
     show(found, "fleet", how, table="rows")
     return 0 if found.feasible else 1
 

@@ -218,7 +218,13 @@ def add(
         try:
             code = how.deliver(run, asked)
         except KeyboardInterrupt:
-            print_error("interrupted; nothing was kept")
+            folder = getattr(how, "resume", None)
+            kept = (
+                f"the answers so far are in {folder}; the same command goes on from them"
+                if folder
+                else "nothing was kept"
+            )
+            print_error(f"interrupted; {kept}")
             code = INTERRUPTED
         if code:
             raise typer.Exit(code)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rooflinecli.core import files
 from rooflinecli.core.errors import UsageError
 from rooflinecli.interfaces.cli.from_question import Study, command
-from rooflinecli.interfaces.cli.output import columns
+from rooflinecli.interfaces.cli.output import INTERRUPTED, columns, print_error
 from rooflinecli.interfaces.cli.progress import Progress
 from rooflinecli.interfaces.cli.show import show
 from rooflinecli.questions.sweep.question import Sweep
@@ -60,18 +60,24 @@ def run(question: Sweep, how: SweepDelivery) -> int:
     keep = Filter(space, list(question.where), question.feasible_only)
     start, stop = shard(space.points, question.part)
     plot = Gathered(how.plot_kind, space) if how.plot else None
-    progress, feasible = Progress(stop - start), False
+    progress, feasible, interrupted = Progress(stop - start), False, False
     file = None if how.out is None else Path(how.out)
     quiet = how.plot == "-" and file is None and how.format == "table"
     first = how.schema == "1"
     names = [first_release(name) for name in shown.names] if first else shown.names
     about = ({"schema": "roofline/sweep/1"} if first else {}) | _about(space, names, start, stop)
     with writer(how.format, file, names, about, quiet, columns(how.wide, file)) as out:
-        for table, points in _tables(how, how.over(question), space, shown, keep, start, stop, plot):
-            feasible = feasible or bool(table["feasible"].any())
-            out.add({first_release(name): column for name, column in table.items()} if first else table)
-            progress.add(points)
+        try:
+            for table, points in _tables(how, how.over(question), space, shown, keep, start, stop, plot):
+                feasible = feasible or bool(table["feasible"].any())
+                out.add({first_release(name): column for name, column in table.items()} if first else table)
+                progress.add(points)
+        except KeyboardInterrupt:  # what was computed is written as a whole file
+            interrupted = True
     progress.close()
+    if interrupted:
+        print_error(f"interrupted: {progress.done:,} of {stop - start:,} points are written")
+        return INTERRUPTED
     if plot:
         _draw(plot.picture, str(how.plot))
     return 0 if feasible else 1

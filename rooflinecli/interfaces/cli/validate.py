@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rooflinecli.interfaces.cli.from_question import Delivery, command
 from rooflinecli.interfaces.cli.output import columns, write
+from rooflinecli.interfaces.cli.progress import Progress
 from rooflinecli.specs.options import OptText, field
 from rooflinecli.validate.question import Validate
 
@@ -23,7 +24,16 @@ def run(question: Validate, how: ValidateDelivery) -> None:
     from rooflinecli.render.answer import render
     from rooflinecli.render.views import report_tables
 
-    tables, images = question.tables(), {}
+    bars: list[Progress] = []
+
+    def tell(done: int, total: int) -> None:
+        if not bars:
+            bars.append(Progress(total, "subjects"))
+        bars[0].add(done)
+
+    tables, images = question.tables(tell), {}
+    for bar in bars:
+        bar.close()
     out = None if how.out is None else Path(how.out)
     if how.plot is not None:
         from os.path import relpath
