@@ -116,6 +116,8 @@ def test_verbs_that_read_files_have_no_page(client):
     for query in ("trace=/etc/passwd", "trace=pyproject.toml", "prompt=pyproject.toml", "qps=trace:/etc/passwd"):
         got = client.get(f"/simulate?model=llama-3-8b&hw=h100&{query}")
         assert got.status_code == 400 and "root:" not in got.text and "setuptools" not in got.text
+    refused = client.get("/api/simulate?model=llama-3-8b&hw=h100&prompt=pyproject.toml").json()["error"]
+    assert "answers for names of the registry, not for files" in refused
 
 
 def test_a_pinned_answer_shows_what_differs(client, cli):
