@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.specs.options import Option, find
 
 
-def fields(text: str, named: Callable[[str], Option] = find) -> Iterator[tuple[Option, Any]]:
+def fields(text: str, named: Callable[[str], Option] = find) -> Iterator[tuple[Option, str | bool]]:
     """The fields and values of flags; a word without a flag is the model. Raises UsageError for a flag that does not exist or lacks its value."""
     try:
         words = iter(shlex.split(text))
@@ -34,10 +33,14 @@ def fields(text: str, named: Callable[[str], Option] = find) -> Iterator[tuple[O
 
 def estimate_options(flag: str, text: str, hw: str | None = None) -> dict[str, object]:
     """Options of an estimate by name, on the chip `hw` where none is written. Raises UsageError that names `flag`."""
-    found: dict[str, Any] = {} if hw is None else {"hw": hw}
+    found: dict[str, object] = {} if hw is None else {"hw": hw}
+    repeated: dict[str, list[object]] = {}
     try:
         for option, value in fields(text):
-            found[option.name] = [*found.get(option.name, []), value] if option.several else value
+            found[option.name] = value
+            if option.several:
+                found[option.name] = repeated.setdefault(option.name, [])
+                repeated[option.name].append(value)
         if "model" not in found:
             raise UsageError("no model given")
     except UsageError as error:

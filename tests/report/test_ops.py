@@ -105,6 +105,13 @@ def test_rows_by_hand(cli):
     assert qkv["shape"] == "[32, 8192] . [8192, 5120]"
 
 
+def test_equal_operations_of_several_groups_of_layers_are_one_row(cli):
+    """DeepSeek-V3: attention is the same in 3 dense layers and 58 with experts."""
+    rows = cli("ops", "deepseek-v3", "--hw", "h200", "--phase", "decode", "--format", "json").json["phases"]["decode"]
+    launches = {row["name"]: row["launches"] for row in rows["operations"]}
+    assert (launches["attention.out"], launches["feedforward.down"]) == (61, 3)
+
+
 def test_order_and_cut(cli):
     answer = cli(
         "ops", "llama70b", "--hw", "h100", "--phase", "decode", "--sort", "time", "--top", "3", "--format", "json"

@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from rooflinecli.measure.kernels.stream import adamw
 from rooflinecli.specs.model import AttentionSpec, FeedForwardSpec, LayerSpec, ModelSpec
@@ -161,7 +162,7 @@ def experts(f: FeedForwardSpec, layer: Weights, x: jax.Array) -> jax.Array:
 Weights = dict[str, Any]
 
 
-def initial(spec: ModelSpec, dtype: Any, seed: int = 0) -> Weights:
+def initial(spec: ModelSpec, dtype: DTypeLike, seed: int = 0) -> Weights:
     """{'embedding': [V, D], 'layers': [...], ...}; matrices normal with deviation 0.02, scales one, shifts zero."""
     counter = iter(range(10**9))
 
@@ -184,17 +185,17 @@ def initial(spec: ModelSpec, dtype: Any, seed: int = 0) -> Weights:
     return weights
 
 
-def _norm(kind: str, width: int, dtype: Any) -> Weights:
+def _norm(kind: str, width: int, dtype: DTypeLike) -> Weights:
     """Scale, and shift for a layernorm; nothing for 'none'."""
     result: Weights = {} if kind == "none" else {"scale": jnp.ones((width,), dtype)}
     return result | ({"shift": jnp.zeros((width,), dtype)} if kind == "layernorm" else {})
 
 
-def _linear(matrix: Any, rows: int, columns: int, bias: bool, dtype: Any) -> Weights:
+def _linear(matrix: Callable[..., jax.Array], rows: int, columns: int, bias: bool, dtype: DTypeLike) -> Weights:
     return {"w": matrix(rows, columns)} | ({"b": jnp.zeros((columns,), dtype)} if bias else {})
 
 
-def _layer_weights(group: LayerSpec, spec: ModelSpec, matrix: Any, dtype: Any) -> Weights:
+def _layer_weights(group: LayerSpec, spec: ModelSpec, matrix: Callable[..., jax.Array], dtype: DTypeLike) -> Weights:
     a, f, d = group.attention, group.feedforward, spec.d_model
     assert a is not None
     h, kv, hd = a.n_heads, a.n_kv_heads or a.n_heads, a.head_dim or 0
@@ -210,7 +211,7 @@ def _layer_weights(group: LayerSpec, spec: ModelSpec, matrix: Any, dtype: Any) -
     return layer
 
 
-def _dense(f: FeedForwardSpec, d: int, matrix: Any, dtype: Any) -> Weights:
+def _dense(f: FeedForwardSpec, d: int, matrix: Callable[..., jax.Array], dtype: DTypeLike) -> Weights:
     ff = f.d_ff or 0
     return {
         "up": _linear(matrix, d, ff * (2 if f.kind == "gated" else 1), f.bias, dtype),
@@ -218,7 +219,7 @@ def _dense(f: FeedForwardSpec, d: int, matrix: Any, dtype: Any) -> Weights:
     }
 
 
-def _experts(f: FeedForwardSpec, d: int, matrix: Any, dtype: Any) -> Weights:
+def _experts(f: FeedForwardSpec, d: int, matrix: Callable[..., jax.Array], dtype: DTypeLike) -> Weights:
     """A router [D, E], all experts in one array each way, and the shared expert where there is one."""
     e, ff, columns = f.n_experts or 0, f.d_ff or 0, 2 if f.gated else 1
     layer: Weights = {
@@ -252,7 +253,7 @@ class Program:
     carry: Callable[[tuple[Any, ...], Any], tuple[Any, ...]] = lambda args, out: args
 
 
-def program(phase: str, spec: ModelSpec, weights: Weights, batch: int, seq: int, dtype: Any) -> Program:
+def program(phase: str, spec: ModelSpec, weights: Weights, batch: int, seq: int, dtype: DTypeLike) -> Program:
     """The program of a phase on random tokens."""
     tokens = jax.random.randint(jax.random.key(3), (batch, seq), 0, spec.vocab_size)
     if phase == "train":
@@ -294,7 +295,7 @@ def _train(spec: ModelSpec, weights: Weights, tokens: jax.Array) -> Program:
     return Program(partial(train_step, spec), (*copies, tokens), (0, 1, 2), lambda args, out: (*out[1:], args[3]))
 
 
-def _decode(spec: ModelSpec, weights: Weights, token: jax.Array, context: int, dtype: Any) -> Program:
+def _decode(spec: ModelSpec, weights: Weights, token: jax.Array, context: int, dtype: DTypeLike) -> Program:
     """One new token per sequence; the cache, donated and carried on, holds `context` tokens with the new one."""
     batch = token.shape[0]
     cache = []

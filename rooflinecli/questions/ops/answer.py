@@ -7,7 +7,7 @@ add up to its time. What is no kernel (communication, the engine, bubbles) follo
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import OPTIONAL, Record
@@ -269,7 +269,7 @@ def _others(kernels: list[Operation], answer: PhaseAnswer) -> list[Operation]:
     ]
 
 
-Table = dict[Any, str]
+Table = dict[object, str]
 _SUFFIXES = (".input_gradient", ".weight_gradient", ".gradient", ".recomputed", ".again")
 
 
