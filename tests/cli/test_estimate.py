@@ -352,3 +352,12 @@ def test_models_of_the_first_library_all_answer():
         for chip in ("tpu-v5e", "h100", "a100", "h200"):
             ran = run_cli("estimate", model, "--hw", chip, "--format", "json")
             assert ran.code == 0, (model, chip, ran.err)
+
+
+def test_details_draw_memory_to_scale(cli):
+    asked = ("estimate", "llama-3-8b", "--hw", "h100", "-n", "8", "--phase", "train")
+    bar = re.search(r"\[([a-z.]{50})\]", cli(*asked, "--details").out)[1]
+    memory = cli(*asked, "--format", "json").json["phases"]["train"]["memory"]
+    for letter, key in (("w", "weights_bytes"), ("o", "optimizer_bytes"), ("a", "activations_bytes")):
+        assert abs(bar.count(letter) - 50 * memory[key] / memory["capacity_bytes"]) <= 1
+    assert abs(bar.count(".") - 50 * memory["headroom_fraction"]) <= 1

@@ -29,6 +29,7 @@ PIECES = (
     ("kv_cache_bytes", "KV cache"),
     ("reserved_bytes", "reserved by the engine"),
 )
+BAR = 50  # cells of a bar of memory
 _PER_MILLION = (
     ("usd_per_million_input_tokens", "input"),
     ("usd_per_million_output_tokens", "output"),
@@ -233,12 +234,22 @@ def _memory(answer: EstimateAnswer) -> Pairs:
     rows, seen = [], []
     for name, phase in answer.phases.items():
         sizes = phase.layout_of_phase
-        rows.append((name, _held(phase.memory)))
+        rows += [(name, _held(phase.memory)), ("", _bar(phase.memory))]
         key = ("train" if name == "train" else "serve", sizes.to_dict())
         if key not in seen:
             seen.append(key)
             rows.append(("", f"{devices(sizes.to_dict())}: {sizes.reason}"))
     return Pairs(rows, title="memory per device")
+
+
+def _bar(memory: Residency) -> str:
+    """'[wwwwgggooooooaa....]': memory to scale, each part by the first letter of its label, the last cells free."""
+    total = max(float(memory.capacity_bytes), float(memory.total_bytes))
+    cells, upto = "", 0.0
+    for key, label in PIECES:
+        upto += float(memory.get(key) or 0.0)
+        cells += label[0].lower() * (round(upto / total * BAR) - len(cells))
+    return f"[{cells:.<{BAR}}]"
 
 
 def _held(memory: Residency) -> str:
