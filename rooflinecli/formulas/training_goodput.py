@@ -10,6 +10,12 @@ _YOUNG = "Young 1974, A first order approximation to the optimum checkpoint inte
 _DALY = "Daly 2006, A higher order estimate of the optimum checkpoint interval for restart dumps"
 
 
+@formula("M", "s", "independent failures and preemptions: their rates add")
+def joined_mtbf(failures: Number, preemptions: Number) -> Number:
+    """Mean time between interruptions of one device, from those between its failures and its preemptions."""
+    return 1 / (1 / failures + 1 / preemptions)
+
+
 @formula("M", "s", "independent exponential failures: the first of n comes n times sooner")
 def fleet_mtbf(device_mtbf: Number, devices: Number) -> Number:
     """Mean time between failures of a whole fleet."""

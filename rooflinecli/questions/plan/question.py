@@ -57,6 +57,21 @@ class SizedChip(PlannedChip):
         return (1.0, self.held_s) if self.held_usd is None else (0.0, self.held_usd, self.held_s)
 
 
+class PlannedOffer(Record):
+    """An offer by which the run could be paid: its goodput (preemptions count for spot), time and cost, and whether it meets the deadline."""
+
+    hardware: str
+    provider: str
+    kind: str
+    date: str
+    usd_per_device_hour: float
+    goodput: float
+    elapsed_s: float
+    elapsed_usd: float
+    in_time: bool
+    source: str
+
+
 class TrainingChip(SizedChip):
     """The training run on one chip. run_s, training_usd: as `estimate` prints them, without failures; elapsed_s, elapsed_usd: with failures,
     restarts and checkpoints, whose fraction of the time is 1 - goodput."""
@@ -78,6 +93,7 @@ class TrainingChip(SizedChip):
     training_usd: float | None
     training_usd_interval: list[float] | None
     energy_j: float | None
+    offers: list[PlannedOffer] | None = key(default=None, metadata=OPTIONAL)
 
 
 class ServiceNumbers(Record):
@@ -171,6 +187,7 @@ class Plan(Prices, EstimateOptions, Several, Question[PlanAnswer]):  # type: ign
     deadline: OptNumber = field("time", "When the run has to be done, such as 30d; a service: how long it is paid for.", default=None, panel=LOAD)
     budget: OptText = field("free", "The most to pay in all, such as '2 M USD'; alone: the shortest run that it pays for.", default=None, metavar="MONEY", panel=LOAD)
     power: OptNumber = field("watts", "Power of the data center to stay within, such as 200kW: each device at its limit, with --host-factor and --pue.", default=None, panel=LOAD)
+    preempted: OptNumber = field("time", "Training: mean time until a spot instance is taken away, such as 12h; spot offers count with what that leaves of them.", default=None, panel=LOAD)
     qps: OptNumber = field("positive", "Serving: requests per second to carry.", default=None, metavar="RATE", panel=LOAD, former=("request-rate", "rps"))
     slo: OptText = field("free", "Serving: TTFT and ITL limits, such as ttft=1s,itl=40ms.", default=None, metavar="LIMITS", panel=LOAD)
     where: Texts = field("free", "What must also hold, e.g. 'train.memory.headroom >= 10 %'; repeat.", default=None, metavar="CONDITION", several=True)

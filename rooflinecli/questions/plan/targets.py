@@ -38,6 +38,7 @@ class PlanTarget:
     qps: float | None
     limits: Limits
     power: float | None = None
+    preempted: float | None = None
 
     def most_devices(self, chip: str) -> int | None:
         """The most devices of a chip: -n, and as many as the power carries with each at its limit, host and cooling included.
@@ -77,7 +78,16 @@ def target(asked: Plan) -> PlanTarget:
     most = int(build_request.value(OPTIONS["n"], options["n"])) if options.get("n") is not None else None
     limits = joined({}, asked.slo) if serving else {}
     return PlanTarget(
-        each, asked.deadline, budget, most, hold, asked.where, asked.qps if serving else None, limits, asked.power
+        each,
+        asked.deadline,
+        budget,
+        most,
+        hold,
+        asked.where,
+        asked.qps if serving else None,
+        limits,
+        asked.power,
+        asked.preempted,
     )
 
 

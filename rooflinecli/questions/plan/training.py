@@ -19,6 +19,7 @@ from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.goodput.question import TrainingGoodput, elapsed_interval
+from rooflinecli.questions.plan.offers import planned_offers
 from rooflinecli.questions.plan.question import PlannedChip, TrainingChip, TriedCount
 from rooflinecli.questions.plan.targets import PlanTarget, no_price
 from rooflinecli.questions.search.answer_types import TrainingLayout
@@ -273,6 +274,15 @@ class ChipPlan:
         hours = [float(scaling.device_hours(tried.devices, s)) for s in (run.expected, run.low, run.high)]
         bill = ends(result, BILL) if self.priced else None
         options = {**self.options, "phase": ["train"]}
+        offers = planned_offers(
+            self.request.hardware,
+            tried.devices,
+            result.model.parameters.total,
+            (run.expected, tried.held(RUN, self.asked.hold) * tried.goodput),
+            tried.goodput,
+            self.asked.deadline,
+            self.asked.preempted,
+        )
         return TrainingChip(
             chip=self.name,
             hardware=result.hardware.name,
@@ -298,6 +308,7 @@ class ChipPlan:
             usd_per_device_hour=result.cost.usd_per_device_hour,
             price=None if bill is None else "given" if "price" in self.options else "file",
             energy_j=train.derived.get("run_energy_j"),
+            offers=None if "price" in self.options else offers or None,
             command=estimate_command(options, command(self.asks, tried.layout), False),
         )
 

@@ -6,6 +6,7 @@ from rooflinecli.core.units import count
 from rooflinecli.questions.multi_chip import remedy
 from rooflinecli.questions.plan.question import (
     PlanAnswer,
+    PlannedOffer,
     ServiceNumbers,
     ServingChip,
     ServingPlan,
@@ -45,6 +46,20 @@ SERVING = (
 )
 
 
+OFFERS = (
+    Column("chip", text=True),
+    Column("provider", text=True),
+    Column("kind", text=True),
+    Column("date", text=True),
+    Column("$/device-hour"),
+    Column("goodput"),
+    Column("time"),
+    Column("total cost"),
+    Column("deadline", text=True),
+)
+SHOWN = 6  # offers of all chips, the cheapest first
+
+
 def view(answer: PlanAnswer) -> Page:
     """Blocks of a plan of training or serving."""
     rows = answer.sized
@@ -55,9 +70,34 @@ def view(answer: PlanAnswer) -> Page:
         [Table(columns, [_cells(row) for row in rows])] if rows else [],
         *(_command(row) for row in rows[:1]),
         _notes(answer),
-        details=[_command(row) for row in rows[1:]],
-        about="the commands of the other chips",
+        details=[*(_command(row) for row in rows[1:]), _offers(rows)],
+        about="the commands of the other chips, and offers" if _cheapest(rows) else "the commands of the other chips",
     )
+
+
+def _cheapest(rows: list[SizedChip]) -> list[PlannedOffer]:
+    """Offers of all chips, those in time first, the cheapest first."""
+    found = [offer for row in rows if isinstance(row, TrainingChip) for offer in row.offers or ()]
+    return sorted(found, key=lambda o: (not o.in_time, o.elapsed_usd))
+
+
+def _offers(rows: list[SizedChip]) -> list[Block]:
+    """The cheapest offers over all chips, those in time first."""
+    cells = [
+        [
+            o.hardware,
+            o.provider,
+            o.kind,
+            o.date,
+            text(o.usd_per_device_hour, "usd_per_hour"),
+            percent(o.goodput),
+            text(o.elapsed_s, "run_s"),
+            text(o.elapsed_usd, "training_usd"),
+            "met" if o.in_time else "missed",
+        ]
+        for o in _cheapest(rows)[:SHOWN]
+    ]
+    return [Table(OFFERS, cells)] if cells else []
 
 
 def _command(row: SizedChip) -> list[Block]:
@@ -136,6 +176,9 @@ def service_cells(n: ServiceNumbers, rate: str, usd_per_hour: float | None) -> l
 
 def _notes(answer: PlanAnswer) -> list[Block]:
     found = [f"{row.hardware}: infeasible, {row.why}" for row in answer.rows if not row.feasible]
+    if offer := next(iter(_cheapest(answer.sized)), None):
+        usd = f"{money(offer.elapsed_usd)} at {text(offer.usd_per_device_hour, 'usd_per_hour')}"
+        found.append(f"cheapest offer: {offer.hardware} of {offer.provider}, {offer.kind}, {offer.date}: {usd}")
     if answer.unpriced:
         found.append(f"{remedy(answer.unpriced)}; without it a chip ranks by time, after the others")
     if isinstance(answer, ServingPlan) and answer.period_s:
