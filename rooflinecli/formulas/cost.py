@@ -57,6 +57,16 @@ def ownership_usd_per_hour(
     return capex * (1 - resale) / (seconds / 3600) + watts / 1000 * pue * usd_per_kwh
 
 
+@formula(
+    "$_c",
+    "USD",
+    "what an hour of ownership costs beyond its electricity, over the life and the part that is not sold again",
+)
+def implied_capex(usd_per_hour: Number, resale: Number, seconds: Number, watts: Number, usd_per_kwh: Number) -> Number:
+    """Dollars that a device costs its owner to buy, by a published cost of ownership; `watts` are all that the data center draws for it."""
+    return (usd_per_hour - watts / 1000 * usd_per_kwh) * (seconds / 3600) / (1 - resale)
+
+
 @formula("t*", "s", "rent paid equals what was bought, less its resale value, and the electricity since")
 def break_even_time(
     capex: Number, resale: Number, usd_per_hour: Number, watts: Number, pue: Number, usd_per_kwh: Number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -166,3 +167,35 @@ def test_owning_costs_about_what_others_publish_and_pays_after_its_price_in_rent
     rent = found["rent_usd_per_hour"] - found["electricity_usd_per_hour"]
     assert found["break_even_s"] == pytest.approx(usd / rent * 3600)
     assert found["break_even_s_interval"][0] <= found["break_even_s"] <= found["break_even_s_interval"][1]
+
+
+OWNED = ("h100-sxm", "h200-sxm", "b200-sxm", "b300-sxm", "gb200", "gb300", "mi300x", "mi325x", "mi355x")
+
+
+@pytest.mark.parametrize("chip", OWNED)
+def test_the_break_even_date_has_the_published_costs_of_owning_and_rents_in_its_interval(chip: str) -> None:
+    """Three rows each of InferenceX, 2026-04-02: ownership of a hyperscaler and of a neocloud, and a three-year rental; 27 in all."""
+    spec = load_hardware(chip)
+    rows = [o for o in prices.offers(spec) if "inferencex" in o.source.lower()]
+    owned, rental = [o.usd for o in rows if o.kind == "ownership"], [o.usd for o in rows if o.kind == "reserved-3y"]
+    assert len(owned) == 2 and len(rental) == 1
+    found = run_cli("serving", "own", "--hw", chip, "--bought", "2026-12-01", "--format", "json").json
+    assert 0.85 * min(owned) <= found["own_usd_per_hour"] <= 1.15 * max(owned)
+    low, high = found["break_even_s_interval"]
+    assert low <= found["break_even_s"] <= high and found["break_even_earliest"] < found["break_even_date"]
+    bought = date.fromisoformat("2026-12-01")
+    assert (date.fromisoformat(found["break_even_date"]) - bought).days == int(found["break_even_s"] // 86400)
+    for usd in owned:  # what each publisher's owner has saved against the rent, by hand
+        life = 4 * 31_557_600.0
+        capex = (usd - rows[0].kw * 0.09) * life / 3600
+        rent = found["rent_usd_per_hour"] - found["electricity_usd_per_hour"]
+        assert low <= capex / rent * 3600 <= high
+    same = run_cli("serving", "own", "--hw", chip, "--rent", f"{rental[0]} USD/h", "--format", "json").json
+    assert same["break_even_s"] / life == pytest.approx(
+        (same["own_usd_per_hour"] - same["electricity_usd_per_hour"]) / (rental[0] - same["electricity_usd_per_hour"])
+    )
+
+
+def test_owning_without_a_price_or_a_published_cost_is_refused() -> None:
+    assert "give --capex" in run_cli("serving", "own", "--hw", "a100").err
+    assert "write a date" in run_cli("serving", "own", "--hw", "h100", "--bought", "soon").err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field as key
+from datetime import date, timedelta
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
@@ -114,7 +115,8 @@ class QuantizeWeightsAnswer(Record):
 
 
 class OwnAnswer(Record):
-    """A device-hour rented and owned, and the use after which owning costs less, with its interval over the offers of the chip.
+    """A device-hour rented and owned, and the use after which owning costs less, with its interval over the offers of the chip and
+    over what others say that owning costs where no --capex is given. A date beyond the life is left out: owning never pays there.
 
     published_usd_per_hour: 10 to 90% of what others say that owning the chip costs.
     """
@@ -124,6 +126,10 @@ class OwnAnswer(Record):
     own_usd_per_hour: Quantity
     electricity_usd_per_hour: Quantity
     break_even_s: Quantity
+    capex_usd: Quantity
+    break_even_date: str | None = key(default=None, metadata=OPTIONAL)
+    break_even_earliest: str | None = key(default=None, metadata=OPTIONAL)
+    break_even_latest: str | None = key(default=None, metadata=OPTIONAL)
     break_even_s_interval: tuple[Quantity, Quantity] | None = key(default=None, metadata=OPTIONAL)
     owning_pays: bool
     published_usd_per_hour: tuple[Quantity, Quantity] | None = key(default=None, metadata=OPTIONAL)
@@ -142,7 +148,7 @@ class Own(Question[OwnAnswer]):
     """Rent or own a device: dollars per hour of both, and when owning pays."""
 
     verb = "serving own"
-    capex: Number = field("usd", "What a device costs to buy, with its part of the server.", symbol="$")
+    capex: OptNumber = field("usd", "What a device costs to buy, with its part of the server; omitted: by published costs of owning the chip.", default=None, symbol="$")
     hw: OptText = field("name", "Chip: a name, alias or YAML path. Gives the rent and the power.", default=None)
     rent: OptNumber = field("usd_per_hour", "Rent of a device-hour, instead of the chip's offers.", default=None, symbol="r")
     watts: OptNumber = field("watts", "Power of a device with its part of the server; omitted: TDP x 1.6.", default=None, symbol="P")
@@ -150,10 +156,20 @@ class Own(Question[OwnAnswer]):
     electricity: Number = field("electricity", "Price of electricity.", default=0.09, symbol="$_kWh")
     life: Number = field("time", "How long it is used; four years by default, 1461d.", default=4 * 31_557_600.0, symbol="T")
     resale: Number = field("fraction", "Share of the price that it sells for afterwards.", default=0.0, symbol="s")
+    bought: OptText = field("free", "Day from which it is used without a pause, such as 2026-12-01, for the date of the break-even.", default=None, metavar="DATE")
 
     def check(self) -> None:
         if self.hw is None and (self.rent is None or self.watts is None):
             raise UsageError("name the chip with --hw, or give --rent and --watts", "hw")
+        if self.hw is None and self.capex is None:
+            raise UsageError("give --capex, or the chip with --hw", "capex")
+        if self.resale >= 1:
+            raise UsageError("--resale must be below 1", "resale")
+        if self.bought is not None:
+            try:
+                date.fromisoformat(self.bought)
+            except ValueError:
+                raise UsageError(f"--bought {self.bought}: write a date such as 2026-12-01", "bought") from None
 
     def answer(self, lift: PlainLift = PLAIN) -> OwnAnswer:
         from rooflinecli.specs import prices
@@ -173,19 +189,39 @@ class Own(Question[OwnAnswer]):
         electricity = cost.ownership_usd_per_hour(0.0, 0.0, self.life, watts, self.pue, self.electricity)
         if num.value(rent) <= num.value(electricity):
             raise UsageError("the rent is below the electricity alone; owning never pays", "rent")
-        when = cost.break_even_time(self.capex, self.resale, rent, watts, self.pue, self.electricity)
-        ends = () if chosen is None else tuple(
-            cost.break_even_time(self.capex, self.resale, usd, watts, self.pue, self.electricity)
-            for usd in (chosen.high, chosen.low) if usd > num.value(electricity)
-        )
+        implied = [] if spec is None or self.capex is not None else [
+            (cost.implied_capex(lift("o", o.usd, "USD/h", f"{o.where}; {o.source}"), self.resale, self.life, watts if o.kw is None else 1000 * o.kw, self.electricity), o)
+            for o in sorted(prices.offers(spec), key=lambda o: o.usd) if o.kind == "ownership"
+        ]
+        if self.capex is None and not implied:
+            raise UsageError(f"--hw {self.hw}: nothing is published of what it costs to own; give --capex", "capex")
+        capex = self.capex if self.capex is not None else sum(c for c, _ in implied) / len(implied)
+        least, most = (capex, capex) if not implied else (implied[0][0], implied[-1][0])
+        when = cost.break_even_time(capex, self.resale, rent, watts, self.pue, self.electricity)
+        cheap, dear = (rent, rent) if chosen is None else (chosen.low, chosen.high)
+        ends = tuple(
+            cost.break_even_time(price, self.resale, usd, watts, self.pue, self.electricity)
+            for price, usd in ((least, dear), (most, cheap)) if num.value(usd) > num.value(electricity)
+        ) if chosen is not None or implied else ()
         owned = () if spec is None else prices.spread(spec, "ownership")
+        dates = None if self.bought is None else [self._date(t) for t in (when, *ends)]
         return OwnAnswer(
+            capex_usd=capex,
+            break_even_date=None if dates is None else dates[0],
+            break_even_earliest=dates[1] if dates is not None and len(dates) == 3 else None,
+            break_even_latest=dates[2] if dates is not None and len(dates) == 3 else None,
             rent_usd_per_hour=rent, electricity_usd_per_hour=electricity,
-            own_usd_per_hour=cost.ownership_usd_per_hour(self.capex, self.resale, self.life, watts, self.pue, self.electricity),
+            own_usd_per_hour=cost.ownership_usd_per_hour(capex, self.resale, self.life, watts, self.pue, self.electricity),
             break_even_s=when, break_even_s_interval=(ends[0], ends[1]) if len(ends) == 2 else None, owning_pays=bool(num.value(when) < self.life),
             published_usd_per_hour=(owned[0], owned[1]) if owned else None,
             notes=["Space, staff, network and interest are left out; published figures have them."],
         )
+
+    def _date(self, seconds: Quantity) -> str | None:
+        """The day on which so much use has passed since it was bought; None beyond its life."""
+        if self.bought is None or num.value(seconds) > self.life:
+            return None
+        return (date.fromisoformat(self.bought) + timedelta(seconds=float(num.value(seconds)))).isoformat()
 
 
 class TokenCost(ServerPrice, Question[TokenCostAnswer]):
