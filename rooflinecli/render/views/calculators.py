@@ -192,7 +192,7 @@ def formula(r: FormulaAnswer | FormulaList) -> Page:
 
 
 _UNITS = re.compile(r"(?<=.)_(bytes_per_s|flops_per_s|usd_per_hour|bytes|usd|(?<!per_)s)$")
-_ACRONYMS = ("itl", "kv", "mfu", "ttft")
+_WRITTEN = {word.lower(): word for word in ("ITL", "KV", "MFU", "TTFT", "TPOT", "FLOPs")}
 _CALLED = {
     "training_usd": "cost",
     "bound": "bottleneck",
@@ -240,5 +240,8 @@ def _table(title: str, rows: Mapping[str, object]) -> Table:
 
 def label(key: str) -> str:
     """A quantity's name: its key without the unit, which stands with the value."""
-    words = _UNITS.sub("", key).split("_")
-    return _CALLED.get(key) or " ".join(word.upper() if word in _ACRONYMS else word for word in words)
+    if key in _CALLED:
+        return _CALLED[key]
+    if key.endswith("_interval"):
+        return f"{label(key.removesuffix('_interval'))}, 80% interval"
+    return " ".join(_WRITTEN.get(word, word) for word in _UNITS.sub("", key).split("_"))
