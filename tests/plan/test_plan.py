@@ -269,7 +269,7 @@ def test_the_device_hours_of_llama_405b_are_those_that_meta_reports() -> None:
         "--hw",
         "h100",
         "--deadline",
-        "100d",
+        "110d",
         "-n",
         "16384",
     ]

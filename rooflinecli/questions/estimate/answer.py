@@ -48,7 +48,9 @@ def estimate(request: Request, lift: PlainLift = PLAIN) -> EstimateAnswer:
     phases = {phase: _answered(lifted, phase, choice) for phase, choice in choices.items()}
     costs = cost(lifted, phases, {phase: choice.layout for phase, choice in choices.items()})
     if isinstance(train := phases.get("train"), TrainAnswer) and train.run_s is not None:
-        _with_failures(train, num.value(choices["train"].layout.devices), parameters(request.model).total)
+        from rooflinecli.questions.goodput.question import with_failures
+
+        with_failures(train, num.value(choices["train"].layout.devices), float(parameters(request.model).total))
     violations = [*_violations(ctx, phases), *homeless]
     return EstimateAnswer(
         model=_model(ctx),
@@ -67,23 +69,6 @@ def estimate(request: Request, lift: PlainLift = PLAIN) -> EstimateAnswer:
             *_calibration(ctx, choices, phases),
         ]
         or None,
-    )
-
-
-def _with_failures(train: TrainAnswer, devices: float, params: float) -> None:
-    """Set how long the run takes with the failures and checkpoints of `roofline goodput`; nothing where it would make no progress."""
-    from rooflinecli.questions.goodput.question import TrainingGoodput, elapsed_interval
-
-    try:
-        share = TrainingGoodput(n=devices, params=float(params)).answer()
-    except Infeasible:
-        return
-    step, low, high = (float(num.value(x)) for x in (train.time_s, *train.interval_s))
-    steps = float(num.value(train.steps))
-    train.goodput, train.goodput_interval = float(share.goodput), share.goodput_interval
-    train.elapsed_s = float(num.value(train.run_s)) / train.goodput
-    train.elapsed_interval_s = elapsed_interval(
-        steps * step, steps * low, steps * high, train.goodput, train.goodput_interval
     )
 
 

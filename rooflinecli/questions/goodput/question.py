@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import field as key
-from math import exp, hypot, log
+from math import e, inf, isnan, nan
 from pathlib import Path
+from typing import cast
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import Infeasible, UsageError
@@ -13,6 +14,7 @@ from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
 from rooflinecli.core.record import OPTIONAL, Record
 from rooflinecli.core.units import duration
+from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.formulas import training_goodput as f
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Number, OptNumber, OptSwitch, OptText, field
@@ -229,13 +231,46 @@ class TrainingGoodput(Question[GoodputAnswer]):
         return [one("local", 1 - LOST_HOST), one("remote", LOST_HOST)] if at == "local" else [one(at, 1.0)]
 
 
+def with_failures(train: TrainAnswer, devices: Quantity, params: float) -> None:
+    """Set how long a run takes with failures and checkpoints; nothing on a device count on which it would make no progress.
+
+    devices: one count, or the array of a sweep, of which the times may be arrays too.
+    """
+    if num.plain(devices):
+        share = _share(float(num.value(devices)), params)
+    else:
+        import numpy as np
+
+        counts, place = np.unique(devices, return_inverse=True)
+        rows = np.array([_share(float(n), params) for n in counts])[place.reshape(np.shape(devices))]
+        share = cast("tuple[float, float, float]", tuple(np.moveaxis(rows, -1, 0)))  # arrays, as every field in a sweep
+    if num.plain(devices) and isnan(share[0]):
+        return
+    train.goodput, train.goodput_interval = share[0], (share[1], share[2])
+    train.elapsed_s = num.value(train.run_s) / share[0]
+    steps = num.value(train.steps)
+    step, low, high = (steps * num.value(x) for x in (train.time_s, *train.interval_s))
+    train.elapsed_interval_s = elapsed_interval(step, low, high, share[0], (share[1], share[2]))
+
+
+def _share(devices: float, params: float) -> tuple[float, float, float]:
+    """Goodput of a fleet of this size and its interval; NaN where nothing progresses."""
+    try:
+        answer = TrainingGoodput(n=devices, params=params).answer()
+    except Infeasible:
+        return nan, nan, nan
+    return float(answer.goodput), *answer.goodput_interval
+
+
 def elapsed_interval(
-    expected: float, low: float, high: float, goodput: float, between: tuple[float, float]
-) -> tuple[float, float]:
+    expected: Quantity, low: Quantity, high: Quantity, goodput: Quantity, between: tuple[Quantity, Quantity]
+) -> tuple[Quantity, Quantity]:
     """80% interval of a run's time (or cost) over its goodput: what the step and the fleet may differ by, as independent factors."""
-    faster = hypot(log(expected / low), log(between[1] / goodput))
-    slower = hypot(log(high / expected), log(goodput / between[0])) if between[0] else float("inf")
-    return expected / goodput * exp(-faster), expected / goodput * exp(slower)
+    faster = num.sqrt(num.log(expected / low) ** 2 + num.log(between[1] / goodput) ** 2)
+    least = num.maximum(between[0], 1e-300)
+    slower = num.sqrt(num.log(high / expected) ** 2 + num.log(goodput / least) ** 2)
+    slower = num.where(between[0] > 0, slower, inf)
+    return expected / goodput * e**-faster, expected / goodput * e**slower
 
 
 def read_log(path: str, devices: float) -> LoggedFailures:

@@ -18,11 +18,13 @@ from rooflinecli.engine import build_request, explicit_layout, legality, option_
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer as engine_answer
 from rooflinecli.engine.legality import LegalityRule
-from rooflinecli.engine.phase_answer import PhaseAnswer
+from rooflinecli.engine.phase_answer import PhaseAnswer, TrainAnswer
 from rooflinecli.engine.serving_load import BEHIND, arrivals
+from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.price import overrides
 from rooflinecli.questions.estimate.answer_types import Cost
 from rooflinecli.questions.estimate.cost import cost
+from rooflinecli.questions.goodput.question import with_failures
 from rooflinecli.questions.sweep.axes import Axis
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import SIZES, Layout
@@ -140,6 +142,8 @@ def answer(request: Request, axes: tuple[Axis, ...], box: Box) -> SweepBlock:
         plans = {phase: plan_of(question, phase, fields) for phase in option_conflicts.supported_phases(ctx)}
         results = {phase: engine_answer(ctx, plan, phase) for phase, plan in plans.items()}
         bill = cost(ctx, results, plans)
+        if isinstance(train := results.get("train"), TrainAnswer) and train.run_s is not None:
+            with_failures(train, plans["train"].devices, float(parameters(question.model).total))
         rules = [rule for phase, plan in plans.items() for rule in legality.rules(ctx, plan, phase)]
     fits = [(f"{phase}.memory", found.memory.fits) for phase, found in results.items()]
     if question.qps is not None:
