@@ -147,7 +147,15 @@ class Chip:
 
     @cached_property
     def price(self) -> Number | None:
-        return self._figure("price", "price") if self.spec.price else None
+        own = self.spec.price
+        if own is None:
+            return None
+        words = ""
+        if self.lift.traced:
+            said = (f"{own.provider or ''} {own.date or ''}".strip(), own.basis, self.spec.citation(own.source))
+            mark = "" if own.verified else " (unverified)"
+            words = f"{self.spec.document.location('price')}; {', '.join(word for word in said if word)}{mark}"
+        return self.lift("price", self.override.get("price", own.si), own.dimension, words)
 
     @cached_property
     def power(self) -> Number | None:
