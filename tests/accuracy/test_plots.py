@@ -10,7 +10,7 @@ pytest.importorskip("matplotlib")
 
 @pytest.fixture(autouse=True)
 def one_report(monkeypatch, report):
-    monkeypatch.setattr("rooflinecli.validate.question.Validate.tables", lambda self: report(self.subject))
+    monkeypatch.setattr("rooflinecli.validate.question.Validate.tables", lambda self, *_: report(self.subject))
 
 
 def test_a_picture_per_table(tmp_path):
