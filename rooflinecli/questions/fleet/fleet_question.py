@@ -8,8 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from rooflinecli.core import units
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.engine import build_request
+from rooflinecli.engine.context import HOST_FACTOR, PUE
 from rooflinecli.questions import multi_chip
 from rooflinecli.questions.check.plan_file import Bound, Name, Option, Prose, Scalar
 from rooflinecli.questions.file_options import as_options
@@ -40,6 +42,19 @@ class GroupSpec(Spec):
     devices: int = Field(description="how many there are", ge=1, le=MOST, strict=True)
     hw: Name | None = Field(None, description="the chip, where the group has a name of its own")
     price: Scalar | None = Field(None, description="USD per device-hour, instead of the file's")
+    power: Scalar | None = Field(
+        None, description="power of the data center for the group, such as 200kW: devices beyond it stay off"
+    )
+    rack_devices: int | None = Field(None, description="devices of a rack; with rack_power", ge=1, strict=True)
+    rack_power: Scalar | None = Field(
+        None, description="power of a rack's servers, such as 40kW: a rack has only as many devices on as that carries"
+    )
+
+    @model_validator(mode="after")
+    def _rack(self) -> GroupSpec:
+        if (self.rack_devices is None) != (self.rack_power is None):
+            raise ValueError("rack_devices and rack_power belong together; give both")
+        return self
 
 
 Group = Annotated[GroupSpec, BeforeValidator(_counted)]
@@ -183,7 +198,34 @@ def _group(name: str, file: FleetFile, document: Document) -> DeviceGroup:
         multi_chip.prices(price, [chip])
     except UsageError as error:
         raise DataError(f"{document.location(*key, error.option or 'hw')}: {error}") from None
-    return DeviceGroup(name, chip, spec.devices, price)
+    return DeviceGroup(name, chip, _fed(spec, chip, document, key), price)
+
+
+def _fed(spec: GroupSpec, chip: str, document: Document, key: tuple[str, str]) -> int:
+    """Devices that the caps on power leave on, each at its limit with its part of the server, and with cooling for the data center's.
+
+    Raises DataError where a cap carries none, or the chip's power is not known.
+    """
+    found = spec.devices
+    for cap, written, factor in (("rack_power", spec.rack_power, 1.0), ("power", spec.power, PUE)):
+        if written is None:
+            continue
+        power = load_hardware(chip).power
+        where = document.location(*key, cap)
+        if power is None:
+            raise DataError(f"{where}: {cap}: the file of {chip} has no power; add `power:` to it")
+        try:
+            watts = units.parse(str(written), "W")
+        except ValueError as error:
+            raise DataError(f"{where}: {cap} {written}: {error}; write watts, such as 40kW") from None
+        carried = int(watts // (power.si * HOST_FACTOR * factor))
+        if cap == "rack_power" and spec.rack_devices is not None:
+            racks, rest = divmod(found, spec.rack_devices)
+            carried = racks * min(carried, spec.rack_devices) + min(carried, rest)
+        found = min(found, carried)
+        if not found:
+            raise DataError(f"{where}: {cap} {written} carries no device of {chip}; raise it")
+    return found
 
 
 def _service(name: str, spec: ServiceSpec, file: FleetFile, document: Document) -> FleetService:
