@@ -121,3 +121,12 @@ def test_a_cap_and_factors_are_read_as_people_write_them(tmp_path: Path) -> None
     d = phase(concurrency=16, **{"power-cap": "0.5 kW", "pue": 1.0, "host-factor": 1.4}).derived
     assert d["power_w"] <= 500
     assert d["facility_joules_per_token"] == pytest.approx(d["joules_per_token"] * 1.4)
+
+
+def test_decode_of_a_model_with_experts_draws_its_share_of_tdp_whatever_the_batch_and_its_prefill_does_not() -> None:
+    def watts(name: str, batch: int) -> float:
+        options = {"model": "qwen3-30b-a3b", "hw": "h100", "prompt": 512, "output": 256, "batch": batch, "phase": name}
+        return float(estimate(build_request.request(options)).phases[name].derived["power_w"])
+
+    assert watts("decode", 8) == watts("decode", 128) == pytest.approx(0.698 * 700)
+    assert watts("prefill", 8) != pytest.approx(0.698 * 700, rel=1e-3)

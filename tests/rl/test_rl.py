@@ -201,3 +201,15 @@ def test_samples_that_are_carried_over_hide_the_tail_of_shared_devices():
     tail = small(output="lognormal:1k,1.2", max_output="16k", rollout_tp=1)
     drained, carried = (rollout(q, 8, 1) for q in (tail, tail.replace(staleness=1)))
     assert carried.part.time_s < 0.7 * drained.part.time_s
+
+
+def test_the_search_takes_another_trainer_where_the_fastest_does_not_fit(monkeypatch):
+    from rooflinecli.questions.rl import layout_search
+
+    real = layout_search._candidate
+    monkeypatch.setattr(
+        layout_search, "_candidate", lambda q, *more: None if q.tp is None or q.tp == 1 else real(q, *more)
+    )
+    asked, best = layout_search._fitting(small(n=8, rollout_tp=1), PUBLISHED, 8)
+    assert best is not None and asked.tp == best.tp > 1
+    assert layout_search._fitting(small(n=8, rollout_tp=1, tp=1), PUBLISHED, 8)[1] is None
