@@ -198,7 +198,7 @@ def readme() -> str:
     pattern = r"(```sh\n(roofline estimate [^\n]*--explain[^\n]*)\n```\n\n```\n).*?```"
     return re.sub(
         pattern,
-        lambda m: m[1] + "\n".join([*printed(m[2], 80).splitlines()[:22], "…"]) + "\n```",
+        lambda m: m[1] + "\n".join([*printed(m[2], 80).splitlines()[:5], "…"]) + "\n```",
         text,
         flags=re.DOTALL,
     )

@@ -20,9 +20,13 @@ def test_generated_pages_are_current():
 
 
 def commands(text: str) -> list[str]:
-    """`roofline ...` lines of shell blocks."""
+    """`roofline ...` lines of shell blocks, those continued on a next line joined."""
     blocks = re.findall(r"```(?:sh|console)\n(.*?)```", text, re.DOTALL)
-    lines = [line.removeprefix("$ ").split("  #")[0].strip() for block in blocks for line in block.splitlines()]
+    lines = [
+        line.removeprefix("$ ").split("  #")[0].strip()
+        for block in blocks
+        for line in block.replace("\\\n", " ").splitlines()
+    ]
     return [
         line
         for line in lines
