@@ -161,7 +161,7 @@ def uplink_contention(oversubscription: Number, collisions: Number, share: Numbe
     return num.maximum(oversubscription * collisions * share, 1)
 
 
-@formula("r", "1", "hash collisions of 1.0 to 1.8 where nobody measured them (five published figures)")
+@formula("r", "1", "hash collisions of 1.0 to 1.8 where they were not measured (five published figures)")
 def contention_error(error: Number, collisions: Number) -> Number:
     """r + 1.8/h - 1: relative error of a collective over uplinks of unmeasured contention."""
     return error + 1.8 / collisions - 1

@@ -40,7 +40,7 @@ STRUCTURAL = (
     "slack",
     "mtp",
 )  # constants of what a framework does, not of how fast
-COLLISIONS = 1.4  # of flows that nobody planned, behind another tier: C4, arXiv 2406.04594
+COLLISIONS = 1.4  # of unplanned flows, behind another tier: C4, arXiv 2406.04594
 UNBOUNDED = 2.0**40  # devices at a level without a size; finite, so that floor() of it is a number
 
 

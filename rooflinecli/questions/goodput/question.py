@@ -44,7 +44,7 @@ class GoodputAnswer(Record):
 
 
 class LoggedFailures(Record):
-    """What a run's own history says: failures and planned ends in so many device-hours, and the median time to come back."""
+    """What a run's own history says: failures and planned ends in its device-hours, and the median time to come back."""
 
     jobs: int
     failures: int
@@ -106,7 +106,7 @@ class TrainingGoodput(Question[GoodputAnswer]):
     spares: OptNumber = field("count", "Hosts that stand by to replace failed ones; omitted: always enough.", default=None, least=0)
     replacement: OptNumber = field("time", "With --spares: wait for a host when none stands by: 1 h.", default=None)
     repair: OptNumber = field("time", "With --spares: time until a failed host stands by again: 24 h.", default=None)
-    planned: OptNumber = field("real", "Planned interruptions for each failure: 0.11 (Llama 3's 47 beside 419).", default=None, least=0)
+    planned: OptNumber = field("real", "Planned interruptions for each failure: 0.11 (Llama 3's 47 to 419).", default=None, least=0)
     elastic: OptNumber = field("count", "Replicas of elastic data parallelism: a failure stops one of them, not the run.", default=None)
     interval: OptNumber = field("time", "Work between checkpoints; omitted: the best (Daly).", default=None)
     run: OptNumber = field("time", "Failure-free length of the run: 54 days.", default=None)
