@@ -157,6 +157,17 @@ def test_the_launch_of_an_estimate_gives_the_same_digits(cli, tmp_path, tool, ph
     assert one["phases"][phase]["memory"] == other["phases"][phase]["memory"]
 
 
+def test_slots_and_context_of_llama_cpp_are_those_of_the_load(cli, tmp_path):
+    file, asked = tmp_path / "launch.sh", ("llama-3.1-8b", "--hw", "h100", "-n", "1", "--concurrency", "4")
+    assert cli("estimate", *asked, "--emit", "llama.cpp", "--out", str(file)).code == 0
+    assert "--parallel 4" in file.read_text() and "--ctx-size 9216" in file.read_text()  # 4 x (2048 + 256)
+    one, other = (
+        cli("estimate", *words, "--phase", "decode", "--format", "json").json
+        for words in (asked, ("--from", str(file)))
+    )
+    assert one["phases"]["decode"]["time_s"] == other["phases"]["decode"]["time_s"]
+
+
 ALONE = {
     "hw",
     "phase",

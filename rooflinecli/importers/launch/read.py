@@ -123,7 +123,7 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
             f"speculative decoding, {drafted}: the acceptance rate is not stated, so it is left out; give --acceptance"
         )
     serving = "train" not in str({**found, **asked}.get("phase", ""))
-    if serving and {"concurrency", "qps"} & set(asked):
+    if serving and {"concurrency", "qps"} & {*found, *asked}:
         found.pop("batch", None)
     settled = {"give -n": "n", "give --prompt and --output": "prompt"}  # what a note asks for may have been given
     launch.notes = [n for n in launch.notes if not any(n.endswith(k) and v in asked for k, v in settled.items())]
