@@ -31,6 +31,7 @@ from rooflinecli.interfaces.mcp import tools
 from rooflinecli.interfaces.python import api
 from rooflinecli.interfaces.web import query_string
 from rooflinecli.render.formats.json import dumps
+from rooflinecli.specs.quantities import higher_is_better
 
 Options = dict[str, Any]
 SMALL = ("llama-3.1-8b", "mistral-7b-v0.1", "gemma-2-9b", "phi-3-mini-4k", "olmoe-1b-7b", "qwen3-8b")
@@ -310,8 +311,78 @@ def trained(draw: random.Random) -> Iterator[str]:
             yield f"plan {name} {mine}, its command {other}"
 
 
+def checked(draw: random.Random) -> Iterator[str]:
+    """A check compares the estimate's own figures: it passes at the bound, is inconclusive inside the interval, fails beyond it."""
+    train = draw.random() < 0.4
+    options = training(draw) if train else server(draw) | load(draw) | {"phase": "prefill,decode"}
+    answer = ask("estimate", options)
+    phase = draw.choice(list(answer["phases"]))
+    found = answer["phases"][phase]
+    (low, high), (slow, fast) = found["interval_s"], found["tokens_per_s_interval"]
+    limits = {  # quantity -> limit, verdict
+        f"{phase}.time_s": (f"<= {high * (1 + 1e-9)!r} s", "pass"),
+        f"{phase}.tokens_per_s": (f">= {(slow + fast) / 2!r} tokens/s", "inconclusive"),
+        f"{phase}.memory.total_bytes": (f"<= {found['memory']['total_bytes'] * 0.999!r} B", "fail"),
+    }
+    if draw.random() < 0.5:
+        limits[f"{phase}.time_s"] = (f"<= {low * (1 - 1e-9)!r} s", "fail")
+    own = {k.replace("_", "-"): v for k, v in options.items()} | {"phase": options["phase"].split(",")}
+    with tempfile.TemporaryDirectory() as folder:
+        plan = Path(folder) / "plan.yaml"
+        required = {quantity: limit for quantity, (limit, _) in limits.items()}
+        plan.write_text(json.dumps({"checks": {"one": own | {"require": required}}}))
+        (case,) = ask("check", {"plan": [str(plan)], "fix_budget": 0})["checks"]
+    rows = {row["quantity"]: row for row in case["requirements"]}
+    for quantity, (_, verdict) in limits.items():
+        row = rows[quantity]
+        name = quantity.partition(".")[2]
+        number = found["memory"]["total_bytes"] if name.startswith("memory") else found[name]
+        if not close(row["expected"], number):
+            yield f"check: {quantity} {row['expected']}, estimate {number}"
+        if answer["feasible"] and row["verdict"] != verdict:
+            yield f"check: {row['written']} is {row['verdict']}, by the estimate {verdict}"
+    feasible = rows.get("feasible")
+    if (feasible is not None and feasible["verdict"] == "fail") == answer["feasible"]:
+        yield f"check: feasible {feasible and feasible['verdict']}, estimate {answer['feasible']}"
+
+
+def restricted(draw: random.Random) -> Iterator[str]:
+    """Limits of --where hold at the bound in every row; a search over several chips has the rows of a search on each."""
+    train = draw.random() < 0.5
+    options = training(draw) if train else serving(draw) | {"n": 8, "batch": "1..64", "phase": "decode"}
+    options |= {"hw": draw.choice(GPUS), "hold": draw.choice(("pessimistic", "expected", "floor")), "top": 3}
+    free = ask("search", options)
+    if not free["results"]:
+        return
+    at = draw.choice(free["results"])
+    if train:
+        quantity, unit, value = "train.memory.total_bytes", "B", at["memory"]["total_bytes"] * 1.001
+    else:
+        quantity, unit, value = "serve.itl_s", "s", at["serve"]["itl_at_bound_s"] * 1.001
+    found = ask("search", options | {"where": [f"{quantity} <= {value!r} {unit}"]})
+    if not found["results"]:
+        yield f"search: a row keeps to {quantity} <= {value:.6g}, and with that limit none is found"
+    for row in found["results"]:
+        if row["limits_at_bound"][quantity] > value:
+            yield f"search: {quantity} {row['limits_at_bound'][quantity]:.6g} at the bound of {value:.6g}"
+    goal = found["objective"][0]
+    sign = -1 if higher_is_better(goal) else 1
+    if sign * found["results"][0]["score_at_bound"][goal] < sign * free["results"][0]["score_at_bound"][goal] - 1e-12:
+        yield f"search: a limit makes {goal} better"
+    other = draw.choice([hw for hw in GPUS if hw != options["hw"]])
+    both = ask("search", options | {"hw": f"{options['hw']},{other}"} | ({} if train else {"objective": "cost"}))
+    alone = free if train else ask("search", options | {"objective": "cost"})
+    mine = next(row for row in both["results"] if row["chip"] == options["hw"])
+    if mine["layout"] != alone["results"][0]["layout"] or mine["score"] != alone["results"][0]["score"]:
+        yield f"search: {options['hw']} alone {alone['results'][0]['command']}, among two {mine['command']}"
+    through = tools.call("search", {k.replace("_", "-"): v for k, v in options.items()})[0]["answer"]
+    if json.loads(dumps(through)) != json.loads(dumps(free)):
+        yield "search and mcp differ"
+
+
 KINDS: dict[str, Callable[[random.Random], Iterator[str]]] = {
-    each.__name__: each for each in (one_estimate, loads_agree, searched, sized, fits, billed, trained)
+    each.__name__: each
+    for each in (one_estimate, loads_agree, searched, sized, fits, billed, trained, checked, restricted)
 }
 
 
