@@ -2,18 +2,18 @@
 
 import pytest
 
-from rooflinecli.questions.fleet import answer, instance_options
+from rooflinecli.questions.fleet import answer, placement
 
 
 @pytest.fixture(scope="session")
 def shared_offers():
-    known: dict[str, instance_options.InstanceOptions] = {}
+    known: dict[str, placement.InstanceOptions] = {}
 
     def offers(task):
         service, group, hold = task
         key = repr((service.on(group), service.where, service.limits, service.line, service.name, group.devices, hold))
         if key not in known:
-            known[key] = instance_options.offers(task)
+            known[key] = placement.offers(task)
         return known[key]
 
     return offers

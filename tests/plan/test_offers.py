@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rooflinecli.questions.goodput.question import MTBF, TrainingGoodput
-from rooflinecli.questions.plan.offers import newest, planned_offers
+from rooflinecli.questions.plan.training import newest, planned_offers
 from rooflinecli.specs.hardware import load_hardware
 
 H100 = load_hardware("h100")

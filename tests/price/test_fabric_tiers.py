@@ -10,7 +10,7 @@ from rooflinecli.ledger.ops import Collective
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.network import price_collective
 from rooflinecli.questions.collective.answer import collective
-from rooflinecli.questions.search.answer_types import TrainingLayout
+from rooflinecli.questions.search.question import TrainingLayout
 from rooflinecli.questions.search.search_request import question
 from rooflinecli.questions.search.training import search
 from rooflinecli.specs.hardware import HardwareSpec, Level, load_hardware

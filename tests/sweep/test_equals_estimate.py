@@ -18,7 +18,7 @@ from rooflinecli.engine.evaluate import PHASES
 from rooflinecli.price import overrides
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.explain import quantities
-from rooflinecli.questions.sweep import axes, columns, run
+from rooflinecli.questions.sweep import axes, run
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
@@ -146,15 +146,13 @@ def tolerance(options: dict[str, Any]) -> float:
 
 def check(expected: Any, answer: Any, offset: int, allowed: float = TOLERANCE) -> None:
     """Every number of the estimate, against the point of the box."""
-    table = columns.flat(answer, [], [])
+    table = run.flat(answer, [], [])
     if isinstance(expected, str):
         assert not table["feasible"][offset], f"estimate says: {expected}"
         return
     assert table["feasible"][offset] == expected.feasible, table["violation"][offset]
     wanted = {k: v for k, v in quantities({**expected.phases, "cost": expected.cost}).items() if ".layout." not in k}
-    found = {
-        name: answer.flat(columns.pick(answer, name))[offset] for name in wanted if not name.endswith("bound_ratio")
-    }
+    found = {name: answer.flat(run.pick(answer, name))[offset] for name in wanted if not name.endswith("bound_ratio")}
     for name, value in found.items():
         # what shows of communication is the difference of two nearly equal times: its last digits are theirs
         shown = "communication" in name or "hidden" in name
@@ -165,7 +163,7 @@ def check(expected: Any, answer: Any, offset: int, allowed: float = TOLERANCE) -
             wanted[name],
         )
     for phase, result in expected.phases.items():
-        assert answer.flat(columns.pick(answer, f"{phase}.bottleneck"))[offset] == result.bottleneck
+        assert answer.flat(run.pick(answer, f"{phase}.bottleneck"))[offset] == result.bottleneck
 
 
 SATURATED = {

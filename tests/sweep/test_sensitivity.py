@@ -10,7 +10,7 @@ import pytest
 from rooflinecli.core.errors import UsageError
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import PHASES
-from rooflinecli.questions.sensitivity.elasticities import ScaledConstant, elasticities, of_point
+from rooflinecli.questions.sensitivity.answer import ScaledConstant, elasticities, of_point
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model

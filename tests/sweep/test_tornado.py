@@ -126,7 +126,7 @@ def test_a_search_across_chips_flips_where_it_says(tmp_path: Path) -> None:
 
 
 def test_it_names_the_one_measurement(compared: dict[str, Any]) -> None:
-    from rooflinecli.questions.sensitivity.tornado import measurement
+    from rooflinecli.questions.sensitivity.answer import measurement
 
     settles = compared["tornado"]["resolving_measurement"]
     doubted = [r for r in compared["tornado"]["rows"] if r["inside_error"]]

@@ -12,7 +12,7 @@ from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import OptNumber, OptText, Switch, Texts, field
 
 if TYPE_CHECKING:
-    from rooflinecli.questions.hardware.answer_types import Chips, ChipSheet
+    from rooflinecli.questions.hardware.answer import Chips, ChipSheet
 
 
 class Hardware(Question["ChipSheet | Chips"]):

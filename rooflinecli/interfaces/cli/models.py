@@ -14,7 +14,7 @@ from rooflinecli.specs.options import OptText, Switch, field
 if TYPE_CHECKING:
     from rooflinecli.core.errors import DataError
     from rooflinecli.importers.source import Json
-    from rooflinecli.questions.models.answer_types import ModelList, ModelSheet
+    from rooflinecli.questions.models.answer import ModelList, ModelSheet
 
 
 class Models(Question["ModelSheet | ModelList"]):

@@ -47,7 +47,7 @@ def run(question: Sweep, how: SweepDelivery) -> int:
 
     options, figures = question.options(), list(question.figures) or None
     if question.sensitivity:
-        from rooflinecli.questions.sensitivity.elasticities import of_point
+        from rooflinecli.questions.sensitivity.answer import of_point
 
         if how.format in ("jsonl", "parquet"):
             raise UsageError(f"--sensitivity has no {how.format} form; use table, json, csv or markdown", "format")

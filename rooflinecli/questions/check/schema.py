@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rooflinecli.importers.source import Json
-from rooflinecli.questions.check.cases import FROM
-from rooflinecli.questions.check.plan_file import CheckFile
+from rooflinecli.questions.check.cases import FROM, CheckFile
 from rooflinecli.questions.check.simulation_quantities import own_fields
 from rooflinecli.specs.options import KINDS, OPTIONS, Option
 

@@ -108,7 +108,7 @@ def _rank(options: Options, chip: str) -> str:
 
 def _tornado(answer: CompareAnswer, asked: dict[str, Options]) -> Tornado | None:
     """What would change the order of the chips; None where fewer than two are ranked. Raises UsageError for a rank that follows no time."""
-    from rooflinecli.questions.sensitivity.tornado import of_comparison
+    from rooflinecli.questions.sensitivity.answer import of_comparison
 
     if not scales_with_time(answer.rank):
         raise UsageError(

@@ -10,8 +10,7 @@ from rooflinecli.core.parallel_map import Spread, spread_over
 from rooflinecli.formulas import cost
 from rooflinecli.questions.fleet.assignment import Assignment
 from rooflinecli.questions.fleet.fleet_question import Fleet, FleetService, asked
-from rooflinecli.questions.fleet.instance_options import InstanceOptions, offers
-from rooflinecli.questions.fleet.placement import Placement
+from rooflinecli.questions.fleet.placement import InstanceOptions, Placement, offers
 from rooflinecli.questions.fleet.question import FleetAnswer, PlacedService, RefusedGroup, ServedModel, UsedGroup
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model

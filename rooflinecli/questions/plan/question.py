@@ -8,8 +8,7 @@ from dataclasses import field as key
 from rooflinecli.core.parallel_map import Spread
 from rooflinecli.core.record import OPTIONAL, SPREAD, Record
 from rooflinecli.questions.question import Question, Several
-from rooflinecli.questions.search.answer_types import InstanceLayout, TrainingLayout
-from rooflinecli.questions.search.question import FIXED, RESTRICTED, Prices
+from rooflinecli.questions.search.question import FIXED, RESTRICTED, InstanceLayout, Prices, TrainingLayout
 from rooflinecli.specs.options import LOAD, EstimateOptions, OptNumber, OptText, Texts, field
 
 SCHEMA = "roofline/plan/1"

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
+
+import numpy as np
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.parallel_map import Spread
+from rooflinecli.core.text import percent
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.questions import multi_chip
 from rooflinecli.questions.multi_chip import Options
-from rooflinecli.questions.search.answer_types import SearchAnswer, ServingSearch, TrainingSearch
-from rooflinecli.questions.search.question import Search
-from rooflinecli.questions.search.search_request import estimate_command, joined
+from rooflinecli.questions.search import disaggregated, instances
+from rooflinecli.questions.search.explain_rows import by_count
+from rooflinecli.questions.search.question import (
+    ChipOutcome,
+    ChipSearch,
+    Search,
+    SearchAnswer,
+    ServingRow,
+    ServingSearch,
+    TrainingRow,
+    TrainingSearch,
+)
+from rooflinecli.questions.search.ranking import frontier
+from rooflinecli.questions.search.search_request import Limits, asked, estimate_command, joined, objective
 
 Tell = Callable[[int, int], None]
 S = TypeVar("S", TrainingSearch, ServingSearch)
@@ -41,7 +58,7 @@ def answer(asked: Search, tell: Tell | None = None, over: Spread | None = None) 
         if len(chips) == 1:
             found: SearchAnswer = serving(next(iter(chips.values())), asked.objective)
         else:
-            from rooflinecli.questions.search.multi_chip import serving_across
+            from rooflinecli.questions.search.answer import serving_across
 
             found = serving_across(chips, asked.objective, list(asked.where), limits, asked.top, serving)
     else:
@@ -66,12 +83,11 @@ def answer(asked: Search, tell: Tell | None = None, over: Spread | None = None) 
         if len(chips) == 1:
             found = training(next(iter(chips.values())), asked.objective)
         else:
-            from rooflinecli.questions.search.multi_chip import across
+            from rooflinecli.questions.search.answer import across
 
             found = across(chips, asked.objective, asked.top, training)
     if asked.sensitivity and found.feasible:
-        from rooflinecli.questions.sensitivity.elasticities import elasticities, with_layout
-        from rooflinecli.questions.sensitivity.tornado import of_search
+        from rooflinecli.questions.sensitivity.answer import elasticities, of_search, with_layout
 
         best = found.results[0]
         found.sensitivity = elasticities(*with_layout(chips[best.chip or next(iter(chips))], best.layout))
@@ -87,3 +103,131 @@ def _with_commands(found: S, options: Options) -> S:
     if found.nearest_miss is not None:
         found.nearest_miss.estimate = estimate_command(options, found.nearest_miss.command, serving)
     return found
+
+
+R = TypeVar("R", TrainingRow, ServingRow)
+
+
+def serving_across(
+    each: dict[str, Options],
+    goal: str | None,
+    where: list[str],
+    limits: Limits,
+    top: int,
+    search: Callable[[Options, str | None], ServingSearch],
+) -> ServingSearch:
+    """A serving search on every chip: by cost where nothing is asked, since devices of several chips compare in nothing else."""
+    if goal is None and not multi_chip.unpriced(each):
+        goal = "cost"
+    elif goal is None:
+        goal = "devices,throughput" if "qps" in limits else "throughput"
+    found = across(each, goal, top, search, "decode")
+    candidates, question = [], None
+    for chip in (c.chip for c in found.chips or () if isinstance(c, ChipSearch)):
+        question = asked(each[chip], goal, where, limits)
+        ctx = EstimateContext(question.request)
+        layouts = instances.layouts(ctx, question.open, question.largest_instance)
+        candidates.append(disaggregated.candidates(each[chip], ctx, question, layouts))
+    pairs = disaggregated.ranked(question, candidates, top) if question is not None else []
+    return replace(found, pools=pairs[0] if pairs else None, pool_rows=pairs)
+
+
+def across(
+    each: dict[str, Options],
+    goal: str | None,
+    top: int,
+    search: Callable[[Options, str | None], S],
+    phase: str = "train",
+) -> S:
+    """A search on every chip (by name, its options): rows of all ranked together, the best of each chip among them.
+
+    `search(options, goal)` answers for one chip. A chip that cannot be searched is named with its reason. Raises UsageError when
+    none can, and for an objective for which no chip has a price.
+    """
+    names = [name for name in (goal or "").split(",") if name]
+    paid = any("usd" in objective(name, (phase,)).quantity for name in names)
+    lacking = multi_chip.unpriced(each) if paid else []
+    if len(lacking) == len(each):
+        raise UsageError(f"--objective {goal}: {multi_chip.remedy(lacking)}", "price")
+    found, refused = dict[str, S](), {name: multi_chip.remedy([name]) for name in lacking}
+    for name in (name for name in each if name not in lacking):
+        try:
+            found[name] = search(each[name], goal)
+        except UsageError as error:
+            refused[name] = str(error)
+    if not found:
+        raise UsageError("; ".join(f"{name}: {why}" for name, why in refused.items()), "hw")
+    return _joined(each, found, refused, top)
+
+
+def _joined(each: dict[str, Options], found: dict[str, S], refused: dict[str, str], top: int) -> S:
+    """One answer of all."""
+    first, answers = next(iter(found.values())), found.values()
+    rows = [
+        replace(row, chip=name, hardware=answer.hardware, best_of_chip=not place)
+        for name, answer in found.items()
+        for place, row in enumerate(answer.results)
+    ]
+    misses = [(name, answer.nearest_miss) for name, answer in found.items() if answer.nearest_miss]
+    rejected = Counter[str]()
+    for answer in answers:
+        rejected.update({r.constraint: r.layouts for r in answer.rejected})
+    chips = [
+        _outcome(name, found[name]) if name in found else ChipOutcome(chip=name, feasible=False, why=refused[name])
+        for name in each
+    ]
+    joined = replace(
+        first,
+        hardware=", ".join(answer.hardware for answer in answers),
+        layouts=sum(answer.layouts for answer in answers),
+        fit=sum(answer.fit for answer in answers),
+        meet=sum(answer.meet for answer in answers),
+        rejected=by_count(rejected),
+        results=_ranked(rows, first.objective, first.pareto, top),
+        feasible=bool(rows),
+        nearest_miss=None if rows or not misses else replace(misses[0][1], chip=misses[0][0]),
+        chips=chips,
+        unpriced=multi_chip.unpriced(each),
+    )
+    if isinstance(joined, TrainingSearch):
+        joined.within_uncertainty = None  # chips do not share their errors
+    return joined
+
+
+def _outcome(chip: str, answer: SearchAnswer) -> ChipSearch:
+    return ChipSearch(
+        chip=chip,
+        hardware=answer.hardware,
+        layouts=answer.layouts,
+        fit=answer.fit,
+        meet=answer.meet,
+        rejected=answer.rejected,
+        feasible=answer.feasible,
+        nearest_miss=answer.nearest_miss,
+        why="",
+    )
+
+
+def _ranked(rows: list[R], objectives: list[str], pareto: bool, top: int) -> list[R]:
+    """The rows of all chips by their keys; the best of a chip stays, however far down it ranks. Of two objectives, the front."""
+    goals = [objective(name, ("train",)) for name in objectives]
+
+    def key(row: R) -> tuple[float, ...]:
+        return tuple(goal.key(row.score_at_bound[goal.quantity]) for goal in goals)
+
+    if pareto:
+        columns = np.array([key(row) for row in rows]).reshape(-1, 2)
+        rows = [rows[i] for i in frontier(columns[:, 0], columns[:, 1])[:top]]
+    else:
+        rows.sort(key=key)
+    for place, row in enumerate(rows, 1):
+        row.rank = place
+    if pareto:
+        return rows
+    name = goals[0].quantity
+    kept = [row for row in rows if (row.rank or 0) <= top or row.best_of_chip]
+    for row in kept[1:]:
+        best, own = kept[0].score_at_bound[name], row.score_at_bound[name]
+        gap = abs(own / best - 1) if best else 0.0
+        row.why = f"{percent(gap)} worse, on {row.hardware}" if gap > 1e-4 else f"equal, on {row.hardware}"
+    return kept

@@ -20,7 +20,7 @@ from rooflinecli.formulas import capacity, cost, energy
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search import instances
-from rooflinecli.questions.search.answer_types import InstanceSizes, Pool, Pools
+from rooflinecli.questions.search.question import InstanceSizes, Pool, Pools
 from rooflinecli.questions.search.search_request import estimate_command
 from rooflinecli.specs.quantities import BLENDED, COST
 

@@ -12,7 +12,7 @@ from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.questions.conditions import quantity_of
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
-from rooflinecli.questions.search.answer_types import (
+from rooflinecli.questions.search.question import (
     NearestMiss,
     Rejected,
     TrainingLayout,

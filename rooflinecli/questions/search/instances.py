@@ -16,7 +16,7 @@ from rooflinecli.engine.cost import prefill_share_under_load, token_prices
 from rooflinecli.engine.evaluate import answer
 from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.formulas import capacity, cost
-from rooflinecli.questions.search.answer_types import InstanceSizes
+from rooflinecli.questions.search.question import InstanceSizes
 from rooflinecli.questions.search.search_request import OpenValues
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import Request

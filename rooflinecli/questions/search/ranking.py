@@ -9,7 +9,7 @@ import numpy as np
 
 from rooflinecli.core.units import duration
 from rooflinecli.engine.phase_answer import TrainAnswer
-from rooflinecli.questions.search.answer_types import TrainingLayout
+from rooflinecli.questions.search.question import TrainingLayout
 
 _AXES = ("tp", "dp", "ep", "cp", "pp")
 

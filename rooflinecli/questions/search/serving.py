@@ -21,8 +21,8 @@ from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search import disaggregated, instances
-from rooflinecli.questions.search.answer_types import NearestMiss, ServingRow, ServingSearch
 from rooflinecli.questions.search.explain_rows import by_count
+from rooflinecli.questions.search.question import NearestMiss, ServingRow, ServingSearch
 from rooflinecli.questions.search.ranking import frontier
 from rooflinecli.questions.search.search_request import Limits, ServingSearchQuestion, asked
 from rooflinecli.specs.quantities import BLENDED, COST, PER_TOKEN

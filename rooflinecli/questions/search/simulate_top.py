@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rooflinecli.core.parallel_map import Spread
 from rooflinecli.questions.multi_chip import Options
-from rooflinecli.questions.search.answer_types import ServingRow
+from rooflinecli.questions.search.question import ServingRow
 from rooflinecli.questions.search.search_request import LIMITS, Limits
 from rooflinecli.questions.simulate.answer import Cell, cell_values
 from rooflinecli.questions.simulate.question import Simulate

@@ -17,13 +17,13 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer as engine_answer
 from rooflinecli.engine.interval_bound import interval_bound
 from rooflinecli.engine.phase_answer import TrainAnswer
-from rooflinecli.questions.estimate.cost import cost
+from rooflinecli.questions.estimate.answer import cost
 from rooflinecli.questions.search import layout_space
-from rooflinecli.questions.search.answer_types import TrainingLayout
+from rooflinecli.questions.search.question import TrainingLayout
 from rooflinecli.questions.search.ranking import ParetoFront, RankedLayout, Ranking, frontier
 from rooflinecli.questions.search.search_request import TrainingSearchQuestion
-from rooflinecli.questions.sweep.columns import pick
 from rooflinecli.questions.sweep.evaluate_block import SweepBlock
+from rooflinecli.questions.sweep.run import pick
 from rooflinecli.specs.layout import AXES, Layout
 from rooflinecli.specs.request import Request
 

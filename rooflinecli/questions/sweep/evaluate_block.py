@@ -22,8 +22,8 @@ from rooflinecli.engine.phase_answer import PhaseAnswer, TrainAnswer
 from rooflinecli.engine.serving_load import BEHIND, arrivals
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.price import overrides
+from rooflinecli.questions.estimate.answer import cost
 from rooflinecli.questions.estimate.answer_types import Cost
-from rooflinecli.questions.estimate.cost import cost
 from rooflinecli.questions.goodput.question import with_failures
 from rooflinecli.questions.sweep.axes import Axis
 from rooflinecli.specs.hardware import load_hardware

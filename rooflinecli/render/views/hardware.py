@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from rooflinecli.questions.hardware.answer import HALF
-from rooflinecli.questions.hardware.answer_types import (
+from rooflinecli.questions.hardware.answer import (
+    HALF,
     Chip,
     ChipFigure,
     Chips,

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from rooflinecli.core.units import count
-from rooflinecli.questions.models.answer_types import LayerGroup, ModelList, ModelSheet, Tower
+from rooflinecli.questions.models.answer import LayerGroup, ModelList, ModelSheet, Tower
 from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, Table, page
 from rooflinecli.render.numbers import NONE, text
 

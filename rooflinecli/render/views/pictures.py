@@ -9,7 +9,7 @@ from rooflinecli.core.record import Record
 from rooflinecli.core.units import duration
 from rooflinecli.questions.compare.question import CompareAnswer
 from rooflinecli.questions.plan.question import ServingChip, ServingPlan, TrainingChip, TrainingPlan
-from rooflinecli.questions.search.answer_types import ServingSearch, TrainingSearch
+from rooflinecli.questions.search.question import ServingSearch, TrainingSearch
 from rooflinecli.questions.simulate.question import SimulateAnswer, StudyAnswer
 from rooflinecli.questions.sweep.plot_points import Picture
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rooflinecli.core.text import plural
 from rooflinecli.questions.multi_chip import remedy
-from rooflinecli.questions.search.answer_types import (
+from rooflinecli.questions.search.question import (
     ChipSearch,
     NearestMiss,
     Pool,
