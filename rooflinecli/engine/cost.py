@@ -5,7 +5,7 @@ from __future__ import annotations
 from rooflinecli.core.num import Number
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.inference import decode_seconds
-from rooflinecli.engine.serving_load import load
+from rooflinecli.engine.serving_load import load, prefill_interference_s, prompt_factor
 from rooflinecli.formulas import cost
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.quantities import BLENDED, COST
@@ -14,8 +14,13 @@ from rooflinecli.specs.quantities import BLENDED, COST
 def prefill_share_under_load(ctx: EstimateContext, layout: Layout) -> Number:
     """Fraction of a replica's busy time that prefills take, under the concurrency or the request rate asked for."""
     busy = load(ctx, layout)
-    prefill, step = busy.prefill_interference_s / layout.pp, decode_seconds(ctx, layout, busy)
-    return cost.prefill_share(prefill, step, busy.batch, ctx.output)
+    return prefill_share(ctx, layout, decode_seconds(ctx, layout, busy), busy.batch, busy.kind == "open")
+
+
+def prefill_share(ctx: EstimateContext, layout: Layout, step_s: Number, batch: Number, open_loop: bool) -> Number:
+    """The same where `batch` sequences decode in steps of `step_s` seconds."""
+    factor = prompt_factor(ctx) if open_loop else 1.0
+    return cost.prefill_share(factor * prefill_interference_s(ctx, layout) / layout.pp, step_s, batch, ctx.output)
 
 
 def token_prices(

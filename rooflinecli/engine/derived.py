@@ -96,10 +96,10 @@ def served_compute_use(
     return energy.served_compute_utilization(token, prompt / num.maximum(ctx.output, 1), tokens_per_s, devices, peak)
 
 
-def mean_power(ctx: EstimateContext, memory_use: Number, compute_use: Number) -> Number:
-    """Watts of a device at the utilization of its memory and its matrix units. Only of a chip with a power."""
-    draw = ctx.chip.draw
-    share = energy.power_fraction(draw.static, draw.memory, draw.compute, memory_use, compute_use)
+def mean_power(ctx: EstimateContext, memory_use: Number, compute_use: Number, decode: bool) -> Number:
+    """Watts of a device at the utilization of its memory and its matrix units, in decode steps or not. Only of a chip with a power."""
+    static, memory, compute = (draw_constant(ctx, name, decode) for name in ("static", "memory", "compute"))
+    share = energy.power_fraction(static, memory, compute, memory_use, compute_use)
     return energy.power_draw(share, ctx.chip.rated_power, ctx.chip.power)
 
 
@@ -115,16 +115,16 @@ def _prompt_joules(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) ->
     return 0.0 if isinstance(answer, DecodeAnswer) and answer.load_kind != "static" else None
 
 
-def _draw(name: str) -> Callable[[EstimateContext, Layout, PhaseAnswer], Number]:
+def draw_constant(ctx: EstimateContext, name: str, decode: bool) -> Number:
     """A constant of the power draw: decode steps of models with experts draw one share of TDP, where the chip has it."""
+    draw = ctx.chip.draw
+    if ctx.is_moe and draw.has_moe and decode:
+        return draw.moe if name == "static" else 0.0
+    return getattr(draw, name)
 
-    def read(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) -> Number:
-        draw = ctx.chip.draw
-        if ctx.is_moe and draw.has_moe and isinstance(answer, DecodeAnswer):
-            return draw.moe if name == "static" else 0.0
-        return getattr(draw, name)
 
-    return read
+def _draw(name: str) -> Callable[[EstimateContext, Layout, PhaseAnswer], Number]:
+    return lambda ctx, layout, answer: draw_constant(ctx, name, isinstance(answer, DecodeAnswer))
 
 
 def _power_error(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) -> Number:

@@ -133,7 +133,7 @@ def decode(ctx: EstimateContext, layout: Layout) -> DecodeAnswer:
     )
 
 
-def _decode_step(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPass:
+def decode_pass(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPass:
     """One token for every running sequence, in the middle of the output."""
     context = serving.mean_context(ctx.prompt, ctx.output)
     sequences = serving.batch_met(busy.batch) if busy.kind == "open" else busy.batch
@@ -145,14 +145,14 @@ def _decode_step(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> Pri
 
 def decode_seconds(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> Number:
     """Seconds of a decode step, without the prefills of other requests."""
-    return ctx.memoized(layout, "decode step", lambda: _decode_step(ctx, layout, busy).seconds)
+    return ctx.memoized(layout, "decode step", lambda: decode_pass(ctx, layout, busy).seconds)
 
 
 def token(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPass:
     """ITL: a decode step, and what the prefills of other requests add to it."""
 
     def priced() -> PricedPass:
-        step = _decode_step(ctx, layout, busy)
+        step = decode_pass(ctx, layout, busy)
         ctx.memoized(layout, "decode step", lambda: step.seconds)
         if busy.kind == "static":
             return step

@@ -79,6 +79,44 @@ def test_a_load_beyond_the_replica_is_named() -> None:
     assert not answer["sustained"] and "cannot be sustained" in answer["notes"][-1]
 
 
+@pytest.mark.parametrize("qps", ["12", "60"])
+def test_a_long_backlog_is_named(qps: str) -> None:
+    """Also where no request ends before the last one arrives."""
+    answer = simulated("-n", "1", "--engine", "vllm", "--qps", qps)
+    assert not answer["sustained"] and answer["simulate"]["requests_per_s"] < 11.5
+
+
+def test_replicas_are_counted_in_the_steady_state() -> None:
+    """Five replicas serve the first 1000 requests inside the limits, and fall behind after: 12 requests/s are beyond one."""
+    load = ("--engine", "vllm", "--qps", "60", "--slo", "ttft=2s,itl=50ms@99", "--no-interval")
+    answer = simulated(*load, "--replicas", "min")
+    assert answer["simulate"]["replicas"] == 6 and answer["sustained"] and answer["simulate"]["requests"] > 1000
+    assert simulated(*load, "--replicas", "5", "--num-requests", "1000")["slo"]["met"]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"model": "llama-3.1-8b", "hw": "b200", "n": 4, "engine": "sglang", "prompt": 1232, "output": 522, "qps": 9.3582},
+        {"model": "qwen3-30b-a3b", "hw": "h100", "n": 1, "engine": "vllm", "prompt": 940, "output": 560, "qps": 1.3202},
+        {"model": "olmoe-1b-7b", "hw": "h100", "n": 2, "engine": "python-server", "prompt": 2479, "output": 135, "qps": 5.2205},
+        {"model": "olmoe-1b-7b", "hw": "mi300x", "n": 1, "engine": "vllm", "prompt": 700, "output": 200, "concurrency": 8},
+    ],
+)  # fmt: skip
+def test_layout_dollars_and_joules_are_the_estimates(asked: dict[str, Any]) -> None:
+    answer = estimate(build_request.request(asked | {"phase": "prefill,decode"}))
+    found = run(Simulate.read({name: str(value) for name, value in asked.items()}))
+    cost, layout = answer.cost, answer.layout
+    assert layout is not None and (found.about["layout"].tp, found.about["layout"].dp) == (layout.tp, layout.dp)
+    expected = {
+        "usd_per_million_input_tokens": cost.usd_per_million_input_tokens,
+        "usd_per_million_output_tokens": cost.usd_per_million_output_tokens,
+        "joules_per_output_token": answer.phases["decode"].derived["joules_per_token"],
+        "ttft_mean_s": answer.phases["prefill"].time_s,
+    }
+    assert {name: found.values[name] for name in expected} == pytest.approx(expected, rel=0.1)
+
+
 def test_equal_lengths_are_understood_by_both() -> None:
     load = ("--concurrency", "64", "--engine", "sglang", "--equal-lengths")
     answer = simulated(*load)

@@ -268,7 +268,7 @@ def answer_of(composed: Composed, constants: Constants, log: RlStep | None = Non
     price = whole.price
     mfu = useful / (step.time_s * devices * peak)
     rolling = sum(p.time_s for p in found if p.name == "rollout") / step.time_s  # decode streams memory all the while
-    watts = None if whole.chip.power is None else derived.mean_power(whole, min(rolling, 1.0), mfu)
+    watts = None if whole.chip.power is None else derived.mean_power(whole, min(rolling, 1.0), mfu, decode=False)
     usd = None if price is None else step.time_s / 3600 * devices * float(price)
     joules = None if watts is None else step.time_s * devices * float(watts)
     outputs = sum(s.output for s in composed.samples)

@@ -32,7 +32,6 @@ from rooflinecli.questions.simulate.run import (
 )
 from rooflinecli.simulate import slo
 from rooflinecli.simulate.cluster import Tell
-from rooflinecli.simulate.summary import is_sustained
 
 Cell = tuple[Simulate, dict[str, str]]
 NOTES = (
@@ -47,15 +46,15 @@ def answered(question: Simulate, tell: Tell | None = None, over: Spread | None =
     trace = recorded(ran.question)
     _warn_long(ran)
     between = None if trace is not None else list(drawn(ran.question)[0].spread)
-    sustained = ran.question.qps is None or is_sustained(ran.times)
     notes = [*NOTES]
     if not question.fixed_lengths and not question.length_range and between and between[1] > 1:
         notes.append(
             f"lengths are drawn between {between[0]:.2g} and {between[1]:.2g} of --prompt and --output; --fixed-lengths makes them equal"
         )
-    if not sustained:
+    if not ran.sustained:
+        rate = "" if question.qps is None else f"{question.qps:g} requests/s "
         notes.append(
-            f"the load cannot be sustained: {question.qps:g} requests/s arrive and {ran.values['requests_per_s']:.3g} end; the queue grows "
+            f"the load cannot be sustained: {rate or 'requests '}arrive and {ran.values['requests_per_s']:.3g}/s end; the queue grows "
             "as long as they arrive, and the latencies are of this run alone"
         )
     answer = SimulateAnswer(
@@ -81,7 +80,7 @@ def answered(question: Simulate, tell: Tell | None = None, over: Spread | None =
         classes=slo.classes(ran.times, question.limits),
         interrupted=cut,
         search_interrupted=ran.sought,
-        sustained=sustained,
+        sustained=ran.sustained,
         notes=notes,
     )
     return answer, ran

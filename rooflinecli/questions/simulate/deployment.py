@@ -8,7 +8,7 @@ from functools import lru_cache
 from rooflinecli.core.errors import Infeasible, UsageError, unknown
 from rooflinecli.core.units import si
 from rooflinecli.engine import build_request, option_conflicts
-from rooflinecli.engine.choose import choose
+from rooflinecli.engine.choose import ChosenLayout, choose
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer
 from rooflinecli.engine.forward_step import engine_constant
@@ -54,8 +54,13 @@ class Deployment:
 
 
 @lru_cache(maxsize=64)
-def deployment(options: tuple[tuple[str, str], ...], prompt: float, output: float) -> Deployment:
-    """The plan that an estimate of one sequence takes, and its step prices. Raises what an estimate raises."""
+def deployment(
+    options: tuple[tuple[str, str], ...], prompt: float, output: float, load: tuple[tuple[str, float], ...] = ()
+) -> Deployment:
+    """The layout that an estimate takes for one sequence, or on as many devices for a load, and its step times.
+
+    Raises what an estimate raises.
+    """
     asked = {**dict(options), "phase": "prefill,decode", "batch": 1}
     plain = build_request.request(asked)
     option_conflicts.require_decode(EstimateContext(plain), "there is no serving to simulate")
@@ -67,10 +72,22 @@ def deployment(options: tuple[tuple[str, str], ...], prompt: float, output: floa
         raise Infeasible(
             f"{ctx.spec.name} does not fit on {choice.layout.devices:g} of {ctx.request.hardware.name}; `roofline estimate` says by how much"
         )
+    if load and choice.layout.devices > 1:
+        choice = _under_load(asked | {"prompt": round(prompt), "output": round(output)}, load, choice)
     plan = choice.layout
     found = answer(ctx, ctx.lifted(plan), "decode")
     low, high = (float(end) / float(found.time_s) for end in found.interval_s)
     return Deployment(ctx, plan, StepTimeTable(ctx, plan), int(plan.dp), int(plan.devices), choice.reason, (low, high))
+
+
+def _under_load(asked: dict[str, object], load: tuple[tuple[str, float], ...], alone: ChosenLayout) -> ChosenLayout:
+    """The layout for a load on the devices of `alone`; `alone` where none sustains it."""
+    options = {name: value for name, value in asked.items() if name != "batch"} | {"n": alone.layout.devices}
+    try:
+        choice = choose(scene_of(build_request.request(options | dict(load))), ("prefill", "decode"))
+    except Infeasible:
+        return alone
+    return choice if choice.fits else alone
 
 
 @lru_cache(maxsize=64)
@@ -108,7 +125,7 @@ def fleet(
     question: Simulate, copies: int, prompt: float, output: float, scale: float = 1.0
 ) -> tuple[Deployment, Cluster]:
     """Replicas for a question: `copies` of the layout, or its pools; every step takes `scale` times as long."""
-    one = deployment(question.estimate_options, prompt, output)
+    one = deployment(question.estimate_options, prompt, output, question.load_per_replica)
     if question.router not in kinds(ROUTERS):
         raise unknown("router", question.router, kinds(ROUTERS), option="router")
     scheduler = scheduler_of(one.ctx, question.scheduler_config)

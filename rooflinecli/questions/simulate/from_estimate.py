@@ -8,7 +8,7 @@ from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.record import OPTIONAL, Record
 from rooflinecli.importers.source import Options
 from rooflinecli.questions.simulate.question import Simulate
-from rooflinecli.questions.simulate.run import Run, curves, over_time, run
+from rooflinecli.questions.simulate.run import Run, curves, over_time, run, with_layout
 from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.request import MOST
 
@@ -86,6 +86,7 @@ def served(options: Options, slo: str | None) -> ServedLoad | Unserved | None:
         found = run(question)
     except Infeasible as error:
         return Unserved(violation=str(error))
+    question = with_layout(question, found.about["layout"])
     names = (*NUMBERS, "slo_attainment") if question.limits else NUMBERS
     return ServedLoad(
         load={load: getattr(question, load)},

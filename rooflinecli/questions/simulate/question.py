@@ -327,6 +327,15 @@ class Simulate(Cluster, RequestLoad, Serving, Question["SimulateAnswer"]):
 
         return answered(self)[0]
 
+    @property
+    def load_per_replica(self) -> tuple[tuple[str, float], ...]:
+        """The load by which an estimate of one replica chooses a layout; none where it is a trace's or replicas come and go."""
+        if self.concurrency:
+            return (("concurrency", self.concurrency),)
+        if self.qps is None or self.trace or self.autoscale or self.prefill_replicas or self.replicas == "min":
+            return ()
+        return (("qps", self.qps / self.copies),)
+
     @classmethod
     def read(cls, written: Mapping[str, object]) -> Simulate:
         """As any question is read. Raises UsageError for several values of an option too, which only a command line may give."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.num import Number
-from rooflinecli.engine import decode_step, derived
-from rooflinecli.engine.cost import token_prices
-from rooflinecli.engine.serving_load import VARIATION, prefill_interference_s
+from rooflinecli.engine import derived, inference
+from rooflinecli.engine.cost import prefill_share, token_prices
+from rooflinecli.engine.serving_load import VARIATION, ReplicaLoad
 from rooflinecli.formulas import cost, energy, serving
 from rooflinecli.questions.simulate.deployment import (
     Deployment,
@@ -21,7 +21,7 @@ from rooflinecli.questions.simulate.deployment import (
     max_context,
     scheduler_of,
 )
-from rooflinecli.questions.simulate.question import Simulate
+from rooflinecli.questions.simulate.question import Simulate, SimulatedLayout
 from rooflinecli.simulate import autoscaler, failures, request_load, summary
 from rooflinecli.simulate import cluster as running
 from rooflinecli.simulate.cluster import Cluster, Tell
@@ -29,7 +29,9 @@ from rooflinecli.simulate.failures import max_concurrent_failures
 from rooflinecli.simulate.replica import Replica
 from rooflinecli.simulate.request import RequestLatencies, SimRequest, times
 from rooflinecli.simulate.request_load import Lengths, lengths, spread
+from rooflinecli.simulate.summary import is_short, is_sustained
 from rooflinecli.simulate.trace_replay import Trace
+from rooflinecli.specs.layout import Layout
 
 
 class LoadRun:
@@ -84,9 +86,26 @@ class Run:
         """Whether every promise is."""
         return bool(self.values.get("slo_attainment_margin", 0.0) >= 0)
 
+    @property
+    def sustained(self) -> bool:
+        """Whether requests end as fast as they arrive; clients of a closed loop wait for them."""
+        return bool(self.question.concurrency) or is_sustained(self.times, recorded=self.question.qps is None)
+
 
 def run(question: Simulate, tell: Tell | None = None, scale: float = 1.0) -> Run:
-    """Simulate, every step taking `scale` times as long. Raises UsageError or Infeasible as an estimate does, and Infeasible for a request larger than the cache."""
+    """Simulate, every step taking `scale` times as long; at a rate without --num-requests until the load is steady.
+
+    Raises UsageError or Infeasible as an estimate does, and Infeasible for a request larger than the cache.
+    """
+    found = _run(question, tell, scale)
+    lengthened = question.qps and not question.trace and not question.num_requests
+    while lengthened and question.count < MOST_DRAWN and not found.cut and found.sustained and is_short(found.times):
+        question = question.replace(num_requests=2 * question.count)
+        found = _run(question, tell, scale)
+    return found
+
+
+def _run(question: Simulate, tell: Tell | None, scale: float) -> Run:
     trace = recorded(question)
     prompt, output = drawn(question)
     means = trace.means if trace is not None else (prompt.mean, output.mean)
@@ -220,7 +239,7 @@ def _answered(question: Simulate, one: Deployment, play: LoadRun) -> Run:
         "devices": one.devices * copies,
         **values,
         **play.more,
-        **_costs(one, devices, values),
+        **_costs(question, one, devices, values),
     }
     if paid is not None:
         values["replicas_mean"] = paid
@@ -230,25 +249,26 @@ def _answered(question: Simulate, one: Deployment, play: LoadRun) -> Run:
     return Run(question, values, about, found, every, replicas, scheduler.first_token_error, counts)
 
 
-def _costs(one: Deployment, devices: float, values: dict[str, Number]) -> dict[str, Number]:
+def _costs(question: Simulate, one: Deployment, devices: float, values: dict[str, Number]) -> dict[str, Number]:
     """Dollars and joules per token, where the chip's file or --price says what an hour and a device take."""
     rate, price, power, plan = values["output_tokens_per_s"], one.ctx.price, one.ctx.chip.power, one.layout
     found: dict[str, Number] = {}
     if not rate or (price is None and power is None):
         return found
-    batch = max(values["running_requests_mean"], 1.0)
-    context = serving.mean_context(one.ctx.prompt, one.ctx.output)
-    decoded = decode_step.token_step(one.ctx, plan, batch, context)
-    step = decoded.seconds
+    batch = values["running_requests_mean"]
+    busy = ReplicaLoad(
+        "closed" if question.concurrency else "open", max(batch, 1.0) if question.concurrency else batch, 0.0
+    )
+    decoded = inference.decode_pass(one.ctx, plan, busy)
+    step, context = decoded.seconds, serving.mean_context(one.ctx.prompt, one.ctx.output)
     if power is not None:
         use = derived.served_compute_use(one.ctx, batch, context, rate, devices)
-        busy = values["engine_utilization"]
-        watts = derived.mean_power(one.ctx, decoded.costs.t_memory / step * busy, use)
+        busy_share = values["engine_utilization"]
+        watts = derived.mean_power(one.ctx, decoded.costs.t_memory / step * busy_share, use, decode=True)
         found["joules_per_output_token"] = float(energy.joules_per_token(devices, watts, rate))
     if price is not None:
         hourly = cost.fleet_price(devices, price)
-        prefill = prefill_interference_s(one.ctx, plan) / plan.pp
-        share = cost.prefill_share(prefill, step, batch, one.ctx.output)
+        share = prefill_share(one.ctx, plan, step, batch, question.concurrency is None)
         prices = token_prices(hourly, values["input_tokens_per_s"], rate, share, one.ctx.utilization)
         found |= {name: float(usd) for name, usd in prices.items()}
     return found
@@ -263,6 +283,7 @@ def figures(repeat: tuple[Simulate, float]) -> dict[str, Number]:
     return found.values
 
 
+MOST_DRAWN = 16_000  # requests to which a run without --num-requests is lengthened until its load is steady
 QUICK = 20_000  # requests up to which a run is repeated for its interval without being asked to
 SEEDS = 3
 
@@ -271,7 +292,7 @@ def repeats(question: Simulate, seeds: int) -> list[tuple[Simulate, float]]:
     """The same question with further seeds, and with every step as fast and as slow as the interval of a decode step is wide."""
     trace = recorded(question)
     means = trace.means if trace is not None else tuple(d.mean for d in drawn(question))
-    low, high = deployment(question.estimate_options, *means).error
+    low, high = deployment(question.estimate_options, *means, question.load_per_replica).error
     drawn_again = trace is None or question.qps  # a trace at a rate of one's own has its arrivals drawn
     again = [] if not drawn_again else [(question.replace(seed=question.seed + i), 1.0) for i in range(1, seeds)]
     return [*again, *((question, end) for end in (low, high))]
@@ -311,6 +332,12 @@ def over_time(run: Run) -> Iterator[tuple[int, list[tuple[float, int, int, float
         yield i, replica.tally.samples
 
 
+def with_layout(question: Simulate, layout: Layout | SimulatedLayout) -> Simulate:
+    """The question with its layout given, so that another load is served by the same."""
+    sizes = {name: int(getattr(layout, name)) for name in ("tp", "pp", "dp", "cp", "ep")}
+    return question.replace(n=int(layout.devices), **sizes)
+
+
 def min_replicas(question: Simulate, most: int = 4096, tell: Tell | None = None) -> tuple[Run, Run | None]:
     """The fewest replicas whose requests keep to the SLO, with the run of one fewer, which does not (None for one replica).
 
@@ -325,12 +352,15 @@ def min_replicas(question: Simulate, most: int = 4096, tell: Tell | None = None)
         raise UsageError("--replicas min and --autoscale are mutually exclusive; give one of them", "replicas")
     if question.concurrency or question.prefill_replicas:
         raise UsageError("--replicas min requires an open loop on one pool: --qps or --trace", "replicas")
+    trace = recorded(question)
+    means = trace.means if trace is not None else tuple(d.mean for d in drawn(question))
+    question = with_layout(question, deployment(question.estimate_options, *means).layout)
     seen: dict[int, Run] = {}
 
     def keeps(count: int) -> bool:
         if count not in seen:
             seen[count] = run(question.replace(replicas=count), tell)
-        return not seen[count].cut and seen[count].kept
+        return not seen[count].cut and seen[count].kept and seen[count].sustained
 
     low = max_concurrent_failures(question.replica_failures)  # at least one is there
     high = low + 1
