@@ -67,6 +67,59 @@ PRIMUS = """modules:
     overrides: {micro_batch_size: 2, global_batch_size: 128, pipeline_model_parallel_size: 4, tensor_model_parallel_size: 1,
       expert_model_parallel_size: 8, recompute_granularity: full, recompute_method: block, recompute_num_layers: 0}
 """
+PRIMUS_TITAN = """modules:
+  pre_trainer:
+    framework: torchtitan
+    model: llama4_17Bx128E.yaml
+    overrides:
+      training: {local_batch_size: 4, seq_len: 8192}
+      activation_checkpoint: {mode: full, selective_ac_option: op}
+"""
+DBRX = """base_model: databricks/dbrx-base
+datasets: [{path: a, type: alpaca}]
+sequence_len: 512
+adapter: lora
+lora_r: 8
+lora_target_modules: [q_proj, k_proj, v_proj, out_proj, layer]
+micro_batch_size: 1
+fsdp: [full_shard]
+fsdp_config: {fsdp_activation_checkpointing: true}
+"""
+DOCUMENT = """```bash
+MODEL_PATH=/models/Nemotron-3-Nano-30B-A3B-Q4_K_M.gguf
+GPU_LAYERS=35
+```
+  ``` bash
+docker tag vllm/vllm-openai:v0.12.0 vllm/vllm-openai:deploy
+docker run --gpus all --entrypoint /bin/bash -it vllm/vllm-openai:deploy
+llama-server --model ${MODEL_PATH} --n-gpu-layers ${GPU_LAYERS}
+  ```
+"""
+MTP = """```bash
+vllm serve zai-org/GLM-5.1-FP8 -tp 8
+vllm serve zai-org/GLM-5.1-FP8 -tp 8 --speculative-config.method mtp --speculative-config.num_speculative_tokens 3
+```
+"""
+CPP = """services:
+  llamacpp:
+    image: ghcr.io/ggml-org/llama.cpp:server-cuda
+    environment: {LLAMA_ARG_MODEL: /models/Qwen3-Coder-30B-A3B-Instruct-Q4_K_M.gguf, LLAMA_ARG_CTX_SIZE: 65536, LLAMA_ARG_N_PARALLEL: 2, LLAMA_ARG_N_CPU_MOE: 20}
+"""
+LOOP = """for attempt in 1 2; do
+  hf download x && break
+  if [ "$attempt" = 2 ]; then exit 1; fi
+done
+vllm serve Qwen/Qwen3-8B -tp 2
+"""
+ZERO = """cat > "ds_$1.json" <<EOF
+{"train_batch_size": 8, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}, "bf16": {"enabled": true}}
+EOF
+CMD="deepspeed --num_gpus=2 finetune_llama.py --deepspeed_config=ds_$1.json --model_name meta-llama/Llama-2-7b-hf --gradient_checkpointing --max_length 4096"
+eval $CMD
+"""
+FLAGS = """accelerate launch --use_fsdp --fsdp_sharding_strategy SHARD_GRAD_OP --num_machines 2 --num_processes 16 --mixed_precision bf16 train.py \\
+  --model_name_or_path meta-llama/Llama-2-70b-hf --per_device_train_batch_size 2 --gradient_accumulation_steps 4 --max_seq_length 2048
+"""
 NEOX = {"pipe_parallel_size": 0, "model_parallel_size": 4, "num_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "seq_length": 1024,
         "zero_optimization": {"stage": 1}, "train_micro_batch_size_per_gpu": 32, "bf16": {"enabled": True}}  # fmt: skip
 FILES = {
@@ -84,6 +137,23 @@ FILES = {
     "axolotl.yml": (AXOLOTL, {"n": 8}, {"recompute": "full", "zero": 3, "dtype": "fp8", "batch": 128}),
     # AMD-AGI/Primus, examples/megatron/configs/MI355X/mixtral_8x22B_v0.1-BF16-pretrain.yaml: no layer is recomputed
     "primus.yaml": (PRIMUS, {}, {"pp": 4, "ep": 8, "recompute": "none", "batch": 128}),
+    # AMD-AGI/Primus, examples/torchtitan/configs/MI325X/llama4_17Bx128E-BF16-pretrain.yaml: the framework it wraps reads it
+    "titan.yaml": (PRIMUS_TITAN, {"n": 64}, {"model": "llama-4-maverick", "seq": 8192, "micro-batch": 4, "batch": 256, "recompute": "full", "zero": 3}),
+    # axolotl-ai-cloud/axolotl, examples/archived/dbrx/16bit-lora.yaml: attention and its router, no feed-forward
+    "dbrx.yaml": (DBRX, {"n": 8}, {"lora-targets": "attention", "recompute": "full", "zero": 3, "batch": 8}),
+    # code blocks share their variables, and an image that is tagged or given a shell is no server: vllm-project/recipes, NVIDIA/Nemotron-3-Nano-30B-A3B.md
+    "document.md": (DOCUMENT, {}, {"model": "Nemotron-3-Nano-30B-A3B", "weight-dtype": "q4_k_m", "offload-layers": 35}),
+    # ggml-org/llama.cpp, tools/server/README.md: variables of the environment
+    "cpp.yml": (CPP, {}, {"batch": 2, "experts-on": "host:20", "weight-dtype": "q4_k_m"}),
+    # SemiAnalysisAI/InferenceX, benchmarks/single_node/agentic/minimaxm3_fp8_h200_mtp.sh: a retry loop that gives up does not end the script
+    "loop.sh": (LOOP, {}, {"model": "Qwen3-8B", "tp": 2}),
+    # deepspeedai/DeepSpeedExamples, training/DeepSpeed-SuperOffload/finetune_llama-70b_4gpu.sh: the script's own arguments
+    "zero.sh": (ZERO, {}, {"model": "Llama-2-7b-hf", "n": 2, "zero": 2, "batch": 8, "seq": "4096", "recompute": "full", "offload": "optimizer"}),
+    # deepspeedai/DeepSpeedExamples, applications/DeepSpeed-Chat/training/step1_supervised_finetuning: the stage is an argument
+    "chat.sh": ("deepspeed --num_gpus 8 main.py --model_name_or_path facebook/opt-1.3b --per_device_train_batch_size 4 --max_seq_len 512 --gradient_checkpointing --zero_stage 3 --deepspeed",
+                {}, {"model": "facebook/opt-1.3b", "n": 8, "zero": "3", "micro-batch": 4, "batch": 32, "recompute": "full", "seq": "512"}),
+    # huggingface/accelerate: flags of the launcher instead of a config
+    "flags.sh": (FLAGS, {}, {"model": "Llama-2-70b-hf", "n": 16, "zero": 2, "micro-batch": 2, "batch": 128, "seq": "2048", "dtype": "bf16"}),
     # EleutherAI/gpt-neox, post-training/configs/llama3-8b-sft.yml and configs/pythia/14M.yml: one accumulation step where none is given
     "neox.yml": (json.dumps(NEOX), {"n": 8}, {"tp": 4, "zero": 1, "batch": 64, "seq": 1024}),
     # banjuede/deepseek-test, trt-llm/serve.sh
@@ -123,6 +193,12 @@ def test_a_published_launch_is_read_as_a_person_reads_it(name, tmp_path):
          "z3.json, which is not here; give MODEL, --zero and --hw|z3.json, which is not here; no model is named"),
         # ai-dynamo/dynamo: arguments in a variable
         ("dynamo.sh", "python3 -m dynamo.sglang --model-path Qwen/Qwen3-8B $EXTRA", r"\$EXTRA has the arguments.*give --tp and --hw"),
+        # AMD-AGI/Primus, examples/maxtext/configs/MI355X/mixtral_8x7B-fp8-pretrain.yaml
+        ("open.yaml", "model_name: mixtral-8x7b\nper_device_batch_size: 11\ndcn_data_parallelism: -1\nici_fsdp_parallelism: 1\nici_expert_parallelism: -1\n",
+         "ici_expert_parallelism -1 takes the devices that the other axes leave; give --ep and --hw"),
+        # vllm-project/recipes, GLM/GLM5.md
+        ("mtp.md", MTP, "#1 vllm GLM-5.1; #2 vllm GLM-5.1 speculate mtp draft-tokens 3"),
+        ("handed.sh", "N=1\nC='vllm serve Qwen/Qwen3-8B -tp $(nproc)'\neval \"$C\"", r"handed.sh:3: -tp \$\(nproc\)"),
         # NVIDIA/Megatron-LM, examples/gpt3/train_gpt3_175b_distributed.sh
         ("gpt3.sh", "torchrun --nproc_per_node 8 --nnodes 1 pretrain_gpt.py --num-layers 96 --hidden-size 12288 --num-attention-heads 96 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 16",
          "8 devices are no multiple"),

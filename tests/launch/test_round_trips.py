@@ -157,17 +157,6 @@ def test_the_launch_of_an_estimate_gives_the_same_digits(cli, tmp_path, tool, ph
     assert one["phases"][phase]["memory"] == other["phases"][phase]["memory"]
 
 
-def test_slots_and_context_of_llama_cpp_are_those_of_the_load(cli, tmp_path):
-    file, asked = tmp_path / "launch.sh", ("llama-3.1-8b", "--hw", "h100", "-n", "1", "--concurrency", "4")
-    assert cli("estimate", *asked, "--emit", "llama.cpp", "--out", str(file)).code == 0
-    assert "--parallel 4" in file.read_text() and "--ctx-size 9216" in file.read_text()  # 4 x (2048 + 256)
-    one, other = (
-        cli("estimate", *words, "--phase", "decode", "--format", "json").json
-        for words in (asked, ("--from", str(file)))
-    )
-    assert one["phases"]["decode"]["time_s"] == other["phases"]["decode"]["time_s"]
-
-
 ALONE = {
     "hw",
     "phase",
@@ -292,3 +281,16 @@ def test_a_switch_that_is_off_comes_back_under_its_flag(tool):
         "flash": False,
     }
     assert read.read_text(emit.emit(tool, options).text, tool).options["flash"] is False
+
+
+@pytest.mark.parametrize(
+    "load, slots",
+    [("--concurrency 4", 4), ("--batch 3", 3), ("--qps 2", 5)],  # 1.6 requests in flight on average, and twice the square root of it
+)
+def test_llama_cpp_has_slots_and_context_for_the_load(cli, tmp_path, load, slots):
+    asked = ("llama-3.1-8b", "--hw", "h100", "--prompt", "2000", "--output", "100", *load.split())
+    file = tmp_path / "launch.sh"
+    assert cli("estimate", *asked, "--emit", "llama.cpp", "--out", str(file)).code == 0
+    assert f"--parallel {slots}\n" in file.read_text() and f"--ctx-size {2100 * slots} " in file.read_text()
+    one, other = (cli("estimate", *words, "--format", "json").json for words in (asked, ("--from", str(file))))
+    assert one["phases"]["decode"]["time_s"] == other["phases"]["decode"]["time_s"]

@@ -39,7 +39,8 @@ _NAMED: tuple[tuple[str, dict[str, str]], ...] = (  # endings of checkpoint name
     (r"[-_.](ud[-_])?(?P<gguf>(i?q[2-8]_[01k](_(xs|s|m|l|xl))?|iq[1-4]_(xxs|xs|nl|s|m)))", {}),
 )
 _TUNED = re.compile(
-    r"[-_](base|instruct|chat|it|pt|hf|thinking|reasoning|sft|dpo|exp|terminus|preview|v0\.\d|\d{4})$", re.IGNORECASE
+    r"[-_](base|instruct|chat|it|pt|hf|thinking|reasoning|sft|dpo|exp|terminus|preview|qat|v0\.\d|\d{4})$",
+    re.IGNORECASE,
 )  # or a release's month
 _ORGANIZATION = re.compile(r"\w[\w.-]*")
 _SHARDED = re.compile(r"-\d{5}-of-\d{5}$")

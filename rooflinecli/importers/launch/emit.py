@@ -46,8 +46,11 @@ def tool(name: str) -> Any:
     return registry.load(locate.TOOLS, name)
 
 
-def emit(name: str, options: Tree) -> EmittedLaunch:
-    """The launch of a fully specified layout. Raises UsageError for a tool of another kind of work."""
+def emit(name: str, options: Tree, slots: int = 1) -> EmittedLaunch:
+    """The launch of a fully specified layout; `slots`: requests that a replica serves at once, where no --batch is among the options.
+
+    Raises UsageError for a tool of another kind of work.
+    """
     module, model = tool(name), load_model(str(options["model"]))
     if not model.writes or model.paired:
         kind = "is an encoder with a decoder" if model.paired else "writes no tokens one by one"
@@ -60,7 +63,7 @@ def emit(name: str, options: Tree) -> EmittedLaunch:
         raise UsageError(
             f"--emit {name}: {module.VERSION} {work}; ask for --phase {'train' if module.TRAINS else 'decode'}", "emit"
         )
-    body = module.write(dict(options), hub(model))
+    body = module.write({"slots": slots, **options}, hub(model))
     launch = read.read_text(body, name)
     written = {**launch.options, **launch.speculation}
     rest = {k: v for k, v in options.items() if k not in written or not same(k, written[k], v)}

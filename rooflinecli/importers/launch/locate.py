@@ -13,16 +13,16 @@ from pathlib import Path
 from rooflinecli.core import files
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.text import one_line
-from rooflinecli.importers.launch import containers, llm_d_chart, serving_common
+from rooflinecli.importers.launch import containers, llm_d_chart, serving_common, training_common
 from rooflinecli.importers.launch.config_interpolation import interpolated
-from rooflinecli.importers.launch.launch import Launch
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.importers.launch.shell_evaluator import ShellEvaluator
-from rooflinecli.importers.launch.shell_expansion import Value, unknowns
-from rooflinecli.importers.source import Tree, parse, read_text
+from rooflinecli.importers.launch.shell_expansion import Value, readable, unknowns
+from rooflinecli.importers.source import Options, Tree, parse, read_text
 from rooflinecli.specs.registry import kinds, load
 
 TOOLS = "importers/launch/tools"
-_FENCED = re.compile(r"^```(?:sh|bash|shell|console|text)?[ \t]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_FENCED = re.compile(r"^ *```[ \t]*(?:sh|bash|shell|console|text)?[ \t]*\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 LARGEST = 2_000_000
 _RUNS = re.compile(r"\b(python3?|torchrun|deepspeed|vllm|trtllm-\w+|sglang|llama-server|accelerate)\b")
 # flags of a server that is one of several pods of the same engine
@@ -74,19 +74,46 @@ def launches(source: Source) -> Iterator[Launch]:
     elif suffix == ".json":
         yield from _config(parse(source.text, source.name), source)
     elif suffix in (".yaml", ".yml"):
-        yield from _yaml(source)
+        found = list(_yaml(source))
+        yield from found or _fenced(source)
     elif suffix in (".md", ".rst"):
-        for block in _FENCED.finditer(source.text):
-            yield from _script(block[1], source, {}, source.text.count("\n", 0, block.start(1)))
+        yield from _fenced(source)
     else:
         yield from _script(source.text, source, {})
 
 
+def _fenced(source: Source) -> Iterator[Launch]:
+    """Launches in the code blocks of a document; a block sees the variables of those before it."""
+    values: dict[str, Value] = {}
+    for block in _FENCED.finditer(source.text):
+        yield from _script(block[1], source, values, source.text.count("\n", 0, block.start(1)))
+
+
+def _primus(modules: Tree) -> tuple[str, Options]:
+    """The tool that an experiment of Primus wraps, and its overrides as a config of that tool."""
+    trainer = next((module for module in modules.values() if isinstance(module, Mapping)), {})
+    name = re.sub(r"\.ya?ml$", "", str(trainer.get("model") or ""))
+    own: Options = dict(trainer.get("overrides") or {})
+    if trainer.get("framework") == "torchtitan":
+        size, _, narrow = name.partition("-")
+        family, _, flavor = size.rpartition("_")
+        converters = {"converters": ["float8"]} if narrow == "fp8" else {}
+        return "torchtitan", {**own, "model": {"name": family, "flavor": flavor, **converters, **own.get("model", {})}}
+    named = {"model_name": name.replace("_", "-").lower()} if name else {}
+    if trainer.get("framework") == "maxtext":
+        return "maxtext", named | own
+    return "nemo", {"use_distributed_optimizer": True} | named | own  # pre_trainer.yaml, which experiments extend
+
+
 def _config(tree: object, source: Source) -> Iterator[Launch]:
-    tree = interpolated(tree)
+    tree, wrapped = interpolated(tree), ""
+    if isinstance(tree, Mapping) and isinstance(modules := tree.get("modules"), Mapping):
+        wrapped, tree = _primus(modules)
     for name in kinds(TOOLS):
         tool = load(TOOLS, name)
-        if isinstance(tree, Mapping) and hasattr(tool, "claims") and tool.claims(tree):
+        if isinstance(tree, Mapping) and (
+            name == wrapped or (not wrapped and hasattr(tool, "claims") and tool.claims(tree))
+        ):
             launch = Launch(name, source.name, open_file=source.sibling)
             tool.read(tree, launch)
             if base := tree.get("defaults", tree.get("extends")) if tool.TRAINS else None:
@@ -157,7 +184,9 @@ def _placed(launch: Launch, process: containers.Container) -> None:
 def _script(
     text: str, source: Source, values: dict[str, Value], offset: int = 0, job: containers.Container | None = None
 ) -> Iterator[Launch]:
-    script = ShellEvaluator(values, source.sibling).read(text)
+    evaluator = ShellEvaluator(values, source.sibling)
+    script = evaluator.read(text)
+    values.update(evaluator.shell.values)
     source.files |= script.files
     for command in script.commands:
         for launch in _launched(
@@ -195,7 +224,11 @@ def _launched(words: list[str], source: Source, line: int, job: containers.Conta
         if job is not None:
             launch.devices, launch.cores = job.devices, job.cores
         if hasattr(tool, "FILES"):
-            tool.read(rest, launch, _named_tree(rest, source, tool.FILES))
+            file, tree = _named_tree(rest, source, tool.FILES)
+            if file and tree is None and tool.TRAINS:
+                source.absent.append(file)
+                return
+            tool.read(rest, launch, tree)
         else:
             tool.read(rest, launch)
         yield launch
@@ -209,7 +242,7 @@ def _launched(words: list[str], source: Source, line: int, job: containers.Conta
         if base.endswith(configs) and len(words) < 200:
             text = source.sibling(base)
             if text is not None:
-                named = Source(text, base, source.folder, source.files, source.absent)
+                named = Source(text, f"{where}: {readable(base)}", source.folder, source.files, source.absent)
                 yield from _ranked(launches(named), words, job)
             elif any(runs in " ".join(words) for runs in ("train", "torchrun", "accelerate", "deepspeed")):
                 source.absent.append(base)
@@ -217,12 +250,7 @@ def _launched(words: list[str], source: Source, line: int, job: containers.Conta
 
 def _ranked(found: Iterator[Launch], words: list[str], job: containers.Container | None) -> Iterator[Launch]:
     """Launches of a config on the ranks of the command that names it: torchrun's, deepspeed's, or its job's."""
-    flags = {w.lstrip("-").replace("_", "-"): v for w, v in pairwise([*(p for w in words for p in w.split("=")), ""])}
-    each, nodes = (
-        flags.get("nproc-per-node", flags.get("num-gpus", "")),
-        flags.get("nnodes", flags.get("num-nodes", "1")),
-    )
-    ranks = int(each) * int(nodes) if each.isdigit() and nodes.isdigit() else job.devices if job else None
+    ranks = training_common.ranks(LaunchArguments.of_words(words)) or (job.devices if job else None)
     for launch in found:
         sizes = [launch.options.get(axis, 1) for axis in ("tp", "pp", "cp")]
         if ranks and "n" not in launch.options and load(TOOLS, launch.tool).TRAINS and ranks % prod(sizes) == 0:
@@ -231,11 +259,17 @@ def _ranked(found: Iterator[Launch], words: list[str], job: containers.Container
         yield launch
 
 
-def _named_tree(words: list[str], source: Source, names: tuple[str, ...]) -> Tree | None:
-    """The YAML that a flag names, where it can be found."""
+def _named_tree(words: list[str], source: Source, names: tuple[str, ...]) -> tuple[str, Tree | None]:
+    """The config that a flag names, and what is in it where it can be found."""
     for flag, value in pairwise([*words, ""]):
-        name, _, joined = flag.lstrip("-").replace("_", "-").partition("=")
-        if name in names and (text := source.sibling(joined or value)) is not None:
-            tree = next(iter(containers.documents(text, joined or value)), None)
-            return tree if isinstance(tree, Mapping) else None
-    return None
+        name, _, joined = flag.partition("=")
+        written = joined or value
+        if (
+            flag.startswith("--")
+            and name[2:].replace("_", "-") in names
+            and (names[0] != "deepspeed" or written.endswith(".json"))
+        ):
+            text = source.sibling(written)
+            tree = next(iter(containers.documents(text, readable(written))), None) if text is not None else None
+            return readable(written), tree if isinstance(tree, Mapping) else None
+    return "", None

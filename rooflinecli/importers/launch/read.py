@@ -70,12 +70,25 @@ def read_text(text: str, tool: str) -> Launch:
 
 
 def _key(launch: Launch) -> str:
-    return repr((launch.tool, sorted(launch.options.items(), key=str), sorted(launch.missing.items()), launch.shape))
+    return repr(
+        (
+            launch.tool,
+            sorted(launch.options.items(), key=str),
+            sorted(launch.missing.items()),
+            launch.shape,
+            launch.speculation,
+        )
+    )
 
 
 def _shown(launch: Launch, others: list[Launch]) -> str:
     """The options that distinguish a launch from the others."""
-    sizes = {k: v for k, v in launch.options.items() if k != "model" and any(o.options.get(k) != v for o in others)}
+    every = [{**one.options, **one.speculation} for one in others]
+    sizes = {
+        k: v
+        for k, v in (launch.options | launch.speculation).items()
+        if k != "model" and any(o.get(k) != v for o in every)
+    }
     axes = " ".join(f"{axis} {'+'.join(v) if isinstance(v, list) else v}" for axis, v in sizes.items())
     return one_line(readable(f"{launch.options.get('model', '')} {axes}".strip()))[:80]
 

@@ -127,7 +127,7 @@ def starting(words: list[str], *launchers: str) -> list[str] | None:
 def after_image(words: list[str], image: str) -> list[str] | None:
     """The words after a container image whose entry point is the server, as `docker run` gives them; None without one."""
     at = next((i for i, word in enumerate(words) if re.search(f"/{image}", word)), len(words))
-    return words[at + 1 :] or None
+    return words[at + 1 :] or None if "run" in words[:at] else None
 
 
 def role(launch: Launch, *values: object) -> None:

@@ -203,7 +203,7 @@ class ShellEvaluator:
         elif expanded[0] in self.functions:
             self._call(expanded)
         elif expanded[0] == "eval":
-            self.follow([_parsed(" ".join(expanded[1:]))])
+            self._handed(" ".join(expanded[1:]), self.line or written[0].start_point.row + 1)
         elif expanded[0] in ("exit", "exec") and len(expanded) < 3 and not self.called:
             self.ended = True
         elif expanded[0] in ("source", ".") and len(expanded) > 1 and len(self.called) < 8:
@@ -232,11 +232,15 @@ class ShellEvaluator:
         for before, after in pairwise(range(len(command.words))):
             shell = command.words[before - 1].rpartition("/")[2]
             if command.words[before] in ("-c", "-lc", "-ec", "-euc") and shell in ("bash", "sh", "zsh"):
-                outer, self.line = self.line, command.line
-                self.follow([_parsed(command.words[after])])
-                self.line = outer
+                self._handed(command.words[after], command.line)
                 return
         self.script.commands.append(command)
+
+    def _handed(self, text: str, line: int) -> None:
+        """The commands of a text that a command on this line runs."""
+        outer, self.line = self.line, line
+        self.follow([_parsed(text)])
+        self.line = outer
 
     def _source(self, written: str) -> None:
         """Follow a sourced file, where it can be opened; else its variables stay unknown."""
@@ -342,6 +346,7 @@ class ShellEvaluator:
         for item in items[:64]:
             self.shell.values[name] = unknown(f"${name}") if unknowns(item) else item
             self.follow([body])
+            self.ended = False  # a `break` may have come first
 
     def _while(self, node: Node) -> None:
         body = node.child_by_field_name("body")

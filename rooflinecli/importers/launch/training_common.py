@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import prod
 
 from rooflinecli.core.errors import RooflineError
-from rooflinecli.importers.launch.launch import Launch
+from rooflinecli.importers.launch import dtype_names
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.importers.source import Options
 from rooflinecli.specs.model import load_model
 
@@ -29,6 +30,39 @@ def layout(launch: Launch, devices: int | None, **sizes: int | None) -> None:
         launch.options.setdefault("dp", devices // prod(found.values()))
     else:
         launch.notes.append("the number of devices is not stated; give -n")
+
+
+# switches of the launchers and trainers below
+SWITCHES = tuple(
+    "deepspeed use-fsdp use-deepspeed multi-gpu cpu use-cpu same-network gradient-checkpointing bind-cores-to-rank".split()
+)
+
+
+def ranks(args: LaunchArguments) -> int | None:
+    """Processes that torchrun, deepspeed or accelerate starts; None where the command does not say."""
+    each, nodes = args.count("nproc-per-node", "num-gpus"), args.count("nnodes", "num-nodes")
+    return args.count("num-processes") or (each * (nodes or 1) if each else None)
+
+
+def trainer(launch: Launch, args: LaunchArguments) -> None:
+    """Arguments of a training script that are those of Hugging Face's Trainer, over what the config that it names leaves open."""
+    if "model" not in launch.options:
+        dtype_names.checkpoint(launch, args.pop("model-name-or-path", "model-name", "model-id"), "--model_name_or_path")
+    each, steps = args.count("per-device-train-batch-size"), args.count("gradient-accumulation-steps") or 1
+    if each and "batch" not in launch.options:
+        launch.options["micro-batch"], launch.per_replica = each, each * steps
+    args.put(launch, "seq", "max-seq-length", "max-seq-len", "max-length", "model-max-length", "cutoff-len")
+    if any(on(args.pop(name)) for name in ("gradient-checkpointing", "activation-checkpointing")):
+        launch.options["recompute"] = "full"
+    for dtype in ("bf16", "fp16"):
+        if on(args.pop(dtype)):
+            launch.options["dtype"] = dtype
+    launch.notes.append("of the training script's own arguments, those of Hugging Face's Trainer are read")
+
+
+def on(value: object) -> bool:
+    """Whether a switch is on, with or without a value."""
+    return str(value).lower() in ("true", "1", "yes")
 
 
 def expert_defaults(launch: Launch, experts: int | None, flag: str) -> None:

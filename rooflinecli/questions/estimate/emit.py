@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from rooflinecli.core.errors import UsageError
@@ -14,7 +15,12 @@ from rooflinecli.specs.model import load_model
 
 def launch(tool: str, options: Mapping[str, object], result: EstimateAnswer) -> emit.EmittedLaunch:
     """The command or config of the plan that an estimate answered with. Raises UsageError where it has no such phase."""
-    return emit.emit(tool, resolved_options(options, result, emit.tool(tool).TRAINS))
+    trains = emit.tool(tool).TRAINS
+    in_flight = 1.0 if trains else float(result.workload.batch or 1)
+    spread = (
+        2 * math.sqrt(in_flight) if result.workload.qps is not None else 0
+    )  # an open loop is at times above its mean
+    return emit.emit(tool, resolved_options(options, result, trains), math.ceil(in_flight + spread))
 
 
 def resolved_options(options: Mapping[str, object], result: EstimateAnswer, trains: bool) -> dict[str, object]:

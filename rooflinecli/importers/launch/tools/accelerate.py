@@ -4,24 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rooflinecli.importers.launch import training_common
+from rooflinecli.importers.launch import serving_common, training_common
 from rooflinecli.importers.launch.flags import flags
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.importers.launch.tools import deepspeed
-from rooflinecli.importers.source import Tree, parse
+from rooflinecli.importers.source import Options, Tree, parse
 
 VERSION = "accelerate 1.10"
 TRAINS = True
 _STAGES = {"FULL_SHARD": 3, "1": 3, "SHARD_GRAD_OP": 2, "2": 2, "NO_SHARD": 0, "3": 0, "HYBRID_SHARD": 3, "4": 3}
 FLAGS = flags("accelerate")
+FILES = ("config-file",)
+_KINDS = {"use_fsdp": "FSDP", "use_deepspeed": "DEEPSPEED", "multi_gpu": "MULTI_GPU"}
+_DEEPSPEED = {"deepspeed": "deepspeed_config_file"} | {
+    name: name for name in ("zero_stage", "deepspeed_config_file", "offload_optimizer_device", "offload_param_device")
+}
 
 
 def claims(tree: Tree) -> bool:
     return "distributed_type" in tree or "compute_environment" in tree
 
 
-def read(tree: Tree, launch: Launch) -> None:
-    """A launch without model or load: how many processes, what is sharded, in which format."""
+def starts(words: list[str]) -> list[str] | None:
+    return serving_common.starting(words, "accelerate launch", "-m accelerate.commands.launch")
+
+
+def _flagged(words: LaunchArguments, config: Tree) -> Options:
+    """The config under the flags of `accelerate launch`, which have the names of its keys."""
+    tree: Options = {**config}
+    for flag, value in [(flag.replace("-", "_"), words.pop(flag)) for flag in list(words.given)]:
+        if flag.startswith("fsdp_"):
+            tree["fsdp_config"] = {**(tree.get("fsdp_config") or {}), flag: value}
+        elif flag in _DEEPSPEED:
+            tree["deepspeed_config"] = {**(tree.get("deepspeed_config") or {}), _DEEPSPEED[flag]: value}
+        elif flag in ("num_processes", "num_machines", "mixed_precision", "use_cpu"):
+            tree[flag] = value
+        elif flag in _KINDS:
+            tree["distributed_type"] = _KINDS[flag]
+    return tree
+
+
+def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> None:
+    """A launch without model or load: how many processes, what is sharded, in which format; and the script's own where it has a command."""
+    if isinstance(tree, list):
+        words = LaunchArguments.of_words(tree, training_common.SWITCHES, many=())
+        read(_flagged(words, config or {}), launch)
+        training_common.trainer(launch, words)
+        return
     args = LaunchArguments.of_tree(tree)
     tp, pp = (args.whole(launch, f"megatron_lm_config.megatron_lm_{axis}_degree") for axis in ("tp", "pp"))
     tp, cp = (

@@ -10,6 +10,10 @@ from rooflinecli.importers.source import Options, Tree
 VERSION = "Axolotl 0.12"
 TRAINS = True
 FLAGS = flags("axolotl")
+# modules of a layer by the names that decoders of transformers give them
+_QKV = {"q_proj", "k_proj", "v_proj", "qkv_proj", "query_key_value", "Wqkv", "c_attn"}
+_OUT = {"o_proj", "out_proj", "dense", "wo"}
+_FFN = set("gate_proj up_proj down_proj gate_up_proj w1 w2 w3 fc1 fc2 c_fc dense_h_to_4h dense_4h_to_h".split())
 
 
 def claims(tree: Tree) -> bool:
@@ -45,8 +49,9 @@ def read(tree: Tree, launch: Launch) -> None:
     modules = {str(m) for m in args.given.get("lora_target_modules", [])}
     args.pop("lora_target_modules")
     if modules and not linear:
-        attention = {"q_proj", "k_proj", "v_proj", "o_proj"}
-        launch.options["lora-targets"] = "all" if modules - attention else "attention" if "o_proj" in modules else "qkv"
+        launch.options["lora-targets"] = "all" if modules & _FFN else "attention" if modules & _OUT else "qkv"
+        if unknown := sorted(modules - _FFN - _OUT - _QKV):
+            launch.unmodelled.append(f"lora_target_modules {', '.join(unknown)}")
     narrow = {bits: args.pop(f"load_in_{bits}bit") is True for bits in (4, 8)}
     if narrow[8] and adapter != "qlora":
         launch.unmodelled.append("load_in_8bit true: the frozen weights are taken in 16 bits")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 from rooflinecli.importers.launch import training_common
 from rooflinecli.importers.launch.flags import flags
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.launch.tools import megatron
 from rooflinecli.importers.source import Options, Tree
 
 VERSION = "DeepSpeed 0.17"
 TRAINS = True
 SUFFIX = ".json"
+FILES = ("deepspeed", "deepspeed-config", "ds-config")
 _STAGE = "zero_optimization.stage"
 _NEOX = ("model-parallel-size", "pipe-parallel-size", "num-layers", "hidden-size", "num-attention-heads", "num-kv-heads", "intermediate-size",
          "seq-length", "max-position-embeddings", "checkpoint-activations", "no-weight-tying", "pos-emb", "activation")  # fmt: skip
@@ -22,8 +25,29 @@ def claims(tree: Tree) -> bool:
     return "zero_optimization" in tree or {"train_batch_size", "train_micro_batch_size_per_gpu"} & set(tree) != set()
 
 
-def read(tree: Tree, launch: Launch) -> None:
+def starts(words: list[str]) -> list[str] | None:
+    """A training script that is given a config of DeepSpeed, or a stage by the launcher `deepspeed`."""
+    named = {word.partition("=")[0].lstrip("-").replace("_", "-") for word in words if word.startswith("--")}
+    value = {
+        w.lstrip("-").replace("_", "-"): v
+        for w, v in pairwise([*(p for word in words for p in word.split("=", 1)), ""])
+    }
+    config = any(value.get(name, "").endswith(".json") for name in FILES)
+    launched = "deepspeed" in (word.rpartition("/")[2] for word in words)
+    if megatron.starts(words) is not None or not (config or (launched and "zero-stage" in named)):
+        return None
+    return words
+
+
+def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> None:
     """Read a config as training options; `auto` is set by the launcher, and a list of stages is not supported."""
+    if isinstance(tree, list):
+        words = LaunchArguments.of_words(tree, training_common.SWITCHES, many=())
+        launch.devices = training_common.ranks(words) or launch.devices
+        stage = words.pop("zero-stage")
+        read(config or {_STAGE: stage}, launch)
+        training_common.trainer(launch, words)
+        return
     args = LaunchArguments.of_tree({_plain(k.strip()): v for k, v in tree.items()})
     tp = args.whole(launch, "model-parallel-size", "tensor_parallel.autotp_size", default=1)
     pp = args.whole(launch, "pipe-parallel-size", default=1)

@@ -86,8 +86,7 @@ def _on_host(args: LaunchArguments, launch: Launch) -> None:
 def write(options: Options, model: str) -> str:
     """The command that serves this plan. A GGUF file of these weights is named as on the Hub, without a format that it has not."""
     tp, pp = options.get("tp", 1), options.get("pp", 1)
-    written = str(options.get("batch") or options.get("concurrency", 1))
-    slots = int(written) if written.isdigit() else 1  # `max` is not known before the launch is read
+    slots = int(options.get("batch") or options.get("slots") or 1)
     weights = str(options.get("weight-dtype") or options.get("dtype"))
     kind = _FILES.get(weights, weights.upper() if file_type(weights) is not None else "")
     name = model.rpartition("/")[2] + (f"-{kind}" if kind else "")

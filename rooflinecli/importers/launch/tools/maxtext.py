@@ -6,7 +6,6 @@ Keys as in AI-Hypercomputer/maxtext at e591f30 (src/maxtext/configs/base.yml, 20
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from math import prod
 
 import yaml
@@ -49,9 +48,6 @@ def _trains(word: str) -> bool:
 
 
 def claims(tree: Tree) -> bool:
-    modules = tree.get("modules")
-    if isinstance(modules, Mapping):
-        tree = primus(modules)
     return "per_device_batch_size" in tree or any(str(k).startswith(("ici_", "dcn_")) for k in tree)
 
 
@@ -60,17 +56,20 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
     if isinstance(tree, list):
         pairs = [word.partition("=") for word in tree if "=" in word and not word.startswith("-")]
         tree = {key: value for key, _, value in pairs}
-    elif isinstance(modules := tree.get("modules"), Mapping):
-        tree = primus(modules)
     args = LaunchArguments.of_tree(tree)
     sizes: dict[str, int | None] = {axis: _size(args, launch, names) for axis, names in _AXES.items()}
     if not any(f"{net}_fsdp_parallelism" in tree for net in ("ici", "dcn")):
         sizes["fsdp"] = -1  # base.yml's own
     _chips(launch, sizes)
     fsdp, data = sizes.pop("fsdp"), sizes.pop("dp")
-    closed = fsdp != -1 and data != -1
+    left = [axis for axis, size in sizes.items() if size == -1]
+    closed = fsdp != -1 and data != -1 and not left
+    sizes |= dict.fromkeys(left)
     sizes["dp"] = int(fsdp or 1) * int(data or 1) * int(sizes["ep"] or 1) if closed else None
-    training_common.layout(launch, None, **{k: None if v == -1 else v for k, v in sizes.items()})
+    training_common.layout(launch, None, **sizes)
+    for axis in left:
+        del launch.options[axis]
+        launch.refuse(axis, f"ici_{_AXES[axis][0]}_parallelism -1 takes the devices that the other axes leave")
     over_data = str(args.pop("shard_optimizer_over_data")).lower() == "true"
     launch.options["zero"] = 3 if fsdp != 1 else int(over_data)
     dp = int(launch.options.get("dp", 0))
@@ -136,13 +135,6 @@ def _chips(launch: Launch, sizes: dict[str, int | None]) -> None:
     if launch.cores > 1 and inner and sizes[inner]:
         sizes[inner] = int(sizes[inner] or 1) // launch.cores
         launch.notes.append(f"{launch.cores} cores to a chip: a device here is a chip, so {inner} is {sizes[inner]}")
-
-
-def primus(modules: Tree) -> Options:
-    """The overrides of a Primus experiment, with the model that it names."""
-    trainer = next((module for module in modules.values() if isinstance(module, Mapping)), {})
-    name = str(trainer.get("model") or "").removesuffix(".yaml").removesuffix(".yml")
-    return {**({"model_name": name.replace("_", "-").lower()} if name else {}), **(trainer.get("overrides") or {})}
 
 
 def _batch(args: LaunchArguments, launch: Launch) -> None:

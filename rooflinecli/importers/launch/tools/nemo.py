@@ -13,7 +13,6 @@ from rooflinecli.importers.launch import dtype_names, training_common
 from rooflinecli.importers.launch.flags import flags
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.importers.launch.model_by_sizes import shape_of
-from rooflinecli.importers.launch.tools import maxtext
 from rooflinecli.importers.source import Options, Tree
 from rooflinecli.specs.model import load_model
 
@@ -35,8 +34,6 @@ def claims(tree: Tree) -> bool:
     policy = tree.get("policy")
     if isinstance(policy, Mapping):
         return "megatron_cfg" in policy or "dtensor_cfg" in policy
-    if isinstance(tree.get("modules"), Mapping):
-        return not maxtext.claims(tree)
     return any(key.rpartition(".")[2] == _SIZES["tp"] for key in LaunchArguments.of_tree(tree).given)
 
 
@@ -114,9 +111,7 @@ def _last(key: str) -> str:
 
 
 def _trained(tree: Tree) -> Options:
-    """The side of a config that trains: a Primus module's overrides, the policy of NeMo RL, or the whole."""
-    if isinstance(tree.get("modules"), Mapping):
-        return maxtext.primus(tree["modules"])
+    """The side of a config that trains: the policy of NeMo RL, or the whole."""
     if isinstance(tree.get("policy"), Mapping):
         return {k: v for k, v in tree.items() if k not in ("policy", *_ASIDE)} | _policy(tree)
     return dict(tree)

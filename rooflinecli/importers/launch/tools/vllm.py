@@ -92,7 +92,11 @@ def read(words: list[str] | Tree, launch: Launch, tree: Tree | None = None) -> N
 
 def _drafted(args: LaunchArguments, launch: Launch) -> None:
     """--speculative-config, or the flags that it had before 0.9."""
-    config = _json(args.pop("speculative-config"))
+    config = _json(args.pop("speculative-config")) | {
+        key: args.pop(f"speculative-config.{key}".replace("_", "-"))
+        for key in ("method", "model", "num_speculative_tokens")
+        if f"speculative-config.{key}".replace("_", "-") in args.given
+    }
     model = args.pop("speculative-model") or config.get("model")
     tokens = args.pop("num-speculative-tokens") or config.get("num_speculative_tokens")
     serving_common.speculation(
