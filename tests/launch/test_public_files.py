@@ -196,6 +196,10 @@ def test_a_published_launch_is_read_as_a_person_reads_it(name, tmp_path):
         # AMD-AGI/Primus, examples/maxtext/configs/MI355X/mixtral_8x7B-fp8-pretrain.yaml
         ("open.yaml", "model_name: mixtral-8x7b\nper_device_batch_size: 11\ndcn_data_parallelism: -1\nici_fsdp_parallelism: 1\nici_expert_parallelism: -1\n",
          "ici_expert_parallelism -1 takes the devices that the other axes leave; give --ep and --hw"),
+        # vllm-project/recipes, Llama/Llama4_Hopper.yaml: the file of --config alone
+        ("hopper.yaml", "kv-cache-dtype: fp8\nasync-scheduling: true\nmax-num-batched-tokens: 8192\n", "names no model; give MODEL and --hw"),
+        # AMD-AGI/Primus, examples/megatron/configs/MI300X/zebra_llama_1B_kda-pretrain.yaml
+        ("zebra.yaml", PRIMUS.replace("overrides: {", "overrides: {spec: [hybrid_mamba_mla_layer_specs, kda], "), "spec is another architecture.*give MODEL"),
         # vllm-project/recipes, GLM/GLM5.md
         ("mtp.md", MTP, "#1 vllm GLM-5.1; #2 vllm GLM-5.1 speculate mtp draft-tokens 3"),
         ("handed.sh", "N=1\nC='vllm serve Qwen/Qwen3-8B -tp $(nproc)'\neval \"$C\"", r"handed.sh:3: -tp \$\(nproc\)"),

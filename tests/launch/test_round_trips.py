@@ -285,7 +285,11 @@ def test_a_switch_that_is_off_comes_back_under_its_flag(tool):
 
 @pytest.mark.parametrize(
     "load, slots",
-    [("--concurrency 4", 4), ("--batch 3", 3), ("--qps 2", 5)],  # 1.6 requests in flight on average, and twice the square root of it
+    [
+        ("--concurrency 4", 4),
+        ("--batch 3", 3),
+        ("--qps 2", 5),
+    ],  # 1.6 requests in flight on average, and twice the square root of it
 )
 def test_llama_cpp_has_slots_and_context_for_the_load(cli, tmp_path, load, slots):
     asked = ("llama-3.1-8b", "--hw", "h100", "--prompt", "2000", "--output", "100", *load.split())

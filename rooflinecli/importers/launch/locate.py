@@ -93,12 +93,13 @@ def _primus(modules: Tree) -> tuple[str, Options]:
     """The tool that an experiment of Primus wraps, and its overrides as a config of that tool."""
     trainer = next((module for module in modules.values() if isinstance(module, Mapping)), {})
     name = re.sub(r"\.ya?ml$", "", str(trainer.get("model") or ""))
-    own: Options = dict(trainer.get("overrides") or {})
+    overrides = trainer.get("overrides")
+    own: Options = dict(overrides) if isinstance(overrides, Mapping) else {}
     if trainer.get("framework") == "torchtitan":
         size, _, narrow = name.partition("-")
         family, _, flavor = size.rpartition("_")
         converters = {"converters": ["float8"]} if narrow == "fp8" else {}
-        return "torchtitan", {**own, "model": {"name": family, "flavor": flavor, **converters, **own.get("model", {})}}
+        return "torchtitan", {**own, "model": {"name": family, "flavor": flavor, **converters}}
     named = {"model_name": name.replace("_", "-").lower()} if name else {}
     if trainer.get("framework") == "maxtext":
         return "maxtext", named | own
@@ -224,7 +225,7 @@ def _launched(words: list[str], source: Source, line: int, job: containers.Conta
         if job is not None:
             launch.devices, launch.cores = job.devices, job.cores
         if hasattr(tool, "FILES"):
-            file, tree = _named_tree(rest, source, tool.FILES)
+            file, tree = _named_tree(rest, source, tool.FILES, where)
             if file and tree is None and tool.TRAINS:
                 source.absent.append(file)
                 return
@@ -259,7 +260,7 @@ def _ranked(found: Iterator[Launch], words: list[str], job: containers.Container
         yield launch
 
 
-def _named_tree(words: list[str], source: Source, names: tuple[str, ...]) -> tuple[str, Tree | None]:
+def _named_tree(words: list[str], source: Source, names: tuple[str, ...], where: str) -> tuple[str, Tree | None]:
     """The config that a flag names, and what is in it where it can be found."""
     for flag, value in pairwise([*words, ""]):
         name, _, joined = flag.partition("=")
@@ -270,6 +271,10 @@ def _named_tree(words: list[str], source: Source, names: tuple[str, ...]) -> tup
             and (names[0] != "deepspeed" or written.endswith(".json"))
         ):
             text = source.sibling(written)
-            tree = next(iter(containers.documents(text, readable(written))), None) if text is not None else None
+            tree = (
+                next(iter(containers.documents(text, f"{where}: {readable(written)}")), None)
+                if text is not None
+                else None
+            )
             return readable(written), tree if isinstance(tree, Mapping) else None
     return "", None

@@ -5,6 +5,7 @@ Keys as in NeMo 1.23 (examples/nlp/language_modeling/conf/megatron_gpt_config.ya
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import yaml
@@ -52,6 +53,8 @@ def read(tree: Tree, launch: Launch) -> None:
         launch, {name: axis for axis, name in _SIZES.items()} | {"devices": "n", "num_nodes": "n"}
     )
     dtype_names.checkpoint(launch, args.pop("model_name", "model_name_or_path"), "model_name")
+    if re.search("mamba|hybrid", str(args.given.get("spec"))):
+        launch.refuse("model", "its spec is another architecture than its name and sizes describe here")
     shape = {key: args.whole(launch, name) for key, name in _SHAPE.items()}
     launch.shape = {key: value for key, value in shape.items() if value}
     if launch.shape:

@@ -29,10 +29,11 @@ _EXCHANGES = {"deepep_low_latency": "deepep-low-latency", "deepep_high_throughpu
 
 def claims(tree: Tree) -> bool:
     """The YAML that --config names, on its own."""
+    sizes = {
+        "tensor-parallel-size", "max-model-len", "max-num-seqs", "max-num-batched-tokens", "kv-cache-dtype", "gpu-memory-utilization",
+    }  # fmt: skip
     keys = {str(key).replace("_", "-") for key in tree}
-    return isinstance(tree.get("model"), str) and bool(
-        keys & {"tensor-parallel-size", "max-model-len", "max-num-seqs", "gpu-memory-utilization"}
-    )
+    return len(sizes & set(tree)) > 1 or (isinstance(tree.get("model"), str) and bool(keys & sizes))
 
 
 def starts(words: list[str]) -> list[str] | None:
