@@ -51,6 +51,9 @@ def resolve(readings: Sequence[MeasuredRow], given: Options) -> ResolvedRows:
         if reading.doubt:
             found.doubts.append((reading.where, reading.doubt))
             continue
+        if reading.unread:
+            found.aside.append((reading.where, reading.unread))
+            continue
         if (other := _elsewhere(reading, chip)) is not None:
             found.aside.append((reading.where, f"measured on {other}, not on {chip.name}"))
             continue
@@ -111,6 +114,10 @@ def _predicted(reading: MeasuredRow, given: Options, found: ResolvedRows) -> Pre
     _complete(reading, options)
     ctx = scene_of(build_request.request(options))
     choice = next(iter(choose_plans(ctx)[0].values()))
+    if reading.quantity == "throughput" and not choice.fits and options["concurrency"] != "max":
+        options["concurrency"] = "max"  # of requests sent at once, as many run as memory holds
+        ctx = scene_of(build_request.request(options))
+        choice = next(iter(choose_plans(ctx)[0].values()))
     if not choice.fits:
         found.note(f"{reading.where}: exceeds memory by this estimate, though it ran")
     if phase == "train" and choice.reason.startswith(("the fastest", "the only one")):

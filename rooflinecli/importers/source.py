@@ -53,6 +53,7 @@ class MeasuredRow:
     probe: Json = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     doubt: str = ""  # why the row cannot be true, where it contradicts itself
+    unread: str = ""  # why no estimate has what it measures
 
 
 @dataclass(frozen=True)

@@ -259,14 +259,14 @@ LOGS: dict[str, tuple[str, list[tuple]]] = {
                 "tokens_per_second": 5120.0,
             }
         ),
-        [(1, "throughput", 5120.0, "total tokens/s", {"concurrency": "max"})],
+        [(1, "throughput", 5120.0, "total tokens/s", {"concurrency": 100})],
     ),
     "sglang": (
         json.dumps(SGLANG) + "\n" + json.dumps({**SGLANG, "request_rate": float("inf")}),
         [
             (1, "itl", 1.3 / 127, "s", {"engine": "sglang", "prompt": 512, "output": 128, "qps": 4.0}),
             (1, "ttft", 0.1, "s", {}),
-            (2, "throughput", 426.0, "tokens/s", {"concurrency": "max"}),
+            (2, "throughput", 426.0, "tokens/s", {"concurrency": 200}),
         ],
     ),
     "serve-text": (

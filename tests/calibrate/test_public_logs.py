@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 
@@ -13,6 +14,20 @@ from rooflinecli.core.errors import DataError
 from rooflinecli.importers.logs import read_source
 from rooflinecli.importers.source import Source
 
+
+def _block(head: str, end: str, *fields: tuple[str, object]) -> str:
+    """The block that vLLM's and SGLang's serving benchmarks print."""
+    title = "============ Serving Benchmark Result ============\n"
+    return head + title + "".join(f"{name + ':':<41}{value}\n" for name, value in fields) + end
+
+
+CLOSED = "=" * 50 + "\n"
+_AIPERF = {
+    "time_to_first_token": (195.84, "ms"),
+    "inter_token_latency": (35.2, "ms"),
+    "output_token_throughput": (52.69, "tokens/sec"),
+}
+_AIPERF |= {"output_sequence_length": (64.0, "tokens"), "input_sequence_length": (256.0, "tokens")}
 # repository:path -> lines of it, and what they say: (line, quantity, value, unit, some options or probe)
 PUBLIC: dict[str, tuple[str, list[tuple]]] = {
     "bigscience-workshop/bigscience:experiments/gpt2-hf-ds/hf_ds_gpt2_perf_n16_bs4-mbs8.out": (  # 1000 samples in two steps of 512, the second a part
@@ -113,6 +128,93 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
         '{\n    "epoch": 3.0,\n    "train_runtime": 371992.1593,\n    "train_samples_per_second": 0.749,\n    "train_steps_per_second": 0.023\n}',
         [(3, "train", 0.749, "samples/s", {"batch": None})],
     ),
+    "vllm-project/recipes:Ernie/Ernie4.5.md": (  # 16 requests within 1.6 s, each of 18 s, are all in flight at once
+        _block(
+            "vllm bench serve \\\n  --model baidu/ERNIE-4.5-21B-A3B-PT \\\n  --request-rate 10 \\\n  --num-prompts 16\n", CLOSED,
+            ("Successful requests", 16), ("Request rate configured (RPS)", "10.00"), ("Benchmark duration (s)", 18.65),
+            ("Total input tokens", 127952), ("Total generated tokens", 16000), ("Output token throughput (tok/s)", 857.78),
+            ("Mean TTFT (ms)", 876.28), ("Mean TPOT (ms)", 16.84), ("Median TPOT (ms)", 16.86),
+        ),
+        [(5, "throughput", 857.78, "tokens/s", {"concurrency": 16, "qps": None, "model": "baidu/ERNIE-4.5-21B-A3B-PT"})],
+    ),
+    "vLLM on a DGX Spark, answers of 4k tokens at 0.2 requests per second": (  # arrivals end after 250 s, a request takes 760 s
+        _block(
+            "vllm bench serve --backend openai-chat --model nvidia/Nemotron-3-Nano-Omni-30B-A3B-Reasoning-BF16 --num-prompts 50 --request-rate 0.2\n",
+            CLOSED, ("Successful requests", 50), ("Request rate configured (RPS)", "0.20"), ("Benchmark duration (s)", "1044.40"),
+            ("Total input tokens", 55836), ("Total generated tokens", 209303), ("Output token throughput (tok/s)", 200.41),
+            ("Mean TTFT (ms)", 651.77), ("Mean TPOT (ms)", 181.0), ("Median TPOT (ms)", 190.0),
+        ),
+        [(2, "throughput", 200.41, "tokens/s", {"concurrency": 50, "qps": None})],
+    ),
+    "a course on vLLM, 10 requests per second": (  # of which 7.9 are served
+        _block(
+            "python benchmarks/benchmark_serving.py \\\n  --model Qwen/Qwen2.5-7B-Instruct \\\n  --request-rate 10\n```\n\n| `--request-rate 10` | rate |\n",
+            CLOSED, ("Successful requests", 200), ("Benchmark duration (s)", 25.32), ("Total input tokens", 102400),
+            ("Total generated tokens", 25600), ("Output token throughput (tok/s)", 1011.07), ("Mean TTFT (ms)", 45.23),
+            ("Mean TPOT (ms)", 12.45), ("Median TPOT (ms)", 11.89),
+        ),
+        [(7, "itl", 0.01245, "s", {"qps": 10, "doubt": "served 7.9 of 10 requests per second, so its queue grew: no steady load"})],
+    ),
+    "a book on vLLM, medians alone, closed by the listing's end": (
+        _block(
+            'vllm bench serve \\\n    --model meta-llama/Llama-3.1-8B-Instruct --request-rate inf --max-concurrency "$C"\n```\n', "```\n\nNote.\n",
+            ("Successful requests", 1152), ("Maximum request concurrency", 96), ("Benchmark duration (s)", 191.24),
+            ("Total input tokens", 4718592), ("Total generated tokens", 589824), ("Output token throughput (tok/s)", 3084.14),
+            ("Median TTFT (ms)", 212.44), ("Median TPOT (ms)", 30.91), ("Median ITL (ms)", 30.88),
+        ),
+        [(4, "itl", 0.03091, "s", {"concurrency": 96, "prompt": 4096, "model": "meta-llama/Llama-3.1-8B-Instruct"}), (4, "ttft", 0.21244, "s", {})],
+    ),
+    "sgl-project/sglang, pull request 9812": (  # answers of one token
+        _block(
+            "", CLOSED, ("Backend", "sglang-oai-chat"), ("Traffic request rate", "inf"), ("Max request concurrency", "not set"),
+            ("Successful requests", 768), ("Benchmark duration (s)", 80.33), ("Total input tokens", 784909), ("Total generated tokens", 768),
+            ("Output token throughput (tok/s)", 9.56), ("Mean TTFT (ms)", 53069.87), ("Mean ITL (ms)", "0.00"), ("Median ITL (ms)", "0.00"),
+        ),
+        [(1, "throughput", 9.56, "tokens/s", {"engine": "sglang", "unread": "answers of one token measure prompts, not decoding"})],
+    ),
+    "an AIPerf export without its configuration": (  # the load is not known, so it is no burst
+        json.dumps({name: {"unit": unit, "avg": value} for name, (value, unit) in _AIPERF.items()}),
+        [(1, "itl", 0.0352, "s", {"concurrency": None, "qps": None, "output": 64}), (1, "ttft", 0.19584, "s", {})],
+    ),
+    "nccl-tests between two DGX Spark": (  # the program is named after its table
+        "#  Rank  0 Group  0 Pid 548419 on spark-fb97 device  0 [000f:01:00] NVIDIA GB10\n#  Rank  1 Group  0 Pid 546336 on spark-4440 device  0 [000f:01:00] NVIDIA GB10\n"
+        "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong\n"
+        "  1073741824     134217728     float    none      -1  27211.0   39.46   19.73       0  25806.7   41.61   20.80       0\n"
+        "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 21.4033\n#\n# Collective test concluded: all_gather_perf\n",
+        [(4, "collective", 0.027211, "s", {"op": "all-gather", "n": 2, "bytes": 1073741824.0})],
+    ),
+    "huggingface/nanotron, a log of 8 GPUs": (
+        "".join(
+            f"[INFO|DP=0|PP=0|TP=0|nid001]: iteration: {i} / 100 | consumed_tokens: {i}.05M | elapsed_time_per_iteration_ms: {t} | tokens_per_sec: 399K | "
+            "tokens_per_sec_per_gpu: 49.8K | global_batch_size: 512 | lm_loss: 11\n"
+            for i, t in enumerate(("12.6K", "2.63K", "2.61K", "987", "2.62K"), start=1)
+        ),
+        [(3, "train", 2.61, "s", {"batch": 512})],
+    ),
+    "wandb's summary of a run of NeMo": (
+        "wandb:     train_step_timing in s ▄▂▅█▄▂▃▆▅▁▁▆\nwandb: Run summary:\nwandb:           consumed_samples 64000000.0\nwandb:      train_step_timing in s 0.12377\n",
+        [(4, "train", 0.12377, "s", {})],
+    ),
+    "a log history of the Trainer, ten steps of the first epoch": (
+        '[\n  {\n    "train_runtime": 642.2711,\n    "train_samples_per_second": 0.249,\n    "train_steps_per_second": 0.016,\n    "epoch": 0.0048250904704463205,\n    "step": 10\n  }\n]\n',
+        [(3, "train", 64.22711, "s", {"batch": 16})],
+    ),
+    "pytorch/torchtitan on 8 ranks": (
+        "[rank0]:[titan] 2025-11-25 19:44:58,838 - root - INFO - Trainer is initialized with local batch size 8, global batch size 64, gradient accumulation steps 1, "
+        "sequence length 2048, total steps 10 (warmup 2)\n[rank0]:[titan] 2025-11-25 19:45:01,496 - root - INFO - step:  2  loss:  7.7082  grad_norm:  1.5585  "
+        "memory:  1.34GiB(0.96%)  tps: 301,092  tflops: 21.55  mfu: 2.18%\n",
+        [(2, "train", 301092.0, "tokens/s/device", {"batch": 64, "seq": 2048})],
+    ),
+    "geerlingguy/ai-benchmarks, issue 20": (
+        "ggml_vulkan: 0 = AMD Radeon RX 580 Series (RADV POLARIS10) (radv) | uma: 0 | fp16: 0 | warp size: 64\n"
+        "| model | size | params | backend | ngl | test | t/s |\n| --- | ---: | ---: | --- | --: | ---: | ---: |\n"
+        "| llama 3B Q4_K - Medium | 1.87 GiB | 3.21 B | Vulkan | 99 | tg128 | 36.23 ± 17.62 |\n"
+        "| llama 3B Q4_K - Medium | 1.87 GiB | 3.21 B | Vulkan | 99 | pp4096+tg128 | 182.59 ± 2.66 |\n",
+        [
+            (4, "itl", 1 / 36.23, "s", {"engine": "llamacpp-vulkan", "unread": "", "notes": ("its runs scatter by 49%",)}),
+            (5, "itl", 1 / 182.59, "s", {"unread": "one rate of prompt and answer together"}),
+        ],
+    ),
 }  # fmt: skip
 
 
@@ -124,7 +226,7 @@ def test_a_public_log_says_what_a_person_reads_in_it(where):
         (f"log:{line}", what, unit) for line, what, _, unit, _ in expected
     ]
     for row, (_, _, value, _, said) in zip(found, expected, strict=False):
-        stated = {**row.options, **row.probe}
+        stated = {**row.options, **row.probe, "doubt": row.doubt, "unread": row.unread, "notes": row.notes}
         assert row.value == pytest.approx(value)
         assert {name: stated.get(name) for name in said} == said
 

@@ -13,7 +13,7 @@ from typing import Protocol
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.source import MeasuredRow, Source, load
 
-_NO_READERS = ("serving_common", "training_common")  # shared code
+_NO_READERS = ("log_reader", "serving_run")  # shared code
 _TRACES = ('"traceEvents"', "Total Time (ns),Instances", 'Total Time (ns)","Instances')  # torch, JAX; nsys stats
 
 

@@ -93,7 +93,7 @@ def _run(source: Source, line: int, fields: dict[str, float], head: dict[str, fl
         steps = _only_whole(runtime * (rate - HALF), runtime * (rate + HALF))
     options: Options = {"software": "pytorch", "batch": head.get("batch")}
     if options["batch"] is None and samples and steps:  # the last batch of an epoch may be a part of one
-        parts = math.ceil(fields.get("epoch") or 1.0)
+        parts = math.floor(fields.get("epoch") or 1.0)
         least = runtime * (samples - HALF) / steps
         most = runtime * (samples + HALF) / (steps - parts) if steps > parts else math.inf
         options["batch"] = _only_whole(least, most)

@@ -2,58 +2,67 @@
 
 from __future__ import annotations
 
-import csv
 import re
 
 from rooflinecli.core.errors import DataError
+from rooflinecli.importers.logs.log_reader import csv_rows
 from rooflinecli.importers.source import Json, MeasuredRow, Options, Source, number, positive
 
 TOOL = "llama-bench"
 _FORMAT = re.compile(r"\b(I?Q\d\w*|MXFP4|NVFP4|BF16|F16|F32)\b(?: - (Small|Medium|Large))?", re.IGNORECASE)
 _WIDE = {"fp16": 16.0, "bf16": 16.0, "fp32": 32.0, "q8_0": 8.5}  # bits a weight
-_TEST = re.compile(r"^(pp|tg) ?(\d+)(?: ?@ ?d(\d+))?$")
+_TEST = re.compile(r"^(pp|tg) ?(\d+)(\+tg)?(?: ?\d+)?(?: ?@ ?d(\d+))?$")
 _CARD = re.compile(r"^ *(?:Device \d+: |ggml_vulkan: \d+ = )(.+?)(?:, compute|, gfx| \(|$)", re.MULTILINE)
+SCATTER = 0.1  # of a rate: a larger standard deviation of its runs is noted
 _ALL = 99  # layers on the device: more than most models have, which is how all of them are asked for
 _METAL_2025, _CUDA_2024 = 4000, 3300  # builds from which, and up to which, other constants hold: 2024-11, 2024-07
 
 
 def claims(source: Source) -> bool:
     json = source.looks_like_json and '"avg_ts"' in source.head and '"n_gen"' in source.head
-    return json or bool(re.search(r"^\|.*\btest\b.*\|.*t/s", source.plain, re.MULTILINE)) or _csv(source) is not None
+    return json or bool(re.search(r"^\|.*\btest\b.*\|.*t/s|^build_commit,.*avg_ts", source.plain, re.MULTILINE))
 
 
 def read(source: Source) -> list[MeasuredRow]:
     if source.looks_like_json and '"avg_ts"' in source.head:
-        found = [_row(source, line, row) for line, row in source.objects if "avg_ts" in row or "n_gen" in row]
-    else:
-        found = [*_markdown(source), *_table(source)]
-    return [reading for reading in found if reading is not None]
+        return [_row(source, line, row) for line, row in source.objects if "avg_ts" in row or "n_gen" in row]
+    return [*_markdown(source), *(_row(source, line, row) for line, row in csv_rows(source, "build_commit,"))]
 
 
-def _row(source: Source, line: int, row: Json) -> MeasuredRow | None:
+def _row(source: Source, line: int, row: Json) -> MeasuredRow:
     prompt, answer, rate = (positive(row.get(name)) for name in ("n_prompt", "n_gen", "avg_ts"))
     if rate is None:
         raise DataError(f"{source.at(line)}: avg_ts: expected tokens per second; was the file cut short?")
-    if prompt and answer:
-        return None  # both mixed into one rate
-    return _reading(
-        source, line, row, "pp" if prompt else "tg", prompt or answer or 1.0, positive(row.get("n_depth")), rate
-    )
+    test, scatter = "pp+tg" if prompt and answer else "pp" if prompt else "tg", positive(row.get("stddev_ts"))
+    return _reading(source, line, row, test, prompt or answer or 1.0, positive(row.get("n_depth")), rate, scatter)
 
 
 def _reading(
-    source: Source, line: int, row: Json, test: str, tokens: float, depth: float | None, rate: float
-) -> MeasuredRow | None:
+    source: Source,
+    line: int,
+    row: Json,
+    test: str,
+    tokens: float,
+    depth: float | None,
+    rate: float,
+    scatter: float | None,
+) -> MeasuredRow:
     """One test: a prompt, which `depth` tokens of context may precede, or tokens written behind `depth` of them."""
     stored, notes = _formats(row)
+    if scatter and scatter > SCATTER * rate:
+        notes = (*notes, f"its runs scatter by {scatter / rate:.0%}")
     options: Options = {"batch": 1, "said-model": _model(row), **stored, **_server(source, row)}
     probe: Json = {"cpu": True} if _backend(row) in ("cpu", "blas") else {"device": _cards(source, row)[:1]}
+    quantity, value, unread = "itl", 1.0 / rate, ""
     if test == "pp":
         context = depth or 0.0
         options |= {"prompt": context + tokens} | ({"prefix-hit": context / (context + tokens)} if context else {})
-        return MeasuredRow(source.at(line), TOOL, "prefill", tokens / rate, options=options, probe=probe, notes=notes)
-    options |= {"prompt": depth or 1.0, "output": tokens}
-    return MeasuredRow(source.at(line), TOOL, "itl", 1.0 / rate, options=options, probe=probe, notes=notes)
+        quantity, value = "prefill", tokens / rate
+    elif test == "tg":
+        options |= {"prompt": depth or 1.0, "output": tokens}
+    else:
+        unread = "one rate of prompt and answer together"
+    return MeasuredRow(source.at(line), TOOL, quantity, value, options=options, probe=probe, notes=notes, unread=unread)
 
 
 def _model(row: Json) -> str:
@@ -127,7 +136,7 @@ def _server(source: Source, row: Json) -> Options:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _markdown(source: Source) -> list[MeasuredRow | None]:
+def _markdown(source: Source) -> list[MeasuredRow]:
     found, header = [], None
     for line, text in enumerate(source.lines, start=1):
         cells = [cell.strip() for cell in text.strip().strip("|").split("|")] if text.lstrip().startswith("|") else []
@@ -139,29 +148,10 @@ def _markdown(source: Source) -> list[MeasuredRow | None]:
                     f"{source.at(line)}: {len(cells)} cells under {len(header)} columns; was the file cut short?"
                 )
             row = dict(zip(header, cells, strict=True))
-            match, rate = _TEST.match(row["test"]), positive(row["t/s"].partition("±")[0].strip())
+            match, (rate, scatter) = _TEST.match(row["test"]), map(positive, row["t/s"].partition("±")[::2])
             if match and rate and float(match[2]):
-                found.append(_reading(source, line, row, match[1], float(match[2]), positive(match[3]), rate))
+                test, depth = f"{match[1]}{match[3] or ''}", positive(match[4])
+                found.append(_reading(source, line, row, test, float(match[2]), depth, rate, scatter))
         elif not cells:
             header = None
     return found
-
-
-def _csv(source: Source) -> int | None:
-    """The line of a CSV header, where there is one."""
-    return next(
-        (i for i, text in enumerate(source.lines) if text.startswith("build_commit,") and "avg_ts" in text), None
-    )
-
-
-def _table(source: Source) -> list[MeasuredRow | None]:
-    start = _csv(source)
-    if start is None:
-        return []
-    header, *rows = csv.reader(source.lines[start:])
-    for i, cells in enumerate(rows):
-        if cells and len(cells) != len(header):
-            raise DataError(
-                f"{source.at(start + i + 2)}: {len(cells)} cells under {len(header)} columns; was the file cut short?"
-            )
-    return [_row(source, start + i + 2, dict(zip(header, cells, strict=True))) for i, cells in enumerate(rows) if cells]

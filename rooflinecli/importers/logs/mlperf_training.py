@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.logs.training_common import settled
+from rooflinecli.importers.logs.step_logs import settled
 from rooflinecli.importers.source import Json, MeasuredRow, Options, Source, positive
 
 TOOL = "MLPerf training :::MLLOG"

@@ -6,9 +6,72 @@ import re
 from bisect import bisect
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from statistics import median
 
-from rooflinecli.importers.logs.training_common import WARM_UP, dotted, matches, settled, whole
+from rooflinecli.core.errors import DataError
 from rooflinecli.importers.source import Json, MeasuredRow, Options, Source, positive
+
+WARM_UP = 2  # steps in which kernels are compiled, or that return before they ran
+SPREAD = 0.15  # of the median: a larger spread is noted
+
+
+def settled(
+    source: Source,
+    tool: str,
+    steps: list[tuple[int, float]],
+    unit: str = "s",
+    options: Options | None = None,
+    probe: Options | None = None,
+) -> list[MeasuredRow]:
+    """One reading for (line, value) of a run's steps: their median after warm-up, cited at the line that states it."""
+    if not steps:
+        return []
+    kept = steps[WARM_UP:] if len(steps) > 2 * WARM_UP else steps[-1:] if len(steps) == 2 else steps
+    middle = median(value for _, value in kept)
+    line, value = min(kept, key=lambda step: abs(step[1] - middle))
+    quarter = sorted(v for _, v in kept)
+    apart = (quarter[3 * len(kept) // 4] - quarter[len(kept) // 4]) / middle
+    notes = [f"median of {len(kept)} steps"] if len(kept) > 1 else ["a single step; warm-up may be in it"]
+    if apart > SPREAD:
+        notes.append(f"half of the steps lie {apart:.0%} apart")
+    given = {key: v for key, v in (options or {}).items() if v is not None}
+    return [MeasuredRow(source.at(line), tool, "train", value, unit, given, probe or {}, tuple(notes))]
+
+
+def matches(
+    source: Source, pattern: re.Pattern[str], begins: str, read: Callable[[re.Match[str]], float | None]
+) -> list[tuple[int, float]]:
+    """(line, value) of every line that matches. Raises DataError where the last line begins as one and is cut short."""
+    found = []
+    for line, text in enumerate(source.lines, start=1):
+        match = pattern.search(text)
+        value = read(match) if match else None
+        if value is not None and value > 0:
+            found.append((line, value))
+    last = source.lines[-1]
+    if last and begins in last and not pattern.search(last):
+        raise DataError(f"{source.at(len(source.lines))}: a step's line ends before its time; was the file cut short?")
+    return found
+
+
+def dotted(source: Source, *names: str) -> dict[str, str]:
+    """Arguments printed as `name ..... value` (Megatron) or `name: value` / `name = value` (YAML dumps), the first of each."""
+    found = {}
+    for name in names:
+        match = re.search(
+            rf"^(?:\[?\w+\]?:?\s|\S+:\s|.*\bConfig param\s)?\s*{name}\s*(?:\.{{3,}}|:|=)\s*([^\s,#]+)",
+            source.plain,
+            re.MULTILINE,
+        )
+        if match and match[1] not in ("None", "null"):
+            found[name] = match[1]
+    return found
+
+
+def whole(text: str | None) -> int | None:
+    """A count from text."""
+    found = positive(text)
+    return int(found) if found is not None and found == int(found) else None
 
 
 @dataclass(frozen=True)
@@ -61,7 +124,7 @@ class StepLog:
         return found
 
 
-_NUMBER = re.compile(r"\bglobal_step[=:] ?(\d+)|(?:\biteration[=\s]+|\bstep: |\[batch=|\bsteps?[ =]+)(\d+)")
+_NUMBER = re.compile(r"\bglobal_step[=:] ?(\d+)|(?:\biteration[:=\s]+|\bstep: |\[batch=|\bsteps?[ =]+)(\d+)")
 
 
 def _runs(source: Source, steps: list[tuple[int, float]]) -> list[tuple[list[tuple[int, float]], Source]]:
@@ -97,6 +160,8 @@ _MEGATRON_2020 = re.compile(  # before 2021, a separate sentence
     r"using world size: (\d+), data-parallel-size: (\d+), tensor-model-parallel size: (\d+), pipeline-model-parallel size: (\d+)"
 )
 _SEQUENCE = re.compile(r"\bactual[ _]seqlen[:=]\s*(\d+) \|")  # of Megatron-DeepSpeed
+_TITAN = re.compile(r"Trainer is initialized with .*?global batch size (\d+), .*?sequence length (\d+)")
+_NANOTRON = "elapsed_time_per_iteration_ms: "
 _MEGATRON_2019 = re.compile(r"using world size: (\d+) and model-parallel size: (\d+)")
 _PARALLEL = {
     "tensor_model_parallel_size": "tp",
@@ -130,6 +195,12 @@ def _megatron(source: Source) -> Options:
     elif match := _MEGATRON_2019.search(source.plain):
         found |= {"n": int(match[1]), "tp": int(match[2])}
     return found
+
+
+def _torchtitan(source: Source) -> Options:
+    """Sizes that its trainer states before the first step."""
+    match = _TITAN.search(source.plain)
+    return {"batch": int(match[1]), "seq": int(match[2])} if match else {}
 
 
 READERS = (
@@ -183,10 +254,20 @@ READERS = (
         value=lambda match: positive(match[2]) and float(match[2]) * (1e-3 if match[1] == "ms" else 1.0),
         batch=re.compile(r"global[ _]batch[ _]size[:=]\s*(\d+) \|"),
         more=_megatron,
+        without=_NANOTRON,
     ),
-    StepLog(  # progress lines, or a field of a JSON summary
+    StepLog(  # three digits of milliseconds, with K and M
+        "nanotron",
+        re.compile(r"iteration: \d+ / \d+ \|.*?elapsed_time_per_iteration_ms: ([\d.]+)([KM]?) \|"),
+        _NANOTRON,
+        _NANOTRON,
+        {},
+        value=lambda match: positive(match[1]) and float(match[1]) * {"": 1e-3, "K": 1.0, "M": 1e3}[match[2]],
+        batch=re.compile(r"global_batch_size: (\d+) \|"),
+    ),
+    StepLog(  # progress lines, a field of a JSON summary, or wandb's
         "NeMo",
-        re.compile(r'"?train_step_timing in s"?[:=]\s*([\d.]+)(?=[\s,|}\]]|$)'),
+        re.compile(r'"?train_step_timing in s(?:"?[:=]\s*|\s+)([\d.]+)(?=[\s,|}\]]|$)'),
         "train_step_timing in",
         "train_step_timing in s",
         {**_PARALLEL, "global_batch_size": "batch"},
@@ -206,5 +287,6 @@ READERS = (
         },
         unit="tokens/s/device",
         software="torchtitan",
+        more=_torchtitan,
     ),
 )

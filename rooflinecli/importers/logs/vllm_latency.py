@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rooflinecli.importers.logs.serving_run import QUEUED
 from rooflinecli.importers.source import MeasuredRow, Source, need, positive
 
 TOOL = "vllm bench latency/throughput"
@@ -30,7 +31,7 @@ def _burst(source: Source, line: int, run: dict[str, float]) -> MeasuredRow:
     rate = need(source, line, run, "tokens_per_second")
     need(source, line, run, "elapsed_time")
     requests = positive(run.get("num_requests"))
-    options = {"engine": "vllm", "concurrency": "max"}
+    options = {"engine": "vllm", "concurrency": round(requests) if requests and requests <= QUEUED else "max"}
     each = positive(run.get("total_num_tokens"))
     lengths = {"tokens_per_request": each / requests} if each and requests else {}
     return MeasuredRow(source.at(line), TOOL, "throughput", rate, "total tokens/s", options, probe=lengths)

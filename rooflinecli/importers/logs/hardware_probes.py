@@ -1,0 +1,218 @@
+"""Micro-benchmarks of hardware: collectives by nccl-tests, OSU and perftest; matmuls by mamf-finder and the CUTLASS profiler; `roofline measure`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from rooflinecli.core.errors import DataError
+from rooflinecli.importers.logs.log_reader import LogReader, csv_rows
+from rooflinecli.importers.source import Json, MeasuredRow, Source, positive
+
+NCCL_OPS = {
+    "all_reduce": "all-reduce",
+    "all_gather": "all-gather",
+    "reduce_scatter": "reduce-scatter",
+    "alltoall": "all-to-all",
+    "sendrecv": "permute",
+}
+_NCCL_HEAD = re.compile(r"^\W*size\s+count\s+type")
+_NCCL_NAME = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|alltoall|sendrecv)_perf\b")
+_NCCL_FACTOR = 1.02
+_NCCL_DEVICES = re.compile(r"\bnThread\s+(\d+)\s+nGpus\s+(\d+)\b")  # of one process
+_NCCL_RANK = re.compile(r"^\W*Rank\s+(\d+)\s.*\bdevice\s+\d+ +(?:\[\S+\] +)?(.*?)\s*$")
+_OSU_OPS = {
+    "allreduce": "all-reduce",
+    "allgather": "all-gather",
+    "reduce_scatter": "reduce-scatter",
+    "alltoall": "all-to-all",
+    "bandwidth": "permute",
+    "latency": "permute",
+}
+_OSU_ROW = re.compile(r"^\W*(\d+)\s+([\d.]+)(?:\s+(?:[\d.]+|(Fail)|Pass))*\s*\W*$")  # OSU 7 validates with -c
+_OSU_OTHERS = re.compile(r"bi-?directional|mpi_(put|get|acc)|multiple|multi latency|non-?blocking")
+_PERFTEST_HEAD = re.compile(r"#bytes\s+#iterations\s+BW peak\[(\w+)/sec\]\s+BW average\[(\w+)/sec\]")
+_PERFTEST_SCALE = {"Gb": 1e9 / 8, "MB": 2.0**20, "MiB": 2.0**20}  # its MB are MiB
+_MAMF_ROW = re.compile(r"([\d.]+)\s*(?:TFLOPS|\(mean\)).*?@ (\d+)x(\d+)x(\d+) \(MxNxK\)")
+_MAMF_DTYPE = re.compile(r"dtype[=:\s]+(?:torch\.)?(bfloat16|float16|float8_e4m3fn|float32)")
+_TORCH_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float8_e4m3fn": "fp8", "float32": "tf32"}
+_CUTLASS = "Problem,Provider,OperationKind"
+_CUTLASS_DTYPES = {
+    "bf16": "bf16",
+    "f16": "fp16",
+    "e4m3": "fp8",
+    "e5m2": "fp8",
+    "tf32": "tf32",
+    "f32": "fp32",
+    "s8": "int8",
+}
+_MEASURE = "roofline-measure/1"
+
+
+def _nccl(source: Source, tool: str) -> list[MeasuredRow]:
+    """nccl-tests and rccl-tests: microseconds out of place. The line that names the program may follow its table."""
+    found: list[MeasuredRow] = []
+    name, ranks, inside, devices, first = None, dict[str, str](), False, 0, 0
+    for line, text in enumerate(source.lines, start=1):
+        if match := _NCCL_NAME.search(text):
+            name = NCCL_OPS[match[1]]
+            if "concluded" in text:
+                found[first:] = [replace(r, probe={**r.probe, "op": r.probe["op"] or name}) for r in found[first:]]
+                name = None
+            ranks = ranks if "starting" not in text else {}
+        if match := _NCCL_DEVICES.search(text):
+            devices = int(match[1]) * int(match[2])  # one may be that of each of several processes
+        if match := _NCCL_RANK.match(text):
+            ranks[match[1]] = match[2]
+        if _NCCL_HEAD.match(text):
+            inside, first = True, len(found)
+        elif inside and "Avg bus bandwidth" in text:
+            inside, ranks = False, {}
+        elif inside and (row := _nccl_row(source.at(line), tool, text, name, ranks, devices)):
+            found.append(row)
+    if inside:
+        raise DataError(
+            f"{source.at(len(source.lines))}: the table ends before '# Avg bus bandwidth'; was the file cut short?"
+        )
+    return found
+
+
+def _nccl_row(
+    where: str, tool: str, text: str, name: str | None, ranks: dict[str, str], devices: int
+) -> MeasuredRow | None:
+    """size count type [redop root] time algbw busbw #wrong [time algbw busbw #wrong]; what moves is the larger of in and out."""
+    cells = text.strip().lstrip("#").split()
+    size = positive(cells[0]) if cells else None
+    start = next((i for i, cell in enumerate(cells) if i > 2 and "." in cell and positive(cell)), None)
+    if size is None or start is None or len(cells) < start + 3 or not cells[2].isalnum():
+        return None
+    if start > 5 and cells[start - 1].isdigit():
+        start -= 1  # long times are printed without a fraction
+    time = positive(cells[start])
+    if time is None:
+        return None
+    out, bus = (positive(cells[i]) for i in (start + 1, start + 2))
+    if name is None and out and bus and bus > _NCCL_FACTOR * out:
+        name = "all-reduce"  # the only one whose bus carries more than the algorithm's bytes
+    n = max((int(rank) + 1 for rank in ranks), default=devices)  # a copy of a log may leave ranks out
+    probe: Json = {"op": name, "bytes": size, "n": n if n > 1 else None}
+    if names := {name for name in ranks.values() if name}:
+        probe["device"] = sorted(names)
+    wrong = positive(cells[start + 3]) if len(cells) > start + 3 else None
+    doubt = f"{wrong:g} results are wrong" if wrong else ""
+    return MeasuredRow(where, tool, "collective", time * 1e-6, probe=probe, doubt=doubt)
+
+
+def _osu(source: Source, tool: str) -> list[MeasuredRow]:
+    """OSU micro-benchmarks: MB/s or microseconds by message size."""
+    found = []
+    op, rate, apart = None, False, ""
+    for line, text in enumerate(source.lines, start=1):
+        if "# OSU " in text:
+            words = text.lower()
+            named = words.replace("-", "").replace(" ", "_").replace("__", "_")
+            op = next((op for name, op in _OSU_OPS.items() if name in named), None)
+            other = _OSU_OTHERS.search(words)
+            apart = f"OSU's {other[0]} test is none of a transfer or a collective by itself" if other else ""
+        elif "# Size" in text:
+            rate = "Bandwidth" in text
+        elif op and (match := _OSU_ROW.match(text)):
+            size, value = positive(match[1]), positive(match[2])
+            if size and value:
+                taken = size / (value * 1e6) if rate else value * 1e-6
+                probe = {"op": op, "bytes": size, "n": 2 if op == "permute" else None, "streamed": rate}
+                if op in ("all-gather", "all-to-all"):
+                    probe["each"] = True  # the size is that of the part sent to, or gathered from, one rank
+                doubt = "its validation failed" if match[3] else ""
+                found.append(
+                    MeasuredRow(source.at(line), tool, "collective", taken, probe=probe, doubt=doubt, unread=apart)
+                )
+        elif text.lstrip().startswith("```"):
+            op = None  # other lines are messages between rows
+    return found
+
+
+def _perftest(source: Source, tool: str) -> list[MeasuredRow]:
+    """perftest (ib_write_bw, ib_send_bw, ib_read_bw): bandwidth by message size."""
+    found: list[MeasuredRow] = []
+    scale = None
+    for line, text in enumerate(source.lines, start=1):
+        if match := _PERFTEST_HEAD.search(text):
+            if match[2] not in _PERFTEST_SCALE:
+                raise DataError(
+                    f"{source.at(line)}: BW average in {match[2]}/sec; expected {' or '.join(_PERFTEST_SCALE)}"
+                )
+            scale = _PERFTEST_SCALE[match[2]]
+            continue
+        cells = text.split()
+        if scale and len(cells) >= 4 and all(positive(c) is not None or c.startswith("0.") for c in cells[:5]):
+            size, average = positive(cells[0]), positive(cells[3])  # the peak is 0.00 in endless runs
+            if size and average:
+                probe = {"op": "permute", "bytes": size, "n": 2, "streamed": True}
+                found.append(MeasuredRow(source.at(line), tool, "collective", size / (average * scale), probe=probe))
+        elif scale and text.lstrip().startswith(("---", "```")):
+            scale = None  # other lines are warnings
+    return found
+
+
+def _mamf(source: Source, tool: str) -> list[MeasuredRow]:
+    """mamf-finder (stas00/ml-engineering): TFLOPS of each shape."""
+    match = _MAMF_DTYPE.search(source.plain)
+    dtype = _TORCH_DTYPES[match[1]] if match else None
+    found = []
+    for line, text in enumerate(source.lines, start=1):
+        match = _MAMF_ROW.search(text)
+        rate = positive(match[1]) if match else None
+        if match and rate and all(int(match[i]) for i in (2, 3, 4)) and "best outcome" not in text:
+            m, n, k = (float(match[i]) for i in (2, 3, 4))
+            probe = {"m": m, "n": n, "k": k, "dtype": dtype}
+            found.append(MeasuredRow(source.at(line), tool, "matmul", 2 * m * n * k / (rate * 1e12), probe=probe))
+    return found
+
+
+def _cutlass(source: Source, tool: str) -> list[MeasuredRow]:
+    """CUTLASS profiler (--output): a row per kernel and problem, runtime in milliseconds; the best kernel of each problem counts."""
+    best: dict[Any, MeasuredRow] = {}
+    for line, row in csv_rows(source, _CUTLASS):
+        m, n, k, time = (positive(row.get(name)) for name in ("m", "n", "k", "Runtime"))
+        gemm = row.get("OperationKind") == "gemm" and (positive(row.get("batch_count")) or 1) == 1
+        if gemm and m and n and k and time:
+            dtype = _CUTLASS_DTYPES.get(str(row.get("A", "")).partition(":")[0])
+            probe = {"m": m, "n": n, "k": k, "dtype": dtype}
+            found = MeasuredRow(source.at(line), tool, "matmul", time * 1e-3, probe=probe)
+            key = (m, n, k, dtype)
+            if key not in best or found.value < best[key].value:
+                best[key] = found
+    return list(best.values())
+
+
+def _measure(source: Source, tool: str) -> list[MeasuredRow]:
+    """`roofline measure`: a JSON line per kernel, seconds; matmuls and collectives inform a calibration."""
+    found, machines = [], dict[object, Json]()
+    for line, record in source.objects:
+        if record.get("key") == "environment":
+            on = {"device": [str(record["kind"])]} if record.get("kind") else {}
+            machines[record.get("fingerprint")] = on | ({"cpu": True} if record.get("platform") == "cpu" else {})
+        time, sizes = positive(record.get("time_s")), record.get("sizes")
+        if record.get("schema") != _MEASURE or time is None or not isinstance(sizes, dict):
+            continue
+        size = {name: positive(sizes.get(name)) for name in ("bytes", "n", "m", "k")}
+        machine = machines.get(record.get("fingerprint"), {})
+        if record.get("suite") == "collectives" and size["bytes"] and size["n"]:
+            probe: Json = {"op": record.get("op"), "bytes": size["bytes"], "n": size["n"]}
+            found.append(MeasuredRow(source.at(line), tool, "collective", time, probe={**probe, **machine}))
+        elif record.get("kind") == "matmul" and size["m"] and size["k"] and size["n"]:
+            probe = {"m": size["m"], "n": size["n"], "k": size["k"], "dtype": record.get("dtype")}
+            found.append(MeasuredRow(source.at(line), tool, "matmul", time, probe={**probe, **machine}))
+    return found
+
+
+READERS = (
+    LogReader("nccl-tests / rccl-tests", re.compile(r"(?s)size\s+count\s+type(?=.*algbw)"), _nccl),
+    LogReader("OSU micro-benchmarks", re.compile(r"(?s)# OSU \S+(?=.*# Size\s)"), _osu),
+    LogReader("perftest", _PERFTEST_HEAD, _perftest),
+    LogReader("mamf-finder", _MAMF_ROW, _mamf),
+    LogReader("CUTLASS profiler", re.compile(rf"^{_CUTLASS}", re.MULTILINE), _cutlass),
+    LogReader("roofline measure", re.compile(rf'^\s*[\[{{].*"{_MEASURE}"', re.MULTILINE), _measure),
+)

@@ -1,0 +1,130 @@
+"""Shared code of serving benchmarks: a run as its file states it, and the rows that follow from its load, lengths and latencies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rooflinecli.core.errors import DataError
+from rooflinecli.importers.source import Json, MeasuredRow, Options, Source, number, positive
+
+LITTLE = 1.3  # times the cap on requests in flight: more than this many at once contradict it
+BURST = 0.05  # of a run: requests that all arrive in it are sent at once
+BEHIND = 1.25  # times the span of arrivals: a longer run served fewer requests than arrived
+DRAIN = 3.0  # times the latency of a request: how long the last ones may take after that span
+QUEUED = 256  # requests at once, from which engines let some wait (vLLM's max_num_seqs)
+STREAMING_BROKEN = 0.05  # of the mean: a smaller median means that the stream delivered several tokens at once
+_ENGINES = {"openai": "vllm", "vllm": "vllm", "sglang": "sglang"}  # by what the name of a client's backend begins with
+
+
+@dataclass
+class ServingRun:
+    """One run. Latencies are means in seconds, throughput is in output tokens per second; the load is a cap on requests in flight, or a
+    rate of arrivals per second, of `requests` in `duration` seconds. `load_stated`: a run with neither sent all requests at once."""
+
+    options: Options
+    ttft: float | None = None
+    itl: float | None = None
+    throughput: float | None = None
+    concurrency: object = None
+    rate: object = None
+    requests: object = None
+    duration: object = None
+    notes: tuple[str, ...] = ()
+    load_stated: bool = True
+
+    @property
+    def latency(self) -> float | None:
+        """Seconds of a whole request."""
+        output = self.options.get("output")
+        return self.ttft + (output - 1) * self.itl if output and self.ttft and self.itl else None
+
+    def rows(self, source: Source, line: int, tool: str) -> list[MeasuredRow]:
+        """Rows of ITL and TTFT under a steady load, else of throughput.
+
+        A cap is a closed loop whatever the rate. Requests that arrive within the latency of one, or in a small part of the run, are
+        all in flight at once: TTFT includes queueing, so only the rate is read. A single request is a closed loop of one.
+        """
+        given, notes, doubt = {k: v for k, v in self.options.items() if v is not None}, self.notes, ""
+        cap, rate, count, duration = (positive(v) for v in (self.concurrency, self.rate, self.requests, self.duration))
+        cap = 1.0 if cap is None and count == 1 else cap
+        span = count / rate if count and rate else None
+        at_once = rate is None or (span and span < max(BURST * (duration or 0.0), self.latency or 0.0))
+        ttft, itl = self.ttft, self.itl
+        if cap is not None:
+            given["concurrency"] = max(round(cap), 1)
+            doubt, notes = self._against_cap(cap)
+        elif not self.load_stated and rate is None:
+            notes = (*notes, "the load is not in the file")
+        elif at_once:
+            given["concurrency"] = round(count) if count and count <= QUEUED else "max"
+            notes = (
+                *notes,
+                "all requests at once: a burst has no steady first token or inter-token latency, so only its rate is read",
+            )
+            ttft = itl = None
+        else:
+            given["qps"] = rate
+            if span and duration and duration > max(BEHIND * span, span + DRAIN * (self.latency or duration)):
+                doubt = f"served {count / duration:.3g} of {rate:.3g} requests per second, so its queue grew: no steady load"  # type: ignore[operator]
+        found = [
+            MeasuredRow(source.at(line), tool, what, value, options=given, notes=notes, doubt=doubt)
+            for what, value in (("itl", itl), ("ttft", ttft))
+            if value is not None
+        ]
+        if self.throughput is not None and not found:
+            unread = "answers of one token measure prompts, not decoding" if given.get("output") == 1 else ""
+            found = [
+                MeasuredRow(
+                    source.at(line), tool, "throughput", self.throughput, "tokens/s", given, notes=notes, unread=unread
+                )
+            ]
+        return found
+
+    def _against_cap(self, cap: float) -> tuple[str, tuple[str, ...]]:
+        """Why the requests in flight on average, by the rate and the latency (Little 1961), contradict the cap; notes on a lower number."""
+        if not (self.throughput and self.latency):
+            return "", self.notes
+        in_flight = float(self.throughput / self.options["output"] * self.latency)
+        if in_flight > LITTLE * cap:
+            doubt = (
+                f"contradicts itself: its rate and latencies mean {in_flight:.3g} requests in flight (Little's law), where at most "
+                f"{cap:g} were; is the rate one of prompts and answers together?"
+            )
+            return doubt, self.notes
+        fewer = f"{in_flight:.3g} requests in flight on average, of the {cap:g} allowed"
+        return "", (*self.notes, fewer) if in_flight < cap / LITTLE else self.notes
+
+
+def lengths(total_in: object, total_out: object, requests: object = 1) -> Options:
+    """Mean prompt and output of a run from its totals, as options."""
+    count, sums = positive(requests), {"prompt": positive(total_in), "output": positive(total_out)}
+    return {name: max(round(total / count), 1) for name, total in sums.items() if count and total}
+
+
+def engine_of(client: object) -> str | None:
+    """The engine behind a client's backend: clients of OpenAI's protocol are vLLM's own."""
+    name = str(client) if client else ""
+    return _ENGINES.get(name.partition("-")[0], name or None)
+
+
+def seconds(holder: Json, *names: str, scale: float = 1e-3) -> float | None:
+    """The first of several latencies that is there and above zero, in seconds."""
+    return next((found * scale for name in names if (found := positive(holder.get(name)))), None)
+
+
+def unread(source: Source, line: int, holder: Json, *names: str) -> tuple[str, ...]:
+    """Notes on latencies that are not times: NaN, infinite, below zero; tools write 0 for what did not occur.
+
+    Raises DataError where a run has no valid one, which would otherwise be dropped silently.
+    """
+    figures = {name: (holder[name], number(holder[name])) for name in names if holder.get(name) is not None}
+    stated = ", ".join(f"{name} {raw}" for name, (raw, figure) in figures.items() if figure is None or figure < 0)
+    if stated and seconds(holder, *names) is None:
+        raise DataError(f"{source.at(line)}: {stated}: not a time; take the run out of the file, or measure it again")
+    return (f"{stated}: not a time, not read",) if stated else ()
+
+
+def lumped(mean: object, median: object) -> bool:
+    """Whether a latency's mean and median contradict each other, because the stream delivered several tokens at once."""
+    a, b = number(mean), number(median)
+    return a is not None and b is not None and a > 0 and b < STREAMING_BROKEN * a
