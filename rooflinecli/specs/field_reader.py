@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any
@@ -114,6 +115,44 @@ class ConfigFields:
         if length is not None and len(value) != length:
             raise self.fail(name, f"has {len(value)} entries for {length} layers; give one per layer")
         return value
+
+    def listed(self, name: str) -> list[Any]:
+        """A list of anything, empty where there is none."""
+        value = self.raw(name)
+        return value if isinstance(value, list) else []
+
+    def side(self, name: str) -> int:
+        """The side of a square: a number, or two equal ones."""
+        value = self.raw(name)
+        if isinstance(value, list) and len(value) == 2 and all(isinstance(s, int) and s > 0 for s in value):
+            if value[0] != value[1]:
+                raise self.fail(name, f"{value[0]} by {value[1]} is no square, and only squares are supported")
+            return int(value[0])
+        return self.integer(name)
+
+    def ratio(self, name: str, null: float | None = None, most: float = math.inf) -> float:
+        """A number above zero; `null` stands in when the field is null or absent."""
+        value = self.raw(name)
+        value = null if value is MISSING or value is None else value
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= most:
+            expected = "a number above zero" if most == math.inf else f"a share of at most {most:g}, such as 0.5"
+            raise self.fail(name, f"expected {expected}, got {str(value)[:60]!r}")
+        return float(value)
+
+    def labels(self) -> int:
+        """Classes of a classifier: as counted, or as named."""
+        named = self.raw("id2label")
+        return self.integer("num_labels", null=len(named) if isinstance(named, dict) and named else 2)
+
+    def head(self, known: Mapping[str, str]) -> str:
+        """What the class that the checkpoint was saved from ends in; by default the first of the known endings."""
+        classes = self.items("architectures", str) or [next(iter(known))]
+        for ending, kind in known.items():
+            if classes[0].endswith(ending):
+                return kind
+        raise self.fail(
+            "architectures", f"{classes[0]} has a head that is not supported; supported: {', '.join(known)}"
+        )
 
     def expect(self, name: str, allowed: tuple[object, ...], remedy: str) -> None:
         """Read a field that must have one of these values, since any other changes the model."""

@@ -7,8 +7,10 @@ from collections import Counter
 
 import pytest
 
-from rooflinecli.importers.hf import TYPES, WRAPPED, from_config, projectors, refused, rows
+from rooflinecli.core.errors import DataError
+from rooflinecli.importers.hf import TYPES, WRAPPED, from_config, refused, rows
 from rooflinecli.importers.hf.ignored_fields import SETS
+from rooflinecli.specs.field_reader import ConfigFields
 
 KEYS = {
     *("reader", "arguments", "extends", "defaults", "ignored", "own_head", "pair", "varied", "expect"),
@@ -34,7 +36,7 @@ KEYS = {
         "lm_head_bias",
         "predictions",
     ),
-    *("full_attention", "full_every"),
+    *("full_attention", "full_every", "let", "check", "build"),
 }
 NESTED = {
     "attention": {"heads", "kv", "head_dim", "window", "bidirectional", "qkv_bias", "out_bias", "qk_norm", "sinks"}
@@ -58,12 +60,12 @@ NESTED = {
 ALL = [(where, name) for where in ("families", "vision_encoders") for name in rows.texts(where)]
 
 
-@pytest.mark.parametrize("where", ["families", "vision_encoders"])
+@pytest.mark.parametrize("where", ["families", "vision_encoders", "projectors", "fragments", "wrappers"])
 def test_a_type_is_in_one_file(where):
+    folder = rows.HERE / where
+    files = sorted(folder.glob("*.yaml")) if folder.is_dir() else [folder.with_suffix(".yaml")]
     names = [
-        name
-        for file in (rows.HERE / where).glob("*.yaml")
-        for name in re.findall(r"^([\w.-]+):", file.read_text(encoding="utf-8"), re.MULTILINE)
+        name for file in files for name in re.findall(r"^([\w.-]+):", file.read_text(encoding="utf-8"), re.MULTILINE)
     ]
     assert [name for name, count in Counter(names).items() if count > 1] == []
     assert set(names) == set(rows.texts(where))
@@ -75,17 +77,52 @@ def test_keys_are_read_and_readers_exist(where, name):
     assert set(row) <= KEYS
     for key, known in NESTED.items():
         assert set(row.get(key) or ()) <= known, key
-    assert "reader" in row or "feedforward" in row or "experts" in row
+    assert "reader" in row or "build" in row or "feedforward" in row or "experts" in row
     assert all(field[1:] in SETS for field in row.get("ignored", "").split() if field.startswith("$"))
     assert callable(rows.family(where, name).convert)
 
 
 @pytest.mark.parametrize("name", sorted(WRAPPED))
 def test_wrappers_name_known_parts(name):
-    row = rows.row("wrappers.yaml", name)
+    row = rows.row("wrappers", name)
     assert set(row) <= {"decoder", "any_decoder", "tied", "encoder", "projector", "renamed"}
     assert row["decoder"] in TYPES and row["encoder"] in rows.texts("vision_encoders")
-    assert callable(getattr(projectors, row["projector"]))
+    assert set(rows.row("projectors", row["projector"])["build"]) == {"after", "images"}
+
+
+def _used(template) -> set[str]:
+    """Names of the blocks and fragments that a template uses."""
+    if isinstance(template, dict):
+        own = {template["use"]} if "use" in template else set()
+        return own.union(*map(_used, template.values()))
+    return set().union(*map(_used, template)) if isinstance(template, list) else set()
+
+
+def test_every_fragment_is_used_and_exists():
+    used, extended = set(), set()
+    for where in ("families", "vision_encoders", "projectors", "fragments"):
+        for name, text in rows.texts(where).items():
+            used |= _used(rows.row(where, name).get("build"))
+            extended |= set(re.findall(r"^  extends: (\S+)", text, re.MULTILINE))
+    assert used - set(rows.BLOCKS) <= set(rows.texts("fragments"))
+    assert set(rows.texts("fragments")) <= used | extended
+
+
+def test_a_row_builds_what_its_expressions_say():
+    row = {
+        "let": {"width": "hidden_size", "half": "width // 2"},
+        "check": [["width % 2 == 0", "hidden_size", "{width} is odd"]],
+        "build": {
+            "kept": "=half - 2", "left_out": "?half - 2", "listed": [{"each": "range(2)", "place": "=each + half"}, {"if": "half > 2", "no": 1}],
+            "either": {"if": "half == 2", "then": "yes", "else": "no"}, "empty": [{"if": "half > 2", "no": 1}],
+        },
+    }  # fmt: skip
+    made = rows.built(row, ConfigFields({"hidden_size": 4}, {}, lambda *_: "here:1"))
+    assert made == {"kept": 0, "listed": [{"place": 2}, {"place": 3}], "either": "yes"}
+    with pytest.raises(DataError, match="here:1: hidden_size: 5 is odd"):
+        rows.built(row, ConfigFields({"hidden_size": 5}, {}, lambda *_: "here:1"))
+    with pytest.raises(DataError, match="hidden_size: required, but missing"):
+        rows.built(row, ConfigFields({}, {}, lambda *_: "here:1"))
 
 
 def test_only_the_row_of_a_type_is_parsed():

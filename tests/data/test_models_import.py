@@ -153,7 +153,7 @@ def test_every_type_has_cases():
         ({"hidden_size": True}, "hidden_size: expected a whole number"),
         ({"hidden_size": 64.0}, "hidden_size: expected a whole number"),
         ({"num_hidden_layers": 0}, "num_hidden_layers: expected at least 1, got 0"),
-        ({"num_attention_heads": 5}, "5 heads do not divide the hidden size 64"),
+        ({"num_attention_heads": 5}, "5 heads do not divide the width 64"),
         ({"num_key_value_heads": 3}, "3 key/value heads do not divide 4 heads"),
         ({"tie_word_embeddings": "yes"}, "tie_word_embeddings: expected true or false"),
         ({"architectures": ["LlamaForSequenceClassification"]}, "a head that is not supported"),

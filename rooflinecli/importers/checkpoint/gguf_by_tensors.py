@@ -13,7 +13,7 @@ from typing import Any
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.importers.checkpoint.gguf_architectures import GgufMetadata
-from rooflinecli.importers.hf.decoder import set_only
+from rooflinecli.importers.hf.blocks import set_only
 from rooflinecli.importers.hf.layer_pattern import Override, stack
 
 Block = dict[str, Any]

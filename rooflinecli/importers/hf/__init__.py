@@ -15,7 +15,8 @@ from rooflinecli.specs.field_reader import MISSING, ConfigFields, Family, Where
 from rooflinecli.specs.yaml_loader import Document, KeyPath
 
 TYPES = rows.texts("families")  # model type -> the text of its row
-WRAPPED = rows.texts("wrappers.yaml")  # a model with a vision tower
+WRAPPED = rows.texts("wrappers")  # a model with a vision tower
+_TEXT_ENCODERS = {"clip_text_model", "siglip_text_model"}  # of CLIP and SigLIP, not of a wrapper
 # What a causal language model ends in; a bare *Model has no head
 _HEADS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 # Where the lines of a converted model's fields are, for errors and explanations
@@ -87,7 +88,7 @@ def _model_type(config: Mapping[str, Any], at: Where) -> str:
 
 def refused() -> dict[str, str]:
     """Return unsupported model types of transformers -> the reason."""
-    return {name: reason for reason, names in rows.texts("unsupported_types.yaml").items() for name in names.split()}
+    return {name: reason for reason, names in rows.texts("unsupported_types").items() for name in names.split()}
 
 
 def _text(outer: ConfigFields, name: str) -> tuple[ConfigFields, Family]:
@@ -100,7 +101,7 @@ def _text(outer: ConfigFields, name: str) -> tuple[ConfigFields, Family]:
         outer.used.update(text)
     if not isinstance(text, dict):
         raise outer.fail("text_config", f"required for model_type {name}; add it")
-    wrapper = rows.row("wrappers.yaml", name)
+    wrapper = rows.row("wrappers", name)
     kind = text.get("model_type", wrapper["decoder"])
     if kind != wrapper["decoder"] and not ("any_decoder" in wrapper and str(kind) in TYPES):
         known = "any supported decoder" if "any_decoder" in wrapper else f"a {wrapper['decoder']}"
@@ -123,7 +124,7 @@ def _tied(outer: ConfigFields, name: str, text: Mapping[str, Any]) -> Any:
     stated, inside = outer.data.get("tie_word_embeddings", MISSING), text.get("tie_word_embeddings")
     if "vision_config" not in outer.data or name == "mllama" or not isinstance(stated, (bool, type(MISSING))):
         return None if stated is MISSING else stated  # the decoder alone, as in older files
-    usual = rows.row("wrappers.yaml", name).get("tied")
+    usual = rows.row("wrappers", name).get("tied")
     if usual == "either" and inside is True:
         return True
     tied = usual is True if stated is MISSING else stated
@@ -136,18 +137,42 @@ def _tied(outer: ConfigFields, name: str, text: Mapping[str, Any]) -> Any:
 
 def _tower(outer: ConfigFields, name: str, model: dict[str, Any]) -> dict[str, Any]:
     """Read the image encoder of a wrapper; a config without one describes the decoder alone."""
-    from rooflinecli.importers.hf.vision_encoders import tower
-
     if (outer.items("architectures", str) or [""])[0] == "MllamaForCausalLM":
         alone = (
             "is the decoder without the image encoder that its layers attend to; name MllamaForConditionalGeneration"
         )
         raise outer.fail("architectures", f"MllamaForCausalLM {alone}")
-    encoder = tower(outer, name, model["d_model"])
-    if encoder is None:
+    given = outer.raw("vision_config")
+    if given is MISSING or given is None:
         outer.notes.append("No vision_config: the text decoder alone, without the image encoder of this type.")
         return {}
-    return {"towers": [encoder]}
+    if not isinstance(given, dict):
+        raise outer.fail("vision_config", "expected an object of fields")
+    kind = str(given.get("model_type") or name)  # empty in some files
+    wrapper = rows.row("wrappers", name)
+    kind = wrapper["encoder"] if kind == name else wrapper.get("renamed", {}).get(kind, kind)
+    known = rows.texts("vision_encoders").keys() - _TEXT_ENCODERS
+    if kind not in known:
+        raise outer.fail(
+            "vision_config", f"is a '{kind}', not a supported image encoder; supported: {', '.join(sorted(known))}"
+        )
+    family = rows.family("vision_encoders", kind)
+    v = ConfigFields(given, family.defaults, outer.where, ("vision_config",))
+    v.used.add("model_type")
+    made = family.convert(v)
+    names = {
+        "outer": outer,
+        "text": model["d_model"],
+        "class_token": int(any(part["name"] == "class_token" for part in made["before"])),
+        "positions": made.get("positions", {}).get("kind"),
+    }
+    joined = rows.built(rows.row("projectors", wrapper["projector"]), v, names)
+    made |= {"after": [*made.get("after", []), *joined.get("after", [])], "images": joined["images"]}
+    for off in ("is_encoder_decoder", "add_cross_attention"):
+        v.expect(off, (False, None), "an image encoder has neither a decoder nor cross-attention")
+    v.finish(NOISE | family.ignored | {"hidden_act"})
+    title = {"name": f"{name} image tower", "source": f"vision_config of the config, model_type {kind}"}
+    return {"towers": [title | made | {"reads": "images", "lm_head": False}]}
 
 
 def _finish(outer: ConfigFields) -> None:

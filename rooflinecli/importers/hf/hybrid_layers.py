@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli.importers.hf.decoder import Block, set_only
+from rooflinecli.importers.hf.blocks import Block, set_only
 from rooflinecli.importers.hf.layer_pattern import Override
 from rooflinecli.specs.field_reader import ConfigFields
 

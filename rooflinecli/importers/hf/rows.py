@@ -1,12 +1,16 @@
-"""Rows of YAML, one per model type: reader or interpreted keys, transformers' defaults, and fields that change no shape.
+"""Rows of YAML, one per model type: how it is read, transformers' defaults, and fields that change no shape.
 
-A row is parsed when a config of its type is read; a model type is a key at the left margin of a file.
+A row has the keys of a decoder (decoder.py), a `build`, or names a `reader`. In `build`, text that starts with = is an expression; one that starts
+with ? leaves its key out where it comes to false, null, 0 or none. An entry of a list stands where its `if` holds, once for each value of its
+`each`. `use` is a block of BLOCKS, or a row of fragments.yaml with values for its names. A name in an expression is one of `let`, one of FUNCTIONS, or
+a whole-number field of the config. A row is parsed when a config of its type is read; a model type is a key at the left margin of a file.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -14,21 +18,65 @@ from typing import Any
 
 import yaml
 
+from rooflinecli.importers.hf import blocks
 from rooflinecli.importers.hf.decoder import decoder
-from rooflinecli.importers.hf.ignored_fields import SETS
-from rooflinecli.specs.field_reader import Family
+from rooflinecli.importers.hf.ignored_fields import NOISE, SETS
+from rooflinecli.importers.hf.layer_pattern import stack, windows
+from rooflinecli.specs.field_reader import ConfigFields, Family
 from rooflinecli.specs.yaml_loader import Loader
 
 HERE = Path(__file__).parent
 _ROW = re.compile(r'^(?:"([^"\n]+)"|([\w.-]+)):(.*\n(?:[ #].*\n|\n)*)', re.MULTILINE)
 _SET = "$"  # before the name of a set of ignored fields
+_NOTHING: tuple[Any, ...] = (False, None, 0, "none", {})  # values that leave a key out after ?
+_MERGED = ("defaults", "let", "expect", "build")  # of a row and the one that it extends, field by field
+BLOCKS: dict[str, Callable[..., blocks.Block]] = {
+    "mha": blocks.mha,
+    "attention": blocks.attention,
+    "mlp": blocks.feedforward,
+    "experts": blocks.experts,
+    "latent": blocks.latent,
+    "patches": blocks.patches,
+    "linear": lambda _, **given: blocks.linear(**given),
+}
+READERS = (
+    "integer",
+    "optional",
+    "flag",
+    "text",
+    "items",
+    "listed",
+    "side",
+    "ratio",
+    "labels",
+    "head",
+)  # of ConfigFields
+
+
+def _pairs(listed: list[Any]) -> bool:
+    """Whether a list is of pairs of sides."""
+    return all(isinstance(g, list) and len(g) == 2 and all(isinstance(s, int) and s > 0 for s in g) for g in listed)
+
+
+FUNCTIONS: dict[str, Any] = {
+    "min": min,
+    "max": max,
+    "len": len,
+    "int": int,
+    "dict": dict,
+    "str": str,
+    "range": range,
+    "isqrt": math.isqrt,
+    "stack": stack,
+    "pairs": _pairs,
+}
 
 
 @cache
 def texts(where: str) -> dict[str, str]:
     """The text behind each key of a file, or of all files of a folder."""
     path = HERE / where
-    files = [path] if path.is_file() else sorted(path.glob("*.yaml"))
+    files = sorted(path.glob("*.yaml")) if path.is_dir() else [path.with_suffix(".yaml")]
     return {
         match[1] or match[2]: match[3] for file in files for match in _ROW.finditer(file.read_text(encoding="utf-8"))
     }
@@ -36,12 +84,17 @@ def texts(where: str) -> dict[str, str]:
 
 @cache
 def row(where: str, name: str) -> Mapping[str, Any]:
-    """A row, on top of the one it extends; `defaults` merge field by field."""
+    """A row, on top of the one (of the same place, or a fragment) that it extends."""
     own: dict[str, Any] = yaml.load(texts(where)[name], Loader)
     if "extends" not in own:
         return own
-    base = row(where, own.pop("extends"))
-    return {**base, **own, "defaults": {**base.get("defaults", {}), **own.get("defaults", {})}}
+    place, _, base = own.pop("extends").rpartition(".")
+    under = row(place or (where if base in texts(where) else "fragments"), base)
+    merged = {key: {**under.get(key, {}), **own.get(key, {})} for key in _MERGED}
+    return {**under, **own} | {
+        key: {name: v for name, v in fields.items() if v is not None or name not in under.get(key, {})}
+        for key, fields in merged.items()
+    }
 
 
 @cache
@@ -51,17 +104,112 @@ def family(where: str, name: str) -> Family:
     ignored: set[str] = set()
     for field in given.get("ignored", "").split():
         ignored |= SETS[field[1:]] if field.startswith(_SET) else {field}
+    switches = {key: True for key in ("own_head", "pair", "varied") if given.get(key)}
+    return Family(_reader(given), given["defaults"], frozenset(ignored), **switches)
+
+
+def _reader(given: Mapping[str, Any]) -> Callable[[ConfigFields], blocks.Block]:
+    if given.get("build"):
+        return partial(built, given)
     if "reader" not in given:
-        return Family(partial(decoder, row=given), given["defaults"], frozenset(ignored))
+        return partial(decoder, row=given)
     module, function = given["reader"].rsplit(".", 1)
-    module = module if "." in module else f"{where}.{module}"
-    convert = getattr(import_module(f"rooflinecli.importers.hf.{module}"), function)
-    more = dict(given.get("arguments", {}))
-    if "feedforward" in given or "experts" in given:
-        more["row"] = given
-    return Family(
-        partial(convert, **more) if more else convert,
-        given["defaults"],
-        frozenset(ignored),
-        **{key: True for key in ("own_head", "pair", "varied") if given.get(key)},
-    )
+    convert = getattr(import_module(f"rooflinecli.importers.hf.families.{module}"), function)
+    described = {"row": given} if "feedforward" in given or "experts" in given else {}
+    return partial(convert, **given.get("arguments", {}), **described)
+
+
+def built(row: Mapping[str, Any], fields: ConfigFields, known: Mapping[str, Any] | None = None) -> Any:
+    """What a row builds from the fields of a config, with further names `known`. Raises DataError."""
+    readers = {name: getattr(fields, name) for name in READERS} | {
+        "stated": fields.data.__contains__,
+        "given": {**fields.defaults, **fields.data}.__contains__,
+        "windows": partial(windows, fields),
+        "part": partial(_part, fields),
+    }
+    return _of(row, Scope(fields, {**readers, **(known or {})}, row.get("let", {})))
+
+
+def _part(fields: ConfigFields, name: str, kind: str) -> blocks.Block:
+    """One of two towers, read from its part of the config as a row of another place. Raises DataError."""
+    inside = fields.raw(name)
+    if not isinstance(inside, dict):
+        raise fields.fail(name, "required; add it")
+    one = family(*kind.split("."))
+    part = ConfigFields(inside, one.defaults, fields.where, (name,))
+    part.used.add("model_type")
+    part.expect("is_encoder_decoder", (False, None), "an encoder has no decoder")
+    part.expect("add_cross_attention", (False, None), "an encoder has no cross-attention")
+    made = one.convert(part)
+    part.finish(NOISE | one.ignored | {"hidden_act"})
+    return made
+
+
+def _of(row: Mapping[str, Any], scope: Scope) -> Any:
+    for name, (allowed, remedy) in row.get("expect", {}).items():
+        scope.fields.expect(name, tuple(scope.built(allowed)), remedy)
+    for condition, place, problem in row.get("check", ()):
+        if not scope.value(condition):
+            where, _, name = place.rpartition(".")
+            raise (scope[where] if where else scope.fields).fail(name, problem.format_map(scope))
+    return scope.built(row["build"])
+
+
+class Scope(dict[str, Any]):
+    """The names of a row's expressions over one config; `parent` has those around a fragment or a repeated entry."""
+
+    def __init__(
+        self, fields: ConfigFields, known: Mapping[str, Any], let: Mapping[str, Any], parent: Scope | None = None
+    ):
+        super().__init__(
+            {"__builtins__": FUNCTIONS} | {name: value for name, value in known.items() if name not in let}
+        )
+        self.fields, self.let, self.parent = fields, let, parent
+
+    def __missing__(self, name: str) -> Any:
+        if name in self.let:
+            self[name] = self.value(str(self.let[name]))
+            return self[name]
+        if name in FUNCTIONS:
+            return FUNCTIONS[name]
+        return self.fields.integer(name) if self.parent is None else self.parent[name]
+
+    def value(self, expression: str) -> Any:
+        """What an expression of a row, which is a file of this package, comes to."""
+        return eval(expression, self)
+
+    def built(self, template: Any) -> Any:
+        """A template with its expressions worked out."""
+        if isinstance(template, str):
+            return self.value(template[1:]) if template[:1] in ("=", "?") else template
+        if isinstance(template, list):
+            return [made for entry in template for made in self._entries(entry)]
+        if not isinstance(template, Mapping):
+            return template
+        if "then" in template:
+            return self.built(template["then" if self.value(template["if"]) else "else"])
+        worked = {key: (str(written)[:1] == "?", self.built(written)) for key, written in template.items()}
+        made = {
+            key: value
+            for key, (optional, value) in worked.items()
+            if value != [] and not (optional and value in _NOTHING)
+        }
+        if "use" not in made:
+            return made
+        name, also = made.pop("use"), made.pop("also", {})
+        if name in BLOCKS:
+            return BLOCKS[name](self.fields, **made) | also
+        fragment = row("fragments", name)
+        part = _of(fragment, Scope(self.fields, made, fragment.get("let", {}), self))
+        return part | also if also else part
+
+    def _entries(self, entry: Any) -> list[Any]:
+        """What an entry of a list comes to: nothing, itself, or several."""
+        if not isinstance(entry, Mapping):
+            return [self.built(entry)]
+        if "if" in entry and not self.value(entry["if"]):
+            return []
+        rest = {key: value for key, value in entry.items() if key not in ("if", "each")}
+        values = self.value(entry["each"]) if "each" in entry else (None,)
+        made = [Scope(self.fields, {"each": value}, {}, self).built(rest) for value in values]
+        return [one for part in made for one in (part if isinstance(part, list) else [part])]

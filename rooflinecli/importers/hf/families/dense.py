@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import math
 
-from rooflinecli.importers.hf.decoder import (
-    Block,
-    Row,
-    attention,
-    decoder,
-    feedforward,
-    frame,
-)
+from rooflinecli.importers.hf.blocks import Block, Row, attention, feedforward, frame, linear, values
+from rooflinecli.importers.hf.decoder import decoder
 from rooflinecli.importers.hf.layer_pattern import Override, merged, windows
-from rooflinecli.importers.hf.vision_encoders import linear, values
 from rooflinecli.specs.field_reader import ConfigFields
 
 

@@ -7,17 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli.importers.hf.decoder import (
-    Block,
-    Row,
-    attention,
-    decoder,
-    feedforward,
-    frame,
-    row_attention,
-)
+from rooflinecli.importers.hf.blocks import Block, Row, attention, feedforward, frame, linear, norm, table, values
+from rooflinecli.importers.hf.decoder import decoder, row_attention
 from rooflinecli.importers.hf.layer_pattern import Override, merged, windows
-from rooflinecli.importers.hf.vision_encoders import linear, norm, table, values
 from rooflinecli.specs.field_reader import MISSING, ConfigFields
 
 

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli.importers.hf.decoder import (
-    Block,
-    Row,
-    attention,
-    decoder,
-    feedforward,
-    frame,
-)
+from rooflinecli.importers.hf.blocks import Block, Row, attention, feedforward, frame, values
+from rooflinecli.importers.hf.decoder import decoder
 from rooflinecli.importers.hf.ignored_fields import NOISE
 from rooflinecli.importers.hf.layer_pattern import Override
-from rooflinecli.importers.hf.vision_encoders import values
 from rooflinecli.specs.field_reader import ConfigFields
 
 

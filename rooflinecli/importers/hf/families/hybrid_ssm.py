@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rooflinecli.importers.hf.decoder import Block, Row, attention, decoder, experts, feedforward, frame, sparse
+from rooflinecli.importers.hf.blocks import Block, Row, attention, experts, feedforward, frame, sparse
+from rooflinecli.importers.hf.decoder import decoder
 from rooflinecli.importers.hf.hybrid_layers import layer_kinds, placed, selective, ssd
 from rooflinecli.importers.hf.layer_pattern import merged
 from rooflinecli.specs.field_reader import MISSING, ConfigFields

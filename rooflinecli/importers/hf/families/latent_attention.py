@@ -6,19 +6,20 @@ correction bias are buffers; older files of deepseek_v4 have compress_ratios, nu
 
 from __future__ import annotations
 
-from rooflinecli.importers.hf.decoder import (
+from rooflinecli.importers.hf.blocks import (
     Block,
     Row,
-    decoder,
     experts,
     feedforward,
     frame,
     latent,
     leave_out_predictions,
+    linear,
     mixture_layers,
+    values,
 )
+from rooflinecli.importers.hf.decoder import decoder
 from rooflinecli.importers.hf.layer_pattern import Override
-from rooflinecli.importers.hf.vision_encoders import linear, values
 from rooflinecli.specs.field_reader import ConfigFields
 
 

@@ -5,20 +5,18 @@ Source: transformers 5.23 models/{qwen3_next,qwen3_5,qwen3_5_moe,olmo_hybrid,kim
 
 from __future__ import annotations
 
-from rooflinecli.importers.hf.decoder import (
+from rooflinecli.importers.hf.blocks import (
     Block,
     Row,
     attention,
-    decoder,
     experts,
     feedforward,
     frame,
     mixture_layers,
-    period,
-    row_attention,
     set_only,
     sparse,
 )
+from rooflinecli.importers.hf.decoder import decoder, period, row_attention
 from rooflinecli.importers.hf.hybrid_layers import layer_kinds, placed
 from rooflinecli.importers.hf.layer_pattern import merged
 from rooflinecli.specs.field_reader import ConfigFields

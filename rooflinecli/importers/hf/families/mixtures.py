@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli.importers.hf.decoder import (
+from rooflinecli.importers.hf.blocks import (
     Block,
     Row,
     attention,
-    decoder,
     experts,
     feedforward,
     frame,
     leave_out_predictions,
+    linear,
     mixture_layers,
     sparse,
 )
+from rooflinecli.importers.hf.decoder import decoder
 from rooflinecli.importers.hf.families.gpt import nested
 from rooflinecli.importers.hf.ignored_fields import NOISE
 from rooflinecli.importers.hf.layer_pattern import Override, merged, windows
-from rooflinecli.importers.hf.vision_encoders import linear
 from rooflinecli.specs.field_reader import ConfigFields
 
 

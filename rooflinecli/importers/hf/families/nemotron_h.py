@@ -3,7 +3,7 @@ Source: transformers 5.23 models/{nemotron_h,zamba2}."""
 
 from __future__ import annotations
 
-from rooflinecli.importers.hf.decoder import Block, attention, experts, feedforward, frame
+from rooflinecli.importers.hf.blocks import Block, attention, experts, feedforward, frame
 from rooflinecli.importers.hf.hybrid_layers import layer_kinds, placed, ssd
 from rooflinecli.importers.hf.layer_pattern import Override
 from rooflinecli.specs.field_reader import ConfigFields

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli.importers.hf.decoder import attention, feedforward, frame
+from rooflinecli.importers.hf.blocks import attention, feedforward, frame
 from rooflinecli.importers.hf.layer_pattern import Override
 from rooflinecli.specs.field_reader import ConfigFields
 

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from rooflinecli.importers.hf.decoder import (
-    Block,
-    attention,
-    experts,
-    feedforward,
-    frame,
-    mixture_layers,
-    sparse,
-)
+from rooflinecli.importers.hf.blocks import Block, attention, experts, feedforward, frame, mixture_layers, sparse
 from rooflinecli.importers.hf.layer_pattern import Override, merged, windows
 from rooflinecli.specs.field_reader import ConfigFields
 

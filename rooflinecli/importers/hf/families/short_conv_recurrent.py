@@ -3,10 +3,9 @@ Source: transformers 5.23 models/{lfm2,lfm2_moe,recurrent_gemma,rwkv}."""
 
 from __future__ import annotations
 
-from rooflinecli.importers.hf.decoder import Block, attention, experts, feedforward, frame, set_only, sparse
+from rooflinecli.importers.hf.blocks import Block, attention, experts, feedforward, frame, linear, set_only, sparse
 from rooflinecli.importers.hf.hybrid_layers import layer_kinds, placed
 from rooflinecli.importers.hf.layer_pattern import merged
-from rooflinecli.importers.hf.vision_encoders import linear
 from rooflinecli.specs.field_reader import MISSING, ConfigFields
 
 BOTH = ("recurrent", "attention")

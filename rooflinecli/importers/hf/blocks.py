@@ -1,0 +1,155 @@
+"""Blocks and components of a model from the fields of a config."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rooflinecli.importers.hf.layer_pattern import Override, stack
+from rooflinecli.specs.field_reader import ConfigFields
+
+Block = dict[str, Any]
+Row = Mapping[str, Any]  # of families/*.yaml
+
+
+def attention(
+    f: ConfigFields,
+    *,
+    heads: str = "num_attention_heads",
+    kv: str | None = "num_key_value_heads",
+    n_kv: int | None = None,
+    width: int | None = None,
+    head_dim: bool = True,
+    **more: Any,
+) -> Block:
+    """Head counts and head_dim of an attention block; a null head_dim is d_model / heads."""
+    names = {"n_head": ("num_attention_heads",), "num_attention_heads": ("n_head",)}.get(heads, ())
+    n = f.integer(heads, *names)
+    shared = n_kv if n_kv is not None else f.integer(kv, null=n) if kv else n
+    size = f.optional("head_dim") if head_dim else None
+    width = width or f.integer("hidden_size")
+    if size is None and width % n:
+        remedy = "give head_dim or another count" if head_dim else "give another count"
+        raise f.fail(heads, f"{n} heads do not divide the width {width}; {remedy}")
+    if n % shared:
+        raise f.fail(kv or heads, f"{shared} key/value heads do not divide {n} heads; give a divisor")
+    kind = "mha" if shared == n else "mqa" if shared == 1 else "gqa"
+    block: Block = {"kind": kind, "n_heads": n}
+    if kind == "gqa":
+        block["n_kv_heads"] = shared
+    return block | {"head_dim": size or width // n} | set_only(more)
+
+
+def latent(f: ConfigFields) -> Block:
+    """Latent attention; attention_bias is on the two down-projections and the output."""
+    bias = f.flag("attention_bias")
+    block = {"kind": "mla", "n_heads": f.integer("num_attention_heads"), "q_lora_rank": f.optional("q_lora_rank")}
+    widths = {name: f.integer(name) for name in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")}
+    return set_only(block | widths | {"qkv_bias": bias, "out_bias": bias})
+
+
+def set_only(block: Block) -> Block:
+    """Drop the fields of a block that are the format's defaults: false, none and zero."""
+    return {key: value for key, value in block.items() if value not in (False, None, 0, "none")}
+
+
+def feedforward(
+    f: ConfigFields, kind: str, width: str = "intermediate_size", *, bias: bool = False, d_ff: int | None = None
+) -> Block:
+    """A dense block; the activation costs no shape and is kept as the config names it."""
+    named = [f.raw(name) for name in ("hidden_activation", "hidden_act", "activation_function", "activation")]
+    activation = next((name for name in named if isinstance(name, str)), "silu")
+    return {"kind": kind, "d_ff": d_ff or f.integer(width), "activation": activation} | set_only({"bias": bias})
+
+
+def frame(
+    f: ConfigFields,
+    attention: Block | None,
+    feedforward: Block,
+    *,
+    layers: int | list[Override],
+    norm: str = "rmsnorm",
+    width: int | None = None,
+    context: int | None = None,
+    **more: Any,
+) -> Block:
+    """A decoder: dimensions, vocabulary, tying, and the layers as briefly as they can be written."""
+    result = {
+        "d_model": width or f.integer("hidden_size"),
+        "vocab_size": f.integer("vocab_size"),
+        "tied_embeddings": f.flag("tie_word_embeddings"),
+        "norm": norm,
+        "max_context": context or f.optional("max_position_embeddings"),
+        **set_only({k: v for k, v in more.items() if k not in ("norms", "final_norm")}),
+    }
+    result |= {k: more[k] for k in ("norms", "final_norm") if k in more}
+    result |= {"attention": attention, "feedforward": feedforward}
+    return result | {"layers": layers if isinstance(layers, int) else stack(layers)}
+
+
+def experts(
+    f: ConfigFields, width: str, count: tuple[str, ...], top_k: str = "num_experts_per_tok", **more: Any
+) -> Block:
+    """A mixture of gated experts."""
+    n = f.integer(*count)
+    chosen = f.integer(top_k)
+    if chosen > n:
+        raise f.fail(top_k, f"{chosen} exceeds the {n} experts; give at most that many")
+    base = feedforward(f, "moe", width)
+    return base | {"n_experts": n, "top_k": chosen} | set_only(more)
+
+
+def sparse(dense: Block, moe: Block, where: list[bool]) -> tuple[Block, list[Override]]:
+    """The base feed-forward and the per-layer overrides when some layers are dense and others a mixture."""
+    if all(where):
+        return moe, [{} for _ in where]
+    return dense, [{"feedforward": moe} if here else {} for here in where]
+
+
+def leave_out_predictions(f: ConfigFields, *names: str) -> None:
+    """Note that the layers of multi-token prediction, whose number is the field `names`, are not counted."""
+    extra = f.integer(*names, null=0, least=0)
+    if extra:
+        f.notes.append(f"{extra} multi-token-prediction layer(s) are left out, as in the published parameter count.")
+
+
+def mixture_layers(f: ConfigFields, default: list[bool]) -> list[bool]:
+    """Which layers are mixtures: by mlp_layer_types, else `default`."""
+    listed = f.items("mlp_layer_types", str, len(default))
+    return [kind == "sparse" for kind in listed] if listed else default
+
+
+def mha(v: ConfigFields, heads: str | list[str], width: int, **more: Any) -> Block:
+    """Bidirectional attention whose heads fill the width; `heads` are the names that their number goes by."""
+    names = [heads] if isinstance(heads, str) else heads
+    n = v.integer(*names)
+    if width % n:
+        raise v.fail(names[0], f"{n} heads do not divide the width {width}; give another count")
+    block = {"kind": "mha", "n_heads": n, "head_dim": width // n, "causal": False}
+    return block | {key: value for key, value in more.items() if value not in (False, "none")}
+
+
+def linear(name: str, width: int, **more: Any) -> Block:
+    return {"kind": "linear", "name": name, "width": width, **{k: v for k, v in more.items() if v not in (None, 0)}} | (
+        {"bias": False} if more.get("bias") is False else {}
+    )
+
+
+def patches(
+    v: ConfigFields, width: int, *, bias: bool, channels: str = "num_channels", deep: int = 1, less: int = 0
+) -> Block:
+    """The convolution that makes a token of each patch."""
+    return linear("patches", width, input=v.side("patch_size") ** 2 * v.integer(channels) * deep, bias=bias, less=less)
+
+
+def table(name: str, rows: int, **more: Any) -> Block:
+    return {"kind": "table", "name": name, "rows": rows, **more}
+
+
+def values(name: str, rows: int = 1, **more: Any) -> Block:
+    """Bare parameters."""
+    return {"kind": "parameters", "name": name, "rows": rows, **more}
+
+
+def norm(name: str, kind: str, **more: Any) -> Block:
+    return {"kind": "norm", "name": name, "norm": kind, **more}
