@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+from rooflinecli.importers.source import Options
+
 _WHOLE = re.compile(r"\$\{([^{}]+)\}")
 _ENVIRONMENT = re.compile(r"(?:oc\.env:|env:)?([A-Za-z_]\w*)\s*(?::-?|,)\s*(.*)", re.DOTALL)
 
@@ -50,3 +52,13 @@ def _value(inside: str, root: object, depth: int, above: tuple[Any, ...]) -> Any
     for key in path.split("."):
         found = found.get(key) if isinstance(found, Mapping) else None
     return f"${{{inside}}}" if found is None else _filled(found, root, depth + 20, above)
+
+
+def flattened(tree: object, key: str = "") -> Options:
+    """Values of a config by their keys, joined by dots."""
+    if not isinstance(tree, Mapping):
+        return {key: tree}
+    found: Options = {}
+    for name, inner in tree.items():
+        found |= flattened(inner, f"{key}.{name}" if key else str(name))
+    return found

@@ -18,10 +18,8 @@ class ToolFlags(NamedTuple):
     many: tuple[str, ...]
     shaping: tuple[str, ...]
     short: dict[str, str]
-
-    @property
-    def idle(self) -> tuple[str, ...]:
-        return tuple(self.reasons)
+    read: dict[str, tuple[str, ...]]
+    write: dict[str, str]
 
 
 @cache
@@ -34,7 +32,7 @@ def _file() -> dict[str, dict[str, Any]]:
 def flags(tool: str) -> ToolFlags:
     """The flags of one tool of tools/."""
     entry = _file()[tool.replace(".", "_")]
-    above = flags(entry["extends"]) if "extends" in entry else ToolFlags({}, {}, (), (), (), {})
+    above = flags(entry["extends"]) if "extends" in entry else ToolFlags({}, {}, (), (), (), {}, {}, {})
     by_pattern = [
         {pattern: why for why, patterns in entry.get(kind, {}).items() for pattern in patterns.split()}
         for kind in ("idle", "noted")
@@ -47,4 +45,6 @@ def flags(tool: str) -> ToolFlags:
         many,
         shaping,
         entry.get("short", {}),
+        {option: tuple(names.split()) for option, names in entry.get("read", {}).items()},
+        {flag: option or "" for flag, option in entry.get("write", {}).items()},
     )

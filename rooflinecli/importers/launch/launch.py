@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from rooflinecli.core.text import one_line
+from rooflinecli.importers.launch.config_interpolation import flattened
 from rooflinecli.importers.launch.flags import ToolFlags
 from rooflinecli.importers.launch.shell_expansion import readable, unknowns
 from rooflinecli.importers.source import Options, Tree
@@ -102,16 +103,8 @@ class LaunchArguments:
     @classmethod
     def of_tree(cls, tree: Tree) -> LaunchArguments:
         """Keys of a config, joined by dots."""
-        given: dict[str, list[Any]] = {}
-
-        def walk(node: object, key: str) -> None:
-            if isinstance(node, Mapping) and node:
-                for name, inner in node.items():
-                    walk(inner, f"{key}.{name}" if key else str(name))
-            elif node is not None:
-                given[key] = node if isinstance(node, list) else [node]
-
-        walk(tree, "")
+        values = {key: value for key, value in flattened(tree).items() if value is not None}
+        given = {key: value if isinstance(value, list) else [value] for key, value in values.items()}
         return cls(given, written={name: name for name in given})
 
     def model(self, *names: str) -> Any:
@@ -124,30 +117,28 @@ class LaunchArguments:
         """Flags of a file that the command names; its own go before. False is a switch that is off."""
         for key, value in tree.items():
             if value is not None and value is not False:
-                written = (
-                    value
-                    if isinstance(value, list)
-                    else []
-                    if value is True
-                    else [json.dumps(value) if isinstance(value, Mapping) else value]
-                )
-                self.given.setdefault(key, written)
+                one = json.dumps(value) if isinstance(value, Mapping) else value
+                self.given.setdefault(key, value if isinstance(value, list) else [] if value is True else [one])
+
+    def _name(self, names: Iterable[str]) -> str:
+        """The first of these flags that is given; a key of a config may have `_` for `-`."""
+        return next((one for name in names for one in (name, name.replace("-", "_")) if one in self.given), "")
+
+    def values(self, name: str) -> list[Any]:
+        return self.given.get(self._name([name]), [])
 
     def pop(self, *names: str, default: object = None) -> Any:
         """The value of the first of these flags, True for one without a value; None where none is given. All of them count as read."""
-        found = default
-        for name in reversed(names):
-            if name in self.given:
-                self._taken.add(name)
-                values = self.given[name]
-                found = values[0] if values else True
-        return found
+        self._taken |= {one for name in names for one in (name, name.replace("-", "_"))}
+        found = self._name(names)
+        return default if not found else self.given[found][0] if self.given[found] else True
 
     def put(self, launch: Launch, option: str, *names: str) -> None:
         """The option that these flags set."""
         value = self.pop(*names)
         if value is not None:
-            launch.put(option, value, self.written(next(n for n in names if n in self.given)))
+            digits = isinstance(value, str) and value.replace("_", "").isdigit()
+            launch.put(option, value.replace("_", "") if digits else value, self.written(self._name(names)))
 
     def written(self, name: str) -> str:
         return self._written.get(name, f"--{name}")
@@ -160,13 +151,9 @@ class LaunchArguments:
         try:
             return int(str(value).replace("_", ""))
         except ValueError:
-            name = next(n for n in names if n in self.given)
-            launch.missing.setdefault(
-                f"?{name}",
-                f"{self.written(name)} has no value"
-                if value is True
-                else f"{self.written(name)} {one_line(readable(str(value)))} is not a number",
-            )
+            name = self._name(names)
+            text = "has no value" if value is True else f"{one_line(readable(str(value)))} is not a number"
+            launch.missing.setdefault(f"?{name}", f"{self.written(name)} {text}")
             return default
 
     def count(self, *names: str) -> int | None:
@@ -176,7 +163,7 @@ class LaunchArguments:
 
     def left(self, known: ToolFlags, also: Iterable[str] = ()) -> list[str]:
         """Flags that were neither read nor idle, with their values and what is assumed; and positional words that may hold flags."""
-        patterns = (*known.idle, *also, "_comment*", "*._comment*")  # JSON has no comments
+        patterns = (*known.reasons, *also, "_comment*", "*._comment*")  # JSON has no comments
         hidden = [
             one_line(readable(word))[:80] for word in self.positional if unknowns(word) and word not in self.models
         ]

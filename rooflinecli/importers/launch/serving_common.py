@@ -1,28 +1,66 @@
-"""Shared code of serving engines: sizes of a server, its formats, and a command written line by line."""
+"""Shared code of serving engines: a server's flags as options by the rows of flags.yaml, its sizes, and a command written line by line."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any
 
 from rooflinecli.core.errors import RooflineError
 from rooflinecli.core.text import one_line
+from rooflinecli.importers.launch import dtype_names
+from rooflinecli.importers.launch.flags import ToolFlags
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.importers.launch.shell_expansion import readable, unknowns
 from rooflinecli.importers.source import Options, Tree
 from rooflinecli.specs.model import load_model
 
-SERVED = ["prefill", "decode"]
-WIDE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+_WIDE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+
+
+def arguments(
+    given: list[str] | Tree, flags: ToolFlags, config: Tree | None = None, files: tuple[str, ...] = ()
+) -> LaunchArguments:
+    """The flags of a command over those of the config that one of `files` names, or the config alone."""
+    words, tree = ([], given) if isinstance(given, Mapping) else (given, config)
+    args = LaunchArguments.of_words(words, flags.switches, flags.short, flags.many)
+    if tree is not None:
+        args.pop(*files)
+        args.under({flags.short.get(f"--{key}", str(key).replace("_", "-")): value for key, value in tree.items()})
+    return args
+
+
+def formats(launch: Launch, args: LaunchArguments, flags: ToolFlags, model: Any) -> None:
+    """Set the model and the number formats of a server."""
+
+    def given(row: str) -> tuple[Any, str]:
+        names = flags.read.get(row, ())
+        return args.pop(*names), args.written(next((name for name in names if name in args.given), ""))
+
+    dtype_names.quantized(launch, *given("quantization"))
+    written = given("model")[1]
+    dtype_names.checkpoint(launch, model, written if written != "--" else "the model")
+    dtype_names.served(launch, *given("dtype"))
+    dtype_names.cache(launch, *given("kv-dtype"))
+    dtype_names.state(launch, given("state-dtype")[0])
+
+
+def limits(launch: Launch, args: LaunchArguments, flags: ToolFlags, engine: str | None) -> None:
+    """Set the engine and what it admits, and list the flags that are left."""
+    for option in ("batch", "token-budget", "gpu-memory-utilization", "redundant-experts"):
+        args.put(launch, option, *flags.read.get(option, ()))
+    if longest := next((name for name in flags.read["length"] if name in args.given), None):
+        dtype_names.length(launch, args.pop(longest), args.written(longest))
+    launch.options |= {"engine": engine} if engine else {}
+    launch.unmodelled += args.left(flags)
 
 
 def server(launch: Launch, tp: int | None, pp: int | None = None, dp: int | None = None) -> None:
     """Set the sizes of a server: missing ones are 1, the devices are their product."""
     sizes = {"tp": tp or 1, "pp": pp or 1, "dp": dp or 1}
-    launch.options |= {"phase": SERVED, **sizes, "cp": 1, "ep": 1, "n": prod(sizes.values())}
+    launch.options |= {"phase": ["prefill", "decode"], **sizes, "cp": 1, "ep": 1, "n": prod(sizes.values())}
 
 
 def place_experts(launch: Launch, ep: int | None, group: int = 1) -> None:
@@ -91,26 +129,23 @@ def unresolved(launch: Launch, names: dict[str, str], args: LaunchArguments) -> 
             launch.options.pop("n", None)
 
 
-def command(words: Iterable[str], flags: Iterable[tuple[str, Any]]) -> str:
-    """A command with one flag to a line; a flag with None is left out, one with True has no value."""
+def command(words: Iterable[str], flags: ToolFlags, options: Options, own: Options) -> str:
+    """A command with one flag to a line, those of the rows of a tool; `own` are the values that are no option as it is.
+
+    A flag with None or False is left out, one with True has no value.
+    """
+    total = int(options.get("prompt") or 0) + int(options.get("output") or 0)
+    dtype = options.get("dtype", "")
+    known = {**options, "length": total or None, "wide": _WIDE.get(dtype), "fp8": "fp8" if dtype == "fp8" else None}
     lines = [shlex.join(words)]
-    for flag, value in flags:
+    for flag, row in flags.write.items():
+        name, _, above = row.partition(">")
+        value = own.get(flag, known.get(name))
         if value is True:
             lines.append(flag)
-        elif value is not None and value is not False:
+        elif value is not None and value is not False and not (above and value <= int(above)):
             lines.append(f"{flag} {shlex.quote(str(value))}")
     return " \\\n  ".join(lines) + "\n"
-
-
-def if_above_one(options: Options, name: str) -> Any:
-    """A size worth a flag."""
-    return options.get(name) if options.get(name, 1) not in (1, None) else None
-
-
-def longest(options: Options) -> int | None:
-    """Tokens of the longest request of the load."""
-    total = int(options.get("prompt") or 0) + int(options.get("output") or 0)
-    return total or None
 
 
 def starting(words: list[str], *launchers: str) -> list[str] | None:

@@ -85,25 +85,17 @@ def _on_host(args: LaunchArguments, launch: Launch) -> None:
 
 def write(options: Options, model: str) -> str:
     """The command that serves this plan. A GGUF file of these weights is named as on the Hub, without a format that it has not."""
-    tp, pp = options.get("tp", 1), options.get("pp", 1)
+    tp, split = options.get("tp", 1), max(options.get("tp", 1), options.get("pp", 1))
     slots = int(options.get("batch") or options.get("slots") or 1)
     weights = str(options.get("weight-dtype") or options.get("dtype"))
     kind = _FILES.get(weights, weights.upper() if file_type(weights) is not None else "")
-    name = model.rpartition("/")[2] + (f"-{kind}" if kind else "")
-    split = max(tp, pp)
-    lengths = serving_common.longest(options)
+    file = model if model.endswith(".gguf") else model.rpartition("/")[2] + (f"-{kind}" if kind else "") + ".gguf"
+    lengths = int(options.get("prompt") or 0) + int(options.get("output") or 0)
     experts, _, layers = str(options.get("experts-on", "")).partition(":")
-    return serving_common.command(
-        ["llama-server", "-m", model if model.endswith(".gguf") else f"{name}.gguf"],
-        [
-            ("--n-gpu-layers", options.get("offload-layers", 999)),
-            ("--cpu-moe", experts == "host" and not layers),
-            ("--n-cpu-moe", layers or None),
-            ("--split-mode", ("row" if tp > 1 else "layer") if split > 1 else None),
-            ("--tensor-split", ",".join(["1"] * split) if split > 1 else None),
-            ("--ctx-size", lengths * slots if lengths else None),
-            ("--parallel", slots),
-            ("--cache-type-k", options["kv-dtype"] if options.get("kv-dtype") in ("q8_0", "q4_0") else None),
-            ("--cache-type-v", options["kv-dtype"] if options.get("kv-dtype") in ("q8_0", "q4_0") else None),
-        ],
-    )
+    cache = options["kv-dtype"] if options.get("kv-dtype") in ("q8_0", "q4_0") else None
+    own = {
+        "--n-gpu-layers": options.get("offload-layers", 999), "--cpu-moe": experts == "host" and not layers, "--n-cpu-moe": layers or None,
+        "--split-mode": ("row" if tp > 1 else "layer") if split > 1 else None, "--tensor-split": ",".join(["1"] * split) if split > 1 else None,
+        "--ctx-size": lengths * slots or None, "--parallel": slots, "--cache-type-k": cache, "--cache-type-v": cache,
+    }  # fmt: skip
+    return serving_common.command(["llama-server", "-m", file], FLAGS, options, own)

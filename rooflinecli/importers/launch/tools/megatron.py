@@ -26,9 +26,11 @@ _OTHERS = tuple("t5 bert retro mamba ict vit vlm vision hybrid multimodal bienco
 FLAGS = flags("megatron")
 SIZES = {"nproc-per-node": "n", "nnodes": "n", "num-gpus": "n", "tensor-model-parallel-size": "tp", "pipeline-model-parallel-size": "pp",
          "context-parallel-size": "cp", "expert-model-parallel-size": "ep", "ds-sequence-parallel-size": "cp",
-         "num-layers-per-virtual-pipeline-stage": "virtual-stages", "recompute-num-layers": "recompute-layers",
-         "num-layers": "model", "hidden-size": "model", "num-attention-heads": "model", "ffn-hidden-size": "model",
-         "num-query-groups": "model", "num-experts": "model"}  # fmt: skip
+         "num-layers-per-virtual-pipeline-stage": "virtual-stages"}  # fmt: skip
+_SHAPE = {"layers": ("num-layers",), "d_model": ("hidden-size",), "heads": ("num-attention-heads",), "kv_heads": ("num-query-groups",),
+          "d_ff": ("moe-ffn-hidden-size", "ffn-hidden-size"), "experts": ("num-experts", "num-moe-experts"), "top_k": ("moe-router-topk",),
+          "head_dim": ("kv-channels",), "vocab": ("vocab-size", "pad-vocab-size-to")}  # fmt: skip
+_SHARDED = {"optim": 1, "optim_grads": 2, "optim_grads_params": 3, "grad": 2}
 
 
 def starts(words: list[str]) -> list[str] | None:
@@ -64,153 +66,104 @@ def read(words: list[str], launch: Launch) -> None:
     per_node, nodes = sizes["nproc-per-node"] or sizes["num-gpus"], sizes["nnodes"]
     unknown = any(f"?{name}" in launch.missing for name in ("nproc-per-node", "nnodes", "num-gpus"))
     devices = None if unknown or not per_node else per_node * (nodes or 1)
-    cp = sizes["context-parallel-size"] or sizes["ds-sequence-parallel-size"]
+    ulysses = sizes["ds-sequence-parallel-size"]
+    cp = sizes["context-parallel-size"] or ulysses
     training_common.layout(
         launch, devices, tp=sizes["tensor-model-parallel-size"], pp=sizes["pipeline-model-parallel-size"],
         cp=cp, ep=sizes["expert-model-parallel-size"],
     )  # fmt: skip
-    if sizes["ds-sequence-parallel-size"] and cp and cp > 1:
+    if ulysses and cp and cp > 1:
         launch.options["ring"] = "ulysses"
-    training_common.unresolved(launch, SIZES)
-    _shape(args, launch, sizes)
+    gated = bool(args.pop("swiglu"))
+    settings(args, launch, gated)
+    shape, d = launch.shape, launch.shape.get("d_model")
+    wide = (
+        int(4 * (d or 0) * 2 / 3 / 64) * 64 if gated else 4 * (d or 0)
+    )  # arguments.py: to multiples of 64 under --swiglu
+    launch.shape = ({"kv_heads": shape["heads"]} if "heads" in shape else {}) | ({"d_ff": wide} if d else {}) | shape
+    training_common.unresolved(launch, SIZES | {name: "model" for names in _SHAPE.values() for name in names})
     if any(kind in script.lower() for kind in _OTHERS):
         launch.refuse("model", f"{script} trains another architecture than its sizes describe here")
-    training_common.expert_defaults(launch, sizes["num-experts"], "--expert-model-parallel-size")
-    for option, names in {
-        "seq": ("seq-length",),
-        "batch": ("global-batch-size",),
-        "micro-batch": ("micro-batch-size",),
-    }.items():
-        value = args.pop(*names)
-        launch.put(option, str(value).replace("_", "") if value else None, f"--{names[0]}")
-    _formats(args, launch)
-    args.put(launch, "expert-tp", "expert-tensor-parallel-size")
-    _recomputed(args, launch, sizes)
-    launch.options["sequence-parallel"] = bool(args.pop("sequence-parallel")) and launch.options.get("tp", 1) != 1
+    half = "fp16" if args.pop("fp16") else "bf16" if args.pop("bf16") else "fp32"
+    launch.options["dtype"] = "fp8" if args.pop("fp8-format", "fp8", "transformer-engine-precision") else half
+    stage = args.pop("zero-stage")
+    if "deepspeed" in args.given and half == "bf16" and str(stage or 0) == "0":
+        stage = 1  # DeepSpeed's BF16_Optimizer shards its states at stage 0 too
+    launch.put("zero", stage, "--zero-stage")
     stages = sizes["num-layers-per-virtual-pipeline-stage"]
-    if stages and sizes["num-layers"] and "pp" in launch.options:
-        launch.options["virtual-stages"] = sizes["num-layers"] // (stages * launch.options["pp"])
+    if stages and shape.get("layers") and "pp" in launch.options:
+        launch.options.setdefault("virtual-stages", 1)
+        launch.options["virtual-stages"] = shape["layers"] // (stages * launch.options["pp"])
     args.put(launch, "virtual-stages", "num-virtual-stages-per-pipeline-rank")
-    args.put(launch, "expert-tp", "expert-tensor-parallel-size")
-    args.put(launch, "capacity-factor", "moe-expert-capacity-factor")
-    if args.pop("moe-shared-expert-overlap"):
-        launch.options["shared-expert-overlap"] = True
-    if args.pop("overlap-moe-expert-parallel-comm"):
-        launch.options["ep-overlap"] = True
     if ends := [end for end in ("embedding", "loss") if args.pop(f"account-for-{end}-in-pipeline-split")]:
         launch.options["stages"] = "+".join(ends)
+    recomputed(args, launch)
     launch.shaping = [one for one in args.left(FLAGS) if one not in args.left(FLAGS, FLAGS.shaping)]
     launch.unmodelled += args.left(FLAGS, FLAGS.shaping)
 
 
-def _shape(args: LaunchArguments, launch: Launch, sizes: dict[str, int | None]) -> None:
-    keys = {"layers": "num-layers", "d_model": "hidden-size", "heads": "num-attention-heads", "kv_heads": "num-query-groups",
-            "d_ff": "ffn-hidden-size", "experts": "num-experts"}  # fmt: skip
-    found = {key: sizes[name] for key, name in keys.items() if sizes[name]}
-    gated, d = bool(args.pop("swiglu")), found.get("d_model") or 0
-    experts = {} if sizes["num-experts"] else {"experts": 0, "top_k": 0}
-    wide = 4 * d if not gated else int(4 * d * 2 / 3 / 64) * 64  # arguments.py: to multiples of 64 under --swiglu
-    heads = {"kv_heads": found["heads"]} if found.get("heads") else {}
-    launch.shape = {**heads, **({"d_ff": wide} if d else {}), **experts, **found, "gated": gated}
-    args.pop("untie-embeddings-and-output-weights")
-    if "untie-embeddings-and-output-weights" in args.given:
-        launch.shape["tied"] = False
-    launch.shape["rotary"] = str(args.pop("position-embedding-type")) in ("rope", "rotary", "alibi") or bool(
-        args.pop("use-rotary-position-embeddings")
-    )
-    head_dim = args.pop("kv-channels")
-    if str(head_dim).isdigit():
-        launch.shape["head_dim"] = int(str(head_dim))
-    for key, *names in (
-        ("vocab", "vocab-size", "pad-vocab-size-to"),
-        ("top_k", "moe-router-topk"),
-        ("d_ff", "moe-ffn-hidden-size"),
-        ("context", "max-position-embeddings", "seq-length"),
-    ):
-        value = args.pop(*names)
-        if str(value).isdigit():
-            launch.shape[key] = int(str(value))
-
-
-def _formats(args: LaunchArguments, launch: Launch) -> None:
-    narrow = args.pop("fp8-format", "fp8", "transformer-engine-precision")
-    half = "fp16" if args.pop("fp16") else "bf16" if args.pop("bf16") else "fp32"
-    launch.options["dtype"] = "fp8" if narrow else half
-    fsdp = args.pop("use-torch-fsdp2", "use-megatron-fsdp", "use-custom-fsdp")
-    stage = args.pop("zero-stage")
-    sharding = {"optim": 1, "optim_grads": 2, "optim_grads_params": 3}.get(
-        str(args.pop("data-parallel-sharding-strategy"))
-    )
-    plain = 1 if args.pop("use-distributed-optimizer") else 0
-    if args.pop("grad-reduce-in-bf16"):
+def settings(args: LaunchArguments, launch: Launch, gated: bool) -> None:
+    """What scripts of Megatron and configs of NeMo say under the same names: the model's sizes, the batch, what is sharded and overlapped."""
+    found = {key: args.whole(launch, *names) for key, names in _SHAPE.items()}
+    if any(found.values()):
+        experts = {} if found["experts"] else {"experts": 0, "top_k": 0}
+        launch.shape = experts | {key: size for key, size in found.items() if size} | {"gated": gated}
+        tied = args.pop("share-embeddings-and-output-weights")
+        if args.pop("untie-embeddings-and-output-weights") or tied is False:
+            launch.shape["tied"] = False
+        rotary = str(args.pop("position-embedding-type")) in ("rope", "rotary", "alibi")
+        launch.shape["rotary"] = bool(args.pop("use-rotary-position-embeddings")) or rotary
+        context = args.count("max-position-embeddings", "encoder-seq-length", "seq-length")
+        launch.shape |= {"context": context} if context else {}
+    training_common.expert_defaults(launch, found["experts"], "expert_model_parallel_size")
+    for option, names in FLAGS.read.items():
+        args.put(launch, option, *names)
+    launch.options["sequence-parallel"] = bool(args.pop("sequence-parallel")) and launch.options.get("tp", 1) != 1
+    if args.pop("moe-shared-expert-overlap"):
+        launch.options["shared-expert-overlap"] = True
+    if args.pop("overlap-moe-expert-parallel-comm"):
+        launch.options["ep-overlap"] = True
+    if args.pop("grad-reduce-in-bf16") or args.pop("grad-sync-dtype", "grad-reduce-dtype") in ("bf16", "bfloat16"):
         launch.options["gradient-bytes"] = 2  # main gradients are kept as they are reduced
-    if "deepspeed" in args.given and half == "bf16" and str(stage or 0) == "0":
-        stage = 1  # DeepSpeed's BF16_Optimizer shards its states at stage 0 too
-    launch.put("zero", stage if stage is not None else (sharding or 3) if fsdp else plain, "--zero-stage")
+    stage = _SHARDED.get(str(args.pop("data-parallel-sharding-strategy", "fsdp-sharding-strategy")), 3)
+    fsdp = args.pop("fsdp", "use-torch-fsdp2", "use-megatron-fsdp", "use-custom-fsdp")
+    launch.options["zero"] = stage if fsdp else 1 if args.pop("use-distributed-optimizer") else 0
 
 
-def _recomputed(args: LaunchArguments, launch: Launch, sizes: dict[str, int | None]) -> None:
-    kind = args.pop("recompute-granularity")
-    selective, old = args.pop("recompute-activations"), args.pop("checkpoint-activations")
-    launch.options["recompute"] = kind or ("full" if old else "selective" if selective else "none")
-    if launch.options["recompute"] == "full" and sizes["recompute-num-layers"] == 0:
+def recomputed(args: LaunchArguments, launch: Launch) -> None:
+    """What the backward pass computes again."""
+    kind = args.pop("recompute-granularity", "activations-checkpoint-granularity")
+    selective, full = args.pop("recompute-activations"), args.pop("checkpoint-activations", "activation-checkpointing")
+    launch.options["recompute"] = kind or ("full" if full else "selective" if selective else "none")
+    layers = args.whole(launch, "recompute-num-layers", "activations-checkpoint-num-layers")
+    if layers == 0 and launch.options["recompute"] == "full":
         launch.options["recompute"] = "none"
-    method = args.pop("recompute-method")
-    if method == "block" and sizes["recompute-num-layers"] and "pp" in launch.options:
+    block = args.pop("recompute-method", "activations-checkpoint-method") == "block"
+    if block and layers and "pp" in launch.options:
         stages = launch.options["pp"] * int(launch.options.get("virtual-stages", 1))
-        launch.options["recompute-layers"] = sizes["recompute-num-layers"] * stages
-    modules = args.given.get("recompute-modules")
-    if args.pop("recompute-modules") and modules:
-        launch.options["recompute-modules"] = ",".join(modules)
+        launch.options["recompute-layers"] = layers * stages
+    modules = args.values("recompute-modules")
+    if modules and args.pop("recompute-modules"):
+        launch.options["recompute-modules"] = ",".join(map(str, modules))
 
 
 def write(options: Options, model: str) -> str:
     """torchrun and the arguments of this plan; data, tokenizer and schedule of learning are left to the person."""
     shape = shape_of(load_model(options["model"]))
-    n, pp = int(options["n"]), int(options.get("pp", 1))
-    stages = int(options.get("virtual-stages") or 1)
-    dtype, zero = options.get("dtype"), int(options.get("zero", 0))
-    recompute = options.get("recompute", "none")
+    n, pp, stages = int(options["n"]), int(options.get("pp", 1)), int(options.get("virtual-stages") or 1)
+    dtype, zero, recompute = options.get("dtype"), int(options.get("zero", 0)), options.get("recompute", "none")
     each = training_common.per_node(n)
-    nodes = [("--nproc_per_node", each), ("--nnodes", n // each)]
-    runner = ["torchrun", *(str(word) for pair in nodes for word in pair), "pretrain_gpt.py"]
-    return serving_common.command(
-        runner,
-        [
-            ("--num-layers", shape["layers"]),
-            ("--hidden-size", shape["d_model"]),
-            ("--ffn-hidden-size", None if shape["experts"] else shape["d_ff"]),
-            ("--num-attention-heads", shape["heads"]),
-            ("--group-query-attention", shape["kv_heads"] != shape["heads"]),
-            ("--num-query-groups", shape["kv_heads"] if shape["kv_heads"] != shape["heads"] else None),
-            ("--num-experts", shape["experts"] or None),
-            ("--moe-ffn-hidden-size", shape["d_ff"] if shape["experts"] else None),
-            ("--moe-router-topk", shape["top_k"] or None),
-            ("--swiglu", shape["gated"]),
-            ("--untie-embeddings-and-output-weights", not shape["tied"]),
-            ("--vocab-size", shape["vocab"]),
-            ("--seq-length", options.get("seq")),
-            ("--max-position-embeddings", options.get("seq")),
-            ("--tensor-model-parallel-size", options.get("tp")),
-            ("--pipeline-model-parallel-size", pp),
-            ("--context-parallel-size", serving_common.if_above_one(options, "cp")),
-            ("--expert-model-parallel-size", serving_common.if_above_one(options, "ep")),
-            ("--expert-tensor-parallel-size", options.get("expert-tp")),
-            ("--moe-expert-capacity-factor", options.get("capacity-factor")),
-            ("--moe-shared-expert-overlap", options.get("shared-expert-overlap", False)),
-            ("--overlap-moe-expert-parallel-comm", options.get("ep-overlap", False)),
-            ("--sequence-parallel", options.get("sequence-parallel", False)),
-            ("--num-layers-per-virtual-pipeline-stage", shape["layers"] // (pp * stages) if stages > 1 and pp > 1 else None),
-            ("--micro-batch-size", options.get("micro-batch")),
-            ("--global-batch-size", options.get("batch")),
-            ("--bf16", dtype in ("bf16", "fp8")),
-            ("--fp16", dtype == "fp16"),
-            ("--fp8-format", "hybrid" if dtype == "fp8" else None),
-            ("--use-distributed-optimizer", zero == 1),
-            ("--use-megatron-fsdp", zero > 1),
-            ("--data-parallel-sharding-strategy", {2: "optim_grads", 3: "optim_grads_params"}.get(zero)),
-            ("--recompute-granularity", recompute if recompute in ("full", "selective") else None),
-            ("--recompute-method", "uniform" if recompute == "full" else None),
-            ("--recompute-num-layers", 1 if recompute == "full" else None),
-        ],
-    )  # fmt: skip
+    runner = ["torchrun", "--nproc_per_node", str(each), "--nnodes", str(n // each), "pretrain_gpt.py"]
+    grouped, experts = shape["kv_heads"] != shape["heads"], shape["experts"]
+    own = {
+        "--ffn-hidden-size": None if experts else shape["d_ff"], "--moe-ffn-hidden-size": shape["d_ff"] if experts else None,
+        "--group-query-attention": grouped, "--num-query-groups": shape["kv_heads"] if grouped else None,
+        "--untie-embeddings-and-output-weights": not shape["tied"], "--pipeline-model-parallel-size": pp,
+        "--num-layers-per-virtual-pipeline-stage": shape["layers"] // (pp * stages) if stages > 1 and pp > 1 else None,
+        "--bf16": dtype in ("bf16", "fp8"), "--fp16": dtype == "fp16", "--fp8-format": "hybrid" if dtype == "fp8" else None,
+        "--use-distributed-optimizer": zero == 1, "--use-megatron-fsdp": zero > 1,
+        "--data-parallel-sharding-strategy": {2: "optim_grads", 3: "optim_grads_params"}.get(zero),
+        "--recompute-granularity": recompute if recompute in ("full", "selective") else None,
+        "--recompute-method": "uniform" if recompute == "full" else None, "--recompute-num-layers": 1 if recompute == "full" else None,
+    }  # fmt: skip
+    return serving_common.command(runner, FLAGS, {**options, **shape}, own)

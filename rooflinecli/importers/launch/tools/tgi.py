@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rooflinecli.importers.launch import dtype_names, serving_common
+from rooflinecli.importers.launch import serving_common
 from rooflinecli.importers.launch.flags import flags
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 
@@ -21,16 +21,8 @@ def starts(words: list[str]) -> list[str] | None:
 
 def read(words: list[str], launch: Launch) -> None:
     """Read a server's flags; TGI has no engine file, so the default engine is used."""
-    args = LaunchArguments.of_words(
-        words,
-        {"trust-remote-code", "json-output", "disable-custom-kernels", "env", "disable-grammar-support"},
-        FLAGS.short,
-        (),
-    )
-    dtype_names.quantized(launch, args.pop("quantize"), "--quantize")
-    dtype_names.checkpoint(launch, args.pop("model-id"), "--model-id")
-    dtype_names.served(launch, args.pop("dtype"), "--dtype")
-    dtype_names.cache(launch, args.pop("kv-cache-dtype"), "--kv-cache-dtype")
+    args = LaunchArguments.of_words(words, FLAGS.switches, FLAGS.short, ())
+    serving_common.formats(launch, args, FLAGS, args.pop("model-id"))
     shards, cores = args.whole(launch, "num-shard"), args.whole(launch, "hf-num-cores")
     if cores is not None and cores > 1:  # Inferentia2, Trainium
         shards = cores // 2
@@ -39,16 +31,12 @@ def read(words: list[str], launch: Launch) -> None:
     serving_common.unresolved(launch, {"num-shard": "tp", "hf-num-cores": "tp"}, args)
     if args.pop("speculate"):
         launch.unmodelled.append("--speculate: drafts by n-grams or by the checkpoint's own heads are left out")
-    args.put(launch, "batch", "max-batch-size")
     longest, tokens = str(args.pop("max-total-tokens")), str(args.pop("max-batch-total-tokens"))
-    if tokens.isdigit() and longest.isdigit() and "batch" not in launch.options:
-        launch.options["batch"] = max(int(tokens) // int(longest), 1)
-        launch.notes.append(
-            f"--max-batch-total-tokens {tokens} admits {launch.options['batch']} requests of --max-total-tokens {longest}"
-        )
+    if tokens.isdigit() and longest.isdigit() and "max-batch-size" not in args.given:
+        launch.options["batch"] = most = max(int(tokens) // int(longest), 1)
+        launch.notes.append(f"--max-batch-total-tokens {tokens} admits {most} requests of --max-total-tokens {longest}")
     elif tokens.isdigit():
         launch.notes.append(
             f"--max-batch-total-tokens {tokens} caps the tokens of the batch; give --batch or --concurrency"
         )
-    dtype_names.length(launch, longest, "--max-total-tokens")
-    launch.unmodelled += args.left(FLAGS)
+    serving_common.limits(launch, args, FLAGS, None)
