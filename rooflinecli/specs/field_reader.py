@@ -133,11 +133,16 @@ class ConfigFields:
     def ratio(self, name: str, null: float | None = None, most: float = math.inf) -> float:
         """A number above zero; `null` stands in when the field is null or absent."""
         value = self.raw(name)
-        value = null if value is MISSING or value is None else value
+        if null is not None and (value is MISSING or value is None):
+            return null
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= most:
             expected = "a number above zero" if most == math.inf else f"a share of at most {most:g}, such as 0.5"
             raise self.fail(name, f"expected {expected}, got {str(value)[:60]!r}")
         return float(value)
+
+    def integer_or_auto(self, name: str, *others: str, null: int) -> int:
+        """A whole number; `null` stands in where there is none, or it is "auto"."""
+        return null if self.raw(name, *others) in (MISSING, None, "auto") else self.integer(name, *others)
 
     def labels(self) -> int:
         """Classes of a classifier: as counted, or as named."""

@@ -36,7 +36,7 @@ KEYS = {
         "lm_head_bias",
         "predictions",
     ),
-    *("full_attention", "full_every", "let", "check", "build"),
+    *("full_attention", "full_every", "let", "reads", "check", "note", "build"),
 }
 NESTED = {
     "attention": {"heads", "kv", "head_dim", "window", "bidirectional", "qkv_bias", "out_bias", "qk_norm", "sinks"}
@@ -102,7 +102,8 @@ def test_every_fragment_is_used_and_exists():
     used, extended = set(), set()
     for where in ("families", "vision_encoders", "projectors", "fragments"):
         for name, text in rows.texts(where).items():
-            used |= _used(rows.row(where, name).get("build"))
+            row = rows.row(where, name)
+            used |= _used([row.get("let"), row.get("build")])
             extended |= set(re.findall(r"^  extends: (\S+)", text, re.MULTILINE))
     assert used - set(rows.BLOCKS) <= set(rows.texts("fragments"))
     assert set(rows.texts("fragments")) <= used | extended

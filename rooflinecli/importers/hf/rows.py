@@ -18,10 +18,10 @@ from typing import Any
 
 import yaml
 
-from rooflinecli.importers.hf import blocks
+from rooflinecli.importers.hf import blocks, hybrid_layers
 from rooflinecli.importers.hf.decoder import decoder
 from rooflinecli.importers.hf.ignored_fields import NOISE, SETS
-from rooflinecli.importers.hf.layer_pattern import stack, windows
+from rooflinecli.importers.hf.layer_pattern import merged, stack, windows
 from rooflinecli.specs.field_reader import ConfigFields, Family
 from rooflinecli.specs.yaml_loader import Loader
 
@@ -36,6 +36,9 @@ BLOCKS: dict[str, Callable[..., blocks.Block]] = {
     "mlp": blocks.feedforward,
     "experts": blocks.experts,
     "latent": blocks.latent,
+    "frame": blocks.frame,
+    "ssd": hybrid_layers.ssd,
+    "selective": hybrid_layers.selective,
     "patches": blocks.patches,
     "linear": lambda _, **given: blocks.linear(**given),
 }
@@ -50,6 +53,7 @@ READERS = (
     "ratio",
     "labels",
     "head",
+    "integer_or_auto",
 )  # of ConfigFields
 
 
@@ -59,15 +63,28 @@ def _pairs(listed: list[Any]) -> bool:
 
 
 FUNCTIONS: dict[str, Any] = {
+    "is_list": lambda value: isinstance(value, list),
+    "is_whole": lambda value: isinstance(value, int) and not isinstance(value, bool),
     "min": min,
     "max": max,
     "len": len,
     "int": int,
+    "list": list,
     "dict": dict,
     "str": str,
     "range": range,
     "isqrt": math.isqrt,
     "stack": stack,
+    "merged": merged,
+    "sparse": blocks.sparse,
+    "placed": hybrid_layers.placed,
+    "bool": bool,
+    "round": round,
+    "zip": zip,
+    "enumerate": enumerate,
+    "any": any,
+    "all": all,
+    "set": set,
     "pairs": _pairs,
 }
 
@@ -91,8 +108,12 @@ def row(where: str, name: str) -> Mapping[str, Any]:
     place, _, base = own.pop("extends").rpartition(".")
     under = row(place or (where if base in texts(where) else "fragments"), base)
     merged = {key: {**under.get(key, {}), **own.get(key, {})} for key in _MERGED}
+    removed = {
+        key: {name for name, value in own.get(key, {}).items() if value is None} & under.get(key, {}).keys()
+        for key in _MERGED
+    }
     return {**under, **own} | {
-        key: {name: v for name, v in fields.items() if v is not None or name not in under.get(key, {})}
+        key: {name: value for name, value in fields.items() if name not in removed[key]}
         for key, fields in merged.items()
     }
 
@@ -125,9 +146,20 @@ def built(row: Mapping[str, Any], fields: ConfigFields, known: Mapping[str, Any]
         "stated": fields.data.__contains__,
         "given": {**fields.defaults, **fields.data}.__contains__,
         "windows": partial(windows, fields),
+        "layer_kinds": partial(hybrid_layers.layer_kinds, fields),
+        "mixture_layers": partial(blocks.mixture_layers, fields),
+        "inside": partial(_inside, fields),
+        "leave_out": partial(blocks.leave_out_predictions, fields),
+        "is_none": lambda name: fields.data.get(name) is None,
         "part": partial(_part, fields),
     }
     return _of(row, Scope(fields, {**readers, **(known or {})}, row.get("let", {})))
+
+
+def _inside(fields: ConfigFields, name: str) -> ConfigFields:
+    """The fields of an object inside the config; none where there is no object."""
+    inside = fields.raw(name)
+    return ConfigFields(inside if isinstance(inside, dict) else {}, {}, fields.where, (*fields.prefix, name))
 
 
 def _part(fields: ConfigFields, name: str, kind: str) -> blocks.Block:
@@ -152,6 +184,11 @@ def _of(row: Mapping[str, Any], scope: Scope) -> Any:
         if not scope.value(condition):
             where, _, name = place.rpartition(".")
             raise (scope[where] if where else scope.fields).fail(name, problem.format_map(scope))
+    for name in row.get("reads", ()):
+        scope[name]
+    condition, sentence = row.get("note", ("", ""))
+    if condition and scope.value(condition):
+        scope.fields.notes.append(sentence.format_map(scope))
     return scope.built(row["build"])
 
 
@@ -168,11 +205,12 @@ class Scope(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         if name in self.let:
-            self[name] = self.value(str(self.let[name]))
+            given = self.let[name]
+            self[name] = self.value(given) if isinstance(given, str) else self.built(given)
             return self[name]
-        if name in FUNCTIONS:
-            return FUNCTIONS[name]
-        return self.fields.integer(name) if self.parent is None else self.parent[name]
+        if self.parent is not None:
+            return self.parent[name]
+        return FUNCTIONS[name] if name in FUNCTIONS else self.fields.integer(name)
 
     def value(self, expression: str) -> Any:
         """What an expression of a row, which is a file of this package, comes to."""

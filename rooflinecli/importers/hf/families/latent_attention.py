@@ -10,13 +10,9 @@ from rooflinecli.importers.hf.blocks import (
     Block,
     Row,
     experts,
-    feedforward,
     frame,
     latent,
     leave_out_predictions,
-    linear,
-    mixture_layers,
-    values,
 )
 from rooflinecli.importers.hf.decoder import decoder
 from rooflinecli.importers.hf.layer_pattern import Override
@@ -56,53 +52,6 @@ def _reused(f: ConfigFields) -> list[bool]:
     if len(types) != n or not set(types) <= {"full", "shared"} or types[0] == "shared":
         raise f.fail("indexer_types", f"expected full or shared for each of {n} layers, the first full; fix it")
     return [kind == "shared" for kind in types]
-
-
-def axk1(f: ConfigFields) -> Block:
-    """DeepSeek-V3 with a norm after each mixture."""
-    n, first = f.integer("num_hidden_layers"), f.integer("first_k_dense_replace", null=1, least=0)
-    f.expect(
-        "moe_layer_freq",
-        (1, None),
-        "only a mixture on every layer after the dense ones is known; write the model as YAML",
-    )
-    where = mixture_layers(f, [i >= first for i in range(n)])
-    shared = f.integer("n_shared_experts", null=0, least=0)
-    moe = experts(f, "moe_intermediate_size", ("n_routed_experts", "num_local_experts"), n_shared=shared)
-    f.optional("intermediate_size")  # of dense layers, which may not be there
-    dense = moe if all(where) else feedforward(f, "gated")
-    leave_out_predictions(f, "num_nextn_predict_layers")
-    mixed: list[Override] = [{"feedforward": moe, "norms": 3} if here else {} for here in where]
-    return frame(f, latent(f), dense, layers=mixed)
-
-
-def longcat(f: ConfigFields) -> Block:
-    """Two latent attentions and two MLPs a layer, and one mixture next to the second half; zero experts compute nothing."""
-    n, width, bias = f.integer("num_layers", "num_hidden_layers"), f.integer("hidden_size"), f.flag("router_bias")
-    zero, real = f.integer("zero_expert_num", null=0, least=0), f.integer("n_routed_experts", "num_local_experts")
-    chosen = f.integer("moe_topk", "num_experts_per_tok")
-    if chosen > real + zero:
-        raise f.fail("moe_topk", f"{chosen} exceeds the {real + zero} experts; give at most that many")
-    inner, dense = (
-        f.integer("expert_ffn_hidden_size", "moe_intermediate_size"),
-        f.integer("ffn_hidden_size", "intermediate_size"),
-    )
-    met = max(round(chosen * real / (real + zero)), 1)
-    mlp = feedforward(f, "gated", d_ff=dense)
-    moe = mlp | {"kind": "moe", "d_ff": inner, "n_experts": real, "top_k": met, "n_shared": 1, "shared_d_ff": dense}
-    moe |= {"router_bias": True} if bias else {}
-    pieces = (
-        [linear("zero_router", zero, bias=bias), values("zero_experts", zero, width=2 * inner * width)] if zero else []
-    )
-    if zero:
-        f.notes.append(
-            f"{zero} of {real + zero} experts compute nothing: of the {chosen} that a token is sent to, {met} are counted, as an even router has it."
-        )
-    f.optional("num_key_value_heads")
-    both = f.integer("qk_nope_head_dim") + f.integer("qk_rope_head_dim")
-    f.expect("qk_head_dim", (both, None), f"qk_nope_head_dim and qk_rope_head_dim come to {both}; make them agree")
-    pair: list[Override] = [{"feedforward": moe} | ({"pieces": pieces} if pieces else {}), {}]
-    return frame(f, latent(f), mlp, layers=pair * n)
 
 
 _KINDS = {0: "sliding_attention", 4: "compressed_sparse_attention", 128: "heavily_compressed_attention"}

@@ -6,7 +6,6 @@ from typing import Any
 
 from rooflinecli.importers.hf.blocks import (
     Block,
-    Row,
     attention,
     experts,
     feedforward,
@@ -16,42 +15,10 @@ from rooflinecli.importers.hf.blocks import (
     mixture_layers,
     sparse,
 )
-from rooflinecli.importers.hf.decoder import decoder
 from rooflinecli.importers.hf.families.gpt import nested
 from rooflinecli.importers.hf.ignored_fields import NOISE
 from rooflinecli.importers.hf.layer_pattern import Override, merged, windows
 from rooflinecli.specs.field_reader import ConfigFields
-
-
-def minimax_m2(f: ConfigFields, row: Row) -> Block:
-    if f.optional("num_mtp_modules"):
-        f.notes.append("Multi-token-prediction layers are left out, as in transformers.")
-    return decoder(f, row)
-
-
-def hunyuan(f: ConfigFields, row: Row) -> Block:
-    """A shared expert of an expert's width on every layer. Raises DataError where layers differ."""
-    for name in ("num_experts", "moe_topk"):
-        if isinstance(f.raw(name), list):
-            raise f.fail(name, "a list by layer is not supported; give one number, or write the model as YAML")
-    return decoder(f, row)
-
-
-def ernie4_5(f: ConfigFields) -> Block:
-    """Mixtures from one layer to another, at an interval; the router's correction bias is a parameter here."""
-    n, bias = f.integer("num_hidden_layers"), f.flag("use_bias")
-    first, last = f.integer("moe_layer_start_index", least=0), f.integer("moe_layer_end_index", least=-1)
-    every = f.integer("moe_layer_interval")
-    last = n - 1 if last < 0 else last
-    where = [first <= i <= last and (i + 1) % every == 0 for i in range(n)]
-    shared = f.integer("moe_num_shared_experts", null=0, least=0)
-    moe = experts(
-        f, "moe_intermediate_size", ("moe_num_experts",), "moe_k", n_shared=shared, shared_bias=bias, score_bias=True
-    )
-    moe |= {"bias": False}
-    base, mixed = sparse(feedforward(f, "gated", bias=bias), moe, where)
-    block = attention(f, qkv_bias=bias, out_bias=bias)
-    return frame(f, block, base, layers=mixed, lm_head_bias=bias)  # the dense ernie4_5 has no bias there
 
 
 def dbrx(f: ConfigFields) -> Block:
@@ -83,52 +50,6 @@ def dbrx(f: ConfigFields) -> Block:
 
 
 _DBRX = {"ffn_act_fn", "moe_jitter_eps", "moe_loss_weight", "moe_normalize_expert_weights", "uniform_expert_assignment"}
-
-
-def llama4(f: ConfigFields) -> Block:
-    """Dense layers have intermediate_size_mlp; the q/k norm has no parameters; the shared expert has the width of the others."""
-    n, bias = f.integer("num_hidden_layers"), f.flag("attention_bias")
-    step = f.integer("interleave_moe_layer_step", null=1)
-    chosen = f.items("moe_layers", int)
-    where = [i in chosen if chosen is not None else (i + 1) % step == 0 for i in range(n)]
-    moe = experts(f, "intermediate_size", ("num_local_experts", "num_experts"), n_shared=1)
-    base, mixed = sparse(feedforward(f, "gated", "intermediate_size_mlp"), moe, where)
-    return frame(f, attention(f, qkv_bias=bias, out_bias=bias), base, layers=merged(_local(f, n), mixed))
-
-
-def _local(f: ConfigFields, n: int) -> list[Override]:
-    """Rotary layers attend within a chunk; the others (NoPE) attend to everything. no_rope_layers is 1 where rotary is used."""
-    interval = f.integer("no_rope_layer_interval", null=4)
-    rotary = [bool(x) for x in f.items("no_rope_layers", int, n) or [(i + 1) % interval for i in range(n)]]
-    chunks = windows(f, rotary, f.optional("attention_chunk_size"), "chunked_attention", "chunk")
-    return merged(chunks, [{} if here else {"attention": {"rotary": False}} for here in rotary])
-
-
-def _shared_expert(
-    f: ConfigFields, block: Block, local: list[Override], where: list[bool], count: tuple[str, ...], **more: Any
-) -> Block:
-    """Experts of moe_intermediate_size with a shared one of another width."""
-    moe = experts(
-        f,
-        "moe_intermediate_size",
-        count,
-        n_shared=1,
-        shared_d_ff=f.integer("shared_expert_intermediate_size", "share_expert_dim"),
-        **more,
-    )
-    base, mixed = sparse(moe if all(where) else feedforward(f, "gated"), moe, where)
-    return frame(f, block, base, layers=merged(local, mixed))
-
-
-def flint(f: ConfigFields) -> Block:
-    """qwen3_moe with a sink per head, a shared expert, and a window on most layers."""
-    n, only = f.integer("num_hidden_layers"), f.items("mlp_only_layers", int)
-    step = f.integer("decoder_sparse_step")
-    where = [i not in ([0, 1] if only is None else only) and (i + 1) % step == 0 for i in range(n)]
-    local = windows(f, [not (i < 2 or i % 4 == 1 or i == n - 1) for i in range(n)], f.optional("sliding_window"))
-    bias = f.flag("attention_bias")
-    block = attention(f, qkv_bias=bias, out_bias=bias, qk_norm="head", sinks=True)
-    return _shared_expert(f, block, local, where, ("num_experts", "num_local_experts"))
 
 
 def _gated_heads(
@@ -251,52 +172,3 @@ def _same_in_windows(f: ConfigFields, heads: int, keys: int, width: int, v_dim: 
         f.expect(f"swa_{name}", (made, None), f"the class has {made}; fix it")
     f.expect("add_swa_attention_sink_bias", (True, None), "the class has a sink on layers with a window; fix it")
     f.expect("add_full_attention_sink_bias", (False, None), "the class has no sink on other layers; fix it")
-
-
-_SIZES = {
-    "index_heads": ("index_n_heads", "sparse_num_index_heads", 4),
-    "index_width": ("index_head_dim", "sparse_index_dim", 128),
-    "index_top": ("index_topk_blocks", "sparse_topk_blocks", 16),
-    "index_block": ("index_block_size", "sparse_block_size", 128),
-}
-
-
-def minimax_m3(f: ConfigFields) -> Block:
-    """q and k normalized per head; an indexer on the layers that the config lists."""
-    f.expect("use_qk_norm", (True, None), "this type always normalizes q and k; fix it")
-    f.expect("attention_output_gate", (False, None), "a gate on the output is not supported; write the model as YAML")
-    f.expect("n_shared_experts", (1, None), "this type has one shared expert; fix it")
-    n = f.integer("num_hidden_layers")
-    shared = f.integer("shared_intermediate_size")
-    moe = experts(f, "intermediate_size", ("num_local_experts",), n_shared=1, shared_d_ff=shared)
-    dense = feedforward(f, "gated", "dense_intermediate_size")
-    base, mixed = sparse(dense, moe, _listed(f, n, "mlp_layer_types", "sparse", "moe_layer_freq", True))
-    leave_out_predictions(f, "num_nextn_predict_layers", "num_mtp_layers")
-    block = attention(f, qk_norm="head")
-    return frame(f, block, base, layers=merged(_picking(f, n), mixed))
-
-
-def _listed(f: ConfigFields, n: int, names: str, meant: str, switches: str, default: bool) -> list[bool]:
-    """Which layers are of the kind `meant`: a list of names, or one of switches as on the Hub."""
-    named, numbers = f.items(names, str, n), f.items(switches, int, n)
-    if named:
-        return [kind == meant for kind in named]
-    return [bool(number) for number in numbers] if numbers else [default] * n
-
-
-def _picking(f: ConfigFields, n: int) -> list[Override]:
-    """The indexer of each layer that has one."""
-    given = f.raw("sparse_attention_config")
-    inner = ConfigFields(given if isinstance(given, dict) else {}, {}, f.where, (*f.prefix, "sparse_attention_config"))
-    inner.expect("use_sparse_attention", (True, None), "attention over every key is another model; write it as YAML")
-    where = f.items("layer_types", str, n)
-    known = {"minimax_m3_sparse", "full_attention"}
-    if where and not set(where) <= known:
-        raise f.fail("layer_types", f"expected {' or '.join(sorted(known))} for each of {n} layers; fix it")
-    picks = [kind == "minimax_m3_sparse" for kind in where] if where else None
-    if picks is None:
-        listed = inner.items("sparse_attention_freq", int, n)
-        picks = [bool(number) for number in listed] if listed else [False] * n
-    sizes = {name: inner.integer(hub, null=f.integer(own, null=usual)) for name, (own, hub, usual) in _SIZES.items()}
-    block: Block = {"attention": {"kind": "sparse-gqa", "sizes": sizes}}
-    return [block if here else {} for here in picks]

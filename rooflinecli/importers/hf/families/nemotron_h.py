@@ -4,7 +4,7 @@ Source: transformers 5.23 models/{nemotron_h,zamba2}."""
 from __future__ import annotations
 
 from rooflinecli.importers.hf.blocks import Block, attention, experts, feedforward, frame
-from rooflinecli.importers.hf.hybrid_layers import layer_kinds, placed, ssd
+from rooflinecli.importers.hf.hybrid_layers import layer_kinds, ssd
 from rooflinecli.importers.hf.layer_pattern import Override
 from rooflinecli.specs.field_reader import ConfigFields
 
@@ -85,59 +85,3 @@ def _moe(f: ConfigFields, bias: bool) -> Block:
         shared_bias=bias,
     )
     return block | {"gated": False, "activation": f.text("mlp_hidden_act", default="relu2")}
-
-
-def zamba2(f: ConfigFields) -> Block:
-    """num_mem_blocks transformer blocks alternate over the hybrid layers; each use has separate adapters."""
-    untied = "transformers then has a copy of the shared blocks for every use; give true"
-    f.expect("tie_word_embeddings", (True, None), untied)
-    d, bias = f.integer("hidden_size"), f.flag("add_bias_linear")
-    inner, heads = f.integer("mamba_expand") * d, f.integer("n_mamba_heads")
-    scan = ssd(
-        f,
-        heads=heads,
-        head_dim=f.integer("mamba_headdim", null=inner // heads),
-        inner=inner,
-        field="n_mamba_heads",
-        groups="mamba_ngroups",
-        state="mamba_d_state",
-        taps="mamba_d_conv",
-        chunk="chunk_size",
-        qkv_bias=bias,
-        out_bias=bias,
-        conv_bias=True,
-    )
-    n, at = f.integer("num_hidden_layers"), f.items("hybrid_layer_ids", int) or []
-    kinds = layer_kinds(
-        f,
-        ("layers_block_type", "layer_types"),
-        ["hybrid" if i in at else "recurrent" for i in range(n)],
-        ("recurrent", "hybrid"),
-    )
-    if at and at != [i for i, kind in enumerate(kinds) if kind == "hybrid"]:
-        raise f.fail("hybrid_layer_ids", "names other layers than layers_block_type; make them agree")
-    layers = placed(kinds, {"recurrent": scan, "hybrid": _hybrid(f, scan, d, bias)})
-    uses = [i for i, kind in enumerate(kinds) if kind == "hybrid"]
-    for use, layer in enumerate(uses):
-        layers[layer]["norms"] = 0  # its three norms are part of the block
-        if use >= f.integer("num_mem_blocks"):
-            layers[layer]["attention"] = {**layers[layer]["attention"], "shared": True}
-    return frame(f, None, _NONE, layers=layers, norms=1)
-
-
-def _hybrid(f: ConfigFields, scan: Block, d: int, bias: bool) -> Block:
-    heads = f.integer("num_attention_heads")
-    sizes = {**scan["sizes"], "ssm_heads": scan["n_heads"], "ssm_head_dim": scan["head_dim"]}
-    sizes |= {"ff": f.integer("intermediate_size"), "adapter": f.integer("adapter_rank")}
-    if f.flag("use_shared_attention_adapter"):
-        sizes["qkv_adapter"] = 1
-    if f.integer("attention_hidden_size", null=2 * d) != 2 * d:
-        raise f.fail("attention_hidden_size", f"expected twice hidden_size, {2 * d}; write the model as YAML")
-    width = f.integer("attention_head_dim", null=2 * d // heads)
-    shared = {
-        "kind": "zamba2",
-        "n_heads": heads,
-        "n_kv_heads": f.integer("num_key_value_heads", null=heads),
-        "head_dim": width,
-    }
-    return shared | {"sizes": sizes} | ({"qkv_bias": True} if bias else {})

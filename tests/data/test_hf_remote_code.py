@@ -1,0 +1,48 @@
+"""Families whose classes come with their checkpoints: the parameters that the Hub counts in their safetensors files.
+
+Ling-mini-2.0 has 4,864 more there: the router's correction biases of 19 layers, which are buffers.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rooflinecli.core.errors import DataError
+from rooflinecli.importers.hf import from_config
+from rooflinecli.layers.parameter_counts import parameters
+from rooflinecli.specs.model import model_from
+from rooflinecli.specs.yaml_loader import Document
+
+CASES = json.loads(Path(__file__).with_name("hf_remote_code.json").read_text(encoding="utf-8"))
+
+
+def read(name: str, **change: object):
+    return model_from(Document(from_config({**CASES[name]["config"], **change}), Path("config.json")))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_parameters(name):
+    assert parameters(read(name)).total == CASES[name]["total"]
+
+
+def test_positions():
+    assert read("Baichuan2-13B").positions.kind == "alibi"
+    assert read("Baichuan2-7B").positions.kind == "rotary"
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("Qwen-7B", {"no_bias": False}, "the classes build biases on q, k and v alone"),
+        ("glm-4-9b", {"rmsnorm": False}, "LayerNorms are not supported"),
+        ("glm-4-9b", {"kv_channels": 64}, "times the heads is not the hidden size"),
+        ("Ling-mini-2.0", {"num_experts_per_tok": 300}, "300 exceeds the 256 experts"),
+        ("EXAONE-3.5-7.8B", {"unheard_of": 3}, "unheard_of: unknown field"),
+    ],
+)
+def test_what_is_refused(name, change, says):
+    with pytest.raises(DataError, match=says):
+        read(name, **change)
