@@ -1,6 +1,7 @@
 """Efficiency constants per class of operation, with their units, and the classes that are not kernels."""
 
 import math
+from functools import partial
 from typing import Any
 
 from pydantic import Field
@@ -44,196 +45,145 @@ def _constant(
     return field
 
 
+_share = partial(_constant, 1.0, "1", gt=0, le=1)  # of a rate that is reached
+_factor = partial(_constant, 1.0, "1")  # on what another table says
+_switch = partial(_constant, 0.0, "1", le=1)  # on, off, or between
+_number = partial(_constant, 0.0, "1")
+_seconds = partial(_constant, 0.0, "s")
+_bytes = partial(_constant, 0.0, "B")
+
+
 class Efficiency(Spec):
     """How one class of operation falls short of the roofline: t = |FLOP/(compute·peak), bytes/(memory·bandwidth)|_p + overhead + …
 
     Every extra term is non-negative and every fraction at most 1, so a priced time never beats its floor.
     """
 
-    compute: float = _constant(1.0, "1", "e_c", "fraction of the dense peak FLOP/s reached", gt=0, le=1)
-    memory: float = _constant(1.0, "1", "e_m", "fraction of memory (or link) bandwidth reached", gt=0, le=1)
-    overhead: float = _constant(0.0, "s", "o", "seconds added per operation: launch and tail")
+    compute: float = _share("e_c", "fraction of the dense peak FLOP/s reached")
+    memory: float = _share("e_m", "fraction of memory (or link) bandwidth reached")
+    overhead: float = _seconds("o", "seconds added per operation: launch and tail")
     p: float = Field(math.inf, ge=1, description="exponent joining compute and memory time; .inf is max, 1 is the sum")
-    k0: float = _constant(
-        0.0,
-        "1",
+    k0: float = _number(
         "k0",
         "filling: elements added to a matmul's contracted dimension, keys to each query, tokens to each expert",
         shaped=True,
     )
-    tau: float = _constant(
-        0.0,
-        "s",
+    tau: float = _seconds(
         "tau",
         "seconds per element of the contracted dimension (per key; experts: of both products): serial loop latency",
         shaped=True,
     )
-    quant_bytes: float = _constant(
-        0.0,
-        "B",
-        "b_q",
-        "bytes per input element of a further pass: quantizing, appending to the cache, permuting",
-        shaped=True,
+    quant_bytes: float = _bytes(
+        "b_q", "bytes per input element of a further pass: quantizing, appending to the cache, permuting", shaped=True
     )
-    quant_memory: float = _constant(1.0, "1", "e_q", "fraction of bandwidth that this further pass reaches", gt=0, le=1)
-    softmax_width: float = _constant(
-        0.0, "1", "h0", "attention: columns added to the head, what the exponentials cost", shaped=True
+    quant_memory: float = _share("e_q", "fraction of bandwidth that this further pass reaches")
+    softmax_width: float = _number(
+        "h0", "attention: columns added to the head, what the exponentials cost", shaped=True
     )
-    tail_rows: float = _constant(
-        0.0,
-        "1",
-        "w",
-        "attention: query rows by which the longest tile outlasts the others, over all units",
-        shaped=True,
+    tail_rows: float = _number(
+        "w", "attention: query rows by which the longest tile outlasts the others, over all units", shaped=True
     )
-    per_item: float = _constant(
-        0.0, "s", "u", "attention: seconds per query tile or per cached head and sequence", shaped=True
-    )
-    unshared: float = _constant(
-        0.0,
-        "1",
+    per_item: float = _seconds("u", "attention: seconds per query tile or per cached head and sequence", shaped=True)
+    unshared: float = _switch(
         "u_kv",
         "decode attention: 1 where every query head reads its cached head for itself, 0 where those of a group share it",
         shaped=True,
-        le=1,
     )
-    padded: float = _constant(
-        0.0, "1", "x_T", "decode attention: keys read beyond those that hold a token, over these", shaped=True
+    padded: float = _number(
+        "x_T", "decode attention: keys read beyond those that hold a token, over these", shaped=True
     )
     unpack: float = _constant(
         0.0, "B/s", "U", "packed weights a chip unpacks a second, where that and not memory is the bound", shaped=True
     )
-    further: float = _constant(
-        0.0,
-        "1",
+    further: float = _switch(
         "e_v",
         "fraction of the peak at which matrix-vector kernels work on rows beyond the first, while nothing is loaded",
         shaped=True,
-        le=1,
     )
     together: float = _constant(
         16.0, "1", "b_v", "further rows at which matrix kernels have halved what each of them costs", gt=0
     )
-    per_hop: float = _constant(0.0, "s", "alpha", "seconds per further member of a collective's group")
-    fabric: float = _constant(
-        1.0, "1", "e_r", "fraction of the network between hosts that an exchange of tokens reaches", gt=0, le=1
+    per_hop: float = _seconds("alpha", "seconds per further member of a collective's group")
+    fabric: float = _share("e_r", "fraction of the network between hosts that an exchange of tokens reaches")
+    gamma: float = _seconds("gamma", "time of the sqrt term between latency and bandwidth regimes of a collective")
+    per_layer: float = _seconds("o_L", "seconds per layer: kernel starts")
+    per_moe_layer: float = _seconds("o_moe", "seconds per mixture-of-experts layer: routing, permutation")
+    layer_cycles: float = _number("c_L", "clock cycles per layer: kernel starts of an engine on GPUs of one kind")
+    moe_layer_cycles: float = _number("c_moe", "clock cycles per mixture-of-experts layer in addition")
+    unit_bytes: float = _bytes(
+        "b_u", "bytes that a unit (SM) draws per clock at most: what keeps small kernels from filling HBM"
     )
-    gamma: float = _constant(
-        0.0, "s", "gamma", "time of the sqrt term between latency and bandwidth regimes of a collective"
+    flops_per_joule: float = _number(
+        "g", "FLOP per joule at the power limit, joined with the compute time in a norm of 4"
     )
-    per_layer: float = _constant(0.0, "s", "o_L", "seconds per layer: kernel starts")
-    per_moe_layer: float = _constant(0.0, "s", "o_moe", "seconds per mixture-of-experts layer: routing, permutation")
-    layer_cycles: float = _constant(
-        0.0, "1", "c_L", "clock cycles per layer: kernel starts of an engine on GPUs of one kind"
-    )
-    moe_layer_cycles: float = _constant(0.0, "1", "c_moe", "clock cycles per mixture-of-experts layer in addition")
-    unit_bytes: float = _constant(
-        0.0, "B", "b_u", "bytes that a unit (SM) draws per clock at most: what keeps small kernels from filling HBM"
-    )
-    flops_per_joule: float = _constant(
-        0.0, "1", "g", "FLOP per joule at the power limit, joined with the compute time in a norm of 4"
-    )
-    per_prompt: float = _constant(0.0, "s", "o_p", "seconds per prompt, however long and whatever the model")
-    per_step: float = _constant(0.0, "s", "o_s", "seconds per engine step: scheduling, sampling")
-    per_sequence: float = _constant(0.0, "s", "o_b", "seconds per sequence and engine step")
-    per_doubling: float = _constant(0.0, "1", "sigma", "stragglers: fraction of a step added per doubling of the hosts")
-    passes: float = _constant(
-        0.0, "1", "z", "experts: passes over routed slots (sort, quantize, activate, combine)", shaped=True
-    )
-    per_expert: float = _constant(
-        0.0, "s", "o_e", "experts: seconds per expert that a rank holds, visited or not", shaped=True
-    )
-    whole_group: float = _constant(
-        0.0, "1", "g", "experts: 1 where those passes touch every slot of the group, 0 for a rank's own", le=1
-    )
-    of_compute: float = _constant(1.0, "1", "x_c", "factor on the compute share of kernel tables, as serving sees it")
-    of_memory: float = _constant(1.0, "1", "x_m", "factor on the memory share of kernel tables, as serving sees it")
-    of_overhead: float = _constant(1.0, "1", "x_o", "factor on the overhead of kernel tables, as serving sees it")
-    of_held: float = _constant(
-        1.0, "1", "x_h", "factor on the seconds per expert held of kernel tables, as serving sees it"
-    )
-    of_passes: float = _constant(1.0, "1", "x_z", "factor on the passes of kernel tables, as serving sees it")
-    per_domain: float = _constant(
-        0.0, "1", "sigma_d", "stragglers: fraction of a step added per doubling of the innermost network's domains"
+    per_prompt: float = _seconds("o_p", "seconds per prompt, however long and whatever the model")
+    per_step: float = _seconds("o_s", "seconds per engine step: scheduling, sampling")
+    per_sequence: float = _seconds("o_b", "seconds per sequence and engine step")
+    per_doubling: float = _number("sigma", "stragglers: fraction of a step added per doubling of the hosts")
+    passes: float = _number("z", "experts: passes over routed slots (sort, quantize, activate, combine)", shaped=True)
+    per_expert: float = _seconds("o_e", "experts: seconds per expert that a rank holds, visited or not", shaped=True)
+    whole_group: float = _switch("g", "experts: 1 where those passes touch every slot of the group, 0 for a rank's own")
+    of_compute: float = _factor("x_c", "factor on the compute share of kernel tables, as serving sees it")
+    of_memory: float = _factor("x_m", "factor on the memory share of kernel tables, as serving sees it")
+    of_overhead: float = _factor("x_o", "factor on the overhead of kernel tables, as serving sees it")
+    of_held: float = _factor("x_h", "factor on the seconds per expert held of kernel tables, as serving sees it")
+    of_passes: float = _factor("x_z", "factor on the passes of kernel tables, as serving sees it")
+    per_domain: float = _number(
+        "sigma_d", "stragglers: fraction of a step added per doubling of the innermost network's domains"
     )
     half_length: float = _constant(
         0.0, "tokens", "S0", "attention: sequence length S0 of compute/(1 + S0/S)", shaped=True
     )
-    gradient: float = _constant(
-        0.0,
-        "1",
+    gradient: float = _number(
         "x_b",
         "attention: time per FLOP that its gradient takes beyond that of the forward pass, as a share",
         shaped=True,
     )
-    overlap: float = _constant(0.0, "1", "omega", "share of this time that other work can hide", le=1)
-    beyond: float = _constant(
-        0.0, "1", "omega_b", "the same for tensor and expert groups that reach beyond the innermost network level", le=1
+    overlap: float = _switch("omega", "share of this time that other work can hide")
+    beyond: float = _switch(
+        "omega_b", "the same for tensor and expert groups that reach beyond the innermost network level"
     )
-    rails: float = _constant(
-        1.0, "1", "rho", "share of a host's ports that a collective between hosts uses", gt=0, le=1
-    )
+    rails: float = _share("rho", "share of a host's ports that a collective between hosts uses")
     traffic: float = _constant(
         1.0, "1", "x_e", "framework: factor on the bytes of elementwise kernels when nothing fuses them", ge=1
     )
-    accumulate: float = _constant(
-        0.0, "B", "b_acc", "framework: bytes per parameter and microbatch to add gradients up"
+    accumulate: float = _bytes("b_acc", "framework: bytes per parameter and microbatch to add gradients up")
+    bias_passes: float = _number(
+        "x_b", "framework: passes over the output of a biased matmul for its bias and bias gradient"
     )
-    bias_passes: float = _constant(
-        0.0, "1", "x_b", "framework: passes over the output of a biased matmul for its bias and bias gradient"
+    squared_relu_bytes: float = _bytes(
+        "b_relu2", "experts: bytes per hidden value that unfused squared-ReLU kernels add, forward and backward"
     )
-    squared_relu_bytes: float = _constant(
-        0.0,
-        "B",
-        "b_relu2",
-        "experts: bytes per hidden value that unfused squared-ReLU kernels add, forward and backward",
+    optimizer_bytes: float = _bytes(
+        "b_opt", "framework: bytes per parameter of passes outside the optimizer: unscale, norm, clip, zero"
     )
-    optimizer_bytes: float = _constant(
-        0.0, "B", "b_opt", "framework: bytes per parameter of passes outside the optimizer: unscale, norm, clip, zero"
+    exchange_bytes: float = _bytes(
+        "b_x", "bytes per gradient that shard groups exchange; 0: those that a gradient is kept in"
     )
-    exchange_bytes: float = _constant(
-        0.0, "B", "b_x", "bytes per gradient that shard groups exchange; 0: those that a gradient is kept in"
+    gather_bytes: float = _bytes(
+        "b_g", "bytes per weight that sharded parameters are gathered in; 0: those that they are kept in"
     )
-    gather_bytes: float = _constant(
-        0.0, "B", "b_g", "bytes per weight that sharded parameters are gathered in; 0: those that they are kept in"
+    host_copy: float = _switch(
+        "h_p", "1 where a host keeps a copy of sharded weights, from which the backward pass gathers"
     )
-    host_copy: float = _constant(
-        0.0, "1", "h_p", "1 where a host keeps a copy of sharded weights, from which the backward pass gathers", le=1
+    mtp: float = _switch("mtp", "framework: 1 where it trains a model's multi-token prediction layers")
+    pads_heads: float = _switch("pads", "framework: 1 where it pads attention heads to a multiple of the tensor group")
+    logit_bytes: float = _bytes(
+        "b_logit", "framework: bytes per logit in addition to those counted: fp32 copies of the cross-entropy"
     )
-    mtp: float = _constant(
-        0.0, "1", "mtp", "framework: 1 where it trains a model's multi-token prediction layers", le=1
+    slack: float = _number("s_a", "share by which memory peaks that runs reported exceed what is counted; 0: not known")
+    norm_bytes: float = _bytes(
+        "b_norm", "framework: bytes per value of a norm's input kept for backward in addition to the input itself"
     )
-    pads_heads: float = _constant(
-        0.0, "1", "pads", "framework: 1 where it pads attention heads to a multiple of the tensor group", le=1
+    gate_bytes: float = _bytes(
+        "b_gate", "framework: bytes per value of an activation function's output kept for backward in addition"
     )
-    logit_bytes: float = _constant(
-        0.0, "B", "b_logit", "framework: bytes per logit in addition to those counted: fp32 copies of the cross-entropy"
+    early_stop: float = _switch(
+        "early_stop", "framework: 1 where recomputation stops before a layer's last projection, which no gradient reads"
     )
-    slack: float = _constant(
-        0.0, "1", "s_a", "share by which memory peaks that runs reported exceed what is counted; 0: not known"
-    )
-    norm_bytes: float = _constant(
-        0.0,
-        "B",
-        "b_norm",
-        "framework: bytes per value of a norm's input kept for backward in addition to the input itself",
-    )
-    gate_bytes: float = _constant(
-        0.0,
-        "B",
-        "b_gate",
-        "framework: bytes per value of an activation function's output kept for backward in addition",
-    )
-    early_stop: float = _constant(
-        0.0,
-        "1",
-        "early_stop",
-        "framework: 1 where recomputation stops before a layer's last projection, which no gradient reads",
-        le=1,
-    )
-    error_experts: float = _constant(0.0, "1", "r_x", "what a mixture of experts adds to the error, in quadrature")
-    error_hidden: float = _constant(0.0, "1", "r_h", "error per hidden communication over the step, in quadrature")
-    error_exposed: float = _constant(0.0, "1", "r_e", "error per exposed communication over the step, in quadrature")
+    error_experts: float = _number("r_x", "what a mixture of experts adds to the error, in quadrature")
+    error_hidden: float = _number("r_h", "error per hidden communication over the step, in quadrature")
+    error_exposed: float = _number("r_e", "error per exposed communication over the step, in quadrature")
     error: float = _constant(0.25, "1", "r", "relative error (80%) of this class, from held-out residuals")
     source: str
     note: str = ""

@@ -118,6 +118,8 @@ def test_every_type_has_cases():
         "minimax_m3_vl_text",
         "kimi_k25",
     }
+    remote = json.loads((ROOT / "data" / "hf_remote_code.json").read_text(encoding="utf-8"))
+    others |= {case["config"]["model_type"] for case in remote.values()}
     more = json.loads((ROOT / "oracle" / "golden_dense_families.json").read_text(encoding="utf-8"))["cases"]
     others |= {case["config"]["model_type"] for case in more} | {
         "glm4v_text",
@@ -127,10 +129,11 @@ def test_every_type_has_cases():
     same = {
         "xlm-roberta": "roberta",
         "camembert": "roberta",
+        "bailing_moe_v2": "bailing_moe",
         "umt5": "mt5",
         "deepseek_ref": "deepseek_v4",
     }  # one code, two names
-    assert set(same.values()) <= counted | set(BY_TYPE)
+    assert set(same.values()) <= counted | set(BY_TYPE) | others
     left = set(TYPES) - set(BY_TYPE) - counted - {f"{kind}_text" for kind in counted}
     assert left - others - set(same) == {"kimi_k2"}
     real = {json.loads(config_path(r["file"]).read_text())["model_type"] for r in REAL}
