@@ -9,12 +9,15 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from rooflinecli.core.errors import UsageError, unknown
-from rooflinecli.importers.launch.config_interpolation import interpolated
+from rooflinecli.importers.launch.config_interpolation import flattened, interpolated
 from rooflinecli.importers.launch.emit import hub
 from rooflinecli.importers.launch.locate import Source, open_text
 from rooflinecli.importers.launch.shell_evaluator import ShellEvaluator
@@ -30,33 +33,20 @@ _OURS = re.compile(r"^# roofline: (.+)$", re.MULTILINE)
 _PRODUCT = re.compile(r"\$\{mul:\s*(\d+)\s*,\s*(\d+)\s*\}")
 _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 _GENERATION = "policy.generation"
-# option -> keys of verl, keys of NeMo RL: the first that is set counts, the first is written
-_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "model": (("actor_rollout_ref.model.path",), ("policy.model_name",)),
-    "prompts": (("data.train_batch_size",), ("grpo.num_prompts_per_step",)),
-    "samples": ((f"{_ROLLOUT}.n",), ("grpo.num_generations_per_prompt",)),
-    "max-output": (("data.max_response_length",), (f"{_GENERATION}.max_new_tokens",)),
-    "engine": ((f"{_ROLLOUT}.name",), (f"{_GENERATION}.backend",)),
-    "gpu-memory-utilization": ((f"{_ROLLOUT}.gpu_memory_utilization",), (f"{_GENERATION}.vllm_cfg.gpu_memory_utilization",)),
-    "rollout-tp": ((f"{_ROLLOUT}.tensor_model_parallel_size",), (f"{_GENERATION}.vllm_cfg.tensor_parallel_size",)),
-    "rollout-ep": ((f"{_ROLLOUT}.expert_parallel_size",), (f"{_GENERATION}.vllm_cfg.expert_parallel_size",)),
-    "rollout-batch": ((f"{_ROLLOUT}.max_num_seqs",), (f"{_GENERATION}.vllm_kwargs.max_num_seqs",)),
-    "tp": ((f"{_ACTOR}.megatron.tensor_model_parallel_size",), ("policy.megatron_cfg.tensor_model_parallel_size", "policy.dtensor_cfg.tensor_parallel_size")),
-    "pp": ((f"{_ACTOR}.megatron.pipeline_model_parallel_size",), ("policy.megatron_cfg.pipeline_model_parallel_size",)),
-    "cp": ((f"{_ACTOR}.megatron.context_parallel_size", f"{_ACTOR}.ulysses_sequence_parallel_size"), ("policy.megatron_cfg.context_parallel_size", "policy.dtensor_cfg.context_parallel_size")),
-    "ep": ((f"{_ACTOR}.megatron.expert_model_parallel_size",), ("policy.megatron_cfg.expert_model_parallel_size",)),
-    "expert-tp": ((f"{_ACTOR}.megatron.expert_tensor_parallel_size",), ("policy.megatron_cfg.expert_tensor_parallel_size",)),
-    "epochs": ((f"{_ACTOR}.ppo_epochs",), ()),
-    "max-tokens-per-device": ((f"{_ACTOR}.ppo_max_token_len_per_gpu",), ("policy.sequence_packing.train_mb_tokens", "policy.dynamic_batching.train_mb_tokens")),
-    "steps": (("trainer.total_training_steps",), ()),
-    "critic": (("critic.model.path",), ()),
-    "reward-model": (("reward_model.model.path",), ()),
-    "lora-rank": (("actor_rollout_ref.model.lora_rank",), ("policy.megatron_cfg.peft.dim",)),
-}  # fmt: skip
 _TEXT = ("engine", "model", "critic", "reward-model")  # words; the others are numbers
 _ESTIMATORS = {"grpo": "grpo", "gae": "ppo", "rloo": "rloo", "reinforce_plus_plus": "reinforce++"}
-_ENGINES = ("vllm", "sglang", "trtllm")
+_PRECISION = {"bfloat16": "bf16", "float16": "fp16", "fp8": "fp8"}
+_PRECISIONS = {"dtype": "policy.precision", "rollout-dtype": f"{_GENERATION}.vllm_cfg.precision"}
 _KL = (f"{_ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward")
+
+
+@cache
+def _rows(tool: str) -> dict[str, list[str]]:
+    """The keys of each option."""
+    rows: dict[str, dict[str, str]] = yaml.safe_load(
+        Path(__file__).with_name("rl_keys.yaml").read_text(encoding="utf-8")
+    )
+    return {option: keys.split() for option, keys in rows[tool].items()}
 
 
 def options(source: str, named: Callable[[str], Option]) -> Options:
@@ -64,15 +54,15 @@ def options(source: str, named: Callable[[str], Option]) -> Options:
     opened = open_text(source)
     tool, keys = _keys(opened)
     found: Options = {}
-    for option, places in _KEYS.items():
-        key = next((k for k in places[TOOLS.index(tool)] if _counts(k, keys)), None)
+    for option, places in _rows(tool).items():
+        key = next((k for k in places if keys.get(k) not in (None, "", "null", "None") and _enabled(k, keys)), None)
         if key is not None:
             found[option] = keys[key] if option in _TEXT else _number(keys, key)
     if found.get("lora-rank"):
         found["recipe"] = "lora"
     else:
         found.pop("lora-rank", None)
-    if found.get("engine") not in _ENGINES:
+    if found.get("engine") not in ("vllm", "sglang", "trtllm"):
         found.pop("engine", None)
     (_verl if tool == "verl" else _nemo)(keys, found)
     for match in _OURS.finditer(opened.text):
@@ -80,10 +70,8 @@ def options(source: str, named: Callable[[str], Option]) -> Options:
     return found
 
 
-def _counts(key: str, keys: Mapping[str, Any]) -> bool:
-    """Whether a key is set, in a section that is enabled."""
-    if keys.get(key) in (None, "", "null", "None"):
-        return False
+def _enabled(key: str, keys: Mapping[str, Any]) -> bool:
+    """Whether no section that a key is in is switched off."""
     sections = key.split(".")
     return all(_on(keys, ".".join(sections[:i]) + ".enabled", True) for i in range(2, len(sections)))
 
@@ -106,11 +94,8 @@ def _verl(keys: Mapping[str, Any], found: Options) -> None:
     packed = "actor_rollout_ref.model.use_remove_padding"
     if packed in keys and not _on(keys, f"{_ACTOR}.use_dynamic_bsz") and not _on(keys, packed):
         found["packing"] = False
-    offloads = [
-        f"{_ACTOR}.{section}.{what}"
-        for section in ("megatron", "fsdp_config")
-        for what in ("param_offload", "optimizer_offload")
-    ]
+    states = ("param_offload", "optimizer_offload")
+    offloads = [f"{_ACTOR}.{section}.{state}" for section in ("megatron", "fsdp_config") for state in states]
     if any(key in keys for key in offloads):
         found["offload-state"] = any(_on(keys, key) for key in offloads)
     if str(keys.get(f"{_ACTOR}.strategy", "")).startswith("fsdp"):
@@ -130,21 +115,15 @@ def _nemo(keys: Mapping[str, Any], found: Options) -> None:
     """What NeMo RL says with several keys: devices of both sides, KL term, trajectory age, packing, precision."""
     found["algorithm"] = "grpo"
     if "loss_fn.reference_policy_kl_penalty" in keys:
-        found["reference"] = bool(float(keys["loss_fn.reference_policy_kl_penalty"] or 0)) and not _on(
-            keys, "grpo.skip_reference_policy_logprobs_calculation"
-        )
-    if "policy.train_global_batch_size" in keys:
-        found["mini-batch"] = _number(keys, "policy.train_global_batch_size")
+        skipped = _on(keys, "grpo.skip_reference_policy_logprobs_calculation")
+        found["reference"] = bool(float(keys["loss_fn.reference_policy_kl_penalty"] or 0)) and not skipped
     turns = _number(keys, "grpo.max_rollout_turns") if keys.get("grpo.max_rollout_turns") else 1
     if 1 < turns <= 1000:
         found["turns"] = turns
     found["packing"] = any(_on(keys, f"policy.{way}.enabled") for way in ("sequence_packing", "dynamic_batching"))
-    precision = {"bfloat16": "bf16", "float16": "fp16", "fp8": "fp8"}
-    if str(keys.get("policy.precision")) in precision:
-        found["dtype"] = precision[str(keys["policy.precision"])]
-    rolling = str(keys.get(f"{_GENERATION}.vllm_cfg.precision"))
-    if precision.get(rolling, found.get("dtype")) != found.get("dtype"):
-        found["rollout-dtype"] = precision[rolling]
+    trained, rolled = (_PRECISION.get(str(keys.get(key))) for key in _PRECISIONS.values())
+    found |= {"dtype": trained} if trained else {}
+    found |= {"rollout-dtype": rolled} if rolled and rolled != trained else {}
     devices, each = _product(keys, "cluster.num_nodes", "cluster.gpus_per_node"), keys.get("cluster.gpus_per_node")
     if devices:
         found["n"] = devices
@@ -153,11 +132,8 @@ def _nemo(keys: Mapping[str, Any], found: Options) -> None:
         nodes = keys.get(f"{colocated}.resources.num_nodes") or 1
         found["rollout-devices"] = int(nodes) * int(keys.get(f"{colocated}.resources.gpus_per_node") or each or 1)
     if _on(keys, "grpo.async_grpo.enabled"):
-        found["staleness"] = (
-            _number(keys, "grpo.async_grpo.max_trajectory_age_steps")
-            if "grpo.async_grpo.max_trajectory_age_steps" in keys
-            else 1
-        )
+        age = "grpo.async_grpo.max_trajectory_age_steps"
+        found["staleness"] = _number(keys, age) if age in keys else 1
 
 
 def _on(keys: Mapping[str, Any], key: str, default: bool = False) -> bool:
@@ -182,23 +158,17 @@ def _product(keys: Mapping[str, Any], nodes: str, each: str) -> int:
 
 def _keys(source: Source) -> tuple[str, dict[str, Any]]:
     """(tool, its keys joined by dots) of a config, or of a script's command with overrides. Raises UsageError for neither."""
-    if not source.name.endswith((".sh", ".bash")):
-        tree = _tree(source.text, source)
-        if tree is not None:
-            return _tool(tree) or _refused(source), _flat(tree)
-    for command in ShellEvaluator(open_file=source.sibling).read(source.text).commands:
-        words = [match for word in command.words if (match := _OVERRIDE.fullmatch(word))]
-        config = next((command.words[i + 1] for i, w in enumerate(command.words[:-1]) if w == "--config"), None)
-        text = source.sibling(config) if config else None
-        keys = _flat(_tree(text, source) or {}) if text else {}
-        keys |= {match[1]: match[2].strip("'\"") for match in words}
-        tool = _tool(keys)
-        if words and tool:
+    if not source.name.endswith((".sh", ".bash")) and (keys := _config(source.text, source)):
+        if tool := _tool(keys):
             return tool, keys
-    return _refused(source), {}
-
-
-def _refused(source: Source) -> str:
+    else:
+        for command in ShellEvaluator(open_file=source.sibling).read(source.text).commands:
+            config = next((after for word, after in pairwise(command.words) if word == "--config"), None)
+            text = source.sibling(config) if config else None
+            words = [match for word in command.words if (match := _OVERRIDE.fullmatch(word))]
+            keys = (_config(text, source) if text else {}) | {match[1]: match[2].strip("'\"") for match in words}
+            if words and (tool := _tool(keys)):
+                return tool, keys
     raise UsageError(f"{source.name}: no launch of verl or NeMo RL; give the options instead", "from")
 
 
@@ -207,43 +177,32 @@ def _tool(keys: Mapping[str, Any]) -> str:
     return "verl" if "actor_rollout_ref" in roots else "nemo-rl" if {"grpo", "policy"} <= roots else ""
 
 
-def _tree(text: str, source: Source) -> dict[str, Any] | None:
-    """A config with those that its `defaults` names below it; None for a text that is no mapping."""
+def _config(text: str, source: Source) -> dict[str, Any]:
+    """The keys of a config over those that its `defaults` names, references filled in; none of a text that is no mapping."""
+    found = flattened(interpolated(_tree(text, source)))
+    found.pop("", None)
+    products = {key: _PRODUCT.fullmatch(value) for key, value in found.items() if isinstance(value, str)}
+    return found | {key: int(match[1]) * int(match[2]) for key, match in products.items() if match}
+
+
+def _tree(text: str, source: Source) -> dict[str, Any]:
     try:
         tree = yaml.safe_load(text)
     except yaml.YAMLError:
-        return None
+        return {}
     if not isinstance(tree, dict):
-        return None
+        return {}
     base = tree.pop("defaults", None)
-    if isinstance(base, str) and source.folder is not None:
-        path = source.folder / base
-        if path.is_file():
-            under = Source(read_text(path), str(path), path.parent)
-            tree = _merged(parse(under.text, under.name, lambda t: _tree(t, under)) or {}, tree)
-    found: dict[str, Any] = tree
-    return found
+    path = source.folder / base if isinstance(base, str) and source.folder is not None else None
+    if path is None or not path.is_file():
+        return tree
+    below = Source(read_text(path), str(path), path.parent)
+    return _merged(parse(below.text, below.name, lambda t: _tree(t, below)), tree)
 
 
 def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     both = {k: _merged(under[k], v) for k, v in over.items() if isinstance(v, dict) and isinstance(under.get(k), dict)}
     return {**under, **over, **both}
-
-
-def _flat(tree: dict[str, Any]) -> dict[str, Any]:
-    """Keys joined by dots, references filled in."""
-    found: dict[str, Any] = {}
-
-    def walk(node: Any, key: str) -> None:
-        if isinstance(node, Mapping):
-            for name, inner in node.items():
-                walk(inner, f"{key}.{name}" if key else str(name))
-        else:
-            found[key] = node
-
-    walk(interpolated(tree), "")
-    products = {key: _PRODUCT.fullmatch(value) for key, value in found.items() if isinstance(value, str)}
-    return found | {key: int(match[1]) * int(match[2]) for key, match in products.items() if match}
 
 
 def emit(tool: str, given: Options) -> str:
@@ -252,11 +211,15 @@ def emit(tool: str, given: Options) -> str:
         raise unknown("tool", tool, TOOLS, "--emit writes for these", "emit")
     left, keys = dict(given), dict[str, Any]()
     left["model"] = hub(load_model(str(left["model"])))
-    for option, places in _KEYS.items():
-        if option in left and places[TOOLS.index(tool)] and not (option == "lora-rank" and tool == "nemo-rl"):
-            keys[places[TOOLS.index(tool)][0]] = left.pop(option)
+    for option, places in _rows(tool).items():
+        if option in left and not (
+            option == "lora-rank" and tool == "nemo-rl"
+        ):  # read of a section that is not written
+            keys[places[0]] = left.pop(option)
     (_write_verl if tool == "verl" else _write_nemo)(left, keys)
-    words = [word for name, value in left.items() for word in _words(name, value)]
+    switches = {f"--{'' if value else 'no-'}{name}": None for name, value in left.items() if isinstance(value, bool)}
+    flags = switches | {f"--{name}": str(value) for name, value in left.items() if not isinstance(value, bool)}
+    words = [word for pair in flags.items() for word in pair if word is not None]
     ours = f"# roofline: {shlex.join(words)}\n" if words else ""
     if tool == "verl":
         lines = [shlex.quote(f"{key}={value}") for key, value in sorted(keys.items())]
@@ -269,10 +232,6 @@ def emit(tool: str, given: Options) -> str:
             node = node.setdefault(section, {})
         node[last] = value
     return ours + "defaults: grpo_math_1B.yaml\n" + yaml.safe_dump(tree, sort_keys=False)
-
-
-def _words(name: str, value: Any) -> list[str]:
-    return [f"--{'' if value else 'no-'}{name}"] if isinstance(value, bool) else [f"--{name}", str(value)]
 
 
 def _nodes(devices: int) -> tuple[int, int]:
@@ -317,16 +276,12 @@ def _write_nemo(left: Options, keys: dict[str, Any]) -> None:
         left.pop("algorithm")
     if "reference" in left:
         keys["loss_fn.reference_policy_kl_penalty"] = 0.01 if left.pop("reference") else 0
-    if "mini-batch" in left:
-        keys["policy.train_global_batch_size"] = left.pop("mini-batch")
     if "turns" in left:
         keys["grpo.max_rollout_turns"] = left.pop("turns")
     keys["policy.sequence_packing.enabled"] = bool(left.pop("packing", True))
     keys["policy.megatron_cfg.enabled"], keys["policy.dtensor_cfg.enabled"] = True, False
-    precision = {"bf16": "bfloat16", "fp16": "float16", "fp8": "fp8"}
-    for option, key in (("dtype", "policy.precision"), ("rollout-dtype", f"{_GENERATION}.vllm_cfg.precision")):
-        if left.get(option) in precision:
-            keys[key] = precision[left.pop(option)]
+    written = {ours: theirs for theirs, ours in _PRECISION.items()}
+    keys |= {key: written[left.pop(option)] for option, key in _PRECISIONS.items() if left.get(option) in written}
     devices, apart = int(left.pop("n")), int(left.pop("rollout-devices", 0))
     keys["cluster.num_nodes"], keys["cluster.gpus_per_node"] = _nodes(devices)
     keys[f"{_GENERATION}.colocated.enabled"] = not apart
