@@ -20,6 +20,8 @@ class ToolFlags(NamedTuple):
     short: dict[str, str]
     read: dict[str, tuple[str, ...]]
     write: dict[str, str]
+    launchers: tuple[str, ...] = ()
+    image: str = ""
 
 
 @cache
@@ -47,4 +49,6 @@ def flags(tool: str) -> ToolFlags:
         entry.get("short", {}),
         {option: tuple(names.split()) for option, names in entry.get("read", {}).items()},
         {flag: option or "" for flag, option in entry.get("write", {}).items()},
+        tuple(entry.get("launchers", ())),
+        entry.get("image", ""),
     )

@@ -218,7 +218,7 @@ def _launched(words: list[str], source: Source, line: int, job: containers.Conta
     where = f"{source.name}:{line}" if line and source.folder else source.name
     for name in kinds(TOOLS):
         tool = load(TOOLS, name)
-        rest = tool.starts(words) if hasattr(tool, "starts") else None
+        rest = tool.starts(words) if hasattr(tool, "starts") else serving_common.started(words, tool.FLAGS)
         if rest is None:
             continue
         launch = Launch(name, where, part=any(w.partition("=")[0].replace("_", "-") in _PART for w in words))

@@ -148,21 +148,16 @@ def command(words: Iterable[str], flags: ToolFlags, options: Options, own: Optio
     return " \\\n  ".join(lines) + "\n"
 
 
-def starting(words: list[str], *launchers: str) -> list[str] | None:
-    """The words after a launcher such as `vllm serve` or `-m sglang.launch_server`, wherever it stands; None without one."""
-    for launcher in launchers:
+def started(words: list[str], flags: ToolFlags) -> list[str] | None:
+    """The words after a launcher such as `vllm serve` or `-m sglang.launch_server`, wherever it stands, or after the image of `docker run`."""
+    for launcher in flags.launchers:
         parts = launcher.split()
         for i in range(len(words) - len(parts) + 1):
-            found = [words[i].rpartition("/")[2] if parts[0] != "-m" else words[i], *words[i + 1 : i + len(parts)]]
-            if found == parts:
+            first = words[i] if parts[0] == "-m" else words[i].rpartition("/")[2]
+            if [first, *words[i + 1 : i + len(parts)]] == parts and words[i + len(parts) :]:
                 return words[i + len(parts) :]
-    return None
-
-
-def after_image(words: list[str], image: str) -> list[str] | None:
-    """The words after a container image whose entry point is the server, as `docker run` gives them; None without one."""
-    at = next((i for i, word in enumerate(words) if re.search(f"/{image}", word)), len(words))
-    return words[at + 1 :] or None if "run" in words[:at] else None
+    at = next((i for i, word in enumerate(words) if flags.image and re.search(f"/{flags.image}", word)), 0)
+    return words[at + 1 :] or None if at and "run" in words[:at] else None
 
 
 def role(launch: Launch, *values: object) -> None:

@@ -91,52 +91,29 @@ def alternatives(value: Value | None) -> list[Value]:
     return value.ways if isinstance(value, AlternativeValues) else []
 
 
+_CLOSING = {"$(": ")", "${": "}", "`": "`", '"': '"'}
+
+
 def past(text: str, i: int) -> int:
     """The index after the quotation, substitution or expansion that starts at `i`; the end of the text where it never closes."""
     if text[i] == "'":
-        end = text.find("'", i + 1)
-        return len(text) if end < 0 else end + 1
-    if text[i] == "`":
-        return _until(text, i + 1, "`", nested=False)
-    if text[i] == '"':
-        return _until(text, i + 1, '"', nested=True, quotes=False)
-    if text.startswith("$((", i):
-        return _closing(text, i + 1, "(", ")")
-    if text.startswith("$(", i):
-        return _closing(text, i + 1, "(", ")")
-    if text.startswith("${", i):
-        return _closing(text, i + 1, "{", "}")
-    return i + 1
-
-
-def _until(text: str, i: int, end: str, nested: bool, quotes: bool = True) -> int:
-    while i < len(text):
+        return text.find("'", i + 1) + 1 or len(text)
+    opening = text[i : i + 2] if text[i] == "$" else text[i]
+    closing = _CLOSING.get(opening)
+    if closing is None:
+        return i + 1
+    inner = {"`": "", '"': "`"}.get(opening, "`'\"")  # quotations that count inside this one
+    depth, i = 1, i + len(opening)
+    while i < len(text) and depth:
         if text[i] == "\\":
             i += 2
-        elif text[i] == end:
-            return i + 1
-        elif nested and (text[i] == "`" or text[i : i + 2] in ("$(", "${")):
+        elif text[i] == closing:
+            depth, i = depth - 1, i + 1
+        elif text[i] in inner or (inner and text[i : i + 2] in ("$(", "${")):
             i = past(text, i)
         else:
-            i += 1
-    return len(text)
-
-
-def _closing(text: str, i: int, opening: str, closing: str) -> int:
-    depth = 0
-    while i < len(text):
-        c = text[i]
-        if c == "\\":
-            i += 2
-            continue
-        if c in "'\"`" or (text[i : i + 2] in ("$(", "${") and depth):
-            i = past(text, i)
-            continue
-        depth += (c == opening) - (c == closing)
-        i += 1
-        if depth == 0:
-            return i
-    return len(text)
+            depth, i = depth + (text[i] == opening[1:]), i + 1
+    return min(i, len(text))
 
 
 class ShellExpander:
@@ -191,7 +168,8 @@ class ShellExpander:
             if c not in "'\"`$" or (c == "'" and quoted):
                 plain, i = plain + c, i + 1
                 continue
-            end = past(raw, i) if c != "$" or raw[i + 1 : i + 2] in ("(", "{") else self._bare(raw, i)
+            named = _NAME.match(raw, i + 1) if c == "$" else None
+            end = named.end() if named else past(raw, i)
             if plain:
                 found.append((plain, True))
                 plain = ""
@@ -207,24 +185,17 @@ class ShellExpander:
             i = max(end, i + 1)
         return [*found, (plain, True)] if plain else found
 
-    def _bare(self, raw: str, i: int) -> int:
-        match = _NAME.match(raw, i + 1)
-        return match.end() if match else i + 1
-
     def _expanded(self, raw: str) -> Value:
         if raw.startswith("$(("):
             return self.arithmetic(raw[3:-2])
+        if raw.startswith("${"):
+            return self._braced(raw[2:-1], raw)
         if raw.startswith(("$(", "`")):
-            return self._substituted(raw[2:-1] if raw[0] == "$" else raw[1:-1], raw)
-        return self._braced(raw[2:-1], raw) if raw.startswith("${") else self._named(raw[1:])
-
-    def _substituted(self, command: str, raw: str) -> str:
-        inner = command.strip()
-        if inner == "pwd":
-            return "."
-        if inner.startswith("echo ") and not re.search(r"[|;&<>]", inner):
-            return self.text(inner[5:].strip())
-        return unknown(" ".join(raw.split())[:60])
+            inner = raw[2 if raw[0] == "$" else 1 : -1].strip()
+            if inner.startswith("echo ") and not re.search(r"[|;&<>]", inner):
+                return self.text(inner[5:].strip())
+            return "." if inner == "pwd" else unknown(" ".join(raw.split())[:60])
+        return self._named(raw[1:])
 
     def _named(self, name: str) -> Value:
         value = self.values.get(name)
@@ -274,18 +245,20 @@ class ShellExpander:
 
     def arithmetic(self, text: str) -> str:
         """$(( ... )) over whole numbers; unknown where a part of it is."""
-        bare = re.sub(r"\$\{?(\w+)\}?|(?<![\w$])([A-Za-z_]\w*)", lambda m: self._number(m[1] or m[2]), text)
-        bare = self.text(bare) if "$" in bare else bare
-        if unknowns(bare) or len(bare) > 200:
-            return unknown(f"$(({' '.join(text.split())}))")
-        try:
-            return str(_evaluated(ast.parse(bare.strip().replace("\n", " "), mode="eval").body))
-        except (SyntaxError, ValueError, ArithmeticError, RecursionError):
-            return unknown(f"$(({' '.join(text.split())}))")
 
-    def _number(self, name: str) -> str:
-        value = self.values.get(name)
-        return value if isinstance(value, str) and value else unknown(f"${name}")
+        def number(match: re.Match[str]) -> str:
+            name = match[1] or match[2]
+            value = self.values.get(name)
+            return value if isinstance(value, str) and value else unknown(f"${name}")
+
+        bare = re.sub(r"\$\{?(\w+)\}?|(?<![\w$])([A-Za-z_]\w*)", number, text)
+        bare = self.text(bare) if "$" in bare else bare
+        try:
+            if not unknowns(bare) and len(bare) <= 200:
+                return str(_evaluated(ast.parse(bare.strip().replace("\n", " "), mode="eval").body))
+        except (SyntaxError, ValueError, ArithmeticError, RecursionError):
+            pass
+        return unknown(f"$(({' '.join(text.split())}))")
 
 
 def _evaluated(node: ast.AST) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rooflinecli.importers.launch import serving_common, training_common
+from rooflinecli.importers.launch import training_common
 from rooflinecli.importers.launch.flags import flags
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.importers.launch.tools import deepspeed
@@ -23,10 +23,6 @@ _DEEPSPEED = {"deepspeed": "deepspeed_config_file"} | {
 
 def claims(tree: Tree) -> bool:
     return "distributed_type" in tree or "compute_environment" in tree
-
-
-def starts(words: list[str]) -> list[str] | None:
-    return serving_common.starting(words, "accelerate launch", "-m accelerate.commands.launch")
 
 
 def _flagged(words: LaunchArguments, config: Tree) -> Options:

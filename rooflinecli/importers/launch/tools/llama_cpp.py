@@ -16,7 +16,6 @@ from rooflinecli.quantization.gguf_mix import file_type
 VERSION = "llama.cpp b6000"
 TRAINS = False
 SUFFIX = ".sh"
-LAUNCHERS = ("llama-server", "llama-cli", "llama-bench", "server-cuda")
 FLAGS = flags("llama_cpp")
 _FILES = {"bf16": "BF16", "fp16": "F16", "mxfp4": "MXFP4"}  # formats whose file types gguf names otherwise
 
@@ -25,7 +24,7 @@ MOST_LAYERS = 60  # what people write to mean all of them: 70, 99, 999
 
 
 def starts(words: list[str]) -> list[str] | None:
-    found = serving_common.starting(words, *LAUNCHERS) or serving_common.after_image(words, r"llama\.cpp:(server|full)")
+    found = serving_common.started(words, FLAGS)
     bench = found is not None and words[len(words) - len(found) - 1].endswith("llama-bench")
     return ["--bench", *found] if found is not None and bench else found
 

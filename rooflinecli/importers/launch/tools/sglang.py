@@ -13,12 +13,7 @@ from rooflinecli.importers.source import Options
 VERSION = "SGLang 0.5"
 TRAINS = False
 SUFFIX = ".sh"
-LAUNCHERS = ("-m sglang.launch_server", "sglang serve", "-m dynamo.sglang", "-m sglang.launch_server_llavavid")
 FLAGS = flags("sglang")
-
-
-def starts(words: list[str]) -> list[str] | None:
-    return serving_common.starting(words, *LAUNCHERS)
 
 
 def read(words: list[str], launch: Launch) -> None:

@@ -12,7 +12,7 @@ FLAGS = flags("tgi")
 
 
 def starts(words: list[str]) -> list[str] | None:
-    found = serving_common.starting(words, "text-generation-launcher", "tgi-entrypoint.sh")
+    found = serving_common.started(words, FLAGS)
     if found is not None:
         return found
     image = next((i for i, w in enumerate(words) if "text-generation-inference" in w), None)

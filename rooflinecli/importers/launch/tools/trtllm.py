@@ -14,15 +14,8 @@ from rooflinecli.importers.source import Options, Tree
 VERSION = "TensorRT-LLM 1.1"
 TRAINS = False
 SUFFIX = ".sh"
-LAUNCHERS = (
-    "trtllm-serve serve", "trtllm-serve", "-m tensorrt_llm.commands.serve", "-m dynamo.trtllm", "trtllm-build", "trtllm-bench",
-)  # fmt: skip
 FLAGS = flags("trtllm")
 FILES = ("extra-llm-api-options", "config", "extra-engine-args")  # flags that name a YAML with the rest
-
-
-def starts(words: list[str]) -> list[str] | None:
-    return serving_common.starting(words, *LAUNCHERS)
 
 
 def claims(tree: Tree) -> bool:

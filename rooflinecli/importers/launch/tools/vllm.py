@@ -17,10 +17,6 @@ VERSION = "vLLM 0.11"
 TRAINS = False
 SUFFIX = ".sh"
 FILES = ("config",)
-LAUNCHERS = (
-    "vllm serve", "-m vllm.entrypoints.openai.api_server", "-m vllm.entrypoints.api_server", "-m vllm.entrypoints.cli.main serve",
-    "-m dynamo.vllm", "-m vllm_tgis_adapter", "-m aphrodite.endpoints.openai.api_server",
-)  # fmt: skip
 FLAGS = flags("vllm")
 _EXCHANGES = {"deepep_low_latency": "deepep-low-latency", "deepep_high_throughput": "deepep", "flashinfer_all2allv": "nvlink",
               "allgather_reducescatter": "gather"}  # fmt: skip
@@ -33,10 +29,6 @@ def claims(tree: Tree) -> bool:
     }  # fmt: skip
     keys = {str(key).replace("_", "-") for key in tree}
     return len(sizes & set(tree)) > 1 or (isinstance(tree.get("model"), str) and bool(keys & sizes))
-
-
-def starts(words: list[str]) -> list[str] | None:
-    return serving_common.starting(words, *LAUNCHERS) or serving_common.after_image(words, r"vllm[-_]openai")
 
 
 def read(given: list[str] | Tree, launch: Launch, config: Tree | None = None) -> None:
