@@ -1,4 +1,4 @@
-"""YAML around a launch: docker compose, Kubernetes, Helm templates, lists of commands. Every container's words, with its environment."""
+"""YAML around a launch: docker compose, Kubernetes, Helm templates and values, lists of commands. Every container's words, with its environment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import yaml
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.launch.shell_expansion import unknown
-from rooflinecli.importers.source import Tree
+from rooflinecli.importers.source import Options, Tree
 
 _HELM_LINE = re.compile(r"^[ \t]*(\{\{[^{}\n]*\}\}[ \t]*)+$", re.MULTILINE)  # control, assignments, includes: not YAML
 _HELM = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.DOTALL)
@@ -81,11 +81,16 @@ def _plain_node(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
     return loader.construct_scalar(node)
 
 
+def _inside(tree: object, *keys: str) -> Any:
+    """The value under these keys, one below the other; None where it is not there."""
+    for key in keys:
+        tree = tree.get(key) if isinstance(tree, Mapping) else None
+    return tree
+
+
 def _filled(match: re.Match[str], values: object) -> str:
     path = _VALUE.match(match[1])
-    found = values
-    for key in path[1].split(".")[1:] if path else ():
-        found = found.get(key) if isinstance(found, Mapping) else None
+    found = _inside(values, *path[1].split(".")[1:]) if path else None
     if path and isinstance(found, (str, int, float)) and found != "":
         return str(found)
     default = _DEFAULT.search(match[1])
@@ -108,11 +113,8 @@ def containers(document: object, around: Container | None = None) -> Iterator[Co
     if named and not any(isinstance(v, Mapping) for v in named.values()):
         yield _container(document, named, environment, around)
     for key, value in document.items():
-        if (
-            isinstance(value, str)
-            and key not in COMMANDS
-            and (key.endswith(("_cmd", "_command")) or "\n" in value or key == "run")
-        ):
+        command = isinstance(value, str) and (key.endswith(("_cmd", "_command")) or "\n" in value or key == "run")
+        if command and key not in COMMANDS:
             yield Container([], value, environment)
         elif key not in (*COMMANDS, "env", "environment"):
             yield from containers(value, around)
@@ -121,25 +123,18 @@ def containers(document: object, around: Container | None = None) -> Iterator[Co
 def _within(document: Tree, around: Container) -> Container:
     """Copies, nodes and devices of this object, else of the enclosing ones."""
 
-    def count(tree: object, *keys: str) -> int:
-        for key in keys:
-            tree = tree.get(key) if isinstance(tree, Mapping) else None
-        return tree if isinstance(tree, int) and not isinstance(tree, bool) and tree > 0 else 1
+    def count(*keys: str) -> int:
+        found = _inside(document, *keys)
+        return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 1
 
-    nodes = max(
-        count(document, "multinode", "nodeCount"),
-        count(document, "leaderWorkerTemplate", "size"),
-        count(document, "parallelism"),
-    )
-    metadata = document.get("metadata")
-    named = [metadata.get(key) for key in ("labels", "annotations")] if isinstance(metadata, Mapping) else []
-    trees = [tree for tree in (document.get("nodeSelector"), *named) if isinstance(tree, Mapping)]
-    placed = {str(k): str(v) for tree in trees for k, v in tree.items()}
+    places = (("nodeSelector",), ("metadata", "labels"), ("metadata", "annotations"))
+    trees = [tree for keys in places if isinstance(tree := _inside(document, *keys), Mapping)]
+    placed = {str(key): str(value) for tree in trees for key, value in tree.items()}
     slices = next((v for k, v in placed.items() if k.endswith("topology") and re.fullmatch(r"\d+(x\d+)+", v)), None)
-    cores = _cores(placed.get("cloud.google.com/gke-tpu-accelerator", ""))
     return Container(
-        [], gpus=_gpus(document) or around.gpus, copies=around.copies * count(document, "replicas") * count(document, "deploy", "replicas"),
-        nodes=around.nodes * nodes, cores=max(around.cores, cores),
+        [], gpus=_gpus(document) or around.gpus, copies=around.copies * count("replicas") * count("deploy", "replicas"),
+        nodes=around.nodes * max(count("multinode", "nodeCount"), count("leaderWorkerTemplate", "size"), count("parallelism")),
+        cores=max(around.cores, _cores(placed.get("cloud.google.com/gke-tpu-accelerator", ""))),
         chips=prod(map(int, slices.split("x"))) if slices else around.chips,
     )  # fmt: skip
 
@@ -176,15 +171,15 @@ def xpk(words: list[str]) -> Container | None:
 
 
 def _container(document: Tree, named: Tree, environment: dict[str, str], around: Container) -> Container:
-    image = str(document.get("image") or "")
-    words: list[str] = []
-    scripts: list[str] = []
-    for key in ("entrypoint", "command", "args", "cmd"):
-        value = named.get(key)
-        if isinstance(value, str):
-            scripts.append(_substituted(value, environment))
-        elif isinstance(value, list):
-            words += [_substituted(str(item), environment) for item in value]
+    """The process of a container, $(NAME) filled from its environment as Kubernetes does."""
+
+    def filled(text: object) -> str:
+        return _FROM_ENVIRONMENT.sub(lambda match: environment.get(match[1], match[0]), str(text))
+
+    image = _image(str(document.get("image") or ""))
+    values = [named[key] for key in ("entrypoint", "command", "args", "cmd") if key in named]
+    scripts = [filled(value) for value in values if isinstance(value, str)]
+    words = [filled(item) for value in values if isinstance(value, list) for item in value]
     found = replace(around, environment=environment, gpus=_gpus(document) or around.gpus)
     shell = len(words) > 2 and words[0].rpartition("/")[2] in ("bash", "sh") and re.fullmatch(r"-\w*c\w*", words[1])
     if shell and ("$@" in words[2] or "$*" in words[2]):  # sh -c SCRIPT NAME ARGUMENTS
@@ -192,24 +187,16 @@ def _container(document: Tree, named: Tree, environment: dict[str, str], around:
     if shell:
         return replace(found, script="\n".join([*words[2:], *scripts]))
     if scripts and not words:
-        return replace(found, script=" ".join([*_image(image), *scripts]))
-    return replace(found, words=[*_image(image), *words], script=" ".join(scripts))
-
-
-def _substituted(text: str, environment: Mapping[str, str]) -> str:
-    """$(NAME) as Kubernetes fills it: from the container's environment, else left as it stands."""
-    return _FROM_ENVIRONMENT.sub(lambda match: environment.get(match[1], match[0]), text)
+        return replace(found, script=" ".join([*image, *scripts]))
+    return replace(found, words=[*image, *words], script=" ".join(scripts))
 
 
 def _image(image: str) -> list[str]:
     """The entry point of a known image that is given flags alone."""
-    if "text-generation-inference" in image:
-        return ["text-generation-launcher"]
-    if "llama.cpp" in image:
-        return ["llama-server"]
-    if re.search(r"vllm[-_]openai|vllm/vllm", image):
-        return ["vllm-image"]
-    return []
+    entries = {
+        "text-generation-inference": "text-generation-launcher", r"llama\.cpp": "llama-server", r"vllm[-_]openai|vllm/vllm": "vllm-image",
+    }  # fmt: skip
+    return [command for name, command in entries.items() if re.search(name, image)][:1]
 
 
 def _environment(document: Tree) -> dict[str, str]:
@@ -229,22 +216,62 @@ def _environment(document: Tree) -> dict[str, str]:
 
 def _gpus(document: Tree) -> int | None:
     """Devices that the container requests as a number: Kubernetes' limits or compose's reservations."""
-    resources = document.get("resources")
-    limits = (resources.get("limits") or resources.get("requests")) if isinstance(resources, Mapping) else None
-    for name, count in limits.items() if isinstance(limits, Mapping) else ():
-        if name in ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "gpu") and str(count).isdigit():
-            return int(count)
-    return None
+    limits = _inside(document, "resources", "limits") or _inside(document, "resources", "requests")
+    names = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "gpu")
+    counts = [str(limits[name]) for name in limits if name in names] if isinstance(limits, Mapping) else []
+    return next((int(count) for count in counts if count.isdigit()), None)
 
 
 def mounted(found: list[Any]) -> dict[str, str]:
     """Files that config maps of the same text hold, by name."""
-    files: dict[str, str] = {}
-    for document in found:
-        if (
-            isinstance(document, Mapping)
-            and document.get("kind") == "ConfigMap"
-            and isinstance(document.get("data"), Mapping)
-        ):
-            files |= {str(k): v for k, v in document["data"].items() if isinstance(v, str)}
-    return files
+    maps = [_inside(document, "data") for document in found if _inside(document, "kind") == "ConfigMap"]
+    return {str(k): v for data in maps if isinstance(data, Mapping) for k, v in data.items() if isinstance(v, str)}
+
+
+_CHART_SIZES = {
+    "tensor": "--tensor-parallel-size",
+    "data": "--data-parallel-size",
+    "pipeline": "--pipeline-parallel-size",
+}
+
+
+def servers(values: object) -> Iterator[Options]:
+    """Containers in the form of Kubernetes that the charts of vLLM's production-stack and llm-d make of their values; none for another chart.
+
+    Keys as in llm-d-modelservice 0.4 (charts/llm-d-modelservice/values.yaml): `modelCommand: vllmServe` puts `vllm serve MODEL`
+    before the arguments, and `parallelism` its sizes after them.
+    """
+    models = _inside(values, "servingEngineSpec", "modelSpec")
+    for model in models if isinstance(models, list) else ():
+        if isinstance(model, Mapping) and model.get("modelURL"):
+            yield {"replicas": model.get("replicaCount", 1), "pod": {"command": _production(model)}}
+    artifacts = _inside(values, "modelArtifacts")
+    if not isinstance(values, Mapping) or not isinstance(artifacts, Mapping):
+        return
+    pools = {role: values.get(role) for role in ("prefill", "decode") if _inside(values, role, "create") is not False}
+    pools = {role: pool for role, pool in pools.items() if isinstance(_inside(pool, "containers"), list)}
+    uri = str(artifacts.get("uri") or "")  # hf://ORGANIZATION/NAME
+    name = str(artifacts.get("name") or uri.partition("://")[2].partition("?")[0])
+    for role, pool in pools.items():
+        sizes = [(flag, _inside(pool, "parallelism", key)) for key, flag in _CHART_SIZES.items()]
+        after = [word for flag, size in sizes if size for word in (flag, str(size))]
+        after += ["--disaggregation-mode", role] if len(pools) > 1 else []
+        for container in _inside(pool, "containers"):
+            if _inside(container, "modelCommand") in ("vllmServe", "imageDefault"):
+                command = ["vllm", "serve", name, *map(str, container.get("args") or []), *after]
+                yield {
+                    "replicas": _inside(pool, "replicas") or 1,
+                    "pod": {**container, "command": command, "args": None},
+                }
+
+
+def _production(model: Tree) -> list[str]:
+    """vllmConfig has its flags in camel case, and further ones as they are."""
+    config = model.get("vllmConfig")
+    config = config if isinstance(config, Mapping) else {}
+    flags = [
+        f"--{re.sub('(?<=[a-z])(?=[A-Z])', '-', str(key)).lower()}" + ("" if value is True else f"={value}")
+        for key, value in config.items()
+        if key not in ("extraArgs", "v0", "v1") and value is not False
+    ]
+    return ["vllm", "serve", str(model["modelURL"]), *flags, *map(str, config.get("extraArgs") or [])]

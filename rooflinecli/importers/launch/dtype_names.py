@@ -6,38 +6,11 @@ import re
 from pathlib import Path
 
 from rooflinecli.core.errors import RooflineError
+from rooflinecli.importers.launch.flags import formats
 from rooflinecli.importers.launch.launch import Launch
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.name_lookup import find
 
-# a tool's word -> what is computed in, and what weights are stored in
-COMPUTE = {
-    "bfloat16": "bf16", "bf16": "bf16", "half": "fp16", "float16": "fp16", "fp16": "fp16", "float": "fp32", "float32": "fp32",
-    "fp32": "fp32", "fp8": "fp8", "int8": "int8",
-}  # fmt: skip
-QUANTIZED: dict[str, dict[str, str]] = {
-    "fp8": {"dtype": "fp8"}, "fbgemm-fp8": {"dtype": "fp8"}, "ptpc-fp8": {"dtype": "fp8"}, "modelopt": {"dtype": "fp8"},
-    "w8a8-fp8": {"dtype": "fp8"}, "w8a8-int8": {"dtype": "int8"}, "modelopt-fp4": {"dtype": "nvfp4"}, "nvfp4": {"dtype": "nvfp4"},
-    "modelopt-fp8": {"dtype": "fp8"}, "awq": {"weight-dtype": "int4"}, "awq-marlin": {"weight-dtype": "int4"},
-    "gptq": {"weight-dtype": "int4"}, "gptq-marlin": {"weight-dtype": "int4"}, "bitsandbytes": {"weight-dtype": "int4"},
-    "bitsandbytes-nf4": {"weight-dtype": "int4"}, "mxfp4": {"weight-dtype": "mxfp4"}, "experts-int8": {"weight-dtype": "int8"},
-    "eetq": {"weight-dtype": "int8"},
-}  # fmt: skip
-CACHE = {"fp8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "int8": "int8", "bfloat16": "bf16", "float16": "fp16", "bf16": "bf16",
-         "f16": "fp16", "fp16": "fp16", "nvfp4": "nvfp4", "fp8_inc": "fp8", "q8_0": "q8_0", "q4_0": "q4_0", "f32": "fp32"}  # fmt: skip
-_NAMED: tuple[tuple[str, dict[str, str]], ...] = (  # endings of checkpoint names, longest first
-    (r"[-_.](w8a8[-_])?fp8([-_](dynamic|kv|block))*", {"dtype": "fp8"}),
-    (r"[-_.](nv)?fp4(-v\d)?", {"dtype": "nvfp4"}),
-    (r"[-_.]mxfp4(-\d+-of-\d+)?", {"weight-dtype": "mxfp4"}),
-    (r"[-_.](bnb[-_](4bit|nf4)([-_]bf16)?)", {"weight-dtype": "int4"}),
-    (r"[-_.](quantized\.)?(awq|gptq)?([-_.]?(marlin|int4|4bit|w4a16|g\d+))+|[-_.](awq|gptq)", {"weight-dtype": "int4"}),
-    (r"[-_.](gptq[-_])?(int8|w8a16|8bit)", {"weight-dtype": "int8"}),
-    (r"[-_.](quantized\.)?w8a8", {"dtype": "int8"}),
-    (r"[-_.](bf16|bfloat16)", {"dtype": "bf16"}),
-    (r"[-_.](fp16|f16)", {"dtype": "fp16"}),
-    (r"[-_.]q8_0", {"weight-dtype": "q8_0"}),
-    (r"[-_.](ud[-_])?(?P<gguf>(i?q[2-8]_[01k](_(xs|s|m|l|xl))?|iq[1-4]_(xxs|xs|nl|s|m)))", {}),
-)
 _TUNED = re.compile(
     r"[-_](base|instruct|chat|it|pt|hf|thinking|reasoning|sft|dpo|exp|terminus|preview|qat|v0\.\d|\d{4})$",
     re.IGNORECASE,
@@ -94,12 +67,18 @@ def checkpoint(launch: Launch, written: object, flag: str) -> None:
 def stored_as(file: str) -> tuple[str, dict[str, str]]:
     """The name of a checkpoint without the format that it ends in, and the options of that format."""
     bare = re.sub(r"(\.gguf|[-_]gguf)$", "", _SHARDED.sub("", file.removesuffix(".gguf")), flags=re.IGNORECASE)
-    for pattern, options in _NAMED:
+    for pattern, stated in formats()["endings"].items():
         match = re.search(f"({pattern})$", bare, re.IGNORECASE)
         if match:
             kind = match.groupdict().get("gguf")
-            return bare[: match.start()], {"weight-dtype": kind.lower()} if kind else options
+            return bare[: match.start()], {"weight-dtype": kind.lower()} if kind else _option(stated)
     return bare, {}
+
+
+def _option(stated: str) -> dict[str, str]:
+    """`dtype=fp8` of formats.yaml."""
+    option, _, value = stated.partition("=")
+    return {option: value}
 
 
 def _untuned(name: str) -> str | None:
@@ -127,10 +106,10 @@ def _known(name: str) -> bool:
 
 def compute(launch: Launch, written: object, flag: str) -> None:
     """--dtype of a server or the precision of a trainer; a quantized format that was already read is kept."""
-    word = str(written or "auto").lower()
-    if word in COMPUTE and "dtype" not in launch.options:
-        launch.options["dtype"] = COMPUTE[word]
-    elif word not in (*COMPUTE, "auto"):
+    word, known = str(written or "auto").lower(), formats()["compute"]
+    if word in known:
+        launch.options.setdefault("dtype", known[word])
+    elif word != "auto":
         launch.refuse("dtype", f"{flag} {word} is no format known here")
 
 
@@ -144,7 +123,7 @@ def served(launch: Launch, written: object, flag: str) -> None:
     for option in ("dtype", "weight-dtype"):
         if launch.options.get(option) in stored:
             del launch.options[option]
-    if stored and str(written).lower() in COMPUTE and not {"dtype", "weight-dtype"} & set(launch.options):
+    if stored and str(written).lower() in formats()["compute"] and not {"dtype", "weight-dtype"} & set(launch.options):
         return
     compute(launch, written, flag)
 
@@ -164,8 +143,8 @@ def quantized(launch: Launch, written: object, flag: str) -> None:
     if written is None or str(written).lower() in ("none", "null", "auto"):
         return
     word = str(written).lower().replace("_", "-")
-    if word in QUANTIZED:
-        launch.options.update(QUANTIZED[word])
+    if word in formats()["quantized"]:
+        launch.options |= _option(formats()["quantized"][word])
     elif word == "compressed-tensors" and {"dtype", "weight-dtype"} & set(launch.options):
         return  # the checkpoint's name has the format
     else:
@@ -175,16 +154,16 @@ def quantized(launch: Launch, written: object, flag: str) -> None:
 def cache(launch: Launch, written: object, flag: str) -> None:
     """The format of the KV cache."""
     word = str(written or "auto").lower()
-    if word in CACHE:
-        launch.options["kv-dtype"] = CACHE[word]
+    if word in formats()["cache"]:
+        launch.options["kv-dtype"] = formats()["cache"][word]
     elif word != "auto":
         launch.refuse("kv-dtype", f"{flag} {word} is no format known here")
 
 
 def state(launch: Launch, written: object) -> None:
     """The format of the recurrent state; the model's own where none is given."""
-    if str(written).lower() in COMPUTE:
-        launch.options["state-dtype"] = COMPUTE[str(written).lower()]
+    if str(written).lower() in formats()["compute"]:
+        launch.options["state-dtype"] = formats()["compute"][str(written).lower()]
 
 
 def prompts(launch: Launch, most: int, flag: str) -> None:

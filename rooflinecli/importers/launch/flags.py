@@ -25,15 +25,25 @@ class ToolFlags(NamedTuple):
 
 
 @cache
-def _file() -> dict[str, dict[str, Any]]:
-    data: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+def _file(name: str) -> dict[str, dict[str, Any]]:
+    data: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name(name).read_text(encoding="utf-8"))
     return data
+
+
+def formats() -> dict[str, dict[str, str]]:
+    """Names of number formats, from formats.yaml."""
+    return _file("formats.yaml")
+
+
+def rl_keys(tool: str) -> dict[str, list[str]]:
+    """The keys of verl or NeMo RL that set each option, from rl_keys.yaml."""
+    return {option: keys.split() for option, keys in _file("rl_keys.yaml")[tool].items()}
 
 
 @cache
 def flags(tool: str) -> ToolFlags:
     """The flags of one tool of tools/."""
-    entry = _file()[tool.replace(".", "_")]
+    entry = _file("flags.yaml")[tool.replace(".", "_")]
     above = flags(entry["extends"]) if "extends" in entry else ToolFlags({}, {}, (), (), (), {}, {}, {})
     by_pattern = [
         {pattern: why for why, patterns in entry.get(kind, {}).items() for pattern in patterns.split()}

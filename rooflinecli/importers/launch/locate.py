@@ -13,7 +13,7 @@ from pathlib import Path
 from rooflinecli.core import files
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.text import one_line
-from rooflinecli.importers.launch import containers, llm_d_chart, serving_common, training_common
+from rooflinecli.importers.launch import containers, serving_common, training_common
 from rooflinecli.importers.launch.config_interpolation import interpolated
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.importers.launch.shell_evaluator import ShellEvaluator
@@ -136,7 +136,7 @@ def _yaml(source: Source) -> Iterator[Launch]:
 
 
 def _processes(document: object, source: Source) -> Iterator[Launch]:
-    for process in containers.containers(list(llm_d_chart.servers(document)) or document):
+    for process in containers.containers(list(containers.servers(document)) or document):
         host = ShellEvaluator().shell
         values: dict[str, Value] = {k: host.text(v) if "${" in v else v for k, v in process.environment.items()}
         if process.arguments:

@@ -9,9 +9,7 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -19,6 +17,7 @@ import yaml
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.importers.launch.config_interpolation import flattened, interpolated
 from rooflinecli.importers.launch.emit import hub
+from rooflinecli.importers.launch.flags import rl_keys
 from rooflinecli.importers.launch.locate import Source, open_text
 from rooflinecli.importers.launch.shell_evaluator import ShellEvaluator
 from rooflinecli.importers.launch.shell_expansion import unknowns
@@ -40,21 +39,12 @@ _PRECISIONS = {"dtype": "policy.precision", "rollout-dtype": f"{_GENERATION}.vll
 _KL = (f"{_ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward")
 
 
-@cache
-def _rows(tool: str) -> dict[str, list[str]]:
-    """The keys of each option."""
-    rows: dict[str, dict[str, str]] = yaml.safe_load(
-        Path(__file__).with_name("rl_keys.yaml").read_text(encoding="utf-8")
-    )
-    return {option: keys.split() for option, keys in rows[tool].items()}
-
-
 def options(source: str, named: Callable[[str], Option]) -> Options:
     """Options of `roofline rl` in a launch; `named` finds its fields. Raises UsageError where there is none, and for a value known only where it runs."""
     opened = open_text(source)
     tool, keys = _keys(opened)
     found: Options = {}
-    for option, places in _rows(tool).items():
+    for option, places in rl_keys(tool).items():
         key = next((k for k in places if keys.get(k) not in (None, "", "null", "None") and _enabled(k, keys)), None)
         if key is not None:
             found[option] = keys[key] if option in _TEXT else _number(keys, key)
@@ -211,7 +201,7 @@ def emit(tool: str, given: Options) -> str:
         raise unknown("tool", tool, TOOLS, "--emit writes for these", "emit")
     left, keys = dict(given), dict[str, Any]()
     left["model"] = hub(load_model(str(left["model"])))
-    for option, places in _rows(tool).items():
+    for option, places in rl_keys(tool).items():
         if option in left and not (
             option == "lora-rank" and tool == "nemo-rl"
         ):  # read of a section that is not written
