@@ -37,14 +37,14 @@ class HeldOutScore:
 
     on: str
     rows: int
-    before: float
-    after: float
-    covered_before: float | None
-    covered: float
+    error_before: float
+    error_after: float
+    coverage_before: float | None
+    coverage_after: float
 
     @property
     def worse(self) -> bool:
-        return self.after > self.before + 1e-12
+        return self.error_after > self.error_before + 1e-12
 
 
 @dataclass
@@ -120,13 +120,15 @@ def fit_phase(phase: str, name: str, rows: Sequence[PredictedRow], hold_out: flo
         test, train = [row for row in own if row.where in apart], [row for row in own if row.where not in apart]
         scores.append(score("held out", test, train, with_share(fit([*train, *microbenchmarks]), places(train))))
     every = [*own, *microbenchmarks]
-    posterior = with_share(fit(every), places(own) if own else np.zeros((0, 0)))
-    residual = local(places(own) if own else np.zeros((0, 0)), posterior, range(len(own)))
-    shift = residual.shift(places(own)) if own else np.zeros(0)
-    if own and not np.isfinite(RowPredictor(own).log_seconds(posterior.taken[:, None], shift[:, None])).all():
+    if not own:
+        posterior = with_share(fit(every), np.zeros((0, 0)))
+        return PhaseFit(phase, name, every, posterior, NOWHERE, scores, outliers(every, posterior))
+    at = places(own)
+    posterior = with_share(fit(every), at)
+    residual = local(at, posterior, range(len(own)))
+    if not np.isfinite(RowPredictor(own).log_seconds(posterior.taken[:, None], residual.shift(at)[:, None])).all():
         residual = NOWHERE  # a row's request rate could not be sustained
-    if own:
-        scores.append(score("fitted", own, own, posterior))
+    scores.append(score("fitted", own, own, posterior))
     return PhaseFit(phase, name, every, posterior, residual, scores, outliers(every, posterior))
 
 
@@ -139,22 +141,18 @@ def score(
     expected = RowPredictor(rows).log_seconds(np.stack([0 * x, x], axis=1), np.stack([0 * shift, shift], axis=1))
     before, after = (measured - expected[:, i] for i in (0, 1))
     inside = float((abs(after) <= np.log1p(posterior.error)).mean())
-    return HeldOutScore(on, len(rows), relative_gap(before), relative_gap(after), _shipped_coverage(rows), inside)
+    shipped = []  # whether each row is inside the shipped interval, among those that have one
+    for row in rows:
+        if row.quantity in ("train", "itl", "prefill", "ttft"):
+            low, high = SHIPPED[PHASES[row.phase]](row.ctx, row.layout).interval_s
+            shipped.append(low <= row.measured <= high)
+    covered = float(np.mean(shipped)) if shipped else None
+    return HeldOutScore(on, len(rows), relative_gap(before), relative_gap(after), covered, inside)
 
 
 def relative_gap(residuals: Array) -> float:
     """Median |predicted / measured - 1| of logarithms of measured over predicted."""
     return float(np.median(np.minimum(np.abs(np.expm1(-residuals)), FARTHEST)))
-
-
-def _shipped_coverage(rows: Sequence[PredictedRow]) -> float | None:
-    """Share of rows inside the shipped interval, among those that have one."""
-    inside = []
-    for row in rows:
-        if row.quantity in ("train", "itl", "prefill", "ttft"):
-            low, high = SHIPPED[PHASES[row.phase]](row.ctx, row.layout).interval_s
-            inside.append(low <= row.measured <= high)
-    return float(np.mean(inside)) if inside else None
 
 
 ITERATIONS, LONGEST = 5, 0.7  # iterations, and the longest move of a logarithm in one
@@ -164,13 +162,8 @@ LEAST_GAIN = 3e-3  # nats: a gain below it is none
 
 def fit(rows: Sequence[PredictedRow], setting: PriorSettings | None = None) -> Posterior:
     """The posterior of one phase's constant groups given rows of one chip and software. Raises ValueError without rows."""
-    predictor = RowPredictor(rows)
-    return solve(predictor, np.log([row.measured for row in rows]), setting or SETTINGS[predictor.phase])
-
-
-def solve(predictor: RowPredictor, measured: Array, setting: PriorSettings) -> Posterior:
-    """The posterior given every row's logarithm of seconds [rows]."""
-    return solve_all(predictor, measured[None], setting, np.ones((1, len(measured)), dtype=bool))[0]
+    predictor, measured = RowPredictor(rows), np.log([[row.measured for row in rows]])
+    return solve_all(predictor, measured, setting or SETTINGS[predictor.phase], np.ones(measured.shape, dtype=bool))[0]
 
 
 def solve_all(predictor: RowPredictor, measured: Array, setting: PriorSettings, masks: Array) -> list[Posterior]:

@@ -60,17 +60,7 @@ def aside(rows: list[tuple[str, str]]) -> Rows:
 
 def _scores(result: CalibrationAnswer) -> Rows:
     return [
-        {
-            "phase": g.phase,
-            "software": g.software,
-            "on": score.on,
-            "rows": score.rows,
-            "error_before": score.before,
-            "error_after": score.after,
-            "coverage_before": score.covered_before,
-            "coverage_after": score.covered,
-            "interval": float(g.posterior.error),
-        }
+        {"phase": g.phase, "software": g.software, **vars(score), "interval": float(g.posterior.error)}
         for g in result.groups
         for score in g.scores
     ]
@@ -113,7 +103,9 @@ def _notes(g: PhaseFit) -> list[str]:
     if g.moved and not held_out:
         notes.append("too few rows to hold some out; the error on the fitted rows is no proof")
     if g.refused:
-        notes.append(f"worse on the held-out rows ({held_out[0].before:.1%} before, {held_out[0].after:.1%} after)")
+        notes.append(
+            f"worse on the held-out rows ({held_out[0].error_before:.1%} before, {held_out[0].error_after:.1%} after)"
+        )
     for block, x, prior in zip(posterior.blocks, posterior.x, posterior.prior / posterior.setting.width, strict=True):
         if posterior.supported and abs(x) > FAR * prior:
             notes.append(

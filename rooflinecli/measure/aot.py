@@ -260,14 +260,10 @@ def rate_of(dot: Dot, chip: Chip) -> str:
     peaks, kind = chip.spec.peak, chip.spec.kind
     if dot.dtype.startswith("float8"):
         wanted: tuple[str, ...] = ("fp8", "bf16")
+    elif dot.dtype == "float32" and (dot.exact or kind == "cpu"):
+        wanted = ("fp32", "tf32")
     elif dot.dtype == "float32":
-        wanted = (
-            ("fp32", "tf32")
-            if dot.exact or kind == "cpu"
-            else ("bf16", "fp32")
-            if kind == "tpu"
-            else ("tf32", "fp32", "bf16")
-        )
+        wanted = ("bf16", "fp32") if kind == "tpu" else ("tf32", "fp32", "bf16")
     else:
         wanted = RATES.get(dot.dtype, ())
     fitting = [dtype for dtype in wanted if dtype in peaks]
@@ -279,17 +275,9 @@ def rate_of(dot: Dot, chip: Chip) -> str:
 def _matmuls(needed: OpCounts, chip: Chip) -> list[tuple[OperationLine, str]]:
     found = []
     for dot, times in needed.dots.items():
-        op = Op(
-            name="matmul",
-            kind="matmul",
-            dtype=rate_of(dot, chip),
-            flops=dot.flops,
-            bytes=dot.bytes,
-            k=dot.k,
-            n=dot.n,
-            quantized=dot.g * dot.m * dot.k,
-            ramp=1 / max(dot.k, 1),
-        )
+        rate, quantized, ramp = rate_of(dot, chip), dot.g * dot.m * dot.k, 1 / max(dot.k, 1)
+        op = Op("matmul", "matmul", rate, flops=dot.flops, bytes=dot.bytes, k=dot.k, n=dot.n)
+        op = op._replace(quantized=quantized, ramp=ramp)
         shape = f"{f'{count(dot.g)} x ' if dot.g > 1 else ''}[{count(dot.m)}, {count(dot.k)}] . [{count(dot.k)}, {count(dot.n)}] {dot.dtype}"
         found.append((OperationLine(op, dot.flops, dot.bytes, price(op, chip, REGIME), times), shape))
     return found
@@ -299,9 +287,8 @@ def _passes(needed: OpCounts, chip: Chip) -> list[tuple[OperationLine, str]]:
     found = []
     for moved, times in needed.passes.items():
         op = Op(name="elementwise", kind="elementwise", dtype=_elementwise_rate(chip), flops=0.0, bytes=moved)
-        found.append(
-            (OperationLine(op, 0.0, moved, price(op, chip, REGIME), times), f"fused pass over {si(moved, 'B')}")
-        )
+        line = OperationLine(op, 0.0, moved, price(op, chip, REGIME), times)
+        found.append((line, f"fused pass over {si(moved, 'B')}"))
     return found
 
 

@@ -6,7 +6,7 @@ FLOPs and bytes come from formulas/, which also price an estimate, so a constant
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rooflinecli.formulas import attention, counts, training
@@ -61,17 +61,9 @@ class KernelCase:
 
 def matmul(m: int, n: int, k: int, dtype: str, engine: str = "xla") -> KernelCase:
     """x[m, k] @ w[k, n]."""
-    size = size_of(dtype)
-    return KernelCase(
-        "matmul",
-        "matmul",
-        "matmul",
-        dtype,
-        {"m": m, "n": n, "k": k},
-        counts.matmul_flops(m, k, n),
-        counts.matmul_bytes(m, k, n, size, size, size),
-        engine,
-    )
+    size, sizes = size_of(dtype), {"m": m, "n": n, "k": k}
+    flops, moved = counts.matmul_flops(m, k, n), counts.matmul_bytes(m, k, n, size, size, size)
+    return KernelCase("matmul", "matmul", "matmul", dtype, sizes, flops, moved, engine)
 
 
 def matmul_training(m: int, n: int, k: int, dtype: str) -> KernelCase:
@@ -93,73 +85,38 @@ def _op(case: KernelCase, k: int = 0, n: int = 0) -> Op:
 
 
 def _training(one: KernelCase, op: str, parts: list[Op]) -> KernelCase:
-    return KernelCase(
-        one.suite,
-        op,
-        one.kind,
-        one.dtype,
-        one.sizes,
-        sum(p.flops for p in parts),
-        sum(p.bytes for p in parts),
-        regime="training",
-        launches=len(parts),
-    )
+    """A kernel with its gradients, which are further launches."""
+    flops, moved = sum(p.flops for p in parts), sum(p.bytes for p in parts)
+    return replace(one, op=op, flops=flops, bytes=moved, engine="xla", regime="training", launches=len(parts))
 
 
 def grouped(tokens: int, n: int, k: int, groups: int, dtype: str) -> KernelCase:
     """Ragged matmul: `tokens` rows split unevenly over `groups` weights of [k, n], all of them visited."""
-    size = size_of(dtype)
+    size, sizes = size_of(dtype), {"t": tokens, "n": n, "k": k, "g": groups}
     moved = counts.matmul_bytes(tokens, k, n, size, 0, size) + counts.bytes_of(groups * k * n, size)
-    return KernelCase(
-        "matmul",
-        "grouped",
-        "grouped_matmul",
-        dtype,
-        {"t": tokens, "n": n, "k": k, "g": groups},
-        counts.matmul_flops(tokens, k, n),
-        moved,
-    )
+    return KernelCase("matmul", "grouped", "grouped_matmul", dtype, sizes, counts.matmul_flops(tokens, k, n), moved)
 
 
 def prefill(
     batch: int, seq: int, heads: int, kv_heads: int, head: int, dtype: str, engine: str = "xla", causal: bool = True
 ) -> KernelCase:
     """Causal (or full) attention over a whole prompt."""
-    size = size_of(dtype)
+    size, sizes = size_of(dtype), {"b": batch, "s": seq, "h": heads, "kv": kv_heads, "d": head}
     pairs = attention.causal_pairs(seq, seq) if causal else attention.full_pairs(seq, seq)
     flops = attention.attention_core_flops(batch, heads, pairs, head, head)
     moved = attention.flash_attention_bytes(batch, seq, seq, heads, kv_heads, head, head, size, size)
-    op = "prefill" if causal else "prefill_full"
-    kind = "prefill_attention" if causal else ""
-    return KernelCase(
-        "attention",
-        op,
-        kind,
-        dtype,
-        {"b": batch, "s": seq, "h": heads, "kv": kv_heads, "d": head},
-        flops,
-        moved,
-        engine,
-    )
+    op, kind = ("prefill", "prefill_attention") if causal else ("prefill_full", "")
+    return KernelCase("attention", op, kind, dtype, sizes, flops, moved, engine)
 
 
 def decode(
     batch: int, context: int, heads: int, kv_heads: int, head: int, dtype: str, engine: str = "xla"
 ) -> KernelCase:
     """One query token per sequence against `context` cached keys and values."""
-    size = size_of(dtype)
+    size, sizes = size_of(dtype), {"b": batch, "t": context, "h": heads, "kv": kv_heads, "d": head}
     flops = attention.attention_core_flops(batch, heads, context, head, head)
     moved = attention.flash_attention_bytes(batch, 1, context, heads, kv_heads, head, head, size, size)
-    return KernelCase(
-        "attention",
-        "decode",
-        "decode_attention",
-        dtype,
-        {"b": batch, "t": context, "h": heads, "kv": kv_heads, "d": head},
-        flops,
-        moved,
-        engine,
-    )
+    return KernelCase("attention", "decode", "decode_attention", dtype, sizes, flops, moved, engine)
 
 
 def streamed(

@@ -10,12 +10,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rooflinecli.core.num import Number
+from rooflinecli.core.units import parse
 from rooflinecli.formulas import collectives as forms
 from rooflinecli.measure.cases import KernelCase, Record
 from rooflinecli.measure.device import Environment
 from rooflinecli.measure.fit import LEAST
 from rooflinecli.measure.profile import SOURCE, MeasuredPeaks
 from rooflinecli.measure.timing import errors, quantile
+from rooflinecli.specs.hardware import load_hardware
 
 if TYPE_CHECKING:
     from rooflinecli.measure.fit import Array
@@ -36,12 +38,12 @@ def chosen(environment: Environment, quick: bool) -> list[KernelCase]:
         return []
     top = 22 if environment.platform == "cpu" else 28 if quick else 30
     steps = range(12, top + 1, 3 if quick else 1)
-    dtype = "fp32" if environment.platform == "cpu" else "bf16"
-    return [_case(op, 2**s, environment.devices, dtype) for op in VOLUME for s in steps]
-
-
-def _case(op: str, size: int, devices: int, dtype: str) -> KernelCase:
-    return KernelCase("collectives", op, "collective", dtype, {"bytes": size, "n": devices}, 0.0, float(size))
+    dtype, n = "fp32" if environment.platform == "cpu" else "bf16", environment.devices
+    return [
+        KernelCase("collectives", op, "collective", dtype, {"bytes": 2**s, "n": n}, 0.0, float(2**s))
+        for op in VOLUME
+        for s in steps
+    ]
 
 
 def bus_bytes(record: Record) -> float:
@@ -95,42 +97,23 @@ def network(records: list[Record], limits: MeasuredPeaks, environment: Environme
     mine = [r for r in records if r["suite"] == "collectives"]
     if not mine:
         return None
-    known = _levels(limits.extends)
-    bandwidth = _rate(known[0]) if known else max(bus_bytes(r) / r["time_s"] for r in mine)
+    known: list[Record] = []  # a known chip's network levels as its file has them
+    if limits.extends:
+        known = [dict(level) for level in load_hardware(limits.extends).document.data.get("network", [])]
+    fastest_bus = max(bus_bytes(r) / r["time_s"] for r in mine)
+    bandwidth = parse(known[0]["bandwidth"]["value"], "B/s") if known else fastest_bus
+    bandwidth = bandwidth if math.isfinite(bandwidth) else 1.0
     fitted = {op: found[0] for op in VOLUME if (found := fit(op, [r for r in mine if r["op"] == op], bandwidth))}
     if not fitted:
         return None
     fastest = max(fitted, key=lambda op: fitted[op]["memory"])
-    level: Record = (
-        known[0]
-        if known
-        else {
-            "name": _NAMES.get(environment.platform, "interconnect"),
-            "kind": "fabric" if environment.processes > 1 else "switch",
-            "size": environment.devices,
-            "bandwidth": {
-                "value": f"{bandwidth / 1e9:.4g} GB/s",
-                "basis": "best bus rate seen, one way",
-                "source": SOURCE,
-            },
-        }
-    )
+    rate = {"value": f"{bandwidth / 1e9:.4g} GB/s", "basis": "best bus rate seen, one way", "source": SOURCE}
+    described: Record = {
+        "name": _NAMES.get(environment.platform, "interconnect"),
+        "kind": "fabric" if environment.processes > 1 else "switch",
+        "size": environment.devices,
+        "bandwidth": rate,
+    }
+    level = known[0] if known else described
     level["efficiency"] = {**fitted, "any": fitted.get("all-gather", fitted[fastest])}
     return [level, *known[1:]]
-
-
-def _levels(extends: str | None) -> list[Record]:
-    """A known chip's network levels as its file has them."""
-    if not extends:
-        return []
-    from rooflinecli.specs.hardware import load_hardware
-
-    levels: list[Record] = load_hardware(extends).document.data.get("network", [])
-    return [dict(level) for level in levels]
-
-
-def _rate(level: Record) -> float:
-    from rooflinecli.core.units import parse
-
-    rate = parse(level["bandwidth"]["value"], "B/s")
-    return rate if math.isfinite(rate) else 1.0

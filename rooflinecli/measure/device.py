@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+from rooflinecli.importers.source import number
 from rooflinecli.measure.cases import Record
 
 if TYPE_CHECKING:
@@ -232,22 +233,11 @@ def nvidia(query: str) -> str:
 
 
 def seen() -> dict[str, float]:
-    """Current values: {'sm_mhz': 1980.0, ...}; empty where the device reports none."""
+    """Current values: {'sm_mhz': 1980.0, ...}, without those that the device reports as [N/A]; empty where it reports none."""
     values = nvidia(",".join(FIELDS)).split(",")
     if len(values) != len(FIELDS):
         return {}
-    return {
-        name: number
-        for name, text in zip(FIELDS.values(), values, strict=True)
-        if (number := _number(text)) is not None
-    }
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:  # "[N/A]"
-        return None
+    return {name: v for name, text in zip(FIELDS.values(), values, strict=True) if (v := number(text)) is not None}
 
 
 def summary(records: Iterable[Record]) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.files import missing_reason
@@ -30,8 +31,6 @@ DTYPES = {
     **{f"{short}{bits}": f"int{bits}" for short in ("s", "i") for bits in (8, 16, 32, 64)},
     **{f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
 }
-T = TypeVar("T")
-_TOKEN = re.compile(r"\s*([\w.+-]+\s*\[[\d\s,_x]*\]|[-+]?[\d.][\w.+-]*|[A-Za-z_]\w*|[(){}:,])")
 
 
 def load(target: str) -> Callable[..., object]:
@@ -68,83 +67,60 @@ def first_line(error: BaseException) -> str:
 
 
 def arguments(written: list[str]) -> list[Argument]:
-    """Shapes as jax.ShapeDtypeStruct, in tuples and dicts as written; numbers stay numbers. Raises UsageError."""
-    return [value for text in written for value in _Parser(text).several()]
+    """Shapes as jax.ShapeDtypeStruct, in tuples and dicts as Python writes them; numbers stay numbers. Raises UsageError."""
+    return [_value(node, text) for text in written for node in _nodes(text)]
 
 
-class _Parser:
-    """Reads one --args text: one or more arguments."""
+def _nodes(text: str) -> list[ast.expr]:
+    """The arguments of one --args text, as a call has them: commas between may be spaces, and 8x2 is 8,2."""
+    spaced = re.sub(r"(?<=[\])}\w])\s+(?=[\w({+-])", ", ", text.strip().removesuffix(","))
+    python = re.sub(r"(?<=\d)x(?=\d)", ",", spaced).replace("[]", "[()]")
+    try:
+        call = ast.parse(f"f({python})", mode="eval").body
+    except SyntaxError:
+        raise _wrong(text, text) from None
+    if not isinstance(call, ast.Call) or call.keywords or not call.args:
+        raise _wrong(text, text)
+    return call.args
 
-    def __init__(self, text: str):
-        self.text, self.tokens, at = text, [], 0
-        while at < len(text.rstrip()):
-            match = _TOKEN.match(text, at)
-            if not match:
-                raise self._wrong(text[at:])
-            self.tokens.append(match[1])
-            at = match.end()
 
-    def several(self) -> list[Argument]:
-        found = []
-        while self.tokens:
-            found.append(self._value())
-            if self.tokens and self.tokens[0] == ",":
-                self.tokens.pop(0)
-        if not found:
-            raise self._wrong(self.text)
-        return found
+def _value(node: ast.expr, text: str) -> Argument:
+    match node:
+        case ast.Tuple():
+            return tuple(_value(each, text) for each in node.elts)
+        case ast.Dict():
+            names = [key.id if isinstance(key, ast.Name) else ast.unparse(key or node) for key in node.keys]
+            return dict(zip(names, (_value(each, text) for each in node.values), strict=True))
+        case ast.Subscript(value=ast.Name(id=name)):
+            return _array(name, node.slice, text)
+        case ast.Name(id="true" | "false" as word):
+            return word == "true"
+    return _number(node, text)
 
-    def _value(self) -> Argument:
-        token = self._next()
-        if token == "(":
-            return tuple(self._until(")", self._value))
-        if token == "{":
-            return dict(self._until("}", self._item))
-        if token.endswith("]"):
-            return self._array(token)
-        if token in ("True", "true", "False", "false"):
-            return token.lower() == "true"
-        try:
-            return float(token) if re.search(r"[.eE]", token) else int(token)
-        except ValueError:
-            raise self._wrong(token) from None
 
-    def _item(self) -> tuple[str, Argument]:
-        key = self._next()
-        if self._next() != ":":
-            raise self._wrong(key)
-        return key, self._value()
+def _number(node: ast.expr, text: str) -> Any:
+    try:
+        found = ast.literal_eval(node)
+    except ValueError:
+        found = None
+    if not isinstance(found, (int, float)):
+        raise _wrong(ast.unparse(node), text)
+    return found
 
-    def _until(self, end: str, read: Callable[[], T]) -> list[T]:
-        found = []
-        while self.tokens and self.tokens[0] != end:
-            found.append(read())
-            if self.tokens and self.tokens[0] == ",":
-                self.tokens.pop(0)
-        if self._next() != end:
-            raise self._wrong(self.text)
-        return found
 
-    def _array(self, token: str) -> jax.ShapeDtypeStruct:
-        import jax
-        import jax.numpy as jnp
+def _array(name: str, sizes: ast.expr, text: str) -> jax.ShapeDtypeStruct:
+    import jax
+    import jax.numpy as jnp
 
-        name, _, inside = token[:-1].partition("[")
-        name = DTYPES.get(name.strip(), name.strip())
-        try:
-            dtype = jnp.dtype(name)
-        except TypeError:
-            raise unknown("dtype", name, DTYPES) from None
-        return jax.ShapeDtypeStruct(
-            tuple(int(size) for size in re.split(r"[,x]", inside.replace("_", "")) if size.strip()), dtype
-        )
+    try:
+        dtype = jnp.dtype(DTYPES.get(name, name))
+    except TypeError:
+        raise unknown("dtype", name, DTYPES) from None
+    axes = sizes.elts if isinstance(sizes, ast.Tuple) else [sizes]
+    return jax.ShapeDtypeStruct(tuple(_number(size, text) for size in axes), dtype)
 
-    def _next(self) -> str:
-        if not self.tokens:
-            raise self._wrong(self.text)
-        return self.tokens.pop(0)
 
-    def _wrong(self, part: str) -> UsageError:
-        return UsageError(
-            f"--args {self.text}: cannot read '{part.strip()}'; write shapes such as f32[128,256], (f32[8], i32[]) or {{w: bf16[8,8]}}"
-        )
+def _wrong(part: str, text: str) -> UsageError:
+    return UsageError(
+        f"--args {text}: cannot read '{part.strip()}'; write shapes such as f32[128,256], (f32[8], i32[]) or {{w: bf16[8,8]}}"
+    )

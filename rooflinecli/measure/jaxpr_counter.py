@@ -7,6 +7,7 @@ program with or without dead code.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -183,8 +184,8 @@ def tally(jaxpr: Jaxpr | ClosedJaxpr, rules: Rules) -> OpCounts:
 
 def _count(flat: Flat, times: float, found: OpCounts, rules: Rules) -> None:
     for node in flat.nodes:
-        if node.name in ("dot_general", "conv_general_dilated"):
-            dot = _dot(node) if node.name == "dot_general" else _convolution(node)
+        if matmul := _MATMULS.get(node.name):
+            dot = matmul(node)
             found.dots[dot] = found.dots.get(dot, 0.0) + times
         elif node.name in MATH:
             sized = node.ins[0] if node.name in REDUCTIONS else node.outs[0]
@@ -262,8 +263,23 @@ def _convolution(node: Node) -> Dot:
     return Dot(m, k, channels, 1, x.dtype, _exact(node), 2.0 * m * k * channels, x.bytes + w.bytes + y.bytes)
 
 
+def _ragged(node: Node) -> Dot:
+    """Each row is multiplied by the weight of its group: rows x inner x outer, whichever side is ragged."""
+    x, w, y = node.ins[0], node.ins[1], node.outs[0]
+    m, k, n = math.prod(x.shape[:-1]), x.shape[-1], y.shape[-1]
+    return Dot(m, k, n, 1, x.dtype, _exact(node), 2.0 * m * k * n, x.bytes + w.bytes + y.bytes)
+
+
 def _exact(node: Node) -> bool:
     return "HIGHEST" in str(node.params.get("precision"))
+
+
+_MATMULS: dict[str, Callable[[Node], Dot]] = {
+    "dot_general": _dot,
+    "conv_general_dilated": _convolution,
+    "ragged_dot": _ragged,
+    "ragged_dot_general": _ragged,
+}
 
 
 def _passes(flat: Flat) -> list[float]:
@@ -282,7 +298,7 @@ def _passes(flat: Flat) -> list[float]:
             found.append(2 * (node.ins[-1] if node.name.startswith("scatter") else node.ins[1]).bytes)
         elif node.name in ("gather", "dynamic_slice"):
             found.append(2 * node.outs[0].bytes)
-        elif not bodies(node.params) and node.name not in ("dot_general", "conv_general_dilated"):
+        elif not bodies(node.params) and node.name not in _MATMULS:
             found.append(sum(v.bytes for v in (*node.ins, *node.outs)))
     return found
 

@@ -22,24 +22,12 @@ from rooflinecli.core.extras import install
 if TYPE_CHECKING:
     import httpx
 
+    from rooflinecli.measure.question import OpenAIServer
+
 SCHEMA = "roofline/serving-run/1"
 _WORDS = "time people way water words called first made part long down day number sound work place year live back give".split()
 _KEY = "OPENAI_API_KEY"
 FEWEST = 4  # requests of a run per one in flight, so that most of them run at full concurrency
-
-
-@dataclass(frozen=True)
-class ServerBenchmark:
-    """Load on a server: `concurrency` requests in flight, `requests` in total, prompts of about `prompt` tokens."""
-
-    url: str
-    model: str | None = None
-    engine: str | None = None
-    concurrency: int = 1
-    prompt: int = 512
-    output: int = 64
-    requests: int = 0
-    timeout: float = 120.0
 
 
 @dataclass(frozen=True)
@@ -52,37 +40,47 @@ class ServerResponse:
     output: int
 
 
-def close(loop: ServerBenchmark) -> dict[str, Any]:
-    """Run the loop after one warm-up request; returns an object `roofline/serving-run/1`, SI.
+def close(server: OpenAIServer, concurrency: int, prompt: int) -> dict[str, Any]:
+    """Run the loop after one warm-up request, with prompts of about `prompt` tokens; returns an object `roofline/serving-run/1`, SI.
 
     Raises UsageError for a server that cannot be reached, fails, or does not stream.
     """
-    httpx = _httpx()
-    headers = {"Authorization": f"Bearer {os.environ[_KEY]}"} if os.environ.get(_KEY) else {}
-    base = loop.url.rstrip("/").removesuffix("/v1")
-    limits = httpx.Limits(max_connections=loop.concurrency + 1)
-    try:
-        with httpx.Client(base_url=base, headers=headers, timeout=loop.timeout, limits=limits) as client:
-            model = loop.model or _only_model(client)
-            _ask(client, loop, model, -1)
-            total = loop.requests or FEWEST * loop.concurrency
-            start = time.perf_counter()
-            with ThreadPoolExecutor(loop.concurrency) as pool:
-                answers = list(pool.map(lambda i: _ask(client, loop, model, i), range(total)))
-            return _summary(loop, model, answers, time.perf_counter() - start)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        reason = str(error) or type(error).__name__
-        raise UsageError(
-            f"{loop.url}: {reason}; give the address of a running server, such as http://localhost:8000"
-        ) from None
-
-
-def _httpx() -> Any:
     try:
         import httpx
     except ImportError:
         raise UsageError(f"asking a server needs httpx; install it with: {install('server')}") from None
-    return httpx
+    headers = {"Authorization": f"Bearer {os.environ[_KEY]}"} if os.environ.get(_KEY) else {}
+    base = server.url.rstrip("/").removesuffix("/v1")
+    limits = httpx.Limits(max_connections=concurrency + 1)
+    try:
+        with httpx.Client(base_url=base, headers=headers, timeout=server.timeout, limits=limits) as client:
+            model = server.model or _only_model(client)
+            _ask(client, server, prompt, model, -1)
+            total = server.requests or FEWEST * concurrency
+            start = time.perf_counter()
+            with ThreadPoolExecutor(concurrency) as pool:
+                answers = list(pool.map(lambda i: _ask(client, server, prompt, model, i), range(total)))
+            wall = time.perf_counter() - start
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        reason = str(error) or type(error).__name__
+        raise UsageError(
+            f"{server.url}: {reason}; give the address of a running server, such as http://localhost:8000"
+        ) from None
+    steps = [(a.last - a.first) / (a.output - 1) for a in answers if a.output > 1]
+    return {
+        "schema": SCHEMA,
+        "url": server.url,
+        "model": model,
+        "engine": server.engine,
+        "concurrency": concurrency,
+        "requests": len(answers),
+        "prompt_tokens": fmean(a.prompt for a in answers),
+        "output_tokens": fmean(a.output for a in answers),
+        "first_token_s": fmean(a.first for a in answers),
+        "inter_token_s": fmean(steps) if steps else None,
+        "output_tokens_per_s": sum(a.output for a in answers) / wall,
+        "wall_s": wall,
+    }
 
 
 def _only_model(client: httpx.Client) -> str:
@@ -94,11 +92,16 @@ def _only_model(client: httpx.Client) -> str:
     return names[0]
 
 
-def _ask(client: httpx.Client, loop: ServerBenchmark, model: str, i: int) -> ServerResponse:
+def _ask(client: httpx.Client, server: OpenAIServer, prompt: int, model: str, i: int) -> ServerResponse:
     """One request; its first words are unique, so that no prefix cache hits."""
     words = random.Random(i)
-    text = " ".join(words.choice(_WORDS) for _ in range(max(loop.prompt - 1, 1)))
-    body: dict[str, Any] = {"model": model, "prompt": f"{i + 2} {text}", "max_tokens": loop.output, "temperature": 0.0}
+    text = " ".join(words.choice(_WORDS) for _ in range(max(prompt - 1, 1)))
+    body: dict[str, Any] = {
+        "model": model,
+        "prompt": f"{i + 2} {text}",
+        "max_tokens": server.output,
+        "temperature": 0.0,
+    }
     body |= {"stream": True, "stream_options": {"include_usage": True}, "ignore_eos": True}
     start = time.perf_counter()
     first = last = 0.0
@@ -106,20 +109,20 @@ def _ask(client: httpx.Client, loop: ServerBenchmark, model: str, i: int) -> Ser
     with client.stream("POST", "/v1/completions", json=body) as answer:
         if answer.status_code != 200:
             reply = answer.read().decode("utf-8", "replace")
-            raise UsageError(f"{loop.url}: the server answered {answer.status_code}: {' '.join(reply.split())[:200]}")
+            raise UsageError(f"{server.url}: the server answered {answer.status_code}: {' '.join(reply.split())[:200]}")
         for piece in _pieces(answer):
             usage = piece.get("usage") or usage
             if any(choice.get("text") for choice in piece.get("choices", [])):
                 pieces, last = pieces + 1, time.perf_counter() - start
                 first = first or last
     if not pieces:
-        raise UsageError(f"{loop.url}: an answer without text; is {model} a model that writes?")
+        raise UsageError(f"{server.url}: an answer without text; is {model} a model that writes?")
     counted = int(usage.get("completion_tokens") or pieces)
     if pieces < counted / 4:
         raise UsageError(
-            f"{loop.url}: {counted} tokens arrived in {pieces} chunks, so TPOT cannot be measured; let the server stream every token"
+            f"{server.url}: {counted} tokens arrived in {pieces} chunks, so TPOT cannot be measured; let the server stream every token"
         )
-    return ServerResponse(first, last, int(usage.get("prompt_tokens") or loop.prompt), counted)
+    return ServerResponse(first, last, int(usage.get("prompt_tokens") or prompt), counted)
 
 
 def _pieces(answer: httpx.Response) -> Iterator[dict[str, Any]]:
@@ -133,21 +136,3 @@ def _pieces(answer: httpx.Response) -> Iterator[dict[str, Any]]:
                 continue
             if isinstance(piece, dict):
                 yield piece
-
-
-def _summary(loop: ServerBenchmark, model: str, answers: list[ServerResponse], wall: float) -> dict[str, Any]:
-    steps = [(a.last - a.first) / (a.output - 1) for a in answers if a.output > 1]
-    return {
-        "schema": SCHEMA,
-        "url": loop.url,
-        "model": model,
-        "engine": loop.engine,
-        "concurrency": loop.concurrency,
-        "requests": len(answers),
-        "prompt_tokens": fmean(a.prompt for a in answers),
-        "output_tokens": fmean(a.output for a in answers),
-        "first_token_s": fmean(a.first for a in answers),
-        "inter_token_s": fmean(steps) if steps else None,
-        "output_tokens_per_s": sum(a.output for a in answers) / wall,
-        "wall_s": wall,
-    }

@@ -115,13 +115,10 @@ class OpenAIServer(Question[list[dict[str, Any]]]):
 
     def answer(self) -> list[dict[str, Any]]:
         """Runs, as objects of roofline/serving-run/1."""
-        from rooflinecli.measure.openai_load import ServerBenchmark, close
+        from rooflinecli.measure.openai_load import close
 
-        return [
-            close(ServerBenchmark(self.url, self.model, self.engine, many, length, self.output, self.requests or 0, self.timeout))
-            for many in _counts("--concurrency", self.concurrency)
-            for length in _counts("--prompt", self.prompt)
-        ]  # fmt: skip
+        loads, prompts = _counts("--concurrency", self.concurrency), _counts("--prompt", self.prompt)
+        return [close(self, many, length) for many in loads for length in prompts]
 
 
 class VLLMServer(OpenAIServer):

@@ -80,17 +80,10 @@ def _session(suite: Suite, env: Environment, log: Log) -> Session:
     if canary:
         log.append({"key": "canary", "time_s": canary.best})
     budget = suite.budget or (QUICK_BUDGET if suite.quick else FULL_BUDGET)
-    looks = suite.looks or (2 if suite.quick else 4)
-    return Session(
-        env,
-        log,
-        QUICK if suite.quick else FULL,
-        budget,
-        canary=canary,
-        dispatch=dispatch,
-        looks=looks,
-        patience=PATIENCE * budget,
-    )
+    looks, protocol = suite.looks or (2 if suite.quick else 4), QUICK if suite.quick else FULL
+    session = Session(env, log, protocol, budget, canary=canary, dispatch=dispatch)
+    session.looks, session.patience = looks, PATIENCE * budget
+    return session
 
 
 def _cases(suite: Suite, env: Environment) -> list[KernelCase]:
@@ -112,10 +105,9 @@ def _answer(suite: Suite, session: Session, out: Path, planned: int) -> MeasureA
     answer = MeasureAnswer(
         env, out, records, device.is_leader(), interrupted=session.interrupted, failed=session.failed
     )
-    done = sum(1 for r in records)
     if session.interrupted:
         answer.notes.append(
-            f"stopped after {done} of {planned} kernels; run the same command again to go on from {session.log.path}"
+            f"stopped after {len(records)} of {planned} kernels; run the same command again to go on from {session.log.path}"
         )
     elif session.skipped:
         answer.notes.append(
@@ -137,13 +129,6 @@ def contended_fraction(records: list[Record]) -> float:
     return sum(map(was_contended, records)) / len(records) if records else 0.0
 
 
-def _forced(contended: float, fits: list[Fit]) -> str:
-    """What --force wrote that would otherwise have been withheld; empty where nothing would."""
-    worse = sum(f.worse for f in fits)
-    why = [f"{contended:.0%} of the timings were disturbed"] if contended > DISTURBED else []
-    return "; ".join([*why, *([f"{plural(worse, 'fit')} worse than the bare roofline"] if worse else [])])
-
-
 def _fit(suite: Suite, answer: MeasureAnswer) -> None:
     from rooflinecli.measure.collectives import network
 
@@ -161,10 +146,13 @@ def _fit(suite: Suite, answer: MeasureAnswer) -> None:
         data["measured"]["conditions"] = f"lowest / median / highest: {conditions}"
     if contended := contended_fraction(answer.records):
         data.setdefault("measured", {})["contended_fraction"] = round(contended, 3)
-    if suite.force and (why := _forced(contended, answer.fits)):
-        data["measured"]["forced"] = why
+    if suite.force:  # what would otherwise have been withheld
+        worse = sum(f.worse for f in answer.fits)
+        why = [f"{contended:.0%} of the timings were disturbed"] if contended > DISTURBED else []
+        why += [f"{plural(worse, 'fit')} worse than the bare roofline"] if worse else []
+        data["measured"] |= {"forced": "; ".join(why)} if why else {}
     text = profile.text_of(data, answer.out)
-    answer.withheld = contended_fraction(answer.records) > DISTURBED and not suite.force
+    answer.withheld = contended > DISTURBED and not suite.force
     if answer.withheld:
         answer.notes.append(
             f"no profile was written: other programs disturbed too many timings; run the same command again when the machine "

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rooflinecli.calibrate.constant_groups import BLOCKS, merged
-from rooflinecli.calibrate.phase_fit import fit, solve, solve_all
+from rooflinecli.calibrate.phase_fit import fit, solve_all
 from rooflinecli.calibrate.posterior import SETTINGS, PriorSettings, log_likelihood, student, weights
 from rooflinecli.calibrate.predicted_row import PredictedRow, RowPredictor, seconds
 from rooflinecli.calibrate.row_checks import outlier_z
@@ -20,6 +20,11 @@ from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout
 
 SIZES = [(1, 512), (4, 2048), (16, 1024), (64, 4096), (128, 512), (32, 8192)]
+
+
+def solve(predictor, measured, setting):
+    """The posterior of one draw, which takes every row."""
+    return solve_all(predictor, measured[None], setting, np.ones((1, len(measured)), dtype=bool))[0]
 
 
 def decode_rows(factors, noise=None):

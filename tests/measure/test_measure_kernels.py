@@ -9,7 +9,7 @@ import pytest
 from jax.experimental.pallas import tpu as pltpu
 
 from rooflinecli.measure import cases, time_case
-from rooflinecli.measure.kernels import base, matmul, pallas, reference, stream
+from rooflinecli.measure.kernels import base, pallas, reference, xla
 
 F64 = np.float64
 
@@ -48,7 +48,7 @@ def test_ragged_rows_meet_their_own_weights():
     kernel, (w,) = ready(cases.grouped(32, 16, 24, 4, "fp32"))
     (x,) = kernel.hot
     out, start = np.asarray(kernel.fn(w, x)), 0
-    sizes = matmul.uneven(32, 4)
+    sizes = xla.uneven(32, 4)
     assert sum(sizes) == 32 and min(sizes) >= 1 and len(set(sizes)) > 1
     for group, rows in enumerate(sizes):
         np.testing.assert_allclose(
@@ -70,12 +70,12 @@ def test_training_kernel_returns_output_and_both_gradients():
 
 
 def test_adamw_takes_one_step():
-    p, m, v = stream.adamw(jnp.float32(1.0), jnp.float32(2.0), jnp.float32(0.0), jnp.float32(0.0))
+    p, m, v = xla.adamw(jnp.float32(1.0), jnp.float32(2.0), jnp.float32(0.0), jnp.float32(0.0))
     assert (float(m), float(v)) == pytest.approx((0.2, 0.2))
     assert float(p) == pytest.approx(1.0 - 3e-4 * (0.2 / 0.2**0.5 + 0.1), rel=1e-6)
 
 
-@pytest.mark.parametrize("op", sorted(stream.ROWS))
+@pytest.mark.parametrize("op", sorted(xla.ROWS))
 def test_streams_run(op):
     kernel, inputs = ready(cases.streamed("elementwise", op, "elementwise", "fp32", {"rows": 4, "width": 1024}, 1))
     assert np.isfinite(np.asarray(kernel.fn(*inputs))).all()
@@ -109,7 +109,7 @@ def test_pallas_matmul_interpreted(monkeypatch):
     case = cases.matmul(128, 256, 512, "fp32", engine="pallas")
     base_kernel, (w,) = ready(replace(case, engine="xla"))
     (x,) = base_kernel.hot
-    monkeypatch.setattr(pallas.xla_matmul, "build", lambda case: base_kernel)
+    monkeypatch.setattr(pallas.xla, "build", lambda case: base_kernel)
     monkeypatch.setattr(pallas.jax, "default_backend", lambda: "tpu")
     with pltpu.force_tpu_interpret_mode():
         reference.check(case, base.build(case).fn(w, x), (w,), (x,))

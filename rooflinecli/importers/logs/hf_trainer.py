@@ -9,8 +9,8 @@ from rooflinecli.core.errors import DataError
 from rooflinecli.importers.source import MeasuredRow, Options, Source, number, positive
 
 TOOL = "Hugging Face Trainer"
-_FIELD = re.compile(r"['\"]?(\w+)['\"]?\s*[:=]\s*['\"]?([\d.]+(?:e[+-]?\d+)?)")
-_TABLE = re.compile(r"\s*train_runtime\s+=\s+(\d+):(\d+):([\d.]+)")
+_FIELD = re.compile(r"['\"]?(\w+)['\"]?\s*[:=]\s*['\"]?([\d.]+(?::[\d.]+)*(?:e[+-]?\d+)?)")
+_ROW = re.compile(r"\s*\w+\s+=\s+[\d.:]+\s*$")  # of the table that Trainer.log_metrics prints
 _HEAD = {  # what the Trainer logs before the first step
     "steps": re.compile(r"Total optimization steps\s*=\s*([\d,]+)"),
     "batch": re.compile(r"Total train batch size[^=\n]*=\s*([\d,]+)"),
@@ -25,52 +25,41 @@ def claims(source: Source) -> bool:
 
 
 def read(source: Source) -> list[MeasuredRow]:
-    printed: list[tuple[int, int, dict[str, float]]] = []
-    for match in re.finditer("train_runtime", source.plain):
-        line = source.line_of(match.start())
-        if table := _TABLE.match(source.plain, source.plain.rfind("\n", 0, match.start()) + 1):
-            fields = _printed(source, line, table)
+    text, printed = source.plain, list[tuple[int, int, dict[str, float]]]()
+    for start in (match.start() for match in re.finditer("train_runtime", text)):
+        line = source.line_of(start)
+        if _ROW.match(source.lines[line - 1]):
+            block = "\n".join(row for row in source.lines[max(line - 6, 0) : line + 4] if _ROW.match(row))
         else:
-            block = source.plain[
-                max(source.plain.rfind(mark, 0, match.start()) for mark in ("TrainOutput", "{")) : match.start() + 600
-            ]
-            end = block.find("}")
-            if end < 0:
+            first = max(text.rfind(mark, 0, start) for mark in ("TrainOutput", "{"))
+            block, closed, _ = text[first : start + 600].partition("}")
+            if not closed:
                 raise DataError(f"{source.at(line)}: the summary does not end; was the file cut short?")
-            fields = {
-                name: figure for name, value in _FIELD.findall(block[:end]) if (figure := number(value)) is not None
-            }
-        printed.append((line, match.start(), fields))
+        fields = {name: figure for name, value in _FIELD.findall(block) if (figure := _figure(value)) is not None}
+        printed.append((line, start, fields))
     found = []
     for line, start, fields in printed:  # a run's dictionary and table are one: read the fields of both
         same = [other for _, _, other in printed if _same_run(fields, other)]
         whole = {name: value for other in reversed(same) for name, value in other.items()}
-        found += _run(source, line, whole, _head(source.plain[:start]))
+        stated = {
+            name: float(values[-1].replace(",", "")) for name, p in _HEAD.items() if (values := p.findall(text[:start]))
+        }
+        if "steps" not in stated and (bars := _BAR.findall(text[:start])):
+            stated["steps"] = float(bars[-1])
+        found += _run(source, line, whole, stated)
     return found
+
+
+def _figure(value: str) -> float | None:
+    """A number, or the seconds of a clock."""
+    parts = [number(part) for part in reversed(value.split(":"))]
+    return None if None in parts else sum(part * 60**i for i, part in enumerate(parts) if part)
 
 
 def _same_run(one: dict[str, float], other: dict[str, float]) -> bool:
     """Whether two summaries state one run: the clock of a table has two decimals."""
     near = abs(one.get("train_runtime", 0.0) - other.get("train_runtime", 0.0)) <= 0.011
     return near and one.get("train_samples_per_second") == other.get("train_samples_per_second")
-
-
-def _head(text: str) -> dict[str, float]:
-    """Steps and batch as the log of the run states them before its summary."""
-    stated = {name: float(values[-1].replace(",", "")) for name, p in _HEAD.items() if (values := p.findall(text))}
-    if "steps" not in stated and (bars := _BAR.findall(text)):
-        stated["steps"] = float(bars[-1])
-    return stated
-
-
-def _printed(source: Source, line: int, runtime: re.Match[str]) -> dict[str, float]:
-    """The fields of the table that Trainer.log_metrics prints; its time is of a clock."""
-    hours, minutes, seconds = (number(part) or 0.0 for part in runtime.groups())
-    fields = {"train_runtime": 3600 * hours + 60 * minutes + seconds}
-    for text in source.lines[max(line - 6, 0) : line + 4]:
-        if pair := re.match(r"\s*(\w+)\s+=\s+([\d.]+)\s*$", text):
-            fields[pair[1]] = number(pair[2]) or 0.0
-    return fields
 
 
 def _run(source: Source, line: int, fields: dict[str, float], head: dict[str, float]) -> list[MeasuredRow]:

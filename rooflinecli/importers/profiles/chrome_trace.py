@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +15,13 @@ from rooflinecli.importers.profiles.classify import classify
 from rooflinecli.importers.profiles.hlo_shapes import Shapes
 from rooflinecli.importers.profiles.intervals import own_times
 from rooflinecli.importers.profiles.kernel import Kernel
-from rooflinecli.importers.source import Json, number, parse
+from rooflinecli.importers.source import Json, number, parse, positive
 
 Event = Json
 Counts = Callable[[Event], dict[str, float]]
 _TORCH_GPU = ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset")
-_LAUNCHES = (
-    "cuda_runtime",
-    "cuda_driver",
-    "hip_runtime",
-    "hip_api",
-    "xpu_runtime",
-    "cuda_profiler_range",
-)  # of a GPU, by the host
+# of a GPU, by the host
+_LAUNCHES = ("cuda_runtime", "cuda_driver", "hip_runtime", "hip_api", "xpu_runtime", "cuda_profiler_range")
 _REDUCES = re.compile(r"split.?k.?reduce", re.IGNORECASE)  # a part of a product whose sizes are those of the whole
 _MATMULS = ("mm", "addmm", "bmm", "baddbmm", "linear", "matmul")
 _MICRO = 1e-6  # ts and dur are microseconds in this format
@@ -40,19 +36,26 @@ def read_chrome(path: Path, text: str, shapes: Shapes | None = None) -> list[Ker
     events = data.get("traceEvents") if isinstance(data, dict) else data
     if not isinstance(events, list) or not all(isinstance(e, dict) for e in events):
         raise DataError(f"{path}: 'traceEvents' is missing; give the Chrome trace of jax.profiler or torch.profiler")
-    events = [_numeric(e) for e in events]
-    timed = [e for e in events if e.get("ph") == "X" and _timed(e)]
-
-    def counts(event: Event) -> dict[str, float]:
-        return _xla_counts(event, shapes or {})
-
-    kernels = _torch(timed) or _xla_device(timed, events, counts) or _rocprof(timed, events) or _xla_host(timed, counts)
+    for event in events:
+        if isinstance(event.get("ts"), str) or isinstance(event.get("dur"), str):  # as rocprof writes them
+            event |= {"ts": number(event.get("ts")), "dur": number(event.get("dur"))}
+    timed = [e for e in events if e.get("ph") == "X" and "name" in e and all(_is_time(e.get(k)) for k in ("ts", "dur"))]
+    names = {e.get("pid"): str(_args(e).get("name", "")) for e in events if e.get("name") == "process_name"}
+    counts = partial(_xla_counts, shapes=shapes or {})
+    marked = [e for e in timed if "hlo_op" in _args(e) and not e["name"].startswith("end: ")]  # by XLA's CPU backend
+    kernels = (
+        _torch(timed)
+        or _xla_device(timed, events, names, counts)
+        or _rocprof(timed, names)
+        or _own(marked, lambda e: str(_args(e)["hlo_op"]), counts)
+    )
     if not kernels and any(str(e.get("cat")).lower() in _LAUNCHES for e in timed):
         raise DataError(
             f"{path}: the host's operators launched kernels on a GPU, which were not recorded, and their own times are no kernels; "
             "profile with ProfilerActivity.CUDA"
         )
-    kernels = kernels or _torch_host(timed)
+    # without a GPU, operators of PyTorch by the time that each spends outside those it calls
+    kernels = kernels or _own([e for e in timed if e.get("cat") == "cpu_op"], lambda e: e["name"], _torch_shape)
     if not kernels:
         raise DataError(
             f"{path}: no kernels among its {len(events)} events; profile a compiled step, with the device traced"
@@ -60,17 +63,8 @@ def read_chrome(path: Path, text: str, shapes: Shapes | None = None) -> list[Ker
     return kernels
 
 
-def _numeric(event: Event) -> Event:
-    """An event whose times rocprof wrote as text."""
-    if isinstance(event.get("ts"), str) or isinstance(event.get("dur"), str):
-        return {**event, "ts": number(event.get("ts")), "dur": number(event.get("dur"))}
-    return event
-
-
-def _timed(event: Event) -> bool:
-    return (
-        all(isinstance(event.get(key), (int, float)) and event[key] >= 0 for key in ("ts", "dur")) and "name" in event
-    )
+def _is_time(value: object) -> bool:
+    return isinstance(value, (int, float)) and value >= 0
 
 
 def _args(event: Event) -> Json:
@@ -99,11 +93,6 @@ def _torch(timed: list[Event]) -> list[Kernel]:
     ]
 
 
-def _torch_host(timed: list[Event]) -> list[Kernel]:
-    """Operators of a PyTorch trace without a GPU, each by the time it spends outside the operators it calls."""
-    return _own([e for e in timed if e.get("cat") == "cpu_op"], lambda e: e["name"], _torch_shape)
-
-
 def _torch_shape(event: Event | None) -> dict[str, float]:
     """m, k, n of a matrix product from the operator's recorded input shapes."""
     if event is None or event["name"].removeprefix("aten::") not in _MATMULS:
@@ -112,48 +101,34 @@ def _torch_shape(event: Event | None) -> dict[str, float]:
     if len(dims) < 2 or not all(isinstance(size, int) for d in dims for size in d):
         return {}
     x, w = dims[-2:]
-    rows = 1
-    for size in x[:-1]:
-        rows *= size
     columns = w[0] if event["name"] == "aten::linear" else w[-1]
-    return {"m": float(rows), "k": float(x[-1]), "n": float(columns)}
+    return {"m": float(prod(x[:-1])), "k": float(x[-1]), "n": float(columns)}
 
 
-def _rocprof(timed: list[Event], events: list[Event]) -> list[Kernel]:
+def _rocprof(timed: list[Event], names: dict[object, str]) -> list[Kernel]:
     """Kernels and copies of a trace by rocprof, whose processes are those of the GPUs and of the host's calls."""
-    names = {e.get("pid"): str(_args(e).get("name", "")) for e in events if e.get("name") == "process_name"}
     gpus = {pid: name for pid, name in names.items() if re.search(r"\bGPU ?\d+$", name) or name.startswith("COPY")}
     return [_kernel(e, e["name"], gpus[e.get("pid")], e.get("tid", "")) for e in timed if e.get("pid") in gpus]
 
 
-def _xla_device(timed: list[Event], events: list[Event], counts: Counts) -> list[Kernel]:
+def _xla_device(timed: list[Event], events: list[Event], names: dict[object, str], counts: Counts) -> list[Kernel]:
     """Operations on the device processes of an XLA trace: the streams of a GPU, the op lines of a TPU."""
-    processes = {e.get("pid"): str(_args(e).get("name", "")) for e in events if e.get("name") == "process_name"}
     lanes = {
         (e.get("pid"), e.get("tid")): str(_args(e).get("name", "")) for e in events if e.get("name") == "thread_name"
     }
-    devices = {pid: name for pid, name in processes.items() if name.startswith("/device:") and "CUSTOM" not in name}
+    devices = {pid: name for pid, name in names.items() if name.startswith("/device:") and "CUSTOM" not in name}
     streams = {lane for lane, name in lanes.items() if lane[0] in devices and name.startswith("Stream")}
-    streamed = {pid for pid, _ in streams}
+    others = {pid for pid in devices if pid not in {pid for pid, _ in streams}}
     lines = {
-        lane
-        for lane, name in lanes.items()
-        if lane[0] in devices and lane[0] not in streamed and name.startswith(("XLA Ops", "Async XLA Ops"))
+        lane for lane, name in lanes.items() if lane[0] in others and name.startswith(("XLA Ops", "Async XLA Ops"))
     }
-    return _own(
-        [e for e in timed if (e.get("pid"), e.get("tid")) in streams | lines], _xla_name, counts, devices, lanes
-    )
 
+    def name(event: Event) -> str:
+        category = _args(event).get("hlo_category")
+        return f"{event['name']} ({category})" if category else str(event["name"])
 
-def _xla_host(timed: list[Event], counts: Counts) -> list[Kernel]:
-    """Operations that XLA's CPU backend marks with the HLO they run."""
-    marked = [e for e in timed if "hlo_op" in _args(e) and not e["name"].startswith("end: ")]
-    return _own(marked, lambda e: str(_args(e)["hlo_op"]), counts)
-
-
-def _xla_name(event: Event) -> str:
-    category = _args(event).get("hlo_category")
-    return f"{event['name']} ({category})" if category else event["name"]
+    mine = [e for e in timed if (e.get("pid"), e.get("tid")) in streams | lines]
+    return _own(mine, name, counts, devices, lanes)
 
 
 def _xla_counts(event: Event, shapes: Shapes) -> dict[str, float]:
@@ -161,22 +136,11 @@ def _xla_counts(event: Event, shapes: Shapes) -> dict[str, float]:
     args, counts = _args(event), {}
     sizes = shapes.get((str(args.get("hlo_module")), str(args.get("hlo_op"))))
     for key, names in (("flops", ("model_flops", "flops")), ("bytes", ("bytes_accessed", "raw_bytes_accessed"))):
-        for name in names:
-            try:
-                value = float(args.get(name, "nan"))
-            except (TypeError, ValueError):
-                continue
-            if value > 0 and key not in counts:
-                counts[key] = value
+        if found := [value for name in names if (value := positive(args.get(name)))]:
+            counts[key] = found[0]
     name = str(event.get("name", ""))
-    if (
-        sizes
-        and not counts
-        and not _REDUCES.search(name)
-        and "gemm" in (classify(name), classify(str(args.get("hlo_op"))))
-    ):
-        return dict(zip("mkn", map(float, sizes), strict=True))
-    return counts
+    gemm = not _REDUCES.search(name) and "gemm" in (classify(name), classify(str(args.get("hlo_op"))))
+    return dict(zip("mkn", map(float, sizes), strict=True)) if sizes and not counts and gemm else counts
 
 
 def _own(

@@ -21,7 +21,18 @@ _TRACES = ("*.trace.json.gz", "*.trace.json", "*.pt.trace.json", "*.pt.trace.jso
 def read(path: Path) -> list[Kernel]:
     """The kernels of a CSV, a Chrome trace (.json, .json.gz), an nsys database or a jax.profiler folder, each with its kind."""
     file = _newest(path) if path.is_dir() else path
-    kernels = read_sqlite(file) if _is_sqlite(file) else _written(file)
+    try:
+        with file.open("rb") as stream:
+            is_database = stream.read(len(MAGIC)) == MAGIC
+    except OSError:
+        is_database = False  # read_text raises the reason
+    if is_database:
+        kernels = read_sqlite(file)
+    else:
+        give = "a trace as Chrome JSON or CSV (nsys stats --format csv), or a profiler's folder"
+        text = read_text(file, _LARGEST, give)
+        is_json = text.lstrip()[:1] in ("{", "[")
+        kernels = read_chrome(file, text, gemm_shapes(file)) if is_json else read_csv(file, text)
     if not any(kernel.seconds for kernel in kernels):
         raise DataError(f"{file}: every kernel takes zero time; check the unit of the time column")
     for kernel in kernels:
@@ -32,20 +43,6 @@ def read(path: Path) -> list[Kernel]:
                 f"{file}: bound '{kernel.bound}' of {kernel.name} is unknown; use memory, compute or latency"
             )
     return [kernel if kernel.kind else replace(kernel, kind=classify(kernel.name)) for kernel in kernels]
-
-
-def _is_sqlite(file: Path) -> bool:
-    try:
-        with file.open("rb") as stream:
-            return stream.read(len(MAGIC)) == MAGIC
-    except OSError:
-        return False  # read_text raises the reason
-
-
-def _written(file: Path) -> list[Kernel]:
-    """The kernels of a file that is text."""
-    text = read_text(file, _LARGEST, "a trace as Chrome JSON or CSV (nsys stats --format csv), or a profiler's folder")
-    return read_chrome(file, text, gemm_shapes(file)) if text.lstrip()[:1] in ("{", "[") else read_csv(file, text)
 
 
 def _newest(folder: Path) -> Path:

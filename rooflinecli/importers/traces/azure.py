@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rooflinecli.importers.timestamps import parse_timestamp
-from rooflinecli.importers.traces.trace_row import Read, Row, heading, read_rows, table, tokens
+from rooflinecli.importers.traces.trace_row import Read, Row, heading, read_rows, table, timestamp, tokens
 
 
 def matches(head: str) -> bool:
@@ -21,7 +20,7 @@ def rows(path: Path) -> Read:
 
 def _row(where: str, cells: dict[str, str]) -> Row:
     return Row(
-        parse_timestamp(where, "TIMESTAMP", cells.get("timestamp", "")),
+        timestamp(where, "TIMESTAMP", cells.get("timestamp", "")),
         tokens(where, "ContextTokens", cells.get("contexttokens")),
         tokens(where, "GeneratedTokens", cells.get("generatedtokens")),
         images=tokens(where, "NumImages", cells.get("numimages") or "0", 0),

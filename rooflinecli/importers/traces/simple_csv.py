@@ -10,7 +10,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.timestamps import parse_timestamp
 from rooflinecli.importers.traces.trace_row import (
     SPAN,
     Read,
@@ -22,6 +21,7 @@ from rooflinecli.importers.traces.trace_row import (
     read_rows,
     seconds,
     table,
+    timestamp,
     tokens,
 )
 
@@ -70,7 +70,7 @@ def _instant(where: str, written: str) -> float:
     except DataError:
         if "-" not in written.lstrip("-") or ":" not in written:
             raise
-    return parse_timestamp(where, "time", written)
+    return timestamp(where, "time", written)
 
 
 def _cell(cells: dict[str, str], name: str) -> str:

@@ -5,27 +5,24 @@ from __future__ import annotations
 import jax
 
 from rooflinecli.measure.cases import KernelCase
-from rooflinecli.measure.kernels import attention as xla_attention
-from rooflinecli.measure.kernels import matmul as xla_matmul
+from rooflinecli.measure.kernels import xla
 from rooflinecli.measure.kernels.base import Kernel, replaced
 
 BANDS = (8, 16)  # output tiles per L2 band on Hopper; the quickest is kept
 TPU_BLOCK = (512, 1024)
 
 
-def build_matmul(case: KernelCase) -> Kernel:
-    base = xla_matmul.build(case)
-    if jax.default_backend() == "tpu":
+def build(case: KernelCase) -> Kernel:
+    """The same inputs as XLA's kernel, by jax's own for this device."""
+    base, tpu = xla.build(case), jax.default_backend() == "tpu"
+    if case.op == "matmul" and tpu:
         from jax.experimental.pallas.ops.tpu.matmul import matmul as tpu_matmul
 
         return replaced(base, lambda w, x: tpu_matmul(x, w, block_shape=TPU_BLOCK))
-    return replaced(base, *((lambda w, x, band=band: hopper_matmul(x, w, band)) for band in BANDS))
-
-
-def build_attention(case: KernelCase) -> Kernel:
-    causal = case.op == "prefill"
-    attend = tpu_attention if jax.default_backend() == "tpu" else hopper_attention
-    return replaced(xla_attention.build_prefill(case), lambda q, k, v: attend(q, k, v, causal))
+    if case.op == "matmul":
+        return replaced(base, *((lambda w, x, band=band: hopper_matmul(x, w, band)) for band in BANDS))
+    attend = tpu_attention if tpu else hopper_attention
+    return replaced(base, lambda q, k, v: attend(q, k, v, case.op == "prefill"))
 
 
 def hopper_matmul(x: jax.Array, w: jax.Array, band: int = BANDS[0]) -> jax.Array:

@@ -5,7 +5,6 @@ The prediction is the engine's; FLOPs of matmuls are counted from the jaxpr and 
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from rooflinecli.measure.answer_types import ModelReport, PhaseComparison
 from rooflinecli.measure.contention import around
 from rooflinecli.measure.device import environment, keep_pages, known_chip
 from rooflinecli.measure.dtypes import jax_name
+from rooflinecli.measure.jaxpr_counter import Rules, tally
 from rooflinecli.measure.log import Log
 from rooflinecli.measure.model import transformer
 from rooflinecli.measure.model.supported import scaled
@@ -89,7 +89,25 @@ def _phase(
     program = transformer.program(phase, spec, parameters, loop.batch, loop.seq, jnp.dtype(jax_name(dtype)))
     check = _equal(f"{phase} matmul FLOPs", matmul_flops(program.fn, *program.args), round(expected.flops))
     timing, xla = timed(program, loop.budget, None if loop.trace is None else Path(loop.trace) / phase)
-    return _row(phase, loop, spec, hardware, expected, timing, xla, dtype), check
+    s = timing.summary
+    warnings = (timing.warning, below_floor(s.median, expected.floor), noise(hardware))
+    row = PhaseComparison(
+        id=f"loop/{spec.id}/L{spec.n_layers}/D{spec.d_model}/b{loop.batch}/s{loop.seq}/{dtype}/{phase}",
+        phase=phase,
+        predicted_s=expected.time,
+        measured_s=s.median,
+        low_s=s.low,
+        mad_s=s.mad,
+        runs=s.n,
+        floor_s=expected.floor,
+        error=expected.time / s.median - 1,
+        matmul_flops=expected.flops,
+        xla_flops=xla,
+        compile_s=timing.compile_s,
+        breakdown_s=expected.breakdown,
+        warning="; ".join(filter(None, warnings)),
+    )
+    return row, check
 
 
 def timed(program: transformer.Program, budget: float, trace: Path | None = None) -> tuple[Timing, float]:
@@ -111,35 +129,6 @@ def timed(program: transformer.Program, budget: float, trace: Path | None = None
             for turn in range(TRACED):
                 jax.block_until_ready(run(turn))
     return replace(timing, compile_s=compile_s), xla_flops(lowered)
-
-
-def _row(
-    phase: str,
-    loop: ModelComparison,
-    spec: ModelSpec,
-    hardware: HardwareSpec,
-    expected: Prediction,
-    timing: Timing,
-    xla: float,
-    dtype: str,
-) -> PhaseComparison:
-    s = timing.summary
-    return PhaseComparison(
-        id=f"loop/{spec.id}/L{spec.n_layers}/D{spec.d_model}/b{loop.batch}/s{loop.seq}/{dtype}/{phase}",
-        phase=phase,
-        predicted_s=expected.time,
-        measured_s=s.median,
-        low_s=s.low,
-        mad_s=s.mad,
-        runs=s.n,
-        floor_s=expected.floor,
-        error=expected.time / s.median - 1,
-        matmul_flops=expected.flops,
-        xla_flops=xla,
-        compile_s=timing.compile_s,
-        breakdown_s=expected.breakdown,
-        warning="; ".join(filter(None, (timing.warning, below_floor(s.median, expected.floor), noise(hardware)))),
-    )
 
 
 def below_floor(measured: float, floor: float) -> str:
@@ -177,20 +166,9 @@ class Prediction:
 
 
 def ctx(spec: ModelSpec, hardware: HardwareSpec, batch: int, seq: int, dtype: str) -> EstimateContext:
-    return EstimateContext(
-        Request(
-            spec,
-            hardware,
-            batch=float(batch),
-            prompt=float(seq),
-            seq=float(seq),
-            output=1.0,
-            dtype=dtype,
-            attention_flops="full",
-            optimizer_bytes=ADAM_BYTES,
-            devices=1.0,
-        )
-    )
+    length = float(seq)
+    request = Request(spec, hardware, batch=float(batch), prompt=length, seq=length, output=1.0, devices=1.0)
+    return EstimateContext(replace(request, dtype=dtype, attention_flops="full", optimizer_bytes=ADAM_BYTES))
 
 
 def total_parameters(spec: ModelSpec) -> int:
@@ -200,8 +178,8 @@ def total_parameters(spec: ModelSpec) -> int:
 def predict(phase: str, spec: ModelSpec, hardware: HardwareSpec, batch: int, seq: int, dtype: str) -> Prediction:
     """Price one phase on one device. FLOPs are counted over full attention, times over the causal half the kernels were fitted at."""
     counted = ctx(spec, hardware, batch, seq, dtype)
-    request = Request(**{**counted.request.__dict__, "attention_flops": "causal"})
-    timed, layout = EstimateContext(request), Layout(micro_batch=float(batch))
+    causal = replace(counted.request, attention_flops="causal")
+    timed, layout = EstimateContext(causal), Layout(micro_batch=float(batch))
     if phase == "train":
         answer = train(timed, layout)
         flops = 3 * value(counted.model_flops(batch, seq, seq, seq, decode=False))
@@ -235,31 +213,8 @@ def _plain(parts: dict[str, float]) -> dict[str, float]:
 
 
 def matmul_flops(fn: Callable[..., Any], *args: Any) -> int:
-    """Two FLOPs per multiply-add of every dot_general and ragged_dot in `fn`, loops included."""
-    return _walk(jax.make_jaxpr(fn)(*args).jaxpr)
-
-
-def _walk(jaxpr: Any) -> int:
-    total = 0
-    for eqn in jaxpr.eqns:
-        times = eqn.params.get("length", 1) if eqn.primitive.name == "scan" else 1
-        if eqn.primitive.name == "dot_general":
-            total += _dot(eqn)
-        elif eqn.primitive.name.startswith("ragged_dot"):
-            # each row is multiplied by the weight of its group: rows x inner x outer, whichever side is ragged
-            total += 2 * math.prod(eqn.invars[0].aval.shape) * eqn.outvars[0].aval.shape[-1]
-        for parameter in eqn.params.values():
-            for inner in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
-                inner = getattr(inner, "jaxpr", inner)
-                if hasattr(inner, "eqns"):
-                    total += times * _walk(inner)
-    return total
-
-
-def _dot(eqn: Any) -> int:
-    (contracted, _), _ = eqn.params["dimension_numbers"]
-    shape = eqn.invars[0].aval.shape
-    return 2 * math.prod(eqn.outvars[0].aval.shape) * math.prod(shape[i] for i in contracted)
+    """Two FLOPs per multiply-add of every matmul in `fn`, loops included."""
+    return round(tally(jax.make_jaxpr(fn)(*args), Rules(dead=True)).flops)
 
 
 def xla_flops(lowered: Any) -> float:

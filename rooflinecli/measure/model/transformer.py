@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from rooflinecli.measure.kernels.stream import adamw
+from rooflinecli.measure.kernels.xla import adamw
 from rooflinecli.specs.model import AttentionSpec, FeedForwardSpec, LayerSpec, ModelSpec
 
 Cache = list[tuple[jax.Array, jax.Array]]

@@ -1,0 +1,177 @@
+"""XLA's kernels: matmuls, plain and ragged; attention, through cuDNN where the device has it; memory streams, elementwise operations,
+the optimizer's update and the embedding gather. `build(case)` makes one ready to be compiled and timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from rooflinecli.measure.cases import KernelCase
+from rooflinecli.measure.kernels.base import Arrays, Kernel, normal
+
+
+def multiply(x: jax.Array, w: jax.Array) -> jax.Array:
+    """x[m, k] @ w[k, n] in x's dtype; int8 and fp8 accumulate wider, as their units do."""
+    if x.dtype == jnp.int8:
+        return jnp.matmul(x, w, preferred_element_type=jnp.int32)
+    if x.dtype.itemsize == 1:
+        return jnp.matmul(x, w, preferred_element_type=jnp.bfloat16)
+    return x @ w
+
+
+def _of(dtype: str) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    precision: Any = {"tf32": jax.lax.DotAlgorithmPreset.TF32_TF32_F32, "fp32": jax.lax.Precision.HIGHEST}.get(dtype)
+    return multiply if precision is None else partial(jnp.matmul, precision=precision)
+
+
+def _weights(case: KernelCase, *shape: int) -> Callable[[int], Arrays]:
+    return lambda i: (normal(100 + i, shape, case.dtype, case.sizes["k"] ** -0.5),)
+
+
+def _matmul(case: KernelCase) -> Kernel:
+    """Weights rotate past the cache; the activations are hot, as if the layer before had just written them."""
+    m, n, k = (case.sizes[a] for a in "mnk")
+    fn = _of(case.dtype)
+    return Kernel(lambda w, x: fn(x, w), _weights(case, k, n), (normal(1, (m, k), case.dtype),))
+
+
+def _matmul_training(case: KernelCase) -> Kernel:
+    """y = x @ w, dx = dy @ w^T and dw = x^T @ dy in one program, as a training step runs them."""
+    m, n, k = (case.sizes[a] for a in "mnk")
+
+    def step(w: jax.Array, x: jax.Array, dy: jax.Array) -> Arrays:
+        y, back = jax.vjp(_of(case.dtype), x, w)
+        return (y, *back(dy))
+
+    return Kernel(step, _weights(case, k, n), (normal(1, (m, k), case.dtype), normal(2, (m, n), case.dtype)))
+
+
+def uneven(tokens: int, groups: int) -> list[int]:
+    """Row counts of a ragged batch: 1:2:3:... shares, at least one row each, summing to `tokens`."""
+    total = groups * (groups + 1) // 2
+    sizes = [max(1, tokens * (g + 1) // total) for g in range(groups)]
+    sizes[-1] += tokens - sum(sizes)
+    return sizes
+
+
+def _grouped(case: KernelCase) -> Kernel:
+    """x[t, k] whose row blocks meet w[g, k, n] each in its own group -> [t, n]."""
+    t, n, k, g = (case.sizes[a] for a in "tnkg")
+    sizes = jnp.array(uneven(t, g), jnp.int32)
+    return Kernel(
+        lambda w, x: jax.lax.ragged_dot(x, w, sizes), _weights(case, g, k, n), (normal(1, (t, k), case.dtype),)
+    )
+
+
+def _attend(case: KernelCase, **options: Any) -> Callable[..., jax.Array]:
+    implementation: Literal["xla", "cudnn"] = "cudnn" if case.engine == "cudnn" else "xla"
+    return partial(jax.nn.dot_product_attention, implementation=implementation, **options)
+
+
+def prefill(case: KernelCase) -> Kernel:
+    """q[b, s, h, d] over k, v[b, s, kv, d]: all streamed."""
+    b, s, h, kv, d = (case.sizes[a] for a in ("b", "s", "h", "kv", "d"))
+
+    def rotating(i: int) -> Arrays:
+        return tuple(normal(3 * i + j, (b, s, heads, d), case.dtype) for j, heads in enumerate((h, kv, kv)))
+
+    return Kernel(_attend(case, is_causal=case.op == "prefill"), rotating)
+
+
+def _prefill_training(case: KernelCase) -> Kernel:
+    """Causal attention and the gradients of q, k and v in one program."""
+    b, s, h, d = (case.sizes[a] for a in ("b", "s", "h", "d"))
+
+    def step(q: jax.Array, k: jax.Array, v: jax.Array, dy: jax.Array) -> Arrays:
+        y, back = jax.vjp(partial(jax.nn.dot_product_attention, is_causal=True), q, k, v)
+        return (y, *back(dy))
+
+    return Kernel(step, prefill(case).rotating, (normal(11, (b, s, h, d), case.dtype),))
+
+
+def _decode(case: KernelCase) -> Kernel:
+    """q[b, 1, h, d] over a cache k, v[b, t, kv, d]: the cache streams from memory, q is hot."""
+    b, t, h, kv, d = (case.sizes[a] for a in ("b", "t", "h", "kv", "d"))
+    attend, shape = _attend(case), (b, t, kv, d)
+    return Kernel(
+        lambda k, v, q: attend(q, k, v),
+        lambda i: (normal(2 * i, shape, case.dtype), normal(2 * i + 1, shape, case.dtype)),
+        (normal(7, (b, 1, h, d), case.dtype),),
+    )
+
+
+def _rmsnorm(x: jax.Array) -> jax.Array:
+    wide = x.astype(jnp.float32)
+    return (wide * jax.lax.rsqrt((wide * wide).mean(-1, keepdims=True) + 1e-5)).astype(x.dtype)
+
+
+def _layernorm(x: jax.Array) -> jax.Array:
+    wide = x.astype(jnp.float32)
+    return _rmsnorm(wide - wide.mean(-1, keepdims=True)).astype(x.dtype)
+
+
+def adamw(p: jax.Array, g: jax.Array, m: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """One AdamW update (Loshchilov, Hutter 2019) of a float32 parameter: 4 tensors read, 3 written."""
+    m, v = 0.9 * m + 0.1 * g, 0.95 * v + 0.05 * g * g
+    return p - 3e-4 * (m / (jnp.sqrt(v) + 1e-8) + 0.1 * p), m, v
+
+
+# name -> (function, operands read)
+ROWS: dict[str, tuple[Callable[..., jax.Array], int]] = {
+    "copy": (jnp.negative, 1),  # a plain copy would be elided; a sign flip costs the same traffic
+    "triad": (lambda x, y: x + 0.5 * y, 2),  # McCalpin, STREAM
+    "read": (lambda x: jnp.max(x.reshape(-1, 1024), axis=0), 1),
+    "layernorm": (_layernorm, 1),
+    "rmsnorm": (_rmsnorm, 1),
+    "gelu": (jax.nn.gelu, 1),
+    "swiglu": (lambda gate, up: jax.nn.silu(gate) * up, 2),
+    "residual": (jnp.add, 2),
+    "softmax": (jax.nn.softmax, 1),
+}
+
+
+def _rows(case: KernelCase) -> Kernel:
+    """An operation over x[rows, width]; every operand streams from memory."""
+    fn, operands = ROWS[case.op]
+    shape = (case.sizes["rows"], case.sizes["width"])
+    return Kernel(fn, lambda i: tuple(normal(operands * i + j, shape, case.dtype) for j in range(operands)))
+
+
+def _optimizer(case: KernelCase) -> Kernel:
+    shape = (case.sizes["rows"], case.sizes["width"])
+
+    def rotating(i: int) -> Arrays:
+        first = (normal(3 * i + j, shape, "fp32", 0.1) for j in range(3))
+        return (*first, jnp.abs(normal(3 * i + 7, shape, "fp32", 0.01)))
+
+    return Kernel(adamw, rotating)
+
+
+def _gather(case: KernelCase) -> Kernel:
+    """Rows of a table by random token ids, as an embedding does."""
+    tokens, width, table = (case.sizes[a] for a in ("tokens", "width", "table"))
+    rows = normal(5, (table, width), case.dtype)
+    return Kernel(
+        lambda ids, rows: rows[ids], lambda i: (jax.random.randint(jax.random.key(i), (tokens,), 0, table),), (rows,)
+    )
+
+
+_BUILDERS: dict[str, Callable[[KernelCase], Kernel]] = {
+    "matmul": _matmul,
+    "matmul_training": _matmul_training,
+    "grouped": _grouped,
+    "prefill": prefill,
+    "prefill_full": prefill,
+    "prefill_training": _prefill_training,
+    "decode": _decode,
+    "adamw": _optimizer,
+    "gather": _gather,
+}
+
+
+def build(case: KernelCase) -> Kernel:
+    return _BUILDERS.get(case.op, _rows)(case)
