@@ -176,10 +176,13 @@ def _container(document: Tree, named: Tree, environment: dict[str, str], around:
     def filled(text: object) -> str:
         return _FROM_ENVIRONMENT.sub(lambda match: environment.get(match[1], match[0]), str(text))
 
-    image = _image(str(document.get("image") or ""))
     values = [named[key] for key in ("entrypoint", "command", "args", "cmd") if key in named]
     scripts = [filled(value) for value in values if isinstance(value, str)]
     words = [filled(item) for value in values if isinstance(value, list) for item in value]
+    image = _image(str(document.get("image") or ""))
+    first = (words or " ".join(scripts).split() or [""])[0]
+    if image == ["vllm", "serve"] and (not first.startswith("-") or first == "-m"):  # a command of its own
+        image = []
     found = replace(around, environment=environment, gpus=_gpus(document) or around.gpus)
     shell = len(words) > 2 and words[0].rpartition("/")[2] in ("bash", "sh") and re.fullmatch(r"-\w*c\w*", words[1])
     if shell and ("$@" in words[2] or "$*" in words[2]):  # sh -c SCRIPT NAME ARGUMENTS
@@ -194,9 +197,9 @@ def _container(document: Tree, named: Tree, environment: dict[str, str], around:
 def _image(image: str) -> list[str]:
     """The entry point of a known image that is given flags alone."""
     entries = {
-        "text-generation-inference": "text-generation-launcher", r"llama\.cpp": "llama-server", r"vllm[-_]openai|vllm/vllm": "vllm-image",
+        "text-generation-inference": "text-generation-launcher", r"llama\.cpp": "llama-server", r"vllm[-_]openai|vllm/vllm": "vllm serve",
     }  # fmt: skip
-    return [command for name, command in entries.items() if re.search(name, image)][:1]
+    return next((command.split() for name, command in entries.items() if re.search(name, image)), [])
 
 
 def _environment(document: Tree) -> dict[str, str]:

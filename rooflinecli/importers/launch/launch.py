@@ -175,3 +175,10 @@ class LaunchArguments:
             written = one_line(readable(" ".join([self.written(name), *map(str, self.given[name])])))[:80]
             found.append(f"{written} ({assumed})" if assumed else written)
         return hidden + found
+
+
+def named_file(words: list[str], names: Iterable[str]) -> str:
+    """The config that one of these flags names; empty for none."""
+    args = LaunchArguments.of_words(words, many=())
+    values = [str(args.pop(name)) for name in names]
+    return next((value for value in values if value.endswith((".json", ".yaml", ".yml"))), "")

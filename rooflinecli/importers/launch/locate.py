@@ -6,16 +6,16 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from math import prod
 from pathlib import Path
+from typing import Any
 
 from rooflinecli.core import files
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.text import one_line
 from rooflinecli.importers.launch import containers, serving_common, training_common
 from rooflinecli.importers.launch.config_interpolation import interpolated
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, named_file
 from rooflinecli.importers.launch.shell_evaluator import ShellEvaluator
 from rooflinecli.importers.launch.shell_expansion import Value, readable, unknowns
 from rooflinecli.importers.source import Options, Tree, parse, read_text
@@ -106,15 +106,14 @@ def _primus(modules: Tree) -> tuple[str, Options]:
     return "nemo", {"use_distributed_optimizer": True} | named | own  # pre_trainer.yaml, which experiments extend
 
 
-def _config(tree: object, source: Source) -> Iterator[Launch]:
-    tree, wrapped = interpolated(tree), ""
+def _config(tree: Any, source: Source) -> Iterator[Launch]:
+    tree, tools = interpolated(tree), [name for name in kinds(TOOLS) if hasattr(load(TOOLS, name), "claims")]
     if isinstance(tree, Mapping) and isinstance(modules := tree.get("modules"), Mapping):
         wrapped, tree = _primus(modules)
-    for name in kinds(TOOLS):
+        tools = [wrapped]
+    for name in tools if isinstance(tree, Mapping) else ():
         tool = load(TOOLS, name)
-        if isinstance(tree, Mapping) and (
-            name == wrapped or (not wrapped and hasattr(tool, "claims") and tool.claims(tree))
-        ):
+        if tools == [name] or tool.claims(tree):
             launch = Launch(name, source.name, open_file=source.sibling)
             tool.read(tree, launch)
             if base := tree.get("defaults", tree.get("extends")) if tool.TRAINS else None:
@@ -141,37 +140,26 @@ def _processes(document: object, source: Source) -> Iterator[Launch]:
         values: dict[str, Value] = {k: host.text(v) if "${" in v else v for k, v in process.environment.items()}
         if process.arguments:
             values |= {"@": process.arguments, "*": process.arguments}
-        found: list[Launch] = []
-        if process.words:
-            words = [
-                ShellEvaluator(values).shell.text(w.replace("\\", "\\\\")) if "$" in w else w for w in process.words
-            ]
-            found = list(_launched(words, source, 0, process))
+        shell = ShellEvaluator(values).shell
+        words = [shell.text(w.replace("\\", "\\\\")) if "$" in w else w for w in process.words]
+        found = list(_launched(words, source, 0, process))
         if process.script and not found:
             found = list(_script(process.script, source, values, job=process))
         for launch in found:
-            _placed(launch, process)
+            if not load(TOOLS, launch.tool).TRAINS and isinstance(launch.options.get("n"), int):
+                _placed(launch, process)
             yield launch
 
 
 def _placed(launch: Launch, process: containers.Container) -> None:
     """Apply the copies and devices of the enclosing objects to a server."""
-    ranks, tp = launch.options.get("n"), launch.options.get("tp")
-    if load(TOOLS, launch.tool).TRAINS or not isinstance(ranks, int):
-        return
-    asked = process.devices
-    if (
-        process.cores > 1
-        and asked
-        and ranks == asked * process.cores
-        and isinstance(tp, int)
-        and tp % process.cores == 0
-    ):
-        launch.options |= {"tp": tp // process.cores, "n": asked}
+    ranks, tp, chips, cores = launch.options["n"], launch.options.get("tp"), process.devices, process.cores
+    if cores > 1 and chips and ranks == chips * cores and isinstance(tp, int) and tp % cores == 0:
+        launch.options |= {"tp": tp // cores, "n": chips}
         launch.notes.append(
-            f"{ranks} ranks on {asked} chips of {process.cores} cores: a device here is a chip, so tp {tp} is tp {tp // process.cores}"
+            f"{ranks} ranks on {chips} chips of {cores} cores: a device here is a chip, so tp {tp} is tp {tp // cores}"
         )
-    elif asked and ranks % process.gpus if process.gpus else False:
+    elif process.gpus and ranks % process.gpus:
         launch.notes.append(f"the container asks for {process.gpus} devices, the launch uses {ranks}")
     if process.copies > 1 and not launch.part:
         ep, cut, _ = serving_common.expert_group(launch.options)
@@ -189,17 +177,12 @@ def _script(
     script = evaluator.read(text)
     values.update(evaluator.shell.values)
     source.files |= script.files
+    if script.devices:
+        job = replace(job or containers.Container([]), gpus=script.devices)
     for command in script.commands:
-        for launch in _launched(
-            command.words,
-            source,
-            command.line + offset,
-            replace(job or containers.Container([]), gpus=script.devices) if script.devices else job,
-        ):
-            if script.undecided:
-                launch.notes.append(
-                    f"not decidable from here, so every branch was followed: {one_line(script.undecided[0])}"
-                )
+        for launch in _launched(command.words, source, command.line + offset, job):
+            for condition in script.undecided[:1]:
+                launch.notes.append(f"not decidable from here, so every branch was followed: {one_line(condition)}")
             yield launch
 
 
@@ -211,10 +194,6 @@ def _launched(words: list[str], source: Source, line: int, job: containers.Conta
     """The launch that a command is, or names the config of."""
     if not words or words[0] in _STARTS_NOTHING:
         return
-    if words[0] == "vllm-image":
-        words = (
-            ["vllm", "serve", *words[1:]] if words[1:2] and words[1].startswith("-") and words[1] != "-m" else words[1:]
-        )
     where = f"{source.name}:{line}" if line and source.folder else source.name
     for name in kinds(TOOLS):
         tool = load(TOOLS, name)
@@ -224,14 +203,13 @@ def _launched(words: list[str], source: Source, line: int, job: containers.Conta
         launch = Launch(name, where, part=any(w.partition("=")[0].replace("_", "-") in _PART for w in words))
         if job is not None:
             launch.devices, launch.cores = job.devices, job.cores
-        if hasattr(tool, "FILES"):
-            file, tree = _named_tree(rest, source, tool.FILES, where)
-            if file and tree is None and tool.TRAINS:
-                source.absent.append(file)
-                return
-            tool.read(rest, launch, tree)
-        else:
-            tool.read(rest, launch)
+        file = named_file(rest, tool.FILES) if hasattr(tool, "FILES") else ""
+        text = source.sibling(file) if file else None
+        if file and text is None and tool.TRAINS:
+            source.absent.append(readable(file))
+            return
+        config = next(iter(containers.documents(text, f"{where}: {readable(file)}")), None) if text else None
+        tool.read(rest, launch, *([config] if isinstance(config, Mapping) else []))
         yield launch
         return
     for word in words[1:]:
@@ -258,23 +236,3 @@ def _ranked(found: Iterator[Launch], words: list[str], job: containers.Container
             launch.options |= {"n": ranks, "dp": ranks // prod(sizes)}
             launch.notes = [note for note in launch.notes if not note.endswith("give -n")]
         yield launch
-
-
-def _named_tree(words: list[str], source: Source, names: tuple[str, ...], where: str) -> tuple[str, Tree | None]:
-    """The config that a flag names, and what is in it where it can be found."""
-    for flag, value in pairwise([*words, ""]):
-        name, _, joined = flag.partition("=")
-        written = joined or value
-        if (
-            flag.startswith("--")
-            and name[2:].replace("_", "-") in names
-            and (names[0] != "deepspeed" or written.endswith(".json"))
-        ):
-            text = source.sibling(written)
-            tree = (
-                next(iter(containers.documents(text, f"{where}: {readable(written)}")), None)
-                if text is not None
-                else None
-            )
-            return readable(written), tree if isinstance(tree, Mapping) else None
-    return "", None

@@ -163,16 +163,12 @@ class ShellEvaluator:
         if body is not None and body.type not in ("command", "variable_assignment", "declaration_command"):
             self.follow([body])
             return
-        assigned: list[Node] = []
+        parts = [] if body is None else [body] if body.type == "variable_assignment" else body.children
+        assigned = [part for part in parts if part.type == "variable_assignment"]
         words: list[Node] = []
-        if body is not None and body.type == "variable_assignment":
-            assigned = [body]
-        elif body is not None and body.type == "declaration_command":
-            assigned = [c for c in body.children if c.type == "variable_assignment"]
-        elif body is not None:
-            redirects = [c for c in body.children if c.type in _REDIRECTS] + redirects
-            assigned = [c for c in body.children if c.type == "variable_assignment"]
-            words = [c for c in body.children if c.type not in _NO_WORDS]
+        if body is not None and body.type == "command":
+            redirects = [part for part in parts if part.type in _REDIRECTS] + redirects
+            words = [part for part in parts if part.type not in _NO_WORDS]
         for redirect in list(redirects):
             for child in redirect.children:
                 if child.type == "file_redirect":
@@ -283,15 +279,8 @@ class ShellEvaluator:
     def _writes(self, redirects: list[Node]) -> None:
         """`cat <<EOF > file`: what the script would put there."""
         document = next((r for r in redirects if r.type == "heredoc_redirect"), None)
-        target = next(
-            (
-                n
-                for r in redirects
-                if r.type == "file_redirect" and r.children[0].type in (">", ">|")
-                for n in _target(r)
-            ),
-            None,
-        )
+        files = [r for r in redirects if r.type == "file_redirect" and r.children[0].type in (">", ">|")]
+        target = next((node for redirect in files for node in _target(redirect)), None)
         if document is None or target is None:
             return
         body = next((c for c in document.children if c.type == "heredoc_body"), None)
@@ -357,11 +346,8 @@ class ShellEvaluator:
     def _case(self, node: Node) -> None:
         written = node.child_by_field_name("value")
         subject = self.shell.text(_raw(written)) if written is not None else ""
-        arms = [
-            ([_raw(p) for p in item.children_by_field_name("value")], _after(item, ")"))
-            for item in node.children
-            if item.type == "case_item"
-        ]
+        items = [item for item in node.children if item.type == "case_item"]
+        arms = [([_raw(p) for p in item.children_by_field_name("value")], _after(item, ")")) for item in items]
         if not unknowns(subject):
             found = [b for p, b in arms if any(fnmatchcase(subject, self.shell.text(one)) for one in p)]
             self._any(found[:1] or [[]])

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 
 from rooflinecli.importers.launch import training_common
 from rooflinecli.importers.launch.flags import flags
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, named_file
 from rooflinecli.importers.launch.tools import megatron
 from rooflinecli.importers.source import Options, Tree
 
@@ -27,16 +26,9 @@ def claims(tree: Tree) -> bool:
 
 def starts(words: list[str]) -> list[str] | None:
     """A training script that is given a config of DeepSpeed, or a stage by the launcher `deepspeed`."""
-    named = {word.partition("=")[0].lstrip("-").replace("_", "-") for word in words if word.startswith("--")}
-    value = {
-        w.lstrip("-").replace("_", "-"): v
-        for w, v in pairwise([*(p for word in words for p in word.split("=", 1)), ""])
-    }
-    config = any(value.get(name, "").endswith(".json") for name in FILES)
-    launched = "deepspeed" in (word.rpartition("/")[2] for word in words)
-    if megatron.starts(words) is not None or not (config or (launched and "zero-stage" in named)):
-        return None
-    return words
+    stage = any(word.replace("_", "-").startswith("--zero-stage") for word in words)
+    staged = stage and "deepspeed" in (word.rpartition("/")[2] for word in words)
+    return words if (staged or named_file(words, FILES)) and megatron.starts(words) is None else None
 
 
 def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> None:
@@ -102,20 +94,12 @@ def _offload(args: LaunchArguments, launch: Launch) -> None:
         launch.unmodelled.append(
             f"zero_optimization.offload_param.device {weights}: weights are taken to stay on the device"
         )
-    for name in [
-        n
-        for n in args.given
-        if n.startswith(("zero_optimization.offload_param.", "zero_optimization.offload_optimizer."))
-    ]:
-        args.pop(name)
+    args.pop(*(name for name in args.given if name.startswith("zero_optimization.offload_")))
 
 
 def _dtype(args: LaunchArguments) -> str:
-    on = {
-        kind: str(args.pop(f"{kind}.enabled", default=False)).lower() in ("true", "auto") for kind in ("bf16", "fp16")
-    }
-    on["bf16"] = on["bf16"] or args.pop("bfloat16.enabled") is True
-    return "bf16" if on["bf16"] else "fp16" if on["fp16"] else "fp32"
+    on = {kind: str(args.pop(f"{kind}.enabled")).lower() in ("true", "auto") for kind in ("bf16", "fp16", "bfloat16")}
+    return "bf16" if on["bf16"] or on["bfloat16"] else "fp16" if on["fp16"] else "fp32"
 
 
 def _sizes(args: LaunchArguments, launch: Launch) -> None:
@@ -125,14 +109,8 @@ def _sizes(args: LaunchArguments, launch: Launch) -> None:
     launch.shape = {key: value for key, value in found.items() if value}
     if {"d_model", "heads"} <= set(launch.shape):  # gpt-neox: full attention and 4 h wide by default
         gated = str(args.pop("activation", default="gelu")).lower() in ("swiglu", "geglu", "silu-gated")
-        launch.shape = {
-            "kv_heads": launch.shape["heads"],
-            "d_ff": 4 * launch.shape["d_model"],
-            "experts": 0,
-            "top_k": 0,
-            **launch.shape,
-            "gated": gated,
-        }
+        full = {"kv_heads": launch.shape["heads"], "d_ff": 4 * launch.shape["d_model"], "experts": 0, "top_k": 0}
+        launch.shape = full | launch.shape | {"gated": gated}
         launch.shape["tied"] = str(args.pop("no-weight-tying", default=False)).lower() != "true"
         launch.shape["rotary"] = args.pop("pos-emb", default="learned") != "learned"
         launch.shape["context"] = args.whole(launch, "max-position-embeddings") or 2048
