@@ -159,3 +159,17 @@ def test_without_the_library_the_extra_is_named(hub, tmp_path):
     (tmp_path / "huggingface_hub.py").write_text("raise ImportError('not here')")
     ran = roofline(hub | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}, "models", "someone/tiny")
     assert ran.returncode == 2 and "pip install '" in ran.stderr and "[hub]'" in ran.stderr
+
+
+def test_behind_a_proxy_the_library_finds_out(monkeypatch):
+    """A name that no resolver here knows may be reachable through the proxy, so nothing is tried; without one, the Hub is called."""
+    from rooflinecli.importers.hf import hub
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr("socket.create_connection", refuse)
+    monkeypatch.setattr("urllib.request.getproxies", lambda: {"https": "http://proxy:3128"})
+    assert hub._reachable("https://huggingface.co")
+    monkeypatch.setattr("urllib.request.getproxies", dict)
+    assert not hub._reachable("https://huggingface.co")

@@ -15,7 +15,10 @@ from rooflinecli.engine.stored_weights import checkpoint_format, with_weight_for
 from rooflinecli.importers.hf import from_config
 from rooflinecli.layers.build import ledger
 from rooflinecli.memory import device_parameters
+from rooflinecli.quantization.formats import experts_alone, formats
+from rooflinecli.quantization.gguf_tensors import file_bytes
 from rooflinecli.quantization.schemes import parse, schemes
+from rooflinecli.specs.layers import Quantization
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model, model_from
 from rooflinecli.specs.yaml_loader import Document
@@ -38,6 +41,12 @@ NORMS = 2 * (2 * D * LAYERS + D)
 
 def model(**more):
     return model_from(Document(from_config({**TINY, **more}), Path("config.json"), {(): ("config.json", 1)}))
+
+
+def _linear_group(**weights):
+    """A compressed-tensors config of one group of all linear layers."""
+    group = {"targets": ["Linear"], "weights": {"type": "int", **weights}}
+    return {"quant_method": "compressed-tensors", "format": "int-quantized", "config_groups": {"group_0": group}}
 
 
 def total(spec) -> float:
@@ -252,3 +261,42 @@ def test_scales_for_a_cache_of_8_bits_are_told():
     noted = model(quantization_config={"quant_method": "fp8", "kv_cache_scheme": scheme}).notes
     assert any("--kv-dtype fp8" in note for note in noted)
     assert not any("--kv-dtype" in note for note in model(quantization_config={"quant_method": "fp8"}).notes)
+
+
+@pytest.mark.parametrize(
+    ("config", "stored"),
+    [  # transformers' AwqConfig: zero_point true; compressed-tensors' QuantizationArgs: symmetric true
+        ({"quant_method": "awq", "bits": 4}, {"zero_bits": 4, "scale_bits": 16, "group_size": 128}),
+        ({"quant_method": "awq", "bits": 4, "zero_point": False}, {"zero_bits": 0}),
+        (_linear_group(num_bits=8, strategy="channel"), {"zero_bits": 0, "output_bits": 16}),
+        (_linear_group(num_bits=8, strategy="channel", symmetric=False), {"zero_bits": 0, "output_bits": 24}),
+        (_linear_group(num_bits=4, strategy="group", group_size=64), {"zero_bits": 0, "scale_bits": 16}),
+        (_linear_group(num_bits=4, strategy="group", group_size=64, symmetric=False), {"zero_bits": 4}),
+    ],
+)
+def test_what_a_config_omits_is_its_tools_default(config, stored):
+    read = model(quantization_config=config).quantization
+    assert {name: getattr(read, name) for name in stored} == stored
+
+
+def test_which_formats_mean_the_experts_alone():
+    """gpt-oss: in serving 8 bits or 4 are its experts'; in training 8 bits are all matmuls."""
+    experts = load_model("gpt-oss-20b").quantization
+    for training, eight in ((False, True), (True, False)):
+        assert experts_alone("fp8", None, experts, training) is eight
+        assert experts_alone("mxfp4", None, experts, training)
+        assert not experts_alone("bf16", None, experts, training)
+    assert not experts_alone("fp8", "int4", experts) and not experts_alone("fp8", None, None)
+
+
+def test_kernels_over_packed_experts_run_at_the_engines_rate():
+    """Weights below 16 bits in the experts alone are packed weights too."""
+    eight = Quantization(dtype="int8", bits=8, applies_to="experts", weight_only=True)
+    peaks = {"bf16": 1, "int8": 1}
+    assert formats("bf16", None, None, peaks, "chip", eight, packed="int8").compute == "int8"
+    assert formats("bf16", None, None, peaks, "chip", packed="int8").compute == "bf16"
+
+
+def test_more_matrices_than_parameters_are_none_of_a_file():
+    with pytest.raises(UsageError, match="not those of a GGUF file"):
+        file_bytes(load_model("llama-3-8b"), "Q4_K_M", 1_000_000)

@@ -131,3 +131,37 @@ def test_tiles_of_idefics3(width, height, inputs, tokens):
         ImageSpec(kind="image-splitting", patch=14, size=364, merge=2, most=1456, tokens=169), width, height
     )
     assert (found.inputs, found.positions, found.tokens) == (inputs, 676, tokens)
+
+
+def windows_of(config: dict) -> list[int | None]:
+    """The window of each layer, in order."""
+    spec = spec_of(config)
+    return [spec.layers[group].attention.window for group in spec.order]
+
+
+def test_a_layer_is_full_by_either_name():
+    """Files of transformers 4 call a layer of full attention `attention`."""
+    kinds = ["attention", "sliding_attention", "full_attention"]
+    shapes = {"num_hidden_layers": 3, "layer_types": kinds, "sliding_window": 128, "use_sliding_window": True}
+    assert windows_of({"model_type": "qwen2", **shapes}) == [None, 128, None]
+
+
+def test_windows_that_files_write_another_way():
+    """MiMo-V2 on the Hub counts the tokens before the query; Gemma 3 both ways sees half of its window on each side, and the token itself."""
+    mimo = {
+        "model_type": "mimo_v2_flash",
+        "num_hidden_layers": 2,
+        "layer_types": ["full_attention", "sliding_attention"],
+    }
+    assert windows_of({**mimo, "sliding_window_size": 128}) == [None, 129]
+    assert windows_of({**mimo, "sliding_window": 96}) == [None, 96]
+    gemma = {"model_type": "gemma3_text", "num_hidden_layers": 6, "sliding_window": 512}
+    assert windows_of(gemma) == [512] * 5 + [None]
+    assert windows_of({**gemma, "use_bidirectional_attention": True}) == [257] * 5 + [None]
+
+
+def test_what_says_nothing_is_no_unknown_field():
+    for nothing in (None, [], {}):
+        assert spec_of({"model_type": "llama", "unheard_of": nothing}).n_layers == 32
+    with pytest.raises(DataError, match="unheard_of: unknown field"):
+        spec_of({"model_type": "llama", "unheard_of": 0})

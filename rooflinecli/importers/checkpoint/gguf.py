@@ -6,12 +6,11 @@ Source: ggml-org/llama.cpp gguf-py constants.py and conversion scripts (gguf 0.1
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.checkpoint.gguf_architectures import GgufMetadata, architectures
+from rooflinecli.importers.checkpoint.gguf_architectures import GgufMetadata, architectures, config
 from rooflinecli.importers.checkpoint.gguf_by_tensors import plain
 from rooflinecli.importers.checkpoint.gguf_header import read
 from rooflinecli.importers.checkpoint.tensor_header import Header
@@ -38,10 +37,11 @@ def model_document(path: Path) -> Document:
     from rooflinecli.importers.hf import from_config
 
     keys = GgufMetadata(header, name, display_path(path))
-    make: Callable[[GgufMetadata], dict[str, Any]] | None = architectures().get(name)
-    if make is not None:
+    if name in architectures():
         _agree(keys, name)
-    data = plain(keys) if make is None else from_config(make(keys), f"{display_path(path)}")
+        data = from_config(config(keys), f"{display_path(path)}")
+    else:
+        data = plain(keys)
     title = header.metadata.get("general.name")
     data["name"] = str(title)[:80] if isinstance(title, str) and title.strip() else path.stem
     data["source"] = f"header of {path.name}, GGUF of architecture {name}"

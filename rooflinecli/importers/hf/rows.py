@@ -193,11 +193,12 @@ def _of(row: Mapping[str, Any], scope: Scope) -> Any:
 
 
 class Scope(dict[str, Any]):
-    """The names of a row's expressions over one config; `parent` has those around a fragment or a repeated entry."""
+    """The names of a row's expressions over one config (ConfigFields, or another reader with an `integer`).
 
-    def __init__(
-        self, fields: ConfigFields, known: Mapping[str, Any], let: Mapping[str, Any], parent: Scope | None = None
-    ):
+    `let` are the row's own; `parent` has those around a fragment or a repeated entry.
+    """
+
+    def __init__(self, fields: Any, known: Mapping[str, Any], let: Mapping[str, Any], parent: Scope | None = None):
         super().__init__(
             {"__builtins__": FUNCTIONS} | {name: value for name, value in known.items() if name not in let}
         )
