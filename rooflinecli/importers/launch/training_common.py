@@ -7,7 +7,6 @@ from math import prod
 from rooflinecli.core.errors import RooflineError
 from rooflinecli.importers.launch import dtype_names
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
-from rooflinecli.importers.source import Options
 from rooflinecli.specs.model import load_model
 
 MODEL_PARALLEL = ("tp", "pp", "cp")
@@ -49,8 +48,8 @@ def trainer(launch: Launch, args: LaunchArguments) -> None:
     if "model" not in launch.options:
         dtype_names.checkpoint(launch, args.pop("model-name-or-path", "model-name", "model-id"), "--model_name_or_path")
     each, steps = args.count("per-device-train-batch-size"), args.count("gradient-accumulation-steps") or 1
-    if each and "batch" not in launch.options:
-        launch.options["micro-batch"], launch.per_replica = each, each * steps
+    if each:
+        local_batch(launch, each, steps)
     args.put(launch, "seq", "max-seq-length", "max-seq-len", "max-length", "model-max-length", "cutoff-len")
     if any(on(args.pop(name)) for name in ("gradient-checkpointing", "activation-checkpointing")):
         launch.options["recompute"] = "full"
@@ -63,6 +62,11 @@ def trainer(launch: Launch, args: LaunchArguments) -> None:
 def on(value: object) -> bool:
     """Whether a switch is on, with or without a value."""
     return str(value).lower() in ("true", "1", "yes")
+
+
+def local_batch(launch: Launch, micro: int, steps: int = 1) -> None:
+    """Set the batch of a replica, `micro` sequences at once; how many replicas there are may follow from -n."""
+    launch.options["micro-batch"], launch.per_replica = micro, micro * steps
 
 
 def expert_defaults(launch: Launch, experts: int | None, flag: str) -> None:
@@ -94,8 +98,3 @@ def model_layers(model: str) -> int | None:
 def per_node(devices: int) -> int:
     """Processes of a node: eight, or the most that divide the devices."""
     return next(each for each in range(8, 0, -1) if devices % each == 0)
-
-
-def replicas(options: Options) -> int:
-    """Data parallel replicas of a plan."""
-    return int(options.get("dp", 1))

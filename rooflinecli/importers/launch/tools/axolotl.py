@@ -5,11 +5,12 @@ from __future__ import annotations
 from rooflinecli.importers.launch import dtype_names, training_common
 from rooflinecli.importers.launch.flags import flags
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
-from rooflinecli.importers.source import Options, Tree
+from rooflinecli.importers.source import Tree
 
 VERSION = "Axolotl 0.12"
 TRAINS = True
 FLAGS = flags("axolotl")
+_OPTIMIZERS = {"8bit": "adamw-8bit", "muon": "muon", "adafactor": "adafactor", "lion": "lion"}
 # modules of a layer by the names that decoders of transformers give them
 _QKV = {"q_proj", "k_proj", "v_proj", "qkv_proj", "query_key_value", "Wqkv", "c_attn"}
 _OUT = {"o_proj", "out_proj", "dense", "wo"}
@@ -22,18 +23,13 @@ def claims(tree: Tree) -> bool:
 
 def read(tree: Tree, launch: Launch) -> None:
     """Read a run as training options of one replica; the launcher sets the number of replicas."""
-    args = LaunchArguments.of_tree({**tree, **_fsdp(tree)})
+    args = LaunchArguments.of_tree({**tree, "fsdp": bool(tree.get("fsdp_config") or tree.get("fsdp")) or None})
     dtype_names.checkpoint(launch, args.pop("base_model"), "base_model")
     sizes = {axis: args.whole(launch, f"{word}_parallel_size") for axis, word in (("tp", "tensor"), ("cp", "context"))}
     training_common.layout(launch, None, **sizes)
     args.put(launch, "seq", "sequence_len")
-    micro, steps = (
-        args.whole(launch, "micro_batch_size"),
-        args.whole(launch, "gradient_accumulation_steps", default=1) or 1,
-    )
-    if micro:
-        launch.options["micro-batch"] = micro
-        launch.per_replica = micro * steps
+    if micro := args.whole(launch, "micro_batch_size"):
+        training_common.local_batch(launch, micro, args.whole(launch, "gradient_accumulation_steps") or 1)
     adapter = args.pop("adapter")
     if adapter in ("lora", "qlora"):
         launch.options["recipe"] = adapter
@@ -59,12 +55,13 @@ def read(tree: Tree, launch: Launch) -> None:
     launch.options["recompute"] = "full" if {True, "true", "offload"} & set(again) else "none"
     if _sharded(args, "offload_params") is True:
         launch.unmodelled.append("fsdp_config.offload_params: weights are taken to stay on the device")
-    launch.options["zero"] = 3 if args.pop("fsdp", "fsdp_version") is not None else _stage(args.pop("deepspeed"))
+    config = str(args.pop("deepspeed"))  # the repository ships zero1.json to zero3.json
+    stage = next((stage for stage in (1, 2, 3) if f"zero{stage}" in config), 0)
+    launch.options["zero"] = 3 if args.pop("fsdp", "fsdp_version") is not None else stage
     optimizer = str(args.pop("optimizer", default="adamw"))
-    if "8bit" in optimizer:
-        launch.options["optimizer"] = "adamw-8bit"
-    elif "muon" in optimizer or "adafactor" in optimizer or "lion" in optimizer:
-        launch.options["optimizer"] = next(name for name in ("muon", "adafactor", "lion") if name in optimizer)
+    known = next((name for word, name in _OPTIMIZERS.items() if word in optimizer), None)
+    if known:
+        launch.options["optimizer"] = known
     elif "4bit" in optimizer:
         launch.unmodelled.append(f"optimizer {optimizer}: taken at 12 bytes a parameter (--optimizer-bytes)")
     launch.options["dtype"] = (
@@ -76,12 +73,3 @@ def read(tree: Tree, launch: Launch) -> None:
 def _sharded(args: LaunchArguments, key: str) -> object:
     """A setting of fsdp_config, whose keys lost their prefix with FSDP2."""
     return args.pop(f"fsdp_config.{key}", f"fsdp_config.fsdp_{key}")
-
-
-def _fsdp(tree: Tree) -> Options:
-    return {"fsdp": True} if tree.get("fsdp_config") or tree.get("fsdp") else {}
-
-
-def _stage(path: object) -> int:
-    """The ZeRO stage in the name of a DeepSpeed config; the repository ships zero1.json to zero3.json."""
-    return next((n for n in (1, 2, 3) if f"zero{n}" in str(path or "")), 0)

@@ -126,7 +126,7 @@ def _leaves(node: object) -> list[object]:
 
 def write(options: Options, model: str) -> str:
     """A config for deepspeed.initialize. JSON has no comments: options without a key go under `roofline`, which DeepSpeed ignores."""
-    dp, micro = training_common.replicas(options), int(options.get("micro-batch") or 1)
+    dp, micro = int(options.get("dp", 1)), int(options.get("micro-batch") or 1)
     batch, dtype = options.get("batch"), options.get("dtype")
     zero: Options = {"stage": int(options.get("zero", 0))}
     if options.get("offload") == "optimizer":

@@ -30,7 +30,6 @@ _REMAT = {
     "save_dot_with_context_except_mlp": "selective", "save_dot_except_mlp": "selective", "save_dot_except_mlpwi": "selective",
     "save_out_proj": "full",
 }  # fmt: skip
-_MLP = ("save_dot_with_context_except_mlp", "save_dot_except_mlp", "save_dot_except_mlpwi")
 _SHAPE = {"layers": "base_num_decoder_layers", "d_model": "base_emb_dim", "heads": "base_num_query_heads", "kv_heads": "base_num_kv_heads",
           "d_ff": "base_mlp_dim", "head_dim": "head_dim", "vocab": "vocab_size", "experts": "num_experts", "top_k": "num_experts_per_tok"}  # fmt: skip
 FLAGS = flags("maxtext")
@@ -38,13 +37,12 @@ FLAGS = flags("maxtext")
 
 def starts(words: list[str]) -> list[str] | None:
     """key=value after the module or script that trains."""
-    at = next((i for i, w in enumerate(words) if _trains(w) and any("=" in rest for rest in words[i + 1 :])), None)
-    return None if at is None else words[at + 1 :]
-
-
-def _trains(word: str) -> bool:
-    bare = word.lower()
-    return ("maxtext" in bare and "train" in bare) or bare in ("train.py", "maxtext/train.py")
+    for i, word in enumerate(words):
+        bare = word.lower()
+        trains = ("maxtext" in bare and "train" in bare) or bare in ("train.py", "maxtext/train.py")
+        if trains and any("=" in after for after in words[i + 1 :]):
+            return words[i + 1 :]
+    return None
 
 
 def claims(tree: Tree) -> bool:
@@ -70,7 +68,7 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
     for axis in left:
         del launch.options[axis]
         launch.refuse(axis, f"ici_{_AXES[axis][0]}_parallelism -1 takes the devices that the other axes leave")
-    over_data = str(args.pop("shard_optimizer_over_data")).lower() == "true"
+    over_data = training_common.on(args.pop("shard_optimizer_over_data"))
     launch.options["zero"] = 3 if fsdp != 1 else int(over_data)
     dp = int(launch.options.get("dp", 0))
     if fsdp == -1 and data and data > 1 and dp % data == 0:
@@ -83,8 +81,7 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
     args.pop("model_name")
     found = {key: args.whole(launch, name) for key, name in _SHAPE.items()}
     launch.shape = {key: size for key, size in found.items() if size} | ({"gated": True} if any(found.values()) else {})
-    name = str(tree.get("model_name") or "")
-    name = name.removesuffix("-2dfsdp")  # the same sizes under other sharding rules
+    name = str(tree.get("model_name") or "").removesuffix("-2dfsdp")  # the same sizes under other sharding rules
     launch.put("model", None if name == "default" else _NAMES.get(name, name), "model_name")
     _states(args, launch)
     args.put(launch, "seq", "max_target_length")
@@ -95,13 +92,12 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
     _batch(args, launch)
     policy = args.pop("remat_policy", default="full")
     launch.options["recompute"] = _REMAT.get(str(policy), "selective")
-    if str(policy) in _MLP:
+    if "except_mlp" in str(policy):
         launch.options["recompute-modules"] = "mlp"
     if str(policy) not in _REMAT:
         launch.unmodelled.append(f"remat_policy {policy}: taken as selective recomputation")
     dtype_names.compute(launch, args.pop("dtype"), "dtype")
-    narrow = str(args.pop("quantization", default="") or "")
-    if narrow:
+    if narrow := str(args.pop("quantization", default="") or ""):
         launch.options["dtype"] = "int8" if "int8" in narrow else "fp8"
     launch.unmodelled += [left for left in args.left(FLAGS) if not left.split()[0].endswith("_parallelism")]
 
@@ -122,19 +118,17 @@ def _size(args: LaunchArguments, launch: Launch, names: tuple[str, ...]) -> int 
     """Over both networks; -1 where either takes what is left."""
     found = [args.whole(launch, f"{net}_{name}_parallelism") for net in ("ici", "dcn") for name in names]
     written = [size for size in found if size is not None]
-    if not written:
-        return None
-    return -1 if -1 in written else prod(written)
+    return None if not written else -1 if -1 in written else prod(written)
 
 
 def _chips(launch: Launch, sizes: dict[str, int | None]) -> None:
     """Axes of cores as axes of chips: the innermost that is a multiple of the cores of a chip lies within it."""
-    inner = next(
-        (axis for axis in ("tp", "cp", "fsdp") if (sizes[axis] or 1) % launch.cores == 0 and sizes[axis] != -1), None
-    )
-    if launch.cores > 1 and inner and sizes[inner]:
-        sizes[inner] = int(sizes[inner] or 1) // launch.cores
-        launch.notes.append(f"{launch.cores} cores to a chip: a device here is a chip, so {inner} is {sizes[inner]}")
+    cores = launch.cores
+    inner = [axis for axis in ("tp", "cp", "fsdp") if (sizes[axis] or 1) % cores == 0 and sizes[axis] != -1][:1]
+    for axis in inner if cores > 1 else ():
+        if size := sizes[axis]:
+            sizes[axis] = size // cores
+            launch.notes.append(f"{cores} cores to a chip: a device here is a chip, so {axis} is {sizes[axis]}")
 
 
 def _batch(args: LaunchArguments, launch: Launch) -> None:
@@ -156,29 +150,23 @@ def _batch(args: LaunchArguments, launch: Launch) -> None:
         launch.per_replica = max(round(local * steps), 1)
 
 
-def _name(model: str) -> str:
-    """MaxText's name of a model: generations without a dash."""
-    return next((k for k, v in _NAMES.items() if v == model), re.sub(r"^(llama|gemma)-(\d)", r"\1\2", model))
-
-
 def write(options: Options, model: str) -> str:
     """A config over base.yml; one slice, FSDP over the replicas that ZeRO shards."""
-    dp, ep, n = training_common.replicas(options), int(options.get("ep", 1)), int(options["n"])
+    dp, ep, n = int(options.get("dp", 1)), int(options.get("ep", 1)), int(options["n"])
     sharded = int(options.get("zero", 0)) == 3
     within = int(options.get("shard") or dp) if sharded else 1
     recompute = options.get("recompute", "none")
-    wanted: Options = {"base_config": "base.yml", "model_name": _name(str(options["model"]))}
+    plain = re.sub(r"^(llama|gemma)-(\d)", r"\1\2", str(options["model"]))  # generations without a dash
+    name = next((theirs for theirs, ours in _NAMES.items() if ours == options["model"]), plain)
+    wanted: Options = {"base_config": "base.yml", "model_name": name}
     if options.get("batch"):
         steps, left = divmod(int(options["batch"]), dp * int(options.get("micro-batch") or 1))
-        wanted["per_device_batch_size"] = float(options["batch"]) / n
+        wanted["per_device_batch_size"] = each = float(options["batch"]) / n
         if not left and (pp := int(options.get("pp", 1))) > 1:
             of_stage = load_model(str(options["model"])).n_layers // (pp * int(options.get("virtual-stages") or 1))
             wanted |= {"num_pipeline_microbatches": steps, "num_layers_per_pipeline_stage": of_stage}
         elif steps > 1 and not left:
-            wanted |= {
-                "per_device_batch_size": float(options["batch"]) / n / steps,
-                "gradient_accumulation_steps": steps,
-            }
+            wanted |= {"per_device_batch_size": each / steps, "gradient_accumulation_steps": steps}
     if options.get("seq"):
         wanted["max_target_length"] = int(options["seq"])
     wanted |= {

@@ -67,8 +67,7 @@ def read(tree: Tree, launch: Launch) -> None:
     megatron.recomputed(args, launch)
     each = args.whole(launch, "per_device_train_batch_size")  # LLaMA-Factory's, of a replica
     if each:
-        launch.options["micro-batch"] = each
-        launch.per_replica = each * (args.whole(launch, "gradient_accumulation_steps") or 1)
+        training_common.local_batch(launch, each, args.whole(launch, "gradient_accumulation_steps") or 1)
     launch.options["dtype"] = "fp8" if args.pop("fp8") not in (None, False) else "bf16"
     if str(args.pop("precision", default="bf16")) in ("16", "16-mixed", "fp16"):
         launch.options["dtype"] = "fp16"

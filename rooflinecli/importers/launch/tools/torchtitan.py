@@ -16,13 +16,7 @@ TRAINS = True
 SUFFIX = ".toml"
 FLAGS = flags("torchtitan")
 _DEGREES = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
-_SCHEDULES = {
-    "1f1b": "1f1b",
-    "gpipe": "gpipe",
-    "interleaved1f1b": "1f1b",
-    "interleavedzerobubble": "interleaved-zero-bubble",
-    "zbvzerobubble": "zb-v",
-}
+_SCHEDULES = {"1f1b": "1f1b", "gpipe": "gpipe", "interleaved1f1b": "", "interleavedzerobubble": "interleaved-zero-bubble", "zbvzerobubble": "zb-v"}  # fmt: skip
 # names of flavors that are not the model's size, and of models that are not the family's
 _FLAVORS = {"llama4 17bx16e": "llama-4-scout", "llama4 17bx128e": "llama-4-maverick", "deepseek_v3 671B": "deepseek-v3",
             "deepseek_v3 16B": "deepseek-v2-lite"}  # fmt: skip
@@ -40,18 +34,17 @@ def read(tree: Tree, launch: Launch) -> None:
     copies = args.whole(launch, *_names("data_parallel_replicate_degree"))
     copies, shard = copies or 1, -1 if shard is None else shard
     training_common.layout(launch, None, dp=None if shard == -1 else copies * shard, **sizes)
+    launch.options["zero"] = 0
     if shard != 1 or (copies == 1 and (sizes["cp"] or 1) > 1):
-        launch.options["zero"] = 3
-        if str(args.pop("parallelism.fsdp_reshard_after_forward")).lower() == "never":
-            launch.options["zero"] = 2
-        if copies > 1 and shard > 0:
-            launch.options["shard"] = shard
-    else:
-        launch.options["zero"] = 0
+        kept = str(args.pop("parallelism.fsdp_reshard_after_forward")).lower() == "never"
+        launch.options |= {"zero": 2 if kept else 3} | ({"shard": shard} if copies > 1 and shard > 0 else {})
     _model(args, launch)
     args.put(launch, "seq", "training.seq_len")
     args.put(launch, "batch", "training.global_batch_size")
-    _batch(args, launch)
+    if str(launch.options.get("batch")) == "-1":
+        launch.options.pop("batch")
+    if local := args.whole(launch, "training.local_batch_size", "training.batch_size"):
+        training_common.local_batch(launch, local)
     _recomputed(args, launch)
     narrow = any("float8" in str(c) or "mx" in str(c) for c in args.given.get("model.converters", []))
     args.pop("model.converters")
@@ -61,14 +54,14 @@ def read(tree: Tree, launch: Launch) -> None:
         launch.options["offload"] = "optimizer"
         launch.unmodelled.append("training.enable_cpu_offload: weights are taken to stay on the device")
     schedule = args.pop(*_names("pipeline_parallel_schedule"))
-    if schedule and str(schedule).lower() in _SCHEDULES:
-        if str(schedule).lower() != "interleaved1f1b":  # 1F1B over virtual stages, the default
-            launch.options["schedule"] = _SCHEDULES[str(schedule).lower()]
-        if (
-            "interleaved" in str(schedule).lower() and launch.options["pp"] > 1
-        ):  # two stages a rank where their layers are not given
+    kind = str(schedule or "").lower()
+    if kind in _SCHEDULES:
+        launch.options |= (
+            {"schedule": _SCHEDULES[kind]} if _SCHEDULES[kind] else {}
+        )  # 1F1B over virtual stages is the default
+        if "interleaved" in kind and launch.options["pp"] > 1:  # two stages a rank where their layers are not given
             launch.options["virtual-stages"] = 2
-    elif schedule:
+    elif kind:
         launch.unmodelled.append(f"parallelism.pipeline_parallel_schedule {schedule}")
     args.put(launch, "expert-tp", "parallelism.expert_tensor_parallel_degree")
     launch.options["sequence-parallel"] = (sizes["tp"] or 1) > 1
@@ -78,20 +71,6 @@ def read(tree: Tree, launch: Launch) -> None:
 def _names(key: str) -> list[str]:
     """A key of [parallelism], or of the tables that had it before that one was made."""
     return [f"{table}.{key}" for table in ("parallelism", "training", "experimental")]
-
-
-def _batch(args: LaunchArguments, launch: Launch) -> None:
-    """The local batch is what a replica computes at once; without a global one it is the whole of its share."""
-    local = args.whole(launch, "training.local_batch_size", "training.batch_size")
-    value = launch.options.get("batch")
-    if str(value) == "-1":
-        launch.options.pop("batch")
-    if local:
-        launch.options["micro-batch"] = local
-        if "dp" in launch.options and "batch" not in launch.options:
-            launch.options["batch"] = local * launch.options["dp"]
-        elif "batch" not in launch.options:
-            launch.per_replica = local
 
 
 def _model(args: LaunchArguments, launch: Launch) -> None:
@@ -123,18 +102,13 @@ def _recomputed(args: LaunchArguments, launch: Launch) -> None:
         launch.refuse("recompute", f"activation_checkpoint.mode {mode} {option} is not known here")
 
 
-def _flavor(model: str) -> tuple[str, str]:
-    """torchtitan's name of a model; releases within a generation share it."""
-    known = next((key.split() for key, value in _FLAVORS.items() if value == model), None)
-    family, _, size = model.rpartition("-")
-    return (known[0], known[1]) if known else (re.sub(r"^llama-3(\.\d)?$", "llama3", family), size.upper())
-
-
 def write(options: Options, model: str) -> str:
     """The sections that this plan decides."""
-    dp, shard, zero = training_common.replicas(options), options.get("shard"), int(options.get("zero", 0))
+    dp, shard, zero = int(options.get("dp", 1)), options.get("shard"), int(options.get("zero", 0))
     within = int(shard or dp) if zero else 1
-    name, flavor = _flavor(str(options["model"]))
+    family, _, size = str(options["model"]).rpartition("-")
+    known = next((key.split() for key, value in _FLAVORS.items() if value == options["model"]), None)
+    name, flavor = known or [re.sub(r"^llama-3(\.\d)?$", "llama3", family), size.upper()]  # releases share a name
     recompute = options.get("recompute", "none")
     lines = ["[model]", f'name = "{name}"', f'flavor = "{flavor}"']
     if options.get("dtype") == "fp8":
