@@ -54,15 +54,11 @@ def emit(name: str, options: Tree, slots: int = 1) -> EmittedLaunch:
     module, model = tool(name), load_model(str(options["model"]))
     if not model.writes or model.paired:
         kind = "is an encoder with a decoder" if model.paired else "writes no tokens one by one"
-        raise UsageError(
-            f"--emit {name}: launches are written for decoders, and {model.name} {kind}; leave --emit out", "emit"
-        )
-    phases = options.get("phase") or []
-    if ("train" in phases) != module.TRAINS:
-        work = "trains" if module.TRAINS else "serves"
-        raise UsageError(
-            f"--emit {name}: {module.VERSION} {work}; ask for --phase {'train' if module.TRAINS else 'decode'}", "emit"
-        )
+        why = f"launches are written for decoders, and {model.name} {kind}"
+        raise UsageError(f"--emit {name}: {why}; leave --emit out", "emit")
+    if ("train" in (options.get("phase") or [])) != module.TRAINS:
+        work, phase = ("trains", "train") if module.TRAINS else ("serves", "decode")
+        raise UsageError(f"--emit {name}: {module.VERSION} {work}; ask for --phase {phase}", "emit")
     body = module.write({"slots": slots, **options}, hub(model))
     launch = read.read_text(body, name)
     written = {**launch.options, **launch.speculation}
@@ -92,12 +88,9 @@ def _implied(option: str, options: Tree, model: ModelSpec) -> bool:
     if option == "shard":
         return same(option, options.get("dp"), value)
     stored = str(model.quantization.dtype) if model.quantization else "bf16"
-    default = getattr(Layout, OPTIONS[option].fills or OPTIONS[option].parameter, None)
-    return any(
-        same(option, one, value)
-        for one in (default, *_NEUTRAL.get(option, ()), *([stored] if option in ("dtype", "weight-dtype") else []))
-        if one is not None
-    )
+    known = [getattr(Layout, OPTIONS[option].fills or OPTIONS[option].parameter, None), *_NEUTRAL.get(option, ())]
+    known += [stored] if option in ("dtype", "weight-dtype") else []
+    return any(same(option, one, value) for one in known if one is not None)
 
 
 def hub(model: ModelSpec) -> str:
@@ -118,8 +111,9 @@ def same(option: str, one: object, other: object) -> bool:
             return load_model(str(one)).id == load_model(str(other)).id
         except RooflineError:
             return False
-    if isinstance(one, (list, tuple)) or isinstance(other, (list, tuple)):
-        return isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)) and list(one) == list(other)
+    lists = [isinstance(value, (list, tuple)) for value in (one, other)]
+    if any(lists):
+        return all(lists) and list(one) == list(other)  # type: ignore[call-overload]
     try:
         return float(str(one)) == float(str(other))
     except ValueError:

@@ -78,29 +78,19 @@ def _model(shape: Options) -> Options:
     """A model file of these sizes: grouped or full attention, a gated, plain or MoE feed-forward."""
     d, heads, layers = shape["d_model"], shape["heads"], shape["layers"]
     kv = shape.get("kv_heads") or heads
-    attention: Options = {
-        "kind": "mha" if kv == heads else "gqa",
-        "n_heads": heads,
-        "head_dim": shape.get("head_dim") or d // heads,
-    }
-    attention |= {"n_kv_heads": kv} if kv != heads else {}
+    attention: Options = {"kind": "gqa", "n_kv_heads": kv} if kv != heads else {"kind": "mha"}
+    attention |= {"n_heads": heads, "head_dim": shape.get("head_dim") or d // heads}
     ffn: Options = {"kind": "dense", "d_ff": shape.get("d_ff", 4 * d), "activation": "gelu"}
     if shape.get("experts"):
-        ffn |= {
-            "kind": "moe",
-            "activation": "silu",
-            "n_experts": shape["experts"],
-            "top_k": shape.get("top_k", 2),
-            "gated": shape.get("gated", True),
-        }
+        ffn |= {"kind": "moe", "activation": "silu", "n_experts": shape["experts"], "top_k": shape.get("top_k", 2)}
+        ffn["gated"] = shape.get("gated", True)
     elif shape.get("gated"):
         ffn |= {"kind": "gated", "activation": "silu"}
     context = shape.get("context", 4096)
-    learned = (
-        {} if shape.get("rotary", ffn["kind"] != "dense") else {"positions": {"kind": "learned", "length": context}}
-    )
+    learned = shape.get("rotary", ffn["kind"] != "dense") is False
+    positions = {"positions": {"kind": "learned", "length": context}} if learned else {}
     return {
         "name": f"{layers} layers of {d}", "source": "sizes of the launch", "d_model": d, "vocab_size": shape.get("vocab", VOCAB),
         "tied_embeddings": bool(shape.get("tied", ffn["kind"] == "dense")), "norm": "layernorm" if ffn["kind"] == "dense" else "rmsnorm",
-        "max_context": context, **learned, "attention": attention, "feedforward": ffn, "layers": layers,
+        "max_context": context, **positions, "attention": attention, "feedforward": ffn, "layers": layers,
     }  # fmt: skip

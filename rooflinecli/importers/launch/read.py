@@ -34,22 +34,19 @@ def read(source: str) -> Launch:
     opened = locate.open_text(chosen[1] if which and chosen else source)
     found = list(locate.launches(opened))
     if not found and opened.absent:
-        raise DataError(
-            f"{opened.name}: its launch is in {one_line(opened.absent[0])}, which is not here; give that file"
-        )
+        file = one_line(opened.absent[0])
+        raise DataError(f"{opened.name}: its launch is in {file}, which is not here; give that file")
     if not found:
-        raise UsageError(
-            f"{opened.name}: no launch of a supported tool ({', '.join(kinds(TOOLS))}); give the options instead"
-        )
+        tools = ", ".join(kinds(TOOLS))
+        raise UsageError(f"{opened.name}: no launch of a supported tool ({tools}); give the options instead")
     if which is not None:
         if not 1 <= which <= len(found):
-            raise UsageError(
-                f"{source}: {opened.name} holds {len(found)} launches; give a number from 1 to {len(found)}"
-            )
+            held = f"{opened.name} holds {len(found)} launches"
+            raise UsageError(f"{source}: {held}; give a number from 1 to {len(found)}")
         found = [found[which - 1]]
-    apart = {_key(one): i for i, one in reversed(list(enumerate(found, 1)))}  # the first of equal launches
-    if len(apart) > 1:
-        first = sorted(apart.values())
+    keys = [(one.tool, one.options, one.missing, one.shape, one.speculation) for one in found]
+    first = [i for i, key in enumerate(keys, 1) if key not in keys[: i - 1]]  # of launches that are equal
+    if len(first) > 1:
         listed = "; ".join(f"#{i} {found[i - 1].tool} {_shown(found[i - 1], found)}".rstrip() for i in first[:8])
         raise UsageError(
             f"{opened.name} holds {len(first)} launches that differ: {listed}{' ...' if first[8:] else ''}; pick one as {opened.name}#{first[0]}"
@@ -69,26 +66,10 @@ def read_text(text: str, tool: str) -> Launch:
     return found
 
 
-def _key(launch: Launch) -> str:
-    return repr(
-        (
-            launch.tool,
-            sorted(launch.options.items(), key=str),
-            sorted(launch.missing.items()),
-            launch.shape,
-            launch.speculation,
-        )
-    )
-
-
 def _shown(launch: Launch, others: list[Launch]) -> str:
     """The options that distinguish a launch from the others."""
-    every = [{**one.options, **one.speculation} for one in others]
-    sizes = {
-        k: v
-        for k, v in (launch.options | launch.speculation).items()
-        if k != "model" and any(o.get(k) != v for o in every)
-    }
+    every, own = [one.options | one.speculation for one in others], launch.options | launch.speculation
+    sizes = {k: v for k, v in own.items() if k != "model" and any(one.get(k) != v for one in every)}
     axes = " ".join(f"{axis} {'+'.join(v) if isinstance(v, list) else v}" for axis, v in sizes.items())
     return one_line(readable(f"{launch.options.get('model', '')} {axes}".strip()))[:80]
 
@@ -132,9 +113,8 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
         found |= {k: v for k, v in launch.speculation.items() if k not in asked}
     elif launch.speculation:
         drafted = " ".join(f"--{name} {value}" for name, value in launch.speculation.items())
-        launch.notes.append(
-            f"speculative decoding, {drafted}: the acceptance rate is not stated, so it is left out; give --acceptance"
-        )
+        why = "the acceptance rate is not stated, so it is left out; give --acceptance"
+        launch.notes.append(f"speculative decoding, {drafted}: {why}")
     serving = "train" not in str({**found, **asked}.get("phase", ""))
     if serving and {"concurrency", "qps"} & {*found, *asked}:
         found.pop("batch", None)
@@ -148,19 +128,15 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
 def _share(launch: Launch, known: Tree, found: Options) -> None:
     """The global batch, from that of a replica and the replicas that -n leaves."""
     try:
-        n = int(str(known.get("n", 0)))
-        replicas = int(str(known.get("dp", 0))) or n // (
-            int(str(known.get("tp", 1))) * int(str(known.get("pp", 1))) * int(str(known.get("cp", 1)))
+        n, dp, tp, pp, cp = (
+            int(str(known.get(key, 0 if key in ("n", "dp") else 1))) for key in ("n", "dp", "tp", "pp", "cp")
         )
     except ValueError:
         return
-    if replicas:
-        found["batch"] = replicas * int(launch.per_replica or 1)
-    else:
-        raise UsageError(
-            f"{launch.where}: its batch is {launch.per_replica} sequences per replica, and the number of replicas is not stated; give -n",
-            "n",
-        )
+    if not (replicas := dp or n // (tp * pp * cp)):
+        why = f"its batch is {launch.per_replica} sequences per replica, and the number of replicas is not stated"
+        raise UsageError(f"{launch.where}: {why}; give -n", "n")
+    found["batch"] = replicas * int(launch.per_replica or 1)
 
 
 def _ask(launch: Launch, found: Tree, asked: Tree) -> None:
@@ -171,14 +147,13 @@ def _ask(launch: Launch, found: Tree, asked: Tree) -> None:
     if "model" not in {**open_ones, **found, **asked} and not set(model_by_sizes.SIZES) <= set(launch.shape):
         open_ones["model"] = "no model is named"
     flags = [
-        "MODEL" if option == "model" else OPTIONS[option].flag
+        ("MODEL" if option == "model" else OPTIONS[option].flag)
         for option in open_ones
-        if option == "model" or option in OPTIONS
+        if option in ("model", *OPTIONS)
     ]
     flags += ["--hw"] if "hw" not in {**found, **asked} else []
-    give = (
-        f"give {' and '.join([', '.join(flags[:-1]), flags[-1]] if flags[1:] else flags)}" if flags else "write it out"
-    )
+    listed = " and ".join([", ".join(flags[:-1]), flags[-1]] if flags[1:] else flags)
+    give = f"give {listed}" if flags else "write it out"
     if any(option not in OPTIONS for option in open_ones) and flags:
         give = f"write it out, and {give}"
     raise UsageError(f"{launch.where}: {'; '.join(dict.fromkeys(open_ones.values()))}; {give}", next(iter(open_ones)))
@@ -186,12 +161,10 @@ def _ask(launch: Launch, found: Tree, asked: Tree) -> None:
 
 def _described(launch: Launch, also: str) -> str:
     """The model of a launch that names none: by its sizes, from the registry or written for it."""
-    names = model_by_sizes.named(launch.shape)
-    if names:
+    if names := model_by_sizes.named(launch.shape):
         others = f" (as {', '.join(names[1:4])})" if names[1:] else ""
-        launch.notes.append(
-            f"the model is taken to be {names[0]}, which has these sizes{others}; give MODEL for another"
-        )
+        note = f"the model is taken to be {names[0]}, which has these sizes{others}; give MODEL for another"
+        launch.notes.append(note)
         return names[0]
     path = model_by_sizes.written(launch.shape)
     if path is None:

@@ -48,13 +48,13 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
         training_common.trainer(launch, words)
         return
     args = LaunchArguments.of_tree(tree)
-    tp, pp = (args.whole(launch, f"megatron_lm_config.megatron_lm_{axis}_degree") for axis in ("tp", "pp"))
-    tp, cp = (
-        args.whole(launch, f"parallelism_config.parallelism_config_{axis}_size", default=default)
-        for axis, default in (("tp", tp), ("cp", None))
-    )
+    megatron = {axis: f"megatron_lm_config.megatron_lm_{axis}_degree" for axis in ("tp", "pp")}
+    sizes = {
+        axis: args.whole(launch, f"parallelism_config.parallelism_config_{axis}_size", megatron.get(axis, axis))
+        for axis in ("tp", "pp", "cp")
+    }
     args.pop("num_machines")
-    training_common.layout(launch, args.whole(launch, "num_processes"), tp=tp, pp=pp, cp=cp)
+    training_common.layout(launch, args.whole(launch, "num_processes"), **sizes)
     training_common.unresolved(launch, {"num_processes": "n"})
     if named := args.pop("deepspeed_config.deepspeed_config_file"):
         text = launch.open_file(str(named))
@@ -77,11 +77,7 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
     reshard = str(args.pop("fsdp_config.fsdp_reshard_after_forward", default="")).lower()
     default = {"false": 2}.get(reshard, _STAGES.get(reshard.upper(), 3)) if kind == "FSDP" else 0
     launch.put("zero", stage if stage is not None else _STAGES.get(str(sharding), default), "zero_stage")
-    if (
-        str(args.pop("fsdp_config.fsdp_version", default=1)) == "2"
-        and "fsdp_config.fsdp_sharding_strategy" not in args.given
-    ):
-        args.pop("fsdp_config.fsdp_version")
+    args.pop("fsdp_config.fsdp_version")
     mixed = str(args.pop("mixed_precision", default="no"))
     launch.options["dtype"] = {"no": "fp32"}.get(mixed, mixed)
     offloads = [args.pop(f"deepspeed_config.offload_{what}_device", default="none") for what in ("optimizer", "param")]
