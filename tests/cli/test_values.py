@@ -7,7 +7,10 @@ import re
 import pytest
 from typer.main import get_command
 
+from rooflinecli.core.errors import UsageError
 from rooflinecli.interfaces.cli.main import VERBS, app
+from rooflinecli.specs.options import Group, OptNumber, field
+from rooflinecli.specs.parse_values import quantity
 
 TYPES = re.compile(r"<[A-Za-z\[\]| ]+>|\b(TEXT|INTEGER|FLOAT|BOOLEAN)\b")
 
@@ -37,3 +40,16 @@ def test_no_help_speaks_of_types(verb):
 def test_lists_are_recognised_as_types():
     """The pattern finds what Typer prints where nobody names a value."""
     assert TYPES.search("names... <list[str]>  A name") and TYPES.search("--hw TEXT") and not TYPES.search("--hw NAME")
+
+
+def test_a_bound_that_may_not_be_taken():
+    """A time is above zero: zero itself is refused, the least above it is not."""
+
+    class Asked(Group):
+        wait: OptNumber = field("time", "a time", default=None)
+
+    wait = Asked.fields()["wait"]
+    assert quantity(wait, "1 ns") == pytest.approx(1e-9)
+    for zero in ("0 s", 0.0, "-1 s"):
+        with pytest.raises(UsageError, match="must be above zero"):
+            quantity(wait, zero)

@@ -199,3 +199,10 @@ def test_the_break_even_date_has_the_published_costs_of_owning_and_rents_in_its_
 def test_owning_without_a_price_or_a_published_cost_is_refused() -> None:
     assert "give --capex" in run_cli("serving", "own", "--hw", "a100").err
     assert "write a date" in run_cli("serving", "own", "--hw", "h100", "--bought", "soon").err
+
+
+@pytest.mark.parametrize("chip", ["h100", "a100-40", "b200", "mi300x", "tpu-v5e"])
+def test_the_range_of_a_price_has_the_price_and_what_offers_spread_over(chip):
+    chosen = prices.choose(load_hardware(chip))
+    low, high = prices.spread(load_hardware(chip), chosen.offer.kind)
+    assert chosen.low == min(low, chosen.offer.usd) and chosen.high == max(high, chosen.offer.usd)

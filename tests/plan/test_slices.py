@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from conftest import run_cli
 
-from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.hardware import Slices, load_hardware
 from rooflinecli.specs.name_lookup import split_count
 
 
@@ -84,3 +84,9 @@ def test_a_plan_lists_only_counts_that_are_rented(chip: str) -> None:
     assert {count["devices"] for count in row["tried"]} <= set(slices.up_to(131_072))
     below = slices.up_to(row["devices"] - 1)[-1]
     assert not answer("plan", *run, "--hw", chip, "-n", str(below), code=1)["feasible"]
+
+
+def test_several_slices_are_of_at_least_half_the_largest():
+    """Of 4 and 8 chips: 12 are three of the smaller, which is half of the largest; of 2, 4 and 16, 20 are none."""
+    assert Slices(chips=[4, 8], source="test").up_to(24) == [4, 8, 12, 16, 20, 24]
+    assert Slices(chips=[2, 4, 16], source="test").up_to(40) == [2, 4, 16, 32]

@@ -15,7 +15,7 @@ from rooflinecli.simulate.cluster import Cluster, run_open_loop
 from rooflinecli.simulate.prefix_cache import KvTier, PrefixCache
 from rooflinecli.simulate.replica import Replica, ReplicaLimits
 from rooflinecli.simulate.request import SimRequest
-from rooflinecli.specs.kv_tiers import tiers
+from rooflinecli.specs.kv_tiers import MOST, tiers
 from rooflinecli.specs.registry import load
 
 SPAN = 16
@@ -195,3 +195,10 @@ def test_prefixes_that_no_tier_keeps_are_computed_again_and_noted():
     assert note.startswith(f"prefill: {lost:.0%} of the idle sessions")
     roomy = ("--kv-offload", "host=8TB@50GB/s", "--sessions", "2000", "--format", "json", "--prefix-hit-rate", "0.9")
     assert not any("have no cache left" in n for n in run_cli(*base, *roomy).json.get("notes", []))
+
+
+def test_as_many_tiers_as_are_supported():
+    written = [f"t{i}=1GB@1GB/s" for i in range(MOST + 1)]
+    assert len(tiers(",".join(written[:MOST]))) == MOST
+    with pytest.raises(UsageError, match=f"at most {MOST} tiers"):
+        tiers(",".join(written))
