@@ -6,8 +6,8 @@ import pytest
 from launch.launched import commands, options_of
 
 from rooflinecli.core.errors import RooflineError, UsageError
-from rooflinecli.importers.launch import model_by_sizes, read, slurm
-from rooflinecli.importers.launch.config_interpolation import interpolated
+from rooflinecli.importers.launch import model_by_sizes, read, shell_evaluator
+from rooflinecli.importers.launch.launch import interpolated
 from rooflinecli.specs.model import load_model
 
 GPT = "pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --group-query-attention --num-query-groups 8 --ffn-hidden-size 14336 --swiglu --seq-length 4096 --micro-batch-size 1 --global-batch-size 128 --bf16"  # fmt: skip
@@ -25,7 +25,7 @@ GPT = "pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 
     ],
 )
 def test_a_header_says_the_devices_of_a_job(header, devices):
-    assert slurm.devices(slurm.header(f"#!/bin/bash\n{header}\n")) == devices
+    assert shell_evaluator.batch_devices(shell_evaluator.batch_header(f"#!/bin/bash\n{header}\n")) == devices
 
 
 def test_variables_of_a_batch_job_follow_from_its_header(tmp_path):

@@ -19,8 +19,7 @@ from pathlib import Path
 import yaml
 
 from rooflinecli.importers.launch import locate
-from rooflinecli.importers.launch.flags import flags
-from rooflinecli.importers.launch.launch import Launch
+from rooflinecli.importers.launch.launch import Launch, flags
 from rooflinecli.specs.registry import load
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 from rooflinecli.core.errors import RooflineError
-from rooflinecli.importers.launch.flags import formats
-from rooflinecli.importers.launch.launch import Launch
+from rooflinecli.importers.launch.launch import Launch, formats
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.name_lookup import find
 
@@ -49,7 +48,8 @@ def checkpoint(launch: Launch, written: object, flag: str) -> None:
     if org and same is None and bare != last:  # another organization's copy in this format
         same = _untuned(bare)
     if same is None and not org:
-        same = next((tail for tail in _tails(bare) if _known(tail)), None)
+        words = bare.split("-")  # tuned models carry the name of their base last: Hermes-3-Llama-3.1-8B
+        same = next((tail for i in range(1, len(words) - 1) if _known(tail := "-".join(words[i:]))), None)
     if same is not None:
         launch.options["model"] = found = same.rpartition("/")[2]
         if found != bare or not _known(org + bare):
@@ -89,12 +89,6 @@ def _untuned(name: str) -> str | None:
             return None
         name = name[: match.start()]
     return name
-
-
-def _tails(name: str) -> list[str]:
-    """A name without its first words, as tuned models carry that of their base last: Hermes-3-Llama-3.1-8B."""
-    words = name.split("-")
-    return ["-".join(words[i:]) for i in range(1, len(words) - 1)]
 
 
 def _known(name: str) -> bool:

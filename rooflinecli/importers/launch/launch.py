@@ -1,4 +1,4 @@
-"""One launch: its options of an estimate, and the flags that could not be read."""
+"""One launch: its options of an estimate, its flags or keys, and those of its tool by their role (flags.yaml)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,74 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
 
 from rooflinecli.core.text import one_line
-from rooflinecli.importers.launch.config_interpolation import flattened
-from rooflinecli.importers.launch.flags import ToolFlags
 from rooflinecli.importers.launch.shell_expansion import readable, unknowns
 from rooflinecli.importers.source import Options, Tree
 
 _FLAG = re.compile(r"-{1,2}[A-Za-z][\w.:-]*(=.*)?", re.DOTALL)
+_WHOLE = re.compile(r"\$\{([^{}]+)\}")
+_ENVIRONMENT = re.compile(r"(?:oc\.env:|env:)?([A-Za-z_]\w*)\s*(?::-?|,)\s*(.*)", re.DOTALL)
+
+
+class ToolFlags(NamedTuple):
+    """reasons: patterns of flags that change no cost, each with why; noted: those that may, with what is assumed; the others as in flags.yaml."""
+
+    reasons: dict[str, str]
+    noted: dict[str, str]
+    switches: tuple[str, ...]
+    many: tuple[str, ...]
+    shaping: tuple[str, ...]
+    short: dict[str, str]
+    read: dict[str, tuple[str, ...]]
+    write: dict[str, str]
+    launchers: tuple[str, ...] = ()
+    image: str = ""
+
+
+@cache
+def _file(name: str) -> dict[str, dict[str, Any]]:
+    data: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+    return data
+
+
+def formats() -> dict[str, dict[str, str]]:
+    """Names of number formats, from formats.yaml."""
+    return _file("formats.yaml")
+
+
+def rl_keys(tool: str) -> dict[str, list[str]]:
+    """The keys of verl or NeMo RL that set each option, from rl_keys.yaml."""
+    return {option: keys.split() for option, keys in _file("rl_keys.yaml")[tool].items()}
+
+
+@cache
+def flags(tool: str) -> ToolFlags:
+    """The flags of one tool of tools/."""
+    entry = _file("flags.yaml")[tool.replace(".", "_")]
+    above = flags(entry["extends"]) if "extends" in entry else ToolFlags({}, {}, (), (), (), {}, {}, {})
+    by_pattern = [
+        {pattern: why for why, patterns in entry.get(kind, {}).items() for pattern in patterns.split()}
+        for kind in ("idle", "noted")
+    ]
+    switches, many, shaping = (tuple(entry.get(kind, "").split()) for kind in ("switches", "many", "shaping"))
+    return ToolFlags(
+        {**above.reasons, **by_pattern[0]},
+        {**above.noted, **by_pattern[1]},
+        switches,
+        many,
+        shaping,
+        entry.get("short", {}),
+        {option: tuple(names.split()) for option, names in entry.get("read", {}).items()},
+        {flag: option or "" for flag, option in entry.get("write", {}).items()},
+        tuple(entry.get("launchers", ())),
+        entry.get("image", ""),
+    )
 
 
 @dataclass
@@ -182,3 +241,53 @@ def named_file(words: list[str], names: Iterable[str]) -> str:
     args = LaunchArguments.of_words(words, many=())
     values = [str(args.pop(name)) for name in names]
     return next((value for value in values if value.endswith((".json", ".yaml", ".yml"))), "")
+
+
+def interpolated(tree: object) -> Any:
+    """Fill in defaults and references; a value that neither gives stays as written."""
+    return _filled(tree, tree, 0)
+
+
+def _filled(node: object, root: object, depth: int, above: tuple[Any, ...] = ()) -> Any:
+    if depth > 60:
+        return node
+    if isinstance(node, Mapping):
+        return {key: _filled(value, root, depth + 1, (node, *above)) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_filled(value, root, depth + 1, above) for value in node]
+    if not isinstance(node, str) or "${" not in node:
+        return node
+    whole = _WHOLE.fullmatch(node)
+    if whole:
+        return _value(whole[1], root, depth, above)
+    return _WHOLE.sub(lambda match: _said(match, root, depth, above), node)
+
+
+def _said(match: re.Match[str], root: object, depth: int, above: tuple[Any, ...]) -> str:
+    value = _value(match[1], root, depth, above)
+    return match[0] if value is None or isinstance(value, (Mapping, list)) else str(value)
+
+
+def _value(inside: str, root: object, depth: int, above: tuple[Any, ...]) -> Any:
+    default = _ENVIRONMENT.fullmatch(inside)
+    if default:
+        try:
+            return yaml.safe_load(default[2]) if default[2] else ""
+        except yaml.YAMLError:
+            return default[2]
+    path = inside.strip().lstrip(".")
+    dots = len(inside.strip()) - len(path)  # OmegaConf: one for the enclosing mapping, one more for each level above
+    found = root if not dots else above[dots - 1] if dots <= len(above) else None
+    for key in path.split("."):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return f"${{{inside}}}" if found is None else _filled(found, root, depth + 20, above)
+
+
+def flattened(tree: object, key: str = "") -> Options:
+    """Values of a config by their keys, joined by dots."""
+    if not isinstance(tree, Mapping):
+        return {key: tree}
+    found: Options = {}
+    for name, inner in tree.items():
+        found |= flattened(inner, f"{key}.{name}" if key else str(name))
+    return found

@@ -14,8 +14,7 @@ from rooflinecli.core import files
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.text import one_line
 from rooflinecli.importers.launch import containers, serving_common, training_common
-from rooflinecli.importers.launch.config_interpolation import interpolated
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments, named_file
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, interpolated, named_file
 from rooflinecli.importers.launch.shell_evaluator import ShellEvaluator
 from rooflinecli.importers.launch.shell_expansion import Value, readable, unknowns
 from rooflinecli.importers.source import Options, Tree, parse, read_text

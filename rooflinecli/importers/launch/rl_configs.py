@@ -15,9 +15,8 @@ from typing import Any
 import yaml
 
 from rooflinecli.core.errors import UsageError, unknown
-from rooflinecli.importers.launch.config_interpolation import flattened, interpolated
 from rooflinecli.importers.launch.emit import hub
-from rooflinecli.importers.launch.flags import rl_keys
+from rooflinecli.importers.launch.launch import flattened, interpolated, rl_keys
 from rooflinecli.importers.launch.locate import Source, open_text
 from rooflinecli.importers.launch.shell_evaluator import ShellEvaluator
 from rooflinecli.importers.launch.shell_expansion import unknowns

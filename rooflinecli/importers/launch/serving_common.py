@@ -11,8 +11,7 @@ from typing import Any
 from rooflinecli.core.errors import RooflineError
 from rooflinecli.core.text import one_line
 from rooflinecli.importers.launch import dtype_names
-from rooflinecli.importers.launch.flags import ToolFlags
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, ToolFlags
 from rooflinecli.importers.launch.shell_expansion import readable, unknowns
 from rooflinecli.importers.source import Options, Tree
 from rooflinecli.specs.model import load_model

@@ -4,6 +4,7 @@ all its branches are followed, and values known only at run time are marked unkn
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -12,7 +13,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.launch import slurm
 from rooflinecli.importers.launch.shell_expansion import (
     UNKNOWN,
     ShellExpander,
@@ -94,9 +94,9 @@ class ShellEvaluator:
 
     def read(self, text: str) -> Script:
         """The commands of a script. Raises DataError for one nested too deeply."""
-        job = slurm.header(text)
-        self.shell.values = {**slurm.variables(job), **self.shell.values}
-        self.script.devices = slurm.devices(job)
+        job = batch_header(text)
+        self.shell.values = {**_batch_variables(job), **self.shell.values}
+        self.script.devices = batch_devices(job)
         try:
             self.follow([_parsed(text)])
         except RecursionError:
@@ -435,3 +435,61 @@ def _branches(node: Node) -> Iterator[tuple[list[Node] | None, list[Node]]]:
             continue
         then = next((i for i, c in enumerate(clause.children) if c.type == "then"), len(clause.children))
         yield [c for c in clause.children[1:then] if c.is_named], _after(clause, "then")
+
+
+# the header of a batch job: #SBATCH lines
+_BATCH_LINE = re.compile(r"^#SBATCH[ \t]+(-.+)$", re.MULTILINE)
+_BATCH_SHORT = {"N": "nodes", "n": "ntasks", "G": "gpus", "c": "cpus-per-task"}
+_BATCH_COUNT = re.compile(r"(?:.*:)?(\d+)(?:\(.*)?$")
+
+
+def batch_header(text: str) -> dict[str, str]:
+    """Options of the #SBATCH lines by their long names, as in Slurm 24.05 (slurm.schedmd.com/sbatch.html); ##SBATCH is a comment."""
+    found: dict[str, str] = {}
+    for match in _BATCH_LINE.finditer(text):
+        try:
+            words = shlex.split(match[1], comments=True)
+        except ValueError:
+            continue
+        for word, after in pairwise([*words, ""]):
+            if word.startswith("--"):
+                name, equals, value = word[2:].partition("=")
+                found[name] = value if equals else after
+            elif word.startswith("-") and word[1:2] in _BATCH_SHORT:
+                found[_BATCH_SHORT[word[1]]] = word[2:].lstrip("=") or after
+    return found
+
+
+def _count(written: str | None) -> int | None:
+    """The number in `4`, `a100:4` or `gpu:h100:8`; None for a range, a list or nothing."""
+    match = _BATCH_COUNT.match(written or "")
+    return int(match[1]) if match else None
+
+
+def _per_node(job: dict[str, str]) -> int | None:
+    gres = job.get("gres", "")
+    return _count(job.get("gpus-per-node")) or (_count(gres) if gres.startswith("gpu") else None)
+
+
+def batch_devices(job: dict[str, str]) -> int | None:
+    """Accelerators of the job: its total, or nodes times those of a node; None where neither is given."""
+    nodes, each = _count(job.get("nodes")), _per_node(job)
+    tasks, of_task = _count(job.get("ntasks")), _count(job.get("gpus-per-task"))
+    return (
+        _count(job.get("gpus"))
+        or (nodes * each if nodes and each else None)
+        or (tasks * of_task if tasks and of_task else None)
+    )
+
+
+def _batch_variables(job: dict[str, str]) -> dict[str, str | list[str]]:
+    """Variables that Slurm sets for the script."""
+    nodes, each = _count(job.get("nodes")), _per_node(job)
+    of_node = _count(job.get("ntasks-per-node"))
+    tasks = _count(job.get("ntasks")) or (nodes * of_node if nodes and of_node else None)
+    found = {
+        "SLURM_NNODES": nodes, "SLURM_JOB_NUM_NODES": nodes, "SLURM_NTASKS": tasks, "SLURM_NPROCS": tasks,
+        "SLURM_NTASKS_PER_NODE": of_node, "SLURM_GPUS_PER_NODE": each, "SLURM_GPUS_ON_NODE": each,
+        "SLURM_GPUS": batch_devices(job),
+    }  # fmt: skip
+    return {name: str(count) for name, count in found.items() if count}

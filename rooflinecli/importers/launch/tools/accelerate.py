@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rooflinecli.importers.launch import training_common
-from rooflinecli.importers.launch.flags import flags
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags
 from rooflinecli.importers.launch.tools import deepspeed
 from rooflinecli.importers.source import Options, Tree, parse
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from rooflinecli.importers.launch import dtype_names, training_common
-from rooflinecli.importers.launch.flags import flags
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags
 from rooflinecli.importers.source import Tree
 
 VERSION = "Axolotl 0.12"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 from rooflinecli.importers.launch import training_common
-from rooflinecli.importers.launch.flags import flags
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments, named_file
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, named_file
 from rooflinecli.importers.launch.tools import megatron
 from rooflinecli.importers.source import Options, Tree
 

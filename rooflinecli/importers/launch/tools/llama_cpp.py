@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 
 from rooflinecli.importers.launch import dtype_names, serving_common
-from rooflinecli.importers.launch.flags import flags
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags
 from rooflinecli.importers.source import Options
 from rooflinecli.quantization.gguf_mix import file_type
 

@@ -11,8 +11,7 @@ from math import prod
 import yaml
 
 from rooflinecli.importers.launch import dtype_names, training_common
-from rooflinecli.importers.launch.flags import flags
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags
 from rooflinecli.importers.launch.training_common import model_layers
 from rooflinecli.importers.source import Options, Tree
 from rooflinecli.specs.model import load_model

@@ -9,8 +9,7 @@ import re
 from itertools import pairwise
 
 from rooflinecli.importers.launch import serving_common, training_common
-from rooflinecli.importers.launch.flags import flags
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags
 from rooflinecli.importers.launch.model_by_sizes import shape_of
 from rooflinecli.importers.source import Options
 from rooflinecli.specs.model import load_model

@@ -11,9 +11,7 @@ from collections.abc import Mapping
 import yaml
 
 from rooflinecli.importers.launch import dtype_names, training_common
-from rooflinecli.importers.launch.config_interpolation import flattened
-from rooflinecli.importers.launch.flags import flags
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, flattened
 from rooflinecli.importers.launch.model_by_sizes import shape_of
 from rooflinecli.importers.launch.tools import megatron
 from rooflinecli.importers.source import Options, Tree

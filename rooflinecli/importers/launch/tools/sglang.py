@@ -6,8 +6,7 @@ Flags as in SGLang 0.5 (docs.sglang.ai/advanced_features/server_arguments.html) 
 from __future__ import annotations
 
 from rooflinecli.importers.launch import serving_common
-from rooflinecli.importers.launch.flags import flags
-from rooflinecli.importers.launch.launch import Launch
+from rooflinecli.importers.launch.launch import Launch, flags
 from rooflinecli.importers.source import Options
 
 VERSION = "SGLang 0.5"

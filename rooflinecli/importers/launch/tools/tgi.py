@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from rooflinecli.importers.launch import serving_common
-from rooflinecli.importers.launch.flags import flags
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags
 
 VERSION = "TGI 3.3"
 TRAINS = False

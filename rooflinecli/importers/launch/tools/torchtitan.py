@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping
 
 from rooflinecli.importers.launch import training_common
-from rooflinecli.importers.launch.flags import flags
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags
 from rooflinecli.importers.launch.training_common import model_layers
 from rooflinecli.importers.source import Options, Tree
 

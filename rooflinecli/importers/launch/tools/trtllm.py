@@ -6,9 +6,7 @@ Flags as in TensorRT-LLM 1.1 (nvidia.github.io/TensorRT-LLM/commands/trtllm-serv
 from __future__ import annotations
 
 from rooflinecli.importers.launch import dtype_names, serving_common
-from rooflinecli.importers.launch.config_interpolation import flattened
-from rooflinecli.importers.launch.flags import flags
-from rooflinecli.importers.launch.launch import Launch
+from rooflinecli.importers.launch.launch import Launch, flags, flattened
 from rooflinecli.importers.source import Options, Tree
 
 VERSION = "TensorRT-LLM 1.1"

@@ -9,8 +9,7 @@ import json
 import re
 
 from rooflinecli.importers.launch import serving_common
-from rooflinecli.importers.launch.flags import flags
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags
 from rooflinecli.importers.source import Options, Tree
 
 VERSION = "vLLM 0.11"
