@@ -93,6 +93,22 @@ def test_a_section_that_is_not_enabled_does_not_count(tmp_path):
     assert options(str(path))["tp"] == 8
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "loss_fn.reference_policy_kl_penalty",
+        "grpo.max_rollout_turns",
+        "policy.generation.colocated.resources.num_nodes",
+    ],
+)
+def test_what_is_no_number_is_named(key, tmp_path):
+    path = tmp_path / "run.sh"
+    (tmp_path / "base.yaml").write_text(BASE)
+    path.write_text(f"python run.py --config base.yaml policy.generation.colocated.enabled=false {key}=many\n")
+    with pytest.raises(UsageError, match=f"{key}: expected a number"):
+        options(str(path))
+
+
 def test_an_async_launch_of_verl_has_two_pools():
     found = options(
         "python3 -m recipe.fully_async_policy.fully_async_main actor_rollout_ref.model.path=Qwen/Qwen3-8B trainer.nnodes=2 trainer.n_gpus_per_node=8 "

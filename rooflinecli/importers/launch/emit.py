@@ -129,14 +129,10 @@ def _commented(body: str, rest: Tree, left_out: str) -> str:
     return f"{first}# read by `roofline estimate --from`:\n# roofline: {words}\n{body}"
 
 
-def _words(name: str, value: object) -> list[str]:
+def _words(name: str, value: Any) -> list[str]:
     option = OPTIONS[name]
-    if name == "model":
-        return ["--model", str(value)]
-    if name == "phase":
-        return ["--phase", ",".join(map(str, value if isinstance(value, list) else [value]))]
-    if isinstance(value, float) and value == int(value) and not isinstance(value, bool):
-        value = int(value)
     if option.kind == "switch":
         return option.words(bool(value))
-    return [f"--{option.name}", str(value)]
+    if isinstance(value, float) and value == int(value):
+        value = int(value)
+    return [f"--{option.name}", ",".join(map(str, value)) if isinstance(value, list) else str(value)]

@@ -95,8 +95,7 @@ def _verl(keys: Mapping[str, Any], found: Options) -> None:
         found["n"] = training + apart
     if apart:
         found["rollout-devices"] = apart
-        threshold = float(keys.get("async_training.staleness_threshold", 0) or 0)
-        found["staleness"] = max(math.ceil(threshold), 1)
+        found["staleness"] = max(math.ceil(_number(keys, "async_training.staleness_threshold", 0)), 1)
         found["partial-rollout"] = _on(keys, "async_training.partial_rollout")
 
 
@@ -105,44 +104,43 @@ def _nemo(keys: Mapping[str, Any], found: Options) -> None:
     found["algorithm"] = "grpo"
     if "loss_fn.reference_policy_kl_penalty" in keys:
         skipped = _on(keys, "grpo.skip_reference_policy_logprobs_calculation")
-        found["reference"] = bool(float(keys["loss_fn.reference_policy_kl_penalty"] or 0)) and not skipped
-    turns = _number(keys, "grpo.max_rollout_turns") if keys.get("grpo.max_rollout_turns") else 1
-    if 1 < turns <= 1000:
+        found["reference"] = bool(_number(keys, "loss_fn.reference_policy_kl_penalty", 0)) and not skipped
+    if 1 < (turns := _number(keys, "grpo.max_rollout_turns", 1)) <= 1000:
         found["turns"] = turns
     found["packing"] = any(_on(keys, f"policy.{way}.enabled") for way in ("sequence_packing", "dynamic_batching"))
     trained, rolled = (_PRECISION.get(str(keys.get(key))) for key in _PRECISIONS.values())
     found |= {"dtype": trained} if trained else {}
     found |= {"rollout-dtype": rolled} if rolled and rolled != trained else {}
-    devices, each = _product(keys, "cluster.num_nodes", "cluster.gpus_per_node"), keys.get("cluster.gpus_per_node")
-    if devices:
+    if devices := _product(keys, "cluster.num_nodes", "cluster.gpus_per_node"):
         found["n"] = devices
     colocated = f"{_GENERATION}.colocated"
     if not _on(keys, f"{colocated}.enabled", True):
-        nodes = keys.get(f"{colocated}.resources.num_nodes") or 1
-        found["rollout-devices"] = int(nodes) * int(keys.get(f"{colocated}.resources.gpus_per_node") or each or 1)
+        each = _number(keys, f"{colocated}.resources.gpus_per_node", _number(keys, "cluster.gpus_per_node", 1))
+        found["rollout-devices"] = _number(keys, f"{colocated}.resources.num_nodes", 1) * each
     if _on(keys, "grpo.async_grpo.enabled"):
-        age = "grpo.async_grpo.max_trajectory_age_steps"
-        found["staleness"] = _number(keys, age) if age in keys else 1
+        found["staleness"] = _number(keys, "grpo.async_grpo.max_trajectory_age_steps", 1)
 
 
 def _on(keys: Mapping[str, Any], key: str, default: bool = False) -> bool:
     return str(keys.get(key, default)).lower() in ("true", "1", "yes")
 
 
-def _number(keys: Mapping[str, Any], key: str) -> Any:
+def _number(keys: Mapping[str, Any], key: str, default: int | None = None) -> Any:
     """The value of a key as a number. Raises UsageError for one that is not, or that is known only where it runs."""
-    written = keys[key]
+    written = keys.get(key)
+    if default is not None and written in (None, "", "null", "None"):
+        return default
     if unknowns(str(written)):
         raise UsageError(f"{key} is known only where it runs; write it out")
     try:
-        value = float(written)
-    except (TypeError, ValueError):
+        value = float(str(written))
+        return int(value) if value == int(value) else value
+    except (ValueError, OverflowError):
         raise UsageError(f"{key}: expected a number; write it out") from None
-    return int(value) if value == int(value) else value
 
 
 def _product(keys: Mapping[str, Any], nodes: str, each: str) -> int:
-    return int(_number(keys, nodes)) * int(_number(keys, each)) if keys.get(nodes) and keys.get(each) else 0
+    return int(_number(keys, nodes, 0)) * int(_number(keys, each, 0))
 
 
 def _keys(source: Source) -> tuple[str, dict[str, Any]]:
