@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
+from typing import Any
 
 from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.render.numbers import text as written
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,11 @@ class Pairs:
 @dataclass(frozen=True)
 class Column:
     """A column of a table. `text` ones are aligned to the left. `drop` ranks those that go first where there is no room, the
-    lowest first; 0 stays as long as it can. `least` is the width that a long text may be cut down to."""
+    lowest first; 0 stays as long as it can. `least` is the width that a long text may be cut down to. `cell` gives the text of a
+    record's cell: a function of the record, or the dotted name of its field, which is written as the quantity of that name."""
 
     head: str
+    cell: Callable[[Any], str] | str = ""
     text: bool = False
     drop: int = 0
     least: int = 0
@@ -52,6 +56,20 @@ class Table:
     rows: Sequence[Sequence[str]]
     title: str = ""
     indent: int = 0
+
+
+def records(columns: Sequence[Column], rows: Iterable[object], title: str = "", indent: int = 0) -> Table:
+    """A table with a row for each record, its cells those that the columns say."""
+    return Table(columns, [[_cell(column, row) for column in columns] for row in rows], title, indent)
+
+
+def _cell(column: Column, row: Any) -> str:
+    if callable(column.cell):
+        return column.cell(row)
+    names = column.cell.split(".")
+    for name in names:
+        row = row.get(name) if isinstance(row, dict) else getattr(row, name)
+    return written(row, names[-1])
 
 
 @dataclass(frozen=True)

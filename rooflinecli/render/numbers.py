@@ -62,6 +62,24 @@ def interval(low: float, high: float, unit: str) -> str:
     return f"{first}–{last}"
 
 
+def percents(ends: Sequence[float]) -> str:
+    """'72–91%'."""
+    return interval(ends[0], ends[1], "fraction")
+
+
+def to_bound(seconds: float, bound: float | None, word: str = "") -> str:
+    """'34.6 (39.8) ms', '614 ms (1.20 s)': a latency, and the value at which it was limited where that is another."""
+    value, limited = duration(seconds), NONE if bound is None else duration(bound)
+    if limited in (NONE, value):
+        return value
+    number, _, unit = value.partition(" ")
+    return (
+        f"{number} ({word}{limited.removesuffix(unit).rstrip()}) {unit}"
+        if limited.endswith(f" {unit}")
+        else f"{value} ({word}{limited})"
+    )
+
+
 def binary(size: float) -> str:
     """'80 GiB', '831.3 TiB': the capacity of a memory, which is sold in powers of two."""
     return f"{size / 2**30:.4g} GiB" if size < 2**43 else f"{size / 2**40:.4g} TiB"
@@ -82,7 +100,7 @@ def rate(tokens_per_s: float) -> str:
 def percent(fraction: float) -> str:
     """'47%', '4.7%', '0.47%': two digits at least, and what 99.42% lacks of all."""
     size = abs(fraction) * 100
-    if 99 <= size < 100:
+    if 99 <= size < 99.995:
         return f"{fraction * 100:.2f}%"
     if 0 < size < 0.0995:
         return f"{fraction * 100:.2g}%"

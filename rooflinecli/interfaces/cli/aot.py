@@ -66,7 +66,7 @@ def run(question: AheadOfTime, how: PlottedDelivery) -> int:
 
     answer = question.answer()
     drawn = draw(answer, how.plot) if how.plot else None
-    show(answer, "aot", how, table="rows")
+    show(answer, "ops.compiled", how, table="rows")
     if drawn:
         write(drawn)
     return 0 if answer.feasible else 1

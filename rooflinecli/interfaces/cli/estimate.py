@@ -60,9 +60,10 @@ def _explained(question: Estimate, quantity: str, depth: int, width: int) -> str
     request = question.request()
     if quantity in ("plan", "layout"):
         from rooflinecli.questions.estimate.explain import why
-        from rooflinecli.render.views.layout_choice import why as page
+        from rooflinecli.render.formats.terminal import draw
+        from rooflinecli.render.views import estimate as views
 
-        return page(why(request), width)
+        return draw(views.why(why(request)), width)
     from rooflinecli.core.derivation_text import explain
     from rooflinecli.questions.estimate.explain import derivation
 

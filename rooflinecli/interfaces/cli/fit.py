@@ -10,7 +10,7 @@ from rooflinecli.questions.fit.question import Fit
 def run(question: Fit, how: Delivery) -> int:
     """Print what fits; the exit code is 1 where nothing does."""
     found = question.answer()
-    show(found, "fit", how, table="files")
+    show(found, "calculators.fit", how, table="files")
     return 0 if found.largest is not None else 1
 
 

@@ -12,7 +12,7 @@ from rooflinecli.questions.fleet.question import FleetPlan
 def run(question: FleetPlan, how: Study) -> int:
     """Place the models and print; the exit code is 1 where they do not fit."""
     found = question.answer(counting(how.over(question) or spread_over(), "models on groups"))
-    show(found, "fleet", how, table="rows")
+    show(found, "plan.fleet", how, table="rows")
     return 0 if found.feasible else 1
 
 

@@ -33,7 +33,7 @@ def run(question: Prices, how: Delivery) -> None:
     """Print the offers, or write those of a catalog below the working directory."""
     from rooflinecli.questions.prices import answer
     from rooflinecli.render.answer import render
-    from rooflinecli.render.views import prices as views
+    from rooflinecli.render.views.hardware import prices as view
 
     out = None if how.out is None else Path(how.out)
     if question.catalog is not None:
@@ -42,7 +42,12 @@ def run(question: Prices, how: Delivery) -> None:
         made = answer.import_catalog(path, question.provider or path.resolve().parent.name, folder)
         write("\n".join(made or [f"{path}: no chip of it is described here"]), None)
         return
-    write(render(answer.offers(question.chip), views.view, how.format, columns(how.wide, out), table="offers"), out)
+    write(
+        render(
+            answer.offers(question.chip), view, how.format, columns(how.wide, out), table="offers", details=how.details
+        ),
+        out,
+    )
 
 
 app = command(Prices, run)

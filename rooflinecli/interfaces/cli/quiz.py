@@ -28,7 +28,7 @@ def run(question: Quiz, how: QuizDelivery) -> int:
     """Ask and grade, or print the exercises where another format than a table is asked for; the exit code is 0 whatever the score."""
     if question.answers or how.format != "table" or how.out is not None:
         answer = question.answer()
-        show(answer, "quiz", how, table="exercises")
+        show(answer, "calculators.quiz", how, table="exercises")
     else:
         answer = _ask(question)
     if answer.answered:
@@ -40,7 +40,7 @@ def _ask(question: Quiz) -> QuizAnswer:
     """Ask one exercise after another until standard input ends."""
     from rooflinecli.render.blocks import Prose, page
     from rooflinecli.render.formats.terminal import draw
-    from rooflinecli.render.views.quiz import remarks
+    from rooflinecli.render.views.calculators import remarks
 
     seed, done, width = question.answer().seed, list[AskedExercise](), columns()
     for number, exercise in enumerate(question.drawn(seed), 1):

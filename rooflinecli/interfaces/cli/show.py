@@ -12,7 +12,7 @@ from rooflinecli.interfaces.cli.from_question import Delivery, Plotted
 from rooflinecli.interfaces.cli.output import columns, write
 
 
-def show(answer: Any, view: str, how: Delivery, *, table: str = "", **shown: int) -> None:
+def show(answer: Any, view: str, how: Delivery, *, table: str = "", **shown: object) -> None:
     """Print an answer by `view`, MODULE or MODULE.FUNCTION of render/views, or write it to --out. `table` is what CSV has as rows,
     `shown` the view's own arguments."""
     from rooflinecli.render.answer import render

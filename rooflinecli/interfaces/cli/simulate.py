@@ -11,11 +11,12 @@ from rooflinecli.interfaces.cli.from_question import Study, command
 from rooflinecli.interfaces.cli.output import INTERRUPTED, write
 from rooflinecli.interfaces.cli.progress import Progress
 from rooflinecli.interfaces.cli.show import show
-from rooflinecli.questions.simulate.question import Simulate
+from rooflinecli.questions.simulate.question import Simulate, SimulateAnswer
 from rooflinecli.specs.options import OptNumber, OptText, Text, field
 
 if TYPE_CHECKING:
     from rooflinecli.core.parallel_map import Spread as SpreadMap
+    from rooflinecli.questions.estimate.answer_types import TriedChange
     from rooflinecli.questions.sweep.plot_points import Picture
 
 
@@ -66,7 +67,7 @@ def _one(question: Simulate, how: SimulateDelivery, over: SpreadMap) -> int:
         answer, ran = answered(question, bar.add, over)
     finally:
         bar.close()
-    show(answer, "simulate", how)
+    show(answer, "simulate", how, changes=_changes(question, answer) if how.format in ("table", "markdown") else ())
     if how.requests_out is not None:
         save(table(ran.every), Path(how.requests_out), "--requests-out")
     if how.timeline is not None:
@@ -81,6 +82,24 @@ def _one(question: Simulate, how: SimulateDelivery, over: SpreadMap) -> int:
     return INTERRUPTED if answer.interrupted else 0 if answer.met else 1
 
 
+def _changes(question: Simulate, answer: SimulateAnswer) -> list[TriedChange]:
+    """Changes that shorten a decode step of this batch by the estimate."""
+    from rooflinecli.core.errors import RooflineError
+    from rooflinecli.engine import build_request
+    from rooflinecli.questions.estimate.answer import estimate
+    from rooflinecli.questions.estimate.changes_to_try import changes
+
+    options = {
+        **question.options(),
+        "phase": ["decode"],
+        "batch": max(round(answer.simulate["running_requests_mean"]), 1),
+    }
+    try:
+        return changes(options, estimate(build_request.request(options)))
+    except RooflineError:  # such as lengths that are a distribution, which an estimate does not take
+        return []
+
+
 def _study(cells: list[tuple[Simulate, dict[str, str]]], how: SimulateDelivery, over: SpreadMap) -> int:
     """Several questions: a row each."""
     from rooflinecli.questions.simulate.answer import study
@@ -90,7 +109,7 @@ def _study(cells: list[tuple[Simulate, dict[str, str]]], how: SimulateDelivery, 
         answer = study(cells, over, bar.add)
     finally:
         bar.close()
-    show(answer, "simulate_study", how, table="rows")
+    show(answer, "simulate.study", how, table="rows")
     if how.plot:
         from rooflinecli.questions.simulate.plots import over_rates
 

@@ -51,7 +51,7 @@ def run(question: Sweep, how: SweepDelivery) -> int:
 
         if how.format in ("jsonl", "parquet"):
             raise UsageError(f"--sensitivity has no {how.format} form; use table, json, csv or markdown", "format")
-        show(of_point(options, figures), "sensitivity", how, table="rows")
+        show(of_point(options, figures), "compare.sensitivity", how, table="rows")
         return 0
     if how.plot:
         check(how.plot)

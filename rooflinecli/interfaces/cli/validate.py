@@ -38,10 +38,10 @@ def run(question: Validate, how: ValidateDelivery) -> None:
     if how.plot is not None:
         from os.path import relpath
 
-        from rooflinecli.render.views.validate_plot import pictures
+        from rooflinecli.render.formats.plot import validation
 
         folder = out.parent if out else Path()
-        images = {title: relpath(path, folder) for title, path in pictures(tables, Path(how.plot)).items()}
+        images = {title: relpath(path, folder) for title, path in validation(tables, Path(how.plot)).items()}
     answer = question.answer_of(tables)
     if how.format == "csv":
         text = report_tables.csv(answer.tables)

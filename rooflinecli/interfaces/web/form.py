@@ -40,10 +40,10 @@ FIELDS = {
 VERBS = tuple(  # that have a page: not those that read files, nor what the page of an estimate unfolds, nor what asks the reader
     verb for verb in verbs.NAMES if verb not in ("explain", "fleet", "check", "calibrate", "quiz")
 )
-_VIEWS = {verb: f"calculators.{verb}" for verb in ("collective", "shard", "partitioning", "goodput")} | {
+_VIEWS = {verb: f"calculators.{verb}" for verb in ("collective", "shard", "partitioning", "goodput", "fit")} | {
     "speculate": "calculators.quantities"
 }
-AT_ONCE = ("estimate", "ops", "fit", *_VIEWS)  # answered while a slider moves; the others when it is let go
+AT_ONCE = ("estimate", "ops", *_VIEWS)  # answered while a slider moves; the others when it is let go
 SLID = {"batch": (0, 12), "prompt": (4, 17), "output": (0, 14), "seq": (8, 17), "n": (0, 14)}  # powers of two
 _WORDS = {
     "phase": ("", "prefill,decode", "prefill", "decode", "train"),

@@ -49,7 +49,7 @@ def answered(question: Simulate, tell: Tell | None = None, over: Spread | None =
     notes = [*NOTES]
     if not question.fixed_lengths and not question.length_range and between and between[1] > 1:
         notes.append(
-            f"lengths are drawn between {between[0]:.2g} and {between[1]:.2g} of --prompt and --output; --fixed-lengths makes them equal"
+            f"lengths vary from {between[0]:.2g} to {between[1]:.2g} of --prompt and --output; --fixed-lengths: equal"
         )
     if not ran.sustained:
         rate = "" if question.qps is None else f"{question.qps:g} requests/s "

@@ -10,6 +10,7 @@ from rooflinecli.core.units import count, si
 from rooflinecli.questions.ops.answer import Operation
 from rooflinecli.questions.report.answer import ReportAnswer
 from rooflinecli.render.answer import to_json
+from rooflinecli.render.blocks import records
 from rooflinecli.render.numbers import text
 from rooflinecli.render.report import answer, charts, profile, simulation
 from rooflinecli.render.report.derivation_tree import DerivationTree
@@ -181,7 +182,10 @@ def _operations(figures: EmbeddedFigures, phase: str, operations: list[Operation
     """The rows of a phase, folded."""
     body = []
     for i, row in enumerate(operations):
-        cells, path = dict(zip((c.head for c in rows.COLUMNS), rows.cells(row), strict=True)), f"operations.{phase}.{i}"
+        cells, path = (
+            dict(zip((c.head for c in rows.COLUMNS), records(rows.COLUMNS, [row]).rows[0], strict=True)),
+            f"operations.{phase}.{i}",
+        )
         cells |= {"expected": figures(f"{path}.time_s"), "share": figures(f"{path}.share", cells["share"])}
         body.append([cells[name] for name in COLUMNS])
     name = answer.TITLES[phase][0]

@@ -1,4 +1,4 @@
-"""Answers of the calculators: collectives, sharded matmuls, partitionings, training goodput, formulas, and quantities by name."""
+"""Answers of one page: collectives, sharded matmuls, partitionings, goodput, formulas, quantities by name, what fits, exercises."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rooflinecli.core.record import Record, entries
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import count
 from rooflinecli.questions.collective.question import CollectiveAnswer
+from rooflinecli.questions.fit.question import FitAnswer, FitRow
 from rooflinecli.questions.formula.question import FormulaAnswer, FormulaList
 from rooflinecli.questions.goodput.question import GoodputAnswer
 from rooflinecli.questions.kernel.question import KernelAnswer
@@ -20,56 +21,60 @@ from rooflinecli.questions.layouts.question import (
     FeedForwardPartitioning,
     PartitioningAnswer,
 )
+from rooflinecli.questions.quiz.question import AskedExercise, QuizAnswer
 from rooflinecli.questions.shard.question import ShardAnswer
-from rooflinecli.render.blocks import Block, Column, Command, Drawing, Headline, Note, Page, Pairs, Prose, Table, page
-from rooflinecli.render.numbers import interval, percent, text
+from rooflinecli.render.blocks import (
+    Block,
+    Column,
+    Command,
+    Drawing,
+    Headline,
+    Note,
+    Page,
+    Pairs,
+    Prose,
+    Table,
+    page,
+    records,
+)
+from rooflinecli.render.numbers import NONE, interval, percent, percents, text
 
 _COLLECTIVE = (
-    Column("level", text=True),
-    Column("kind", text=True, drop=1),
-    Column("algorithm", text=True, drop=5),
-    Column("sends", drop=4),
-    Column("bandwidth", drop=3),
-    Column("latency", drop=2),
-    Column("floor", drop=6),
-    Column("expected"),
+    Column("level", "name", text=True),
+    Column("kind", "kind", text=True, drop=1),
+    Column("algorithm", "algorithm", text=True, drop=5),
+    Column("sends", "volume_bytes", drop=4),
+    Column("bandwidth", "bandwidth_bytes_per_s", drop=3),
+    Column("latency", "latency_s", drop=2),
+    Column("floor", "floor_s", drop=6),
+    Column("expected", "expected_s"),
 )
 
 
 def collective(r: CollectiveAnswer) -> Page:
-    """Three sentences, and a table of the levels where there is more than one."""
-    levels = [
-        (
-            level.name, level.kind, level.algorithm, text(level.volume_bytes, "volume_bytes"), text(level.bandwidth_bytes_per_s, "bandwidth_bytes_per_s"),
-            *(text(seconds, "time_s") for seconds in (level.latency_s, level.floor_s, level.expected_s)),
-        )
-        for level in r.levels
-    ]  # fmt: skip
+    """The time in a line, what it sends, and a table of the levels where there is more than one."""
     sender = {"scatter": "the root sends", "gather": "the root receives"}.get(r.op, "each device sends")
     return page(
         [
             Headline(
-                f"{r.op} of {text(r.bytes, 'bytes')} over {plural(r.devices, 'device')} of {r.hardware.name}: {r.algorithm}"
+                f"{r.op} of {text(r.bytes, 'bytes')} over {plural(r.devices, 'device')} of {r.hardware.name}: {text(r.time_s, 'time_s')} "
+                f"({interval(*r.interval_s, 's')}) by {r.algorithm}; {r.bottleneck} bound"
             ),
             Prose(
-                f"expected {text(r.time_s, 'time_s')}, 80% interval {interval(*r.interval_s, 's')}; "
-                f"floor {text(r.floor_s, 'floor_s')}, bottleneck {r.bottleneck}"
-            ),
-            Prose(
-                f"bus bandwidth {text(r.bus_bandwidth_bytes_per_s, 'bytes_per_s')}; {sender} {text(r.volume_bytes, 'volume_bytes')}; "
-                f"latency {text(r.latency_s, 'time_s')}"
+                f"floor {text(r.floor_s, 'floor_s')}; bus bandwidth {text(r.bus_bandwidth_bytes_per_s, 'bytes_per_s')}; "
+                f"{sender} {text(r.volume_bytes, 'volume_bytes')}; latency {text(r.latency_s, 'time_s')}"
             ),
         ],
-        [Table(_COLLECTIVE, levels)] if len(levels) > 1 else [],
+        [records(_COLLECTIVE, r.levels)] if len(r.levels) > 1 else [],
     )
 
 
 _SHARD = (
-    Column("split", text=True),
-    Column("matmul", text=True),
-    Column("time"),
-    Column("sent", drop=2),
-    Column("memory", drop=1),
+    Column("split", "sharding", text=True),
+    Column("matmul", "matmul", text=True),
+    Column("time", "time_s"),
+    Column("sent", "communication_bytes", drop=2),
+    Column("memory", "held_bytes", drop=1),
 )
 
 
@@ -87,14 +92,6 @@ def shard(answer: ShardAnswer) -> Page:
         sent = f"{_b(other.communication_bytes)} sent, {_s(other.communication_s)}{fewer}"
         lines.append(f"or use {other.slice} and {last.op} {last.array}: {sent}")
     times = f"matmul {_s(r.compute_s)}, communication {_s(r.communication_s)}; one after the other {_s(r.expected_s)}, floor {_s(r.floor_s)}"
-    rows = [
-        (one.sharding, one.matmul, _s(one.time_s), _b(one.communication_bytes), _b(one.held_bytes))
-        for one in answer.ranking
-    ]
-    ranking: list[Block] = [
-        Prose("split over the whole mesh instead, least communication first"),
-        Table(_SHARD, rows, indent=2),
-    ]
     return page(
         [
             Headline(f"{answer.matmul} on {answer.hardware.name}, {answer.dtype}"),
@@ -106,7 +103,12 @@ def shard(answer: ShardAnswer) -> Page:
             Prose(times),
             Prose(f"{_b(r.held_bytes)} of operands per device"),
         ],
-        ranking if rows else [],
+        [
+            Prose("split over the whole mesh instead, least communication first"),
+            records(_SHARD, answer.ranking, indent=2),
+        ]
+        if answer.ranking
+        else [],
     )
 
 
@@ -118,54 +120,65 @@ def _b(size: Number) -> str:
     return text(size, "bytes")
 
 
-_PARTITIONING = (
-    Column("layout", text=True), Column("time"), Column("sends", drop=2), Column("communication"), Column("reads", drop=1), Column("memory"),
-)  # fmt: skip
-
-
 def partitioning(r: PartitioningAnswer) -> Page:
     """Time of each partitioning; the bytes it sends and reads, and how long either takes."""
     return page(
         [Headline(f"{r.model} on {r.devices} x {r.hardware}: one layer, {r.tokens:.0f} tokens")],
-        [
-            Prose("feed-forward, fastest first"),
-            _ranking([(row, row.layout, row.weights_read_bytes) for row in r.feedforward]),
-        ],
-        [
-            Prose(f"attention over {r.context:.0f} cached tokens"),
-            _ranking([(row, row.attention, row.cache_bytes) for row in r.attention]),
-        ],
+        [Prose("feed-forward, fastest first"), _ranking(r.feedforward, "layout", "weights_read_bytes")],
+        [Prose(f"attention over {r.context:.0f} cached tokens"), _ranking(r.attention, "attention", "cache_bytes")],
     )
 
 
-def _ranking(rows: Sequence[tuple[FeedForwardPartitioning | AttentionPartitioning, str, Number]]) -> Table:
-    cells = [
-        [
-            name, text(row.time_s, "time_s"), text(row.sent_bytes, "sent_bytes"), text(row.communication_s, "time_s"),
-            text(read, "read_bytes"), text(row.memory_s, "time_s"),
-        ]
-        for row, name, read in rows
-    ]  # fmt: skip
-    return Table(_PARTITIONING, cells, indent=2)
+def _ranking(rows: Sequence[FeedForwardPartitioning | AttentionPartitioning], name: str, read: str) -> Table:
+    columns = (
+        Column("layout", name, text=True),
+        Column("time", "time_s"),
+        Column("sends", "sent_bytes", drop=2),
+        Column("communication", "communication_s"),
+        Column("reads", read, drop=1),
+        Column("memory", "memory_s"),
+    )
+    return records(columns, rows, indent=2)
 
 
 def goodput(r: GoodputAnswer) -> Page:
-    """A sentence for each."""
-    lines = [
-        f"{plural(r.devices, 'device')}: a failure every {text(r.mtbf_s, 'mtbf_s')} ({text(r.mtbf_interval_s, 'mtbf_s')})",
-        f"checkpoint interval {text(r.interval_s, 'checkpoint_s')} ({text(r.checkpoint_s, 'checkpoint_s')} each; best: {text(r.daly_interval_s, 'checkpoint_s')})",
-        f"training goodput {percent(r.goodput)} ({percent(r.goodput_interval[0])}–{percent(r.goodput_interval[1])}): checkpoint overhead {percent(r.checkpoint_overhead)}, restarts of {text(r.restart_s, 'restart_s')} and the lost work",
+    """Goodput in a line, then what it follows from."""
+    headline = (
+        f"{plural(r.devices, 'device')}: training goodput {percent(r.goodput)} ({percents(r.goodput_interval)}), checkpoints every "
+        f"{text(r.interval_s, 'checkpoint_s')}"
+    )
+    best = (
+        "the best interval"
+        if r.interval_s == r.daly_interval_s
+        else f"best: every {text(r.daly_interval_s, 'checkpoint_s')}"
+    )
+    rows = [
+        ("failures", f"one every {text(r.mtbf_s, 'mtbf_s')} ({text(r.mtbf_interval_s, 'mtbf_s')})"),
+        (
+            "checkpoints",
+            f"{text(r.checkpoint_s, 'checkpoint_s')} each, {percent(r.checkpoint_overhead)} of the time; {best}",
+        ),
+        (
+            "restarts",
+            f"{text(r.restart_s, 'restart_s')} and the lost work, {percent(1 - r.goodput - r.checkpoint_overhead)} of the time",
+        ),
     ]
     if r.run_s is not None:
-        lines.append(
-            f"the run takes {text(r.run_s, 'run_s')} ({text(r.run_interval_s, 'run_s')}) with {plural(round(r.failures), 'failure')}"
+        rows.append(
+            (
+                "run",
+                f"{text(r.run_s, 'run_s')} ({text(r.run_interval_s, 'run_s')}) with {plural(round(r.failures), 'failure')}",
+            )
         )
     if r.logged is not None:
         waited = "" if r.logged.restart_s is None else f", back after {text(r.logged.restart_s, 'restart_s')}"
-        lines.append(
-            f"of {plural(r.logged.jobs, 'job')} in {count(r.logged.device_hours)} device-hours {r.logged.failures} failed{waited}, {r.logged.planned} were planned ends"
+        rows.append(
+            (
+                "log",
+                f"{plural(r.logged.jobs, 'job')} in {count(r.logged.device_hours)} device-hours: {r.logged.failures} failed{waited}, {r.logged.planned} were planned ends",
+            )
         )
-    return page([Prose(line, indent=2) for line in lines])
+    return page([Headline(headline)], [Pairs(rows)])
 
 
 def formula(r: FormulaAnswer | FormulaList) -> Page:
@@ -245,3 +258,80 @@ def label(key: str) -> str:
     if key.endswith("_interval"):
         return f"{label(key.removesuffix('_interval'))}, 80% interval"
     return " ".join(_WRITTEN.get(word, word) for word in _UNITS.sub("", key).split("_"))
+
+
+_FILES = (
+    Column("file type", "file", text=True),
+    Column("size", lambda f: text(f.bytes, "bytes")),
+    Column("bits", lambda f: f"{f.bits_per_weight:.2f}", drop=1),
+    Column("context", lambda f: (_on_host(f) or f"{f.max_context:,}") if _runs(f) else "does not fit"),
+    Column("tok/s", lambda f: _tokens(f, f.decode_tokens_per_s)),
+    Column(
+        "80% interval",
+        lambda f: "–".join(_tokens(f, end) for end in f.decode_interval_per_s) if _runs(f) else NONE,
+        drop=2,
+    ),
+    Column("prompt tok/s", lambda f: _tokens(f, f.prefill_tokens_per_s), drop=3),
+)
+
+
+def fit(answer: FitAnswer) -> Page:
+    """The machine and the model, a line for each file type, and which is the largest that holds the prompt."""
+    chip, model = answer.hardware, answer.model
+    head = f"{model.name} ({count(model.parameters)} parameters) on {chip.name}, {text(chip.capacity_bytes, 'bytes')}"
+    notes = [Note(f"note: {note}") for note in answer.notes]
+    return page(
+        [Headline(f"{head}. {_largest(answer)}")],
+        [records(_FILES, answer.files)],
+        [Note(_about(answer)), *notes],
+    )
+
+
+def _largest(answer: FitAnswer) -> str:
+    asked = f"{answer.workload.prompt:g} + {answer.workload.output:g} tokens"
+    if answer.largest:
+        return f"Largest that holds {asked}: {answer.largest}."
+    if any(map(_on_host, answer.files)):
+        return f"None holds {asked} on the device alone; the rates are those with the rest on the host."
+    return f"None holds {asked}; take a smaller model or --kv-dtype q8_0."
+
+
+def _about(answer: FitAnswer) -> str:
+    reserve = text(answer.hardware.reserve_bytes, "bytes")
+    engines = ", ".join(dict.fromkeys(f.engine for f in answer.files)) or answer.workload.engine
+    return f"context: longest of one sequence next to the weights and {reserve} for buffers and desktop; rates of one stream by {engines}."
+
+
+def _runs(f: FitRow) -> bool:
+    return f.decode_interval_per_s is not None and bool(f.fits or _on_host(f))
+
+
+def _on_host(f: FitRow) -> str:
+    """What of it is in host memory."""
+    if f.experts_on_host is not None:
+        return f"experts of {f.experts_on_host} layers on host"
+    return f"{f.layers_on_host} layers on host" if f.layers_on_host is not None else ""
+
+
+def _tokens(f: FitRow, value: float | None) -> str:
+    """Tokens per second, whose unit is in the head of the column."""
+    return text(value, "tokens_per_s").removesuffix(" tok/s") if _runs(f) else NONE
+
+
+def quiz(answer: QuizAnswer) -> Page:
+    """Each exercise with what is said of its answer; how to answer where none was given."""
+    groups = [[Prose(f"{i}. {one.question}", 3), *remarks(one)] for i, one in enumerate(answer.exercises, 1)]
+    if answer.answered:
+        return page([Headline(f"{answer.right} of {answer.answered} right")], *groups)
+    again = f"roofline quiz --seed {answer.seed} --count {len(answer.exercises)} --answer '...'"
+    return page([Headline(plural(len(answer.exercises), "exercise"))], *groups, [Note("answer with"), Command(again)])
+
+
+def remarks(one: AskedExercise) -> list[Block]:
+    """The verdict on an answer, the slip, and the derivation where it was not right."""
+    if one.verdict is None:
+        return []
+    slip = f": {one.remark}" if one.remark else ""
+    said: list[Block] = [Prose(f"   {one.given} is {one.verdict}{slip}. The answer is {one.answer_text}.", 3)]
+    lines = [f"   {line}" for line in str(one.derivation).splitlines()]
+    return said if one.verdict == "right" else [*said, Drawing(lines)]

@@ -1,15 +1,21 @@
-"""Chips side by side: the best in a line, the ranked table, chips that are infeasible, the command of the best; measured rows with their estimates."""
+"""Chips side by side: the best in a line, the ranked table, chips that are infeasible, the command of the best;
+measured rows with their estimates; how sensitive times and rankings are."""
 
 from __future__ import annotations
 
 from rooflinecli.core.text import plural
+from rooflinecli.core.units import si
 from rooflinecli.questions.compare.question import INSIDE, CompareAnswer, ComparedChip, MeasuredAnswer, MeasuredGap
 from rooflinecli.questions.multi_chip import remedy
-from rooflinecli.render.blocks import Block, Column, Command, Headline, Page, Prose, Table, page
-from rooflinecli.render.numbers import NONE, layout, text
-from rooflinecli.render.views.search import BOUNDS
-from rooflinecli.render.views.sensitivity import tornado
+from rooflinecli.questions.sensitivity.answer_types import SensitivityAnswer, Tornado, TornadoRow, Value
+from rooflinecli.render.blocks import Block, Column, Command, Headline, Page, Prose, Table, page, records
+from rooflinecli.render.numbers import NONE, layout, money, percent, text
 
+BOUNDS = {
+    "pessimistic": "the pessimistic bound",
+    "expected": "the expected value",
+    "floor": "the floor",
+}
 _LABELS = {
     "decode.time_s": "ITL",
     "prefill.time_s": "TTFT",
@@ -54,35 +60,28 @@ def label(quantity: str) -> str:
 
 def _table(answer: CompareAnswer) -> Table:
     others = list(dict.fromkeys(q for row in answer.rows for q in row.quantities if q != answer.rank))
-    dropped = {q: len(others) + 4 - i for i, q in enumerate(others)}
-    if "memory.headroom_fraction" in dropped:
-        dropped["memory.headroom_fraction"] = 2
-    columns = [
-        Column(""),
-        Column("chip", text=True),
-        Column("layout", text=True, drop=3),
-        Column(label(answer.rank)),
-        Column("80% interval", drop=len(others) + 7),
-        Column("vs best", drop=len(others) + 6),
-        *(Column(label(q), drop=dropped[q]) for q in others),
-        Column("cost", drop=4),
-        Column("bottleneck", text=True, drop=1),
-    ]
-    rows = [
-        [
-            str(row.rank),
-            row.name,
-            f"n {row.layout.devices} {layout(row.layout)}".strip() if row.layout else NONE,
-            text(row.value, answer.rank),
-            text(row.interval, answer.rank) if row.interval else NONE,
-            f"{row.relative:.2f}x{' ~' if row.overlaps_previous else ''}" if row.relative is not None else NONE,
-            *(text(row.quantities.get(q), q) for q in others),
-            text(row.usd_per_hour, "usd_per_hour"),
-            row.bottleneck or NONE,
-        ]
-        for row in answer.ranked
-    ]
-    return Table(columns, rows)
+    dropped = {q: len(others) + 4 - i for i, q in enumerate(others)} | {"memory.headroom_fraction": 2}
+    columns = (
+        Column("", lambda r: str(r.rank)),
+        Column("chip", "name", text=True),
+        Column(
+            "layout",
+            lambda r: f"n {r.layout.devices} {layout(r.layout)}".strip() if r.layout else NONE,
+            text=True,
+            drop=3,
+        ),
+        Column(label(answer.rank), lambda r: text(r.value, answer.rank)),
+        Column("80% interval", lambda r: text(r.interval, answer.rank) if r.interval else NONE, drop=len(others) + 7),
+        Column("vs best", _against_best, drop=len(others) + 6),
+        *map(lambda q: Column(label(q), lambda r: text(r.quantities.get(q), q), drop=dropped[q]), others),
+        Column("cost", "usd_per_hour", drop=4),
+        Column("bottleneck", lambda r: r.bottleneck or NONE, text=True, drop=1),
+    )
+    return records(columns, answer.ranked)
+
+
+def _against_best(row: ComparedChip) -> str:
+    return NONE if row.relative is None else f"{row.relative:.2f}x{' ~' if row.overlaps_previous else ''}"
 
 
 def _notes(answer: CompareAnswer) -> list[Block]:
@@ -100,38 +99,101 @@ def _notes(answer: CompareAnswer) -> list[Block]:
 
 
 _MEASURED = (
-    Column("row", text=True, least=24),
-    Column("quantity", text=True, drop=2),
-    Column("measured"),
-    Column("floor", drop=1),
-    Column("expected"),
-    Column("80% interval"),
-    Column("gap"),
-    Column("verdict", text=True),
+    Column("row", "row", text=True, least=24),
+    Column("quantity", "quantity", text=True, drop=2),
+    Column("measured", "measured_s"),
+    Column("floor", "floor_s", drop=1),
+    Column("expected", "expected_s"),
+    Column("80% interval", "interval_s"),
+    Column("gap", lambda r: f"{r.gap:+.0%}"),
+    Column("verdict", "verdict", text=True),
 )
 
 
 def measured(answer: MeasuredAnswer) -> Page:
     """A table of the rows, then explanations, rows that were not compared, and notes."""
-    rows = [
-        (
-            row.row,
-            row.quantity,
-            *(text(seconds, "time_s") for seconds in (row.measured_s, row.floor_s, row.expected_s)),
-            text(row.interval_s, "interval_s"),
-            f"{row.gap:+.0%}",
-            row.verdict,
-        )
-        for row in answer.rows
-    ]
     notes = [_explanation(row) for row in answer.rows if row.explained_by and row.verdict != INSIDE]
     for aside in answer.aside:
         count = plural(float(aside["rows"] or 0), "row")
         notes.append(f"{count} from {aside['row']} on not compared: {aside['reason']}")
-    return page([Table(_MEASURED, rows)], [Prose(note, 2) for note in (*notes, *answer.notes)])
+    return page([records(_MEASURED, answer.rows)], [Prose(note, 2) for note in (*notes, *answer.notes)])
 
 
 def _explanation(row: MeasuredGap) -> str:
     """The explanations of a row, the mildest first."""
     each = ", ".join(f"{e.what} (asks {e.asks:.2g})" for e in row.explained_by)
     return f"{row.row}: any one of these would explain {row.gap:+.0%}: {each}"
+
+
+_ELASTICITIES = (
+    Column("phase", "phase", text=True),
+    Column("value", "figure", text=True, least=24),
+    Column("elasticity", lambda r: f"{r.elasticity:+.4f}"),
+    Column("current", lambda r: values(r.value, "1"), text=True, drop=1),
+)
+
+
+def sensitivity(answer: SensitivityAnswer) -> Page:
+    """A row for each value that the time follows, strongest first."""
+    strongest = ", ".join(f"{phase} time by {found[0].figure}" for phase, found in answer.phases.items() if found)
+    head = f"{answer.model} on {answer.hardware}: % change in time per 1% change of each value; most: {strongest}"
+    return page([Headline(head, (answer.model, answer.hardware))], [records(_ELASTICITIES, answer.rows)])
+
+
+_TORNADO = (
+    Column("current", lambda r: values(r.value, r.unit), drop=1),
+    Column("lead with it changed by 10%", lambda r: f"{percent(r.lead_at_least)} .. {percent(r.lead_at_most)}", drop=2),
+    Column("flips at", lambda r: _flips(r)),
+    Column("new best", lambda r: r.winner_after_flip or NONE),
+    Column(
+        "uncertainty (80%)",
+        lambda r: f"{percent(r.error)}{' *' if r.inside_error else ''}" if r.error else NONE,
+        drop=3,
+    ),
+)
+_WIDEST = 10  # rows of a tornado
+
+
+def tornado(found: Tornado) -> list[Block]:
+    """The rows nearest to a flip or widest, the break-even price, and the one measurement."""
+    rows = found.rows[:_WIDEST]
+    several = len({row.chip for row in found.rows}) > 1
+    value = Column("value", lambda r: f"{r.chip}: {r.figure}" if several else r.figure, text=True, least=30)
+    lead = f"{found.first} leads by {percent(found.lead)} on {found.compared}; lead with each value changed by 10%, and where the ranking flips:"
+    return [
+        Prose(lead),
+        records([value, *_TORNADO], rows),
+        *(Prose(text, indent=2) for text in _conclusions(found, rows)),
+    ]
+
+
+def _flips(row: TornadoRow) -> str:
+    if not row.factor or row.flip_value is None:
+        return NONE
+    return f"{values(row.flip_value, row.unit)} ({'+' if row.factor > 1 else ''}{percent(row.factor - 1)})"
+
+
+def _conclusions(tornado: Tornado, rows: list[TornadoRow]) -> list[str]:
+    found = []
+    if any(row.inside_error for row in rows):
+        found.append("* the ranking flips within the constant's uncertainty")
+    price = tornado.break_even
+    if price is not None:
+        now = "no price is known" if price.current_value is None else f"now {money(price.current_value)}"
+        found.append(
+            f"break-even: {price.chip} costs as much as {price.against} at {money(price.usd_per_device_hour)} per device-hour ({now})"
+        )
+    measurement = tornado.resolving_measurement
+    if measurement is not None:
+        found.append(
+            f"one measurement would resolve the ranking: {measurement.figure} on {measurement.chip}, by `{measurement.command}`"
+        )
+    elif tornado.rows:
+        found.append("no single constant flips the ranking within its uncertainty")
+    return found
+
+
+def values(value: Value, unit: str) -> str:
+    """A spec value or constant; the first three where formats or network levels differ."""
+    each = value[:3] if isinstance(value, list) else [value]
+    return ", ".join(f"{v:.3g}" if unit == "1" else si(v, unit) for v in each)

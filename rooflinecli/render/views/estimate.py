@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rooflinecli.core import num
+from rooflinecli.core.text import plural
 from rooflinecli.core.units import count, si
 from rooflinecli.engine.phase_answer import (
     DecodeAnswer,
@@ -13,9 +16,10 @@ from rooflinecli.engine.phase_answer import (
     TiersAnswer,
     TrainAnswer,
 )
+from rooflinecli.importers.source import Json
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer, PriceAnswer, TriedChange, Workload
-from rooflinecli.render.blocks import Block, Column, Headline, Note, Page, Pairs, Prose, Table, page
-from rooflinecli.render.numbers import amount, devices, interval, money, percent, rate, text
+from rooflinecli.render.blocks import Block, Column, Headline, Note, Page, Pairs, Prose, Table, page, records
+from rooflinecli.render.numbers import NONE, amount, devices, interval, money, percent, rate, text
 from rooflinecli.specs.prices import STALE_DAYS
 from rooflinecli.specs.quantities import DERIVED, Quantity
 
@@ -72,11 +76,11 @@ def _limits(answer: EstimateAnswer) -> Pairs:
     )
     capacity = next(iter(answer.phases.values())).memory.capacity_bytes
     rows.append(("memory", f"{', '.join(full)} of {si(float(capacity), 'B')} per device"))
-    rows += [("try", _change(change)) for change in answer.changes_to_try or ()]
+    rows += [("try", tried(change)) for change in answer.changes_to_try or ()]
     return Pairs(rows)
 
 
-def _change(change: TriedChange) -> str:
+def tried(change: TriedChange) -> str:
     """'--dtype fp8: ITL 10.2 ms (-23%), tokens/s +29%'."""
     rate = f", tokens/s {change.rate_gain_fraction:+.0%}" if abs(change.rate_gain_fraction) > _SMALL else ""
     time = f"{TIMES[change.phase]} {text(change.time_s, 'time_s')} (-{percent(change.saved_fraction)})"
@@ -150,28 +154,18 @@ def _facts(answer: EstimateAnswer) -> str:
 
 
 def _phases(answer: EstimateAnswer) -> Table:
-    columns = [
-        Column("", text=True),
-        Column("floor", drop=3),
-        Column("expected"),
-        Column("80% interval", drop=4),
-        Column("throughput", drop=2),
-        Column("MFU", drop=1),
-    ]
-    rows = []
-    for name, phase in answer.phases.items():
-        what = (
-            _image(answer.workload)
-            if name == "prefill" and answer.workload.diffusion_steps is not None
-            else f"{name} {TIMES[name]}"
-        )
-        rows.append(
-            [
-                what, text(phase.floor_s, "floor_s"), text(phase.time_s, "time_s"), text(phase.interval_s, "interval_s"),
-                rate(float(phase.tokens_per_s)), percent(float(phase.mfu)),
-            ]
-        )  # fmt: skip
-    return Table(columns, rows)
+    image = _image(answer.workload)
+    columns = (
+        Column(
+            "", lambda named: image if image and named[0] == "prefill" else f"{named[0]} {TIMES[named[0]]}", text=True
+        ),
+        Column("floor", lambda named: text(named[1].floor_s, "floor_s"), drop=3),
+        Column("expected", lambda named: text(named[1].time_s, "time_s")),
+        Column("80% interval", lambda named: text(named[1].interval_s, "interval_s"), drop=4),
+        Column("throughput", lambda named: rate(float(named[1].tokens_per_s)), drop=2),
+        Column("MFU", lambda named: percent(float(named[1].mfu)), drop=1),
+    )
+    return records(columns, answer.phases.items())
 
 
 def _breakdown(answer: EstimateAnswer) -> Pairs:
@@ -348,3 +342,34 @@ def _load(answer: EstimateAnswer) -> str:
             return "as many requests as memory holds"
         return f"{work.batch:g} requests in flight per replica{' (all that memory holds)' if most else ''}, lengths {work.request_lengths}"
     return f"{work.batch:g} sequences per replica"
+
+
+_CONSIDERED = (
+    Column("layout", lambda r: devices(r), text=True, least=24),
+    Column("per device", lambda r: si(r["bytes_per_device"], "B"), drop=1),
+    Column("expected", lambda r: text(r["time_s"], "time_s") if r["fits"] else NONE),
+    Column("at the bound", lambda r: text(r["held_s"], "time_s") if r["fits"] else NONE),
+    Column("limited by", lambda r: r["bound"] if r["fits"] else "does not fit", text=True, drop=2),
+)
+_TRIED = 12  # layouts shown
+
+
+def why(answers: list[dict[str, Any]]) -> Page:
+    """One group per kind of work: the choice, why not fewer devices, the layouts tried, fastest first."""
+    return page(*map(_chosen, answers))
+
+
+def _chosen(answer: Json) -> list[Block]:
+    said, smaller = [answer["reason"]], answer["smaller"]
+    if smaller:
+        fewer = plural(smaller["devices"], "device")
+        least, room = smaller["least_bytes_per_device"], answer["capacity_bytes"]
+        said.append(f"on {fewer} the leanest layout needs {si(least, 'B')} of {si(room, 'B')}")
+    chosen, more = answer["chosen"], len(answer["considered"]) - _TRIED
+    mark = Column("", lambda r: "*" if {k: r[k] for k in chosen} == chosen else "", text=True)
+    return [
+        Headline(f"{answer['work']}: {devices(chosen)}"),
+        *(Prose(line, 2) for line in said),
+        records([mark, *_CONSIDERED], answer["considered"][:_TRIED]),
+        *([Prose(f"… {more} more")] if more > 0 else []),
+    ]

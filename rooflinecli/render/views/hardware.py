@@ -1,10 +1,12 @@
-"""Chips: the list, several side by side, one with the source of every figure. `?` marks what nothing confirms."""
+"""Chips: the list, several side by side, one with the source of every figure, offers. `?` marks what nothing confirms."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 
+from rooflinecli.core.text import plural
+from rooflinecli.core.units import si
 from rooflinecli.questions.hardware.answer import (
     HALF,
     Chip,
@@ -12,9 +14,9 @@ from rooflinecli.questions.hardware.answer import (
     Chips,
     ChipSheet,
     ConstantRow,
-    SystemTotals,
 )
-from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, Prose, Table, page
+from rooflinecli.questions.prices.answer import OffersAnswer
+from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, Prose, Table, page, records
 from rooflinecli.render.numbers import NONE, binary, error, short, text
 from rooflinecli.specs.efficiency import CONSTANTS
 from rooflinecli.specs.hardware import DTYPES
@@ -29,15 +31,19 @@ def view(answer: Chips) -> Page:
         return page([Prose("no chip passes these filters; `roofline hardware` lists all of them")])
     second = answer.dtype if answer.dtype and answer.dtype not in HALF else "fp8"
     columns = (
-        Column("chip", text=True), Column("vendor", text=True, drop=3), Column("kind", text=True, drop=1), Column("memory"), Column("bandwidth"), Column("16-bit"), Column(second, drop=4),
-        Column("FLOP/B", drop=5), Column("link", drop=6), Column("$/h", drop=7),
-    )  # fmt: skip
-    rows = [
-        (chip.name, chip.vendor, chip.kind, _memory(chip), _bandwidth(chip), _peak(chip, _half(chip)), _peak(chip, second), _ridge(chip, _half(chip)), _link(chip, 0), _price(chip))
-        for chip in answer.chips
-    ]  # fmt: skip
+        Column("chip", "name", text=True),
+        Column("vendor", "vendor", text=True, drop=3),
+        Column("kind", "kind", text=True, drop=1),
+        Column("memory", _memory),
+        Column("bandwidth", _bandwidth),
+        Column("16-bit", lambda chip: _peak(chip, _half(chip))),
+        Column(second, lambda chip: _peak(chip, second), drop=4),
+        Column("FLOP/B", lambda chip: _ridge(chip, _half(chip)), drop=5),
+        Column("link", lambda chip: _link(chip, 0), drop=6),
+        Column("$/h", _price, drop=7),
+    )
     about = f"{len(answer.chips)} chips. 16-bit, {second}: dense FLOP/s. bandwidth, link: per second; link: innermost, one way."
-    return page([Table(columns, rows)], [Note(about), Note(LEGEND)])
+    return page([records(columns, answer.chips)], [Note(about), Note(LEGEND)])
 
 
 def comparison(answer: Chips) -> Page:
@@ -75,38 +81,84 @@ def _across(chips: list[Chip]) -> Table:
 
 
 def sheet(answer: ChipSheet) -> Page:
-    """One chip: what it sums up to in a server or pod, every figure with its source, efficiency constants, citations."""
+    """One chip: what it is in a line, what it sums up to in a server or pod, every figure; details have the source of each, and constants."""
     chip = answer.chip
-    also = f" (also {', '.join(chip.aliases)})" if chip.aliases else ""
-    about = [f"{chip.vendor} {chip.kind}", chip.year, chip.file]
     return page(
-        [Headline(f"{chip.title}: {chip.name}{also}"), Prose(", ".join(str(part) for part in about if part))],
-        [_systems(chip.systems)] if chip.systems else [],
-        [Pairs([(_label(f.quantity), _figure(chip, f)) for f in answer.figures])],
-        [Prose("notes"), *(Prose(f"- {note}", indent=2) for note in chip.notes)] if chip.notes else [],
+        [Headline(_headline(chip), (chip.title,)), Prose(_identity(chip))],
+        [records(_SYSTEMS, chip.systems)] if chip.systems else [],
+        [Pairs([(_label(f.quantity), _value(chip, f)) for f in answer.figures])],
         [Note(LEGEND)],
         details=[
+            [Prose("where each figure comes from"), Pairs([(_label(f.quantity), _source(f)) for f in answer.figures])],
+            [Prose("notes"), *(Prose(f"- {note}", indent=2) for note in chip.notes)] if chip.notes else [],
             [Prose("sources"), *(Prose(f"{key}: {said}", indent=2) for key, said in answer.sources.items())],
             [
                 Prose("efficiency constants (what is not here comes from hardware/defaults)"),
                 *(Prose(f"{row.class_}: {_constants(row)}", indent=2) for row in answer.efficiency),
             ],
         ],
-        about="the sources in full and the efficiency constants",
+        about="the file and line of every figure, sources, notes, constants",
     )
 
 
-def _systems(systems: list[SystemTotals]) -> Table:
-    """Totals of the devices that each network level joins."""
-    columns = (Column("all of", text=True), Column("devices"), Column("hosts", drop=1), Column(f"{systems[0].dtype}"), Column("memory"), Column("bandwidth", drop=2), Column("bisection, one way"))  # fmt: skip
-    rows = [
-        (
-            s.level, f"{s.devices:,}", NONE if s.hosts is None else f"{s.hosts:,g}", text(s.peak_flops_per_s, "flops_per_s"), binary(s.capacity_bytes),
-            text(s.bandwidth_bytes_per_s, "bandwidth_bytes_per_s"), text(s.bisection_bytes_per_s, "bandwidth_bytes_per_s"),
-        )
-        for s in systems
-    ]  # fmt: skip
-    return Table(columns, rows)
+def _headline(chip: Chip) -> str:
+    """'H100 SXM5 80GB: 989 TFLOP/s bf16, 80 GiB at 3.35 TB/s, ridge 295 FLOP/B, 700 W, $3.00/h'."""
+    half = _half(chip)
+    parts = [f"{si(chip.peak_flops_per_s[half], 'FLOP/s')} {half}"] if half else []
+    bandwidth = (
+        "" if chip.memory.bandwidth_bytes_per_s is None else f" at {si(chip.memory.bandwidth_bytes_per_s, 'B/s')}"
+    )
+    parts.append(binary(chip.memory.capacity_bytes) + bandwidth)
+    parts += [f"ridge {_ridge(chip, half)} FLOP/B"] if half else []
+    parts += [text(chip.power_w, "power_w")] if chip.power_w else []
+    parts += [f"${chip.price.usd_per_hour:.2f}/h"] if chip.price else []
+    return f"{chip.title}: {', '.join(parts)}"
+
+
+def _identity(chip: Chip) -> str:
+    also = f" (also {', '.join(chip.aliases)})" if chip.aliases else ""
+    return ", ".join(
+        str(part) for part in (f"{chip.name}{also}", f"{chip.vendor} {chip.kind}", chip.year, chip.file) if part
+    )
+
+
+# totals of the devices that each network level joins
+_SYSTEMS = (
+    Column("all of", "level", text=True),
+    Column("devices", lambda s: f"{s.devices:,}"),
+    Column("hosts", lambda s: NONE if s.hosts is None else f"{s.hosts:,g}", drop=1),
+    Column("FLOP/s", lambda s: f"{si(s.peak_flops_per_s, '')} {s.dtype}"),
+    Column("memory", lambda s: binary(s.capacity_bytes)),
+    Column("bandwidth", "bandwidth_bytes_per_s", drop=2),
+    Column("bisection, one way", lambda s: text(s.bisection_bytes_per_s, "bandwidth_bytes_per_s")),
+)
+# offers of a chip, the cheapest first
+_OFFERS = (
+    Column("provider", "provider", text=True),
+    Column("kind", "kind", text=True),
+    Column("region", "region", text=True),
+    Column("instance", "instance", text=True, drop=4),
+    Column("devices", lambda o: str(o["devices"])),
+    Column("$/h", lambda o: text(o["usd_per_device_hour"], "usd_per_hour")),
+    Column("date", "date", text=True),
+    Column("file", "file", text=True, drop=4),
+)
+_CHEAPEST = 15  # offers of the first screen
+
+
+def prices(answer: OffersAnswer) -> Page:
+    """The offers of a chip, the cheapest first."""
+    offers = answer.offers
+    headline = f"{plural(len(offers), 'offer')} of {answer.hardware}"
+    if offers:
+        ends = [text(offers[i]["usd_per_device_hour"], "usd_per_hour") for i in (0, -1)]
+        headline += f": {ends[0]} ({offers[0]['provider']}) to {ends[1]} ({offers[-1]['provider']}) per device"
+    more = [records(_OFFERS, offers[_CHEAPEST:])] if offers[_CHEAPEST:] else []
+    return page(
+        [Headline(headline, (answer.hardware,)), records(_OFFERS, offers[:_CHEAPEST])],
+        details=[more],
+        about=f"{len(offers) - _CHEAPEST} dearer offers" if more else "",
+    )
 
 
 def _half(chip: Chip) -> str | None:
@@ -162,16 +214,20 @@ def _label(quantity: str) -> str:
     return quantity
 
 
-def _figure(chip: Chip, figure: ChipFigure) -> str:
-    """Value, basis, note, for a peak its ridge point, for the price who and when; the source and the line of the file."""
+def _value(chip: Chip, figure: ChipFigure) -> str:
+    """'989.4 TFLOP/s, dense; ridge 295 FLOP/B': value and basis, for a peak its ridge point, for the price who and when."""
     parts = [figure.basis]
     if figure.quantity.startswith("peak."):
         parts.append(f"ridge {_ridge(chip, figure.quantity.removeprefix('peak.'))} FLOP/B")
     if figure.quantity == "price" and chip.price:
         parts.append(", ".join(p for p in (chip.price.provider, chip.price.date) if p))
-    more = "; ".join(p for p in (*parts, figure.note) if p)
-    said = f"{figure.written}{'' if figure.verified else '?'}"
-    return f"{said}{f', {more}' if more else ''} [{figure.source}, {_place(figure.at)}]"
+    more = "; ".join(filter(None, parts))
+    return f"{figure.written}{'' if figure.verified else '?'}{f', {more}' if more else ''}"
+
+
+def _source(figure: ChipFigure) -> str:
+    """'datasheet-h100, h100-sxm.yaml:28; one way per device': citation, line of the file, and its note."""
+    return "; ".join(filter(None, (f"{figure.source}, {_place(figure.at)}", figure.note)))
 
 
 def _place(at: str) -> str:

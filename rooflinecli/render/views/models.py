@@ -10,25 +10,28 @@ import yaml
 
 from rooflinecli.core.units import count
 from rooflinecli.questions.models.answer import LayerGroup, ModelList, ModelSheet, Tower
-from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, Table, page
+from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, page, records
 from rooflinecli.render.numbers import NONE, text
 
 _FEW, _LONGEST = 4, 60  # items of a list that a page shows, and characters of one
-_COLUMNS = (Column("model", text=True), Column("family", text=True, drop=1), Column("parameters"), Column("active", drop=5), Column("layers", drop=3), Column("d_model", drop=2), Column("context", drop=4))  # fmt: skip
+_COLUMNS = (
+    Column("model", "name", text=True),
+    Column("family", lambda m: m.family or "other", text=True, drop=1),
+    Column("parameters", lambda m: count(m.parameters.total)),
+    Column(
+        "active", lambda m: count(m.parameters.active) if m.parameters.active != m.parameters.total else NONE, drop=5
+    ),
+    Column("layers", lambda m: str(m.layers), drop=3),
+    Column("d_model", lambda m: str(m.d_model), drop=2),
+    Column("context", lambda m: str(m.max_context or NONE), drop=4),
+)
 Row = tuple[str, str]
 
 
 def view(answer: ModelList) -> Page:
     """Every model on a line."""
-    rows = [
-        (
-            m.name, m.family or "other", count(m.parameters.total), count(m.parameters.active) if m.parameters.active != m.parameters.total else NONE,
-            str(m.layers), str(m.d_model), str(m.max_context or NONE),
-        )
-        for m in answer.models
-    ]  # fmt: skip
-    about = f"{len(rows)} models. active: parameters a token meets, input embedding included. `roofline models NAME` shows one."
-    return page([Table(_COLUMNS, rows)], [Note(about)])
+    about = f"{len(answer.models)} models. active: parameters a token meets, input embedding included. `roofline models NAME` shows one."
+    return page([records(_COLUMNS, answer.models)], [Note(about)])
 
 
 def sheet(model: ModelSheet) -> Page:

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import re
+
 from rooflinecli.core.units import count, si
 from rooflinecli.measure.aot import AotAnswer
-from rooflinecli.questions.ops.answer import Operation, OpsAnswer, PhaseOperations, Roofs
-from rooflinecli.render.blocks import Block, Column, Headline, Page, Prose, Table, page
-from rooflinecli.render.numbers import error, percent, text
+from rooflinecli.questions.ops.answer import OpsAnswer, PhaseOperations, Roofs
+from rooflinecli.render.blocks import Block, Column, Headline, Page, Pairs, Prose, Table, page, records
+from rooflinecli.render.numbers import error, interval, percent, text
 
-COLUMNS = (Column("operation", text=True), Column("shape", text=True, drop=4, least=20), Column("launches", drop=1), Column("FLOPs", drop=3), Column("bytes", drop=2), Column("FLOP/B", drop=5), Column("bound", text=True, drop=7), Column("floor", drop=6), Column("expected"), Column("share"))  # fmt: skip
+COLUMNS = (
+    Column("operation", "name", text=True),
+    Column("shape", "shape", text=True, drop=4, least=20),
+    Column("launches", lambda r: "" if r.launches is None else count(r.launches), drop=1),
+    Column("FLOPs", lambda r: si(r.flops, "") if r.flops else "", drop=3),
+    Column("bytes", lambda r: si(r.bytes, "B") if r.bytes else "", drop=2),
+    Column("FLOP/B", lambda r: f"{r.intensity_flops_per_byte:,.4g}" if r.intensity_flops_per_byte else "", drop=5),
+    Column("bound", lambda r: "" if r.launches is None else r.bound, text=True, drop=7),
+    Column("floor", lambda r: text(r.floor_s, "floor_s") if r.floor_s else "", drop=6),
+    Column("expected", "time_s"),
+    Column("share", lambda r: error(r.share)),
+)
 SMALL = 0.0005  # of a phase: rows below it are details
 
 
@@ -38,29 +51,12 @@ def peaks(roofs: Roofs, ridge: bool = False) -> str:
 def table(name: str, phase: PhaseOperations) -> list[Block]:
     """A title, and the operations that take time."""
     title = f"{name}: {text(phase.time_s, 'time_s')} expected, floor {text(phase.floor_s, 'floor_s')}"
-    return [Headline(title), Table(COLUMNS, [cells(row) for row in phase.operations if row.share >= SMALL])]
+    return [Headline(title), records(COLUMNS, (row for row in phase.operations if row.share >= SMALL))]
 
 
 def _small(name: str, phase: PhaseOperations) -> Table | None:
-    rows = [cells(row) for row in phase.operations if row.share < SMALL]
-    return Table(COLUMNS, rows, f"{name}, below {percent(SMALL)} each") if rows else None
-
-
-def cells(row: Operation) -> list[str]:
-    """One operation for people, in the order of COLUMNS."""
-    intensity = row.intensity_flops_per_byte
-    return [
-        row.name,
-        row.shape,
-        "" if row.launches is None else count(row.launches),
-        si(row.flops, "") if row.flops else "",
-        si(row.bytes, "B") if row.bytes else "",
-        f"{intensity:,.4g}" if intensity else "",
-        "" if row.launches is None else row.bound,
-        text(row.floor_s, "floor_s") if row.floor_s else "",
-        text(row.time_s, "time_s"),
-        error(row.share),
-    ]
+    rows = [row for row in phase.operations if row.share < SMALL]
+    return records(COLUMNS, rows, f"{name}, below {percent(SMALL)} each") if rows else None
 
 
 def draw(answer: OpsAnswer | AotAnswer, target: str) -> str | None:
@@ -86,3 +82,39 @@ def draw(answer: OpsAnswer | AotAnswer, target: str) -> str | None:
         ),
         target,
     )
+
+
+def compiled(answer: AotAnswer) -> Page:
+    """The answer with the two counts next to each other, its operations, and what was not counted or does not fit."""
+    counts, xla = answer.counts, answer.xla
+    low, high = answer.interval_s
+    arguments = ", ".join(map(_shape, answer.arguments))
+    intensity = counts.intensity_flops_per_byte
+    flops = "no flops" if xla.flops is None else si(xla.flops, "FLOP")
+    rows = [
+        ("floor", f"{text(answer.floor_s, 'floor_s')}, bound by {answer.bound}"),
+        ("expected", f"{text(answer.time_s, 'time_s')}, 80% interval {interval(low, high, 's')}"),
+        ("intensity", f"{intensity:,.4g} FLOP/B" if intensity else "none"),
+        ("FLOPs", f"{si(counts.matmul_flops, 'FLOP')} of matmuls, {si(counts.elementwise_flops, 'FLOP')} elementwise"),
+        ("bytes at least", f"{si(counts.argument_bytes_read, 'B')} read, {si(counts.result_bytes, 'B')} written"),
+        ("XLA counts", f"{flops}, {si(xla.bytes_accessed or 0.0, 'B')} accessed"),
+        ("memory", f"arguments {si(xla.argument_bytes, 'B')}, results {si(xla.output_bytes, 'B')}, temporaries {si(xla.temp_bytes, 'B')}"),
+    ]  # fmt: skip
+    notes = [d.message for d in answer.differences] + counts.loops
+    notes += [f"not counted: {name}" for name in dict.fromkeys(counts.uncounted)]
+    model, chip = answer.model.name, answer.hardware.name
+    return page(
+        [
+            Headline(f"{model}({arguments}) on {chip}", (model, chip)),
+            Prose(f"{peaks(answer.roofs)}; compiled for {answer.compiled_for}", style="dim"),
+        ],
+        [Pairs(rows)],
+        table("call", answer.phases["call"]),
+        [Prose(note) for note in notes],
+        *([Prose(f"does not fit: {v.message}", style="red")] for v in answer.violations),
+    )
+
+
+def _shape(shape: str) -> str:
+    """ShapeDtypeStruct(shape=(64, 128), dtype=float32) -> float32[64, 128], wherever it stands."""
+    return re.sub(r"ShapeDtypeStruct\(shape=\(([\d, ]*?),?\), dtype=(\w+)\)", r"\2[\1]", shape)

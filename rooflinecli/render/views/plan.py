@@ -1,8 +1,10 @@
-"""A plan: the best chip in a line, a row for each feasible one, their commands, and why the others are infeasible."""
+"""Plans and fleets: the answer in a line, a row for each chip or placed model, the commands, and what is infeasible and why."""
 
 from __future__ import annotations
 
+from rooflinecli.core.text import plural
 from rooflinecli.core.units import count
+from rooflinecli.questions.fleet.question import FleetAnswer
 from rooflinecli.questions.multi_chip import remedy
 from rooflinecli.questions.plan.question import (
     PlanAnswer,
@@ -14,64 +16,100 @@ from rooflinecli.questions.plan.question import (
     TrainingChip,
     TrainingPlan,
 )
-from rooflinecli.render.blocks import Block, Column, Command, Headline, Page, Prose, Table, page
-from rooflinecli.render.numbers import NONE, layout, money, percent, text
-from rooflinecli.render.views.search import BOUNDS
+from rooflinecli.render.blocks import Block, Column, Command, Headline, Page, Prose, page, records
+from rooflinecli.render.numbers import NONE, layout, money, percent, percents, text, to_bound
+from rooflinecli.render.views.compare import BOUNDS
 
-TRAINING = (
-    Column(""),
-    Column("chip", text=True),
-    Column("devices"),
-    Column("time"),
-    Column("80% interval", drop=8),
-    Column("total cost"),
-    Column("80% interval", drop=7),
-    Column("failures, checkpoints", drop=6),
-    Column("time without", drop=5),
-    Column("cost without", drop=5),
-    Column("GPU-hours", drop=4),
-    Column("MFU", drop=2),
-    Column("energy", drop=3),
-    Column("layout", text=True, drop=1),
+_TRAINING = (
+    Column("", lambda r: str(r.rank)),
+    Column("chip", "hardware", text=True),
+    Column("devices", lambda r: f"{r.devices:,}"),
+    Column("time", lambda r: text(r.elapsed_s, "run_s")),
+    Column("80% interval", lambda r: text(r.elapsed_interval_s, "run_s"), drop=8),
+    Column("total cost", lambda r: text(r.elapsed_usd, "training_usd")),
+    Column("80% interval", lambda r: text(r.elapsed_usd_interval, "training_usd"), drop=7),
+    Column("failures, checkpoints", lambda r: percent(1 - r.goodput), drop=6),
+    Column("time without", "run_s", drop=5),
+    Column("cost without", "training_usd", drop=5),
+    Column("GPU-hours", lambda r: count(r.device_hours), drop=4),
+    Column("MFU", "mfu", drop=2),
+    Column("energy", lambda r: _energy(r.energy_j), drop=3),
+    Column("layout", lambda r: layout(r.layout), text=True, drop=1),
 )
-SERVING = (
-    Column("instances"),
-    Column("TTFT (to)", drop=6),
-    Column("ITL (to)", drop=5),
-    Column("req/s", drop=3),
-    Column("total batch", drop=2),
-    Column("cost"),
-    Column("$/M output tokens", drop=4),
-    Column("layout", text=True, drop=1),
+_OFFERS = (
+    Column("chip", "hardware", text=True),
+    Column("provider", "provider", text=True),
+    Column("kind", "kind", text=True),
+    Column("date", "date", text=True),
+    Column("$/device-hour", lambda o: text(o.usd_per_device_hour, "usd_per_hour")),
+    Column("goodput", lambda o: percent(o.goodput)),
+    Column("time", lambda o: text(o.elapsed_s, "run_s")),
+    Column("total cost", lambda o: text(o.elapsed_usd, "training_usd")),
+    Column("deadline", lambda o: "met" if o.in_time else "missed", text=True),
 )
+_SHOWN = 6  # offers of all chips, the cheapest first
 
 
-OFFERS = (
-    Column("chip", text=True),
-    Column("provider", text=True),
-    Column("kind", text=True),
-    Column("date", text=True),
-    Column("$/device-hour"),
-    Column("goodput"),
-    Column("time"),
-    Column("total cost"),
-    Column("deadline", text=True),
+def _service(layout_first: bool) -> tuple[Column, ...]:
+    """Columns of a service: instances of a layout, latencies with the bound that was limited, rate and cost."""
+    split = Column("layout", lambda r: layout(r.numbers.layout) or "1 device", text=True, drop=1)
+    return (
+        *([split] if layout_first else []),
+        Column("instances", lambda r: f"{r.numbers.instances} x {r.numbers.layout.batch:g}"),
+        Column("TTFT (to)", lambda r: to_bound(r.numbers.ttft_s, r.numbers.interval_ttft_s[1]), drop=6),
+        Column("ITL (to)", lambda r: to_bound(r.numbers.itl_s, r.numbers.interval_itl_s[1]), drop=5),
+        Column("req/s", lambda r: _rate(r), drop=3),
+        Column("cost", "usd_per_hour"),
+        Column("$/M output", "numbers.usd_per_million_output_tokens", drop=4),
+        *([] if layout_first else [split]),
+    )
+
+
+def _rate(row: object) -> str:
+    """Requests per second that a service sustains; of a placed model those that it is asked for too."""
+    if isinstance(row, ServingChip):
+        return f"{row.numbers.requests_per_s:.3g}"
+    return f"{row.qps:.3g} of {row.held_requests_per_s:.3g}"  # type: ignore[attr-defined]
+
+
+_SERVING = (*_TRAINING[:3], *_service(False))
+_PLACED = (
+    Column("name", "name", text=True),
+    Column("group", "group", text=True),
+    Column("devices", lambda r: f"{r.devices:,}"),
+    *_service(True),
 )
-SHOWN = 6  # offers of all chips, the cheapest first
+_MODELS = (
+    Column("name", "name", text=True),
+    Column("model", "model", text=True),
+    Column("requested (req/s)", lambda m: f"{m.qps:.3g}"),
+    Column("served (req/s)", lambda m: f"{m.carried_qps:.3g}"),
+    Column("fleet fraction if alone", lambda m: NONE if m.load is None else percent(m.load)),
+    Column("max traffic growth", lambda m: NONE if m.growth is None else f"{_factor(m.growth)}x"),
+)
+_GROUPS = (
+    Column("group", "name", text=True),
+    Column("chip", "hardware", text=True),
+    Column("devices", lambda g: f"{g.devices:,}"),
+    Column("used", lambda g: f"{g.used:,}"),
+    Column("unused", lambda g: f"{g.spare:,}"),
+    Column("cost", "usd_per_hour"),
+)
 
 
 def view(answer: PlanAnswer) -> Page:
     """Blocks of a plan of training or serving."""
-    rows = answer.sized
-    serving = isinstance(answer, ServingPlan)
-    columns = (Column(""), Column("chip", text=True), Column("devices"), *SERVING) if serving else TRAINING
+    rows, offers = answer.sized, _cheapest(answer.sized)
     return page(
         [Headline(_headline(answer, rows), tuple(row.hardware for row in rows[:1]))],
-        [Table(columns, [_cells(row) for row in rows])] if rows else [],
-        *(_command(row) for row in rows[:1]),
-        _notes(answer),
-        details=[*(_command(row) for row in rows[1:]), _offers(rows)],
-        about="the commands of the other chips, and offers" if _cheapest(rows) else "the commands of the other chips",
+        [records(_SERVING if isinstance(answer, ServingPlan) else _TRAINING, rows)] if rows else [],
+        *(_command(f"{row.rank}", row.command) for row in rows[:1]),
+        _notes(answer, offers),
+        details=[
+            *(_command(f"{row.rank}", row.command) for row in rows[1:]),
+            [records(_OFFERS, offers[:_SHOWN])] if offers else [],
+        ],
+        about=f"the commands of the other chips{', and offers' if offers else ''}",
     )
 
 
@@ -81,27 +119,8 @@ def _cheapest(rows: list[SizedChip]) -> list[PlannedOffer]:
     return sorted(found, key=lambda o: (not o.in_time, o.elapsed_usd))
 
 
-def _offers(rows: list[SizedChip]) -> list[Block]:
-    """The cheapest offers over all chips, those in time first."""
-    cells = [
-        [
-            o.hardware,
-            o.provider,
-            o.kind,
-            o.date,
-            text(o.usd_per_device_hour, "usd_per_hour"),
-            percent(o.goodput),
-            text(o.elapsed_s, "run_s"),
-            text(o.elapsed_usd, "training_usd"),
-            "met" if o.in_time else "missed",
-        ]
-        for o in _cheapest(rows)[:SHOWN]
-    ]
-    return [Table(OFFERS, cells)] if cells else []
-
-
-def _command(row: SizedChip) -> list[Block]:
-    return [Prose(f"{row.rank}:"), Command(row.command)]
+def _command(label: str, words: str) -> list[Block]:
+    return [Prose(f"{label}:"), Command(words)]
 
 
 def _headline(answer: PlanAnswer, rows: list[SizedChip]) -> str:
@@ -112,10 +131,13 @@ def _headline(answer: PlanAnswer, rows: list[SizedChip]) -> str:
     found = f"{best.devices:,} x {best.hardware}"
     if isinstance(best, TrainingChip):
         usd = "" if best.elapsed_usd is None else f", {money(best.elapsed_usd)}"
-        found += f", {text(best.elapsed_s, 'run_s')} ({text(best.elapsed_interval_s, 'run_s')}){usd}, goodput {percent(best.goodput)} ({percent(best.goodput_interval[0])}–{percent(best.goodput_interval[1])}), MFU {percent(best.mfu)}"
+        found += (
+            f", {text(best.elapsed_s, 'run_s')} ({text(best.elapsed_interval_s, 'run_s')}){usd}, "
+            f"goodput {percent(best.goodput)} ({percents(best.goodput_interval)}), MFU {percent(best.mfu)}"
+        )
     elif isinstance(best, ServingChip):
         usd = "" if best.usd_per_hour is None else f", {text(best.usd_per_hour, 'usd_per_hour')}"
-        n = best.numbers
+        n: ServiceNumbers = best.numbers
         found += f", TTFT {text(n.ttft_s, 'ttft_s')}, ITL {text(n.itl_s, 'itl_s')}, {n.requests_per_s:.3g} req/s{usd}"
     return f"{_work(answer)}: {found}; {goal}"
 
@@ -131,28 +153,6 @@ def _work(answer: PlanAnswer) -> str:
     return f"{answer.model}, {answer.qps:g} req/s{limits}"
 
 
-def _cells(row: SizedChip) -> list[str]:
-    cells = [str(row.rank), row.hardware, f"{row.devices:,}"]
-    if isinstance(row, ServingChip):
-        n = row.numbers
-        return [*cells, *service_cells(n, f"{n.requests_per_s:.3g}", row.usd_per_hour)]
-    assert isinstance(row, TrainingChip)
-    return [
-        *cells,
-        text(row.elapsed_s, "run_s"),
-        text(row.elapsed_interval_s, "run_s"),
-        text(row.elapsed_usd, "training_usd"),
-        text(row.elapsed_usd_interval, "training_usd"),
-        percent(1 - row.goodput),
-        text(row.run_s, "run_s"),
-        text(row.training_usd, "training_usd"),
-        count(row.device_hours),
-        percent(row.mfu),
-        _energy(row.energy_j),
-        layout(row.layout),
-    ]
-
-
 def _energy(joules: float | None) -> str:
     """Of a run, in MWh or GWh."""
     if joules is None:
@@ -160,23 +160,10 @@ def _energy(joules: float | None) -> str:
     return f"{joules / 3.6e9:,.3g} MWh" if joules < 3.6e12 else f"{joules / 3.6e12:,.3g} GWh"
 
 
-def service_cells(n: ServiceNumbers, rate: str, usd_per_hour: float | None) -> list[str]:
-    """A service's cells under SERVING."""
-    return [
-        f"{n.instances} x {n.layout.batch:g}",
-        f"{text(n.ttft_s, 'ttft_s')} ({text(n.interval_ttft_s[1], 'ttft_s')})",
-        f"{text(n.itl_s, 'itl_s')} ({text(n.interval_itl_s[1], 'itl_s')})",
-        rate,
-        f"{n.batch_in_all:g}",
-        text(usd_per_hour, "usd_per_hour"),
-        text(n.usd_per_million_output_tokens, "usd_per_million_output_tokens"),
-        layout(n.layout) or "1 device",
-    ]
-
-
-def _notes(answer: PlanAnswer) -> list[Block]:
+def _notes(answer: PlanAnswer, offers: list[PlannedOffer]) -> list[Block]:
     found = [f"{row.hardware}: infeasible, {row.why}" for row in answer.rows if not row.feasible]
-    if offer := next(iter(_cheapest(answer.sized)), None):
+    if offers:
+        offer = offers[0]
         usd = f"{money(offer.elapsed_usd)} at {text(offer.usd_per_device_hour, 'usd_per_hour')}"
         found.append(f"cheapest offer: {offer.hardware} of {offer.provider}, {offer.kind}, {offer.date}: {usd}")
     if answer.unpriced:
@@ -186,3 +173,65 @@ def _notes(answer: PlanAnswer) -> list[Block]:
         costs = ", ".join(f"{chip} {money(usd)}" for chip, usd in bills if usd is not None)
         found += [f"cost over {text(answer.period_s, 'time_s')}: {costs}"] if costs else []
     return [Prose(note, indent=2) for note in found]
+
+
+def fleet(answer: FleetAnswer) -> Page:
+    """Blocks of a fleet: models on groups, and each group; details have the commands and each model's traffic."""
+    return page(
+        [Headline(_fleet_headline(answer))],
+        [records(_PLACED, answer.rows)] if answer.rows else [],
+        [records(_GROUPS, answer.groups)],
+        [Prose(note, indent=2) for note in _fleet_notes(answer)],
+        details=[
+            [records(_MODELS, answer.models)],
+            *(_command(f"{row.name} on {row.group}", row.command) for row in answer.rows),
+        ],
+        about="the command of each model, and how far its traffic may grow",
+    )
+
+
+def _fleet_headline(answer: FleetAnswer) -> str:
+    devices = plural(sum(g.devices for g in answer.groups), "device")
+    subject = f"{plural(len(answer.models), 'model')} on {devices}"
+    bound = f"at {BOUNDS[answer.hold]}"
+    if answer.feasible:
+        usd = "" if answer.usd_per_hour is None else f" for {money(answer.usd_per_hour)}/h"
+        return (
+            f"{subject}: all traffic served {bound}, on {plural(answer.devices, 'device')}{usd}, {answer.spare:,} unused; "
+            f"headroom {_factor(answer.growth)}x, {answer.bottleneck} has the least"
+        )
+    if not answer.growth:
+        return f"{subject}: {answer.bottleneck} cannot be served {bound}"
+    return (
+        f"{subject}: the traffic does not fit {bound}; {percent(answer.growth)} of each model's does, "
+        f"and {answer.bottleneck} is the bottleneck"
+    )
+
+
+def _factor(factor: float) -> str:
+    """A factor that may be counted on: rounded down."""
+    if factor < 1:
+        return f"{factor:.2g}"
+    digits = max(2 - (len(str(int(factor))) - 1), 0)
+    return f"{int(factor * 10**digits + 1e-9) / 10**digits:g}"
+
+
+def _fleet_notes(answer: FleetAnswer) -> list[str]:
+    found = [f"{m.name}: infeasible on {r.group}, {r.why}" for m in answer.models for r in m.refused]
+    found += [
+        f"with {g.needed - g.devices:,} more of {g.name} ({g.needed:,}) all traffic would fit"
+        for g in answer.groups
+        if g.needed is not None and g.needed > g.devices
+    ]
+    found += [
+        f"{row.name} on {row.group}: {row.unused:,} of its devices stay idle, so that instances stay inside hosts"
+        for row in answer.rows
+        if row.unused
+    ]
+    if not answer.exact:
+        found.append(f"device counts rounded to lots: within {percent(answer.within)} of optimal")
+    if answer.unpriced:
+        found.append(
+            f"no price is known for {', '.join(answer.unpriced)}: the fewest devices instead of the lowest cost; add `price` to the group"
+        )
+    return found

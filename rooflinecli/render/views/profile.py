@@ -3,27 +3,46 @@
 from __future__ import annotations
 
 from rooflinecli.core.text import plural
-from rooflinecli.questions.profile.compare_estimate import TraceComparison, TraceRow
-from rooflinecli.questions.profile.question import Communication, KernelSum, ProfileAnswer
-from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, Prose, Table, page
+from rooflinecli.questions.profile.compare_estimate import TraceComparison
+from rooflinecli.questions.profile.question import Communication, ProfileAnswer
+from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, Prose, page, records
 from rooflinecli.render.numbers import NONE, percent, ratio, text
 
-_KINDS = (Column("kind", text=True), Column("time"), Column("share"), Column("launches"))
-_KERNELS = (Column("kernel", text=True, least=24), Column("kind", text=True), Column("launches", drop=5), Column("time"), Column("share"))  # fmt: skip
-_FLOORS = (Column("floor", drop=4), Column("expected", drop=3), Column("time/floor", drop=6), Column("bound", text=True, drop=2), Column("row", text=True, drop=1))  # fmt: skip
+_KINDS = (
+    Column("kind", lambda named: named[0], text=True),
+    Column("time", lambda named: text(named[1].time_s, "time_s")),
+    Column("share", lambda named: percent(named[1].share)),
+    Column("launches", lambda named: str(named[1].launches)),
+)
+_KERNELS = (
+    Column("kernel", lambda named: named[0], text=True, least=24),
+    Column("kind", lambda named: named[1].kind, text=True),
+    Column("launches", lambda named: str(named[1].launches), drop=5),
+    *_KINDS[1:3],
+)
+_FLOORS = (
+    Column("floor", lambda named: text(named[1].floor_s, "floor_s"), drop=4),
+    Column("expected", lambda named: text(named[1].expected_s, "time_s"), drop=3),
+    Column("time/floor", lambda named: NONE if named[1].over_floor is None else ratio(named[1].over_floor), drop=6),
+    Column(
+        "bound",
+        lambda named: (named[1].bound or NONE).upper() if named[1].impossible else named[1].bound or NONE,
+        text=True,
+        drop=2,
+    ),
+    Column("row", lambda named: named[1].row or NONE, text=True, drop=1),
+)
 
 
 def view(r: ProfileAnswer, top: int = 15) -> Page:
     """Sums, kinds, the `top` kernels that take longest, and what could be gained."""
     known = any(row.floor_s is not None for row in r.kernels.values())
-    kinds = [(k, text(s.time_s, "time_s"), percent(s.share), str(s.launches)) for k, s in r.kinds.items()]
-    kernels = [_kernel(name, row, known) for name, row in list(r.kernels.items())[:top]]
     left = len(r.kernels) - top
     return page(
         [Headline(_headline(r))],
-        [Table(_KINDS, kinds)],
+        [records(_KINDS, r.kinds.items())],
         [
-            Table(_KERNELS + _FLOORS * known, kernels),
+            records(_KERNELS + _FLOORS * known, list(r.kernels.items())[:top]),
             Note(f"… {left} more kernels; --top {len(r.kernels)} shows them") if left > 0 else None,
         ],
         [Pairs(_findings(r))],
@@ -35,15 +54,6 @@ def _headline(r: ProfileAnswer) -> str:
     many = f", the busiest of {r.devices} devices" if r.devices > 1 else ""
     wall = f"; {text(r.wall_s, 'wall_s')} wall, idle {text(r.idle_share, 'share')}" if r.wall_s is not None else ""
     return f"{text(r.time_s, 'time_s')} in {r.launches:,} launch{'' if r.launches == 1 else 'es'}{where}{many}{wall}"
-
-
-def _kernel(name: str, row: KernelSum, known: bool) -> tuple[str, ...]:
-    first = (name, row.kind, str(row.launches), text(row.time_s, "time_s"), percent(row.share))
-    if not known:
-        return first
-    over = NONE if row.over_floor is None else ratio(row.over_floor)
-    bound = (row.bound or NONE).upper() if row.impossible else row.bound or NONE
-    return *first, text(row.floor_s, "floor_s"), text(row.expected_s, "time_s"), over, bound, row.row or NONE
 
 
 def _findings(r: ProfileAnswer) -> list[tuple[str, str]]:
@@ -78,21 +88,26 @@ def _communication(r: Communication) -> str:
     return f"{text(r.time_s, 'time_s')}, hidden {hidden}, exposed {text(r.exposed_s, 'time_s')}"
 
 
-_OPERATIONS = (Column("operations", text=True, least=24), Column("launches", drop=2), Column("floor", drop=3), Column("expected"), Column("measured"), Column("measured/expected"), Column("kernels", text=True, drop=1, least=16))  # fmt: skip
+_OPERATIONS = (
+    Column("operations", lambda r: _names(r.operations), text=True, least=24),
+    Column("launches", lambda r: f"{r.launches:g}", drop=2),
+    Column("floor", "floor_s", drop=3),
+    Column("expected", "expected_s"),
+    Column("measured", "measured_s"),
+    Column("measured/expected", lambda r: NONE if r.ratio is None else ratio(r.ratio)),
+    Column("kernels", lambda r: r.kernels[0] if r.kernels else NONE, text=True, drop=1, least=16),
+)
 _SHOWN = 3  # names of operations in a row
 
 
 def against(r: TraceComparison, top: int = 15) -> Page:
     """The `top` rows that take longest, and the sums in sentences."""
-    return page([Table(_OPERATIONS, [_cells(row) for row in r.rows[:top]])], [Prose(line) for line in _sentences(r)])
+    return page([records(_OPERATIONS, r.rows[:top])], [Prose(line) for line in _sentences(r)])
 
 
-def _cells(row: TraceRow) -> tuple[str, ...]:
-    names = ", ".join(row.operations[:_SHOWN])
-    names += f" and {len(row.operations) - _SHOWN} more" if len(row.operations) > _SHOWN else ""
-    times = (text(seconds, "time_s") for seconds in (row.floor_s, row.expected_s, row.measured_s))
-    over = NONE if row.ratio is None else ratio(row.ratio)
-    return names, f"{row.launches:g}", *times, over, row.kernels[0] if row.kernels else NONE
+def _names(operations: list[str]) -> str:
+    more = f" and {len(operations) - _SHOWN} more" if len(operations) > _SHOWN else ""
+    return ", ".join(operations[:_SHOWN]) + more
 
 
 def _sentences(r: TraceComparison) -> list[str]:

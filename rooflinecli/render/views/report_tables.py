@@ -12,98 +12,34 @@ from rooflinecli.render.formats import csv as comma
 
 Row = Mapping[str, float | str | None]
 
-# column -> (heading, per cent?)
-COLUMNS: dict[str, tuple[str, bool]] = {
-    "group": ("group", False),
-    "by": ("by", False),
-    "rows": ("rows", False),
-    "before": ("before", True),
-    "calibrated": ("calibrated", True),
-    "change": ("change", True),
-    "clean": ("clean", True),
-    "corrupted": ("corrupted", True),
-    "cost": ("cost", True),
-    "blocks": ("blocks", False),
-    "seconds": ("CPU s", False),
-    "mean": ("mean error", True),
-    "median": ("median", True),
-    "p90": ("p90", True),
-    "bias": ("bias", True),
-    "expected_hours": ("hours", False),
-    "published_hours": ("published", False),
-    "off": ("off", True),
-    "mfu": ("MFU", True),
-    "implied_mfu": ("MFU implied", True),
-    "layout": ("layout", False),
-    "coverage": ("in the 80% interval", True),
-    "half_width": ("half width", True),
-    "families": ("families", False),
-    "bare_factor": ("bare factor", True),
-    "one_factor": ("one factor", True),
-    "worse": ("worse", True),
-    "kept": ("kept", True),
-    "floor_mean": ("bare floor", True),
-    "layouts": ("layouts", False),
-    "gain": ("gain of the winner", True),
-    "gain_max": ("largest", True),
-    "gain_left_out": ("family left out", True),
-    "gain_measured": ("over measured", True),
-    "rank": ("rank of the published", True),
-    "rank_max": ("worst rank", True),
-    "points": ("points", False),
-    "reached": ("as fast for a user", False),
-    "over": ("over published", True),
-    "over_least": ("least", True),
-    "over_most": ("greatest", True),
-    "over_apart": ("pools apart", True),
-    "asked": ("error asked for", True),
-    "asked_max": ("most", True),
-    "set": ("set", True),
-    "model_like": ("model-like", True),
-    "fitted": ("refitted", True),
-    "shipped": ("shipped", True),
-    "left_out": ("left out", True),
-    "left_out_median": ("left out, median", True),
-    "generation_out": ("generation left out", True),
-    "engine_out": ("engine left out", True),
-    "formula_mean": ("formula, mean", True),
-    "formula_median": ("formula, median", True),
-    "left_out_inside": ("left out, in the 80% interval", True),
-    "elsewhere": ("elsewhere", True),
-    "suspect": ("suspect", False),
-    "error_before": ("error before", True),
-    "error_after": ("error after", True),
-    "coverage_before": ("in interval before", True),
-    "coverage_after": ("in interval after", True),
-    "interval": ("interval", True),
-    "move": ("move", True),
-    "contraction": ("contraction", True),
-    "sd_before": ("now", True),
-    "sd_after": ("then", True),
-    "below_floor": ("below floor", False),
-}
+# columns in their order; the others follow
+_ORDER = """group by rows before calibrated change clean corrupted cost blocks seconds mean median p90 bias expected_hours published_hours off
+mfu implied_mfu layout coverage half_width families bare_factor one_factor worse kept floor_mean layouts gain gain_max gain_left_out
+gain_measured rank rank_max points reached over over_least over_most over_apart asked asked_max set model_like fitted shipped left_out
+left_out_median generation_out engine_out formula_mean formula_median left_out_inside elsewhere suspect error_before error_after
+coverage_before coverage_after interval move contraction sd_before sd_after below_floor""".split()
+# those that are no per cents
+_PLAIN = frozenset(
+    "group by rows blocks seconds expected_hours published_hours layout families layouts points reached suspect below_floor".split()
+)
+# headings that are not their names
+_HEADS = {
+    "seconds": "CPU s", "mean": "mean error", "expected_hours": "hours", "published_hours": "published", "mfu": "MFU", "implied_mfu": "MFU implied",
+    "coverage": "in the 80% interval", "floor_mean": "bare floor", "gain": "gain of the winner", "gain_max": "largest", "gain_left_out": "family left out",
+    "gain_measured": "over measured", "rank": "rank of the published", "rank_max": "worst rank", "reached": "as fast for a user", "over": "over published",
+    "over_least": "least", "over_most": "greatest", "over_apart": "pools apart", "asked": "error asked for", "asked_max": "most", "model_like": "model-like",
+    "fitted": "refitted", "left_out_median": "left out, median", "generation_out": "generation left out", "engine_out": "engine left out",
+    "formula_mean": "formula, mean", "formula_median": "formula, median", "left_out_inside": "left out, in the 80% interval",
+    "coverage_before": "in interval before", "coverage_after": "in interval after", "sd_before": "now", "sd_after": "then",
+}  # fmt: skip
 LEGEND = (
     "mean, median, p90: |predicted / measured - 1|; bias: geometric mean of predicted / measured, less one; bare floor: mean error of the roofline "
     "itself; suspect: rows that measured faster than the floor, not scored; below floor: predictions below it."
 )
 
 
-# columns that are dropped first where there is no room for all, after those that COLUMNS does not have
-_DROP = (
-    "kept",
-    "worse",
-    "one_factor",
-    "families",
-    "model_like",
-    "below_floor",
-    "suspect",
-    "p90",
-    "bias",
-    "median",
-    "shipped",
-    "fitted",
-    "rows",
-)
+# columns that are dropped first where there is no room for all, after those that _ORDER does not have
+_DROP = "kept worse one_factor families model_like below_floor suspect p90 bias median shipped fitted rows".split()
 _SIGNED = ("bias", "off", "change", "cost", "move")
 
 
@@ -144,12 +80,12 @@ def _body(rows: Sequence[Row]) -> list[Block]:
 
 def _table(rows: Sequence[Row]) -> Table:
     used = list(dict.fromkeys(key for row in rows for key in row))
-    known = [column for column in COLUMNS if column in used]
-    order = [*known, *(column for column in used if column not in COLUMNS)]
-    ranks = {name: rank for rank, name in enumerate((*(c for c in order if c not in COLUMNS), *_DROP), 1)}
+    known = [column for column in _ORDER if column in used]
+    order = [*known, *(column for column in used if column not in _ORDER)]
+    ranks = {name: rank for rank, name in enumerate((*(c for c in order if c not in _ORDER), *_DROP), 1)}
     columns = [
         Column(
-            COLUMNS[name][0] if name in COLUMNS else name.replace("_", " "),
+            _HEADS.get(name, name.replace("_", " ")),
             text=any(isinstance(row.get(name), str) for row in rows),
             drop=ranks.get(name, 0),
             least=0 if i else 24,
@@ -163,6 +99,6 @@ def cell(column: str, value: float | str | None) -> str:
     """A number under its column: errors to a tenth of a per cent, seconds and hours with one decimal."""
     if value is None or isinstance(value, str):
         return value or numbers.NONE
-    if COLUMNS.get(column, ("", False))[1]:
+    if column in _ORDER and column not in _PLAIN:
         return numbers.error(value, signed=column in _SIGNED)
     return f"{value:,}" if isinstance(value, int) else f"{value:.1f}"

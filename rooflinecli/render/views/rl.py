@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rooflinecli.core.text import plural
 from rooflinecli.questions.rl.answer_types import Candidate, RlAnswer
-from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, Prose, Table, page
+from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, Prose, Table, page, records
 from rooflinecli.render.numbers import NONE, amount, devices, error, interval, money, percent, rate, text
 
 _SHOWN = 12  # layouts of a search
@@ -39,51 +39,37 @@ def view(r: RlAnswer) -> Page:
     return page(
         [
             Headline(
-                f"{r.model}, {r.algorithm}, {plural(load.prompts, 'prompt')} x {plural(load.samples, 'sample')} on {r.hardware}: {r.mode}",
+                f"{r.model}, {r.algorithm}, {plural(load.prompts, 'prompt')} x {plural(load.samples, 'sample')} on {r.hardware}, {r.mode}: "
+                f"{text(step.time_s, 'time_s')} per step ({interval(*step.interval_s, 's')}), floor {text(step.floor_s, 'floor_s')}",
                 (r.model, r.hardware),
-            ),
-            Prose(
-                f"expected {text(step.time_s, 'time_s')} per step, 80% interval {interval(*step.interval_s, 's')}; floor {text(step.floor_s, 'floor_s')}"
             ),
             measured,
         ],
         [_parts(r)],
         [Pairs(sums)],
-        [_memory(r)],
         [_candidates(r.candidates)] if r.candidates else [],
-        [
-            Table(
-                (Column("change", text=True), Column("step"), Column("saves")),
-                [(c.options, text(c.time_s, "time_s"), percent(c.saved_fraction)) for c in r.changes],
-            )
-        ]
-        if r.changes
-        else [],
+        [records(_CHANGES, r.changes)] if r.changes else [],
         [Note(note) for note in r.notes],
+        details=[[_memory(r)]],
+        about="memory per device of each role",
     )
 
 
 def _parts(r: RlAnswer) -> Table:
-    logged = any(part.measured_s is not None for part in r.parts)
-    columns = [Column("part", text=True), Column("side", text=True, drop=1), Column("floor", drop=2), Column("expected"), Column("80% interval", drop=3), Column("of the step", drop=4)]  # fmt: skip
-    if logged:
-        columns += [Column("measured"), Column("expected/measured")]
-    rows = []
-    for part in r.parts:
-        share = "hidden" if part.hidden else percent(part.time_s / r.step.time_s)
-        row = [
-            part.part,
-            part.side,
-            text(part.floor_s, "floor_s"),
-            text(part.time_s, "time_s"),
-            interval(*part.interval_s, "s"),
-            share,
+    columns = [
+        Column("part", "part", text=True),
+        Column("side", "side", text=True, drop=1),
+        Column("floor", lambda p: text(p.floor_s, "floor_s") if p.floor_s else NONE, drop=2),
+        Column("expected", "time_s"),
+        Column("80% interval", "interval_s", drop=3),
+        Column("of the step", lambda p: "hidden" if p.hidden else percent(p.time_s / r.step.time_s), drop=4),
+    ]
+    if any(part.measured_s is not None for part in r.parts):
+        columns += [
+            Column("measured", lambda p: text(p.measured_s, "time_s")),
+            Column("expected/measured", lambda p: f"{p.time_s / p.measured_s:.2f}x" if p.measured_s else NONE),
         ]
-        if logged:
-            seconds = part.measured_s
-            row += [text(seconds, "time_s"), f"{part.time_s / seconds:.2f}x" if seconds else NONE]
-        rows.append(tuple(row))
-    return Table(columns, rows)
+    return records(columns, r.parts)
 
 
 def _memory(r: RlAnswer) -> Table:
@@ -93,16 +79,24 @@ def _memory(r: RlAnswer) -> Table:
     return Table(columns, [*rows, (f"of {text(r.memory.capacity_bytes, 'bytes')}", *total)])
 
 
+_CANDIDATES = (
+    Column("rollout", lambda c: "shared" if c.rollout_devices is None else str(c.rollout_devices)),
+    Column("trainer", lambda c: str(c.trainer_devices)),
+    Column("rollout tp", "rollout_tp", drop=3),
+    *(Column(axis, axis, drop=drop) for axis, drop in (("tp", 0), ("pp", 0), ("cp", 1), ("ep", 2), ("staleness", 4))),
+    Column("step", "time_s"),
+    Column("80% interval", "interval_s", drop=5),
+    Column("cost", lambda c: NONE if c.usd is None else money(c.usd), drop=6),
+    Column("", lambda c: "within model uncertainty of the best" if c.tie else "", text=True),
+)  # fmt: skip
+_CHANGES = (
+    Column("change", "options", text=True),
+    Column("step", "time_s"),
+    Column("saves", lambda c: percent(c.saved_fraction)),
+)
+
+
 def _candidates(found: list[Candidate]) -> Table:
-    columns = (
-        Column("rollout"), Column("trainer"), Column("rollout tp", drop=3), Column("tp"), Column("pp"), Column("cp", drop=1), Column("ep", drop=2), Column("staleness", drop=4),
-        Column("step"), Column("80% interval", drop=5), Column("cost", drop=6), Column("", text=True),
-    )  # fmt: skip
-    rows = [
-        (
-            "shared" if c.rollout_devices is None else str(c.rollout_devices), str(c.trainer_devices), str(c.rollout_tp), str(c.tp), str(c.pp), str(c.cp), str(c.ep), str(c.staleness),
-            text(c.time_s, "time_s"), interval(*c.interval_s, "s"), NONE if c.usd is None else money(c.usd), "within model uncertainty of the best" if c.tie else "",
-        )
-        for c in found[:_SHOWN]
-    ]  # fmt: skip
-    return Table(columns, rows, title=f"best of {plural(len(found), 'layout')} by the pessimistic bound")
+    return records(
+        _CANDIDATES, found[:_SHOWN], title=f"best of {plural(len(found), 'layout')} by the pessimistic bound"
+    )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+import re
+from collections.abc import Sequence
 
 from rooflinecli.core.text import plural
+from rooflinecli.core.units import duration
 from rooflinecli.questions.multi_chip import remedy
 from rooflinecli.questions.search.question import (
     ChipSearch,
@@ -17,18 +20,18 @@ from rooflinecli.questions.search.question import (
     TrainingSearch,
 )
 from rooflinecli.questions.simulate.question import Numbers
-from rooflinecli.render.blocks import Block, Column, Command, Headline, Note, Page, Prose, Table, page
-from rooflinecli.render.numbers import devices, interval, layout, percent, rate, text
-from rooflinecli.render.views.sensitivity import tornado
+from rooflinecli.render.blocks import Block, Column, Command, Headline, Note, Page, Prose, Table, page, records
+from rooflinecli.render.numbers import devices, interval, layout, percent, rate, text, to_bound
+from rooflinecli.render.views.compare import BOUNDS, tornado
+from rooflinecli.specs.quantities import QUANTITIES
 
 Row = TrainingRow | ServingRow
-BOUNDS = {
-    "pessimistic": "the pessimistic bound",
-    "expected": "the expected value",
-    "floor": "the floor",
-}
 _LEGEND = "mb: micro-batch, vs: virtual stages, sp: sequence parallelism, hsdp: replicas of a shard group (HSDP)"
 _MARK = "*"  # on a layout that no published run supports
+_GOALS = {
+    "ttft_s": "TTFT", "itl_s": "ITL", "tokens_per_s": "throughput", "devices": "device count", "usd_per_million_tokens": "$/M tokens",
+    "time_s": "time",
+}  # fmt: skip
 _IN_TABLE = ("tokens_per_s", "time_s")
 _ELASTICITIES = 12
 
@@ -37,16 +40,14 @@ def view(answer: SearchAnswer) -> Page:
     """Blocks of a search of training layouts or serving instances."""
     rows: list[Row] = [*answer.results]
     if isinstance(answer, TrainingSearch):
-        table, headline = _training(answer), _training_headline(answer)
-        more = _within_uncertainty(answer)
+        headline, more = _training_headline(answer), _within_uncertainty(answer)
     else:
-        table, headline = _serving(answer), _serving_headline(answer)
-        more = _pools(answer)
+        headline, more = _serving_headline(answer), _pools(answer)
     first, *others = _trailing(rows) or [[]]
     pools = answer.pools if isinstance(answer, ServingSearch) else None
     return page(
         [Headline(headline, (answer.model, answer.hardware)), Prose(_counts(answer), style="dim")],
-        [table] if rows else [],
+        [_table(answer)] if rows else [],
         [*first, *_unsupported(rows[:1]), *(_command("best", rows[0].estimate or rows[0].command) if rows else [])],
         *(
             _command(place(row, i), row.estimate or row.command)
@@ -85,10 +86,14 @@ def _trailing(rows: Sequence[Row]) -> list[list[Block]]:
 def _unsupported(rows: Sequence[Row], start: int = 0) -> list[Block]:
     """What no published run supports of the layouts from `start` on."""
     return [
-        Prose(f"{place(row, i)}{_MARK} {'; '.join(row.extrapolations)}", indent=3)
+        Prose(f"{place(row, i)}{_MARK} {'; '.join(_extrapolations(row))}", indent=3)
         for i, row in enumerate(rows, 1)
-        if i > start and isinstance(row, TrainingRow) and row.extrapolations
+        if i > start and _extrapolations(row)
     ]
+
+
+def _extrapolations(row: Row) -> list[str]:
+    return row.extrapolations if isinstance(row, TrainingRow) else []
 
 
 def _command(label: str, words: str) -> list[Block]:
@@ -102,7 +107,22 @@ def place(row: Row, i: int) -> str:
 
 def _counts(answer: SearchAnswer) -> str:
     counts = f"{answer.layouts:,} legal layouts, {answer.fit:,} fit in memory"
-    return counts + (f", {answer.meet:,} satisfy the constraints: {'; '.join(answer.where)}" if answer.where else "")
+    if not answer.where:
+        return counts
+    return f"{counts}, {answer.meet:,} satisfy {', '.join(map(_constraint, answer.where))}"
+
+
+def _constraint(written: str) -> str:
+    """'ITL <= 40.0 ms' for 'serve.itl_s <= 0.04 s'."""
+    name, _, limit = written.partition(" ")
+    seconds = re.fullmatch(r"([<>=]+) ([\d.e+-]+) s", limit)
+    return f"{goal(name)} {limit if seconds is None else f'{seconds[1]} {duration(float(seconds[2]))}'}"
+
+
+def goal(name: str) -> str:
+    """A quantity that is ranked or limited, as its column is called."""
+    last = name.rpartition(".")[2]
+    return _GOALS.get(last) or (QUANTITIES[last].label if last in QUANTITIES else name)
 
 
 def _limits(answer: SearchAnswer) -> list[Block]:
@@ -118,7 +138,7 @@ def _limits(answer: SearchAnswer) -> list[Block]:
 
 def _goal(answer: SearchAnswer) -> str:
     kind = "first of the Pareto front of" if answer.pareto else "best"
-    return f"{kind} {' and '.join(answer.objective)} by {BOUNDS[answer.bound]}"
+    return f"{kind} {' and '.join(map(goal, answer.objective))} by {BOUNDS[answer.bound]}"
 
 
 def _infeasible(answer: SearchAnswer) -> str:
@@ -145,88 +165,50 @@ def _serving_headline(answer: ServingSearch) -> str:
     price = "" if usd is None else f", {text(usd, 'usd_per_million_tokens')}/M tokens"
     return (
         f"{answer.model} on {answer.hardware}: {plural(s['instances'], 'instance')} of {devices(best.layout)}, batch {best.layout.batch:g}: "
-        f"TTFT {_to_bound(s, 'ttft', 'to ')}, ITL {_to_bound(s, 'itl', 'to ')}, {s['requests_per_s']:.3g} req/s{price}; {_goal(answer)}"
+        f"TTFT {_latency(best, 'ttft', 'to ')}, ITL {_latency(best, 'itl', 'to ')}, {s['requests_per_s']:.3g} req/s{price}; {_goal(answer)}"
     )
 
 
-def _to_bound(serve: Mapping[str, float], name: str, word: str = "") -> str:
+_TRAINING = (
+    Column("layout", lambda r: layout(r.layout) or "1 device", text=True),
+    Column("devices", lambda r: f"{r.layout.devices:,}", drop=4),
+    Column("step", "time_s"),
+    Column("up to", lambda r: text(r.interval_s[1], "time_s")),
+    Column("throughput", "tokens_per_s", drop=2),
+    Column("MFU", "mfu", drop=3),
+    Column("memory", "memory.total_bytes", drop=1),
+)
+_SERVING = (
+    Column("layout", lambda r: layout(r.layout) or "1 device", text=True),
+    Column("instances", lambda r: f"{r.serve['instances']:g} x {r.layout.batch:g}"),
+    Column("devices", lambda r: f"{r.serve['devices']:g}", drop=5),
+    Column("TTFT (to)", lambda r: _latency(r, "ttft"), drop=6),
+    Column("ITL (to)", lambda r: _latency(r, "itl")),
+    Column("req/s", lambda r: f"{r.serve['requests_per_s']:.3g}", drop=4),
+    Column("$/M tok", "serve.usd_per_million_tokens", drop=1),
+)
+
+
+def _latency(row: ServingRow, name: str, word: str = "") -> str:
     """A latency, and the value at which it was limited and ranked where that is another."""
-    value, limited = serve[f"{name}_s"], serve.get(f"{name}_at_bound_s")
-    to = "" if limited is None or limited == value else f" ({word}{text(limited, 'time_s')})"
-    return f"{text(value, 'time_s')}{to}"
+    return to_bound(row.serve[f"{name}_s"], row.serve.get(f"{name}_at_bound_s"), word)
 
 
-def _with_chip(answer: SearchAnswer, columns: list[Column], rows: list[list[str]]) -> Table:
-    """The table, with the chip of each row where there are several."""
-    at = [column.head for column in columns].index("devices")
-    if len({row[at] for row in rows}) == 1:  # the headline has it
-        columns, rows = [*columns[:at], *columns[at + 1 :]], [[*row[:at], *row[at + 1 :]] for row in rows]
-    if answer.chips is None:
-        return Table(columns, rows)
-    chips = [row.chip or "" for row in answer.results]
-    return Table(
-        [columns[0], Column("chip", text=True), *columns[1:]],
-        [[cells[0], chip, *cells[1:]] for chip, cells in zip(chips, rows, strict=True)],
-    )
-
-
-def _training(answer: TrainingSearch) -> Table:
+def _table(answer: SearchAnswer) -> Table:
+    """The ranked rows: their places, chips where there are several, devices where they differ."""
+    results: list[Row] = [*answer.results]
+    ranks = iter(f"{place(row, i)}{_MARK if _extrapolations(row) else ''}" for i, row in enumerate(results, 1))
+    devices = {row.layout.devices if isinstance(row, TrainingRow) else row.serve["devices"] for row in results}
     goals = [name for name in answer.objective if name.rpartition(".")[2] not in _IN_TABLE]
     columns = [
-        Column(""),
-        Column("layout", text=True),
-        Column("devices", drop=4),
-        Column("step"),
-        Column("up to"),
-        Column("throughput", drop=2),
-        Column("MFU", drop=3),
-        Column("memory", drop=1),
-        *map(Column, goals),
+        c
+        for c in (_TRAINING if isinstance(answer, TrainingSearch) else _SERVING)
+        if c.head != "devices" or len(devices) > 1
     ]
-    rows = [
-        [
-            f"{place(row, i)}{_MARK if row.extrapolations else ''}",
-            layout(row.layout) or "1 device",
-            f"{row.layout.devices:,}",
-            text(row.time_s, "time_s"),
-            text(row.interval_s[1], "time_s"),
-            rate(row.tokens_per_s),
-            percent(row.mfu),
-            text(row.memory.total_bytes, "total_bytes"),
-            *(text(row.score[name], name) for name in goals),
-        ]
-        for i, row in enumerate(answer.results, 1)
-    ]
-    return _with_chip(answer, columns, rows)
-
-
-def _serving(answer: ServingSearch) -> Table:
-    columns = [
-        Column(""),
-        Column("layout", text=True),
-        Column("instances"),
-        Column("devices", drop=5),
-        Column("TTFT (to)", drop=6),
-        Column("ITL (to)"),
-        Column("req/s", drop=4),
-        Column("$/M tokens", drop=1),
-    ]
-    rows = []
-    for i, row in enumerate(answer.results, 1):
-        s = row.serve
-        rows.append(
-            [
-                place(row, i),
-                layout(row.layout) or "1 device",
-                f"{s['instances']:g} x {row.layout.batch:g}",
-                f"{s['devices']:g}",
-                _to_bound(s, "ttft"),
-                _to_bound(s, "itl"),
-                f"{s['requests_per_s']:.3g}",
-                text(s.get("usd_per_million_tokens"), "usd_per_million_tokens"),
-            ]
-        )
-    return _with_chip(answer, columns, rows)
+    if isinstance(answer, TrainingSearch):
+        columns += map(lambda name: Column(goal(name), lambda r: text(r.score[name], name)), goals)
+    chip = [] if answer.chips is None else [Column("chip", lambda r: r.chip or "", text=True)]
+    return records([Column("", lambda _: next(ranks)), *chip, *columns], results)
 
 
 def _within_uncertainty(answer: TrainingSearch) -> list[list[Block]]:
@@ -247,35 +229,21 @@ def _pools(answer: ServingSearch) -> list[list[Block]]:
     """Disaggregated pools, the best first, and the commands of the best."""
     if answer.pools is None:
         return []
-    several = answer.chips is not None
-    columns = [
-        Column("disaggregated", text=True),
-        Column("prefill workers", text=True),
-        Column("decode workers", text=True),
-        Column("devices"),
-        Column("TTFT", drop=3),
-        Column("ITL", drop=4),
-        Column("req/s", drop=1),
-        Column("cost"),
-        Column("$/M tokens", drop=2),
-    ]
-    rows = [
-        [
-            str(i),
-            _pool(row.prefill, several),
-            _pool(row.decode, several),
-            f"{row.devices:g}",
-            text(row.prefill.ttft_s, "ttft_s"),
-            text(row.decode.itl_s, "itl_s"),
-            f"{row.requests_per_s:.3g}",
-            text(row.usd_per_hour, "usd_per_hour"),
-            text(row.usd_per_million_tokens, "usd_per_million_tokens"),
-        ]
-        for i, row in enumerate(answer.pool_rows, 1)
-    ]
+    several, places = answer.chips is not None, itertools.count(1)
+    columns = (
+        Column("disaggregated", lambda _: str(next(places)), text=True),
+        Column("prefill workers", lambda r: _pool(r.prefill, several), text=True),
+        Column("decode workers", lambda r: _pool(r.decode, several), text=True),
+        Column("devices", lambda r: f"{r.devices:g}"),
+        Column("TTFT", "prefill.ttft_s", drop=3),
+        Column("ITL", "decode.itl_s", drop=4),
+        Column("req/s", lambda r: f"{r.requests_per_s:.3g}", drop=1),
+        Column("cost", "usd_per_hour"),
+        Column("$/M tok", "usd_per_million_tokens", drop=2),
+    )
     best = answer.pools
     return [
-        [Table(columns, rows)],
+        [records(columns, answer.pool_rows)],
         _command("prefill workers of 1", best.prefill.estimate),
         _command("decode workers of 1", best.decode.estimate),
     ]
@@ -320,8 +288,6 @@ def _elasticities(answer: SearchAnswer) -> list[Block]:
     if not answer.sensitivity:
         return []
     time = "step time" if isinstance(answer, TrainingSearch) else "ITL"
-    rows = [(f"{row.elasticity:+.3f}", row.figure) for row in answer.sensitivity[:_ELASTICITIES]]
-    return [
-        Prose(f"elasticity: % change in {time} per 1% change of each value"),
-        Table([Column("elasticity"), Column("value", text=True)], rows),
-    ]
+    columns = (Column("elasticity", lambda r: f"{r.elasticity:+.3f}"), Column("value", "figure", text=True))
+    head = Prose(f"elasticity: % change in {time} per 1% change of each value")
+    return [head, records(columns, answer.sensitivity[:_ELASTICITIES])]

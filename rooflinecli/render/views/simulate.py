@@ -1,12 +1,16 @@
-"""A simulation: latency percentiles, what else the run shows, classes, and how the SLO is met."""
+"""A simulation: latency percentiles, what else the run shows, classes, and how the SLO is met; a study of several, a row each."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import count
-from rooflinecli.questions.simulate.question import SimulateAnswer, SloAnswer
-from rooflinecli.render.blocks import Block, Column, Headline, Note, Page, Prose, Table, page
-from rooflinecli.render.numbers import layout, text
+from rooflinecli.questions.estimate.answer_types import TriedChange
+from rooflinecli.questions.simulate.question import SimulateAnswer, SloAnswer, StudyAnswer
+from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, Prose, Table, page, records
+from rooflinecli.render.numbers import layout, percent, percents, text
+from rooflinecli.render.views.estimate import tried
 from rooflinecli.specs.quantities import QUANTITIES
 
 MAX_CLASSES = 20  # rows of a table; JSON has them all
@@ -21,23 +25,24 @@ _SHOWN = (
     "joules_per_output_token", "duration_s", "steady_s",
 )  # fmt: skip
 _FIRST = (  # on the first screen
-    "output_tokens_per_s", "requests_per_s", "goodput_requests_per_s", "slo_attainment", "running_requests_mean", "engine_utilization", "kv_cache_usage_max",
-    "prefix_cache_hit_rate", "preemptions", "replicas_mean", "usd_per_million_tokens", "joules_per_output_token",
+    "output_tokens_per_s", "goodput_requests_per_s", "running_requests_mean", "prefix_cache_hit_rate", "preemptions", "replicas_mean",
+    "usd_per_million_tokens",
 )  # fmt: skip
 _IF_ANY = ("prefix_cache_hit_rate", "preemptions")
 
 
-def view(answer: SimulateAnswer) -> Page:
-    """Title, latencies, the other numbers of the run, classes, targets, notes."""
+def view(answer: SimulateAnswer, changes: Sequence[TriedChange] = ()) -> Page:
+    """Title, latencies, the other numbers of the run, what limits it, changes that would help by the estimate, classes, targets, notes."""
     return page(
         [Headline(_title(answer))],
         [_latencies(answer)],
         [_numbers(answer, True)],
+        [Pairs(_limits(answer, changes)), *map(Prose, _fewest(answer.slo, answer.simulate["replicas"]))],
         [_classes(answer)],
         [_targets(answer.slo)],
-        *([note] for note in _notes(answer)),
+        [*map(Note, [*_interruption(answer), *_left_out(answer), *answer.notes[1:]])],
         details=[[_longest(answer)], [_numbers(answer, False)]],
-        about="maxima, input throughput, batches, cache, prices of input and output",
+        about="maxima, input throughput, batches, cache, energy, prices",
     )
 
 
@@ -61,26 +66,47 @@ def _title(answer: SimulateAnswer) -> str:
         if values.get(f"{name}_p50_s") is not None
     ]
     found.append(text(values["output_tokens_per_s"], "output_tokens_per_s"))
+    scheduler = "" if answer.policy == answer.engine.lower() else f", {answer.policy} scheduler"
     return (
-        f"{answer.model} on {copies}{answer.layout.devices} {answer.hardware} ({sizes}, {answer.dtype}), {answer.engine} "
-        f"({answer.policy}): {requests}, {what}; {', '.join(found)}"
+        f"{answer.model} on {copies}{answer.layout.devices} {answer.hardware} ({sizes}, {answer.dtype}), {answer.engine}"
+        f"{scheduler}: {requests}, {what}; {', '.join(found)}"
     )
 
 
 def _latencies(answer: SimulateAnswer) -> Table:
     values, ends = answer.simulate, answer.interval
-    rows = []
-    for name, label in _LATENCIES.items():
-        cells = [text(values[f"{name}_{point}_s"], "time_s") for point in _POINTS]
-        between = ends.get(f"{name}_p99_s")
-        rows.append([label, *cells, *([text(between, "time_s") if between else ""] if ends else [])])
-    columns = [Column("", text=True), *map(Column, _POINTS), *([Column("p99, 80% interval")] if ends else [])]
-    return Table(columns, rows)
+    points = map(lambda point: Column(point, lambda name: text(values[f"{name}_{point}_s"], "time_s")), _POINTS)
+    between = Column(
+        "p99, 80% interval", lambda name: text(ends[f"{name}_p99_s"], "time_s") if f"{name}_p99_s" in ends else ""
+    )
+    return records(
+        [Column("", lambda name: _LATENCIES[name], text=True), *points, *([between] if ends else [])], _LATENCIES
+    )
+
+
+def _limits(answer: SimulateAnswer, changes: Sequence[TriedChange]) -> list[tuple[str, str]]:
+    """What is full and what requests wait for, changes that would help by the estimate, and whether the SLO is met."""
+    values, slo = answer.simulate, answer.slo
+    parts = [
+        f"engine {percent(values['engine_utilization'])} busy, KV cache {percent(values['kv_cache_usage_max'])} full at most"
+    ]
+    if values.get("ttft_mean_s"):
+        parts.append(f"queueing {percent(values['queue_mean_s'] / values['ttft_mean_s'])} of TTFT")
+    rows = [("limits", "; ".join(parts)), *(("try", f"{tried(change)}, by estimate") for change in changes)]
+    if slo is None:
+        return rows
+    if len(slo.targets) > 1:
+        said = f"{sum(t.met for t in slo.targets)} of {len(slo.targets)} targets"
+    else:
+        ends = answer.interval.get("slo_attainment")
+        between = f" ({percents(ends)})" if ends else ""
+        said = f"attainment {values['slo_attainment']:.2%}{between}, target {100 * slo.target:.4g}%"
+    return [*rows, ("SLO", f"{'met' if slo.met else 'missed'}: {said}")]
 
 
 def _longest(answer: SimulateAnswer) -> Table:
-    rows = [[label, text(answer.simulate[f"{name}_max_s"], "time_s")] for name, label in _LATENCIES.items()]
-    return Table([Column("", text=True), Column("max")], rows)
+    most = Column("max", lambda name: text(answer.simulate[f"{name}_max_s"], "time_s"))
+    return records([Column("", lambda name: _LATENCIES[name], text=True), most], _LATENCIES)
 
 
 def _numbers(answer: SimulateAnswer, first: bool) -> Table:
@@ -110,34 +136,24 @@ def _classes(answer: SimulateAnswer) -> Table | None:
     if any("slo_attainment" in row for row in answer.classes):
         names["slo_attainment"] = 0
     columns = [
-        Column("class", text=True),
-        Column("requests"),
-        *(Column(_label(n), drop=drop) for n, drop in names.items()),
+        Column("class", lambda r: r["class"] or "(none)", text=True),
+        Column("requests", lambda r: f"{r['requests']:,}"),
+        *(Column(_label(n), n, drop=drop) for n, drop in names.items()),
     ]
-    rows = [
-        [row["class"] or "(none)", f"{row['requests']:,}", *(text(row[n], n) if n in row else "" for n in names)]
-        for row in answer.classes[:MAX_CLASSES]
-    ]
-    return Table(columns, rows)
+    return records(columns, answer.classes[:MAX_CLASSES])
+
+
+_TARGETS = (
+    Column("SLO target", "text", text=True),
+    Column("requests", lambda t: f"{t.requests:,}"),
+    Column("attainment", lambda t: f"{t.attainment:.2%}"),
+    Column("", lambda t: "met" if t.met else "missed", text=True),
+)
 
 
 def _targets(slo: SloAnswer | None) -> Table | None:
     """A row for each target, where there are several."""
-    if slo is None or len(slo.targets) < 2:
-        return None
-    columns = [Column("SLO target", text=True), Column("requests"), Column("attainment"), Column("", text=True)]
-    return Table(
-        columns,
-        [[t.text, f"{t.requests:,}", f"{t.attainment:.2%}", "met" if t.met else "missed"] for t in slo.targets],
-    )
-
-
-def _notes(answer: SimulateAnswer) -> list[Block]:
-    return [
-        *map(Note, _interruption(answer)),
-        *map(Prose, _slo(answer)),
-        *map(Note, [*_left_out(answer), *answer.notes[1:]]),
-    ]
+    return None if slo is None or len(slo.targets) < 2 else records(_TARGETS, slo.targets)
 
 
 def _interruption(answer: SimulateAnswer) -> list[str]:
@@ -151,24 +167,16 @@ def _interruption(answer: SimulateAnswer) -> list[str]:
     return [f"Interrupted: these are the {answer.simulate['requests']:,} requests that had ended."]
 
 
-def _slo(answer: SimulateAnswer) -> list[str]:
-    slo, values = answer.slo, answer.simulate
-    if slo is None:
+def _fewest(slo: SloAnswer | None, replicas: int) -> list[str]:
+    """What one replica fewer would do, where the fewest were searched."""
+    if slo is None or slo.attainment_with_one_fewer_replica is None or slo.margin_with_one_fewer_replica is None:
         return []
-    several, state = len(slo.targets) > 1, "met" if slo.met else "missed"
-    lines = [
-        f"The SLO is {state}: {sum(t.met for t in slo.targets)} of {len(slo.targets)} targets."
-        if several
-        else f"The SLO is {state}: attainment {values['slo_attainment']:.2%}, target {100 * slo.target:.4g}%."
-    ]
-    if slo.attainment_with_one_fewer_replica is not None and slo.margin_with_one_fewer_replica is not None:
-        short = (
-            f"miss a target by {-100 * slo.margin_with_one_fewer_replica:.2f} points"
-            if several
-            else f"attain {slo.attainment_with_one_fewer_replica:.2%}"
-        )
-        lines.append(f"{values['replicas']} replicas are the fewest: {values['replicas'] - 1} {short}.")
-    return lines
+    short = (
+        f"miss a target by {-100 * slo.margin_with_one_fewer_replica:.2f} points"
+        if len(slo.targets) > 1
+        else f"attain {slo.attainment_with_one_fewer_replica:.2%}"
+    )
+    return [f"{replicas} replicas are the fewest: {replicas - 1} {short}."]
 
 
 def _left_out(answer: SimulateAnswer) -> list[str]:
@@ -181,3 +189,33 @@ def _left_out(answer: SimulateAnswer) -> list[str]:
     if load.warmup_s:
         lines.append(f"Requests of the first {text(load.warmup_s, 'time_s')} are warm-up and not counted.")
     return lines
+
+
+_STUDIED = (
+    "replicas", "devices", "ttft_p50_s", "ttft_p99_s", "itl_p99_s", "e2e_p99_s", "output_tokens_per_s", "slo_attainment",
+    "usd_per_million_tokens", "violation",
+)  # fmt: skip
+_STUDY_HEADS = {
+    "output_tokens_per_s": "throughput",
+    "usd_per_million_tokens": "cost/M tokens",
+    "violation": "infeasible because",
+}
+
+
+def study(answer: StudyAnswer) -> Page:
+    """The axes, then the quantities that some row has."""
+    names = [
+        name
+        for name in _STUDIED
+        if name not in answer.axes and any(row.get(name) not in (None, "") for row in answer.rows)
+    ]
+    columns = [Column(axis, axis, text=True) for axis in answer.axes] + [
+        Column(
+            _STUDY_HEADS.get(name) or (QUANTITIES[name].label if name in QUANTITIES else name),
+            name,
+            text=name == "violation",
+            least=30 if name == "violation" else 0,
+        )
+        for name in names
+    ]
+    return page([records(columns, answer.rows)])
