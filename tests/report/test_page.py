@@ -69,9 +69,19 @@ def test_every_figure_shown_is_in_the_json(page_of, name):
     for path, value, text in reader.figures:
         assert repr(at(data, path)) == value, path
         whole = TOTALS[path.rpartition(".breakdown_s")[0]] if ".breakdown_s." in path else 1.0
-        assert read(text, whole) == pytest.approx(
-            at(data, path), rel=0.006, abs=6e-4 * whole if "%" in text else None
-        ), (path, text)
+        found = at(data, path)
+        pairs = zip(ends(text), found, strict=True) if isinstance(found, list) else [(text, found)]
+        for written, number in pairs:  # per cents have two digits at least
+            assert read(written, whole) == pytest.approx(
+                number, rel=0.006, abs=6e-3 * whole if "%" in text else None
+            ), path
+
+
+def ends(text: str) -> list[str]:
+    """Both ends of an interval, whose unit may stand once: '162–317 ms'."""
+    low, high = text.split("–")
+    unit = high.partition(" ")[2]
+    return [low if " " in low or not unit else f"{low} {unit}", high]
 
 
 def read(text: str, whole: float) -> float:
@@ -81,6 +91,7 @@ def read(text: str, whole: float) -> float:
         return float(bare[1:])
     if bare.endswith("%"):
         return float(bare[:-1]) / 100 * whole
+    bare = bare.removesuffix(" tok/s")
     if re.fullmatch(r"[\d.]+[kMBT]", bare):
         return units.parse(bare, "tokens")
     for unit in ("s", "B", "B/s", "FLOP/s", "W"):
@@ -109,7 +120,7 @@ def test_marks_stand_where_their_numbers_say(page_of, name):
     """A mark on the drawn roofline, read back through the tick labels' positions, gives the JSON's intensity."""
     html = page_of(name).read_text()
     data = embedded(html)
-    wide = re.search(r'<svg class="chart wide".*?</svg>', html, re.DOTALL)[0]
+    wide = re.search(r'<svg class="chart wide".*?</svg>', html[html.index('<section id="roofline"') :], re.DOTALL)[0]
     ticks = {
         float(label.replace("k", "e3")): float(x)
         for x, label in re.findall(r'<text x="([\d.]+)" y="390" class="tick" text-anchor="middle">([\d.k]+)<', wide)
@@ -182,7 +193,7 @@ def test_sources_name_files_of_the_project(page_of):
 
 def test_what_does_not_fit_is_said_at_the_top(page_of):
     html = page_of("toolarge").read_text()
-    assert html.index("Does not fit") < html.index("<main")
+    assert html.index("Does not fit") < html.index('class="cards"')
 
 
 def test_a_hostile_name_stays_text(cli, tmp_path):

@@ -73,7 +73,7 @@ def test_a_closed_loop_without_a_promise_draws_the_first_token(tmp_path):
     found = embedded(path.read_text())["simulation"]
     assert found["slo"] is None and [p["load"] for p in found["loads"]] == [2, 4, 6, 8, 10, 12, 16]
     firsts = [p["ttft_p99_s"] for p in found["loads"]]
-    assert firsts[0] < firsts[-1] and "First token, p99, against requests in flight" in path.read_text()
+    assert firsts[0] < firsts[-1] and "TTFT, p99, against requests in flight" in path.read_text()
     bad = run_cli("report", *BASE, *PHASES, "--qps", "8", "--slo", "soon", "--out", str(path))
     assert bad.code == 2 and "is no limit" in bad.err
 

@@ -152,10 +152,11 @@ class Answer(dict[str, Any]):
         return frame([{"phase": name} | dict(leaves(phase)) for name, phase in self.result.phases.items()])
 
     def _repr_html_(self) -> str:
-        """A table for a notebook."""
-        from rooflinecli.render.formats.notebook import page
+        """The first screen of `roofline estimate`, for a notebook."""
+        from rooflinecli.render.formats.html import draw
+        from rooflinecli.render.views.estimate import view
 
-        return page(self.result)
+        return draw(view(self.result))
 
     def __repr__(self) -> str:
         times = ", ".join(f"{name} {float(phase.time_s):.4g} s" for name, phase in self.result.phases.items())

@@ -16,6 +16,7 @@ from rooflinecli.interfaces import verbs
 from rooflinecli.interfaces.web import query_string
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
+from rooflinecli.questions.estimate.changes_to_try import changes
 from rooflinecli.questions.estimate.explain import derivation, quantities
 from rooflinecli.questions.estimate.question import Estimate
 from rooflinecli.questions.question import Question
@@ -23,9 +24,9 @@ from rooflinecli.questions.report.answer import outline
 from rooflinecli.render.answer import bare, to_json
 from rooflinecli.render.formats.html import draw, shown
 from rooflinecli.render.numbers import text as number_text
-from rooflinecli.render.report import answer, charts
 from rooflinecli.render.report.derivation_tree import DerivationTree
 from rooflinecli.render.report.html import EmbeddedFigures, EscapedHtml, join, table, tag
+from rooflinecli.render.report.page import section, sections
 from rooflinecli.specs.layout import AXES
 from rooflinecli.specs.name_lookup import files
 from rooflinecli.specs.options import KINDS, MISSING, OPTIONS, PANELS, Option
@@ -61,21 +62,11 @@ def part(options: Options, question: type[Question[Any]] = Estimate) -> EscapedH
         return join(draw(view(answer_of)), shown(answer_of), _in_use(answer_of))
     request = build_request.request(options)
     result = estimate(request)
-    figures = EmbeddedFigures(json.loads(to_json(outline(_settled(request, result), result))))
-    problems = [tag("p", tag("strong", "Does not fit: "), v.message, class_="bad box") for v in result.violations]
-    title = tag("h2", result.model.name, " on ", str(result.layout.devices), " × ", result.hardware.name, id="title")
-    drawn = [charts.throughput(figures, phase) for phase in figures.data["curves"]]
-    sections = (
-        ("answer", "Answer", answer.times(figures)),
-        ("memory", "Memory per device", answer.memory(figures)),
-        ("curve", "Latency against throughput", drawn),
-        ("roofline", "Roofline", charts.roofline(figures)),
-        ("time", "Where the time goes", answer.spent(figures)),
-        ("plan", "Plan and workload", answer.plan(figures)),
-        ("cost", "Cost", answer.cost(figures)),
-        ("numbers", "Every number unfolds", _numbers(quantities(plain(result)))),
-    )
-    return join(title, problems, [_section(*one) for one in sections if one[2]], _in_use(result))
+    numbers = section("numbers", "Every number unfolds", _numbers(quantities(plain(result))))
+    result.changes_to_try = changes(options, result)
+    outlined = outline(_settled(request, result), result)
+    figures = EmbeddedFigures(json.loads(to_json(outlined)))
+    return join(sections(figures, outlined), numbers, _in_use(result))
 
 
 def _in_use(found: Any) -> EscapedHtml:
@@ -113,7 +104,7 @@ def differences(question: type[Question[Any]], pinned: Options, now: Options) ->
     asked = " ".join(f"{k}={v}" for k, v in pinned.items())
     content = table("Differences", head, ordered[:SHOWN], hidden=True) if ordered else tag("p", "The same answer.")
     more = tag("details", tag("summary", f"{len(ordered) - SHOWN} more"), table("Further differences", head, ordered[SHOWN:], hidden=True))  # fmt: skip
-    return _section("pinned", f"Against the pinned {asked}", [content, more if ordered[SHOWN:] else None])
+    return section("pinned", f"Against the pinned {asked}", [content, more if ordered[SHOWN:] else None])
 
 
 _MAIN = ("prefill.time_s", "decode.time_s", "train.time_s", "ttft_s", "itl_s", "time_s", "decode.tokens_per_s", "tokens_per_s", "requests_per_s",
@@ -130,10 +121,6 @@ def _settled(request: Request, result: EstimateAnswer) -> Request:
     said: Options = {name: float(getattr(result.layout, name)) for name in numbers}
     said |= {name: getattr(result.layout, name) for name in words}
     return replace(request, **{name: value for name, value in said.items() if getattr(request, name) is None})
-
-
-def _section(ident: str, name: str, content: object) -> EscapedHtml:
-    return tag("section", tag("h2", name, id=f"{ident}-title"), content, id=ident, aria_labelledby=f"{ident}-title")
 
 
 def _numbers(found: Options) -> EscapedHtml:

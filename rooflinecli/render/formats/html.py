@@ -23,10 +23,9 @@ def shown(answer: Record) -> EscapedHtml:
     from rooflinecli.render.report.charts import picture
     from rooflinecli.render.views.pictures import pictures
 
-    drawn = [
-        tag("section", tag("h2", one.title), picture(one, f"picture-{i}")) for i, one in enumerate(pictures(answer))
-    ]
-    return join(drawn)
+    return join(
+        [tag("section", tag("h2", p.title), picture(p, f"picture-{i}")) for i, p in enumerate(pictures(answer))]
+    )
 
 
 def draw(page: Page) -> EscapedHtml:

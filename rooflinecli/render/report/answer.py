@@ -1,21 +1,19 @@
-"""The answer itself: times, where they go, memory, cost, plan and workload."""
+"""Times of the phases as cards; bars of where they go and of what memory holds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from rooflinecli.core.units import count, duration, si
+from rooflinecli.core.units import duration, si
 from rooflinecli.importers.source import Json
-from rooflinecli.render.numbers import devices
-from rooflinecli.render.report.html import EmbeddedFigures, EscapedHtml, join, pairs, table, tag
+from rooflinecli.render.report.html import EmbeddedFigures, EscapedHtml, join, pairs, tag
 from rooflinecli.render.views.estimate import PIECES
 
 TITLES = {
-    "prefill": ("Prefill", "time to first token"),
-    "decode": ("Decode", "inter-token latency"),
-    "train": ("Training", "time of a step"),
+    "prefill": ("Prefill", "TTFT"),
+    "decode": ("Decode", "ITL"),
+    "train": ("Training", "step"),
 }
-RATES = {"prefill": "prompt tokens", "decode": "output tokens", "train": "trained tokens"}
 GROUPS = (
     "matmul",
     "attention",
@@ -27,13 +25,6 @@ GROUPS = (
     "bubble",
     "stragglers",
 )
-COSTS = {
-    "usd_per_million_input_tokens": "million input tokens",
-    "usd_per_million_output_tokens": "million output tokens",
-    "usd_per_million_tokens": "million tokens, input and output",
-    "usd_per_million_training_tokens": "million trained tokens",
-    "training_usd": "the whole training run",
-}
 TINY = 0.0005
 
 
@@ -42,48 +33,32 @@ def times(figures: EmbeddedFigures) -> EscapedHtml:
     return tag("div", [_card(figures, phase) for phase in figures.data["estimate"]["phases"]], class_="cards")
 
 
-def _titled(figures: EmbeddedFigures, phase: str) -> tuple[str, str, str]:
-    """What the time of a phase is that of, and what its rate counts; a sampler's pass ends in images, not in a first token."""
+def _titled(figures: EmbeddedFigures, phase: str) -> tuple[str, str]:
+    """A phase, and what its time is that of; a sampler's pass ends in images, not in a first token."""
     work = figures.data["estimate"]["workload"]
     if phase == "prefill" and "diffusion_steps" in work:
-        return (
-            ("Image" if work["batch"] == 1 else "Images"),
-            f"{work['diffusion_steps']:g} steps of the sampler",
-            "tokens",
-        )
-    return *TITLES[phase], RATES[phase]
+        return "Image" if work["batch"] == 1 else "Images", f"{work['diffusion_steps']:g} steps of the sampler"
+    return TITLES[phase]
 
 
 def _card(figures: EmbeddedFigures, phase: str) -> EscapedHtml:
     path, answer = f"estimate.phases.{phase}", figures.data["estimate"]["phases"][phase]
-    name, what, unit = _titled(figures, phase)
-    rate = join(figures(f"{path}.tokens_per_s", f"{si(answer['tokens_per_s'], '').strip()}"), f" {unit}/s")
+    name, what = _titled(figures, phase)
     uses = [
-        (key.upper(), figures(f"{path}.{key}", f"{answer[key]:.1%}"))
+        (key.upper(), figures(f"{path}.{key}"))
         for key in ("mfu", "hfu", "mbu")
         if answer.get(key) and not (key == "hfu" and answer["hfu"] <= answer["mfu"] * 1.001)
     ]
-    bound = answer["bottleneck"] + (
-        f" ({answer['bound_ratio']:.1f}× the next)" if answer["bound_ratio"] and answer["bound_ratio"] < 1e3 else ""
-    )
     facts: list[tuple[object, object]] = [
         ("floor", figures(f"{path}.floor_s")),
-        ("80% interval", join(figures(f"{path}.interval_s.0"), " to ", figures(f"{path}.interval_s.1"))),
-        ("bound by", bound),
-        ("rate", rate),
-        (
-            "80% interval of the rate",
-            join(figures(f"{path}.tokens_per_s_interval.0"), " to ", figures(f"{path}.tokens_per_s_interval.1")),
-        ),
+        ("80% interval", figures(f"{path}.interval_s")),
+        ("limited by", answer["bottleneck"]),
+        ("throughput", figures(f"{path}.tokens_per_s")),
+        ("80% interval", figures(f"{path}.tokens_per_s_interval")),
         *uses,
     ]
     if phase == "decode":
-        facts.append(
-            (
-                "per user",
-                join(figures(f"{path}.tokens_per_s_per_user", f"{answer['tokens_per_s_per_user']:.1f}"), " tokens/s"),
-            )
-        )
+        facts.append(("per user", figures(f"{path}.tokens_per_s_per_user")))
     if "measured_time_s" in answer:
         facts.append(("measured", figures(f"{path}.measured_time_s")))
     return tag(
@@ -208,47 +183,3 @@ def _colour(name: str, index: int) -> str:
     names = [label for _, label in PIECES]
     order = names.index(name) if name in names else GROUPS.index(name) if name in GROUPS else len(GROUPS)
     return f"c{order + 1}"
-
-
-def cost(figures: EmbeddedFigures) -> EscapedHtml:
-    """Dollars, where a price is known."""
-    bill = figures.data["estimate"]["cost"]
-    if bill["usd_per_device_hour"] is None:
-        return tag("p", "No price is known for this chip; --price gives one.")
-    rows = [
-        [
-            f"per {what}" if key != "training_usd" else what,
-            figures(f"estimate.cost.{key}", f"${bill[key]:,.4g}" if bill[key] < 1e4 else f"${bill[key]:,.0f}"),
-        ]
-        for key, what in COSTS.items()
-        if bill.get(key) is not None
-    ]
-    rate = figures("estimate.cost.usd_per_device_hour", f"${bill['usd_per_device_hour']:.2f}")
-    return join(tag("p", "At ", rate, " per device-hour."), table("Cost", ["what", "US dollars"], rows, hidden=True))
-
-
-def plan(figures: EmbeddedFigures) -> EscapedHtml:
-    """How the model is laid out, and what it is asked to do."""
-    estimate = figures.data["estimate"]
-    plans: dict[str, Json] = {}
-    for phase, answer in estimate["phases"].items():
-        plans.setdefault("training" if phase == "train" else "serving", answer["layout"])
-    layouts = [
-        tag(
-            "p", tag("strong", f"{what}: "), devices(chosen), f". {chosen['reason'][:1].upper()}{chosen['reason'][1:]}."
-        )
-        for what, chosen in plans.items()
-    ]
-    keys = list(dict.fromkeys(key for chosen in plans.values() for key in chosen if key != "reason"))
-    rows = [[key.replace("_", " "), *(_word(chosen.get(key)) for chosen in plans.values())] for key in keys]
-    work = [(key.replace("_", " "), _word(value)) for key, value in estimate["workload"].items() if value is not None]
-    return join(
-        layouts,
-        tag("div", table("Layout", ["", *plans], rows), tag("div", tag("h3", "Workload"), pairs(work)), class_="two"),
-    )
-
-
-def _word(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return count(value) if isinstance(value, (int, float)) else str(value)

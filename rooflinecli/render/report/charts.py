@@ -10,7 +10,8 @@ from rooflinecli.render.report.svg import SIZES, Chart
 
 LABELLED = 0.04  # operations of at least this share of their phase carry their name
 DRAWN = 0.002  # and of at least this are drawn
-LATENCY = {"decode": "inter-token latency", "train": "time of a step"}
+LATENCY = {"decode": "ITL", "train": "step"}
+MARKED = 40  # points of a curve that are marked; more only blur it
 
 
 def roofline(figures: EmbeddedFigures) -> EscapedHtml:
@@ -154,6 +155,7 @@ def picture(drawn: Picture, ident: str) -> EscapedHtml:
     keys = [
         tag("li", tag("svg", tag("circle", cx=8, cy=8, r=5, class_=f"mark s{i % 8 + 1}"), viewBox="0 0 16 16", class_="key", aria_hidden="true"), name)
         for i, name in enumerate(drawn.series)
+        if name
     ]  # fmt: skip
     dashed = [tag("li", f"dashed: {name}") for name in drawn.limits]
     return join(charts, tag("ul", keys, dashed, class_="legend"))
@@ -172,7 +174,7 @@ def _plotted(kind: str, drawn: Picture, ident: str) -> Chart:
     for i, (name, line) in enumerate(drawn.series.items()):
         if drawn.curves:
             chart.line(line, f"curve s{i % 8 + 1}")
-        for x, y in line:
+        for x, y in line if len(line) <= MARKED or not drawn.curves else ():
             chart.mark(x, y, 4.5, "round", f"mark s{i % 8 + 1}", f"{name or ident}: {x:.4g}, {y:.4g}")
     return chart
 

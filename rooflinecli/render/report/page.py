@@ -1,4 +1,4 @@
-"""The page of a report, section by section. It shows nothing that is not in the JSON it embeds."""
+"""The page of a report, section by section; the page of `roofline web` shows the same sections. Figures are those of the JSON they embed."""
 
 from __future__ import annotations
 
@@ -6,45 +6,51 @@ import json
 from pathlib import Path
 
 from rooflinecli.core.derivation import Traced
-from rooflinecli.core.units import count, si
+from rooflinecli.core.units import si
 from rooflinecli.questions.ops.answer import Operation
+from rooflinecli.questions.profile.compare_estimate import TraceComparison
 from rooflinecli.questions.report.answer import ReportAnswer
+from rooflinecli.questions.simulate.from_estimate import Unserved
 from rooflinecli.render.answer import to_json
-from rooflinecli.render.blocks import records
+from rooflinecli.render.blocks import Page, Table, records
+from rooflinecli.render.formats.html import draw
 from rooflinecli.render.numbers import text
-from rooflinecli.render.report import answer, charts, profile, simulation
+from rooflinecli.render.report import answer, charts
 from rooflinecli.render.report.derivation_tree import DerivationTree
-from rooflinecli.render.report.html import EmbeddedFigures, EscapedHtml, join, table, tag
-from rooflinecli.render.views import ops as rows
+from rooflinecli.render.report.html import EmbeddedFigures, EscapedHtml, join, pairs, table, tag
+from rooflinecli.render.views import estimate, ops, pictures, profile
 
 STYLE = Path(__file__).with_name("style.css")
-COLUMNS = (
-    "operation",
-    "share",
-    "expected",
-    "floor",
-    "bound",
-    "FLOP/B",
-    "FLOPs",
-    "bytes",
-    "launches",
-    "shape",
-)  # what matters first
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+COLUMNS = ("operation", "share", "expected", "floor", "bound", "FLOP/B", "FLOPs", "bytes", "launches", "shape")  # what matters first  # fmt: skip
 
 
 def page(report: ReportAnswer, derivations: dict[str, Traced], command: str) -> str:
     """HTML of a report with derivations that unfold; `command` is what prints the same estimate."""
-    text = to_json(report)
-    figures = EmbeddedFigures(json.loads(text))
-    title = f"{figures.data['estimate']['model']['name']} on {figures.data['estimate']['hardware']['name']}"
+    embeds = to_json(report)
+    figures = EmbeddedFigures(json.loads(embeds))
+    found = report.estimate
+    title = f"{found.model.name} on {found.hardware.name}"
+    further = [
+        section("operations", "Operations", [_operations(figures, *item) for item in report.operations.items()]),
+        *([section("simulation", "Under the load", _simulation(figures, report))] if report.simulation else []),
+        *([section("profile", "Against the trace", _profile(report.profile))] if report.profile else []),
+        section(
+            "derivations",
+            "Derivations",
+            _derivations(derivations),
+            "The arithmetic that ran. Each number unfolds into the ones under it.",
+        ),
+        section("sources", "Sources", _sources(figures)),
+    ]
+    names = (found.model.name, " ", tag("span", "on"), " ", found.hardware.name)
     return document(
         f"{title}: roofline report",
-        _header(figures),
-        tag("main", _sections(figures, derivations, report)),
-        _footer(command),
-        embedded(text),
-    )
+        tag("header", tag("p", "Roofline report", class_="over"), tag("h1", *names)),
+        tag("main", sections(figures, report), further),
+        tag("footer", tag("p", "The same numbers: ", tag("code", f"{command} --format json"), ". This page embeds them; it loads nothing.")),
+        embedded(embeds),
+    )  # fmt: skip
 
 
 def document(title: str, *parts: EscapedHtml) -> str:
@@ -72,128 +78,75 @@ def embedded(text: str) -> EscapedHtml:
     )
 
 
-def _header(figures: EmbeddedFigures) -> EscapedHtml:
-    estimate = figures.data["estimate"]
-    model, chip = estimate["model"], estimate["hardware"]
-    parameters = model["parameters"]
-    active = (
-        ""
-        if parameters["active"] == parameters["total"]
-        else join(" (", figures("estimate.model.parameters.active", count(parameters["active"])), " active per token)")
-    )
-    about = join(
-        figures("estimate.model.parameters.total", count(parameters["total"])),
-        " parameters",
-        active,
-        ", ",
-        figures("estimate.model.weights_bytes"),
-        f" of weights, {estimate['workload']['dtype']}. Chip: ",
-        figures("estimate.hardware.peak_flops_per_s"),
-        ", ",
-        figures("estimate.hardware.bandwidth_bytes_per_s"),
-        ", ",
-        figures("estimate.hardware.capacity_bytes"),
-        ", ridge at ",
-        figures("estimate.hardware.ridge_flops_per_byte", f"{chip['ridge_flops_per_byte']:.0f} FLOP/B"),
-        ".",
-    )
-    problems = [
-        tag("p", tag("strong", "Does not fit: "), v["message"], class_="bad box") for v in estimate["violations"]
-    ]
+def section(ident: str, name: str, content: object, note: str = "") -> EscapedHtml:
+    """A part of a page under its name."""
+    about = tag("p", note, class_="note") if note else None
     return tag(
-        "header",
-        tag("p", "Roofline report", class_="over"),
-        tag("h1", model["name"], " ", tag("span", "on"), " ", chip["name"]),
-        tag("p", about),
-        problems,
+        "section", tag("h2", name, id=f"{ident}-title"), about, content, id=ident, aria_labelledby=f"{ident}-title"
     )
 
 
-def _sections(figures: EmbeddedFigures, derivations: dict[str, Traced], report: ReportAnswer) -> EscapedHtml:
+def sections(figures: EmbeddedFigures, report: ReportAnswer) -> EscapedHtml:
+    """What an estimate answers: the first screen of the command, a card for each phase, memory, the curve, the roofline, where time goes."""
+    screen = estimate.view(report.estimate)
+    groups = [g for g in screen.groups if not isinstance(g[0], Table) and getattr(g[0], "style", "") != "red"]
+    said = Page(groups, screen.details, "layout, memory, cost")
+    problems = [
+        tag("p", tag("strong", "Does not fit: "), v.message, class_="bad box") for v in report.estimate.violations
+    ]
+    several = len(report.curves) > 1
     curves = [
-        tag("h3", answer.TITLES[phase][0]) if len(figures.data["curves"]) > 1 else None
-        for phase in figures.data["curves"]
+        join(tag("h3", answer.TITLES[phase][0]) if several else None, charts.throughput(figures, phase))
+        for phase in report.curves
     ]
-    drawn = [
-        join(title, charts.throughput(figures, phase))
-        for title, phase in zip(curves, figures.data["curves"], strict=True)
-    ]
-    parts = [
-        (
-            "answer",
-            "Answer",
-            "Floor is the speed of light of this chip; expected adds what kernels, links and the engine lose. "
-            "The band is the interval that covers 80%.",
-            answer.times(figures),
-        ),
-        ("time", "Where the time goes", "", answer.spent(figures)),
-        ("memory", "Memory per device", "", answer.memory(figures)),
-        (
-            "roofline",
-            "Roofline",
-            "Each mark is an operation of the model: its FLOPs per byte, and the rate it is expected to reach. "
-            "Under the slope memory limits it, under the flat roof compute does.",
-            charts.roofline(figures),
-        ),
-        ("operations", "Operations", "", [_operations(figures, *item) for item in report.operations.items()]),
-        ("curve", "Latency against throughput", "The same plan with other batches.", drawn) if drawn else None,
-        (
-            "simulation",
-            "Under the load",
-            "An engine's scheduler over these step prices, request by request; `roofline simulate` says more.",
-            simulation.section(figures),
-        )
-        if "simulation" in figures.data
-        else None,
-        (
-            "profile",
-            "Against the trace",
-            "Kernels that ran, by the operation of the estimate they belong to; `roofline profile --against` says more.",
-            profile.section(figures),
-        )
-        if "profile" in figures.data
-        else None,
-        ("plan", "Plan and workload", "", answer.plan(figures)),
-        ("cost", "Cost", "", answer.cost(figures)),
-        (
-            "derivations",
-            "Derivations",
-            "The arithmetic that ran. Each number unfolds into the ones under it.",
-            _derivations(derivations),
-        ),
-        ("sources", "Sources", "", _sources(figures)),
-    ]
+    floor = "Floor is the speed of light of this chip; expected adds what kernels, links and the engine lose. The band is the 80% interval."
+    roof = "Each mark is an operation: its FLOPs per byte, and the rate it is expected to reach. Under the slope memory limits it, under the flat roof compute does."
     return join(
-        [
-            tag(
-                "section",
-                tag("h2", name, id=f"{ident}-title"),
-                tag("p", note, class_="note") if note else None,
-                content,
-                id=ident,
-                aria_labelledby=f"{ident}-title",
-            )
-            for ident, name, note, content in filter(None, parts)
-        ]
+        section("answer", "Answer", [problems, answer.times(figures), draw(said)], floor),
+        section("memory", "Memory per device", answer.memory(figures)),
+        section("curve", "Latency against throughput", curves, "The same layout with other batches.")
+        if curves
+        else None,
+        section("roofline", "Roofline", charts.roofline(figures), roof),
+        section("time", "Where the time goes", answer.spent(figures)),
     )
 
 
 def _operations(figures: EmbeddedFigures, phase: str, operations: list[Operation]) -> EscapedHtml:
     """The rows of a phase, folded."""
-    body = []
-    for i, row in enumerate(operations):
-        cells, path = (
-            dict(zip((c.head for c in rows.COLUMNS), records(rows.COLUMNS, [row]).rows[0], strict=True)),
-            f"operations.{phase}.{i}",
-        )
-        cells |= {"expected": figures(f"{path}.time_s"), "share": figures(f"{path}.share", cells["share"])}
-        body.append([cells[name] for name in COLUMNS])
+    heads, body = [column.head for column in ops.COLUMNS], []
+    for i, row in enumerate(records(ops.COLUMNS, operations).rows):
+        cells, path = dict(zip(heads, row, strict=True)), f"operations.{phase}.{i}"
+        shown = {"expected": figures(f"{path}.time_s"), "share": figures(f"{path}.share", cells["share"])}
+        body.append([shown.get(name, cells[name]) for name in COLUMNS])
     name = answer.TITLES[phase][0]
     return tag(
         "details",
         tag("summary", f"{name}: {len(body)} operations of one device"),
         table(f"Operations of {phase}", list(COLUMNS), body, hidden=True),
     )
+
+
+_SIMULATED = {
+    "ttft_p50_s": "TTFT, p50", "ttft_p99_s": "TTFT, p99", "tpot_p50_s": "TPOT, p50", "tpot_p99_s": "TPOT, p99", "e2e_p99_s": "E2E latency, p99",
+    "output_tokens_per_s": "output throughput", "slo_attainment": "SLO attainment", "preemptions": "preemptions",
+}  # fmt: skip
+
+
+def _simulation(figures: EmbeddedFigures, report: ReportAnswer) -> EscapedHtml:
+    """Numbers and pictures of the simulated load."""
+    found = report.simulation
+    if found is None or isinstance(found, Unserved):
+        return tag("p", "" if found is None else found.violation, class_="bad box")
+    rows = [(label, figures(f"simulation.values.{name}")) for name, label in _SIMULATED.items() if name in found.values]
+    drawn = [
+        (tag("h3", one.title), charts.picture(one, f"simulation-{i}")) for i, one in enumerate(pictures.served(found))
+    ]
+    return join(pairs(rows), drawn)
+
+
+def _profile(found: TraceComparison) -> EscapedHtml:
+    return draw(profile.against(found, 20))
 
 
 def _derivations(derivations: dict[str, Traced]) -> EscapedHtml:
@@ -206,14 +159,8 @@ def _sources(figures: EmbeddedFigures) -> EscapedHtml:
     body = []
     for i, source in enumerate(figures.data["sources"]):
         value = source["value"]
-        body.append(
-            [
-                source["symbol"],
-                "" if value is None else figures(f"sources.{i}.value", _quantity(value, source["unit"])),
-                source["at"],
-                source["citation"],
-            ]
-        )
+        written = "" if value is None else figures(f"sources.{i}.value", _quantity(value, source["unit"]))
+        body.append([source["symbol"], written, source["at"], source["citation"]])
     return tag(
         "details",
         tag("summary", f"{len(body)} figures, each with the line it was read from"),
@@ -226,15 +173,3 @@ def _quantity(value: float, unit: str) -> str:
     if unit in ("B", "B/s", "FLOP/s", "s", "W"):
         return si(value, unit)
     return f"{text(value, 'value')} {unit if unit not in ('1', '') else ''}".strip()
-
-
-def _footer(command: str) -> EscapedHtml:
-    return tag(
-        "footer",
-        tag(
-            "p",
-            "The same numbers: ",
-            tag("code", f"{command} --format json"),
-            ". This page embeds them; it loads nothing.",
-        ),
-    )

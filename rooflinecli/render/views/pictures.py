@@ -10,6 +10,7 @@ from rooflinecli.core.units import duration
 from rooflinecli.questions.compare.question import CompareAnswer
 from rooflinecli.questions.plan.question import ServingChip, ServingPlan, TrainingChip, TrainingPlan
 from rooflinecli.questions.search.question import ServingSearch, TrainingSearch
+from rooflinecli.questions.simulate.from_estimate import ServedLoad
 from rooflinecli.questions.simulate.question import SimulateAnswer, StudyAnswer
 from rooflinecli.questions.sweep.plot_points import Picture
 
@@ -92,3 +93,17 @@ def _ranked(
 
 def _limits(seconds: Iterable[float]) -> dict[str, float]:
     return {f"SLO {duration(s)}": s for s in seconds}
+
+
+def served(found: ServedLoad) -> list[Picture]:
+    """A simulated load: percentile curves, batch and queue over time, and the SLO or TTFT under less and more of it."""
+    curves = Picture("Percentiles of requests", "per cent of requests", "s", False, log_up=True, curves=True)
+    for name, line in found.percentiles.items():
+        curves.series[name.upper()] = [(100 * p.share, p.time_s) for p in line if p.time_s > 0]
+    busy = Picture("Batch and queue over time", "s since the start", "sequences of a replica", False, curves=True)
+    busy.series = {name: [(p.at_s, float(p[name])) for p in found.over_time] for name in ("batch", "queue")}
+    rate = "requests per second" if "qps" in found.load else "requests in flight"
+    title = f"Share inside {found.slo} against {rate}" if found.slo else f"TTFT, p99, against {rate}"
+    loads = Picture(title, rate, "share of requests" if found.slo else "s", False, curves=True)
+    loads.series[""] = [(p.load, p.slo_attainment if found.slo else p.ttft_p99_s) for p in found.loads]  # type: ignore[misc]
+    return [one for one in (curves, busy, *([loads] if len(found.loads) > 1 else [])) if any(one.series.values())]
