@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.extras import install
-from rooflinecli.interfaces.cli.from_question import Delivery, command
-from rooflinecli.interfaces.cli.output import write
+from rooflinecli.interfaces.cli.from_question import Delivery, Plotted, command
 from rooflinecli.interfaces.cli.show import show
 from rooflinecli.questions.question import Question
-from rooflinecli.specs.options import OptNumber, OptText, Text, Texts, field
+from rooflinecli.specs.options import OptNumber, Text, Texts, field
 
 if TYPE_CHECKING:
     from rooflinecli.measure.aot import AotAnswer
@@ -47,13 +46,10 @@ class AheadOfTime(Question["AotAnswer"]):
             )
 
 
-class PlottedDelivery(Delivery):
+class PlottedDelivery(Plotted, Delivery):
     """A table, and the roofline as a picture."""
 
     without = frozenset({"schema"})
-    # fmt: off
-    plot: OptText = field("file", "The roofline with the function's kernels on it: FILE.png, FILE.svg (extra `plot`), or - for the terminal.", default=None, metavar="PATH")
-    # fmt: on
 
 
 def run(question: AheadOfTime, how: PlottedDelivery) -> int:
@@ -62,13 +58,8 @@ def run(question: AheadOfTime, how: PlottedDelivery) -> int:
 
     if find_spec("jax") is None:
         raise UsageError(f"aot compiles with jax; install it with: {install('measure')}")
-    from rooflinecli.render.views.ops import draw
-
     answer = question.answer()
-    drawn = draw(answer, how.plot) if how.plot else None
     show(answer, "ops.compiled", how, table="rows")
-    if drawn:
-        write(drawn)
     return 0 if answer.feasible else 1
 
 

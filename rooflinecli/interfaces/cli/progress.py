@@ -20,11 +20,16 @@ A = TypeVar("A")
 class Progress:
     """`add` counts what is done; rich draws the bar after `after` seconds, and it leaves no trace when closed."""
 
-    def __init__(self, total: int, unit: str = "points", after: float = 1.0):
+    def __init__(self, total: int = 1, unit: str = "points", after: float = 1.0):
         self.total, self.unit, self.after = max(total, 1), unit, after
         self.done, self.start, self.drawn = 0, time.monotonic(), 0.0
         self.visible = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._bar: RichProgress | None = None
+
+    def tell(self, done: int, total: int) -> None:
+        """Count what is done of a total that is known only now."""
+        self.total = total
+        self.add(done)
 
     def add(self, count: int) -> None:
         self.done += count

@@ -65,6 +65,11 @@ class FitAnswer(Record):
     files: list[FitRow]
     notes: list[str]
 
+    @property
+    def feasible(self) -> bool:
+        """Whether one holds the prompt and the output."""
+        return self.largest is not None
+
 
 class Fit(Question["FitAnswer"]):
     """GGUF file types of a model on one device, one stream: size, longest context, tokens per second.

@@ -163,11 +163,17 @@ def picture(drawn: Picture, ident: str) -> EscapedHtml:
 
 def _plotted(kind: str, drawn: Picture, ident: str) -> Chart:
     points = [point for line in drawn.series.values() for point in line]
-    xs, ys = [x for x, _ in points], [*(y for _, y in points), *drawn.limits.values()]
+    xs = [*(x for x, _ in points), *(peak / wide for peak, wide in drawn.roofs.values())]
+    ys = [*(y for _, y in points), *drawn.limits.values(), *(peak for peak, _ in drawn.roofs.values())]
+    ys += [min(xs) / 1.3 * wide for _, wide in drawn.roofs.values()]
     log_x, log_y = drawn.log, drawn.log or drawn.log_up
     across = (min(xs) / 1.3, max(xs) * 1.3, True) if log_x else _span(xs)
     chart = Chart(kind, across, (min(ys) / 1.3, max(ys) * 1.3, True) if log_y else _span(ys))
     chart.axes(drawn.x, drawn.y, lambda v: f"{v:g}", lambda v: f"{v:g}")
+    for name, (peak, wide) in drawn.roofs.items():
+        low, high = chart.x.low, chart.x.high
+        chart.line([(low, low * wide), (peak / wide, peak), (high, peak)], "roof")
+        chart.name_line(chart.x(peak / wide), peak, name, "roofname")
     for name, y in drawn.limits.items():
         chart.line([(chart.x.low, y), (chart.x.high, y)], "floorline")
         chart.name_line(chart.left, y, name, "roofname")

@@ -59,31 +59,6 @@ def _small(name: str, phase: PhaseOperations) -> Table | None:
     return records(COLUMNS, rows, f"{name}, below {percent(SMALL)} each") if rows else None
 
 
-def draw(answer: OpsAnswer | AotAnswer, target: str) -> str | None:
-    """The roofline with the operations on it; text for target `-`. Points are what an operation is expected to achieve."""
-    from rooflinecli.questions.sweep.plot_points import Picture
-    from rooflinecli.render.formats import plot
-
-    roofs = answer.roofs
-    series: dict[str, list[tuple[float, float]]] = {}
-    for phase, part in answer.phases.items():
-        for row in part.operations:
-            if row.flops and row.intensity_flops_per_byte and row.achieved_flops_per_s:
-                label = f"{phase} {row.group}".strip()
-                series.setdefault(label, []).append((row.intensity_flops_per_byte, row.achieved_flops_per_s))
-    return plot.draw(
-        Picture(
-            title=f"{answer.model.name} on {answer.hardware.name}",
-            x="FLOP per byte",
-            y="FLOP/s per device",
-            log=True,
-            series=series,
-            roofs={dtype: (rate, roofs.bandwidth_bytes_per_s) for dtype, rate in roofs.peak_flops_per_s.items()},
-        ),
-        target,
-    )
-
-
 def compiled(answer: AotAnswer) -> Page:
     """The answer with the two counts next to each other, its operations, and what was not counted or does not fit."""
     counts, xla = answer.counts, answer.xla

@@ -1,4 +1,5 @@
-"""Pictures of answers: the front of a search and of a comparison with its limits, cost against time of a plan, percentiles of a simulation."""
+"""Pictures of answers: the front of a search and of a comparison with its limits, cost against time of a plan, percentiles of a
+simulation, operations on the roofline."""
 
 from __future__ import annotations
 
@@ -7,7 +8,9 @@ from collections.abc import Iterable, Sequence
 
 from rooflinecli.core.record import Record
 from rooflinecli.core.units import duration
+from rooflinecli.measure.aot import AotAnswer
 from rooflinecli.questions.compare.question import CompareAnswer
+from rooflinecli.questions.ops.answer import OpsAnswer
 from rooflinecli.questions.plan.question import ServingChip, ServingPlan, TrainingChip, TrainingPlan
 from rooflinecli.questions.search.question import ServingSearch, TrainingSearch
 from rooflinecli.questions.simulate.from_estimate import ServedLoad
@@ -68,6 +71,17 @@ def _picture(answer: Record) -> Picture | None:
         for name in ("ttft", "tpot", "e2e"):
             line = [(share, answer.simulate.get(f"{name}_{key}_s")) for key, share in PERCENTILES.items()]
             made.series[name.upper()] = [(share, s) for share, s in line if isinstance(s, float) and s > 0]
+        return made
+    if isinstance(answer, (OpsAnswer, AotAnswer)):
+        made = Picture(f"{answer.model.name} on {answer.hardware.name}", "FLOP per byte", "FLOP/s per device", True)
+        made.roofs = {
+            dtype: (peak, answer.roofs.bandwidth_bytes_per_s) for dtype, peak in answer.roofs.peak_flops_per_s.items()
+        }
+        for phase, part in answer.phases.items():
+            for row in part.operations:
+                if row.flops and row.intensity_flops_per_byte and row.achieved_flops_per_s:
+                    points = made.series.setdefault(f"{phase} {row.group}".strip(), [])
+                    points.append((row.intensity_flops_per_byte, row.achieved_flops_per_s))
         return made
     if isinstance(answer, StudyAnswer) and {"qps", "concurrency", "replicas"} & set(answer.axes):
         from rooflinecli.questions.simulate.plots import over_rates

@@ -1,13 +1,39 @@
-"""`roofline web`: the page to play with."""
+"""`roofline web`, the page to play with, and `roofline mcp`, the questions as tools for an agent."""
 
 from __future__ import annotations
 
+import typer
+
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.extras import install
-from rooflinecli.interfaces.cli.from_question import command
-from rooflinecli.interfaces.cli.mcp import NoDelivery
+from rooflinecli.interfaces.cli.from_question import Delivery, command
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Text, Whole, field
+
+
+class ToolServer(Question[None]):
+    """Serve estimate, explain, check, search and compare as tools of the Model Context Protocol, on standard input and output.
+
+    An agent starts it itself: {"command": "roofline", "args": ["mcp"]}.
+    """
+
+    verb = "mcp"
+
+
+class NoDelivery(Delivery):
+    """A server prints no answer."""
+
+    without = frozenset({"wide", "format", "schema", "out"})
+
+
+def serve_tools(question: ToolServer, how: NoDelivery) -> None:
+    """Serve until standard input ends. Raises UsageError without the SDK."""
+    from rooflinecli.interfaces.mcp import server
+
+    try:
+        server.run()
+    except ImportError:
+        raise UsageError(f"`roofline mcp` needs the SDK; install it with: {install('mcp')}") from None
 
 
 class Web(Question[None]):
@@ -23,7 +49,7 @@ class Web(Question[None]):
     # fmt: on
 
 
-def run(question: Web, how: NoDelivery) -> None:
+def serve_page(question: Web, how: NoDelivery) -> None:
     """Serve until interrupted. Raises UsageError without a web server."""
     host = question.host
     try:
@@ -67,4 +93,6 @@ def _listening(server: object, host: str, port: int) -> None:
         server.run(sockets=[listener])  # type: ignore[attr-defined]
 
 
-app = command(Web, run, NoDelivery)
+def app(verb: str) -> typer.Typer:
+    """The application of a verb."""
+    return command(Web, serve_page, NoDelivery) if verb == "web" else command(ToolServer, serve_tools, NoDelivery)

@@ -1,0 +1,200 @@
+"""Verbs whose answer is printed by a view: decisions, calculators, operations, profiles; a row of VERBS says what is their own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from rooflinecli.core.errors import Infeasible, UsageError
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.lift import TracedLift
+from rooflinecli.interfaces import verbs
+from rooflinecli.interfaces.cli.from_question import Delivery, Explained, Plotted, Spread, Study, add, command
+from rooflinecli.interfaces.cli.main import QUIET
+from rooflinecli.interfaces.cli.output import INTERRUPTED, write
+from rooflinecli.interfaces.cli.progress import Progress, counting
+from rooflinecli.interfaces.cli.show import explained, show
+from rooflinecli.questions.question import Question
+from rooflinecli.specs.options import OptText, Whole, field
+
+
+class PlottedStudy(Plotted, Study):
+    """Where the answer goes, its picture, and the processes the work is spread over."""
+
+
+class PlottedSpread(Plotted, Spread):
+    """Where the answer goes, its picture, and the processes the work is spread over."""
+
+
+class PlottedDelivery(Plotted, Delivery):
+    """Where the answer goes, and its picture."""
+
+
+class Launched(Delivery):
+    """An answer, or the launch of its layout."""
+
+    # fmt: off
+    emit: OptText = field("free", "Print the launch of this layout instead: verl or nemo-rl.", default=None, metavar="TOOL")
+    # fmt: on
+
+
+class Top(Explained):
+    """A table of the kernels that take longest, or the derivation of one quantity."""
+
+    # fmt: off
+    top: Whole = field("whole", "Kernels to list.", default=15)
+    # fmt: on
+
+
+def _search(question: Any, how: Any) -> Any:
+    question = _without_sensitivity(question, how)
+    with Progress(unit="layouts") as bar:
+        return question.answer(bar.tell, how.over(question))
+
+
+def _plan(question: Any, how: Any) -> Any:
+    with Progress(",".join(question.hw).count(",") + 1, "chips") as bar:
+        return question.answer(lambda _: bar.add(1), how.over(question))
+
+
+def _fleet(question: Any, how: Any) -> Any:
+    from rooflinecli.core.parallel_map import spread_over
+
+    return question.answer(counting(how.over(question) or spread_over(), "models on groups"))
+
+
+def _compare(question: Any, how: Any) -> Any:
+    """The comparison, or measured rows next to the estimate on one chip."""
+    if not question.measured:
+        return _without_sensitivity(question, how).answer()
+    from rooflinecli.calibrate.gap_explanations import against
+    from rooflinecli.calibrate.report import aside
+    from rooflinecli.calibrate.resolve_rows import resolve
+    from rooflinecli.importers.logs import read
+    from rooflinecli.questions.compare.question import MeasuredAnswer
+
+    if len(question.chips) != 1:
+        raise UsageError("--measured compares with one chip; give one --hw", "hw")
+    rows = [row for file in question.measured for row in read(Path(file))]
+    found = resolve(rows, question.options() | {"hw": question.chips[0]})
+    return MeasuredAnswer(rows=against(found.rows), aside=aside([*found.doubts, *found.aside]), notes=found.notes)
+
+
+def _without_sensitivity(question: Any, how: Delivery) -> Any:
+    if not question.sensitivity or how.format != "csv":
+        return question
+    from rooflinecli.engine.build_request import warn
+
+    warn("--sensitivity has no place in csv, which holds the rows alone; table, markdown and json have it")
+    return question.replace(sensitivity=None)
+
+
+def _profile(question: Any, how: Any) -> Any:
+    """The profile, or with --against the trace next to an estimate."""
+    if question.against is None:
+        return question.answer()
+    from rooflinecli.engine import build_request
+    from rooflinecli.importers.profiles.read import read
+    from rooflinecli.questions.profile.compare_estimate import against
+    from rooflinecli.specs.flag_text import estimate_options
+
+    request = build_request.request(estimate_options("--against", question.against, question.hw))
+    return against(read(Path(question.trace)), request, question.steps, question.device)
+
+
+@dataclass(frozen=True)
+class Verb:
+    """The view of an answer in render/views, the list that CSV has as rows, how the answer goes out and how it is made.
+
+    help: of a verb with sub-commands, one for each of the module's QUESTIONS; former: their names of earlier releases.
+    """
+
+    view: str
+    table: str = ""
+    delivery: type[Delivery] = Explained
+    answer: Callable[[Any, Any], Any] = lambda question, how: question.answer()
+    help: str = ""
+    former: tuple[tuple[str, str], ...] = ()
+
+
+VERBS = {
+    "search": Verb("search", "results", PlottedStudy, _search),
+    "plan": Verb("plan", "rows", PlottedSpread, _plan),
+    "fleet": Verb("plan.fleet", "rows", Study, _fleet),
+    "compare": Verb("compare", "rows", PlottedDelivery, _compare),
+    "fit": Verb("calculators.fit", "files", Delivery),
+    "ops": Verb("ops", "rows", PlottedDelivery),
+    "rl": Verb("rl", "parts", Launched),
+    "profile": Verb("profile", "kernels", Top, _profile),
+    "collective": Verb("calculators.collective"),
+    "goodput": Verb("calculators.goodput"),
+    "partitioning": Verb("calculators.partitioning"),
+    "shard": Verb("calculators.shard"),
+    "speculate": Verb("calculators.quantities"),
+    "kernel": Verb("calculators.kernel", help="One operation on the roofline.", former=(("grouped", "grouped-gemm"),)),
+    "occupancy": Verb(
+        "calculators.quantities", help="How full a GPU's multiprocessor (sm) or a systolic array (systolic) is."
+    ),
+    "scaling": Verb(
+        "calculators.quantities", help="Scaling laws and training runs: how large, how long, what batch, what it costs."
+    ),
+    "serving": Verb(
+        "calculators.quantities",
+        help="Serving arithmetic: cost per token, break-even, batching, beams, prefix caches, prefill and decode pools, quantization.",
+        former=(("quantise", "quantize"),),
+    ),
+}
+# answers of another kind than their verb's -> their view and rows
+_OTHERS = {"MeasuredAnswer": ("compare.measured", "rows"), "TraceComparison": ("profile.against", "rows")}
+
+
+def app(verb: str) -> typer.Typer:
+    """The application of a verb."""
+    one = VERBS[verb]
+    if not one.help:
+        if verb == "profile":  # it reads a file that only this machine has, so that no other interface asks it
+            from rooflinecli.questions.profile.question import Profile
+
+            return command(Profile, _run(one), one.delivery)
+        return command(verbs.question(verb), _run(one), one.delivery)
+    found = typer.Typer(no_args_is_help=True, help=one.help, **QUIET)
+    for question in import_module(f"rooflinecli.questions.{verb}.question").QUESTIONS:
+        name = question.verb.partition(" ")[2]
+        add(found, question, _run(one), one.delivery, name)
+        for old in (old for old, new in one.former if new == name):
+            add(found, question, _run(one), one.delivery, old, hidden=True)
+    return found
+
+
+def _run(verb: Verb) -> Callable[[Any, Any], int]:
+    """The run of a question: its answer printed, one of its quantities explained, or its launch; the exit code is 1 where nothing is feasible."""
+
+    def run(question: Question[Any], how: Any) -> int:
+        out = None if how.out is None else Path(how.out)
+        if isinstance(how, Explained) and how.explain is not None:
+            lift = TracedLift()
+            answer = question.lifted(lift).answer(lift)  # type: ignore[call-arg]
+            write(explained(answer, how.explain, int(how.depth)), out)
+            return 0
+        if isinstance(how, Launched) and how.emit is not None:
+            write(question.launch(how.emit), out)  # type: ignore[attr-defined]
+            return 0
+        answer = verb.answer(question, how)
+        view, table = _OTHERS.get(type(answer).__name__, (verb.view, verb.table))
+        if verb.view == "rl" and answer.candidates:
+            table = "candidates"
+        show(answer, view, how, table=table, **({"top": how.top} if isinstance(how, Top) else {}))
+        if verb.view == "plan" and len(answer.rows) < (asked := ",".join(question.hw).count(",") + 1):  # type: ignore[attr-defined]
+            print(f"interrupted: {len(answer.rows)} of {asked} chips were planned", file=sys.stderr)
+            return INTERRUPTED
+        problem = question.infeasible(answer)
+        if problem:
+            raise Infeasible(problem)
+        return int(getattr(answer, "feasible", None) is False)
+
+    return run
