@@ -13,10 +13,7 @@ from typing import Any, TypeVar
 
 from rooflinecli.core.errors import RooflineWarning
 from rooflinecli.core.record import plain
-from rooflinecli.engine import build_request
 from rooflinecli.questions.question import Question
-from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.model import load_model
 
 A = TypeVar("A")
 _QUESTIONS = {
@@ -86,6 +83,10 @@ def without_warnings(answer: Callable[[], A]) -> A:
 
 def _sources(options: dict[str, object]) -> dict[str, object]:
     """Return citations of the model's file and of the chips' files, for those that are given."""
+    from rooflinecli.engine import build_request
+    from rooflinecli.specs.hardware import load_hardware
+    from rooflinecli.specs.model import load_model
+
     found: dict[str, object] = {}
     if options.get("model"):
         found["model"] = load_model(str(options["model"])).source

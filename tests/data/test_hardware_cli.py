@@ -83,7 +83,8 @@ def test_one_chip_shows_file_line_source_and_price() -> None:
         for at, row in enumerate((ROOT / "hardware/h100-sxm.yaml").read_text(encoding="utf-8").splitlines(), 1)
         if row.strip().startswith("bf16: {value: 989.4")
     )
-    assert f"h100-sxm.yaml:{line}" in text and "datasheet-h100: NVIDIA H100" in roofline("h100", "--details").stdout
+    details = roofline("h100", "--details").stdout
+    assert f"datasheet-h100, h100-sxm.yaml:{line}" in details and "datasheet-h100: NVIDIA H100" in details
     assert "3.00 USD/h" in text and "2026-08" in text and "hardware/h100-sxm.yaml" in text
     assert max(map(len, roofline("h100", columns=80).stdout.splitlines())) <= 80
 

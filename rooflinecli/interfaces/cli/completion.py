@@ -46,7 +46,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "speculative-method": ("engine.speculation:HEADS",),
     "router": ("round-robin", "least-loaded", "prefix"),
     "arrivals": ("poisson", "gamma:", "constant"),
-    "emit": ("importers.launch.emit:tools",),
+    "emit": ("importers.launch.emit:tools", "jax"),
     "op": ("questions.collective.answer:BUS", "questions.collective.answer:PHASES"),
     "backend": ("questions.collective.answer:MODES",),
     "library": ("specs.engine:EXPERT_KERNELS",),

@@ -15,7 +15,7 @@ class EstimateDelivery(Explained):
 
     # fmt: off
     explain: OptText = field("free", "Show how a quantity follows, e.g. decode.time_s; `layout`: why this layout.", default=None, metavar="QUANTITY")
-    emit: OptText = field("free", "Print the launch of this layout instead: vllm, sglang, megatron, ...", default=None, metavar="TOOL")
+    emit: OptText = field("free", "Print the launch of this layout instead: vllm, sglang, megatron, ...; jax: its training step as a program.", default=None, metavar="TOOL")
     partial: Switch = field("switch", "With --emit: accept a launch that leaves part of the layout out; without it the exit code is then 1.", default=False)
     # fmt: on
 
@@ -31,9 +31,13 @@ def run(question: Estimate, how: EstimateDelivery) -> int:
     if how.emit is not None and not options.get("phase"):  # a tool serves or trains, and only that has to fit
         from rooflinecli.importers.launch.emit import tool
 
-        options["phase"] = ["train"] if tool(how.emit).TRAINS else ["prefill", "decode"]
+        options["phase"] = ["train"] if how.emit == "jax" or tool(how.emit).TRAINS else ["prefill", "decode"]
     result = question.answer_to(question.request_of(options))
-    if how.emit is not None:
+    if how.emit == "jax":
+        from rooflinecli.render.formats.jax_program import program
+
+        write(program(str(options["model"]), result), out)
+    elif how.emit is not None:
         from rooflinecli.engine.build_request import warn
         from rooflinecli.questions.estimate.emit import launch
 

@@ -12,7 +12,7 @@ from rooflinecli.specs.options import Text, Whole, field
 
 
 class ToolServer(Question[None]):
-    """Serve estimate, explain, check, search and compare as tools of the Model Context Protocol, on standard input and output.
+    """Serve the questions as tools of the Model Context Protocol, on standard input and output.
 
     An agent starts it itself: {"command": "roofline", "args": ["mcp"]}.
     """
@@ -23,7 +23,7 @@ class ToolServer(Question[None]):
 class NoDelivery(Delivery):
     """A server prints no answer."""
 
-    without = frozenset({"wide", "format", "schema", "out"})
+    without = frozenset({"wide", "details", "format", "schema", "out"})
 
 
 def serve_tools(question: ToolServer, how: NoDelivery) -> None:

@@ -227,7 +227,7 @@ calibrate = _function(Calibrate, _calibrated)
 
 
 def emit(tool: str, answer: Answer) -> str:
-    """The command or config of an answer's layout for vllm, sglang, trtllm, megatron, ...; what --emit prints."""
+    """The command or config of an answer's layout for vllm, sglang, trtllm, megatron, ..., jax; what --emit prints."""
     from rooflinecli.engine.build_request import warn
     from rooflinecli.questions.estimate.emit import launch
 
@@ -235,6 +235,10 @@ def emit(tool: str, answer: Answer) -> str:
         raise UsageError(
             f"emit takes a tool and an answer of estimate, not {type(answer).__name__}; write rl.emit('vllm', rl.estimate(...))"
         )
+    if tool == "jax":
+        from rooflinecli.render.formats.jax_program import program
+
+        return program(str(answer.options["model"]), answer.result)
     emitted = launch(tool, answer.options, answer.result)
     if emitted.left_out:
         warn(f"the launch leaves out {emitted.left_out}")

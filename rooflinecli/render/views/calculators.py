@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from rooflinecli.core.derivation_text import explain
 from rooflinecli.core.num import Number
@@ -12,7 +13,6 @@ from rooflinecli.core.record import Record, entries
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import count
 from rooflinecli.questions.collective.question import CollectiveAnswer
-from rooflinecli.questions.fit.question import FitAnswer, FitRow
 from rooflinecli.questions.formula.question import FormulaAnswer, FormulaList
 from rooflinecli.questions.goodput.question import GoodputAnswer
 from rooflinecli.questions.kernel.question import KernelAnswer
@@ -21,7 +21,6 @@ from rooflinecli.questions.layouts.question import (
     FeedForwardPartitioning,
     PartitioningAnswer,
 )
-from rooflinecli.questions.quiz.question import AskedExercise, QuizAnswer
 from rooflinecli.questions.shard.question import ShardAnswer
 from rooflinecli.render.blocks import (
     Block,
@@ -38,6 +37,10 @@ from rooflinecli.render.blocks import (
     records,
 )
 from rooflinecli.render.numbers import NONE, interval, percent, percents, text
+
+if TYPE_CHECKING:  # they read YAML, which a small question need not
+    from rooflinecli.questions.fit.question import FitAnswer, FitRow
+    from rooflinecli.questions.quiz.question import AskedExercise, QuizAnswer
 
 _COLLECTIVE = (
     Column("level", "name", text=True),

@@ -127,7 +127,7 @@ _SYSTEMS = (
     Column("all of", "level", text=True),
     Column("devices", lambda s: f"{s.devices:,}"),
     Column("hosts", lambda s: NONE if s.hosts is None else f"{s.hosts:,g}", drop=1),
-    Column("FLOP/s", lambda s: f"{si(s.peak_flops_per_s, '')} {s.dtype}"),
+    Column("peak", lambda s: text(s.peak_flops_per_s, "flops_per_s")),
     Column("memory", lambda s: binary(s.capacity_bytes)),
     Column("bandwidth", "bandwidth_bytes_per_s", drop=2),
     Column("bisection, one way", lambda s: text(s.bisection_bytes_per_s, "bandwidth_bytes_per_s")),
