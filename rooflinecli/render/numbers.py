@@ -68,16 +68,14 @@ def percents(ends: Sequence[float]) -> str:
 
 
 def to_bound(seconds: float, bound: float | None, word: str = "") -> str:
-    """'34.6 (39.8) ms', '614 ms (1.20 s)': a latency, and the value at which it was limited where that is another."""
+    """'34.6 (39.8) ms', with a word '34.6 ms (to 39.8 ms)': a latency, and the value at which it was limited where that is another."""
     value, limited = duration(seconds), NONE if bound is None else duration(bound)
     if limited in (NONE, value):
         return value
     number, _, unit = value.partition(" ")
-    return (
-        f"{number} ({word}{limited.removesuffix(unit).rstrip()}) {unit}"
-        if limited.endswith(f" {unit}")
-        else f"{value} ({word}{limited})"
-    )
+    if word or not limited.endswith(f" {unit}"):
+        return f"{value} ({word}{limited})"
+    return f"{number} ({limited.removesuffix(f' {unit}')}) {unit}"
 
 
 def binary(size: float) -> str:
