@@ -107,6 +107,8 @@ def test_every_fragment_is_used_and_exists():
             extended |= set(re.findall(r"^  extends: (\S+)", text, re.MULTILINE))
     assert used - set(rows.BLOCKS) <= set(rows.texts("fragments"))
     assert set(rows.texts("fragments")) <= used | extended
+    types = {name for where in ("families", "vision_encoders", "projectors") for name in rows.texts(where)}
+    assert not types & set(rows.texts("fragments"))  # what a row extends is looked for among its own kind first
 
 
 def test_a_row_builds_what_its_expressions_say():

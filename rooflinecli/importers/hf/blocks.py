@@ -20,11 +20,12 @@ def attention(
     n_kv: int | None = None,
     width: int | None = None,
     head_dim: bool = True,
+    n: int | None = None,
     **more: Any,
 ) -> Block:
-    """Head counts and head_dim of an attention block; a null head_dim is d_model / heads."""
+    """Head counts and head_dim of an attention block; a null head_dim is d_model / heads. `n` heads where the field has those of other layers."""
     names = {"n_head": ("num_attention_heads",), "num_attention_heads": ("n_head",)}.get(heads, ())
-    n = f.integer(heads, *names)
+    n = n or f.integer(heads, *names)
     shared = n_kv if n_kv is not None else f.integer(kv, null=n) if kv else n
     size = f.optional("head_dim") if head_dim else None
     width = width or f.integer("hidden_size")

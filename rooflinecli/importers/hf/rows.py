@@ -142,24 +142,35 @@ def _reader(given: Mapping[str, Any]) -> Callable[[ConfigFields], blocks.Block]:
 
 def built(row: Mapping[str, Any], fields: ConfigFields, known: Mapping[str, Any] | None = None) -> Any:
     """What a row builds from the fields of a config, with further names `known`. Raises DataError."""
+    nested: list[ConfigFields] = []
     readers = {name: getattr(fields, name) for name in READERS} | {
         "stated": fields.data.__contains__,
+        "attention": partial(blocks.attention, fields),
+        "fields": {**fields.defaults, **fields.data},
+        "word": lambda name: value if isinstance(value := fields.raw(name), str) else "",
         "given": {**fields.defaults, **fields.data}.__contains__,
         "windows": partial(windows, fields),
         "layer_kinds": partial(hybrid_layers.layer_kinds, fields),
         "mixture_layers": partial(blocks.mixture_layers, fields),
-        "inside": partial(_inside, fields),
+        "inside": partial(_inside, fields, nested),
         "leave_out": partial(blocks.leave_out_predictions, fields),
         "is_none": lambda name: fields.data.get(name) is None,
         "part": partial(_part, fields),
     }
-    return _of(row, Scope(fields, {**readers, **(known or {})}, row.get("let", {})))
+    made = _of(row, Scope(fields, {**readers, **(known or {})}, row.get("let", {})))
+    for part in nested:
+        part.finish(NOISE)
+    return made
 
 
-def _inside(fields: ConfigFields, name: str) -> ConfigFields:
-    """The fields of an object inside the config; none where there is no object."""
+def _inside(fields: ConfigFields, nested: list[ConfigFields], name: str, ignored: str = "") -> ConfigFields:
+    """The fields of an object inside the config; none where there is no object. With `ignored` fields every other one must be read."""
     inside = fields.raw(name)
-    return ConfigFields(inside if isinstance(inside, dict) else {}, {}, fields.where, (*fields.prefix, name))
+    part = ConfigFields(inside if isinstance(inside, dict) else {}, {}, fields.where, (*fields.prefix, name))
+    if ignored:
+        part.used |= {*ignored.split(), "is_encoder_decoder", "add_cross_attention"}
+        nested.append(part)
+    return part
 
 
 def _part(fields: ConfigFields, name: str, kind: str) -> blocks.Block:
@@ -179,7 +190,7 @@ def _part(fields: ConfigFields, name: str, kind: str) -> blocks.Block:
 
 def _of(row: Mapping[str, Any], scope: Scope) -> Any:
     for name, (allowed, remedy) in row.get("expect", {}).items():
-        scope.fields.expect(name, tuple(scope.built(allowed)), remedy)
+        scope.fields.expect(name, tuple(scope.built(allowed)), remedy.format_map(scope))
     for condition, place, problem in row.get("check", ()):
         if not scope.value(condition):
             where, _, name = place.rpartition(".")
