@@ -141,6 +141,11 @@ FILES = {
     "titan.yaml": (PRIMUS_TITAN, {"n": 64}, {"model": "llama-4-maverick", "seq": 8192, "micro-batch": 4, "batch": 256, "recompute": "full", "zero": 3}),
     # axolotl-ai-cloud/axolotl, examples/archived/dbrx/16bit-lora.yaml: attention and its router, no feed-forward
     "dbrx.yaml": (DBRX, {"n": 8}, {"lora-targets": "attention", "recompute": "full", "zero": 3, "batch": 8}),
+    # axolotl-ai-cloud/axolotl, examples/distributed-parallel/qwen3-8b-fsdp-tp-cp.yaml: the sizes of a mesh are the devices
+    "mesh.yaml": (AXOLOTL + "dp_shard_size: 2\ndp_replicate_size: 2\ncontext_parallel_size: 2\ntensor_parallel_size: 2\n", {},
+                  {"tp": 2, "cp": 2, "dp": 4, "shard": 2, "n": 16, "batch": 64}),
+    # axolotl-ai-cloud/axolotl, examples/gemma4/26b-a4b-moe-nvfp4-lora.yaml: a pattern of modules
+    "pattern.yaml": (DBRX.replace("[q_proj, k_proj, v_proj, out_proj, layer]", "'layers.*(mlp|self_attn).(up|down|gate|q|k|v|o)_proj'"), {"n": 8}, {"lora-targets": "all"}),
     # code blocks share their variables, and an image that is tagged or given a shell is no server: vllm-project/recipes, NVIDIA/Nemotron-3-Nano-30B-A3B.md
     "document.md": (DOCUMENT, {}, {"model": "Nemotron-3-Nano-30B-A3B", "weight-dtype": "q4_k_m", "offload-layers": 35}),
     # ggml-org/llama.cpp, tools/server/README.md: variables of the environment

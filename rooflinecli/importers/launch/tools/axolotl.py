@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from rooflinecli.importers.launch import dtype_names, training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags
 from rooflinecli.importers.source import Tree
@@ -25,7 +27,10 @@ def read(tree: Tree, launch: Launch) -> None:
     args = LaunchArguments.of_tree({**tree, "fsdp": bool(tree.get("fsdp_config") or tree.get("fsdp")) or None})
     dtype_names.checkpoint(launch, args.pop("base_model"), "base_model")
     sizes = {axis: args.whole(launch, f"{word}_parallel_size") for axis, word in (("tp", "tensor"), ("cp", "context"))}
-    training_common.layout(launch, None, **sizes)
+    shard, copies = args.whole(launch, "dp_shard_size"), args.whole(launch, "dp_replicate_size")
+    training_common.layout(launch, None, dp=shard and shard * (copies or 1), **sizes)
+    if shard and (copies or 1) > 1:
+        launch.options["shard"] = shard
     args.put(launch, "seq", "sequence_len")
     if micro := args.whole(launch, "micro_batch_size"):
         training_common.local_batch(launch, micro, args.whole(launch, "gradient_accumulation_steps") or 1)
@@ -43,9 +48,11 @@ def read(tree: Tree, launch: Launch) -> None:
         launch.unmodelled.append(f"rl {args.given['rl'][0]}: the training step alone is answered, without the sampling")
     modules = {str(m) for m in args.given.get("lora_target_modules", [])}
     args.pop("lora_target_modules")
+    unknown = sorted(modules - _FFN - _OUT - _QKV)
     if modules and not linear:
-        launch.options["lora-targets"] = "all" if modules & _FFN else "attention" if modules & _OUT else "qkv"
-        if unknown := sorted(modules - _FFN - _OUT - _QKV):
+        every = modules & _FFN or re.search(r"mlp|gate|up|down", " ".join(unknown))  # a pattern of several names
+        launch.options["lora-targets"] = "all" if every else "attention" if modules & _OUT else "qkv"
+        if unknown:
             launch.unmodelled.append(f"lora_target_modules {', '.join(unknown)}")
     narrow = {bits: args.pop(f"load_in_{bits}bit") is True for bits in (4, 8)}
     if narrow[8] and adapter != "qlora":

@@ -66,7 +66,9 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
     training_common.layout(launch, None, **sizes)
     for axis in left:
         del launch.options[axis]
-        launch.refuse(axis, f"ici_{_AXES[axis][0]}_parallelism -1 takes the devices that the other axes leave")
+        keys = [f"{net}_{name}_parallelism" for net in ("ici", "dcn") for name in _AXES[axis]]
+        key = next((key for key in keys if str(tree.get(key)) == "-1"), keys[0])
+        launch.refuse(axis, f"{key} -1 takes the devices that the other axes leave")
     over_data = training_common.on(args.pop("shard_optimizer_over_data"))
     launch.options["zero"] = 3 if fsdp != 1 else int(over_data)
     dp = int(launch.options.get("dp", 0))
