@@ -108,7 +108,11 @@ def _predicted(reading: MeasuredRow, given: Options, found: ResolvedRows) -> Pre
         **_joined(reading, given),
         "phase": ["train" if phase == "train" else "prefill" if phase in ("prefill", "ttft") else "decode"],
     }
-    _engine(reading, options, given, found)
+    name = options.get("engine")  # one that has no file is taken as the one asked for, or the default
+    known = {each for stem, engine in engines().items() for each in (stem, *engine.aliases)}
+    if name is not None and str(name).lower() not in known:
+        options["engine"], taken = given.get("engine"), given.get("engine") or "the default"
+        found.note(f"engine {one_line(str(name))} is unknown; assumed {taken} (--engine)")
     if reading.quantity == "static":
         options["concurrency"] = None
     _complete(reading, options)
@@ -144,24 +148,14 @@ def _joined(reading: MeasuredRow, given: Options) -> Options:
     if spec is not None:
         joined["model"] = spec
         _sized(reading, spec)
-    for name in stated.keys() & given.keys():
-        if (
-            name not in ("model", "engine", "software")
-            and given[name] is not None
-            and not _equal(name, stated[name], given[name])
-        ):
+    for name in (stated.keys() & given.keys()) - {"model", "engine", "software"}:
+        own, asked, option = stated[name], given[name], OPTIONS[name]
+        written = own if isinstance(own, bool) else str(own)
+        if asked is not None and build_request.value(option, written) != build_request.value(option, asked):
             raise DataError(
-                f"{reading.where}: {reading.tool} states {name} {stated[name]}, not {OPTIONS[name].flag} {given[name]}; leave the option out"
+                f"{reading.where}: {reading.tool} states {name} {own}, not {option.flag} {asked}; leave the option out"
             )
     return joined
-
-
-def _equal(name: str, stated: object, given: object) -> bool:
-    option = OPTIONS[name]
-    return bool(
-        build_request.value(option, str(stated) if not isinstance(stated, bool) else stated)
-        == build_request.value(option, given)
-    )
 
 
 def _model(reading: MeasuredRow, stated: object, given: object) -> str | None:
@@ -169,22 +163,21 @@ def _model(reading: MeasuredRow, stated: object, given: object) -> str | None:
     mine = str(given) if given is not None else None
     if stated is None:
         return mine
+    name = one_line(str(stated))
     try:
         theirs = load_model(str(stated))
     except (UsageError, DataError):
-        if mine is not None:
-            if _overlap(str(stated), mine, load_model(mine)):
-                return mine
-            raise DataError(
-                f"{reading.where}: a log of '{one_line(str(stated))}', which is no known model and does not resemble --model {mine}; "
-                "leave the file out, or give the config.json of its model"
-            ) from None
-        raise UsageError(
-            f"{reading.where}: a log of '{one_line(str(stated))}', which is no known model; give --model", "model"
+        unknown = f"{reading.where}: a log of '{name}', which is no known model"
+        if mine is None:
+            raise UsageError(f"{unknown}; give --model", "model") from None
+        if _overlap(str(stated), mine, load_model(mine)):
+            return mine
+        raise DataError(
+            f"{unknown} and does not resemble --model {mine}; leave the file out, or give the config.json of its model"
         ) from None
     if mine is not None and load_model(mine).id != theirs.id:
         raise DataError(
-            f"{reading.where}: a log of '{one_line(str(stated))}' ({theirs.name}), not of --model {mine}; leave the file or the option out"
+            f"{reading.where}: a log of '{name}' ({theirs.name}), not of --model {mine}; leave the file or the option out"
         )
     return str(stated)
 
@@ -206,17 +199,6 @@ def _sized(reading: MeasuredRow, spec: str) -> None:
     if abs(stated / whole - 1) > _TOLERANCE:
         raise DataError(
             f"{reading.where}: a log of '{reading.options['said-model']}', not of {spec} with {whole / 1e9:.3g}B parameters"
-        )
-
-
-def _engine(reading: MeasuredRow, options: Options, given: Options, found: ResolvedRows) -> None:
-    """Take an engine of the log that has no file as the one asked for, or the default."""
-    name = options.get("engine")
-    known = {each for stem, engine in engines().items() for each in (stem, *engine.aliases)}
-    if name is not None and str(name).lower() not in known:
-        options["engine"] = given.get("engine")
-        found.note(
-            f"engine {one_line(str(name))} is unknown; assumed {given.get('engine') or 'the default'} (--engine)"
         )
 
 
@@ -247,19 +229,14 @@ def _complete(reading: MeasuredRow, options: Options) -> None:
 
 
 def _number(name: str, options: Options) -> float:
-    return float(
-        build_request.value(OPTIONS[name], options[name] if isinstance(options[name], str) else str(options[name]))
-    )
+    return float(build_request.value(OPTIONS[name], str(options[name])))
 
 
 def _measured(reading: MeasuredRow, options: Options) -> float:
     """Seconds of the step or token that a stated value means."""
     value, unit = reading.value, reading.unit
-    sizes = {
-        name: _number(name, options)
-        for name in ("batch", "seq", "n", "prompt", "output")
-        if options.get(name) is not None
-    }
+    names = [name for name in ("batch", "seq", "n", "prompt", "output") if options.get(name) is not None]
+    sizes = {name: _number(name, options) for name in names}
     if unit == "s":
         return value
     if unit == "s/batch":
@@ -270,6 +247,5 @@ def _measured(reading: MeasuredRow, options: Options) -> float:
         return sizes["batch"] / value
     if unit == "tokens/s":
         return sizes["batch"] * sizes["seq"] / value if reading.quantity == "train" else 1 / value
-    if unit == "total tokens/s":
-        return (sizes["prompt"] + sizes["output"]) / (value * sizes["output"])
-    raise DataError(f"{reading.where}: {unit}: unknown unit")
+    assert unit == "total tokens/s"
+    return (sizes["prompt"] + sizes["output"]) / (value * sizes["output"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.logs.log_reader import csv_rows
@@ -29,39 +30,38 @@ def read(source: Source) -> list[MeasuredRow]:
     return [*_markdown(source), *(_row(source, line, row) for line, row in csv_rows(source, "build_commit,"))]
 
 
+class _Test(NamedTuple):
+    """A prompt (pp), tokens written (tg) behind `depth` tokens of context, or both together; tokens per second and their deviation."""
+
+    kind: str
+    tokens: float
+    depth: float | None
+    rate: float
+    scatter: float | None
+
+
 def _row(source: Source, line: int, row: Json) -> MeasuredRow:
     prompt, answer, rate = (positive(row.get(name)) for name in ("n_prompt", "n_gen", "avg_ts"))
     if rate is None:
         raise DataError(f"{source.at(line)}: avg_ts: expected tokens per second; was the file cut short?")
-    test, scatter = "pp+tg" if prompt and answer else "pp" if prompt else "tg", positive(row.get("stddev_ts"))
-    return _reading(source, line, row, test, prompt or answer or 1.0, positive(row.get("n_depth")), rate, scatter)
+    kind, depth = "pp+tg" if prompt and answer else "pp" if prompt else "tg", positive(row.get("n_depth"))
+    test = _Test(kind, prompt or answer or 1.0, depth, rate, positive(row.get("stddev_ts")))
+    return _reading(source, line, row, test)
 
 
-def _reading(
-    source: Source,
-    line: int,
-    row: Json,
-    test: str,
-    tokens: float,
-    depth: float | None,
-    rate: float,
-    scatter: float | None,
-) -> MeasuredRow:
-    """One test: a prompt, which `depth` tokens of context may precede, or tokens written behind `depth` of them."""
+def _reading(source: Source, line: int, row: Json, test: _Test) -> MeasuredRow:
     stored, notes = _formats(row)
-    if scatter and scatter > SCATTER * rate:
-        notes = (*notes, f"its runs scatter by {scatter / rate:.0%}")
+    if test.scatter and test.scatter > SCATTER * test.rate:
+        notes = (*notes, f"its runs scatter by {test.scatter / test.rate:.0%}")
     options: Options = {"batch": 1, "said-model": _model(row), **stored, **_server(source, row)}
     probe: Json = {"cpu": True} if _backend(row) in ("cpu", "blas") else {"device": _cards(source, row)[:1]}
-    quantity, value, unread = "itl", 1.0 / rate, ""
-    if test == "pp":
-        context = depth or 0.0
-        options |= {"prompt": context + tokens} | ({"prefix-hit": context / (context + tokens)} if context else {})
-        quantity, value = "prefill", tokens / rate
-    elif test == "tg":
-        options |= {"prompt": depth or 1.0, "output": tokens}
-    else:
-        unread = "one rate of prompt and answer together"
+    quantity, value = ("prefill", test.tokens / test.rate) if test.kind == "pp" else ("itl", 1.0 / test.rate)
+    if test.kind == "pp":
+        whole = (test.depth or 0.0) + test.tokens
+        options |= {"prompt": whole} | ({"prefix-hit": test.depth / whole} if test.depth else {})
+    elif test.kind == "tg":
+        options |= {"prompt": test.depth or 1.0, "output": test.tokens}
+    unread = "" if test.kind in ("pp", "tg") else "one rate of prompt and answer together"
     return MeasuredRow(source.at(line), TOOL, quantity, value, options=options, probe=probe, notes=notes, unread=unread)
 
 
@@ -150,8 +150,9 @@ def _markdown(source: Source) -> list[MeasuredRow]:
             row = dict(zip(header, cells, strict=True))
             match, (rate, scatter) = _TEST.match(row["test"]), map(positive, row["t/s"].partition("±")[::2])
             if match and rate and float(match[2]):
-                test, depth = f"{match[1]}{match[3] or ''}", positive(match[4])
-                found.append(_reading(source, line, row, test, float(match[2]), depth, rate, scatter))
+                kind = f"{match[1]}{match[3] or ''}"
+                test = _Test(kind, float(match[2]), positive(match[4]), rate, scatter)
+                found.append(_reading(source, line, row, test))
         elif not cells:
             header = None
     return found

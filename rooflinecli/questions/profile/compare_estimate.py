@@ -25,10 +25,8 @@ from rooflinecli.questions.profile.rollup import one_device
 from rooflinecli.specs.request import Request
 
 CLOSE = 0.01  # FLOPs of a shape and of an operation that differ by less are of one
-_MATMULS, _NO_KERNELS = (
-    ("matmul", "grouped_matmul"),
-    ("overhead", "engine", "bubble", "stragglers", "waiting", "prefill_interference", "padding"),
-)
+_MATMULS = ("matmul", "grouped_matmul")
+_NO_KERNELS = ("overhead", "engine", "bubble", "stragglers", "waiting", "prefill_interference", "padding")
 _MOVED = re.compile(r"memcpy|memset|infeed|outfeed|d2h|h2d|[hd]to[hd]", re.IGNORECASE)
 
 
@@ -124,7 +122,12 @@ def against(
 def _assigned(kernels: Sequence[Kernel], operations: Sequence[Operation]) -> dict[tuple[str, ...], list[Kernel]]:
     """Names of operations -> the kernels that run them; nothing explains those under the empty key."""
     fused = any(k.kind == "attention" for k in kernels)
-    keys = {id(k): _by_shape(k, operations) or _by_name(k, operations) for k in kernels}
+    matmuls = [op for op in operations if op.class_ in _MATMULS]
+    keys: dict[int, tuple[str, ...]] = {}
+    for k in kernels:  # by the FLOPs of its shape, else by what a framework calls the product and its gradients
+        row = named_row(k)
+        named = tuple(op.name for op in matmuls if row and row in op.name)
+        keys[id(k)] = _by_shape(k, matmuls) or named
     taken = {name for named in keys.values() for name in named}
     for kernel in kernels:
         keys[id(kernel)] = keys[id(kernel)] or _by_kind(kernel.kind, operations, taken, fused)
@@ -155,17 +158,7 @@ def _by_shape(kernel: Kernel, operations: Sequence[Operation]) -> tuple[str, ...
     if kernel.kind != "gemm" or not (kernel.m and kernel.k and kernel.n):
         return ()
     flops = counts.matmul_flops(kernel.m, kernel.k, kernel.n / kernel.shards)
-    return tuple(
-        op.name
-        for op in operations
-        if op.class_ in _MATMULS and op.launches and abs(op.flops / op.launches / flops - 1) < CLOSE
-    )
-
-
-def _by_name(kernel: Kernel, operations: Sequence[Operation]) -> tuple[str, ...]:
-    """The matrix product that a framework's name says, and its gradients, which it calls the same."""
-    row = named_row(kernel)
-    return tuple(op.name for op in operations if row and op.class_ in _MATMULS and row in op.name) if row else ()
+    return tuple(op.name for op in operations if op.launches and abs(op.flops / op.launches / flops - 1) < CLOSE)
 
 
 def _by_kind(kind: str, operations: Sequence[Operation], taken: set[str], fused: bool) -> tuple[str, ...]:

@@ -35,8 +35,12 @@ def profile(
     kernels, chosen = one_device(kernels, device)
     rows = match(kernels, ops) if ops else {}
     priced = floors(kernels, rates, rows) if rates else {}
-    memory_bound = [k for k in kernels if _memory_bound(k, priced)]
     total = lift("t_all", sum(k.seconds for k in kernels), "s", f"sum of {len(kernels)} timed kernels")
+    # what the trace says, else what FLOPs and bytes say, else what the kind suggests
+    limits = {id(k): k.bound or (priced[id(k)].limit if id(k) in priced else _LIMITS.get(k.kind, "")) for k in kernels}
+    memory_bound = [k for k in kernels if limits[id(k)] == "memory"]
+    groups = {kind: [k for k in kernels if k.kind == kind] for kind in KINDS}
+    kinds = {kind: _share(group, total, lift) for kind, group in groups.items() if group}
     wall = busy = idle = None
     if all(k.start_s is not None for k in kernels):
         spans = _spans(kernels)
@@ -54,7 +58,7 @@ def profile(
         wall_s=wall,
         busy_s=busy,
         idle_share=idle,
-        kinds=_kinds(kernels, total, lift),
+        kinds=dict(sorted(kinds.items(), key=lambda item: -num.value(item[1].time_s))),
         memory_bound=_share(memory_bound, total, lift),
         fusion=_fusion(kernels, total, lift),
         communication=_communication(kernels, lift) if any(k.kind == "collective" for k in kernels) else None,
@@ -75,14 +79,6 @@ def one_device(kernels: list[Kernel], device: str | None = None) -> tuple[list[K
     return groups[chosen], chosen
 
 
-def _memory_bound(kernel: Kernel, priced: dict[int, KernelFloor]) -> bool:
-    """What the trace says, else what FLOPs and bytes say, else what the kind suggests."""
-    if kernel.bound:
-        return kernel.bound == "memory"
-    limits = priced.get(id(kernel))
-    return limits.limit == "memory" if limits else kernel.kind in ("elementwise", "copy")
-
-
 def _fusable(kernel: Kernel) -> bool:
     return kernel.bound == "memory" or (not kernel.bound and kernel.kind == "elementwise")
 
@@ -94,12 +90,6 @@ def _spans(kernels: Iterable[Kernel]) -> list[Interval]:
 def _share(kernels: list[Kernel], total: Number, lift: Lift) -> KernelShare:
     part = lift("t_part", sum(k.seconds for k in kernels), "s", f"sum of {len(kernels)} kernels")
     return KernelShare(time_s=part, share=profiling.time_share(part, total), launches=sum(k.calls for k in kernels))
-
-
-def _kinds(kernels: list[Kernel], total: Number, lift: Lift) -> dict[str, KernelShare]:
-    groups = {kind: [k for k in kernels if k.kind == kind] for kind in KINDS}
-    found = {kind: _share(group, total, lift) for kind, group in groups.items() if group}
-    return dict(sorted(found.items(), key=lambda item: -num.value(item[1].time_s)))
 
 
 def _fusion(kernels: list[Kernel], total: Number, lift: Lift) -> Fusion:
@@ -196,6 +186,7 @@ def _set_floor(row: KernelSum, known: list[KernelFloor]) -> None:
 
 LOW = 0.6  # below this share of both roofs: latency-bound; NVIDIA Nsight Compute's Speed Of Light rule
 _OPS = {"gemm": "matmul", "attention": "prefill_attention"}
+_LIMITS = {"elementwise": "memory", "copy": "memory"}
 
 
 @dataclass(frozen=True)
@@ -237,17 +228,10 @@ def _work(kernel: Kernel, rates: Rates) -> Op | None:
     dtype = kernel.dtype or rates.dtype
     width, kind = size_of(dtype), _OPS.get(kernel.kind, "elementwise")
     if kernel.m and kernel.k and kernel.n:
-        flops = counts.matmul_flops(kernel.m, kernel.k, kernel.n)
+        flops = profiling.per_shard(counts.matmul_flops(kernel.m, kernel.k, kernel.n), kernel.shards)
         moved = counts.matmul_bytes(kernel.m, kernel.k, kernel.n, width, width, width)
-        return Op(
-            name=kernel.name,
-            kind="matmul",
-            dtype=dtype,
-            flops=profiling.per_shard(flops, kernel.shards),
-            bytes=profiling.per_shard(moved, kernel.shards),
-            k=kernel.k,
-            n=kernel.n,
-        )
+        op = Op(kernel.name, "matmul", dtype, flops, profiling.per_shard(moved, kernel.shards))
+        return op._replace(k=kernel.k, n=kernel.n)
     if kernel.flops is None and kernel.bytes is None:
         return None
     return Op(name=kernel.name, kind=kind, dtype=dtype, flops=kernel.flops or 0.0, bytes=kernel.bytes or 0.0)
@@ -262,14 +246,11 @@ def _against_roofs(kernel: Kernel, op: Op, rates: Rates) -> KernelFloor:
     t_memory = roofline.memory_time(op.bytes, bandwidth) if bandwidth else 0.0
     floor = profiling.all_calls(roofline.floor_time(t_compute, t_memory), calls)
     busy = seconds > 0
-    compute = (
-        profiling.compute_utilization(profiling.all_calls(op.flops, calls), seconds, peak) if peak and busy else 0.0
-    )
-    memory = (
-        profiling.bandwidth_utilization(profiling.all_calls(op.bytes, calls), seconds, bandwidth)
-        if bandwidth and busy
-        else 0.0
-    )
+    compute = memory = 0.0
+    if peak and busy:
+        compute = profiling.compute_utilization(profiling.all_calls(op.flops, calls), seconds, peak)
+    if bandwidth and busy:
+        memory = profiling.bandwidth_utilization(profiling.all_calls(op.bytes, calls), seconds, bandwidth)
     limit = "memory" if t_memory > t_compute else "compute"
     impossible = bool(profiling.beats_floor(seconds, floor))
     low = bool(profiling.latency_bound(compute, memory, LOW))
