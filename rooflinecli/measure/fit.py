@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rooflinecli.core.record import Record
 from rooflinecli.formulas import roofline
-from rooflinecli.measure.cases import Record
-from rooflinecli.measure.timing import errors, quantile
+from rooflinecli.measure.cases import Record as LogRecord
+from rooflinecli.measure.timing import quantile
 
 if TYPE_CHECKING:
     from numpy import float64
@@ -46,29 +47,38 @@ class Constants:
     tau: float = 0.0
 
 
-@dataclass(frozen=True)
-class Fit:
-    """One class in one dtype. Errors are relative, on held-out shapes; `raw` is the bare roofline's median there."""
+class GroupErrors(Record):
+    """Errors on the held-out shapes of a group."""
+
+    shapes: int
+    median: float
+    p90: float
+
+
+class Fit(Record):
+    """The constants of a class of kernels in one dtype, and their relative errors on held-out shapes; `error` covers 80% of them, and
+    `roofline_median` is that of the bare roofline. `p` is None for a maximum."""
 
     regime: str
     kind: str
     dtype: str
-    constants: Constants
-    n_fit: int
-    n_held: int
-    median: float
-    p90: float
-    raw: float
+    compute_flops_per_s: float
+    memory_bytes_per_s: float
+    overhead_s: float
+    p: float | None
+    k0: float
+    tau_s: float
+    shapes_fitted: int
+    shapes_held_out: int
+    held_out_median: float
+    held_out_p90: float
+    roofline_median: float
+    worse_than_roofline: bool
     error: float
-    groups: dict[str, tuple[int, float, float]]
-
-    @property
-    def worse(self) -> bool:
-        """The bare roofline predicts held-out shapes better than this fit."""
-        return not self.median <= self.raw
+    groups: dict[str, GroupErrors]
 
 
-def sizes_of(records: Iterable[Record]) -> tuple[Array, Array, Array, Array, Array]:
+def sizes_of(records: Iterable[LogRecord]) -> tuple[Array, Array, Array, Array, Array]:
     """flops, bytes, contracted width (1 where there is none), launches and measured seconds, as arrays."""
     import numpy as np
 
@@ -94,7 +104,7 @@ def predict(c: Constants, flops: Array, moved: Array, k: Array, launches: Array)
     return roofline.joined_norm(t_c, t_m, c.p, overhead)
 
 
-def fit_constants(records: list[Record], joins: tuple[tuple[float, float, float], ...]) -> Constants:
+def fit_constants(records: list[LogRecord], joins: tuple[tuple[float, float, float], ...]) -> Constants:
     """The constants of least robust loss over the joins on offer. Needs LEAST records."""
     best: tuple[float, Constants] | None = None
     for p, k0, tau in joins:
@@ -105,7 +115,7 @@ def fit_constants(records: list[Record], joins: tuple[tuple[float, float, float]
     return best[1]
 
 
-def _solve(records: list[Record], p: float, k0: float, tau: float) -> tuple[float, Constants]:
+def _solve(records: list[LogRecord], p: float, k0: float, tau: float) -> tuple[float, Constants]:
     import numpy as np
     from scipy.optimize import least_squares
 
@@ -131,9 +141,9 @@ def _solve(records: list[Record], p: float, k0: float, tau: float) -> tuple[floa
     return float(found.cost), constants(found.x)
 
 
-def usable(records: Iterable[Record]) -> dict[tuple[str, str, str], list[Record]]:
+def usable(records: Iterable[LogRecord]) -> dict[tuple[str, str, str], list[LogRecord]]:
     """Records by (regime, kind, dtype), one per shape: the quickest of XLA's own engines (XLA or the cuDNN call it offers)."""
-    best: dict[tuple[str, str, str], dict[str, Record]] = {}
+    best: dict[tuple[str, str, str], dict[str, LogRecord]] = {}
     for r in records:
         if not r["kind"] or r["engine"] not in ("xla", "cudnn") or r["suite"] == "collectives":
             continue
@@ -144,14 +154,14 @@ def usable(records: Iterable[Record]) -> dict[tuple[str, str, str], list[Record]
     return {k: _undisturbed(list(v.values())) for k, v in best.items()}
 
 
-def _undisturbed(records: list[Record]) -> list[Record]:
+def _undisturbed(records: list[LogRecord]) -> list[LogRecord]:
     """Without shapes timed while a reference kernel ran slow (other programs had the cores), where enough others remain."""
     calm = [r for r in records if r.get("busy", 1.0) <= DISTURBED]
     return calm if len(calm) >= max(2 * LEAST, len(records) // 2) else records
 
 
 def fit_class(
-    regime: str, kind: str, dtype: str, records: list[Record], peak: float, bandwidth: float, platform: str
+    regime: str, kind: str, dtype: str, records: list[LogRecord], peak: float, bandwidth: float, platform: str
 ) -> Fit | None:
     """Fit one class; None when there are too few shapes. peak and bandwidth (FLOP/s, B/s) give the bare roofline."""
     seen = [r for r in records if not r["held_out"]]
@@ -165,45 +175,42 @@ def fit_class(
         joins = ((math.inf, 0, 0.0),)
     constants = fit_constants(seen, joins)
     tested = held or seen
-    median, p90 = _errors(constants, tested)
-    raw, _ = _errors(Constants(peak, bandwidth, 0.0), tested)
-    return Fit(
-        regime,
-        kind,
-        dtype,
-        constants,
-        len(seen),
-        len(held),
-        median,
-        p90,
-        raw,
-        _interval(constants, tested),
-        _groups(constants, tested),
-    )
-
-
-def _errors(c: Constants, records: list[Record]) -> tuple[float, float]:
-    *sizes, seconds = sizes_of(records)
-    return errors(list(predict(c, *sizes)), list(seconds))
-
-
-def _interval(c: Constants, records: list[Record]) -> float:
-    """Relative error that covers 80% of the held-out shapes."""
-    *sizes, seconds = sizes_of(records)
-    return float(quantile(sorted(abs(predict(c, *sizes) / seconds - 1)), 0.8))
-
-
-def _groups(c: Constants, records: list[Record]) -> dict[str, tuple[int, float, float]]:
-    """Held-out errors of matmuls apart: long ones, skinny ones (at most SKINNY rows), short ones. name -> (n, median, p90)."""
-    named: dict[str, list[Record]] = {}
-    for r in records:
+    off = _off(constants, tested)
+    median, raw = quantile(off, 0.5), quantile(_off(Constants(peak, bandwidth, 0.0), tested), 0.5)
+    named: dict[str, list[LogRecord]] = {}  # matmuls apart: long ones, skinny ones, short ones
+    for r in tested:
         if r["op"] == "matmul":
             name = "skinny" if r["sizes"]["m"] <= SKINNY else "long" if r["time_s"] > LONG else "short"
             named.setdefault(name, []).append(r)
-    return {name: (len(rows), *_errors(c, rows)) for name, rows in sorted(named.items())}
+    apart = {name: _off(constants, rows) for name, rows in sorted(named.items())}
+    return Fit(
+        regime=regime,
+        kind=kind,
+        dtype=dtype,
+        compute_flops_per_s=constants.compute,
+        memory_bytes_per_s=constants.memory,
+        overhead_s=constants.overhead,
+        p=None if math.isinf(constants.p) else constants.p,
+        k0=constants.k0,
+        tau_s=constants.tau,
+        shapes_fitted=len(seen),
+        shapes_held_out=len(held),
+        held_out_median=median,
+        held_out_p90=quantile(off, 0.9),
+        roofline_median=raw,
+        worse_than_roofline=not median <= raw,
+        error=quantile(off, 0.8),
+        groups={n: GroupErrors(shapes=len(e), median=quantile(e, 0.5), p90=quantile(e, 0.9)) for n, e in apart.items()},
+    )
 
 
-def fit_all(records: Iterable[Record], peaks: dict[str, float], bandwidth: float, platform: str) -> list[Fit]:
+def _off(c: Constants, records: list[LogRecord]) -> list[float]:
+    """|predicted / measured - 1| of each record, in order."""
+    *sizes, seconds = sizes_of(records)
+    return sorted(float(e) for e in abs(predict(c, *sizes) / seconds - 1))
+
+
+def fit_all(records: Iterable[LogRecord], peaks: dict[str, float], bandwidth: float, platform: str) -> list[Fit]:
     """Every class that has enough shapes."""
     result = []
     for (regime, kind, dtype), rows in sorted(usable(records).items()):

@@ -14,7 +14,7 @@ import yaml
 
 from rooflinecli.measure.cases import Record
 from rooflinecli.measure.device import Environment
-from rooflinecli.measure.fit import Constants, Fit, fit_all
+from rooflinecli.measure.fit import Fit, fit_all
 
 VENDORS = (("nvidia", "nvidia"), ("amd", "amd"), ("intel", "intel"), ("tpu", "google"), ("apple", "apple"))
 KINDS = {"cpu": "cpu", "gpu": "gpu", "tpu": "tpu"}
@@ -66,28 +66,25 @@ def raised(limits: MeasuredPeaks, fits: list[Fit]) -> MeasuredPeaks:
     peaks = dict(limits.peaks)
     for f in fits:
         if f.regime == "kernel" and f.kind == "matmul" and f.dtype in peaks:
-            peaks[f.dtype] = max(peaks[f.dtype], min(f.constants.compute, 1.25 * peaks[f.dtype]))
+            peaks[f.dtype] = max(peaks[f.dtype], min(f.compute_flops_per_s, 1.25 * peaks[f.dtype]))
     return MeasuredPeaks(peaks, limits.bandwidth, None)
 
 
-def efficiency(c: Constants, f: Fit, limits: MeasuredPeaks, date: str) -> Record:
+def efficiency(f: Fit, limits: MeasuredPeaks, date: str) -> Record:
     """One entry of `efficiency.REGIME.CLASS.DTYPE`, as specs.hardware.Efficiency reads it."""
     entry: Record = {
-        "compute": _fraction(c.compute, limits.peaks.get(f.dtype, math.inf)),
-        "memory": _fraction(c.memory, limits.bandwidth),
-        "overhead": f"{c.overhead * 1e6:.4g} us",
-        "error": round(float(f.error), 3),
+        "compute": _fraction(f.compute_flops_per_s, limits.peaks.get(f.dtype, math.inf)),
+        "memory": _fraction(f.memory_bytes_per_s, limits.bandwidth),
+        "overhead": f"{f.overhead_s * 1e6:.4g} us",
+        "error": round(f.error, 3),
     }
-    if not math.isinf(c.p):
-        entry["p"] = c.p
-    if c.k0:
-        entry |= {"k0": c.k0, "tau": f"{c.tau * 1e9:.3g} ns"}
-    entry["source"] = SOURCE
-    entry["note"] = (
-        f"{f.n_fit} shapes fitted, {f.n_held} held out: median error {f.median:.1%}, 90th percentile {f.p90:.1%}, "
-        f"bare roofline {f.raw:.1%}; {date}"
+    entry |= {} if f.p is None else {"p": f.p}
+    entry |= {"k0": f.k0, "tau": f"{f.tau_s * 1e9:.3g} ns"} if f.k0 else {}
+    note = (
+        f"{f.shapes_fitted} shapes fitted, {f.shapes_held_out} held out: median error {f.held_out_median:.1%}, "
+        f"90th percentile {f.held_out_p90:.1%}, bare roofline {f.roofline_median:.1%}; {date}"
     )
-    return entry
+    return {**entry, "source": SOURCE, "note": note}
 
 
 def _fraction(rate: float, roof: float) -> float:
@@ -114,10 +111,10 @@ def document(
     """The YAML as plain data. Fits worse than the bare roofline are excluded unless `force`."""
     regimes: dict[str, dict[str, Record]] = {}
     for f in fits:
-        if force or not f.worse:
+        if force or not f.worse_than_roofline:
             regimes.setdefault(f.regime, {}).setdefault(f.kind, {})[f.dtype] = {
                 **_cancelled(f, limits.extends),
-                **efficiency(f.constants, f, limits, environment.date),
+                **efficiency(f, limits, environment.date),
             }
     head = _extension(limits, name) if limits.extends else _standalone(limits, environment, name)
     if network:
@@ -188,7 +185,7 @@ def provenance(environment: Environment, fits: list[Fit], extends: bool) -> dict
     if not extends:
         result["complete"] = 1  # use no default constants of the kind
     for f in fits:
-        result[f"{f.regime}.{f.kind}.{f.dtype}.held_out_median"] = round(float(f.median), 4)
+        result[f"{f.regime}.{f.kind}.{f.dtype}.held_out_median"] = round(f.held_out_median, 4)
     return result
 
 

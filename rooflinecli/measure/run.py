@@ -147,7 +147,7 @@ def _fit(suite: Suite, answer: MeasureAnswer) -> None:
     if contended := contended_fraction(answer.records):
         data.setdefault("measured", {})["contended_fraction"] = round(contended, 3)
     if suite.force:  # what would otherwise have been withheld
-        worse = sum(f.worse for f in answer.fits)
+        worse = sum(f.worse_than_roofline for f in answer.fits)
         why = [f"{contended:.0%} of the timings were disturbed"] if contended > DISTURBED else []
         why += [f"{plural(worse, 'fit')} worse than the bare roofline"] if worse else []
         data["measured"] |= {"forced": "; ".join(why)} if why else {}

@@ -4,14 +4,15 @@ import math
 from dataclasses import replace
 
 import pytest
+from measure.fits import fit_of
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.measure import collectives, profile
 from rooflinecli.measure.device import known_chip
-from rooflinecli.measure.fit import Constants, Fit
+from rooflinecli.measure.fit import Constants
 from rooflinecli.specs.hardware import load_hardware
 
-FIT = Fit("kernel", "matmul", "fp32", Constants(150e9, 50e9, 3e-6, 1.0), 20, 10, 0.05, 0.1, 0.3, 0.08, {})
+FIT = fit_of("fp32", Constants(150e9, 50e9, 3e-6, 1.0))
 
 
 def written(tmp_path, data):
@@ -38,7 +39,7 @@ def test_an_unknown_cpu_stands_alone(tmp_path, env):
 
 
 def test_a_known_chip_is_extended(tmp_path, env):
-    fit = replace(FIT, dtype="bf16", constants=Constants(700e12, 3e12, 4e-6, 3.0, 64, 0.3e-9))
+    fit = fit_of("bf16", Constants(700e12, 3e12, 4e-6, 3.0, 64, 0.3e-9))
     env = replace(env, platform="gpu", kind="NVIDIA H100 80GB HBM3")
     chip = known_chip(env.kind)
     limits = profile.roofs([], chip)

@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from measure.fits import fit_of
 
 from rooflinecli.measure import (
     cases,
@@ -15,7 +16,7 @@ from rooflinecli.measure import (
     time_case,
     torch_baseline,
 )
-from rooflinecli.measure.fit import Constants, Fit, predict, sizes_of
+from rooflinecli.measure.fit import Constants, predict, sizes_of
 from rooflinecli.measure.timing import Protocol
 from rooflinecli.render.views import measure as render
 from rooflinecli.specs.hardware import load_hardware
@@ -77,7 +78,7 @@ def test_measured_constants_are_nearer_where_the_timings_are_theirs(env):
     """Timings made from the measured constants themselves: their error is nothing, and that of what ships is not."""
     constants = Constants(300e12, 2e12, 20e-6, 1.0)
     limits = profile.roofs([], "h100-sxm")
-    found = Fit("kernel", "matmul", "bf16", constants, 20, 10, 0.05, 0.1, 0.3, 0.08, {})
+    found = fit_of("bf16", constants)
     text = profile.text_of(profile.document(limits, [found], env, name="H100, measured"), Path("chip.yaml"))
     shapes = [cases.matmul(m, 4096, 4096, "bf16") for m in (1, 16, 64, 128, 256, 1024, 4096, 8192)]
     records = [{**c.record(), "busy": 1.0, "held_out": True} for c in shapes]

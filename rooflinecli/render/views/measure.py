@@ -29,15 +29,17 @@ _FITS = (
     Column("class", lambda f: f"{f.kind} {f.dtype}{'' if f.regime == 'kernel' else ' ' + f.regime}", text=True),
     Column(
         "compute",
-        lambda f: "-" if f.kind in ("elementwise", "gather", "optimizer") else text(f.constants.compute, "flops_per_s"),
+        lambda f: (
+            "-" if f.kind in ("elementwise", "gather", "optimizer") else text(f.compute_flops_per_s, "flops_per_s")
+        ),
     ),
-    Column("memory", lambda f: text(f.constants.memory, "bytes_per_s"), drop=5),
-    Column("overhead", lambda f: text(f.constants.overhead, "overhead_s"), drop=4),
-    Column("p", lambda f: f"{f.constants.p:g}", drop=2),
-    Column("shapes", lambda f: f"{f.n_fit}+{f.n_held}", drop=1),
-    Column("median", lambda f: error(f.median)),
-    Column("p90", lambda f: error(f.p90), drop=3),
-    Column("roofline", lambda f: error(f.raw)),
+    Column("memory", lambda f: text(f.memory_bytes_per_s, "bytes_per_s"), drop=5),
+    Column("overhead", lambda f: text(f.overhead_s, "overhead_s"), drop=4),
+    Column("p", lambda f: "inf" if f.p is None else f"{f.p:g}", drop=2),
+    Column("shapes", lambda f: f"{f.shapes_fitted}+{f.shapes_held_out}", drop=1),
+    Column("median", lambda f: error(f.held_out_median)),
+    Column("p90", lambda f: error(f.held_out_p90), drop=3),
+    Column("roofline", lambda f: error(f.roofline_median)),
 )
 _HELD_OUT = (
     Column("held-out shapes", lambda r: f"{r['kind']} {r['dtype']}"),
@@ -88,13 +90,13 @@ def _fits(fits: Sequence[Fit], roofs: MeasuredPeaks) -> list[list[Block]]:
     peaks = ", ".join(f"{dtype} {text(peak, 'flops_per_s')}" for dtype, peak in sorted(roofs.peaks.items()))
     notes = []
     for f in fits:
-        for name, (n, median, p90) in f.groups.items():
+        for name, g in f.groups.items():
             notes.append(
-                f"{f.kind} {f.dtype}, {name}: median {error(median)}, p90 {error(p90)} over {n} held-out shapes"
+                f"{f.kind} {f.dtype}, {name}: median {error(g.median)}, p90 {error(g.p90)} over {g.shapes} held-out shapes"
             )
-        if f.worse:
+        if f.worse_than_roofline:
             notes.append(
-                f"{f.kind} {f.dtype}: the fit ({error(f.median)}) is worse than the bare roofline ({error(f.raw)}) on held-out shapes; "
+                f"{f.kind} {f.dtype}: the fit ({error(f.held_out_median)}) is worse than the bare roofline ({error(f.roofline_median)}) on held-out shapes; "
                 "left out of the profile (--force writes it)"
             )
     table: list[Block] = [records(_FITS, fits)] if fits else []
