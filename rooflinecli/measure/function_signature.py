@@ -79,7 +79,7 @@ def _nodes(text: str) -> list[ast.expr]:
         call = ast.parse(f"f({python})", mode="eval").body
     except SyntaxError:
         raise _wrong(text, text) from None
-    if not isinstance(call, ast.Call) or call.keywords or not call.args:
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.keywords or not call.args:
         raise _wrong(text, text)
     return call.args
 

@@ -281,3 +281,27 @@ def test_without_jax_the_pip_line(cli, monkeypatch):
     ran = cli("aot", "x.py:f", "f32[2]", "--hw", "h100")
     assert ran.code == 2
     assert "[measure]'" in ran.err
+
+
+def test_ragged_matmuls_of_experts_are_counted(tmp_path, cli):
+    """Each of 12 rows meets the [8, 16] weight of its group, whichever that is."""
+    path = tmp_path / "experts.py"
+    path.write_text("import jax\ndef routed(x, w, rows):\n    return jax.lax.ragged_dot(x, w, rows)\n")
+    ran = cli("aot", f"{path}:routed", "f32[12,8] f32[4,8,16] i32[4]", "--hw", "h100", "--format", "json")
+    assert ran.json["counts"]["matmul_flops"] == 2 * 12 * 8 * 16
+
+
+@pytest.mark.parametrize("written", ["f32[a]", "foo", "", "f(x)", "f32[2];1", "f32[2])(f32[2]"])
+def test_arguments_that_are_none_are_refused(written):
+    from rooflinecli.core.errors import UsageError
+    from rooflinecli.measure.function_signature import arguments
+
+    with pytest.raises(UsageError, match="cannot read"):
+        arguments([written])
+
+
+def test_nested_arguments_and_numbers():
+    from rooflinecli.measure.function_signature import arguments
+
+    pair, number, flag = arguments(["(f32[8], {a: i32[], b: (1, -2)}) 0.5 true"])
+    assert (pair[0].shape, pair[1]["a"].shape, pair[1]["b"], number, flag) == ((8,), (), (1, -2), 0.5, True)
