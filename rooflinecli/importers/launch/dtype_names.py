@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rooflinecli.core.errors import RooflineError
 from rooflinecli.importers.launch.launch import Launch, formats
-from rooflinecli.specs.model import load_model
+from rooflinecli.specs.model import ModelSpec, load_model
 from rooflinecli.specs.name_lookup import find
 
 _TUNED = re.compile(
@@ -91,6 +91,14 @@ def _untuned(name: str) -> str | None:
     return name
 
 
+def registered(name: object) -> ModelSpec | None:
+    """The model of a name or path; None where there is none here."""
+    try:
+        return load_model(str(name))
+    except RooflineError:
+        return None
+
+
 def _known(name: str) -> bool:
     try:
         return bool(find("models", name))
@@ -124,10 +132,8 @@ def served(launch: Launch, written: object, flag: str) -> None:
 
 def _stored_formats(launch: Launch) -> set[str]:
     """The formats in which the registry's checkpoint of a launch's model is published; none where it is not quantized."""
-    try:
-        scheme = load_model(str(launch.options.get("model", ""))).quantization
-    except RooflineError:
-        return set()
+    model = registered(launch.options.get("model", ""))
+    scheme = model.quantization if model else None
     formats = (scheme, scheme.experts) if scheme is not None else ()
     return {str(format.dtype) for format in formats if format is not None}
 

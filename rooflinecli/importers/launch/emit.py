@@ -8,7 +8,7 @@ import shlex
 from typing import Any, NamedTuple
 
 from rooflinecli.core.errors import RooflineError, UsageError, unknown
-from rooflinecli.importers.launch import locate, read, serving_common
+from rooflinecli.importers.launch import dtype_names, locate, read, serving_common
 from rooflinecli.importers.source import Tree
 from rooflinecli.specs import registry
 from rooflinecli.specs.layout import Layout
@@ -97,20 +97,18 @@ def hub(model: ModelSpec) -> str:
     """The checkpoint of a model: its Hub repository where its file names one that resolves to the same model, else its name."""
     match = _HUB.search(model.source)
     try:
-        if match and load_model(str(find("models", match[1].rpartition("/")[2]))).id == model.id:
-            return match[1]
+        found = find("models", match[1].rpartition("/")[2]) if match else ""
     except RooflineError:
-        pass
-    return model.id
+        found = ""
+    known = dtype_names.registered(found) if found else None
+    return match[1] if match and known and known.id == model.id else model.id
 
 
 def same(option: str, one: object, other: object) -> bool:
     """Whether two ways to write an option mean the same."""
     if option == "model":
-        try:
-            return load_model(str(one)).id == load_model(str(other)).id
-        except RooflineError:
-            return False
+        models = [dtype_names.registered(name) for name in (one, other)]
+        return all(models) and len({model.id for model in models if model}) == 1
     lists = [isinstance(value, (list, tuple)) for value in (one, other)]
     if any(lists):
         return all(lists) and list(one) == list(other)  # type: ignore[call-overload]

@@ -8,13 +8,11 @@ from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any
 
-from rooflinecli.core.errors import RooflineError
 from rooflinecli.core.text import one_line
 from rooflinecli.importers.launch import dtype_names
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, ToolFlags
 from rooflinecli.importers.launch.shell_expansion import readable, unknowns
 from rooflinecli.importers.source import Options, Tree
-from rooflinecli.specs.model import load_model
 
 _WIDE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
@@ -106,10 +104,8 @@ def expert_group(options: Options) -> tuple[int, int, int]:
 
 def has_experts(options: Options) -> bool | None:
     """Whether the model of a launch has experts; None where the model is not known."""
-    try:
-        return any(group.feedforward.kind == "moe" for group in load_model(str(options.get("model"))).layers)
-    except RooflineError:
-        return None
+    model = dtype_names.registered(options.get("model"))
+    return None if model is None else any(group.feedforward.kind == "moe" for group in model.layers)
 
 
 def unresolved(launch: Launch, names: dict[str, str], args: LaunchArguments) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from rooflinecli.core.errors import RooflineError
 from rooflinecli.importers.launch import dtype_names
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
-from rooflinecli.specs.model import load_model
 
 MODEL_PARALLEL = ("tp", "pp", "cp")
 
@@ -89,10 +87,7 @@ def unresolved(launch: Launch, names: dict[str, str]) -> None:
 
 def model_layers(model: str) -> int | None:
     """Layers of a model of the registry; None for another."""
-    try:
-        return load_model(model).n_layers
-    except RooflineError:
-        return None
+    return found.n_layers if (found := dtype_names.registered(model)) else None
 
 
 def per_node(devices: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from rooflinecli.importers.launch import training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, named_file
@@ -14,8 +15,6 @@ TRAINS = True
 SUFFIX = ".json"
 FILES = ("deepspeed", "deepspeed-config", "ds-config")
 _STAGE = "zero_optimization.stage"
-_NEOX = ("model-parallel-size", "pipe-parallel-size", "num-layers", "hidden-size", "num-attention-heads", "num-kv-heads", "intermediate-size",
-         "seq-length", "max-position-embeddings", "checkpoint-activations", "no-weight-tying", "pos-emb", "activation")  # fmt: skip
 FLAGS = flags("deepspeed")
 
 
@@ -39,7 +38,7 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
         read(config or {_STAGE: stage}, launch)
         training_common.trainer(launch, words)
         return
-    args = LaunchArguments.of_tree({_plain(k.strip()): v for k, v in tree.items()})
+    args = LaunchArguments.of_tree({key.strip(): value for key, value in tree.items()})
     tp = args.whole(launch, "model-parallel-size", "tensor_parallel.autotp_size", default=1)
     pp = args.whole(launch, "pipe-parallel-size", default=1)
     training_common.layout(launch, None, tp=tp, pp=max(pp or 1, 1))
@@ -51,19 +50,14 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
         launch.put("zero", stages[0], _STAGE)
     _batch(args, launch, (tp or 1) * max(pp or 1, 1))
     _offload(args, launch)
-    launch.options["dtype"] = _dtype(args)
+    on = {kind: str(args.pop(f"{kind}.enabled")).lower() in ("true", "auto") for kind in ("bf16", "fp16", "bfloat16")}
+    launch.options["dtype"] = "bf16" if on["bf16"] or on["bfloat16"] else "fp16" if on["fp16"] else "fp32"
     if launch.options["dtype"] == "bf16" and str(launch.options.get("zero")) == "0":
         launch.options["zero"] = 1  # BF16_Optimizer shards its states at stage 0 too
     _sizes(args, launch)
-    if str(args.pop("checkpoint-activations")).lower() == "true":
+    if training_common.on(args.pop("checkpoint-activations")):
         launch.options["recompute"] = "full"
     launch.unmodelled += args.left(FLAGS)
-
-
-def _plain(key: str) -> str:
-    """gpt-neox takes its own keys with dashes or underscores; DeepSpeed's have underscores."""
-    dashed = key.replace("_", "-")
-    return dashed if dashed in _NEOX else key
 
 
 def _batch(args: LaunchArguments, launch: Launch, within: int) -> None:
@@ -75,7 +69,8 @@ def _batch(args: LaunchArguments, launch: Launch, within: int) -> None:
     if whole:
         launch.options["batch"] = whole
         micro = micro or (whole if steps == 1 else None)
-        if micro and steps and whole % (micro * steps) == 0 and "train_micro_batch_size_per_gpu" in args.given:
+        known = "n" in launch.options or "train_micro_batch_size_per_gpu" not in args.given
+        if micro and steps and whole % (micro * steps) == 0 and not known:
             launch.options |= {"dp": whole // (micro * steps), "n": whole // (micro * steps) * within}
             launch.notes = [n for n in launch.notes if not n.startswith("the number of devices")]
     elif micro:
@@ -83,22 +78,13 @@ def _batch(args: LaunchArguments, launch: Launch, within: int) -> None:
 
 
 def _offload(args: LaunchArguments, launch: Launch) -> None:
-    optimizer = args.pop("zero_optimization.offload_optimizer.device", default="none")
-    weights = args.pop("zero_optimization.offload_param.device", default="none")
-    if str(args.pop("zero_optimization.cpu_offload")).lower() == "true":
-        optimizer = "cpu"
-    if optimizer in ("cpu", "nvme"):
+    optimizer, weights = (args.pop(f"zero_optimization.offload_{what}.device") for what in ("optimizer", "param"))
+    if optimizer in ("cpu", "nvme") or training_common.on(args.pop("zero_optimization.cpu_offload")):
         launch.options["offload"] = "optimizer"
     if weights in ("cpu", "nvme"):
-        launch.unmodelled.append(
-            f"zero_optimization.offload_param.device {weights}: weights are taken to stay on the device"
-        )
+        why = "weights are taken to stay on the device"
+        launch.unmodelled.append(f"zero_optimization.offload_param.device {weights}: {why}")
     args.pop(*(name for name in args.given if name.startswith("zero_optimization.offload_")))
-
-
-def _dtype(args: LaunchArguments) -> str:
-    on = {kind: str(args.pop(f"{kind}.enabled")).lower() in ("true", "auto") for kind in ("bf16", "fp16", "bfloat16")}
-    return "bf16" if on["bf16"] or on["bfloat16"] else "fp16" if on["fp16"] else "fp32"
 
 
 def _sizes(args: LaunchArguments, launch: Launch) -> None:
@@ -114,13 +100,8 @@ def _sizes(args: LaunchArguments, launch: Launch) -> None:
         launch.shape["rotary"] = args.pop("pos-emb", default="learned") != "learned"
         launch.shape["context"] = args.whole(launch, "max-position-embeddings") or 2048
     args.put(launch, "seq", "seq-length")
-    mixers = {str(kind) for kind in _leaves(args.given.get("attention_config", args.given.get("attention-config")))}
-    if other := sorted(mixers & {"mamba", "rwkv", "gmlp", "amlp"}):
+    if other := re.search("mamba|rwkv|gmlp|amlp", str(args.values("attention-config"))):
         launch.refuse("model", f"attention_config {other[0]} is another architecture than its sizes describe here")
-
-
-def _leaves(node: object) -> list[object]:
-    return [leaf for item in node for leaf in _leaves(item)] if isinstance(node, list) else [node]
 
 
 def write(options: Options, model: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 
@@ -88,13 +89,11 @@ def _recomputed(args: LaunchArguments, launch: Launch) -> None:
         launch.options["recompute"] = "op"
     elif mode == "selective" and option.isdigit() and int(option) > 0:
         launch.options["recompute"] = "full"
-        layers = model_layers(str(launch.options.get("model", "")))
-        if layers:
+        if layers := model_layers(str(launch.options.get("model", ""))):
             launch.options["recompute-layers"] = layers // int(option)
         else:
-            launch.unmodelled.append(
-                f"activation_checkpoint.selective_ac_option {option}: every layer is taken to compute again"
-            )
+            why = "every layer is taken to compute again"
+            launch.unmodelled.append(f"activation_checkpoint.selective_ac_option {option}: {why}")
     elif mode in ("none", "full"):
         launch.options["recompute"] = mode
     else:
@@ -109,23 +108,19 @@ def write(options: Options, model: str) -> str:
     known = next((key.split() for key, value in _FLAVORS.items() if value == options["model"]), None)
     name, flavor = known or [re.sub(r"^llama-3(\.\d)?$", "llama3", family), size.upper()]  # releases share a name
     recompute = options.get("recompute", "none")
-    lines = ["[model]", f'name = "{name}"', f'flavor = "{flavor}"']
-    if options.get("dtype") == "fp8":
-        lines.append('converters = ["quantize.linear.float8"]')
-    lines += ["", "[training]", f"local_batch_size = {int(options.get('micro-batch') or 1)}"]
-    lines += [f"global_batch_size = {int(options['batch'])}"] if options.get("batch") else []
-    lines += [f"seq_len = {int(options['seq'])}"] if options.get("seq") else []
-    lines += [
-        "",
-        "[parallelism]",
-        f"data_parallel_replicate_degree = {dp // within}",
-        f"data_parallel_shard_degree = {within}",
-    ]
-    lines += [f"{word}_parallel_degree = {int(options.get(axis, 1))}" for axis, word in _DEGREES.items()]
-    if zero == 2:
-        lines.append('fsdp_reshard_after_forward = "never"')
-    if options.get("virtual-stages") == 2 and options.get("schedule", "1f1b") == "1f1b":
-        lines.append('pipeline_parallel_schedule = "Interleaved1F1B"')
-    mode = {"op": "selective"}.get(recompute, recompute if recompute in ("none", "full") else "none")
-    lines += ["", "[activation_checkpoint]", f'mode = "{mode}"']
-    return "\n".join(lines + (['selective_ac_option = "op"'] if recompute == "op" else [])) + "\n"
+    schedule = (
+        "Interleaved1F1B" if options.get("virtual-stages") == 2 and options.get("schedule", "1f1b") == "1f1b" else None
+    )
+    tables: dict[str, Options] = {
+        "model": {"name": name, "flavor": flavor, "converters": ["quantize.linear.float8"] if options.get("dtype") == "fp8" else None},
+        "training": {"local_batch_size": int(options.get("micro-batch") or 1), "global_batch_size": options.get("batch"), "seq_len": options.get("seq")},
+        "parallelism": {"data_parallel_replicate_degree": dp // within, "data_parallel_shard_degree": within}
+        | {f"{word}_parallel_degree": int(options.get(axis, 1)) for axis, word in _DEGREES.items()}
+        | {"fsdp_reshard_after_forward": "never" if zero == 2 else None, "pipeline_parallel_schedule": schedule},
+        "activation_checkpoint": {"mode": {"op": "selective", "full": "full"}.get(recompute, "none"), "selective_ac_option": "op" if recompute == "op" else None},
+    }  # fmt: skip
+    written = {name: {key: value for key, value in rows.items() if value is not None} for name, rows in tables.items()}
+    return "\n".join(
+        "".join([f"[{name}]\n", *(f"{key} = {json.dumps(value)}\n" for key, value in rows.items())])
+        for name, rows in written.items()
+    )
