@@ -1,4 +1,4 @@
-"""Per-layer overrides -> the shortest `layers:` a person would write: a number, runs, or a repeated pattern."""
+"""Which layers have what, and their overrides -> the shortest `layers:` a person would write: a number, runs, or a repeated pattern."""
 
 from __future__ import annotations
 
@@ -7,6 +7,19 @@ from typing import Any
 from rooflinecli.specs.field_reader import ConfigFields
 
 Override = dict[str, Any]
+# How files name a layer's mixer: transformers 5, and older files on the Hub
+_MIXERS = {
+    "linear_attention": "recurrent",
+    "mamba": "recurrent",
+    "conv": "recurrent",
+    "recurrent": "recurrent",
+    "full_attention": "attention",
+    "attention": "attention",
+    "sliding_attention": "attention",
+    "hybrid": "hybrid",
+    "mlp": "mlp",
+    "moe": "moe",
+}
 _LONGEST_PERIOD = 12
 _LATEST_START = 12  # layers searched for the start of a repeated pattern
 
@@ -72,3 +85,25 @@ def windows(
             )
     local = [kind == name for kind in types] if types else default
     return [{"attention": {key: window}} if here and window else {} for here in local]
+
+
+def layer_kinds(f: ConfigFields, names: tuple[str, ...], default: list[str], allowed: tuple[str, ...]) -> list[str]:
+    """The mixer of each layer: the first list of these names that the config gives, else `default`. Raises DataError."""
+    length = len(default) or None
+    for name in names:
+        listed = f.items(name, str, length)
+        if not listed:
+            continue
+        kinds = [_MIXERS.get(kind, "") for kind in listed]
+        for name_in_config, kind in zip(listed, kinds, strict=True):
+            if kind not in allowed:
+                raise f.fail(
+                    name, f"'{name_in_config}' is not a layer kind supported here; supported: {', '.join(allowed)}"
+                )
+        return kinds
+    return default
+
+
+def placed(kinds: list[str], blocks: dict[str, dict[str, Any]]) -> list[Override]:
+    """Overrides that give each layer the mixer of its kind."""
+    return [{"attention": blocks[kind]} for kind in kinds]

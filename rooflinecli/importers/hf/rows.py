@@ -18,10 +18,10 @@ from typing import Any
 
 import yaml
 
-from rooflinecli.importers.hf import blocks, hybrid_layers
+from rooflinecli.importers.hf import blocks
 from rooflinecli.importers.hf.decoder import decoder
 from rooflinecli.importers.hf.ignored_fields import NOISE, SETS
-from rooflinecli.importers.hf.layer_pattern import merged, stack, windows
+from rooflinecli.importers.hf.layer_pattern import layer_kinds, merged, placed, stack, windows
 from rooflinecli.specs.field_reader import ConfigFields, Family
 from rooflinecli.specs.yaml_loader import Loader
 
@@ -37,24 +37,12 @@ BLOCKS: dict[str, Callable[..., blocks.Block]] = {
     "experts": blocks.experts,
     "latent": blocks.latent,
     "frame": blocks.frame,
-    "ssd": hybrid_layers.ssd,
-    "selective": hybrid_layers.selective,
+    "ssd": blocks.ssd,
+    "selective": blocks.selective,
     "patches": blocks.patches,
     "linear": lambda _, **given: blocks.linear(**given),
 }
-READERS = (
-    "integer",
-    "optional",
-    "flag",
-    "text",
-    "items",
-    "listed",
-    "side",
-    "ratio",
-    "labels",
-    "head",
-    "integer_or_auto",
-)  # of ConfigFields
+READERS = "integer integer_or_auto optional flag text items listed side ratio labels head".split()  # of ConfigFields
 
 
 def _pairs(listed: list[Any]) -> bool:
@@ -62,29 +50,30 @@ def _pairs(listed: list[Any]) -> bool:
     return all(isinstance(g, list) and len(g) == 2 and all(isinstance(s, int) and s > 0 for s in g) for g in listed)
 
 
-FUNCTIONS: dict[str, Any] = {
+_PLAIN = (
+    all,
+    any,
+    bool,
+    dict,
+    enumerate,
+    int,
+    len,
+    list,
+    max,
+    min,
+    range,
+    round,
+    set,
+    str,
+    zip,
+    math.isqrt,
+    merged,
+    placed,
+    stack,
+)
+FUNCTIONS: dict[str, Any] = {function.__name__: function for function in (*_PLAIN, blocks.sparse)} | {
     "is_list": lambda value: isinstance(value, list),
     "is_whole": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "min": min,
-    "max": max,
-    "len": len,
-    "int": int,
-    "list": list,
-    "dict": dict,
-    "str": str,
-    "range": range,
-    "isqrt": math.isqrt,
-    "stack": stack,
-    "merged": merged,
-    "sparse": blocks.sparse,
-    "placed": hybrid_layers.placed,
-    "bool": bool,
-    "round": round,
-    "zip": zip,
-    "enumerate": enumerate,
-    "any": any,
-    "all": all,
-    "set": set,
     "pairs": _pairs,
 }
 
@@ -150,7 +139,7 @@ def built(row: Mapping[str, Any], fields: ConfigFields, known: Mapping[str, Any]
         "word": lambda name: value if isinstance(value := fields.raw(name), str) else "",
         "given": {**fields.defaults, **fields.data}.__contains__,
         "windows": partial(windows, fields),
-        "layer_kinds": partial(hybrid_layers.layer_kinds, fields),
+        "layer_kinds": partial(layer_kinds, fields),
         "mixture_layers": partial(blocks.mixture_layers, fields),
         "inside": partial(_inside, fields, nested),
         "leave_out": partial(blocks.leave_out_predictions, fields),

@@ -1,1 +1,1 @@
-"""One file per family of Hugging Face configs; FAMILIES in each maps a model_type to how it is read."""
+"""Rows of model types by family, and the readers (`reader: module.function`) of those that a row cannot describe."""
