@@ -6,6 +6,7 @@ import pytest
 
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.training import train
+from rooflinecli.interfaces.python import api
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
@@ -51,3 +52,12 @@ def test_an_unnamed_stack_lies_between_tuned_and_eager() -> None:
         train(ctx("llama-3-70b"), plan.with_changes(software=s)).time_s for s in ("megatron-bridge", "any", "megatron")
     ]
     assert times == sorted(times) and times[0] < times[2]
+
+
+def test_training_names_the_weights_that_it_keeps():
+    """gpt-oss is published with experts in 4 bits, which serving reads; training keeps, computes and names 16 bits."""
+    named = {
+        phase: api.estimate("gpt-oss-20b", hw="h100", n=8, phase=phase).workload.weight_dtype
+        for phase in ("train", "decode")
+    }
+    assert named == {"train": "bf16", "decode": "bf16, mxfp4 experts"}

@@ -262,12 +262,13 @@ def _workload(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> Workload:
 
 
 def _weight_dtype(ctx: EstimateContext) -> str:
-    """Format of the stored weights: as asked, else the checkpoint's where the run keeps it, else --dtype."""
+    """Format of the stored weights: as asked, else the checkpoint's where the run keeps it, else --dtype. Training keeps experts as its other weights."""
     stored, formats, size = ctx.spec.quantization, ctx.formats, size_of(ctx.dtype)
     if ctx.weight_dtype is not None or stored is None:
         return ctx.weight_dtype or ctx.dtype
     if stored.applies_to == "experts":
-        return f"{ctx.dtype}, {stored.dtype} experts" if 0 < formats.expert_weight < size else ctx.dtype
+        kept = ctx.request.phases != ("train",) and 0 < formats.expert_weight < size
+        return f"{ctx.dtype}, {stored.dtype} experts" if kept else ctx.dtype
     return stored.dtype if formats.weight != size else ctx.dtype
 
 
