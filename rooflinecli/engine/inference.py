@@ -16,7 +16,7 @@ from rooflinecli.engine.forward_step import (
     prefill_pass,
 )
 from rooflinecli.engine.phase_answer import DecodeAnswer, PrefillAnswer, Resources, TiersAnswer, rate_interval
-from rooflinecli.engine.serving_load import ReplicaLoad, load, open_itl
+from rooflinecli.engine.serving_load import ReplicaLoad, load, open_itl, prompt_factor
 from rooflinecli.formulas import roofline, serving, training
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import MOST
@@ -159,7 +159,10 @@ def token(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPass
         if busy.kind == "closed":
             form = serving.lockstep_interference if closed_loop.is_lockstep(ctx) else serving.prefill_interference
             batch = decode_step.sequences_per_stage(layout, busy.batch)
-            added = form(batch, ctx.output, busy.prefill_interference_s)
+            cost = busy.prefill_interference_s
+            if ctx.engine.prompts_first:  # passes of prompts alone stall decodes
+                cost = prompt_factor(ctx) * cost
+            added = form(batch, ctx.output, cost)
             seconds = step.seconds + added
         else:
             seconds = open_itl(ctx, layout, step.seconds, busy.share)

@@ -15,7 +15,7 @@ from rooflinecli.engine.phase_answer import DecodeAnswer
 from rooflinecli.formulas import energy, serving
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.published_runs import published
-from rooflinecli.validate.stats import Array, Points, Row, Table, error_table, joined, notes
+from rooflinecli.validate.stats import AT_FAULT, Array, Points, Row, Table, error_table, joined, notes
 
 ENGINE = "vllm-api-server"
 FORMATS = {"mxfp4": None}  # the checkpoint's own
@@ -39,10 +39,11 @@ class PowerRow:
     measured_use: tuple[float, float]
     use: tuple[float, float]
     error: float
+    at_fault: bool
 
     @property
     def group(self) -> str:
-        return f"{self.hw}, {self.kind}"
+        return f"{self.hw}, {self.kind}" + AT_FAULT * self.at_fault
 
 
 @cache
@@ -93,6 +94,7 @@ def _row(run: Row, prompt: int, batch: float, output: float, watts: float, rate:
         measured_use=uses(batch / rate, rate),
         use=uses(float(answer.time_s), float(answer.tokens_per_s)),
         error=float(answer.derived["power_error"]),
+        at_fault="at_fault" in run,
     )
 
 
@@ -181,8 +183,9 @@ def tables() -> list[Table]:
     for name in QUANTITIES:
         groups = sorted({row.group for row in rows()})
         parts = [points(name, group, [row for row in rows() if row.group == group]) for group in groups]
-        totals = {kind: [p for p in parts if p.group.endswith(kind)] for kind in ("dense", "MoE")}
-        made.append(error_table(f"energy: {name}", parts, notes("energy"), {**totals, "all": parts}))
+        scored = [p for p in parts if not p.group.endswith(AT_FAULT)]
+        totals = {kind: [p for p in scored if p.group.endswith(kind)] for kind in ("dense", "MoE")}
+        made.append(error_table(f"energy: {name}", parts, notes("energy"), {**totals, "all": scored}))
     base = joined("", [points("power at the measured throughput", "", list(rows()))])
     tdp = np.array([row.tdp for row in rows()])
     forms: dict[str, Array] = {"at TDP": tdp, "0.685 of TDP": 0.685 * tdp}

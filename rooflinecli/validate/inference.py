@@ -141,6 +141,8 @@ def published_run(row: Row, fit: dict[str, str]) -> Run:
         options |= {"token_budget": row["budget"]} if "budget" in row else {}
     if load == "max" and (batches := graph_batches(row)):
         options["scheduler"] = f"graph_batches={'/'.join(map(str, batches))}"
+    if "scheduler" in row:
+        options["scheduler"] = row["scheduler"]
     if load == "concurrency" and "requests" in row:
         options["prompts_per_slot"] = row["requests"] / row["batch"]
     measured = {key: row[f"{key}_ms"] / 1e3 for key in ("itl", "ttft") if f"{key}_ms" in row}

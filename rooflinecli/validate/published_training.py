@@ -19,13 +19,12 @@ from rooflinecli.specs.model import ModelSpec, load_model, model_from
 from rooflinecli.specs.published_runs import FOLDER, excluded, published
 from rooflinecli.specs.request import Request
 from rooflinecli.specs.yaml_loader import Document
-from rooflinecli.validate.stats import Points, Row, Table, error_table, notes, summary
+from rooflinecli.validate.stats import AT_FAULT, Points, Row, Table, error_table, notes, summary
 
 FILE = FOLDER / "training.yaml"
 _hardware = lru_cache(maxsize=64)(load_hardware)
 # runs of the first fit, runs that came after it, other frameworks, and releases, hybrids and stacks that no constant was fitted to
 ROUNDS = {1: "training", 2: "training_2", 3: "training_3", 4: "training_4"}
-AT_FAULT = " (at fault)"
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from rooflinecli.core.report_table import ReportTable
 from rooflinecli.formulas import roofline
 
 Array = NDArray[Any]
+AT_FAULT = " (at fault)"  # after the group of rows whose source leaves out what decides them: scored apart
 Row = dict[str, Any]  # a row of published_runs/*.yaml, or a line of a table
 
 

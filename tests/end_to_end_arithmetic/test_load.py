@@ -221,12 +221,13 @@ def test_a_prompt_beyond_the_budget_is_read_in_pieces(ask):
 
 
 def test_equal_lengths_run_in_lockstep_where_prompts_come_first(ask):
-    """SGLang: half of the prompts' time lies between tokens, the other half before the first; other engines do not care."""
+    """SGLang: half of the prompts' time lies between tokens, the other half before the first; other engines do not care. Its passes of
+    prompts alone take 1.05 times as long where others decode."""
     ours = {"concurrency": B, **LOAD, "engine": "sglang"}
     cost = many_prompts(200)
     apart, locked = (ask("dense", "decode", **ours, equal_lengths=said) for said in (False, True))
-    assert apart["breakdown_s"]["prefill_interference"] == pytest.approx(7 / 100 * cost)
-    assert locked["breakdown_s"]["prefill_interference"] == pytest.approx(7 / 100 * cost / 2)
+    assert apart["breakdown_s"]["prefill_interference"] == pytest.approx(7 / 100 * 1.05 * cost)
+    assert locked["breakdown_s"]["prefill_interference"] == pytest.approx(7 / 100 * 1.05 * cost / 2)
     alone = ask("dense", "prefill", prompt=200, output=100, engine="sglang")["time_s"]
     first = ask("dense", "prefill", **ours, equal_lengths=True)["time_s"]
     assert first == pytest.approx(alone + 7 / 2 * cost + 0.01 + B * 0.9e-3)
