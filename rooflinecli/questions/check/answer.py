@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.questions.check.cases import CheckCase, load
-from rooflinecli.questions.check.fix_search import Budget, SuggestedFix, fixes
-from rooflinecli.questions.check.measured_quantities import Measured
+from rooflinecli.questions.check.fix_search import Budget, fixes
+from rooflinecli.questions.check.quantities import Measured
 from rooflinecli.questions.check.question import (
     FAIL,
     INCONCLUSIVE,
@@ -21,12 +22,10 @@ from rooflinecli.questions.check.question import (
     CheckAnswer,
     CheckSummary,
     FixAnswer,
-    QuantityValue,
     Sizes,
     Value,
 )
 from rooflinecli.questions.check.run import Estimator, Outcome, outcome
-from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.specs.layout import AXES
 from rooflinecli.specs.name_lookup import display_path
 
@@ -160,7 +159,7 @@ def check(q: Check, measured: Measured | None = None) -> CheckAnswer:
     return answer
 
 
-def _case(outcome: Outcome, suggested: list[SuggestedFix] | None) -> CaseAnswer:
+def _case(outcome: Outcome, suggested: list[FixAnswer] | None) -> CaseAnswer:
     case, result = outcome.case, outcome.result
     return CaseAnswer(
         name=case.name,
@@ -172,18 +171,17 @@ def _case(outcome: Outcome, suggested: list[SuggestedFix] | None) -> CaseAnswer:
         verdict_at_expected=outcome.at_expected,
         model=result.model.name if result else None,
         hardware=result.hardware.name if result else None,
-        layout=_layout(result),
+        layout={} if result is None else {name: _sizes(phase) for name, phase in result.phases.items()},
         options={k: v for k, v in case.options.items() if k not in ("model", "hw")},
         binding=_binding(outcome),
         problem=outcome.problem,
         requirements=list(outcome.requirements),
-        fixes=None if suggested is None else [_fix(one, outcome) for one in suggested],
+        fixes=suggested,
     )
 
 
-def _layout(result: EstimateAnswer | None) -> dict[str, Sizes]:
-    phases = result.phases.items() if result is not None else ()
-    return {phase: {k: getattr(answer.layout_of_phase, k) for k in _SIZES} for phase, answer in phases}
+def _sizes(phase: PhaseAnswer) -> Sizes:
+    return {name: getattr(phase.layout_of_phase, name) for name in _SIZES}
 
 
 def _binding(outcome: Outcome) -> str | None:
@@ -193,16 +191,3 @@ def _binding(outcome: Outcome) -> str | None:
         worst,
         key=lambda r: (r.margin is not None or outcome.verdict == PASS, 1e300 if r.margin is None else r.margin),
     ).quantity if worst else None  # fmt: skip
-
-
-def _fix(fix: SuggestedFix, missed: Outcome) -> FixAnswer:
-    limits = {(r.file, r.line, r.written) for r in missed.requirements if r.verdict != PASS}
-    return FixAnswer(
-        text=", ".join(f"{change.option} {change.from_} -> {change.to}" for change in fix.changes),
-        changes=list(fix.changes),
-        values=[
-            QuantityValue(quantity=r.quantity, value=r.value, unit=r.unit)
-            for r in fix.outcome.requirements
-            if (r.file, r.line, r.written) in limits and not isinstance(r.value, bool)
-        ],
-    )

@@ -16,7 +16,6 @@ from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.engine import build_request
 from rooflinecli.importers.source import Options
-from rooflinecli.questions.check.fleet_quantities import FLEET
 from rooflinecli.questions.check.interval_bounds import phase_of
 from rooflinecli.questions.conditions import Requirement, requirement
 from rooflinecli.questions.file_options import as_options, path_of
@@ -135,6 +134,7 @@ def load_checks(path: Path) -> tuple[CheckFile, Document]:
     return validate(CheckFile, document), document
 
 
+FLEET = "fleet."  # quantities of a whole fleet
 FROM = "from"  # a check's launch: a script, a config or a command, in place of options
 
 FILES = {"model": "models", "hw": "hardware"}

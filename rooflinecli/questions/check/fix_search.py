@@ -10,9 +10,10 @@ from rooflinecli.core.errors import RooflineError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.engine.phase_answer import LayoutAnswer
 from rooflinecli.importers.source import Options
-from rooflinecli.questions.check.fleet_quantities import FLEET
-from rooflinecli.questions.check.question import PASS, OptionChange
-from rooflinecli.questions.check.run import LAYOUT, MEASURED, SIMULATED, Estimator, Outcome, outcome
+from rooflinecli.questions.check.cases import FLEET
+from rooflinecli.questions.check.quantities import LAYOUT, MEASURED, SIMULATED
+from rooflinecli.questions.check.question import PASS, FixAnswer, OptionChange, QuantityValue
+from rooflinecli.questions.check.run import Estimator, Outcome, outcome
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 
 FARTHEST = 16
@@ -30,7 +31,9 @@ def moves(options: Options, result: EstimateAnswer) -> dict[str, list[Options]]:
     if serving and work.kv_dtype in _WIDE:
         found["kv-dtype"] = [{"kv-dtype": dtype} for dtype in _NARROW]
     if serving and not training and not {"qps", "concurrency"} & set(options):
-        found["batch"] = [{"batch": batch} for batch in _around(int(work.batch or 1))]
+        batch = int(work.batch or 1)
+        smaller = (batch >> i for i in range(1, batch.bit_length()))  # by halves down to one sequence
+        found["batch"] = [{"batch": size} for size in (*smaller, batch * 2, batch * 4, batch * 8)]
     found["devices"] = _devices(plan.devices)
     if not training and options.get("weight-dtype") is None and work.dtype in _WIDE:
         found["weight-dtype"] = [{"weight-dtype": "fp8"}, {"weight-dtype": "int8"}, {"weight-dtype": "int4"}]
@@ -73,12 +76,6 @@ def _training_layouts(plan: LayoutAnswer) -> list[Options]:
     return [*traded, *interleaved, free, *({**free, "micro-batch": size} for size in (2, 4))]
 
 
-def _around(batch: int) -> list[int]:
-    """Smaller batches by halves down to one sequence, then larger ones."""
-    smaller = [batch >> i for i in range(1, batch.bit_length()) if batch >> i >= 1]
-    return [*smaller, batch * 2, batch * 4, batch * 8]
-
-
 def _devices(count: int) -> list[Options]:
     """Twice, half, four times ... the devices: first with the layout kept, then with it free."""
     found: list[Options] = []
@@ -96,39 +93,26 @@ _FINER = {"batch": 1, "devices": 16}
 _SIZES = ("devices", "tp", "pp", "dp", "zero", "micro_batch", "virtual_stages", "recompute")
 
 
-@dataclass(frozen=True)
-class SuggestedFix:
-    """Changes that pass, and the outcome with them."""
-
-    changes: tuple[OptionChange, ...]
-    outcome: Outcome
+class BudgetExhausted(Exception):
+    """The budget of a search is used up."""
 
 
+@dataclass
 class Budget:
     """How many estimates a whole search may take; a training one, whose layout is chosen among dozens, counts as several.
 
     Counted and not timed, so that the same plan gets the same answer on every machine.
     """
 
-    def __init__(self, left: int):
-        self.left = left
-
-    def spend(self, cost: int) -> None:
-        if self.left < cost:
-            raise BudgetExhausted
-        self.left -= cost
+    left: int
 
 
-class BudgetExhausted(Exception):
-    """The budget of a search is used up."""
-
-
-def fixes(outcomes: list[Outcome], estimator: Estimator, budget: Budget) -> list[list[SuggestedFix] | None]:
+def fixes(outcomes: list[Outcome], estimator: Estimator, budget: Budget) -> list[list[FixAnswer] | None]:
     """Per outcome up to three fixes, nearest first: one kind of change each, or a pair when no single kind is enough.
 
     None for a check that passes, and where the budget ran out first. Pairs wait until every check had its single changes.
     """
-    found: list[list[SuggestedFix] | None] = [None] * len(outcomes)
+    found: list[list[FixAnswer] | None] = [None] * len(outcomes)
     for step in (_singles, _pair):
         for i, missed in enumerate(outcomes):
             if any(r.quantity.startswith((SIMULATED, LAYOUT, MEASURED, FLEET)) for r in missed.case.requirements):
@@ -139,12 +123,12 @@ def fixes(outcomes: list[Outcome], estimator: Estimator, budget: Budget) -> list
 
 
 def _within(
-    step: Callable[[_Search], Iterator[SuggestedFix]], missed: Outcome, estimator: Estimator, budget: Budget
-) -> list[SuggestedFix] | None:
+    step: Callable[[_Search], Iterator[FixAnswer]], missed: Outcome, estimator: Estimator, budget: Budget
+) -> list[FixAnswer] | None:
     """The fixes of one step; those found before the budget ran out are kept."""
     if missed.result is None:
         return []
-    found: list[SuggestedFix] = []
+    found: list[FixAnswer] = []
     try:
         for fix in islice(step(_Search(missed, missed.result, estimator, budget)), ALTERNATIVES):
             found.append(fix)  # one by one, since BudgetExhausted must not lose those before it
@@ -153,14 +137,14 @@ def _within(
     return found
 
 
-def _singles(search: _Search) -> Iterator[SuggestedFix]:
+def _singles(search: _Search) -> Iterator[FixAnswer]:
     for kind, candidates in search.kinds.items():
         changes = search.first(candidates)
         if changes is not None:
             yield search.fix(search.refined(kind, changes))
 
 
-def _pair(search: _Search) -> Iterator[SuggestedFix]:
+def _pair(search: _Search) -> Iterator[FixAnswer]:
     changes = search.first(pairs(search.kinds))
     if changes is not None:
         yield search.fix(changes)
@@ -172,11 +156,15 @@ class _Search:
     def __init__(self, missed: Outcome, result: EstimateAnswer, estimator: Estimator, budget: Budget):
         self.case, self.result, self.estimator, self.budget = missed.case, result, estimator, budget
         self.kinds = moves(self.case.options, result)
+        self.limits = {(r.file, r.line, r.written) for r in missed.requirements if r.verdict != PASS}
 
     def passing(self, changes: Options) -> Outcome | None:
         options = {k: v for k, v in {**self.case.options, **changes}.items() if v is not None}
         if not self.estimator.knows(options):
-            self.budget.spend(TRAINING if "train" in self.result.phases else 1)
+            cost = TRAINING if "train" in self.result.phases else 1
+            if self.budget.left < cost:
+                raise BudgetExhausted
+            self.budget.left -= cost
         try:
             found = outcome(replace(self.case, options=options), self.estimator)
         except RooflineError:
@@ -203,10 +191,20 @@ class _Search:
             good, bad = (middle, bad) if self.passing(tried) else (good, middle)
         return {**changes, option: good}
 
-    def fix(self, changes: Options) -> SuggestedFix:
+    def fix(self, changes: Options) -> FixAnswer:
+        """The changes, and the quantities of the missed limits with them."""
         found = self.passing(changes)
         assert found is not None and found.result is not None  # what `first` and `refined` return passed
-        return SuggestedFix((*self._options(changes), *self._sizes(found.result)), found)
+        changed = [*self._options(changes), *self._sizes(found.result)]
+        return FixAnswer(
+            text=", ".join(f"{change.option} {change.from_} -> {change.to}" for change in changed),
+            changes=changed,
+            values=[
+                QuantityValue(quantity=r.quantity, value=r.value, unit=r.unit)
+                for r in found.requirements
+                if (r.file, r.line, r.written) in self.limits and not isinstance(r.value, bool)
+            ],
+        )
 
     def _options(self, changes: Options) -> list[OptionChange]:
         """Options that are no part of the layout: formats and the batch."""

@@ -11,7 +11,7 @@ from rooflinecli.specs.options import Number, OptText, OptWhole, Text, Texts, fi
 from rooflinecli.specs.request import HOLDS
 
 if TYPE_CHECKING:
-    from rooflinecli.questions.check.measured_quantities import Measured
+    from rooflinecli.questions.check.quantities import Measured
 
 
 PASS, FAIL, INCONCLUSIVE = "pass", "fail", "inconclusive"

@@ -9,17 +9,14 @@ from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.engine import build_request
 from rooflinecli.engine.phase_answer import Residency
 from rooflinecli.importers.source import Options
-from rooflinecli.questions.check import fleet_quantities
 from rooflinecli.questions.check.cases import CheckCase
-from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
-from rooflinecli.questions.check.measured_quantities import Measured
+from rooflinecli.questions.check.interval_bounds import IntervalBounds
+from rooflinecli.questions.check.quantities import FITS, Measured, bounds
 from rooflinecli.questions.check.question import FAIL, INCONCLUSIVE, PASS, RequirementAnswer, Value
 from rooflinecli.questions.conditions import Requirement
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.specs.quantities import unit_of
-
-SIMULATED, LAYOUT, MEASURED = "simulate.", "layout.", "measured."
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,7 @@ def outcome(case: CheckCase, estimator: Estimator) -> Outcome:
             return Outcome(case, None, problem=str(error))
         except UsageError as error:
             raise DataError(f"{case.lines.get(error.option, case.where)}: {case.name}: {error}") from None
-    feasible = "feasible" if result is not None else fleet_quantities.FITS
+    feasible = "feasible" if result is not None else FITS
     requirements = list(case.requirements)
     if not any(r.quantity == feasible for r in requirements) and (result is None or not result.feasible):
         # an infeasible plan never passes by not requiring that it fits
@@ -100,37 +97,13 @@ def outcome(case: CheckCase, estimator: Estimator) -> Outcome:
     evaluated = []
     for requirement in requirements:
         try:
-            found = _bounds(requirement.quantity, case, result, estimator)
+            found = bounds(requirement.quantity, case, result, estimator)
             evaluated.append(evaluate(requirement, found, result, case.hold, violations))
         except UsageError as error:
             raise DataError(f"{requirement.where}: {case.name}: {error}") from None
         except Infeasible as error:  # of a simulation
             return Outcome(case, None, problem=str(error))
     return Outcome(case, result, tuple(evaluated))
-
-
-def _bounds(quantity: str, case: CheckCase, result: EstimateAnswer | None, estimator: Estimator) -> IntervalBounds:
-    """A quantity of the estimate, of a fleet, of a simulation, of the best layout or of measured files."""
-    if result is None:
-        return fleet_quantities.ends(case, quantity)
-    if quantity.startswith(SIMULATED):
-        from rooflinecli.questions.check import simulation_quantities
-
-        return simulation_quantities.ends(case, result, quantity.removeprefix(SIMULATED))
-    if quantity.startswith(LAYOUT):
-        from rooflinecli.questions.check import regret
-
-        return regret.ends(case, result, quantity.removeprefix(LAYOUT), estimator)
-    if not quantity.startswith(MEASURED):
-        return ends(result, quantity)
-    from rooflinecli.questions.check import measured_quantities
-
-    if not case.measured:
-        raise UsageError(f"{quantity}: no measured file; name one in the check, such as `measured: bench.json`")
-    if estimator.measured is None:
-        raise UsageError(f"{quantity}: measured files are read by `roofline check` only")
-    rows = estimator.measured(case.measured, case.options)
-    return measured_quantities.ends(rows, quantity.removeprefix(MEASURED))
 
 
 ORDER = (PASS, INCONCLUSIVE, FAIL)

@@ -31,7 +31,7 @@ def plan(question: Plan, over: Spread | None, tell: Callable[[str], None]) -> Pl
     try:
         for place, name in enumerate(asked.each):
             if chips:
-                row, count = chips[place].answer(), chips[place].layouts
+                row, count = chips[place].answer(), sum(tried.best.legal for tried in chips[place].tried.values())
             else:
                 row, count = plan_chip(asked, name)
             rows.append(row)

@@ -10,14 +10,15 @@ from rooflinecli.engine import build_request
 from rooflinecli.engine.interval_bound import interval_bound
 from rooflinecli.formulas import capacity, cost
 from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
-from rooflinecli.questions.estimate.answer import estimate, scene_of
+from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.plan.question import PlannedChip, ServiceNumbers, ServingChip
 from rooflinecli.questions.plan.targets import PlanTarget, no_price
+from rooflinecli.questions.search import search_request
 from rooflinecli.questions.search.question import InstanceLayout
 from rooflinecli.questions.search.search_request import estimate_command
-from rooflinecli.questions.search.serving import search
+from rooflinecli.questions.search.serving import serving_grid
 from rooflinecli.specs.hardware import load_hardware
 
 PRICE = "cost.usd_per_million_output_tokens"
@@ -66,61 +67,53 @@ class ServingInstance:
 
 
 def instance(options: Options, layout: InstanceLayout) -> ServingInstance:
-    """The instance of a layout that a serving search found. options: those of the search."""
-    found = estimate(build_request.request(_asks(options, layout)))
-    return ServingInstance(
-        layout, found, _rates(found), estimate_command({**options, "phase": []}, layout.command, True)
-    )
-
-
-def _asks(options: Options, layout: InstanceLayout) -> Options:
-    """What the command asks."""
+    """The instance of a layout that a serving search found, as its command asks for it. options: those of the search."""
     sizes = {axis: layout[axis] for axis in ("tp", "pp", "dp", "ep")}
     own = {k: v for k, v in options.items() if k not in ("n", "batch", "cp", *sizes)}
-    return {**own, **sizes, "n": layout.devices, "concurrency": layout.batch, "phase": ["prefill", "decode"]}
-
-
-def _rates(found: EstimateAnswer) -> IntervalBounds:
-    """Requests per second of one instance, from its tokens per second and the length of an answer."""
+    load = {"n": layout.devices, "concurrency": layout.batch, "phase": ["prefill", "decode"]}
+    found = estimate(build_request.request({**own, **sizes, **load}))
     decode, output = found.phases["decode"], found.workload.output
     expected, low, high = (
         float(capacity.request_rate(r, output)) for r in (decode.tokens_per_s, *decode.tokens_per_s_interval)
     )
     floor = float(interval_bound(expected, "requests_per_s", decode, "floor", less=False))
-    return IntervalBounds(expected, "decode", floor, low, high)
-
-
-_LAYOUTS = 64  # instance layouts whose pessimistic rate is looked at
-_SPLIT = ("tp", "pp", "ep")
+    rate = IntervalBounds(expected, "decode", floor, low, high)
+    return ServingInstance(layout, found, rate, estimate_command({**options, "phase": []}, layout.command, True))
 
 
 def plan_chip(asked: PlanTarget, name: str) -> tuple[PlannedChip, int]:
-    """The chip's row, or why it has none; and how many layouts were looked at."""
-    options = asked.each[name]
+    """The chip's row, or why it has none; and how many layouts were looked at.
+
+    Of the layouts that carry the rate on the fewest devices it is the one with the shortest inter-token latency.
+    """
+
+    def none(why: str) -> PlannedChip:
+        return PlannedChip(chip=name, hardware=load_hardware(name).name, feasible=False, why=why)
+
     assert asked.qps is not None
+    options, limits = {**asked.each[name], "hold": asked.hold}, {**asked.limits, "qps": asked.qps}
     try:
-        scene_of(
-            build_request.request(
-                {**{k: v for k, v in options.items() if k not in ("batch", *_SPLIT)}, "phase": ["decode"]}
-            )
-        )  # an encoder decodes nothing
-        found = search(
-            {**options, "hold": asked.hold}, "devices", list(asked.where), {**asked.limits, "qps": asked.qps}, _LAYOUTS
-        )
+        question = search_request.asked(options, "devices,latency", list(asked.where), limits)
+        grid = serving_grid(question, "a service answers requests; plan its training with --tokens")
+        keep, _, worst = grid.weigh()
     except UsageError as error:
-        return _none(name, str(error)), 0
-    if not found.results:
-        short = found.nearest_miss.lacks if found.nearest_miss else "room"
-        return _none(name, f"no instance meets the SLO; the closest is short by {short}"), found.layouts
-    rows = [_row(asked, name, result.layout) for result in found.results]
-    best = min(rows, key=lambda row: (row.devices, row.held_usd or 0.0, row.held_s))
+        return none(str(error)), 0
+    layouts = int(grid.one.legal.sum())
+    if not keep.any():
+        return none(f"no instance meets the SLO; the closest is short by {grid.nearest(worst).lacks}"), layouts
+    row = _row(asked, name, grid.best(keep, 1)[0].layout)
     most = asked.most_devices(name)
-    if most is not None and best.devices > most:
+    if most is not None and row.devices > most:
         limit = "-n" if most == asked.most else "--power allows"
-        return _none(
-            name, f"the rate takes {plural(best['devices'], 'device')}, and {limit} {most:,} is the most to have"
-        ), found.layouts
-    return _affordable(asked, best), found.layouts
+        devices = plural(row.devices, "device")
+        return none(f"the rate takes {devices}, and {limit} {most:,} is the most to have"), layouts
+    if asked.budget is not None and asked.deadline is not None and row.bill_usd is None:
+        row.feasible, row.why = False, no_price(row.chip)
+    elif asked.budget is not None and row.bill_usd is not None and row.bill_usd > asked.budget:
+        ratio, devices = row.bill_usd / asked.budget, plural(row.devices, "device")
+        row.feasible = False
+        row.why = f"costs {ratio:.3g} times the budget on {devices}, the smallest number that carries the rate"
+    return row, layouts
 
 
 def _row(asked: PlanTarget, name: str, layout: InstanceLayout) -> ServingChip:
@@ -143,22 +136,3 @@ def _row(asked: PlanTarget, name: str, layout: InstanceLayout) -> ServingChip:
         price=None if one.price is None else "given" if "price" in asked.each[name] else "file",
         command=one.command,
     )
-
-
-def _affordable(asked: PlanTarget, row: ServingChip) -> ServingChip:
-    """The row, infeasible where its cost over the time to serve exceeds the budget."""
-    if asked.budget is None or asked.deadline is None:
-        return row
-    if row.bill_usd is None:
-        row.feasible, row.why = False, no_price(row.chip)
-    elif row.bill_usd > asked.budget:
-        ratio, devices = row.bill_usd / asked.budget, plural(row.devices, "device")
-        row.feasible, row.why = (
-            False,
-            f"costs {ratio:.3g} times the budget on {devices}, the smallest number that carries the rate",
-        )
-    return row
-
-
-def _none(name: str, why: str) -> PlannedChip:
-    return PlannedChip(chip=name, hardware=load_hardware(name).name, feasible=False, why=why)

@@ -17,15 +17,11 @@ from rooflinecli.engine.layout_candidates import reach
 from rooflinecli.formulas import cost, scaling
 from rooflinecli.formulas.training_goodput import joined_mtbf
 from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
-from rooflinecli.questions.estimate.answer import estimate
-from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.goodput.question import MTBF, TrainingGoodput, elapsed_interval
 from rooflinecli.questions.plan.question import PlannedChip, PlannedOffer, TrainingChip, TriedCount
 from rooflinecli.questions.plan.targets import PlanTarget, no_price
-from rooflinecli.questions.search.explain_rows import command, request_of
-from rooflinecli.questions.search.question import TrainingLayout
-from rooflinecli.questions.search.search_request import TrainingSearchQuestion, estimate_command, question
-from rooflinecli.questions.search.training import search
+from rooflinecli.questions.search.explain_rows import FastestLayout, fastest_layout
+from rooflinecli.questions.search.search_request import estimate_command, question
 from rooflinecli.specs import prices
 from rooflinecli.specs.hardware import HardwareSpec
 from rooflinecli.specs.request import Request
@@ -169,35 +165,26 @@ RUN, BILL = "train.run_s", "cost.training_usd"
 
 @dataclass
 class DeviceCountResult:
-    """One device count: the estimate of its best layout, or nothing where none fits."""
+    """One device count with its best layout, and the share of the time that makes progress, with its interval."""
 
     devices: int
-    result: EstimateAnswer | None = None
-    layout: TrainingLayout | None = None
-    legal: int = 0
+    best: FastestLayout
     goodput: float = 1.0
     goodput_interval: tuple[float, float] = (1.0, 1.0)
 
     def held(self, quantity: str, hold: str) -> float:
         """The quantity at the bound, failures and checkpoints included; infinite where nothing fits or it has no value."""
-        if self.result is None or not self.goodput:
+        if self.best.estimate is None or not self.goodput:
             return float("inf")
-        found = ends(self.result, quantity)
+        found = ends(self.best.estimate, quantity)
         if hold == "floor":
-            return end(found, hold)
-        expected = float(found.expected) / self.goodput
-        return self.elapsed(found)[1] if hold == "pessimistic" else expected
+            return float(found.at(hold, less=True))
+        return self.elapsed(found)[1] if hold == "pessimistic" else float(found.expected) / self.goodput
 
     def elapsed(self, found: IntervalBounds) -> tuple[float, float]:
         """80% interval of a quantity with failures and checkpoints."""
         expected, low, high = (float(x) for x in (found.expected, found.low, found.high))
         return elapsed_interval(expected, low, high, self.goodput, self.goodput_interval)
-
-
-def end(found: IntervalBounds, hold: str) -> float:
-    """A quantity that less of is better, at the bound."""
-    value = {"pessimistic": found.high, "floor": found.floor}.get(hold, found.expected)
-    return float(value)
 
 
 class ChipPlan:
@@ -206,23 +193,15 @@ class ChipPlan:
     def __init__(self, asked: PlanTarget, name: str, over: Spread | None = None):
         self.asked, self.name, self.options, self.over = asked, name, asked.each[name], over
         self.tried: dict[int, DeviceCountResult] = {}
-        self.layouts = 0
 
     @cached_property
-    def asks(self) -> TrainingSearchQuestion:
-        return self._question(1)
-
-    @property
     def request(self) -> Request:
-        return self.asks.request
+        words = {**self.options, "n": "1", "phase": "train", "hold": self.asked.hold}
+        return question(words, "time", list(self.asked.where)).request
 
     @cached_property
     def priced(self) -> bool:
         return EstimateContext(self.request).price is not None
-
-    def _question(self, devices: int) -> TrainingSearchQuestion:
-        words = {**self.options, "n": str(devices), "phase": "train", "hold": self.asked.hold}
-        return question(words, "time", list(self.asked.where))
 
     def at(self, devices: int) -> DeviceCountResult:
         """The best layout on a number of devices, by the step at the bound."""
@@ -231,20 +210,15 @@ class ChipPlan:
         return self.tried[devices]
 
     def _searched(self, devices: int) -> DeviceCountResult:
-        asks = self._question(devices)
         try:
-            found = search(asks, None, self.over)
+            best = fastest_layout(self.options, devices, self.asked.hold, self.asked.where, self.over)
         except UsageError as error:
             if error.option == "n":  # these sizes do not split this count; another may do
-                return DeviceCountResult(devices)
+                return DeviceCountResult(devices, FastestLayout())
             raise
-        self.layouts += found.layouts
-        best = found.ranking.top(1)
-        if not best:
-            return DeviceCountResult(devices, legal=found.layouts)
-        result = estimate(request_of(asks, best[0].layout))
-        share, interval = self._goodput(devices, result.model.parameters.total)
-        return DeviceCountResult(devices, result, best[0].layout, found.layouts, share, interval)
+        if best.estimate is None:
+            return DeviceCountResult(devices, best)
+        return DeviceCountResult(devices, best, *self._goodput(devices, best.estimate.model.parameters.total))
 
     def _goodput(self, devices: int, params: float) -> tuple[float, tuple[float, float]]:
         """Share of the time that makes progress, by `roofline goodput`, with its interval; 0 without progress."""
@@ -272,9 +246,9 @@ class ChipPlan:
         row.tried = [
             TriedCount(
                 devices=n,
-                legal=found.legal,
-                run_s=found.held(RUN, hold) if found.result else None,
-                training_usd=found.held(BILL, hold) if found.result and self.priced else None,
+                legal=found.best.legal,
+                run_s=found.held(RUN, hold) if found.best.estimate else None,
+                training_usd=found.held(BILL, hold) if found.best.estimate and self.priced else None,
             )
             for n, found in sorted(self.tried.items())
         ]
@@ -315,7 +289,7 @@ class ChipPlan:
 
     def _within_budget(self, counts: list[int]) -> PlannedChip:
         least = next(
-            (n for n in counts if (n & (n - 1) == 0 or n == counts[-1]) and self.at(n).result is not None), None
+            (n for n in counts if (n & (n - 1) == 0 or n == counts[-1]) and self.at(n).best.estimate is not None), None
         )
         if least is None:
             return self._too_slow()
@@ -326,12 +300,11 @@ class ChipPlan:
 
     def row(self, tried: DeviceCountResult) -> TrainingChip:
         """Everything of one count; each number is what the command prints."""
-        result = tried.result
-        assert result is not None and tried.layout is not None  # only counts that hold the run are chosen
+        result, layout = tried.best.estimate, tried.best.layout
+        assert result is not None and layout is not None  # only counts that hold the run are chosen
         run, train = ends(result, RUN), result.phases["train"]
         hours = [float(scaling.device_hours(tried.devices, s)) for s in (run.expected, run.low, run.high)]
         bill = ends(result, BILL) if self.priced else None
-        options = {**self.options, "phase": ["train"]}
         offers = planned_offers(
             self.request.hardware,
             tried.devices,
@@ -345,7 +318,7 @@ class ChipPlan:
             chip=self.name,
             hardware=result.hardware.name,
             devices=tried.devices,
-            layout=replace(tried.layout, devices=tried.devices),
+            layout=replace(layout, devices=tried.devices),
             time_s=train.time_s,
             interval_s=list(train.interval_s),
             mfu=train.mfu,
@@ -367,18 +340,18 @@ class ChipPlan:
             price=None if bill is None else "given" if "price" in self.options else "file",
             energy_j=train.derived.get("run_energy_j"),
             offers=None if "price" in self.options else offers or None,
-            command=estimate_command(options, command(self.asks, tried.layout), False),
+            command=estimate_command({**self.options, "phase": ["train"]}, tried.best.command, False),
         )
 
     def _none(self, why: str, nearest: DeviceCountResult | None = None) -> PlannedChip:
-        if nearest is None or nearest.result is None:
+        if nearest is None or nearest.best.estimate is None:
             return PlannedChip(chip=self.name, hardware=self.request.hardware.name, feasible=False, why=why)
         row = self.row(nearest)
         row.hardware, row.feasible, row.why = self.request.hardware.name, False, why
         return row
 
     def _too_slow(self) -> PlannedChip:
-        able = [t for t in self.tried.values() if t.result is not None]
+        able = [t for t in self.tried.values() if t.best.estimate is not None]
         if not able:
             return self._none(
                 f"no layout fits on any count tried, up to {plural(max(self.tried, default=0), 'device')}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+from rooflinecli.core.parallel_map import Spread
 from rooflinecli.core.text import percent
 from rooflinecli.core.units import duration, si
 from rooflinecli.engine.context import EstimateContext
@@ -12,6 +14,7 @@ from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.questions.conditions import quantity_of
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
+from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search.question import (
     NearestMiss,
     Rejected,
@@ -21,8 +24,8 @@ from rooflinecli.questions.search.question import (
     WithinUncertainty,
 )
 from rooflinecli.questions.search.ranking import RankedLayout, indistinguishable, separating_measurement
-from rooflinecli.questions.search.search_request import TrainingSearchQuestion
-from rooflinecli.questions.search.training import TrainingSearchResult
+from rooflinecli.questions.search.search_request import TrainingSearchQuestion, question
+from rooflinecli.questions.search.training import TrainingSearchResult, search
 from rooflinecli.specs.layout import SIZES
 from rooflinecli.specs.request import Request
 
@@ -42,6 +45,32 @@ def request_of(question: TrainingSearchQuestion, layout: TrainingLayout) -> Requ
         shard=question.request.shard if layout.shard is None else float(layout.shard),
         **sizes,  # type: ignore[arg-type]
     )
+
+
+@dataclass(frozen=True)
+class FastestLayout:
+    """The layout of the fastest step on a number of devices, its estimate, and the options of its command; None where nothing fits.
+
+    legal: layouts that were looked at.
+    """
+
+    legal: int = 0
+    layout: TrainingLayout | None = None
+    estimate: EstimateAnswer | None = None
+    command: str = ""
+
+
+def fastest_layout(
+    options: Options, devices: int, bound: str, where: Sequence[str] = (), over: Spread | None = None
+) -> FastestLayout:
+    """The fastest of every layout at the bound. Raises UsageError for sizes that do not split the devices."""
+    asks = question({**options, "n": str(devices), "phase": "train", "hold": bound}, "time", list(where))
+    found = search(asks, None, over)
+    best = found.ranking.top(1)
+    if not best:
+        return FastestLayout(found.layouts)
+    layout = best[0].layout
+    return FastestLayout(found.layouts, layout, estimate(request_of(asks, layout)), command(asks, layout))
 
 
 def report(question: TrainingSearchQuestion, found: TrainingSearchResult, top: int = 5) -> TrainingSearch:
