@@ -11,6 +11,7 @@ import hashlib
 import sys
 import warnings
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -23,9 +24,11 @@ from rooflinecli.engine import extrapolation
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.interval_bound import time_at_bound
 from rooflinecli.engine.phase_answer import TrainAnswer
+from rooflinecli.questions.search import layout_space
 from rooflinecli.questions.search.search_request import TrainingSearchQuestion
 from rooflinecli.questions.search.serving import search
-from rooflinecli.questions.search.training import plan_of, priced
+from rooflinecli.questions.search.training import CHUNK, answer_of, needs, plan_of
+from rooflinecli.questions.sweep.evaluate_block import SweepBlock
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.published_runs import published
 from rooflinecli.specs.request import HOLDS
@@ -93,6 +96,21 @@ def asked(row: Row) -> EstimateContext:
     if "offload" in plan:
         given["offload"] = plan["offload"] + (f":{plan['offload_layers']}" if "offload_layers" in plan else "")
     return published_training.ctx(row, asked={"phases": ("train",), **given}) if given else ctx
+
+
+def priced(
+    ctx: EstimateContext, question: TrainingSearchQuestion, n: int
+) -> Iterator[tuple[layout_space.LayoutArrays, layout_space.DeviceSplit, SweepBlock]]:
+    """Every layout on n devices that fits, with its answer, a run at a time."""
+    offered = layout_space.layouts(ctx, question, n)
+    for structure in layout_space.structures(question):
+        chosen = layout_space.affected_axes(ctx, offered, question, structure)
+        for start in range(0, len(chosen), CHUNK):
+            layouts = offered.take(chosen[start : start + CHUNK]).laid(ctx, structure)
+            with np.errstate(all="ignore"):
+                fitting = layouts.take(np.flatnonzero(needs(ctx, layouts, structure) <= ctx.chip.capacity))
+                if len(fitting):
+                    yield fitting, structure, answer_of(ctx, fitting, structure)
 
 
 def searched(row: Row, hold: str = HOLDS[0]) -> Searched | None:

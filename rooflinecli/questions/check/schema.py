@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rooflinecli.importers.source import Json
 from rooflinecli.questions.check.cases import FROM, CheckFile
-from rooflinecli.questions.check.simulation_quantities import own_fields
+from rooflinecli.questions.check.quantities import simulation_fields
 from rooflinecli.specs.options import KINDS, OPTIONS, Option
 
 
@@ -26,7 +26,7 @@ def generate() -> Json:
     }
     check["additionalProperties"] = False
     check["properties"]["simulate"] |= {
-        "properties": _schemas(own_fields(), former=True),
+        "properties": _schemas(simulation_fields(), former=True),
         "additionalProperties": False,
     }
     check["properties"]["matrix"] |= {

@@ -38,6 +38,10 @@ class ServiceDemand:
         rates = [devices // o.size * o.rate for o in self.offers[group]]
         return np.max(rates, axis=0) if rates else np.zeros(np.shape(devices))
 
+    def highest(self, devices: Sequence[int]) -> float:
+        """The highest rate on a number of devices of every group."""
+        return float(sum(self.most(k, np.array(n)) for k, n in enumerate(devices)))
+
     def fewest(self, group: int, rate: np.ndarray) -> np.ndarray:
         """The fewest devices of a group that carry a rate, however many there are; infinite where none do."""
         counts = [np.ceil(np.maximum(rate, 0) / o.rate * (1 - 1e-12)) * o.size for o in self.offers[group]]
@@ -83,6 +87,16 @@ class CountTable:
         for demand in self.asked.demands:
             table = merged(table, self.bundles(demand, factor))[0]
         return table
+
+    def weights(self, table: np.ndarray) -> np.ndarray:
+        """What each cell weighs; infinite where the last group has too few devices."""
+        weights = self.asked.weights
+        there = table <= self.asked.devices[self.last]
+        total = np.where(there, np.where(there, table, 0.0) * weights[self.last], np.inf)
+        for axis, group in enumerate(self.others):
+            lots = np.arange(self.shape[axis]) * self.lots[group] * weights[group]
+            total = total + lots.reshape([-1 if a == axis else 1 for a in range(len(self.shape))])
+        return np.asarray(total)
 
     def bundles(self, demand: ServiceDemand, factor: float) -> list[Bundle]:
         """What one model may take: lots of the other groups, and the fewest devices of the last that carry the rest."""
@@ -171,7 +185,22 @@ class AllocationProgram:
 
     def solve(self, factor: float = 1.0) -> Assignment | None:
         """The lightest assignment that carries `factor` of every rate; None where the fleet cannot."""
-        return _solve(self, factor)
+        grid = CountTable(self, self.last, rounded_up=True)
+        table, steps = grid.empty(), []
+        for demand in self.demands:
+            bundles = grid.bundles(demand, factor)
+            table, taken = merged(table, bundles)
+            steps.append((bundles, taken))
+        weights = grid.weights(table)
+        if not np.isfinite(weights).any():
+            return None
+        cell = np.unravel_index(int(np.argmin(weights)), weights.shape)
+        rows = _backwards(self, grid, steps, tuple(map(int, cell)))
+        weight = bound = sum(w * n for row in rows for w, n in zip(self.weights, row, strict=True))
+        if not grid.exact:  # the same with every lot rounded down is what no assignment weighs less than
+            down = CountTable(self, self.last, rounded_up=False)
+            bound = min(weight, float(np.min(down.weights(down.all(factor)))))
+        return Assignment(rows, weight, bound)
 
     def growth(self) -> float:
         """The largest common factor of all rates that the fleet carries; 0 where one of them has no instance there."""
@@ -183,21 +212,24 @@ class AllocationProgram:
         while high - low > max(FINE * low, least * FINE):
             middle = (low + high) / 2
             found = self.solve(middle)
-            low, high = (max(middle, self._carried(found)), high) if found is not None else (low, middle)
+            if found is None:
+                high = middle
+                continue
+            pairs = zip(self.demands, found.devices, strict=True)
+            low = max(middle, min(d.highest(row) / d.rate for d, row in pairs))
         return low
 
     def _alone(self, demand: ServiceDemand) -> float:
         """The factor of one model's rate with the whole fleet to itself."""
-        return float(sum(demand.most(k, np.array(n)) for k, n in enumerate(self.devices))) / demand.rate
-
-    def _carried(self, found: Assignment) -> float:
-        """The common factor that an assignment really carries."""
-        pairs = zip(self.demands, found.devices, strict=True)
-        return min(float(sum(d.most(k, np.array(n)) for k, n in enumerate(row))) / d.rate for d, row in pairs)
+        return demand.highest(self.devices) / demand.rate
 
     def growth_alone(self) -> list[float | None]:
         """For every model the largest factor of its own rate next to the others' as they are; None where the others alone do not fit."""
-        return _alone(self)
+        grid = CountTable(self, self.last, rounded_up=True)
+        each = [grid.bundles(demand, 1.0) for demand in self.demands]
+        return [
+            _room(self, grid, others, demand) for demand, others in zip(self.demands, _others(grid, each), strict=True)
+        ]
 
     def load(self, model: int) -> float:
         """The share of the fleet's devices that a model would need for itself alone, above 1 where it does not fit."""
@@ -212,68 +244,22 @@ class AllocationProgram:
         return int(least) if np.isfinite(least) else None
 
 
-def _solve(asked: AllocationProgram, factor: float) -> Assignment | None:
-    grid = CountTable(asked, asked.last, rounded_up=True)
-    table, steps = grid.empty(), []
-    for demand in asked.demands:
-        bundles = grid.bundles(demand, factor)
-        table, taken = merged(table, bundles)
-        steps.append((bundles, taken))
-    weights = _weights(asked, grid, table)
-    if not np.isfinite(weights).any():
-        return None
-    cell = np.unravel_index(int(np.argmin(weights)), weights.shape)
-    rows = _backwards(asked, grid, steps, tuple(map(int, cell)), factor)
-    weight = sum(w * n for row in rows for w, n in zip(asked.weights, row, strict=True))
-    return Assignment(rows, weight, weight if grid.exact else min(weight, _bound(asked, factor)))
-
-
-def _weights(asked: AllocationProgram, grid: CountTable, table: np.ndarray) -> np.ndarray:
-    """What each cell weighs; infinite where the last group has too few devices."""
-    there = table <= asked.devices[grid.last]
-    total = np.where(there, np.where(there, table, 0.0) * asked.weights[grid.last], np.inf)
-    for axis, group in enumerate(grid.others):
-        lots = np.arange(grid.shape[axis]) * grid.lots[group] * asked.weights[group]
-        total = total + lots.reshape([-1 if a == axis else 1 for a in range(len(grid.shape))])
-    return np.asarray(total)
-
-
-def _bound(asked: AllocationProgram, factor: float) -> float:
-    """What no assignment weighs less than: the same with every lot rounded down."""
-    grid = CountTable(asked, asked.last, rounded_up=False)
-    return float(np.min(_weights(asked, grid, grid.all(factor))))
-
-
 def _backwards(
     asked: AllocationProgram,
     grid: CountTable,
     steps: Sequence[tuple[list[Bundle], np.ndarray]],
     cell: tuple[int, ...],
-    factor: float,
 ) -> tuple[tuple[int, ...], ...]:
     """Devices of every model on every group, from the last model's choice to the first's."""
     rows: list[tuple[int, ...]] = []
     for demand, (bundles, taken) in zip(reversed(asked.demands), reversed(steps), strict=True):
         place, least = bundles[int(taken[cell])]
         counts = {k: c * grid.lots[k] for k, c in zip(grid.others, place, strict=True)} | {grid.last: int(least)}
-        rows.append(_trimmed(demand, [counts[k] for k in range(len(asked.devices))]))
+        best = {k: demand.best(k, n) for k, n in counts.items()}
+        whole = {k: n // o.size * o.size if (o := best[k]) is not None else 0 for k, n in counts.items()}
+        rows.append(tuple(whole[k] for k in range(len(asked.devices))))  # what a lot left over goes back
         cell = tuple(a - b for a, b in zip(cell, place, strict=True))
     return tuple(reversed(rows))
-
-
-def _trimmed(demand: ServiceDemand, row: list[int]) -> tuple[int, ...]:
-    """Whole instances only: what a lot left over goes back."""
-    best = [demand.best(k, n) for k, n in enumerate(row)]
-    return tuple(n // o.size * o.size if o is not None else 0 for n, o in zip(row, best, strict=True))
-
-
-def _alone(asked: AllocationProgram) -> list[float | None]:
-    """Growth of each model alone: what the others leave, in every way that they can leave it."""
-    grid = CountTable(asked, asked.last, rounded_up=True)
-    each = [grid.bundles(demand, 1.0) for demand in asked.demands]
-    return [
-        _room(asked, grid, others, demand) for demand, others in zip(asked.demands, _others(grid, each), strict=True)
-    ]
 
 
 def _others(grid: CountTable, each: list[list[Bundle]]) -> list[np.ndarray]:

@@ -106,6 +106,15 @@ def _with_commands(found: S, options: Options) -> S:
 
 
 R = TypeVar("R", TrainingRow, ServingRow)
+_OF_CHIP = (
+    "hardware",
+    "layouts",
+    "fit",
+    "meet",
+    "rejected",
+    "feasible",
+    "nearest_miss",
+)  # that each chip has its own of
 
 
 def serving_across(
@@ -173,7 +182,9 @@ def _joined(each: dict[str, Options], found: dict[str, S], refused: dict[str, st
     for answer in answers:
         rejected.update({r.constraint: r.layouts for r in answer.rejected})
     chips = [
-        _outcome(name, found[name]) if name in found else ChipOutcome(chip=name, feasible=False, why=refused[name])
+        ChipSearch(chip=name, why="", **{key: found[name][key] for key in _OF_CHIP})
+        if name in found
+        else ChipOutcome(chip=name, feasible=False, why=refused[name])
         for name in each
     ]
     joined = replace(
@@ -192,20 +203,6 @@ def _joined(each: dict[str, Options], found: dict[str, S], refused: dict[str, st
     if isinstance(joined, TrainingSearch):
         joined.within_uncertainty = None  # chips do not share their errors
     return joined
-
-
-def _outcome(chip: str, answer: SearchAnswer) -> ChipSearch:
-    return ChipSearch(
-        chip=chip,
-        hardware=answer.hardware,
-        layouts=answer.layouts,
-        fit=answer.fit,
-        meet=answer.meet,
-        rejected=answer.rejected,
-        feasible=answer.feasible,
-        nearest_miss=answer.nearest_miss,
-        why="",
-    )
 
 
 def _ranked(rows: list[R], objectives: list[str], pareto: bool, top: int) -> list[R]:

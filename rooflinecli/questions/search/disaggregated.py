@@ -121,18 +121,8 @@ class PoolPair:
         """The pair with the numbers that its commands print: one of an array may differ from a scalar's in the last digit."""
         halves = []
         for phase, chip, pool in zip(("prefill", "decode"), self.chips, self.pools, strict=True):
-            sizes = pool.layout
-            request = replace(
-                chip.ctx.request,
-                phases=(phase,),
-                batch=pool.batch,
-                devices=pool.devices,
-                tp=float(sizes.tp),
-                pp=float(sizes.pp),
-                dp=float(sizes.dp),
-                ep=float(sizes.ep),
-            )
-            found = estimate(request)
+            request = replace(chip.ctx.request, phases=(phase,))
+            found = estimate(instances.request_of(request, pool.layout, batch=pool.batch))
             tokens = found.workload.prompt if phase == "prefill" else found.workload.output
             answer = found.phases[phase]
             rate, bound = float(capacity.request_rate(answer.tokens_per_s, tokens)), chip.ctx.request.hold

@@ -64,6 +64,12 @@ def layouts(ctx: EstimateContext, open: OpenValues, most: int) -> list[InstanceS
     return found
 
 
+def request_of(request: Request, sizes: InstanceSizes, **load: float) -> Request:
+    """The request of one instance under a load, as its command asks for it."""
+    axes = {axis: float(sizes[axis]) for axis in ("tp", "pp", "dp", "ep")}
+    return replace(request, devices=float(sizes.ranks), **axes, **load)  # type: ignore[arg-type]
+
+
 def evaluate(request: Request, found: list[InstanceSizes], batches: np.ndarray, apart: bool) -> InstanceGrid:
     """Prefill and decode of every instance at every batch: one closed loop of both, or each in a pool of its own (`apart`)."""
     columns = batches.reshape(1, -1)
@@ -106,8 +112,7 @@ def offered(
 
 def costs(ctx: EstimateContext, devices: Number, tokens_per_s: Number, prefill_share: Number) -> dict[str, Number]:
     """Dollars per million tokens, where the price is known."""
-    result: dict[str, Number] = {}
-    if ctx.price is not None:
-        hourly, inputs = cost.fleet_price(devices, ctx.price), tokens_per_s / ctx.output * ctx.request_tokens
-        result |= token_prices(hourly, inputs, tokens_per_s, prefill_share, ctx.utilization)
-    return result
+    if ctx.price is None:
+        return {}
+    hourly, inputs = cost.fleet_price(devices, ctx.price), tokens_per_s / ctx.output * ctx.request_tokens
+    return token_prices(hourly, inputs, tokens_per_s, prefill_share, ctx.utilization)

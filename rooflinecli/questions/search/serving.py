@@ -156,16 +156,7 @@ class ServingGrid:
     def row(self, i: int, j: int) -> ServingRow:
         """A point of the grid as its command prices it: a number of an array may differ from a scalar's in the last digit."""
         layout = self.one.layouts[i].at_batch(float(self.one.batches[j]))
-        request = replace(
-            self.question.request,
-            concurrency=layout.batch,
-            tp=float(layout.tp),
-            pp=float(layout.pp),
-            dp=float(layout.dp),
-            ep=float(layout.ep),
-            devices=float(layout.devices),
-        )
-        found = estimate(request)
+        found = estimate(instances.request_of(self.question.request, layout, concurrency=layout.batch))
         one = instances.offered(found.phases, layout.devices, layout.dp, found.workload.prompt, found.workload.output)
         used = together(one, float(self.serve["instances"][i, j]), layout.batch)
         for name, value in (

@@ -93,7 +93,7 @@ def search(
         for start in range(0, len(chosen), CHUNK)
     )
     if over is not None:
-        for part, count in over(partial(_elsewhere, question), items):
+        for part, count in over(partial(_searched, question), items):
             found.merge(part)
             if tell:
                 tell(count, total)
@@ -105,7 +105,7 @@ def search(
     return found
 
 
-def _elsewhere(
+def _searched(
     question: TrainingSearchQuestion, item: tuple[int, layout_space.DeviceSplit, layout_space.LayoutArrays]
 ) -> tuple[TrainingSearchResult, int]:
     """What one run of layouts comes to, by itself."""
@@ -163,21 +163,6 @@ def needs(ctx: EstimateContext, layouts: layout_space.LayoutArrays, structure: l
     """Bytes on the fullest device of every layout."""
     held = residency.resident_memory(ctx, plan_of(layouts, structure, ctx.request), "train").total_bytes
     return np.broadcast_to(held, (len(layouts),))
-
-
-def priced(
-    ctx: EstimateContext, question: TrainingSearchQuestion, n: int
-) -> Iterator[tuple[layout_space.LayoutArrays, layout_space.DeviceSplit, SweepBlock]]:
-    """Every layout on n devices that fits, with its answer, a run at a time."""
-    offered = layout_space.layouts(ctx, question, n)
-    for structure in layout_space.structures(question):
-        chosen = layout_space.affected_axes(ctx, offered, question, structure)
-        for start in range(0, len(chosen), CHUNK):
-            layouts = offered.take(chosen[start : start + CHUNK]).laid(ctx, structure)
-            with np.errstate(all="ignore"):
-                fitting = layouts.take(np.flatnonzero(needs(ctx, layouts, structure) <= ctx.chip.capacity))
-                if len(fitting):
-                    yield fitting, structure, answer_of(ctx, fitting, structure)
 
 
 def answer_of(

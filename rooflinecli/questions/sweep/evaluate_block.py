@@ -48,33 +48,21 @@ def shard(points: int, text: str | None) -> tuple[int, int]:
 
 def boxes(shape: tuple[int, ...], start: int, stop: int, limit: int) -> Iterator[Box]:
     """Cut points [start, stop) of a grid into boxes of at most `limit` points, in order."""
-    if start >= stop:
-        return
     if not shape:
-        yield ()
+        yield from [()] if start < stop else []
         return
     inner = math.prod(shape[1:])
-    first, last = start // inner, (stop - 1) // inner
-    if inner > limit or (first == last and (start % inner or stop % inner)):
-        for i in range(first, last + 1):
-            low, high = max(start - i * inner, 0), min(stop - i * inner, inner)
-            for box in boxes(shape[1:], low, high, limit):
-                yield ((i, i + 1), *box)
-        return
-    yield from _rows(shape, start, stop, limit, inner)
-
-
-def _rows(shape: tuple[int, ...], start: int, stop: int, limit: int, inner: int) -> Iterator[Box]:
-    """Ragged ends by recursion, whole rows between them several at a time."""
-    low, high = -(-start // inner), stop // inner
-    if start % inner:
-        yield from boxes(shape, start, low * inner, limit)
-    step = max(limit // inner, 1)
     whole = tuple((0, size) for size in shape[1:])
-    for i in range(low, high, step):
-        yield ((i, min(i + step, high)), *whole)
-    if stop % inner and high >= low:
-        yield from boxes(shape, high * inner, stop, limit)
+    while start < stop:
+        row, offset = divmod(start, inner)
+        rows = 0 if offset else min(stop - start, limit) // inner
+        if rows:
+            yield ((row, row + rows), *whole)
+        else:  # a part of a row, or a row beyond the limit
+            rows = 1
+            for box in boxes(shape[1:], offset, min(stop - row * inner, inner), limit):
+                yield ((row, row + 1), *box)
+        start = (row + rows) * inner
 
 
 Fit = tuple[str, Number]  # `decode.memory`, and where it is enough
