@@ -97,7 +97,9 @@ def _on(
     best = _best(ctx, phases, tried)
     if best is not None and phases == ("train",) and len(tried) > 1:
         layout, priced_layouts = refine_layout.refined(ctx, _starts(ctx, phases, tried))
-        return ChosenLayout(layout, False, _why_fastest(ctx, len(tried) + priced_layouts), True)
+        count = len(tried) + priced_layouts
+        why = f"the fastest{_by(ctx.request.hold)} of {count} layouts tried; `roofline search` tries every one"
+        return ChosenLayout(layout, False, why, True)
     if best is not None:
         return ChosenLayout(best.layout, False, _why(ctx, phases, tried), True)
     if not any(one.sustains for one in tried):
@@ -188,11 +190,6 @@ def _why(ctx: EstimateContext, phases: tuple[str, ...], tried: list[Candidate]) 
 def _by(bound: str) -> str:
     """By what layouts are ranked."""
     return {"pessimistic": " by the pessimistic bound", "floor": " by the floor"}.get(bound, " by the expected time")
-
-
-def _why_fastest(ctx: EstimateContext, tried: int) -> str:
-    """Why a refined training layout on the devices given."""
-    return f"the fastest{_by(ctx.request.hold)} of {tried} layouts tried; `roofline search` tries every one"
 
 
 def _why_count(ctx: EstimateContext, best: Layout, needs: float, smaller: list[Candidate]) -> str:

@@ -1,7 +1,7 @@
 """Refinement of a training layout: from the best of the plain candidates, one size after another moves to where the step is fastest.
 
 `roofline search` prices every legal layout; an estimate has the time for some hundred. Moves keep the device count: they shift a factor
-between two parallel axes, or change the micro-batch, the virtual stages, the ZeRO stage or recomputation. The score is the search's,
+between two parallel axes, or change the micro-batch, the virtual stages, the ZeRO stage, recomputation or sequence parallelism. The score is the search's,
 the step at the bound of its interval.
 """
 
@@ -89,6 +89,8 @@ def neighbors(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
             yield from (layout.with_changes(zero=3, shard=size) for size in domains)
     if r.recompute is None:
         yield from (layout.with_changes(recompute=kind) for kind in ("none", "full") if kind != layout.recompute)
+    if r.sequence_parallel is None and layout.tp > 1:
+        yield layout.with_changes(sequence_parallel=not layout.sequence_parallel)
     if r.ep is None and ctx.ledger.experts:
         groups = [e for e in divisors(int(layout.dp)) if not any(x % e for x in ctx.ledger.experts)]
         yield from (
@@ -153,4 +155,5 @@ def _key(layout: Layout) -> tuple[Number | None, ...]:
     return (
         *(getattr(layout, axis) for axis in (*AXES, "ep", "micro_batch", "virtual_stages", "zero", "shard")),
         layout.recompute == "full",
+        layout.sequence_parallel,
     )

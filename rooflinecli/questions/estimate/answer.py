@@ -69,9 +69,15 @@ def estimate(request: Request, lift: PlainLift = PLAIN) -> EstimateAnswer:
         violations=violations,
         notes=[
             *_missing(ctx),
-            *_not_rented(ctx, choices),
+            *filter(
+                None, dict.fromkeys(ctx.request.hardware.not_rented(float(c.layout.devices)) for c in choices.values())
+            ),
             *unsupported(ctx, phases, {phase: choice.layout for phase, choice in choices.items()}),
-            *_calibration(ctx, choices, phases),
+            *(
+                note
+                for phase, found in (phases if ctx.request.hardware.calibration else {}).items()
+                for note in apply_calibration.notes(ctx, choices[phase].layout, phase, found)
+            ),
         ]
         or None,
     )
@@ -96,40 +102,17 @@ def _missing(ctx: EstimateContext) -> list[str]:
     ]
 
 
-def _not_rented(ctx: EstimateContext, choices: dict[str, ChosenLayout]) -> list[str]:
-    """Return notes on device counts that no slice has."""
-    notes = (ctx.request.hardware.not_rented(float(choice.layout.devices)) for choice in choices.values())
-    return list(dict.fromkeys(filter(None, notes)))
-
-
-def _calibration(ctx: EstimateContext, choices: dict[str, ChosenLayout], phases: dict[str, PhaseAnswer]) -> list[str]:
-    """Return notes on the chip file's calibration, one per phase."""
-    if not ctx.request.hardware.calibration:
-        return []
-    return [
-        note
-        for phase, found in phases.items()
-        for note in apply_calibration.notes(ctx, choices[phase].layout, phase, found)
-    ]
-
-
 def scene_of(request: Request) -> EstimateContext:
     """The context of a request whose options agree, with the phases that its model has. Raises UsageError."""
     ctx = EstimateContext(request)
-    asked = _phases(ctx)
-    if asked != request.phases:
-        ctx.request = replace(request, phases=asked)
-    option_conflicts.check(ctx)
-    return ctx
-
-
-def _phases(ctx: EstimateContext) -> tuple[str, ...]:
-    """The phases asked for; an encoder has no decode, and asking for that alone is an error."""
-    wanted = ctx.request.phases
-    for phase in wanted:
+    for phase in request.phases:
         if phase not in PHASES:
             raise unknown("phase", phase, PHASES)
-    return option_conflicts.supported_phases(ctx)
+    phases = option_conflicts.supported_phases(ctx)  # an encoder has no decode, and asking for that alone is an error
+    if phases != request.phases:
+        ctx.request = replace(request, phases=phases)
+    option_conflicts.check(ctx)
+    return ctx
 
 
 def choose_plans(ctx: EstimateContext) -> tuple[dict[str, ChosenLayout], list[Violation]]:
@@ -137,23 +120,16 @@ def choose_plans(ctx: EstimateContext) -> tuple[dict[str, ChosenLayout], list[Vi
 
     Raises Infeasible when that is all of it.
     """
-    found: dict[str, ChosenLayout] = {}
-    homeless: list[Violation] = []
+    found, homeless = dict[str, ChosenLayout](), list[Violation]()
     serving = tuple(phase for phase in ctx.request.phases if phase != "train")
     training = tuple(phase for phase in ctx.request.phases if phase == "train")
     for phases in filter(None, (serving, training)):
         try:
-            choice = choose(ctx, phases)
+            found |= dict.fromkeys(phases, choose(ctx, phases))
         except Infeasible as error:
             if not (serving and training) or homeless:
                 raise
-            homeless.append(
-                Violation(
-                    constraint=f"{phases[-1]}.layout", needed=None, available=None, nearest=None, message=str(error)
-                )
-            )
-            continue
-        found |= dict.fromkeys(phases, choice)
+            homeless.append(Violation(constraint=f"{phases[-1]}.layout", message=str(error)))
     return {phase: found[phase] for phase in ctx.request.phases if phase in found}, homeless
 
 
@@ -281,12 +257,10 @@ def _violations(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> list[Vi
         if needed <= available:
             continue
         option = nearest_feasible(ctx, ("train",) if phase == "train" else tuple(p for p in phases if p != "train"))
-        plan = layout_answer(option.layout, option.batch is None, option.reason) if option else None
-        remedy = (
-            f"nearest that works: {_flags(option, phase, ctx.request)}"
-            if option is not None
-            else "no layout holds it; lower --batch or the lengths"
-        )
+        plan, remedy = None, "no layout holds it; lower --batch or the lengths"
+        if option is not None:
+            plan = layout_answer(option.layout, option.batch is None, option.reason)
+            remedy = f"nearest that works: {_flags(option, phase, ctx.request)}"
         message = (
             f"{phase} needs {si(needed, 'B')} per device, {si(needed - available, 'B')} more than the {si(available, 'B')} of "
             f"{ctx.request.hardware.name}; {remedy}"

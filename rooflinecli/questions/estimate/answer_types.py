@@ -113,9 +113,9 @@ class Violation(Record):
     """A violated memory limit: bytes needed and available per device, and the nearest feasible layout."""
 
     constraint: str
-    needed: float | None
-    available: float | None
-    nearest: LayoutAnswer | None
+    needed: float | None = None
+    available: float | None = None
+    nearest: LayoutAnswer | None = None
     message: str
 
 

@@ -65,6 +65,10 @@ def _considered(ctx: EstimateContext, phases: tuple[str, ...], work: str, choice
     if choice.layout not in [one.layout for one in tried]:  # a training layout is refined from them
         tried.append(Candidate(choice.layout, choice.fits))
     layouts = [_layout(ctx, phases, one) for one in tried]
+    half, smaller = int(choice.layout.devices) // 2, None
+    if choice.chosen and half:  # the layout on half the devices that comes closest to fitting: why there are not fewer
+        needed = [one.needs(ctx, phases) for one in evaluate_candidates(ctx, phases, half, [], [])]
+        smaller = {"devices": half, "least_bytes_per_device": min(needed)} if needed else None
     layouts.sort(key=lambda row: (not row["fits"], row["held_s"] if row["fits"] else row["bytes_per_device"]))
     return {
         "work": work,
@@ -72,7 +76,7 @@ def _considered(ctx: EstimateContext, phases: tuple[str, ...], work: str, choice
         "chosen": _sizes(choice.layout),
         "capacity_bytes": float(ctx.chip.capacity),
         "considered": layouts,
-        "smaller": _smaller(ctx, phases, choice),
+        "smaller": smaller,
     }
 
 
@@ -86,15 +90,6 @@ def _layout(ctx: EstimateContext, phases: tuple[str, ...], one: Candidate) -> di
         "held_s": time_at_bound(found, ctx.request.hold) if found else None,
         "bound": max(found.breakdown_s, key=found.breakdown_s.__getitem__) if found else None,
     }
-
-
-def _smaller(ctx: EstimateContext, phases: tuple[str, ...], choice: ChosenLayout) -> dict[str, object] | None:
-    """The layout on half the devices that comes closest to fitting: why there are not fewer."""
-    half = int(choice.layout.devices) // 2
-    if not choice.chosen or half < 1:
-        return None
-    needed = [one.needs(ctx, phases) for one in evaluate_candidates(ctx, phases, half, [], [])]
-    return {"devices": half, "least_bytes_per_device": min(needed)} if needed else None
 
 
 def _sizes(plan: Layout) -> dict[str, object]:

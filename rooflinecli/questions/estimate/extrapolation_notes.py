@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from rooflinecli.core import num
 from rooflinecli.engine.closed_loop import is_lockstep
 from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.inference import decode_seconds
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, PrefillAnswer, TrainAnswer
+from rooflinecli.engine.serving_load import load, restart_fraction
 from rooflinecli.engine.training_stack import UNNAMED
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import MOST
@@ -24,13 +26,17 @@ def unsupported(ctx: EstimateContext, phases: dict[str, PhaseAnswer], layouts: M
     train = phases.get("train")
     if ctx.chip.ideal:
         return []
-    trained = [*_new(train), *_stack(ctx, train), *_beyond(ctx, train)] if train is not None else []
-    return [
-        *foreign(ctx),
-        *trained,
-        *_loaded(ctx, phases.get("decode"), layouts.get("decode")),
-        *_tiers(ctx, phases.get("prefill")),
-    ]
+    found, prefill = foreign(ctx), phases.get("prefill")
+    if isinstance(train, TrainAnswer):
+        if train.extrapolations:
+            found.append(f"train: {'; '.join(train.extrapolations)}; the interval is wider for it")
+        found += [*_stack(ctx, train), *_beyond(ctx, train)]
+    found += _loaded(ctx, phases.get("decode"), layouts.get("decode"))
+    if ctx.request.kv_tier is not None and isinstance(prefill, PrefillAnswer):
+        from rooflinecli.engine import kv_tiers
+
+        found += kv_tiers.eviction_note(ctx, prefill.sessions)
+    return found
 
 
 def foreign(ctx: EstimateContext) -> list[str]:
@@ -42,15 +48,6 @@ def foreign(ctx: EstimateContext) -> list[str]:
         f"no run of {engine.name} is known here but on {', '.join(engine.known_on)}: nothing shows that it runs on "
         f"{chip.name}, and the times are those of kernels carried over"
     ]
-
-
-def _tiers(ctx: EstimateContext, prefill: PhaseAnswer | None) -> list[str]:
-    """Sessions whose caches are evicted."""
-    if ctx.request.kv_tier is None or not isinstance(prefill, PrefillAnswer):
-        return []
-    from rooflinecli.engine import kv_tiers
-
-    return kv_tiers.eviction_note(ctx, prefill.sessions)
 
 
 def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None, layout: Layout | None) -> list[str]:
@@ -67,7 +64,11 @@ def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None, layout: Layout | N
         found.append(f"serving: requests of equal length {runs}; `roofline simulate` follows it step by step")
     else:
         taken = float(num.value(decode.breakdown_s["prefill_interference"])) / float(num.value(decode.time_s))
-        restarted = _restart_fraction(ctx, layout) if decode.load_kind == "closed" else 0.0
+        restarted = 0.0
+        if decode.load_kind == "closed":
+            busy = load(ctx, layout)
+            alone = decode_seconds(ctx, layout, busy)
+            restarted = float(num.value(restart_fraction(ctx, layout, busy, alone)))
         if restarted >= RESTARTED:
             found.append(
                 f"serving: steps that take in a prompt start kernels and read weights again, {restarted:.0%} of the time between tokens "
@@ -88,51 +89,29 @@ def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None, layout: Layout | N
     return found
 
 
-def _restart_fraction(ctx: EstimateContext, layout: Layout) -> float:
-    from rooflinecli.engine.inference import decode_seconds
-    from rooflinecli.engine.serving_load import load, restart_fraction
-
-    busy = load(ctx, layout)
-    return float(num.value(restart_fraction(ctx, layout, busy, decode_seconds(ctx, layout, busy))))
-
-
-def _new(train: PhaseAnswer) -> list[str]:
-    """Return the features of a layout without a published precedent, as one sentence."""
-    extrapolated = train.extrapolations if isinstance(train, TrainAnswer) else None
-    return [f"train: {'; '.join(extrapolated)}; the interval is wider for it"] if extrapolated else []
-
-
-def _stack(ctx: EstimateContext, train: PhaseAnswer) -> list[str]:
+def _stack(ctx: EstimateContext, train: TrainAnswer) -> list[str]:
     """Which training software an unnamed stack was priced as."""
-    if not isinstance(train, TrainAnswer) or train.layout is None:
+    if train.layout is None or ctx.request.software is not None:
         return []
     stack = ctx.training_stack(Layout(zero=train.layout.zero))
-    if ctx.request.software is not None or stack == UNNAMED:
+    if stack == UNNAMED:
         return []
     return [
         f"train: no --framework, so priced as {stack} (docs/training.md); naming the framework narrows the interval"
     ]
 
 
-def _beyond(ctx: EstimateContext, train: PhaseAnswer) -> list[str]:
-    """An MFU that no published run reached."""
-    mfu = float(num.value(train.mfu))
-    known = _highest(ctx)
-    if known is None or mfu <= known[0]:
-        return []
-    return [
-        f"train: an MFU of {mfu:.1%} is above every published run known here ({known[0]:.1%}, {known[1]}), so no run supports "
-        "its interval; take the time as a lower bound"
-    ]
-
-
-def _highest(ctx: EstimateContext) -> tuple[float, str] | None:
-    """The highest MFU of a published run and where: on this chip in this format, on this chip, or on any of its kind."""
+def _beyond(ctx: EstimateContext, train: TrainAnswer) -> list[str]:
+    """An MFU that no published run reached on this chip in this format, else on this chip, else on any of its kind."""
     from rooflinecli.specs.published_runs import published
 
-    spec, rows = ctx.chip.spec, published("highest_mfu")["rows"]
-    chip = spec.id
-    same = [row for row in rows if row["chip"] == chip]
+    mfu, spec, rows = float(num.value(train.mfu)), ctx.chip.spec, published("highest_mfu")["rows"]
+    same = [row for row in rows if row["chip"] == spec.id]
     alike = [row for row in same if row["dtype"] == ctx.dtype] or same or [r for r in rows if r["kind"] == spec.kind]
     best = max(alike, key=lambda row: row["mfu"], default=None)
-    return (best["mfu"], f"{best['row']}, {best['chip']} in {best['dtype']}") if best is not None else None
+    if best is None or mfu <= best["mfu"]:
+        return []
+    return [
+        f"train: an MFU of {mfu:.1%} is above every published run known here ({best['mfu']:.1%}, {best['row']}, {best['chip']} in "
+        f"{best['dtype']}), so no run supports its interval; take the time as a lower bound"
+    ]

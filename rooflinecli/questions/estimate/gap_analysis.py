@@ -63,14 +63,9 @@ def explain(phase: str, request: Request, result: EstimateAnswer, plan: Layout, 
     """
     step = MeasuredStep(phase, request, plan, result.phases[phase], measured)
     tried = (*_settings(step), *_amounts(step)) if phase == "train" else _serving(step)
-    found = [e for e in tried if _helps(step, e)]
+    unexplained = abs(float(step.expected.time_s) / measured - 1)
+    found = [e for e in tried if abs(e.gap) < unexplained - 1e-3]  # moves the right way, and not much too far
     return sorted(found, key=lambda e: (round(abs(e.gap) / CLOSED) if abs(e.gap) > CLOSED else 0, e.change))
-
-
-def _helps(step: MeasuredStep, e: Explanation) -> bool:
-    """Whether it moves the right way, and not much too far."""
-    before = float(step.expected.time_s) / step.measured - 1
-    return abs(e.gap) < abs(before) - 1e-3
 
 
 def _explanation(step: MeasuredStep, assumption: str, seconds: float, change: float) -> Explanation:
@@ -151,18 +146,13 @@ def _rates(step: MeasuredStep) -> Iterator[Explanation]:
     if share is not None and step.phase != "train":
         words = f"memory: {si(rate * share, 'B/s')} instead of {si(rate, 'B/s')}"
         yield _explanation(step, words, step.measured, 1 - share)
-    yield from _links(step)
-    yield from _power(step)
-
-
-def _links(step: MeasuredStep) -> Iterator[Explanation]:
-    levels = step.request.hardware.network
-    for index, level in enumerate(levels):
+    for index, level in enumerate(step.request.hardware.network):
         rate = level.bandwidth.si
         share = _solved(step, lambda x, i=index, r=rate: {f"network.{i}.bandwidth": r * x})  # type: ignore[misc]
         if share is not None:
             words = f"{level.name}: {si(rate * share, 'B/s')} per device instead of {si(rate, 'B/s')}"
             yield _explanation(step, words, step.measured, 1 - share)
+    yield from _power(step)
 
 
 def _power(step: MeasuredStep) -> Iterator[Explanation]:

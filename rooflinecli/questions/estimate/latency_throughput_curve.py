@@ -41,16 +41,12 @@ def _batches(request: Request, phase: str, plan: Layout, answer: PhaseAnswer) ->
     if phase == "train":
         least, asked = plan.dp * plan.micro_batch, ctx.train_batch
         sizes = {asked, *(least * 2**i for i in range(64) if least * 2**i <= BEYOND * asked)}
-        return sorted(size for size in sizes if _is_legal(request, plan, size))
+        taken = {size: EstimateContext(replace(request, batch=size)) for size in sizes}
+        return sorted(size for size, other in taken.items() if legality.first_violation(other, plan, "train") is None)
     assert isinstance(answer, DecodeAnswer)  # prefill has no curve
     asked, most = answer.batch, min(float(answer.max_batch), MOST)
     found = {1.0, asked, *(2.0**i for i in range(17) if 2.0**i <= max(most, asked))}
     return sorted({*found, most} if most >= 1 else found)
-
-
-def _is_legal(request: Request, plan: Layout, batch: float) -> bool:
-    """Whether the plan takes the batch: interleaved schedules want microbatches in multiples of their stages."""
-    return legality.first_violation(EstimateContext(replace(request, batch=batch)), plan, "train") is None
 
 
 def _point(request: Request, phase: str, plan: Layout, batch: float) -> CurvePoint:
