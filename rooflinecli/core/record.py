@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar, Self, dataclass_transform
 
 from rooflinecli.core.fast_dataclass import dataclass
 
@@ -55,6 +55,12 @@ class Record(metaclass=_Answer):
                 yield from value.entries(former) if isinstance(value, Record) else value.items()
             elif not optional or value is not None:
                 yield (key if former else name), value if renamed is None else _with_former_keys(value, renamed)
+
+    @classmethod
+    def like(cls, source: object, /, **given: Any) -> Self:
+        """A record of the fields given, and of those of the same name that `source` has."""
+        shared = (name for name in cls.__dataclass_fields__ if name not in given and hasattr(source, name))
+        return cls(**given, **{name: getattr(source, name) for name in shared})
 
     def __getitem__(self, key: str) -> Any:
         """The value of a key of the JSON object. Raises KeyError where there is none."""

@@ -161,12 +161,8 @@ def check(q: Check, measured: Measured | None = None) -> CheckAnswer:
 
 def _case(outcome: Outcome, suggested: list[FixAnswer] | None) -> CaseAnswer:
     case, result = outcome.case, outcome.result
-    return CaseAnswer(
-        name=case.name,
-        file=case.file,
-        line=case.line,
-        description=case.description,
-        hold=case.hold,
+    return CaseAnswer.like(
+        case,
         verdict=outcome.verdict,
         verdict_at_expected=outcome.at_expected,
         model=result.model.name if result else None,

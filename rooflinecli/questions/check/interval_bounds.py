@@ -8,6 +8,7 @@ from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.record import MISSING, at, entries, leaves
 from rooflinecli.engine.derived import interval
+from rooflinecli.engine.interval_bound import interval_bound
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.specs.quantities import canonical, find, scales_with_time
 from rooflinecli.specs.request import PHASES
@@ -51,7 +52,7 @@ def ends(result: EstimateAnswer, quantity: str) -> IntervalBounds:
     time, follows = result.phases.get(phase), scales_with_time(quantity)
     if time is None or time.time_s <= 0 or not follows or isinstance(value, str):
         return IntervalBounds(value, phase)
-    floor = scaled(value, time.time_s, time.floor_s, follows < 0)
+    floor = interval_bound(value, quantity, time, "floor", less=True) if time.floor_s > 0 else value
     row = find(quantity)
     assert row is not None  # it follows a time
     low, high = interval(value, row, time) if value else (value, value)
@@ -63,13 +64,6 @@ def phase_of(quantity: str) -> str:
     group, _, name = quantity.partition(".")
     row = find(name) if group == "cost" else None
     return group if group in PHASES else row.phase if row is not None else ""
-
-
-def scaled(value: float, time: float, other: float, against: bool) -> float:
-    """What a quantity becomes when the time (or rate) it follows is `other` instead of `time`: in proportion to it, or against it."""
-    if time == other:
-        return value
-    return value * (time / other if against else other / time) if other > 0 else value
 
 
 def _walk(result: EstimateAnswer, quantity: str) -> Any:

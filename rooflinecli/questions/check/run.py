@@ -130,13 +130,8 @@ def evaluate(
         reason = "infeasible layout, value not meaningful"
     elif requirement.quantity == "feasible" and verdict == FAIL:
         reason = "; ".join(violations.values())
-    return RequirementAnswer(
-        quantity=requirement.quantity,
-        file=requirement.file,
-        line=requirement.line,
-        written=requirement.written,
-        comparison=requirement.comparison,
-        limit=requirement.limit,
+    return RequirementAnswer.like(
+        requirement,
         unit="" if isinstance(requirement.limit, (bool, str)) else unit_of(requirement.quantity),
         value=value,
         value_bound=hold if found.interval else "expected",
@@ -148,7 +143,6 @@ def evaluate(
         margin=None if infeasible else _margin(requirement, value),
         bound=found.note or ("" if result is None else _composition(requirement, found, result)),
         reason=reason,
-        implied=requirement.implied,
     )
 
 

@@ -164,12 +164,7 @@ def _model(ctx: EstimateContext) -> ModelAnswer:
         name=ctx.spec.name,
         id=ctx.spec.id,
         layers=ctx.ledger.n_layers,
-        parameters=ParameterCounts(
-            total=p.total,
-            active=p.active,
-            embedding=p.embedding,
-            active_without_embedding=p.active_without_embedding,
-        ),
+        parameters=ParameterCounts.like(p),
         weights_bytes=memory.weights(_whole(ctx.ledger), ctx.formats, 1.0),
     )
 
@@ -193,17 +188,12 @@ def _price(ctx: EstimateContext) -> PriceAnswer | None:
     if chosen is None:
         return None
     one, age = chosen.offer, chosen.offer.age_days
-    return PriceAnswer(
+    return PriceAnswer.like(
+        one,
         usd_per_device_hour=one.usd,
         usd_per_device_hour_interval=(chosen.low, chosen.high),
         offers=chosen.count,
-        provider=one.provider,
-        kind=one.kind,
-        instance=one.instance,
-        region=one.region,
-        date=one.date,
         age_s=None if age is None else age * 86400.0,
-        source=one.source,
         file=one.where,
     )
 

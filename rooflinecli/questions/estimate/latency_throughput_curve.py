@@ -54,12 +54,10 @@ def _point(request: Request, phase: str, plan: Layout, batch: float) -> CurvePoi
     loop = None if request.concurrency is None else batch
     ctx = EstimateContext(replace(request, batch=batch, concurrency=loop, qps=None))
     answer = answered(ctx, ctx.lifted(plan), phase)
-    return CurvePoint(
+    return CurvePoint.like(
+        answer,
         batch=batch,
-        time_s=answer.time_s,
-        floor_s=answer.floor_s,
         interval_s=list(answer.interval_s),
-        tokens_per_s=answer.tokens_per_s,
         memory_bytes=answer.memory.total_bytes,
         feasible=answer.memory.fits,
     )

@@ -52,10 +52,8 @@ def report(question: Fleet, found: dict[tuple[str, str], InstanceOptions]) -> Fl
     gap = 0.0
     if given is not None and given.weight:
         gap = given.weight / given.bound - 1 if given.bound else float("inf")
-    return FleetAnswer(
-        hold=question.hold,
-        objective=question.objective,
-        split=question.split,
+    return FleetAnswer.like(
+        question,
         layouts=sum(o.layouts for o in found.values()),
         feasible=fits,
         growth=growth if len(placed.able) == len(question.services) else 0.0,
@@ -68,7 +66,6 @@ def report(question: Fleet, found: dict[tuple[str, str], InstanceOptions]) -> Fl
         groups=groups,
         models=services,
         rows=rows,
-        unpriced=question.unpriced,
     )
 
 

@@ -178,14 +178,12 @@ def sheet(name: str) -> ChipSheet:
 def record(spec: HardwareSpec) -> Chip:
     """One chip as numbers: what the list and the comparison show."""
     bandwidth, price = spec.memory.bandwidth.si, spec.price
-    return Chip(
+    return Chip.like(
+        spec,
         schema=SCHEMA,
         name=spec.id,
         title=spec.name,
         aliases=list(spec.aliases),
-        vendor=spec.vendor,
-        kind=spec.kind,
-        year=spec.year,
         file=spec.document.location().rpartition(":")[0],
         memory=ChipMemory(
             kind=spec.memory.kind, capacity_bytes=spec.memory.capacity.si, bandwidth_bytes_per_s=bandwidth
@@ -261,15 +259,12 @@ def _figures(spec: HardwareSpec) -> Iterator[tuple[str, tuple[str | int, ...], F
 
 
 def _figure(spec: HardwareSpec, quantity: str, path: tuple[str | int, ...], figure: Figure) -> ChipFigure:
-    return ChipFigure(
+    return ChipFigure.like(
+        figure,
         quantity=quantity,
         value=figure.si,
         unit=figure.dimension,
         written=figure.value if isinstance(figure.value, str) else f"{figure.value:g}",
-        basis=figure.basis,
-        note=figure.note,
-        verified=figure.verified,
-        source=figure.source,
         citation=spec.citation(figure.source),
         at=spec.document.location(*path),
     )
@@ -288,12 +283,10 @@ def _constants(spec: HardwareSpec) -> Iterator[ConstantRow]:
 
 def _constant(spec: HardwareSpec, name: str, item: Efficiency, path: tuple[str | int, ...]) -> ConstantRow:
     """The constants that were written down, without the ones left at their default."""
-    return ConstantRow(
+    return ConstantRow.like(
+        item,
         class_=name,
         constants=item.model_dump(exclude_unset=True, exclude={"source", "note", "error"}),
-        error=item.error,
-        source=item.source,
-        note=item.note,
         citation=spec.citation(item.source),
         at=spec.document.location(*path),
     )

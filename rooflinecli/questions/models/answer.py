@@ -161,15 +161,12 @@ def sheet(name: str) -> ModelSheet:
     """One model in detail: parameters by every convention, KV cache, and its layers group by group."""
     spec = load_model(name)
     counted = parameters(spec)
-    return ModelSheet(
+    return ModelSheet.like(
+        spec,
         schema=SCHEMA,
         name=spec.id,
-        family=spec.family,
-        parameters=ParameterConventions(
-            total=counted.total,
-            active=counted.active,
-            active_without_embedding=counted.active_without_embedding,
-            embedding=counted.embedding,
+        parameters=ParameterConventions.like(
+            counted,
             published=spec.parameters_published,
         ),
         layers=spec.n_layers,
@@ -223,11 +220,9 @@ def _tower(spec: ModelSpec) -> Tower:
     )
     if spec.images is not None:
         found = cut(spec, IMAGE)
-        tower.image = TowerImage(
+        tower.image = TowerImage.like(
+            found,
             pixels=IMAGE,
-            inputs=found.inputs,
-            positions=found.positions,
-            tokens=found.tokens,
             rule=spec.images.kind,
             source=spec.images.source,
         )

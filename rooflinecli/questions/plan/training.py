@@ -66,11 +66,9 @@ def planned_offers(
         if not share:
             continue
         found.append(
-            PlannedOffer(
+            PlannedOffer.like(
+                offer,
                 hardware=spec.name,
-                provider=offer.provider,
-                kind=offer.kind,
-                date=offer.date,
                 usd_per_device_hour=offer.usd,
                 goodput=share,
                 elapsed_s=run_s[0] / share,
@@ -314,17 +312,16 @@ class ChipPlan:
             self.asked.deadline,
             self.asked.preempted,
         )
-        return TrainingChip(
+        return TrainingChip.like(
+            tried,
             chip=self.name,
             hardware=result.hardware.name,
-            devices=tried.devices,
             layout=replace(layout, devices=tried.devices),
             time_s=train.time_s,
             interval_s=list(train.interval_s),
             mfu=train.mfu,
             held_s=tried.held(RUN, self.asked.hold),
             held_usd=tried.held(BILL, self.asked.hold) if bill else None,
-            goodput=tried.goodput,
             goodput_interval=list(tried.goodput_interval),
             elapsed_s=run.expected / tried.goodput,
             elapsed_interval_s=list(tried.elapsed(run)),

@@ -106,15 +106,6 @@ def _with_commands(found: S, options: Options) -> S:
 
 
 R = TypeVar("R", TrainingRow, ServingRow)
-_OF_CHIP = (
-    "hardware",
-    "layouts",
-    "fit",
-    "meet",
-    "rejected",
-    "feasible",
-    "nearest_miss",
-)  # that each chip has its own of
 
 
 def serving_across(
@@ -182,7 +173,7 @@ def _joined(each: dict[str, Options], found: dict[str, S], refused: dict[str, st
     for answer in answers:
         rejected.update({r.constraint: r.layouts for r in answer.rejected})
     chips = [
-        ChipSearch(chip=name, why="", **{key: found[name][key] for key in _OF_CHIP})
+        ChipSearch.like(found[name], chip=name, why="")
         if name in found
         else ChipOutcome(chip=name, feasible=False, why=refused[name])
         for name in each

@@ -154,12 +154,8 @@ class PoolPair:
     def _pool(self, phase: str, i: int) -> Pool:
         pool, options = self.pools[i], self.chips[i].options
         words = f"{pool.layout.flags()} --batch {pool.batch:g}"
-        return Pool(
-            layout=pool.layout,
-            batch=pool.batch,
-            devices=pool.devices,
-            rate=pool.rate,
-            rate_at_bound=pool.rate_at_bound,
+        return Pool.like(
+            pool,
             latency_at_bound_s=pool.latency_at_bound,
             ttft_s=pool.latency if phase == "prefill" else None,
             itl_s=pool.latency if phase == "decode" else None,

@@ -115,23 +115,13 @@ def _row(question: TrainingSearchQuestion, entry: RankedLayout) -> TrainingRow:
         known = isinstance(one, float)
         bound = interval_bound(one, o.quantity, phase, question.request.hold, o.sign > 0)
         scores[o.quantity], bounds[o.quantity] = one if known else value, float(bound) if known else o.sign * key
-    return TrainingRow(
+    return TrainingRow.like(
+        phase,
         layout=replace(entry.layout, devices=result.layout.devices),
         score=scores,
         score_at_bound=bounds,
         limits_at_bound=limits_at_bound(question, result) or None,
         command=command(question, entry.layout),
-        time_s=phase.time_s,
-        floor_s=phase.floor_s,
-        interval_s=phase.interval_s,
-        tokens_per_s=phase.tokens_per_s,
-        mfu=phase.mfu,
-        hfu=phase.hfu,
-        bubble_fraction=phase.bubble_fraction,
-        breakdown_s=phase.breakdown_s,
-        communication_s=phase.communication_s,
-        memory=phase.memory,
-        bottleneck=phase.bottleneck,
         extrapolations=phase.extrapolations or [],
         usd_per_million_training_tokens=result.cost.usd_per_million_training_tokens,
     )

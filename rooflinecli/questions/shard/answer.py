@@ -169,9 +169,8 @@ def _price(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> Sharded
         )  # the Scaling Book's bytes, whether or not a switch sums
         floor, expected, sent = floor + c.floor, expected + c.expected, sent + on_ring
         collectives.append(
-            SentArray(
-                op=send.op,
-                array=send.array,
+            SentArray.like(
+                send,
                 axes="".join(send.axes),
                 devices=mesh.over(send.axes),
                 bytes=send.size,
@@ -219,15 +218,10 @@ def _sliced(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number], answer: S
         priced = _price([cut if a is whole else a for a in arrays], mesh, sizes)
         if priced.case != 3 or float(sizes[j]) % mesh.over(axes):
             return None
-        return SlicedMatmul(
+        return SlicedMatmul.like(
+            priced,
             slice=cut.text(),
             cheaper=bool(priced.communication_bytes < answer.communication_bytes),
-            collectives=priced.collectives,
-            communication_bytes=priced.communication_bytes,
-            communication_s=priced.communication_s,
-            compute_s=priced.compute_s,
-            expected_s=priced.expected_s,
-            floor_s=priced.floor_s,
         )
     return None
 
@@ -275,16 +269,10 @@ def _ranking(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> list[
         split = [replace(a, over={d: every if d == dim else () for d in a.dims}) for a in (first, second)]
         priced = _price(split, mesh, sizes)
         rows.append(
-            RankedSharding(
+            RankedSharding.like(
+                priced,
                 sharding=name,
                 matmul=" ".join(a.text() for a in split),
-                case=priced.case,
-                time_s=priced.time_s,
-                floor_s=priced.floor_s,
-                communication_bytes=priced.communication_bytes,
-                communication_s=priced.communication_s,
-                compute_s=priced.compute_s,
-                held_bytes=priced.held_bytes,
             )
         )
     # Splits of one matmul do the same work; within the precision of a kernel estimate the bytes decide.
