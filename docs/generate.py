@@ -1,4 +1,4 @@
-"""Write docs/cli.md, formulas.md, api.md, the tables of compatibility.md and the transcripts of README.md from the code.
+"""Write docs/cli.md, formulas.md, api.md, the tables of compatibility.md, schema/check.json, schema/estimate.json and the transcripts of README.md from the code.
 
 python docs/generate.py [--check]      --check lists stale pages and exits 1 instead.
 """
@@ -6,7 +6,10 @@ python docs/generate.py [--check]      --check lists stale pages and exits 1 ins
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
 import io
+import json
 import os
 import re
 import sys
@@ -204,12 +207,20 @@ def readme() -> str:
     )
 
 
+def schema(verb: str) -> str:
+    """The JSON schema of a verb's file or answer."""
+    module = importlib.import_module(f"rooflinecli.questions.{verb}.schema")
+    return json.dumps(module.generate(), indent=2, ensure_ascii=False) + "\n"
+
+
 PAGES = {
     "docs/cli.md": cli,
     "docs/formulas.md": formulas,
     "docs/api.md": api,
     "docs/compatibility.md": compatibility,
     "README.md": readme,
+    "docs/schema/check.json": functools.partial(schema, "check"),
+    "docs/schema/estimate.json": functools.partial(schema, "estimate"),
 }
 
 

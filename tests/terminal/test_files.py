@@ -91,8 +91,6 @@ def test_every_writer_of_the_package_goes_through_this_module() -> None:
     root = Path(files.__file__).parents[1]
     generators = {
         "specs/schema.py",
-        "questions/check/schema.py",
-        "questions/estimate/schema.py",
     }
     allowed = {"core/files.py", "measure/log.py", *generators}
     writers = {

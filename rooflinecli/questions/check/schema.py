@@ -1,13 +1,11 @@
 """docs/schema/check.json: the plan file's schema, from its pydantic spec and the table of options.
 
-`python -m rooflinecli.questions.check.schema` rewrites it; a test compares the checked-in file with what this makes.
+`python docs/generate.py` writes it.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from pathlib import Path
 
 from rooflinecli.importers.source import Json
 from rooflinecli.questions.check.cases import FROM, CheckFile
@@ -76,17 +74,3 @@ def _limit() -> Json:
     return {
         "anyOf": [{"type": "boolean"}, {"type": "string", "pattern": r"^\s*(<=|>=|==|=|<|>|≤|≥)\s*\S|^\s*[A-Za-z]"}]
     }
-
-
-def text() -> str:
-    return json.dumps(generate(), indent=2, ensure_ascii=False) + "\n"
-
-
-def main(path: Path = Path("docs/schema/check.json")) -> None:
-    """Rewrite the checked-in schema."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,13 +1,11 @@
 """docs/schema/estimate.json: the JSON contract, from the classes of answers/contract and the table of quantities.
 
-`python -m rooflinecli.questions.estimate.schema` rewrites it; a test compares the checked-in file with what this makes.
+`python docs/generate.py` writes it.
 """
 
 from __future__ import annotations
 
-import json
 import types
-from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from rooflinecli.core.record import Record
@@ -111,17 +109,3 @@ def _ref(kind: type[Record], defs: JsonSchema) -> JsonSchema:
         defs[kind.__name__] = {}  # a record that holds itself ends here
         defs[kind.__name__] = _record(kind, defs)
     return {"$ref": f"#/$defs/{kind.__name__}"}
-
-
-def text() -> str:
-    return json.dumps(generate(), indent=2, ensure_ascii=False) + "\n"
-
-
-def main(path: Path = Path("docs/schema/estimate.json")) -> None:
-    """Rewrite the checked-in schema."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
