@@ -96,6 +96,12 @@ class Requirement(Condition):
     where: str
     implied: bool = False
 
+    def margin(self, value: float) -> float | None:
+        """Distance to the limit as a fraction of it, negative beyond it; None where the limit is no bound, or 0."""
+        if isinstance(self.limit, (bool, str)) or self.comparison == "==" or not self.limit:
+            return None
+        return float((self.limit - value if self.upper else value - self.limit) / abs(self.limit))
+
     @property
     def file(self) -> str:
         return self.where.rpartition(":")[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.engine import build_request
-from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.name_lookup import find, split_count
 from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.prices import hourly
@@ -49,6 +49,12 @@ def prices(written: object, chips: list[str]) -> dict[str, str]:
             if equals or chip not in own:
                 own[chip] = price.strip()
     return own
+
+
+def usd_per_device_hour(spec: HardwareSpec, written: object) -> float | None:
+    """The price of a device as `--price` gives it, else that of its file; None where neither has one."""
+    given = None if written is None else build_request.value(OPTIONS["price"], written)
+    return float(given) if isinstance(given, (int, float)) else hourly(spec, given or "")
 
 
 def unpriced(asked: dict[str, Options]) -> list[str]:

@@ -88,23 +88,15 @@ def changes(before: dict[str, SavedCase], answer: CheckAnswer, tolerance: float)
             found.append(Change(check=name, what="verdict", before=old.verdict, now=case.verdict))
         if old.layout != case.layout:
             found.append(Change(check=name, what="layout", before=old.layout, now=case.layout))
-        found += _quantities(name, old, case, tolerance)
+        for row in case.requirements:
+            was = old.expected.get(row.quantity, row.expected)
+            moved = relative(was, row.expected)
+            if was != row.expected and (moved is None or abs(moved) > tolerance):
+                found.append(
+                    Change(check=name, what=row.quantity, before=was, now=row.expected, unit=row.unit, change=moved)
+                )
     removed = (name for name in before if name not in now)
     return found + [Change(check=name, what="check", before=before[name].verdict, now=None) for name in removed]
-
-
-def _quantities(name: str, old: SavedCase, case: CaseAnswer, tolerance: float) -> list[Change]:
-    found = []
-    for row in case.requirements:
-        before = old.expected.get(row.quantity, row.expected)
-        if before == row.expected:
-            continue
-        change = relative(before, row.expected)
-        if change is None or abs(change) > tolerance:
-            found.append(
-                Change(check=name, what=row.quantity, before=before, now=row.expected, unit=row.unit, change=change)
-            )
-    return found
 
 
 def relative(old: Value, new: Value) -> float | None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from rooflinecli.core.errors import DataError, Infeasible, RooflineError, UsageError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.engine import build_request
-from rooflinecli.engine.phase_answer import Residency
 from rooflinecli.importers.source import Options
 from rooflinecli.questions.check.cases import CheckCase
 from rooflinecli.questions.check.interval_bounds import IntervalBounds
@@ -140,7 +139,7 @@ def evaluate(
         interval=(found.low, found.high) if found.interval else None,
         verdict=verdict,
         verdict_at_expected=at_expected,
-        margin=None if infeasible else _margin(requirement, value),
+        margin=None if infeasible else requirement.margin(value),
         bound=found.note or ("" if result is None else _composition(requirement, found, result)),
         reason=reason,
     )
@@ -148,14 +147,6 @@ def evaluate(
 
 def worst(verdicts: list[str]) -> str:
     return max(verdicts, key=ORDER.index)
-
-
-def _margin(requirement: Requirement, value: float) -> float | None:
-    """Distance to the limit as a fraction of it; negative beyond it."""
-    limit = requirement.limit
-    if isinstance(limit, (bool, str)) or requirement.comparison == "==" or limit == 0:
-        return None
-    return float((limit - value if requirement.upper else value - limit) / abs(limit))
 
 
 def _check_comparable(requirement: Requirement, found: IntervalBounds) -> None:
@@ -181,21 +172,13 @@ def _composition(requirement: Requirement, found: IntervalBounds, result: Estima
     if group in ("measured", "layout"):  # their notes say it
         return ""
     if "memory" in (group, *rest):
-        return _largest_part(result.phases[found.phase or group].memory)
+        memory = result.phases[found.phase or group].memory
+        parts = {k.removesuffix("_bytes"): v for k, v in memory.entries() if k.endswith("_bytes")}
+        total, _ = parts.pop("total"), parts.pop("capacity")
+        name = max(parts, key=lambda k: parts[k])
+        return f"{name.replace('_', ' ')} is {parts[name] / total:.0%} of resident memory" if total else ""
     phase = result.phases.get(found.phase)
     if phase is None or not found.interval:
         return ""
     name, seconds = max(phase.breakdown_s.items(), key=lambda item: item[1])
     return f"{found.phase} is bound by {phase.bottleneck}; {name} takes {seconds / phase.time_s:.0%} of the time"
-
-
-def _largest_part(memory: Residency) -> str:
-    parts = {
-        k.removesuffix("_bytes"): v
-        for k, v in memory.entries()
-        if k.endswith("_bytes") and k not in ("total_bytes", "capacity_bytes")
-    }
-    name = max(parts, key=lambda k: parts[k])
-    if not memory.total_bytes:
-        return ""
-    return f"{name.replace('_', ' ')} is {parts[name] / memory.total_bytes:.0%} of resident memory"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from rooflinecli.core.errors import DataError, Infeasible, RooflineError, UsageError, unknown
@@ -14,13 +13,12 @@ from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends, ph
 from rooflinecli.questions.check.run import Estimator
 from rooflinecli.questions.compare.question import ISO, Compare, CompareAnswer, ComparedChip, ComparedLayout, ModelName
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
-from rooflinecli.questions.multi_chip import Options, unpriced
+from rooflinecli.questions.multi_chip import Options, unpriced, usd_per_device_hour
 from rooflinecli.questions.multi_chip import each as each_chip
 from rooflinecli.questions.search.search_request import joined, search_command
 from rooflinecli.questions.sensitivity.answer_types import Tornado
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.options import OPTIONS
-from rooflinecli.specs.prices import hourly
 from rooflinecli.specs.quantities import COST, higher_is_better, scales_with_time, unit_of
 from rooflinecli.specs.request import HOLDS
 
@@ -263,8 +261,17 @@ def counts(
         raise UsageError(
             f"--iso {iso} measures by {reference}, the first chip, where the layout does not fit ({n}); put another first or give -n"
         )
-    prices = {name: _price(spec, (own or {}).get(name, {})) for name, spec in specs.items()}
-    return _same_cost(prices, reference, n) if iso == "same-cost" else _same_memory(specs, reference, n)
+    if iso == "same-cost":
+        prices = {
+            name: usd_per_device_hour(spec, (own or {}).get(name, {}).get("price")) for name, spec in specs.items()
+        }
+        return _same_cost(prices, reference, n)
+    total = n * float(specs[reference].memory.capacity.si)
+    found: Counts = {}
+    for name, spec in specs.items():  # the least count, then multiples of a host's eight, then the power of two above
+        least = max(math.ceil(total / float(spec.memory.capacity.si) - 1e-9), 1)
+        found[name] = list(dict.fromkeys((least, math.ceil(least / 8) * 8, 2 ** (least - 1).bit_length())))
+    return found, f"at least {total / 1e9:,.0f} GB in all, {n} x {reference}"
 
 
 def _same_devices(
@@ -287,16 +294,16 @@ def _same_cost(prices: dict[str, float | None], reference: str, n: int) -> tuple
         raise UsageError(
             f"--iso same-cost: no price is known for {reference}; add --price {reference}=USD, or put a chip with a price first"
         )
-    return {
-        s: _affordable(s, own, n * price) for s, own in prices.items()
-    }, f"at most {n * price:,.2f} USD/h, {n} x {reference}"
-
-
-def _same_memory(specs: dict[str, HardwareSpec], reference: str, n: int) -> tuple[Counts, str]:
-    total = n * float(specs[reference].memory.capacity.si)
-    return {
-        s: _as_large(spec, total) for s, spec in specs.items()
-    }, f"at least {total / 1e9:,.0f} GB in all, {n} x {reference}"
+    budget, found = n * price, Counts()
+    for name, own in prices.items():
+        most = math.floor(budget / own + 1e-9) if own else 0
+        if own is None:
+            found[name] = f"no price is known for it; add --price {name}=USD"
+        elif most < 1:
+            found[name] = f"one costs {own:.2f} USD/h, above the budget of {budget:,.2f} USD/h"
+        else:  # the most, then multiples of a host's eight, then the power of two below
+            found[name] = list(dict.fromkeys(n for n in (most, most // 8 * 8, 2 ** (most.bit_length() - 1)) if n))
+    return found, f"at most {budget:,.2f} USD/h, {n} x {reference}"
 
 
 def _fewest(options: Options, chip: str, answer: Estimator) -> int | str:
@@ -309,31 +316,3 @@ def _fewest(options: Options, chip: str, answer: Estimator) -> int | str:
         return str(error)
     unfit = [v.message for v in result.violations]
     return unfit[0] if unfit else max(p.layout_of_phase.devices for p in result.phases.values())
-
-
-def _price(spec: HardwareSpec, own: Options) -> float | None:
-    if "price" in own:
-        given = build_request.value(OPTIONS["price"], own["price"])
-        return hourly(spec, given) if isinstance(given, str) else float(given)
-    return hourly(spec)
-
-
-def _affordable(name: str, price: float | None, budget: float) -> list[int] | str:
-    if price is None:
-        return f"no price is known for it; add --price {name}=USD"
-    most = math.floor(budget / price + 1e-9) if price else 0
-    return list(_down(most)) if most >= 1 else f"one costs {price:.2f} USD/h, above the budget of {budget:,.2f} USD/h"
-
-
-def _as_large(spec: HardwareSpec, total: float) -> list[int] | str:
-    least = math.ceil(total / float(spec.memory.capacity.si) - 1e-9)
-    return list(_up(max(least, 1)))
-
-
-def _down(most: int) -> Iterator[int]:
-    """Counts to try from `most` down: itself, then multiples of a host's eight, then the power of two below."""
-    yield from dict.fromkeys(n for n in (most, most // 8 * 8, 2 ** (most.bit_length() - 1)) if n)
-
-
-def _up(least: int) -> Iterator[int]:
-    yield from dict.fromkeys((least, math.ceil(least / 8) * 8, 2 ** (least - 1).bit_length()))

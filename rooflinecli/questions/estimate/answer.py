@@ -283,14 +283,23 @@ def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], plans: dict[str, 
         train.steps = training.training_steps(tokens, ctx.train_batch, ctx.seq)
         train.run_s = train.steps * train.time_s
         derive(ctx, ctx.lifted(plans["train"]), "train", train)
-    _joules_per_request(ctx, phases)
+    prefill, decode = phases.get("prefill"), phases.get("decode")
+    if prefill is not None and decode is not None and "joules_per_request" not in decode.derived:
+        if "joules_per_token" in prefill.derived and "joules_per_token" in decode.derived:  # as a batch, they run apart
+            prompt = prefill.derived["joules_per_token"] * ctx.request_tokens
+            each = decode.derived["joules_per_token"]
+            decode.derived["joules_per_request"] = energy.joules_per_request(prompt, each, ctx.output)
     if price is None:
         return Cost()
     usd: dict[str, Number] = {}
     for phase, found in phases.items():
-        hourly = money.fleet_price(ctx.lifted(plans[phase]).devices, price)
+        layout = ctx.lifted(plans[phase])
+        hourly = money.fleet_price(layout.devices, price)
         if phase != "train" and (ctx.request.concurrency is not None or ctx.request.qps is not None):
-            prices = _under_load(ctx, ctx.lifted(plans[phase]), hourly)
+            output_rate = priced(ctx, layout, "decode").tokens_per_s  # one server prefills and decodes
+            input_rate = capacity.request_rate(output_rate, ctx.output) * ctx.request_tokens
+            share = prefill_share_under_load(ctx, layout)
+            prices = token_prices(hourly, input_rate, output_rate, share, ctx.utilization)
             usd |= {COST[phase]: prices[COST[phase]], BLENDED: prices[BLENDED]}
         else:
             usd[COST[phase]] = money.usd_per_million_tokens(hourly, found.tokens_per_s, ctx.utilization)
@@ -299,21 +308,3 @@ def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], plans: dict[str, 
     if BLENDED not in usd and {"prefill", "decode"} <= set(phases):
         usd[BLENDED] = money.blended_price(usd[COST["prefill"]], usd[COST["decode"]], ctx.request_tokens, ctx.output)
     return Cost(**usd, usd_per_device_hour=price)
-
-
-def _joules_per_request(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> None:
-    """Set the energy of a request whose prompt and output tokens run apart, as a batch does."""
-    prefill, decode = phases.get("prefill"), phases.get("decode")
-    if prefill is None or decode is None or "joules_per_request" in decode.derived:
-        return
-    if "joules_per_token" in prefill.derived and "joules_per_token" in decode.derived:
-        prompt = prefill.derived["joules_per_token"] * ctx.request_tokens
-        each = decode.derived["joules_per_token"]
-        decode.derived["joules_per_request"] = energy.joules_per_request(prompt, each, ctx.output)
-
-
-def _under_load(ctx: EstimateContext, layout: Layout, hourly: Number) -> dict[str, Number]:
-    """Token prices of a server that prefills and decodes at once."""
-    output_rate = priced(ctx, layout, "decode").tokens_per_s
-    input_rate = capacity.request_rate(output_rate, ctx.output) * ctx.request_tokens
-    return token_prices(hourly, input_rate, output_rate, prefill_share_under_load(ctx, layout), ctx.utilization)

@@ -21,16 +21,9 @@ def fleet(
 ) -> FleetAnswer:
     """The answer of a file. Raises DataError with file:line for one that is wrong, UsageError for an objective without prices."""
     question = asked(path, hold, objective, split)
-    return report(question, _found(question, over or spread_over()))
-
-
-def _found(question: Fleet, over: Spread) -> dict[tuple[str, str], InstanceOptions]:
-    """(service, group) -> its offers."""
     pairs = [(s, g) for s in question.services for g in question.groups if g.name in s.groups]
-    return {
-        (s.name, g.name): found
-        for (s, g), found in zip(pairs, over(offers, [(s, g, question.hold) for s, g in pairs]), strict=True)
-    }
+    found = (over or spread_over())(offers, [(s, g, question.hold) for s, g in pairs])
+    return report(question, {(s.name, g.name): one for (s, g), one in zip(pairs, found, strict=True)})
 
 
 def report(question: Fleet, found: dict[tuple[str, str], InstanceOptions]) -> FleetAnswer:

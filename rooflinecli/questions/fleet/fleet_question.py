@@ -16,12 +16,12 @@ from rooflinecli.questions import multi_chip
 from rooflinecli.questions.check.cases import Bound, Name, Option, Prose, Scalar
 from rooflinecli.questions.file_options import as_options
 from rooflinecli.questions.multi_chip import Options
+from rooflinecli.questions.search import search_request
 from rooflinecli.questions.search.search_request import joined
 from rooflinecli.specs.engine import DEFAULT, load_engine
 from rooflinecli.specs.figure import Spec, validate
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.options import OPTIONS
-from rooflinecli.specs.prices import hourly
 from rooflinecli.specs.yaml_loader import Document, read
 
 MOST = 100_000  # devices of a group
@@ -133,10 +133,7 @@ class DeviceGroup:
     @property
     def usd_per_device_hour(self) -> float | None:
         """The price that is counted with, and None where none is known."""
-        if self.price is not None:
-            given = build_request.value(OPTIONS["price"], self.price)
-            return hourly(load_hardware(self.chip), given) if isinstance(given, str) else float(given)
-        return hourly(load_hardware(self.chip))
+        return multi_chip.usd_per_device_hour(load_hardware(self.chip), self.price)
 
 
 @dataclass(frozen=True)
@@ -249,18 +246,12 @@ def _service(name: str, spec: ServiceSpec, file: FleetFile, document: Document) 
         if qps <= 0:
             raise UsageError("qps: must be above zero; remove models without traffic", "qps")
         limits = joined({}, spec.slo)
-        _search(options, spec.where, file.fleet[groups[0]].hw or groups[0])
+        chip = file.fleet[groups[0]].hw or groups[0]  # what is wrong whatever the chip is no traffic that does not fit
+        question = search_request.asked({**_written(options), "hw": chip}, "throughput", list(spec.where), {})
+        load_engine(question.request.engine or DEFAULT)
     except UsageError as error:
         raise DataError(f"{_at(document, name, error.option)}: {name}: {error}") from None
     return FleetService(name, _written(options), float(qps), limits, spec.where, tuple(groups), document.location(*key))
-
-
-def _search(options: Options, where: tuple[str, ...], chip: str) -> None:
-    """Raises UsageError for a question that no group could answer: what is wrong whatever the chip is no traffic that does not fit."""
-    from rooflinecli.questions.search.search_request import asked
-
-    question = asked({**_written(options), "hw": chip}, "throughput", list(where), {})
-    load_engine(question.request.engine or DEFAULT)
 
 
 def _written(options: Options) -> Options:

@@ -271,22 +271,23 @@ def _figure(spec: HardwareSpec, quantity: str, path: tuple[str | int, ...], figu
 
 
 def _constants(spec: HardwareSpec) -> Iterator[ConstantRow]:
-    """Efficiency constants the chip's own file gives; what is missing here comes from hardware/defaults."""
-    for i, level in enumerate(spec.network):
-        for name, item in level.efficiency.items():
-            yield _constant(spec, f"{level.name}, {name}", item, ("network", i, "efficiency", name))
-    for regime, classes in spec.efficiency.items():
-        for cls, dtypes in classes.items():
-            for dtype, item in dtypes.items():
-                yield _constant(spec, f"{regime} {cls} {dtype}", item, ("efficiency", regime, cls, dtype))
-
-
-def _constant(spec: HardwareSpec, name: str, item: Efficiency, path: tuple[str | int, ...]) -> ConstantRow:
-    """The constants that were written down, without the ones left at their default."""
-    return ConstantRow.like(
-        item,
-        class_=name,
-        constants=item.model_dump(exclude_unset=True, exclude={"source", "note", "error"}),
-        citation=spec.citation(item.source),
-        at=spec.document.location(*path),
-    )
+    """Efficiency constants that the chip's own file gives, those left at their default aside; hardware/defaults has what is missing here."""
+    found: list[tuple[str, Efficiency, tuple[str | int, ...]]] = [
+        (f"{level.name}, {name}", item, ("network", i, "efficiency", name))
+        for i, level in enumerate(spec.network)
+        for name, item in level.efficiency.items()
+    ]
+    found += [
+        (f"{regime} {cls} {dtype}", item, ("efficiency", regime, cls, dtype))
+        for regime, classes in spec.efficiency.items()
+        for cls, dtypes in classes.items()
+        for dtype, item in dtypes.items()
+    ]
+    for name, item, path in found:
+        yield ConstantRow.like(
+            item,
+            class_=name,
+            constants=item.model_dump(exclude_unset=True, exclude={"source", "note", "error"}),
+            citation=spec.citation(item.source),
+            at=spec.document.location(*path),
+        )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -75,22 +76,14 @@ def layouts(ctx: EstimateContext, question: TrainingSearchQuestion, devices: int
             row[...] = value
         rows.append(block.reshape(8, -1))
     table = np.concatenate(rows, axis=1) if rows else np.zeros((8, 0))
-    return _legal(ctx, LayoutArrays(dict(zip(ORDER, table[1:], strict=True)), table[0]))
-
-
-def _legal(ctx: EstimateContext, found: LayoutArrays) -> LayoutArrays:
-    """Those that break no rule; the others are counted under the first they break."""
+    found = LayoutArrays(dict(zip(ORDER, table[1:], strict=True)), table[0])
     plan = Layout(**{**found.sizes, **explicit_layout.layout_fields(ctx.request, "train")})
-    alive, rejected = np.ones(len(found), dtype=bool), dict[str, int]()
+    alive, rejected = np.ones(len(found), dtype=bool), Counter[str]()  # by the first rule that a layout breaks
     for rule in legality.rules(ctx, plan, "train"):
         holds = np.broadcast_to(rule.holds, alive.shape)
-        count = int((alive & ~holds).sum())
-        if count:
-            rejected[rule.name] = rejected.get(rule.name, 0) + count
+        rejected[rule.name] += int((alive & ~holds).sum())
         alive &= holds
-    kept = found.take(np.flatnonzero(alive))
-    kept.rejected = rejected
-    return kept
+    return replace(found.take(np.flatnonzero(alive)), rejected={why: n for why, n in rejected.items() if n})
 
 
 def _splits(question: TrainingSearchQuestion, devices: int) -> Iterator[tuple[int, int, int, int]]:

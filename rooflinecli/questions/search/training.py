@@ -154,7 +154,11 @@ def _chunk(
         answer = answer_of(ctx, fitting, structure)
         keep = _meet(found, question, answer, fitting, structure)
         if question.has_precedent:
-            keep = keep & _has_precedent(ctx, found, answer, fitting, structure)
+            train = cast(TrainAnswer, answer.phases["train"])
+            plan = plan_of(fitting, structure, ctx.request)
+            alike = answer.flat(extrapolation.has_precedent(ctx, plan, train))
+            found.reject("precedent (--precedent-only)", int(len(alike) - alike.sum()))
+            keep = keep & alike
         found.meeting += int(keep.sum())
         _rank(found, question, answer, fitting, structure, n, np.flatnonzero(keep))
 
@@ -204,20 +208,6 @@ def _meet(
         if found.limit_miss is None or entry.keys < found.limit_miss.keys:
             found.limit_miss = entry
     return keep
-
-
-def _has_precedent(
-    ctx: EstimateContext,
-    found: TrainingSearchResult,
-    answer: SweepBlock,
-    layouts: layout_space.LayoutArrays,
-    structure: layout_space.DeviceSplit,
-) -> np.ndarray:
-    """Where published runs support a layout; counts those that none does."""
-    train = cast(TrainAnswer, answer.phases["train"])
-    alike = answer.flat(extrapolation.has_precedent(ctx, plan_of(layouts, structure, ctx.request), train))
-    found.reject("precedent (--precedent-only)", int(len(alike) - alike.sum()))
-    return alike
 
 
 def _miss(

@@ -136,25 +136,19 @@ def answer(request: Request, axes: tuple[Axis, ...], box: Box) -> SweepBlock:
     fits = [(f"{phase}.memory", found.memory.fits) for phase, found in results.items()]
     if question.qps is not None:
         with np.errstate(all="ignore"):
-            rules += [_decodes(arrivals(ctx, plan)[2]) for plan in plans.values()]
-            rules += [_keeps_up(question, ctx.output, results["decode"])] if "decode" in results else []
+            for plan in plans.values():
+                rules.append(_rule("prompts leave time to decode", arrivals(ctx, plan)[2] < 1))
+            if "decode" in results:
+                needed = question.qps * ctx.output * (1 - 2 * BEHIND)
+                rules.append(_rule("replicas keep up with the rate", results["decode"].tokens_per_s >= needed))
     plan = next(iter(plans.values()))
     shown = {name: getattr(plan, name) for name in ("devices", *SIZES)}
     roofs = {"peak": ctx.chip.peak(ctx.formats.compute), "bandwidth": ctx.chip.bandwidth}
     return SweepBlock(results, shown, bill, rules, fits, shape, order, sizes, roofs)
 
 
-def _keeps_up(question: Request, output: Number, decode: PhaseAnswer) -> LegalityRule:
-    """Whether the replicas make the tokens that a request rate asks for."""
-    asked = question.qps * output * (1 - 2 * BEHIND)
-    return LegalityRule(
-        "replicas keep up with the rate", (), decode.tokens_per_s >= asked, lambda: "replicas fall behind the rate"
-    )
-
-
-def _decodes(share: Number) -> LegalityRule:
-    """Whether the prompts of a request rate leave a replica time for anything else."""
-    return LegalityRule("prompts leave time to decode", (), share < 1, lambda: "prompts alone take all the time")
+def _rule(name: str, holds: Number) -> LegalityRule:
+    return LegalityRule(name, (), holds, lambda: name)
 
 
 def question_of(
@@ -171,9 +165,7 @@ def question_of(
 def missing(request: Request, axes: tuple[Axis, ...], box: Box, why: str) -> SweepBlock:
     """A box of points whose structure does not exist on this chip: every one infeasible, for the reason given."""
     sizes, shape, order = lay_out(axes, box, request)
-    return SweepBlock(
-        {}, {}, Cost(), [LegalityRule(why, (), np.bool_(False), lambda: why)], [], shape, order, sizes, {}
-    )
+    return SweepBlock({}, {}, Cost(), [_rule(why, np.bool_(False))], [], shape, order, sizes, {})
 
 
 def plan_of(request: Request, phase: str, sizes: dict[str, Number]) -> Layout:

@@ -127,7 +127,9 @@ class Filter:
         """The rows of `table` that pass."""
         if not self.conditions and not self.feasible_only:
             return table
-        self._know(answer)
+        if answer.phases and not self.known:  # refuses a condition on a quantity that no answer has
+            select(answer, [c.quantity for c in self.conditions])
+            self.known = True
         keep = answer.flat(legality.all_hold(answer.rules))  # a layout that does not exist meets no condition
         for c in self.conditions:
             with np.errstate(invalid="ignore"):
@@ -135,12 +137,6 @@ class Filter:
         if self.feasible_only:
             keep = keep & table["feasible"]
         return {name: column[keep] if hasattr(column, "dtype") else column for name, column in table.items()}
-
-    def _know(self, answer: SweepBlock) -> None:
-        """Refuse a condition on a quantity that no answer has."""
-        if answer.phases and not self.known:
-            select(answer, [c.quantity for c in self.conditions])
-            self.known = True
 
 
 Table = dict[str, np.ndarray]  # column -> its values
