@@ -285,9 +285,9 @@ def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], plans: dict[str, 
         derive(ctx, ctx.lifted(plans["train"]), "train", train)
     prefill, decode = phases.get("prefill"), phases.get("decode")
     if prefill is not None and decode is not None and "joules_per_request" not in decode.derived:
-        if "joules_per_token" in prefill.derived and "joules_per_token" in decode.derived:  # as a batch, they run apart
-            prompt = prefill.derived["joules_per_token"] * ctx.request_tokens
-            each = decode.derived["joules_per_token"]
+        first, each = (phase.derived.get("joules_per_token") for phase in (prefill, decode))
+        if first is not None and each is not None:  # as a batch, prompt and output tokens run apart
+            prompt = first * ctx.request_tokens
             decode.derived["joules_per_request"] = energy.joules_per_request(prompt, each, ctx.output)
     if price is None:
         return Cost()
