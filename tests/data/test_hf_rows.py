@@ -134,3 +134,16 @@ def test_only_the_row_of_a_type_is_parsed():
     from_config({"model_type": "glm4"})
     assert rows.row.cache_info().currsize == 1
     assert len(refused()) > 600
+
+
+def test_sizes_that_no_check_foresaw_are_refused_in_a_sentence():
+    """An infinite ratio comes from 1e999 in a file; the step of Qwen2-VL's encoder is no whole number then."""
+    config = {
+        "model_type": "qwen2_vl",
+        "text_config": {"hidden_size": 3584},
+        "vision_config": {"mlp_ratio": float("inf")},
+    }
+    with pytest.raises(
+        DataError, match=r"model_type: its fields do not fit together \(.*infinity.*\); check their values"
+    ):
+        from_config(config)

@@ -96,14 +96,13 @@ def row(where: str, name: str) -> Mapping[str, Any]:
         return own
     place, _, base = own.pop("extends").rpartition(".")
     under = row(place or (where if base in texts(where) else "fragments"), base)
-    merged = {key: {**under.get(key, {}), **own.get(key, {})} for key in _MERGED}
+    both = {key: {**under.get(key, {}), **own.get(key, {})} for key in _MERGED}
     removed = {
         key: {name for name, value in own.get(key, {}).items() if value is None} & under.get(key, {}).keys()
         for key in _MERGED
     }
     return {**under, **own} | {
-        key: {name: value for name, value in fields.items() if name not in removed[key]}
-        for key, fields in merged.items()
+        key: {name: value for name, value in fields.items() if name not in removed[key]} for key, fields in both.items()
     }
 
 
@@ -146,7 +145,10 @@ def built(row: Mapping[str, Any], fields: ConfigFields, known: Mapping[str, Any]
         "is_none": lambda name: fields.data.get(name) is None,
         "part": partial(_part, fields),
     }
-    made = _of(row, Scope(fields, {**readers, **(known or {})}, row.get("let", {})))
+    try:
+        made = _of(row, Scope(fields, {**readers, **(known or {})}, row.get("let", {})))
+    except (ArithmeticError, LookupError, TypeError) as error:  # sizes that no check of the row foresaw
+        raise fields.fail("model_type", f"its fields do not fit together ({error}); check their values") from None
     for part in nested:
         part.finish(NOISE)
     return made
