@@ -155,10 +155,11 @@ FILES = {
     # deepspeedai/DeepSpeedExamples, training/DeepSpeed-SuperOffload/finetune_llama-70b_4gpu.sh: the script's own arguments
     "zero.sh": (ZERO, {}, {"model": "Llama-2-7b-hf", "n": 2, "zero": 2, "batch": 8, "seq": "4096", "recompute": "full", "offload": "optimizer"}),
     # deepspeedai/DeepSpeedExamples, applications/DeepSpeed-Chat/training/step1_supervised_finetuning: the stage is an argument
-    "chat.sh": ("deepspeed --num_gpus 8 main.py --model_name_or_path facebook/opt-1.3b --per_device_train_batch_size 4 --max_seq_len 512 --gradient_checkpointing --zero_stage 3 --deepspeed",
-                {}, {"model": "facebook/opt-1.3b", "n": 8, "zero": "3", "micro-batch": 4, "batch": 32, "recompute": "full", "seq": "512"}),
+    "chat.sh": ("deepspeed --num_nodes 2 --num_gpus 8 main.py --model_name_or_path facebook/opt-1.3b --per_device_train_batch_size 4 --max_seq_len 512 --gradient_checkpointing --zero_stage 3 --deepspeed",
+                {}, {"model": "facebook/opt-1.3b", "n": 16, "zero": "3", "micro-batch": 4, "batch": 64, "recompute": "full", "seq": "512"}),
     # huggingface/accelerate: flags of the launcher instead of a config
     "flags.sh": (FLAGS, {}, {"model": "Llama-2-70b-hf", "n": 16, "zero": 2, "micro-batch": 2, "batch": 128, "seq": "2048", "dtype": "bf16"}),
+    "fsdp.sh": ("accelerate launch --use_fsdp --num_processes 8 train.py --model_name meta-llama/Llama-2-7b-hf --fp16", {}, {"n": 8, "zero": 3, "dtype": "fp16"}),
     # EleutherAI/gpt-neox, post-training/configs/llama3-8b-sft.yml and configs/pythia/14M.yml: one accumulation step where none is given
     "neox.yml": (json.dumps(NEOX), {"n": 8}, {"tp": 4, "zero": 1, "batch": 64, "seq": 1024}),
     # banjuede/deepseek-test, trt-llm/serve.sh

@@ -121,21 +121,15 @@ def served(launch: Launch, written: object, flag: str) -> None:
     A quantized checkpoint keeps its format: such flags name the stored format or the activations, so none of
     them becomes an option that would store its weights otherwise. Another format, of a checkpoint made from it, is kept.
     """
-    stored = _stored_formats(launch)
+    model = registered(launch.options.get("model", ""))
+    scheme = model.quantization if model else None
+    stored = {str(part.dtype) for part in (scheme, scheme.experts) if part is not None} if scheme else set()
     for option in ("dtype", "weight-dtype"):
         if launch.options.get(option) in stored:
             del launch.options[option]
     if stored and str(written).lower() in formats()["compute"] and not {"dtype", "weight-dtype"} & set(launch.options):
         return
     compute(launch, written, flag)
-
-
-def _stored_formats(launch: Launch) -> set[str]:
-    """The formats in which the registry's checkpoint of a launch's model is published; none where it is not quantized."""
-    model = registered(launch.options.get("model", ""))
-    scheme = model.quantization if model else None
-    formats = (scheme, scheme.experts) if scheme is not None else ()
-    return {str(format.dtype) for format in formats if format is not None}
 
 
 def quantized(launch: Launch, written: object, flag: str) -> None:

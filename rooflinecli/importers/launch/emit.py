@@ -65,7 +65,9 @@ def emit(name: str, options: Tree, slots: int = 1) -> EmittedLaunch:
     rest = {k: v for k, v in options.items() if k not in written or not same(k, written[k], v)}
     if "acceptance" in rest:
         rest |= {k: options[k] for k in launch.speculation if k in options}
-    missing = [k for k in rest if _decides(k) and (k in written or not _implied(k, options, model))]
+    # the others are the load, the machine and how it is priced
+    decided = [k for k in rest if k in _SERVED or (OPTIONS[k].panel != LOAD and k not in _ASSUMED)]
+    missing = [k for k in decided if k in written or not _implied(k, options, model)]
     if options.get("dp", 1) == options.get("cp", 1) == 1 and "zero" in missing:
         missing.remove("zero")  # there is nothing to shard over
     flags = shlex.join(word for k in missing for word in _words(k, options[k]))
@@ -73,11 +75,6 @@ def emit(name: str, options: Tree, slots: int = 1) -> EmittedLaunch:
     if "dp" in missing and not module.TRAINS:
         sentence += f"; --dp {options['dp']} is that many such servers"
     return EmittedLaunch(_commented(body, rest, sentence) if rest else body, sentence)
-
-
-def _decides(option: str) -> bool:
-    """Whether an option is part of the plan that a launch carries out; the others are the load, the machine and how it is priced."""
-    return option in _SERVED or (OPTIONS[option].panel != LOAD and option not in _ASSUMED)
 
 
 def _implied(option: str, options: Tree, model: ModelSpec) -> bool:

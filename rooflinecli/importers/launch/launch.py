@@ -113,6 +113,18 @@ class Launch:
         """Mark an option whose value is not supported; it must be given on the command line."""
         self.missing[option] = why
 
+    def unresolved(self, names: Mapping[str, str]) -> list[str]:
+        """Options whose flags have a value that only the running script knows: the devices may be chosen, the others must be given."""
+        found = {option: why for flag, option in names.items() if (why := self.missing.pop(f"?{flag}", None))}
+        for option, why in found.items():
+            self.options.pop(option, None)
+            if option == "n":
+                self.notes = [note for note in self.notes if not note.startswith("the number of devices")]
+                self.notes.append(f"{why}; give -n, or the smallest power of two that fits are taken")
+            else:
+                self.missing[option] = why
+        return list(found)
+
 
 class LaunchArguments:
     """Flags or keys of a launch with their values, and which of them were read.
@@ -260,12 +272,12 @@ def _filled(node: object, root: object, depth: int, above: tuple[Any, ...] = ())
     whole = _WHOLE.fullmatch(node)
     if whole:
         return _value(whole[1], root, depth, above)
-    return _WHOLE.sub(lambda match: _said(match, root, depth, above), node)
 
+    def written(match: re.Match[str]) -> str:
+        value = _value(match[1], root, depth, above)
+        return match[0] if value is None or isinstance(value, (Mapping, list)) else str(value)
 
-def _said(match: re.Match[str], root: object, depth: int, above: tuple[Any, ...]) -> str:
-    value = _value(match[1], root, depth, above)
-    return match[0] if value is None or isinstance(value, (Mapping, list)) else str(value)
+    return _WHOLE.sub(written, node)
 
 
 def _value(inside: str, root: object, depth: int, above: tuple[Any, ...]) -> Any:

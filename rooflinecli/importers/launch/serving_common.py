@@ -45,7 +45,9 @@ def formats(launch: Launch, args: LaunchArguments, flags: ToolFlags, model: Any)
 
 
 def limits(launch: Launch, args: LaunchArguments, flags: ToolFlags, engine: str | None) -> None:
-    """Set the engine and what it admits, and list the flags that are left."""
+    """Set the engine, what it admits and its role, and list the flags that are left."""
+    workers = [name for name in ("is-prefill-worker", "is-decode-worker") if name in args.given]
+    role(launch, args.given.get("disaggregation-mode"), args.given.get("kv-transfer-config"), *workers)
     for option in ("batch", "token-budget", "gpu-memory-utilization", "redundant-experts"):
         args.put(launch, option, *flags.read.get(option, ()))
     if longest := next((name for name in flags.read["length"] if name in args.given), None):
@@ -116,12 +118,8 @@ def unresolved(launch: Launch, names: dict[str, str], args: LaunchArguments) -> 
     hidden = [word for word in args.positional if unknowns(word) and word not in args.models]
     if hidden and set(args.given) <= {"model", "model-path", "model-id", "served-model-name", "host", "port"}:
         launch.missing["tp"] = f"{one_line(readable(hidden[0]))} has the arguments, and is known only where it runs"
-    for flag, option in names.items():
-        why = launch.missing.pop(f"?{flag}", None)
-        if why:
-            launch.missing[option] = why
-            launch.options.pop(option, None)
-            launch.options.pop("n", None)
+    if launch.unresolved(names):
+        launch.options.pop("n", None)
 
 
 def command(words: Iterable[str], flags: ToolFlags, options: Options, own: Options) -> str:

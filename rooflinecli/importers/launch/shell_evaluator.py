@@ -203,7 +203,11 @@ class ShellEvaluator:
         elif expanded[0] in ("exit", "exec") and len(expanded) < 3 and not self.called:
             self.ended = True
         elif expanded[0] in ("source", ".") and len(expanded) > 1 and len(self.called) < 8:
-            self._source(expanded[1])
+            text = self.open_file(expanded[1])
+            if text is not None and expanded[1] not in self.called:  # else its variables stay unknown
+                self.called.append(expanded[1])
+                self.follow([_parsed(text)])
+                self.called.pop()
         else:
             self._ran(Command(expanded, self.line or written[0].start_point.row + 1))
 
@@ -237,14 +241,6 @@ class ShellEvaluator:
         outer, self.line = self.line, line
         self.follow([_parsed(text)])
         self.line = outer
-
-    def _source(self, written: str) -> None:
-        """Follow a sourced file, where it can be opened; else its variables stay unknown."""
-        text = self.open_file(written)
-        if text is not None and written not in self.called:
-            self.called.append(written)
-            self.follow([_parsed(text)])
-            self.called.pop()
 
     def _call(self, words: list[str]) -> None:
         if len(self.called) > 20 or self.called.count(words[0]) > 2:

@@ -73,17 +73,12 @@ def _joined(name: str, values: list[Value]) -> Value:
     if grew:
         return longest
     wordy: list[Value] = [way for way in ways if isinstance(way, list) or " " in way.strip()]
-    wordy = [way for way in wordy if not any(way is not other and _within(way, other) for other in wordy)][
-        :ALTERNATIVES
-    ]
+    # a way that another one adds to is no way of its own
+    wordy = [way for way in wordy if not any(other[: len(way)] == way and len(other) > len(way) for other in wordy)]
+    wordy = wordy[:ALTERNATIVES]
     if not wordy:
         return unknown(f"${name}")
     return AlternativeValues(wordy) if len(wordy) > 1 else wordy[0]
-
-
-def _within(way: Value, other: Value) -> bool:
-    """Whether one way is another that something was added to."""
-    return other[: len(way)] == way and len(other) > len(way)
 
 
 def alternatives(value: Value | None) -> list[Value]:

@@ -73,18 +73,6 @@ def expert_defaults(launch: Launch, experts: int | None, flag: str) -> None:
         launch.refuse("model", f"{flag} {launch.options['ep']}, but no number of experts is stated")
 
 
-def unresolved(launch: Launch, names: dict[str, str]) -> None:
-    """Sizes that only the running script knows: the devices may be chosen, the others must be given."""
-    for flag, option in names.items():
-        why = launch.missing.pop(f"?{flag}", None)
-        if why and option == "n":
-            launch.notes = [n for n in launch.notes if not n.startswith("the number of devices")]
-            launch.notes.append(f"{why}; give -n, or the smallest power of two that fits are taken")
-        elif why:
-            launch.missing[option] = why
-            launch.options.pop(option, None)
-
-
 def model_layers(model: str) -> int | None:
     """Layers of a model of the registry; None for another."""
     return found.n_layers if (found := dtype_names.registered(model)) else None

@@ -54,7 +54,7 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
     }
     args.pop("num_machines")
     training_common.layout(launch, args.whole(launch, "num_processes"), **sizes)
-    training_common.unresolved(launch, {"num_processes": "n"})
+    launch.unresolved({"num_processes": "n"})
     if named := args.pop("deepspeed_config.deepspeed_config_file"):
         text = launch.open_file(str(named))
         if text is None:

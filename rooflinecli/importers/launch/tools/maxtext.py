@@ -76,9 +76,7 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
         launch.options["shard"] = dp // data
     elif fsdp and fsdp > 1 and (data == -1 or (closed and data and data > 1)) and dp != fsdp * int(sizes["ep"] or 1):
         launch.options["shard"] = fsdp * int(sizes["ep"] or 1)
-    training_common.unresolved(
-        launch, {f"{net}_{n}_parallelism": a for net in ("ici", "dcn") for a, ns in _AXES.items() for n in ns}
-    )
+    launch.unresolved({f"{net}_{n}_parallelism": a for net in ("ici", "dcn") for a, ns in _AXES.items() for n in ns})
     args.pop("model_name")
     found = {key: args.whole(launch, name) for key, name in _SHAPE.items()}
     launch.shape = {key: size for key, size in found.items() if size} | ({"gated": True} if any(found.values()) else {})

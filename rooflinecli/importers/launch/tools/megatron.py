@@ -80,7 +80,7 @@ def read(words: list[str], launch: Launch) -> None:
         int(4 * (d or 0) * 2 / 3 / 64) * 64 if gated else 4 * (d or 0)
     )  # arguments.py: to multiples of 64 under --swiglu
     launch.shape = ({"kv_heads": shape["heads"]} if "heads" in shape else {}) | ({"d_ff": wide} if d else {}) | shape
-    training_common.unresolved(launch, SIZES | {name: "model" for names in _SHAPE.values() for name in names})
+    launch.unresolved(SIZES | {name: "model" for names in _SHAPE.values() for name in names})
     if any(kind in script.lower() for kind in _OTHERS):
         launch.refuse("model", f"{script} trains another architecture than its sizes describe here")
     half = "fp16" if args.pop("fp16") else "bf16" if args.pop("bf16") else "fp32"

@@ -51,9 +51,7 @@ def read(tree: Tree, launch: Launch) -> None:
     sizes = {axis: args.whole(launch, name) for axis, name in _SIZES.items()}
     devices = per_node * nodes if per_node and nodes else None
     training_common.layout(launch, devices - _elsewhere(policy, per_node or 0) if devices else None, **sizes)
-    training_common.unresolved(
-        launch, {name: axis for axis, name in _SIZES.items()} | {"devices": "n", "num_nodes": "n"}
-    )
+    launch.unresolved({name: axis for axis, name in _SIZES.items()} | {"devices": "n", "num_nodes": "n"})
     dtype_names.checkpoint(launch, args.pop("model_name", "model_name_or_path"), "model_name")
     if re.search("mamba|hybrid", str(args.given.get("spec"))):
         launch.refuse("model", "its spec is another architecture than its name and sizes describe here")

@@ -30,7 +30,6 @@ def read(words: list[str], launch: Launch) -> None:
         tp, group = max(tp // dp, 1), dp
     serving_common.server(launch, tp, pp, dp)
     serving_common.place_experts(launch, ep, group)
-    serving_common.role(launch, args.given.get("disaggregation-mode"))
     serving_common.speculation(
         launch, args.pop("speculative-algorithm", "speculative-algo"), args.pop("speculative-num-steps", "speculative-num-draft-tokens"),
         args.pop("speculative-draft-model-path", "speculative-draft"),

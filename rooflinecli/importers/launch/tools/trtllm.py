@@ -35,7 +35,6 @@ def read(given: list[str] | Tree, launch: Launch, config: Tree | None = None) ->
     serving_common.server(launch, 1 if apart else tp, pp, tp if apart else None)
     serving_common.place_experts(launch, ep, tp if apart and tp else 1)
     serving_common.unresolved(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "ep")}, args)
-    serving_common.role(launch, args.given.get("disaggregation-mode"))
     draft = "speculative-config."
     serving_common.speculation(
         launch, args.pop(f"{draft}decoding-type"), args.pop(f"{draft}max-draft-len", f"{draft}num-nextn-predict-layers"),

@@ -42,8 +42,6 @@ def read(given: list[str] | Tree, launch: Launch, config: Tree | None = None) ->
             launch.missing["ep"] = "--enable-expert-parallel is over ranks that the running script knows"
     elif serving_common.has_experts(launch.options):  # fused_moe/config.py: without it experts are cut over TP x DP
         serving_common.place_experts(launch, 1, dp or 1)
-    roles = [name for name in ("is-prefill-worker", "is-decode-worker") if name in args.given]
-    serving_common.role(launch, args.given.get("disaggregation-mode"), args.given.get("kv-transfer-config"), *roles)
     _drafted(args, launch)
     serving_common.unresolved(
         launch, {"tensor-parallel-size": "tp", "pipeline-parallel-size": "pp", "data-parallel-size": "dp"}, args
