@@ -60,6 +60,9 @@ class EstimateContext:
         self.request, self.lift = request, lift
         self.draft: EstimateContext | None = None  # of the draft model, once something needs it
         self._memo: dict[tuple[int, str], tuple[Layout, object]] = {}
+        self.stage_parts: dict[
+            tuple[object, ...], list[tuple[StepAccumulator, Number, Number]]
+        ] = {}  # of engine/pipeline_stage
         self._with_factors: dict[int, tuple[Mapping[str, Number], EstimateContext]] = {}
         self.spec = request.model
         self.engine = (
@@ -212,14 +215,14 @@ class EstimateContext:
     def on_chip(self, chip: Chip) -> EstimateContext:
         """This context on another chip of the same file."""
         other = copy(self)
-        other.chip, other._memo, other._with_factors = chip, {}, {}
+        other.chip, other._memo, other.stage_parts, other._with_factors = chip, {}, {}, {}
         return other
 
     def without_prefix_cache(self) -> EstimateContext:
         """This context with prompts that no cache shortens."""
         other = copy(self)
         other.request, other.uncached_prompt = replace(self.request, prefix_hit=None), self.prompt
-        other._memo, other._with_factors = {}, {}
+        other._memo, other.stage_parts, other._with_factors = {}, {}, {}
         return other
 
     def lifted(self, layout: Layout) -> Layout:

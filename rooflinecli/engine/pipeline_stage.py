@@ -21,6 +21,8 @@ from rooflinecli.parallel import pipeline
 from rooflinecli.price.accumulator import StepAccumulator
 from rooflinecli.specs.layout import Layout
 
+StagePart = tuple[StepAccumulator, Number, Number]
+
 
 @dataclass
 class PipelineStage:
@@ -75,22 +77,44 @@ def slowest_stage(
     return PipelineStage(m.costs, work, hidden, mean, m.weight_gradients, m.constants("hidden").p)
 
 
+def _parts(m: Microbatch) -> list[StagePart]:
+    """Layers, embedding and loss of a micro-batch: accumulator, seconds, and those of weight gradients. Layouts that differ in stages,
+    replicas or ZeRO share them, so that a choice among layouts prices each once."""
+    layout, ctx = m.layout, m.ctx
+
+    def priced() -> list[StagePart]:
+        inner, stem, head = m.part(), m.part(), m.part()
+        seconds = inner.layers(1.0), stem.ends(True, False), head.ends(False, True)
+        return [(one.costs, t, one.weight_gradients) for one, t in zip((inner, stem, head), seconds, strict=True)]
+
+    within = None if ctx.lift.traced or ctx.ledger.towers else layout.within_stage
+    if within is None:
+        return priced()
+    stride = layout.stride
+    key = (within, m.stack, layout.devices, layout.apart, stride["tp"], stride["cp"], stride["ep"])
+    if key not in ctx.stage_parts:
+        ctx.stage_parts[key] = priced()
+    return ctx.stage_parts[key]
+
+
 def _layers_and_ends(m: Microbatch) -> Number:
     """Charge the slowest stage's share of the layers, and its end; return the mean time over all stages."""
     layout, layers = m.layout, float(m.ledger.n_layers)
-    inner, stem, head = m.part(), m.part(), m.part()
-    t_inner, t_stem, t_head = inner.layers(1.0), stem.ends(True, False), head.ends(False, True)
+    parts = _parts(m)
+    t_inner, t_stem, t_head = (seconds for _, seconds, _ in parts)
     slowest = pipeline.slowest(layout, layers, t_inner, t_stem, t_head)
     share = num.where(layout.pp > 1, schedule.effective_share(slowest, t_head, t_inner), 1.0)
     with_stem = num.where(layout.pp > 1, 0.0, 1.0)  # a single stage has both ends
     mean = schedule.mean_stage_time(t_inner, t_stem + t_head, layout.pp)
-    charges = [(inner, share), (stem, with_stem), (head, 1.0)]
+    times = [share, with_stem, 1.0]
     depth = float(m.ledger.spec.mtp_layers)
     if depth and num.present(m.framework.mtp):  # MTP layers, each with a pass of the head, are spread over the stages
         layer = schedule.stage_time(float(len(m.ledger.mtp_block)), layers, t_inner, t_head)
         factor = schedule.predicting_factor(depth, layer, t_inner + t_stem + t_head)
-        mean, charges = mean * factor, [(part, times * factor) for part, times in charges]
-    for (part, times), least in zip(charges, pipeline.min_stage_shares(layout, layers), strict=True):
-        m.costs.merge(part.costs, times, least)
-        m.weight_gradients = m.weight_gradients + part.weight_gradients * times
+        mean, times = mean * factor, [charged * factor for charged in times]
+    for (costs, _, gradients), charged, least in zip(
+        parts, times, pipeline.min_stage_shares(layout, layers), strict=True
+    ):
+        m.costs.merge(costs, charged, least)
+        m.weight_gradients = m.weight_gradients + gradients * charged
     return mean

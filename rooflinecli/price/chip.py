@@ -24,6 +24,7 @@ from rooflinecli.specs.yaml_loader import Document
 if TYPE_CHECKING:
     from rooflinecli.price.kernels import PricingRule
 
+SHAPED = tuple(name for name, constant in CONSTANTS.items() if constant.shaped)
 IDEAL = Efficiency(source="--efficiency ideal: every kernel reaches the roofline", error=0.0)
 NEUTRAL = Efficiency(source="not given: neutral")
 STRUCTURAL = (
@@ -281,6 +282,10 @@ class Chip:
         if self.ideal:  # overlap and behavior of the framework stay as they are
             entry = IDEAL.model_copy(update={name: getattr(entry, name) for name in STRUCTURAL})
         values: dict[str, object] = {"p": entry.p, "known": known, "simple": True}
+        if not (self.lift.traced or self.override or self.factors):  # nearly always
+            values |= {name: getattr(entry, name) for name in CONSTANTS}
+            values["simple"] = not any(num.present(getattr(entry, name)) for name in SHAPED)
+            return SimpleNamespace(**values)
         of_variant = f"efficiency.{kind}.{path[-1]}." if self.override and path else ""
         for name, constant in CONSTANTS.items():
             key, given = f"efficiency.{kind}.{name}", getattr(entry, name)

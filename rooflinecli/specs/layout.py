@@ -24,6 +24,8 @@ EXCHANGES = ("auto", "deepep-low-latency", "deepep", "nvlink", "gather", "nccl")
 OVERLAPS = ("none", "two-batch")
 RECIPES = ("full", "lora", "qlora", "dpo")
 
+_HASHED = (float, int, str, bool, tuple, type(None))  # classes of a layout's fields where none is an array
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -84,6 +86,13 @@ class Layout:
         fields.update(changes)
         object.__setattr__(other, "__dict__", fields)
         return other
+
+    @property
+    def within_stage(self) -> Layout | None:
+        """What of the layout the layers of a pipeline stage depend on, strides of their groups and `apart` aside; None where it cannot be hashed."""
+        if not all(value.__class__ in _HASHED for value in self.__dict__.values()):
+            return None
+        return self.with_changes(pp=1.0, dp=1.0, zero=1, virtual_stages=1.0, shard=None, stages=None)
 
     @property
     def optimizer_on_host(self) -> bool:
