@@ -12,8 +12,8 @@ from rooflinecli.core.num import Number
 from rooflinecli.engine import lora_serving, moe_serving
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.host_offload import LINK, LINK_ERROR, HostShare
-from rooflinecli.formulas import collectives, roofline, serving
-from rooflinecli.formulas.grouped_gemm import expected_active_experts, routed_tokens_per_expert
+from rooflinecli.formulas import collectives, serving
+from rooflinecli.formulas.grouped_gemm import expected_active_experts
 from rooflinecli.formulas.offload import copy_time, on_device
 from rooflinecli.ledger.ledger import Ledger, Row, Sizes
 from rooflinecli.ledger.ops import Op
@@ -200,7 +200,7 @@ def _weights_over_host_link(
     copied, least = experts, experts
     if moe is not None:
         count, top_k = float(moe.n_experts or 1), float(moe.top_k or 1)
-        active = expected_active_experts(count, routed_tokens_per_expert(tokens, top_k, count), ctx.engine.routing_skew)
+        active = expected_active_experts(count, tokens * top_k / count, ctx.engine.routing_skew)
         copied = experts * (num.maximum(active, top_k) / count)
         least = experts * (top_k / count)  # however the tokens are routed
     expected = label(copy_time(layers + copied, passes, link, 1.0 if ctx.chip.ideal else LINK), "t_copy")
@@ -231,8 +231,8 @@ def _overheads(
     seconds = serving.layer_overhead(layers, per_layer, moe_layers, per_moe_layer)
     if num.present(step.layer_cycles) or num.present(step.moe_layer_cycles):
         clock = CLOCK if ctx.chip.clock is None else ctx.chip.clock
-        dense = roofline.layer_cycles_time(layers, step.layer_cycles, clock)
-        seconds = seconds + dense + roofline.layer_cycles_time(moe_layers, step.moe_layer_cycles, clock)
+        dense = layers * step.layer_cycles / clock
+        seconds = seconds + dense + moe_layers * step.moe_layer_cycles / clock
     if engine and not decode and not measured:
         seconds = seconds + uncaptured_launch_s(ctx)
     costs.add_time("overhead", _times(seconds, passes), "step", step.error)

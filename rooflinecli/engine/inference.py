@@ -56,7 +56,7 @@ def prefill(ctx: EstimateContext, layout: Layout) -> PrefillAnswer:
         tokens_per_s=rate,
         tokens_per_s_interval=rate_bounds,
         mfu=mfu,
-        flops=serving.flops_of_all(flops, at_once, layout.dp),
+        flops=flops * at_once * layout.dp,
         sessions=tiers,
     )
 
@@ -120,7 +120,7 @@ def decode(ctx: EstimateContext, layout: Layout) -> DecodeAnswer:
     devices = layout.tp * layout.cp * layout.pp
     return DecodeAnswer(
         **_common(ctx, layout, "decode", step, error),
-        flops=serving.flops_of_all(flops, 1.0, layout.dp),
+        flops=flops * layout.dp,
         batch=busy.batch,
         max_batch=busy.max_batch,
         load_kind=busy.kind,
@@ -136,7 +136,7 @@ def decode(ctx: EstimateContext, layout: Layout) -> DecodeAnswer:
 def decode_pass(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPass:
     """One token for every running sequence, in the middle of the output."""
     context = serving.mean_context(ctx.prompt, ctx.output)
-    sequences = serving.batch_met(busy.batch) if busy.kind == "open" else busy.batch
+    sequences = busy.batch + 1 if busy.kind == "open" else busy.batch
     batch = decode_step.sequences_per_stage(layout, sequences)
     step = speculation.token_step(ctx, layout, batch, context)
     step = decode_step.padded_to_graph(ctx, layout, step, batch, context, prompts=busy.kind != "static")

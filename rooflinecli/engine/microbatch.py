@@ -183,7 +183,7 @@ class Microbatch:
         constants, levels = self.constants(kind), self.ctx.chip.levels
         if not levels:
             return constants.overlap
-        return comm.overlap_within(constants.overlap, constants.beyond, c.n * c.stride, levels[0].size)
+        return num.where(c.n * c.stride <= levels[0].size, constants.overlap, constants.beyond)
 
     def communicate(self, c: Collective, overlap: Number, covering: Number = 0.0) -> None:
         """Charge the exposed part of a collective and note the hidden one; `covering` seconds of work overlap the exposed part."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from rooflinecli.core import num
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number, divisors
@@ -13,7 +14,6 @@ from rooflinecli.engine import explicit_layout, legality
 from rooflinecli.engine.choose import choose
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.residency import resident_memory
-from rooflinecli.formulas import serving
 from rooflinecli.specs.layout import Layout
 
 # Given sizes that are freed on the devices given, one group after the other: the split, then what training holds with it.
@@ -76,7 +76,7 @@ def _as_replicas(ctx: EstimateContext, phases: tuple[str, ...]) -> FeasibleAlter
             break
         ep = float(dp if moe else 1)
         layout = Layout(tp=float(devices // dp), dp=float(dp), ep=ep, zero=0, flash=r.flash, **fields)
-        batch = serving.sequences_per_replica(ctx.batch, layout.dp)
+        batch = num.ceil(ctx.batch / layout.dp)
         smaller = EstimateContext(replace(r, batch=batch))
         legal = legality.first_violation(smaller, layout, phases[-1]) is None
         if legal and all(resident_memory(smaller, layout, phase).fits for phase in phases):

@@ -189,8 +189,8 @@ class TrainAnswer(PhaseAnswer):
 
 def rate_interval(rate: Number, error: Number, time: Number, floor: Number) -> tuple[Number, Number]:
     """80% interval of a rate inverse to a time with this floor."""
-    most = roofline.rate_at_floor(rate, time, floor)
-    return roofline.rate_low(rate, error), roofline.rate_high(rate, error, most)
+    most = rate * time / floor
+    return rate / (1 + error), roofline.rate_high(rate, error, most)
 
 
 def layout_answer(layout: Layout, chosen: bool, reason: str) -> LayoutAnswer:

@@ -63,7 +63,7 @@ def slowest_stage(
         share = pipeline.share(layout, float(t.ledger.n_layers))
         inside, ends = t.layers(share), t.ends(True, True)
         m.weight_gradients = m.weight_gradients + t.weight_gradients
-        mean = mean + schedule.mean_stage_time(inside / share, ends, layout.pp)
+        mean = mean + (inside / share + ends) / layout.pp
     m.accumulate(trained)
     if layout.zero >= 3:
         m.gather_weights(params, pipeline.layers_on_fullest_stage(layout, float(ctx.ledger.n_layers)))
@@ -103,9 +103,9 @@ def _layers_and_ends(m: Microbatch) -> Number:
     parts = _parts(m)
     t_inner, t_stem, t_head = (seconds for _, seconds, _ in parts)
     slowest = pipeline.slowest(layout, layers, t_inner, t_stem, t_head)
-    share = num.where(layout.pp > 1, schedule.effective_share(slowest, t_head, t_inner), 1.0)
+    share = num.where(layout.pp > 1, (slowest - t_head) / t_inner, 1.0)
     with_stem = num.where(layout.pp > 1, 0.0, 1.0)  # a single stage has both ends
-    mean = schedule.mean_stage_time(t_inner, t_stem + t_head, layout.pp)
+    mean = (t_inner + (t_stem + t_head)) / layout.pp
     times = [share, with_stem, 1.0]
     depth = float(m.ledger.spec.mtp_layers)
     if depth and num.present(m.framework.mtp):  # MTP layers, each with a pass of the head, are spread over the stages

@@ -112,7 +112,7 @@ def _serving(
     kept = engine_reserve(ctx, layout)
     if ctx.is_autoregressive:
         kept = f.kept_by_engine(ctx.chip.capacity, weights, kv_cache_room(ctx, layout), kept)
-    kept = f.beyond_activations(kept, activations)
+    kept = num.maximum(kept - activations, 0)
     resident = _residency(ctx, weights, activations=activations, cache=cache, reserved=kept)
     resident.reserved_bytes = kept
     if ctx.host is not None:
@@ -134,7 +134,7 @@ def _training(ctx: EstimateContext, layout: Layout) -> Residency:
     )
     resident = _residency(ctx, weights, state["gradients_bytes"], state["optimizer_bytes"], activations)
     slack = ctx.training_constants("allocator", layout).slack
-    resident.slack_bytes = f.allocator_slack(resident.total_bytes, slack) if num.present(slack) else None
+    resident.slack_bytes = resident.total_bytes * slack if num.present(slack) else None
     return resident
 
 

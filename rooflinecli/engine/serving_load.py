@@ -106,9 +106,7 @@ def _open_loop(ctx: EstimateContext, layout: Layout, largest: Number) -> Replica
     left, per_second = 1 - num.value(share), num.value(rate)
 
     def excess(batch: Number) -> Number:
-        itl = open_itl(
-            plain, bare, decode_step.token_step(plain, bare, serving.batch_met(batch), context).seconds, 1 - left
-        )
+        itl = open_itl(plain, bare, decode_step.token_step(plain, bare, batch + 1, context).seconds, 1 - left)
         return serving.sequences_in_flight(per_second, plain.output, itl) - batch
 
     batch = _root(excess, num.value(largest))

@@ -152,7 +152,7 @@ def _optimizer_time(ctx: EstimateContext, layout: Layout, params: memory.DeviceP
     per_param = training.optimizer_bytes_per_parameter(
         ctx.optimizer_bytes, ctx.gradient_bytes, ctx.formats.weight, passes
     )
-    traffic = training.optimizer_traffic(owned, per_param)
+    traffic = owned * per_param
     if not layout.optimizer_on_host:
         update = Op(name="optimizer", kind="optimizer", dtype=ctx.formats.compute, flops=0.0, bytes=traffic)
         return price(update, ctx.chip, REGIME).expected + _orthogonalization_time(ctx, layout)
@@ -199,7 +199,7 @@ def _communication(stage: PipelineStage, tail: StepTail, count: Number) -> tuple
     exposed = {axis: t * count for axis, t in stage.costs.by_axis.items()}
     hidden = {axis: t * count for axis, t in stage.costs.hidden.items()}
     for axis, t in stage.costs.hidden.items() if num.present(stage.hidden) else ():
-        shown = comm.share_of(late * count, t, num.maximum(stage.hidden, TINY))
+        shown = late * count * (t / num.maximum(stage.hidden, TINY))
         exposed[axis], hidden[axis] = exposed.get(axis, 0.0) + shown, hidden[axis] - shown
     exposed["dp"] = exposed.get("dp", 0.0) + tail.exposed
     hidden["dp"] = hidden.get("dp", 0.0) + tail.exchange - tail.exposed

@@ -63,12 +63,6 @@ def packed_pairs(seq: Number, length: Number, pairs: Number) -> Number:
     return seq / length * pairs
 
 
-@formula("T_w", "tokens", "a window or chunk bounds the keys a query can see")
-def visible_keys(context: Number, window: Number) -> Number:
-    """Keys that one decoded token reads."""
-    return num.minimum(context, window)
-
-
 @formula(
     "F_attn", "FLOP", "scores and weighted values, two FLOPs per pair and element; Kaplan et al. 2020, section 2.1"
 )

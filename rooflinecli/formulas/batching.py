@@ -42,12 +42,6 @@ def queries_per_second(batch: Number, step_s: Number, output: Number) -> Number:
     return batch / (step_s * output)
 
 
-@formula("b_k", "sequences", "every beam decodes as a sequence of its own")
-def beam_batch(batch: Number, beams: Number) -> Number:
-    """Decode batch under beam search."""
-    return batch * beams
-
-
 @formula("T_k", "tokens", "each beam keeps a cache of its own")
 def beam_cache_tokens(batch: Number, beams: Number, prompt: Number, output: Number) -> Number:
     """Cached tokens under beam search when nothing is shared."""
@@ -102,18 +96,6 @@ def devices_for_bytes(size: Number, capacity: Number) -> Number:
     return size / capacity
 
 
-@formula("x", "1", _DEFINITION)
-def multiple_of(amount: Number, base: Number) -> Number:
-    """How many times a base amount."""
-    return amount / base
-
-
-@formula("s", "1", _DEFINITION)
-def saved_share(done: Number, without: Number) -> Number:
-    """Share of work that need not be done."""
-    return 1 - done / without
-
-
 @formula("n", "tokens", "the cached prefix is skipped; Zheng et al. 2024, SGLang (RadixAttention)")
 def prompt_after_hit(prompt: Number, shared: Number) -> Number:
     """Prompt tokens left to compute when the prefix is in the cache."""
@@ -124,9 +106,3 @@ def prompt_after_hit(prompt: Number, shared: Number) -> Number:
 def rate_per_device(rate: Number, devices: Number) -> Number:
     """A server's rate shared over its devices."""
     return rate / devices
-
-
-@formula("M_free", "B", _DEFINITION)
-def free_memory(capacity: Number, resident: Number) -> Number:
-    """Memory left over; negative when it does not fit."""
-    return capacity - resident

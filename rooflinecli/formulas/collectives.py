@@ -51,12 +51,6 @@ def broadcast_tree_volume(size: Number, n: Number) -> Number:
     return size * broadcast_tree_steps(n)
 
 
-@formula("S_d", "B", "definition: a tensor sharded over n devices")
-def device_part_bytes(size: Number, n: Number) -> Number:
-    """Bytes of a device's part of the tensor."""
-    return size / n
-
-
 @formula("V", "B", "a neighbor shift sends everything once; free in a group of one")
 def permute_volume(size: Number, n: Number) -> Number:
     """Bytes each device sends in a collective permute."""
@@ -232,12 +226,6 @@ def faster(first: Number, second: Number) -> Number:
     return num.minimum(first, second)
 
 
-@formula("t_latency", "s", "the latency of the algorithm that the library picks, which is part of its time")
-def latency_of_faster(first: Number, second: Number, first_latency: Number, second_latency: Number) -> Number:
-    """The latency that belongs to `faster(first, second)`."""
-    return num.where(second < first, second_latency, first_latency)
-
-
 @formula("N", "B/s", "a full mesh has one link per pair, so a group uses the links among its own members")
 def mesh_bandwidth(aggregate: Number, domain: Number, n: Number) -> Number:
     """Bandwidth of one device of a group of n in a mesh of `domain` devices."""
@@ -285,18 +273,6 @@ def p_norm_overlap_time(work: Number, hidden: Number, p: Number) -> Number:
     return slow * (1 + (fast / slow) ** p) ** (1 / p)
 
 
-@formula("omega", "1", "overlapped kernels reach their group over the innermost network alone")
-def overlap_within(within: Number, beyond: Number, last: Number, domain: Number) -> Number:
-    """Share that hides in a group whose members lie `last` devices apart in all."""
-    return num.where(last <= domain, within, beyond)
-
-
-@formula("t_exposed", "s", "what comes to light of an axis is its part of all that hides")
-def share_of(whole: Number, part: Number, total: Number) -> Number:
-    """whole part/total."""
-    return whole * (part / total)
-
-
 @formula("t_exposed", "s", "what overlap leaves visible")
 def exposed(time: Number, overlap: Number) -> Number:
     """Communication that does not hide."""
@@ -317,12 +293,6 @@ def exposed_behind(time: Number, cover: Number) -> Number:
 def covered(time: Number, cover: Number) -> Number:
     """Communication hidden behind `cover` seconds of computation."""
     return num.minimum(time, cover)
-
-
-@formula("N_bus", "B/s", "nccl-tests: bytes that an ideal ring sends per device, over the time")
-def bus_bandwidth(carried: Number, time: Number) -> Number:
-    """Bus bandwidth as nccl-tests reports it."""
-    return carried / time
 
 
 @formula("h", "1", "definition")

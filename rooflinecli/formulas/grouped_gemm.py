@@ -24,12 +24,6 @@ CROWD = 300.0  # sequences in a decode step
 OVER_ALL = 0.1  # a kernel that permutes its own slots still looks at every slot of the group once
 
 
-@formula("mu", "slots", "definition")
-def routed_tokens_per_expert(tokens: Number, top_k: Number, experts: Number) -> Number:
-    """Routed slots that an expert gets on average."""
-    return tokens * top_k / experts
-
-
 @formula("A", "experts", "negative binomial visits, whose shape r says how uneven routing is; " + _FIT)
 def expected_active_experts(held: Number, per_expert: Number, skew: Number) -> Number:
     """held (1 - (1 + mu / r)^-r): experts of a rank with any token."""

@@ -57,12 +57,6 @@ def part_recomputed(boundary: Number, kept: Number, share: Number) -> Number:
     return share * boundary + (1 - share) * kept
 
 
-@formula("M_l", "B", "logits widened, their softmax and its gradient, where a framework keeps them in fp32")
-def loss_copies(logits: Number, bytes_per_logit: Number) -> Number:
-    """Bytes that a framework's loss saves besides the logits."""
-    return logits * bytes_per_logit
-
-
 @formula(
     "M_x",
     "B",
@@ -152,12 +146,6 @@ def fullest_activations(
     return num.where(pp > 1, num.maximum(first + stem + transient, last + most), first + stem + most)
 
 
-@formula("M_act", "B", "layers whose activations wait on the host keep nothing between their passes")
-def kept_on_device(activations: Number, share: Number) -> Number:
-    """(1 - s) M: activations that stay when a fraction of the layers offloads its own."""
-    return activations * (1 - share)
-
-
 @formula(
     "P_mtp",
     "1",
@@ -199,16 +187,6 @@ def headroom(total: Number, capacity: Number) -> Number:
     return (capacity - total) / capacity
 
 
-@formula(
-    "M_slack",
-    "B",
-    "peaks that runs reported against what is counted for them: context, buffers, what an allocator cannot reuse",
-)
-def allocator_slack(total: Number, share: Number) -> Number:
-    """s M: bytes beyond the counted ones, in the median of published runs."""
-    return total * share
-
-
 @formula("M", "B", "sum of what is resident")
 def total_memory(
     weights: Number, gradients: Number, optimizer: Number, activations: Number, kv_cache: Number, reserve: Number
@@ -221,12 +199,6 @@ def total_memory(
 def kept_by_engine(capacity: Number, weights: Number, room: Number, reserve: Number) -> Number:
     """Bytes per device that an engine keeps free of weights and KV cache: a serving phase fits where its cache fits the room."""
     return num.maximum(capacity - weights - room, reserve)
-
-
-@formula("M_idle", "B", "activations live in what an engine keeps")
-def beyond_activations(kept: Number, activations: Number) -> Number:
-    """Bytes that an engine keeps and activations do not take."""
-    return num.maximum(kept - activations, 0)
 
 
 @formula("N_max", "params", "definition")

@@ -96,9 +96,3 @@ def two_shot_all_reduce(
 ) -> Number:
     """o + o_2 + 2 (n - 1) / n S / (e_2 N)."""
     return overhead + barrier + 2 * (n - 1) / n * size / (efficiency * bandwidth)
-
-
-@formula("V", "B", "every device sends all it has to all others")
-def sent_one_shot(size: Number, n: Number) -> Number:
-    """Bytes that each device sends in a one-shot all-reduce."""
-    return size * (n - 1)

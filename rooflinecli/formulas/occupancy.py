@@ -113,9 +113,3 @@ def systolic_cycles(m: Number, k: Number, n: Number, rows: Number, cols: Number)
 def systolic_efficiency(m: Number, k: Number, n: Number, rows: Number, cols: Number, cycles: Number) -> Number:
     """Share of an array's multiply-adds that are useful, fill and drain counted."""
     return m * k * n / (rows * cols * cycles)
-
-
-@formula("R", "FLOP/s", "definition")
-def attained_rate(peak: Number, utilization: Number) -> Number:
-    """FLOP/s that a utilization leaves of a peak."""
-    return peak * utilization

@@ -10,22 +10,10 @@ _AMDAHL = "Amdahl 1967, Validity of the single processor approach"
 _DEFINITION = "definition"
 
 
-@formula("s", "1", _DEFINITION)
-def time_share(part: Number, total: Number) -> Number:
-    """A part of the time over all of it."""
-    return part / total
-
-
 @formula("x", "1", _AMDAHL)
 def amdahl_speedup(total: Number, removed: Number) -> Number:
     """Speed-up when so much of the time goes away."""
     return total / (total - removed)
-
-
-@formula("dt", "s", "a fused chain reads and writes memory once; its slowest member stands for that one pass")
-def fusion_saving(chain_total: Number, chain_longest: Number) -> Number:
-    """Time saved by fusing adjacent memory-bound kernels into one."""
-    return chain_total - chain_longest
 
 
 @formula("e_c", "1", "achieved FLOP/s over peak")
@@ -56,18 +44,6 @@ def beats_floor(seconds: Number, floor: Number) -> Number:
     return seconds < floor
 
 
-@formula("x_floor", "1", _DEFINITION)
-def distance_from_floor(seconds: Number, floor: Number) -> Number:
-    """Measured time over its floor."""
-    return seconds / floor
-
-
-@formula("h", "1", _DEFINITION)
-def overlapped_share(overlapped: Number, communication: Number) -> Number:
-    """Share of communication time during which something else ran."""
-    return overlapped / communication
-
-
 @formula("s_idle", "1", _DEFINITION)
 def idle_share(busy: Number, wall: Number) -> Number:
     """Share of wall time during which nothing ran."""
@@ -78,12 +54,6 @@ def idle_share(busy: Number, wall: Number) -> Number:
 def per_shard(amount: Number, shards: Number) -> Number:
     """One device's part of FLOPs or bytes."""
     return amount / shards
-
-
-@formula("w", "1", _DEFINITION)
-def all_calls(one: Number, calls: Number) -> Number:
-    """Work or time of all calls of a kernel."""
-    return one * calls
 
 
 @formula("m", "1", "F = 2 m k n solved for m")

@@ -63,12 +63,6 @@ def wkv_flops(tokens: Number, channels: Number) -> Number:
     return 10 * tokens * channels
 
 
-@formula("E_conv", "elements", "the last K inputs of each channel; transformers keeps K columns, K - 1 would do")
-def conv_state(channels: Number, columns: Number) -> Number:
-    """Elements that a short convolution keeps of a sequence."""
-    return channels * columns
-
-
 @formula("E_state", "elements", "a matrix of key x value per head, whatever the length")
 def state_elements(heads: Number, key: Number, value: Number) -> Number:
     """Elements of a recurrent state of one sequence."""

@@ -133,16 +133,6 @@ def quantize_time(elements: Number, bytes_per_element: Number, bandwidth: Number
 
 
 @formula(
-    "e_m",
-    "1",
-    "packed weights are unpacked by the chip, at a rate of its own: 0.95 TB/s of int4 on A100 and H100 under gpt-fast and llama.cpp",
-)
-def unpacking_share(efficiency: Number, rate: Number, bandwidth: Number) -> Number:
-    """min(e_m, U / W): share of the bandwidth at which packed weights are read."""
-    return num.minimum(efficiency, rate / bandwidth)
-
-
-@formula(
     "t_v",
     "s",
     "kernels of llama.cpp made for one row take a few at a time, and unpack the weights again for each; matrix kernels take over "
@@ -180,12 +170,6 @@ def power_capped_rate(peak: Number, power: Number, rated: Number) -> Number:
     return peak * num.minimum(power / rated, 1.0) ** (1 / 3)
 
 
-@formula("W", "W", "power_capped_rate solved for the power")
-def power_at_rate(share: Number, rated: Number) -> Number:
-    """Power limit at which a chip keeps a share of its peak."""
-    return rated * share**3
-
-
 @formula("lo", "s", "80% interval from validation residuals, never below the floor")
 def interval_low(expected: Number, relative_error: Number, floor: Number) -> Number:
     """Optimistic end of the interval."""
@@ -198,28 +182,10 @@ def interval_high(expected: Number, relative_error: Number) -> Number:
     return expected * (1 + relative_error)
 
 
-@formula("lo", "tokens/s", "80% interval of a rate: its time is longer by the relative error")
-def rate_low(expected: Number, relative_error: Number) -> Number:
-    """Pessimistic end of the interval of a rate."""
-    return expected / (1 + relative_error)
-
-
 @formula("hi", "tokens/s", "80% interval of a rate, never above what the floor of its time allows")
 def rate_high(expected: Number, relative_error: Number, most: Number) -> Number:
     """Optimistic end of the interval of a rate."""
     return num.minimum(expected * (1 + relative_error), most)
-
-
-@formula("hi", "tokens/s", "definition")
-def rate_at_floor(expected: Number, time: Number, floor: Number) -> Number:
-    """A rate if its step took no longer than the floor."""
-    return expected * time / floor
-
-
-@formula("r", "1", "errors fully correlated within a class and independent between classes")
-def combined_error(variance: Number, expected: Number) -> Number:
-    """Relative error of a sum of classes; `variance` is the sum of (class time x class error)^2."""
-    return num.sqrt(variance) / expected
 
 
 @formula("peak", "FLOP/s", "Kung 1982, Why systolic architectures?; one multiply-add per cell and clock")
@@ -252,9 +218,3 @@ def unit_streaming_time(moved: Number, bytes_per_clock: Number, unit_clocks: Num
 def power_bound_time(flops: Number, flops_per_joule: Number, watts: Number) -> Number:
     """Seconds that FLOPs take at a power limit."""
     return flops / (flops_per_joule * watts)
-
-
-@formula("t_L", "s", "kernel starts follow the clock of the chip that runs them")
-def layer_cycles_time(layers: Number, cycles: Number, clock: Number) -> Number:
-    """Seconds of overhead of a number of layers."""
-    return layers * cycles / clock

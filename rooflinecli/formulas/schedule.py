@@ -70,18 +70,6 @@ def stage_time(layers: Number, all_layers: Number, layers_time: Number, ends: Nu
     return layers / all_layers * layers_time + ends
 
 
-@formula("s", "1", "the part of all layers that gives the slowest stage its time")
-def effective_share(stage: Number, ends: Number, layers_time: Number) -> Number:
-    """Fraction of all layers on a stage that takes this long, its ends apart."""
-    return (stage - ends) / layers_time
-
-
-@formula("t_mean", "s", "all layers and both ends spread over the stages")
-def mean_stage_time(layers_time: Number, ends: Number, pp: Number) -> Number:
-    """Mean time of a micro-batch on a stage."""
-    return (layers_time + ends) / pp
-
-
 @formula("t_stage", "s", "layers that pp divides: an even split, and the larger end on its stage")
 def even_stage(layers_time: Number, pp: Number, stem: Number, head: Number) -> Number:
     """Time of a micro-batch on the slowest of equal stages."""
@@ -129,16 +117,6 @@ def microbatches_for_bubble(pp: Number, fraction: Number, virtual_stages: Number
 def layers_per_stage(layers: Number, pp: Number) -> Number:
     """Layers on the fullest pipeline stage."""
     return num.ceil(layers / pp)
-
-
-@formula(
-    "t_cycle",
-    "s",
-    "a pipeline that works on several microbatches at once: none comes round before the slowest stage has had each of them",
-)
-def pipeline_cycle(once_through: Number, microbatches: Number, slowest_stage: Number) -> Number:
-    """Time between two passes of the same micro-batch: all stages one after the other, or all micro-batches through the slowest."""
-    return num.maximum(once_through, microbatches * slowest_stage)
 
 
 @formula("n_node", "nodes", "definition")

@@ -65,14 +65,6 @@ def images_per_second(tokens_per_s: Number, tokens: Number) -> Number:
     return tokens_per_s / tokens
 
 
-@formula(
-    "F", "FLOP", "definition: every replica is at such a step, and a pipeline at as many as it has prompts under way"
-)
-def flops_of_all(flops: Number, at_once: Number, replicas: Number) -> Number:
-    """FLOPs on all devices while one step lasts, from those of a replica's step."""
-    return flops * at_once * replicas
-
-
 @formula("tok/s", "tokens/s", _POPE)
 def prefill_throughput(sequences: Number, prompt: Number, seconds: Number, replicas: Number) -> Number:
     """Prompt tokens per second of all replicas."""
@@ -205,32 +197,10 @@ def backlog_interference(load: Number, prompt_cost: Number, output: Number, rate
     return together / ((1 - load) * num.maximum(output - 1, 1))
 
 
-@formula("u", "1", "definition: the part of a step that goes to the prompts it takes in")
-def open_loop_utilization(step: Number, itl: Number) -> Number:
-    """1 - step / itl."""
-    return 1 - step / itl
-
-
 @formula("P_busy", "1", "sequences in flight are Poisson when arrivals are: one minus the chance of none (M/G/inf)")
 def busy_probability(in_flight: Number) -> Number:
     """1 - e^-b: chance that an arrival finds others decoding."""
     return 1 - 2.718281828459045 ** (-in_flight)
-
-
-@formula("b", "sequences", "definition; the fullest replica")
-def sequences_per_replica(sequences: Number, replicas: Number) -> Number:
-    """Sequences on the fullest of the replicas."""
-    return num.ceil(sequences / replicas)
-
-
-@formula(
-    "b_met",
-    "sequences",
-    "Poisson arrivals see time averages: a request decodes together with as many others as run in the mean",
-)
-def batch_met(batch: Number) -> Number:
-    """b + 1."""
-    return batch + 1
 
 
 @formula("b", "sequences", "Little 1961: requests in flight are rate times the time each takes")
@@ -307,9 +277,3 @@ def slowdown_by_comm_kernels(work: Number, share: Number) -> Number:
 def exposed_all2all_time(work: Number, sent: Number) -> Number:
     """sqrt(work^2 + sent^2) - work: exposed time of an all-to-all that overlaps work."""
     return num.sqrt(work * work + sent * sent) - work
-
-
-@formula("tok/s", "tokens/s", "a rate is in proportion to one over the time of a step")
-def rate_at(rate: Number, seconds: Number, other: Number) -> Number:
-    """The rate that steps of another length would have."""
-    return rate * seconds / other

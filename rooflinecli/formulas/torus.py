@@ -28,12 +28,6 @@ def is_power_of_two(devices: Number) -> bool:
     return count >= 1 and 2.0 ** round(num.log(count) / _LN2) == count
 
 
-@formula("q", "devices", "a group with a stride inside an axis skips the devices between, whose groups share the links")
-def axis_step(stride: Number, below: Number) -> Number:
-    """Devices from one member to the next along an axis whose inner axes hold `below` devices."""
-    return num.maximum(stride / below, 1)
-
-
 @formula("d", "1", _BOOK + "; v5e and v6e close only an axis of 16")
 def directions_axis_16(m: Number, step: Number, length: Number, slice_devices: Number) -> Number:
     """2 where the members close an axis of at least 16, else 1."""

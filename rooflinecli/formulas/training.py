@@ -126,12 +126,6 @@ def optimizer_bytes_per_parameter(state: Number, gradient: Number, weight: Numbe
     return 2 * state + gradient + weight + passes
 
 
-@formula("B_opt", "B", "read and write of master weights, two moments and gradient, write of the working copy")
-def optimizer_traffic(params: Number, bytes_per_param: Number) -> Number:
-    """Bytes one optimizer step moves."""
-    return params * bytes_per_param
-
-
 @formula(
     "F_NS",
     "FLOP",
@@ -165,17 +159,6 @@ def preconditioning_flops(
 def accumulation_traffic(params: Number, bytes_per_param: Number) -> Number:
     """Bytes moved to accumulate one micro-batch's gradients."""
     return params * bytes_per_param
-
-
-@formula(
-    "W_host",
-    "B/s",
-    "where a chip file gives no host_memory: as a DGX H100, 76.8 GB/s of DDR5 per device and a link of 63 GB/s; links and memory "
-    "double together from one generation of hosts to the next",
-)
-def default_host_memory_bandwidth(link: Number) -> Number:
-    """76.8/63 N: bandwidth of the host's memory that falls to a device whose host link is known alone."""
-    return link * (76.8 / 63)
 
 
 @formula(

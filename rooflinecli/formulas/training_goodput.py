@@ -16,22 +16,10 @@ def joined_mtbf(failures: Number, preemptions: Number) -> Number:
     return 1 / (1 / failures + 1 / preemptions)
 
 
-@formula("M", "s", "independent exponential failures: the first of n comes n times sooner")
-def fleet_mtbf(device_mtbf: Number, devices: Number) -> Number:
-    """Mean time between failures of a whole fleet."""
-    return device_mtbf / devices
-
-
 @formula("C", "B", "working weights, master weights and optimizer moments; gradients are not saved")
 def checkpoint_bytes(params: Number, bytes_per_param: Number) -> Number:
     """Size of a checkpoint."""
     return params * bytes_per_param
-
-
-@formula("delta", "s", "definition")
-def checkpoint_time(size: Number, bandwidth: Number) -> Number:
-    """Time to write a checkpoint at the bandwidth of all writers together."""
-    return size / bandwidth
 
 
 @formula("tau", "s", _YOUNG)
@@ -119,9 +107,3 @@ def goodput_fraction(slow: Number) -> Number:
 def checkpoint_overhead(interval: Number, checkpoint: Number) -> Number:
     """delta / (tau + delta)."""
     return checkpoint / (interval + checkpoint)
-
-
-@formula("n_fail", "1", "definition")
-def expected_failures(run: Number, mtbf: Number) -> Number:
-    """Failures in a run of this length."""
-    return run / mtbf

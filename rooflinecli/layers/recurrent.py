@@ -54,7 +54,7 @@ class Recurrent(Mixer):
 
     def conv_elements(self, sizes: Sizes) -> Number:
         """Elements of the convolution's state of one sequence, and of what else is kept of its last token."""
-        kept = recurrence.conv_state(self._channels(sizes), sizes["taps"] + self.columns) if self.channels else 0.0
+        kept = self._channels(sizes) * (sizes["taps"] + self.columns) if self.channels else 0.0
         return kept + sum(product(axes, sizes) for axes in self.shifts)
 
     def state_elements(self, sizes: Sizes) -> Number:

@@ -160,7 +160,7 @@ class Softmax(Mixer):
         return ContextParallelTraffic(queries=q, keys=2 * kv)
 
     def cached_tokens(self, tokens: Number) -> Number:
-        return attention.visible_keys(tokens, self.reach)
+        return num.minimum(tokens, self.reach)
 
     def cached_values_per_token(self, sizes: Sizes) -> Number:
         """Bidirectional attention caches nothing: there is no next token."""

@@ -9,7 +9,7 @@ import hashlib
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rooflinecli.formulas import attention, counts, training
+from rooflinecli.formulas import attention, counts
 from rooflinecli.layers.softmax import FUSED
 from rooflinecli.ledger.ops import Gradient, Op
 from rooflinecli.measure.dtypes import size_of
@@ -128,5 +128,5 @@ def streamed(
 
 def optimizer(rows: int, width: int) -> KernelCase:
     """AdamW in fp32, with the traffic the engine charges: two moments read and written, gradient read, weight written."""
-    moved = training.optimizer_traffic(rows * width, 2 * 8.0 + 4.0 + 4.0)
+    moved = rows * width * (2 * 8.0 + 4.0 + 4.0)
     return KernelCase("elementwise", "adamw", "optimizer", "fp32", {"rows": rows, "width": width}, 0.0, moved)

@@ -156,7 +156,7 @@ def training_activations(
         )
         per_stage, transient, stem = per_stage + encoder, num.maximum(transient, working_set), stem + sum(ends)
     if layout.activations_on_host:
-        per_stage = f.kept_on_device(per_stage, recompute.share(layout.offload_layers, layers))
+        per_stage = per_stage * (1 - recompute.share(layout.offload_layers, layers))
     stage = (f.in_flight_activations(per_stage, first), f.in_flight_activations(per_stage, last))
     return f.fullest_activations(stage[0], stage[1], stem, head, transient, layout.pp)
 
@@ -197,7 +197,7 @@ def _stack_activations(
     stem, head = _saved(ledger.stem, outer, formats), _saved(ledger.head, outer, formats)
     copies: Number = 0.0
     if num.present(framework.logit) and ledger.spec.lm_head and ledger.spec.vocab_size:
-        copies = f.loss_copies(product(("B", "O", "V"), outer), framework.logit)
+        copies = product(("B", "O", "V"), outer) * framework.logit
         head = head + copies
     if not (num.plain(layout.loss_chunks) and num.value(layout.loss_chunks) == 1):
         head = f.chunked_loss(head, _saved(ledger.head, outer, formats, "V") + copies, layout.loss_chunks)

@@ -101,7 +101,7 @@ def _best_split(layout: Layout, layers: Number, layers_time: Number, stem: Numbe
     the bound is always enough.
     """
     layer = schedule.stage_time(1.0, layers, layers_time, 0.0)
-    bound = schedule.least_stage(schedule.mean_stage_time(layers_time, stem + head, layout.pp), stem, head)
+    bound = schedule.least_stage((layers_time + (stem + head)) / layout.pp, stem, head)
     best = bound + layer
     for end in (0.0, stem, head):
         time = schedule.whole_layers(bound, end, layer)

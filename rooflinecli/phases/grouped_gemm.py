@@ -61,7 +61,7 @@ def experts_op(
     skew: how uneven it is otherwise.
     """
     slots = tokens * shape.top_k
-    held, mu = shape.experts / ep, f.routed_tokens_per_expert(tokens, shape.top_k, shape.experts)
+    held, mu = shape.experts / ep, tokens * shape.top_k / shape.experts
     rows, fair = f.rows_of_busiest(f.expert_rows(slots, ep, share), slots), f.expert_rows(slots, ep, 1.0)
     one = f.of_one_token(tokens, shape.top_k, ep)
     visits = share * mu

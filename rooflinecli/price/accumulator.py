@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from rooflinecli.core import num
 from rooflinecli.core.derivation import label
 from rooflinecli.core.num import Number
-from rooflinecli.formulas import roofline
 from rooflinecli.ledger.ops import GROUPS, MIXING, Collective, ExpertAllToAll, Op
 from rooflinecli.price import custom_all_reduce
 from rooflinecli.price.chip import Chip
@@ -155,4 +155,4 @@ class StepAccumulator:
     def relative_error(self, total: Number) -> Number:
         """80% relative error of `total`: classes independent, operations of one class fully correlated."""
         variance = sum(e * e for e in self.errors.values())
-        return roofline.combined_error(variance, total)
+        return num.sqrt(variance) / total

@@ -32,7 +32,7 @@ def all_reduce(size: Number, n: Number, chip: Chip, library: str, shot: str = ""
     twice = moe_all2all.two_shot_all_reduce(one.overhead, two.overhead, size, n, two.memory, bandwidth)
     expected = {"one-shot": once, "two-shot": twice}.get(shot, collectives.faster(once, twice))
     least = collectives.collective_floor(collectives.reduced_in_network_volume(size, n), bandwidth)
-    sent = {"one-shot": moe_all2all.sent_one_shot(size, n)}.get(shot, collectives.all_reduce_volume(size, n))
+    sent = {"one-shot": size * (n - 1)}.get(shot, collectives.all_reduce_volume(size, n))
     error = num.maximum(one.error, two.error)
     return PricedCollective(least, num.maximum(expected, least), sent, error)
 

@@ -124,7 +124,7 @@ def _plain(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Numbe
 def _matmul(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Number:
     """Matmul, dense or grouped by expert: ramp-up, serial latency of the k loop, and quantization of the input."""
     t_compute = roofline.filled_compute_time(op.flops, op.ramp, c.k0, peak, c.compute)
-    share = roofline.unpacking_share(c.memory, c.unpack, bandwidth) if num.present(c.unpack) else c.memory
+    share = num.minimum(c.memory, c.unpack / bandwidth) if num.present(c.unpack) else c.memory
     t_memory = roofline.effective_memory_time(op.bytes, bandwidth, share)
     if num.present(c.further) and num.present(op.n):
         rows = num.maximum(profiling.matmul_rows(op.flops, op.k, op.n), 1)

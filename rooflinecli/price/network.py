@@ -67,7 +67,7 @@ def price_collective(collective: Collective, chip: Chip, regime: str, devices: N
         inner = part.floor
         both = latency + part.latency
         if together:
-            latency = f.latency_of_faster(spent, expected, latency, part.latency)
+            latency = num.where(expected < spent, part.latency, latency)
             expected = num.maximum(expected, spent)
         else:
             expected = f.pipelined_time(expected, latency, spent, part.latency) if pipelined else expected + spent

@@ -418,7 +418,7 @@ def deployment_points(row: Row) -> Points:
     assert isinstance(answer, (DecodeAnswer, PrefillAnswer))
     # the rate of a static load is proportional to 1 / time, so the bounds of the interval follow
     low, high = answer.interval_s
-    ceiling, least, most = (serving.rate_at(answer.tokens_per_s, answer.time_s, t) for t in (answer.floor_s, high, low))
+    ceiling, least, most = (answer.tokens_per_s * answer.time_s / t for t in (answer.floor_s, high, low))
     return Points.of(row["id"], [(row[quantity], answer.tokens_per_s, ceiling, least, most)], higher=True)
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rooflinecli.core import num
 from rooflinecli.core.num import INF
 from rooflinecli.formulas import attention, counts, roofline
 from rooflinecli.layers.attention.mla import HEADS as LATENT_HEADS
@@ -118,7 +119,7 @@ def _matmul(dtype: str, value_bytes: float, columns: list[Array], chip: str, lib
 def _decode(columns: list[Array], chip: str, library: str) -> Made:
     b, s, h, g, d, w = columns
     window = np.where(w == 0, INF, w)
-    keys = attention.visible_keys(s, window)
+    keys = num.minimum(s, window)
     op = Op(
         name="attention",
         kind="decode_attention",

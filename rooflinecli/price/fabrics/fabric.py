@@ -32,7 +32,7 @@ def cost(op: str, size: Number, span: GroupSpan, level: LevelNumbers, regime: st
         )
         if num.plain(tree) and num.value(tree) < num.value(expected):
             algorithm = "tree"
-        latency = f.latency_of_faster(expected, tree, latency, waited)
+        latency = num.where(tree < expected, waited, latency)
         expected = f.faster(expected, tree)
     part = LevelPrice(
         volume, f.collective_floor(volume, level.bandwidth), expected, c.error, level.bandwidth, algorithm, latency

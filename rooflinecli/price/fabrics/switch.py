@@ -52,7 +52,7 @@ def at_rate(op: str, size: Number, span: GroupSpan, level: LevelNumbers, regime:
         tree = num.where(span.fan > host, tree, expected)
         if num.plain(tree) and num.value(tree) < num.value(expected):
             algorithm = "tree"
-        latency = f.latency_of_faster(expected, tree, latency, waited)
+        latency = num.where(tree < expected, waited, latency)
         expected = f.faster(expected, tree)
     part = LevelPrice(volume, f.collective_floor(volume, bandwidth), expected, c.error, bandwidth, algorithm, latency)
     return reduced_in_network(part, op, size, span, level, hops)
@@ -74,7 +74,7 @@ def reduced_in_network(
         if num.plain(summed) and num.value(summed) < num.value(part.expected):
             part.algorithm = "in-network reduction"
         part.volume = num.where(summed < part.expected, volume, part.volume)
-        part.latency = f.latency_of_faster(part.expected, summed, part.latency, waited)
+        part.latency = num.where(summed < part.expected, waited, part.latency)
         part.expected = f.faster(part.expected, summed)
     return part
 
@@ -98,6 +98,6 @@ def rooted(
         tree, less = timed(f.broadcast_tree_volume(size, span.fan), deep)
         if num.plain(tree) and num.value(chain) <= num.value(tree):
             algorithm = "chain"
-        expected, latency = f.faster(chain, tree), f.latency_of_faster(chain, tree, waited, less)
+        expected, latency = f.faster(chain, tree), num.where(tree < chain, less, waited)
     floor = f.collective_floor(volume, bandwidth)
     return LevelPrice(volume, floor, expected, c.error, bandwidth, algorithm, latency)

@@ -74,7 +74,7 @@ def _along(span: GroupSpan, level: LevelNumbers) -> list[Along]:
     result, below, inner = [], 1.0, 1.0
     for length in _lengths(used, level):
         through = f.members_within(below * length, span.stride, span.n)
-        m, step = through / inner, t.axis_step(span.stride, below)
+        m, step = through / inner, num.maximum(span.stride / below, 1)
         result.append((m, step, rule(m, step, length, used)))
         below, inner = below * length, through
     return result

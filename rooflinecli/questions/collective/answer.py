@@ -62,7 +62,7 @@ def collective(
         lift("S", size_bytes, "B", "BYTES"),
         lift("n", float(n) if isinstance(n, int) else n, "devices", "-n"),
     )
-    sent = f.device_part_bytes(size, members) if whole and op in ("all-to-all", "permute") else size
+    sent = size / members if whole and op in ("all-to-all", "permute") else size
     asked = Collective(op, op, sent, op, members, stride, mesh=mesh)
     used = members * stride if devices is None else devices
     priced = price_collective(asked, chip, regime, used)
@@ -110,7 +110,7 @@ def timed(
             roofline.interval_low(expected, gain, priced.floor),
             roofline.interval_high(expected, priced.error),
         ),
-        bus_bandwidth_bytes_per_s=0.0 if alone else f.bus_bandwidth(carried, expected),
+        bus_bandwidth_bytes_per_s=0.0 if alone else carried / expected,
         latency_s=priced.latency,
         bottleneck=bottleneck or by_floor,
         algorithm=algorithm,

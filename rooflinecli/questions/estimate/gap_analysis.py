@@ -20,7 +20,6 @@ from rooflinecli.core.units import duration, si
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import PHASES
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer
-from rooflinecli.formulas import roofline
 from rooflinecli.questions.estimate.answer import choose_plans, scene_of
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer, Explanation
 from rooflinecli.specs.layout import Layout
@@ -162,11 +161,7 @@ def _power(step: MeasuredStep) -> Iterator[Explanation]:
     if share is None:
         return
     watts = hardware.power.si if hardware.power is not None else None
-    capped = (
-        f" (a power cap of {num.value(roofline.power_at_rate(share, watts)):.0f} W)"
-        if watts is not None and share > 0.3
-        else ""
-    )
+    capped = f" (a power cap of {num.value(watts * share**3):.0f} W)" if watts is not None and share > 0.3 else ""
     yield _explanation(step, f"clocks at {share:.0%} of their rate{capped}", step.measured, 1 - share)
 
 

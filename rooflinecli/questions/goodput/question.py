@@ -149,7 +149,7 @@ class TrainingGoodput(Question[GoodputAnswer]):
                 slow = slow * way.slowdown(costly, way.interval(costly))
             return first, tau, f.with_planned(slow, planned, first.save, back, costly) if planned else slow
 
-        fleet = f.fleet_mtbf(mtbf, n)
+        fleet = mtbf / n
         try:
             way, used, slow = outcome(fleet)
         except OverflowError:
@@ -182,7 +182,7 @@ class TrainingGoodput(Question[GoodputAnswer]):
             checkpoint_bytes=size,
             run_s=busy,
             run_interval_s=None if self.run is None else (self.run * least, self.run * most),
-            failures=None if busy is None else f.expected_failures(busy, fleet),
+            failures=None if busy is None else busy / fleet,
             logged=logged,
         )
 
@@ -221,10 +221,8 @@ class TrainingGoodput(Question[GoodputAnswer]):
             else:
                 own = self.bandwidth is not None and storage == at
                 rate = self.bandwidth if own else STORAGE[storage] * self.n
-                write = f.checkpoint_time(
-                    size, lift("W", rate, "B/s", "--bandwidth" if own else f"--storage {storage}")
-                )
-                copied = f.checkpoint_time(size, lift("W_host", SNAPSHOT * self.n, "B/s", "copies to the host"))
+                write = size / lift("W", rate, "B/s", "--bandwidth" if own else f"--storage {storage}")
+                copied = size / lift("W_host", SNAPSHOT * self.n, "B/s", "copies to the host")
                 blocking = num.minimum(copied, write) if self.async_save else write
             return Recovery(blocking, write, back, share)
 

@@ -235,7 +235,7 @@ class SystolicOccupancy(Question[SystolicAnswer]):
         )
         if clock is not None:
             answer.peak_flops_per_s = systolic_peak(rows, cols, clock, 1)
-            answer.attained_flops_per_s = occ.attained_rate(answer.peak_flops_per_s, answer.cycle_utilization)
+            answer.attained_flops_per_s = answer.peak_flops_per_s * answer.cycle_utilization
         return answer
 
 

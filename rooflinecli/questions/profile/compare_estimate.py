@@ -15,7 +15,7 @@ from dataclasses import field
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.record import OPTIONAL, Record
-from rooflinecli.formulas import counts, profiling
+from rooflinecli.formulas import counts
 from rooflinecli.importers.profiles.intervals import length, overlap
 from rooflinecli.importers.profiles.kernel import Kernel
 from rooflinecli.questions.estimate.answer import estimate
@@ -104,7 +104,7 @@ def against(
             time_s=sum(unknown.values()) / repeats,
             launches=sum(k.calls for k in left) / repeats,
             kernels=_longest(unknown),
-            share=profiling.time_share(sum(k.seconds for k in left), total),
+            share=sum(k.seconds for k in left) / total,
         ),
     )
     if all(k.start_s is not None for k in chosen):
@@ -209,7 +209,7 @@ def _row(keys: tuple[str, ...], kernels: Sequence[Kernel], operations: Sequence[
         expected_s=expected,
         measured_s=measured,
         copies_s=sum(k.seconds for k in kernels if k.kind == "copy") / steps,
-        ratio=profiling.distance_from_floor(measured, expected) if expected and measured else None,
+        ratio=measured / expected if expected and measured else None,
         launches=sum(k.calls for k in kernels) / steps,
         kernels=_longest(seconds),
     )

@@ -89,7 +89,7 @@ def _spans(kernels: Iterable[Kernel]) -> list[Interval]:
 
 def _share(kernels: list[Kernel], total: Number, lift: Lift) -> KernelShare:
     part = lift("t_part", sum(k.seconds for k in kernels), "s", f"sum of {len(kernels)} kernels")
-    return KernelShare(time_s=part, share=profiling.time_share(part, total), launches=sum(k.calls for k in kernels))
+    return KernelShare(time_s=part, share=part / total, launches=sum(k.calls for k in kernels))
 
 
 def _fusion(kernels: list[Kernel], total: Number, lift: Lift) -> Fusion:
@@ -101,7 +101,7 @@ def _fusion(kernels: list[Kernel], total: Number, lift: Lift) -> Fusion:
     for chain in chains:
         times = [k.seconds for k in chain]
         whole = lift("t_chain", sum(times), "s", f"{len(chain)} neighbors from {chain[0].name}")
-        saved = saved + profiling.fusion_saving(whole, lift("t_max", max(times), "s", "the slowest of them"))
+        saved = saved + (whole - lift("t_max", max(times), "s", "the slowest of them"))
     return Fusion(
         removable_s=removed,
         chains=len(chains),
@@ -147,7 +147,7 @@ def _communication(kernels: list[Kernel], lift: Lift) -> Communication:
         time_s=t_comm,
         overlapped_s=covered,
         exposed_s=collectives.exposed_behind(t_comm, covered),
-        hidden_share=profiling.overlapped_share(covered, t_comm) if num.value(t_comm) else None,
+        hidden_share=covered / t_comm if num.value(t_comm) else None,
     )
 
 
@@ -163,7 +163,7 @@ def _by_name(kernels: list[Kernel], priced: dict[int, KernelFloor], total: float
             kind=group[0].kind,
             launches=sum(k.calls for k in group),
             time_s=seconds,
-            share=profiling.time_share(seconds, total) if total else 0.0,
+            share=seconds / total if total else 0.0,
         )
         known = [priced[id(k)] for k in group if id(k) in priced]
         if known and len(known) == len(group) and seconds:
@@ -178,7 +178,7 @@ def _set_floor(row: KernelSum, known: list[KernelFloor]) -> None:
     row.floor_s = sum(kernel.floor_s for kernel in known)
     row.bound = max(known, key=lambda kernel: kernel.floor_s).bound
     row.impossible = any(kernel.impossible for kernel in known)
-    row.over_floor = profiling.distance_from_floor(row.time_s, row.floor_s) if row.floor_s else None
+    row.over_floor = row.time_s / row.floor_s if row.floor_s else None
     row.expected_s = sum(expected) if len(expected) == len(known) else None
     row.compute_utilization = compute.pop() if len(compute) == 1 else None
     row.bandwidth_utilization = bandwidth.pop() if len(bandwidth) == 1 else None
@@ -244,13 +244,13 @@ def _against_roofs(kernel: Kernel, op: Op, rates: Rates) -> KernelFloor:
     seconds, calls = kernel.seconds, kernel.calls
     t_compute = roofline.compute_time(op.flops, peak) if peak else 0.0
     t_memory = roofline.memory_time(op.bytes, bandwidth) if bandwidth else 0.0
-    floor = profiling.all_calls(roofline.floor_time(t_compute, t_memory), calls)
+    floor = roofline.floor_time(t_compute, t_memory) * calls
     busy = seconds > 0
     compute = memory = 0.0
     if peak and busy:
-        compute = profiling.compute_utilization(profiling.all_calls(op.flops, calls), seconds, peak)
+        compute = profiling.compute_utilization(op.flops * calls, seconds, peak)
     if bandwidth and busy:
-        memory = profiling.bandwidth_utilization(profiling.all_calls(op.bytes, calls), seconds, bandwidth)
+        memory = profiling.bandwidth_utilization(op.bytes * calls, seconds, bandwidth)
     limit = "memory" if t_memory > t_compute else "compute"
     impossible = bool(profiling.beats_floor(seconds, floor))
     low = bool(profiling.latency_bound(compute, memory, LOW))
@@ -261,6 +261,6 @@ def _against_roofs(kernel: Kernel, op: Op, rates: Rates) -> KernelFloor:
         impossible=impossible,
         compute_utilization=compute,
         bandwidth_utilization=memory,
-        expected_s=None if expected is None else float(profiling.all_calls(expected, calls)),
+        expected_s=None if expected is None else float(expected * calls),
         bound="impossible" if impossible else "latency or under-occupied" if low else limit,
     )

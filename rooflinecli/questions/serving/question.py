@@ -345,10 +345,10 @@ class BeamSearch(Question[BeamSearchAnswer]):
             "beams_sharing_the_prompt": batching.beam_cache_tokens_shared(self.batch, self.beams, *shape),
         }
         return BeamSearchAnswer(
-            beams=self.beams, decode_batch=batching.beam_batch(self.batch, self.beams),
+            beams=self.beams, decode_batch=self.batch * self.beams,
             caches={
                 name: CacheSize(
-                    kv_cache_tokens=tokens, multiple=batching.multiple_of(tokens, alone),
+                    kv_cache_tokens=tokens, multiple=tokens / alone,
                     kv_cache_bytes=None if self.kv_per_token is None else counts.bytes_of(tokens, self.kv_per_token),
                 )
                 for name, tokens in caches.items()
@@ -378,8 +378,8 @@ class PrefixCaching(Question[PrefixCachingAnswer]):
         load = self.requests, self.prompt, self.shared
         whole, cached = batching.prefilled_tokens(*load, 0.0), batching.prefilled_tokens(*load, self.hit_rate)
         answer = PrefixCachingAnswer(
-            prompt_tokens=whole, prefilled_tokens=cached, saving=batching.saved_share(cached, whole),
-            prefill_speedup=batching.multiple_of(whole, cached),
+            prompt_tokens=whole, prefilled_tokens=cached, saving=1 - cached / whole,
+            prefill_speedup=whole / cached,
         )
         if self.prefill_tokens_per_s is not None:
             hit = batching.prompt_after_hit(self.prompt, self.shared)
@@ -441,7 +441,7 @@ class QuantizeWeights(Question[QuantizeWeightsAnswer]):
                 row.devices_for_weights = batching.devices_for_bytes(row.weights_bytes, memory)
                 if cache is not None and self.devices is not None:
                     whole = counts.bytes_of(self.devices, memory)
-                    row.free_bytes = batching.free_memory(whole, row.weights_bytes)
+                    row.free_bytes = whole - row.weights_bytes
                     row.largest_batch = serving.largest_batch(whole, row.weights_bytes, cache)
         streamed = (0.0, 0.0) if self.kv_per_sequence is None else caches
         weights = formats[self.before].weights_bytes, formats[self.after].weights_bytes
