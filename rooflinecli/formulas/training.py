@@ -187,3 +187,14 @@ def activation_transfer(activations: Number, link: Number) -> Number:
 def dpo_flops_rule(policy_params: Number, reference_params: Number, tokens: Number) -> Number:
     """6 N_policy + 2 N_reference per token of both sequences."""
     return (6 * policy_params + 2 * reference_params) * tokens
+
+
+@formula(
+    "W_host",
+    "B/s",
+    "where a chip file gives no host_memory: as a DGX H100, 76.8 GB/s of DDR5 per device and a link of 63 GB/s; links and memory "
+    "double together from one generation of hosts to the next",
+)
+def default_host_memory_bandwidth(link: Number) -> Number:
+    """76.8/63 N: bandwidth of the host's memory that falls to a device whose host link is known alone."""
+    return link * (76.8 / 63)

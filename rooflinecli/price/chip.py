@@ -12,7 +12,7 @@ from rooflinecli.core import num
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
-from rooflinecli.formulas import collectives, roofline
+from rooflinecli.formulas import collectives, roofline, training
 from rooflinecli.price import overrides
 from rooflinecli.price.overrides import TIMES
 from rooflinecli.specs.efficiency import CONSTANTS, SETTINGS, Efficiency
@@ -199,7 +199,7 @@ class Chip:
         """Bytes per second of host memory per device. Raises UsageError when the file has no host_link either."""
         if self.spec.host_memory:
             return self._figure("W_host", "host_memory")
-        return self.host_link * (76.8 / 63)
+        return training.default_host_memory_bandwidth(self.host_link)
 
     @cached_property
     def devices_per_host(self) -> Number:
