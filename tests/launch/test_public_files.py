@@ -136,7 +136,7 @@ FILES = {
     # axolotl-ai-cloud/axolotl, examples/qat_nvfp4/Qwen2.5-72B_qat.yml: activations are recomputed by FSDP's own setting
     "axolotl.yml": (AXOLOTL, {"n": 8}, {"recompute": "full", "zero": 3, "dtype": "fp8", "batch": 128}),
     # AMD-AGI/Primus, examples/megatron/configs/MI355X/mixtral_8x22B_v0.1-BF16-pretrain.yaml: no layer is recomputed
-    "primus.yaml": (PRIMUS, {}, {"pp": 4, "ep": 8, "recompute": "none", "batch": 128}),
+    "primus.yaml": (PRIMUS, {}, {"pp": 4, "ep": 8, "recompute": "none", "batch": 128, "zero": 1}),
     # AMD-AGI/Primus, examples/torchtitan/configs/MI325X/llama4_17Bx128E-BF16-pretrain.yaml: the framework it wraps reads it
     "titan.yaml": (PRIMUS_TITAN, {"n": 64}, {"model": "llama-4-maverick", "seq": 8192, "micro-batch": 4, "batch": 256, "recompute": "full", "zero": 3}),
     # axolotl-ai-cloud/axolotl, examples/archived/dbrx/16bit-lora.yaml: attention and its router, no feed-forward

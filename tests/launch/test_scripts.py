@@ -211,6 +211,10 @@ def test_experts_nobody_counted_are_asked_for(tmp_path):
         ("--bf16 --grad-reduce-in-bf16", {"gradient-bytes": 2, "zero": 0}),
         ("--bf16 --deepspeed --zero-stage 0", {"zero": 1}),  # BF16_Optimizer
         ("--fp16 --deepspeed --zero-stage 0", {"zero": 0}),
+        (  # two layers of each of four stages
+            "--bf16 --pipeline-model-parallel-size 4 --recompute-granularity full --recompute-method block --recompute-num-layers 2",
+            {"recompute-layers": 8},
+        ),
     ],
 )
 def test_flags_of_memory(flags, wanted, tmp_path):

@@ -65,7 +65,6 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
     sizes["dp"] = int(fsdp or 1) * int(data or 1) * int(sizes["ep"] or 1) if closed else None
     training_common.layout(launch, None, **sizes)
     for axis in left:
-        del launch.options[axis]
         keys = [f"{net}_{name}_parallelism" for net in ("ici", "dcn") for name in _AXES[axis]]
         key = next((key for key in keys if str(tree.get(key)) == "-1"), keys[0])
         launch.refuse(axis, f"{key} -1 takes the devices that the other axes leave")
