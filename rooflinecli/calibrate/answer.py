@@ -49,10 +49,7 @@ class CalibrationAnswer:
 
 
 def calibrate(
-    paths: Sequence[Path],
-    given: Options,
-    hold_out: float = HOLD_OUT,
-    target: Options | None = None,
+    paths: Sequence[Path], given: Options, hold_out: float = HOLD_OUT, target: Options | None = None
 ) -> CalibrationAnswer:
     """Read files, compare their rows with the estimate, and fit. `given` are options of an estimate, --hw among them.
 
@@ -68,10 +65,7 @@ def calibrate(
 
 
 def of_rows(
-    measured: Sequence[MeasuredRow],
-    given: Options,
-    hold_out: float = HOLD_OUT,
-    target: Options | None = None,
+    measured: Sequence[MeasuredRow], given: Options, hold_out: float = HOLD_OUT, target: Options | None = None
 ) -> CalibrationAnswer:
     """As `calibrate`, of rows already read."""
     resolved = resolve(measured, given)

@@ -63,9 +63,7 @@ TRAINING = (
     ConstantGroup(
         "exposure",
         0.212,
-        _paths(
-            "tp_collective pp_collective ep_collective cp_collective fsdp_collective dp_collective .overlap",
-        ),
+        _paths("tp_collective pp_collective ep_collective cp_collective fsdp_collective dp_collective .overlap"),
     ),
     ConstantGroup(
         "launch",

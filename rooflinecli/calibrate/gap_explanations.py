@@ -41,27 +41,23 @@ def _gap(row: PredictedRow) -> MeasuredGap:
     else:  # with the chip file's own calibration
         answer = CALIBRATED[PHASES[row.phase]](row.ctx, row.layout)
         expected, (low, high) = float(answer.time_s), (float(bound) for bound in answer.interval_s)
-    floor = floor_of(row)
+    floor, measured, verdict = floor_of(row), row.measured, ""
+    if measured < floor:
+        verdict = "impossible: below the floor"
+    elif low is not None and high is not None:
+        verdict = INSIDE if low <= measured <= high else "slower" if measured > high else "faster"
     return MeasuredGap(
         row=row.where,
         quantity=row.quantity,
         software=software(row),
-        measured_s=row.measured,
+        measured_s=measured,
         floor_s=floor,
         expected_s=expected,
         interval_s=None if low is None or high is None else (low, high),
-        gap=row.measured / expected - 1,
-        verdict=_verdict(row.measured, floor, low, high),
-        explained_by=explanations(row) if row.measured >= floor else [],
+        gap=measured / expected - 1,
+        verdict=verdict,
+        explained_by=explanations(row) if measured >= floor else [],
     )
-
-
-def _verdict(measured: float, floor: float, low: float | None, high: float | None) -> str:
-    if measured < floor:
-        return "impossible: below the floor"
-    if low is None or high is None:
-        return ""
-    return INSIDE if low <= measured <= high else "slower" if measured > high else "faster"
 
 
 def explanations(row: PredictedRow) -> list[GapExplanation]:

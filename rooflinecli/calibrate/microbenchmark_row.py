@@ -75,18 +75,7 @@ def microbenchmark_rows(row: MeasuredRow, given: Options, chip: HardwareSpec) ->
     op, devices = made
     ctx: Any = _Bare(Chip(chip, PLAIN))
     return [
-        MicrobenchmarkRow(
-            ctx,
-            Layout(),
-            row.quantity,
-            row.value,
-            row.where,
-            row.tool,
-            row.probe,
-            op,
-            devices,
-            phase,
-        )
+        MicrobenchmarkRow(ctx, Layout(), row.quantity, row.value, row.where, row.tool, row.probe, op, devices, phase)
         for phase in ("train", "decode", "prefill", "ttft")
     ]
 

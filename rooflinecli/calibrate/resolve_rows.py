@@ -223,8 +223,7 @@ def _complete(reading: MeasuredRow, options: Options) -> None:
     missing = [OPTIONS[name].flag if name != "model" else "--model" for name in needed if options.get(name) is None]
     if missing:
         raise UsageError(
-            f"{reading.where}: {reading.tool} leaves options open; give {', '.join(missing)}",
-            missing[0].lstrip("-"),
+            f"{reading.where}: {reading.tool} leaves options open; give {', '.join(missing)}", missing[0].lstrip("-")
         )
 
 

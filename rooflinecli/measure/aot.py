@@ -18,7 +18,7 @@ from rooflinecli.core.units import count, si
 from rooflinecli.formulas import roofline
 from rooflinecli.ledger.ops import Op
 from rooflinecli.measure.function_signature import first_line
-from rooflinecli.measure.jaxpr_counter import Dot, OpCounts, Rules, compulsory, tally
+from rooflinecli.measure.jaxpr_counter import Dot, OpCounts, Rules, compulsory, tally, xla_cost
 from rooflinecli.price.accumulator import StepAccumulator
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
@@ -216,9 +216,7 @@ def compiled_for() -> str:
 
 
 def _xla(compiled: Compiled) -> XlaCounts:
-    cost = compiled.cost_analysis() or {}
-    cost = cost[0] if isinstance(cost, list) else cost
-    memory = compiled.memory_analysis()
+    cost, memory = xla_cost(compiled), compiled.memory_analysis()
 
     def size(key: str) -> float:
         return float(getattr(memory, f"{key}_size_in_bytes", 0) or 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,32 +86,20 @@ def around(run: Run[T], wait: Wait[T], budget: float, *, enough: int = 7, block:
     """
     for turn in range(2):
         wait(run(turn))
-    start, blocks = time.monotonic(), []
+    start, blocks = time.monotonic(), list[tuple[float, list[float]]]()
     while True:
-        others, samples = CpuContention(), _block(run, wait, block)
+        others, samples, end = CpuContention(), list[float](), time.monotonic() + block
+        while not samples or time.monotonic() < end:
+            begin = time.perf_counter()
+            wait(run(len(samples)))
+            samples.append(time.perf_counter() - begin)
         blocks.append((others.share(), samples))
-        calm = [s for share, block_samples in blocks if share <= CALM for s in block_samples]
+        calm = [s for share, of_block in blocks if share <= CALM for s in of_block]
         spent = time.monotonic() - start
         if (spent >= budget and len(calm) >= enough) or spent >= 4 * budget:
             break
-    every = [s for _, block_samples in blocks for s in block_samples]
-    kept = calm if len(calm) >= 3 else every
-    timing = Timing(summarize(kept), tuple(kept), 1, 0.0)
-    return (
-        timing
-        if kept is calm
-        else replace(
-            timing, note="other programs had part of the processors all the time: measure again when they are idle"
-        )
-    )
-
-
-def _block(run: Run[T], wait: Wait[T], seconds: float) -> list[float]:
-    """Runs for at least `seconds`, each timed."""
-    samples: list[float] = []
-    end = time.monotonic() + seconds
-    while not samples or time.monotonic() < end:
-        begin = time.perf_counter()
-        wait(run(len(samples)))
-        samples.append(time.perf_counter() - begin)
-    return samples
+    kept, note = calm, ""
+    if len(calm) < 3:
+        kept = [s for _, of_block in blocks for s in of_block]
+        note = "other programs had part of the processors all the time: measure again when they are idle"
+    return Timing(summarize(kept), tuple(kept), 1, 0.0, note=note)

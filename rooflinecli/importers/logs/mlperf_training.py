@@ -34,13 +34,11 @@ def read(source: Source) -> list[MeasuredRow]:
         "seq": positive(said.get("max_sequence_length")),
         "recipe": "lora" if benchmark.endswith("_lora") else None,
     }
-    for name, unit in (("train_step_time", "s"), ("throughput", "tokens/s" if benchmark == "gpt3" else "samples/s")):
-        timed = [
-            (i, v) for i, name in enumerate(source.lines, 1) if (m := _TIMING.search(name)) and (v := positive(m[1]))
-        ]
-        stats = timed if name == "throughput" and timed else _stats(events, name)
-        if stats:
-            return settled(source, TOOL, stats, "s" if stats is timed else unit, options)
+    timed = [(i, v) for i, text in enumerate(source.lines, 1) if (m := _TIMING.search(text)) and (v := positive(m[1]))]
+    rate = "tokens/s" if benchmark == "gpt3" else "samples/s"
+    for steps, unit in ((_stats(events, "train_step_time"), "s"), (timed, "s"), (_stats(events, "throughput"), rate)):
+        if steps:
+            return settled(source, TOOL, steps, unit, options)
     return []
 
 
@@ -63,10 +61,5 @@ def _events(source: Source) -> Any:
 
 
 def _stats(events: list[tuple[int, Json]], name: str) -> list[tuple[int, float]]:
-    found = []
-    for line, event in events:
-        value = event.get("value")
-        stat = positive(value.get(name)) if event["key"] == "tracked_stats" and isinstance(value, dict) else None
-        if stat is not None:
-            found.append((line, stat))
-    return found
+    tracked = [(line, event.get("value")) for line, event in events if event["key"] == "tracked_stats"]
+    return [(line, v) for line, value in tracked if isinstance(value, dict) and (v := positive(value.get(name)))]

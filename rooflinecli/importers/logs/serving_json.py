@@ -1,17 +1,21 @@
-"""Serving benchmarks whose result is JSON: a row of READERS says by what a format is recognized and makes a ServingRun of each of its runs."""
+"""Serving benchmarks whose result is JSON, or a CSV of AIPerf's: a row of READERS says by what a format is recognized and makes a ServingRun of each of its runs."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.logs.serving_run import ServingRun, engine_of, lengths, lumped, seconds, unread
+from rooflinecli.importers.logs.log_reader import LogReader, csv_rows
+from rooflinecli.importers.logs.serving_run import QUEUED, ServingRun, engine_of, lengths, lumped, seconds, unread
 from rooflinecli.importers.source import Json, MeasuredRow, Options, Source, need, positive
 
 Made = Callable[[Source, int, Json], ServingRun | None]
 AIPERF_SCALE = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "us": 1e-6, "ns": 1e-9}
+_CSV_LATENCIES = {"Time to First Token": "ttft", "Time To First Token": "ttft", "Inter Token Latency": "itl"}
+_CSV_LENGTHS = {"Input Sequence Length": "prompt", "Output Sequence Length": "output"}
 DRAWN = 0.9  # InferenceX's client draws lengths uniformly in [0.8, 1] of the nominal ones
 _INFERENCEX_DTYPES = {"fp4": "nvfp4", "fp8": "fp8", "bf16": "bf16", "int4": "int4"}
 
@@ -252,6 +256,41 @@ def _own(source: Source, line: int, run: Json) -> ServingRun | None:
     )
 
 
+def _aiperf_csv(source: Source, tool: str) -> list[MeasuredRow]:
+    """A table of latencies, an empty line, a table of single values; the load is not in the file."""
+    found, options = [], dict[str, object]()
+    for line, row in csv_rows(source, "Metric,"):
+        name, _, unit = row["Metric"].rstrip(")").partition(" (")
+        value = positive(row.get("avg", row.get("Avg", "")))
+        if name in _CSV_LATENCIES and value and unit in AIPERF_SCALE:
+            found.append((line, _CSV_LATENCIES[name], value * AIPERF_SCALE[unit]))
+        elif name in _CSV_LENGTHS and value:
+            options[_CSV_LENGTHS[name]] = max(round(value), 1)
+    notes = ("the load is not in the file",)
+    return [
+        MeasuredRow(source.at(line), tool, what, value, options=options, notes=notes) for line, what, value in found
+    ]
+
+
+def _vllm_batches(source: Source, tool: str) -> list[MeasuredRow]:
+    """`vllm bench latency` and `throughput --output-json`: seconds of whole batches; tokens per second of a burst, prompt and output
+    together, the usual factor of two between tools."""
+    found = []
+    for line, run in source.objects:
+        if "avg_latency" in run or "latencies" in run:
+            value = need(source, line, run, "avg_latency")
+            found.append(MeasuredRow(source.at(line), tool, "static", value, "s/batch", {"engine": "vllm"}))
+        elif "tokens_per_second" in run:
+            rate, requests = need(source, line, run, "tokens_per_second"), positive(run.get("num_requests"))
+            need(source, line, run, "elapsed_time")
+            options = {"engine": "vllm", "concurrency": round(requests) if requests and requests <= QUEUED else "max"}
+            each = positive(run.get("total_num_tokens"))
+            lengths = {"tokens_per_request": each / requests} if each and requests else {}
+            where = source.at(line)
+            found.append(MeasuredRow(where, tool, "throughput", rate, "total tokens/s", options, probe=lengths))
+    return found
+
+
 READERS = (
     JsonBenchmark("vllm bench serve", ("model_id",), "model_id", _vllm, ("mean_ttft_ms",)),
     JsonBenchmark(
@@ -280,4 +319,10 @@ READERS = (
         apart="separate pools of prefill and decode and drafted tokens are not one estimate",
     ),
     JsonBenchmark("roofline measure openai", ("roofline/serving-run/1",), "schema", _own),
+    LogReader("AIPerf / genai-perf CSV", re.compile(r"(?ms)^Metric,[Aa]vg,(?=.*First Token)"), _aiperf_csv),
+    LogReader(
+        "vllm bench latency/throughput",
+        re.compile(r'(?s)"avg_latency":\s*[\d.e-]+,\s*"latencies"|"elapsed_time".{0,400}?"tokens_per_second"'),
+        _vllm_batches,
+    ),
 )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-import io
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from rooflinecli.core.errors import DataError
@@ -33,19 +33,13 @@ _COLUMNS = {
 
 def read_csv(path: Path, text: str) -> list[Kernel]:
     """The kernels of a CSV. Raises DataError with the line when a cell cannot be read."""
-    lines = text.splitlines()
-    for number, line in enumerate(lines):
-        header = _fields(line)
-        columns = _columns(header)
-        if columns is not None:
-            return _rows(path, lines[number + 1 :], number + 2, columns, len(header))
+    table = enumerate((next(csv.reader([line]), []) for line in text.splitlines()), start=1)
+    for _, header in table:
+        if (columns := _columns(header)) is not None:
+            return _rows(path, table, columns, len(header))
     raise DataError(
         f"{path}: no header with a kernel name and a time; write for example 'name,time_ms' on the first line"
     )
-
-
-def _fields(line: str) -> list[str]:
-    return next(csv.reader(io.StringIO(line)), [])
 
 
 def _columns(header: list[str]) -> dict[str, tuple[int, float]] | None:
@@ -82,15 +76,14 @@ def _unit(cell: str, units: dict[str, float]) -> float | None:
     return units.get(match[1]) if match else None
 
 
-def _rows(path: Path, lines: list[str], first: int, columns: dict[str, tuple[int, float]], width: int) -> list[Kernel]:
+def _rows(
+    path: Path, table: Iterator[tuple[int, list[str]]], columns: dict[str, tuple[int, float]], width: int
+) -> list[Kernel]:
     kernels = []
-    for number, line in enumerate(lines, first):
-        cells = _fields(line)
-        if not line.strip() or (len(cells) < 2 and width > 1):
-            continue
-        if len(cells) < width:
-            cells += [""] * (width - len(cells))
-        kernels.append(_kernel(f"{path}:{number}", cells, columns))
+    for number, cells in table:
+        if "".join(cells).strip() and (len(cells) > 1 or width == 1):
+            whole = [*cells, *[""] * (width - len(cells))]
+            kernels.append(_kernel(f"{path}:{number}", whole, columns))
     if not kernels:
         raise DataError(f"{path}: a header and no kernels; add a line for each kernel")
     return kernels

@@ -25,7 +25,7 @@ from rooflinecli.measure.answer_types import ModelReport, PhaseComparison
 from rooflinecli.measure.contention import around
 from rooflinecli.measure.device import environment, keep_pages, known_chip
 from rooflinecli.measure.dtypes import jax_name
-from rooflinecli.measure.jaxpr_counter import Rules, tally
+from rooflinecli.measure.jaxpr_counter import Rules, tally, xla_cost
 from rooflinecli.measure.log import Log
 from rooflinecli.measure.model import transformer
 from rooflinecli.measure.model.supported import scaled
@@ -128,7 +128,7 @@ def timed(program: transformer.Program, budget: float, trace: Path | None = None
         with jax.profiler.trace(str(trace)):
             for turn in range(TRACED):
                 jax.block_until_ready(run(turn))
-    return replace(timing, compile_s=compile_s), xla_flops(lowered)
+    return replace(timing, compile_s=compile_s), xla_cost(lowered).get("flops", 0.0)
 
 
 def below_floor(measured: float, floor: float) -> str:
@@ -215,11 +215,3 @@ def _plain(parts: dict[str, float]) -> dict[str, float]:
 def matmul_flops(fn: Callable[..., Any], *args: Any) -> int:
     """Two FLOPs per multiply-add of every matmul in `fn`, loops included."""
     return round(tally(jax.make_jaxpr(fn)(*args), Rules(dead=True)).flops)
-
-
-def xla_flops(lowered: Any) -> float:
-    """FLOPs by XLA's cost analysis of a lowered program; 0 where it reports none."""
-    analysis = lowered.cost_analysis()
-    if isinstance(analysis, list):
-        analysis = analysis[0] if analysis else {}
-    return float((analysis or {}).get("flops", 0.0))
