@@ -165,3 +165,33 @@ def test_what_says_nothing_is_no_unknown_field():
         assert spec_of({"model_type": "llama", "unheard_of": nothing}).n_layers == 32
     with pytest.raises(DataError, match="unheard_of: unknown field"):
         spec_of({"model_type": "llama", "unheard_of": 0})
+
+
+@pytest.mark.parametrize(("kind", "part"), [("mpt", "attn_config"), ("dbrx", "attn_config"), ("dbrx", "ffn_config")])
+def test_a_part_of_a_config_has_no_unknown_field_either(kind, part):
+    assert spec_of({"model_type": kind, part: {}}).n_layers == 24
+    with pytest.raises(DataError, match="unheard_of: unknown field"):
+        spec_of({"model_type": kind, part: {"unheard_of": 1}})
+
+
+def test_positions_of_roberta_start_after_the_paddings():
+    roberta = {"model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1}
+    assert spec_of(roberta).max_context == 512 and spec_of(roberta).positions.length == 514
+    assert spec_of({**roberta, "pad_token_id": None}).max_context == 512
+
+
+def test_the_width_of_an_lfm2_mlp():
+    """Two thirds of it; rounded up to a multiple where there is a factor, as it is without one, and as written without adjusting."""
+    lfm2 = {"model_type": "lfm2", "intermediate_size": 10000, "block_multiple_of": 256}
+    widths = {"block_ffn_dim_multiplier": (1.0, 6912), "block_auto_adjust_ff_dim": (False, 10000)}
+    for name, (value, width) in widths.items():
+        assert spec_of({**lfm2, name: value}).layers[0].feedforward.d_ff == width
+    assert spec_of({**lfm2, "block_ffn_dim_multiplier": None}).layers[0].feedforward.d_ff == 6666
+    assert spec_of({**lfm2, "block_ffn_dim_multiplier": 1.5}).layers[0].feedforward.d_ff == 9999 // 256 * 256 + 256
+
+
+def test_a_rank_that_is_left_to_the_class():
+    """Mamba's time step: a sixteenth of the width, rounded up."""
+    for written in ({}, {"time_step_rank": "auto"}, {"time_step_rank": None}):
+        assert spec_of({"model_type": "mamba", "hidden_size": 770, **written}).layers[0].attention.sizes["rank"] == 49
+    assert spec_of({"model_type": "mamba", "time_step_rank": 7}).layers[0].attention.sizes["rank"] == 7
