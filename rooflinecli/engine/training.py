@@ -152,7 +152,7 @@ def _optimizer_time(ctx: EstimateContext, layout: Layout, params: memory.DeviceP
     per_param = training.optimizer_bytes_per_parameter(
         ctx.optimizer_bytes, ctx.gradient_bytes, ctx.formats.weight, passes
     )
-    traffic = owned * per_param
+    traffic = label(owned * per_param, "B_opt", "B")
     if not layout.optimizer_on_host:
         update = Op(name="optimizer", kind="optimizer", dtype=ctx.formats.compute, flops=0.0, bytes=traffic)
         return price(update, ctx.chip, REGIME).expected + _orthogonalization_time(ctx, layout)
