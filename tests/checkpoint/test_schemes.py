@@ -266,7 +266,8 @@ def test_scales_for_a_cache_of_8_bits_are_told():
 @pytest.mark.parametrize(
     ("config", "stored"),
     [  # transformers' AwqConfig: zero_point true; compressed-tensors' QuantizationArgs: symmetric true
-        ({"quant_method": "awq", "bits": 4}, {"zero_bits": 4, "scale_bits": 16, "group_size": 128}),
+        ({"quant_method": "awq", "bits": 4}, {"dtype": "int4", "zero_bits": 4, "scale_bits": 16, "group_size": 128}),
+        ({"quant_method": "gptq", "bits": 8}, {"dtype": "int8", "zero_bits": 8, "group_size": 128}),
         ({"quant_method": "awq", "bits": 4, "zero_point": False}, {"zero_bits": 0}),
         (_linear_group(num_bits=8, strategy="channel"), {"zero_bits": 0, "output_bits": 16}),
         (_linear_group(num_bits=8, strategy="channel", symmetric=False), {"zero_bits": 0, "output_bits": 24}),
