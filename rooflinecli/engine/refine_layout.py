@@ -118,11 +118,15 @@ def _shifted(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
             if target == source:
                 continue
             moved = {source: float(size // factor), target: float(getattr(layout, target) * factor)}
-            shifted = _consistent(ctx, layout.with_changes(**moved))
-            yield shifted
+            shifted = [_consistent(ctx, layout.with_changes(**moved))]
             interleaved = layout.virtual_stages > 1 or target == "pp"  # a stage more pays once it is interleaved
-            if interleaved and shifted.pp > 1 and ctx.request.virtual_stages is None:
-                yield shifted.with_changes(virtual_stages=_chunks(ctx, shifted)[-1])
+            if interleaved and shifted[0].pp > 1 and ctx.request.virtual_stages is None:
+                shifted.append(shifted[0].with_changes(virtual_stages=_chunks(ctx, shifted[0])[-1]))
+            yield from shifted
+            if (
+                target == "dp" and ctx.request.zero is None
+            ):  # what fewer model-parallel ranks no longer hold, replicas shard
+                yield from (one.with_changes(zero=zero) for one in shifted for zero in (2, 3) if zero > one.zero)
 
 
 def _chunks(ctx: EstimateContext, layout: Layout) -> list[float]:
