@@ -160,6 +160,9 @@ FILES = {
     # huggingface/accelerate: flags of the launcher instead of a config
     "flags.sh": (FLAGS, {}, {"model": "Llama-2-70b-hf", "n": 16, "zero": 2, "micro-batch": 2, "batch": 128, "seq": "2048", "dtype": "bf16"}),
     "fsdp.sh": ("accelerate launch --use_fsdp --num_processes 8 train.py --model_name meta-llama/Llama-2-7b-hf --fp16", {}, {"n": 8, "zero": 3, "dtype": "fp16"}),
+    "qwix.sh": ("""vllm serve Qwen/Qwen3-8B --max-num-seqs 1_024 --additional-config '{"quantization": {"rules": [{"weight_qtype": "int4"}]}}'""",
+                {}, {"weight-dtype": "int4", "batch": "1024"}),
+    "module.yaml": ("image: vllm/vllm-openai:v0.11.0\nargs: [-m, vllm.entrypoints.openai.api_server, --model, Qwen/Qwen3-8B]\n", {}, {"model": "Qwen3-8B"}),
     # EleutherAI/gpt-neox, post-training/configs/llama3-8b-sft.yml and configs/pythia/14M.yml: one accumulation step where none is given
     "neox.yml": (json.dumps(NEOX), {"n": 8}, {"tp": 4, "zero": 1, "batch": 64, "seq": 1024}),
     # banjuede/deepseek-test, trt-llm/serve.sh
