@@ -1,0 +1,215 @@
+"""`roofline hardware`, `models` and `prices`: what the registries list, one of it with its sources, imports and offers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from rooflinecli.core.errors import DataError, UsageError
+from rooflinecli.interfaces.cli.from_question import Delivery, command
+from rooflinecli.interfaces.cli.output import write
+from rooflinecli.interfaces.cli.show import show
+from rooflinecli.questions.question import Question
+from rooflinecli.specs.options import OptNumber, OptText, Switch, Text, Texts, field
+
+if TYPE_CHECKING:
+    from rooflinecli.importers.source import Json
+    from rooflinecli.questions.hardware.answer import Chips, ChipSheet
+    from rooflinecli.questions.models.answer import ModelList, ModelSheet
+
+
+class Hardware(Question["ChipSheet | Chips"]):
+    """List chips, show one with the source of every figure, or compare several.
+
+    A file of the registry that cannot be read is named on stderr once the others are listed; the exit code is 3 then.
+    """
+
+    verb = "hardware"
+    # fmt: off
+    names: Texts = field("name", "A name, alias or YAML path: its page. Several, with commas or repeated: compared. None: all.", default=None, positional=True, several=True, metavar="NAMES...", name="hw")
+    vendor: OptText = field("free", "List only this vendor's chips, e.g. nvidia.", default=None, metavar="CHOICE")
+    min_memory: OptNumber = field("bytes", "List only chips with this much memory, e.g. '80 GiB'.", default=None, least=1e6)
+    dtype: OptText = field("free", "List only chips with a rate for this dtype, e.g. fp8.", default=None, metavar="CHOICE")
+    schema: Switch = field("switch", "Print the JSON Schema of a hardware file.", default=False)
+    # fmt: on
+
+    def check(self) -> None:
+        filters = [field.flag for name, field in self.fields().items() if name in ("vendor", "min_memory", "dtype") and self.is_given(field)]  # fmt: skip
+        if filters and (self.names or self.schema):
+            raise UsageError(
+                f"{filters[0]} filters the list of chips; leave out {'--schema' if self.schema else 'the names'}"
+            )
+        if self.schema and self.names:
+            raise UsageError("--schema describes every hardware file; leave out the names")
+
+    @property
+    def chips(self) -> list[str]:
+        """The chips asked for."""
+        return [part for name in self.names for part in name.split(",") if part]
+
+    def answer(self) -> ChipSheet | Chips:
+        """The page of one chip, a comparison of several, or the list; files that cannot be read are left out of it."""
+        from rooflinecli.questions.hardware import answer
+
+        if len(self.chips) == 1:
+            return answer.sheet(self.chips[0])
+        return answer.named(self.chips) if self.chips else self.listed()[0]
+
+    def listed(self) -> tuple[Chips, list[DataError]]:
+        """The chips that pass the filters, and what is wrong with files that cannot be read."""
+        from rooflinecli.questions.hardware.answer import chips
+
+        return chips(self.vendor, self.min_memory, self.dtype)
+
+
+class Models(Question["ModelSheet | ModelList"]):
+    """List models, show one in detail, or turn a Hugging Face config into a model file: `models import CONFIG.json --out my.yaml`.
+
+    A file of the registry that cannot be read is named on stderr once the others are listed; the exit code is 3 then.
+    """
+
+    verb = "models"
+    # fmt: off
+    model: OptText = field("name", "A name, alias, YAML path or config.json: its page; 'show' before it changes nothing. 'import': convert CONFIG. None: all.", default=None, positional=True, metavar="NAME")
+    config: OptText = field("free", "import: a Hugging Face config.json, its folder, or '-' for standard input.", default=None, positional=True, metavar="CONFIG")
+    family: OptText = field("free", "List only this family, e.g. llama.", default=None, metavar="CHOICE")
+    schema: Switch = field("switch", "Print the JSON Schema of a model file.", default=False)
+    # fmt: on
+
+    @property
+    def shown(self) -> str | None:
+        """The model of a page: `show NAME`, as other tools have it, is NAME."""
+        return self.config if self.model == "show" else self.model
+
+    def answer(self) -> ModelSheet | ModelList:
+        """The page of one model, or the list; files that cannot be read are left out of it."""
+        from rooflinecli.questions.models.answer import sheet
+
+        return self.listed()[0] if self.shown is None else sheet(self.shown)
+
+    def listed(self) -> tuple[ModelList, list[DataError]]:
+        """The models of the family, and what is wrong with files that cannot be read."""
+        from rooflinecli.questions.models.answer import models
+
+        return models(self.family)
+
+    def check(self) -> None:
+        if self.model == "show" and self.config is None:
+            raise UsageError(
+                "models show needs a model: a name, a YAML path or a config.json; `roofline models` lists them"
+            )
+        if self.model == "import" and self.config is None:
+            raise UsageError(
+                "models import needs a config: a Hugging Face config.json, its folder, or '-' for standard input"
+            )
+        if self.model not in ("show", "import") and self.config is not None:
+            raise UsageError(
+                f"models shows one model; leave out '{self.config}', or write `roofline models import {self.config}`"
+            )
+        if self.family is not None and self.model is not None:
+            raise UsageError("--family filters the list of models; leave out the name")
+        if self.schema and (self.model is not None or self.family is not None):
+            raise UsageError("--schema describes every model file; leave out the name and --family")
+
+
+class Prices(Question[None]):
+    """List the dated offers of a chip, or read a SkyPilot catalog into hardware/prices/: `prices import ~/.sky/catalogs/v8/verda/vms.csv --provider verda`.
+
+    Columns of a catalog: InstanceType, AcceleratorName, AcceleratorCount, Price, SpotPrice, Region. Its day is that of the file.
+    """
+
+    verb = "prices"
+    # fmt: off
+    chip: Text = field("name", "A chip: its offers. 'import': read CATALOG.", positional=True, metavar="NAME")
+    catalog: OptText = field("file", "import: a SkyPilot catalog CSV.", default=None, positional=True, metavar="CATALOG")
+    provider: OptText = field("word", "import: whose catalog it is; its folder's name by default.", default=None, metavar="NAME")
+    # fmt: on
+
+    def check(self) -> None:
+        if (self.chip == "import") != (self.catalog is not None):
+            raise UsageError("prices shows one chip, or imports one catalog: `roofline prices import CATALOG.csv`")
+
+
+def hardware(question: Hardware, how: Delivery) -> None:
+    """Print the list, a page, a comparison or the schema."""
+    if question.schema:
+        _schema("hardware", how)
+    elif len(question.chips) == 1:
+        show(question.answer(), "hardware.sheet", how, table="figures")
+    elif question.chips:
+        _list(question.answer(), "chips", "hardware.comparison", how, [])
+    else:
+        listed, unreadable = question.listed()
+        _list(listed, "chips", "hardware", how, unreadable)
+
+
+def models(question: Models, how: Delivery) -> None:
+    """Print the list, a page, a model file or the schema."""
+    if question.schema:
+        _schema("model", how)
+    elif question.model == "import":
+        from rooflinecli.render.views.models import to_yaml
+
+        if how.is_given(type(how).format):
+            raise UsageError("models import writes YAML; leave out --format")
+        write(to_yaml(_imported(str(question.config))), None if how.out is None else Path(how.out))
+    elif question.shown is not None:
+        show(question.answer(), "models.sheet", how)
+    else:
+        listed, unreadable = question.listed()
+        _list(listed, "models", "models", how, unreadable)
+
+
+def prices(question: Prices, how: Delivery) -> None:
+    """Print the offers, or write those of a catalog below the working directory."""
+    from rooflinecli.questions.prices import answer
+
+    if question.catalog is None:
+        show(answer.offers(question.chip), "hardware.prices", how, table="offers")
+        return
+    path = Path(question.catalog).expanduser()
+    folder = Path(how.out or "hardware/prices")
+    made = answer.import_catalog(path, question.provider or path.resolve().parent.name, folder)
+    write("\n".join(made or [f"{path}: no chip of it is described here"]))
+
+
+def _schema(kind: str, how: Delivery) -> None:
+    from rooflinecli.specs.schema import text
+
+    write(text(kind), None if how.out is None else Path(how.out))
+
+
+def _list(
+    answer: ChipSheet | Chips | ModelList, rows: str, view: str, how: Delivery, unreadable: list[DataError]
+) -> None:
+    """A list, whose JSON is its rows alone; then what is wrong with files that cannot be read."""
+    from rooflinecli.render.answer import to_json
+    from rooflinecli.specs.name_lookup import raise_unreadable
+
+    if how.format == "json":
+        write(to_json(answer[rows]), None if how.out is None else Path(how.out))
+    else:
+        show(answer, view, how, table=rows)
+    raise_unreadable(unreadable)
+
+
+def _imported(config: str) -> Json:
+    """The fields of a model file, checked as such a file would be."""
+    from rooflinecli.importers.hf import model_document
+    from rooflinecli.importers.hf.config_json import parse_config
+    from rooflinecli.specs.model import model_from
+
+    path = Path("<stdin>" if config == "-" else config)
+    document = model_document(path, parse_config(sys.stdin.read(), path) if config == "-" else None)
+    model_from(document)
+    return document.data
+
+
+def app(verb: str) -> typer.Typer:
+    """The application of a verb."""
+    if verb == "prices":
+        return command(Prices, prices)
+    return command(Hardware, hardware) if verb == "hardware" else command(Models, models)
