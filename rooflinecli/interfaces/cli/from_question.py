@@ -15,9 +15,8 @@ from typer.core import TyperCommand
 
 from rooflinecli.core.text import plural
 from rooflinecli.interfaces.cli.completion import on_tab, words
-from rooflinecli.interfaces.cli.main import QUIET
+from rooflinecli.interfaces.cli.main import QUIET, without_coercion
 from rooflinecli.interfaces.cli.output import INTERRUPTED, print_error, write
-from rooflinecli.interfaces.cli.text_values import without_coercion
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import KINDS, MISSING, OUTPUT, PANELS, Group, Option, OptText, Switch, Text, Whole, field
 

@@ -163,15 +163,7 @@ def _target(format: str, path: Path) -> Iterator[object]:
 
 
 def _writer(format: str, target: Any, names: list[str], about: dict[str, Any], width: int) -> Any:
-    if format == "parquet":
-        from rooflinecli.render.formats.parquet import Parquet
-
-        return Parquet(target, names, about)
-    if format == "jsonl":
-        from rooflinecli.render.formats.jsonl import Jsonl
-
-        return Jsonl(target, names, about)
-    from rooflinecli.render.views.sweep import WRITERS, Table
+    from rooflinecli.render.formats.rows import WRITERS, Table
 
     return Table(target, names, about, width) if format == "table" else WRITERS[format](target, names, about)
 

@@ -1,4 +1,4 @@
-"""Swept points as they stream by: csv, json, markdown and table, one writer each. Files hold SI; tables are for people.
+"""Swept points as they stream by: csv, json, jsonl, Parquet, markdown and table, one writer each. Files hold SI; tables are for people.
 
 A writer takes chunks (column name -> array, or one value for the whole chunk) and writes to an open text stream.
 """
@@ -6,9 +6,12 @@ A writer takes chunks (column name -> array, or one value for the whole chunk) a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TextIO
 
+from rooflinecli.core.errors import UsageError
+from rooflinecli.core.extras import install
 from rooflinecli.render import numbers
 from rooflinecli.render.formats import terminal
 from rooflinecli.render.formats.csv import inert
@@ -161,4 +164,71 @@ def _shown(name: str, value: object) -> str:
     return numbers.text(value, name.rpartition(".")[2])
 
 
-WRITERS = {"csv": Csv, "json": Json, "markdown": Markdown}
+class Jsonl:
+    def __init__(self, stream: TextIO, names: list[str], about: dict[str, object]):
+        self.stream, self.names = stream, names
+
+    def add(self, chunk: Chunk) -> None:
+        self.stream.write("".join(text + "\n" for text in objects(chunk, self.names)))
+
+    def close(self) -> None:
+        pass
+
+
+GROUP = 1_000_000  # rows of a row group of Parquet
+
+
+class Parquet:
+    """Writes to a path. Raises UsageError when pyarrow is not installed."""
+
+    def __init__(self, path: Path, names: list[str], about: dict[str, object]):
+        try:
+            import pyarrow
+            import pyarrow.parquet
+        except ImportError:
+            raise UsageError(f"--format parquet needs pyarrow; install it with `{install('parquet')}`") from None
+        self.arrow, self.names, self.path, self.about = pyarrow, names, path, about
+        self.writer: Any = None
+        self.held: list[Any] = []
+
+    def add(self, chunk: Chunk) -> None:
+        pa, rows = self.arrow, length(chunk)
+        batch = pa.table({name: self._column(chunk[name], rows) for name in self.names})
+        if self.writer is None:
+            schema = batch.schema.with_metadata({"roofline": json.dumps(self.about)})
+            self.writer = pa.parquet.ParquetWriter(self.path, schema)
+        self.held.append(batch.cast(self.writer.schema))
+        if sum(b.num_rows for b in self.held) >= GROUP:
+            self._flush()
+
+    def _column(self, column: object, rows: int) -> object:
+        pa = self.arrow
+        if hasattr(column, "dtype") and column.dtype.kind != "O":
+            return pa.array(column, from_pandas=True)
+        values = (
+            pa.array(column, type=pa.string())
+            if hasattr(column, "dtype")
+            else pa.array([column]).take(pa.array([0] * rows))
+        )
+        return values
+
+    def _flush(self) -> None:
+        if self.held:
+            self.writer.write_table(self.arrow.concat_tables(self.held))
+            self.held = []
+
+    def close(self) -> None:
+        if self.writer is None:
+            empty = self.arrow.table({name: self.arrow.array([], type=self.arrow.float64()) for name in self.names})
+            self.writer = self.arrow.parquet.ParquetWriter(self.path, empty.schema)
+        self._flush()
+        self.writer.close()
+
+
+WRITERS: dict[str, Callable[..., Any]] = {
+    "csv": Csv,
+    "json": Json,
+    "jsonl": Jsonl,
+    "markdown": Markdown,
+    "parquet": Parquet,
+}
