@@ -151,7 +151,7 @@ def test_every_kind_of_model_fits_the_narrowest_phone(browser, site, question):
     visit(browser, f"{site}?{question}", 320)
     assert browser.run("document.documentElement.scrollWidth") <= 320 and browser.complaints() == []
     shown = browser.run("document.querySelector('main, body').innerText")
-    assert ("time to first token" in shown) == ("flux" not in question and "train" not in question)
+    assert ("Prefill TTFT" in shown) == ("flux" not in question and "train" not in question)
     asked = browser.run("document.querySelector('#o-phase').value")
     assert asked == (question.partition("phase=")[2])  # the field says what was asked: nothing, where all was answered
     assert "NaN" not in shown and "undefined" not in shown and len(shown) > 200

@@ -81,7 +81,7 @@ def test_the_dom_shows_what_the_json_holds(browser, page_of):
         found = data
         for key in path.split("."):
             found = found[int(key)] if isinstance(found, list) else found[key]
-        assert float(value) == found
+        assert json.loads(value) == found  # an interval is both of its ends
 
 
 def test_derivations_unfold_by_a_click(browser, page_of):
