@@ -17,7 +17,7 @@ from hypothesis import Phase, settings
 
 # CI repeats itself, so that a landing does not depend on luck; every run by hand looks at fresh cases.
 settings.register_profile("ci", derandomize=True)
-settings.register_profile("quick", max_examples=30)
+settings.register_profile("quick", max_examples=20)
 settings.load_profile("ci" if os.environ.get("CI") else "quick")
 # A mutant is dead at the first failure; a smaller example of it is of no use.
 settings.register_profile("mutants", derandomize=True, phases=[Phase.explicit, Phase.generate])
@@ -32,6 +32,20 @@ ROOT = Path(__file__).resolve().parent.parent
 def examples(n: int) -> int:
     """Random cases of a fuzz test: all in CI, a fifth by hand, where every run draws others."""
     return n if os.environ.get("CI") else n // 5
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`sampled(n)`: the quick suite runs n of a test's parameter sets, evenly spread; the others are slow ones."""
+    sets: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sampled"):
+            sets.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for members in sets.values():
+        n = members[0].get_closest_marker("sampled").args[0]
+        quick = {i * len(members) // n for i in range(n)}
+        for i, item in enumerate(members):
+            if i not in quick:
+                item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection_finish() -> None:

@@ -36,6 +36,7 @@ def test_both_kinds_of_tokens_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
     assert search_vs_tuned.reached({**row, "total_tokens_per_s_per_device": 450}) == (0.0, 0.0)
 
 
+@pytest.mark.slow
 def test_faster_for_a_user_is_less_for_a_device(reached) -> None:
     """Along a front our rate falls too, and what no layout reaches is counted apart."""
     slow, fast = (ROWS[f"inferencex-deepseek-r1-b200-fp8-1024x1024-i{speed}"] for speed in (42, 100))

@@ -13,6 +13,7 @@ def one_report(monkeypatch, report):
     monkeypatch.setattr("rooflinecli.validate.question.Validate.tables", lambda self, *_: report(self.subject))
 
 
+@pytest.mark.slow
 def test_a_picture_per_table(tmp_path):
     out = tmp_path / "accuracy.md"
     ran = run_cli("validate", "training", "--plot", str(tmp_path / "img"), "--format", "markdown", "--out", str(out))

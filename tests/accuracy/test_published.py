@@ -68,6 +68,7 @@ OTHER_BARS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("quantity", "kind", "seen"), OTHER_BARS)
 def test_other_releases_and_machines(lines, quantity: str, kind: str, seen: str) -> None:
     row = lines("inference", f"{OTHERS}, {QUANTITIES[quantity]}")[f"{kind}, {seen}"]
@@ -164,6 +165,7 @@ def test_hours_of_whole_runs_are_within_a_seventh_where_the_layout_was_published
     assert implied < runs["Llama 3.1 8B"]["implied_mfu"] < 1.2 * implied
 
 
+@pytest.mark.slow
 def test_the_highest_published_mfu_is_what_the_rows_say():
     from lab.max_published_mfu import FILE, text
 

@@ -20,6 +20,7 @@ def gains(searched, family: str, count: int = 3) -> list[float]:
     return [result.gain for row in rows if (result := searched(row)) is not None]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "family",
     [
@@ -37,16 +38,19 @@ def test_a_winner_claims_little_over_a_tuned_dense_run(searched, family):
     assert np.median(gains(searched, family)) <= 1.08
 
 
+@pytest.mark.slow
 def test_a_winner_claims_little_over_a_tuned_mixture(searched):
     assert np.median(gains(searched, "mbridge_moe", 7)) <= 1.15
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["run-llama-3.1-405b", "run-deepseek-v3", "nemo-2407-nemotron-8b-pretrain-n64"])
 def test_layouts_people_know_rank_in_the_first_twentieth(searched, name):
     result = searched(ROWS[name])
     assert result.place <= 0.05 and result.layouts > 5000
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "row", search_vs_tuned.unseen_runs(), ids=lambda row: f"{row['id']} as {row['plan']['software']}"
 )
@@ -60,6 +64,7 @@ def test_mixtral_that_nothing_saw_ranks_in_the_first_twentieth(searched, row):
     assert tokens == pytest.approx(next(v for name, v in said.items() if name in row["id"]), rel=1e-4)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "name", ["qwen3_30b_a3b-h100-n16-fp8", "qwen3_235b_a22b-h100-n256", "26.04-qwen3_235b_a22b-b300"]
 )

@@ -19,6 +19,7 @@ def asked(seed: int, engine: str = "vllm", **changed: object) -> FitRow:
     return replace(run, **changed)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_planted_factor_is_found_again() -> None:
     """Measured times are those that streaming at 1.2 of the shipped share would give: the fit finds 1.2 there and 1 elsewhere."""
     runs = [asked(i) for i in range(2500)]

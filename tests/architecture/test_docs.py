@@ -14,6 +14,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_generated_pages_are_current():
     ran = subprocess.run([sys.executable, "docs/generate.py", "--check"], cwd=ROOT, capture_output=True, text=True)
     assert ran.returncode == 0, f"{ran.stdout} run `make docs`"
@@ -34,6 +35,7 @@ def commands(text: str) -> list[str]:
     ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("line", commands(README))
 def test_readme_commands_run(line, tmp_path, monkeypatch):
     args = shlex.split(line)[1:]

@@ -8,6 +8,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGE = ROOT / "rooflinecli"
 
@@ -93,6 +95,7 @@ def of_libraries(imported: list[tuple[str, bool]], libraries: set[str], at_start
     return [name for name, top in imported if name.split(".")[0] in libraries and (top or not at_start)]
 
 
+@pytest.mark.slow
 def test_every_package_has_a_level():
     assert {package_of(m) for m in modules()} - {""} == set(RANK)
 
@@ -132,6 +135,7 @@ def test_starting_up_imports_nothing_heavy(python):
     assert python(code).stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_an_estimate_never_imports_numpy_or_jax(python):
     code = (
         "import sys; sys.argv=['roofline','estimate','llama70b','--hw','h100','--format','json']\n"
@@ -141,6 +145,7 @@ def test_an_estimate_never_imports_numpy_or_jax(python):
     assert python(code).stderr.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_serving_imports_nothing_that_only_other_questions_need(python):
     """A serving check starts fast because training, KV tiers, image rules and weight formats are imported on first use."""
     others = (

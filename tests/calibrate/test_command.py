@@ -212,6 +212,7 @@ def test_a_training_log_is_explained_by_assumptions(tmp_path):
     assert any("padding" in e["what"] for e in row["explained_by"])
 
 
+@pytest.mark.slow
 def test_worse_on_the_rows_held_out_writes_nothing_without_force(tmp_path, monkeypatch):
     from rooflinecli.calibrate import answer as module
     from rooflinecli.calibrate.phase_fit import HeldOutScore, fit_phase

@@ -29,6 +29,7 @@ def held(folder: Path, options: str, require: str, code: int, measured: Any = No
     return {r["quantity"]: r for r in ran.json["checks"][0]["requirements"]} if code < 2 else ran.err
 
 
+@pytest.mark.slow
 def test_energy_is_power_times_devices_times_time(tmp_path: Path) -> None:
     rows = held(
         tmp_path,
@@ -71,6 +72,7 @@ def test_a_chip_without_power_has_no_energy(tmp_path: Path) -> None:
     assert "energy_j" in held(tmp_path, TRAIN.replace("h100", "tpu-v6e"), "train.energy_j: '<= 1 GWh'", 3)
 
 
+@pytest.mark.slow
 def test_the_regret_of_training_is_against_the_winner_of_search(tmp_path: Path) -> None:
     best = run_cli(
         "search",

@@ -32,6 +32,7 @@ def test_moves_beyond_the_tolerance_are_shown(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_new_layout_verdict_or_check_is_a_move(tmp_path):
     old = saved(tmp_path, plan())
     assert {"layout", "decode.time_s"} <= {m["what"] for m in report(tmp_path, plan(devices=4, tp=4), *old)["moved"]}

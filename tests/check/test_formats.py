@@ -50,6 +50,7 @@ def missed(truth):
     return [(c, r) for c in truth["checks"] for r in c["requirements"] if r["verdict"] != "pass"]
 
 
+@pytest.mark.slow
 def test_json_has_the_fields_the_docs_name(truth):
     text = (HERE.parent.parent / "docs/check.md").read_text()
     named = text[text.index("The JSON report") :]
@@ -58,6 +59,7 @@ def test_json_has_the_fields_the_docs_name(truth):
             assert field in named or field in ("schema", "description", "problem"), field
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unsure", ["fail", "warn"])
 def test_junit_is_read_by_junitparser(tmp_path, truth, unsure):
     ran = check(tmp_path, MIXED, "--format", "junit", "--unsure", unsure)
@@ -87,6 +89,7 @@ def test_junit_is_read_by_junitparser(tmp_path, truth, unsure):
     assert before == (xml.tests, xml.failures, xml.errors, xml.skipped)
 
 
+@pytest.mark.slow
 def test_sarif_keeps_to_the_official_schema(tmp_path, truth):
     schema = json.loads((HERE / "data/sarif-2.1.0-rtm.5.json").read_text(encoding="utf-8"))
     log = json.loads(check(tmp_path, MIXED, "--format", "sarif").out)
@@ -128,6 +131,7 @@ def command(line: str) -> dict[str, str]:
     return {"level": found[1], "text": plain(found[3], data), **{k: plain(v, escapes) for k, v in pairs.items()}}
 
 
+@pytest.mark.slow
 def test_github_annotations_are_read_as_the_runner_reads_them(tmp_path, truth):
     ran = check(tmp_path, MIXED, "--format", "github", "--unsure", "warn")
     *lines, last = ran.out.splitlines()
@@ -138,6 +142,7 @@ def test_github_annotations_are_read_as_the_runner_reads_them(tmp_path, truth):
     assert not last.startswith("::") and "the plan fails" in last
 
 
+@pytest.mark.slow
 def test_a_file_name_with_a_comma_stays_one_property(tmp_path):
     path = written(tmp_path, MIXED, "a,b:c=d.yaml")
     first = command(run_cli("check", str(path), "--format", "github").out.splitlines()[0])
@@ -156,6 +161,7 @@ def test_a_plan_that_cannot_be_read_is_annotated_too(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_markdown_is_one_table_row_per_requirement(tmp_path, truth):
     text = check(tmp_path, MIXED, "--format", "markdown").out
     rows = [re.split(r"(?<!\\)\|", line) for line in text.splitlines() if line.startswith("|")]
@@ -164,6 +170,7 @@ def test_markdown_is_one_table_row_per_requirement(tmp_path, truth):
     assert "<c>" not in text
 
 
+@pytest.mark.slow
 def test_markdown_is_parsed_as_that_table(tmp_path, truth):
     from markdown_it import MarkdownIt
 
@@ -173,6 +180,7 @@ def test_markdown_is_parsed_as_that_table(tmp_path, truth):
     assert not any("html" in t.type for t in tokens)
 
 
+@pytest.mark.slow
 def test_the_table_says_what_a_person_needs(tmp_path):
     out = check(tmp_path, MIXED).out
     for word in (
@@ -191,6 +199,7 @@ def test_the_table_says_what_a_person_needs(tmp_path):
         assert word in out, word
 
 
+@pytest.mark.slow
 def test_reports_go_to_files_as_well(tmp_path):
     ran = check(
         tmp_path,

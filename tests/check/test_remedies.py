@@ -68,6 +68,7 @@ def test_all_requirements_pass_not_only_the_one_missed(tmp_path):
     assert missed["fixes"] and not any(c["option"] == "devices" for r in missed["fixes"] for c in r["changes"])
 
 
+@pytest.mark.slow
 def test_a_training_run_is_saved_by_devices_or_interleaving(tmp_path):
     made = {
         "checks": {

@@ -189,6 +189,7 @@ def _empty(answer, quantity):
     return False
 
 
+@pytest.mark.slow
 def test_words_switches_and_lists(tmp_path):
     assert row(tmp_path, requiring("decode.bound", "memory"))["verdict"] == "pass"
     assert row(tmp_path, requiring("decode.bound", "compute"))["verdict"] == "fail"

@@ -35,6 +35,7 @@ def linted(kind: str, path: Path) -> subprocess.CompletedProcess:
     )
 
 
+@pytest.mark.slow
 def test_action_keeps_to_githubs_schema(tmp_path):
     ran = linted("vendor.github-actions", ROOT / "action.yml")
     assert ran.returncode == 0, ran.stdout
@@ -116,6 +117,7 @@ def test_the_ci_snippet_of_the_docs_runs(tmp_path):
     assert summary.startswith("before\n### roofline check:") and "::error" not in ran.stdout
 
 
+@pytest.mark.slow
 def test_the_snippet_fails_the_job_on_the_line_that_fails(tmp_path):
     step = snippet_step(tmp_path)
     text = block("# capacity.yaml").replace("<= 40 ms", "<= 4 ms")
@@ -142,6 +144,7 @@ def test_several_plans_and_patterns(tmp_path):
     assert ran.returncode == 0 and json.loads(Path(outputs["report"]).read_text())["summary"]["checks"] == 2
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("plan", ["my plan.yaml", "-plan.yaml", "my plan.yaml\n-plan.yaml c.yaml", "*.yaml"])
 def test_a_plan_with_a_space_or_a_dash_in_its_path(plan, tmp_path):
     for name in ("my plan.yaml", "-plan.yaml", "c.yaml"):
@@ -157,6 +160,7 @@ def test_the_readme_shows_the_same_snippet():
         assert block("# .github/workflows/capacity.yml") in readme
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
 def test_examples_hold(path):
     ran = run_cli("check", str(path))

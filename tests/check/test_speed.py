@@ -22,6 +22,7 @@ def processor_time(path, code) -> float:
     return used.ru_utime + used.ru_stime
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("limit", "code"), [("<= 1 s", 0), ("<= 1 ms", 1)])
 def test_two_hundred_checks_cost_a_few_starts(tmp_path, limit, code):
     """200 plans against five of them in the same run: the start of the process and its five chips are most of both.
@@ -41,6 +42,7 @@ def test_two_hundred_checks_cost_a_few_starts(tmp_path, limit, code):
     assert min(ratios) < 5, ratios
 
 
+@pytest.mark.slow
 def test_start_imports_nothing_heavy(tmp_path):
     code = (
         "import sys; sys.argv = ['roofline', 'check', sys.argv[1]]\nfrom rooflinecli.interfaces.cli.main import main\n"

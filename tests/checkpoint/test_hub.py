@@ -90,6 +90,7 @@ def roofline(env: dict[str, str], *args: str) -> subprocess.CompletedProcess[str
     return subprocess.run(line, env=env, capture_output=True, text=True, timeout=60, cwd="/")
 
 
+@pytest.mark.slow
 def test_a_hub_name_is_a_model_and_its_copy_answers_offline(hub):
     first = roofline(hub, "models", "someone/tiny", "--format", "json")
     assert first.returncode == 0, first.stderr
@@ -141,6 +142,7 @@ def test_a_registered_model_asks_nobody(hub):
     assert Hub.asked == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("name", "owner"),
     [("acme/bert", "google-bert"), ("nobody/llama-3-8b", "meta-llama"), ("x/gpt2", "openai-community")],

@@ -12,6 +12,7 @@ from rooflinecli.questions.estimate.changes_to_try import changes
 from rooflinecli.questions.estimate.question import Estimate
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "asked",
     [

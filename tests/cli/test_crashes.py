@@ -19,6 +19,7 @@ def _shell(line: str, folder=None) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "launch",
     ["vllm serve", "llama-server -m", "llama-server -hf", "vllm serve --model", "sglang serve", "trtllm-serve"],
@@ -30,6 +31,7 @@ def test_a_launch_without_a_model_is_a_usage_error(launch):
     assert "'True'" not in ended.stderr
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_closed_streams(closed):
     ended = _shell(f'"$@" estimate llama-3-8b --hw h100 --phase decode {closed}')
@@ -69,6 +71,7 @@ def test_short_help_is_the_help():
     assert _shell('"$@" measure -h').stdout == _shell('"$@" measure --help').stdout
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("written", ["NaN", "Infinity", "-Infinity"])
 def test_a_config_of_no_number(tmp_path, written):
     fields = '"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100'

@@ -30,6 +30,7 @@ def valued(command: Any) -> list[str]:
     ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("verb", VERBS)
 def test_an_empty_value_is_refused(verb: str) -> None:
     found = commands(verb, typer.main.get_command(app).get_command(None, verb))

@@ -119,6 +119,7 @@ def test_infeasible_prints_the_answer_and_the_nearest_plan():
     assert "does not fit" in run_cli(*BASE, "-n", "1").out
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "quantity",
     [
@@ -296,6 +297,7 @@ def test_no_file_makes_a_traceback(tmp_path, value):
     assert ran.code in (0, 1, 2, 3) and (ran.code < 2 or ran.err.startswith("roofline: "))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(st.text(max_size=30))
 def test_no_text_in_a_file_makes_a_traceback(text):
@@ -347,6 +349,7 @@ def test_a_run_has_a_duration_and_a_bill():
     assert answer["cost"]["training_usd"] == pytest.approx(train["run_s"] / 3600 * 2048 * 2)
 
 
+@pytest.mark.slow
 def test_models_of_the_first_library_all_answer():
     for model in ("llama-3-70b", "llama-3-8b", "llama-2-7b", "gpt2", "gpt3-175b", "falcon-40b"):
         for chip in ("tpu-v5e", "h100", "a100", "h200"):

@@ -14,6 +14,7 @@ def low():
     return run_cli(*ASK, "--mfu", "0.32", "--format", "json").json
 
 
+@pytest.mark.slow
 def test_every_assumption_moves_towards_what_was_measured(low):
     train = low["phases"]["train"]
     before = abs(train["time_s"] / train["measured_time_s"] - 1)
@@ -69,6 +70,7 @@ def test_assumptions_of_a_slow_decode_step_and_a_slow_prefill(cli):
     assert "what alone would bring ITL" in fast and "sequences per replica" in fast
 
 
+@pytest.mark.slow
 def test_the_table_shows_them(cli):
     text = cli(*ASK, "--measured", "22 s").out
     assert "what alone would bring the step" in text

@@ -11,6 +11,7 @@ from rooflinecli.questions.plan.training import ChipPlan
 PLAN = ("plan", "llama-3-8b", "--tokens", "100B", "--batch", "512", "--deadline", "9d", "-n", "64")
 
 
+@pytest.mark.slow
 def test_a_plan_keeps_the_chips_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     answer, seen = ChipPlan.answer, []
 

@@ -282,6 +282,7 @@ def test_a_shell_completes_verbs_options_names_and_choices():
     assert "h100-sxm" in completed("roofline hardware h1", 2)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [

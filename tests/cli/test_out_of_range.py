@@ -108,6 +108,7 @@ def test_a_range_of_too_many_values_is_counted_in_a_few_digits() -> None:
     assert ran.code == 2 and "1e+308 values; give a step" in ran.err and len(ran.err) < 200, ran
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [("compare", "--hw", "h100,h200", "-n", "1"), ("search", "--hw", "h100", "-n", "2", "--batch", "64")],

@@ -17,6 +17,7 @@ def test_everything_printed_reaches_a_pipe() -> None:
     assert len(json.loads(run.stdout)) > 80 and run.stderr == ""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

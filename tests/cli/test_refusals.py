@@ -64,6 +64,7 @@ def test_every_quantity_can_be_held_to_a_limit(name: str) -> None:
     assert unit in ("count", "fraction") or unit in units.UNITS
 
 
+@pytest.mark.sampled(27)
 @pytest.mark.parametrize("name", sorted(HERE))
 def test_an_option_of_another_tool_is_told_by_its_name_here(name):
     """--gpus is -n; what it is told to be is an option of the verb."""

@@ -27,6 +27,7 @@ def roofline(*args: str, columns: int = 100) -> subprocess.CompletedProcess[str]
     )
 
 
+@pytest.mark.slow
 def test_the_list_fits_80_columns_and_names_every_file() -> None:
     done = roofline(columns=80)
     assert done.returncode == 0 and not done.stderr
@@ -36,6 +37,7 @@ def test_the_list_fits_80_columns_and_names_every_file() -> None:
     assert {path.stem for path in (ROOT / "hardware").glob("*.yaml")} <= listed
 
 
+@pytest.mark.slow
 def test_filters_narrow_the_list() -> None:
     chips = json.loads(roofline("--vendor", "NVIDIA", "--min-memory", "100 GiB", "--dtype", "fp4", "-f", "json").stdout)
     names = {chip["name"] for chip in chips}
@@ -59,6 +61,7 @@ def test_names_with_commas_are_compared() -> None:
     assert roofline("h100,h200").stdout == roofline("h100", "h200").stdout
 
 
+@pytest.mark.slow
 def test_a_pod_and_a_server_say_what_they_add_up_to() -> None:
     """TPU v5e: 16 x 16 chips of 197 TFLOP/s in hosts of 8; cut in the middle of one axis, 2 x 16 links of 45 GB/s. DGX H100: 4 x 450 GB/s."""
     (pod,) = json.loads(roofline("tpu-v5e-256", "-f", "json").stdout)["systems"]
@@ -76,6 +79,7 @@ def test_more_chips_than_columns_are_stacked_not_cut() -> None:
     assert text.count("bf16 FLOP/s") >= 2 and "trainium2" in text and "667 T" in text
 
 
+@pytest.mark.slow
 def test_one_chip_shows_file_line_source_and_price() -> None:
     text = roofline("h100").stdout
     line = next(
@@ -89,6 +93,7 @@ def test_one_chip_shows_file_line_source_and_price() -> None:
     assert max(map(len, roofline("h100", columns=80).stdout.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_an_unconfirmed_figure_carries_its_mark() -> None:
     assert "71 TFLOP/s?" in roofline("rtx-3090").stdout
     assert "peak.bf16" in json.loads(roofline("rtx-3090", "-f", "json").stdout)["unverified"]
@@ -96,6 +101,7 @@ def test_an_unconfirmed_figure_carries_its_mark() -> None:
     assert "989.4 TFLOP/s?" not in roofline("h100").stdout
 
 
+@pytest.mark.slow
 def test_csv_is_si_with_units_in_the_heading() -> None:
     rows = list(csv.DictReader(io.StringIO(roofline("h100", "tpu-v5e", "-f", "csv").stdout)))
     assert float(rows[0]["memory.bandwidth_bytes_per_s"]) == 3.35e12 and rows[1]["peak_flops_per_s.fp8"] == ""
@@ -106,6 +112,7 @@ def test_csv_is_si_with_units_in_the_heading() -> None:
     )
 
 
+@pytest.mark.slow
 def test_markdown_tables_have_even_rows() -> None:
     for args in (["h100", "b200"], ["h100"], []):
         lines = roofline(*args, "-f", "markdown").stdout.splitlines()
@@ -123,6 +130,7 @@ def _tables(lines: list[str]) -> list[list[str]]:
     return [group for group in groups if group]
 
 
+@pytest.mark.slow
 def test_out_writes_the_file_and_nothing_else(tmp_path: Path) -> None:
     target = tmp_path / "chips.json"
     done = roofline("-f", "json", "--out", str(target))
@@ -133,6 +141,7 @@ def test_schema_is_printed() -> None:
     assert roofline("--schema").stdout == (ROOT / "docs/schema/hardware.json").read_text(encoding="utf-8")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
@@ -152,6 +161,7 @@ def test_mistakes_get_one_sentence(args: list[str], code: int, words: str) -> No
     assert words in done.stderr and done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_start_up_stays_light() -> None:
     code = (
         "import sys; from rooflinecli.interfaces.cli.main import app; app(['hardware'], standalone_mode=False); "

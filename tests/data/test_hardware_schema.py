@@ -24,6 +24,7 @@ def test_the_checked_in_schema_is_current(kind: str) -> None:
     assert checked_in == text(kind), "run `python -m rooflinecli.specs.schema`"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_file_passes_the_schema(kind: str) -> None:
     schema = json.loads(text(kind))

@@ -133,6 +133,7 @@ def test_nearer_folders_hide_farther_ones(cli, tmp_path, monkeypatch):
     assert layers() == 7
 
 
+@pytest.mark.slow
 def test_nothing_heavy_is_imported(python):
     """The list counts parameters without numpy, jax, torch or transformers."""
     code = (
@@ -143,6 +144,7 @@ def test_nothing_heavy_is_imported(python):
     assert python(code, cwd=ROOT).stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_listing_is_quick(python):
     """At most 70 starts of a bare interpreter (about 35 on a quiet machine): every kind of layer is loaded, 89 files are read."""
 

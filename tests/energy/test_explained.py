@@ -32,6 +32,7 @@ def leaves(number: object) -> Iterator[Traced]:
             yield from leaves(part)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [{"phase": "decode", "batch": 32, "price": "verda"}, {"phase": "train", "tokens": "1T", "n": 64, "price": "spot"}, {"phase": "decode", "concurrency": 16}],

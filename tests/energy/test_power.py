@@ -36,6 +36,7 @@ def test_more_work_per_second_never_draws_less_and_a_slower_pass_never_needs_les
     assert slow * dt >= fast * 0.999999
 
 
+@pytest.mark.slow
 def test_the_constants_of_a_chip_are_the_fit_to_its_rows() -> None:
     for hw in ("h100-sxm", "b200-sxm"):
         draw = load_hardware(hw).draw

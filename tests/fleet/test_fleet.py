@@ -35,6 +35,7 @@ def asked(folder: Path, text: str, *args: str, code: int = 0) -> dict[str, Any]:
     return ran.json
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hold", ["pessimistic", "expected"])
 def test_every_row_is_what_its_command_prints(tmp_path: Path, hold: str) -> None:
     result = asked(tmp_path, SMALL, "--hold", hold, "--split")
@@ -63,6 +64,7 @@ def test_every_row_is_what_its_command_prints(tmp_path: Path, hold: str) -> None
         assert (row["interval_itl_s"][1] if hold == "pessimistic" else row["itl_s"]) <= limit
 
 
+@pytest.mark.slow
 def test_the_sums_agree(tmp_path: Path) -> None:
     result = asked(tmp_path, SMALL)
     for group in result["groups"]:
@@ -83,6 +85,7 @@ def test_the_sums_agree(tmp_path: Path) -> None:
     assert result["bottleneck"] == least["name"]
 
 
+@pytest.mark.slow
 def test_growth_fits_and_a_little_more_does_not(tmp_path: Path) -> None:
     growth = asked(tmp_path, SMALL)["growth"]
 
@@ -103,6 +106,7 @@ def test_growth_fits_and_a_little_more_does_not(tmp_path: Path) -> None:
     assert needed["h100"] > 8 and asked(tmp_path, enough)["feasible"]
 
 
+@pytest.mark.slow
 def test_one_model_on_one_chip_takes_no_more_than_a_plan(tmp_path: Path) -> None:
     load = {"qps": 50, "slo": "ttft=400ms,itl=20ms"}
     one = asked(tmp_path, json.dumps({"fleet": {"h100": 64}, "models": {"llama-3-8b": load}}))["rows"][0]
@@ -110,6 +114,7 @@ def test_one_model_on_one_chip_takes_no_more_than_a_plan(tmp_path: Path) -> None
     assert one["devices"] <= plan["devices"] and one["held_requests_per_s"] >= 50
 
 
+@pytest.mark.slow
 def test_splitting_never_costs_more(tmp_path: Path) -> None:
     together, apart = (asked(tmp_path, SMALL, *flags)["usd_per_hour"] for flags in ([], ["--split"]))
     assert apart <= together
@@ -117,6 +122,7 @@ def test_splitting_never_costs_more(tmp_path: Path) -> None:
     assert fewest["devices"] <= asked(tmp_path, SMALL, "--objective", "devices")["devices"]
 
 
+@pytest.mark.slow
 def test_a_model_that_nothing_serves_is_named_and_the_others_are_placed(tmp_path: Path) -> None:
     text = SMALL.replace("itl=25ms", "itl=10us")
     result = asked(tmp_path, text, code=1)
@@ -134,6 +140,7 @@ def test_a_group_without_a_price_counts_devices(tmp_path: Path) -> None:
     assert ran.code == 2 and "no price is known for mi250x" in ran.err
 
 
+@pytest.mark.slow
 def test_formats_and_doors_say_the_same(tmp_path: Path) -> None:
     result = asked(tmp_path, SMALL)
     path = str(tmp_path / "fleet.yaml")
@@ -189,6 +196,7 @@ def held(folder: Path, text: str, *args: str) -> Any:
     return run_cli("check", str(folder / "plan.yaml"), *args)
 
 
+@pytest.mark.slow
 def test_a_check_holds_a_fleet(tmp_path: Path) -> None:
     found = held(tmp_path, HELD, "--format", "json").json["checks"][0]
     said = rl.fleet(str(tmp_path / "fleet.yaml"))
@@ -201,6 +209,7 @@ def test_a_check_holds_a_fleet(tmp_path: Path) -> None:
     assert missed.code == 1 and "fleet.growth" in missed.out
 
 
+@pytest.mark.slow
 def test_a_fleet_that_does_not_fit_never_passes(tmp_path: Path) -> None:
     (tmp_path / "fleet.yaml").write_text(SMALL.replace("qps: 20", "qps: 2000"))
     (tmp_path / "plan.yaml").write_text('checks: {a: {fleet: fleet.yaml, require: {fleet.devices: "<= 100"}}}')
@@ -208,6 +217,7 @@ def test_a_fleet_that_does_not_fit_never_passes(tmp_path: Path) -> None:
     assert ran.code == 1 and "fleet.feasible" in ran.out
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [

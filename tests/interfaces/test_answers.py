@@ -57,6 +57,7 @@ def test_every_verb_is_asked():
     assert ASKED.keys() | OTHERWISE.keys() == VERBS.keys() and not ASKED.keys() & OTHERWISE.keys()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("verb", ASKED)
 def test_what_a_verb_prints_is_a_record(verb, monkeypatch, tmp_path):
     (tmp_path / "trace.csv").write_text(TRACE)

@@ -69,6 +69,7 @@ def test_an_estimate_is_the_command_lines_digit_for_digit(cli):
     )
 
 
+@pytest.mark.slow
 def test_over_standard_input_and_output_it_is_the_same():
     child = mcp.StdioServerParameters(
         command=sys.executable, args=["-m", "rooflinecli.interfaces.cli.main", "mcp"], env={"PYTHONPATH": str(ROOT)}
@@ -76,6 +77,7 @@ def test_over_standard_input_and_output_it_is_the_same():
     assert call("estimate", ASKED, child).structured_content == call("estimate", ASKED).structured_content
 
 
+@pytest.mark.slow
 def test_an_option_may_have_any_of_its_names():
     other = {"model": ASKED["model"], "hardware": ASKED["hw"], "devices": ASKED["n"], "phase": "decode"}
     assert call("estimate", other).structured_content == call("estimate", ASKED).structured_content
@@ -83,6 +85,7 @@ def test_an_option_may_have_any_of_its_names():
     assert narrow == call("estimate", {**ASKED, "kv-dtype": "fp8"}).structured_content
 
 
+@pytest.mark.slow
 def test_the_other_questions(cli):
     explained = call("explain", {**ASKED, "quantity": "decode.time_s", "depth": 2}).structured_content["answer"]
     printed = cli("estimate", *WORDS, "--explain", "decode.time_s", "--depth", "2").out
@@ -110,6 +113,7 @@ def test_a_simulation_is_the_command_lines(cli):
     assert [frame.loc["ttft_p99_s", end] for end in ("low", "high")] == printed["interval"]["ttft_p99_s"]
 
 
+@pytest.mark.slow
 def test_a_calibration_is_the_command_lines(cli, tmp_path):
     log = tmp_path / "bench.json"
     runs = [

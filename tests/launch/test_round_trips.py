@@ -222,6 +222,7 @@ def goes_round(tool, options):
         assert times(answered({**alone, **given})) == times(answer)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("tool", SERVE)
 @settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(options=servable())
@@ -246,6 +247,7 @@ def trainable(draw):
     return plan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", TRAIN)
 @settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(options=trainable())

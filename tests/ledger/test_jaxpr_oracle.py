@@ -111,6 +111,7 @@ def ledger_flops(s: dict, batch: int, seq: int) -> float:
     return estimate(request).phases["train"].flops
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("s", [GATED, PLAIN], ids=["gated-gqa", "plain-mha"])
 @pytest.mark.parametrize(("batch", "seq"), [(1, 32), (3, 40)])
 def test_forward_and_gradient_flops_are_exact(s, batch, seq):

@@ -26,6 +26,7 @@ CHIPS = ("rtx-4060", "rtx-3090", "rtx-2080-ti", "dgx-spark", "m1", "m3-max", "m5
 DESK = tuple(name for name, engine in engines().items() if engine.backends)
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("file", ["q4_k_m", "q8_0", "iq2_xs"])
 def test_no_engine_beats_the_floor_on_any_chip(chip, file):
@@ -165,6 +166,7 @@ def test_exl2_files_run_on_the_second_exllama():
         assert 1 / float(decode(ctx, Layout()).time_s) == pytest.approx(published, rel=0.1)
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("engine", sorted(engines()))
 def test_every_engine_explains_what_it_answers(engine, cli):
     """An explanation runs the same arithmetic on numbers that remember where they come from."""

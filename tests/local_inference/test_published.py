@@ -30,12 +30,14 @@ def test_rows_that_a_lesser_chip_beats_twofold_stand_apart():
     assert not beaten_by_lesser((lesser, {"prefill": 1.0, **{k: v for k, v in slow.items() if k != "decode"}}))
 
 
+@pytest.mark.slow
 def test_the_file_names_the_rows_that_the_rule_sets_apart():
     assert implausible_rows.FILE.read_text(encoding="utf-8") == implausible_rows.text(), (
         "python -m lab.implausible_rows"
     )
 
 
+@pytest.mark.slow
 def test_what_is_set_apart_is_scored_with_and_without():
     lines = {line["group"]: line for line in local_machines.tables()[0].rows}
     whole, kept = lines["all left out"], lines["all left out, comparable"]

@@ -22,6 +22,7 @@ def run(code, env=EIGHT):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_every_collective_does_what_its_name_says():
     out = run("""
         import json, jax, numpy as np

@@ -33,6 +33,7 @@ def test_matmul_lowers_within_shared_memory(band):
     assert "mosaic_gpu" in traced.lower(lowering_platforms=("cuda",)).as_text()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("head", [64, 128])
 def test_attention_lowers_within_shared_memory(head, causal):

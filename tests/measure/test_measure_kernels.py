@@ -19,6 +19,7 @@ def ready(case):
     return kernel, kernel.rotating(0)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "case",
     [
@@ -35,6 +36,7 @@ def test_xla_kernels_agree_with_float64(case):
     reference.check(case, kernel.fn(*inputs, *kernel.hot), inputs, kernel.hot)
 
 
+@pytest.mark.slow
 def test_decode_agrees_with_float64():
     case = cases.decode(2, 96, 4, 2, 32, "fp32")
     kernel, (k, v) = ready(case)
@@ -75,6 +77,7 @@ def test_adamw_takes_one_step():
     assert float(p) == pytest.approx(1.0 - 3e-4 * (0.2 / 0.2**0.5 + 0.1), rel=1e-6)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("op", sorted(xla.ROWS))
 def test_streams_run(op):
     kernel, inputs = ready(cases.streamed("elementwise", op, "elementwise", "fp32", {"rows": 4, "width": 1024}, 1))
@@ -104,6 +107,7 @@ def test_a_chain_runs_the_kernel_on_every_set():
     )
 
 
+@pytest.mark.slow
 def test_pallas_matmul_interpreted(monkeypatch):
     monkeypatch.setattr(pallas, "TPU_BLOCK", (128, 128))
     case = cases.matmul(128, 256, 512, "fp32", engine="pallas")
@@ -115,6 +119,7 @@ def test_pallas_matmul_interpreted(monkeypatch):
         reference.check(case, base.build(case).fn(w, x), (w,), (x,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("heads", "kv", "causal"), [(2, 2, False), (4, 2, True)])
 def test_pallas_attention_interpreted(heads, kv, causal):
     case = cases.prefill(1, 128, heads, kv, 64, "fp32", engine="pallas", causal=causal)

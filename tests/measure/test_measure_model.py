@@ -59,6 +59,7 @@ def test_parameters_of_whole_models_equal_the_ledger(name):
     assert sum(int(np.prod(x.shape)) for x in jax.tree.leaves(held)) == compare.total_parameters(spec)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("phase", transformer.PHASES)
 @pytest.mark.parametrize("which", [*SMALL[:4], *SMALL[-2:]], ids=lambda w: w[0])
 def test_matmul_flops_equal_the_ledger(which, phase):
@@ -71,6 +72,7 @@ def test_matmul_flops_equal_the_ledger(which, phase):
     assert expected.time >= expected.floor > 0
 
 
+@pytest.mark.slow
 def test_xla_counts_the_matmuls_and_the_elementwise_work_on_top():
     spec = built("gpt2", 2, 64, 128)
     program = transformer.program("train", spec, drawn(spec), 2, 32, jnp.float32)
@@ -84,6 +86,7 @@ def test_the_oracle_counts_a_scan_as_often_as_it_runs():
     assert compare.matmul_flops(fn, jnp.ones((4, 8))) == 5 * 2 * 4 * 8 * 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", [*SMALL[:4], SMALL[-2]], ids=lambda w: w[0])
 def test_decoding_with_a_cache_is_the_forward_pass(which):
     spec = built(*which)
@@ -120,6 +123,7 @@ def test_attention_is_causal():
     assert not np.allclose(one[:, 3], two[:, 3])
 
 
+@pytest.mark.slow
 def test_training_lowers_the_loss():
     spec = built("gpt2", 1, 64, 32)
     program = transformer.program("train", spec, drawn(spec), 2, 16, jnp.float32)

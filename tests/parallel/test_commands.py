@@ -16,7 +16,7 @@ from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.formulas import collectives, fine_tuning
 from rooflinecli.formulas import inference_partitioning as lay
 from rooflinecli.formulas import training_goodput as g
-from rooflinecli.interfaces.cli import calculators
+from rooflinecli.interfaces.cli import answers
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.goodput.question import TrainingGoodput
 from rooflinecli.questions.layouts.answer import layouts
@@ -26,7 +26,7 @@ from rooflinecli.specs.model import load_model
 
 
 def run(capsys, verb: str, *args: str) -> str:
-    get_command(calculators.app(verb))(list(args), standalone_mode=False)
+    get_command(answers.app(verb))(list(args), standalone_mode=False)
     return capsys.readouterr().out
 
 

@@ -91,6 +91,7 @@ def test_korthikanti_baselines_do_not_fit_80_gb_and_the_improved_ones_do():
     assert fits == {"22b-none": False, "22b-selsp": True, "175b-none": False, "175b-selsp": True}
 
 
+@pytest.mark.slow
 def test_rows_that_ran_are_called_feasible():
     """Of 482 runs that ran fewer than ten are said not to fit: fine-tuning of Llama 2 70B, MoE Model Zoo's MXFP8 runs, MaxText's 64B."""
     fits = [published_training.compared(row).fits for row in (*FIRST, *SECOND)]
@@ -98,6 +99,7 @@ def test_rows_that_ran_are_called_feasible():
     assert len(fits) - sum(fits) < 10
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     ("source", "limit"),
     [
@@ -182,6 +184,7 @@ def test_every_plan_that_ran_is_legal():
     ] == []
 
 
+@pytest.mark.slow
 def test_rounds_of_published_runs():
     """Rows of the first three rounds: every interval holds what an 80% interval should, the fitted rounds more."""
     rounds = ((FIRST, 282, 0.055, 0.034), (SECOND, 200, 0.08, 0.06), (THIRD, 54, 0.1, 0.07))

@@ -110,6 +110,7 @@ def at_bound(devices: int, params: float, step: float) -> float:
     return expected * math.exp(math.hypot(math.log(step), math.log(worse / expected)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hold", ["pessimistic", "expected"])
 def test_every_row_is_what_its_command_prints(hold: str) -> None:
     result = asked(*RUN, "--hw", "h100,tpu-v5p,mi300x", "--price", "mi300x=2.5", "--deadline", "4d", "--hold", hold)
@@ -139,6 +140,7 @@ def test_every_row_is_what_its_command_prints(hold: str) -> None:
         assert row["device_hours"] == float(scaling.device_hours(row["devices"], train["run_s"]))
 
 
+@pytest.mark.slow
 def test_no_fewer_devices_meet_the_deadline() -> None:
     row = asked(*RUN, "--hw", "h100", "--deadline", "2d")["rows"][0]
     for n in (n for n in device_counts.ladder(4096, 8) if row["devices"] // 2 <= n < row["devices"]):
@@ -149,6 +151,7 @@ def test_no_fewer_devices_meet_the_deadline() -> None:
         assert not best or best[0].keys[0] * steps * at_bound(n, 8.03e9, ratio) / ratio > 2 * 86400, n
 
 
+@pytest.mark.slow
 def test_a_budget_alone_buys_the_shortest_run_that_it_pays_for() -> None:
     row = asked(*RUN, "--hw", "h100", "--budget", "$30k", "-n", "256")["rows"][0]
     assert row["held_usd"] <= 30_000
@@ -166,6 +169,7 @@ def test_a_deadline_and_a_budget_bind_together() -> None:
     assert ratio is not None and 1 < float(ratio[1]) <= 1.98  # 2 / 1.01 on the fewest; more devices may cost less
 
 
+@pytest.mark.slow
 def test_a_chip_that_cannot_is_named_and_so_is_one_without_a_price() -> None:
     result = asked(*RUN, "--hw", "t4,gaudi3,h100", "--deadline", "4d", "-n", "64")
     assert [row["chip"] for row in result["rows"]] == ["h100", "gaudi3", "t4"] and result["unpriced"] == ["gaudi3"]
@@ -174,6 +178,7 @@ def test_a_chip_that_cannot_is_named_and_so_is_one_without_a_price() -> None:
     assert "no price is known for gaudi3" in text and "T4" in text
 
 
+@pytest.mark.slow
 def test_a_service_is_what_its_command_prints_times_its_instances() -> None:
     args = ["llama-3-8b", "--phase", "decode", "--qps", "60", "--slo", "ttft=400ms,itl=20ms", "--hw", "h100,l40s,a100"]
     result = asked(*args)
@@ -193,6 +198,7 @@ def test_a_service_is_what_its_command_prints_times_its_instances() -> None:
 _QUESTIONS = random.Random(2910)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("model", "chip", "prompt", "output", "qps", "ttft", "itl", "bound"),
     [
@@ -278,6 +284,7 @@ def test_the_device_hours_of_llama_405b_are_those_that_meta_reports() -> None:
     assert low <= 30.84e6 <= high and row["device_hours"] == pytest.approx(30.84e6, rel=0.2)
 
 
+@pytest.mark.slow
 def test_python_asks_the_same() -> None:
     from rooflinecli.interfaces.python import api
 

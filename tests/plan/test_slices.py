@@ -74,6 +74,7 @@ def test_search_refuses_a_count_that_nobody_rents() -> None:
     assert ran.code == 2 and "no slice of TPU v5p has 36 chips; the nearest have 32 and 64" in ran.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chip", ["tpu-v5e", "tpu-v5p"])
 def test_a_plan_lists_only_counts_that_are_rented(chip: str) -> None:
     """The fewest of all slices: no smaller slice finishes in time."""

@@ -39,6 +39,7 @@ def test_two_hundred_answers_by_the_derivation_score_two_hundred_and_by_a_wrong_
     assert graded(11, wrong).right == 0 and all(one.derivation for one in wrong)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("exercise", exercises(), ids=lambda row: f"{row['chapter']}-{row['formula']}")
 def test_an_exercise_is_one_of_the_textbooks(exercise):
     """The row that it names asks for the same formula; the published answer of that row is tested in tests/textbook."""

@@ -26,6 +26,7 @@ def flags(plan: dict) -> list[str]:
     return [*words, "--sequence-parallel" if plan["sequence_parallel"] else "--no-sequence-parallel"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("name", "model", "hw", "phase"),
     [
@@ -60,6 +61,7 @@ def test_points_are_estimates(cli, page_of, name, model, hw, phase):
         assert point["feasible"] == ran.json["feasible"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["llama", "moe", "tpu", "training", "toolarge"])
 def test_the_shape_of_a_curve(page_of, name):
     data = embedded(page_of(name).read_text())

@@ -20,6 +20,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("model", "hw", "more"), CASES)
 def test_the_rows_of_a_phase_add_up_to_its_time(cli, model, hw, more):
     listed = cli("ops", model, "--hw", hw, "--format", "json", *more)
@@ -40,6 +41,7 @@ def test_the_rows_of_a_phase_add_up_to_its_time(cli, model, hw, more):
             )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("model", "hw", "more"), CASES[:4])
 def test_every_row_obeys_its_roof(cli, model, hw, more):
     answer = cli("ops", model, "--hw", hw, "--format", "json", *more).json
@@ -131,6 +133,7 @@ def test_formats(cli):
     assert "\n### decode" in cli(*words, "--format", "markdown").out
 
 
+@pytest.mark.slow
 def test_pictures(cli, tmp_path):
     assert "FLOP per byte" in cli("ops", "llama70b", "--hw", "h100", "--plot", "-").out
     pytest.importorskip("matplotlib")

@@ -26,6 +26,7 @@ def logs(tmp_path):
     return paths
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("tool", LOGS)
 def test_parts_of_a_log_stand_next_to_the_expected_ones(tool, logs):
     a = Rl(**BASE, log=str(logs[tool])).answer()
@@ -95,6 +96,7 @@ def test_the_run_of_a_log_may_lack_an_option(logs):
     assert constants_of(split) == constants_of(here)
 
 
+@pytest.mark.slow
 def test_a_part_below_its_floor_is_a_log_of_another_load(logs):
     a = Rl(**BASE | {"prompts": 8192}, log=str(logs["verl"])).answer()
     assert any(note.startswith("update of the log took 14.5 s, less than the floor") for note in a.notes)
@@ -107,6 +109,7 @@ def test_a_log_of_the_whole_alone_scales_the_work(tmp_path):
     assert compose(q).step(constants_of(q))[1].time_s == pytest.approx(500.0)
 
 
+@pytest.mark.slow
 def test_changes_are_options_that_can_be_given(logs):
     q = Rl(**BASE, log=str(logs["verl"]), changes=True)
     a = q.answer()

@@ -145,6 +145,7 @@ def test_an_engine_larger_than_the_rollout_is_refused():
         rollout(small(), 4, 8)
 
 
+@pytest.mark.slow
 def test_the_search_is_near_the_best_of_every_split_engine_and_trainer():
     """Brute force: each split, engine size, mode and trainer layout on its own, at the pessimistic bound."""
     q = small(search=True)

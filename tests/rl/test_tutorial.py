@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
+import pytest
 from conftest import ROOT, run_cli
 
 from rooflinecli.validate import rl
@@ -13,6 +14,7 @@ PAGE = (ROOT / "docs" / "rl.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(?:sh)?\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_the_command_of_the_page_prints_its_tables(tmp_path):
     log, command, parts, changes, *_ = BLOCKS
     (tmp_path / "step.log").write_text(log)

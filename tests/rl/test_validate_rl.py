@@ -10,6 +10,7 @@ from rooflinecli.validate import rl
 from rooflinecli.validate.stats import joined, summary
 
 
+@pytest.mark.slow
 def test_families_left_out_of_the_fit_are_within_the_bars():
     points = rl.left_out()
     found = summary(joined("all", points))
@@ -24,6 +25,7 @@ def test_the_published_constants_are_those_of_the_fit_to_all_families():
     assert (best.rollout, best.trainer, best.fixed_s) == (PUBLISHED.rollout, PUBLISHED.trainer, PUBLISHED.fixed_s)
 
 
+@pytest.mark.slow
 def test_other_sizes_after_one_logged_step_are_within_the_bars():
     found = summary(joined("all", rl.after_one_step()))
     assert found["rows"] == 6 and found["mean"] <= 0.15 and found["median"] <= 0.12 and found["coverage"] >= 0.75
@@ -39,6 +41,7 @@ def test_a_whole_shorter_than_its_fixed_seconds_still_leaves_work():
     assert scaled_by(PUBLISHED, parts, step, 5.0).rollout > 0
 
 
+@pytest.mark.slow
 def test_verl_s_modes_are_in_the_measured_order_and_each_is_near_by_constants_that_never_saw_it():
     steps = {row["id"]: (row["step_s"], rl.mode_left_out(row)) for row in rl.rows("modes")}
     for seconds, step in steps.values():
@@ -53,6 +56,7 @@ def test_constants_of_recurrent_models_are_those_of_the_fit_to_its_modes():
     assert (best.rollout, best.trainer, best.fixed_s) == (RECURRENT.rollout, RECURRENT.trainer, RECURRENT.fixed_s)
 
 
+@pytest.mark.slow
 def test_mlperf_s_grpo_reference_is_inside():
     row = next(row for row in rl.rows("run") if row["id"] == "mlperf-grpo-gbs256")
     _, low, high = rl.run_minutes(row)

@@ -114,6 +114,7 @@ def test_a_study_is_a_row_each():
     assert float(rows[-1]["ttft_p99_s"]) == one["ttft_p99_s"]
 
 
+@pytest.mark.slow
 def test_processes_give_the_answers_of_one():
     args = (*BASE, "--qps", "5,10,20", "--format", "json")
     assert run_cli(*args).out == run_cli(*args, "--jobs", "2").out

@@ -34,6 +34,7 @@ def both(asked: dict[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
     return expected, {name: values[name] for name in names}
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("seed", range(20))
 def test_an_open_loop(seed: int) -> None:
     asked = question(seed)

@@ -167,6 +167,7 @@ def test_mistakes_are_one_sentence(args: list[str]) -> None:
     assert done.stderr.count("\n") == 1 and done.stderr.startswith("roofline: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "args",
     [
@@ -195,6 +196,7 @@ def test_the_winning_command_gives_the_winning_numbers(args: list[str]) -> None:
     )
 
 
+@pytest.mark.slow
 def test_fewest_devices_that_finish_a_run_in_time() -> None:
     args = [
         "llama-3-8b",
@@ -213,6 +215,7 @@ def test_fewest_devices_that_finish_a_run_in_time() -> None:
     roofline("search", *args, "-n", str(devices // 2), code=1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "name",
     [

@@ -13,6 +13,7 @@ def estimate(cli: Any, row: dict[str, Any]) -> dict[str, Any]:
     return cli(*shlex.split(row["estimate"])[1:], "--format", "json").json["phases"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "asked",
     [
@@ -40,6 +41,7 @@ def test_training(cli: Any, asked: str) -> None:
             assert row["score_at_bound"]["train.time_s"] == pytest.approx(found["floor_s"], rel=1e-15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "asked",
     [
@@ -61,6 +63,7 @@ def test_serving(cli: Any, asked: str) -> None:
             assert value == row["serve"][quantity.removeprefix("serve.")]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "asked",
     [  # each differed in a last digit when rows were those of the arrays that rank them
@@ -95,6 +98,7 @@ def test_every_number_of_a_serving_row_and_of_its_pools(cli: Any, asked: str) ->
         assert pair["requests_per_s"] == min(rates)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "asked",
     [

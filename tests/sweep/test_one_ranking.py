@@ -32,6 +32,7 @@ def drawn(seed: int) -> Request:
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(16))
 def test_an_estimate_takes_what_a_search_ranks_first_or_is_within_five_percent(seed):
     """Of every layout that a search tries: tensor, pipeline, context and expert groups, micro-batches, virtual stages, ZeRO, recomputation."""

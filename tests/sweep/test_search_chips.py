@@ -36,6 +36,7 @@ def answered(command: str) -> dict[str, Any]:
     return ran.json
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["time", "cost"])
 def test_training_rows_of_all_chips_are_what_their_commands_print(objective: str) -> None:
     args = [
@@ -113,6 +114,7 @@ def test_a_pool_is_what_its_commands_print_times_its_instances() -> None:
         assert row["usd_per_million_tokens"] == pytest.approx(costs / (min(rates) * 1152 * 3600) * 1e6, rel=1e-14)
 
 
+@pytest.mark.slow
 def test_a_front_over_chips_holds_no_dominated_point() -> None:
     rows = found("search", *SERVING, "--hw", "h100,l40s", "--objective", "cost,itl", "--top", "500")["results"]
     scores = [tuple(row["score"].values()) for row in rows]

@@ -50,6 +50,7 @@ def by_hand(tp: int, pp: int, batch: int) -> EstimateAnswer:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [None, 0.012])
 def test_search_equals_brute_force(limit: float | None) -> None:
     best = math.inf
@@ -161,6 +162,7 @@ def test_nothing_feasible_says_what_is_missing() -> None:
     assert not found["feasible"] and "memory" in found["nearest_miss"]["lacks"]
 
 
+@pytest.mark.slow
 def test_a_front_holds_no_dominated_point() -> None:
     rows = ask("cost,itl", top=1000)["results"]
     scores = [tuple(r["score"].values()) for r in rows]

@@ -135,6 +135,7 @@ def test_counts_add_up() -> None:
     assert found.fitting - rejected["train.mfu >= 0.3"] == found.meeting > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "plan",
     [
@@ -187,6 +188,7 @@ def test_modest_tensor_and_pipeline_parallelism_beats_pure_fsdp_and_tp2() -> Non
     assert modest < least(tp=2, pp=1)
 
 
+@pytest.mark.slow
 def test_a_pareto_front_is_not_dominated_and_holds_both_winners() -> None:
     _, found = ask("llama-3-8b", "h100", "8,16,32", 64, 4096, {}, objective="cost,time")
     front = found.front.top()
@@ -257,6 +259,7 @@ def test_options_of_full_recomputation_are_held_against_the_recomputation_asked_
         search(question({**asked, "recompute": "none"}, "train.time_s", []))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "chip", "devices"), [("gemma-2-9b", "tpu-v5e", 32), ("qwen3-14b", "a100", 64)])
 def test_no_virtual_stage_count_given_by_hand_is_better_than_the_search(model: str, chip: str, devices: int) -> None:
     """Every count that --virtual-stages takes is tried: 42 layers on 2 stages with 4 chunks each are uneven, and legal."""

@@ -81,6 +81,7 @@ def test_at_the_break_even_price_the_two_cost_the_same() -> None:
     assert {unknown["chip"], unknown["against"]} == {"h100", "mi300x"}
 
 
+@pytest.mark.slow
 def test_a_search_across_chips_flips_where_it_says(tmp_path: Path) -> None:
     result = found(
         "search",

@@ -17,6 +17,7 @@ TABLES = [
 ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 @pytest.mark.parametrize("command", TABLES, ids=lambda c: c[0])
 def test_an_encoding_that_lacks_our_characters_gets_their_likeness(command: tuple[str, ...], encoding: str) -> None:

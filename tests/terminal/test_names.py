@@ -120,6 +120,7 @@ def test_a_broken_file_spares_the_others(folder: Path, cli) -> None:
     assert cli("estimate", "gpt2", "--hw", "h100").code == 0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "text",
     [

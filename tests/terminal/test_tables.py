@@ -68,6 +68,7 @@ def test_a_long_list_says_what_it_lacks_and_wide_shows_every_column(cli, monkeyp
     assert "not shown for lack of room" in " ".join(narrow) and "decode mfu" in " ".join(narrow)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("width", [25, 40, 80])
 @pytest.mark.parametrize(
     "command", [c for c in COMMANDS if c[0] in ("sweep", "search", "compare", "collective")], ids=" ".join

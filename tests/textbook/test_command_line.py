@@ -105,6 +105,7 @@ def argv(command: str, **changed: str) -> list[str]:
     return [*command.split(), *ARGUMENTS.get(command, []), *flags]
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_format_says_the_same(cli, command):
     answer = cli(*argv(command), "--format", "json")
@@ -134,6 +135,7 @@ def numbers(node, path="") -> dict[str, float]:
     return found
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_quantity_explains_itself_with_the_same_value(cli, command):
     """--explain prints the value of the JSON bit for bit, or says that the quantity is an input as given."""
