@@ -214,3 +214,8 @@ def test_the_search_takes_another_trainer_where_the_fastest_does_not_fit(monkeyp
     asked, best = layout_search._fitting(small(n=8, rollout_tp=1), PUBLISHED, 8)
     assert best is not None and asked.tp == best.tp > 1
     assert layout_search._fitting(small(n=8, rollout_tp=1, tp=1), PUBLISHED, 8)[1] is None
+
+
+def test_default_group_sizes() -> None:
+    """512 prompts of 16 samples; PPO has a critic in the place of a group."""
+    assert (Rl("qwen3-8b", hw="h100").sequences, Rl("qwen3-8b", hw="h100", algorithm="ppo").sequences) == (8192, 512)

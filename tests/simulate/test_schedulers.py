@@ -48,6 +48,7 @@ def test_nothing_is_lost_and_no_limit_is_passed(prices, policy, rows, pool, swap
     ended, (replica,) = run(prices, jobs_of(rows), setting, pool)
     assert [job.index for job in ended] == list(range(len(rows)))
     assert all(job.made == job.output for job in ended)
+    assert sum(job.preempted for job in ended) == replica.tally.preemptions
     assert replica.tally.output_tokens == sum(job.output for job in ended)
     assert replica.tally.most_used <= pool
     if policy in ("vllm", "sglang"):
@@ -70,7 +71,10 @@ def test_a_stride_equals_its_steps(prices, policy, pool):
     """Means within 0.1 % of taking every decode step by itself."""
     draw = random.Random(policy)
     rows = [(draw.expovariate(0.2), draw.randint(1, 900), draw.randint(1, 300)) for _ in range(150)]
-    found = [run(prices, jobs_of(rows), scheduler(policy, look_ahead=1), pool, stride=s)[0] for s in (True, False)]
+    runs = [run(prices, jobs_of(rows), scheduler(policy, look_ahead=1), pool, stride=s) for s in (True, False)]
+    found = [ended for ended, _ in runs]
+    areas = [replica.tally.area_used for _, (replica,) in runs]
+    assert areas[0] == pytest.approx(areas[1], rel=5e-3)
     for what in (lambda j: j.first - j.arrival, lambda j: j.finish - j.arrival):
         long, short = (sum(map(what, ended)) for ended in found)
         assert long == pytest.approx(short, rel=1e-3)
@@ -98,6 +102,11 @@ def test_a_full_pool_preempts_the_last_to_come(prices):
         assert replica.tally.preemptions >= 1
         assert ended[0].preempted == 0 and ended[1].preempted >= 1
         assert ended[0].finish < ended[1].finish
+    rows = [(0.0, 150, 900)] * 3
+    ended, (replica,) = run(prices, jobs_of(rows), scheduler(front=0.0, per_stream=0.0, per_token=0.0), pool=1300)
+    assert replica.tally.preemptions == sum(job.preempted for job in ended) > max(job.preempted for job in ended) > 1
+    assert [job.queued for job in ended] == [0.0] * 3  # a queue is waited in once
+    rows = [(0.0, 500, 700), (0.001, 500, 700)]
     reserved, (replica,) = run(prices, jobs_of(rows), scheduler(reserve_share=1), pool=1700)
     assert not replica.tally.preemptions  # the second was never let in
     assert reserved[1].queued >= reserved[0].finish
@@ -154,6 +163,14 @@ def test_equal_prompts_are_read_once(prices):
     assert [job.hit for job in ended] == [0, 960, 960, 960, 960]
     assert ended[1].first - ended[1].arrival < 0.8 * (ended[0].first - ended[0].arrival)
     assert replica.saved == 0 and replica.store.idle == 960
+    assert replica.tally.hit_tokens == 4 * 960
+
+
+def test_the_last_token_of_a_cached_prompt_is_computed(prices):
+    """Its output is the first token: of a prompt that is cached to its end one token is no hit."""
+    jobs = [SimRequest(i, 0.5 * i, 960, 20, hashes=tuple(range(60)), span=16) for i in range(2)]
+    ended, (replica,) = run(prices, jobs, scheduler(), store=True)
+    assert ended[1].hit == replica.tally.hit_tokens == 959
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -202,3 +202,11 @@ def test_as_many_tiers_as_are_supported():
     assert len(tiers(",".join(written[:MOST]))) == MOST
     with pytest.raises(UsageError, match=f"at most {MOST} tiers"):
         tiers(",".join(written))
+
+
+def test_tiers_of_a_replaced_replica_go_on_counting():
+    store = PrefixCache([KvTier("host", 100, 1e-5)])
+    store.tiers[0].take("a", 16)
+    store.tiers[0].loaded = 32
+    fresh = store.reset_copy().tiers[0]
+    assert (fresh.loaded, fresh.stored, fresh.room) == (32, 0, 100)

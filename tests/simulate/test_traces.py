@@ -303,3 +303,9 @@ def test_images_of_a_multimodal_trace_are_noted_since_no_encoder_is_simulated(tm
     file.write_text(file.read_text().replace(",2,1200", ",two,1200"))
     with pytest.raises(DataError, match=r"azure3\.csv:2: NumImages is 'two'"):
         read(str(file))
+
+
+def test_the_first_requests_of_a_trace(tmp_path):
+    path = tmp_path / "trace.csv"
+    path.write_text("time,prompt,output\n0,10,1\n1,20,2\n2,30,3\n")
+    assert [row.prompt for row in read(str(path), most=2).rows] == [10, 20]

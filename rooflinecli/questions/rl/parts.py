@@ -152,17 +152,14 @@ def rollout(question: Rl, devices: int, tp: int | None = None) -> Rollout:
     engines = max(devices // one.devices, 1) * one.ranks
     seconds, idle = _played(question, one, samples, engines, mean)
     low, high = one.error
-    ideal = deployment((*one_options(question, one), ("efficiency", "ideal")), *_means(samples))
+    ideal = deployment(
+        (*question.rollout_options(one.devices, int(one.layout.tp)), ("efficiency", "ideal")), *_means(samples)
+    )
     floor = min(_played(question, ideal, samples, engines, mean)[0], seconds)
     part = Part("rollout", "rollout", floor, seconds, (max(low * seconds, floor), high * seconds))
     return Rollout(
         part, one, engines, engines // one.ranks * one.devices, idle, one.limits(mean, scheduler_of(one.ctx, ()))
     )
-
-
-def one_options(question: Rl, one: Deployment) -> tuple[tuple[str, str], ...]:
-    """The options that one engine was made of."""
-    return question.rollout_options(one.devices, int(one.layout.tp))
 
 
 def _means(samples: list[Sample]) -> tuple[float, float]:
