@@ -20,6 +20,7 @@ import yaml
 
 from rooflinecli.importers.hf import blocks
 from rooflinecli.importers.hf.decoder import decoder
+from rooflinecli.importers.hf.expressions import evaluated
 from rooflinecli.importers.hf.ignored_fields import NOISE, SETS
 from rooflinecli.importers.hf.layer_pattern import layer_kinds, merged, placed, stack, windows
 from rooflinecli.specs.field_reader import ConfigFields, Family
@@ -201,9 +202,7 @@ class Scope(dict[str, Any]):
     """
 
     def __init__(self, fields: Any, known: Mapping[str, Any], let: Mapping[str, Any], parent: Scope | None = None):
-        super().__init__(
-            {"__builtins__": FUNCTIONS} | {name: value for name, value in known.items() if name not in let}
-        )
+        super().__init__({name: value for name, value in known.items() if name not in let})
         self.fields, self.let, self.parent = fields, let, parent
 
     def __missing__(self, name: str) -> Any:
@@ -216,8 +215,8 @@ class Scope(dict[str, Any]):
         return FUNCTIONS[name] if name in FUNCTIONS else self.fields.integer(name)
 
     def value(self, expression: str) -> Any:
-        """What an expression of a row, which is a file of this package, comes to."""
-        return eval(expression, self)
+        """What an expression of a row comes to."""
+        return evaluated(expression, self)
 
     def built(self, template: Any) -> Any:
         """A template with its expressions worked out."""

@@ -253,7 +253,7 @@ def notes_after_the_answer() -> Iterator[None]:
 
         warnings.showwarning = show
         yield
-    for text in notes:
+    for text in dict.fromkeys(notes):
         print_error(text)
 
 
