@@ -27,7 +27,7 @@ from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.questions.search import layout_space
 from rooflinecli.questions.search.search_request import TrainingSearchQuestion
 from rooflinecli.questions.search.serving import search
-from rooflinecli.questions.search.training import CHUNK, answer_of, needs, plan_of
+from rooflinecli.questions.search.training import CHUNK, answer_of, needs
 from rooflinecli.questions.sweep.evaluate_block import SweepBlock
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.published_runs import published
@@ -100,7 +100,7 @@ def asked(row: Row) -> EstimateContext:
 
 def priced(
     ctx: EstimateContext, question: TrainingSearchQuestion, n: int
-) -> Iterator[tuple[layout_space.LayoutArrays, layout_space.DeviceSplit, SweepBlock]]:
+) -> Iterator[tuple[layout_space.LayoutArrays, SweepBlock]]:
     """Every layout on n devices that fits, with its answer, a run at a time."""
     offered = layout_space.layouts(ctx, question, n)
     for structure in layout_space.structures(question):
@@ -108,24 +108,22 @@ def priced(
         for start in range(0, len(chosen), CHUNK):
             layouts = offered.take(chosen[start : start + CHUNK]).laid(ctx, structure)
             with np.errstate(all="ignore"):
-                fitting = layouts.take(np.flatnonzero(needs(ctx, layouts, structure) <= ctx.chip.capacity))
+                fitting = layouts.take(np.flatnonzero(needs(ctx, layouts) <= ctx.chip.capacity))
                 if len(fitting):
-                    yield fitting, structure, answer_of(ctx, fitting, structure)
+                    yield fitting, answer_of(ctx, fitting)
 
 
 def searched(row: Row, hold: str = HOLDS[0]) -> Searched | None:
     """A run against the search of its question, ranked by the bound that `hold` names; None where no layout fits by our count."""
     ctx, layout, compared = asked(row), published_training.plan(row), published_training.compared(row)
-    question = TrainingSearchQuestion(
-        ctx.request, "train", (int(layout.devices),), (), (), {"recompute": (layout.recompute,)}
-    )
+    question = TrainingSearchQuestion(ctx.request, (int(layout.devices),), (), (), {"recompute": (layout.recompute,)})
     times, ends, blind, needed = [], [], [], dict[str, float]()
     bound = float(time_at_bound(compared.answer, hold))
-    for layouts, structure, answer in priced(ctx, question, int(layout.devices)):
+    for layouts, answer in priced(ctx, question, int(layout.devices)):
         found = answer.phases["train"]
         assert isinstance(found, TrainAnswer)
         with np.errstate(all="ignore"):
-            own, far = _terms(ctx, plan_of(layouts, structure, ctx.request), found, published_training.family(row))
+            own, far = _terms(ctx, layouts.plan(ctx.request), found, published_training.family(row))
             time, end = (answer.flat(value) for value in (found.time_s, time_at_bound(found, hold)))
             plain = np.sqrt(np.maximum((end / time - 1) ** 2 - answer.flat(extrapolation.error(ctx, own)) ** 2, 0.0))
             _raise_needed(needed, far, time, plain, bound)

@@ -83,7 +83,7 @@ def report(question: TrainingSearchQuestion, found: TrainingSearchResult, top: i
     return TrainingSearch(
         model=request.model.name,
         hardware=request.hardware.name,
-        phase=question.phase,
+        phase="train",
         devices=list(question.devices),
         objective=[o.quantity for o in question.objectives],
         pareto=pareto,

@@ -20,8 +20,10 @@ import numpy as np
 from rooflinecli.core.num import divisors
 from rooflinecli.engine import explicit_layout, extrapolation, legality
 from rooflinecli.engine.context import EstimateContext
+from rooflinecli.questions.search.question import TrainingLayout
 from rooflinecli.questions.search.search_request import TrainingSearchQuestion
 from rooflinecli.specs.layout import CHOSEN, PLACEMENTS, Layout
+from rooflinecli.specs.request import Request
 
 ORDER = ("tp", "pp", "cp", "dp", "ep", "micro_batch", "virtual_stages")  # rows of a table of layouts
 
@@ -33,14 +35,22 @@ class DeviceSplit(NamedTuple):
 
     zero: int
     recompute: str
-    parallel: bool
+    sequence_parallel: bool
     domains: int = 0
     placement: str | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The fields of a layout."""
+        return {name: value for name, value in self._asdict().items() if name != "domains"}
+
+
+PLAIN = DeviceSplit(0, "none", False)
 
 
 @dataclass
 class LayoutArrays:
-    """Legal layouts as one array per size; `splits` numbers the device splits; `rejected` counts what no rule let in.
+    """Legal layouts of one structure, an array per size; `split` numbers the device splits; `rejected` counts what no rule let in.
 
     shard: replicas of the shard group of each, None where all replicas are one.
     """
@@ -49,27 +59,48 @@ class LayoutArrays:
     split: np.ndarray
     rejected: dict[str, int] = field(default_factory=dict)
     shard: np.ndarray | None = None
+    structure: DeviceSplit = PLAIN
 
     def __len__(self) -> int:
         return len(self.split)
 
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """The sizes, and the shard group where there are several."""
+        return self.sizes if self.shard is None else self.sizes | {"shard": self.shard}
+
     def take(self, chosen: np.ndarray) -> LayoutArrays:
         shard = None if self.shard is None else self.shard[chosen]
-        return LayoutArrays({k: v[chosen] for k, v in self.sizes.items()}, self.split[chosen], shard=shard)
+        sizes = {k: v[chosen] for k, v in self.sizes.items()}
+        return LayoutArrays(sizes, self.split[chosen], shard=shard, structure=self.structure)
 
     def laid(self, ctx: EstimateContext, structure: DeviceSplit) -> LayoutArrays:
-        """These with the shard groups of a structure."""
-        return replace(self, shard=groups(ctx, self, structure.domains)) if structure.domains else self
+        """These with the settings and the shard groups of a structure."""
+        shard = groups(ctx, self, structure.domains) if structure.domains else self.shard
+        return replace(self, structure=structure, shard=shard)
+
+    def plan(self, request: Request) -> Layout:
+        """All of them as one layout of arrays."""
+        settings = {name: value for name, value in self.structure.settings.items() if value is not None}
+        given = explicit_layout.layout_fields(request, "train")
+        return Layout(flash=request.flash, **(given | settings | self.columns))
+
+    def layouts(self, chosen: np.ndarray) -> Iterator[TrainingLayout]:
+        """Those at these places, a column at a time: element by element numpy is slow, and a search offers thousands."""
+        columns, settings = self.columns, {"shard": None} | self.structure.settings
+        for row in zip(*(column[chosen].astype(int).tolist() for column in columns.values()), strict=True):
+            yield TrainingLayout(**(settings | dict(zip(columns, row, strict=True))))
 
 
 def layouts(ctx: EstimateContext, question: TrainingSearchQuestion, devices: int) -> LayoutArrays:
     """All of them. Sizes the question fixes are taken as given and still have to be legal."""
-    rows: list[np.ndarray] = []
+    rows, experts = list[np.ndarray](), ctx.ledger.experts
+    stages = ctx.ledger.n_layers + 2  # at most: embedding and loss count as layers
     for number, (tp, pp, cp, dp) in enumerate(_splits(question, devices)):
         rest = [
-            _allowed(question, "ep", _expert_groups(ctx, dp)),
+            _allowed(question, "ep", [e for e in divisors(dp) if all(x % e == 0 for x in experts)] if experts else [1]),
             _allowed(question, "micro-batch", _micro_batches(ctx, dp)),
-            _allowed(question, "virtual-stages", _virtual(ctx, pp)),
+            _allowed(question, "virtual-stages", range(1, most + 1) if 1 < pp <= (most := stages // pp) * pp else [1]),
         ]
         block = np.empty((8, *map(len, rest)))
         for row, value in zip(block, (number, tp, pp, cp, dp, *np.ix_(*rest)), strict=True):
@@ -107,20 +138,10 @@ def _allowed(question: TrainingSearchQuestion, name: str, values: Sequence[float
     return [float(v) for v in values if v in given]
 
 
-def _expert_groups(ctx: EstimateContext, dp: int) -> list[int]:
-    experts = ctx.ledger.experts
-    return [e for e in divisors(dp) if all(x % e == 0 for x in experts)] if experts else [1]
-
-
 def _micro_batches(ctx: EstimateContext, dp: int) -> list[int]:
     share = max(math.floor(ctx.train_batch / dp), 1)
     powers = [2**i for i in range(share.bit_length())]
     return sorted({*divisors(share), *powers})
-
-
-def _virtual(ctx: EstimateContext, pp: int) -> list[int]:
-    most = (ctx.ledger.n_layers + 2) // pp  # embedding and loss count as layers
-    return list(range(1, most + 1)) if 1 < pp <= most * pp else [1]
 
 
 def placements(question: TrainingSearchQuestion) -> tuple[Any, ...]:
@@ -146,14 +167,19 @@ def affected_axes(
     keep = np.ones(len(found), dtype=bool)
     if "zero" not in question.open and structure.zero:
         keep &= found.sizes["dp"] * found.sizes["cp"] > 1
-    if "sequence-parallel" not in question.open and structure.parallel:
+    if "sequence-parallel" not in question.open and structure.sequence_parallel:
         keep &= found.sizes["tp"] > 1
     offered = placements(question)
     if structure.placement is not None and structure.placement != offered[0]:
         for other in offered[: offered.index(structure.placement)]:
             keep &= _ordered_apart(found, structure.placement, other)
-    if structure.domains:
-        keep &= _apart(ctx, found, structure.domains)
+    if (
+        structure.domains
+    ):  # where its groups split the replicas, otherwise than fewer domains do; a group holds every expert
+        sizes, group = found.sizes, groups(ctx, found, structure.domains)
+        keep &= (group * sizes["cp"] % sizes["ep"] == 0) & (group > 1) & (group < sizes["dp"])
+        if structure.domains > 1:
+            keep &= group > groups(ctx, found, structure.domains - 1)
     return np.flatnonzero(keep)
 
 
@@ -164,16 +190,6 @@ def _ordered_apart(found: LayoutArrays, one: str, other: str) -> np.ndarray:
         if (one.index(a) < one.index(b)) != (other.index(a) < other.index(b)):
             differ |= (found.sizes[a] > 1) & (found.sizes[b] > 1)
     return differ
-
-
-def _apart(ctx: EstimateContext, found: LayoutArrays, domains: int) -> np.ndarray:
-    """Where groups of `domains` domains split the replicas, and otherwise than fewer domains do; a group holds every expert."""
-    sizes = found.sizes
-    group = groups(ctx, found, domains)
-    keep = (group * sizes["cp"] % sizes["ep"] == 0) & (group > 1) & (group < sizes["dp"])
-    if domains > 1:
-        keep &= group > groups(ctx, found, domains - 1)
-    return np.asarray(keep)
 
 
 def groups(ctx: EstimateContext, found: LayoutArrays, domains: int) -> np.ndarray:

@@ -96,19 +96,7 @@ def joined(given: Limits, slo: str | None) -> Limits:
 
 OpenValues = dict[str, tuple[Number, ...]]  # option -> what it may be: numbers or words
 LARGEST_INSTANCE, LARGEST_BATCH = 64, 1024  # of a serving search
-OPEN = (
-    "tp",
-    "pp",
-    "cp",
-    "dp",
-    "ep",
-    "micro-batch",
-    "virtual-stages",
-    "zero",
-    "recompute",
-    "sequence-parallel",
-    "placement",
-)
+OPEN = tuple("tp pp cp dp ep micro-batch virtual-stages zero recompute sequence-parallel placement".split())
 
 
 @dataclass(frozen=True)
@@ -119,7 +107,6 @@ class TrainingSearchQuestion:
     """
 
     request: Request
-    phase: str
     devices: tuple[int, ...]
     objectives: tuple[Objective, ...]
     conditions: tuple[Condition, ...]
@@ -139,24 +126,18 @@ def question(
 ) -> TrainingSearchQuestion:
     """A question from options by their long names. Raises UsageError naming the flag that is wrong."""
     given = build_request.named(options, "`roofline search --help` lists them")
-    phases = build_request.phases(given.pop("phase", "train"))
-    limits = {name: open_values(name, given.pop(name)) for name in OPEN if name in given}
-    counts = tuple(int(x) for x in open_values("n", given.pop("n"))) if "n" in given else ()
-    request = build_request.request({**given, "phase": phases})
-    phase = "train" if "train" in phases else "serve"
-    if phase == "train" and len(phases) > 1:
-        raise UsageError("--phase train cannot be combined with prefill or decode; run two searches")
-    found = tuple(objective(name, phases) for name in objectives.split(","))
-    if not 1 <= len(found) <= 2:
-        raise UsageError(f"--objective {objectives}: give one, or two for a Pareto front")
-    return TrainingSearchQuestion(
-        request, phase, counts, found, tuple(condition(text) for text in conditions), limits, has_precedent, every
-    )
+    limits = {name: axis(OPTIONS[name], given.pop(name)).values for name in OPEN if name in given}
+    counts = tuple(int(x) for x in axis(OPTIONS["n"], given.pop("n")).values) if "n" in given else ()
+    request = build_request.request({**given, "phase": "train"})
+    found, where = _objectives(objectives, "train"), tuple(condition(text) for text in conditions)
+    return TrainingSearchQuestion(request, counts, found, where, limits, has_precedent, every)
 
 
-def open_values(name: str, written: object) -> tuple[Number, ...]:
-    """What an option may be: numbers as ranges, words as a list. Raises UsageError naming the flag."""
-    return axis(OPTIONS[name], written).values
+def _objectives(names: str, phase: str) -> tuple[Objective, ...]:
+    found = tuple(objective(name, (phase,)) for name in names.split(","))
+    if len(found) > 2:
+        raise UsageError(f"--objective {names}: give one, or two for a Pareto front")
+    return found
 
 
 _OF_QUESTION = ("model", "hw", "phase", "n")
@@ -220,7 +201,7 @@ def asked(options: Options, goal: str | None, where: list[str], limits: Limits) 
     given = build_request.named(
         {k: v for k, v in options.items() if k != "phase"}, "`roofline search --help` lists them"
     )
-    fixed: OpenValues = {k: open_values(k, given.pop(k)) for k in ("tp", "pp", "ep") if k in given}
+    fixed: OpenValues = {k: axis(OPTIONS[k], given.pop(k)).values for k in ("tp", "pp", "ep") if k in given}
     wrong = min((name for name in given if name in _TRAINING), default="")
     if wrong:
         raise UsageError(
@@ -234,9 +215,6 @@ def asked(options: Options, goal: str | None, where: list[str], limits: Limits) 
     qps = limits.get("qps")
     plain = "throughput" if request.price is None and hourly(request.hardware) is None else "cost"
     names = goal or (f"devices,{plain}" if qps is not None else plain)
-    found = tuple(objective(name, ("decode",)) for name in names.split(","))
-    if len(found) > 2:
-        raise UsageError(f"--objective {names}: give one, or two for a Pareto front")
+    ends, found = (limits.get(name) for name in LIMITS), _objectives(names, "decode")
     conditions = [condition(t) for t in (*where, *(f"serve.{n}_s <= {limits[n]!r} s" for n in LIMITS if n in limits))]
-    ends = (limits.get(name) for name in LIMITS)
     return ServingSearchQuestion(request, found, tuple(conditions), fixed, batches.values, devices, qps, *ends)
