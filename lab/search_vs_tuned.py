@@ -42,7 +42,18 @@ ENOUGH = (
 SAMPLE = 5  # tuned runs of a family, unless all are asked for
 SOFTWARE = ("megatron-2025", "nemo-2024")  # possible releases of an unseen run
 # Settings of a run that a search does not choose; `stages` and `shard` stay with the published layout alone.
-_GIVEN = ("schedule", "ring", "dropout", "loss_chunks", "recipe", "lora_rank", "lora_targets", "software", "flash")
+_GIVEN = (
+    "schedule",
+    "ring",
+    "dropout",
+    "loss_chunks",
+    "recipe",
+    "lora_rank",
+    "lora_targets",
+    "software",
+    "flash",
+    "ep_overlap",
+)
 KNOWN = ("llama-3.1-405b", "deepseek-v3", "nemotron", "mixtral")
 
 
