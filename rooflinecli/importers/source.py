@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from rooflinecli.core.errors import DataError
+from rooflinecli.core.record import Json
 from rooflinecli.core.text import one_line
 
-Json = dict[str, Any]  # an object of a JSON or YAML document
 Tree = Mapping[str, Any]  # a config, nested
 Options = dict[str, Any]  # options of an estimate by name, as written or parsed
 LARGEST = 256 * 2**20  # bytes of a file, unpacked, that are read

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from rooflinecli.core.errors import DataError
+from rooflinecli.core.record import Json
 from rooflinecli.importers.logs.log_reader import LogReader, csv_rows
-from rooflinecli.importers.source import Json, MeasuredRow, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Source, positive
 
 NCCL_OPS = {
     "all_reduce": "all-reduce",

@@ -7,8 +7,9 @@ import re
 from typing import Any
 
 from rooflinecli.core.errors import DataError
+from rooflinecli.core.record import Json
 from rooflinecli.importers.logs.step_logs import settled
-from rooflinecli.importers.source import Json, MeasuredRow, Options, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Options, Source, positive
 
 TOOL = "MLPerf training :::MLLOG"
 _TIMING = re.compile(r"train_step_timing in s[\"']?[:=]\s*([\d.]+)(?=[\s,|}\]]|$)")

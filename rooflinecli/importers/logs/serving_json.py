@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli.core.errors import DataError
+from rooflinecli.core.record import Json
 from rooflinecli.importers.logs.log_reader import LogReader, csv_rows
 from rooflinecli.importers.logs.serving_run import QUEUED, ServingRun, engine_of, lengths, lumped, seconds, unread
-from rooflinecli.importers.source import Json, MeasuredRow, Options, Source, need, positive
+from rooflinecli.importers.source import MeasuredRow, Options, Source, need, positive
 
 Made = Callable[[Source, int, Json], ServingRun | None]
 AIPERF_SCALE = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "us": 1e-6, "ns": 1e-9}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.source import Json, MeasuredRow, Options, Source, number, positive
+from rooflinecli.core.record import Json
+from rooflinecli.importers.source import MeasuredRow, Options, Source, number, positive
 
 LITTLE = 1.3  # times the cap on requests in flight: more than this many at once contradict it
 BURST = 0.05  # of a run: requests that all arrive in it are sent at once

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from rooflinecli.core.errors import DataError
+from rooflinecli.core.record import Json
 from rooflinecli.importers.logs.log_reader import LogReader
 from rooflinecli.importers.logs.serving_run import ServingRun, engine_of, lengths, lumped, seconds, unread
-from rooflinecli.importers.source import Json, MeasuredRow, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Source, positive
 
 _TITLE = re.compile(r"=+ Serving Benchmark Result =+")
 _FIELD = re.compile(r"^\W*([A-Z][^:|]*?):\s+([-\w.,]+)\s*$")

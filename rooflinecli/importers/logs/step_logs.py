@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.source import Json, MeasuredRow, Options, Source, positive
+from rooflinecli.core.record import Json
+from rooflinecli.importers.source import MeasuredRow, Options, Source, positive
 
 WARM_UP = 2  # steps in which kernels are compiled, or that return before they ran
 SPREAD = 0.15  # of the median: a larger spread is noted

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rooflinecli.importers.source import Json
+from rooflinecli.core.record import Json
 from rooflinecli.importers.traces.trace_row import Read, Row, bad, keys, lines, read_rows, seconds, tokens
 
 

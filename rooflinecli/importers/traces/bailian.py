@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rooflinecli.importers.source import Json
+from rooflinecli.core.record import Json
 from rooflinecli.importers.traces.mooncake import hashes_of
 from rooflinecli.importers.traces.trace_row import SPAN, Read, Row, keys, lines, read_rows, seconds, tokens
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.source import Json
+from rooflinecli.core.record import Json
 from rooflinecli.importers.traces.trace_row import (
     ANSWER,
     SPAN,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.source import Json
+from rooflinecli.core.record import Json
 from rooflinecli.importers.traces.trace_row import Read, Row, bad, document, keys, read_rows, seconds, tokens
 
 

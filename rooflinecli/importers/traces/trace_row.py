@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.source import Json, open_text, parse
+from rooflinecli.core.record import Json
+from rooflinecli.importers.source import open_text, parse
 
 HEAD = 1 << 16  # characters by which a format is recognized
 LONGEST = 1 << 24

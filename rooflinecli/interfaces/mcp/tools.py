@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rooflinecli.core.errors import RooflineError, UsageError
 from rooflinecli.core.files import is_existing_file, write
-from rooflinecli.importers.source import Json
+from rooflinecli.core.record import Json
 from rooflinecli.interfaces import verbs
 from rooflinecli.questions.check.schema import option_schema
 from rooflinecli.questions.estimate.schema import generate

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rooflinecli.importers.source import Json
+from rooflinecli.core.record import Json
 from rooflinecli.questions.check.cases import FROM, CheckFile
 from rooflinecli.questions.check.quantities import simulation_fields
 from rooflinecli.specs.options import KINDS, OPTIONS, Option

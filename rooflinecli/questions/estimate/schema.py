@@ -8,9 +8,8 @@ from __future__ import annotations
 import types
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from rooflinecli.core.record import Record
+from rooflinecli.core.record import Json, Record
 from rooflinecli.engine.evaluate import ANSWERS
-from rooflinecli.importers.source import Json
 from rooflinecli.questions.estimate.answer_types import SCHEMA, EstimateAnswer
 from rooflinecli.specs.quantities import DERIVED, find
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rooflinecli.core.record import Json
 from rooflinecli.core.units import duration, si
-from rooflinecli.importers.source import Json
 from rooflinecli.render.report.html import EmbeddedFigures, EscapedHtml, join, pairs, tag
 from rooflinecli.render.views.estimate import PIECES
 

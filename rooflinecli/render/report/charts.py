@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rooflinecli.core.record import Json
 from rooflinecli.core.units import count, duration, si
-from rooflinecli.importers.source import Json
 from rooflinecli.questions.sweep.plot_points import Picture
 from rooflinecli.render.report.html import EmbeddedFigures, EscapedHtml, join, tag
 from rooflinecli.render.report.svg import SIZES, Chart

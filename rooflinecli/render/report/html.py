@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from rooflinecli.importers.source import Json
+from rooflinecli.core.record import Json
 from rooflinecli.render.numbers import text as quantity_text
 
 VOID = ("meta", "link", "br", "hr", "line", "circle", "rect", "path", "polyline", "polygon")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.core import num
+from rooflinecli.core.record import Json
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import count, si
 from rooflinecli.engine.phase_answer import (
@@ -16,7 +17,6 @@ from rooflinecli.engine.phase_answer import (
     TiersAnswer,
     TrainAnswer,
 )
-from rooflinecli.importers.source import Json
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer, PriceAnswer, TriedChange, Workload
 from rooflinecli.render.blocks import Block, Column, Headline, Note, Page, Pairs, Prose, Table, page, records
 from rooflinecli.render.numbers import NONE, amount, devices, interval, money, percent, rate, text
