@@ -31,7 +31,7 @@ from rooflinecli.questions.search.training import CHUNK, answer_of, needs
 from rooflinecli.questions.sweep.evaluate_block import SweepBlock
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.published_runs import published
-from rooflinecli.specs.request import HOLDS
+from rooflinecli.specs.request import BOUNDS
 from rooflinecli.specs.training_envelope import KINDS, overridden_envelope, widening
 from rooflinecli.validate import published_training
 from rooflinecli.validate.stats import Array, Row, Table, notes
@@ -124,7 +124,7 @@ def priced(
                     yield fitting, answer_of(ctx, fitting)
 
 
-def searched(row: Row, hold: str = HOLDS[0]) -> Searched | None:
+def searched(row: Row, hold: str = BOUNDS[0]) -> Searched | None:
     """A run against the search of its question, ranked by the bound that `hold` names; None where no layout fits by our count."""
     ctx, layout, compared = asked(row), published_training.plan(row), published_training.compared(row)
     question = TrainingSearchQuestion(ctx.request, (int(layout.devices),), (), (), {"recompute": (layout.recompute,)})

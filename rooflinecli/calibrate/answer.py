@@ -19,7 +19,7 @@ from rooflinecli.core.errors import DataError, RooflineError
 from rooflinecli.engine import build_request
 from rooflinecli.importers.logs import power, read_source
 from rooflinecli.importers.source import MeasuredRow, Options, load
-from rooflinecli.questions.estimate.answer import choose_plans, scene_of
+from rooflinecli.questions.estimate.answer import choose_layouts, context_of
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.options import OPTIONS
 
@@ -194,6 +194,6 @@ def _unmeasured(options: Options, quantity: str) -> PredictedRow:
         text["phase"] = [PHASES[{"prefill": "prefill", "ttft": "ttft"}.get(quantity, "decode")]]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ctx = scene_of(build_request.request(text))
-        layout = next(iter(choose_plans(ctx)[0].values())).layout
+        ctx = context_of(build_request.request(text))
+        layout = next(iter(choose_layouts(ctx)[0].values())).layout
     return PredictedRow(ctx, layout, quantity, 1.0, options=options)

@@ -14,7 +14,7 @@ from rooflinecli.core.text import one_line
 from rooflinecli.engine import build_request
 from rooflinecli.importers.source import MeasuredRow, Options
 from rooflinecli.layers.parameter_counts import parameters
-from rooflinecli.questions.estimate.answer import choose_plans, scene_of
+from rooflinecli.questions.estimate.answer import choose_layouts, context_of
 from rooflinecli.specs.engine import engines
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.model import ModelSpec, load_model
@@ -116,12 +116,12 @@ def _predicted(reading: MeasuredRow, given: Options, found: ResolvedRows) -> Pre
     if reading.quantity == "static":
         options["concurrency"] = None
     _complete(reading, options)
-    ctx = scene_of(build_request.request(options))
-    choice = next(iter(choose_plans(ctx)[0].values()))
+    ctx = context_of(build_request.request(options))
+    choice = next(iter(choose_layouts(ctx)[0].values()))
     if reading.quantity == "throughput" and not choice.fits and options["concurrency"] != "max":
         options["concurrency"] = "max"  # of requests sent at once, as many run as memory holds
-        ctx = scene_of(build_request.request(options))
-        choice = next(iter(choose_plans(ctx)[0].values()))
+        ctx = context_of(build_request.request(options))
+        choice = next(iter(choose_layouts(ctx)[0].values()))
     if not choice.fits:
         found.note(f"{reading.where}: exceeds memory by this estimate, though it ran")
     if phase == "train" and choice.reason.startswith(("the fastest", "the only one")):

@@ -98,7 +98,7 @@ def _on(
     if best is not None and phases == ("train",) and len(tried) > 1:
         layout, priced_layouts = refine_layout.refined(ctx, _starts(ctx, phases, tried))
         count = len(tried) + priced_layouts
-        why = f"the fastest{_by(ctx.request.hold)} of {count} layouts tried; `roofline search` tries every one"
+        why = f"the fastest{_by(ctx.request.bound)} of {count} layouts tried; `roofline search` tries every one"
         return ChosenLayout(layout, False, why, True)
     if best is not None:
         return ChosenLayout(best.layout, False, _why(ctx, phases, tried), True)
@@ -163,8 +163,8 @@ def _rank(ctx: EstimateContext, phases: tuple[str, ...], layout: Layout) -> tupl
     if not phases:
         return layout.pp, layout.tp
     if phases == ("train",):
-        return time_at_bound(priced(ctx, layout, "train"), ctx.request.hold), layout.pp, layout.tp
-    return layout.pp, time_at_bound(priced(ctx, layout, "decode"), ctx.request.hold), layout.tp
+        return time_at_bound(priced(ctx, layout, "train"), ctx.request.bound), layout.pp, layout.tp
+    return layout.pp, time_at_bound(priced(ctx, layout, "decode"), ctx.request.bound), layout.tp
 
 
 def _device_counts(ctx: EstimateContext) -> Iterator[int]:
@@ -184,7 +184,7 @@ def _why(ctx: EstimateContext, phases: tuple[str, ...], tried: list[Candidate]) 
         return "the layout given" if None not in (r.tp, r.pp, r.dp) else "the only layout of the sizes left open"
     if sum(one.fits for one in tried) == 1:
         return f"the only one of {len(tried)} layouts tried that fits"
-    return f"the fastest with the fewest stages{_by(r.hold)} of {len(tried)} layouts tried; `roofline search` tries every one"
+    return f"the fastest with the fewest stages{_by(r.bound)} of {len(tried)} layouts tried; `roofline search` tries every one"
 
 
 def _by(bound: str) -> str:

@@ -61,7 +61,7 @@ def _time(ctx: EstimateContext, layout: Layout) -> float | None:
     try:
         if not resident_memory(ctx, layout, "train").fits:
             return None
-        return float(time_at_bound(priced(ctx, layout, "train"), ctx.request.hold))
+        return float(time_at_bound(priced(ctx, layout, "train"), ctx.request.bound))
     except Infeasible:
         return None
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, dataclass_tra
 from rooflinecli.core.errors import unknown
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.specs.layout import EXCHANGES, LORA_TARGETS, OVERLAPS, PLACEMENTS, RECIPES, RECOMPUTE, RINGS, SCHEDULES
-from rooflinecli.specs.request import HOLDS, PHASES
+from rooflinecli.specs.request import BOUNDS, PHASES
 
 W = TypeVar("W", contravariant=True)
 V = TypeVar("V", covariant=True)
@@ -435,7 +435,7 @@ class Framework(Group):
 class Bounds(Group):
     """Bound of the interval that limits are held to, and efficiency."""
 
-    bound: OptText = field("choice", "Bound of the 80% interval that ranks, chooses and is held to limits: pessimistic (default), expected or floor.", default=None, panel=NUMBERS, choices=HOLDS, fills="hold", former=("hold",), name="hold")
+    bound: OptText = field("choice", "Bound of the 80% interval that ranks, chooses and is held to limits: pessimistic (default), expected or floor.", default=None, panel=NUMBERS, choices=BOUNDS, fills="bound", former=("hold",), name="hold")
     efficiency: OptText = field("choice", "expected, or ideal: every kernel at the roofline.", default=None, panel=ENGINE, choices=("expected", "ideal"))
     flash_attention: OptSwitch = field("switch", "Fused attention, or scores written to memory.", default=None, panel=ENGINE, fills="flash", former=("flash",), name="flash")
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # a command line knows the phases before it needs a chip
 
 SEQ = 4096.0  # tokens of a training sequence where nothing is said and the model takes as many
 PHASES = ("prefill", "decode", "train")
-HOLDS = ("pessimistic", "expected", "floor")  # ends of an interval: the worse one, the middle, the speed of light
+BOUNDS = ("pessimistic", "expected", "floor")  # ends of an interval: the worse one, the middle, the speed of light
 MOST = math.inf  # --concurrency max: as many sequences as memory holds
 
 
@@ -102,7 +102,7 @@ class Request:
     gpu_layers: Number | None = None
     experts_on: str | None = None
     host: HardwareSpec | None = None
-    hold: str = HOLDS[0]
+    bound: str = BOUNDS[0]
     images: Number | None = None
     image: str | None = None
     steps: Number | None = None

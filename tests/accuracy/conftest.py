@@ -28,7 +28,7 @@ def lines(report):
 
 @pytest.fixture(scope="session")
 def searched():
-    """A training run against the search of its question, by the bound of HOLDS."""
+    """A training run against the search of its question, by the bound of BOUNDS."""
     found: dict[Any, Any] = {}
     run = search_vs_tuned.searched
 

@@ -11,7 +11,7 @@ from rooflinecli.questions.search.search_request import TrainingSearchQuestion, 
 from rooflinecli.questions.search.training import search
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.request import HOLDS, Request
+from rooflinecli.specs.request import BOUNDS, Request
 
 MODELS, CHIPS = ("gpt2", "llama-3-8b", "gemma-2-9b", "mixtral-8x7b"), ("h100", "b200", "a100", "tpu-v5p", "mi300x")
 
@@ -28,7 +28,7 @@ def drawn(seed: int) -> Request:
         phases=("train",),
         batch=float(draw.choice((48, 64, 96, 512))),
         seq=1024.0 if model == "gpt2" else float(draw.choice((1024, 2048))),
-        hold=draw.choice(HOLDS),
+        bound=draw.choice(BOUNDS),
     )
 
 
@@ -41,7 +41,7 @@ def test_an_estimate_takes_what_a_search_ranks_first_or_is_within_five_percent(s
     question = TrainingSearchQuestion(request, (int(request.devices),), (objective("time", ("train",)),), (), given)
     best = search(question).ranking.top(1)
     chosen = estimate(request).phases["train"]
-    end = {"pessimistic": chosen.interval_s[1], "expected": chosen.time_s, "floor": chosen.floor_s}[request.hold]
+    end = {"pessimistic": chosen.interval_s[1], "expected": chosen.time_s, "floor": chosen.floor_s}[request.bound]
     if not best:
         assert chosen.memory.headroom_fraction < 0
         return

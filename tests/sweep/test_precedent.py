@@ -146,7 +146,7 @@ def test_a_chip_without_a_fit_is_told_and_the_peak_has_no_interval():
 def test_a_search_ranks_by_the_end_that_is_held():
     asked = question({"model": "llama-3-70b", "hw": "h100", "n": "64", "batch": "256", "phase": "train"}, "time", [])
     for hold, place in (("pessimistic", 1), ("expected", None)):
-        one = replace(asked, request=replace(asked.request, hold=hold))
+        one = replace(asked, request=replace(asked.request, bound=hold))
         result = report(one, search(one))
         ends = [row["interval_s"][place] if place is not None else row["time_s"] for row in result["results"]]
         assert ends == sorted(ends) and [

@@ -21,7 +21,7 @@ from rooflinecli.questions.conditions import Requirement, requirement
 from rooflinecli.questions.file_options import as_options, path_of
 from rooflinecli.specs.figure import Spec, validate
 from rooflinecli.specs.options import OPTIONS, find
-from rooflinecli.specs.request import HOLDS
+from rooflinecli.specs.request import BOUNDS
 from rooflinecli.specs.yaml_loader import Document, KeyPath, read
 
 
@@ -214,7 +214,7 @@ class _CheckReader:
             label = ", ".join(f"{k}={v}" for k, v in point.items())
             yield CheckCase(
                 f"{self.name}[{label}]" if label else self.name,
-                options | ({"hold": hold} if hold != HOLDS[0] else {}),
+                options | ({"hold": hold} if hold != BOUNDS[0] else {}),
                 self.requirements,
                 hold,
                 self.document.location(*self.key),

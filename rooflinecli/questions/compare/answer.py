@@ -20,7 +20,7 @@ from rooflinecli.questions.sensitivity.answer_types import Tornado
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.quantities import COST, higher_is_better, scales_with_time, unit_of
-from rooflinecli.specs.request import HOLDS
+from rooflinecli.specs.request import BOUNDS
 
 RANK = "decode.time_s"
 _LIMITED = {"ttft": "prefill", "itl": "decode"}
@@ -158,7 +158,7 @@ def _entry(name: str, options: Options, counts: list[int] | str, rank: str, answ
 
 def _bound(options: Options) -> str:
     """The bound of the interval that ranks."""
-    return str(build_request.value(OPTIONS["hold"], options.get("hold", HOLDS[0])))
+    return str(build_request.value(OPTIONS["hold"], options.get("hold", BOUNDS[0])))
 
 
 def _badness(result: EstimateAnswer, rank: str, bound: str) -> tuple[bool, float]:

@@ -46,9 +46,9 @@ def estimate(request: Request, lift: PlainLift = PLAIN) -> EstimateAnswer:
     Raises UsageError for a request that cannot be laid out, Infeasible when no device count holds any phase of it. A plan
     that does not fit is answered, with `feasible` false.
     """
-    ctx = scene_of(request)
+    ctx = context_of(request)
     request = ctx.request
-    choices, homeless = choose_plans(ctx)
+    choices, infeasible = choose_layouts(ctx)
     lifted = ctx if lift is PLAIN else EstimateContext(request, lift)
     phases = {phase: _answered(lifted, phase, choice) for phase, choice in choices.items()}
     costs = cost(lifted, phases, {phase: choice.layout for phase, choice in choices.items()})
@@ -56,7 +56,7 @@ def estimate(request: Request, lift: PlainLift = PLAIN) -> EstimateAnswer:
         from rooflinecli.questions.goodput.question import with_failures
 
         with_failures(train, num.value(choices["train"].layout.devices), float(parameters(request.model).total))
-    violations = [*_violations(ctx, phases), *homeless]
+    violations = [*_violations(ctx, phases), *infeasible]
     return EstimateAnswer(
         model=_model(ctx),
         hardware=_hardware(ctx),
@@ -102,7 +102,7 @@ def _missing(ctx: EstimateContext) -> list[str]:
     ]
 
 
-def scene_of(request: Request) -> EstimateContext:
+def context_of(request: Request) -> EstimateContext:
     """The context of a request whose options agree, with the phases that its model has. Raises UsageError."""
     ctx = EstimateContext(request)
     for phase in request.phases:
@@ -115,22 +115,22 @@ def scene_of(request: Request) -> EstimateContext:
     return ctx
 
 
-def choose_plans(ctx: EstimateContext) -> tuple[dict[str, ChosenLayout], list[Violation]]:
+def choose_layouts(ctx: EstimateContext) -> tuple[dict[str, ChosenLayout], list[Violation]]:
     """A plan per phase, prefill and decode sharing one; and a violation for each kind of work that no count of devices holds.
 
     Raises Infeasible when that is all of it.
     """
-    found, homeless = dict[str, ChosenLayout](), list[Violation]()
+    found, infeasible = dict[str, ChosenLayout](), list[Violation]()
     serving = tuple(phase for phase in ctx.request.phases if phase != "train")
     training = tuple(phase for phase in ctx.request.phases if phase == "train")
     for phases in filter(None, (serving, training)):
         try:
             found |= dict.fromkeys(phases, choose(ctx, phases))
         except Infeasible as error:
-            if not (serving and training) or homeless:
+            if not (serving and training) or infeasible:
                 raise
-            homeless.append(Violation(constraint=f"{phases[-1]}.layout", message=str(error)))
-    return {phase: found[phase] for phase in ctx.request.phases if phase in found}, homeless
+            infeasible.append(Violation(constraint=f"{phases[-1]}.layout", message=str(error)))
+    return {phase: found[phase] for phase in ctx.request.phases if phase in found}, infeasible
 
 
 def _answered(ctx: EstimateContext, phase: str, choice: ChosenLayout) -> PhaseAnswer:

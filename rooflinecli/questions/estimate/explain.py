@@ -13,7 +13,7 @@ from rooflinecli.engine.choose import Candidate, ChosenLayout, evaluate_candidat
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer
 from rooflinecli.engine.interval_bound import time_at_bound
-from rooflinecli.questions.estimate.answer import choose_plans, estimate, scene_of
+from rooflinecli.questions.estimate.answer import choose_layouts, context_of, estimate
 from rooflinecli.specs.layout import AXES, Layout
 from rooflinecli.specs.quantities import canonical
 from rooflinecli.specs.request import Request
@@ -52,9 +52,9 @@ def why(request: Request) -> list[dict[str, object]]:
 
     A layout carries its sizes, bytes per device, whether it fits, its expected seconds when it does, and those at the end of the interval that ranks it.
     """
-    ctx = scene_of(request)
+    ctx = context_of(request)
     request = ctx.request
-    plans, _ = choose_plans(ctx)
+    plans, _ = choose_layouts(ctx)
     serving = tuple(phase for phase in plans if phase != "train")
     kinds = [("serving", serving)] * bool(serving) + [("training", ("train",))] * ("train" in plans)
     return [_considered(ctx, phases, work, plans[phases[0]]) for work, phases in kinds]
@@ -87,7 +87,7 @@ def _layout(ctx: EstimateContext, phases: tuple[str, ...], one: Candidate) -> di
         "bytes_per_device": one.needs(ctx, phases),
         "fits": one.fits,
         "time_s": found.time_s if found else None,
-        "held_s": time_at_bound(found, ctx.request.hold) if found else None,
+        "held_s": time_at_bound(found, ctx.request.bound) if found else None,
         "bound": max(found.breakdown_s, key=found.breakdown_s.__getitem__) if found else None,
     }
 

@@ -20,7 +20,7 @@ from rooflinecli.core.units import duration, si
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import PHASES
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer
-from rooflinecli.questions.estimate.answer import choose_plans, scene_of
+from rooflinecli.questions.estimate.answer import choose_layouts, context_of
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer, Explanation
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import Request
@@ -176,7 +176,7 @@ def note(request: Request, result: EstimateAnswer, mfu: str | None, measured: st
         _time(result, measured)
     for name, phase in result.phases.items():
         if phase.measured_time_s is not None:
-            plans, _ = choose_plans(scene_of(request))
+            plans, _ = choose_layouts(context_of(request))
             result.gap_explanations = explain(name, request, result, plans[name].layout, float(phase.measured_time_s))
 
 

@@ -10,7 +10,7 @@ from rooflinecli.core.record import SPREAD, Record
 from rooflinecli.questions.plan.question import ServiceNumbers
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import OptText, Switch, Text, field
-from rooflinecli.specs.request import HOLDS
+from rooflinecli.specs.request import BOUNDS
 
 SCHEMA = "roofline/fleet/1"
 
@@ -107,7 +107,7 @@ class FleetPlan(Question[FleetAnswer]):
     examples = ("roofline fleet examples/fleet.yaml --objective devices --allow-split",)
     # fmt: off
     file: Text = field("file", "YAML: groups of devices and models with their traffic (docs/plan.md).", positional=True, metavar="FILE", kw_only=False)
-    bound: OptText = field("choice", "Bound of the interval that rates and limits are held to, instead of the file's", default=None, choices=HOLDS, former=("hold",))
+    bound: OptText = field("choice", "Bound of the interval that rates and limits are held to, instead of the file's", default=None, choices=BOUNDS, former=("hold",))
     objective: OptText = field("choice", "What is minimized, cost where every price is known", default=None, choices=("cost", "devices"))
     allow_split: Switch = field("switch", "Let a model run on several groups wherever that is less, not only where it must.", default=False, former=("split",))
     # fmt: on

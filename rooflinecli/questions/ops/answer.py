@@ -24,7 +24,7 @@ from rooflinecli.phases.forward import ForwardPass
 from rooflinecli.price.accumulator import StepAccumulator
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import FUSIBLE, Priced
-from rooflinecli.questions.estimate.answer import choose_plans, estimate, scene_of
+from rooflinecli.questions.estimate.answer import choose_layouts, context_of, estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer, HardwareAnswer, ModelAnswer, Violation, Workload
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import Request
@@ -196,7 +196,7 @@ def roofs(request: Request) -> Roofs:
 def phase_operations(request: Request, result: EstimateAnswer) -> dict[str, list[Operation]]:
     """The operations of each phase of an estimate: kernels, equal ones together, then what is no kernel."""
     found = {}
-    for phase, choice in choose_plans(scene_of(request))[0].items():
+    for phase, choice in choose_layouts(context_of(request))[0].items():
         ctx, answer = RecordingContext(request), result.phases[phase]
         again = PHASES[phase](ctx, ctx.lifted(choice.layout))
         shape = table(ctx, choice.layout, phase, again.batch if isinstance(again, DecodeAnswer) else None)

@@ -14,7 +14,7 @@ from rooflinecli.questions.search.search_request import Limits, joined
 from rooflinecli.specs import parse_values
 from rooflinecli.specs.name_lookup import split_count
 from rooflinecli.specs.options import OPTIONS
-from rooflinecli.specs.request import HOLDS
+from rooflinecli.specs.request import BOUNDS
 
 
 def no_price(chip: str) -> str:
@@ -61,7 +61,7 @@ class PlanTarget:
 def target(asked: Plan) -> PlanTarget:
     """A question as what is asked of every chip. Raises UsageError naming the flag that is wrong or missing."""
     options = asked.options() | {"hw": ",".join(asked.hw)}
-    hold = str(options.pop("hold", None) or HOLDS[0])
+    hold = str(options.pop("hold", None) or BOUNDS[0])
     served = asked.qps is not None or asked.slo is not None or build_request.implied(options) == "serve"
     serving = "train" not in str(options.get("phase") or ("decode" if served else "train"))
     (_check_service if serving else _check_training)(asked, options)

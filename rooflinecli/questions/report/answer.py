@@ -8,7 +8,7 @@ from dataclasses import field
 from rooflinecli.core.derivation import Traced
 from rooflinecli.core.lift import TracedLift
 from rooflinecli.core.record import OPTIONAL, Record
-from rooflinecli.questions.estimate.answer import choose_plans, estimate, scene_of
+from rooflinecli.questions.estimate.answer import choose_layouts, context_of, estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.estimate.explain import quantities
 from rooflinecli.questions.estimate.latency_throughput_curve import CurvePoint, curve
@@ -64,7 +64,7 @@ def report(
 
 def outline(request: Request, result: EstimateAnswer) -> ReportAnswer:
     """What there is to show of an estimate before anything is derived: roofs, operations, the curve over the batch."""
-    plans, _ = choose_plans(scene_of(request))
+    plans, _ = choose_layouts(context_of(request))
     curves = {phase: curve(request, phase, choice.layout, result.phases[phase]) for phase, choice in plans.items()}
     return ReportAnswer(
         estimate=result,

@@ -125,7 +125,7 @@ class PoolPair:
             found = estimate(instances.request_of(request, pool.layout, batch=pool.batch))
             tokens = found.workload.prompt if phase == "prefill" else found.workload.output
             answer = found.phases[phase]
-            rate, bound = float(capacity.request_rate(answer.tokens_per_s, tokens)), chip.ctx.request.hold
+            rate, bound = float(capacity.request_rate(answer.tokens_per_s, tokens)), chip.ctx.request.bound
             halves.append(
                 replace(
                     pool,
@@ -184,8 +184,8 @@ def candidates(
     return ChipCandidates(
         options,
         ctx,
-        _fastest(grid, "prefill", "ttft_s", asked.ttft, asked.request.hold),
-        _fastest(grid, "decode", "itl_s", asked.itl, asked.request.hold),
+        _fastest(grid, "prefill", "ttft_s", asked.ttft, asked.request.bound),
+        _fastest(grid, "decode", "itl_s", asked.itl, asked.request.bound),
     )
 
 

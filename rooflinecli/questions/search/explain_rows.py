@@ -87,7 +87,7 @@ def report(question: TrainingSearchQuestion, found: TrainingSearchResult, top: i
         devices=list(question.devices),
         objective=[o.quantity for o in question.objectives],
         pareto=pareto,
-        bound=request.hold,
+        bound=request.bound,
         where=[c.written for c in question.conditions],
         layouts=found.layouts,
         fit=found.fitting,
@@ -113,7 +113,7 @@ def _row(question: TrainingSearchQuestion, entry: RankedLayout) -> TrainingRow:
     for o, key, value in zip(question.objectives, entry.keys, entry.expected, strict=True):
         one = quantity_of(result, o.quantity)  # the scalar's last digit, which is what the command prints
         known = isinstance(one, float)
-        bound = interval_bound(one, o.quantity, phase, question.request.hold, o.sign > 0)
+        bound = interval_bound(one, o.quantity, phase, question.request.bound, o.sign > 0)
         scores[o.quantity], bounds[o.quantity] = one if known else value, float(bound) if known else o.sign * key
     return TrainingRow.like(
         phase,
@@ -130,7 +130,7 @@ def _row(question: TrainingSearchQuestion, entry: RankedLayout) -> TrainingRow:
 def limits_at_bound(question: TrainingSearchQuestion, result: EstimateAnswer) -> dict[str, float]:
     """What is compared with the limits of the question, by quantity."""
     return {
-        c.quantity: float(c.at_bound(value, result.phases["train"], question.request.hold))
+        c.quantity: float(c.at_bound(value, result.phases["train"], question.request.bound))
         for c in question.conditions
         if isinstance(value := quantity_of(result, c.quantity), (int, float))
     }
@@ -185,7 +185,7 @@ def why(best: TrainingRow, other: TrainingRow, question: TrainingSearchQuestion)
     if abs(memory) > 0.02 * best.memory.capacity_bytes:
         parts += f"; {si(abs(memory), 'B')} {'more' if memory > 0 else 'less'} memory"
     bound = {"pessimistic": " at the pessimistic bound", "expected": "", "floor": " at the floor"}[
-        question.request.hold
+        question.request.bound
     ]
     return f"{percent(gap)} worse{bound}: {parts}" if gap > 1e-4 else f"equal: {parts}"
 

@@ -56,7 +56,7 @@ def search(options: Options, goal: str | None, where: list[str], limits: Limits,
         phase="serve",
         pareto=question.pareto,
         objective=[o.quantity for o in question.objectives],
-        bound=request.hold,
+        bound=request.bound,
         where=[c.written for c in question.conditions],
         devices=question.devices,
         qps=question.qps,
@@ -117,7 +117,7 @@ class ServingGrid:
         """A quantity over the grid at the bound that ranks and that limits hold at; `less`: whether less is better."""
         value, (phase, name) = self.value_of(quantity), _phase_of(quantity)
         with np.errstate(all="ignore"):
-            found = interval_bound(value, name, self.one.phases.get(phase), self.question.request.hold, less)
+            found = interval_bound(value, name, self.one.phases.get(phase), self.question.request.bound, less)
         return self.one.whole(found)
 
     def limited(self, condition: Condition) -> np.ndarray:
@@ -125,7 +125,7 @@ class ServingGrid:
         value, (phase, name) = self.value_of(condition.quantity), _phase_of(condition.quantity)
         with np.errstate(all="ignore"):
             found = replace(condition, quantity=name).at_bound(
-                value, self.one.phases.get(phase), self.question.request.hold
+                value, self.one.phases.get(phase), self.question.request.bound
             )
         return self.one.whole(found)
 
@@ -165,7 +165,7 @@ class ServingGrid:
         ):
             if value is not MISSING and value is not None:
                 used[name] = value
-        bound = self.question.request.hold
+        bound = self.question.request.bound
         used["ttft_at_bound_s"] = interval_bound(used["ttft_s"], "time_s", found.phases["prefill"], bound, True)
         used["itl_at_bound_s"] = interval_bound(used["itl_s"], "time_s", found.phases["decode"], bound, True)
         goals = self.question.objectives
@@ -225,7 +225,11 @@ def serving_grid(question: ServingSearchQuestion, refusal: str) -> ServingGrid:
     with np.errstate(all="ignore"):
         if question.qps is not None:
             rate = interval_bound(
-                one["decode_requests_per_s"], "requests_per_s", grid.phases["decode"], question.request.hold, less=False
+                one["decode_requests_per_s"],
+                "requests_per_s",
+                grid.phases["decode"],
+                question.request.bound,
+                less=False,
             )
             count = capacity.instances_for_rate(question.qps, rate)
         elif question.devices is not None:

@@ -167,7 +167,7 @@ def _meet(
     worst = np.zeros(len(layouts))
     for condition in question.conditions:
         value = picked(answer, condition.quantity, f"--where {condition.written!r}")
-        values = answer.flat(condition.at_bound(value, answer.phases["train"], question.request.hold))
+        values = answer.flat(condition.at_bound(value, answer.phases["train"], question.request.bound))
         holds = condition.holds(values)
         found.reject(condition.written, int(len(holds) - holds.sum()))
         keep &= holds
@@ -196,7 +196,7 @@ def _rank(
     kept: np.ndarray,
 ) -> None:
     """Offer the best of each split to the ranking, and the front's points to the front."""
-    phase, hold, objectives = answer.phases["train"], question.request.hold, question.objectives
+    phase, hold, objectives = answer.phases["train"], question.request.bound, question.objectives
     values = [picked(answer, o.quantity, f"--objective {o.name}") for o in objectives]
     ends = [interval_bound(v, o.quantity, phase, hold, o.sign > 0) for o, v in zip(objectives, values, strict=True)]
     keys = [o.key(answer.flat(v))[kept] for o, v in zip(objectives, ends, strict=True)]

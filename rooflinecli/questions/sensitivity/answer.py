@@ -24,7 +24,7 @@ from rooflinecli.price import overrides
 from rooflinecli.price.chip import Chip
 from rooflinecli.questions import multi_chip
 from rooflinecli.questions.check.interval_bounds import phase_of
-from rooflinecli.questions.estimate.answer import choose_plans, scene_of
+from rooflinecli.questions.estimate.answer import choose_layouts, context_of
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search.question import InstanceLayout, SearchAnswer, ServingRow, TrainingLayout, TrainingRow
 from rooflinecli.questions.search.search_request import OPEN
@@ -169,7 +169,7 @@ class RankedCandidate:
     layout: Layout
     weight: float = 1.0
     price: float | None = None
-    hold: str = "pessimistic"
+    bound: str = "pessimistic"
     ctx: EstimateContext = field(init=False)
     base: float = field(init=False)
 
@@ -180,7 +180,7 @@ class RankedCandidate:
         self.base = float(self._held(self.ctx))
 
     def _held(self, ctx: EstimateContext) -> Number:
-        return time_at_bound(PHASES[self.phase](ctx, self.layout), self.hold)
+        return time_at_bound(PHASES[self.phase](ctx, self.layout), self.bound)
 
     def times(self, path: str, factor: Number) -> Number:
         """What is compared, with one figure of this chip multiplied; arrays give arrays."""
@@ -398,7 +398,7 @@ def of_search(answer: SearchAnswer, options: Options) -> Tornado | None:
             score = row.serve[quantity.partition(".")[2]]
         else:
             score = row.score.get(quantity, row.time_s)
-        candidate = RankedCandidate(str(row.rank or place), chip, request, phase, layout, hold=answer.bound)
+        candidate = RankedCandidate(str(row.rank or place), chip, request, phase, layout, bound=answer.bound)
         found.append(_weighed(candidate, score, _direction(quantity)))
     return tornado(quantity, found)
 
@@ -409,9 +409,9 @@ def of_comparison(
     """The tornado of a comparison: place, chip and value of the ranked rows, by chip the options of its estimate."""
     phase, found = phase_of(by), []
     for place, chip, value in ranked:
-        ctx = scene_of(build_request.request(options[chip]))
-        layout = ctx.lifted(choose_plans(ctx)[0][phase].layout)
-        candidate = RankedCandidate(str(place), chip, ctx.request, phase, layout, hold=bound)
+        ctx = context_of(build_request.request(options[chip]))
+        layout = ctx.lifted(choose_layouts(ctx)[0][phase].layout)
+        candidate = RankedCandidate(str(place), chip, ctx.request, phase, layout, bound=bound)
         found.append(_weighed(candidate, value, scales_with_time(by)))
     return tornado(by, found)
 

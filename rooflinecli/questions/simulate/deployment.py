@@ -13,7 +13,7 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer
 from rooflinecli.engine.forward_step import engine_constant
 from rooflinecli.engine.residency import kv_bytes, kv_pool_tokens
-from rooflinecli.questions.estimate.answer import scene_of
+from rooflinecli.questions.estimate.answer import context_of
 from rooflinecli.questions.simulate.question import Simulate, SimulatedLayout
 from rooflinecli.simulate.cluster import Cluster
 from rooflinecli.simulate.prefix_cache import KvTier, PrefixCache
@@ -66,7 +66,7 @@ def deployment(
     option_conflicts.require_decode(EstimateContext(plain), "there is no serving to simulate")
     if plain.adapters is not None:
         raise UsageError("--num-loras is not simulated; leave it out, or ask `roofline estimate`", "adapters")
-    ctx = scene_of(build_request.request({**asked, "prompt": round(prompt), "output": round(output)}))
+    ctx = context_of(build_request.request({**asked, "prompt": round(prompt), "output": round(output)}))
     choice = choose(ctx, ("prefill", "decode"))
     if not choice.fits:
         raise Infeasible(
@@ -84,7 +84,7 @@ def _under_load(asked: dict[str, object], load: tuple[tuple[str, float], ...], a
     """The layout for a load on the devices of `alone`; `alone` where none sustains it."""
     options = {name: value for name, value in asked.items() if name != "batch"} | {"n": alone.layout.devices}
     try:
-        choice = choose(scene_of(build_request.request(options | dict(load))), ("prefill", "decode"))
+        choice = choose(context_of(build_request.request(options | dict(load))), ("prefill", "decode"))
     except Infeasible:
         return alone
     return choice if choice.fits else alone
