@@ -90,6 +90,23 @@ OPTIONAL = {"optional": True}  # metadata of a field that is left out while it i
 SPREAD = {"spread": True}  # metadata of a mapping or record whose entries are keys of the object itself
 
 
+class Quantities(Record):
+    """An answer of quantities by name, the unit in the name; `of` leaves out those without a value."""
+
+    schema: str
+    values: dict[str, Any] = dataclasses.field(metadata=SPREAD)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "values" or name not in self.values:
+            raise AttributeError(f"no {name} in this answer")
+        return self.values[name]
+
+    @classmethod
+    def of(cls, schema: str, /, **values: Any) -> Self:
+        """The answer of a schema such as `serving-cost/2`."""
+        return cls(schema=f"roofline/{schema}", values={k: v for k, v in values.items() if v is not None})
+
+
 def former(key: str) -> dict[str, Any]:
     """Metadata of a field that was called `key` in the first version of its schema."""
     return {"former": key}

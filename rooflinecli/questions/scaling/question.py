@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import field as key
 from typing import Any
 
 from rooflinecli.core import num
@@ -11,204 +10,14 @@ from rooflinecli.core.errors import ImpossibleValue, UsageError, unknown
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
-from rooflinecli.core.record import OPTIONAL, Record
+from rooflinecli.core.record import Quantities
 from rooflinecli.core.solve import decreasing_root, solved_value
 from rooflinecli.formulas import cost, counts, gradient_noise, training
 from rooflinecli.formulas import scaling as law
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Group, Number, OptNumber, OptText, Text, field
 
-
-class TrainedPoint(Record):
-    """Size, tokens and FLOPs of a run, and the loss of one fit there."""
-
-    params: Quantity
-    tokens: Quantity
-    tokens_per_param: Quantity
-    training_flops: Quantity
-    loss: Quantity
-
-
-class ChinchillaAnswer(Record):
-    """The compute-optimal point by the rule of thumb, and by each fit."""
-
-    schema: str = "roofline/scaling-chinchilla/1"
-    params: Quantity
-    tokens: Quantity
-    tokens_per_param: Quantity
-    training_flops: Quantity
-    fits: dict[str, TrainedPoint]
-    notes: list[str]
-
-
-class FittedLoss(Record):
-    """The loss of a run by one fit, its limit for the size, and the irreducible part."""
-
-    loss: Quantity
-    loss_limit: Quantity
-    irreducible: Quantity
-
-
-class LossAnswer(Record):
-    """The loss of a run by each fit, and the optimum at its compute."""
-
-    schema: str = "roofline/scaling-loss/1"
-    params: Quantity
-    tokens: Quantity
-    tokens_per_param: Quantity
-    training_flops: Quantity
-    fits: dict[str, FittedLoss]
-    optimum_at_this_compute: dict[str, TrainedPoint]
-    notes: list[str]
-
-
-class KaplanAnswer(Record):
-    """The loss by each law that has an input."""
-
-    schema: str = "roofline/scaling-kaplan/1"
-    params: Quantity = key(default=None, metadata=OPTIONAL)
-    loss_by_params: Quantity = key(default=None, metadata=OPTIONAL)
-    tokens: Quantity = key(default=None, metadata=OPTIONAL)
-    loss_by_tokens: Quantity = key(default=None, metadata=OPTIONAL)
-    training_flops: Quantity = key(default=None, metadata=OPTIONAL)
-    pflop_s_days: Quantity = key(default=None, metadata=OPTIONAL)
-    loss_by_compute: Quantity = key(default=None, metadata=OPTIONAL)
-    notes: list[str]
-
-
-class Lifetime(Record):
-    """A size at the common loss: FLOPs of training and serving it, and the saving against the base."""
-
-    params: Quantity
-    tokens: Quantity
-    tokens_per_param: Quantity
-    training_flops: Quantity
-    inference_flops: Quantity
-    lifetime_flops: Quantity
-    saving: Quantity
-
-
-class InferenceAwareAnswer(Record):
-    """Sizes of equal loss by name."""
-
-    schema: str = "roofline/scaling-inference-aware/1"
-    loss: Quantity
-    served_tokens: Quantity
-    options: dict[str, Lifetime]
-    notes: list[str]
-
-
-class MixtureAnswer(Record):
-    """Tokens of a budget, and tokens of an expert."""
-
-    schema: str = "roofline/scaling-moe/1"
-    training_flops: Quantity = key(default=None, metadata=OPTIONAL)
-    active_params: Quantity = key(default=None, metadata=OPTIONAL)
-    tokens: Quantity = key(default=None, metadata=OPTIONAL)
-    compute_optimal_active_params: Quantity = key(default=None, metadata=OPTIONAL)
-    total_params: Quantity = key(default=None, metadata=OPTIONAL)
-    dense_tokens: Quantity = key(default=None, metadata=OPTIONAL)
-    experts: Quantity = key(default=None, metadata=OPTIONAL)
-    top_k: Quantity = key(default=None, metadata=OPTIONAL)
-    batch_tokens: Quantity = key(default=None, metadata=OPTIONAL)
-    expert_tokens: Quantity = key(default=None, metadata=OPTIONAL)
-    experts_visited: Quantity = key(default=None, metadata=OPTIONAL)
-    notes: list[str]
-
-
-class TrainingRunAnswer(Record):
-    """Devices, time, MFU and dollars of a run."""
-
-    schema: str = "roofline/scaling-run/1"
-    params: Quantity
-    tokens: Quantity
-    devices: Quantity
-    flops_per_token: Quantity
-    training_flops: Quantity
-    mfu: Quantity
-    time_s: Quantity
-    time_days: Quantity
-    device_hours: Quantity
-    tokens_per_s: Quantity
-    price_usd_per_hour: Quantity = key(default=None, metadata=OPTIONAL)
-    training_usd: Quantity = key(default=None, metadata=OPTIONAL)
-    flops_per_usd_at_peak: Quantity = key(default=None, metadata=OPTIONAL)
-    notes: list[str]
-
-
-class WidthAnswer(Record):
-    """The width, exact and rounded, and its parameters."""
-
-    schema: str = "roofline/scaling-width/1"
-    d_exact: Quantity
-    d_model: Quantity
-    layers: Quantity
-    params: Quantity
-    notes: list[str]
-
-
-class AdditionAnswer(Record):
-    """Data for a transformer that learns to add."""
-
-    schema: str = "roofline/scaling-addition/1"
-    tokens_per_example: Quantity
-    params: Quantity
-    tokens: Quantity
-    examples: Quantity
-    training_flops: Quantity
-
-
-class BatchPoint(Record):
-    """Steps and examples to the target at a batch."""
-
-    batch: Quantity
-    steps: Quantity
-    examples: Quantity
-    time_s: Quantity = key(default=None, metadata=OPTIONAL)
-
-
-class BatchSizeAnswer(Record):
-    """The critical and the fastest batch, and batches by name."""
-
-    schema: str = "roofline/scaling-batch/1"
-    critical_batch: Quantity
-    time_optimal_batch: Quantity = key(default=None, metadata=OPTIONAL)
-    shortest_time_s: Quantity = key(default=None, metadata=OPTIONAL)
-    batches: dict[str, BatchPoint]
-    notes: list[str]
-
-
-class KaplanBatchAnswer(Record):
-    """The critical batch at a loss."""
-
-    schema: str = "roofline/scaling-batch/1"
-    loss: Quantity
-    critical_batch_tokens: Quantity
-    notes: list[str]
-
-
-class NoiseScaleAnswer(Record):
-    """The gradient noise scale, as a batch."""
-
-    schema: str = "roofline/scaling-noise/1"
-    gradient_norm_squared: Quantity
-    gradient_variance: Quantity
-    noise_scale_batch: Quantity
-
-
-class LearningRateAnswer(Record):
-    """The learning rate at the new batch by each rule."""
-
-    schema: str = "roofline/scaling-lr/1"
-    batch: Quantity
-    new_batch: Quantity
-    lr: Quantity
-    lr_sqrt: Quantity
-    lr_linear: Quantity
-    lr_max: Quantity = key(default=None, metadata=OPTIONAL)
-    lr_noise_scale: Quantity = key(default=None, metadata=OPTIONAL)
-    notes: list[str]
-
+Point = dict[str, Quantity]  # quantities of a row by name
 
 TOKENS_PER_PARAM = 20.0  # Hoffmann et al. 2022, approaches 1 and 2
 # constant, exponent: Kaplan et al. 2020, equations 1.1 to 1.4
@@ -265,17 +74,7 @@ def exactly_one(question: Question[Any], *names: str) -> None:
         raise UsageError(f"give exactly one of {', '.join(flags[:-1])} and {flags[-1]}")
 
 
-def _point(params: Quantity, tokens: Quantity, fit: Fit) -> TrainedPoint:
-    return TrainedPoint(
-        params=params,
-        tokens=tokens,
-        tokens_per_param=law.tokens_per_parameter(tokens, params),
-        training_flops=counts.training_flops_rule(params, tokens),
-        loss=law.parametric_loss(params, tokens, *fit.all),
-    )
-
-
-def _optimum(params: Quantity, tokens: Quantity, flops: Quantity, fit: Fit) -> TrainedPoint:
+def _optimum(params: Quantity, tokens: Quantity, flops: Quantity, fit: Fit) -> Point:
     """The compute-optimal point of a fit for a size, a token count or a budget, whichever is given."""
     if params is None:
         params = (
@@ -285,7 +84,13 @@ def _optimum(params: Quantity, tokens: Quantity, flops: Quantity, fit: Fit) -> T
         )
     if tokens is None:
         tokens = law.parametric_tokens(params, *fit.slopes) if flops is None else law.tokens_for_budget(flops, params)
-    return _point(params, tokens, fit)
+    return {
+        "params": params,
+        "tokens": tokens,
+        "tokens_per_param": law.tokens_per_parameter(tokens, params),
+        "training_flops": counts.training_flops_rule(params, tokens),
+        "loss": law.parametric_loss(params, tokens, *fit.all),
+    }
 
 
 # fmt: off
@@ -303,7 +108,7 @@ class Fits(Group):
     fit: Text = field("free", "besiroglu (corrected), hoffmann, hoffmann-tex, sardana, or all.", default="all", metavar="CHOICE")
 
 
-class Chinchilla(Fits, Compute, Question[ChinchillaAnswer]):
+class Chinchilla(Fits, Compute, Question[Quantities]):
     """Compute-optimal size and tokens from one of --params, --tokens, --flops."""
 
     verb = "scaling chinchilla"
@@ -312,7 +117,7 @@ class Chinchilla(Fits, Compute, Question[ChinchillaAnswer]):
     def check(self) -> None:
         exactly_one(self, "params", "tokens", "flops")
 
-    def answer(self, lift: PlainLift = PLAIN) -> ChinchillaAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         chosen, ratio = fits(self.fit), self.tokens_per_param
         if self.params is not None:
             params = self.params
@@ -321,8 +126,8 @@ class Chinchilla(Fits, Compute, Question[ChinchillaAnswer]):
         else:
             params = law.chinchilla_params(self.flops, ratio)
         tokens = law.chinchilla_tokens(params, ratio) if self.tokens is None else self.tokens
-        return ChinchillaAnswer(
-            params=params, tokens=tokens, tokens_per_param=ratio, training_flops=counts.training_flops_rule(params, tokens),
+        return Quantities.of(
+            "scaling-chinchilla/1", params=params, tokens=tokens, tokens_per_param=ratio, training_flops=counts.training_flops_rule(params, tokens),
             fits={name: _optimum(self.params, self.tokens, self.flops, one) for name, one in chosen.items()},
             notes=[
                 "The rule of thumb is on top; each fit minimizes its own loss at C = 6 N D.",
@@ -331,24 +136,24 @@ class Chinchilla(Fits, Compute, Question[ChinchillaAnswer]):
         )
 
 
-class Loss(Fits, Question[LossAnswer]):
+class Loss(Fits, Question[Quantities]):
     """Parametric loss of a run by each published fit, and the optimum for its compute."""
 
     verb = "scaling loss"
     params: Number = field("params", "Parameters (70B), or a model's name.", symbol="N", short="-p")
     tokens: Number = field("tokens", "Training tokens (1.4T).", symbol="D")
 
-    def answer(self, lift: PlainLift = PLAIN) -> LossAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         params, tokens = self.params, self.tokens
         flops, chosen = counts.training_flops_rule(params, tokens), fits(self.fit)
-        return LossAnswer(
-            params=params, tokens=tokens, tokens_per_param=law.tokens_per_parameter(tokens, params), training_flops=flops,
+        return Quantities.of(
+            "scaling-loss/1", params=params, tokens=tokens, tokens_per_param=law.tokens_per_parameter(tokens, params), training_flops=flops,
             fits={
-                name: FittedLoss(
-                    loss=law.parametric_loss(params, tokens, *one.all),
-                    loss_limit=law.loss_limit(params, one.e, one.a, one.alpha),
-                    irreducible=one.e,
-                )
+                name: {
+                    "loss": law.parametric_loss(params, tokens, *one.all),
+                    "loss_limit": law.loss_limit(params, one.e, one.a, one.alpha),
+                    "irreducible": one.e,
+                }
                 for name, one in chosen.items()
             },
             optimum_at_this_compute={name: _optimum(None, None, flops, one) for name, one in chosen.items()},
@@ -359,7 +164,7 @@ class Loss(Fits, Question[LossAnswer]):
         )
 
 
-class Kaplan(Compute, Question[KaplanAnswer]):
+class Kaplan(Compute, Question[Quantities]):
     """The three power laws of Kaplan et al.: loss by parameters, tokens, compute."""
 
     verb = "scaling kaplan"
@@ -371,23 +176,24 @@ class Kaplan(Compute, Question[KaplanAnswer]):
         if not self.written():
             raise UsageError("nothing to go by; give --params, --tokens or --flops (one or more)")
 
-    def answer(self, lift: PlainLift = PLAIN) -> KaplanAnswer:
-        answer = KaplanAnswer(params=self.params, tokens=self.tokens, notes=[
-            "Each law assumes that the other two do not limit; params are without embeddings.",
-            "Kaplan et al. 2020, arXiv:2001.08361, equations 1.1 to 1.3",
-        ])
+    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
+        def loss(law_of: tuple[float, float], amount: Quantity) -> Quantity:
+            return None if amount is None else law.kaplan_loss(law_of[0], amount, law_of[1])
+
         flops = self.flops if self.pflop_s_days is None else law.pflop_s_days_to_flops(self.pflop_s_days)
-        if self.params is not None:
-            answer.loss_by_params = law.kaplan_loss(KAPLAN_PARAMS[0], self.params, KAPLAN_PARAMS[1])
-        if self.tokens is not None:
-            answer.loss_by_tokens = law.kaplan_loss(KAPLAN_TOKENS[0], self.tokens, KAPLAN_TOKENS[1])
-        if flops is not None:
-            answer.training_flops, answer.pflop_s_days = flops, law.flops_to_pflop_s_days(flops)
-            answer.loss_by_compute = law.kaplan_loss(KAPLAN_COMPUTE[0], answer.pflop_s_days, KAPLAN_COMPUTE[1])
-        return answer
+        days = None if flops is None else law.flops_to_pflop_s_days(flops)
+        return Quantities.of(
+            "scaling-kaplan/1", params=self.params, loss_by_params=loss(KAPLAN_PARAMS, self.params),
+            tokens=self.tokens, loss_by_tokens=loss(KAPLAN_TOKENS, self.tokens),
+            training_flops=flops, pflop_s_days=days, loss_by_compute=loss(KAPLAN_COMPUTE, days),
+            notes=[
+                "Each law assumes that the other two do not limit; params are without embeddings.",
+                "Kaplan et al. 2020, arXiv:2001.08361, equations 1.1 to 1.3",
+            ],
+        )
 
 
-class InferenceAware(Question[InferenceAwareAnswer]):
+class InferenceAware(Question[Quantities]):
     """The size with least training plus inference FLOPs, at the loss of --params (compute-optimal or at --tokens) or --loss."""
 
     verb = "scaling inference-aware"
@@ -401,7 +207,7 @@ class InferenceAware(Question[InferenceAwareAnswer]):
     def check(self) -> None:
         exactly_one(self, "params", "loss")
 
-    def answer(self, lift: PlainLift = PLAIN) -> InferenceAwareAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         if self.fit == "all":
             raise UsageError(f"--fit all: the optimum follows one fit; give one of {', '.join(FITS)}")
         fit, served, target = fits(self.fit)[self.fit], self.tokens_served, self.loss
@@ -422,12 +228,12 @@ class InferenceAware(Question[InferenceAwareAnswer]):
         for name, size in sizes.items():
             if size is not None:
                 tokens, train, serve, whole = _lifetime_flops(size, target, served, fit)
-                options[name] = Lifetime(
-                    params=size, tokens=tokens, tokens_per_param=law.tokens_per_parameter(tokens, size), training_flops=train,
-                    inference_flops=serve, lifetime_flops=whole, saving=law.relative_saving(whole, base),
-                )
-        return InferenceAwareAnswer(
-            loss=target, served_tokens=served, options=options,
+                options[name] = {
+                    "params": size, "tokens": tokens, "tokens_per_param": law.tokens_per_parameter(tokens, size), "training_flops": train,
+                    "inference_flops": serve, "lifetime_flops": whole, "saving": law.relative_saving(whole, base),
+                }
+        return Quantities.of(
+            "scaling-inference-aware/1", loss=target, served_tokens=served, options=options,
             notes=["Equal loss throughout; 6 N D to train, 2 N per token served.", f"{self.fit}: {fit.source}"],
         )
 
@@ -460,7 +266,7 @@ def _lifetime_flops(params: Quantity, target: Quantity, served: Quantity, fit: F
     return tokens, train, serve, law.lifetime_flops(train, serve)
 
 
-class Mixture(Question[MixtureAnswer]):
+class Mixture(Question[Quantities]):
     """A mixture of experts: tokens a budget buys by active parameters, and tokens each expert sees."""
 
     verb = "scaling moe"
@@ -471,28 +277,30 @@ class Mixture(Question[MixtureAnswer]):
     top_k: OptNumber = field("positive", "Experts a token visits.", default=None, symbol="k", metavar="COUNT")
     batch_tokens: OptNumber = field("tokens", "Tokens routed together (2048).", default=None, symbol="T")
 
-    def answer(self, lift: PlainLift = PLAIN) -> MixtureAnswer:
-        answer = MixtureAnswer(notes=["A token trains its active parameters: 6 N_active FLOPs, not 6 N_total."])
+    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
+        found: Point = {}
         budget = self.flops is not None and self.active_params is not None
         routed = self.experts is not None and self.top_k is not None and self.batch_tokens is not None
         if not budget and not routed:
             raise UsageError("give --flops and --active-params, or --experts, --top-k and --batch-tokens")
         if budget:
-            answer.training_flops, answer.active_params = self.flops, self.active_params
-            answer.tokens = law.tokens_for_budget(self.flops, self.active_params)
-            answer.compute_optimal_active_params = law.chinchilla_params(self.flops, TOKENS_PER_PARAM)
-            if self.params is not None:
-                answer.total_params, answer.dense_tokens = self.params, law.tokens_for_budget(self.flops, self.params)
+            found |= {
+                "training_flops": self.flops, "active_params": self.active_params, "tokens": law.tokens_for_budget(self.flops, self.active_params),
+                "compute_optimal_active_params": law.chinchilla_params(self.flops, TOKENS_PER_PARAM), "total_params": self.params,
+                "dense_tokens": None if self.params is None else law.tokens_for_budget(self.flops, self.params),
+            }
         if routed:
             if num.value(self.top_k) > num.value(self.experts):
                 raise UsageError("--top-k exceeds --experts; a token cannot visit more experts than there are")
-            answer.experts, answer.top_k, answer.batch_tokens = self.experts, self.top_k, self.batch_tokens
-            answer.expert_tokens = law.tokens_per_expert(self.batch_tokens, self.top_k, self.experts)
-            answer.experts_visited = counts.active_experts(self.experts, self.top_k, self.batch_tokens)
-        return answer
+            found |= {
+                "experts": self.experts, "top_k": self.top_k, "batch_tokens": self.batch_tokens,
+                "expert_tokens": law.tokens_per_expert(self.batch_tokens, self.top_k, self.experts),
+                "experts_visited": counts.active_experts(self.experts, self.top_k, self.batch_tokens),
+            }
+        return Quantities.of("scaling-moe/1", **found, notes=["A token trains its active parameters: 6 N_active FLOPs, not 6 N_total."])
 
 
-class TrainingRun(Question[TrainingRunAnswer]):
+class TrainingRun(Question[Quantities]):
     """Time and dollars of a training run from its MFU; or the MFU, or the devices, that a deadline takes."""
 
     verb = "scaling run"
@@ -516,7 +324,7 @@ class TrainingRun(Question[TrainingRunAnswer]):
     def _solves_devices(self) -> bool:
         return self.devices is None and self.mfu is not None and self.time is not None and self.tokens_per_s is None
 
-    def answer(self, lift: PlainLift = PLAIN) -> TrainingRunAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         """Raises ImpossibleValue for an MFU above one."""
         from rooflinecli.price.chip import Chip
         from rooflinecli.specs.hardware import load_hardware
@@ -539,21 +347,18 @@ class TrainingRun(Question[TrainingRunAnswer]):
                 "devices, a longer time or fewer tokens (training counts 6 N FLOPs per token)"
             )
         time = training.training_time(flops, devices, peak, mfu) if seconds is None else seconds
-        answer = TrainingRunAnswer(
-            params=self.params, tokens=self.tokens, devices=devices, flops_per_token=per_token, training_flops=flops, mfu=mfu,
+        hourly = None if price is None else cost.fleet_price(devices, price)
+        return Quantities.of(
+            "scaling-run/1", params=self.params, tokens=self.tokens, devices=devices, flops_per_token=per_token, training_flops=flops, mfu=mfu,
             time_s=time, time_days=law.days(time), device_hours=law.device_hours(devices, time),
             tokens_per_s=law.run_throughput(self.tokens, time),
+            price_usd_per_hour=hourly, training_usd=None if hourly is None else cost.run_cost(time, hourly),
+            flops_per_usd_at_peak=law.flops_per_usd(peak, price) if price is not None and num.value(price) > 0 else None,  # a free device has none
             notes=["6 N D without attention scores; for a mixture of experts N is the active parameters."],
         )
-        if price is not None:
-            answer.price_usd_per_hour = cost.fleet_price(devices, price)
-            answer.training_usd = cost.run_cost(time, answer.price_usd_per_hour)
-            if num.value(price) > 0:  # a free device has no FLOPs per dollar
-                answer.flops_per_usd_at_peak = law.flops_per_usd(peak, price)
-        return answer
 
 
-class Width(Question[WidthAnswer]):
+class Width(Question[Quantities]):
     """The model width for a parameter budget."""
 
     verb = "scaling width"
@@ -562,17 +367,17 @@ class Width(Question[WidthAnswer]):
     expansion: Number = field("positive", "d_ff / d_model.", default=4.0, symbol="E")
     multiple: Number = field("positive", "Round the width to a multiple of this.", default=64.0, symbol="m", metavar="COUNT")
 
-    def answer(self, lift: PlainLift = PLAIN) -> WidthAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         exact = law.width_for_params(self.params, self.layers, self.expansion)
         rounded = law.rounded_width(exact, self.multiple)
-        return WidthAnswer(
-            d_exact=exact, d_model=rounded, layers=self.layers,
+        return Quantities.of(
+            "scaling-width/1", d_exact=exact, d_model=rounded, layers=self.layers,
             params=counts.dense_params_rule(self.layers, rounded, self.expansion, 0),
             notes=["(4 + 2E) L d^2 without embeddings; E is d_ff / d_model, E = 4 gives 12 L d^2."],
         )
 
 
-class Addition(Question[AdditionAnswer]):
+class Addition(Question[Quantities]):
     """Data for a transformer that learns to add: tokens per example, tokens and examples."""
 
     verb = "scaling addition"
@@ -580,15 +385,15 @@ class Addition(Question[AdditionAnswer]):
     params: Number = field("positive", "Parameters.", default=10e6, symbol="N", short="-p", metavar="COUNT")
     tokens_per_param: Number = field("positive", "Rule of thumb of Hoffmann et al.", default=TOKENS_PER_PARAM, symbol="r")
 
-    def answer(self, lift: PlainLift = PLAIN) -> AdditionAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         length, tokens = law.addition_example_tokens(self.digits), law.chinchilla_tokens(self.params, self.tokens_per_param)
-        return AdditionAnswer(
-            tokens_per_example=length, params=self.params, tokens=tokens, examples=law.examples_for_tokens(tokens, length),
+        return Quantities.of(
+            "scaling-addition/1", tokens_per_example=length, params=self.params, tokens=tokens, examples=law.examples_for_tokens(tokens, length),
             training_flops=counts.training_flops_rule(self.params, tokens),
         )
 
 
-class BatchSize(Question[BatchSizeAnswer | KaplanBatchAnswer]):
+class BatchSize(Question[Quantities]):
     """Steps against examples, the critical batch, and the batch that trains soonest."""
 
     verb = "scaling batch"
@@ -605,34 +410,34 @@ class BatchSize(Question[BatchSizeAnswer | KaplanBatchAnswer]):
         if (self.seconds_per_example is None) != (self.seconds_per_step is None):
             raise UsageError("--seconds-per-example and --seconds-per-step go together; give both or neither")
 
-    def answer(self, lift: PlainLift = PLAIN) -> BatchSizeAnswer | KaplanBatchAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         if self.loss is not None:
-            return KaplanBatchAnswer(
-                loss=self.loss, critical_batch_tokens=law.kaplan_critical_batch(KAPLAN_BATCH[0], self.loss, KAPLAN_BATCH[1]),
+            return Quantities.of(
+                "scaling-batch/1", loss=self.loss,
+                critical_batch_tokens=law.kaplan_critical_batch(KAPLAN_BATCH[0], self.loss, KAPLAN_BATCH[1]),
                 notes=["Kaplan et al. 2020, equation 1.4; fitted on WebText2"],
             )
         ends = self.examples_min, self.steps_min
         times = self.seconds_per_example, self.seconds_per_step
         critical = gradient_noise.critical_batch_size(*ends)
         timed = times[0] is not None
-        answer = BatchSizeAnswer(
-            critical_batch=critical,
-            time_optimal_batch=gradient_noise.time_optimal_batch(*ends, *times) if timed else None,
-            shortest_time_s=gradient_noise.shortest_training_time(*ends, *times) if timed else None,
-            batches={},
-            notes=["(steps/steps_min - 1)(examples/examples_min - 1) = 1"],
-        )
-        sizes = {"critical": critical, "time_optimal": answer.time_optimal_batch, "as_given": self.batch}
-        for name, size in sizes.items():
+        fastest = gradient_noise.time_optimal_batch(*ends, *times) if timed else None
+        batches: dict[str, Point] = {}
+        for name, size in {"critical": critical, "time_optimal": fastest, "as_given": self.batch}.items():
             if size is not None:
                 steps = gradient_noise.steps_at_batch(size, self.steps_min, critical)
                 examples = gradient_noise.examples_at_batch(size, self.examples_min, critical)
-                time = gradient_noise.training_time_at_batch(examples, steps, *times) if timed else None
-                answer.batches[name] = BatchPoint(batch=size, steps=steps, examples=examples, time_s=time)
-        return answer
+                batches[name] = {"batch": size, "steps": steps, "examples": examples}
+                if timed:
+                    batches[name]["time_s"] = gradient_noise.training_time_at_batch(examples, steps, *times)
+        return Quantities.of(
+            "scaling-batch/1", critical_batch=critical, time_optimal_batch=fastest,
+            shortest_time_s=gradient_noise.shortest_training_time(*ends, *times) if timed else None,
+            batches=batches, notes=["(steps/steps_min - 1)(examples/examples_min - 1) = 1"],
+        )
 
 
-class NoiseScale(Question[NoiseScaleAnswer]):
+class NoiseScale(Question[Quantities]):
     """The gradient noise scale, an estimate of the critical batch, from gradient norms at two batch sizes."""
 
     verb = "scaling noise"
@@ -645,18 +450,18 @@ class NoiseScale(Question[NoiseScaleAnswer]):
         if self.small_batch >= self.big_batch:
             raise UsageError("the second batch must be larger than the first; swap them")
 
-    def answer(self, lift: PlainLift = PLAIN) -> NoiseScaleAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         norms = self.small_batch, self.small_norm2, self.big_batch, self.big_norm2
         norm2, variance = gradient_noise.gradient_norm_squared(*norms), gradient_noise.gradient_variance(*norms)
         if num.value(norm2) <= 0 or num.value(variance) < 0:
             raise UsageError("these norms imply a negative noise scale, they are too noisy; average them over more batches")
-        return NoiseScaleAnswer(
-            gradient_norm_squared=norm2, gradient_variance=variance,
+        return Quantities.of(
+            "scaling-noise/1", gradient_norm_squared=norm2, gradient_variance=variance,
             noise_scale_batch=gradient_noise.noise_scale(variance, norm2),
         )
 
 
-class LearningRate(Question[LearningRateAnswer]):
+class LearningRate(Question[Quantities]):
     """A learning rate for another batch: square root, linear, and by the noise scale."""
 
     verb = "scaling lr"
@@ -665,20 +470,18 @@ class LearningRate(Question[LearningRateAnswer]):
     new_batch: Number = field("positive", "The batch to move to.", symbol="B'", metavar="COUNT")
     noise_scale: OptNumber = field("positive", "Gradient noise scale, for the third rule.", default=None, symbol="B_noise", least=0)
 
-    def answer(self, lift: PlainLift = PLAIN) -> LearningRateAnswer:
-        answer = LearningRateAnswer(
-            batch=self.batch, new_batch=self.new_batch, lr=self.lr,
+    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
+        ceiling = None if self.noise_scale is None else gradient_noise.learning_rate_ceiling(self.lr, self.noise_scale, self.batch)
+        return Quantities.of(
+            "scaling-lr/1", batch=self.batch, new_batch=self.new_batch, lr=self.lr,
             lr_sqrt=gradient_noise.learning_rate_sqrt(self.lr, self.batch, self.new_batch),
-            lr_linear=gradient_noise.learning_rate_linear(self.lr, self.batch, self.new_batch),
+            lr_linear=gradient_noise.learning_rate_linear(self.lr, self.batch, self.new_batch), lr_max=ceiling,
+            lr_noise_scale=None if ceiling is None else gradient_noise.learning_rate_noise(ceiling, self.noise_scale, self.new_batch),
             notes=[
                 "square root is usual for Adam, linear for SGD (with warm-up); "
                 "eta_max / (1 + B_noise/B) turns from linear to flat at the noise scale"
             ],
         )
-        if self.noise_scale is not None:
-            answer.lr_max = gradient_noise.learning_rate_ceiling(self.lr, self.noise_scale, self.batch)
-            answer.lr_noise_scale = gradient_noise.learning_rate_noise(answer.lr_max, self.noise_scale, self.new_batch)
-        return answer
 
 
 QUESTIONS = (

@@ -4,136 +4,29 @@ from __future__ import annotations
 
 from dataclasses import field as key
 from datetime import date, timedelta
+from typing import Any
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
-from rooflinecli.core.record import OPTIONAL, Record, former
+from rooflinecli.core.record import SPREAD, Quantities, former_keys
 from rooflinecli.formulas import batching, cost, counts, serving
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Group, Number, OptNumber, OptText, Text, field
 
 
-class TokenCostAnswer(Record):
-    """Dollars per million tokens."""
+class ServingAnswer(Quantities):
+    """Quantities, some of which had another name in the first version of their schema."""
 
-    schema: str = "roofline/serving-cost/2"
-    price_usd_per_hour: Quantity
-    utilization: Quantity = key(metadata=former("utilisation"))
-    million_input_tokens_usd: Quantity = key(default=None, metadata=OPTIONAL)
-    million_output_tokens_usd: Quantity = key(default=None, metadata=OPTIONAL)
-
-
-class BreakEvenAnswer(Record):
-    """The batch at which a price per token pays, and what memory allows."""
-
-    schema: str = "roofline/serving-break-even/1"
-    tokens_per_s: Quantity
-    batch: Quantity
-    kv_cache_bytes: Quantity = key(default=None, metadata=OPTIONAL)
-    weights_bytes: Quantity = key(default=None, metadata=OPTIONAL)
-    capacity_bytes: Quantity = key(default=None, metadata=OPTIONAL)
-    largest_batch: Quantity = key(default=None, metadata=OPTIONAL)
-    feasible: bool | None = key(default=None, metadata=OPTIONAL)
-    notes: list[str]
-
-
-class BatchingAnswer(Record):
-    """Slots that do useful work."""
-
-    schema: str = "roofline/serving-batching/2"
-    mean_output_tokens: Quantity
-    max_output_tokens: Quantity
-    static_utilization: Quantity = key(metadata=former("static_utilisation"))
-    continuous_utilization: Quantity = key(metadata=former("continuous_utilisation"))
-    continuous_speedup: Quantity
-    evicted_tokens_per_step: Quantity = key(default=None, metadata=OPTIONAL)
-    notes: list[str]
-
-
-class CacheSize(Record):
-    """The KV cache of a batch, and its multiple of greedy decoding."""
-
-    kv_cache_tokens: Quantity
-    multiple: Quantity
-    kv_cache_bytes: Quantity = key(default=None, metadata=OPTIONAL)
-
-
-class BeamSearchAnswer(Record):
-    """Decode batch, and KV caches by how beams share them."""
-
-    schema: str = "roofline/serving-beam/1"
-    beams: Quantity
-    decode_batch: Quantity
-    caches: dict[str, CacheSize]
-    notes: list[str]
-
-
-class PrefixCachingAnswer(Record):
-    """Prompt tokens, TTFT and FLOPs with and without the cached prefix."""
-
-    schema: str = "roofline/serving-prefix-cache/1"
-    prompt_tokens: Quantity
-    prefilled_tokens: Quantity
-    saving: Quantity
-    prefill_speedup: Quantity
-    ttft_miss_s: Quantity = key(default=None, metadata=OPTIONAL)
-    ttft_hit_s: Quantity = key(default=None, metadata=OPTIONAL)
-    prefill_flops: Quantity = key(default=None, metadata=OPTIONAL)
-    prefill_without_cache_flops: Quantity = key(default=None, metadata=OPTIONAL)
-
-
-class DisaggregationAnswer(Record):
-    """Prefill servers per decode server, and requests per second."""
-
-    schema: str = "roofline/serving-disaggregate/1"
-    prefill_per_decode_server: Quantity
-    requests_per_s: Quantity
-    requests_per_s_and_chip: Quantity = key(default=None, metadata=OPTIONAL)
-    notes: list[str]
-
-
-class FormatSize(Record):
-    """Weights in one format, and the devices and sequences that memory allows."""
-
-    bytes_per_param: Quantity
-    weights_bytes: Quantity
-    devices_for_weights: Quantity = key(default=None, metadata=OPTIONAL)
-    free_bytes: Quantity = key(default=None, metadata=OPTIONAL)
-    largest_batch: Quantity = key(default=None, metadata=OPTIONAL)
-
-
-class QuantizeWeightsAnswer(Record):
-    """Sizes by format, and the speedup of memory-bound decode."""
-
-    schema: str = "roofline/serving-quantize/1"
-    params: Quantity
-    formats: dict[str, FormatSize]
-    memory_bound_speedup: Quantity
-    notes: list[str]
-
-
-class OwnAnswer(Record):
-    """A device-hour rented and owned, and the use after which owning costs less, with its interval over the offers of the chip and
-    over what others say that owning costs where no --capex is given. A date beyond the life is left out: owning never pays there.
-
-    published_usd_per_hour: 10 to 90% of what others say that owning the chip costs.
-    """
-
-    schema: str = "roofline/serving-own/1"
-    rent_usd_per_hour: Quantity
-    own_usd_per_hour: Quantity
-    electricity_usd_per_hour: Quantity
-    break_even_s: Quantity
-    capex_usd: Quantity
-    break_even_date: str | None = key(default=None, metadata=OPTIONAL)
-    break_even_earliest: str | None = key(default=None, metadata=OPTIONAL)
-    break_even_latest: str | None = key(default=None, metadata=OPTIONAL)
-    break_even_s_interval: tuple[Quantity, Quantity] | None = key(default=None, metadata=OPTIONAL)
-    owning_pays: bool
-    published_usd_per_hour: tuple[Quantity, Quantity] | None = key(default=None, metadata=OPTIONAL)
-    notes: list[str]
+    values: dict[str, Any] = key(
+        metadata=SPREAD
+        | former_keys(
+            utilization="utilisation",
+            static_utilization="static_utilisation",
+            continuous_utilization="continuous_utilisation",
+        )
+    )
 
 
 # fmt: off
@@ -144,7 +37,7 @@ class ServerPrice(Group):
     utilization: Number = field("positive", "Fraction of time the server is busy, 0 to 1.", default=1.0, symbol="u", most=1, short="-u", metavar="SHARE", former=("utilisation",))
 
 
-class Own(Question[OwnAnswer]):
+class Own(Question[ServingAnswer]):
     """Rent or own a device: dollars per hour of both, and when owning pays."""
 
     verb = "serving own"
@@ -171,7 +64,9 @@ class Own(Question[OwnAnswer]):
             except ValueError:
                 raise UsageError(f"--bought {self.bought}: write a date such as 2026-12-01", "bought") from None
 
-    def answer(self, lift: PlainLift = PLAIN) -> OwnAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> ServingAnswer:
+        """Intervals of the break-even are over the offers of the chip, and over what others say that owning costs where no --capex is given. A date
+        beyond the life is left out: owning never pays there. published_usd_per_hour: 10 to 90% of what others say that owning the chip costs."""
         from rooflinecli.specs import prices
         from rooflinecli.specs.hardware import load_hardware
 
@@ -204,16 +99,13 @@ class Own(Question[OwnAnswer]):
             for price, usd in ((least, dear), (most, cheap)) if num.value(usd) > num.value(electricity)
         ) if chosen is not None or implied else ()
         owned = () if spec is None else prices.spread(spec, "ownership")
-        dates = None if self.bought is None else [self._date(t) for t in (when, *ends)]
-        return OwnAnswer(
-            capex_usd=capex,
-            break_even_date=None if dates is None else dates[0],
-            break_even_earliest=dates[1] if dates is not None and len(dates) == 3 else None,
-            break_even_latest=dates[2] if dates is not None and len(dates) == 3 else None,
-            rent_usd_per_hour=rent, electricity_usd_per_hour=electricity,
-            own_usd_per_hour=cost.ownership_usd_per_hour(capex, self.resale, self.life, watts, self.pue, self.electricity),
-            break_even_s=when, break_even_s_interval=(ends[0], ends[1]) if len(ends) == 2 else None, owning_pays=bool(num.value(when) < self.life),
-            published_usd_per_hour=(owned[0], owned[1]) if owned else None,
+        own = cost.ownership_usd_per_hour(capex, self.resale, self.life, watts, self.pue, self.electricity)
+        both = len(ends) == 2
+        return ServingAnswer.of(
+            "serving-own/1", rent_usd_per_hour=rent, own_usd_per_hour=own, electricity_usd_per_hour=electricity, break_even_s=when, capex_usd=capex,
+            break_even_date=self._date(when), break_even_earliest=self._date(ends[0]) if both else None,
+            break_even_latest=self._date(ends[1]) if both else None, break_even_s_interval=ends if both else None,
+            owning_pays=bool(num.value(when) < self.life), published_usd_per_hour=tuple(owned[:2]) if owned else None,
             notes=["Space, staff, network and interest are left out; published figures have them."],
         )
 
@@ -224,7 +116,7 @@ class Own(Question[OwnAnswer]):
         return (date.fromisoformat(self.bought) + timedelta(seconds=float(num.value(seconds)))).isoformat()
 
 
-class TokenCost(ServerPrice, Question[TokenCostAnswer]):
+class TokenCost(ServerPrice, Question[ServingAnswer]):
     """Dollars per million input and output tokens."""
 
     verb = "serving cost"
@@ -235,17 +127,17 @@ class TokenCost(ServerPrice, Question[TokenCostAnswer]):
         if self.tokens_per_s is None and self.prefill_tokens_per_s is None:
             raise UsageError("no throughput; give --tokens-per-s (output), --prefill-tokens-per-s (input) or both")
 
-    def answer(self, lift: PlainLift = PLAIN) -> TokenCostAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> ServingAnswer:
         def per_million(rate: float | None) -> Quantity:
             return None if rate is None else cost.usd_per_million_tokens(self.usd_per_hour, rate, self.utilization)
 
-        return TokenCostAnswer(
-            price_usd_per_hour=self.usd_per_hour, utilization=self.utilization,
+        return ServingAnswer.of(
+            "serving-cost/2", price_usd_per_hour=self.usd_per_hour, utilization=self.utilization,
             million_input_tokens_usd=per_million(self.prefill_tokens_per_s), million_output_tokens_usd=per_million(self.tokens_per_s),
         )
 
 
-class BreakEven(ServerPrice, Question[BreakEvenAnswer]):
+class BreakEven(ServerPrice, Question[ServingAnswer]):
     """The batch at which a price per token pays for the hardware, and whether memory holds it."""
 
     verb = "serving break-even"
@@ -263,29 +155,30 @@ class BreakEven(ServerPrice, Question[BreakEvenAnswer]):
         if self.seq_len is not None and (self.model is None) == (self.kv_per_token is None):
             raise UsageError("--seq-len requires the cache per token; give --model or --kv-per-token")
 
-    def answer(self, lift: PlainLift = PLAIN) -> BreakEvenAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> ServingAnswer:
         sold = self.usd_per_hour, self.price_per_million, self.utilization
         batch = batching.break_even_batch(*sold, self.tokens_per_s)
-        answer = BreakEvenAnswer(
-            tokens_per_s=batching.break_even_rate(*sold), batch=batch,
-            notes=["Throughput grows with the batch while decode streams mostly weights; the KV cache makes it less."],
-        )
+        found: dict[str, Quantity] = {"tokens_per_s": batching.break_even_rate(*sold), "batch": batch}
         if self.seq_len is not None:
             weights: Quantity = 0.0
             if self.model is None:
                 cache = counts.bytes_of(self.seq_len, self.kv_per_token)
             else:
                 cache, weights = _sequence_and_weights(self.model, float(self.seq_len), self.dtype, lift)
-            answer.kv_cache_bytes = counts.bytes_of(batch, cache)
+            found["kv_cache_bytes"] = counts.bytes_of(batch, cache)
             memory = self.device_memory if self.hw is None else _capacity(self.hw, lift)
             if memory is not None:
-                answer.weights_bytes, answer.capacity_bytes = weights, counts.bytes_of(self.devices, memory)
-                answer.largest_batch = serving.largest_batch(answer.capacity_bytes, weights, cache)
-                answer.feasible = bool(num.value(answer.largest_batch) >= num.value(batch))
-        return answer
+                whole = counts.bytes_of(self.devices, memory)
+                most = serving.largest_batch(whole, weights, cache)
+                found |= {"weights_bytes": weights, "capacity_bytes": whole, "largest_batch": most}
+                found["feasible"] = bool(num.value(most) >= num.value(batch))
+        return ServingAnswer.of(
+            "serving-break-even/1", **found,
+            notes=["Throughput grows with the batch while decode streams mostly weights; the KV cache makes it less."],
+        )
 
-    def infeasible(self, answer: BreakEvenAnswer) -> str:
-        if answer.feasible is not False:
+    def infeasible(self, answer: ServingAnswer) -> str:
+        if answer.get("feasible") is not False:
             return ""
         return (
             f"break-even takes {float(answer.batch):g} sequences and memory holds {float(answer.largest_batch):g}; "
@@ -293,7 +186,7 @@ class BreakEven(ServerPrice, Question[BreakEvenAnswer]):
         )
 
 
-class Batching(Question[BatchingAnswer]):
+class Batching(Question[ServingAnswer]):
     """Static against continuous batching: the fraction of slots that do useful work."""
 
     verb = "serving batching"
@@ -307,7 +200,7 @@ class Batching(Question[BatchingAnswer]):
         if self.lengths is None and (self.mean_output is None or self.max_output is None):
             raise UsageError("give --mean-output and --max-output, or --lengths")
 
-    def answer(self, lift: PlainLift = PLAIN) -> BatchingAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> ServingAnswer:
         from rooflinecli.specs.parse_values import number
 
         mean, longest = self.mean_output, self.max_output
@@ -317,8 +210,8 @@ class Batching(Question[BatchingAnswer]):
         if num.value(mean) > num.value(longest):
             raise UsageError("the mean answer is longer than the longest; swap them")
         used = batching.static_batching_utilization(mean, longest)
-        return BatchingAnswer(
-            mean_output_tokens=mean, max_output_tokens=longest, static_utilization=used, continuous_utilization=1.0,
+        return ServingAnswer.of(
+            "serving-batching/2", mean_output_tokens=mean, max_output_tokens=longest, static_utilization=used, continuous_utilization=1.0,
             continuous_speedup=batching.continuous_gain(used),
             evicted_tokens_per_step=None if self.batch is None or self.prompt is None
             else batching.evicted_tokens_per_step(self.batch, self.prompt, mean),
@@ -326,7 +219,7 @@ class Batching(Question[BatchingAnswer]):
         )
 
 
-class BeamSearch(Question[BeamSearchAnswer]):
+class BeamSearch(Question[ServingAnswer]):
     """Beam search: how it multiplies the decode batch and the KV cache."""
 
     verb = "serving beam"
@@ -336,7 +229,7 @@ class BeamSearch(Question[BeamSearchAnswer]):
     output: Number = field("tokens", "Output tokens.", symbol="G")
     kv_per_token: OptNumber = field("bytes", "KV-cache bytes per token ('320 KiB').", default=None, symbol="b")
 
-    def answer(self, lift: PlainLift = PLAIN) -> BeamSearchAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> ServingAnswer:
         shape = self.prompt, self.output
         alone = batching.beam_cache_tokens(self.batch, 1.0, *shape)
         caches = {
@@ -344,20 +237,18 @@ class BeamSearch(Question[BeamSearchAnswer]):
             "beams": batching.beam_cache_tokens(self.batch, self.beams, *shape),
             "beams_sharing_the_prompt": batching.beam_cache_tokens_shared(self.batch, self.beams, *shape),
         }
-        return BeamSearchAnswer(
-            beams=self.beams, decode_batch=self.batch * self.beams,
+        return ServingAnswer.of(
+            "serving-beam/1", beams=self.beams, decode_batch=self.batch * self.beams,
             caches={
-                name: CacheSize(
-                    kv_cache_tokens=tokens, multiple=tokens / alone,
-                    kv_cache_bytes=None if self.kv_per_token is None else counts.bytes_of(tokens, self.kv_per_token),
-                )
+                name: {"kv_cache_tokens": tokens, "multiple": tokens / alone}
+                | ({} if self.kv_per_token is None else {"kv_cache_bytes": counts.bytes_of(tokens, self.kv_per_token)})
                 for name, tokens in caches.items()
             },
             notes=["Beams multiply the decode batch; paged caches let the beams of a sequence share its prompt."],
         )
 
 
-class PrefixCaching(Question[PrefixCachingAnswer]):
+class PrefixCaching(Question[ServingAnswer]):
     """Prefix caching: prompt tokens, FLOPs and TTFT saved."""
 
     verb = "serving prefix-cache"
@@ -374,24 +265,21 @@ class PrefixCaching(Question[PrefixCachingAnswer]):
         if self.shared > self.prompt:
             raise UsageError("the shared prefix is longer than the prompt; shorten it")
 
-    def answer(self, lift: PlainLift = PLAIN) -> PrefixCachingAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> ServingAnswer:
         load = self.requests, self.prompt, self.shared
         whole, cached = batching.prefilled_tokens(*load, 0.0), batching.prefilled_tokens(*load, self.hit_rate)
-        answer = PrefixCachingAnswer(
-            prompt_tokens=whole, prefilled_tokens=cached, saving=1 - cached / whole,
-            prefill_speedup=whole / cached,
-        )
+        found = {"prompt_tokens": whole, "prefilled_tokens": cached, "saving": 1 - cached / whole, "prefill_speedup": whole / cached}
         if self.prefill_tokens_per_s is not None:
             hit = batching.prompt_after_hit(self.prompt, self.shared)
-            answer.ttft_miss_s = serving.ttft_from_throughput(self.prompt, self.prefill_tokens_per_s)
-            answer.ttft_hit_s = serving.ttft_from_throughput(hit, self.prefill_tokens_per_s)
+            found["ttft_miss_s"] = serving.ttft_from_throughput(self.prompt, self.prefill_tokens_per_s)
+            found["ttft_hit_s"] = serving.ttft_from_throughput(hit, self.prefill_tokens_per_s)
         if self.params is not None:
-            answer.prefill_flops = counts.forward_flops_rule(self.params, cached)
-            answer.prefill_without_cache_flops = counts.forward_flops_rule(self.params, whole)
-        return answer
+            found["prefill_flops"] = counts.forward_flops_rule(self.params, cached)
+            found["prefill_without_cache_flops"] = counts.forward_flops_rule(self.params, whole)
+        return ServingAnswer.of("serving-prefix-cache/1", **found)
 
 
-class Disaggregation(Question[DisaggregationAnswer]):
+class Disaggregation(Question[ServingAnswer]):
     """Disaggregated serving: prefill servers per decode server, requests per second."""
 
     verb = "serving disaggregate"
@@ -401,17 +289,17 @@ class Disaggregation(Question[DisaggregationAnswer]):
     batch: Number = field("positive", "Concurrent sequences of a decode server.", symbol="B", metavar="COUNT")
     devices: OptNumber = field("positive", "Devices of a decode server, for the rate per device.", default=None, symbol="n", short="-n", metavar="COUNT")
 
-    def answer(self, lift: PlainLift = PLAIN) -> DisaggregationAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> ServingAnswer:
         rate = batching.queries_per_second(self.batch, self.step, self.output)
-        return DisaggregationAnswer(
-            prefill_per_decode_server=batching.prefill_decode_ratio(self.prefill, self.step, self.output, self.batch),
+        return ServingAnswer.of(
+            "serving-disaggregate/1", prefill_per_decode_server=batching.prefill_decode_ratio(self.prefill, self.step, self.output, self.batch),
             requests_per_s=rate,
             requests_per_s_and_chip=None if self.devices is None else batching.rate_per_device(rate, self.devices),
             notes=["Both pools busy: a full decode batch ends a request every step x output / batch s."],
         )
 
 
-class QuantizeWeights(Question[QuantizeWeightsAnswer]):
+class QuantizeWeights(Question[ServingAnswer]):
     """Quantization: weight bytes, devices, sequences and memory-bound decode speed in two formats."""
 
     verb = "serving quantize"
@@ -428,7 +316,7 @@ class QuantizeWeights(Question[QuantizeWeightsAnswer]):
         if self.before == self.after:
             raise UsageError(f"--from and --to are both {self.after}; give two formats")
 
-    def answer(self, lift: PlainLift = PLAIN) -> QuantizeWeightsAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> ServingAnswer:
         from rooflinecli.quantization.formats import size_of
 
         memory = self.device_memory if self.hw is None else _capacity(self.hw, lift)
@@ -436,17 +324,19 @@ class QuantizeWeights(Question[QuantizeWeightsAnswer]):
         formats = {}
         for name, cache in zip((self.before, self.after), caches, strict=True):
             width = lift("b", size_of(name), "B", f"bytes per element of {name}")
-            row = formats[name] = FormatSize(bytes_per_param=width, weights_bytes=counts.bytes_of(self.params, width))
+            weights = counts.bytes_of(self.params, width)
+            row = formats[name] = {"bytes_per_param": width, "weights_bytes": weights}
             if memory is not None:
-                row.devices_for_weights = batching.devices_for_bytes(row.weights_bytes, memory)
+                row["devices_for_weights"] = batching.devices_for_bytes(weights, memory)
                 if cache is not None and self.devices is not None:
                     whole = counts.bytes_of(self.devices, memory)
-                    row.free_bytes = whole - row.weights_bytes
-                    row.largest_batch = serving.largest_batch(whole, row.weights_bytes, cache)
+                    row["free_bytes"] = whole - weights
+                    row["largest_batch"] = serving.largest_batch(whole, weights, cache)
         streamed = (0.0, 0.0) if self.kv_per_sequence is None else caches
-        weights = formats[self.before].weights_bytes, formats[self.after].weights_bytes
-        return QuantizeWeightsAnswer(
-            params=self.params, formats=formats, memory_bound_speedup=batching.quantization_speedup(*weights, *streamed),
+        weights_of = formats[self.before]["weights_bytes"], formats[self.after]["weights_bytes"]
+        speedup = batching.quantization_speedup(*weights_of, *streamed)
+        return ServingAnswer.of(
+            "serving-quantize/1", params=self.params, formats=formats, memory_bound_speedup=speedup,
             notes=[
                 "The speedup holds at batch 1 and while decode streams weights and cache from memory; "
                 "a compute-bound prefill gains only if the chip multiplies in the narrow format."
