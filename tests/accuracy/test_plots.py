@@ -22,6 +22,7 @@ def test_a_picture_per_table(tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG") and "](img/training-seconds-per-step.png)" in out.read_text()
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     ran = run_cli("validate", "training", "--plot", str(tmp_path / "file" / "img"))

@@ -93,6 +93,7 @@ def test_every_published_row_keeps_its_source() -> None:
         assert not set(left_out) & {row["id"] for row in data["rows"]} and all(e["reason"] for e in data["excluded"])
 
 
+@pytest.mark.slow
 def test_no_prediction_beats_its_floor_and_no_row_is_impossible(lines) -> None:
     for quantity in QUANTITIES.values():
         row = lines("inference", f"{PUBLISHED}, {quantity}")["all"]

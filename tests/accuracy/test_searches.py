@@ -101,6 +101,7 @@ def test_the_fastest_of_one_question_is_the_tuned_run():
     assert len(asked) > 3 and len(kept) == 1 and kept[0]["step_s"] == min(row["step_s"] for row in asked)
 
 
+@pytest.mark.slow
 def test_the_study_prints_tables(cli, capsys, monkeypatch, search_report):
     def printed(form: str) -> str:
         monkeypatch.setattr("sys.argv", ["search_vs_tuned", "--full", "--format", form])

@@ -107,6 +107,7 @@ def test_contributing_prints_the_levels():
     assert [set(line.split()) for line in printed[1].splitlines()] == FLOORS[:-1]
 
 
+@pytest.mark.slow
 def test_imports_point_downward():
     assert {m: names for m, imported in modules().items() if (names := upward(m, imported))} == {}
 

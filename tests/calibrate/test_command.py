@@ -38,6 +38,7 @@ def log(tmp_path_factory):
     return file
 
 
+@pytest.mark.slow
 def test_a_log_becomes_a_file_that_estimates_read(log, tmp_path):
     out = tmp_path / "mine.yaml"
     ran = run_cli("calibrate", str(log), "--hw", "h100", "-n", "1", "--out", str(out), "--format", "json")
@@ -199,6 +200,7 @@ def test_measured_rows_stand_beside_the_estimate(log):
     )
 
 
+@pytest.mark.slow
 def test_a_training_log_is_explained_by_assumptions(tmp_path):
     file = tmp_path / "train.log"
     file.write_text(LOGS["llm-foundry"][0])

@@ -73,6 +73,7 @@ def address(server):
     return f"http://127.0.0.1:{server.server_address[1]}"
 
 
+@pytest.mark.slow
 def test_a_closed_loop_finds_the_pace_of_the_server(server, tmp_path):
     out = tmp_path / "run.jsonl"
     ran = run_cli(

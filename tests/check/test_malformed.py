@@ -134,6 +134,7 @@ paths = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(SETTINGS, max_examples=examples(400))
 @given(paths, trees)
 def test_a_good_plan_with_anything_anywhere(tmp_path, path, value):

@@ -108,6 +108,7 @@ def act(folder: Path, step: dict, **more: str) -> tuple[subprocess.CompletedProc
     return ran, outputs, files["GITHUB_STEP_SUMMARY"].read_text()
 
 
+@pytest.mark.slow
 def test_the_ci_snippet_of_the_docs_runs(tmp_path):
     step = snippet_step(tmp_path)
     (tmp_path / step["with"]["plan"]).write_text(block("# capacity.yaml"))

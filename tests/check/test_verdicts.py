@@ -158,6 +158,7 @@ def test_matrix_is_every_combination_and_each_equals_its_own_check(tmp_path):
     assert found["chat[hw=h200, n=8, batch=16]"]["requirements"][1]["value"] == alone["requirements"][1]["value"]
 
 
+@pytest.mark.slow
 def test_a_chip_beside_the_plan_is_found_and_its_price_binds(tmp_path, monkeypatch):
     monkeypatch.chdir("/")
     (tmp_path / "ours.yaml").write_text(
@@ -167,6 +168,7 @@ def test_a_chip_beside_the_plan_is_found_and_its_price_binds(tmp_path, monkeypat
     assert dear["checks"][0]["verdict"] == "fail" and dear["checks"][0]["hardware"] == "ours"
 
 
+@pytest.mark.slow
 def test_the_binding_requirement_is_the_one_missed_by_most(tmp_path):
     made = plan(require={"decode.time_s": "<= 2 ms", "prefill.time_s": "<= 2 ms", "feasible": True})
     assert report(tmp_path, made)["checks"][0]["binding"] == "prefill.time_s"

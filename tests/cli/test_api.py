@@ -62,6 +62,7 @@ def column(frame, name):
     return list(frame[name])
 
 
+@pytest.mark.slow
 def test_frames(library, cli):
     frame = rl.estimate(**ASKED).to_frame()
     assert type(frame).__module__.startswith(library) and column(frame, "phase") == ["prefill", "decode", "train"]

@@ -81,6 +81,7 @@ def test_a_config_of_no_number(tmp_path, written):
     assert "config.json:1" in ended.stderr
 
 
+@pytest.mark.slow
 def test_emit_asks_for_the_phases_of_its_tool():
     ended = _shell('"$@" estimate llama-3.3-70b --hw h100 -n 8 --tp 8 --emit vllm')
     assert ended.returncode == 0, ended.stderr

@@ -25,6 +25,7 @@ def test_every_assumption_moves_towards_what_was_measured(low):
         assert row["mfu"] == pytest.approx(train["mfu"] * train["time_s"] / row["time_s"])
 
 
+@pytest.mark.slow
 def test_those_that_close_the_gap_come_first_and_the_milder_before_the_larger(low):
     closed = [abs(row["gap"]) <= 0.05 for row in low["gap_explanations"]]
     assert closed == sorted(closed, reverse=True)

@@ -46,6 +46,7 @@ def test_every_row_is_shown_somewhere_and_read_somehow():
     assert all(o.choices for o in OPTIONS.values() if o.kind in ("choice", "stage", "phases"))
 
 
+@pytest.mark.sampled(21)
 @pytest.mark.parametrize("name", [name for name, o in OPTIONS.items() if o.kind in OUTSIDE])
 def test_a_number_out_of_bounds_is_refused_at_every_door(name, tmp_path):
     """estimate, sweep, search, compare, check and the API: one sentence, with the option as data."""
@@ -275,6 +276,7 @@ def completed(words: str, at: int) -> list[str]:
     return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True).stdout.split()
 
 
+@pytest.mark.slow
 def test_a_shell_completes_verbs_options_names_and_choices():
     assert completed("roofline se", 1) == ["search", "serving"]
     assert "--recompute-num-layers" in completed("roofline estimate --rec", 2)

@@ -12,6 +12,7 @@ import pytest
 COMMAND = [sys.executable, "-m", "rooflinecli.interfaces.cli.main"]
 
 
+@pytest.mark.slow
 def test_everything_printed_reaches_a_pipe() -> None:
     run = subprocess.run([*COMMAND, "models", "--format", "json"], capture_output=True, text=True, check=True)
     assert len(json.loads(run.stdout)) > 80 and run.stderr == ""

@@ -142,6 +142,7 @@ def test_a_catalog_is_imported_into_the_working_directory(tmp_path: Path, monkey
     assert run_cli("prices", "import").code == 2
 
 
+@pytest.mark.slow
 def test_a_plan_stays_within_its_watts() -> None:
     asked = ("plan", "llama-3-8b", "--hw", "h100", "--tokens", "100B", "--deadline", "10d", "--format", "json")
     row = run_cli(*asked, "--power", "20kW").json["rows"][0]

@@ -47,6 +47,7 @@ def test_the_constants_of_a_chip_are_the_fit_to_its_rows() -> None:
         assert draw.moe == pytest.approx(share, abs=0.002)
 
 
+@pytest.mark.slow
 def test_measured_power_is_predicted_for_models_that_the_fit_never_saw() -> None:
     found = [row for row in validated.rows() if row.kind == "dense"]
     points = validated.points("joules per output token", "", found)

@@ -36,6 +36,7 @@ def call(name, arguments, to=None):
     return talk(lambda client: client.call_tool(name, arguments), to)
 
 
+@pytest.mark.slow
 def test_the_tools_have_schemas():
     listed = talk(lambda client: client.list_tools()).tools
     assert {tool.name for tool in listed} == set(verbs.NAMES) > {"estimate", "explain", "plan", "fit", "shard"}
@@ -49,6 +50,7 @@ def test_the_tools_have_schemas():
         jsonschema.validate({**ASKED, "recompute": "some"}, estimate.input_schema)
 
 
+@pytest.mark.slow
 def test_an_estimate_is_the_command_lines_digit_for_digit(cli):
     found = call("estimate", ASKED)
     assert found.is_error is False

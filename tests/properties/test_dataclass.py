@@ -105,6 +105,7 @@ def test_what_is_frozen_and_slotted_can_be_copied_and_pickled():
         del one.a
 
 
+@pytest.mark.slow
 def test_a_start_defines_none_of_our_classes_by_the_standard_decorator(python):
     """It compiles up to six methods for each, which took a tenth of a start."""
     code = (

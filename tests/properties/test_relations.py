@@ -203,6 +203,7 @@ def test_replicas_multiply_the_rate_and_leave_the_time(q: Question, factor: floa
     assert many.tokens_per_s == pytest.approx(factor * one.tokens_per_s)
 
 
+@pytest.mark.slow
 @given(questions("train"))
 @relations
 def test_recomputation_and_sharding_trade_time_for_memory(q: Question) -> None:

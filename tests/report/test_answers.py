@@ -63,6 +63,7 @@ def test_percentiles_of_a_simulation_are_those_of_its_answer():
     assert "o TTFT" in text(drawn)
 
 
+@pytest.mark.slow
 def test_plot_draws_in_the_terminal_and_to_a_file_and_says_where_it_cannot(cli, tmp_path):
     ran = cli("compare", *ASKED["compare"], "--plot", "-")
     assert "dollars per hour" in ran.out and "o H" in ran.out

@@ -85,6 +85,7 @@ def test_a_prompt_has_no_batch_to_vary(cli):
     assert "Latency against throughput" not in page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", [("--concurrency", "16"), ("--qps", "0.5")])
 def test_under_load(cli, load):
     """A closed loop stays one along its curve; an open loop is shown as steady batches, and its answer need not lie on them."""

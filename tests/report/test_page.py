@@ -54,6 +54,7 @@ def at(data, path):
     return data
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_embedded_estimate_is_the_commands(cli, page_of, name):
     estimate = cli("estimate", *QUESTIONS[name], "--format", "json").json

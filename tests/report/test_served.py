@@ -22,6 +22,7 @@ def page(tmp_path_factory):
     return path.read_text()
 
 
+@pytest.mark.slow
 def test_its_numbers_are_the_commands(page):
     found = embedded(page)["simulation"]
     values = api.simulate(

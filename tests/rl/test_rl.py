@@ -98,6 +98,7 @@ def test_tools_add_their_waits_and_their_tokens():
     assert samples_of(waiting)[0].tokens == 512 + 400 + 400
 
 
+@pytest.mark.slow
 def test_roles_that_do_not_fit_together_leave_for_the_host():
     a = Rl("qwen3-30b-a3b", "h100", n=16, prompts=16, samples=8, output="1k", rollout_tp=1).answer()
     assert a.memory.offloaded and seconds(a, "offload") > 0

@@ -20,6 +20,7 @@ def test_families_left_out_of_the_fit_are_within_the_bars():
     assert {p.group for p in points} == {"deepseek-v3", "qwen3-30b-a3b", "qwen3-32b"}
 
 
+@pytest.mark.slow
 def test_the_published_constants_are_those_of_the_fit_to_all_families():
     best = rl.fitted(rl.rows("fit"))
     assert (best.rollout, best.trainer, best.fixed_s) == (PUBLISHED.rollout, PUBLISHED.trainer, PUBLISHED.fixed_s)
@@ -31,6 +32,7 @@ def test_other_sizes_after_one_logged_step_are_within_the_bars():
     assert found["rows"] == 6 and found["mean"] <= 0.15 and found["median"] <= 0.12 and found["coverage"] >= 0.75
 
 
+@pytest.mark.slow
 def test_a_step_calibrated_on_itself_is_that_step():
     for row in rl.rows("size"):
         assert rl.composed(row).step(rl.calibrated(row))[1].time_s == pytest.approx(row["step_s"])
@@ -51,6 +53,7 @@ def test_verl_s_modes_are_in_the_measured_order_and_each_is_near_by_constants_th
     assert sorted(three, key=lambda name: steps[name][0]) == sorted(three, key=lambda name: steps[name][1].time_s)
 
 
+@pytest.mark.slow
 def test_constants_of_recurrent_models_are_those_of_the_fit_to_its_modes():
     best = rl.fitted(rl.rows("modes"), rl.RECURRENT_GRID)
     assert (best.rollout, best.trainer, best.fixed_s) == (RECURRENT.rollout, RECURRENT.trainer, RECURRENT.fixed_s)

@@ -87,6 +87,7 @@ def test_the_function_searches_for_the_fewest_replicas_too():
     assert not api.simulate(**asked, replicas=count - 1)["slo"]["met"]
 
 
+@pytest.mark.slow
 def test_a_search_ends_with_simulations():
     args = (
         "search",

@@ -104,6 +104,7 @@ def test_errors_come_home():
     assert caught.value.option == "qps"
 
 
+@pytest.mark.slow
 def test_parts_of_a_search_make_the_whole():
     """A training search in parts, merged in their order, is the search at once: counts, rejections, ranking, misses."""
     asked = question(

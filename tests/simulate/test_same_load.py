@@ -87,6 +87,7 @@ def test_a_long_backlog_is_named(qps: str) -> None:
     assert not answer["sustained"] and answer["simulate"]["requests_per_s"] < 11.5
 
 
+@pytest.mark.slow
 def test_replicas_are_counted_in_the_steady_state() -> None:
     """Five replicas serve the first 1000 requests inside the limits, and fall behind after: 12 requests/s are beyond one."""
     load = ("--engine", "vllm", "--qps", "60", "--slo", "ttft=2s,itl=50ms@99", "--no-interval")

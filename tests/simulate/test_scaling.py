@@ -84,6 +84,7 @@ def test_what_is_paid_is_an_area():
     assert autoscaler.mean([(0.0, 3)], 0, 1) == 3
 
 
+@pytest.mark.slow
 def test_a_peak_costs_less_where_replicas_come_and_go(tmp_path):
     path, out = tmp_path / "t.csv", tmp_path / "course.csv"
     times = [i / 2 for i in range(1200)] + [250 + i / 20 for i in range(1600)]

@@ -132,6 +132,7 @@ def test_columns_by_name_group_and_pattern() -> None:
     assert "did you mean" in roofline("sweep", *ARGS, "--columns", "decode.times_s", code=2).stderr
 
 
+@pytest.mark.slow
 def test_plots(tmp_path: Path) -> None:
     for kind in ("latency", "roofline", "memory"):
         text = roofline("sweep", *ARGS, "--plot", "-", "--plot-kind", kind).stdout

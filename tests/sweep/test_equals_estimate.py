@@ -259,6 +259,7 @@ def test_hardware_figures(path: str, phase: str, index: int) -> None:
     assert math.isclose(found, wanted, rel_tol=TOLERANCE)
 
 
+@pytest.mark.slow
 def test_sums_without_powers_agree_to_the_bit() -> None:
     options = {
         "model": "llama-3-70b",

@@ -30,6 +30,7 @@ def half_width(answer) -> float:
     return answer.interval_s[1] / answer.time_s - 1
 
 
+@pytest.mark.slow
 def test_the_file_is_what_the_rows_say():
     assert training_envelope.FILE.read_text(encoding="utf-8") == training_envelope.text(), (
         "python -m lab.training_envelope"
@@ -143,6 +144,7 @@ def test_a_chip_without_a_fit_is_told_and_the_peak_has_no_interval():
     assert not train("llama-3-8b", "mi300x", efficiency="ideal", **on).extrapolations
 
 
+@pytest.mark.slow
 def test_a_search_ranks_by_the_end_that_is_held():
     asked = question({"model": "llama-3-70b", "hw": "h100", "n": "64", "batch": "256", "phase": "train"}, "time", [])
     for hold, place in (("pessimistic", 1), ("expected", None)):

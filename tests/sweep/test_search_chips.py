@@ -87,6 +87,7 @@ def test_serving_rows_and_the_batch_in_all() -> None:
         assert row["serve"]["batch_in_all"] == row["layout"]["batch"] * row["layout"]["dp"] * row["serve"]["instances"]
 
 
+@pytest.mark.slow
 def test_pools_on_two_kinds_of_chip_are_no_worse_than_on_either() -> None:
     args = [*SERVING, "--qps", "60", "--objective", "cost", "--batch", "1..256x2"]
     both = found("search", *args, "--hw", "h100,l40s", "--top", "20")["pool_rows"]

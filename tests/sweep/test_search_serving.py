@@ -73,6 +73,7 @@ def test_every_row_is_an_estimate() -> None:
         assert row["limits_at_bound"] == pytest.approx({"serve.ttft_s": prefill, "serve.itl_s": decode}, rel=1e-14)
 
 
+@pytest.mark.slow
 def test_fewest_devices_carry_the_rate_and_one_fewer_instance_does_not() -> None:
     best = ask(qps=40, itl=0.03, ttft=0.4)["results"][0]["serve"]
     assert best["requests_per_s"] >= 40
@@ -116,6 +117,7 @@ def test_limits_hold_at_the_bound_that_ranks(bound: str) -> None:
     assert row.limits_at_bound["serve.requests_per_s"] >= 2
 
 
+@pytest.mark.slow
 def test_a_tighter_limit_never_helps() -> None:
     costs = [ask("cost", itl=itl)["results"][0]["score"]["serve.usd_per_million_tokens"] for itl in (0.05, 0.02, 0.012)]
     assert costs == sorted(costs)

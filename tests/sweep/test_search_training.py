@@ -210,6 +210,7 @@ def test_nothing_feasible_names_the_nearest_miss() -> None:
     assert estimate(request_of(asked, miss["layout"])).phases["train"].time_s == pytest.approx(fastest, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_the_report_reproduces_with_estimate() -> None:
     asked, found = ask("mixtral-8x7b", "h100", 64, 256, 4096, {})
     for row, entry in zip(report(asked, found)["results"], found.ranking.top(5), strict=True):

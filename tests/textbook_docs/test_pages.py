@@ -39,6 +39,7 @@ def test_the_command_gives_the_answer(answer):
     assert answer.holds(), f"{answer.ran()} gives {answer.got()!r}, expected {answer.expected()!r}"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", exercises.PAGES)
 def test_the_page_is_current(name):
     assert (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") == generate.text(name), (
@@ -94,6 +95,7 @@ def test_a_wrong_value_is_caught():
     assert not changed(tokens, value=32).holds()
 
 
+@pytest.mark.slow
 def test_a_stale_page_a_wrong_row_and_a_strange_key_are_caught(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(sys, "argv", ["generate.py", "--check"])
     assert generate.main() == 0

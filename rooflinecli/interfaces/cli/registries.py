@@ -16,7 +16,7 @@ from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import OptNumber, OptText, Switch, Text, Texts, field
 
 if TYPE_CHECKING:
-    from rooflinecli.importers.source import Json
+    from rooflinecli.core.record import Json
     from rooflinecli.questions.hardware.answer import Chips, ChipSheet
     from rooflinecli.questions.models.answer import ModelList, ModelSheet
 
