@@ -244,25 +244,21 @@ class _Draws:
         residuals, slopes = self._of(draw)
         x, before = self.x[draw], self.before[draw][self.masks[draw]]
         covariance = np.linalg.inv(_information(residuals, slopes, self.precision, self.setting.sigma))
-        evidence = _evidence(before, residuals, slopes, x, self.precision, self.setting.scales)
+        shipped = [log_likelihood(before, sigma) for sigma in self.setting.scales]
+        moved = [
+            log_likelihood(residuals, sigma)
+            - 0.5 * float(x @ self.precision @ x)
+            + 0.5
+            * np.linalg.slogdet(
+                np.linalg.solve(_information(residuals, slopes, self.precision, sigma), self.precision)
+            )[1]
+            for sigma in self.setting.scales
+        ]
+        evidence = float(np.logaddexp.reduce(moved) - np.logaddexp.reduce(shipped))
         predictor = self.predictor
         return Posterior(
             predictor.phase, predictor.blocks, x, covariance, residuals, before, slopes, self.setting, evidence
         )
-
-
-def _evidence(
-    before: Array, residuals: Array, slopes: Array, x: Array, precision: Array, scales: Sequence[float]
-) -> float:
-    """Laplace's evidence for moved constants less that for the shipped ones, each over the scales a row's error may have."""
-    shipped = [log_likelihood(before, sigma) for sigma in scales]
-    moved = [
-        log_likelihood(residuals, sigma)
-        - 0.5 * float(x @ precision @ x)
-        + 0.5 * np.linalg.slogdet(np.linalg.solve(_information(residuals, slopes, precision, sigma), precision))[1]
-        for sigma in scales
-    ]
-    return float(np.logaddexp.reduce(moved) - np.logaddexp.reduce(shipped))
 
 
 def _information(residuals: Array, slopes: Array, precision: Array, sigma: float) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -100,7 +100,14 @@ class RowPredictor:
         for i, row in enumerate(self.rows):
             if shift is not None:  # a separate chip per row
                 chips, factors = {}, merged(self.phase, x + shift[i])
-            seconds.append(np.broadcast_to(row.on(_shared(chips, row.ctx.chip, factors)), x.shape[1:]))
+            key = (id(row.ctx.chip.spec), tuple(sorted(row.ctx.chip.override.items())), row.ctx.chip.ideal)
+            if key not in chips:
+                classes = overrides.classes(row.ctx.chip.spec)
+                known = {
+                    p: f for p, f in factors.items() if p.startswith(overrides.ENGINE) or p.split(".")[1] in classes
+                }
+                chips[key] = row.ctx.chip.with_factors(known)
+            seconds.append(np.broadcast_to(row.on(chips[key]), x.shape[1:]))
         with np.errstate(invalid="ignore"):  # a request rate that cannot be sustained under the factors is NaN
             return np.nan_to_num(np.log(np.array(seconds, dtype=np.float64)), nan=np.inf, posinf=np.inf)
 
@@ -114,13 +121,3 @@ class RowPredictor:
         with np.errstate(invalid="ignore"):
             one_sided = np.nan_to_num((here - faster) / STEP, nan=0.0, posinf=0.0)
             return here[..., 0], np.where(np.isfinite(slower), (slower - faster) / (2 * STEP), one_sided)
-
-
-def _shared(chips: dict[Hashable, Chip], chip: Chip, factors: Mapping[str, Number]) -> Chip:
-    """A chip under the factors whose class it or the defaults of its kind have, one for all rows on the same figures."""
-    key = (id(chip.spec), tuple(sorted(chip.override.items())), chip.ideal)
-    if key not in chips:
-        classes = overrides.classes(chip.spec)
-        known = {p: f for p, f in factors.items() if p.startswith(overrides.ENGINE) or p.split(".")[1] in classes}
-        chips[key] = chip.with_factors(known)
-    return chips[key]

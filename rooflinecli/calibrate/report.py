@@ -28,9 +28,28 @@ class CalibrationReport(Record):
 
 def report(result: CalibrationAnswer) -> CalibrationReport:
     """The tables and sentences of a calibration."""
+    lines: Rows = []
+    for g in result.groups:
+        for block, x, c in zip(g.posterior.blocks, g.posterior.x, g.posterior.contraction, strict=True):
+            if c <= NAMED:
+                continue
+            lines.append(
+                {
+                    "phase": g.phase,
+                    "software": g.software,
+                    "block": block.name,
+                    "move": float(np.expm1(x)) if c >= PARTLY and g.posterior.supported else None,
+                    "contraction": float(c),
+                    "says": "your rows determine it" if c >= DETERMINED else "partly" if c >= PARTLY else "prior",
+                }
+            )
     tables: dict[str, Rows] = {
-        "error on your rows (median), and share inside the 80% interval": _scores(result),
-        "what your rows determine: seconds of each block against the shipped constants": _constants(result),
+        "error on your rows (median), and share inside the 80% interval": [
+            {"phase": g.phase, "software": g.software, **vars(score), "interval": float(g.posterior.error)}
+            for g in result.groups
+            for score in g.scores
+        ],
+        "what your rows determine: seconds of each block against the shipped constants": lines,
         "rows that contradict physics, each other or the rest": [
             {"row": row.where, "left_out": "yes" if row.left_out else "no", "reason": row.reason}
             for row in result.contradictions
@@ -56,34 +75,6 @@ def aside(rows: list[tuple[str, str]]) -> Rows:
     for where, reason in rows:
         places.setdefault(reason, []).append(where)
     return [{"row": each[0], "rows": len(dict.fromkeys(each)), "reason": reason} for reason, each in places.items()]
-
-
-def _scores(result: CalibrationAnswer) -> Rows:
-    return [
-        {"phase": g.phase, "software": g.software, **vars(score), "interval": float(g.posterior.error)}
-        for g in result.groups
-        for score in g.scores
-    ]
-
-
-def _constants(result: CalibrationAnswer) -> Rows:
-    """Groups of constants that the rows inform; a move is reported only where they determine it at least in part."""
-    lines: Rows = []
-    for g in result.groups:
-        for block, x, c in zip(g.posterior.blocks, g.posterior.x, g.posterior.contraction, strict=True):
-            if c <= NAMED:
-                continue
-            lines.append(
-                {
-                    "phase": g.phase,
-                    "software": g.software,
-                    "block": block.name,
-                    "move": float(np.expm1(x)) if c >= PARTLY and g.posterior.supported else None,
-                    "contraction": float(c),
-                    "says": "your rows determine it" if c >= DETERMINED else "partly" if c >= PARTLY else "prior",
-                }
-            )
-    return lines
 
 
 def _notes(g: PhaseFit) -> list[str]:

@@ -62,23 +62,18 @@ def _mixing(group: LayerSpec, model: ModelSpec, known: list[tuple[AttentionSpec,
         if spec is not None:
             block = next((block for seen, block in known if seen == spec), None)
             if block is None:
-                known.append((spec, block := _attention(spec, model)))
+                kind = registry.load("layers/attention", spec.kind)
+                wanted: dict[str, str] = getattr(kind, "SIZES", {})
+                optional: dict[str, str] = getattr(kind, "OPTIONAL", {})
+                for name in sorted((set(spec.sizes) ^ set(wanted)) - set(optional)):
+                    reads = ", ".join(f"{size} ({what})" for size, what in (wanted | optional).items()) or "none"
+                    fault = "needs" if name in wanted else "does not read"
+                    raise DataError(
+                        f"{model.document.location('attention', 'sizes')}: kind {spec.kind} {fault} sizes.{name}; its sizes are: {reads}"
+                    )
+                known.append((spec, block := kind.block(spec, model)))
             blocks.append(block)
     return blocks
-
-
-def _attention(spec: AttentionSpec, model: ModelSpec) -> Block:
-    """Block of an attention kind. Raises DataError where the sizes that its file declares are missing (those in OPTIONAL may be)."""
-    kind = registry.load("layers/attention", spec.kind)
-    wanted: dict[str, str] = getattr(kind, "SIZES", {})
-    optional: dict[str, str] = getattr(kind, "OPTIONAL", {})
-    for name in sorted((set(spec.sizes) ^ set(wanted)) - set(optional)):
-        reads = ", ".join(f"{size} ({what})" for size, what in (wanted | optional).items()) or "none"
-        fault = "needs" if name in wanted else "does not read"
-        raise DataError(
-            f"{model.document.location('attention', 'sizes')}: kind {spec.kind} {fault} sizes.{name}; its sizes are: {reads}"
-        )
-    return kind.block(spec, model)  # type: ignore[no-any-return]
 
 
 def _build(spec: ModelSpec) -> Ledger:

@@ -31,7 +31,9 @@ def _counted(ledger: Ledger) -> Parameters:
     outer = int(row_parameters(ledger.stem, ledger.axes) + row_parameters(ledger.head, ledger.axes))
     inner = sum(layer.repeat * layer_parameters(layer) for layer in ledger.layers)
     idle = sum(layer.repeat * _idle(layer) for layer in ledger.layers)
-    embedding = _embedding(ledger)
+    embedding = sum(
+        int(product(axes, ledger.axes)) for row in ledger.stem if row.name == "embedding" for axes in row.params
+    )
     towers = [parameters(tower) for tower in spec.towers]
     total = outer + inner + sum(t.total for t in towers)
     active = total - idle - sum(t.total - t.active for t in towers)
@@ -59,7 +61,3 @@ def _idle(layer: Layer) -> int:
         int(product(axes, sizes)) for row in layer.rows if row.kind == "grouped_matmul" for axes in row.params
     )
     return grouped // layer.axes["E"] * (layer.axes["E"] - layer.axes["top_k"])
-
-
-def _embedding(ledger: Ledger) -> int:
-    return sum(int(product(axes, ledger.axes)) for row in ledger.stem if row.name == "embedding" for axes in row.params)

@@ -87,6 +87,8 @@ def environment() -> Environment:
     device = jax.local_devices()[0]  # not another process's device
     where = KINDS.get(device.platform, device.platform)
     kind = _cpu_model() if where == "cpu" else device.device_kind
+    import os
+
     return Environment(
         where,
         kind,
@@ -98,7 +100,7 @@ def environment() -> Environment:
         platform.platform(),
         nvidia("driver_version"),
         _gpu_clocks() or _cpu_clock(),
-        _cores(),
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         _llc(where),
         _memory(device),
         datetime.date.today().isoformat(),
@@ -162,12 +164,6 @@ def compute_capability() -> tuple[int, int] | None:
     text = str(getattr(jax.local_devices()[0], "compute_capability", "") or "")
     match = re.match(r"(\d+)\.(\d+)", text)
     return (int(match[1]), int(match[2])) if match else None
-
-
-def _cores() -> int:
-    import os
-
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _cpu_model() -> str:

@@ -92,7 +92,15 @@ def _value(node: ast.expr, text: str) -> Argument:
             names = [key.id if isinstance(key, ast.Name) else ast.unparse(key or node) for key in node.keys]
             return dict(zip(names, (_value(each, text) for each in node.values), strict=True))
         case ast.Subscript(value=ast.Name(id=name)):
-            return _array(name, node.slice, text)
+            import jax
+            import jax.numpy as jnp
+
+            try:
+                dtype = jnp.dtype(DTYPES.get(name, name))
+            except TypeError:
+                raise unknown("dtype", name, DTYPES) from None
+            axes = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            return jax.ShapeDtypeStruct(tuple(_number(size, text) for size in axes), dtype)
         case ast.Name(id="true" | "false" as word):
             return word == "true"
     return _number(node, text)
@@ -106,18 +114,6 @@ def _number(node: ast.expr, text: str) -> Any:
     if not isinstance(found, (int, float)):
         raise _wrong(ast.unparse(node), text)
     return found
-
-
-def _array(name: str, sizes: ast.expr, text: str) -> jax.ShapeDtypeStruct:
-    import jax
-    import jax.numpy as jnp
-
-    try:
-        dtype = jnp.dtype(DTYPES.get(name, name))
-    except TypeError:
-        raise unknown("dtype", name, DTYPES) from None
-    axes = sizes.elts if isinstance(sizes, ast.Tuple) else [sizes]
-    return jax.ShapeDtypeStruct(tuple(_number(size, text) for size in axes), dtype)
 
 
 def _wrong(part: str, text: str) -> UsageError:

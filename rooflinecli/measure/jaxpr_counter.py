@@ -101,7 +101,9 @@ def _inline(jaxpr: Jaxpr, known: dict[Var, Value], nodes: list[Node]) -> None:
 
 
 def _bound(known: dict[Var, Value], var: Var) -> Value:
-    known[var] = _value(var.aval)
+    shape = tuple(int(size) for size in getattr(var.aval, "shape", ()))
+    dtype = getattr(var.aval, "dtype", None)
+    known[var] = Value(shape, str(dtype), float(math.prod(shape)) * getattr(dtype, "itemsize", 0))
     return known[var]
 
 
@@ -109,12 +111,6 @@ def _read(known: dict[Var, Value], var: Var | Literal) -> Value:
     if hasattr(var, "val"):
         return Value(tuple(getattr(var.aval, "shape", ())), str(getattr(var.aval, "dtype", "")), 0.0)
     return known[var]
-
-
-def _value(aval: object) -> Value:
-    shape = tuple(int(size) for size in getattr(aval, "shape", ()))
-    dtype = getattr(aval, "dtype", None)
-    return Value(shape, str(dtype), float(math.prod(shape)) * getattr(dtype, "itemsize", 0))
 
 
 REDUCTIONS = frozenset(

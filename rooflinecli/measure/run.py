@@ -52,6 +52,7 @@ class MeasureAnswer:
 
 def execute(suite: Suite, running: Callable[[Record], str]) -> MeasureAnswer:
     """Measure and fit; `running(record)` is the progress bar's text of a result. Ctrl-C returns an answer with the completed cases. Raises UsageError or DataError."""
+    from rooflinecli.measure.collectives import chosen
     from rooflinecli.measure.dtypes import size_of
 
     for dtype in suite.dtype:
@@ -63,16 +64,6 @@ def execute(suite: Suite, running: Callable[[Record], str]) -> MeasureAnswer:
     log = Log(Path(suite.log or out.with_suffix(".jsonl")), env.fingerprint, fresh=suite.restart)
     if not device.is_leader():
         log.mute()
-    session = _session(suite, env, log)
-    cases = _cases(suite, env)
-    with bar(len([c for c in cases if c.key not in log]), running) as tell:
-        session.tell = tell
-        session.run(cases)
-    return _answer(suite, session, out, len(cases))
-
-
-def _session(suite: Suite, env: Environment, log: Log) -> Session:
-    """Protocol, canary and dispatch overhead of this run, the last two logged."""
     known = log.records.get("canary", {}).get("time_s", float("inf"))
     canary = ReferenceKernel(known) if env.platform == "cpu" and env.processes == 1 else None
     dispatch = dispatch_overhead()
@@ -83,19 +74,16 @@ def _session(suite: Suite, env: Environment, log: Log) -> Session:
     looks, protocol = suite.looks or (2 if suite.quick else 4), QUICK if suite.quick else FULL
     session = Session(env, log, protocol, budget, canary=canary, dispatch=dispatch)
     session.looks, session.patience = looks, PATIENCE * budget
-    return session
-
-
-def _cases(suite: Suite, env: Environment) -> list[KernelCase]:
-    from rooflinecli.measure.collectives import chosen
-
     alone = suite.suites == ("collectives",) or env.processes > 1
     cases: list[KernelCase] = [] if alone else shape_grids.chosen(suite.suites, env.platform, suite.quick, suite.dtype)
     if suite.pallas and not alone:
         cases += competing(cases)
     if "collectives" in suite.suites:
         cases += chosen(env, suite.quick)
-    return cases
+    with bar(len([c for c in cases if c.key not in log]), running) as tell:
+        session.tell = tell
+        session.run(cases)
+    return _answer(suite, session, out, len(cases))
 
 
 def _answer(suite: Suite, session: Session, out: Path, planned: int) -> MeasureAnswer:

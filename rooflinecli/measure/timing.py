@@ -142,7 +142,10 @@ def measure(
         turn += 1
         taken = (clock() - start) / batch
         samples.append(max(taken - subtract, 0.1 * taken) / chain)
-        if len(samples) >= protocol.minimum and _enough(samples, protocol, clock() >= deadline):
+        if len(samples) >= protocol.minimum and (
+            clock() >= deadline
+            or (len(samples) % 5 == 0 and len(samples) >= 15 and summarize(samples).spread <= protocol.tight)
+        ):
             break
         if clock() >= deadline + 2 * protocol.budget and len(samples) >= 3:
             break
@@ -157,8 +160,3 @@ def _warm(run: Run[T], wait: Wait[T], protocol: Protocol, clock: Callable[[], fl
         wait(run(turn))
         best = min(best, clock() - start)
     return best
-
-
-def _enough(samples: list[float], protocol: Protocol, late: bool) -> bool:
-    """Tight (looked at every few samples, since sorting costs) or out of time."""
-    return late or (len(samples) % 5 == 0 and len(samples) >= 15 and summarize(samples).spread <= protocol.tight)

@@ -66,7 +66,12 @@ def file_bytes(
     matrices of its groups of layers whose mixer is no softmax attention. Raises UsageError for a mixer without such files and for a
     model whose tensors llama.cpp names differently.
     """
-    shape = _shape(spec, imatrix)
+    attention = next((g.attention for g in spec.layers if g.attention), None)
+    groups = attention.n_heads // (attention.n_kv_heads or attention.n_heads) if attention else 1
+    experts = max((g.feedforward.n_experts or 0 for g in spec.layers), default=0)
+    stored = spec.quantization
+    native = "MXFP4" if stored and stored.dtype == "mxfp4" and stored.applies_to == "experts" else ""
+    shape = Shape(spec.n_layers, groups, experts, spec.tied_embeddings, spec.d_model, imatrix, native)
     sizes = dict.fromkeys(("layers", "experts", "embedding", "head"), 0)
     rows = list(matrices(spec, mixers))
     for m in rows:
@@ -76,17 +81,16 @@ def file_bytes(
                 m.role, "experts" if m.role.endswith("_exps") else "layers"
             )
         ] += size
-    sizes["layers"] += 4 * _rest(spec, parameters - sum(math.prod(m.shape) for m in rows))
+    # Parameters outside the matrices: norms, biases, routers, sinks, convolutions, learned positions
+    rest = parameters - sum(math.prod(m.shape) for m in rows)
+    pieces = [*spec.before, *spec.after, *(piece for group in spec.layers for piece in group.pieces)]
+    unnamed = any(
+        piece.kind in ("linear", "table") for piece in pieces
+    )  # matrices that are named and quantized otherwise
+    if rest < 0 or unnamed or spec.towers or not spec.vocab_size:
+        raise _unknown_tensors(spec)
+    sizes["layers"] += 4 * rest
     return sizes | {"total": sum(sizes.values())}
-
-
-def _shape(spec: ModelSpec, imatrix: bool) -> Shape:
-    attention = next((g.attention for g in spec.layers if g.attention), None)
-    groups = attention.n_heads // (attention.n_kv_heads or attention.n_heads) if attention else 1
-    experts = max((g.feedforward.n_experts or 0 for g in spec.layers), default=0)
-    stored = spec.quantization
-    native = "MXFP4" if stored and stored.dtype == "mxfp4" and stored.applies_to == "experts" else ""
-    return Shape(spec.n_layers, groups, experts, spec.tied_embeddings, spec.d_model, imatrix, native)
 
 
 def matrices(spec: ModelSpec, mixers: Mixers | None = None) -> Iterator[Matrix]:
@@ -158,17 +162,6 @@ def _feedforward(spec: ModelSpec, f: FeedForwardSpec, i: int) -> Iterator[Matrix
         elif row.part != "router":
             shared = "_shexp" if "shared_experts" in row.name else ""
             yield Matrix(role + shared, i, (row.outputs, row.inputs))
-
-
-def _rest(spec: ModelSpec, rest: int) -> int:
-    """Parameters outside the matrices: norms, biases, routers, sinks, convolutions, learned positions."""
-    pieces = [*spec.before, *spec.after, *(piece for group in spec.layers for piece in group.pieces)]
-    unnamed = any(
-        piece.kind in ("linear", "table") for piece in pieces
-    )  # matrices that are named and quantized otherwise
-    if rest < 0 or unnamed or spec.towers or not spec.vocab_size:
-        raise _unknown_tensors(spec)
-    return rest
 
 
 def _unknown_tensors(spec: ModelSpec) -> UsageError:

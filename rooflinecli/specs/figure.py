@@ -136,7 +136,20 @@ def validate(kind: type[M], document: Document) -> M:
     try:
         spec = kind.model_validate(document.data)
     except ValidationError as error:
-        raise DataError(_sentence(error, document)) from None
+        first = error.errors(include_url=False, include_context=False)[0]
+        path = tuple(p for p in first["loc"] if not (isinstance(p, str) and (p.startswith("function-") or "[" in p)))
+        field = ".".join(str(p) for p in path) or "the file"
+        message = validation_message(first["type"], first["msg"])
+        if first["type"] == "extra_forbidden":
+            message = "no such field; `docs/schema` lists the fields, or remove it"
+        elif first["type"] == "missing":
+            message = "required, but missing; add it"
+        elif first["type"] in ("int_type", "int_parsing", "int_from_float"):
+            message = f"expected a whole number, got {first['input']!r}"
+        elif not message.endswith((".", "'")) and first["type"] != "value_error":
+            message = f"{message}, got {str(first['input'])[:60]!r}"
+        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+        raise DataError(f"{document.location(*path)}: {field}: {message}{more}") from None
     if isinstance(spec, FileSpec):
         spec._document = document
     return spec
@@ -162,20 +175,3 @@ def validation_message(kind: str, message: str) -> str:
     """Return a validator's message in our words: `kind` and `message` as pydantic gives them."""
     plain = _EXPECTED.get(kind, message.removeprefix("Value error, "))
     return _COUNTED.sub(r"expected at \1 \2", plain).replace("Input should be", "expected")
-
-
-def _sentence(error: ValidationError, document: Document) -> str:
-    first = error.errors(include_url=False, include_context=False)[0]
-    path = tuple(p for p in first["loc"] if not (isinstance(p, str) and (p.startswith("function-") or "[" in p)))
-    field = ".".join(str(p) for p in path) or "the file"
-    message = validation_message(first["type"], first["msg"])
-    if first["type"] == "extra_forbidden":
-        message = "no such field; `docs/schema` lists the fields, or remove it"
-    elif first["type"] == "missing":
-        message = "required, but missing; add it"
-    elif first["type"] in ("int_type", "int_parsing", "int_from_float"):
-        message = f"expected a whole number, got {first['input']!r}"
-    elif not message.endswith((".", "'")) and first["type"] != "value_error":
-        message = f"{message}, got {str(first['input'])[:60]!r}"
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{document.location(*path)}: {field}: {message}{more}"

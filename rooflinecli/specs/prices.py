@@ -100,25 +100,20 @@ def _read(path: Path, stamp: float) -> tuple[Offer, ...]:
     for i, row in enumerate(document.data.get("offers", ())):
         where = document.location("offers", i)
         try:
-            one = _offer(row, sources, where)
+            # A row as an offer; one with a spot price as well is two
+            kind, usd = str(row["kind"]), float(row["usd"])
+            if kind not in KINDS or usd < 0:
+                raise ValueError(f"kind {kind}, usd {usd:g}")
+            about = (int(row["devices"]), str(row.get("instance", "")), str(row.get("region", "")), str(row["date"]), sources.get(row["source"], row["source"]), where)  # fmt: skip
+            one = [Offer(str(row["provider"]), kind, usd, *about, row.get("kw"))]
+            if row.get("spot") is not None:
+                one.append(Offer(str(row["provider"]), "spot", float(row["spot"]), *about))
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
                 f"{where}: an offer needs provider, kind, usd, devices, date and source ({error!r})"
             ) from None
         found += one
     return tuple(found)
-
-
-def _offer(row: dict[str, Any], sources: dict[str, str], where: str) -> list[Offer]:
-    """A row as an offer; one with a spot price as well is two."""
-    kind, usd = str(row["kind"]), float(row["usd"])
-    if kind not in KINDS or usd < 0:
-        raise ValueError(f"kind {kind}, usd {usd:g}")
-    about = (int(row["devices"]), str(row.get("instance", "")), str(row.get("region", "")), str(row["date"]), sources.get(row["source"], row["source"]), where)  # fmt: skip
-    made = [Offer(str(row["provider"]), kind, usd, *about, row.get("kw"))]
-    if row.get("spot") is not None:
-        made.append(Offer(str(row["provider"]), "spot", float(row["spot"]), *about))
-    return made
 
 
 def choose(spec: HardwareSpec, words: str = "", region: str = "") -> ChosenPrice | None:

@@ -36,8 +36,21 @@ def generate(kind: str) -> JsonSchema:
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
     if kind == "model":
         _shorthand(schema)
-    _units(schema.get("$defs", {}))
-    _texts(schema.get("$defs", {}).get("Efficiency", {}))
+    defs = schema.get("$defs", {})
+    for figure in Figure.__subclasses__():
+        if figure.dimension != "1" and figure.__name__ in defs:
+            value = {"type": "string", "pattern": _written(figure.dimension)}
+            shown = {**value, "description": f"a number with its unit, in {figure.dimension}"}
+            defs[figure.__name__]["properties"]["value"] = shown
+    constants = defs.get("Efficiency", {}).get("properties", {})
+    constants.get("p", {}).pop("default", None)  # infinity, which JSON cannot write
+    for field in constants.values():
+        unit = field.pop("unit", None)
+        if unit is not None:
+            limits = {k: field.pop(k) for k in list(field) if k not in ("title", "description", "default", *_SAID)}
+            field["anyOf"] = [limits, {"type": "string", "pattern": _written(unit)}]
+        for key in _SAID:
+            field.pop(key, None)
     _overlay(schema)
     return schema
 
@@ -46,31 +59,10 @@ def text(kind: str) -> str:
     return json.dumps(generate(kind), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _units(defs: JsonSchema) -> None:
-    """A figure's value must be written with a unit of its dimension."""
-    for figure in Figure.__subclasses__():
-        if figure.dimension != "1" and figure.__name__ in defs:
-            value = {"type": "string", "pattern": _written(figure.dimension)}
-            shown = {**value, "description": f"a number with its unit, in {figure.dimension}"}
-            defs[figure.__name__]["properties"]["value"] = shown
-
-
 def _written(dimension: str) -> str:
     """The pattern of a number with a unit of this dimension."""
     names = "|".join(sorted(map(re.escape, units.UNITS[dimension]), key=len, reverse=True))
     return rf"^\s*[0-9][0-9_,.]*(e[-+]?[0-9]+)?\s*({names})\s*$"
-
-
-def _texts(efficiency: JsonSchema) -> None:
-    """A constant is a bare SI number, or text in its unit: '4 us', '80%', '33 B'."""
-    efficiency.get("properties", {}).get("p", {}).pop("default", None)  # infinity, which JSON cannot write
-    for field in efficiency.get("properties", {}).values():
-        unit = field.pop("unit", None)
-        if unit is not None:
-            limits = {k: field.pop(k) for k in list(field) if k not in ("title", "description", "default", *_SAID)}
-            field["anyOf"] = [limits, {"type": "string", "pattern": _written(unit)}]
-        for key in _SAID:
-            field.pop(key, None)
 
 
 def _shorthand(schema: JsonSchema) -> None:

@@ -143,7 +143,18 @@ def _plain(
             raise DataError(f"{name}:{number}: {node.value!a} holds control characters; write plain text")
         if node.tag == _TEXT_TAG and (node.style or not _LOOSE_NUMBER.match(node.value)):
             return node.value
-        return _scalar(node, f"{name}:{number}")
+        where = f"{name}:{number}"
+        if node.tag == _TEXT_TAG:
+            raise DataError(
+                f"{where}: YAML reads {node.value} as text, not a number; write 1.0e+9, or a value with its unit"
+            )
+        try:
+            return _ANCHOR.construct_object(node)
+        except (yaml.YAMLError, ValueError) as error:
+            problem = str(getattr(error, "problem", None) or error)
+            raise DataError(
+                f"{where}: {node.value!r} cannot be read ({problem}); write plain text, a number or true/false"
+            ) from None
     if id(node) in open_nodes:
         raise DataError(f"{name}:{number}: an alias that contains itself; write the value out")
     if len(lines) > LARGEST:
@@ -168,18 +179,3 @@ def _plain(
 _TEXT_TAG = "tag:yaml.org,2002:str"
 _LOOSE_NUMBER = re.compile(r"^[-+]?(\d[\d_]*\.?\d*|\.\d+)[eE]\d+$|^[-+]?\d[\d_]*[eE][-+]?\d+$")
 _ANCHOR = yaml.SafeLoader("")
-
-
-def _scalar(node: yaml.ScalarNode, where: str) -> object:
-    """A scalar that is not plain text: a number, true/false, null, a date; or a number YAML would read as text."""
-    if node.tag == _TEXT_TAG:
-        raise DataError(
-            f"{where}: YAML reads {node.value} as text, not a number; write 1.0e+9, or a value with its unit"
-        )
-    try:
-        return _ANCHOR.construct_object(node)
-    except (yaml.YAMLError, ValueError) as error:
-        problem = str(getattr(error, "problem", None) or error)
-        raise DataError(
-            f"{where}: {node.value!r} cannot be read ({problem}); write plain text, a number or true/false"
-        ) from None

@@ -28,9 +28,18 @@ def block(spec: AttentionSpec, model: ModelSpec) -> Block:
     sizes, tied = spec.sizes, spec.shared
     bias = spec.qkv_bias  # of the MLP and of the scan's projections; attention has none
     scan = spec.model_copy(update={"qkv_bias": bias, "out_bias": bias, "conv_bias": True})
+    both, hidden = ("B", "S", "U"), ("B", "S", "F")
     rows = (
         *_attention(tied, "qkv_adapter" in sizes),
-        *_mlp(tied, bias),
+        norm("attention.mlp_norm", "none" if tied else "rmsnorm"),
+        _once(
+            matmul("attention.mlp_up", "x[B S D] . Wup[D U] -> u[B S U]", bias=bias, saves=(("B", "Z", "D"), both)),
+            tied,
+        ),
+        matmul("attention.mlp_adapter_down", "x[B S D] . Wa[D adapter] -> a[B S adapter]"),
+        matmul("attention.mlp_adapter_up", "a[B S adapter] . Wb[adapter U] -> u[B S U]"),
+        elementwise("attention.mlp_activation", (both,), (hidden,)),
+        _once(matmul("attention.mlp_down", "h[B S F] . Wdown[F D] -> y[B S D]", bias=bias, saves=(hidden,)), tied),
         matmul("attention.use", "y[B S D] . Wu[D D2] -> u[B S D2]", saves=(("B", "Z", "D"),)),
         norm("attention.ssm.norm", "rmsnorm"),
         *mamba2.rows(scan, "attention.ssm", "M", "P"),
@@ -68,22 +77,6 @@ def _attention(tied: bool, adapters: bool) -> list[Row]:
         ]
     out = matmul("attention.out", "o[B S N H] . Wo[N H D] -> y[B S D]", saves=(_HEADS,))
     return [*rows, Row("attention.core", "attention", mixer=Softmax()), _once(out, tied)]
-
-
-def _mlp(tied: bool, bias: bool) -> list[Row]:
-    """The shared gated MLP with the adapter of this use."""
-    both, hidden = ("B", "S", "U"), ("B", "S", "F")
-    return [
-        norm("attention.mlp_norm", "none" if tied else "rmsnorm"),
-        _once(
-            matmul("attention.mlp_up", "x[B S D] . Wup[D U] -> u[B S U]", bias=bias, saves=(("B", "Z", "D"), both)),
-            tied,
-        ),
-        matmul("attention.mlp_adapter_down", "x[B S D] . Wa[D adapter] -> a[B S adapter]"),
-        matmul("attention.mlp_adapter_up", "a[B S adapter] . Wb[adapter U] -> u[B S U]"),
-        elementwise("attention.mlp_activation", (both,), (hidden,)),
-        _once(matmul("attention.mlp_down", "h[B S F] . Wdown[F D] -> y[B S D]", bias=bias, saves=(hidden,)), tied),
-    ]
 
 
 def _once(row: Row, tied: bool) -> Row:

@@ -13,19 +13,15 @@ AROUND = 3  # the image's begin, the overview's mark, the image's end
 
 def cut(spec: ImageSpec, width: int, height: int) -> ImageTiling:
     """An input for each tile and the overview; a separator behind every tile."""
-    columns, rows = _canvas(spec, width, height)
-    count = columns * rows
-    positions, tokens = tile(spec)
-    if count == 1:
-        return ImageTiling(1, positions, tokens + AROUND)
-    return ImageTiling(count + 1, positions, (count + 1) * tokens + count + AROUND)
-
-
-def _canvas(spec: ImageSpec, width: int, height: int) -> tuple[int, int]:
-    """Columns and rows; of canvases that scale alike the smallest."""
+    # Columns and rows; of canvases that scale alike the smallest
     size, most = spec.size or spec.patch, spec.tiles
     grids = [(c, r) for c in range(1, most + 1) for r in range(1, most + 1) if c * r <= most]
     scales = {(c, r): min(c * size / width, r * size / height) for c, r in grids}
     enlarging = [scale for scale in scales.values() if scale >= 1]
     chosen = min(enlarging) if enlarging else max(scales.values())
-    return min((g for g, scale in scales.items() if scale == chosen), key=lambda g: g[0] * g[1])
+    columns, rows = min((g for g, scale in scales.items() if scale == chosen), key=lambda g: g[0] * g[1])
+    count = columns * rows
+    positions, tokens = tile(spec)
+    if count == 1:
+        return ImageTiling(1, positions, tokens + AROUND)
+    return ImageTiling(count + 1, positions, (count + 1) * tokens + count + AROUND)

@@ -186,26 +186,19 @@ def predict(phase: str, spec: ModelSpec, hardware: HardwareSpec, batch: int, seq
         return Prediction(float(value(answer.time_s)), float(value(answer.floor_s)), flops, _plain(answer.breakdown_s))
     decode = phase == "decode"
     queries, logits = (1, 1) if decode else (seq, seq if phase == "forward" else 1)
-    costs = _pass(timed, layout, batch, queries, seq, logits, decode)
-    flops = value(counted.model_flops(batch, queries, seq, logits, decode=decode))
-    floor = roofline.floor_time(value(costs.t_compute), value(costs.t_memory))
-    return Prediction(float(value(costs.total)), float(floor), float(flops), _plain(costs.groups))
-
-
-def _pass(
-    timed: EstimateContext, layout: Layout, batch: int, queries: int, keys: int, logits: int, decode: bool
-) -> StepAccumulator:
-    """A bare forward pass: no serving engine around it, and a head that answers at `logits` positions."""
+    # A bare forward pass: no serving engine around it, and a head that answers at `logits` positions
     costs = StepAccumulator(timed.chip, "kernel", 1.0)
     ops = ForwardPass(timed.formats, decode=decode)
-    work = pass_axis_sizes(float(batch), float(queries), float(keys), float(logits), layout)
+    work = pass_axis_sizes(float(batch), float(queries), float(seq), float(logits), layout)
     for group in timed.ledger.layers:
         costs.add(
             ops.ops(group.rows, layer_sizes(group, work, layout, timed.spec.document, timed.lift)), float(group.repeat)
         )
     outer = stem_head_axis_sizes(timed.ledger, work, layout, timed.spec.document, timed.lift)
     costs.add(ops.ops((*timed.ledger.stem, *timed.ledger.head), outer, outer=True), 1.0)
-    return costs
+    flops = value(counted.model_flops(batch, queries, seq, logits, decode=decode))
+    floor = roofline.floor_time(value(costs.t_compute), value(costs.t_memory))
+    return Prediction(float(value(costs.total)), float(floor), float(flops), _plain(costs.groups))
 
 
 def _plain(parts: dict[str, float]) -> dict[str, float]:

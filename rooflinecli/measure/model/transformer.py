@@ -257,7 +257,8 @@ def program(phase: str, spec: ModelSpec, weights: Weights, batch: int, seq: int,
     """The program of a phase on random tokens."""
     tokens = jax.random.randint(jax.random.key(3), (batch, seq), 0, spec.vocab_size)
     if phase == "train":
-        return _train(spec, weights, tokens)
+        copies = tuple(jax.tree.map(make, weights) for make in (jnp.array, jnp.zeros_like, jnp.zeros_like))
+        return Program(partial(train_step, spec), (*copies, tokens), (0, 1, 2), lambda args, out: (*out[1:], args[3]))
     if phase == "decode":
         return _decode(spec, weights, tokens[:, -1:], seq, dtype)
     if phase == "prefill":
@@ -288,11 +289,6 @@ def train_step(
     leaves: Any = jax.tree.structure(weights)
     parts = [jax.tree.unflatten(leaves, part) for part in zip(*leaves.flatten_up_to(updated), strict=True)]
     return (value, *parts)
-
-
-def _train(spec: ModelSpec, weights: Weights, tokens: jax.Array) -> Program:
-    copies = tuple(jax.tree.map(make, weights) for make in (jnp.array, jnp.zeros_like, jnp.zeros_like))
-    return Program(partial(train_step, spec), (*copies, tokens), (0, 1, 2), lambda args, out: (*out[1:], args[3]))
 
 
 def _decode(spec: ModelSpec, weights: Weights, token: jax.Array, context: int, dtype: DTypeLike) -> Program:

@@ -167,21 +167,17 @@ def _by_name(kernels: list[Kernel], priced: dict[int, KernelFloor], total: float
         )
         known = [priced[id(k)] for k in group if id(k) in priced]
         if known and len(known) == len(group) and seconds:
-            _set_floor(row, known)
+            expected = [kernel.expected_s for kernel in known if kernel.expected_s is not None]
+            compute, bandwidth = {k.compute_utilization for k in known}, {k.bandwidth_utilization for k in known}
+            row.floor_s = sum(kernel.floor_s for kernel in known)
+            row.bound = max(known, key=lambda kernel: kernel.floor_s).bound
+            row.impossible = any(kernel.impossible for kernel in known)
+            row.over_floor = row.time_s / row.floor_s if row.floor_s else None
+            row.expected_s = sum(expected) if len(expected) == len(known) else None
+            row.compute_utilization = compute.pop() if len(compute) == 1 else None
+            row.bandwidth_utilization = bandwidth.pop() if len(bandwidth) == 1 else None
         rows[name] = row
     return rows
-
-
-def _set_floor(row: KernelSum, known: list[KernelFloor]) -> None:
-    expected = [kernel.expected_s for kernel in known if kernel.expected_s is not None]
-    compute, bandwidth = {k.compute_utilization for k in known}, {k.bandwidth_utilization for k in known}
-    row.floor_s = sum(kernel.floor_s for kernel in known)
-    row.bound = max(known, key=lambda kernel: kernel.floor_s).bound
-    row.impossible = any(kernel.impossible for kernel in known)
-    row.over_floor = row.time_s / row.floor_s if row.floor_s else None
-    row.expected_s = sum(expected) if len(expected) == len(known) else None
-    row.compute_utilization = compute.pop() if len(compute) == 1 else None
-    row.bandwidth_utilization = bandwidth.pop() if len(bandwidth) == 1 else None
 
 
 LOW = 0.6  # below this share of both roofs: latency-bound; NVIDIA Nsight Compute's Speed Of Light rule
