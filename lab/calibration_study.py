@@ -17,9 +17,8 @@ import numpy as np
 from lab.calibration_families import Family, families
 from lab.fit import Array
 from lab.show import show
-from rooflinecli.calibrate.constant_groups import BLOCKS
 from rooflinecli.calibrate.phase_fit import fit, local, relative_gap, solve_all, with_share
-from rooflinecli.calibrate.posterior import SETTINGS, Posterior, PriorSettings
+from rooflinecli.calibrate.posterior import BLOCKS, SETTINGS, Posterior, PriorSettings
 from rooflinecli.validate import aiconfigurator_tables
 from rooflinecli.validate.stats import Table
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from rooflinecli.calibrate.microbenchmark_row import MicrobenchmarkRow
 from rooflinecli.calibrate.phase_fit import PHASES, PhaseFit, fit_phase, own_rows, software
 from rooflinecli.calibrate.posterior import Array, Posterior
-from rooflinecli.calibrate.predicted_row import PredictedRow, RowPredictor
+from rooflinecli.calibrate.predicted_row import MicrobenchmarkRow, PredictedRow, RowPredictor
 from rooflinecli.calibrate.resolve_rows import resolve
 from rooflinecli.calibrate.row_checks import RowContradiction, impossible, one_per_question, repeats
 from rooflinecli.core.errors import DataError, RooflineError

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from rooflinecli.calibrate.constant_groups import BLOCKS
-from rooflinecli.calibrate.microbenchmark_row import MicrobenchmarkRow
 from rooflinecli.calibrate.phase_fit import PHASES, software
-from rooflinecli.calibrate.predicted_row import PHASE, PredictedRow, RowPredictor, seconds
+from rooflinecli.calibrate.posterior import BLOCKS
+from rooflinecli.calibrate.predicted_row import PHASE, MicrobenchmarkRow, PredictedRow, RowPredictor, seconds
 from rooflinecli.calibrate.resolve_rows import resolve
 from rooflinecli.calibrate.row_checks import floor_of
 from rooflinecli.core.errors import DataError

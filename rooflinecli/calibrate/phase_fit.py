@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.calibrate.microbenchmark_row import MicrobenchmarkRow
 from rooflinecli.calibrate.posterior import (
     SETTINGS,
     Array,
@@ -18,7 +17,7 @@ from rooflinecli.calibrate.posterior import (
     log_likelihood,
     weights,
 )
-from rooflinecli.calibrate.predicted_row import PredictedRow, RowPredictor
+from rooflinecli.calibrate.predicted_row import MicrobenchmarkRow, PredictedRow, RowPredictor
 from rooflinecli.calibrate.row_checks import RowContradiction, outliers
 from rooflinecli.core.num import Number
 from rooflinecli.engine import apply_calibration

@@ -7,8 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rooflinecli.calibrate.microbenchmark_row import microbenchmark_rows
-from rooflinecli.calibrate.predicted_row import PHASE, PredictedRow, seconds
+from rooflinecli.calibrate.predicted_row import PHASE, PredictedRow, microbenchmark_rows, seconds
 from rooflinecli.core.errors import DataError, Infeasible, UsageError
 from rooflinecli.core.text import one_line
 from rooflinecli.engine import build_request

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rooflinecli.calibrate.microbenchmark_row import MicrobenchmarkRow
 from rooflinecli.calibrate.posterior import Array, Posterior, weights
-from rooflinecli.calibrate.predicted_row import PredictedRow, static
+from rooflinecli.calibrate.predicted_row import MicrobenchmarkRow, PredictedRow, static
 from rooflinecli.core.units import duration
 from rooflinecli.engine.evaluate import SHIPPED
 

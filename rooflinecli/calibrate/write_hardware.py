@@ -9,8 +9,8 @@ import numpy as np
 import yaml
 
 from rooflinecli.calibrate.answer import CalibrationAnswer
-from rooflinecli.calibrate.constant_groups import merged
 from rooflinecli.calibrate.phase_fit import PhaseFit, own_rows
+from rooflinecli.calibrate.posterior import merged
 from rooflinecli.core.text import plural
 from rooflinecli.price import overrides
 from rooflinecli.specs.hardware import HardwareSpec

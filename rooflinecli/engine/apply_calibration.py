@@ -15,7 +15,7 @@ from rooflinecli.formulas import calibration as f
 from rooflinecli.formulas import roofline
 from rooflinecli.memory import device_parameters
 from rooflinecli.price import overrides
-from rooflinecli.specs.calibration import Calibration
+from rooflinecli.specs.hardware import Calibration
 from rooflinecli.specs.layout import Layout
 
 SLACK = 1.1  # a size this little beyond the measured rows counts as among them

@@ -148,7 +148,7 @@ def parse_choice(option: Option, written: object, flag: str = "") -> str:
     if option.kind == "dtype" and text not in FORMATS:
         if option.name != "weight-dtype":
             raise unknown("dtype", text, FORMATS, option=option.name)
-        from rooflinecli.quantization.gguf_mix import file_type
+        from rooflinecli.quantization.gguf import file_type
         from rooflinecli.quantization.schemes import parse, schemes
 
         if file_type(text) is None and parse(text) is None:  # which raises UsageError for bits that a format has not
@@ -160,7 +160,7 @@ def _only_engine(weight_dtype: str | None) -> str:
     """The engine that alone reads a weight format (a GGUF file type, exl2, exl3, mlx); empty where several do."""
     if weight_dtype is None:
         return ""
-    from rooflinecli.quantization.gguf_mix import file_type
+    from rooflinecli.quantization.gguf import file_type
     from rooflinecli.quantization.schemes import ALONE, parse, schemes
 
     if file_type(weight_dtype) is not None:

@@ -15,8 +15,7 @@ from rooflinecli.memory import DeviceParameters, device_parameters
 from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes
 from rooflinecli.quantization import linear_layers, schemes
 from rooflinecli.quantization.formats import BITS
-from rooflinecli.quantization.gguf_mix import file_type
-from rooflinecli.quantization.gguf_tensors import SOFTMAX, MixerMatrix, Mixers, file_bytes
+from rooflinecli.quantization.gguf import SOFTMAX, MixerMatrix, Mixers, file_bytes, file_type
 from rooflinecli.quantization.linear_layers import Linear
 from rooflinecli.specs.layers import Quantization, Widths
 from rooflinecli.specs.layout import Layout

@@ -24,7 +24,7 @@ from rooflinecli.ledger.ledger import (
 )
 from rooflinecli.ledger.mixer import CompositeMixer
 from rooflinecli.specs import registry
-from rooflinecli.specs.components import ComponentSpec
+from rooflinecli.specs.layers import ComponentSpec
 from rooflinecli.specs.model import AttentionSpec, LayerSpec, ModelSpec
 
 _LEDGERS: dict[int, tuple[ModelSpec, Ledger]] = {}

@@ -9,10 +9,10 @@ import hashlib
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rooflinecli.core.errors import unknown
 from rooflinecli.formulas import attention, counts
 from rooflinecli.layers.softmax import FUSED
 from rooflinecli.ledger.ops import Gradient, Op
-from rooflinecli.measure.dtypes import size_of
 from rooflinecli.phases import backward
 
 Sizes = dict[str, int]
@@ -130,3 +130,36 @@ def optimizer(rows: int, width: int) -> KernelCase:
     """AdamW in fp32, with the traffic the engine charges: two moments read and written, gradient read, weight written."""
     moved = rows * width * (2 * 8.0 + 4.0 + 4.0)
     return KernelCase("elementwise", "adamw", "optimizer", "fp32", {"rows": rows, "width": width}, 0.0, moved)
+
+
+# engine name -> (jax name, bytes per element)
+NAMES = {
+    "fp64": ("float64", 8),
+    "fp32": ("float32", 4),
+    "tf32": ("float32", 4),
+    "bf16": ("bfloat16", 2),
+    "fp16": ("float16", 2),
+    "fp8": ("float8_e4m3fn", 1),
+    "int8": ("int8", 1),
+}
+# formats that activations and streams have; the others are inputs of matrix units alone
+WIDE = ("fp64", "fp32", "tf32", "bf16", "fp16")
+# what a default run times; more are asked for with --dtype
+DEFAULTS = {"cpu": ("fp32",), "gpu": ("bf16",), "tpu": ("bf16",)}
+FULL = {"cpu": ("fp32", "bf16"), "gpu": ("bf16", "fp8", "int8", "fp16", "tf32"), "tpu": ("bf16",)}
+
+
+def size_of(dtype: str) -> int:
+    """Bytes per element. Raises UsageError for an unknown dtype."""
+    if dtype not in NAMES:
+        raise unknown("dtype", dtype, NAMES)
+    return NAMES[dtype][1]
+
+
+def jax_name(dtype: str) -> str:
+    size_of(dtype)
+    return NAMES[dtype][0]
+
+
+def defaults(platform: str, quick: bool) -> tuple[str, ...]:
+    return (DEFAULTS if quick else FULL).get(platform, ("bf16",))

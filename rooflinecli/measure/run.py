@@ -15,12 +15,10 @@ from rooflinecli.measure.cases import KernelCase, Record
 from rooflinecli.measure.contention import ReferenceKernel, was_contended
 from rooflinecli.measure.device import Environment, compute_capability, environment, keep_pages, known_chip
 from rooflinecli.measure.fit import Fit, usable
-from rooflinecli.measure.log import Log
 from rooflinecli.measure.question import Suite
-from rooflinecli.measure.session import Session, Tell
+from rooflinecli.measure.session import Log, Session, Tell
 from rooflinecli.measure.shape_grids import competing, missing
-from rooflinecli.measure.time_case import dispatch_overhead
-from rooflinecli.measure.timing import FULL, QUICK, quantile
+from rooflinecli.measure.timing import FULL, QUICK, dispatch_overhead, quantile
 from rooflinecli.price.chip import Chip
 from rooflinecli.questions.kernel.operations import alone, attention_op, matmul_op
 from rooflinecli.questions.kernel.question import KernelAnswer
@@ -52,8 +50,8 @@ class MeasureAnswer:
 
 def execute(suite: Suite, running: Callable[[Record], str]) -> MeasureAnswer:
     """Measure and fit; `running(record)` is the progress bar's text of a result. Ctrl-C returns an answer with the completed cases. Raises UsageError or DataError."""
+    from rooflinecli.measure.cases import size_of
     from rooflinecli.measure.collectives import chosen
-    from rooflinecli.measure.dtypes import size_of
 
     for dtype in suite.dtype:
         size_of(dtype)

@@ -1,18 +1,22 @@
-"""The resumable loop: build, compile, time, log, report. Ctrl-C keeps completed cases; a budget ends the run early."""
+"""The resumable loop: build, compile, time, log, report. Ctrl-C keeps completed cases; a budget ends the run early.
+
+The log has one line of JSON for each timed case, flushed as it is written, so that an interrupted run resumes.
+"""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from rooflinecli.core.errors import UsageError
 from rooflinecli.measure.cases import KernelCase, Record
 from rooflinecli.measure.collectives import bus_bytes
 from rooflinecli.measure.contention import BUSY, CALM, CpuContention, ReferenceKernel
 from rooflinecli.measure.device import Environment, seen
-from rooflinecli.measure.log import Log
-from rooflinecli.measure.time_case import timed
-from rooflinecli.measure.timing import Protocol, Timing
+from rooflinecli.measure.timing import Protocol, Timing, timed
 
 Tell = Callable[[KernelCase, "Record | None"], None]
 
@@ -144,3 +148,56 @@ def described(timing: Timing) -> Record:
         "spread": round(s.spread, 4),
         "warning": timing.warning,
     }
+
+
+SCHEMA = "roofline-measure/1"
+
+
+class Log:
+    """Records by key under one machine fingerprint. Later lines win; a line cut short by an interrupt is skipped."""
+
+    def __init__(self, path: Path, fingerprint: str, *, fresh: bool = False):
+        self.path, self.fingerprint = path, fingerprint
+        self.foreign = 0
+        self._muted = False
+        self.records: dict[str, Record] = {}
+        if fresh and path.exists():
+            path.replace(path.with_name(path.name + ".old"))
+        for record in _lines(path):
+            if record.get("fingerprint") == fingerprint:
+                self.records[str(record.get("key"))] = record
+            else:
+                self.foreign += 1
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.records
+
+    def mute(self) -> None:
+        """Keep records in memory only: another process writes the file."""
+        self._muted = True
+        self.records.clear()
+
+    def append(self, record: Record) -> None:
+        """Write one record and keep it. Raises UsageError when the file cannot be written."""
+        whole = {"schema": SCHEMA, "fingerprint": self.fingerprint, **record}
+        self.records[str(record["key"])] = whole
+        if self._muted:
+            return
+        try:
+            cut = self.path.exists() and self.path.stat().st_size and self.path.read_bytes()[-1:] != b"\n"
+            with self.path.open("a", encoding="utf-8") as stream:
+                stream.write(("\n" if cut else "") + json.dumps(whole) + "\n")
+        except OSError as error:
+            raise UsageError(f"{self.path}: cannot be written ({error.strerror}); give --log a writable path") from None
+
+
+def _lines(path: Path) -> Iterator[Record]:
+    if not path.is_file():
+        return
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict) and record.get("schema") == SCHEMA:
+            yield record

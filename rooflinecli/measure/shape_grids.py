@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.measure import cases, torch_baseline
-from rooflinecli.measure.cases import WARM, KernelCase
-from rooflinecli.measure.dtypes import WIDE, defaults
+from rooflinecli.measure.cases import WARM, WIDE, KernelCase, defaults
 
 SUITES = ("bandwidth", "matmul", "attention", "elementwise", "collectives")
 TRAINED = ("fp32", "bf16", "fp16")  # formats of gradients, attention and experts

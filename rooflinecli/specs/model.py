@@ -17,12 +17,14 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from rooflinecli.core.errors import DataError, RooflineError
-from rooflinecli.specs.components import ComponentSpec, DenoisingSpec, ImageSpec
 from rooflinecli.specs.figure import FileSpec, OneLine, validate
 from rooflinecli.specs.layers import (
     AttentionSpec,
     Checkpoint,
+    ComponentSpec,
+    DenoisingSpec,
     FeedForwardSpec,
+    ImageSpec,
     LayerSpec,
     PatchSpec,
     PositionSpec,

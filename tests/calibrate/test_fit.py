@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rooflinecli.calibrate.constant_groups import BLOCKS, merged
 from rooflinecli.calibrate.phase_fit import fit, solve_all
-from rooflinecli.calibrate.posterior import SETTINGS, PriorSettings, log_likelihood, student, weights
+from rooflinecli.calibrate.posterior import BLOCKS, SETTINGS, PriorSettings, log_likelihood, merged, student, weights
 from rooflinecli.calibrate.predicted_row import PredictedRow, RowPredictor, seconds
 from rooflinecli.calibrate.row_checks import outlier_z
 from rooflinecli.core.errors import UsageError

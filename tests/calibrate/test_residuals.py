@@ -15,8 +15,7 @@ from rooflinecli.calibrate.report import report
 from rooflinecli.calibrate.write_hardware import hardware_yaml
 from rooflinecli.engine import apply_calibration, build_request
 from rooflinecli.formulas.calibration import similarity
-from rooflinecli.specs.calibration import Calibration
-from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.hardware import Calibration, load_hardware
 
 SLOW = {"efficiency.matmul.memory": 0.6, "efficiency.elementwise.memory": 0.6, "efficiency.gather.memory": 0.6}
 

@@ -6,8 +6,15 @@ import pytest
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.layers.parameter_counts import parameters
-from rooflinecli.quantization.gguf_mix import Shape, file_type, file_types, tensor_bytes, tensor_type, types
-from rooflinecli.quantization.gguf_tensors import file_bytes
+from rooflinecli.quantization.gguf import (
+    Shape,
+    file_bytes,
+    file_type,
+    file_types,
+    tensor_bytes,
+    tensor_type,
+    types,
+)
 from rooflinecli.specs.model import load_model
 
 # GB, from a second, independent coding of the rules of src/llama-quant.cpp@007dbbf3fd, itself held to 0.18 % by 13 published files

@@ -16,7 +16,7 @@ from rooflinecli.importers.hf import from_config
 from rooflinecli.layers.build import ledger
 from rooflinecli.memory import device_parameters
 from rooflinecli.quantization.formats import experts_alone, formats
-from rooflinecli.quantization.gguf_tensors import file_bytes
+from rooflinecli.quantization.gguf import file_bytes
 from rooflinecli.quantization.schemes import parse, schemes
 from rooflinecli.specs.layers import Quantization
 from rooflinecli.specs.layout import Layout

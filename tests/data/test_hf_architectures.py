@@ -26,7 +26,7 @@ from rooflinecli.quantization.formats import formats
 from rooflinecli.questions.models.answer import sheet
 from rooflinecli.render.answer import render
 from rooflinecli.render.views import models as views
-from rooflinecli.specs.components import ImageSpec
+from rooflinecli.specs.layers import ImageSpec
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import model_from
 from rooflinecli.specs.yaml_loader import Document

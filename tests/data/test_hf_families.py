@@ -17,7 +17,7 @@ from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes
 from rooflinecli.phases.flops import ledger_flops
 from rooflinecli.phases.forward import ForwardPass
 from rooflinecli.quantization.formats import formats
-from rooflinecli.specs.components import ImageSpec
+from rooflinecli.specs.layers import ImageSpec
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import model_from
 from rooflinecli.specs.yaml_loader import Document

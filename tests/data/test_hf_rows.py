@@ -157,15 +157,16 @@ def test_sizes_that_no_check_foresaw_are_refused_in_a_sentence():
         "1 <= a < b != 3 in c",
         "(a or b, a and 0, {x: y for x, y in zip(c, c)}, {x % 2 for x in c if x > 1})",
         "sorted([x * y for x in c for y in range(x) if y], reverse=True)[-1]",
+        "f'blk.{a + 1}.{b}' + str(c)",
         "{'a': [c.index(i) for i in c if i not in (1,)], 'b': a is not None}",
     ],
 )
 def test_expressions_of_rows_come_to_what_python_says(text):
-    names = {"a": 2, "b": 5, "c": [1, 2, 3], "zip": zip, "range": range, "sorted": sorted}
+    names = {"a": 2, "b": 5, "c": [1, 2, 3], "zip": zip, "range": range, "sorted": sorted, "str": str}
     assert expressions.evaluated(text, names) == eval(text, dict(names))
 
 
-@pytest.mark.parametrize("text", ["c.__class__", "lambda: a", "(x := a)", "f'{a}'"])
+@pytest.mark.parametrize("text", ["c.__class__", "lambda: a", "(x := a)", "f'{a:3}'"])
 def test_expressions_of_rows_have_no_other_syntax(text):
     with pytest.raises(TypeError, match="is no expression of a row"):
         expressions.evaluated(text, {"a": 1, "c": []})

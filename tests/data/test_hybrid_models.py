@@ -23,7 +23,7 @@ from rooflinecli.ledger.mixer import CountingMode
 from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes, stem_head_axis_sizes
 from rooflinecli.phases.flops import rows_flops
 from rooflinecli.quantization.formats import formats
-from rooflinecli.quantization.gguf_tensors import file_bytes
+from rooflinecli.quantization.gguf import file_bytes
 from rooflinecli.questions.models.answer import sheet
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout

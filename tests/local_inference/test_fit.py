@@ -9,7 +9,7 @@ from conftest import run_cli
 
 from rooflinecli.engine import build_request
 from rooflinecli.layers.parameter_counts import parameters
-from rooflinecli.quantization.gguf_tensors import file_bytes
+from rooflinecli.quantization.gguf import file_bytes
 from rooflinecli.questions.fit.answer import fit
 from rooflinecli.specs.model import load_model
 

@@ -7,7 +7,7 @@ from local_inference.question import question
 
 from rooflinecli.engine.inference import decode, prefill
 from rooflinecli.layers.parameter_counts import parameters
-from rooflinecli.quantization.gguf_tensors import file_bytes
+from rooflinecli.quantization.gguf import file_bytes
 from rooflinecli.specs.engine import load_engine
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.experimental.pallas import tpu as pltpu
 
-from rooflinecli.measure import cases, time_case
+from rooflinecli.measure import cases, timing
 from rooflinecli.measure.kernels import base, pallas, reference, xla
 
 F64 = np.float64
@@ -133,9 +133,9 @@ def test_a_wrong_kernel_is_not_timed():
     kernel, inputs = ready(case)
     wrong = base.replaced(kernel, lambda w, x: 1.01 * (x @ w))
     with pytest.raises(ArithmeticError, match="not timed"):
-        time_case._checked(case, wrong, [inputs], time_case.Protocol())
+        timing._checked(case, wrong, [inputs], timing.Protocol())
     right = base.replaced(kernel, lambda w, x: 1.01 * (x @ w), lambda w, x: x @ w)
-    assert time_case._checked(case, right, [inputs], time_case.Protocol(budget=0.01)).fn is right.options[1]
+    assert timing._checked(case, right, [inputs], timing.Protocol(budget=0.01)).fn is right.options[1]
 
 
 def test_pallas_kernels_lower_for_tpu(monkeypatch):

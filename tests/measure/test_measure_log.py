@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.measure.log import Log
+from rooflinecli.measure.session import Log
 
 
 def test_records_come_back_and_the_last_wins(tmp_path):

@@ -7,15 +7,7 @@ from types import SimpleNamespace
 import pytest
 from measure.fits import fit_of
 
-from rooflinecli.measure import (
-    cases,
-    device,
-    profile,
-    run,
-    shape_grids,
-    time_case,
-    torch_baseline,
-)
+from rooflinecli.measure import cases, device, profile, run, shape_grids, timing, torch_baseline
 from rooflinecli.measure.fit import Constants, predict, sizes_of
 from rooflinecli.measure.timing import Protocol
 from rooflinecli.render.views import measure as render
@@ -53,9 +45,9 @@ def test_warm_kernels_are_those_that_fit_a_cache():
 
 def test_a_warm_kernel_meets_one_set_of_inputs(env, monkeypatch):
     met = []
-    monkeypatch.setattr(time_case, "_time", lambda kernel, sets, *rest: met.append(len(sets)))
+    monkeypatch.setattr(timing, "_time", lambda kernel, sets, *rest: met.append(len(sets)))
     for engine in ("xla", cases.WARM):
-        time_case.timed(cases.matmul(8, 64, 64, "fp32", engine), BRIEF, env, 0.0)
+        timing.timed(cases.matmul(8, 64, 64, "fp32", engine), BRIEF, env, 0.0)
     assert met[0] > 1 and met[1] == 1
 
 
@@ -65,7 +57,7 @@ def test_a_warm_kernel_meets_one_set_of_inputs(env, monkeypatch):
 def test_torch_times_the_same_shapes(case, env):
     pytest.importorskip("torch")
     assert torch_baseline.takes(case)
-    assert time_case.timed(case, BRIEF, env, 0.0).summary.low > 0
+    assert timing.timed(case, BRIEF, env, 0.0).summary.low > 0
 
 
 def test_torch_is_timed_only_where_it_sees_the_device(monkeypatch):

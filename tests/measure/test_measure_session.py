@@ -3,8 +3,7 @@
 import pytest
 
 from rooflinecli.measure import cases, session
-from rooflinecli.measure.log import Log
-from rooflinecli.measure.session import Session, better
+from rooflinecli.measure.session import Log, Session, better
 from rooflinecli.measure.timing import QUICK, Timing, summarize
 
 CASES = [cases.matmul(n, n, n, "fp32") for n in (32, 64, 96, 128)]

@@ -14,7 +14,7 @@ from rooflinecli.importers.checkpoint.gguf_architectures import GgufMetadata, ar
 from rooflinecli.importers.checkpoint.gguf_by_tensors import plain
 from rooflinecli.importers.checkpoint.gguf_header import read
 from rooflinecli.importers.checkpoint.tensor_header import Header
-from rooflinecli.quantization.gguf_mix import file_types
+from rooflinecli.quantization.gguf import file_types
 from rooflinecli.specs.name_lookup import display_path
 from rooflinecli.specs.yaml_loader import Document
 

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.checkpoint.tensor_header import Header, Tensor
-from rooflinecli.quantization.gguf_mix import tensor_bytes, types
+from rooflinecli.quantization.gguf import tensor_bytes, types
 from rooflinecli.specs.name_lookup import display_path
 
 MAGIC = b"GGUF"

@@ -63,6 +63,10 @@ def _value(node: Any, names: Mapping[str, Any]) -> Any:
             return slice(*(bound and of(bound) for bound in (node.lower, node.upper, node.step)))
         case ast.List() | ast.Tuple() | ast.Set():
             return operation(_items(node.elts, of))
+        case ast.JoinedStr():
+            return "".join(map(str, _items(node.values, of)))
+        case ast.FormattedValue(conversion=-1, format_spec=None):
+            return of(node.value)
         case ast.Dict():
             return {of(key): of(value) for key, value in zip(node.keys, node.values, strict=True)}
         case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():

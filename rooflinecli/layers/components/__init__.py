@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.ledger.ledger import Derived
-from rooflinecli.specs.components import ComponentSpec
+from rooflinecli.specs.layers import ComponentSpec
 
 
 @dataclass(frozen=True)

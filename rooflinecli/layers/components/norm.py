@@ -5,7 +5,7 @@ from __future__ import annotations
 from rooflinecli.layers.components import PlacedComponent, positions
 from rooflinecli.ledger.ledger import Block
 from rooflinecli.ledger.ledger import norm as norm_row
-from rooflinecli.specs.components import ComponentSpec
+from rooflinecli.specs.layers import ComponentSpec
 
 
 def block(spec: ComponentSpec, at: PlacedComponent) -> Block:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rooflinecli.layers.components import PlacedComponent
 from rooflinecli.ledger.ledger import Block, matmul
-from rooflinecli.specs.components import ComponentSpec
+from rooflinecli.specs.layers import ComponentSpec
 
 
 def block(spec: ComponentSpec, at: PlacedComponent) -> Block:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from rooflinecli.core.fast_dataclass import dataclass
-from rooflinecli.specs.components import ImageSpec
+from rooflinecli.specs.layers import ImageSpec
 
 
 @dataclass(frozen=True)

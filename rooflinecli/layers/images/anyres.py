@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from rooflinecli.layers.images import ImageTiling, tile
-from rooflinecli.specs.components import ImageSpec
+from rooflinecli.specs.layers import ImageSpec
 
 _SLACK = 1.1  # how far over the tiles allowed an image may go before it is scaled down
 

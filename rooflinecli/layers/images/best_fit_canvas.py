@@ -6,7 +6,7 @@ Source: transformers 5.23, image_processing_llama4.py, get_best_fit; processing_
 from __future__ import annotations
 
 from rooflinecli.layers.images import ImageTiling, tile
-from rooflinecli.specs.components import ImageSpec
+from rooflinecli.specs.layers import ImageSpec
 
 AROUND = 3  # the image's begin, the overview's mark, the image's end
 

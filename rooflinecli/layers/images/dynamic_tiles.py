@@ -6,7 +6,7 @@ Source: transformers 5.23, image_processing_got_ocr2.py, get_optimal_tiled_canva
 from __future__ import annotations
 
 from rooflinecli.layers.images import ImageTiling, nearest, tile
-from rooflinecli.specs.components import ImageSpec
+from rooflinecli.specs.layers import ImageSpec
 
 
 def cut(spec: ImageSpec, width: int, height: int) -> ImageTiling:

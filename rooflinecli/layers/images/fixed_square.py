@@ -7,7 +7,7 @@ crops of long images (pan and scan), which is off unless asked for and not count
 from __future__ import annotations
 
 from rooflinecli.layers.images import ImageTiling, tile
-from rooflinecli.specs.components import ImageSpec
+from rooflinecli.specs.layers import ImageSpec
 
 
 def cut(spec: ImageSpec, width: int, height: int) -> ImageTiling:

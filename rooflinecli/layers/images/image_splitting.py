@@ -7,7 +7,7 @@ get_image_prompt_string: two tokens before each tile, one behind each row, three
 from __future__ import annotations
 
 from rooflinecli.layers.images import ImageTiling, tile
-from rooflinecli.specs.components import ImageSpec
+from rooflinecli.specs.layers import ImageSpec
 
 
 def cut(spec: ImageSpec, width: int, height: int) -> ImageTiling:

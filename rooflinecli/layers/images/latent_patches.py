@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.layers.images import ImageTiling, grid
-from rooflinecli.specs.components import ImageSpec
+from rooflinecli.specs.layers import ImageSpec
 
 
 def cut(spec: ImageSpec, width: int, height: int) -> ImageTiling:

@@ -7,7 +7,7 @@ of a tile padded to a multiple of 8).
 from __future__ import annotations
 
 from rooflinecli.layers.images import ImageTiling, tile
-from rooflinecli.specs.components import ImageSpec
+from rooflinecli.specs.layers import ImageSpec
 
 MULTIPLE = 8
 

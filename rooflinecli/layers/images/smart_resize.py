@@ -9,7 +9,7 @@ import math
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.layers.images import ImageTiling, grid
-from rooflinecli.specs.components import ImageSpec
+from rooflinecli.specs.layers import ImageSpec
 
 FLATTEST = 200
 

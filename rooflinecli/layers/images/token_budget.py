@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from rooflinecli.layers.images import ImageTiling
-from rooflinecli.specs.components import ImageSpec
+from rooflinecli.specs.layers import ImageSpec
 
 
 def cut(spec: ImageSpec, width: int, height: int) -> ImageTiling:

@@ -13,8 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from rooflinecli.measure.cases import KernelCase
-from rooflinecli.measure.dtypes import jax_name
+from rooflinecli.measure.cases import KernelCase, jax_name
 
 MOST_SETS = 64
 MOST_BYTES = 2 * 2**30  # of rotating inputs, on a CPU; a tenth of device memory where that is more

@@ -11,8 +11,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from numpy.typing import NDArray
 
-from rooflinecli.measure.cases import KernelCase
-from rooflinecli.measure.dtypes import jax_name
+from rooflinecli.measure.cases import KernelCase, jax_name
 from rooflinecli.measure.kernels.base import Arrays, Function, Kernel
 
 AXIS = "x"

@@ -22,14 +22,14 @@ from rooflinecli.engine.training import train
 from rooflinecli.formulas import roofline
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.measure.answer_types import ModelReport, PhaseComparison
+from rooflinecli.measure.cases import jax_name
 from rooflinecli.measure.contention import around
 from rooflinecli.measure.device import environment, keep_pages, known_chip
-from rooflinecli.measure.dtypes import jax_name
 from rooflinecli.measure.jaxpr_counter import Rules, tally, xla_cost
-from rooflinecli.measure.log import Log
 from rooflinecli.measure.model import transformer
 from rooflinecli.measure.model.supported import scaled
 from rooflinecli.measure.question import ModelComparison
+from rooflinecli.measure.session import Log
 from rooflinecli.measure.timing import Timing
 from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes, stem_head_axis_sizes
 from rooflinecli.phases.forward import ForwardPass

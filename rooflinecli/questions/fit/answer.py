@@ -14,7 +14,7 @@ from rooflinecli.engine.inference import decode, prefill
 from rooflinecli.engine.residency import resident_memory
 from rooflinecli.engine.stored_weights import with_weight_format
 from rooflinecli.layers.parameter_counts import parameters
-from rooflinecli.quantization.gguf_mix import file_types
+from rooflinecli.quantization.gguf import file_types
 from rooflinecli.quantization.schemes import parse, schemes
 from rooflinecli.questions.estimate.extrapolation_notes import foreign
 from rooflinecli.questions.fit.question import FitAnswer, FitDevice, FitLoad, FitModel, FitRow

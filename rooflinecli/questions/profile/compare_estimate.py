@@ -20,8 +20,7 @@ from rooflinecli.importers.profiles.intervals import length, overlap
 from rooflinecli.importers.profiles.kernel import Kernel
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.ops.answer import Operation, phase_operations
-from rooflinecli.questions.profile.match_ledger import named_row
-from rooflinecli.questions.profile.rollup import one_device
+from rooflinecli.questions.profile.rollup import named_row, one_device
 from rooflinecli.specs.request import Request
 
 CLOSE = 0.01  # FLOPs of a shape and of an operation that differ by less are of one

@@ -135,7 +135,7 @@ class Profile(Question[ProfileAnswer]):
         """The operations of a pass of the model."""
         if self.model is None:
             return None
-        from rooflinecli.questions.profile.match_ledger import expected_ops
+        from rooflinecli.questions.profile.rollup import expected_ops
 
         queries = 1.0 if self.seq is None else self.seq
         keys = queries if self.context is None else self.context

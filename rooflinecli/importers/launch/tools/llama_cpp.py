@@ -10,7 +10,7 @@ import re
 from rooflinecli.importers.launch import dtype_names, serving_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags
 from rooflinecli.importers.source import Options
-from rooflinecli.quantization.gguf_mix import file_type
+from rooflinecli.quantization.gguf import file_type
 
 VERSION = "llama.cpp b6000"
 TRAINS = False
