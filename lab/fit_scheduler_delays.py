@@ -15,12 +15,10 @@ import numpy as np
 from lab.fit import ABSOLUTE, Array, Constant, Values, fit, leave_one_out
 from lab.show import show
 from rooflinecli.engine import build_request
-from rooflinecli.engine.closed_loop import client_state
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.decode_step import sequences_per_stage
 from rooflinecli.engine.forward_step import prefill_pass
 from rooflinecli.engine.inference import decode_seconds, token
-from rooflinecli.engine.serving_load import load
+from rooflinecli.engine.serving_load import client_state, load, sequences_per_stage
 from rooflinecli.formulas import closed_loop
 from rooflinecli.validate import inference
 from rooflinecli.validate.stats import Table, half_by_name

@@ -22,7 +22,7 @@ from lab.show import show
 from rooflinecli.core.errors import RooflineWarning
 from rooflinecli.engine import extrapolation
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.interval_bound import time_at_bound
+from rooflinecli.engine.evaluate import time_at_bound
 from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.questions.search import layout_space
 from rooflinecli.questions.search.search_request import TrainingSearchQuestion

@@ -15,7 +15,6 @@ from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.engine.host_offload import host_of
 from rooflinecli.engine.inputs import bind_inputs
-from rooflinecli.engine.training_stack import default_stack, training_stack
 from rooflinecli.formulas import attention, serving
 from rooflinecli.layers.build import ledger, split
 from rooflinecli.ledger.ledger import EVEN, Ledger, TensorSplit
@@ -460,3 +459,23 @@ def _kept_format(request: Request) -> Quantization | None:
     else:
         replaced = request.dtype or request.weight_dtype or stored.dtype not in BITS
     return None if replaced else _checkpoint_format(request)
+
+
+# The training software whose constants price a step: the one that was named, or what runs like this one use when none is.
+UNNAMED = Layout.software
+TUNED, SHARDED, TYPICAL = "megatron-bridge", "pytorch", "typical"
+
+
+def default_stack(chip: Chip, formats: Formats, ledger: Ledger) -> str:
+    """The stack of a question that names none, where weights are not sharded by ZeRO-3."""
+    if chip.spec.kind != "gpu" or chip.spec.vendor != "nvidia":
+        return UNNAMED
+    tuned = formats.compute in ("fp8", "fp4") or "fp4" in chip.spec.peak or ledger.moe_layers
+    return TUNED if tuned else TYPICAL
+
+
+def training_stack(layout: Layout, default: str) -> str:
+    """Name of the row of the training tables that a layout reads."""
+    if layout.software != UNNAMED or default == UNNAMED:
+        return layout.software
+    return SHARDED if layout.zero >= 3 else default

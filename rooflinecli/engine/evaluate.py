@@ -1,15 +1,21 @@
-"""Entry point of the engine: a context, a layout and a phase in, a typed answer out."""
+"""A context, a layout and a phase in, a typed answer out: its quantities, those derived from them, and their intervals and bounds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
+from rooflinecli.core import num
+from rooflinecli.core.num import Number
 from rooflinecli.engine.apply_calibration import calibrated
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.derived import derive
+from rooflinecli.engine.forward_step import prefill_pass
 from rooflinecli.engine.inference import decode, prefill
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, PrefillAnswer, TrainAnswer
+from rooflinecli.formulas import energy, roofline, serving
+from rooflinecli.specs.grid import embodied_grams_per_device_hour
 from rooflinecli.specs.layout import Layout
+from rooflinecli.specs.quantities import DERIVED, Quantity, find, scales_with_time
 
 
 def train(ctx: EstimateContext, layout: Layout) -> TrainAnswer:
@@ -41,3 +47,186 @@ def answer(ctx: EstimateContext, layout: Layout, phase: str) -> PhaseAnswer:
 def priced(ctx: EstimateContext, layout: Layout, phase: str) -> PhaseAnswer:
     """The answer without derived quantities, computed once: choosing a layout has priced it already."""
     return ctx.memoized(layout, phase, lambda: PHASES[phase](ctx, layout))
+
+
+# Derived quantities of a phase: the rows of specs/quantities with a formula, and their arguments that no answer has.
+Source = Callable[[EstimateContext, Layout, PhaseAnswer], Number | None]
+
+
+def derive(ctx: EstimateContext, layout: Layout, phase: str, answer: PhaseAnswer) -> None:
+    """Set every derived quantity of a phase, with the interval of those that have errors of their own; left out where the chip's
+    file or the question lacks an argument."""
+    derived: dict[str, Number] = {}
+    intervals: dict[str, tuple[Number, Number]] = {}
+    arguments: dict[str, Number | None] = {}
+
+    def argument(name: str) -> Number | None:
+        if name in derived:
+            return derived[name]
+        if name not in arguments:
+            source = SOURCES.get(name)
+            arguments[name] = getattr(answer, name, None) if source is None else source(ctx, layout, answer)
+        return arguments[name]
+
+    for row in _rows(phase):
+        values = [argument(name) for name in (*row.of, *row.errors)]
+        if any(value is None for value in values):
+            continue
+        assert row.formula is not None  # of every derived row
+        derived[row.name] = row.formula(*values[: len(row.of)])
+        derived |= {name: arguments[name] for name in row.errors}
+        if row.errors and not row.detail:
+            low, high = interval(derived[row.name], row, answer, derived)
+            most = argument("power") if row.unit == "W" else None
+            intervals[f"{row.name}_interval"] = (low, high if most is None else num.minimum(high, most))
+    answer.derived, answer.derived_intervals = derived, intervals
+
+
+def interval(
+    value: Number, row: Quantity, answer: PhaseAnswer, derived: dict[str, Number] | None = None
+) -> tuple[Number, Number]:
+    """80% interval of a quantity of a phase: that of the time or the rate that it follows, joined with errors of its own."""
+    if row.rate or (row.errors and isinstance(answer, PrefillAnswer)):  # waiting is in its time, and takes no energy
+        base, ends, inverse = answer.tokens_per_s, answer.tokens_per_s_interval, row.time > 0
+    else:
+        base, ends, inverse = answer.time_s, answer.interval_s, row.time < 0
+    low, high = (value * (base / end if inverse else end / base) for end in ends) if row.time else (value, value)
+    low, high = num.minimum(low, high), num.maximum(low, high)
+    known = answer.derived if derived is None else derived
+    for name in row.errors:
+        error = known.get(name, 0.0)
+        high = roofline.interval_high(value, energy.joined_error(high / value - 1, error))
+        low = roofline.interval_low(value, energy.joined_error(value / low - 1, error), 0.0)
+    return low, high
+
+
+@cache
+def _rows(phase: str) -> tuple[Quantity, ...]:
+    return tuple(row for row in DERIVED if row.phase in ("", phase))
+
+
+def _memory_use(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) -> Number:
+    """Time of the bytes at peak bandwidth over the time of the pass."""
+    return answer.resources_s.memory / busy_seconds(ctx, layout, answer)
+
+
+def _compute_use(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) -> Number:
+    """Model FLOP/s over peak: with recomputation in training, with the prompts of other requests in a served decode."""
+    if isinstance(answer, TrainAnswer):
+        return answer.hfu
+    if not isinstance(answer, DecodeAnswer) or answer.load_kind == "static":
+        return answer.mfu
+    context = serving.mean_context(ctx.prompt, ctx.output)
+    return served_compute_use(ctx, answer.batch, context, answer.tokens_per_s, layout.devices)
+
+
+def served_compute_use(
+    ctx: EstimateContext, batch: Number, context: Number, tokens_per_s: Number, devices: Number
+) -> Number:
+    """Model FLOP/s over peak of a server that makes `tokens_per_s`, decoding `batch` sequences at once."""
+    cached = ctx.cached_prompt_tokens
+    prompt = ctx.model_flops(1.0, ctx.uncached_prompt, ctx.prompt, ctx.logit_positions, decode=False, cached=cached)
+    token = ctx.model_flops(batch, 1.0, context, 1.0, decode=True) / num.maximum(batch, 1e-12)
+    peak = ctx.chip.peak(ctx.formats.compute)
+    return energy.served_compute_utilization(token, prompt / num.maximum(ctx.output, 1), tokens_per_s, devices, peak)
+
+
+def mean_power(ctx: EstimateContext, memory_use: Number, compute_use: Number, decode: bool) -> Number:
+    """Watts of a device at the utilization of its memory and its matrix units, in decode steps or not. Only of a chip with a power."""
+    static, memory, compute = (draw_constant(ctx, name, decode) for name in ("static", "memory", "compute"))
+    share = energy.power_fraction(static, memory, compute, memory_use, compute_use)
+    return energy.power_draw(share, ctx.chip.rated_power, ctx.chip.power)
+
+
+def busy_seconds(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) -> Number:
+    """Seconds of a pass without the time that requests wait for one."""
+    if isinstance(answer, (DecodeAnswer, TrainAnswer)):
+        return answer.time_s
+    return ctx.memoized(layout, "lone prefill", lambda: prefill_pass(ctx, layout).seconds)
+
+
+def _prompt_joules(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) -> Number | None:
+    """Nothing under load, where joules per token have the prompts in them; None for a batch, whose prefill is another phase."""
+    return 0.0 if isinstance(answer, DecodeAnswer) and answer.load_kind != "static" else None
+
+
+def draw_constant(ctx: EstimateContext, name: str, decode: bool) -> Number:
+    """A constant of the power draw: decode steps of models with experts draw one share of TDP, where the chip has it."""
+    draw = ctx.chip.draw
+    if ctx.is_moe and draw.has_moe and decode:
+        return draw.moe if name == "static" else 0.0
+    return getattr(draw, name)
+
+
+def _draw(name: str) -> Callable[[EstimateContext, Layout, PhaseAnswer], Number]:
+    return lambda ctx, layout, answer: draw_constant(ctx, name, isinstance(answer, DecodeAnswer))
+
+
+def _power_error(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) -> Number:
+    return ctx.chip.draw.error_moe if ctx.is_moe else ctx.chip.draw.error
+
+
+def _of_grid(ctx: EstimateContext, name: str, unit: str) -> Number | None:
+    value = None if ctx.grid is None else getattr(ctx.grid, name)
+    return None if ctx.grid is None or value is None else ctx.lift(name, value, unit, ctx.grid.source)
+
+
+def _embodied(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) -> Number | None:
+    """Embodied carbon is reported where carbon is asked for: with a region."""
+    if ctx.grid is None:
+        return None
+    grams, source = embodied_grams_per_device_hour()
+    return ctx.lift("g_h", grams, "g/h", source)
+
+
+SOURCES: dict[str, Source] = {
+    "devices": lambda ctx, layout, answer: layout.devices,
+    "power": lambda ctx, layout, answer: ctx.chip.power,
+    "rated_power": lambda ctx, layout, answer: None if ctx.chip.power is None else ctx.chip.rated_power,
+    "static_draw": _draw("static"),
+    "memory_draw": _draw("memory"),
+    "compute_draw": _draw("compute"),
+    "power_error": _power_error,
+    "memory_use": _memory_use,
+    "compute_use": _compute_use,
+    "busy_s": busy_seconds,
+    "output": lambda ctx, layout, answer: ctx.output,
+    "prompt_joules": _prompt_joules,
+    "image_tokens": lambda ctx, layout, answer: ctx.request_tokens if ctx.spec.denoising is not None else None,
+    "host_factor": lambda ctx, layout, answer: ctx.host_factor,
+    "host_error": lambda ctx, layout, answer: HOST_ERROR,
+    "grams_per_kwh": lambda ctx, layout, answer: _of_grid(ctx, "grams_per_kwh", "g/kWh"),
+    "liters_per_kwh": lambda ctx, layout, answer: _of_grid(ctx, "liters_per_kwh", "L/kWh"),
+    "embodied_grams": _embodied,
+    "electricity": lambda ctx, layout, answer: (
+        None
+        if ctx.request.electricity is None
+        else ctx.from_flag("$_kWh", ctx.request.electricity, "USD/kWh", "--electricity")
+    ),
+    "wall_factor": lambda ctx, layout, answer: ctx.host_factor * ctx.pue,
+    "pue": lambda ctx, layout, answer: ctx.pue,
+}
+HOST_ERROR = 0.22  # 1.4 to 2.1 around the default factor
+
+
+# The bound of the 80% interval at which a quantity is ranked and a limit is checked. Arrays or scalars.
+def time_at_bound(answer: PhaseAnswer, bound: str) -> Number:
+    """The time of a phase at a bound of its interval."""
+    return {"pessimistic": answer.interval_s[1], "floor": answer.floor_s}.get(bound, answer.time_s)
+
+
+def interval_bound(value: Number, quantity: str, phase: PhaseAnswer | None, bound: str, less: bool) -> Number:
+    """`value` of `quantity` at `bound`; `less`: whether less is better. It scales with the time or the rate of its phase."""
+    scales = scales_with_time(quantity)
+    if phase is None or not scales or bound == "expected" or isinstance(value, (str, bool)):
+        return value
+    if bound == "floor":
+        return _scaled(value, phase.time_s, phase.floor_s, scales < 0)
+    row = find(quantity)
+    assert row is not None  # it scales
+    ends = interval(value, row, phase)
+    return ends[1] if less else ends[0]
+
+
+def _scaled(value: Number, base: Number, other: Number, inversely: bool) -> Number:
+    return value * (base / other) if inversely else value * (other / base)

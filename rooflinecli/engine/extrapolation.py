@@ -13,9 +13,8 @@ from typing import NamedTuple
 from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.core.units import duration
-from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.context import UNNAMED, EstimateContext
 from rooflinecli.engine.phase_answer import Residency, TrainAnswer
-from rooflinecli.engine.training_stack import UNNAMED
 from rooflinecli.formulas import training
 from rooflinecli.parallel import data
 from rooflinecli.price.chip import Chip

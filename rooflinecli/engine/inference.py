@@ -7,7 +7,7 @@ from typing import Any
 from rooflinecli.core import num
 from rooflinecli.core.derivation import label
 from rooflinecli.core.num import Number
-from rooflinecli.engine import closed_loop, decode_step, residency, speculation
+from rooflinecli.engine import residency, serving_load, speculation
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import (
     REGIME,
@@ -80,7 +80,7 @@ def _ttft_under_load(ctx: EstimateContext, layout: Layout, step: PricedPass) -> 
     if busy.kind == "open":
         without_prompts = decode_seconds(ctx, layout, busy)
         itl = open_itl(ctx, layout, without_prompts, busy.share)
-        seconds = closed_loop.mean_open_loop_ttft(ctx, layout, busy, step.seconds, itl, without_prompts)
+        seconds = serving_load.mean_open_loop_ttft(ctx, layout, busy, step.seconds, itl, without_prompts)
     else:
         seconds = _closed_loop_ttft(ctx, layout, busy, token(ctx, layout, busy).seconds)
     step.costs.add_time("waiting", seconds - step.seconds, "step", 1.0)
@@ -93,7 +93,7 @@ def _closed_loop_ttft(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, i
     def ttft() -> Number:
         step = decode_seconds(ctx, layout, busy)
         alone = ctx.memoized(layout, "lone prefill", lambda: prefill_pass(ctx, layout).seconds)
-        return closed_loop.mean_closed_loop_ttft(ctx, layout, busy, alone, itl, step)
+        return serving_load.mean_closed_loop_ttft(ctx, layout, busy, alone, itl, step)
 
     return ctx.memoized(layout, "closed-loop TTFT", ttft)
 
@@ -129,7 +129,7 @@ def decode(ctx: EstimateContext, layout: Layout) -> DecodeAnswer:
         tokens_per_s_per_user=serving.tokens_per_user(step.seconds),
         mbu=training.memory_bandwidth_utilization(step.costs.bytes, step.seconds, ctx.chip.bandwidth),
         mfu=training.model_flops_utilization(flops, step.seconds, devices, ctx.chip.peak(ctx.formats.compute)),
-        speculation=speculation.answer(ctx, layout, decode_step.sequences_per_stage(layout, busy.batch)),
+        speculation=speculation.answer(ctx, layout, serving_load.sequences_per_stage(layout, busy.batch)),
     )
 
 
@@ -137,10 +137,10 @@ def decode_pass(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> Pric
     """One token for every running sequence, in the middle of the output."""
     context = serving.mean_context(ctx.prompt, ctx.output)
     sequences = busy.batch + 1 if busy.kind == "open" else busy.batch
-    batch = decode_step.sequences_per_stage(layout, sequences)
+    batch = serving_load.sequences_per_stage(layout, sequences)
     step = speculation.token_step(ctx, layout, batch, context)
-    step = decode_step.padded_to_graph(ctx, layout, step, batch, context, prompts=busy.kind != "static")
-    return decode_step.pipeline_wait(ctx, layout, step, sequences, context)
+    step = serving_load.padded_to_graph(ctx, layout, step, batch, context, prompts=busy.kind != "static")
+    return serving_load.pipeline_wait(ctx, layout, step, sequences, context)
 
 
 def decode_seconds(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> Number:
@@ -157,8 +157,8 @@ def token(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPass
         if busy.kind == "static":
             return step
         if busy.kind == "closed":
-            form = serving.lockstep_interference if closed_loop.is_lockstep(ctx) else serving.prefill_interference
-            batch = decode_step.sequences_per_stage(layout, busy.batch)
+            form = serving.lockstep_interference if serving_load.is_lockstep(ctx) else serving.prefill_interference
+            batch = serving_load.sequences_per_stage(layout, busy.batch)
             cost = busy.prefill_interference_s
             if ctx.engine.prompts_first:  # passes of prompts alone stall decodes
                 cost = prompt_factor(ctx) * cost

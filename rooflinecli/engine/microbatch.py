@@ -9,8 +9,7 @@ from rooflinecli import memory
 from rooflinecli.core import num
 from rooflinecli.core.derivation import label
 from rooflinecli.core.num import Number
-from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.training_stack import UNNAMED
+from rooflinecli.engine.context import UNNAMED, EstimateContext
 from rooflinecli.formulas import collectives as comm
 from rooflinecli.formulas import roofline, training
 from rooflinecli.ledger.ledger import Encoder, Layer, Row, Sizes, product

@@ -14,18 +14,24 @@ from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.core.solve import solved_value
-from rooflinecli.engine import decode_step
+from rooflinecli.engine import speculation
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import (
+    REGIME,
+    PricedPass,
     computed_tokens,
     engine_constant,
     forward_step,
+    host_time,
     prefill_pass,
     token_budget,
     uncaptured_launch_s,
 )
 from rooflinecli.engine.residency import max_batch
-from rooflinecli.formulas import closed_loop, serving
+from rooflinecli.formulas import closed_loop as f
+from rooflinecli.formulas import schedule, serving
+from rooflinecli.phases.axis_sizes import pass_axis_sizes, stem_head_axis_sizes
+from rooflinecli.phases.forward import ForwardPass
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import MOST
 
@@ -106,7 +112,7 @@ def _open_loop(ctx: EstimateContext, layout: Layout, largest: Number) -> Replica
     left, per_second = 1 - num.value(share), num.value(rate)
 
     def excess(batch: Number) -> Number:
-        itl = open_itl(plain, bare, decode_step.token_step(plain, bare, batch + 1, context).seconds, 1 - left)
+        itl = open_itl(plain, bare, token_step(plain, bare, batch + 1, context).seconds, 1 - left)
         return serving.sequences_in_flight(per_second, plain.output, itl) - batch
 
     batch = _root(excess, num.value(largest))
@@ -142,7 +148,7 @@ def mixed_overhead(ctx: EstimateContext, layout: Layout, step: Number) -> Number
 def restart_fraction(ctx: EstimateContext, layout: Layout, load: ReplicaLoad, step: Number) -> Number:
     """Fraction of a closed loop's decode time for kernels and weights of steps with a prompt, were each to start its own: a simulation
     has it in its steps, means leave it out."""
-    a = closed_loop.arrivals_per_step(num.maximum(load.batch - 1, 0), ctx.output)
+    a = f.arrivals_per_step(num.maximum(load.batch - 1, 0), ctx.output)
     starts = (1 - 2.718281828459045 ** (-a)) * mixed_overhead(ctx, layout, step)
     return starts / (step + a * prompt_factor(ctx) * load.prefill_interference_s + starts)
 
@@ -153,7 +159,7 @@ def mixed_step_s(ctx: EstimateContext, decode: Number, prefill: Number, factor: 
     if ctx.engine.scheduler.launch and not ctx.chip.ideal:
         launches = ctx.ledger.operations * engine_constant(ctx, "launch", "s")
         prefill = prefill - uncaptured_launch_s(ctx)
-    return label(closed_loop.mixed_step(decode, prefill, factor, launches, passes), "t_mixed")
+    return label(f.mixed_step(decode, prefill, factor, launches, passes), "t_mixed")
 
 
 def mixed_in_graph(
@@ -163,14 +169,12 @@ def mixed_in_graph(
     room = ctx.engine.scheduler.graph_tokens
     if not room:
         return mixed
-    share = closed_loop.share_that_fits(
-        ctx.uncached_prompt, room - batch, 0.0 if ctx.request.equal_lengths else VARIATION
-    )
+    share = f.share_that_fits(ctx.uncached_prompt, room - batch, 0.0 if ctx.request.equal_lengths else VARIATION)
     if num.plain(share) and not num.value(share):
         return mixed
     both = forward_step(ctx, layout, 1.0, ctx.uncached_prompt + batch, ctx.prompt, decode=False).seconds
     decodes = forward_step(ctx, layout, 1.0, batch, 1.0, decode=False).seconds
-    in_graph = label(closed_loop.mixed_step(decode, both - decodes, factor, 0.0, 1.0), "t_mixed")
+    in_graph = label(f.mixed_step(decode, both - decodes, factor, 0.0, 1.0), "t_mixed")
     whole = num.plain(share) and num.value(share) == 1
     return in_graph if whole else share * in_graph + (1 - share) * mixed
 
@@ -192,3 +196,174 @@ def _root(excess: Callable[[Number], Number], most: Number) -> Number:
         following = num.where(slope < 0, now - f_now / num.where(slope < 0, slope, -1.0), flat)
         before, f_before, now = now, f_now, num.minimum(num.maximum(following, LEAST), farthest)
     return now
+
+
+# Mean TTFT of a closed loop, in closed form: the same scheduler rules and constants that a simulation steps through.
+@dataclass(slots=True)
+class ClosedLoopState:
+    """What a request meets: the TTFT of the initial burst, a mixed step with its prompt, the fraction of time that prefills take,
+    and the steps of its batch wait."""
+
+    burst: Number
+    mixed: Number
+    share: Number
+    held: Number = 0.0
+
+
+def mean_closed_loop_ttft(
+    ctx: EstimateContext, layout: Layout, load: ReplicaLoad, alone: Number, itl: Number, step: Number
+) -> Number:
+    """TTFT of a prompt whose prefill takes `alone` seconds on an idle replica; `step` is a decode step under this load."""
+    batch = sequences_per_stage(layout, load.batch)
+    frontend = frontend_latency(ctx)
+    if is_lockstep(ctx):
+        per_stream = engine_constant(ctx, "per_stream", "s")
+        ttft = f.lockstep_ttft(alone, batch, load.prefill_interference_s, frontend, per_stream)
+    else:
+        ttft = _mean_ttft(ctx, client_state(ctx, layout, load, alone, itl, step), batch, itl, frontend)
+    # Served one after another, as many at once as there are stages: no request waits longer than that.
+    single_itl = token_step(ctx, layout, layout.pp, serving.mean_context(ctx.prompt, ctx.output)).seconds
+    single_ttft = _mean_ttft(ctx, ClosedLoopState(alone, alone, 0.0), 1.0, single_itl, frontend)
+    request = serving.e2e_latency(single_ttft, single_itl, ctx.output)
+    return num.where(batch > 1, num.minimum(ttft, f.serial_ttft(batch, request, ctx.output, itl)), single_ttft)
+
+
+def mean_open_loop_ttft(
+    ctx: EstimateContext, layout: Layout, load: ReplicaLoad, alone: Number, itl: Number, step: Number
+) -> Number:
+    """TTFT of an arrival that finds the system empty, or others with whose steps its prompt shares, as a client of a closed loop does."""
+    others = serving.busy_probability(load.batch)
+    state = client_state(ctx, layout, load, alone, itl, step)
+    poll, late, ahead = (engine_constant(ctx, name, "1") for name in ("skipped_looks", "late_tokens", "look_ahead"))
+    engine_step = speculation.engine_step_time(ctx, itl)
+    mixed = state.mixed
+    if not ctx.engine.scheduler.look_ahead:
+        # A compiled runtime reads weights once for prompts and decodes: open loops of TensorRT-LLM 0.14.
+        mixed = engine_step + load.prefill_interference_s + uncaptured_launch_s(ctx)
+    turn = f.turn_ttft(state.held, poll + 1.0, ahead, engine_step, mixed, 0.0)
+    queue = f.queue_for_prefill(load.share, load.prefill_interference_s)
+    streams = engine_constant(ctx, "per_stream", "s") * (load.batch + 1)
+    return f.open_loop_ttft(alone, others, turn, queue, late * step, frontend_latency(ctx), streams)
+
+
+def is_lockstep(ctx: EstimateContext) -> bool:
+    """Whether all clients of a closed loop start together each time: equal lengths, and an engine that prefills first."""
+    return ctx.request.equal_lengths and ctx.engine.prompts_first
+
+
+def frontend_latency(ctx: EstimateContext) -> Number:
+    """Seconds before the scheduler sees a request."""
+    seconds = engine_constant(ctx, "front", "s")
+    if ctx.engine.scheduler.per_token:
+        seconds = f.front_time(seconds, engine_constant(ctx, "per_token", "s"), ctx.prompt)
+    return seconds
+
+
+def client_state(
+    ctx: EstimateContext, layout: Layout, load: ReplicaLoad, alone: Number, itl: Number, step: Number
+) -> ClosedLoopState:
+    """What a request meets; `alone` is the prefill of one prompt on an idle replica, `step` a decode step."""
+    batch = sequences_per_stage(layout, load.batch)
+    arrivals, budget = f.arrivals_per_step(batch, ctx.output), token_budget(ctx)
+    held: Number = 0.0  # steps from the first prompt that waits to the pass that prefills it
+    if ctx.engine.scheduler.hold_steps:
+        most, share = (engine_constant(ctx, name, "1") for name in ("hold_steps", "hold_share"))
+        held = f.held_steps(most, share, budget, batch, ctx.uncached_prompt, arrivals)
+    per_pass = serving.prompts_per_pass(budget, ctx.uncached_prompt)
+    together, first = num.minimum(per_pass, batch), alone
+    if not (num.plain(together) and num.value(together) <= 1):
+        several = forward_step(ctx, layout, together, *computed_tokens(ctx), decode=False).seconds
+        first = num.where(together > 1, several, alone)
+    decode = 0.0 * batch if ctx.engine.prompts_first else speculation.engine_step_time(ctx, step)  # else they stall
+    factor = prompt_factor(ctx)
+    passes, prefill = serving.prompt_passes(budget, ctx.uncached_prompt), alone
+    if num.present(held) or ctx.engine.constant("skipped_looks"):
+        others = f.prompts_per_mixed_step(arrivals, held, engine_constant(ctx, "skipped_looks", "1"))
+        prefill = alone + others * load.prefill_interference_s
+    mixed = mixed_in_graph(ctx, layout, batch, decode, factor, mixed_step_s(ctx, decode, prefill, factor, passes))
+    share = num.minimum(arrivals / itl * (factor * load.prefill_interference_s), 1)
+    burst = f.burst_ttft(batch, per_pass, first, mixed_step_s(ctx, decode / 2, first, factor, passes))
+    return ClosedLoopState(burst, mixed, share, f.mean_hold(held, arrivals))
+
+
+def _mean_ttft(ctx: EstimateContext, state: ClosedLoopState, batch: Number, itl: Number, frontend: Number) -> Number:
+    """TTFT averaged over a client's requests: the one in the initial burst, and those that follow another."""
+    poll, late, ahead = (engine_constant(ctx, name, "1") for name in ("skipped_looks", "late_tokens", "look_ahead"))
+    step = speculation.engine_step_time(ctx, itl)
+    turn = f.turn_ttft(state.held, poll, ahead, step, state.mixed, state.share)
+    turn = num.where(batch > 1, turn, state.mixed)  # a lone client does not wait
+    per_stream = engine_constant(ctx, "per_stream", "s")
+    return f.closed_loop_ttft(state.burst, turn, ctx.requests_per_client, late * step, frontend, per_stream, batch)
+
+
+# A decode step of a replica: per token written, through a pipeline of stages, padded to a captured CUDA graph.
+def token_step(ctx: EstimateContext, layout: Layout, batch: Number, context: Number) -> PricedPass:
+    """A decode step per token written, of `batch` sequences on the whole replica."""
+    step = speculation.token_step(ctx, layout, sequences_per_stage(layout, batch), context)
+    return pipeline_wait(ctx, layout, step, batch, context)
+
+
+def sequences_per_stage(layout: Layout, batch: Number) -> Number:
+    """Sequences in one pass of a pipeline stage: the batch of the replica over its stages, at least one."""
+    return num.maximum(batch / layout.pp, 1)
+
+
+def pipeline_wait(ctx: EstimateContext, layout: Layout, step: PricedPass, batch: Number, context: Number) -> PricedPass:
+    """Add what a microbatch waits for the slowest stage; `batch` sequences on the whole replica.
+
+    As many microbatches are in flight as the pipeline has stages, or as there are sequences. To form a step of one of them the
+    engine visits all sequences, whichever it then works on.
+    """
+    if ctx.engine.splits_layers or (num.plain(layout.pp) and num.value(layout.pp) == 1):
+        return step
+    per_stage, microbatches = sequences_per_stage(layout, batch), num.minimum(num.maximum(batch, 1), layout.pp)
+    seconds = step.seconds
+    if not ctx.chip.ideal:
+        added = microbatches * host_time(ctx, num.maximum(batch, 1)) - host_time(ctx, per_stage)
+        added = added / speculation.engine_step_time(ctx, 1.0)
+        step.costs.add_time("engine", added, "step", ctx.chip.constants(REGIME, "step").error)
+        seconds = seconds + added
+    head = _head(ctx, layout, per_stage, context)
+    inner = seconds - head - step.costs.groups.get("communication", 0.0)
+    # Engines split layers evenly; the last stage has the fewest, and the head.
+    layers = float(ctx.ledger.n_layers)
+    fullest = schedule.stage_time(schedule.layers_per_stage(layers, layout.pp), layers, inner, 0.0)
+    last = schedule.stage_time(num.floor(layers / layout.pp), layers, inner, head)
+    cycle = num.maximum(seconds, microbatches * schedule.slowest_stage(fullest, last))
+    step.costs.add_time("bubble", cycle - seconds, "step", 0.0)
+    return PricedPass(step.costs, label(cycle, "t_decode"))
+
+
+def _head(ctx: EstimateContext, layout: Layout, batch: Number, context: Number) -> Number:
+    """Seconds of the LM head."""
+    forward = ForwardPass(ctx.formats, decode=True, flash=ctx.request.flash, library=ctx.engine.library)
+    costs = ctx.accumulator(REGIME, layout.devices)
+    work = pass_axis_sizes(batch, 1.0, context, 1.0, layout)
+    sizes = stem_head_axis_sizes(ctx.ledger, work, layout, ctx.ledger.document, ctx.lift)
+    costs.add(forward.ops(ctx.ledger.head, sizes, outer=True), 1.0)
+    return label(costs.total, "t_head")
+
+
+def padded_to_graph(
+    ctx: EstimateContext, layout: Layout, step: PricedPass, batch: Number, context: Number, prompts: bool
+) -> PricedPass:
+    """Add what padding to the next captured batch size costs, averaged over steps with and without a prefill chunk.
+
+    `batch` sequences on a stage; `prompts`: whether prompts arrive at all. Host time and attention see real sequences only.
+    A step of speculative decoding is not padded.
+    """
+    sizes = ctx.engine.scheduler.graph_batches
+    if not sizes or ctx.chip.ideal or ctx.request.speculate is not None:
+        return step
+    padded = batch
+    for size in reversed(sizes):
+        padded = f.padded_batch(batch, float(size), padded)
+    same = f.padded_context(context, batch, padded)
+    full = forward_step(ctx, layout, padded, 1.0, same, decode=True, engine=False).seconds
+    real = forward_step(ctx, layout, batch, 1.0, context, decode=True, engine=False).seconds
+    mixed: Number = 0.0
+    if prompts:
+        mixed = f.mixed_step_fraction(batch, ctx.uncached_prompt, ctx.output, token_budget(ctx))
+    added = f.padding_time(full, real, mixed, layout.expert_replicas)
+    step.costs.add_time("padding", added, "step", 0.0)
+    return PricedPass(step.costs, label(step.seconds + added, "t_decode"))

@@ -16,7 +16,7 @@ from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import MISSING, at
 from rooflinecli.core.units import si
-from rooflinecli.engine.interval_bound import interval_bound
+from rooflinecli.engine.evaluate import interval_bound
 from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.specs import quantities

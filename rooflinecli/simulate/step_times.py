@@ -17,7 +17,7 @@ them for its share of the pass, while the rest of it (`fill`) delays its own fir
 
 from __future__ import annotations
 
-from rooflinecli.engine import decode_step
+from rooflinecli.engine import serving_load
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import forward_step, uncaptured_launch_s
 from rooflinecli.specs.layout import Layout
@@ -68,9 +68,9 @@ class StepTimeTable:
 
         sizes = np.arange(len(self.level), -(-(batch + 1) // ROWS) * ROWS, dtype=np.float64)[:, None]
         contexts = 2.0 ** np.arange(KNOTS)[None, :]
-        per_stage = decode_step.sequences_per_stage(self.layout, sizes)
+        per_stage = serving_load.sequences_per_stage(self.layout, sizes)
         step = forward_step(self.ctx, self.layout, per_stage, 1.0, contexts, True)
-        step = decode_step.pipeline_wait(self.ctx, self.layout, step, sizes, contexts)
+        step = serving_load.pipeline_wait(self.ctx, self.layout, step, sizes, contexts)
         seconds = np.broadcast_to(step.seconds * self.scale, (len(sizes), KNOTS))
         slope = np.diff(seconds, axis=1) / np.diff(contexts, axis=1)
         slope = np.concatenate([slope[:, :1], slope, slope[:, -1:]], axis=1)  # extrapolated below 1 and beyond the last

@@ -1,7 +1,7 @@
 """Quantities of answers: name, label and unit of every number, one row each, read by tables, explanations, checks, sweeps and searches.
 
 A row with a `formula` is computed from others: its arguments are named in `of` (fields of the phase's answer, rows above it, or
-`engine/derived`'s). To add such a quantity is to add its row: it is then in every format and every question.
+`engine/evaluate`'s). To add such a quantity is to add its row: it is then in every format and every question.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from itertools import product
 
 import numpy as np
 
-from rooflinecli.engine import build_request, derived, inference
+from rooflinecli.engine import build_request, evaluate, inference
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.phase_answer import DecodeAnswer
 from rooflinecli.formulas import energy, serving
@@ -71,12 +71,12 @@ def _row(run: Row, prompt: int, batch: float, output: float, watts: float, rate:
     }
     ctx = EstimateContext(build_request.request(options))
     answer = inference.decode(ctx, layout)
-    derived.derive(ctx, layout, "decode", answer)
+    evaluate.derive(ctx, layout, "decode", answer)
     context, devices = serving.mean_context(ctx.prompt, ctx.output), float(layout.devices)
     memory = float(answer.resources_s.memory)
 
     def uses(seconds: float, tokens_per_s: float) -> tuple[float, float]:
-        compute = derived.served_compute_use(ctx, answer.batch, context, tokens_per_s, devices)
+        compute = evaluate.served_compute_use(ctx, answer.batch, context, tokens_per_s, devices)
         return memory / seconds, float(compute)
 
     return PowerRow(

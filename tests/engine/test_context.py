@@ -10,7 +10,7 @@ import pytest
 from rooflinecli.core.errors import UsageError
 from rooflinecli.engine import build_request
 from rooflinecli.engine.context import OUTPUT, PROMPT, EstimateContext
-from rooflinecli.engine.interval_bound import time_at_bound
+from rooflinecli.engine.evaluate import time_at_bound
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from rooflinecli.engine import build_request, closed_loop, forward_step, serving_load, speculation
+from rooflinecli.engine import build_request, forward_step, serving_load, speculation
 from rooflinecli.price import accumulator
 from rooflinecli.questions.estimate.answer import estimate
 
@@ -21,7 +21,7 @@ def test_no_pass_is_priced_twice(monkeypatch, model, load):
         passes[sizes, tuple(how.items())] += 1
         return price(ctx, plan, *sizes, **how)
 
-    for module in (forward_step, speculation, serving_load, closed_loop):
+    for module in (forward_step, speculation, serving_load):
         monkeypatch.setattr(module, "forward_step", counted)
     estimate(build_request.request({"model": model, "phase": "prefill,decode", **LAYOUT, **load}))
     assert passes and set(passes.values()) == {1}, passes

@@ -7,8 +7,7 @@ from typing import Any
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.record import MISSING, at, entries, leaves
-from rooflinecli.engine.derived import interval
-from rooflinecli.engine.interval_bound import interval_bound
+from rooflinecli.engine.evaluate import interval, interval_bound
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.specs.quantities import canonical, find, scales_with_time
 from rooflinecli.specs.request import PHASES

@@ -13,7 +13,7 @@ from rooflinecli.core.record import MISSING, at, entries, leaves
 from rooflinecli.core.units import duration
 from rooflinecli.engine import build_request
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.interval_bound import time_at_bound
+from rooflinecli.engine.evaluate import time_at_bound
 from rooflinecli.engine.phase_answer import LayoutAnswer
 from rooflinecli.importers.source import Options
 from rooflinecli.questions.check.cases import FLEET, CheckCase

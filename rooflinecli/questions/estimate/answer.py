@@ -12,12 +12,10 @@ from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.core.units import si
 from rooflinecli.engine import apply_calibration, option_conflicts
-from rooflinecli.engine.choose import ChosenLayout, choose
+from rooflinecli.engine.choose import ChosenLayout, FeasibleAlternative, choose, nearest_feasible
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.cost import prefill_share_under_load, token_prices
-from rooflinecli.engine.derived import derive
-from rooflinecli.engine.evaluate import answer, priced
-from rooflinecli.engine.nearest_feasible import FeasibleAlternative, nearest_feasible
+from rooflinecli.engine.evaluate import answer, derive, priced
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, Resources, TrainAnswer, layout_answer
 from rooflinecli.formulas import capacity, energy, roofline, training
 from rooflinecli.formulas import cost as money

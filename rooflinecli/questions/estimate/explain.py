@@ -11,8 +11,7 @@ from rooflinecli.core.num import Number
 from rooflinecli.core.record import leaves
 from rooflinecli.engine.choose import Candidate, ChosenLayout, evaluate_candidates
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.evaluate import answer
-from rooflinecli.engine.interval_bound import time_at_bound
+from rooflinecli.engine.evaluate import answer, time_at_bound
 from rooflinecli.questions.estimate.answer import choose_layouts, context_of, estimate
 from rooflinecli.specs.layout import AXES, Layout
 from rooflinecli.specs.quantities import canonical

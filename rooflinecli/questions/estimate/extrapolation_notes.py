@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rooflinecli.core import num
-from rooflinecli.engine.closed_loop import is_lockstep
-from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.context import UNNAMED, EstimateContext
 from rooflinecli.engine.inference import decode_seconds
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, PrefillAnswer, TrainAnswer
-from rooflinecli.engine.serving_load import load, restart_fraction
-from rooflinecli.engine.training_stack import UNNAMED
+from rooflinecli.engine.serving_load import is_lockstep, load, restart_fraction
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import MOST
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.text import plural
 from rooflinecli.engine import build_request
-from rooflinecli.engine.interval_bound import interval_bound
+from rooflinecli.engine.evaluate import interval_bound
 from rooflinecli.formulas import capacity, cost
 from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
 from rooflinecli.questions.estimate.answer import estimate

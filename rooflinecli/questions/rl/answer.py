@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.units import count, duration
-from rooflinecli.engine import derived
+from rooflinecli.engine import evaluate
 from rooflinecli.engine.residency import kv_bytes
 from rooflinecli.importers.logs.rl import RlStep
 from rooflinecli.layers.build import ledger
@@ -268,7 +268,7 @@ def answer_of(composed: Composed, constants: Constants, log: RlStep | None = Non
     price = whole.price
     mfu = useful / (step.time_s * devices * peak)
     rolling = sum(p.time_s for p in found if p.name == "rollout") / step.time_s  # decode streams memory all the while
-    watts = None if whole.chip.power is None else derived.mean_power(whole, min(rolling, 1.0), mfu, decode=False)
+    watts = None if whole.chip.power is None else evaluate.mean_power(whole, min(rolling, 1.0), mfu, decode=False)
     usd = None if price is None else step.time_s / 3600 * devices * float(price)
     joules = None if watts is None else step.time_s * devices * float(watts)
     outputs = sum(s.output for s in composed.samples)

@@ -15,7 +15,7 @@ import numpy as np
 
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.cost import token_prices
-from rooflinecli.engine.interval_bound import interval_bound, time_at_bound
+from rooflinecli.engine.evaluate import interval_bound, time_at_bound
 from rooflinecli.formulas import capacity, cost, energy
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.multi_chip import Options

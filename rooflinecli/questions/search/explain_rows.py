@@ -9,7 +9,7 @@ from rooflinecli.core.parallel_map import Spread
 from rooflinecli.core.text import percent
 from rooflinecli.core.units import duration, si
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.interval_bound import interval_bound
+from rooflinecli.engine.evaluate import interval_bound
 from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.questions.conditions import quantity_of
 from rooflinecli.questions.estimate.answer import estimate

@@ -14,7 +14,7 @@ from rooflinecli.core.text import percent, plural
 from rooflinecli.core.units import duration, si
 from rooflinecli.engine import legality, option_conflicts
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.interval_bound import interval_bound
+from rooflinecli.engine.evaluate import interval_bound
 from rooflinecli.formulas import capacity
 from rooflinecli.questions.conditions import Condition
 from rooflinecli.questions.estimate.answer import estimate

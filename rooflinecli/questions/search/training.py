@@ -16,7 +16,7 @@ from rooflinecli.core.parallel_map import Spread
 from rooflinecli.engine import extrapolation, legality, option_conflicts, residency
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer as engine_answer
-from rooflinecli.engine.interval_bound import interval_bound
+from rooflinecli.engine.evaluate import interval_bound
 from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.questions.estimate.answer import cost
 from rooflinecli.questions.search import layout_space

@@ -17,8 +17,7 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
 from rooflinecli.engine import build_request, explicit_layout
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.evaluate import PHASES
-from rooflinecli.engine.interval_bound import time_at_bound
+from rooflinecli.engine.evaluate import PHASES, time_at_bound
 from rooflinecli.formulas import cost, scaling
 from rooflinecli.price import overrides
 from rooflinecli.price.chip import Chip

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.num import Number
-from rooflinecli.engine import derived, inference
+from rooflinecli.engine import evaluate, inference
 from rooflinecli.engine.cost import prefill_share, token_prices
 from rooflinecli.engine.serving_load import VARIATION, ReplicaLoad
 from rooflinecli.formulas import cost, energy, serving
@@ -262,9 +262,9 @@ def _costs(question: Simulate, one: Deployment, devices: float, values: dict[str
     decoded = inference.decode_pass(one.ctx, plan, busy)
     step, context = decoded.seconds, serving.mean_context(one.ctx.prompt, one.ctx.output)
     if power is not None:
-        use = derived.served_compute_use(one.ctx, batch, context, rate, devices)
+        use = evaluate.served_compute_use(one.ctx, batch, context, rate, devices)
         busy_share = values["engine_utilization"]
-        watts = derived.mean_power(one.ctx, decoded.costs.t_memory / step * busy_share, use, decode=True)
+        watts = evaluate.mean_power(one.ctx, decoded.costs.t_memory / step * busy_share, use, decode=True)
         found["joules_per_output_token"] = float(energy.joules_per_token(devices, watts, rate))
     if price is not None:
         hourly = cost.fleet_price(devices, price)
