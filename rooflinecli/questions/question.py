@@ -248,7 +248,7 @@ def active_parameters(model: str) -> tuple[float, str]:
 
 
 def _missing(field: Option) -> str:
-    if field.name in ("model", "hw"):
-        registry, shown = ("models", "model") if field.name == "model" else ("hardware", "--hw")
-        return f"no {shown} given; name one (`roofline {registry}` lists them)"
-    return f"no {field.long if field.positional else field.flag} given; {field.help[:1].lower()}{field.help[1:]}"
+    shown = field.long if field.positional else field.flag
+    if field.kind == "name":
+        return f"no {shown} given; name one (`roofline {'models' if field.name == 'model' else 'hardware'}` lists them)"
+    return f"no {shown} given; {field.help[:1].lower()}{field.help[1:]}"

@@ -22,6 +22,9 @@ BASE = ("llama-3-8b", "--hw", "h100")
         (("search", *BASE, "-n", "8", "--top", "0"), "--top 0: must be at least 1"),
         (("search", *BASE, "-n", "8", "--jobs", "nan"), "--jobs nan: expected a finite number"),
         (("check", "plan.yaml", "--hold", "x"), "--bound x: expected pessimistic or expected or floor"),
+        (("prices",), "no chip given; name one (`roofline hardware` lists them)"),
+        (("estimate", "--hw", "h100", "--from", "vllm serve"), "the command: names no model; give MODEL with --from"),
+        (("estimate", "--from", "the docs of vllm serve"), "the command: no launch of a supported tool"),
         (
             ("estimate", *BASE, "-n", "8", "--phase", "train", "--recompute", "full", "--offload", "activations:33"),
             "--offload activations:33: Llama 3 8B has 32 layers",
@@ -32,6 +35,14 @@ def test_a_refusal_names_its_option_in_plain_words(args: tuple[str, ...], said: 
     ran = run_cli(*args)
     assert ran.code == 2 and said in ran.err, ran
     assert ran.err.count("\n") == 1 and "Input should" not in ran.err and "Value error" not in ran.err
+
+
+def test_the_sizes_of_a_matmul_are_three_arguments_or_one() -> None:
+    one, three = (
+        run_cli("kernel", "matmul", *m, "--hw", "h100", "-f", "json") for m in (["4kx64x128"], ["4k", "64", "128"])
+    )
+    assert one.code == 0 and one.out == three.out
+    assert run_cli("kernel", "matmul", "4kx64", "--hw", "h100").code == 2
 
 
 @pytest.mark.parametrize(

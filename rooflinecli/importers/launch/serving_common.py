@@ -147,8 +147,10 @@ def started(words: list[str], flags: ToolFlags) -> list[str] | None:
         parts = launcher.split()
         for i in range(len(words) - len(parts) + 1):
             first = words[i] if parts[0] == "-m" else words[i].rpartition("/")[2]
-            if [first, *words[i + 1 : i + len(parts)]] == parts and words[i + len(parts) :]:
-                return words[i + len(parts) :]
+            rest = words[i + len(parts) :]
+            alone = not i or words[0].startswith("python")  # a launch without flags, rather than words of a sentence
+            if [first, *words[i + 1 : i + len(parts)]] == parts and (rest or alone):
+                return rest
     at = next((i for i, word in enumerate(words) if flags.image and re.search(f"/{flags.image}", word)), 0)
     return words[at + 1 :] or None if at and "run" in words[:at] else None
 

@@ -106,11 +106,16 @@ class Matmul(KernelEngine, Kernel):
     """x[M, K] @ w[K, N]: FLOPs, bytes, intensity, bottleneck, floor and expected time."""
 
     verb = "kernel matmul"
-    m: Number = field("count", "Rows (tokens).", positional=True)
+    m: Number = field("count", "Rows (tokens), or all three as MxKxN.", positional=True)
     k: Number = field("count", "Contracted dimension.", positional=True)
     n: Number = field("count", "Columns.", positional=True)
     activation_quantization: Text = field("free", "Input of a narrow matmul: dynamic (a pass of its own), static or none.", default="dynamic", metavar="CHOICE", former=("quantisation",))
     # fmt: on
+
+    def _set(self, written: dict[str, object]) -> None:
+        sizes = written["m"].lower().split("x") if isinstance(written.get("m"), str) else []
+        together = len(sizes) == 3 and not {"k", "n"} & set(written)
+        super()._set(written | (dict(zip(("m", "k", "n"), sizes, strict=True)) if together else {}))
 
     def check(self) -> None:
         if self.activation_quantization not in QUANTIZATION:
