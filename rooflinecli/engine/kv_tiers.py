@@ -14,7 +14,7 @@ from rooflinecli.core.num import Number
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.phase_answer import TierAnswer, TiersAnswer
 from rooflinecli.engine.serving_load import ReplicaLoad
-from rooflinecli.formulas import kv_tiers as f
+from rooflinecli.formulas import offload as f
 from rooflinecli.specs.kv_tiers import tiers
 from rooflinecli.specs.layout import Layout
 

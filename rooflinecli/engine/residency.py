@@ -15,7 +15,7 @@ from rooflinecli.engine.forward_step import engine_constant
 from rooflinecli.engine.phase_answer import Residency
 from rooflinecli.engine.speculation import draft_kv_bytes, draft_weight_bytes
 from rooflinecli.formulas import memory as f
-from rooflinecli.formulas import offload, schedule, serving, simulation
+from rooflinecli.formulas import offload, schedule, serving
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.scheduler import Scheduler
 
@@ -83,7 +83,7 @@ def max_batch(ctx: EstimateContext, layout: Layout) -> Number:
 def kv_pool_tokens(ctx: EstimateContext, layout: Layout, length: Number, scheduler: Scheduler) -> Number:
     """Tokens in the KV pool of a replica with sequences of `length`."""
     room = kv_cache_room(ctx, layout, scheduler)
-    return simulation.pool_tokens(room, kv_bytes(ctx, layout, 1.0, length), length)
+    return serving.pool_tokens(room, kv_bytes(ctx, layout, 1.0, length), length)
 
 
 # --- what each phase holds -----------------------------------------------------------------------------------------------------

@@ -74,9 +74,3 @@ def nf4_bytes(block: Number, constants: Number) -> Number:
 def dequantize_bytes(weights: Number, stored: Number, working: Number) -> Number:
     """Bytes of turning stored weights into working ones."""
     return weights * (stored + working)
-
-
-@formula("x", "passes", _DPO + "; policy forward and backward count three forward passes, the reference one")
-def dpo_passes(policy: Number, reference: Number) -> Number:
-    """Forward passes' worth of FLOPs per token of chosen and rejected sequences: 3 and 1."""
-    return policy + reference

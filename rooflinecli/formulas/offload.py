@@ -1,4 +1,5 @@
-"""Weights that stay in the memory of the host: what of a model does, and what it costs to bring them over for a prompt.
+"""Weights that stay in the memory of the host: what of a model does, and what it costs to bring them over for a prompt; caches of idle
+sessions by the tier of memory that keeps them.
 
 Source of the forms: ggml-org/llama.cpp (-ngl, --n-cpu-moe); published runs of gpt-oss-120b and a 14B with some layers on the host.
 """
@@ -58,3 +59,23 @@ def experts_that_leave(missing: Number, layers: Number, size: Number) -> Number:
 def copy_time(size: Number, passes: Number, link: Number, efficiency: Number) -> Number:
     """Seconds that `passes` passes over weights of the host take over a link of `link` bytes per second."""
     return passes * size / (link * efficiency)
+
+
+@formula("n_idle", "sessions", "sessions whose cache fits, less the running sequences")
+def idle_on_device(largest: Number, batch: Number) -> Number:
+    """Sessions between two turns whose cache stays on the device."""
+    return num.maximum(largest - batch, 0)
+
+
+@formula("n_tier", "sessions", "definition; a session's cache is as long as its prompt and answer")
+def sessions_cached(capacity: Number, one: Number) -> Number:
+    """Sessions whose caches a tier keeps."""
+    return capacity / num.maximum(one, 1)
+
+
+@formula(
+    "p_tier", "1", "least recently used down: the sessions that nearer places have no room for, while this one has"
+)
+def tier_hit_fraction(idle: Number, nearer: Number, here: Number) -> Number:
+    """Share of idle sessions whose cache is in a place, `nearer` being what places before it keep."""
+    return num.maximum(num.minimum(here, idle - nearer), 0) / num.maximum(idle, 1e-9)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from rooflinecli.core import num
 from rooflinecli.core.derivation import formula
 from rooflinecli.core.num import Number
-from rooflinecli.formulas.collectives import collective_floor, gather_volume
 from rooflinecli.formulas.roofline import arithmetic_intensity, memory_time
-from rooflinecli.formulas.serving import critical_batch
 
 _BOOK = "Austin et al. 2025, How to Scale Your Model (JAX Scaling Book), "
 _NOTES = "Decoder-Only Transformers notes, "
@@ -81,12 +79,6 @@ def decode_tensor_parallel_limit(d_ff: Number, batch: Number, bandwidth_ratio: N
     return d_ff / (batch * bandwidth_ratio)
 
 
-@formula("t_gather", "s", _BOOK + "chapter 12: (n-1)/n of the array passes each member's link")
-def gather_time(size: Number, n: Number, bandwidth: Number) -> Number:
-    """Time of an all-gather or reduce-scatter over n members at full bandwidth."""
-    return collective_floor(gather_volume(size, n), bandwidth)
-
-
 @formula(
     "I",
     "FLOP/B",
@@ -128,14 +120,6 @@ def decode_attention_intensity(batch: Number, d_model: Number, seq: Number) -> N
     )
 
 
-@formula("b*", "tokens", _BOOK + "chapters 4 and 7: every expert's weights are read, a token passes through k of E")
-def moe_critical_batch(
-    peak: Number, bandwidth: Number, bytes_per_weight: Number, experts: Number, top_k: Number
-) -> Number:
-    """Batch above which a mixture of experts decodes compute-bound: the dense batch times E/k."""
-    return critical_batch(peak, bandwidth, bytes_per_weight) * experts / top_k
-
-
 @formula("P", "params", _BOOK + "chapter 4, problem 1: L (3 D F + 2 D H (N + K) + D) + V D, twice when not tied")
 def gated_model_params(
     layers: Number,
@@ -154,17 +138,6 @@ def gated_model_params(
     return blocks + layers * d_model + vocabulary_params(vocab, d_model, matrices)
 
 
-@formula(
-    "T*",
-    "tokens",
-    _BOOK
-    + "chapter 4, problem 5: 12 B T^2 N H equals 6 B T P; 2 D for the projections, 8 D for a gated layer with F = 4 D",
-)
-def attention_crossover(layer_params: Number, heads: Number, head_dim: Number) -> Number:
-    """Sequence at which scores and weighted values do as many FLOPs as these weights of a layer."""
-    return layer_params / (2 * heads * head_dim)
-
-
 @formula("t_step", "s", _BOOK + "chapter 7: caches always stream; weights stream or multiply, whichever takes longer")
 def decode_step_rule(
     params: Number, bytes_per_param: Number, cache: Number, batch: Number, peak: Number, bandwidth: Number
@@ -172,27 +145,3 @@ def decode_step_rule(
     """B kv / W + max(2 B P / C, P bytes / W) at the peak and bandwidth of all devices."""
     weights = num.maximum(2 * batch * params / peak, params * bytes_per_param / bandwidth)
     return batch * cache / bandwidth + weights
-
-
-@formula(
-    "t_gather",
-    "s",
-    _BOOK + "chapters 3 and 7, appendix C: half the way round a ring, or the bytes, whichever is longer",
-)
-def gather_with_latency(size: Number, bandwidth: Number, devices: Number, hop_time: Number) -> Number:
-    """max(T_min X / 2, V / W): an all-gather over X devices of a ring."""
-    return num.maximum(hop_time * devices / 2, size / bandwidth)
-
-
-@formula("t_a2a", "s", _BOOK + "chapter 12: M nodes hold the array; what leaves one goes out at the node's bandwidth")
-def spanning_all_to_all(size: Number, nodes: Number, bandwidth: Number) -> Number:
-    """Time of an all-to-all of `size` bytes in all across M nodes: V (M-1) / (M^2 W)."""
-    return size * (nodes - 1) / (nodes * nodes * bandwidth)
-
-
-@formula("t_pp", "s", _BOOK + "chapter 12: a microbatch's activations pass to the next stage M + S - 2 times in a row")
-def pipeline_hops_time(
-    tokens: Number, d_model: Number, p: Number, bandwidth: Number, microbatches: Number, stages: Number
-) -> Number:
-    """Time of a pipeline's sends one after another."""
-    return p * tokens * d_model / (bandwidth * microbatches) * (microbatches + stages - 2)

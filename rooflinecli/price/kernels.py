@@ -15,7 +15,7 @@ from typing import NamedTuple
 from rooflinecli.core import num
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
-from rooflinecli.formulas import collectives, grouped_gemm, profiling, roofline
+from rooflinecli.formulas import collectives, grouped_gemm, roofline
 from rooflinecli.ledger.ops import Op
 from rooflinecli.price.chip import Chip
 
@@ -127,7 +127,7 @@ def _matmul(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Numb
     share = num.minimum(c.memory, c.unpack / bandwidth) if num.present(c.unpack) else c.memory
     t_memory = roofline.effective_memory_time(op.bytes, bandwidth, share)
     if num.present(c.further) and num.present(op.n):
-        rows = num.maximum(profiling.matmul_rows(op.flops, op.k, op.n), 1)
+        rows = num.maximum(roofline.matmul_rows(op.flops, op.k, op.n), 1)
         t_memory = t_memory + roofline.further_rows_time(op.flops, rows, c.together, peak, c.further)
     overhead = roofline.matmul_overhead(c.overhead, c.tau, op.k) if num.present(c.tau) else c.overhead
     expected = join(t_compute, t_memory, c, overhead)

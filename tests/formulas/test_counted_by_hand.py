@@ -9,7 +9,7 @@ from conftest import run_cli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rooflinecli.formulas import attention, capacity, closed_loop, roofline, scaling, serving, torus, training_goodput
+from rooflinecli.formulas import attention, closed_loop, collectives, roofline, scaling, serving, training_goodput
 
 sizes = st.integers(1, 200)
 
@@ -53,7 +53,7 @@ def test_a_cache_that_heads_do_not_share_is_read_again_and_padding_with_it():
 
 
 def test_an_axis_that_never_closes_has_one_direction():
-    assert [torus.directions_never(m, 1.0, 16.0, 256.0) for m in (1.0, 4.0, 16.0)] == [1, 1, 1]
+    assert [collectives.directions_never(m, 1.0, 16.0, 256.0) for m in (1.0, 4.0, 16.0)] == [1, 1, 1]
 
 
 def test_answer_time_counts_the_first_token_once():
@@ -61,7 +61,7 @@ def test_answer_time_counts_the_first_token_once():
 
 
 def test_a_part_of_an_instance_serves_nobody():
-    assert [capacity.whole_instances(devices, 4.0) for devices in (15.0, 16.0, 17.0)] == [3, 4, 4]
+    assert [serving.whole_instances(devices, 4.0) for devices in (15.0, 16.0, 17.0)] == [3, 4, 4]
 
 
 def test_a_checkpoint_longer_than_two_failures_is_taken_once_per_failure():

@@ -9,33 +9,30 @@ import pytest
 
 from rooflinecli.formulas import (
     attention,
-    capacity,
     collectives,
     cost,
     energy,
     fine_tuning,
-    kv_tiers,
     memory,
     offload,
     schedule,
     serving,
-    simulation,
     training,
 )
 
 WORKED = [
     # caches of sessions that wait
-    (kv_tiers.idle_on_device, (10.0, 3.0), 7.0),
-    (kv_tiers.idle_on_device, (3.0, 10.0), 0.0),  # more under way than fit at once: none waits
-    (kv_tiers.sessions_cached, (60.0, 4.0), 15.0),
-    (kv_tiers.sessions_cached, (60.0, 0.0), 60.0),  # a cache of nothing counts as a byte
-    (kv_tiers.tier_hit_fraction, (10.0, 4.0, 3.0), 0.3),  # all that the place keeps
-    (kv_tiers.tier_hit_fraction, (10.0, 4.0, 9.0), 0.6),  # all that nearer ones left over
-    (kv_tiers.tier_hit_fraction, (10.0, 12.0, 9.0), 0.0),  # nearer ones took all
+    (offload.idle_on_device, (10.0, 3.0), 7.0),
+    (offload.idle_on_device, (3.0, 10.0), 0.0),  # more under way than fit at once: none waits
+    (offload.sessions_cached, (60.0, 4.0), 15.0),
+    (offload.sessions_cached, (60.0, 0.0), 60.0),  # a cache of nothing counts as a byte
+    (offload.tier_hit_fraction, (10.0, 4.0, 3.0), 0.3),  # all that the place keeps
+    (offload.tier_hit_fraction, (10.0, 4.0, 9.0), 0.6),  # all that nearer ones left over
+    (offload.tier_hit_fraction, (10.0, 12.0, 9.0), 0.0),  # nearer ones took all
     (serving.room_within_share, (100.0, 0.9, 50.0, 10.0), 30.0),
-    (simulation.pool_tokens, (30.0, 3.0, 7.0), 30.0 / 3 * 7),
-    (simulation.pool_tokens, (-1.0, 3.0, 7.0), 0.0),
-    (simulation.pool_tokens, (30.0, 0.0, 7.0), 30.0 * 7),
+    (serving.pool_tokens, (30.0, 3.0, 7.0), 30.0 / 3 * 7),
+    (serving.pool_tokens, (-1.0, 3.0, 7.0), 0.0),
+    (serving.pool_tokens, (30.0, 0.0, 7.0), 30.0 * 7),
     # weights on the host
     (offload.host_layers, (80.0, 60.0), 0.25),
     (offload.host_layers, (80.0, 99.0), 0.0),
@@ -56,7 +53,7 @@ WORKED = [
     (cost.run_cost, (7200.0, 3.0), 6.0),
     (energy.energy, (4.0, 500.0, 3.0), 6000.0),
     (cost.break_even_price, (3.0, 10.0, 6.0), 5.0),  # 30 dollars over six device-hours
-    (capacity.batch_in_all, (4.0, 3.0, 2.0), 24.0),
+    (serving.batch_in_all, (4.0, 3.0, 2.0), 24.0),
     (energy.joules_per_token, (4.0, 500.0, 100.0), 20.0),
     (cost.ownership_usd_per_hour, (36000.0, 0.5, 36000.0 * 3600, 1000.0, 1.5, 0.2), 0.8),
     (cost.break_even_time, (1000.0, 0.5, 1.3, 1000.0, 1.5, 0.2), 1_800_000.0),

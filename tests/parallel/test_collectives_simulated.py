@@ -8,7 +8,7 @@ from collections import defaultdict
 import pytest
 
 from rooflinecli.formulas import collectives as f
-from rooflinecli.formulas import torus as t
+from rooflinecli.formulas import collectives as t
 
 SIZE = 5040.0 * 64
 

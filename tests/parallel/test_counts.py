@@ -9,7 +9,7 @@ import pytest
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.training import train
 from rooflinecli.formulas import collectives as f
-from rooflinecli.formulas import torus as t
+from rooflinecli.formulas import collectives as t
 from rooflinecli.ledger.mixer import ContextParallelTraffic
 from rooflinecli.parallel import context, data, expert, pipeline, tensor
 from rooflinecli.phases import backward, recompute

@@ -1,10 +1,10 @@
-"""formulas/book.py against what the Scaling Book prints (jax-ml/scaling-book), and against the engine where both count the same."""
+"""formulas/textbook.py against what the Scaling Book prints (jax-ml/scaling-book), and against the engine where both count the same."""
 
 from __future__ import annotations
 
 import pytest
 
-from rooflinecli.formulas import sharding, textbook
+from rooflinecli.formulas import collectives, textbook
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.specs.model import load_model
 
@@ -24,37 +24,14 @@ def test_parameters_of_chapter_4_and_of_real_models():
         assert parameters(load_model(name)).total - textbook.gated_model_params(*shape) == norms * shape[1]
 
 
-def test_attention_crossover():
-    assert textbook.attention_crossover(4 * 4096 * 4096, 32, 128) == 2 * 4096 == 8192
-    assert textbook.attention_crossover(16 * 4096 * 4096, 32, 128) == 8 * 4096
+def test_size_below_which_latency_binds():
+    assert textbook.latency_bound_size(45e9, 8, 1e-6) == pytest.approx(360e3)
 
 
-def test_mixtures_need_e_over_k_times_the_batch():
-    assert textbook.moe_critical_batch(197e12, 810e9, 2, 1, 1) == pytest.approx(240, rel=NEAR)
-    assert 128 / 4 * sharding.fsdp_critical_tokens(990e12, 400e9) == pytest.approx(79200)
-    assert textbook.moe_critical_batch(990e12, 400e9, 2, 128, 4) == pytest.approx(79200)
-
-
-def test_gather_bound_by_latency_or_by_bytes():
-    assert textbook.gather_with_latency(2 * 256 * 256 / 4, 90e9, 4, 1e-6) == pytest.approx(
-        2e-6
-    )  # chapter 3: two hops, about 2 us
-    assert textbook.gather_with_latency(2 * 2048 * 8192, 90e9, 4, 1e-6) == sharding.gather_rule(2 * 2048 * 8192, 90e9)
-    edge = textbook.latency_bound_size(45e9, 8, 1e-6)
-    assert edge == pytest.approx(360e3)
-
-
-def test_collectives_between_gpus():
-    assert textbook.gather_time(4096 * 65536 * 2, 8, 450e9) == pytest.approx(1.04e-3, rel=NEAR)
-    assert textbook.gather_time(1e9, 8, 450e9) == pytest.approx(1e9 / 514e9, rel=1e-3)
-    assert textbook.gather_time(1e9, 2, 400e9) == pytest.approx(1e9 / 800e9)
-    assert textbook.spanning_all_to_all(1e9, 2, 400e9) == pytest.approx(1e9 / (4 * 400e9))
-
-
-def test_pipeline_hops():
-    one = textbook.pipeline_hops_time(4096, 8192, 2, 400e9, 1, 2)
-    assert one == pytest.approx(2 * 4096 * 8192 / 400e9)  # one microbatch, one hop
-    assert textbook.pipeline_hops_time(4096, 8192, 2, 400e9, 64, 8) == pytest.approx(one * 70 / 64)
+def test_gather_between_gpus():
+    for size, n, bandwidth, book in ((4096 * 65536 * 2, 8, 450e9, 1.04e-3), (1e9, 8, 450e9, 1e9 / 514e9)):
+        gathered = collectives.collective_floor(collectives.gather_volume(size, n), bandwidth)
+        assert gathered == pytest.approx(book, rel=NEAR)
 
 
 def test_decode_step_is_the_floor_until_arithmetic_binds():

@@ -12,7 +12,7 @@ from functools import lru_cache
 from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives as f
-from rooflinecli.formulas import torus as t
+from rooflinecli.formulas import collectives as t
 from rooflinecli.price.chip import LevelNumbers
 from rooflinecli.price.fabrics.switch import volume_of
 from rooflinecli.price.fabrics.types import GroupSpan, LevelPrice

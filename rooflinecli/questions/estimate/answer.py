@@ -17,8 +17,8 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.cost import prefill_share_under_load, token_prices
 from rooflinecli.engine.evaluate import answer, derive, priced
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, Resources, TrainAnswer, layout_answer
-from rooflinecli.formulas import capacity, energy, roofline, training
 from rooflinecli.formulas import cost as money
+from rooflinecli.formulas import energy, roofline, serving, training
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.ledger.ledger import Ledger
 from rooflinecli.quantization.formats import size_of
@@ -295,7 +295,7 @@ def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], plans: dict[str, 
         hourly = money.fleet_price(layout.devices, price)
         if phase != "train" and (ctx.request.concurrency is not None or ctx.request.qps is not None):
             output_rate = priced(ctx, layout, "decode").tokens_per_s  # one server prefills and decodes
-            input_rate = capacity.request_rate(output_rate, ctx.output) * ctx.request_tokens
+            input_rate = serving.request_rate(output_rate, ctx.output) * ctx.request_tokens
             share = prefill_share_under_load(ctx, layout)
             prices = token_prices(hourly, input_rate, output_rate, share, ctx.utilization)
             usd |= {COST[phase]: prices[COST[phase]], BLENDED: prices[BLENDED]}

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
-from rooflinecli.formulas import inference_partitioning as f
 from rooflinecli.formulas import roofline
+from rooflinecli.formulas import sharding as f
 from rooflinecli.layers.build import ledger
 from rooflinecli.ledger.ledger import row_parameters
 from rooflinecli.ledger.ops import Collective

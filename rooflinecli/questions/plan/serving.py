@@ -8,7 +8,7 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.core.text import plural
 from rooflinecli.engine import build_request
 from rooflinecli.engine.evaluate import interval_bound
-from rooflinecli.formulas import capacity, cost
+from rooflinecli.formulas import cost, serving
 from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
@@ -52,7 +52,7 @@ class ServingInstance:
         return ServiceNumbers(
             instances=count,
             layout=self.layout,
-            batch_in_all=float(capacity.batch_in_all(self.layout.batch, self.layout.dp, count)),
+            batch_in_all=float(serving.batch_in_all(self.layout.batch, self.layout.dp, count)),
             ttft_s=first.time_s,
             interval_ttft_s=list(first.interval_s),
             itl_s=other.time_s,
@@ -74,7 +74,7 @@ def instance(options: Options, layout: InstanceLayout) -> ServingInstance:
     found = estimate(build_request.request({**own, **sizes, **load}))
     decode, output = found.phases["decode"], found.workload.output
     expected, low, high = (
-        float(capacity.request_rate(r, output)) for r in (decode.tokens_per_s, *decode.tokens_per_s_interval)
+        float(serving.request_rate(r, output)) for r in (decode.tokens_per_s, *decode.tokens_per_s_interval)
     )
     floor = float(interval_bound(expected, "requests_per_s", decode, "floor", less=False))
     rate = IntervalBounds(expected, "decode", floor, low, high)
@@ -120,7 +120,7 @@ def _row(asked: PlanTarget, name: str, layout: InstanceLayout) -> ServingChip:
     """A layout with as many instances as carry the rate at the bound; each number is what its command prints."""
     assert asked.qps is not None
     one = instance(asked.each[name], layout)
-    count = int(capacity.instances_for_rate(asked.qps, one.rate.at(asked.hold, less=False)))
+    count = int(serving.instances_for_rate(asked.qps, one.rate.at(asked.hold, less=False)))
     numbers, devices = one.times(count), count * one.devices
     hourly = None if one.price is None else float(cost.fleet_price(devices, one.price))
     return ServingChip(

@@ -15,7 +15,7 @@ from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN
 from rooflinecli.core.num import Number
-from rooflinecli.formulas import collectives, counts, profiling, roofline
+from rooflinecli.formulas import collectives, counts, roofline
 from rooflinecli.importers.profiles.classify import KINDS
 from rooflinecli.importers.profiles.intervals import Interval, length, overlap
 from rooflinecli.importers.profiles.kernel import Kernel
@@ -55,7 +55,7 @@ def profile(
     if all(k.start_s is not None for k in kernels):
         spans = _spans(kernels)
         wall, busy = max(end for _, end in spans) - min(start for start, _ in spans), length(spans)
-        idle = profiling.idle_share(busy, wall) if wall else 0.0
+        idle = roofline.idle_share(busy, wall) if wall else 0.0
     names = _kernel_sums(kernels, priced, num.value(total))
     for kernel in kernels:
         if id(kernel) in rows:
@@ -116,8 +116,8 @@ def _fusion(kernels: list[Kernel], total: Number, lift: Lift) -> Fusion:
         removable_s=removed,
         chains=len(chains),
         chains_saved_s=saved,
-        chains_speedup=profiling.amdahl_speedup(total, saved),
-        speedup_bound=profiling.amdahl_speedup(total, removed) if num.value(removed) < num.value(total) else None,
+        chains_speedup=roofline.amdahl_speedup(total, saved),
+        speedup_bound=roofline.amdahl_speedup(total, removed) if num.value(removed) < num.value(total) else None,
     )
 
 
@@ -234,9 +234,9 @@ def _work(kernel: Kernel, rates: Rates) -> Op | None:
     dtype = kernel.dtype or rates.dtype
     width, kind = size_of(dtype), _OPS.get(kernel.kind, "elementwise")
     if kernel.m and kernel.k and kernel.n:
-        flops = profiling.per_shard(counts.matmul_flops(kernel.m, kernel.k, kernel.n), kernel.shards)
+        flops = roofline.per_shard(counts.matmul_flops(kernel.m, kernel.k, kernel.n), kernel.shards)
         moved = counts.matmul_bytes(kernel.m, kernel.k, kernel.n, width, width, width)
-        op = Op(kernel.name, "matmul", dtype, flops, profiling.per_shard(moved, kernel.shards))
+        op = Op(kernel.name, "matmul", dtype, flops, roofline.per_shard(moved, kernel.shards))
         return op._replace(k=kernel.k, n=kernel.n)
     if kernel.flops is None and kernel.bytes is None:
         return None
@@ -254,12 +254,12 @@ def _against_roofs(kernel: Kernel, op: Op, rates: Rates) -> KernelFloor:
     busy = seconds > 0
     compute = memory = 0.0
     if peak and busy:
-        compute = profiling.compute_utilization(op.flops * calls, seconds, peak)
+        compute = roofline.compute_utilization(op.flops * calls, seconds, peak)
     if bandwidth and busy:
-        memory = profiling.bandwidth_utilization(op.bytes * calls, seconds, bandwidth)
+        memory = roofline.bandwidth_utilization(op.bytes * calls, seconds, bandwidth)
     limit = "memory" if t_memory > t_compute else "compute"
-    impossible = bool(profiling.beats_floor(seconds, floor))
-    low = bool(profiling.latency_bound(compute, memory, LOW))
+    impossible = bool(roofline.beats_floor(seconds, floor))
+    low = bool(roofline.latency_bound(compute, memory, LOW))
     expected = None if rates.chip is None else price(op, rates.chip, "kernel").expected
     return KernelFloor(
         floor_s=floor,
@@ -325,7 +325,7 @@ def _by_shape(kernel: Kernel, ops: list[Op]) -> Op | None:
         return None
     for op in ops:
         if op.kind == "matmul" and math.isclose(op.k, kernel.k):
-            sides = {round(profiling.matmul_rows(op.flops, op.k, op.n)), round(op.n)}
+            sides = {round(roofline.matmul_rows(op.flops, op.k, op.n)), round(op.n)}
             if any(sides == {round(kernel.m), round(columns)} for columns in (kernel.n, kernel.n / kernel.shards)):
                 return op
     return None

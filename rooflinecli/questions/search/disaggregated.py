@@ -16,7 +16,7 @@ import numpy as np
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.cost import token_prices
 from rooflinecli.engine.evaluate import interval_bound, time_at_bound
-from rooflinecli.formulas import capacity, cost, energy
+from rooflinecli.formulas import cost, energy, serving
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search import instances
@@ -77,13 +77,13 @@ class PoolPair:
     def rate(self) -> float:
         """Requests per second that pass both pools."""
         (a, b), (p, d) = self.counts, self.pools
-        return float(capacity.pooled_rate(a, p.rate, b, d.rate))
+        return float(serving.pooled_rate(a, p.rate, b, d.rate))
 
     @property
     def rate_at_bound(self) -> float:
         """Requests per second that pass both pools, at the bound that ranks."""
         (a, b), (p, d) = self.counts, self.pools
-        return float(capacity.pooled_rate(a, p.rate_at_bound, b, d.rate_at_bound))
+        return float(serving.pooled_rate(a, p.rate_at_bound, b, d.rate_at_bound))
 
     @property
     def usd_per_hour(self) -> float | None:
@@ -125,7 +125,7 @@ class PoolPair:
             found = estimate(instances.request_of(request, pool.layout, batch=pool.batch))
             tokens = found.workload.prompt if phase == "prefill" else found.workload.output
             answer = found.phases[phase]
-            rate, bound = float(capacity.request_rate(answer.tokens_per_s, tokens)), chip.ctx.request.bound
+            rate, bound = float(serving.request_rate(answer.tokens_per_s, tokens)), chip.ctx.request.bound
             halves.append(
                 replace(
                     pool,
@@ -255,22 +255,22 @@ def _pair(
     """How many instances of each, or None when they do not fit on the devices."""
     p, d = pools
     if asked.qps is not None:
-        a, b = (float(capacity.instances_for_rate(asked.qps, o.rate_at_bound)) for o in pools)
+        a, b = (float(serving.instances_for_rate(asked.qps, o.rate_at_bound)) for o in pools)
         pair = PoolPair(chips, pools, (a, b))
         return None if asked.devices is not None and pair.devices > asked.devices else pair
     budget = asked.devices or MOST
     counts = np.arange(1.0, budget // p.devices + 1)
-    others = capacity.whole_instances(budget - counts * p.devices, d.devices)
+    others = serving.whole_instances(budget - counts * p.devices, d.devices)
     counts, others = counts[others >= 1], others[others >= 1]
     if not len(counts):
         return None
     if asked.devices is None:  # the fewest instances whose rate per device is within 1% of the best ratio
-        others = capacity.instances_for_rate(counts * p.rate_at_bound, d.rate_at_bound)
+        others = serving.instances_for_rate(counts * p.rate_at_bound, d.rate_at_bound)
         devices = counts * p.devices + others * d.devices
         per = np.where(
-            devices <= budget, capacity.pooled_rate(counts, p.rate_at_bound, others, d.rate_at_bound) / devices, 0.0
+            devices <= budget, serving.pooled_rate(counts, p.rate_at_bound, others, d.rate_at_bound) / devices, 0.0
         )
         i = int(np.argmax(per >= 0.99 * per.max()))
     else:
-        i = int(np.argmax(capacity.pooled_rate(counts, p.rate_at_bound, others, d.rate_at_bound)))
+        i = int(np.argmax(serving.pooled_rate(counts, p.rate_at_bound, others, d.rate_at_bound)))
     return PoolPair(chips, pools, (float(counts[i]), float(others[i])))

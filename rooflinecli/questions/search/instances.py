@@ -15,7 +15,7 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.cost import prefill_share_under_load, token_prices
 from rooflinecli.engine.evaluate import answer
 from rooflinecli.engine.phase_answer import PhaseAnswer
-from rooflinecli.formulas import capacity, cost
+from rooflinecli.formulas import cost, serving
 from rooflinecli.questions.search.question import InstanceSizes
 from rooflinecli.questions.search.search_request import OpenValues
 from rooflinecli.specs.layout import Layout
@@ -104,8 +104,8 @@ def offered(
         "instance_replicas": replicas,
         "ttft_s": prefill.time_s,
         "itl_s": decode.time_s,
-        "prefill_requests_per_s": capacity.request_rate(prefill.tokens_per_s, prompt),
-        "decode_requests_per_s": capacity.request_rate(decode.tokens_per_s, output),
+        "prefill_requests_per_s": serving.request_rate(prefill.tokens_per_s, prompt),
+        "decode_requests_per_s": serving.request_rate(decode.tokens_per_s, output),
         "instance_tokens_per_s": decode.tokens_per_s,
     }
 

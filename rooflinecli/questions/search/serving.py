@@ -15,7 +15,7 @@ from rooflinecli.core.units import duration, si
 from rooflinecli.engine import legality, option_conflicts
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import interval_bound
-from rooflinecli.formulas import capacity
+from rooflinecli.formulas import serving
 from rooflinecli.questions.conditions import Condition
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
@@ -231,9 +231,9 @@ def serving_grid(question: ServingSearchQuestion, refusal: str) -> ServingGrid:
                 question.request.bound,
                 less=False,
             )
-            count = capacity.instances_for_rate(question.qps, rate)
+            count = serving.instances_for_rate(question.qps, rate)
         elif question.devices is not None:
-            count = capacity.whole_instances(question.devices, one["instance_devices"])
+            count = serving.whole_instances(question.devices, one["instance_devices"])
         else:
             count = grid.whole(1.0)
         serve = together(one, count, grid.batches)
@@ -259,5 +259,5 @@ def together(one: Mapping[str, Number], count: Number, batch: Number) -> dict[st
         "requests_per_s": count * one["decode_requests_per_s"],
         "tokens_per_s_per_device": tokens / devices,
         "tokens_per_s_per_user": 1 / one["itl_s"],
-        "batch_in_all": capacity.batch_in_all(batch, one["instance_replicas"], count),
+        "batch_in_all": serving.batch_in_all(batch, one["instance_replicas"], count),
     }

@@ -11,7 +11,7 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
 from rooflinecli.core.record import SPREAD, Quantities, former_keys
-from rooflinecli.formulas import batching, cost, counts, serving
+from rooflinecli.formulas import cost, counts, serving
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Group, Number, OptNumber, OptText, Text, field
 
@@ -157,8 +157,8 @@ class BreakEven(ServerPrice, Question[ServingAnswer]):
 
     def answer(self, lift: PlainLift = PLAIN) -> ServingAnswer:
         sold = self.usd_per_hour, self.price_per_million, self.utilization
-        batch = batching.break_even_batch(*sold, self.tokens_per_s)
-        found: dict[str, Quantity] = {"tokens_per_s": batching.break_even_rate(*sold), "batch": batch}
+        batch = serving.break_even_batch(*sold, self.tokens_per_s)
+        found: dict[str, Quantity] = {"tokens_per_s": serving.break_even_rate(*sold), "batch": batch}
         if self.seq_len is not None:
             weights: Quantity = 0.0
             if self.model is None:
@@ -209,12 +209,12 @@ class Batching(Question[ServingAnswer]):
             mean, longest = lift("o", sum(sizes) / len(sizes), "tokens", "--lengths"), lift("o_max", max(sizes), "tokens", "--lengths")
         if num.value(mean) > num.value(longest):
             raise UsageError("the mean answer is longer than the longest; swap them")
-        used = batching.static_batching_utilization(mean, longest)
+        used = serving.static_batching_utilization(mean, longest)
         return ServingAnswer.of(
             "serving-batching/2", mean_output_tokens=mean, max_output_tokens=longest, static_utilization=used, continuous_utilization=1.0,
-            continuous_speedup=batching.continuous_gain(used),
+            continuous_speedup=serving.continuous_gain(used),
             evicted_tokens_per_step=None if self.batch is None or self.prompt is None
-            else batching.evicted_tokens_per_step(self.batch, self.prompt, mean),
+            else serving.evicted_tokens_per_step(self.batch, self.prompt, mean),
             notes=["Continuous batching refills a slot as soon as its answer ends; 100% assumes a queue that never empties."],
         )
 
@@ -231,11 +231,11 @@ class BeamSearch(Question[ServingAnswer]):
 
     def answer(self, lift: PlainLift = PLAIN) -> ServingAnswer:
         shape = self.prompt, self.output
-        alone = batching.beam_cache_tokens(self.batch, 1.0, *shape)
+        alone = serving.beam_cache_tokens(self.batch, 1.0, *shape)
         caches = {
             "greedy": alone,
-            "beams": batching.beam_cache_tokens(self.batch, self.beams, *shape),
-            "beams_sharing_the_prompt": batching.beam_cache_tokens_shared(self.batch, self.beams, *shape),
+            "beams": serving.beam_cache_tokens(self.batch, self.beams, *shape),
+            "beams_sharing_the_prompt": serving.beam_cache_tokens_shared(self.batch, self.beams, *shape),
         }
         return ServingAnswer.of(
             "serving-beam/1", beams=self.beams, decode_batch=self.batch * self.beams,
@@ -267,10 +267,10 @@ class PrefixCaching(Question[ServingAnswer]):
 
     def answer(self, lift: PlainLift = PLAIN) -> ServingAnswer:
         load = self.requests, self.prompt, self.shared
-        whole, cached = batching.prefilled_tokens(*load, 0.0), batching.prefilled_tokens(*load, self.hit_rate)
+        whole, cached = serving.prefilled_tokens(*load, 0.0), serving.prefilled_tokens(*load, self.hit_rate)
         found = {"prompt_tokens": whole, "prefilled_tokens": cached, "saving": 1 - cached / whole, "prefill_speedup": whole / cached}
         if self.prefill_tokens_per_s is not None:
-            hit = batching.prompt_after_hit(self.prompt, self.shared)
+            hit = serving.prompt_after_hit(self.prompt, self.shared)
             found["ttft_miss_s"] = serving.ttft_from_throughput(self.prompt, self.prefill_tokens_per_s)
             found["ttft_hit_s"] = serving.ttft_from_throughput(hit, self.prefill_tokens_per_s)
         if self.params is not None:
@@ -290,11 +290,11 @@ class Disaggregation(Question[ServingAnswer]):
     devices: OptNumber = field("positive", "Devices of a decode server, for the rate per device.", default=None, symbol="n", short="-n", metavar="COUNT")
 
     def answer(self, lift: PlainLift = PLAIN) -> ServingAnswer:
-        rate = batching.queries_per_second(self.batch, self.step, self.output)
+        rate = serving.queries_per_second(self.batch, self.step, self.output)
         return ServingAnswer.of(
-            "serving-disaggregate/1", prefill_per_decode_server=batching.prefill_decode_ratio(self.prefill, self.step, self.output, self.batch),
+            "serving-disaggregate/1", prefill_per_decode_server=serving.prefill_decode_ratio(self.prefill, self.step, self.output, self.batch),
             requests_per_s=rate,
-            requests_per_s_and_chip=None if self.devices is None else batching.rate_per_device(rate, self.devices),
+            requests_per_s_and_chip=None if self.devices is None else serving.rate_per_device(rate, self.devices),
             notes=["Both pools busy: a full decode batch ends a request every step x output / batch s."],
         )
 
@@ -327,14 +327,14 @@ class QuantizeWeights(Question[ServingAnswer]):
             weights = counts.bytes_of(self.params, width)
             row = formats[name] = {"bytes_per_param": width, "weights_bytes": weights}
             if memory is not None:
-                row["devices_for_weights"] = batching.devices_for_bytes(weights, memory)
+                row["devices_for_weights"] = serving.devices_for_bytes(weights, memory)
                 if cache is not None and self.devices is not None:
                     whole = counts.bytes_of(self.devices, memory)
                     row["free_bytes"] = whole - weights
                     row["largest_batch"] = serving.largest_batch(whole, weights, cache)
         streamed = (0.0, 0.0) if self.kv_per_sequence is None else caches
         weights_of = formats[self.before]["weights_bytes"], formats[self.after]["weights_bytes"]
-        speedup = batching.quantization_speedup(*weights_of, *streamed)
+        speedup = serving.quantization_speedup(*weights_of, *streamed)
         return ServingAnswer.of(
             "serving-quantize/1", params=self.params, formats=formats, memory_bound_speedup=speedup,
             notes=[
