@@ -14,7 +14,7 @@ from math import ceil
 
 from rooflinecli.core import units
 from rooflinecli.core.errors import UsageError
-from rooflinecli.simulate.cluster import Cluster, Tell, gc_paused
+from rooflinecli.simulate.cluster import ChangingCluster, Cluster
 from rooflinecli.simulate.request import INF, SimRequest
 
 PERIOD, STABLE = 15.0, 300.0  # s
@@ -32,7 +32,7 @@ class AutoscalePolicy:
 
 
 def rule(written: str, start: str) -> AutoscalePolicy:
-    """Parse --autoscale `1:8@32` and --start-up `3min`. Raises UsageError."""
+    """Parse --autoscale `1:8@32` and --startup-time `3min`. Raises UsageError."""
     between, at, target = written.partition("@")
     least, colon, most = between.partition(":")
     try:
@@ -43,23 +43,24 @@ def rule(written: str, start: str) -> AutoscalePolicy:
         raise UsageError(f"--autoscale {written}: {EXAMPLE}", "autoscale")
     if not start:
         raise UsageError(
-            "--autoscale: how long until a new replica serves, its image and weights loaded? add --start-up 3min",
-            "start-up",
+            "--autoscale: how long until a new replica serves, its image and weights loaded? add --startup-time 3min",
+            "startup-time",
         )
     try:
         seconds = units.parse(start, "s")
     except ValueError as error:
-        raise UsageError(f"--start-up {start}: {error}", "start-up") from None
+        raise UsageError(f"--startup-time {start}: {error}", "startup-time") from None
     if not 0 <= seconds < INF:
-        raise UsageError(f"--start-up {start}: expected a time of zero or more", "start-up")
+        raise UsageError(f"--startup-time {start}: expected a time of zero or more", "startup-time")
     return AutoscalePolicy(policy.least, policy.most, policy.target, seconds)
 
 
-class AutoscaledCluster:
+class AutoscaledCluster(ChangingCluster):
     """A cluster of as many replicas as there may be: those that serve, start, or drain are paid for; the others are free."""
 
-    def __init__(self, cluster: Cluster, policy: AutoscalePolicy, tell: Tell | None, ended: list[SimRequest]):
-        self.cluster, self.policy, self.tell, self.ended = cluster, policy, tell, ended
+    def __init__(self, cluster: Cluster, policy: AutoscalePolicy):
+        super().__init__(cluster)
+        self.policy, self.tick = policy, 0
         self.serving = list(range(policy.least))
         self.free = deque(range(policy.least, policy.most))
         self.starting: deque[tuple[float, int]] = deque()
@@ -69,13 +70,18 @@ class AutoscaledCluster:
         self.started = 0
 
     @property
+    def numbers(self) -> dict[str, float]:
+        """What an autoscaled run counts besides."""
+        return {"replicas_started": self.started}
+
+    @property
     def active_replicas(self) -> int:
         """Replicas that serve or soon will."""
         return len(self.serving) + len(self.starting)
 
     def advance(self, instant: float) -> None:
         """Run all paid replicas up to an instant: drained ones are free, started ones serve with an empty cache."""
-        self.cluster.advance(instant, self.ended, self.tell, (*self.serving, *self.draining))
+        self.cluster.advance(instant, (*self.serving, *self.draining))
         replicas = self.cluster.replicas
         for i in [i for i in self.draining if not replicas[i].under_way]:
             since = self.draining.pop(i)
@@ -87,8 +93,17 @@ class AutoscaledCluster:
             replicas[i].front = instant
             self.serving.append(i)
 
-    def decide(self, instant: float) -> None:
-        """Scale to the replicas wanted now, and no lower than those wanted within STABLE."""
+    def next_change(self) -> float:
+        return min(self.tick * PERIOD, self.starting[0][0] if self.starting else INF)
+
+    def arrive(self, job: SimRequest) -> None:
+        self.cluster.submit(job, self.serving)
+
+    def change(self, instant: float) -> None:
+        """Every PERIOD, scale to the replicas wanted now, and no lower than those wanted within STABLE."""
+        if instant < self.tick * PERIOD:
+            return  # a start-up ended, and `advance` has the replica serve
+        self.tick += 1
         in_flight = sum(replica.under_way for replica in self.cluster.replicas)
         wanted = min(max(ceil(in_flight / self.policy.target), self.policy.least), self.policy.most)
         self.wanted.append((instant, wanted))
@@ -108,22 +123,6 @@ class AutoscaledCluster:
         count = self.active_replicas + len(self.draining)
         if count != self.paid[-1][1]:
             self.paid.append((instant, count))
-
-
-def run_open_loop(state: AutoscaledCluster, jobs: list[SimRequest]) -> None:
-    """Open loop, requests in order of arrival."""
-    coming, tick = deque(jobs), 0
-    with gc_paused():
-        while coming or any(replica.under_way for replica in state.cluster.replicas):
-            start = state.starting[0][0] if state.starting else INF
-            arrival = coming[0].arrival if coming else INF
-            instant = min(tick * PERIOD, start, arrival)
-            state.advance(instant)
-            if instant == tick * PERIOD:
-                state.decide(instant)
-                tick += 1
-            elif instant == arrival:
-                state.cluster.submit(coming.popleft(), state.serving)
 
 
 def mean(paid: Sequence[tuple[float, int]], start: float, end: float) -> float:

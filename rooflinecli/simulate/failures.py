@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rooflinecli.core import units
 from rooflinecli.core.errors import Infeasible, UsageError
-from rooflinecli.simulate.cluster import Cluster, Tell, gc_paused
+from rooflinecli.simulate.cluster import ChangingCluster, Cluster
 from rooflinecli.simulate.request import INF, SimRequest
 
 EXAMPLE = "write for example 1@2min:10min (one stops at two minutes, and serves again ten minutes later), or 1@2min"
@@ -35,7 +35,7 @@ def losses(written: str) -> tuple[ReplicaFailure, ...]:
         except ValueError:
             failure = ReplicaFailure(0, 0.0)
         if not at or failure.count < 1 or failure.instant < 0 or not failure.downtime_s > 0:
-            raise UsageError(f"--lose {written}: {EXAMPLE}", "lose")
+            raise UsageError(f"--failures {written}: {EXAMPLE}", "failures")
         failures.append(failure)
     return tuple(failures)
 
@@ -56,29 +56,50 @@ def _changes(failures: tuple[ReplicaFailure, ...]) -> list[tuple[float, int, int
     return sorted(events)
 
 
-class DegradedCluster:
-    """A cluster some of whose replicas are down, and the requests that wait because all are."""
+class DegradedCluster(ChangingCluster):
+    """A cluster some of whose replicas are down, and the requests that wait because all are.
 
-    def __init__(self, cluster: Cluster):
-        self.cluster = cluster
+    Raises UsageError where more replicas fail than there are.
+    """
+
+    def __init__(self, cluster: Cluster, failures: tuple[ReplicaFailure, ...]):
+        super().__init__(cluster)
+        self.changes = deque(_changes(failures))
         self.down: list[int] = []
         self.unrouted: deque[SimRequest] = deque()
         self.restarts = 0
+        if (most := max_concurrent_failures(failures)) > len(cluster.replicas):
+            raise UsageError(
+                f"--failures stops {most} replicas at once, and there are {len(cluster.replicas)}; raise --replicas",
+                "failures",
+            )
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """What a run with failures counts besides."""
+        return {"requests_restarted": self.restarts}
 
     @property
     def up(self) -> list[int]:
         return [i for i in range(len(self.cluster.replicas)) if i not in self.down]
 
+    @property
+    def idle(self) -> bool:
+        return not self.unrouted and super().idle
+
+    def next_change(self) -> float:
+        return self.changes[0][0] if self.changes else INF
+
     def arrive(self, job: SimRequest) -> None:
-        """Route a request to one of the replicas that are up."""
         up = self.up
         if up:
             self.cluster.submit(job, up)
         else:
             self.unrouted.append(job)
 
-    def change(self, instant: float, more: int) -> None:
+    def change(self, instant: float) -> None:
         """The last of the replicas that are up fail, or the last that failed recover."""
+        _, _, more = self.changes.popleft()
         jobs: list[SimRequest] = []
         if more < 0:
             for i in self.up[more:]:
@@ -95,43 +116,11 @@ class DegradedCluster:
         for job in sorted(jobs, key=lambda job: job.index):
             self.arrive(job)
 
-    @property
-    def idle(self) -> bool:
-        """Whether no request is in flight or waits."""
-        return not self.unrouted and not any(replica.under_way for replica in self.cluster.replicas)
-
-
-def run_open_loop(
-    cluster: Cluster,
-    jobs: list[SimRequest],
-    failures: tuple[ReplicaFailure, ...],
-    tell: Tell | None,
-    ended: list[SimRequest],
-) -> int:
-    """Open loop, requests in order of arrival; fills `ended`. Returns how many requests restarted.
-
-    Raises UsageError where more replicas fail than there are, Infeasible where some requests never find one.
-    """
-    if max_concurrent_failures(failures) > len(cluster.replicas):
-        raise UsageError(
-            f"--lose stops {max_concurrent_failures(failures)} replicas at once, and there are {len(cluster.replicas)}; raise --replicas",
-            "lose",
-        )
-    state = DegradedCluster(cluster)
-    coming, changes = deque(jobs), deque(_changes(failures))
-    with gc_paused():
-        while coming or (changes and not state.idle):
-            if changes and (not coming or changes[0][0] <= coming[0].arrival):
-                instant, _, more = changes.popleft()
-                cluster.advance(instant, ended, tell)
-                state.change(instant, more)
-            else:
-                job = coming.popleft()
-                cluster.advance(job.arrival, ended, tell)
-                state.arrive(job)
-        cluster.advance(INF, ended, tell)
-    if state.unrouted:
-        raise Infeasible(
-            f"every replica is lost, and {len(state.unrouted):,} requests find none; raise --replicas, or say in --lose when one is back"
-        )
-    return state.restarts
+    def run_open_loop(self, jobs: list[SimRequest]) -> list[SimRequest]:
+        """Raises Infeasible where some requests never find a replica."""
+        ended = super().run_open_loop(jobs)
+        if self.unrouted:
+            raise Infeasible(
+                f"every replica is lost, and {len(self.unrouted):,} requests find none; raise --replicas, or say in --failures when one is back"
+            )
+        return ended

@@ -111,5 +111,5 @@ def spread(written: str) -> tuple[float, float]:
     except ValueError:
         factors = (0.0, 0.0)
     if not colon or not 0 < factors[0] <= factors[1] <= 100:
-        raise UsageError(f"--lengths {written}: write two shares such as 0.8:1", "lengths")
+        raise UsageError(f"--length-range {written}: write two fractions such as 0.8:1", "length-range")
     return factors

@@ -54,18 +54,18 @@ class Slo:
 class SloSet:
     """SLOs in the order written."""
 
-    promises: tuple[Slo, ...]
+    slos: tuple[Slo, ...]
 
     @property
     def text(self) -> str:
         """As a person writes them."""
-        return ",".join(slo.text for slo in self.promises)
+        return ",".join(slo.text for slo in self.slos)
 
     @property
     def tightest_slo(self) -> dict[str, Slo]:
         """By request class, the SLO with the highest target; of equals the first."""
         tightest: dict[str, Slo] = {}
-        for slo in self.promises:
+        for slo in self.slos:
             if slo.label not in tightest or slo.share > tightest[slo.label].share:
                 tightest[slo.label] = slo
         return tightest
@@ -73,7 +73,7 @@ class SloSet:
     @property
     def main(self) -> Slo:
         """The SLO with the highest target of all."""
-        return max(self.promises, key=lambda slo: slo.share)
+        return max(self.slos, key=lambda slo: slo.share)
 
 
 def limits(written: str) -> SloSet:
@@ -151,7 +151,7 @@ def goodput(
     return {
         **by_limit,
         "slo_attainment": float(attained[covered].mean()) if covered.any() else 1.0,
-        "slo_attainment_margin": min(attainment(times, slo) - slo.share for slo in limits.promises),
+        "slo_attainment_margin": min(attainment(times, slo) - slo.share for slo in limits.slos),
         "goodput_requests_per_s": rate,
         "goodput_requests_per_s_per_device": rate / devices,
     }

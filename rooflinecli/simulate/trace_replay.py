@@ -119,14 +119,16 @@ def _read(name: str, state: tuple[int, int], speed: float, window: str, skip_bad
         rows.sort(key=lambda row: float(row.time or 0.0))
     kept = _cut(rows, speed, window, most)
     if rows and not kept:
-        raise UsageError(f"--window {window}: no request of {name} falls into it; widen it or leave it out", "window")
+        raise UsageError(
+            f"--trace-window {window}: no request of {name} falls into it; widen it or leave it out", "trace-window"
+        )
     if not kept:
         raise UsageError(f"--trace {name}: it holds no request; give one that does", "trace")
     last = max(max(row.time or 0.0, row.think or 0.0) for row in kept)
     if last > LATEST:
         raise UsageError(
             f"--trace {name}: a request comes {last:.3g} s after another, more than the {LATEST:g} s that the clock resolves; "
-            "give times in the unit of the format, or take a part with --window",
+            "give times in the unit of the format, or take a part with --trace-window",
             "trace",
         )
     return Trace(kept, skipped, format, failed)
@@ -192,5 +194,7 @@ def between(window: str) -> tuple[float, float]:
     except ValueError:
         start = end = 0.0
     if not colon or not 0 <= start < end:
-        raise UsageError(f"--window {window}: write two times since the first request, such as 10min:20min", "window")
+        raise UsageError(
+            f"--trace-window {window}: write two times since the first request, such as 10min:20min", "trace-window"
+        )
     return start, end

@@ -70,7 +70,7 @@ def test_a_window_that_nothing_falls_into(tmp_path):
     trace = tmp_path / "load.csv"
     trace.write_text("time,prompt,output\n0,100,10\n1,100,10\n")
     done = run_cli(*"simulate llama-3-8b --hw h100 --window 10h:11h --trace".split(), str(trace))
-    assert done.code == 2 and "--window 10h:11h" in done.err and "widen" in done.err
+    assert done.code == 2 and "--trace-window 10h:11h" in done.err and "widen" in done.err
 
 
 def test_a_file_that_cannot_be_written_is_said_before_the_run(tmp_path):

@@ -48,7 +48,7 @@ def test_the_sizes_of_a_matmul_are_three_arguments_or_one() -> None:
 @pytest.mark.parametrize(
     ("rows", "args", "said"),
     [
-        ("0,100,30\n1,200,40\n", ("--window", "10min:20min"), "--window 10min:20min: no request of"),
+        ("0,100,30\n1,200,40\n", ("--window", "10min:20min"), "--trace-window 10min:20min: no request of"),
         ("", (), "it holds no request"),
     ],
 )

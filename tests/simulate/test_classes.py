@@ -40,7 +40,7 @@ def rows_of(path):
 
 
 def test_promises_follow_one_another():
-    found = limits("ttft=500ms@50,ttft=2s,itl=50ms@99.5,batch:e2e=10min@95,API log:queue=1s").promises
+    found = limits("ttft=500ms@50,ttft=2s,itl=50ms@99.5,batch:e2e=10min@95,API log:queue=1s").slos
     assert [(p.label, p.seconds, p.share) for p in found] == [
         ("", (("ttft", 0.5),), 0.5),
         ("", (("ttft", 2.0), ("itl", 0.05)), 0.995),

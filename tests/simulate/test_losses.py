@@ -15,7 +15,7 @@ from rooflinecli.simulate import cluster, failures
 from rooflinecli.simulate.failures import ReplicaFailure
 from rooflinecli.simulate.prefix_cache import PrefixCache
 from rooflinecli.simulate.replica import Replica, ReplicaLimits
-from rooflinecli.simulate.request import INF, SimRequest
+from rooflinecli.simulate.request import INF
 from rooflinecli.specs.registry import load
 
 BASE = (
@@ -39,9 +39,8 @@ def made(prices, count, router=ROUND, pool=10**6):
 
 
 def run(prices, jobs, found, count=2, router=ROUND, pool=10**6):
-    ended: list[SimRequest] = []
-    restarts = failures.run_open_loop(made(prices, count, router, pool), jobs, found, None, ended)
-    return sorted(ended, key=lambda job: job.index), restarts
+    degraded = failures.DegradedCluster(made(prices, count, router, pool), found)
+    return sorted(degraded.run_open_loop(jobs), key=lambda job: job.index), degraded.restarts
 
 
 @pytest.mark.parametrize("router", ["round-robin", "least-loaded", "prefix"])
@@ -102,13 +101,13 @@ def test_losses_are_read():
         == 2
     )
     for wrong in ("", "1", "0@1min", "1@soon", "x@1min", "1@1min:0s", "-1@1min", "1@1min:", "1@5", "1@-500ms"):
-        with pytest.raises(UsageError, match="--lose"):
+        with pytest.raises(UsageError, match="--failures"):
             failures.losses(wrong)
 
 
 def test_a_promise_that_holds_with_one_away_needs_a_spare():
     asks = ("--qps", "20", "--replicas", "min", "--slo", "ttft=300ms@99", "--format", "json")
-    plain, spare = (json.loads(run_cli(*BASE, *asks, *more).out) for more in ((), ("--lose", "1@10s")))
+    plain, spare = (json.loads(run_cli(*BASE, *asks, *more).out) for more in ((), ("--failures", "1@10s")))
     assert spare["simulate"]["replicas"] > plain["simulate"]["replicas"]
     assert spare["slo"]["met"] and spare["slo"]["margin_with_one_fewer_replica"] < 0
     assert spare["simulate"]["requests_restarted"] > 0 and "restarts" not in plain["simulate"]
@@ -117,9 +116,9 @@ def test_a_promise_that_holds_with_one_away_needs_a_spare():
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        (("--qps", "2", "--lose", "1@1s,1@2s"), "there are 1"),
-        (("--concurrency", "2", "--lose", "1@1s"), "open loop"),
-        (("--qps", "2", "--lose", "one"), "--lose one"),
+        (("--qps", "2", "--failures", "1@1s,1@2s"), "there are 1"),
+        (("--concurrency", "2", "--failures", "1@1s"), "open loop"),
+        (("--qps", "2", "--failures", "one"), "--failures one"),
     ],
 )
 def test_what_cannot_be_lost_is_refused(more, why):

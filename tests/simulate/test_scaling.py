@@ -15,7 +15,6 @@ from simulate.test_schedulers import LENGTHS, jobs_of
 from rooflinecli.core.errors import UsageError
 from rooflinecli.simulate import autoscaler, cluster
 from rooflinecli.simulate.autoscaler import AutoscaledCluster, AutoscalePolicy
-from rooflinecli.simulate.request import SimRequest
 from rooflinecli.specs.registry import load
 
 BASE = ("simulate", "llama-3-8b", "--hw", "h100", "--engine", "vllm", "--no-interval")
@@ -23,10 +22,8 @@ LEAST = load("simulate/routers", "least-loaded")
 
 
 def run(prices, jobs, rule, router=LEAST):
-    ended: list[SimRequest] = []
-    state = AutoscaledCluster(made(prices, rule.most, router), rule, None, ended)
-    autoscaler.run_open_loop(state, jobs)
-    return sorted(ended, key=lambda job: job.index), state
+    state = AutoscaledCluster(made(prices, rule.most, router), rule)
+    return sorted(state.run_open_loop(jobs), key=lambda job: job.index), state
 
 
 def test_as_many_at_least_as_at_most_is_a_fleet(prices):
@@ -76,6 +73,12 @@ def test_what_still_starts_is_let_go_first_and_may_start_again(prices):
     assert ended[4].replica == 0 and ended[9].replica != 0
 
 
+def test_a_part_of_a_target_takes_a_whole_replica(prices):
+    """Three requests in flight and two for each replica: two replicas, not one and a half."""
+    _, state = run(prices, jobs_of([(1.0, 100, 6000)] * 3), AutoscalePolicy(1, 4, 2.0, 0.0))
+    assert state.paid[1] == (15.0, 2)
+
+
 def test_what_is_paid_is_an_area():
     """Two for ten seconds, four for five, one for five: 45 replica-seconds of 20."""
     paid = [(0.0, 2), (10.0, 4), (15.0, 1)]
@@ -91,7 +94,9 @@ def test_a_peak_costs_less_where_replicas_come_and_go(tmp_path):
     path.write_text("time,prompt,output\n" + "".join(f"{t:.3f},1000,128\n" for t in sorted(times)))
     asks = ("--trace", str(path), "--slo", "ttft=2s@90", "--format", "json")
     fixed = json.loads(run_cli(*BASE, *asks, "--replicas", "4").out)["simulate"]
-    ran = run_cli(*BASE, *asks, "--autoscale", "1:4@12", "--start-up", "20s", "--timeline", str(out), "--every", "10s")
+    ran = run_cli(
+        *BASE, *asks, "--autoscale", "1:4@12", "--startup-time", "20s", "--timeline", str(out), "--every", "10s"
+    )
     scaled = json.loads(ran.out)["simulate"]
     assert 1 < scaled["replicas_mean"] < 4 and scaled["replicas_started"] >= 2 and scaled["requests"] == 2800
     ratio = scaled["usd_per_million_tokens"] / fixed["usd_per_million_tokens"]
@@ -101,7 +106,7 @@ def test_a_peak_costs_less_where_replicas_come_and_go(tmp_path):
     with out.open() as stream:
         counts = [float(row["replicas"]) for row in csv.DictReader(stream)]
     assert counts[5] == 1 and max(counts) > 2
-    assert "up to 4 x" in run_cli(*BASE, *asks[:4], "--autoscale", "1:4@12", "--start-up", "20s").out
+    assert "up to 4 x" in run_cli(*BASE, *asks[:4], "--autoscale", "1:4@12", "--startup-time", "20s").out
 
 
 def test_rules_are_read():
@@ -110,18 +115,18 @@ def test_rules_are_read():
         with pytest.raises(UsageError, match="--autoscale"):
             autoscaler.rule(wrong, "3min")
     for start in ("", "soon", "-3s"):
-        with pytest.raises(UsageError, match="--start-up"):
+        with pytest.raises(UsageError, match="--startup-time"):
             autoscaler.rule("1:2@3", start)
 
 
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        (("--qps", "2", "--autoscale", "1:2@3"), "--start-up"),
-        (("--qps", "2", "--start-up", "3min"), "--autoscale"),
-        (("--qps", "2", "--replicas", "3", "--autoscale", "1:2@3", "--start-up", "1min"), "leave --replicas out"),
-        (("--qps", "2", "--replicas", "min", "--slo", "ttft=1s", "--autoscale", "1:2@3", "--start-up", "1min"), "leave --replicas out"),
-        (("--concurrency", "2", "--autoscale", "1:2@3", "--start-up", "1min"), "open loop"),
+        (("--qps", "2", "--autoscale", "1:2@3"), "--startup-time"),
+        (("--qps", "2", "--startup-time", "3min"), "--autoscale"),
+        (("--qps", "2", "--replicas", "3", "--autoscale", "1:2@3", "--startup-time", "1min"), "leave --replicas out"),
+        (("--qps", "2", "--replicas", "min", "--slo", "ttft=1s", "--autoscale", "1:2@3", "--startup-time", "1min"), "leave --replicas out"),
+        (("--concurrency", "2", "--autoscale", "1:2@3", "--startup-time", "1min"), "open loop"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_together_is_refused(more, why):

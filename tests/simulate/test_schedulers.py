@@ -13,6 +13,7 @@ from rooflinecli.simulate.cluster import Cluster, run_closed_loop, run_open_loop
 from rooflinecli.simulate.prefix_cache import PrefixCache
 from rooflinecli.simulate.replica import Replica, ReplicaLimits
 from rooflinecli.simulate.request import SimRequest
+from rooflinecli.simulate.stats import SAMPLES, ReplicaStats, gap_percentiles
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.registry import kinds, load
 from rooflinecli.specs.scheduler import Scheduler
@@ -215,9 +216,17 @@ def test_moving_a_cache_between_pools_stands_in_the_gap_after_the_first_token(pr
     for replica in made:
         for key, count in replica.tally.gaps.items():
             gaps[key] = gaps.get(key, 0) + count
-    from rooflinecli.simulate.stats import gap_percentiles
-
     assert sum(gaps.values()) == 190
     assert sum(r.tally.gap_sum for r in made) == pytest.approx(sum(job.finish - job.first for job in ended))
     within, most = gap_percentiles(gaps, (0.9, 1.0))
     assert within < 0.1 < 1.5 < most < 1.6
+
+
+def test_samples_of_a_long_run_are_thinned_evenly():
+    """By hand: samples double their distance at every 4096th, so that 10,240 steps leave every fourth, 4 to 10,240."""
+    stats = ReplicaStats()
+    for step in range(1, 5 * SAMPLES + 1):
+        stats.count = step
+        if step >= stats.due:
+            stats.sample(float(step), 1, 0, 0.0)
+    assert [instant for instant, *_ in stats.samples] == [4.0 * i for i in range(1, 5 * SAMPLES // 4 + 1)]

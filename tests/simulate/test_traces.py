@@ -92,7 +92,7 @@ def test_a_window_and_a_speed(tmp_path):
     assert [r.prompt for r in found.rows] == list(range(20, 30))
     assert [r.time for r in found.rows] == [i / 2 for i in range(10)]
     assert len(read(str(path), window="0:1min").rows) == 60
-    with pytest.raises(UsageError, match="--window"):
+    with pytest.raises(UsageError, match="--trace-window"):
         read(str(path), window="20:10")
 
 

@@ -31,7 +31,7 @@ from rooflinecli.questions.simulate.run import (
     run,
 )
 from rooflinecli.simulate import slo
-from rooflinecli.simulate.cluster import Tell
+from rooflinecli.simulate.cluster import Progress
 
 Cell = tuple[Simulate, dict[str, str]]
 NOTES = (
@@ -39,9 +39,13 @@ NOTES = (
 )
 
 
-def answered(question: Simulate, tell: Tell | None = None, over: Spread | None = None) -> tuple[SimulateAnswer, Run]:
+def answered(
+    question: Simulate, progress: Progress | None = None, over: Spread | None = None
+) -> tuple[SimulateAnswer, Run]:
     """The answer with the run that it is of. Raises UsageError or Infeasible as an estimate does."""
-    ran, fewer = min_replicas(question, tell=tell) if question.replicas == "min" else (run(question, tell), None)
+    ran, fewer = (
+        min_replicas(question, progress=progress) if question.replicas == "min" else (run(question, progress), None)
+    )
     values, cut = _intervals(ran, over)
     trace = recorded(ran.question)
     _warn_long(ran)
@@ -107,23 +111,21 @@ def _slo(ran: Run, fewer: Run | None) -> SloAnswer | None:
     return SloAnswer(
         limits=dict(limits.main.seconds),
         target=limits.main.share,
-        met=ran.kept,
-        targets=[_target(ran, promise) for promise in limits.promises],
+        met=ran.meets_slo,
+        targets=[
+            SloTarget(
+                text=target.text,
+                label=target.label or None,
+                limits=dict(target.seconds),
+                requests=int(target.requests(ran.times).sum()),
+                target=target.share,
+                attainment=(share := slo.attainment(ran.times, target)),
+                met=share >= target.share,
+            )
+            for target in limits.slos
+        ],
         attainment_with_one_fewer_replica=None if fewer is None else fewer.values["slo_attainment"],
         margin_with_one_fewer_replica=None if fewer is None else fewer.values["slo_attainment_margin"],
-    )
-
-
-def _target(ran: Run, promise: slo.Slo) -> SloTarget:
-    attainment = slo.attainment(ran.times, promise)
-    return SloTarget(
-        text=promise.text,
-        label=promise.label or None,
-        limits=dict(promise.seconds),
-        requests=int(promise.requests(ran.times).sum()),
-        target=promise.share,
-        attainment=attainment,
-        met=attainment >= promise.share,
     )
 
 
@@ -150,14 +152,14 @@ def cell_values(cell: Cell) -> dict[str, Number]:
     return {**apart, **ran.values, "feasible": True, "violation": ""}
 
 
-def study(cells: list[Cell], spread: Spread, tell: Callable[[int], None] | None = None) -> StudyAnswer:
+def study(cells: list[Cell], spread: Spread, progress: Callable[[int], None] | None = None) -> StudyAnswer:
     """Return a row for each cell in order; after an interrupt, for the cells that had ended."""
     rows: list[dict[str, Number]] = []
     try:
         for row in spread(cell_values, cells):
             rows.append(row)
-            if tell is not None:
-                tell(1)
+            if progress is not None:
+                progress(1)
     except KeyboardInterrupt:
         if not rows:
             raise

@@ -108,7 +108,7 @@ def scheduler_of(ctx: EstimateContext, settings: tuple[str, ...]) -> Scheduler:
     """The engine's scheduler with what was overridden: `token_budget=2048`. Raises UsageError."""
     found = changed(_own(ctx), written(settings))
     if found.policy not in kinds(POLICIES):
-        raise unknown("policy", found.policy, kinds(POLICIES), option="scheduler")
+        raise unknown("policy", found.policy, kinds(POLICIES), option="scheduler-config")
     return found
 
 

@@ -8,7 +8,7 @@ from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.record import OPTIONAL, Record
 from rooflinecli.importers.source import Options
 from rooflinecli.questions.simulate.question import Simulate
-from rooflinecli.questions.simulate.run import Run, curves, over_time, run, with_layout
+from rooflinecli.questions.simulate.run import curves, run, with_layout
 from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.request import MOST
 
@@ -87,6 +87,7 @@ def served(options: Options, slo: str | None) -> ServedLoad | Unserved | None:
     except Infeasible as error:
         return Unserved(violation=str(error))
     question = with_layout(question, found.about["layout"])
+    samples = found.replicas[0].tally.samples
     names = (*NUMBERS, "slo_attainment") if question.limits else NUMBERS
     return ServedLoad(
         load={load: getattr(question, load)},
@@ -97,16 +98,11 @@ def served(options: Options, slo: str | None) -> ServedLoad | Unserved | None:
             for name, line in curves(found, 100).items()
             if name != "queue"
         },
-        over_time=_over_time(found),
+        over_time=[
+            LoadSample(at_s=at, batch=b, queue=q) for at, b, q, _ in samples[:: max(-(-len(samples) // INSTANTS), 1)]
+        ],
         loads=[point for factor in LOADS if (point := _at(question, load, factor)) is not None],
     )
-
-
-def _over_time(found: Run) -> list[LoadSample]:
-    """Batch and queue of the first replica, at a limited number of instants."""
-    samples = next(iter(over_time(found)))[1]
-    every = max(-(-len(samples) // INSTANTS), 1)
-    return [LoadSample(at_s=now, batch=batch, queue=queue) for now, batch, queue, _ in samples[::every]]
 
 
 def _at(question: Simulate, load: str, factor: float) -> LoadPoint | None:

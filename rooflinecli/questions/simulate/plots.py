@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.questions.simulate.question import StudyAnswer
-from rooflinecli.questions.simulate.run import Run, curves, over_time
+from rooflinecli.questions.simulate.run import Run, curves
 from rooflinecli.questions.sweep.plot_points import Picture
 
 KINDS = ("percentiles", "load", "slo")
@@ -22,7 +22,8 @@ def picture(run: Run, kind: str) -> Picture:
         return found
     if kind == "load":
         found = Picture("sequences under way and waiting", "s", "sequences", False, curves=True)
-        for place, samples in over_time(run):
+        for place, replica in enumerate(run.replicas):
+            samples = replica.tally.samples
             which = f" {place}" if len(run.replicas) > 1 else ""
             found.series[f"batch{which}"] = [(now, float(batch)) for now, batch, _, _ in samples]
             found.series[f"queue{which}"] = [(now, float(queue)) for now, _, queue, _ in samples]

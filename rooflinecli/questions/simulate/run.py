@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from rooflinecli.core.errors import Infeasible, UsageError
@@ -22,10 +22,11 @@ from rooflinecli.questions.simulate.deployment import (
     scheduler_of,
 )
 from rooflinecli.questions.simulate.question import Simulate, SimulatedLayout
-from rooflinecli.simulate import autoscaler, failures, request_load, summary
+from rooflinecli.simulate import autoscaler, request_load, summary
 from rooflinecli.simulate import cluster as running
-from rooflinecli.simulate.cluster import Cluster, Tell
-from rooflinecli.simulate.failures import max_concurrent_failures
+from rooflinecli.simulate.autoscaler import AutoscaledCluster
+from rooflinecli.simulate.cluster import Cluster, Progress
+from rooflinecli.simulate.failures import DegradedCluster, max_concurrent_failures
 from rooflinecli.simulate.replica import Replica
 from rooflinecli.simulate.request import RequestLatencies, SimRequest, times
 from rooflinecli.simulate.request_load import Lengths, lengths, spread
@@ -34,40 +35,11 @@ from rooflinecli.simulate.trace_replay import Trace
 from rooflinecli.specs.layout import Layout
 
 
-class LoadRun:
-    """Requests that have ended, also after an interrupt; `more` holds numbers that the kind of fleet adds."""
-
-    def __init__(self, question: Simulate, fleet: Cluster, tell: Tell | None):
-        self.question, self.fleet, self.tell = question, fleet, tell
-        self.ended: list[SimRequest] = []
-        self.more: dict[str, float] = {}
-        rule = question.scaling
-        self.scaled = autoscaler.AutoscaledCluster(fleet, rule, tell, self.ended) if rule is not None else None
-
-    def __call__(self, jobs: list[SimRequest], follow: Callable[[SimRequest], SimRequest | None] | None) -> None:
-        """Play the jobs. Raises Infeasible where some find no replica."""
-        question = self.question
-        if self.scaled is not None:
-            autoscaler.run_open_loop(self.scaled, jobs)
-            self.more = {"replicas_started": self.scaled.started}
-        elif question.concurrency:
-            running.run_closed_loop(self.fleet, jobs, question.concurrency, self.tell, self.ended)
-        elif question.replica_failures:
-            restarts = failures.run_open_loop(self.fleet, jobs, question.replica_failures, self.tell, self.ended)
-            self.more = {"requests_restarted": restarts}
-        else:
-            running.run_open_loop(self.fleet, jobs, follow, self.tell, self.ended)
-
-    def paid(self, start: float, end: float) -> float | None:
-        """Replicas that cost something, in the mean over these seconds; None where all do throughout."""
-        return autoscaler.mean(self.scaled.paid, start, end) if self.scaled is not None else None
-
-
 @dataclass
 class Run:
     """A run: the answer in numbers, the times of the requests after the warm-up and of every one, and the replicas as they stopped.
 
-    `paid` says from when on how many replicas cost something; `cut` where it was interrupted; `sought` where that was in a search for the fewest replicas.
+    `paid` says from when on how many replicas cost something; `cut`: it was interrupted; `sought`: in a search for the fewest replicas.
     """
 
     question: Simulate
@@ -82,8 +54,8 @@ class Run:
     sought: bool = False
 
     @property
-    def kept(self) -> bool:
-        """Whether every promise is."""
+    def meets_slo(self) -> bool:
+        """Whether every target of the SLO is met."""
         return bool(self.values.get("slo_attainment_margin", 0.0) >= 0)
 
     @property
@@ -92,39 +64,56 @@ class Run:
         return bool(self.question.concurrency) or is_sustained(self.times, recorded=self.question.qps is None)
 
 
-def run(question: Simulate, tell: Tell | None = None, scale: float = 1.0) -> Run:
+def run(question: Simulate, progress: Progress | None = None, scale: float = 1.0) -> Run:
     """Simulate, every step taking `scale` times as long; at a rate without --num-requests until the load is steady.
 
     Raises UsageError or Infeasible as an estimate does, and Infeasible for a request larger than the cache.
     """
-    found = _run(question, tell, scale)
+    found = _run(question, progress, scale)
     lengthened = question.qps and not question.trace and not question.num_requests
     while lengthened and question.count < MOST_DRAWN and not found.cut and found.sustained and is_short(found.times):
         question = question.replace(num_requests=2 * question.count)
-        found = _run(question, tell, scale)
+        found = _run(question, progress, scale)
     return found
 
 
-def _run(question: Simulate, tell: Tell | None, scale: float) -> Run:
+def _run(question: Simulate, progress: Progress | None, scale: float) -> Run:
     trace = recorded(question)
     prompt, output = drawn(question)
     means = trace.means if trace is not None else (prompt.mean, output.mean)
     one, ready = fleet(question, question.copies, *means, scale)
+    ready.progress = progress
     count = question.count * (len(ready.replicas) if question.concurrency else 1)
     jobs, follow = (
         _recorded_jobs(question, trace) if trace is not None else (_made(question, count, prompt, output), None)
     )
     _fit(jobs, ready.every)
     _check_classes(question, trace)
-    _plain(question, one, follow is not None)
-    play = LoadRun(question, ready, tell)
+    for option, given in (("failures", question.failures), ("autoscale", question.autoscale)):
+        if given and follow is not None:
+            raise UsageError(
+                f"--{option}: {question.trace} has sessions, whose next turns wait for answers; leave it out", option
+            )
+    if question.autoscale and one.ranks > 1:
+        raise UsageError("--autoscale counts whole copies of a plan; leave --dp out", "autoscale")
+    changing: AutoscaledCluster | DegradedCluster | None = None
+    if question.scaling is not None:
+        changing = AutoscaledCluster(ready, question.scaling)
+    elif question.replica_failures:
+        changing = DegradedCluster(ready, question.replica_failures)
+    cut = False
     try:
-        play(jobs, follow)
+        if changing is not None:
+            changing.run_open_loop(jobs)
+        elif question.concurrency:
+            running.run_closed_loop(ready, jobs, question.concurrency)
+        else:
+            running.run_open_loop(ready, jobs, follow)
     except KeyboardInterrupt:
-        if not play.ended:
+        cut = True
+        if not ready.ended:
             raise
-        return replace(_answered(question, one, play), cut=True)
-    return _answered(question, one, play)
+    return replace(_answered(question, one, ready, changing), cut=cut)
 
 
 def drawn(question: Simulate) -> tuple[Lengths, Lengths]:
@@ -202,7 +191,7 @@ def _fit(jobs: list[SimRequest], replicas: list[Replica]) -> None:
 
 def _check_classes(question: Simulate, trace: Trace | None) -> None:
     """Raises UsageError for a target of a class of requests that the load does not have."""
-    asked = {promise.label for promise in question.limits.promises} - {""} if question.limits else set()
+    asked = {slo.label for slo in question.limits.slos} - {""} if question.limits else set()
     known = sorted({row.label for row in trace.rows} - {""}) if trace is not None and asked else []
     for label in sorted(asked - set(known)):
         has = (
@@ -211,41 +200,33 @@ def _check_classes(question: Simulate, trace: Trace | None) -> None:
         raise UsageError(f"--slo {label}: the load has no such class of requests; {has}", "slo")
 
 
-def _plain(question: Simulate, one: Deployment, sessions: bool) -> None:
-    """Raises UsageError where replicas come or go and that is not simulated."""
-    for option, given in (("failures", question.failures), ("autoscale", question.autoscale)):
-        if given and sessions:
-            raise UsageError(
-                f"--{option}: {question.trace} has sessions, whose next turns wait for answers; leave it out", option
-            )
-    if question.autoscale and one.ranks > 1:
-        raise UsageError("--autoscale counts whole copies of a plan; leave --dp out", "autoscale")
-
-
-def _answered(question: Simulate, one: Deployment, play: LoadRun) -> Run:
+def _answered(
+    question: Simulate, one: Deployment, ready: Cluster, changing: AutoscaledCluster | DegradedCluster | None
+) -> Run:
     copies = question.prefill_replicas + question.decode_replicas or question.copies
-    replicas, every = play.fleet.every, times(play.ended)
+    replicas, every = ready.every, times(ready.ended)
     found = every.since(question.warmup) if question.warmup else every
     if not len(found.arrival):
         raise UsageError(
             f"--warmup {question.warmup:g}s: no request that ended came after it; make it shorter, or the load longer",
             "warmup",
         )
-    paid = play.paid(*summary.steady_window(found))
+    scaled = changing.paid if isinstance(changing, AutoscaledCluster) else None
+    paid = None if scaled is None else autoscaler.mean(scaled, *summary.steady_window(found))
     devices = one.devices * (copies if paid is None else paid)
     values = summary.summary(found, replicas, question.limits, devices, question.warmup or 0.0, paid)
     values = {
         "replicas": copies,
         "devices": one.devices * copies,
         **values,
-        **play.more,
+        **(changing.numbers if changing is not None else {}),
         **_costs(question, one, devices, values),
     }
     if paid is not None:
         values["replicas_mean"] = paid
     scheduler = scheduler_of(one.ctx, question.scheduler_config)
     about = describe(one, scheduler, replicas[0].limits)
-    counts = tuple(play.scaled.paid) if play.scaled is not None else ((0.0, copies),)
+    counts = ((0.0, copies),) if scaled is None else tuple(scaled)
     return Run(question, values, about, found, every, replicas, scheduler.first_token_error, counts)
 
 
@@ -326,19 +307,13 @@ def curves(run: Run, points: int = 200) -> dict[str, list[tuple[float, float]]]:
     }
 
 
-def over_time(run: Run) -> Iterator[tuple[int, list[tuple[float, int, int, float]]]]:
-    """(replica, its samples of instant, batch, queue and share of the cache)."""
-    for i, replica in enumerate(run.replicas):
-        yield i, replica.tally.samples
-
-
 def with_layout(question: Simulate, layout: Layout | SimulatedLayout) -> Simulate:
     """The question with its layout given, so that another load is served by the same."""
     sizes = {name: int(getattr(layout, name)) for name in ("tp", "pp", "dp", "cp", "ep")}
     return question.replace(n=int(layout.devices), **sizes)
 
 
-def min_replicas(question: Simulate, most: int = 4096, tell: Tell | None = None) -> tuple[Run, Run | None]:
+def min_replicas(question: Simulate, most: int = 4096, progress: Progress | None = None) -> tuple[Run, Run | None]:
     """The fewest replicas whose requests keep to the SLO, with the run of one fewer, which does not (None for one replica).
 
     Found by doubling and halving, since more replicas never serve fewer requests inside the limits but for the draw of
@@ -359,8 +334,8 @@ def min_replicas(question: Simulate, most: int = 4096, tell: Tell | None = None)
 
     def keeps(count: int) -> bool:
         if count not in seen:
-            seen[count] = run(question.replace(replicas=count), tell)
-        return not seen[count].cut and seen[count].kept and seen[count].sustained
+            seen[count] = run(question.replace(replicas=count), progress)
+        return not seen[count].cut and seen[count].meets_slo and seen[count].sustained
 
     low = max_concurrent_failures(question.replica_failures)  # at least one is there
     high = low + 1
