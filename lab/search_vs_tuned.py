@@ -28,7 +28,7 @@ from rooflinecli.questions.search import layout_space
 from rooflinecli.questions.search.search_request import TrainingSearchQuestion
 from rooflinecli.questions.search.serving import search
 from rooflinecli.questions.search.training import CHUNK, answer_of, needs
-from rooflinecli.questions.sweep.evaluate_block import SweepBlock
+from rooflinecli.questions.sweep.run import SweepBlock
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.published_runs import published
 from rooflinecli.specs.request import BOUNDS

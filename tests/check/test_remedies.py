@@ -6,7 +6,7 @@ import pytest
 from check.plans import plan, report
 
 from rooflinecli.engine import build_request
-from rooflinecli.questions.check.fix_search import moves, pairs
+from rooflinecli.questions.check.answer import moves, pairs
 from rooflinecli.questions.estimate.answer import estimate
 
 # quantity, comparison, limit as a multiple of what the plan reaches, unit

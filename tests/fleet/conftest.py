@@ -2,18 +2,19 @@
 
 import pytest
 
-from rooflinecli.questions.fleet import answer, placement
+from rooflinecli.questions.fleet import answer
 
 
 @pytest.fixture(scope="session")
 def shared_offers():
-    known: dict[str, placement.InstanceOptions] = {}
+    priced = answer.offers
+    known: dict[str, answer.InstanceOptions] = {}
 
     def offers(task):
         service, group, hold = task
         key = repr((service.on(group), service.where, service.limits, service.line, service.name, group.devices, hold))
         if key not in known:
-            known[key] = placement.offers(task)
+            known[key] = priced(task)
         return known[key]
 
     return offers

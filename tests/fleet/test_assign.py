@@ -10,8 +10,8 @@ from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rooflinecli.questions.fleet.answer import links, pack, taken
 from rooflinecli.questions.fleet.assignment import AllocationProgram, InstanceOption, ServiceDemand, pareto_optimal
-from rooflinecli.questions.fleet.placement import links, pack, taken
 
 SLACK = 1e-9
 

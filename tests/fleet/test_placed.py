@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rooflinecli.questions.fleet import placement
+from rooflinecli.questions.fleet import answer
 from rooflinecli.questions.fleet.answer import report
 from rooflinecli.questions.fleet.fleet_question import DeviceGroup, Fleet, FleetService
 from rooflinecli.questions.fleet.question import FleetAnswer, RefusedGroup
@@ -62,7 +62,7 @@ def told(
         FleetService(name, {"model": MODEL}, rate, {}, (), tuple(g for s, g in found if s == name), "fleet.yaml:1")
         for name, rate in qps.items()
     )
-    there = {key: placement.InstanceOptions(list(made), "", domain, len(made)) for key, made in found.items()}
+    there = {key: answer.InstanceOptions(list(made), "", domain, len(made)) for key, made in found.items()}
     return report(Fleet(each, services, "expected", "cost"), there)
 
 
@@ -124,8 +124,8 @@ def test_a_group_too_small_for_any_instance_says_so():
 )
 def test_a_domain_beyond_any_instance_counts_its_largest_part_that_one_may_fill(monkeypatch, size, domain):
     """Instances have 64 devices at most: of a slice of 256 chips four go in, and of 177 three in 59 each."""
-    monkeypatch.setattr(placement.extrapolation, "scale_up_domain_sizes", lambda chip: [float(size)])
-    assert placement._domain(SimpleNamespace(chip=None)) == domain
+    monkeypatch.setattr(answer.extrapolation, "scale_up_domain_sizes", lambda chip: [float(size)])
+    assert answer._domain(SimpleNamespace(chip=None)) == domain
 
 
 def test_the_plainest_of_equal_layouts_is_offered():
@@ -133,7 +133,7 @@ def test_the_plainest_of_equal_layouts_is_offered():
     layouts = [InstanceSizes(tp=1, pp=1, dp=2, ep=1), InstanceSizes(tp=2, pp=1, dp=1, ep=1)]
     grid = SimpleNamespace(layouts=layouts, batches=[4, 8, 16])
     rates = np.array([[1.0, 3.0, 3.0], [2.0, 3.0, 3.0]])
-    assert placement._by_size([*layouts, InstanceSizes(tp=1, pp=1, dp=1, ep=1)]) == [[2], [0, 1]]
-    assert placement._layout(grid, rates, [0, 1]) == layouts[1].at_batch(8.0)
-    assert placement._layout(grid, rates * [[2], [1]], [0, 1]) == layouts[0].at_batch(8.0)
-    assert placement._layout(grid, np.zeros((2, 3)), [0, 1]) is None
+    assert answer._by_size([*layouts, InstanceSizes(tp=1, pp=1, dp=1, ep=1)]) == [[2], [0, 1]]
+    assert answer._layout(grid, rates, [0, 1]) == layouts[1].at_batch(8.0)
+    assert answer._layout(grid, rates * [[2], [1]], [0, 1]) == layouts[0].at_batch(8.0)
+    assert answer._layout(grid, np.zeros((2, 3)), [0, 1]) is None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.questions import conditions
-from rooflinecli.questions.sweep import axes, evaluate_block
+from rooflinecli.questions.sweep import axes, run
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_boxes_cover_a_run_of_points_once_and_in_order(shape: tuple[int, ...], a
     points = list(itertools.product(*map(range, shape)))
     start, stop = sorted((a % (len(points) + 1), b % (len(points) + 1)))
     found: list[tuple[int, ...]] = []
-    for box in evaluate_block.boxes(shape, start, stop, limit):
+    for box in run.boxes(shape, start, stop, limit):
         part = list(itertools.product(*(range(*side) for side in box)))
         assert len(part) <= limit
         found += part
@@ -106,7 +106,7 @@ def test_boxes_cover_a_run_of_points_once_and_in_order(shape: tuple[int, ...], a
 
 @given(st.integers(0, 10**9), st.integers(1, 200))
 def test_shards_concatenate_to_the_whole(points: int, count: int) -> None:
-    parts = [evaluate_block.shard(points, f"{i}/{count}") for i in range(1, count + 1)]
+    parts = [run.shard(points, f"{i}/{count}") for i in range(1, count + 1)]
     assert parts[0][0] == 0 and parts[-1][1] == points
     assert all(a[1] == b[0] for a, b in itertools.pairwise(parts))
     assert max(b - a for a, b in parts) - min(b - a for a, b in parts) <= 1
@@ -115,7 +115,7 @@ def test_shards_concatenate_to_the_whole(points: int, count: int) -> None:
 @pytest.mark.parametrize("text", ["0/4", "5/4", "a/b", "3", "1/0", "-1/2"])
 def test_wrong_shards_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
-        evaluate_block.shard(10, text)
+        run.shard(10, text)
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,8 @@ def run(question: Sweep, how: SweepDelivery) -> int:
     """Sweep and print; the exit code is 1 where no point is feasible."""
     from rooflinecli.questions.sweep import axes
     from rooflinecli.questions.sweep import run as sweep
-    from rooflinecli.questions.sweep.evaluate_block import shard
     from rooflinecli.questions.sweep.plot_points import Gathered
-    from rooflinecli.questions.sweep.run import Filter
+    from rooflinecli.questions.sweep.run import Filter, shard
     from rooflinecli.render.formats.plot import check
 
     options, figures = question.options(), list(question.figures) or None

@@ -11,7 +11,7 @@ from rooflinecli.specs.options import Number, OptText, OptWhole, Text, Texts, fi
 from rooflinecli.specs.request import BOUNDS
 
 if TYPE_CHECKING:
-    from rooflinecli.questions.check.quantities import Measured
+    from rooflinecli.questions.check.run import Measured
 
 
 PASS, FAIL, INCONCLUSIVE = "pass", "fail", "inconclusive"

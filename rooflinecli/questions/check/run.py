@@ -2,20 +2,247 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
 
-from rooflinecli.core.errors import DataError, Infeasible, RooflineError, UsageError
+from rooflinecli.core.errors import DataError, Infeasible, RooflineError, UsageError, unknown
 from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import divisors
+from rooflinecli.core.record import MISSING, at, entries, leaves
+from rooflinecli.core.units import duration
 from rooflinecli.engine import build_request
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.evaluate import time_at_bound
+from rooflinecli.engine.phase_answer import LayoutAnswer
 from rooflinecli.importers.source import Options
-from rooflinecli.questions.check.cases import CheckCase
-from rooflinecli.questions.check.interval_bounds import IntervalBounds
-from rooflinecli.questions.check.quantities import FITS, Measured, bounds
+from rooflinecli.questions.check.cases import FLEET, CheckCase
+from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
 from rooflinecli.questions.check.question import FAIL, INCONCLUSIVE, PASS, RequirementAnswer, Value
+from rooflinecli.questions.compare.question import INSIDE, MeasuredGap
 from rooflinecli.questions.conditions import Requirement
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
+from rooflinecli.questions.question import is_estimate_option
+from rooflinecli.questions.simulate.question import FORMER, Numbers, Simulate
+from rooflinecli.specs.options import OPTIONS, Option
 from rooflinecli.specs.quantities import unit_of
+from rooflinecli.specs.request import MOST
+
+SIMULATED, LAYOUT, MEASURED = "simulate.", "layout.", "measured."
+FITS = f"{FLEET}feasible"
+Measured = Callable[
+    [Sequence[Path], Options], list[MeasuredGap]
+]  # files and options of a plan -> rows with their estimates
+
+
+def bounds(quantity: str, case: CheckCase, result: EstimateAnswer | None, estimator: Estimator) -> IntervalBounds:
+    """A quantity with its ends, from whatever has it; `result` is None for a fleet. Raises UsageError for one that does not exist."""
+    name = quantity.partition(".")[2]
+    if result is None:
+        return _of_fleet(case, quantity)
+    if quantity.startswith(SIMULATED):
+        return _of_simulation(case, result, name)
+    if quantity.startswith(LAYOUT):
+        return _of_layout(case, result, name, estimator)
+    if not quantity.startswith(MEASURED):
+        return ends(result, quantity)
+    if not case.measured:
+        raise UsageError(f"{quantity}: no measured file; name one in the check, such as `measured: bench.json`")
+    if estimator.measured is None:
+        raise UsageError(f"{quantity}: measured files are read by `roofline check` only")
+    return _of_files(estimator.measured(case.measured, case.options), name)
+
+
+_OF_ALL = ("feasible", "growth", "bottleneck", "devices", "spare", "usd_per_hour")
+
+
+def _of_fleet(case: CheckCase, quantity: str) -> IntervalBounds:
+    """A number of the fleet, placed at the bound of the check."""
+    found = _placed(case.fleet, case.hold) if case.fleet is not None else {}
+    name = quantity.removeprefix(FLEET)
+    value = at(found, name)
+    if value is MISSING or entries(value) is not None:
+        raise unknown("quantity of a fleet", name, [path for path, _ in leaves(found)])
+    if value is None:
+        raise UsageError(
+            f"{quantity}: not available; costs need a `price` in every group, and growth needs a feasible fleet"
+        )
+    note = f"the whole fleet placed at the {case.hold} bound; {found['bottleneck']} is the bottleneck"
+    return IntervalBounds(value, note=note)
+
+
+@lru_cache(maxsize=64)
+def _placed(path: Path, hold: str) -> dict[str, object]:
+    """The numbers of a fleet's file, models and groups by their names."""
+    from rooflinecli.questions.fleet.answer import fleet
+
+    try:
+        found = fleet(path, hold)
+    except UsageError as error:
+        raise DataError(f"{path}: {error}") from None
+    named = {
+        kind: {
+            row["name"]: {k: v for k, v in entries(row) or () if v is None or isinstance(v, (bool, int, float))}
+            for row in found[kind]
+        }
+        for kind in ("models", "groups")
+    }
+    return {**{key: found[key] for key in _OF_ALL}, **named}
+
+
+GAP, COVERAGE, FORMER_COVERAGE = "gap", "coverage_fraction", "inside_share"
+
+
+def _of_files(rows: list[MeasuredGap], name: str) -> IntervalBounds:
+    """`PHASE.time_s` (the slowest), `gap` (the largest, either way) or `coverage_fraction` of measured rows."""
+    times = {f"{phase}.time_s": [r for r in rows if r.phase == phase] for phase in dict.fromkeys(r.phase for r in rows)}
+    if name in times:
+        slowest = max(times[name], key=lambda row: row.measured_s)
+        return IntervalBounds(slowest.measured_s, note=_note(slowest))
+    if name == GAP:
+        worst = max(rows, key=lambda row: abs(row.gap))
+        return IntervalBounds(abs(worst.gap), note=_note(worst))
+    bounded = [row for row in rows if row.interval_s]
+    if name in (COVERAGE, FORMER_COVERAGE) and bounded:
+        outside = [row for row in bounded if row.verdict != INSIDE]
+        return IntervalBounds(1 - len(outside) / len(bounded), note=_note(outside[0]) if outside else "")
+    raise unknown("measured quantity", name, [*times, GAP, *([COVERAGE] if bounded else [])])
+
+
+def _note(row: MeasuredGap) -> str:
+    """A row in a sentence, with what would explain its gap best."""
+    span = "" if row.interval_s is None else f", {' to '.join(map(duration, row.interval_s))}"
+    why = f"; {row.explained_by[0].what} would explain it" if row.explained_by and row.verdict != INSIDE else ""
+    return f"{row.row}: {row.quantity} {duration(row.measured_s)}, estimated {duration(row.expected_s)}{span}{why}"
+
+
+LOAD = ("qps", "concurrency", "prompt", "output", "prompts-per-slot", "equal-lengths")
+NEITHER = ("batch", "phase", "tokens", "attention-flops")
+
+
+def _of_simulation(case: CheckCase, result: EstimateAnswer, name: str) -> IntervalBounds:
+    """A number of the case's simulation, on the plan that the estimate took: expected, with its interval over seeds and step times."""
+    values, sure = _simulated(_simulation(case, result))
+    name = {old: new for new, old in FORMER["former_keys"].items()}.get(name, name)
+    if name not in values:
+        raise unknown("quantity of a simulation", name, values, "`roofline simulate --format json` shows them")
+    value = values[name]
+    if name not in sure:
+        return IntervalBounds(value)
+    low, high = sure[name]
+    return IntervalBounds(value, "", low, low, high)
+
+
+def _simulation(case: CheckCase, result: EstimateAnswer) -> Simulate:
+    """The simulation of a case. Raises UsageError for an entry of `simulate:` that does not exist."""
+    plan = next((found.layout_of_phase for name, found in result.phases.items() if name != "train"), None)
+    if plan is None:
+        raise UsageError("simulations are for serving; add prefill or decode to `phase`", "phase")
+    options = {
+        name: value
+        for name, value in case.options.items()
+        if name not in (*LOAD, *NEITHER) and OPTIONS[name].phase != "train"
+    }
+    options |= {"n": plan.devices, **{axis: getattr(plan, axis) for axis in ("tp", "pp", "dp", "cp", "ep")}}
+    written = {name: case.options[name] for name in LOAD if name in case.options}
+    for name, value in case.simulate:
+        field = next((field for field in simulation_fields() if name.replace("_", "-") in field.names), None)
+        if field is None:
+            raise unknown("entry of simulate", name, [field.long for field in simulation_fields()])
+        written[field.name if field.name in LOAD else field.parameter] = value
+    if "trace" in written:  # the estimate's lengths are those of a mean request
+        written = {name: value for name, value in written.items() if name not in ("prompt", "output")}
+    return Simulate.read({**options, **written})
+
+
+def simulation_fields() -> list[Option]:
+    """The fields of a simulation that no estimate has: the entries of `simulate:`."""
+    return [field for field in Simulate.fields().values() if not is_estimate_option(field)]
+
+
+@lru_cache(maxsize=256)
+def _simulated(question: Simulate) -> tuple[Numbers, dict[str, list[float]]]:
+    """The numbers of a question, and their ends. Raises Infeasible."""
+    from rooflinecli.questions.simulate.run import SEEDS, figures, intervals, min_replicas, repeats, run
+
+    found = min_replicas(question)[0] if question.replicas == "min" else run(question)
+    return found.values, intervals(found.values, map(figures, repeats(found.question, SEEDS)), found.first_token_error)
+
+
+REGRET, FORMER_REGRET = "regret_fraction", "within_of_best"
+_CHOSEN = {  # what a search may choose for itself; the rest of the question stays
+    "n", "tp", "pp", "dp", "cp", "ep", "zero", "shard", "micro-batch", "virtual-stages", "recompute", "sequence-parallel",
+}  # fmt: skip
+_UNSEARCHED = {"stages", "recompute-modules", "recompute-layers"}
+
+
+def _of_layout(case: CheckCase, result: EstimateAnswer, name: str, answer: Estimator) -> IntervalBounds:
+    """Regret: the fraction by which the plan's time exceeds that of the best layout of its devices, both at the bound of the check.
+
+    Below zero where the plan has what no search tries. Raises UsageError for another name, and for a load that depends on the layout.
+    """
+    if name not in (REGRET, FORMER_REGRET):
+        raise unknown("quantity of a layout", name, [REGRET])
+    phase = "train" if "train" in result.phases else "decode"
+    own = float(time_at_bound(result.phases[phase], case.hold))
+    found = _best_training(case, result) if phase == "train" else _best_serving(case, result, answer)
+    if found is None:
+        devices = result.phases[phase].layout_of_phase.devices
+        raise UsageError(
+            f"layout.{REGRET}: no layout of {devices:,} devices fits; there is no best layout to compare with", "n"
+        )
+    return IntervalBounds(own / found[0] - 1, phase, note=f"best found: {found[1]}")
+
+
+def _best_training(case: CheckCase, result: EstimateAnswer) -> tuple[float, str] | None:
+    """Time at the bound and options of the best of every layout by search."""
+    from rooflinecli.questions.search.explain_rows import fastest_layout
+
+    open_ = {k: v for k, v in case.options.items() if k not in _CHOSEN | _UNSEARCHED}
+    best = fastest_layout(open_, result.phases["train"].layout_of_phase.devices, case.hold)
+    if best.estimate is None:
+        return None
+    return float(time_at_bound(best.estimate.phases["train"], case.hold)), best.command
+
+
+def _best_serving(case: CheckCase, result: EstimateAnswer, answer: Estimator) -> tuple[float, str] | None:
+    """The shortest inter-token latency of the same sequences on the same devices, over every split into replicas."""
+    load = next((k for k in ("concurrency", "batch") if k in case.options), "batch")
+    if "qps" in case.options or result.workload.concurrency == "max" or case.options.get("concurrency") == MOST:
+        raise UsageError(
+            f"layout.{REGRET}: not defined with qps or concurrency max, where the load depends on the layout; give batch or concurrency",
+            load,
+        )
+    plan = result.phases["decode"].layout_of_phase
+    given = case.options.get(load)
+    each = (result.workload.batch or 1) if given is None else build_request.value(OPTIONS[load], given)
+    rest = {k: v for k, v in case.options.items() if k not in _CHOSEN | {load}}
+    found = []
+    for sizes in _splits(EstimateContext(build_request.request(case.options)), plan, int(each) * plan.dp):
+        share = {load: int(each) * plan.dp // sizes["dp"]}
+        try:
+            other = answer({**rest, **sizes, **share, "n": plan.devices})
+        except RooflineError:
+            continue
+        if other.feasible:
+            words = " ".join(f"--{k} {v}" for k, v in {**sizes, **share}.items())
+            found.append((float(time_at_bound(other.phases["decode"], case.hold)), f"-n {plan.devices} {words}"))
+    return min(found, default=None)
+
+
+def _splits(ctx: EstimateContext, plan: LayoutAnswer, sequences: int) -> Iterator[dict[str, int]]:
+    """TP, PP, DP and EP over the plan's devices, so that every replica takes as many whole sequences."""
+    experts = ctx.ledger.experts
+    for tp in divisors(plan.devices):
+        for pp in divisors(plan.devices // tp):
+            dp = plan.devices // tp // pp
+            if any(h % tp for h in ctx.ledger.heads) or ctx.ledger.n_layers % pp or sequences % dp:
+                continue
+            for ep in divisors(dp) if experts else (1,):
+                if all(x % ep == 0 for x in experts):
+                    yield {"tp": tp, "pp": pp, "dp": dp, "ep": ep}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from rooflinecli.core.record import Json
 from rooflinecli.questions.check.cases import FROM, CheckFile
-from rooflinecli.questions.check.quantities import simulation_fields
+from rooflinecli.questions.check.run import simulation_fields
 from rooflinecli.specs.options import KINDS, OPTIONS, Option
 
 

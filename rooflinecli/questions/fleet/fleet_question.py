@@ -247,7 +247,9 @@ def _service(name: str, spec: ServiceSpec, file: FleetFile, document: Document) 
             raise UsageError("qps: must be above zero; remove models without traffic", "qps")
         limits = joined({}, spec.slo)
         chip = file.fleet[groups[0]].hw or groups[0]  # what is wrong whatever the chip is no traffic that does not fit
-        question = search_request.asked({**_written(options), "hw": chip}, "throughput", list(spec.where), {})
+        question = search_request.serving_question(
+            {**_written(options), "hw": chip}, "throughput", list(spec.where), {}
+        )
         load_engine(question.request.engine or DEFAULT)
     except UsageError as error:
         raise DataError(f"{_at(document, name, error.option)}: {name}: {error}") from None

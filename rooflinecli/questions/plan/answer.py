@@ -3,14 +3,153 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
+from rooflinecli.core.errors import UsageError
 from rooflinecli.core.parallel_map import Spread
+from rooflinecli.core.text import plural
+from rooflinecli.engine import build_request
+from rooflinecli.engine.evaluate import interval_bound
+from rooflinecli.formulas import cost, serving
 from rooflinecli.questions import multi_chip
-from rooflinecli.questions.plan.question import Plan, PlanAnswer, PlannedChip, ServingPlan, TrainingPlan
-from rooflinecli.questions.plan.serving import plan_chip
-from rooflinecli.questions.plan.targets import target
+from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
+from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
+from rooflinecli.questions.multi_chip import Options
+from rooflinecli.questions.plan.question import (
+    Plan,
+    PlanAnswer,
+    PlannedChip,
+    ServiceNumbers,
+    ServingChip,
+    ServingPlan,
+    TrainingPlan,
+)
+from rooflinecli.questions.plan.targets import PlanTarget, no_price, target
 from rooflinecli.questions.plan.training import ChipPlan
+from rooflinecli.questions.search import search_request
+from rooflinecli.questions.search.question import InstanceLayout
+from rooflinecli.questions.search.search_request import estimate_command
+from rooflinecli.questions.search.serving import serving_grid
+from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
+
+PRICE = "cost.usd_per_million_output_tokens"
+
+
+@dataclass(frozen=True)
+class ServingInstance:
+    """An instance: its estimate, the options of its command, requests per second with its ends, USD per device-hour where known."""
+
+    layout: InstanceLayout
+    found: EstimateAnswer
+    rate: IntervalBounds
+    command: str
+
+    @property
+    def hardware(self) -> str:
+        return self.found.hardware.name
+
+    @property
+    def price(self) -> float | None:
+        return self.found.cost.usd_per_device_hour
+
+    @property
+    def devices(self) -> int:
+        return self.layout.devices
+
+    def times(self, count: int) -> ServiceNumbers:
+        """What `count` such instances offer."""
+        first, other = self.found.phases["prefill"], self.found.phases["decode"]
+        tokens = ends(self.found, PRICE) if self.price is not None else None
+        return ServiceNumbers(
+            instances=count,
+            layout=self.layout,
+            batch_in_all=float(serving.batch_in_all(self.layout.batch, self.layout.dp, count)),
+            ttft_s=first.time_s,
+            interval_ttft_s=list(first.interval_s),
+            itl_s=other.time_s,
+            interval_itl_s=list(other.interval_s),
+            requests_per_s=count * self.rate.expected,
+            requests_per_s_interval=[count * self.rate.low, count * self.rate.high],
+            usd_per_million_input_tokens=self.found.cost.usd_per_million_input_tokens,
+            usd_per_million_output_tokens=tokens.expected if tokens else None,
+            usd_per_million_output_tokens_interval=[tokens.low, tokens.high] if tokens else None,
+            usd_per_million_tokens=self.found.cost.usd_per_million_tokens,
+        )
+
+
+def instance(options: Options, layout: InstanceLayout) -> ServingInstance:
+    """The instance of a layout that a serving search found, as its command asks for it. options: those of the search."""
+    sizes = {axis: layout[axis] for axis in ("tp", "pp", "dp", "ep")}
+    own = {k: v for k, v in options.items() if k not in ("n", "batch", "cp", *sizes)}
+    load = {"n": layout.devices, "concurrency": layout.batch, "phase": ["prefill", "decode"]}
+    found = estimate(build_request.request({**own, **sizes, **load}))
+    decode, output = found.phases["decode"], found.workload.output
+    expected, low, high = (
+        float(serving.request_rate(r, output)) for r in (decode.tokens_per_s, *decode.tokens_per_s_interval)
+    )
+    floor = float(interval_bound(expected, "requests_per_s", decode, "floor", less=False))
+    rate = IntervalBounds(expected, "decode", floor, low, high)
+    return ServingInstance(layout, found, rate, estimate_command({**options, "phase": []}, layout.command, True))
+
+
+def plan_chip(asked: PlanTarget, name: str) -> tuple[PlannedChip, int]:
+    """The chip's row, or why it has none; and how many layouts were looked at.
+
+    Of the layouts that carry the rate on the fewest devices it is the one with the shortest inter-token latency.
+    """
+
+    def none(why: str) -> PlannedChip:
+        return PlannedChip(chip=name, hardware=load_hardware(name).name, feasible=False, why=why)
+
+    assert asked.qps is not None
+    options, limits = {**asked.each[name], "hold": asked.hold}, {**asked.limits, "qps": asked.qps}
+    try:
+        question = search_request.serving_question(options, "devices,latency", list(asked.where), limits)
+        grid = serving_grid(question, "a service answers requests; plan its training with --tokens")
+        keep, _, worst = grid.weigh()
+    except UsageError as error:
+        return none(str(error)), 0
+    layouts = int(grid.one.legal.sum())
+    if not keep.any():
+        return none(f"no instance meets the SLO; the closest is short by {grid.nearest(worst).lacks}"), layouts
+    row = _row(asked, name, grid.best(keep, 1)[0].layout)
+    most = asked.most_devices(name)
+    if most is not None and row.devices > most:
+        limit = "-n" if most == asked.most else "--power allows"
+        devices = plural(row.devices, "device")
+        return none(f"the rate takes {devices}, and {limit} {most:,} is the most to have"), layouts
+    if asked.budget is not None and asked.deadline is not None and row.bill_usd is None:
+        row.feasible, row.why = False, no_price(row.chip)
+    elif asked.budget is not None and row.bill_usd is not None and row.bill_usd > asked.budget:
+        ratio, devices = row.bill_usd / asked.budget, plural(row.devices, "device")
+        row.feasible = False
+        row.why = f"costs {ratio:.3g} times the budget on {devices}, the smallest number that carries the rate"
+    return row, layouts
+
+
+def _row(asked: PlanTarget, name: str, layout: InstanceLayout) -> ServingChip:
+    """A layout with as many instances as carry the rate at the bound; each number is what its command prints."""
+    assert asked.qps is not None
+    one = instance(asked.each[name], layout)
+    count = int(serving.instances_for_rate(asked.qps, one.rate.at(asked.hold, less=False)))
+    numbers, devices = one.times(count), count * one.devices
+    hourly = None if one.price is None else float(cost.fleet_price(devices, one.price))
+    return ServingChip(
+        chip=name,
+        hardware=one.hardware,
+        devices=devices,
+        numbers=numbers,
+        usd_per_hour=hourly,
+        bill_usd=None if hourly is None or asked.deadline is None else float(cost.run_cost(asked.deadline, hourly)),
+        held_usd=hourly,
+        held_s=numbers.interval_itl_s[1],
+        usd_per_device_hour=one.price,
+        price=None if one.price is None else "given" if "price" in asked.each[name] else "file",
+        command=one.command,
+    )
+
 
 WAYS = (
     "smallest device count that meets the deadline, in steps of 1/16 (TPUs: slices for rent)",

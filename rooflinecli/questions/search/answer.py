@@ -27,9 +27,24 @@ from rooflinecli.questions.search.question import (
     TrainingRow,
     TrainingSearch,
 )
-from rooflinecli.questions.search.ranking import frontier
-from rooflinecli.questions.search.search_request import Limits, asked, estimate_command, joined, objective
+from rooflinecli.questions.search.search_request import (
+    LIMITS,
+    Limits,
+    estimate_command,
+    joined,
+    objective,
+    question,
+    serving_question,
+)
+from rooflinecli.questions.search.training import frontier
+from rooflinecli.specs.options import OPTIONS
 
+_SIMULATED = (
+    "replicas", "devices", "ttft_p50_s", "ttft_p99_s", "itl_p99_s", "tpot_p99_s", "e2e_p99_s", "slo_attainment", "feasible", "violation",
+)  # fmt: skip
+_OF_LAYOUT = (
+    "prompts-per-slot", "n", "tp", "pp", "dp", "cp", "ep", "batch", "phase", "tokens", "attention-flops", "prompt", "output",
+)  # fmt: skip
 Tell = Callable[[int, int], None]
 S = TypeVar("S", TrainingSearch, ServingSearch)
 
@@ -43,49 +58,33 @@ def answer(asked: Search, tell: Tell | None = None, over: Spread | None = None) 
     options = asked.options()
     given = {"ttft": asked.ttft, "itl": asked.itl, "qps": asked.qps}
     limits = joined({name: value for name, value in given.items() if value is not None}, asked.slo)
-    chips = multi_chip.each(options)
-    if not asked.training:
-        from rooflinecli.questions.search.serving import search as search_serving
+    chips, where = multi_chip.each(options), list(asked.where)
 
-        def serving(own: Options, objective: str | None) -> ServingSearch:
-            found = search_serving(own, objective, list(asked.where), limits, asked.top)
-            if asked.simulate_top and found.results:
-                from rooflinecli.questions.search.simulate_top import simulate
+    def serving(own: Options, objective: str | None) -> ServingSearch:
+        from rooflinecli.questions.search.serving import search
 
-                simulate(own, found.results[: asked.simulate_top], limits, over)
-            return _with_commands(found, own)
+        found = search(own, objective, where, limits, asked.top)
+        if asked.simulate_top and found.results:
+            _simulate(own, found.results[: asked.simulate_top], limits, over)
+        return _with_commands(found, own)
 
-        if len(chips) == 1:
-            found: SearchAnswer = serving(next(iter(chips.values())), asked.objective)
-        else:
-            from rooflinecli.questions.search.answer import serving_across
+    def training(own: Options, objective: str | None) -> TrainingSearch:
+        from rooflinecli.questions.search.explain_rows import report
+        from rooflinecli.questions.search.training import search
 
-            found = serving_across(chips, asked.objective, list(asked.where), limits, asked.top, serving)
+        open_ = question(own, objective or "throughput", where, asked.precedent_only, asked.all_layouts)
+        for n in open_.devices:
+            if why := open_.request.hardware.not_rented(n):
+                raise UsageError(f"-n {n}: {why}", "n")
+        return _with_commands(report(open_, search(open_, tell, over), asked.top), own)
+
+    found: SearchAnswer
+    if len(chips) == 1:
+        found = (training if asked.training else serving)(next(iter(chips.values())), asked.objective)
+    elif asked.training:
+        found = across(chips, asked.objective, asked.top, training)
     else:
-
-        def training(own: Options, objective: str | None) -> TrainingSearch:
-            from rooflinecli.questions.search.explain_rows import report
-            from rooflinecli.questions.search.search_request import question
-            from rooflinecli.questions.search.training import search
-
-            open_ = question(
-                {**own, "phase": "train"},
-                objective or "throughput",
-                list(asked.where),
-                asked.precedent_only,
-                asked.all_layouts,
-            )
-            for n in open_.devices:
-                if why := open_.request.hardware.not_rented(n):
-                    raise UsageError(f"-n {n}: {why}", "n")
-            return _with_commands(report(open_, search(open_, tell, over), asked.top), own)
-
-        if len(chips) == 1:
-            found = training(next(iter(chips.values())), asked.objective)
-        else:
-            from rooflinecli.questions.search.answer import across
-
-            found = across(chips, asked.objective, asked.top, training)
+        found = serving_across(chips, asked, limits, serving)
     if asked.sensitivity and found.feasible:
         from rooflinecli.questions.sensitivity.answer import elasticities, of_search, with_layout
 
@@ -93,6 +92,23 @@ def answer(asked: Search, tell: Tell | None = None, over: Spread | None = None) 
         found.sensitivity = elasticities(*with_layout(chips[best.chip or next(iter(chips))], best.layout))
         found.tornado = of_search(found, options)
     return found
+
+
+def _simulate(options: Options, rows: list[ServingRow], limits: Limits, over: Spread | None) -> None:
+    """Set the numbers of each row under Poisson arrivals at the rate; the limits of the search are its SLO."""
+    from rooflinecli.questions.simulate.answer import Cell, cell_values
+    from rooflinecli.questions.simulate.question import Simulate
+
+    own = {k: v for k, v in options.items() if k not in _OF_LAYOUT and OPTIONS[k].phase != "train"}
+    own |= {k: str(options[k]) for k in ("prompt", "output") if k in options} | {"qps": limits["qps"]}
+    if slo := ",".join(f"{name}={limits[name]!r}s" for name in LIMITS if name in limits):
+        own["slo"] = slo
+    cells = list[Cell]()
+    for row in rows:
+        sizes = {"n": row.layout.devices, **{axis: row.layout[axis] for axis in ("tp", "pp", "dp", "ep")}}
+        cells.append((Simulate.read({**own, **sizes, "replicas": str(int(row.serve["instances"]))}), {}))
+    for row, values in zip(rows, (over or map)(cell_values, cells), strict=True):
+        row.simulate = {k: values[k] for k in _SIMULATED if k in values}
 
 
 def _with_commands(found: S, options: Options) -> S:
@@ -109,26 +125,22 @@ R = TypeVar("R", TrainingRow, ServingRow)
 
 
 def serving_across(
-    each: dict[str, Options],
-    goal: str | None,
-    where: list[str],
-    limits: Limits,
-    top: int,
-    search: Callable[[Options, str | None], ServingSearch],
+    each: dict[str, Options], asked: Search, limits: Limits, search: Callable[[Options, str | None], ServingSearch]
 ) -> ServingSearch:
     """A serving search on every chip: by cost where nothing is asked, since devices of several chips compare in nothing else."""
+    goal = asked.objective
     if goal is None and not multi_chip.unpriced(each):
         goal = "cost"
     elif goal is None:
         goal = "devices,throughput" if "qps" in limits else "throughput"
-    found = across(each, goal, top, search, "decode")
-    candidates, question = [], None
+    found = across(each, goal, asked.top, search, "decode")
+    candidates, open_ = [], None
     for chip in (c.chip for c in found.chips or () if isinstance(c, ChipSearch)):
-        question = asked(each[chip], goal, where, limits)
-        ctx = EstimateContext(question.request)
-        layouts = instances.layouts(ctx, question.open, question.largest_instance)
-        candidates.append(disaggregated.candidates(each[chip], ctx, question, layouts))
-    pairs = disaggregated.ranked(question, candidates, top) if question is not None else []
+        open_ = serving_question(each[chip], goal, list(asked.where), limits)
+        ctx = EstimateContext(open_.request)
+        layouts = instances.layouts(ctx, open_.open, open_.largest_instance)
+        candidates.append(disaggregated.candidates(each[chip], ctx, open_, layouts))
+    pairs = disaggregated.ranked(open_, candidates, asked.top) if open_ is not None else []
     return replace(found, pools=pairs[0] if pairs else None, pool_rows=pairs)
 
 

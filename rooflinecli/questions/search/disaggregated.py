@@ -7,7 +7,7 @@ the pools is not charged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -32,8 +32,14 @@ MOST = 4096  # devices of both pools, where neither -n nor a rate bounds them
 
 @dataclass(frozen=True)
 class PoolInstance:
-    """An instance for a pool, its requests per second and the latency of its phase in seconds, expected and at the bound that holds."""
+    """An instance for a pool of one phase, with the options and the context of its chip, and how many of them there are.
 
+    Its requests per second and the latency of its phase in seconds are those of one, expected and at the bound that ranks.
+    """
+
+    phase: str
+    options: Options
+    ctx: EstimateContext
     layout: InstanceSizes
     batch: float
     devices: float
@@ -42,159 +48,130 @@ class PoolInstance:
     rate_at_bound: float
     latency_at_bound: float
     watts: float | None  # of a device
+    instances: float = 1.0
 
+    @property
+    def total(self) -> float:
+        """Devices of the pool."""
+        return self.instances * self.devices
 
-@dataclass(frozen=True)
-class ChipCandidates:
-    """What one chip offers to either pool: the options of its question, and the instances worth looking at."""
+    @property
+    def usd_per_hour(self) -> float | None:
+        """Price of the pool, where it is known."""
+        return None if self.ctx.price is None else float(cost.fleet_price(self.total, self.ctx.price))
 
-    options: Options
-    ctx: EstimateContext
-    prefill: list[PoolInstance]
-    decode: list[PoolInstance]
+    def exact(self) -> PoolInstance:
+        """The instance with the numbers that its command prints: one of an array may differ from a scalar's in the last digit."""
+        request = replace(self.ctx.request, phases=(self.phase,))
+        found = estimate(instances.request_of(request, self.layout, batch=self.batch))
+        tokens = found.workload.prompt if self.phase == "prefill" else found.workload.output
+        answer, bound = found.phases[self.phase], self.ctx.request.bound
+        rate = float(serving.request_rate(answer.tokens_per_s, tokens))
+        return replace(
+            self,
+            rate=rate,
+            latency=float(answer.time_s),
+            rate_at_bound=float(interval_bound(rate, "requests_per_s", answer, bound, less=False)),
+            latency_at_bound=float(time_at_bound(answer, bound)),
+        )
+
+    def answer(self) -> Pool:
+        """The pool as the contract shows it, with the `roofline estimate` command of one of its instances."""
+        words = f"{self.layout.flags()} --batch {self.batch:g}"
+        return Pool.like(
+            self,
+            latency_at_bound_s=self.latency_at_bound,
+            ttft_s=self.latency if self.phase == "prefill" else None,
+            itl_s=self.latency if self.phase == "decode" else None,
+            chip=str(self.options["hw"]),
+            estimate=estimate_command(self.options, words, True, (self.phase,)),
+        )
 
 
 @dataclass(frozen=True)
 class PoolPair:
     """Instances for prefill on one chip, and instances for decode on the same or another."""
 
-    chips: tuple[ChipCandidates, ChipCandidates]
-    pools: tuple[PoolInstance, PoolInstance]
-    counts: tuple[float, float]
-
-    @property
-    def devices_each(self) -> tuple[float, float]:
-        """Devices of either pool."""
-        (a, b), (p, d) = self.counts, self.pools
-        return a * p.devices, b * d.devices
+    prefill: PoolInstance
+    decode: PoolInstance
 
     @property
     def devices(self) -> float:
         """Devices of both pools."""
-        return sum(self.devices_each)
+        return self.prefill.total + self.decode.total
 
     @property
     def rate(self) -> float:
         """Requests per second that pass both pools."""
-        (a, b), (p, d) = self.counts, self.pools
-        return float(serving.pooled_rate(a, p.rate, b, d.rate))
+        p, d = self.prefill, self.decode
+        return float(serving.pooled_rate(p.instances, p.rate, d.instances, d.rate))
 
     @property
     def rate_at_bound(self) -> float:
         """Requests per second that pass both pools, at the bound that ranks."""
-        (a, b), (p, d) = self.counts, self.pools
-        return float(serving.pooled_rate(a, p.rate_at_bound, b, d.rate_at_bound))
+        p, d = self.prefill, self.decode
+        return float(serving.pooled_rate(p.instances, p.rate_at_bound, d.instances, d.rate_at_bound))
 
     @property
     def usd_per_hour(self) -> float | None:
         """Price of both pools, where it is known."""
-        prices = [chip.ctx.price for chip in self.chips]
-        known = [float(cost.fleet_price(n, p)) for n, p in zip(self.devices_each, prices, strict=True) if p is not None]
-        return sum(known) if len(known) == len(prices) else None
+        p, d = self.prefill.usd_per_hour, self.decode.usd_per_hour
+        return None if p is None or d is None else p + d
 
     @property
     def usd_per_million(self) -> dict[str, float | None]:
         """Prices of input tokens, output tokens and both: prompts carry the prefill pool, output tokens the decode pool."""
-        usd, ctx = self.usd_per_hour, self.chips[1].ctx
+        usd, ctx = self.usd_per_hour, self.decode.ctx
         if usd is None:
             return {COST["prefill"]: None, COST["decode"]: None, BLENDED: None}
-        prefill = float(cost.fleet_price(self.devices_each[0], self.chips[0].ctx.price))
+        share = (self.prefill.usd_per_hour or 0.0) / usd if usd else 0.0
         inputs = self.rate * float(ctx.request_tokens)
-        prices = token_prices(usd, inputs, self.tokens_per_s, prefill / usd if usd else 0.0, ctx.utilization)
+        prices = token_prices(usd, inputs, self.tokens_per_s, share, ctx.utilization)
         return {name: float(price) for name, price in prices.items()}
 
     @property
     def tokens_per_s(self) -> float:
         """Output tokens per second."""
-        return self.rate * float(self.chips[0].ctx.output)
-
-    @property
-    def joules_per_token(self) -> float | None:
-        """Energy of an output token with its part of the prompt, where the power of both chips is known."""
-        watts = [pool.watts for pool in self.pools]
-        each = [
-            energy.joules_per_token(n, w, self.tokens_per_s) for n, w in zip(self.devices_each, watts, strict=True) if w
-        ]
-        return float(sum(each)) if len(each) == len(self.pools) else None
-
-    def exact(self) -> PoolPair:
-        """The pair with the numbers that its commands print: one of an array may differ from a scalar's in the last digit."""
-        halves = []
-        for phase, chip, pool in zip(("prefill", "decode"), self.chips, self.pools, strict=True):
-            request = replace(chip.ctx.request, phases=(phase,))
-            found = estimate(instances.request_of(request, pool.layout, batch=pool.batch))
-            tokens = found.workload.prompt if phase == "prefill" else found.workload.output
-            answer = found.phases[phase]
-            rate, bound = float(serving.request_rate(answer.tokens_per_s, tokens)), chip.ctx.request.bound
-            halves.append(
-                replace(
-                    pool,
-                    rate=rate,
-                    latency=float(answer.time_s),
-                    rate_at_bound=float(interval_bound(rate, "requests_per_s", answer, bound, less=False)),
-                    latency_at_bound=float(time_at_bound(answer, bound)),
-                )
-            )
-        return replace(self, pools=(halves[0], halves[1]))
+        return self.rate * float(self.prefill.ctx.output)
 
     def answer(self) -> Pools:
-        """The pair as the contract shows it, each pool with the `roofline estimate` command of one of its instances."""
-        halves = [self._pool(phase, i) for i, phase in enumerate(("prefill", "decode"))]
+        """The pair as the contract shows it."""
+        p, d, usd = self.prefill, self.decode, self.usd_per_million
+        joules = [energy.joules_per_token(o.total, o.watts, self.tokens_per_s) for o in (p, d) if o.watts]
+        on = [f" of {o.options['hw']}" if p.options["hw"] != d.options["hw"] else "" for o in (p, d)]
+        names = [" ".join(f"{k}{v}" for k, v in o.layout.entries() if v > 1) or "one device" for o in (p, d)]
+        blended = usd[BLENDED]
+        price = f", ${blended:.3g}/M tokens" if blended is not None else ""
         return Pools(
-            prefill=halves[0],
-            decode=halves[1],
+            prefill=p.answer(),
+            decode=d.answer(),
             devices=self.devices,
             requests_per_s=self.rate,
             usd_per_hour=self.usd_per_hour,
-            **self.usd_per_million,
-            joules_per_token=self.joules_per_token,
-            summary=self._summary(),
-        )
-
-    def _pool(self, phase: str, i: int) -> Pool:
-        pool, options = self.pools[i], self.chips[i].options
-        words = f"{pool.layout.flags()} --batch {pool.batch:g}"
-        return Pool.like(
-            pool,
-            latency_at_bound_s=pool.latency_at_bound,
-            ttft_s=pool.latency if phase == "prefill" else None,
-            itl_s=pool.latency if phase == "decode" else None,
-            instances=self.counts[i],
-            chip=str(options["hw"]),
-            estimate=estimate_command(options, words, True, (phase,)),
-        )
-
-    def _summary(self) -> str:
-        (a, b), (p, d), chips = self.counts, self.pools, [chip.options["hw"] for chip in self.chips]
-        on = [f" of {chip}" if chips[0] != chips[1] else "" for chip in chips]
-        names = [" ".join(f"{k}{v}" for k, v in o.layout.entries() if v > 1) or "one device" for o in (p, d)]
-        usd = self.usd_per_million[BLENDED]
-        price = f", ${usd:.3g}/M tokens" if usd is not None else ""
-        return (
-            f"{a:g} x {names[0]}{on[0]} for prefill ({1e3 * p.latency:.3g} ms), {b:g} x {names[1]}{on[1]} at batch {d.batch:g} "
-            f"for decode ({1e3 * d.latency:.3g} ms): {self.devices:g} devices sustain {self.rate:.3g} req/s{price}"
+            **usd,
+            joules_per_token=float(sum(joules)) if len(joules) == 2 else None,
+            summary=f"{p.instances:g} x {names[0]}{on[0]} for prefill ({1e3 * p.latency:.3g} ms), {d.instances:g} x {names[1]}{on[1]} "
+            f"at batch {d.batch:g} for decode ({1e3 * d.latency:.3g} ms): {self.devices:g} devices sustain {self.rate:.3g} req/s{price}",
         )
 
 
 def candidates(
     options: Options, ctx: EstimateContext, asked: ServingSearchQuestion, layouts: list[InstanceSizes]
-) -> ChipCandidates:
-    """The instances of one chip that meet the limits of their pool."""
+) -> tuple[list[PoolInstance], list[PoolInstance]]:
+    """The instances of one chip that meet the limits of the prefill pool and of the decode pool."""
     grid = instances.evaluate(asked.request, layouts, np.array(asked.batches, dtype=np.float64), apart=True)
-    return ChipCandidates(
-        options,
-        ctx,
-        _fastest(grid, "prefill", "ttft_s", asked.ttft, asked.request.bound),
-        _fastest(grid, "decode", "itl_s", asked.itl, asked.request.bound),
-    )
+    limits = {"prefill": ("ttft_s", asked.ttft), "decode": ("itl_s", asked.itl)}
+    prefill, decode = (_fastest(options, ctx, grid, phase, *limit) for phase, limit in limits.items())
+    return prefill, decode
 
 
-def ranked(asked: ServingSearchQuestion, chips: Iterable[ChipCandidates], top: int) -> list[Pools]:
+def ranked(
+    asked: ServingSearchQuestion, chips: Sequence[tuple[list[PoolInstance], list[PoolInstance]]], top: int
+) -> list[Pools]:
     """Pairs of pools on the chips, each pool on any of them, the best first; empty when no pool can meet its limit.
 
     The fewest devices (or dollars) for the rate asked for, else the highest rate on the devices given, or per device.
     """
-    every = list(chips)
     first = asked.objectives[0].quantity.rpartition(".")[2]
 
     def key(pair: PoolPair) -> tuple[float, ...]:
@@ -202,26 +179,27 @@ def ranked(asked: ServingSearchQuestion, chips: Iterable[ChipCandidates], top: i
         usd, devices = pair.usd_per_hour, pair.devices
         if usd is None and first in (BLENDED, COST["decode"]):
             usd = float("inf")
-        size = usd if usd is not None and (first in (BLENDED, COST["decode"]) or len(every) > 1) else devices
+        size = usd if usd is not None and (first in (BLENDED, COST["decode"]) or len(chips) > 1) else devices
         return (size if asked.qps is not None else size / pair.rate_at_bound, devices)
 
     pairs = [
         pair
-        for one in every
-        for other in every
-        for p in one.prefill
-        for d in other.decode
-        if (pair := _pair(asked, (one, other), (p, d))) is not None
+        for prefill, _ in chips
+        for _, decode in chips
+        for p in prefill
+        for d in decode
+        if (pair := _pair(asked, p, d)) is not None
     ]
-    return [pair.exact().answer() for pair in sorted(pairs, key=key)[:top]]
+    best = sorted(pairs, key=key)[:top]
+    return [PoolPair(pair.prefill.exact(), pair.decode.exact()).answer() for pair in best]
 
 
 def _fastest(
-    grid: instances.InstanceGrid, phase: str, latency: str, limit: float | None, bound: str
+    options: Options, ctx: EstimateContext, grid: instances.InstanceGrid, phase: str, latency: str, limit: float | None
 ) -> list[PoolInstance]:
     """The fastest instance of every size that meets the limit and is not beaten by a smaller one, all at the bound."""
     ok = grid.legal & grid.whole(grid.phases[phase].memory.fits)
-    answer = grid.phases[phase]
+    answer, bound = grid.phases[phase], ctx.request.bound
     with np.errstate(all="ignore"):
         expected = grid.whole(grid.serve[f"{phase}_requests_per_s"])
         rate_at_bound = grid.whole(interval_bound(expected, "requests_per_s", answer, bound, less=False))
@@ -235,6 +213,9 @@ def _fastest(
         size, rate = float(grid.serve["instance_devices"][i, j]), float(rates[i, j])
         if rate > (found[size].rate_at_bound if size in found else 0.0):
             found[size] = PoolInstance(
+                phase,
+                options,
+                ctx,
                 layout,
                 float(grid.batches[j]),
                 size,
@@ -247,17 +228,15 @@ def _fastest(
     return list(found.values())
 
 
-def _pair(
-    asked: ServingSearchQuestion,
-    chips: tuple[ChipCandidates, ChipCandidates],
-    pools: tuple[PoolInstance, PoolInstance],
-) -> PoolPair | None:
+def _pair(asked: ServingSearchQuestion, p: PoolInstance, d: PoolInstance) -> PoolPair | None:
     """How many instances of each, or None when they do not fit on the devices."""
-    p, d = pools
+
+    def pair(a: float, b: float) -> PoolPair:
+        return PoolPair(replace(p, instances=float(a)), replace(d, instances=float(b)))
+
     if asked.qps is not None:
-        a, b = (float(serving.instances_for_rate(asked.qps, o.rate_at_bound)) for o in pools)
-        pair = PoolPair(chips, pools, (a, b))
-        return None if asked.devices is not None and pair.devices > asked.devices else pair
+        found = pair(*(serving.instances_for_rate(asked.qps, o.rate_at_bound) for o in (p, d)))
+        return None if asked.devices is not None and found.devices > asked.devices else found
     budget = asked.devices or MOST
     counts = np.arange(1.0, budget // p.devices + 1)
     others = serving.whole_instances(budget - counts * p.devices, d.devices)
@@ -266,11 +245,11 @@ def _pair(
         return None
     if asked.devices is None:  # the fewest instances whose rate per device is within 1% of the best ratio
         others = serving.instances_for_rate(counts * p.rate_at_bound, d.rate_at_bound)
+    rates = serving.pooled_rate(counts, p.rate_at_bound, others, d.rate_at_bound)
+    if asked.devices is None:
         devices = counts * p.devices + others * d.devices
-        per = np.where(
-            devices <= budget, serving.pooled_rate(counts, p.rate_at_bound, others, d.rate_at_bound) / devices, 0.0
-        )
+        per = np.where(devices <= budget, rates / devices, 0.0)
         i = int(np.argmax(per >= 0.99 * per.max()))
     else:
-        i = int(np.argmax(serving.pooled_rate(counts, p.rate_at_bound, others, d.rate_at_bound)))
-    return PoolPair(chips, pools, (float(counts[i]), float(others[i])))
+        i = int(np.argmax(rates))
+    return pair(counts[i], others[i])

@@ -23,9 +23,14 @@ from rooflinecli.questions.search.question import (
     TrainingSearch,
     WithinUncertainty,
 )
-from rooflinecli.questions.search.ranking import RankedLayout, indistinguishable, separating_measurement
 from rooflinecli.questions.search.search_request import TrainingSearchQuestion, question
-from rooflinecli.questions.search.training import TrainingSearchResult, search
+from rooflinecli.questions.search.training import (
+    RankedLayout,
+    TrainingSearchResult,
+    indistinguishable,
+    search,
+    separating_measurement,
+)
 from rooflinecli.specs.layout import SIZES
 from rooflinecli.specs.request import Request
 

@@ -12,10 +12,10 @@ from rooflinecli.core.num import Number, divisors
 from rooflinecli.engine import explicit_layout
 from rooflinecli.engine import legality as legal
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.cost import prefill_share_under_load, token_prices
+from rooflinecli.engine.cost import prefill_share_under_load
 from rooflinecli.engine.evaluate import answer
 from rooflinecli.engine.phase_answer import PhaseAnswer
-from rooflinecli.formulas import cost, serving
+from rooflinecli.formulas import serving
 from rooflinecli.questions.search.question import InstanceSizes
 from rooflinecli.questions.search.search_request import OpenValues
 from rooflinecli.specs.layout import Layout
@@ -108,11 +108,3 @@ def offered(
         "decode_requests_per_s": serving.request_rate(decode.tokens_per_s, output),
         "instance_tokens_per_s": decode.tokens_per_s,
     }
-
-
-def costs(ctx: EstimateContext, devices: Number, tokens_per_s: Number, prefill_share: Number) -> dict[str, Number]:
-    """Dollars per million tokens, where the price is known."""
-    if ctx.price is None:
-        return {}
-    hourly, inputs = cost.fleet_price(devices, ctx.price), tokens_per_s / ctx.output * ctx.request_tokens
-    return token_prices(hourly, inputs, tokens_per_s, prefill_share, ctx.utilization)

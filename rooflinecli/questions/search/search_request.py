@@ -196,7 +196,7 @@ class ServingSearchQuestion:
         return int(min(self.devices or LARGEST_INSTANCE, LARGEST_INSTANCE))
 
 
-def asked(options: Options, goal: str | None, where: list[str], limits: Limits) -> ServingSearchQuestion:
+def serving_question(options: Options, goal: str | None, where: list[str], limits: Limits) -> ServingSearchQuestion:
     """Options as written -> a question. Raises UsageError naming the flag."""
     given = build_request.named(
         {k: v for k, v in options.items() if k != "phase"}, "`roofline search --help` lists them"

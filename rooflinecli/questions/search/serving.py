@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,8 +14,9 @@ from rooflinecli.core.text import percent, plural
 from rooflinecli.core.units import duration, si
 from rooflinecli.engine import legality, option_conflicts
 from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.cost import token_prices
 from rooflinecli.engine.evaluate import interval_bound
-from rooflinecli.formulas import serving
+from rooflinecli.formulas import cost, serving
 from rooflinecli.questions.conditions import Condition
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
@@ -23,8 +24,8 @@ from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search import disaggregated, instances
 from rooflinecli.questions.search.explain_rows import by_count
 from rooflinecli.questions.search.question import NearestMiss, ServingRow, ServingSearch
-from rooflinecli.questions.search.ranking import frontier
-from rooflinecli.questions.search.search_request import Limits, ServingSearchQuestion, asked
+from rooflinecli.questions.search.search_request import Limits, ServingSearchQuestion, serving_question
+from rooflinecli.questions.search.training import frontier
 from rooflinecli.specs.quantities import BLENDED, COST, PER_TOKEN
 
 EQUAL = 1e-4  # relative difference of two rows that says nothing
@@ -39,7 +40,7 @@ _OF_PHASE = {  # quantity of `serve` -> its phase and the quantity there whose i
 
 def search(options: Options, goal: str | None, where: list[str], limits: Limits, top: int) -> ServingSearch:
     """The answer on one chip. `goal` is the objective as written; `limits` are ttft and itl in s, and qps."""
-    question = asked(options, goal, where, limits)
+    question = serving_question(options, goal, where, limits)
     grid = serving_grid(
         question,
         "--phase prefill alone cannot be searched; use `roofline sweep` over --tp and --batch, or search --phase train",
@@ -115,19 +116,18 @@ class ServingGrid:
 
     def at_bound(self, quantity: str, less: bool) -> np.ndarray:
         """A quantity over the grid at the bound that ranks and that limits hold at; `less`: whether less is better."""
-        value, (phase, name) = self.value_of(quantity), _phase_of(quantity)
+        head, _, rest = quantity.partition(".")  # and the phase whose interval it has, with its name there
+        phase, name = _OF_PHASE.get(rest, ("decode", rest)) if head == "serve" else (head, rest)
+        value = self.value_of(quantity)
         with np.errstate(all="ignore"):
             found = interval_bound(value, name, self.one.phases.get(phase), self.question.request.bound, less)
         return self.one.whole(found)
 
     def limited(self, condition: Condition) -> np.ndarray:
         """The quantity of a condition over the grid, at the bound that its limit holds at."""
-        value, (phase, name) = self.value_of(condition.quantity), _phase_of(condition.quantity)
-        with np.errstate(all="ignore"):
-            found = replace(condition, quantity=name).at_bound(
-                value, self.one.phases.get(phase), self.question.request.bound
-            )
-        return self.one.whole(found)
+        if condition.comparison in ("==", "!="):
+            return self.value_of(condition.quantity)
+        return self.at_bound(condition.quantity, condition.upper)
 
     def limits_at_bound(self, i: int, j: int) -> dict[str, float]:
         """What was compared with the limits and the rate at a point of the grid."""
@@ -237,15 +237,12 @@ def serving_grid(question: ServingSearchQuestion, refusal: str) -> ServingGrid:
         else:
             count = grid.whole(1.0)
         serve = together(one, count, grid.batches)
-        serve |= instances.costs(ctx, serve["devices"], serve["tokens_per_s"], grid.prefill_share)
+        if ctx.price is not None:
+            outputs, hourly = serve["tokens_per_s"], cost.fleet_price(serve["devices"], ctx.price)
+            inputs = outputs / ctx.output * ctx.request_tokens
+            serve |= token_prices(hourly, inputs, outputs, grid.prefill_share, ctx.utilization)
         serve |= {name: value for name, value in grid.phases["decode"].derived.items() if name in PER_TOKEN}
     return ServingGrid(question, ctx, grid, {k: grid.whole(v) for k, v in serve.items()})
-
-
-def _phase_of(quantity: str) -> tuple[str, str]:
-    """The phase whose interval a quantity of a serving search has, and its name there."""
-    head, _, rest = quantity.partition(".")
-    return _OF_PHASE.get(rest, ("decode", rest)) if head == "serve" else (head, rest)
 
 
 def together(one: Mapping[str, Number], count: Number, batch: Number) -> dict[str, Number]:

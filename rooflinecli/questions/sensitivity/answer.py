@@ -104,8 +104,7 @@ def figures(chip: Chip) -> dict[str, Value]:
 def of_point(options: Options, set_: list[str] | None) -> SensitivityAnswer:
     """Elasticities of a sweep's single point, for every phase asked for. Raises UsageError for more points than one."""
     from rooflinecli.questions.sweep.axes import space
-    from rooflinecli.questions.sweep.evaluate_block import plan_of, question_of, request_of
-    from rooflinecli.questions.sweep.run import choices
+    from rooflinecli.questions.sweep.run import choices, plan_of, question_of, request_of
 
     grid = space(options, set_)
     if grid.points != 1:

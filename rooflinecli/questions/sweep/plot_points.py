@@ -9,7 +9,7 @@ import numpy as np
 
 from rooflinecli.engine import legality
 from rooflinecli.questions.sweep.axes import Space
-from rooflinecli.questions.sweep.evaluate_block import Choice, SweepBlock
+from rooflinecli.questions.sweep.run import Choice, SweepBlock
 
 MOST_POINTS, MOST_SERIES = 20_000, 12
 

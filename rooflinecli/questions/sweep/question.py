@@ -46,7 +46,7 @@ class Sweep(EstimateOptions, Several, Question["Iterator[Table]"]):
     def answer(self) -> Iterator[Table]:
         """The points in chunks, a column of values for each quantity."""
         from rooflinecli.questions.sweep import axes, run
-        from rooflinecli.questions.sweep.evaluate_block import shard
+        from rooflinecli.questions.sweep.run import shard
 
         space = axes.space(self.options(), list(self.figures) or None)
         shown, keep = run.layout(space, self.wanted), run.Filter(space, list(self.where), self.feasible_only)
