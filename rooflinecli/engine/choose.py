@@ -43,15 +43,15 @@ class ChosenLayout:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Candidate:
-    """A legal layout, whether every phase fits, and whether a replica sustains the request rate at all."""
+    """A legal layout, whether every phase fits, and the error where a replica does not sustain the request rate at all."""
 
     layout: Layout
     fits: bool
-    sustains: bool = True
+    unsustained: Infeasible | None = None
 
     def needs(self, ctx: EstimateContext, phases: tuple[str, ...]) -> float:
         """Bytes per device in the phase that needs most."""
-        if not self.sustains:
+        if self.unsustained is not None:
             return math.inf
         return max(float(resident_memory(ctx, self.layout, phase).total_bytes) for phase in phases)
 
@@ -62,13 +62,13 @@ def choose(ctx: EstimateContext, phases: tuple[str, ...], fastest: bool = True) 
     On the devices given, or on the smallest number that fits; where not `fastest`, the plainest. Raises UsageError when the sizes given
     cannot be laid out at all, Infeasible when they fit on no device count.
     """
-    broken, unsustained = list[LegalityRule](), list[Infeasible]()
+    broken: list[LegalityRule] = []
     if ctx.request.devices is not None:
-        return _on(ctx, phases, int(ctx.request.devices), broken, unsustained)
-    smaller: list[Candidate] = []
-    any_legal = False
+        return _on(ctx, phases, int(ctx.request.devices), broken)
+    smaller, any_legal, unsustained = list[Candidate](), False, list[Infeasible]()
     for devices in _device_counts(ctx):
-        tried = evaluate_candidates(ctx, phases, devices, broken, unsustained)
+        tried = evaluate_candidates(ctx, phases, devices, broken)
+        unsustained += [one.unsustained for one in tried if one.unsustained is not None]
         best = _best(ctx, phases if fastest else (), tried)
         if best is not None:
             why = _why_count(ctx, best.layout, best.needs(ctx, phases), smaller)
@@ -85,15 +85,9 @@ def choose(ctx: EstimateContext, phases: tuple[str, ...], fastest: bool = True) 
     raise Infeasible(_does_not_fit(ctx, min((one.needs(ctx, phases) for one in smaller), default=math.inf)))
 
 
-def _on(
-    ctx: EstimateContext,
-    phases: tuple[str, ...],
-    devices: int,
-    broken: list[LegalityRule],
-    unsustained: list[Infeasible],
-) -> ChosenLayout:
+def _on(ctx: EstimateContext, phases: tuple[str, ...], devices: int, broken: list[LegalityRule]) -> ChosenLayout:
     """The best on the devices given, or the one that comes nearest to fitting."""
-    tried = evaluate_candidates(ctx, phases, devices, broken, unsustained)
+    tried = evaluate_candidates(ctx, phases, devices, broken)
     if not tried:
         raise _no_layout(ctx, devices, broken)
     best = _best(ctx, phases, tried)
@@ -104,7 +98,8 @@ def _on(
         return ChosenLayout(layout, False, why, True)
     if best is not None:
         return ChosenLayout(best.layout, False, _why(ctx, phases, tried), True)
-    if not any(one.sustains for one in tried):
+    unsustained = [one.unsustained for one in tried if one.unsustained is not None]
+    if len(unsustained) == len(tried):
         raise unsustained[0]
     least = min(tried, key=lambda one: one.needs(ctx, phases))
     reason = f"none of the {len(tried)} layouts tried fits on {devices}; shown is the one that needs least memory"
@@ -142,20 +137,15 @@ def _sizes(layout: Layout) -> tuple[Number, ...]:
 
 
 def evaluate_candidates(
-    ctx: EstimateContext,
-    phases: tuple[str, ...],
-    devices: int,
-    broken: list[LegalityRule],
-    unsustained: list[Infeasible],
+    ctx: EstimateContext, phases: tuple[str, ...], devices: int, broken: list[LegalityRule]
 ) -> list[Candidate]:
-    """Every candidate on `devices`; broken rules and request rates that cannot be sustained are collected."""
+    """Every candidate on `devices`; `broken` collects the rules that other layouts break."""
     tried = []
     for layout in candidates(ctx, phases[-1], devices, broken):
         try:
             tried.append(Candidate(layout, all(resident_memory(ctx, layout, phase).fits for phase in reversed(phases))))
         except Infeasible as error:
-            unsustained.append(error)
-            tried.append(Candidate(layout, False, False))
+            tried.append(Candidate(layout, False, error))
     return tried
 
 

@@ -105,11 +105,6 @@ def _rows(phase: str) -> tuple[Quantity, ...]:
     return tuple(row for row in DERIVED if row.phase in ("", phase))
 
 
-def _memory_use(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) -> Number:
-    """Time of the bytes at peak bandwidth over the time of the pass."""
-    return answer.resources_s.memory / busy_seconds(ctx, layout, answer)
-
-
 def _compute_use(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) -> Number:
     """Model FLOP/s over peak: with recomputation in training, with the prompts of other requests in a served decode."""
     if isinstance(answer, TrainAnswer):
@@ -145,11 +140,6 @@ def busy_seconds(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) -> N
     return ctx.memoized(layout, "lone prefill", lambda: prefill_pass(ctx, layout).seconds)
 
 
-def _prompt_joules(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) -> Number | None:
-    """Nothing under load, where joules per token have the prompts in them; None for a batch, whose prefill is another phase."""
-    return 0.0 if isinstance(answer, DecodeAnswer) and answer.load_kind != "static" else None
-
-
 def draw_constant(ctx: EstimateContext, name: str, decode: bool) -> Number:
     """A constant of the power draw: decode steps of models with experts draw one share of TDP, where the chip has it."""
     draw = ctx.chip.draw
@@ -160,10 +150,6 @@ def draw_constant(ctx: EstimateContext, name: str, decode: bool) -> Number:
 
 def _draw(name: str) -> Callable[[EstimateContext, Layout, PhaseAnswer], Number]:
     return lambda ctx, layout, answer: draw_constant(ctx, name, isinstance(answer, DecodeAnswer))
-
-
-def _power_error(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) -> Number:
-    return ctx.chip.draw.error_moe if ctx.is_moe else ctx.chip.draw.error
 
 
 def _of_grid(ctx: EstimateContext, name: str, unit: str) -> Number | None:
@@ -186,12 +172,15 @@ SOURCES: dict[str, Source] = {
     "static_draw": _draw("static"),
     "memory_draw": _draw("memory"),
     "compute_draw": _draw("compute"),
-    "power_error": _power_error,
-    "memory_use": _memory_use,
+    "power_error": lambda ctx, layout, answer: ctx.chip.draw.error_moe if ctx.is_moe else ctx.chip.draw.error,
+    "memory_use": lambda ctx, layout, answer: answer.resources_s.memory / busy_seconds(ctx, layout, answer),
     "compute_use": _compute_use,
     "busy_s": busy_seconds,
     "output": lambda ctx, layout, answer: ctx.output,
-    "prompt_joules": _prompt_joules,
+    # nothing under load, where joules per token have the prompts in them; None for a batch, whose prefill is another phase
+    "prompt_joules": lambda ctx, layout, answer: (
+        0.0 if isinstance(answer, DecodeAnswer) and answer.load_kind != "static" else None
+    ),
     "image_tokens": lambda ctx, layout, answer: ctx.request_tokens if ctx.spec.denoising is not None else None,
     "host_factor": lambda ctx, layout, answer: ctx.host_factor,
     "host_error": lambda ctx, layout, answer: HOST_ERROR,
@@ -221,12 +210,8 @@ def interval_bound(value: Number, quantity: str, phase: PhaseAnswer | None, boun
     if phase is None or not scales or bound == "expected" or isinstance(value, (str, bool)):
         return value
     if bound == "floor":
-        return _scaled(value, phase.time_s, phase.floor_s, scales < 0)
+        return value * (phase.time_s / phase.floor_s if scales < 0 else phase.floor_s / phase.time_s)
     row = find(quantity)
     assert row is not None  # it scales
     ends = interval(value, row, phase)
     return ends[1] if less else ends[0]
-
-
-def _scaled(value: Number, base: Number, other: Number, inversely: bool) -> Number:
-    return value * (base / other) if inversely else value * (other / base)

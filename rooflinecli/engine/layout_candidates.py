@@ -17,7 +17,6 @@ from rooflinecli.engine.evaluate import priced, time_at_bound
 from rooflinecli.engine.legality import LegalityRule
 from rooflinecli.engine.residency import resident_memory
 from rooflinecli.specs.layout import WHOLE, Layout
-from rooflinecli.specs.request import Request
 
 MOST = 128  # largest size of one axis that is tried
 LARGEST = 65536  # devices
@@ -40,7 +39,17 @@ def candidates(
 def _splits(ctx: EstimateContext, training: bool, devices: int) -> Iterator[Layout]:
     """Layouts whose axes multiply to `devices`."""
     r = ctx.request
-    cp, common = int(r.cp or 1), _common(r, training)
+    cp = int(r.cp or 1)
+    common = WHOLE.with_changes(
+        cp=float(r.cp or 1),
+        ep=float(r.ep or 1),
+        micro_batch=float(r.micro_batch or 1),
+        virtual_stages=float(r.virtual_stages or 1),
+        sequence_parallel=bool(r.sequence_parallel),
+        zero=1 if training else 0,
+        flash=r.flash,
+        **explicit_layout.layout_fields(r, "train" if training else "serve"),
+    )
     stages = r.pp if r.stages is None or r.stages in explicit_layout.ENDS else float(str(r.stages).count(",") + 1)
     for tp in _sizes(r.tp, devices):
         if r.tp is None and (not _divides_heads(ctx, tp) or tp > scale_up_domain(ctx)):
@@ -60,20 +69,6 @@ def _splits(ctx: EstimateContext, training: bool, devices: int) -> Iterator[Layo
                 given = None if r.ep is None else float(r.ep)
                 sizes = explicit_layout.attention_dp_sizes(r, float(tp), float(dp), given)
                 yield split.with_changes(tp=sizes[0], dp=sizes[1], ep=sizes[2])
-
-
-def _common(r: Request, training: bool) -> Layout:
-    """What every split has in common."""
-    return WHOLE.with_changes(
-        cp=float(r.cp or 1),
-        ep=float(r.ep or 1),
-        micro_batch=float(r.micro_batch or 1),
-        virtual_stages=float(r.virtual_stages or 1),
-        sequence_parallel=bool(r.sequence_parallel),
-        zero=1 if training else 0,
-        flash=r.flash,
-        **explicit_layout.layout_fields(r, "train" if training else "serve"),
-    )
 
 
 def _expert_groups(ctx: EstimateContext, tp: int, dp: int) -> list[float]:
@@ -149,7 +144,11 @@ def refined(ctx: EstimateContext, starts: list[Layout]) -> tuple[Layout, int]:
     scores: dict[tuple[Number | None, ...], float | None] = {}
 
     def score(layout: Layout) -> float | None:
-        key = _key(layout)
+        key = (
+            *(getattr(layout, axis) for axis in (*AXES, "ep", "micro_batch", "virtual_stages", "zero", "shard")),
+            layout.recompute == "full",
+            layout.sequence_parallel,
+        )
         if key not in scores:
             scores[key] = _time(ctx, layout)
         return scores[key]
@@ -194,10 +193,8 @@ def neighbors(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
     yield from _shifted(ctx, layout)
     if r.micro_batch is None:
         sizes = micro_batch_sizes(ctx, layout)
-        smaller, larger = (
-            [size for size in sizes if size < layout.micro_batch],
-            [size for size in sizes if size > layout.micro_batch],
-        )
+        smaller = [size for size in sizes if size < layout.micro_batch]
+        larger = [size for size in sizes if size > layout.micro_batch]
         yield from (layout.with_changes(micro_batch=size) for size in (*smaller[-2:], *larger[:2]))
         if r.recompute is None and layout.recompute == "none":  # what recomputation frees, larger micro-batches fill
             yield from (layout.with_changes(micro_batch=size, recompute="full") for size in larger[:4])
@@ -275,11 +272,3 @@ def _consistent(ctx: EstimateContext, layout: Layout) -> Layout:
     if request.ep is None and layout.dp % layout.ep:
         changes["ep"] = float(max(e for e in divisors(int(layout.dp)) if not layout.ep % e))
     return layout.with_changes(**changes)
-
-
-def _key(layout: Layout) -> tuple[Number | None, ...]:
-    return (
-        *(getattr(layout, axis) for axis in (*AXES, "ep", "micro_batch", "virtual_stages", "zero", "shard")),
-        layout.recompute == "full",
-        layout.sequence_parallel,
-    )

@@ -73,17 +73,11 @@ class LayoutAnswer(Record):
         given: dict[str, object] = {"n": self.devices, **{axis: getattr(self, axis) for axis in AXES}}
         if trains:
             trained = {name: getattr(self, name) for name in _TRAINED} | self.unusual
-            given |= {name.replace("_", "-"): _option_text(value) for name, value in trained.items()}
+            for name, value in trained.items():
+                if isinstance(value, (tuple, list)):  # as an option writes it: "1,2.5"
+                    value = ",".join(f"{v:g}" if isinstance(v, float) else str(v) for v in value)
+                given[name.replace("_", "-")] = value
         return given
-
-
-def _option_text(value: object) -> object:
-    """A list as an option writes it: "1,2.5"."""
-    return (
-        ",".join(f"{v:g}" if isinstance(v, float) else str(v) for v in value)
-        if isinstance(value, (tuple, list))
-        else value
-    )
 
 
 class PhaseAnswer(Record):

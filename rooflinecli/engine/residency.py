@@ -22,7 +22,8 @@ from rooflinecli.specs.scheduler import Scheduler
 
 def resident_memory(ctx: EstimateContext, layout: Layout, phase: str) -> Residency:
     """Bytes on the fullest device in a phase. Raises Infeasible where a request rate leaves no time to decode."""
-    return ctx.memoized(layout, f"held in {phase}", lambda: _PHASES[phase](ctx, layout))
+    kept = _training if phase == "train" else _prefill if phase == "prefill" else _decode
+    return ctx.memoized(layout, f"resident in {phase}", lambda: kept(ctx, layout))
 
 
 # --- how an engine splits memory -----------------------------------------------------------------------------------------------
@@ -90,8 +91,7 @@ def kv_pool_tokens(ctx: EstimateContext, layout: Layout, length: Number, schedul
 
 
 def _prefill(ctx: EstimateContext, layout: Layout) -> Residency:
-    sequences = ctx.sequences_per_pass
-    return _serving(ctx, layout, sequences, ctx.prompt, ctx.prompt, prefill=True)
+    return _serving(ctx, layout, ctx.sequences_per_pass, ctx.prompt, ctx.prompt, prefill=True)
 
 
 def _decode(ctx: EstimateContext, layout: Layout) -> Residency:
@@ -107,9 +107,11 @@ def _serving(
     activations = memory.inference_activations(
         ctx.ledger, layout, ctx.formats, sequences, tokens, ctx.lift, prefill, ctx.logit_positions
     )
-    cache = kv_bytes(ctx, layout, sequences, length)
-    weights = weight_bytes(ctx, layout)
-    kept = engine_reserve(ctx, layout)
+    cache, weights, kept = (
+        kv_bytes(ctx, layout, sequences, length),
+        weight_bytes(ctx, layout),
+        engine_reserve(ctx, layout),
+    )
     if ctx.is_autoregressive:
         kept = f.kept_by_engine(ctx.chip.capacity, weights, kv_cache_room(ctx, layout), kept)
     kept = num.maximum(kept - activations, 0)
@@ -158,6 +160,3 @@ def _residency(
         capacity_bytes=capacity,
         headroom_fraction=f.headroom(total, capacity),
     )
-
-
-_PHASES = {"prefill": _prefill, "decode": _decode, "train": _training}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from rooflinecli import memory
 from rooflinecli.core import num
 from rooflinecli.core.derivation import label
 from rooflinecli.core.fast_dataclass import dataclass
-from rooflinecli.core.lift import PLAIN, PlainLift
+from rooflinecli.core.lift import PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.engine import extrapolation, residency
 from rooflinecli.engine.context import EstimateContext
@@ -237,13 +238,14 @@ def _recomputed_flops(ctx: EstimateContext, layout: Layout) -> Number:
     full, sizes = ctx.request.attention_flops == "full", (ctx.seq, ctx.train_batch, early_stop)
     how = layout.recompute, layout.recompute_modules, layout.flash
     plain = all(number.__class__ is float for number in sizes)
-    if plain and not (ctx.lift.traced or ctx.packed_length is not None or ctx.ledger.towers):
-        flops = _plain_recomputed_layer_flops(ctx.ledger, ctx.formats, full, how, *sizes)
-    else:
-        flops = _recomputed_layer_flops(ctx.ledger, ctx.formats, full, how, *sizes, ctx.lift, ctx.packed_length)
+    count: Callable[..., Number] = _recomputed_layer_flops  # every candidate of plain numbers needs the same again
+    if not plain or ctx.lift.traced or ctx.packed_length is not None or ctx.ledger.towers:
+        count = _recomputed_layer_flops.__wrapped__
+    flops = count(ctx.ledger, ctx.formats, full, how, *sizes, ctx.lift, ctx.packed_length)
     return flops * recompute.share(layout.recompute_layers, float(ctx.ledger.n_layers))
 
 
+@lru_cache(maxsize=256)
 def _recomputed_layer_flops(
     ledger: Ledger,
     formats: Formats,
@@ -253,7 +255,7 @@ def _recomputed_layer_flops(
     batch: Number,
     early_stop: Number,
     lift: PlainLift,
-    documents: Number | None = None,
+    documents: Number | None,
 ) -> Number:
     """FLOPs that every layer recomputes, whatever the parallel sizes; `how` is a layout's recompute, recompute_modules and flash."""
     forward, total = ForwardPass(formats, full_attention=full_attention, documents=documents), 0.0
@@ -269,17 +271,3 @@ def _recomputed_layer_flops(
             for op in recompute.recomputed_ops(layout, forward.ops(rows, sizes), early):
                 total = total + op.flops * op.count * float(group.repeat)
     return total
-
-
-@lru_cache(maxsize=256)
-def _plain_recomputed_layer_flops(
-    ledger: Ledger,
-    formats: Formats,
-    full_attention: bool,
-    how: tuple[str, tuple[str, ...], bool],
-    seq: float,
-    batch: float,
-    early_stop: float,
-) -> Number:
-    """Of plain numbers, which every candidate needs again."""
-    return _recomputed_layer_flops(ledger, formats, full_attention, how, seq, batch, early_stop, PLAIN)

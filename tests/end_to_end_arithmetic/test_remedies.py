@@ -72,7 +72,7 @@ def test_a_plan_says_how_it_was_chosen(said):
     options = {"hw": "h100", "phase": "prefill,decode", **REASONS[said]}
     assert estimate(build_request.request(options)).layout.reason.startswith(said)
     one = ctx(options)
-    tried = evaluate_candidates(one, one.request.phases, int(options["n"]), [], [])
+    tried = evaluate_candidates(one, one.request.phases, int(options["n"]), [])
     assert (len(tried) == 1) == (said in list(REASONS)[:2])
     assert (sum(each.fits for each in tried) == 1) == (said not in list(REASONS)[3:])
 

@@ -60,13 +60,13 @@ def why(request: Request) -> list[dict[str, object]]:
 
 
 def _considered(ctx: EstimateContext, phases: tuple[str, ...], work: str, choice: ChosenLayout) -> dict[str, object]:
-    tried = evaluate_candidates(ctx, phases, int(choice.layout.devices), [], [])
+    tried = evaluate_candidates(ctx, phases, int(choice.layout.devices), [])
     if choice.layout not in [one.layout for one in tried]:  # a training layout is refined from them
         tried.append(Candidate(choice.layout, choice.fits))
     layouts = [_layout(ctx, phases, one) for one in tried]
     half, smaller = int(choice.layout.devices) // 2, None
     if choice.chosen and half:  # the layout on half the devices that comes closest to fitting: why there are not fewer
-        needed = [one.needs(ctx, phases) for one in evaluate_candidates(ctx, phases, half, [], [])]
+        needed = [one.needs(ctx, phases) for one in evaluate_candidates(ctx, phases, half, [])]
         smaller = {"devices": half, "least_bytes_per_device": min(needed)} if needed else None
     layouts.sort(key=lambda row: (not row["fits"], row["held_s"] if row["fits"] else row["bytes_per_device"]))
     return {
