@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from rooflinecli.core import num
 from rooflinecli.core.record import Record, leaves, plain
 from rooflinecli.render.blocks import Page
+
+C = TypeVar("C")
 
 
 def render(
@@ -33,7 +37,7 @@ def render(
 
         return markdown(view(answer))
     if format == "html":
-        from rooflinecli.render.formats.html import whole
+        from rooflinecli.render.report.page import whole
 
         return whole(answer, view(answer))
     from rooflinecli.render.formats.terminal import draw
@@ -43,25 +47,29 @@ def render(
 
 def to_json(answer: Record | Sequence[Record], schema: str | None = None) -> str:
     """The JSON contract; schema "1" for the keys of the first release."""
-    from rooflinecli.render.formats.json import dumps
-
-    found = bare(plain(answer, former=schema == "1"))
+    found = plain(answer, former=schema == "1")
     if schema == "1" and "schema" in found:
         found["schema"] = f"{found['schema'].rpartition('/')[0]}/1"
     return dumps(found)
 
 
+def dumps(result: object) -> str:
+    """JSON text: SI, the unit in the key, stable order; no NaN or infinity leaves the program."""
+    return json.dumps(bare(result), indent=2, allow_nan=False)
+
+
 def bare(value: Any) -> Any:
-    """Numbers without the derivation that an explanation gave them."""
+    """Numbers without the derivation that an explanation gave them, and none that JSON cannot hold."""
     if isinstance(value, dict):
         return {key: bare(item) for key, item in value.items()}
-    return [bare(item) for item in value] if isinstance(value, list) else num.value(value)
+    if isinstance(value, (list, tuple)):
+        return [bare(item) for item in value]
+    found = num.value(value)
+    return None if isinstance(found, float) and not math.isfinite(found) else found
 
 
 def _csv(answer: Record, table: str) -> str:
     """One line per number in SI, dotted names; or the rows of `table`, one line each."""
-    from rooflinecli.render.formats import csv
-
     if table:
         found = getattr(answer, table)
         named = (
@@ -80,9 +88,9 @@ def _csv(answer: Record, table: str) -> str:
             for name, row in named
         ]
         head = list(dict.fromkeys(name for row in rows for name in row))
-        return csv.rows([head, *([row.get(name, "") for name in head] for row in rows)])
+        return csv_rows([head, *([row.get(name, "") for name in head] for row in rows)])
     cells = ((path.removeprefix("phases."), num.value(value)) for path, value in leaves(answer))
-    return csv.rows([("quantity", "value"), *((path, _cell(value)) for path, value in cells if value is not None)])
+    return csv_rows([("quantity", "value"), *((path, _cell(value)) for path, value in cells if value is not None)])
 
 
 def _rows(value: object) -> bool:
@@ -98,3 +106,31 @@ def _words(value: object) -> bool:
 def _cell(value: object) -> str:
     """A number in full precision, a word as it is."""
     return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def csv_rows(table: Iterable[Iterable[object]]) -> str:
+    """object rows as CSV text."""
+    import csv
+    import io
+
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([inert(cell) for cell in row] for row in table)
+    return out.getvalue()
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def inert(cell: C) -> C | str:
+    """A cell that no spreadsheet takes for a formula: text that begins like one gets an apostrophe; numbers stay."""
+    if not isinstance(cell, str) or not cell.startswith(_FORMULA) or _number(cell):
+        return cell
+    return "'" + cell
+
+
+def _number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

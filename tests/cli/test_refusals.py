@@ -8,7 +8,7 @@ import pytest
 from conftest import run_cli
 
 from rooflinecli.core import units
-from rooflinecli.interfaces.cli.flags_of_other_tools import HERE
+from rooflinecli.interfaces.cli.main import HERE
 from rooflinecli.questions.conditions import limit
 from rooflinecli.specs.quantities import QUANTITIES
 

@@ -30,7 +30,7 @@ from rooflinecli.interfaces import verbs
 from rooflinecli.interfaces.mcp import tools
 from rooflinecli.interfaces.python import api
 from rooflinecli.interfaces.web import query_string
-from rooflinecli.render.formats.json import dumps
+from rooflinecli.render.answer import dumps
 from rooflinecli.specs.quantities import higher_is_better
 
 Options = dict[str, Any]

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from rooflinecli.interfaces.cli.progress import Progress, counting
+from rooflinecli.interfaces.cli.output import Progress, counting
 
 
 class Terminal(io.StringIO):

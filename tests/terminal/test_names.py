@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rooflinecli.core.errors import DataError, UsageError
-from rooflinecli.render.formats.csv import rows
+from rooflinecli.render.answer import csv_rows as rows
 from rooflinecli.render.formats.markdown import table
 from rooflinecli.specs.name_lookup import find, split_count
 

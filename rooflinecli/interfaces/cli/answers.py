@@ -14,13 +14,21 @@ from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.lift import TracedLift
 from rooflinecli.interfaces import verbs
-from rooflinecli.interfaces.cli.from_question import Delivery, Explained, Plotted, Spread, Study, add, command
+from rooflinecli.interfaces.cli.from_question import (
+    Delivery,
+    Explained,
+    Plotted,
+    Spread,
+    Study,
+    add,
+    command,
+    explained,
+    show,
+)
 from rooflinecli.interfaces.cli.main import QUIET
-from rooflinecli.interfaces.cli.output import INTERRUPTED, write
-from rooflinecli.interfaces.cli.progress import Progress, counting
-from rooflinecli.interfaces.cli.show import explained, show
+from rooflinecli.interfaces.cli.output import INTERRUPTED, Progress, counting, write
 from rooflinecli.questions.question import Question
-from rooflinecli.specs.options import OptText, Whole, field
+from rooflinecli.specs.options import Option, OptText, Switch, Whole, field
 
 
 class PlottedStudy(Plotted, Study):
@@ -40,6 +48,15 @@ class Launched(Delivery):
 
     # fmt: off
     emit: OptText = field("free", "Print the launch of this layout instead: verl or nemo-rl.", default=None, metavar="TOOL")
+    # fmt: on
+
+
+class Derived(Delivery):
+    """A delivery that may be the derivation of the value instead."""
+
+    # fmt: off
+    explain: Switch = field("switch", "Show how the value follows from the arguments.", default=False)
+    depth: Option = field("count", "Levels of an explanation.", default=3, least=0)
     # fmt: on
 
 
@@ -107,6 +124,16 @@ def _profile(question: Any, how: Any) -> Any:
     return against(read(Path(question.trace)), request, question.steps, question.device)
 
 
+def _formula(question: Any, how: Any) -> None:
+    found = question.answer(evaluated=how.explain)
+    if how.explain and question.name is not None:
+        from rooflinecli.core.derivation_text import explain
+
+        write(explain(found["value"], int(how.depth)), None if how.out is None else Path(how.out))
+    else:
+        show(found, "calculators.formula", how, table="" if question.name else "formulas")
+
+
 @dataclass(frozen=True)
 class Verb:
     """The view of an answer in render/views, the list that CSV has as rows, how the answer goes out and how it is made.
@@ -136,6 +163,7 @@ VERBS = {
     "partitioning": Verb("calculators.partitioning"),
     "shard": Verb("calculators.shard"),
     "speculate": Verb("calculators.quantities"),
+    "formula": Verb("calculators.formula"),
     "kernel": Verb("calculators.kernel", help="One operation on the roofline.", former=(("grouped", "grouped-gemm"),)),
     "occupancy": Verb(
         "calculators.quantities", help="How full a GPU's multiprocessor (sm) or a systolic array (systolic) is."
@@ -161,6 +189,10 @@ def app(verb: str) -> typer.Typer:
             from rooflinecli.questions.profile.question import Profile
 
             return command(Profile, _run(one), one.delivery)
+        if verb == "formula":
+            from rooflinecli.questions.formula.question import FormulaQuestion
+
+            return command(FormulaQuestion, _formula, Derived)
         return command(verbs.question(verb), _run(one), one.delivery)
     found = typer.Typer(no_args_is_help=True, help=one.help, **QUIET)
     for question in import_module(f"rooflinecli.questions.{verb}.question").QUESTIONS:

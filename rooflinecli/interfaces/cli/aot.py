@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.extras import install
-from rooflinecli.interfaces.cli.from_question import Delivery, Plotted, command
-from rooflinecli.interfaces.cli.show import show
+from rooflinecli.interfaces.cli.from_question import Delivery, Plotted, command, show
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import OptNumber, Text, Texts, field
 

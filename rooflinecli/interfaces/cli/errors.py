@@ -10,8 +10,7 @@ import typer
 
 from rooflinecli.calibrate.question import Calibrate
 from rooflinecli.interfaces.cli.from_question import Delivery, command
-from rooflinecli.interfaces.cli.output import columns, print_error, write
-from rooflinecli.interfaces.cli.progress import Progress
+from rooflinecli.interfaces.cli.output import Progress, columns, print_error, write
 from rooflinecli.specs.options import OptText, Switch, field
 from rooflinecli.validate.question import Validate
 

@@ -1,13 +1,21 @@
-"""`roofline estimate`: the question, and its answer as a screen, a launch or a derivation."""
+"""`roofline estimate` and `report`: the question, and its answer as a screen, a launch, a derivation or a page."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rooflinecli.interfaces.cli.from_question import Explained, command
-from rooflinecli.interfaces.cli.output import columns, write
+import typer
+
+from rooflinecli.interfaces.cli.from_question import Explained, Output, command
+from rooflinecli.interfaces.cli.output import columns, print_error, write
 from rooflinecli.questions.estimate.question import Estimate
-from rooflinecli.specs.options import OptText, Switch, field
+from rooflinecli.specs.options import OPTIONS, OptText, Switch, Text, field
+
+if TYPE_CHECKING:
+    from rooflinecli.importers.source import Options
+    from rooflinecli.questions.report.question import Report
 
 
 class EstimateDelivery(Explained):
@@ -74,4 +82,40 @@ def _explained(question: Estimate, quantity: str, depth: int, width: int) -> str
     return explain(derivation(request, quantity), depth)
 
 
-app = command(Estimate, run, EstimateDelivery)
+class PageDelivery(Output):
+    """Where the page goes."""
+
+    # fmt: off
+    out: Text = field("file", "The page to write; - for standard output.", default="report.html", short="-o")
+    # fmt: on
+
+
+def report(question: Report, how: PageDelivery) -> int:
+    """Write the page; the exit code is 1 where the layout does not fit."""
+    from rooflinecli.render.report.page import page
+
+    answer, derivations = question.explained()
+    text = page(answer, derivations, estimate_command(question.options()))
+    write(text, None if how.out == "-" else Path(how.out))
+    if how.out != "-":
+        print(f"wrote {how.out}")
+    for violation in answer.estimate.violations:
+        print_error(violation.message)
+    return 0 if answer.estimate.feasible else 1
+
+
+def estimate_command(options: Options) -> str:
+    """The `roofline estimate` line with the same options."""
+    words = ["roofline", "estimate", str(options["model"])]
+    for name, written in options.items():
+        words += OPTIONS[name].words(written) if name != "model" else []
+    return shlex.join(words)
+
+
+def app(verb: str) -> typer.Typer:
+    """The application of a verb."""
+    if verb == "estimate":
+        return command(Estimate, run, EstimateDelivery)
+    from rooflinecli.questions.report.question import Report
+
+    return command(Report, report, PageDelivery)

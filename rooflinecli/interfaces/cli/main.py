@@ -59,7 +59,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "occupancy": ("answers", "How full a kernel's blocks leave a multiprocessor or a systolic array."),
     "profile": ("answers", "Where a trace's time goes, and which kernels beat physics."),
     "ops": ("answers", "Every operation of a phase: shape, FLOPs, bytes, bottleneck, floor, expected."),
-    "report": ("report", "One self-contained HTML page with the answer, its charts and derivations."),
+    "report": ("estimate", "One self-contained HTML page with the answer, its charts and derivations."),
     "partitioning": (
         "answers",
         "Inference partitionings of a layer: weight-stationary in one or two axes, weight-gathered.",
@@ -71,7 +71,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "web": ("servers", "A page in the browser, on this machine."),
     "mcp": ("servers", "The same questions as tools for an agent (Model Context Protocol)."),
     "quiz": ("quiz", "Exercises of the workbook and the Scaling Book with fresh numbers, graded and explained."),
-    "formula": ("formula", "List formulas, show one, or evaluate it at given numbers."),
+    "formula": ("answers", "List formulas, show one, or evaluate it at given numbers."),
 }
 FORMER = {"layouts": "partitioning", "serve": "web"}  # verbs of earlier releases, which no help shows
 
@@ -272,10 +272,31 @@ def _click_exit(error: Exception) -> int:
     return _unexpected(error)
 
 
+# flags of other tools -> the option of the same meaning here: the nearest spelling is rarely the nearest meaning
+HERE: dict[str, str] = {
+    **dict.fromkeys(("--model", "--model-path", "--model-name", "--hf-model"), "the first argument: `roofline estimate org/name`"),
+    **dict.fromkeys(("--gpu", "--chip", "--device", "--accelerator", "--gpu-type", "--system"), "--hw"),
+    **dict.fromkeys(("--gpus", "--n-gpus", "--ngpus", "--chips"), "-n"),
+    **dict.fromkeys(("--tensor-parallel", "--tp-size", "--tp_size"), "--tp"),
+    **dict.fromkeys(("--pipeline-parallel", "--pp-size", "--pp_size"), "--pp"),
+    **dict.fromkeys(("--data-parallel", "--dp-size", "--dp_size"), "--dp"),
+    **dict.fromkeys(("--cp-size",), "--cp"),
+    **dict.fromkeys(("--enable-expert-parallel",), "--ep"),
+    **dict.fromkeys(("--bs",), "--batch"),
+    **dict.fromkeys(("--input-length", "--prompt-len", "--context"), "--prompt"),
+    **dict.fromkeys(("--output-length", "--max-tokens", "--max-new-tokens"), "--output"),
+    **dict.fromkeys(("--sequence-length", "--max-seq-len"), "--seq-len"),
+    **dict.fromkeys(("--quantize",), "--dtype, or --weight-dtype for weights alone"),
+    **dict.fromkeys(("--kv-cache",), "--kv-dtype"),
+    **dict.fromkeys(("--rate",), "--qps"),
+    **dict.fromkeys(("--max-num-seqs",), "--concurrency"),
+    **dict.fromkeys(("--json",), "--format json"),
+    **dict.fromkeys(("--backend",), "--engine in serving, --framework in training"),
+}  # fmt: skip
+
+
 def _elsewhere(error: Exception) -> str:
     """The sentence for an option that other tools have under that name; empty where this verb has it not, and for any other error."""
-    from rooflinecli.interfaces.cli.flags_of_other_tools import HERE
-
     name, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
     here = HERE.get(name, "") if isinstance(name, str) else ""
     known = {opt for param in context.command.params for opt in param.opts} if context is not None else set()

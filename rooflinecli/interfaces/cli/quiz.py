@@ -9,9 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rooflinecli.core.text import plural
-from rooflinecli.interfaces.cli.from_question import Delivery, command
+from rooflinecli.interfaces.cli.from_question import Delivery, command, show
 from rooflinecli.interfaces.cli.output import columns, write
-from rooflinecli.interfaces.cli.show import show
 from rooflinecli.questions.quiz.question import AskedExercise, Quiz, QuizAnswer, graded
 from rooflinecli.specs.options import OptText, field
 

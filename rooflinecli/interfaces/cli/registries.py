@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from rooflinecli.core.errors import DataError, UsageError
-from rooflinecli.interfaces.cli.from_question import Delivery, command
+from rooflinecli.interfaces.cli.from_question import Delivery, command, show
 from rooflinecli.interfaces.cli.output import write
-from rooflinecli.interfaces.cli.show import show
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import OptNumber, OptText, Switch, Text, Texts, field
 

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.interfaces.cli.from_question import Study, command
-from rooflinecli.interfaces.cli.output import INTERRUPTED, write
-from rooflinecli.interfaces.cli.progress import Progress
-from rooflinecli.interfaces.cli.show import show
+from rooflinecli.interfaces.cli.from_question import Study, command, show
+from rooflinecli.interfaces.cli.output import INTERRUPTED, Progress, write
 from rooflinecli.questions.simulate.question import Simulate, SimulateAnswer
 from rooflinecli.specs.options import OptNumber, OptText, Text, field
 

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from rooflinecli.core import files
 from rooflinecli.core.errors import UsageError
-from rooflinecli.interfaces.cli.from_question import Study, command
-from rooflinecli.interfaces.cli.output import INTERRUPTED, columns, print_error
-from rooflinecli.interfaces.cli.progress import Progress
-from rooflinecli.interfaces.cli.show import show
+from rooflinecli.interfaces.cli.from_question import Study, command, show
+from rooflinecli.interfaces.cli.output import INTERRUPTED, Progress, columns, print_error
 from rooflinecli.questions.sweep.question import Sweep
 from rooflinecli.specs.options import OptText, Text, field
 from rooflinecli.specs.quantities import first_release
@@ -64,7 +62,14 @@ def run(question: Sweep, how: SweepDelivery) -> int:
     quiet = how.plot == "-" and file is None and how.format == "table"
     first = how.schema == "1"
     names = [first_release(name) for name in shown.names] if first else shown.names
-    about = ({"schema": "roofline/sweep/1"} if first else {}) | _about(space, names, start, stop)
+    about = ({"schema": "roofline/sweep/1"} if first else {}) | {
+        "axes": {a.name: _values(a.values) for a in (*space.structure, *space.sizes)},
+        "phases": list(space.phases),
+        "columns": names,
+        "first": start,
+        "stop": stop,
+        "of": space.points,
+    }
     with writer(how.format, file, names, about, quiet, columns(how.wide, file)) as out:
         try:
             for table, points in _tables(how, how.over(question), space, shown, keep, start, stop, plot):
@@ -97,18 +102,6 @@ def _tables(
         yield keep(answer, sweep.table(shown, choice, answer)), answer.points
         if plot:
             plot.add(choice, answer)
-
-
-def _about(space: Any, columns: list[str], start: int, stop: int) -> dict[str, Any]:
-    """What a file says about itself."""
-    return {
-        "axes": {a.name: _values(a.values) for a in (*space.structure, *space.sizes)},
-        "phases": list(space.phases),
-        "columns": columns,
-        "first": start,
-        "stop": stop,
-        "of": space.points,
-    }
 
 
 def _draw(picture: Picture, target: str) -> None:

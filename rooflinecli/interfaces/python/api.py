@@ -153,7 +153,7 @@ class Answer(dict[str, Any]):
 
     def _repr_html_(self) -> str:
         """The first screen of `roofline estimate`, for a notebook."""
-        from rooflinecli.render.formats.html import draw
+        from rooflinecli.render.report.page import draw
         from rooflinecli.render.views.estimate import view
 
         return draw(view(self.result))

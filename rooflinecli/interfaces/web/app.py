@@ -20,8 +20,7 @@ from rooflinecli.importers.source import Options
 from rooflinecli.interfaces import verbs
 from rooflinecli.interfaces.web import form, query_string
 from rooflinecli.questions.question import Question
-from rooflinecli.render.answer import bare
-from rooflinecli.render.formats.json import dumps
+from rooflinecli.render.answer import dumps
 from rooflinecli.render.report.page import STYLE
 
 PAGE = Path(__file__).with_name("static")
@@ -95,7 +94,7 @@ def _json(request: Request) -> Response:
     """What `roofline VERB --format json` prints, byte for byte."""
     question = _verb(request)
     try:
-        found = _answered(lambda options: bare(verbs.answer(question.read(options))), _options(request))
+        found = _answered(lambda options: verbs.answer(question.read(options)), _options(request))
     except RooflineError as error:
         return JSONResponse({"error": str(error)}, 400, HEADERS)
     return Response(dumps(found) + "\n", 200, HEADERS, "application/json")

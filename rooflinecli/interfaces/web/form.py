@@ -22,11 +22,9 @@ from rooflinecli.questions.estimate.question import Estimate
 from rooflinecli.questions.question import Question
 from rooflinecli.questions.report.answer import outline
 from rooflinecli.render.answer import bare, to_json
-from rooflinecli.render.formats.html import draw, shown
 from rooflinecli.render.numbers import text as number_text
-from rooflinecli.render.report.derivation_tree import DerivationTree
-from rooflinecli.render.report.html import EmbeddedFigures, EscapedHtml, join, table, tag
-from rooflinecli.render.report.page import section, sections
+from rooflinecli.render.report.html import DerivationTree, EmbeddedFigures, EscapedHtml, join, table, tag
+from rooflinecli.render.report.page import draw, section, sections, shown
 from rooflinecli.specs.layout import AXES
 from rooflinecli.specs.name_lookup import files
 from rooflinecli.specs.options import KINDS, MISSING, OPTIONS, PANELS, Option

@@ -13,8 +13,8 @@ from typing import Any, TextIO
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.extras import install
 from rooflinecli.render import numbers
+from rooflinecli.render.answer import inert
 from rooflinecli.render.formats import terminal
-from rooflinecli.render.formats.csv import inert
 from rooflinecli.render.formats.markdown import cell
 from rooflinecli.render.formats.terminal_style import PIPE
 

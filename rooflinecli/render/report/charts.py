@@ -16,7 +16,12 @@ MARKED = 40  # points of a curve that are marked; more only blur it
 
 def roofline(figures: EmbeddedFigures) -> EscapedHtml:
     """Every operation with FLOPs at its intensity and at the FLOP/s it is expected to reach."""
-    points = _points(figures.data)
+    points = [
+        (phase, i, row)
+        for phase, rows in figures.data["operations"].items()
+        for i, row in enumerate(rows)
+        if row["flops"] and row["intensity_flops_per_byte"] and row["achieved_flops_per_s"] and (row["share"] >= DRAWN)
+    ]
     if not points:
         return tag("p", "No operation here does matrix work.")
     words = "; ".join(
@@ -27,15 +32,6 @@ def roofline(figures: EmbeddedFigures) -> EscapedHtml:
     )
     drawn = [_roofline(kind, figures.data["roofs"], points).svg("Roofline", words, "roofline") for kind in SIZES]
     return join(drawn, _legend(dict.fromkeys(phase for phase, _, _ in points)))
-
-
-def _points(data: Json) -> list[tuple[str, int, Json]]:
-    return [
-        (phase, i, row)
-        for phase, rows in data["operations"].items()
-        for i, row in enumerate(rows)
-        if row["flops"] and row["intensity_flops_per_byte"] and row["achieved_flops_per_s"] and row["share"] >= DRAWN
-    ]
 
 
 def _roofline(kind: str, roofs: Json, points: list[tuple[str, int, Json]]) -> Chart:

@@ -1,4 +1,4 @@
-"""The page of a report, section by section; the page of `roofline web` shows the same sections. Figures are those of the JSON they embed."""
+"""Answers as self-contained pages; the page of a report, section by section; the page of `roofline web` shows the same sections. Figures are those of the JSON they embed."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import json
 from pathlib import Path
 
 from rooflinecli.core.derivation import Traced
+from rooflinecli.core.record import Record
 from rooflinecli.core.units import si
 from rooflinecli.questions.ops.answer import Operation
-from rooflinecli.questions.profile.compare_estimate import TraceComparison
 from rooflinecli.questions.report.answer import ReportAnswer
 from rooflinecli.questions.simulate.from_estimate import Unserved
 from rooflinecli.render.answer import to_json
-from rooflinecli.render.blocks import Page, Table, records
-from rooflinecli.render.formats.html import draw
+from rooflinecli.render.blocks import Block, Command, Drawing, Headline, Note, Page, Pairs, Table, records
 from rooflinecli.render.numbers import text
 from rooflinecli.render.report import answer, charts
-from rooflinecli.render.report.derivation_tree import DerivationTree
-from rooflinecli.render.report.html import EmbeddedFigures, EscapedHtml, join, pairs, table, tag
+from rooflinecli.render.report.html import DerivationTree, EmbeddedFigures, EscapedHtml, join, pairs, table, tag
 from rooflinecli.render.views import estimate, ops, pictures, profile
 
 STYLE = Path(__file__).with_name("style.css")
@@ -34,7 +32,11 @@ def page(report: ReportAnswer, derivations: dict[str, Traced], command: str) -> 
     further = [
         section("operations", "Operations", [_operations(figures, *item) for item in report.operations.items()]),
         *([section("simulation", "Under the load", _simulation(figures, report))] if report.simulation else []),
-        *([section("profile", "Against the trace", _profile(report.profile))] if report.profile else []),
+        *(
+            [section("profile", "Against the trace", draw(profile.against(report.profile, 20)))]
+            if report.profile
+            else []
+        ),
         section(
             "derivations",
             "Derivations",
@@ -76,6 +78,52 @@ def embedded(text: str) -> EscapedHtml:
         type="application/json",
         id="roofline-data",
     )
+
+
+def whole(answer: Record, page: Page) -> str:
+    """A self-contained page of an answer: its pictures, its blocks, and its JSON inside."""
+    name = str(getattr(answer, "schema", "")).split("/")[1:2]
+    title = " ".join(["roofline", *name])
+    body = tag("main", draw(page), shown(answer))
+    return document(title, tag("header", tag("h1", title)), body, embedded(to_json(answer)))
+
+
+def shown(answer: Record) -> EscapedHtml:
+    """The pictures of an answer."""
+    return join(
+        [
+            tag("section", tag("h2", p.title), charts.picture(p, f"picture-{i}"))
+            for i, p in enumerate(pictures.pictures(answer))
+        ]
+    )
+
+
+def draw(page: Page) -> EscapedHtml:
+    """The blocks of an answer, its details folded."""
+    groups, details = (
+        [tag("section", [*map(_block, group)]) for group in part] for part in (page.groups, page.details)
+    )
+    more = tag("details", tag("summary", f"More: {page.about}"), details) if details else None
+    return tag("div", groups, more, class_="blocks")
+
+
+def _block(block: Block) -> EscapedHtml:
+    if isinstance(block, Headline):
+        return tag("h2", block.text)
+    if isinstance(block, Pairs):
+        return join(tag("h3", block.title) if block.title else None, pairs(block.rows))
+    if isinstance(block, Table):
+        right = {i for i, column in enumerate(block.columns) if i and not column.text}
+        rows = [[tag("span", cell, class_="figure" if i in right else None) for i, cell in enumerate(row)] for row in block.rows]  # fmt: skip
+        head = [column.head.replace("\n", " ") for column in block.columns]
+        return table(block.title or "Answer", head, rows, hidden=not block.title)
+    if isinstance(block, Drawing):
+        return tag(
+            "pre", "\n".join(block.lines), role="img", aria_label=block.words or None, class_="scroll", tabindex=0
+        )
+    if isinstance(block, Command):
+        return tag("pre", tag("code", block.words), class_="scroll", tabindex=0)
+    return tag("p", block.text, class_="note" if isinstance(block, Note) else None)
 
 
 def section(ident: str, name: str, content: object, note: str = "") -> EscapedHtml:
@@ -143,10 +191,6 @@ def _simulation(figures: EmbeddedFigures, report: ReportAnswer) -> EscapedHtml:
         (tag("h3", one.title), charts.picture(one, f"simulation-{i}")) for i, one in enumerate(pictures.served(found))
     ]
     return join(pairs(rows), drawn)
-
-
-def _profile(found: TraceComparison) -> EscapedHtml:
-    return draw(profile.against(found, 20))
 
 
 def _derivations(derivations: dict[str, Traced]) -> EscapedHtml:

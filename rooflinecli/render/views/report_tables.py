@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rooflinecli.core.report_table import ReportTable
 from rooflinecli.render import numbers
+from rooflinecli.render.answer import csv_rows
 from rooflinecli.render.blocks import Block, Column, Drawing, Headline, Note, Page, Prose, Table, page
-from rooflinecli.render.formats import csv as comma
 
 Row = Mapping[str, float | str | None]
 
@@ -60,7 +60,7 @@ def csv(tables: Sequence[ReportTable]) -> str:
     rows = [row for table in tables for row in table.rows]
     columns = list(dict.fromkeys(key for row in rows for key in row))
     lines = [[table.title, *(row.get(c, "") for c in columns)] for table in tables for row in table.rows]
-    return comma.rows([["table", *columns], *lines])
+    return csv_rows([["table", *columns], *lines])
 
 
 def preface() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflinecli.core.text import plural
-from rooflinecli.questions.rl.answer_types import Candidate, RlAnswer
+from rooflinecli.questions.rl.answer_types import RlAnswer
 from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, Prose, Table, page, records
 from rooflinecli.render.numbers import NONE, amount, devices, error, interval, money, percent, rate, text
 
@@ -47,7 +47,15 @@ def view(r: RlAnswer) -> Page:
         ],
         [_parts(r)],
         [Pairs(sums)],
-        [_candidates(r.candidates)] if r.candidates else [],
+        [
+            records(
+                _CANDIDATES,
+                r.candidates[:_SHOWN],
+                title=f"best of {plural(len(r.candidates), 'layout')} by the pessimistic bound",
+            )
+        ]
+        if r.candidates
+        else [],
         [records(_CHANGES, r.changes)] if r.changes else [],
         [Note(note) for note in r.notes],
         details=[[_memory(r)]],
@@ -94,9 +102,3 @@ _CHANGES = (
     Column("step", "time_s"),
     Column("saves", lambda c: percent(c.saved_fraction)),
 )
-
-
-def _candidates(found: list[Candidate]) -> Table:
-    return records(
-        _CANDIDATES, found[:_SHOWN], title=f"best of {plural(len(found), 'layout')} by the pessimistic bound"
-    )

@@ -43,7 +43,9 @@ def view(answer: SearchAnswer) -> Page:
         headline, more = _training_headline(answer), _within_uncertainty(answer)
     else:
         headline, more = _serving_headline(answer), _pools(answer)
-    first, *others = _trailing(rows) or [[]]
+    first, *others = [
+        [Prose(f"{place(row, i)} is {row.why}", indent=2)] for i, row in enumerate(rows, 1) if row.why
+    ] or [[]]
     pools = answer.pools if isinstance(answer, ServingSearch) else None
     return page(
         [Headline(headline, (answer.model, answer.hardware)), Prose(_counts(answer), style="dim")],
@@ -76,11 +78,6 @@ def view(answer: SearchAnswer) -> Page:
         ],
         about="why the others trail, what rejected layouts" + (", disaggregated pools" if pools is not None else ""),
     )
-
-
-def _trailing(rows: Sequence[Row]) -> list[list[Block]]:
-    """Why each row trails the best, where it does."""
-    return [[Prose(f"{place(row, i)} is {row.why}", indent=2)] for i, row in enumerate(rows, 1) if row.why]
 
 
 def _unsupported(rows: Sequence[Row], start: int = 0) -> list[Block]:

@@ -39,7 +39,7 @@ def view(answer: SimulateAnswer, changes: Sequence[TriedChange] = ()) -> Page:
         [_numbers(answer, True)],
         [Pairs(_limits(answer, changes)), *map(Prose, _fewest(answer.slo, answer.simulate["replicas"]))],
         [_classes(answer)],
-        [_targets(answer.slo)],
+        [None if answer.slo is None or len(answer.slo.targets) < 2 else records(_TARGETS, answer.slo.targets)],
         [*map(Note, [*_interruption(answer), *_left_out(answer), *answer.notes[1:]])],
         details=[[_longest(answer)], [_numbers(answer, False)]],
         about="maxima, input throughput, batches, cache, energy, prices",
@@ -149,11 +149,6 @@ _TARGETS = (
     Column("attainment", lambda t: f"{t.attainment:.2%}"),
     Column("", lambda t: "met" if t.met else "missed", text=True),
 )
-
-
-def _targets(slo: SloAnswer | None) -> Table | None:
-    """A row for each target, where there are several."""
-    return None if slo is None or len(slo.targets) < 2 else records(_TARGETS, slo.targets)
 
 
 def _interruption(answer: SimulateAnswer) -> list[str]:
