@@ -113,7 +113,8 @@ class Matmul(KernelEngine, Kernel):
     # fmt: on
 
     def _set(self, written: dict[str, object]) -> None:
-        sizes = written["m"].lower().split("x") if isinstance(written.get("m"), str) else []
+        first = written.get("m")
+        sizes = first.lower().split("x") if isinstance(first, str) else []
         together = len(sizes) == 3 and not {"k", "n"} & set(written)
         super()._set(written | (dict(zip(("m", "k", "n"), sizes, strict=True)) if together else {}))
 
