@@ -38,10 +38,23 @@ FREE: dict[str, dict[str, Constant]] = {
 ROWS = 3000  # of a chip and class at most
 
 
+def weights(k: Kernels) -> Array:
+    """How much each row counts: of matmuls short, middle and long inputs the same and model-like shapes twice, of prefill common heads twice,
+    of decode caches that L2 holds little or nothing."""
+    if k.op.kind == "matmul":
+        m = k.op.quantized / k.op.k
+        band = np.where(m <= 64, 0, np.where(m <= 1024, 1, 2))
+        return np.where(k.core, 2.0, 1.0) / np.maximum(np.bincount(band, minlength=3)[band], 1)
+    if k.op.kind == "decode_attention":
+        return np.where(k.core, 3.0, np.where(kernels.cached_bytes(k.op) < 0.1 * kernels.l2(k.chip), 1.0, 0.0))
+    return np.where(k.core, 2.0, 1.0) if k.name == "prefill attention" else np.ones(len(k.measured))
+
+
 def fitted(k: Kernels) -> Values:
     """Constants of one chip from the fitted half of its rows, without rows that physics forbids."""
     possible = k.points("", np.ones(len(k.measured), dtype=bool)).possible()
-    chosen = np.flatnonzero(k.fitted & possible & (k.weight > 0))
+    weight = weights(k)
+    chosen = np.flatnonzero(k.fitted & possible & (weight > 0))
     rows = chosen[:: max(1, len(chosen) // ROWS)]
 
     def residuals(values: Values) -> Array:
@@ -53,7 +66,7 @@ def fitted(k: Kernels) -> Values:
     starts = [
         {name: middle[name] * (c.high / c.low) ** share for name, c in free.items()} for share in (0, 0.23, -0.23)
     ]
-    return fit(free, residuals, k.weight[rows] / k.weight[rows].sum(), starts=starts)
+    return fit(free, residuals, weight[rows] / weight[rows].sum(), starts=starts)
 
 
 def with_constants(k: Kernels, constants: Values) -> Chip:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lab.fit import ABSOLUTE, Array, Constant, Values, fit, leave_one_out
+from lab.fit import ABSOLUTE, Array, Constant, Values, fit, half_by_name, leave_one_out
 from lab.show import show
 from rooflinecli.engine import build_request
 from rooflinecli.engine.context import EstimateContext
@@ -21,7 +21,7 @@ from rooflinecli.engine.inference import decode_seconds, token
 from rooflinecli.engine.serving_load import client_state, load, sequences_per_stage
 from rooflinecli.formulas import closed_loop
 from rooflinecli.validate import inference
-from rooflinecli.validate.stats import Table, half_by_name
+from rooflinecli.validate.stats import Table
 
 FREE = {"hold": Constant(1e-3, 50.0), "o_f": Constant(1e-5, 1.0), "o_c": Constant(1e-8, 0.1)}  # steps, seconds, seconds
 TYPICAL = {"hold": 2.0, "o_f": 0.03, "o_c": 5e-4}

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from lab.fit import ABSOLUTE, Array, Constant, Values, fit
+from lab.fit import ABSOLUTE, Array, Constant, Values, fit, half_by_name
 from lab.show import show
 from lab.training_constants import FREE, Row, moe
 from lab.training_response_tables import ConstantResponse, answered, names_of, tabulate
 from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.validate.published_training import family
 from rooflinecli.validate.published_training import timed as rows
-from rooflinecli.validate.stats import Table, half_by_name
+from rooflinecli.validate.stats import Table
 
 PRIOR = 0.05  # weight of (ln of a rate over that of an unknown chip)^2: decides only what rows leave open, such as matmuls against attention on one length
 UNSEEN_ERROR = 0.25  # base error of a framework or chip that no fit saw (hardware/defaults, residual)

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from lab.fit import half_by_name
 from lab.show import show
 from rooflinecli import memory
 from rooflinecli.core.lift import PLAIN
@@ -27,7 +28,7 @@ from rooflinecli.specs.scheduler import Scheduler
 from rooflinecli.validate import benchmark_harness as harness
 from rooflinecli.validate import inference
 from rooflinecli.validate.inference import Run
-from rooflinecli.validate.stats import Row, Table, errors, half_by_name, notes
+from rooflinecli.validate.stats import Row, Table, errors, notes
 
 SPREAD, VARIED = (0.8, 1.0), (0.8, 1.2)
 GPT_NARROW = "2025-12-05"  # 25506e87: fp8 cache on B200
@@ -75,7 +76,7 @@ def _narrow_cache(run: Run) -> bool:
 
 def configured(run: Run, own: Scheduler) -> Scheduler:
     """The scheduler with the flags of the run's script, as far as it is known."""
-    return own.model_copy(update=harness.SCRIPTS[run.engine](run))
+    return own.model_copy(update=harness.script(run))
 
 
 @dataclass

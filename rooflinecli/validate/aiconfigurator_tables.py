@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import yaml
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.extras import install
@@ -23,17 +26,17 @@ if TYPE_CHECKING:
 Columns = dict[str, Array]
 PIP = install("validate")
 MISSING = f"Measured kernels and collected serving runs need the wheel: {PIP}."
-CHIPS = {
-    "a100_sxm": "a100-sxm-80",
-    "h100_sxm": "h100-sxm",
-    "h200_sxm": "h200-sxm",
-    "b200_sxm": "b200-sxm",
-    "gb200": "gb200",
-    "b300_sxm": "b300-sxm",
-    "gb300": "gb300",
-    "l40s": "l40s",
-    "rtx_pro_6000_server": "rtx-pro-6000",
-}
+DATA: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "aiconfigurator.yaml").read_text(encoding="utf-8"))
+CHIPS: dict[str, str] = {name: row["hw"] for name, row in DATA["chips"].items()}
+
+
+def matches(record: Mapping[str, object], patterns: Mapping[str, Any]) -> bool:
+    """Whether fields of a record match patterns (one or several), as file names do; `since` is the first day of `day`."""
+    wanted = {
+        name: given if isinstance(given, list) else [given] for name, given in patterns.items() if name != "since"
+    }
+    found = all(any(fnmatchcase(str(record[name]), str(p)) for p in given) for name, given in wanted.items())
+    return found and str(record.get("day", "")) >= patterns.get("since", "")
 
 
 @lru_cache(maxsize=16)

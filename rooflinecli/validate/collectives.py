@@ -18,7 +18,7 @@ from rooflinecli.questions.shard.notation import mesh as axis_sizes
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.published_runs import excluded, published
 from rooflinecli.validate import aiconfigurator_tables as wheel
-from rooflinecli.validate.stats import Array, Points, Table, error_table, half, notes
+from rooflinecli.validate.stats import Array, Points, Row, Table, error_table, half, joined, notes, score, summary
 
 OPS = {
     "all_reduce": "all-reduce",
@@ -29,38 +29,8 @@ OPS = {
 PCIE = ("l40s", "rtx_pro_6000_server")
 
 
-class Measured(NamedTuple):
-    """One timed collective; `size` in bytes, `mesh` names the axes of a torus where its source does."""
-
-    group: str
-    op: str
-    hardware: str
-    devices: float
-    size: float
-    seconds: float
-    table: str
-    mesh: str = ""
-
-
-def published_rows() -> list[Measured]:
-    """Rows of published_runs/collectives.yaml."""
-    return [
-        Measured(
-            r["group"],
-            r["op"],
-            r["hw"],
-            float(r["devices"]),
-            float(r["bytes"]),
-            r["time_us"] * 1e-6,
-            "published",
-            r.get("mesh", ""),
-        )
-        for r in published("collectives")["rows"]
-    ]
-
-
-def wheel_rows() -> Iterator[Measured]:
-    """NCCL timings of the wheel in 16 bits (sizes there count elements), one row per chip, operation, size and group."""
+def wheel_rows() -> Iterator[Row]:
+    """NCCL timings of the wheel in 16 bits (sizes there count elements), one row per chip, operation, size and group, as published rows are."""
     for (chip, ours), (op, name) in product(wheel.CHIPS.items(), OPS.items()):
         table = wheel.columns(chip, "comm", "nccl", "nccl_perf.parquet")
         if table is None:
@@ -69,37 +39,38 @@ def wheel_rows() -> Iterator[Measured]:
         sizes, groups = 2 * table["message_size"][keep], table["num_gpus"][keep]
         (size, n), seconds = wheel.median_rows([sizes, groups], table["latency"][keep] * 1e-3)
         for s, g, t in zip(size, n, seconds, strict=True):
-            yield Measured(chip, name, ours, float(g), float(s), float(t), f"NCCL {name}")
+            yield {
+                "table": f"NCCL {name}",
+                "group": chip,
+                "op": name,
+                "hw": ours,
+                "devices": g,
+                "bytes": s,
+                "time_s": t,
+            }
 
 
-def points(rows: list[Measured], group: str) -> Points:
-    """Predictions and timings of some rows."""
-    found = []
-    for r in rows:
-        hardware = load_hardware(r.hardware)
-        along = along_axes(hardware, axis_sizes(r.mesh)) if r.mesh else None
-        answer = collective(r.op, r.size, hardware, r.devices, mesh=along)
-        found.append((r.seconds, answer["time_s"], answer["floor_s"], *answer["interval_s"]))
-    return Points.of(group, found)
+def timed(row: Row) -> tuple[float, ...]:
+    """Measured seconds, expected, floor, and the interval; `mesh` names the axes of a torus where its source does."""
+    hardware = load_hardware(row["hw"])
+    along = along_axes(hardware, axis_sizes(row["mesh"])) if "mesh" in row else None
+    answer = collective(row["op"], float(row["bytes"]), hardware, float(row["devices"]), mesh=along)
+    measured = row["time_s"] if "time_s" in row else row["time_us"] * 1e-6
+    return float(measured), answer["time_s"], answer["floor_s"], *answer["interval_s"]
 
 
 def tables() -> list[Table]:
     """NCCL inside a node, published timings, all-to-alls of experts and all-reduces by kernels of engines."""
     installed = wheel.installed()
-    named: dict[str, dict[str, list[Measured]]] = defaultdict(lambda: defaultdict(list))
-    for row in (*published_rows(), *(wheel_rows() if installed else ())):
-        named[row.table][row.group].append(row)
+    named: dict[str, list[tuple[list[str], tuple[float, ...]]]] = defaultdict(list)
+    for row in (*published("collectives")["rows"], *(wheel_rows() if installed else ())):
+        named[row.get("table", "published")].append(([row["group"]], timed(row)))
     found = []
-    for name, groups in sorted(named.items()):
-        every = [points(members, group) for group, members in groups.items()]
-        wired = [p for p in every if p.group not in PCIE]
-        table = error_table(
-            f"collectives: {name}",
-            every,
-            excluded("collectives") if name == "published" else notes("NCCL"),
-            {"all but PCIe": wired},
-        )
-        table.points = wired
+    for name, rows in sorted(named.items()):
+        why = excluded("collectives") if name == "published" else notes("NCCL")
+        table = score(f"collectives: {name}", rows, why, whole=False)
+        table.points = [p for p in table.points if p.group not in PCIE]
+        table.rows.append(summary(joined("all but PCIe", table.points)))
         found.append(table)
     if not installed:
         return [*found, Table("collectives: NCCL", [], [wheel.MISSING])]

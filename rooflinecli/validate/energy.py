@@ -15,9 +15,8 @@ from rooflinecli.engine.phase_answer import DecodeAnswer
 from rooflinecli.formulas import energy, serving
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.published_runs import published
-from rooflinecli.validate.stats import AT_FAULT, Array, Points, Row, Table, error_table, joined, notes
+from rooflinecli.validate.stats import AT_FAULT, Array, Points, Row, Table, error_table, notes, score
 
-ENGINE = "vllm-api-server"
 FORMATS = {"mxfp4": None}  # the checkpoint's own
 
 
@@ -63,7 +62,7 @@ def _row(run: Row, prompt: int, batch: float, output: float, watts: float, rate:
         "model": run["model"],
         "hw": run["hw"],
         "dtype": FORMATS.get(run["dtype"], run["dtype"]),
-        "engine": ENGINE,
+        "engine": "vllm-api-server",
         "prompt": prompt,
         "output": max(round(output), 1),
         "concurrency": max(round(batch / run["dp"]), 1),
@@ -179,14 +178,13 @@ def points(name: str, group: str, found: list[PowerRow]) -> Points:
 
 def tables() -> list[Table]:
     """One table per quantity, by chip and kind of model, then dense, MoE and all; and joules at TDP and at a constant share of it."""
-    made = []
-    for name in QUANTITIES:
-        groups = sorted({row.group for row in rows()})
-        parts = [points(name, group, [row for row in rows() if row.group == group]) for group in groups]
-        scored = [p for p in parts if not p.group.endswith(AT_FAULT)]
-        totals = {kind: [p for p in scored if p.group.endswith(kind)] for kind in ("dense", "MoE")}
-        made.append(error_table(f"energy: {name}", parts, notes("energy"), {**totals, "all": scored}))
-    base = joined("", [points("power at the measured throughput", "", list(rows()))])
+    made, ordered = [], sorted(rows(), key=lambda row: row.group)
+    for name, (measured, predicted) in QUANTITIES.items():
+        scored = [([r.group] if r.at_fault else [r.group, r.kind], (measured(r), *predicted(r))) for r in ordered]
+        made.append(
+            score(f"energy: {name}", scored, notes("energy"), last=("dense", "MoE"), higher=name == "throughput")
+        )
+    base = points("power at the measured throughput", "", list(rows()))
     tdp = np.array([row.tdp for row in rows()])
     forms: dict[str, Array] = {"at TDP": tdp, "0.685 of TDP": 0.685 * tdp}
     others = [

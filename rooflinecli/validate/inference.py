@@ -25,8 +25,9 @@ from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.published_runs import excluded, published
-from rooflinecli.validate import aiconfigurator_tables, benchmark_harness
-from rooflinecli.validate.stats import Points, Row, Table, error_table, joined, notes
+from rooflinecli.validate import aiconfigurator_tables as wheel
+from rooflinecli.validate import benchmark_harness
+from rooflinecli.validate.stats import Points, Row, Table, error_table, notes, score, twin
 
 CAPTURED = (1, 2, 4, 8, 16, 32, 64, 128, 256, 384, 512, 1024, 2048, 4096, 8192)
 BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "nvfp4": 0.5}  # of an element, in the bench
@@ -68,22 +69,6 @@ def rounded(requests: float, stages: int) -> int:
 
 Prediction = tuple[float, float, float, float]  # expected, floor, low, high
 
-# model path of a collected run -> name in models/; paths not listed have no model file
-MODELS = {
-    "meta-llama/Llama-3.1-70B": "llama-3.1-70b",
-    "meta-llama/Llama-3.1-8B-Instruct": "llama-3.1-8b",
-    "nvidia/Llama-3.1-8B-Instruct-FP8": "llama-3.1-8b",
-    "Qwen/Qwen3-32B": "qwen3-32b",
-    "nvidia/Qwen3-32B-NVFP4": "qwen3-32b",
-    "deepseek-ai/DeepSeek-V3": "deepseek-v3",
-    "deepseek-ai/DeepSeek-R1": "deepseek-r1",
-    "nvidia/DeepSeek-R1-NVFP4": "deepseek-r1",
-    "nvidia/DeepSeek-V3.1-NVFP4": "deepseek-v3",
-    "Qwen/Qwen3-235B-A22B-FP8": "qwen3-235b-a22b",
-    "openai/gpt-oss-120b": "gpt-oss-120b",
-    "moonshotai/Kimi-K2.5": "kimi-k2",
-    "MiniMaxAI/MiniMax-M2.5": "minimax-m2.5",
-}
 # DeepSeek-R1 of InferenceX with and without drafts of its multi-token prediction in one file (see notes.yaml)
 MAY_DRAFT, DRAFTS, ACCEPTANCE = "deepseek-ai/DeepSeek-R1", 3, 0.7
 REASONS = (
@@ -121,16 +106,9 @@ def published_runs() -> list[Run]:
 
 def published_run(row: Row, fit: dict[str, str]) -> Run:
     """A published row as a run; `fit`: whether the serving constants saw a group."""
-    options = {
-        "model": row["model"],
-        "hw": row["hw"],
-        "dtype": row["dtype"],
-        "engine": row["engine"],
-        "prompt": row.get("prompt"),
-        "output": row.get("output"),
-        "kv_dtype": row.get("kv"),
-        "weight_dtype": row.get("weights"),
-    }
+    options = {name: row.get(name) for name in ("model", "hw", "dtype", "engine", "prompt", "output")}
+    options |= {"kv_dtype": row.get("kv"), "weight_dtype": row.get("weights")}
+    sizes: Row = {axis: float(row.get(axis, 1)) for axis in ("tp", "pp", "dp", "ep")}
     load = row["load"]
     if load in ("batch", "static"):
         options["batch"] = row["batch"]
@@ -151,9 +129,7 @@ def published_run(row: Row, fit: dict[str, str]) -> Run:
     return Run(
         row["group"],
         options,
-        Layout(
-            tp=float(row["tp"]), pp=float(row["pp"]), dp=float(row.get("dp", 1)), ep=float(row.get("ep", 1)), zero=0
-        ),
+        Layout(**sizes, zero=0),
         measured,
         row["engine"],
         load == "static",
@@ -214,7 +190,7 @@ def drafting_runs() -> list[Run]:
 def _rows() -> Iterator[tuple[dict[str, str], bool]]:
     """Rows of the wheel, and whether an earlier row has the same times."""
     seen = set()
-    for row in aiconfigurator_tables.serving_runs():
+    for row in wheel.serving_runs():
         copy = (row["silicon_ttft_ms"], row["silicon_tpot_ms"], row["system"])
         yield row, copy in seen
         seen.add(copy)
@@ -242,27 +218,11 @@ def _unusable(row: dict[str, str]) -> str:
         _replicas(row),
         _size(row, "moe_tp_size") * _size(row, "moe_ep_size"),
     )
-    if row["model_path"] not in MODELS:
+    if row["model_path"] not in wheel.DATA["models"]:
         return "model not described here"
     if tp not in (1, 2, 4, 8) or tp * dp > 8 or (dp > 1 and experts != tp * dp):
         return "sizes multiplied or a fleet filed as one"
-    if (row["system"] == "gb200" and row["model_path"] == "Qwen/Qwen3-32B") or row[
-        "model_path"
-    ] == "nvidia/Llama-3.1-8B-Instruct-FP8":
-        return "known bad label"
-    # nine runs of a vendor's gap analysis of DeepSeek: 85 to 92 ms a token at 40 as at 224 sequences, 17 to 21 at 320 to 448; times of queues, not of steps
-    if row["backend"] == "trtllm" and "DeepSeek" in row["model_path"] and "gap-analysis" in row["silicon_data_source"]:
-        return "known bad label"
-    # InferenceX, benchmarks/gptoss_fp4_h100_docker.sh from d22bf9ca to 4e135fd3: 512 clients, whatever the server's setting, which no row states
-    sent = row["silicon_data_source"].partition("silicon_concurrency=")[2].partition(";")[0]
-    if (
-        row["backend"] == "vllm"
-        and row["system"] == "h100_sxm"
-        and row["model_path"] == "openai/gpt-oss-120b"
-        and sent == "512"
-    ):
-        return "known bad label"
-    return ""
+    return "known bad label" if any(wheel.matches(row, bad) for bad in wheel.DATA["bad_labels"]) else ""
 
 
 def _collected(row: dict[str, str]) -> Run:
@@ -272,8 +232,8 @@ def _collected(row: dict[str, str]) -> Run:
     concurrency = float(found) if found else float(row["batch_size"]) * dp
     drawn = DRAWN if "db-dump" in source or "source_file=20" in source else 1.0
     options: Row = {
-        "model": MODELS[row["model_path"]],
-        "hw": aiconfigurator_tables.CHIPS[row["system"]],
+        "model": wheel.DATA["models"][row["model_path"]],
+        "hw": wheel.CHIPS[row["system"]],
         "engine": row["backend"],
         "prompt": round(float(row["isl"]) * drawn),
         "output": round(float(row["osl"]) * drawn),
@@ -390,18 +350,6 @@ def _static(ctx: EstimateContext, run: Run) -> Prediction:
     return _rate(step, busy.batch * ctx.output / seconds, busy.batch * ctx.output / floor)
 
 
-def points(
-    runs: list[Run], quantity: str, group: str, known: dict[int, dict[str, Prediction]] | None = None
-) -> Points | None:
-    """Predictions and measurements of one quantity over some runs; `known` holds predictions by the identity of a run's options."""
-    rows = [
-        (run.measured[quantity], *((known or {}).get(id(run.options)) or predict(run))[quantity])
-        for run in runs
-        if quantity in run.measured
-    ]
-    return Points.of(group, rows, higher=quantity == "throughput") if rows else None
-
-
 def deployments() -> list[Row]:
     """The rows of published_runs/deployments.yaml: experts over many devices."""
     rows: list[Row] = published("deployments")["rows"]
@@ -453,8 +401,8 @@ def tables() -> list[Table]:
             {},
         ),
     ]
-    if not aiconfigurator_tables.installed():
-        return [*found, Table("inference: collected runs", [], [aiconfigurator_tables.MISSING])]
+    if not wheel.installed():
+        return [*found, Table("inference: collected runs", [], [wheel.MISSING])]
     runs, out = collected_runs()
     left_out = [f"{count} rows excluded: {reason}." for reason, count in out.items()]
     unstated, flags = notes("precision not stated"), notes("flags")
@@ -493,22 +441,17 @@ def _by_group(
 ) -> list[Table]:
     """One table per measured quantity; `whole` adds a line over all runs; `known` holds predictions already made, and takes the others."""
     known = {} if known is None else known
+    scored: dict[str, list[tuple[list[str], tuple[float, ...]]]] = defaultdict(list)
     for run in runs:
         if id(run.options) not in known:
             known[id(run.options)] = predict(run)
-    tables: list[Table] = []
-    for quantity, name in QUANTITIES.items():
-        by_label: dict[str, list[Points]] = defaultdict(list)
-        every: list[Points] = []
-        for run in runs:
-            if (point := points([run], quantity, "", known)) is not None:
-                every.append(point)
-                for label in groups(run):
-                    by_label[label].append(point)
-        if every:
-            by_group = [joined(label, parts) for label, parts in sorted(by_label.items())]
-            tables.append(error_table(f"{title}, {name}", by_group, notes, {"all": every} if whole else {}))
-    return tables
+        for quantity, measured in run.measured.items():
+            scored[quantity].append((groups(run), (measured, *known[id(run.options)][quantity])))
+    return [
+        score(f"{title}, {name}", scored[quantity], notes, whole=whole, ranked=True, higher=quantity == "throughput")
+        for quantity, name in QUANTITIES.items()
+        if quantity in scored
+    ]
 
 
 def setup(run: Run) -> tuple[object, ...]:
@@ -522,7 +465,7 @@ def _later_groups(earlier: set[tuple[object, ...]]) -> Callable[[Run], list[str]
     def groups(run: Run) -> list[str]:
         lines = [run.group, f"{kind(run)}, {run.seen}"]
         if run.seen == "never seen":
-            lines += ["never seen", f"{kind(run)}, never seen, {'with' if setup(run) in earlier else 'without'} a twin"]
+            lines += ["never seen", f"{kind(run)}, never seen, {twin(setup(run), earlier)}"]
         return lines
 
     return groups

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from rooflinecli.specs.model import ModelSpec, load_model, model_from
 from rooflinecli.specs.published_runs import FOLDER, excluded, published
 from rooflinecli.specs.request import Request
 from rooflinecli.specs.yaml_loader import Document
-from rooflinecli.validate.stats import AT_FAULT, Points, Row, Table, error_table, notes, summary
+from rooflinecli.validate.stats import AT_FAULT, Row, Table, joined, notes, score, summary, twin
 
 FILE = FOLDER / "training.yaml"
 _hardware = lru_cache(maxsize=64)(load_hardware)
@@ -159,34 +160,29 @@ TITLES = {
 
 def tables() -> list[Table]:
     """Published training steps: the runs of each round, by family and by kind of model; then whole runs."""
-    families: dict[tuple[int, str], list[tuple[float, ...]]] = defaultdict(list)
-    kinds: dict[tuple[int, str], list[tuple[float, ...]]] = defaultdict(list)
-    earliest: dict[tuple[object, ...], int] = {}
-    for row in timed():
-        earliest[setup(row)] = min(round_of(row), earliest.get(setup(row), round_of(row)))
-    for row in timed():
-        priced, round_ = compared(row), round_of(row)
-        answer = priced.answer
-        found = (row["step_s"], answer.time_s, answer.floor_s, *answer.interval_s)
-        families[round_, family(row)].append(found)
-        if "at_fault" in row:
-            continue
-        kind = "MoE" if priced.moe else "dense"
-        for which in (round_, BOTH) if round_ < 3 else (round_,):
-            kinds[which, kind].append(found)
-        if round_ > 1:
-            twin = "with a twin" if earliest[setup(row)] < round_ else "without a twin"
-            kinds[round_, f"{kind}, {twin}"].append(found)
+    scored: dict[int, list[tuple[list[str], tuple[float, ...]]]] = defaultdict(list)
+    earlier: set[tuple[object, ...]] = set()
+    for number, rows in groupby(timed(), round_of):
+        of_round = list(rows)
+        for row in of_round:
+            priced = compared(row)
+            answer, kind = priced.answer, "MoE" if priced.moe else "dense"
+            values = (row["step_s"], answer.time_s, answer.floor_s, *answer.interval_s)
+            lines = [family(row)]
+            if "at_fault" not in row:
+                lines += [kind, f"{kind}, {twin(setup(row), earlier)}"] if number > 1 else [kind]
+            scored[number].append((lines, values))
+            if number < 3:
+                scored[BOTH].append(([f"{family(row)} of round {number}", kind], values))
+        earlier |= {setup(row) for row in of_round}
     made = []
     for which, title in TITLES.items():
-        points = [Points.of(name, rows) for (r, name), rows in families.items() if r in ([which] if which else (1, 2))]
-        by_kind = [Points.of(kind, kinds[which, kind]) for kind in KINDS if (which, kind) in kinds]
-        shown = points if which else []
-        scored = [p for p in points if not p.group.endswith(AT_FAULT)]
         left_out = excluded({1: "training", 3: "training_3"}[which]) if which in (1, 3) else []
-        table = error_table(title, [*shown, *by_kind], notes(f"training {which}") + left_out, {"all": scored})
-        table.points = shown
-        table.rows.append(_family_mean([summary(p) for p in scored]))
+        table = score(title, scored[which], notes(f"training {which}") + left_out, last=KINDS, whole=False)
+        families = [p for p in table.points if not p.group.endswith(AT_FAULT)]
+        table.rows += [summary(joined("all", families)), _family_mean([summary(p) for p in families])]
+        if which == BOTH:  # its families are in the tables of the rounds
+            table.rows, table.points = table.rows[len(table.points) :], []
         made.append(table)
     return [*made, gpu_hours()]
 

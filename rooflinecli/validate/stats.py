@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,38 @@ def error_table(
     return Table(title, [summary(p) for p in (*groups, *joint)], notes, groups)
 
 
+def score(
+    title: str,
+    rows: Iterable[tuple[Sequence[str], Sequence[float]]],
+    notes: list[str],
+    *,
+    last: Sequence[str] = (),
+    whole: bool = True,
+    ranked: bool = False,
+    higher: bool = False,
+) -> Table:
+    """Every row by the lines it counts in and its measured, expected, floor, low and high: the lines as they come (`ranked`: by name), those of
+    `last` after them, then (`whole`) one over all rows that are not at fault. Pictures show the lines that are not in `last`."""
+    by_line: dict[str, list[Sequence[float]]] = defaultdict(list)
+    every = []
+    for lines, values in rows:
+        if not any(line.endswith(AT_FAULT) for line in lines):
+            every.append(values)
+        for line in lines:
+            by_line[line].append(values)
+    ordered = sorted(by_line.items(), key=itemgetter(0)) if ranked else by_line.items()
+    groups = [Points.of(line, found, higher) for line, found in ordered if line not in last]
+    totals = {line: [Points.of(line, by_line[line], higher)] for line in last if line in by_line}
+    if whole:
+        totals["all"] = [Points.of("all", every, higher)]
+    return error_table(title, groups, notes, totals)
+
+
+def twin(setup: object, earlier: Container[object]) -> str:
+    """The line of a run by whether an earlier one had the same setup: rows without are the test of what has not been seen."""
+    return f"with{'' if setup in earlier else 'out'} a twin"
+
+
 def summary(p: Points) -> Row:
     """Mean, median, p90 of |error|, bias, coverage of the 80% interval, and the error of the bare floor; suspect rows counted apart."""
     keep = p.possible()
@@ -121,11 +154,6 @@ def half(*columns: Array) -> Array:
             state = state ^ (state >> np.uint64(31))
     seen: Array = (state & np.uint64(1)) == 0
     return seen
-
-
-def half_by_name(name: str) -> bool:
-    """Whether a fit may see the rows of this name: the first bit of its SHA-256."""
-    return hashlib.sha256(name.encode()).digest()[0] < 128
 
 
 @cache

@@ -6,7 +6,7 @@ import pytest
 
 from rooflinecli.specs.published_runs import published
 from rooflinecli.validate import collectives, inference
-from rooflinecli.validate.stats import summary
+from rooflinecli.validate.stats import Points, summary
 
 # id of a published row -> relative tolerance; the numbers themselves are in published_runs with their citation
 GOLDEN = {
@@ -80,7 +80,8 @@ def test_other_releases_and_machines(lines, quantity: str, kind: str, seen: str)
 def test_pipelines_of_two_to_eight_stages() -> None:
     """Llama 3.3 70B on 4 and 8 RTX PRO 6000 in as many stages (v1.0): the host of a stage looks at all sequences, and none waits less than the slowest stage."""
     runs = [run for run in inference.later_runs() if run.layout.pp >= 4 and run.options["model"] == "llama-3.3-70b"]
-    row = summary(inference.points(runs, "throughput", "x"))
+    rows = [(run.measured["throughput"], *inference.predict(run)["throughput"]) for run in runs]
+    row = summary(Points.of("x", rows, higher=True))
     assert row["rows"] == 20 and row["mean"] <= 0.05 and abs(row["bias"]) <= 0.05
 
 
@@ -98,7 +99,7 @@ def test_no_prediction_beats_its_floor_and_no_row_is_impossible(lines) -> None:
     for quantity in QUANTITIES.values():
         row = lines("inference", f"{PUBLISHED}, {quantity}")["all"]
         assert row["below_floor"] == 0 and row["suspect"] == 0
-    assert summary(collectives.points(collectives.published_rows(), "published"))["below_floor"] == 0
+    assert summary(Points.of("published", map(collectives.timed, published("collectives")["rows"])))["below_floor"] == 0
 
 
 # quantity, kind, what the constants have seen: mean, median that the tables must not exceed; the goals of the project where rows reach them
