@@ -38,7 +38,10 @@ def stored(f: ConfigFields) -> Stored | None:
         f.notes.append(
             "The checkpoint has scales for an 8-bit KV cache: add --kv-dtype fp8 to count it; otherwise the cache is counted in 16 bits."
         )
-    return _METHODS[method](inner) | _experts(f, inner)
+    reader, skipped = _METHODS[method]
+    weights: Stored = {"applies_to": "linear"} | (reader if isinstance(reader, dict) else reader(inner))
+    unquantized = [module for name in skipped for module in inner.items(name, str) or []] + weights.get("kept", [])
+    return weights | ({"kept": unquantized} if unquantized else {}) | _experts(f, inner)
 
 
 def _infer_method(config: Stored) -> str:
@@ -61,12 +64,6 @@ def _experts(f: ConfigFields, inner: ConfigFields) -> Stored:
     if not set(dtypes) <= {"", "fp4"}:
         raise f.fail("expert_dtype", f"'{max(dtypes)}' is not supported; supported: fp4")
     return {"experts": {"dtype": "mxfp4", "group_size": 32, "scale_bits": 8}}
-
-
-def _linear(f: ConfigFields, result: Stored, *skipped: str) -> Stored:
-    """Quantized linear layers, but for the modules that these fields list."""
-    unquantized = [module for name in skipped for module in f.items(name, str) or []]
-    return {"applies_to": "linear"} | result | ({"kept": unquantized} if unquantized else {})
 
 
 def _override(modules: list[str], stored: Stored, applies_to: str = "linear") -> Stored:
@@ -97,9 +94,8 @@ def _gptq(f: ConfigFields) -> Stored:
     (or no sign) overrides their bits."""
     stored = _packed_integers(f, input_bits=32)
     head = {"head_bits": stored["bits"]} if f.flag("lm_head") else {}
-    result = _linear(f, {"method": "gptq", **stored, **head}, "modules_in_block_to_not_quantize")
     rules = f.raw("dynamic")
-    unquantized, overrides = list(result.get("kept", [])), []
+    unquantized, overrides = [], []
     for rule, change in rules.items() if isinstance(rules, dict) else ():
         name = f"re:{rule.removeprefix('-:').removeprefix('+:')}"
         if rule.startswith("-:"):
@@ -108,7 +104,7 @@ def _gptq(f: ConfigFields) -> Stored:
             own = {k: f.data[k] for k in ("bits", "group_size") if k in f.data} | change
             inner = ConfigFields(own, {}, f.where, (*f.prefix, "dynamic", rule))
             overrides.append(_override([name], _packed_integers(inner, input_bits=32)))
-    return result | _exceptions(unquantized, overrides)
+    return {"method": "gptq", **stored, **head} | _exceptions(unquantized, overrides)
 
 
 def _packed_integers(f: ConfigFields, **g_idx: int) -> Stored:
@@ -124,9 +120,7 @@ def _awq(f: ConfigFields) -> Stored:
     weights = _integers(f, (4, 8), "bits", "w_bit")
     zero = weights["bits"] if f.flag("zero_point", True) else 0
     group = _group(f, "group_size" if "q_group_size" not in f.data else "q_group_size")
-    return _linear(
-        f, {"method": "awq", **weights, **group, "scale_bits": 16, "zero_bits": zero}, "modules_to_not_convert"
-    )
+    return {"method": "awq", **weights, **group, "scale_bits": 16, "zero_bits": zero}
 
 
 def _autoround(f: ConfigFields) -> Stored:
@@ -147,38 +141,28 @@ def _autoround(f: ConfigFields) -> Stored:
             own = {k: f.data[k] for k in ("bits", "group_size", "sym") if k in f.data} | change
             inner = ConfigFields(own, {}, f.where, (*f.prefix, "extra_config", name))
             overrides.append(_override([pattern], _packed_integers(inner)))
-    return {"method": "auto-round", "applies_to": "linear", **base} | _exceptions(unquantized, overrides)
+    return {"method": "auto-round", **base} | _exceptions(unquantized, overrides)
 
 
 def _fp8(f: ConfigFields) -> Stored:
     """8-bit floats with a 32-bit scale per block of weight_block_size, or per tensor (DeepSeek-V3, arXiv 2412.19437, 3.3)."""
     block = f.items("weight_block_size", int, 2)
-    scales = {"block": block, "scale_bits": 32} if block else {"scale_bits": 0, "tensor_bits": 32}
-    return _linear(f, {"dtype": "fp8", **scales}, "modules_to_not_convert", "ignored_layers")
+    return {"dtype": "fp8", **({"block": block, "scale_bits": 32} if block else {"scale_bits": 0, "tensor_bits": 32})}
 
 
-def _fbgemm(f: ConfigFields) -> Stored:
-    """8-bit floats with a 32-bit scale per output (transformers integrations/fbgemm_fp8.py)."""
-    return _linear(f, {"dtype": "fp8", "scale_bits": 0, "output_bits": 32}, "modules_to_not_convert")
-
-
-def _mxfp4(f: ConfigFields) -> Stored:
-    """4-bit floats with an 8-bit scale per 32 of them, on the experts only (gpt-oss model card)."""
-    return {"dtype": "mxfp4", "group_size": 32, "scale_bits": 8, "applies_to": "experts"}
+# NF4: a 32-bit scale per 64 weights, or 8 bits with an fp32 per 256 after double quantization; int8: a scale per output
+_NF4: Stored = {"dtype": "int4", "bits": 4, "group_size": 64, "weight_only": True}
+_BITSANDBYTES: dict[str, Stored] = {
+    "bnb-int8": {"dtype": "int8", "scale_bits": 0, "output_bits": 32, "tensor_bits": 8},
+    "nf4": _NF4 | {"scale_bits": 32, "tensor_bits": 16 * 32},
+    "nf4-double": _NF4 | {"scale_bits": 8, "nested_group": 256, "nested_bits": 32, "tensor_bits": (16 + 256 + 1) * 32},
+}
 
 
 def _bitsandbytes(f: ConfigFields) -> Stored:
-    """NF4: a 32-bit scale per 64 weights, or 8 bits with an fp32 per 256 after double quantization; int8: a scale per output."""
-    if f.flag("load_in_8bit") or f.flag("_load_in_8bit"):
-        weights: Stored = {"dtype": "int8", "scale_bits": 0, "output_bits": 32, "tensor_bits": 8, "method": "bnb-int8"}
-    else:
-        weights = {"dtype": "int4", "bits": 4, "group_size": 64, "weight_only": True}
-        if f.flag("bnb_4bit_use_double_quant"):
-            weights |= {"method": "nf4-double", "scale_bits": 8, "nested_group": 256, "nested_bits": 32}
-            weights["tensor_bits"] = (16 + 256 + 1) * 32
-        else:
-            weights |= {"method": "nf4", "scale_bits": 32, "tensor_bits": 16 * 32}
-    return _linear(f, weights, "llm_int8_skip_modules")
+    wide = f.flag("load_in_8bit") or f.flag("_load_in_8bit")
+    method = "bnb-int8" if wide else "nf4-double" if f.flag("bnb_4bit_use_double_quant") else "nf4"
+    return {"method": method, **_BITSANDBYTES[method]}
 
 
 _MLX: dict[str, Stored] = {  # a byte of scale per group, no bias: ml-explore/mlx nn/layers/quantized.py
@@ -223,7 +207,7 @@ def _hqq(f: ConfigFields) -> Stored:
     if weights["bits"] == 3:
         weights["bits"] = 3.2
     group = _group(inner, null=64)
-    return _linear(f, {"method": "hqq", **weights, **group, "scale_bits": 16, "zero_bits": 16}, "skip_modules")
+    return {"method": "hqq", **weights, **group, "scale_bits": 16, "zero_bits": 16}
 
 
 _TORCHAO: dict[str, Stored] = {
@@ -249,7 +233,7 @@ def _torchao(f: ConfigFields) -> Stored:
     for name, weights in _TORCHAO.items():
         if name in written:
             size = {"group_size": group} if weights["dtype"] == "int4" else {}
-            return _linear(f, {"method": "torchao", "scale_bits": 0, **weights, **size}, "modules_to_not_convert")
+            return {"method": "torchao", "scale_bits": 0, **weights, **size}
     raise f.fail(
         "quant_type",
         f"'{str(kind)[:60]}' is not supported; supported: int4, int8 and float8 weight-only or with dynamic activations",
@@ -265,7 +249,7 @@ def _exllama(f: ConfigFields, method: str, **scales: int) -> Stored:
         raise f.fail("bits", f"expected a number from 1 to 8, got {str(bits)[:40]!r}")
     head = head if isinstance(head, (int, float)) and not isinstance(head, bool) else 6
     weights = {"dtype": "int4" if bits <= 5 else "int8", "bits": bits, "weight_only": True, "scale_bits": 0}
-    return {"method": method, "applies_to": "linear", "head_bits": head, **weights, **scales}
+    return {"method": method, "head_bits": head, **weights, **scales}
 
 
 # Formats of ModelOpt; a static scale of the input is one fp32 more a matrix
@@ -288,8 +272,7 @@ _HEAD = re.compile(r"(^|\.)lm_head$")
 def _modelopt(f: ConfigFields) -> Stored:
     """NVIDIA ModelOpt: one format for all linear layers, or one per module."""
     kind = f.text("quant_algo")
-    weights = _mixed_precision(f) if kind.upper() == "MIXED_PRECISION" else _algorithm(f, kind)
-    return _linear(f, weights, "ignore", "exclude_modules")
+    return _mixed_precision(f) if kind.upper() == "MIXED_PRECISION" else _algorithm(f, kind)
 
 
 def _algorithm(f: ConfigFields, kind: str, field: str = "quant_algo") -> Stored:
@@ -320,7 +303,7 @@ def _mixed_precision(f: ConfigFields) -> Stored:
     formats = {kind: _algorithm(inner, kind, names[0]) for kind, names in modules.items()}
     first, *rest = sorted(modules, key=lambda kind: -len(modules[kind]))
     overrides = [_override(patterns(modules[kind]), formats[kind]) for kind in rest]
-    return {"applies_to": "linear", **formats[first], "only": patterns(modules[first])} | _exceptions([], overrides)
+    return {**formats[first], "only": patterns(modules[first])} | _exceptions([], overrides)
 
 
 def patterns(names: list[str]) -> list[str]:
@@ -350,18 +333,14 @@ def _compressed_tensors(f: ConfigFields) -> Stored:
     if kind in (None, "dense"):
         kind, where = f.raw("format"), "format"
     if isinstance(kind, str) and ("24" in kind or "bitmask" in kind):
-        raise f.fail(
-            where,
-            f"{kind} is sparse storage, which is not supported; give the dense checkpoint",
-        )
+        raise f.fail(where, f"{kind} is sparse storage, which is not supported; give the dense checkpoint")
     groups = f.raw("config_groups")
     if not isinstance(groups, dict) or not groups:
         raise f.fail("config_groups", "expected at least one group; write the model as YAML")
     read = [_compressed_group(f, name, group) for name, group in groups.items()]
     base = next((group for group in read if not group[1]), read[0])
     overrides = [_override(targets, weights) for weights, targets in read if (weights, targets) != base]
-    only = {"only": base[1]} if base[1] else {}
-    return _linear(f, base[0] | only | _exceptions([], overrides), "ignore")
+    return base[0] | ({"only": base[1]} if base[1] else {}) | _exceptions([], overrides)
 
 
 def _compressed_group(f: ConfigFields, name: str, group: Any) -> tuple[Stored, list[str]]:
@@ -408,19 +387,22 @@ def _scales(w: ConfigFields, zero: int = 0) -> Stored:
     return {"scale_bits": 0} | ({"tensor_bits": 32} if strategy == "tensor" else {"output_bits": 16 + zero})
 
 
-_METHODS: dict[str, Callable[[ConfigFields], Stored]] = {
-    "gptq": _gptq,
-    "awq": _awq,
-    "fp8": _fp8,
-    "fbgemm_fp8": _fbgemm,
-    "mxfp4": _mxfp4,
-    "bitsandbytes": _bitsandbytes,
-    "compressed-tensors": _compressed_tensors,
-    "mlx": _mlx,
-    "hqq": _hqq,
-    "torchao": _torchao,
-    "exl2": partial(_exllama, method="exl2"),
-    "exl3": partial(_exllama, method="exl3", input_bits=16, output_bits=16),
-    "modelopt": _modelopt,
-    "auto-round": _autoround,
+# method -> its format, or what reads it, and the fields that list modules in 16 bits
+_METHODS: dict[str, tuple[Stored | Callable[[ConfigFields], Stored], tuple[str, ...]]] = {
+    "gptq": (_gptq, ("modules_in_block_to_not_quantize",)),
+    "awq": (_awq, ("modules_to_not_convert",)),
+    "fp8": (_fp8, ("modules_to_not_convert", "ignored_layers")),
+    # transformers integrations/fbgemm_fp8.py: a 32-bit scale per output
+    "fbgemm_fp8": ({"dtype": "fp8", "scale_bits": 0, "output_bits": 32}, ("modules_to_not_convert",)),
+    # gpt-oss model card: an 8-bit scale per 32 weights, on the experts only
+    "mxfp4": ({"dtype": "mxfp4", "group_size": 32, "scale_bits": 8, "applies_to": "experts"}, ()),
+    "bitsandbytes": (_bitsandbytes, ("llm_int8_skip_modules",)),
+    "compressed-tensors": (_compressed_tensors, ("ignore",)),
+    "mlx": (_mlx, ()),
+    "hqq": (_hqq, ("skip_modules",)),
+    "torchao": (_torchao, ("modules_to_not_convert",)),
+    "exl2": (partial(_exllama, method="exl2"), ()),
+    "exl3": (partial(_exllama, method="exl3", input_bits=16, output_bits=16), ()),
+    "modelopt": (_modelopt, ("ignore", "exclude_modules")),
+    "auto-round": (_autoround, ()),
 }

@@ -462,12 +462,6 @@ class EstimateOptions(
 
 
 OPTIONS: dict[str, Option] = {option.name: option for option in EstimateOptions.fields().values()}
-NOT_SIMULATED = tuple(
-    name
-    for name in OPTIONS
-    if name
-    not in {option.name for option in (f for g in (Serving, Load, Prompt, OutputLength) for f in g.fields().values())}
-)  # of training, of means, or of work that the simulated engine does not do
 _NAMES = {name: option for option in OPTIONS.values() for name in option.names}
 
 
