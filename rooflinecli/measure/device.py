@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import platform
 import re
 import subprocess
@@ -12,8 +13,10 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+from rooflinecli.core.errors import RooflineError, UsageError
 from rooflinecli.importers.source import number
 from rooflinecli.measure.cases import Record
+from rooflinecli.specs.name_lookup import find
 
 if TYPE_CHECKING:
     import jax
@@ -86,12 +89,14 @@ def environment() -> Environment:
 
     device = jax.local_devices()[0]  # not another process's device
     where = KINDS.get(device.platform, device.platform)
-    kind = _cpu_model() if where == "cpu" else device.device_kind
-    import os
-
+    model = _in_file("/proc/cpuinfo", r"model name\s*:\s*(.+)").strip() or platform.processor() or platform.machine()
+    sm, _, memory = nvidia("clocks.sm,clocks.mem").partition(
+        ", "
+    )  # before anything ran; the log has those of each timing
+    mhz = _in_file("/proc/cpuinfo", r"cpu MHz\s*:\s*([\d.]+)")
     return Environment(
         where,
-        kind,
+        model if where == "cpu" else device.device_kind,
         jax.device_count(),
         jax.process_count(),
         jax.__version__,
@@ -99,7 +104,7 @@ def environment() -> Environment:
         platform.python_version(),
         platform.platform(),
         nvidia("driver_version"),
-        _gpu_clocks() or _cpu_clock(),
+        f"{sm} MHz SM, {memory} MHz memory, idle" if memory else f"{float(mhz):.0f} MHz" if mhz else "",
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         _llc(where),
         _memory(device),
@@ -113,8 +118,6 @@ def join_processes(coordinator: str | None, processes: int | None, process_id: i
     if all(g is None for g in given):
         return
     if any(g is None for g in given):
-        from rooflinecli.core.errors import UsageError
-
         raise UsageError("several hosts need --coordinator HOST:PORT, --processes N and --process-id I together")
     import jax
 
@@ -130,9 +133,6 @@ def is_leader() -> bool:
 
 def known_chip(kind: str) -> str | None:
     """The name under hardware/ that a device kind extends, when that file exists."""
-    from rooflinecli.core.errors import RooflineError
-    from rooflinecli.specs.name_lookup import find
-
     for pattern, name in KNOWN:
         if re.search(pattern, kind, re.IGNORECASE):
             try:
@@ -166,23 +166,6 @@ def compute_capability() -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def _cpu_model() -> str:
-    text = _read("/proc/cpuinfo")
-    match = re.search(r"model name\s*:\s*(.+)", text)
-    return match[1].strip() if match else platform.processor() or platform.machine()
-
-
-def _gpu_clocks() -> str:
-    """'1980 MHz SM, 2619 MHz memory' before anything ran; the log has the clocks of each timing."""
-    sm, _, memory = nvidia("clocks.sm,clocks.mem").partition(", ")
-    return f"{sm} MHz SM, {memory} MHz memory, idle" if memory else ""
-
-
-def _cpu_clock() -> str:
-    match = re.search(r"cpu MHz\s*:\s*([\d.]+)", _read("/proc/cpuinfo"))
-    return f"{float(match[1]):.0f} MHz" if match else ""
-
-
 def _llc(where: str) -> int:
     """Bytes of the last-level cache of CPU 0, else a safe guess."""
     if where == "cpu":
@@ -202,15 +185,17 @@ def _memory(device: jax.Device) -> int:
     stats = device.memory_stats() if hasattr(device, "memory_stats") else None
     if stats and stats.get("bytes_limit"):
         return int(stats["bytes_limit"])
-    match = re.search(r"MemTotal:\s*(\d+) kB", _read("/proc/meminfo"))
-    return int(match[1]) * 1024 if match else 8 * 2**30
+    kilobytes = _in_file("/proc/meminfo", r"MemTotal:\s*(\d+) kB")
+    return int(kilobytes) * 1024 if kilobytes else 8 * 2**30
 
 
-def _read(path: str) -> str:
+def _in_file(path: str, pattern: str) -> str:
+    """What a pattern finds in a file of the system; empty where it finds nothing."""
     try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
+        match = re.search(pattern, Path(path).read_text(encoding="utf-8", errors="replace"))
     except OSError:
         return ""
+    return match[1] if match else ""
 
 
 # field of nvidia-smi -> name and unit here

@@ -15,6 +15,8 @@ import yaml
 from rooflinecli.measure.cases import Record
 from rooflinecli.measure.device import Environment
 from rooflinecli.measure.fit import Fit, fit_all
+from rooflinecli.specs.hardware import hardware_from, load_hardware
+from rooflinecli.specs.yaml_loader import parse
 
 VENDORS = (("nvidia", "nvidia"), ("amd", "amd"), ("intel", "intel"), ("tpu", "google"), ("apple", "apple"))
 KINDS = {"cpu": "cpu", "gpu": "gpu", "tpu": "tpu"}
@@ -45,8 +47,6 @@ class MeasuredPeaks:
 def roofs(records: list[Record], extends: str | None) -> MeasuredPeaks:
     """The two roofs. Raises ValueError when neither a datasheet nor a measurement gives one."""
     if extends:
-        from rooflinecli.specs.hardware import load_hardware
-
         spec = load_hardware(extends)
         return MeasuredPeaks({d: p.si for d, p in spec.peak.items()}, spec.memory.bandwidth.si, extends)
     peaks: dict[str, float] = {}
@@ -116,7 +116,9 @@ def document(
                 **_cancelled(f, limits.extends),
                 **efficiency(f, limits, environment.date),
             }
-    head = _extension(limits, name) if limits.extends else _standalone(limits, environment, name)
+    head: Record = {"extends": limits.extends, "name": name, "sources": {SOURCE: "this file's `measured` section"}}
+    if not limits.extends:
+        head = _standalone(limits, environment, name)
     if network:
         head["network"] = network
     return {**head, "efficiency": regimes, "measured": provenance(environment, fits, bool(limits.extends))}
@@ -126,27 +128,24 @@ def _cancelled(f: Fit, extends: str | None) -> Record:
     """Neutral values of the terms that the known chip's own entry sets and this fit lacks, because the files are merged."""
     if not extends:
         return {}
-    from rooflinecli.specs.hardware import load_hardware
-
     under = load_hardware(extends).efficiency.get(f.regime, {}).get(f.kind, {}).get(f.dtype)
     given = under.model_fields_set if under else set()
     return {name: neutral for name, neutral in FORM.items() if name in given}
-
-
-def _extension(limits: MeasuredPeaks, name: str) -> Record:
-    return {"extends": limits.extends, "name": name, "sources": {SOURCE: "this file's `measured` section"}}
 
 
 def _standalone(limits: MeasuredPeaks, environment: Environment, name: str) -> Record:
     text = environment.kind.lower()
     vendor = next((v for word, v in VENDORS if word in text), "unknown")
     best = "best rate seen or the fit's asymptote: a measurement, not a datasheet"
+    peaks = {
+        d: f"{p / 1e12:.5g} TFLOP/s" if p >= 1e12 else f"{p / 1e9:.5g} GFLOP/s" for d, p in sorted(limits.peaks.items())
+    }
     return {
         "name": name,
         "vendor": vendor,
         "kind": KINDS.get(environment.platform, "accelerator"),
         "sources": {SOURCE: "roofline measure; see the `measured` section"},
-        "peak": {d: {"value": _flops(p), "basis": best, "source": SOURCE} for d, p in sorted(limits.peaks.items())},
+        "peak": {d: {"value": rate, "basis": best, "source": SOURCE} for d, rate in peaks.items()},
         "memory": {
             "capacity": {
                 "value": f"{environment.memory / 2**30:.4g} GiB",
@@ -160,10 +159,6 @@ def _standalone(limits: MeasuredPeaks, environment: Environment, name: str) -> R
             },
         },
     }
-
-
-def _flops(rate: float) -> str:
-    return f"{rate / 1e12:.5g} TFLOP/s" if rate >= 1e12 else f"{rate / 1e9:.5g} GFLOP/s"
 
 
 def provenance(environment: Environment, fits: list[Fit], extends: bool) -> dict[str, str | float | int]:
@@ -191,9 +186,6 @@ def provenance(environment: Environment, fits: list[Fit], extends: bool) -> dict
 
 def text_of(data: Record, path: Path) -> str:
     """The profile as YAML, checked with the engine's own loader. Raises DataError when that rejects it."""
-    from rooflinecli.specs.hardware import hardware_from
-    from rooflinecli.specs.yaml_loader import parse
-
     text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=140)
     hardware_from(parse(text, path, base="hardware"))
     return text

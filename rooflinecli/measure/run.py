@@ -11,7 +11,8 @@ from pathlib import Path
 
 from rooflinecli.core.text import plural
 from rooflinecli.measure import device, profile, shape_grids
-from rooflinecli.measure.cases import KernelCase, Record
+from rooflinecli.measure.cases import KernelCase, Record, size_of
+from rooflinecli.measure.collectives import chosen, network
 from rooflinecli.measure.contention import ReferenceKernel, was_contended
 from rooflinecli.measure.device import Environment, compute_capability, environment, keep_pages, known_chip
 from rooflinecli.measure.fit import Fit, usable
@@ -50,9 +51,6 @@ class MeasureAnswer:
 
 def execute(suite: Suite, running: Callable[[Record], str]) -> MeasureAnswer:
     """Measure and fit; `running(record)` is the progress bar's text of a result. Ctrl-C returns an answer with the completed cases. Raises UsageError or DataError."""
-    from rooflinecli.measure.cases import size_of
-    from rooflinecli.measure.collectives import chosen
-
     for dtype in suite.dtype:
         size_of(dtype)
     keep_pages()
@@ -116,8 +114,6 @@ def contended_fraction(records: list[Record]) -> float:
 
 
 def _fit(suite: Suite, answer: MeasureAnswer) -> None:
-    from rooflinecli.measure.collectives import network
-
     env = answer.environment
     extends = None if suite.extends == "none" else suite.extends or known_chip(env.kind)
     try:

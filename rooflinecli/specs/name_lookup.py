@@ -191,7 +191,7 @@ def find(kind: str, name: str) -> Path:
             )
     org, _, last = name.rpartition("/") if kind == "models" else ("", "", name)
     wanted, words = last.lower(), _listed(kind).by_word
-    found = Path(words[wanted]) if wanted in words else _by_alias(kind, wanted) or _as_written(kind, files(kind), name)
+    found = Path(words[wanted]) if wanted in words else _by_alias(kind, wanted) or _as_written(kind, name)
     if org and org.lower() not in (publishers := _orgs(found)):
         theirs = f" ({', '.join(publishers)} does)" if publishers else ""
         raise OtherPublisher(f"{one_line(org)} does not publish {found.stem}{theirs}; write {found.stem} for that one")
@@ -246,8 +246,9 @@ def _spellings(kind: str, name: str) -> frozenset[str]:
     return frozenset(("".join(words), " ".join(sorted(words)))) - {""}
 
 
-def _as_written(kind: str, known: dict[str, Path], name: str) -> Path:
+def _as_written(kind: str, name: str) -> Path:
     """The file meant by a name as people write it. Raises UsageError for one that could mean two files, or none."""
+    known = files(kind)
     last = name.rpartition("/")[2] if kind == "models" else name
     wanted = frozenset() if _ODD.search(last) else _spellings(kind, last)
     names = {spelt: file for stem, file in known.items() for spelt in (stem.lower(), *aliases(file))}
@@ -268,21 +269,31 @@ def _as_written(kind: str, known: dict[str, Path], name: str) -> Path:
 
 
 def split_count(kind: str, name: str) -> tuple[int | None, str]:
-    """'8xH100' -> 8 and 'H100', 'v5p-2x2x4' -> 16 and 'v5p'; None and the name itself where it says no count, or is the name of a file."""
-    if kind == "hardware" and (shape := _TOPOLOGY.fullmatch(name.strip())) and name.lower() not in files(kind):
-        return math.prod(map(int, shape["shape"].lower().split("x"))), shape["chip"]
-    match = next((m for m in (pattern.fullmatch(name.strip()) for pattern in _COUNTS) if m), None)
-    if kind == "hardware" and not match:
-        return _slice(name)
-    if (
-        kind != "hardware"
-        or not match
-        or {os.sep, ","} & set(name)
-        or len(match["n"]) > 9
-        or name.lower() in files(kind)
-    ):
+    """'8xH100' -> 8 and 'H100', 'v5p-2x2x4' -> 16 and 'v5p', 'v5p-4096' -> 2048 and 'v5p', since the name of a slice counts TensorCores or
+    chips as the chip's file says; None and the name itself where it says no count, or is the name of a file."""
+    text, names = name.strip(), _listed(kind)
+    if kind != "hardware" or name.lower() in names.by_stem:
         return None, name
-    return int(match["n"]), match["chip"].strip()
+    if shape := _TOPOLOGY.fullmatch(text):
+        return math.prod(map(int, shape["shape"].lower().split("x"))), shape["chip"]
+    if match := next((m for m in (pattern.fullmatch(text) for pattern in _COUNTS) if m), None):
+        several = {os.sep, ","} & set(name) or len(match["n"]) > 9
+        return (None, name) if several else (int(match["n"]), match["chip"].strip())
+    if re.fullmatch(r"tpu\dx-\d+", text, re.IGNORECASE):
+        chip = text.partition("-")[0]
+        raise UsageError(
+            f"--hw {name}: such a name may count chips or cores; write the topology, {chip}-4x4x4, or {chip} with -n",
+            "hw",
+        )
+    match = _SLICE.fullmatch(text)
+    if not match or _by_alias(kind, text.lower()):
+        return None, name
+    path = names.by_word.get(match["chip"].lower()) or _by_alias(kind, match["chip"].lower())
+    opening = _opening(path) if path else ""
+    if "\nslices:" not in opening:
+        return None, name
+    cores = _IN_NAME.search(opening)
+    return int(match["n"]) // (int(cores[1]) if cores else 1), match["chip"]
 
 
 _TOPOLOGY = re.compile(
@@ -290,23 +301,3 @@ _TOPOLOGY = re.compile(
 )  # tpu7x-4x4x4
 _SLICE = re.compile(r"(?P<chip>(tpu-?)?v\d\w*)-(?P<n>\d{1,6})", re.IGNORECASE)
 _IN_NAME = re.compile(r"^slices:.*\bcores_in_name: (\d+)", re.MULTILINE)
-
-
-def _slice(name: str) -> tuple[int | None, str]:
-    """'v5p-4096' -> 2048 and 'v5p': the name of a slice counts TensorCores or chips, as the chip's file says."""
-    match, kind = _SLICE.fullmatch(name.strip()), "hardware"
-    if re.fullmatch(r"tpu\dx-\d+", name.strip(), re.IGNORECASE):
-        chip = name.strip().partition("-")[0]
-        raise UsageError(
-            f"--hw {name}: such a name may count chips or cores; write the topology, {chip}-4x4x4, or {chip} with -n",
-            "hw",
-        )
-    if not match or name.lower() in files(kind) or _by_alias(kind, name.strip().lower()):
-        return None, name
-    words = _listed(kind).by_word
-    path = words.get(match["chip"].lower()) or _by_alias(kind, match["chip"].lower())
-    opening = _opening(path) if path else ""
-    if "\nslices:" not in opening:
-        return None, name
-    cores = _IN_NAME.search(opening)
-    return int(match["n"]) // (int(cores[1]) if cores else 1), match["chip"]

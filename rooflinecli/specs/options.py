@@ -285,14 +285,9 @@ class TrainingMemory(Group):
 
 
 class Batch(Group):
-    """Sequences of a step."""
+    """Sequences of a step, and input of a request."""
 
     batch: OptNumber = field("count", "Sequences: global batch in training, concurrent per replica in serving; 4M-tokens (4 x 2^20) works too.", default=None, panel=LOAD, former=("global-batch-size", "gbs", "batch-size"))
-
-
-class Prompt(Group):
-    """Input of a request."""
-
     prompt: OptNumber = field("length", "Prompt tokens; 4k is 4096.", default=None, panel=LOAD, phase="serve", former=("isl", "input-len", "random-input-len"))
 
 
@@ -305,15 +300,10 @@ class Images(Group):
     cfg: OptSwitch = field("switch", "Diffusion: classifier-free guidance, which runs every step twice.", default=None, panel=LOAD, fills="guidance", former=("guidance",), name="guidance")
 
 
-class OutputLength(Group):
-    """Output of a request."""
+class Lengths(Group):
+    """Output of a request; sequences and tokens of a training run."""
 
     output: OptNumber = field("length", "Output tokens.", default=None, panel=LOAD, phase="serve", least=0, former=("osl", "output-len", "random-output-len"))
-
-
-class TrainingLoad(Group):
-    """Sequences and tokens of a training run."""
-
     seq_len: OptNumber = field("length", "Training sequence length; 4k is 4096.", default=None, panel=LOAD, phase="train", fills="seq", former=("seq", "seq-length"), name="seq")
     doc_lengths: OptText = field("list", "Lengths of documents packed into a training sequence, equally common (2k, or 512,2k,8k); attention is masked between them.", default=None, panel=LOAD, phase="train", fills="lengths", former=("lengths",), name="lengths")
     tokens: OptNumber = field("amount", "Tokens of the whole training run, for its time and cost.", default=None, panel=LOAD, phase="train", former=("train-tokens",))
@@ -333,15 +323,10 @@ class Money(Group):
 
 
 class Load(Group):
-    """Arrivals of requests."""
+    """Arrivals of requests, and prompt tokens that are cached."""
 
     concurrency: OptNumber = field("count", "Closed loop: requests in flight per replica, each followed by the next; or max.", default=None, panel=LOAD, phase="serve", choices=("max",), former=("max-concurrency", "users"))
     qps: OptNumber = field("rate", "Open loop: requests per second over all replicas.", default=None, panel=LOAD, phase="serve", former=("request-rate", "rps"))
-
-
-class PrefixHits(Group):
-    """Prompt tokens that are cached."""
-
     prefix_hit_rate: OptNumber = field("share", "Fraction of prompt tokens found in the prefix cache: less prefill, no less memory.", default=None, panel=LOAD, phase="serve", fills="prefix_hit", former=("prefix-hit", "hit-rate"), name="prefix-hit")
 
 
@@ -411,17 +396,12 @@ class ServingEngine(Group):
     gpu_memory_utilization: OptNumber = field("share", "Fraction of memory for weights and KV cache (vllm, sglang), or of what weights leave for the cache (trtllm), instead of the engine's.", default=None, panel=ENGINE, phase="serve", fills="gpu_memory_utilization", former=("mem-fraction-static", "kv-cache-free-gpu-memory-fraction"))
 
 
-class Speculation(Group):
-    """Speculative decoding."""
+class Scheduling(Group):
+    """Speculative decoding, and scheduler settings of an estimate."""
 
     speculative_method: OptText = field("word", "Speculative decoding: mtp, eagle, or a draft model; with --acceptance-rate.", default=None, panel=ENGINE, phase="serve", fills="speculate", former=("speculate", "speculative-algorithm"), name="speculate")
     num_speculative_tokens: OptNumber = field("count", "Draft tokens of each verification (1).", default=None, panel=ENGINE, phase="serve", fills="draft_tokens", former=("draft-tokens", "speculative-num-draft-tokens"), name="draft-tokens")
     acceptance_rate: OptNumber = field("share", "Fraction of draft tokens that the target accepts, each given that those before were accepted.", default=None, panel=ENGINE, phase="serve", fills="acceptance", former=("acceptance",), name="acceptance")
-
-
-class Scheduler(Group):
-    """Scheduler settings of an estimate."""
-
     max_num_batched_tokens: OptNumber = field("count", "Prompt tokens of one step (chunked prefill), instead of the engine's.", default=None, panel=ENGINE, phase="serve", fills="token_budget", former=("token-budget", "chunked-prefill-size"), name="token-budget")
     scheduler_config: OptText = field("list", "Settings of the engine's scheduler that TTFT under load depends on: poll_steps=30,stream_steps=10,hold_steps=20,hold_share=0.9, ...", default=None, panel=ENGINE, phase="serve", fills="scheduler", former=("scheduler",), name="scheduler")
 
@@ -454,9 +434,9 @@ class Serving(
 
 
 class EstimateOptions(
-    Dropout, Bounds, Framework, Scheduler, Speculation, ServingEngine, CountedFlops, Adapters, TrainingRecipe, ExpertBalance, TrainingState, ClosedLoop,
-    ServedAdapters, Sessions, KVOffload, PrefixHits, Load, Money, TrainingLoad, OutputLength, Images, Prompt, Batch, TrainingMemory, HostOffload,
-    TrainingLayout, ExpertLayout, ServingLayout, Layout, Formats, Phases, Subject,
+    Dropout, Bounds, Framework, Scheduling, ServingEngine, CountedFlops, Adapters, TrainingRecipe, ExpertBalance, TrainingState, ClosedLoop,
+    ServedAdapters, Sessions, KVOffload, Load, Money, Lengths, Images, Batch, TrainingMemory, HostOffload, TrainingLayout, ExpertLayout,
+    ServingLayout, Layout, Formats, Phases, Subject,
 ):  # fmt: skip
     """Every option of an estimate. The order, the last group first, is that of axes of a sweep, the first outermost."""
 

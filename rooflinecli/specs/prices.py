@@ -12,7 +12,7 @@ from typing import Any
 
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.fast_dataclass import dataclass
-from rooflinecli.specs.hardware import HardwareSpec
+from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.name_lookup import first_file, search_path
 from rooflinecli.specs.yaml_loader import Document, read
 
@@ -175,8 +175,6 @@ def hourly(spec: HardwareSpec, words: str = "", region: str = "") -> float | Non
 def imported(rows: Iterable[dict[str, str]], provider: str, day: str, source: str) -> dict[str, list[dict[str, Any]]]:
     """Chip -> offers of a SkyPilot catalog (InstanceType, AcceleratorName, AcceleratorCount, Price, SpotPrice, Region); rows of
     chips that are not described here are left out. Raises DataError for a file without those columns."""
-    from rooflinecli.specs.hardware import load_hardware
-
     found: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         if "AcceleratorName" not in row or "Price" not in row:

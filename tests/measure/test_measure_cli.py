@@ -73,7 +73,7 @@ def test_a_busy_machine_writes_no_profile_unless_forced(tmp_path, monkeypatch, c
 
     for name, made in (("calibrate", (None, [])), ("document", document := {"measured": {}}), ("text_of", "name: x")):
         monkeypatch.setattr(run.profile, name, lambda *_a, made=made, **_k: made)
-    monkeypatch.setattr("rooflinecli.measure.collectives.network", lambda *_: None)
+    monkeypatch.setattr("rooflinecli.measure.run.network", lambda *_: None)
     monkeypatch.setattr("rooflinecli.render.views.measure.view", lambda *_: Page())
     monkeypatch.setattr("rooflinecli.render.views.measure.warnings", lambda *_: [])
     env = SimpleNamespace(kind="somebody's desktop", platform="gpu", cores=2)
