@@ -87,6 +87,7 @@ def _layout(row: Row) -> Row:
         "mixers": mixers(context),
         "moe": answered.moe,
         "uses": {name for name, used in parallel_techniques(context.chip, layout).items() if used},
+        "devices": layout.devices,
         "tensor": layout.tp / fast if layout.tp > 1 else 0.0,
         "stages": layout.virtual_stages,
         "context": context.seq / layout.cp if layout.cp > 1 else np.inf,
@@ -119,7 +120,7 @@ def envelope(rows: tuple[Row, ...]) -> Row:
 
 def _of_kind(rows: list[Row]) -> Row:
     together = [f"{a} + {b}" for a, b in pairs() if sum({a, b} <= row["uses"] for row in rows) >= MIN_RUNS]
-    largest = {name: max(row[name] for row in rows) for name in ("tensor", "stages", "experts", "sharding")}
+    largest = {name: max(row[name] for row in rows) for name in ("devices", "tensor", "stages", "experts", "sharding")}
     return {
         "runs": len(rows),
         "together": together,

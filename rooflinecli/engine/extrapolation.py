@@ -19,7 +19,7 @@ from rooflinecli.formulas import training
 from rooflinecli.parallel import data
 from rooflinecli.price.chip import Chip
 from rooflinecli.specs.layout import Layout
-from rooflinecli.specs.training_envelope import OF_THE_QUESTION, TrainingEnvelope, envelope, widening
+from rooflinecli.specs.training_envelope import OF_THE_QUESTION, TrainingEnvelope, envelope, most_devices, widening
 
 FURTHER = 1.25  # times a published size is a full extrapolation
 TERMS = "extrapolation"  # under which a context memoizes the terms of a layout
@@ -119,10 +119,16 @@ def own(terms: list[ExtrapolationTerm]) -> list[ExtrapolationTerm]:
 
 def has_precedent(ctx: EstimateContext, layout: Layout, answer: TrainAnswer) -> Number:
     """Where published runs support a layout, whatever its chip."""
-    precedent: Number = True
+    precedent: Number = num.value(layout.devices) <= most_devices(ctx.chip.spec.kind)
     for term in own(of(ctx, layout, answer)):
         precedent = (num.value(term.beyond) < SLIGHT) & precedent
     return precedent
+
+
+def size_notes(kind: str, devices: float) -> list[str]:
+    """That no published run on this kind of chip has so many devices; no error of it is known, so that no interval follows."""
+    most = most_devices(kind)
+    return [f"{devices:,.0f} devices; published training runs have up to {most:,.0f}"] if devices > most else []
 
 
 def extrapolation_notes(ctx: EstimateContext, layout: Layout, answer: TrainAnswer) -> list[str]:

@@ -88,6 +88,12 @@ def envelope(kind: str, chip: str, software: str, mixture: bool) -> TrainingEnve
     )
 
 
+def most_devices(kind: str) -> float:
+    """Devices of the largest published run on a kind of chip."""
+    kinds = published("precedent")["kinds"]
+    return float(kinds[kind if kind in kinds else "gpu"]["devices"])
+
+
 _INSTEAD: list[dict[str, Any]] = []
 
 

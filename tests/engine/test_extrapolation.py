@@ -177,6 +177,8 @@ def test_practised_is_where_nothing_goes_beyond():
     assert bool(extrapolation.has_precedent(ctx(), Layout(tp=8.0), answer({"dp": 2.0})))
     assert not bool(extrapolation.has_precedent(ctx(), Layout(tp=8.0), answer({"dp": 2.5})))
     assert not bool(extrapolation.has_precedent(ctx(), Layout(tp=9.0), answer({"dp": 2.0})))
+    sizes = extrapolation.has_precedent(ctx(), Layout(dp=np.array([16384.0, 16385.0])), answer({}))
+    assert list(sizes) == [True, False]
     assert list(extrapolation.has_precedent(ctx(), Layout(tp=np.array([8.0, 9.0])), answer({}))) == [True, False]
 
 
@@ -186,3 +188,13 @@ def test_a_torus_counts_single_ranks():
     size, ranks = extrapolation.scale_up_domain_sizes(ctx(chip="tpu-v5p").chip)
     assert size > 1 and ranks == 1.0
     assert extrapolation.scale_up_domain_sizes(SimpleNamespace(levels=[])) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(("chip", "most"), [("h100-sxm", 16384), ("tpu-v5e", 8192)])
+def test_no_published_run_has_more_devices(chip, most):
+    """Llama 3's 16,384 H100 and MaxText's 8,192 chips of TPU v5e (32 slices of 256) are the largest timed runs of the rows."""
+    kind = load_hardware(chip).kind
+    assert extrapolation.size_notes(kind, most) == []
+    assert extrapolation.size_notes(kind, most + 1) == [
+        f"{most + 1:,} devices; published training runs have up to {most:,}"
+    ]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from rooflinecli.core import num
 from rooflinecli.engine.context import UNNAMED, EstimateContext
+from rooflinecli.engine.extrapolation import size_notes
 from rooflinecli.engine.inference import decode_seconds
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, PrefillAnswer, TrainAnswer
 from rooflinecli.engine.serving_load import is_lockstep, load, restart_fraction
@@ -28,6 +29,8 @@ def unsupported(ctx: EstimateContext, phases: dict[str, PhaseAnswer], layouts: M
     if isinstance(train, TrainAnswer):
         if train.extrapolations:
             found.append(f"train: {'; '.join(train.extrapolations)}; the interval is wider for it")
+        size = size_notes(ctx.chip.spec.kind, float(num.value(layouts["train"].devices)))
+        found += [f"train: {note}, so no run supports its interval" for note in size]
         found += [*_stack(ctx, train), *_beyond(ctx, train)]
     found += _loaded(ctx, phases.get("decode"), layouts.get("decode"))
     if ctx.request.kv_tier is not None and isinstance(prefill, PrefillAnswer):

@@ -10,6 +10,7 @@ from rooflinecli.core.text import percent
 from rooflinecli.core.units import duration, si
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import interval_bound
+from rooflinecli.engine.extrapolation import size_notes
 from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.questions.conditions import quantity_of
 from rooflinecli.questions.estimate.answer import estimate
@@ -127,7 +128,10 @@ def _row(question: TrainingSearchQuestion, entry: RankedLayout) -> TrainingRow:
         score_at_bound=bounds,
         limits_at_bound=limits_at_bound(question, result) or None,
         command=command(question, entry.layout),
-        extrapolations=phase.extrapolations or [],
+        extrapolations=[
+            *(phase.extrapolations or ()),
+            *size_notes(question.request.hardware.kind, result.layout.devices),
+        ],
         usd_per_million_training_tokens=result.cost.usd_per_million_training_tokens,
     )
 
