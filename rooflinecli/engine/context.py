@@ -17,7 +17,7 @@ from rooflinecli.engine.host_offload import host_of
 from rooflinecli.engine.inputs import bind_inputs
 from rooflinecli.formulas import attention, serving
 from rooflinecli.layers.build import ledger, split
-from rooflinecli.ledger.ledger import EVEN, Ledger, TensorSplit
+from rooflinecli.ledger.ledger import Ledger, TensorSplit
 from rooflinecli.memory import (
     DeviceParameters,
     FrameworkSavedTensors,
@@ -41,6 +41,7 @@ from rooflinecli.specs.prices import choose as choose_price
 from rooflinecli.specs.request import MOST, SEQ, Request
 
 T = TypeVar("T")
+UNNAMED = Layout.software  # no training software was named
 PUE, HOST_FACTOR = 1.09, 1.6
 PUE_SOURCE = "Google's fleet, 2025-05 (arXiv 2508.15734)"
 HOST_SOURCE = "1.4 to 2.1: Google's fleet (2025-05) 58% accelerators, 25% host, 10% idle machines; DGX H100 10.2 kW rated for 5.6 kW of GPUs"
@@ -69,7 +70,9 @@ class EstimateContext:
             if request.scheduler is None
             else with_scheduler_overrides(request.engine, request.scheduler)
         )
-        self.ledger = split(ledger(request.model), _tensor_split(self.engine))
+        self.ledger = split(
+            ledger(request.model), TensorSplit(self.engine.ranks, self.engine.copies_heads, self.engine.whole_head)
+        )
         self.chip = _chip(request, lift, override, self.engine)
         self.dtype, self.formats = _dtype_and_formats(
             _IdentityKey(request.model),
@@ -255,11 +258,17 @@ class EstimateContext:
 
     @cached_property
     def _default_stack(self) -> str:
-        return default_stack(self.chip, self.formats, self.ledger)
+        """Where weights are not sharded by ZeRO-3 and no software is named: what runs like this one use."""
+        if self.chip.spec.kind != "gpu" or self.chip.spec.vendor != "nvidia":
+            return UNNAMED
+        narrow = self.formats.compute in ("fp8", "fp4") or "fp4" in self.chip.spec.peak
+        return "megatron-bridge" if narrow or self.ledger.moe_layers else "typical"
 
     def training_stack(self, layout: Layout) -> str:
-        """The training software whose constants a layout reads."""
-        return training_stack(layout, self._default_stack)
+        """The training software whose constants a layout reads: a row of the training tables."""
+        if layout.software != UNNAMED or self._default_stack == UNNAMED:
+            return layout.software
+        return "pytorch" if layout.zero >= 3 else self._default_stack
 
     def training_constants(self, kind: str, layout: Layout) -> SimpleNamespace:
         """Constants of a class as the layout's training software has them."""
@@ -292,11 +301,9 @@ class EstimateContext:
 
     def pads_heads(self, layout: Layout, phase: str) -> bool:
         """Whether the engine, or in training the framework, pads attention heads to a multiple of tp."""
-        return (
-            num.present(self.training_constants("framework", layout).pads_heads)
-            if phase == "train"
-            else self.engine.pads_heads
-        )
+        if phase == "train":
+            return num.present(self.training_constants("framework", layout).pads_heads)
+        return self.engine.pads_heads
 
     def accumulator(self, regime: str, devices: Number) -> StepAccumulator:
         """A new accumulator for one pass. A listing of operations overrides this to keep the lines."""
@@ -356,13 +363,6 @@ class _IdentityKey:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _IdentityKey) and other.spec is self.spec
-
-
-def _tensor_split(engine: ServingEngine) -> TensorSplit:
-    """How an engine splits a model over a tensor-parallel group."""
-    if engine.ranks == 1.0 and not engine.copies_heads and not engine.whole_head:
-        return EVEN
-    return TensorSplit(engine.ranks, engine.copies_heads, engine.whole_head)
 
 
 def _chip(request: Request, lift: PlainLift, override: dict[str, Number] | None, engine: ServingEngine) -> Chip:
@@ -459,23 +459,3 @@ def _kept_format(request: Request) -> Quantization | None:
     else:
         replaced = request.dtype or request.weight_dtype or stored.dtype not in BITS
     return None if replaced else _checkpoint_format(request)
-
-
-# The training software whose constants price a step: the one that was named, or what runs like this one use when none is.
-UNNAMED = Layout.software
-TUNED, SHARDED, TYPICAL = "megatron-bridge", "pytorch", "typical"
-
-
-def default_stack(chip: Chip, formats: Formats, ledger: Ledger) -> str:
-    """The stack of a question that names none, where weights are not sharded by ZeRO-3."""
-    if chip.spec.kind != "gpu" or chip.spec.vendor != "nvidia":
-        return UNNAMED
-    tuned = formats.compute in ("fp8", "fp4") or "fp4" in chip.spec.peak or ledger.moe_layers
-    return TUNED if tuned else TYPICAL
-
-
-def training_stack(layout: Layout, default: str) -> str:
-    """Name of the row of the training tables that a layout reads."""
-    if layout.software != UNNAMED or default == UNNAMED:
-        return layout.software
-    return SHARDED if layout.zero >= 3 else default

@@ -9,7 +9,7 @@ from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.engine.apply_calibration import calibrated
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.forward_step import prefill_pass
+from rooflinecli.engine.forward_step import lone_prefill_s
 from rooflinecli.engine.inference import decode, prefill
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, PrefillAnswer, TrainAnswer
 from rooflinecli.formulas import energy, roofline, serving
@@ -137,7 +137,7 @@ def busy_seconds(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) -> N
     """Seconds of a pass without the time that requests wait for one."""
     if isinstance(answer, (DecodeAnswer, TrainAnswer)):
         return answer.time_s
-    return ctx.memoized(layout, "lone prefill", lambda: prefill_pass(ctx, layout).seconds)
+    return lone_prefill_s(ctx, layout)
 
 
 def draw_constant(ctx: EstimateContext, name: str, decode: bool) -> Number:

@@ -289,6 +289,11 @@ def prefill_pass(ctx: EstimateContext, layout: Layout) -> PricedPass:
     return _overlapped_stages(ctx, layout, step, passes)
 
 
+def lone_prefill_s(ctx: EstimateContext, layout: Layout) -> Number:
+    """Seconds of it, computed once."""
+    return ctx.memoized(layout, "lone prefill", lambda: prefill_pass(ctx, layout).seconds)
+
+
 def computed_tokens(ctx: EstimateContext) -> tuple[Number, Number]:
     """Tokens of a prompt that its prefill computes, and keys that they see: padded where the engine has graphs of prompt lengths."""
     if not ctx.engine.prompt_bucket or ctx.chip.ideal:

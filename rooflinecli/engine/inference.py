@@ -13,6 +13,7 @@ from rooflinecli.engine.forward_step import (
     REGIME,
     PricedPass,
     engine_constant,
+    lone_prefill_s,
     prefill_pass,
 )
 from rooflinecli.engine.phase_answer import DecodeAnswer, PrefillAnswer, Resources, TiersAnswer, rate_interval
@@ -69,7 +70,7 @@ def _kv_tiers(ctx: EstimateContext, layout: Layout) -> TiersAnswer | None:
 
     recompute: Number = 0.0
     if ctx.cached_prompt_tokens is not None:
-        cached = ctx.memoized(layout, "lone prefill", lambda: prefill_pass(ctx, layout).seconds)
+        cached = lone_prefill_s(ctx, layout)
         recompute = num.maximum(prefill_pass(ctx.without_prefix_cache(), layout).seconds - cached, 0)
     return kv_tiers.answer(ctx, layout, load(ctx, layout), recompute)
 
@@ -92,7 +93,7 @@ def _closed_loop_ttft(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, i
 
     def ttft() -> Number:
         step = decode_seconds(ctx, layout, busy)
-        alone = ctx.memoized(layout, "lone prefill", lambda: prefill_pass(ctx, layout).seconds)
+        alone = lone_prefill_s(ctx, layout)
         return serving_load.mean_closed_loop_ttft(ctx, layout, busy, alone, itl, step)
 
     return ctx.memoized(layout, "closed-loop TTFT", ttft)

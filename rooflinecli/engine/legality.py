@@ -52,7 +52,13 @@ def rules(ctx: EstimateContext, layout: Layout, phase: str) -> Iterator[Legality
     if not one(layout.tp):
         yield from _tensor(ctx, layout, ctx.pads_heads(layout, phase))
     if not one(layout.pp):
-        yield _stages(ctx, layout)
+        layers = float(ctx.ledger.n_layers)
+        yield LegalityRule(
+            f"pp is at most the {layers:.0f} layers",
+            ("pp",),
+            within(layout.pp, layers),
+            lambda: f"--pp {layout.pp:.0f} exceeds the {layers:.0f} layers of {ctx.spec.name}; use fewer stages",
+        )
     if not one(layout.ep):
         yield from _experts(ctx, layout)
     if not one(layout.dp):
@@ -129,16 +135,6 @@ def _at_most_heads(layout: Layout, heads: float, of: str, name: str) -> Legality
         ("tp",),
         within(layout.tp, float(heads)),
         lambda: f"--tp {layout.tp:.0f} exceeds the {heads} attention heads of {name}; use fewer",
-    )
-
-
-def _stages(ctx: EstimateContext, layout: Layout) -> LegalityRule:
-    layers, name = float(ctx.ledger.n_layers), ctx.spec.name
-    return LegalityRule(
-        f"pp is at most the {layers:.0f} layers",
-        ("pp",),
-        within(layout.pp, layers),
-        lambda: f"--pp {layout.pp:.0f} exceeds the {layers:.0f} layers of {name}; use fewer stages",
     )
 
 

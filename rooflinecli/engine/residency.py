@@ -22,8 +22,17 @@ from rooflinecli.specs.scheduler import Scheduler
 
 def resident_memory(ctx: EstimateContext, layout: Layout, phase: str) -> Residency:
     """Bytes on the fullest device in a phase. Raises Infeasible where a request rate leaves no time to decode."""
-    kept = _training if phase == "train" else _prefill if phase == "prefill" else _decode
-    return ctx.memoized(layout, f"resident in {phase}", lambda: kept(ctx, layout))
+
+    def counted() -> Residency:
+        if phase == "train":
+            return _training(ctx, layout)
+        if phase == "prefill":
+            return _serving(ctx, layout, ctx.sequences_per_pass, ctx.prompt, ctx.prompt, prefill=True)
+        from rooflinecli.engine.serving_load import sequences  # which asks for the largest batch
+
+        return _serving(ctx, layout, sequences(ctx, layout), ctx.prompt + ctx.output, 1.0, prefill=False)
+
+    return ctx.memoized(layout, f"resident in {phase}", counted)
 
 
 # --- how an engine splits memory -----------------------------------------------------------------------------------------------
@@ -88,16 +97,6 @@ def kv_pool_tokens(ctx: EstimateContext, layout: Layout, length: Number, schedul
 
 
 # --- what each phase holds -----------------------------------------------------------------------------------------------------
-
-
-def _prefill(ctx: EstimateContext, layout: Layout) -> Residency:
-    return _serving(ctx, layout, ctx.sequences_per_pass, ctx.prompt, ctx.prompt, prefill=True)
-
-
-def _decode(ctx: EstimateContext, layout: Layout) -> Residency:
-    from rooflinecli.engine.serving_load import sequences  # which asks for the largest batch
-
-    return _serving(ctx, layout, sequences(ctx, layout), ctx.prompt + ctx.output, 1.0, prefill=False)
 
 
 def _serving(

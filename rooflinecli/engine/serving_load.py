@@ -23,7 +23,7 @@ from rooflinecli.engine.forward_step import (
     engine_constant,
     forward_step,
     host_time,
-    prefill_pass,
+    lone_prefill_s,
     token_budget,
     uncaptured_launch_s,
 )
@@ -134,15 +134,14 @@ def open_itl(ctx: EstimateContext, layout: Layout, step: Number, share: Number) 
 
 def mixed_overhead(ctx: EstimateContext, layout: Layout, step: Number) -> Number:
     """Seconds by which a step with one prompt is longer than its decodes and that prompt's share of a full pass."""
-    factor = prompt_factor(ctx)
     if not ctx.engine.scheduler.look_ahead:
         # A compiled runtime reads weights once for prompts and decodes: open loops of TensorRT-LLM 0.14.
         return uncaptured_launch_s(ctx)
-    alone = ctx.memoized(layout, "lone prefill", lambda: prefill_pass(ctx, layout).seconds)
+    alone = lone_prefill_s(ctx, layout)
     decode = 0.0 * step if ctx.engine.prompts_first else step  # else they stall
     passes = serving.prompt_passes(token_budget(ctx), ctx.uncached_prompt)
-    mixed = mixed_in_graph(ctx, layout, 1.0, decode, factor, mixed_step_s(ctx, decode, alone, factor, passes))
-    return num.maximum(mixed - passes * decode - factor * prefill_interference_s(ctx, layout), 0.0)
+    mixed = mixed_in_graph(ctx, layout, 1.0, decode, mixed_step_s(ctx, decode, alone))
+    return num.maximum(mixed - passes * decode - prompt_factor(ctx) * prefill_interference_s(ctx, layout), 0.0)
 
 
 def restart_fraction(ctx: EstimateContext, layout: Layout, load: ReplicaLoad, step: Number) -> Number:
@@ -153,18 +152,17 @@ def restart_fraction(ctx: EstimateContext, layout: Layout, load: ReplicaLoad, st
     return starts / (step + a * prompt_factor(ctx) * load.prefill_interference_s + starts)
 
 
-def mixed_step_s(ctx: EstimateContext, decode: Number, prefill: Number, factor: Number, passes: Number) -> Number:
+def mixed_step_s(ctx: EstimateContext, decode: Number, prefill: Number) -> Number:
     """A mixed step outside CUDA graphs: kernel launches replace what the engine adds to the start of a prefill."""
     launches: Number = 0.0
     if ctx.engine.scheduler.launch and not ctx.chip.ideal:
         launches = ctx.ledger.operations * engine_constant(ctx, "launch", "s")
         prefill = prefill - uncaptured_launch_s(ctx)
-    return label(f.mixed_step(decode, prefill, factor, launches, passes), "t_mixed")
+    passes = serving.prompt_passes(token_budget(ctx), ctx.uncached_prompt)
+    return label(f.mixed_step(decode, prefill, prompt_factor(ctx), launches, passes), "t_mixed")
 
 
-def mixed_in_graph(
-    ctx: EstimateContext, layout: Layout, batch: Number, decode: Number, factor: Number, mixed: Number
-) -> Number:
+def mixed_in_graph(ctx: EstimateContext, layout: Layout, batch: Number, decode: Number, mixed: Number) -> Number:
     """A mixed step that a captured graph has room for is one pass, in which prefill and decodes share the weights; else `mixed`."""
     room = ctx.engine.scheduler.graph_tokens
     if not room:
@@ -174,7 +172,7 @@ def mixed_in_graph(
         return mixed
     both = forward_step(ctx, layout, 1.0, ctx.uncached_prompt + batch, ctx.prompt, decode=False).seconds
     decodes = forward_step(ctx, layout, 1.0, batch, 1.0, decode=False).seconds
-    in_graph = label(f.mixed_step(decode, both - decodes, factor, 0.0, 1.0), "t_mixed")
+    in_graph = label(f.mixed_step(decode, both - decodes, prompt_factor(ctx), 0.0, 1.0), "t_mixed")
     whole = num.plain(share) and num.value(share) == 1
     return in_graph if whole else share * in_graph + (1 - share) * mixed
 
@@ -275,14 +273,13 @@ def client_state(
         several = forward_step(ctx, layout, together, *computed_tokens(ctx), decode=False).seconds
         first = num.where(together > 1, several, alone)
     decode = 0.0 * batch if ctx.engine.prompts_first else speculation.engine_step_time(ctx, step)  # else they stall
-    factor = prompt_factor(ctx)
-    passes, prefill = serving.prompt_passes(budget, ctx.uncached_prompt), alone
+    prefill = alone
     if num.present(held) or ctx.engine.constant("skipped_looks"):
         others = f.prompts_per_mixed_step(arrivals, held, engine_constant(ctx, "skipped_looks", "1"))
         prefill = alone + others * load.prefill_interference_s
-    mixed = mixed_in_graph(ctx, layout, batch, decode, factor, mixed_step_s(ctx, decode, prefill, factor, passes))
-    share = num.minimum(arrivals / itl * (factor * load.prefill_interference_s), 1)
-    burst = f.burst_ttft(batch, per_pass, first, mixed_step_s(ctx, decode / 2, first, factor, passes))
+    mixed = mixed_in_graph(ctx, layout, batch, decode, mixed_step_s(ctx, decode, prefill))
+    share = num.minimum(arrivals / itl * (prompt_factor(ctx) * load.prefill_interference_s), 1)
+    burst = f.burst_ttft(batch, per_pass, first, mixed_step_s(ctx, decode / 2, first))
     return ClosedLoopState(burst, mixed, share, f.mean_hold(held, arrivals))
 
 
