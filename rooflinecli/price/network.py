@@ -8,9 +8,6 @@ around a fabric is a tier of the same ports: one ring passes through both, and w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
-from importlib import import_module
-from typing import Any
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError, unknown
@@ -18,10 +15,18 @@ from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives as f
 from rooflinecli.ledger.ops import Collective
+from rooflinecli.price import fabrics, torus
 from rooflinecli.price.chip import Chip, LevelNumbers
-from rooflinecli.price.fabrics.types import ROOTED, GroupSpan, LevelPrice
+from rooflinecli.price.fabrics import DIRECT, ROOTED, GroupSpan, LevelPrice
 
 OPS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute", *ROOTED)
+COST = {
+    "switch": fabrics.switch,
+    "pcie": fabrics.switch,
+    "mesh": fabrics.mesh,
+    "fabric": fabrics.fabric,
+    "torus": torus.cost,
+}
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -49,7 +54,7 @@ def price_collective(collective: Collective, chip: Chip, regime: str, devices: N
     error: Number = 0.0
     latency: Number = 0.0
     inner: Number = 0.0  # floor of the level within
-    together = collective.op in ("all-to-all", "permute")
+    together = collective.op in DIRECT
     pipelined = regime == "kernel"  # a step's constants were fitted to the sum of the levels
     ports: Number = 0.0  # wire time on the ports between hosts so far, which a further tier includes
     for level, part in by_level(collective, chip, regime, devices):
@@ -109,13 +114,13 @@ def by_level(
         if not (num.plain(fan) and num.value(fan) == 1):
             span = GroupSpan(fan, inner, members, collective.n, collective.stride, devices, collective.mesh)
             sent = size if level.index == 0 else size * collective.outer_share
-            part = _fabric(level.level.kind)(collective.op, sent, span, level, regime)
+            part = COST[level.level.kind](collective.op, sent, span, level, regime)
             if not num.plain(fan):  # a sweep visits every level; where the group does not span it, it adds no error
                 part.error = num.where(fan > 1, part.error, 0.0)
             _contend(collective, level, part, inner, ports)
             ports = part.expected - part.latency if level.level.kind == "fabric" else 0.0
             yield level, part
-            if collective.op not in ("all-to-all", "permute"):
+            if collective.op not in DIRECT:
                 size = size / f.least_members(fan, collective.n)
         if num.plain(members) and num.value(members) == num.value(collective.n):
             return  # outer levels have no further members
@@ -145,11 +150,6 @@ def _contend(collective: Collective, level: LevelNumbers, part: LevelPrice, inne
         at.collisions is None and "efficiency.collective.memory" not in level.chip.factors
     ):  # nccl-tests of one's own settle it
         part.error = num.where(slow > 1, f.contention_error(part.error, level.collisions), part.error)
-
-
-@cache
-def _fabric(kind: str) -> Any:
-    return import_module(f"rooflinecli.price.fabrics.{kind}").cost
 
 
 def _room(collective: Collective, chip: Chip) -> None:

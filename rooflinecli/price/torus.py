@@ -14,8 +14,7 @@ from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives as f
 from rooflinecli.formulas import collectives as t
 from rooflinecli.price.chip import LevelNumbers
-from rooflinecli.price.fabrics.switch import volume_of
-from rooflinecli.price.fabrics.types import GroupSpan, LevelPrice
+from rooflinecli.price.fabrics import GroupSpan, LevelPrice, times, volume_of
 
 DIRECTIONS = {
     "axis-16": t.directions_axis_16,
@@ -43,8 +42,7 @@ def cost(op: str, size: Number, span: GroupSpan, level: LevelNumbers, regime: st
     hops = sum(t.axis_hops(*axis) for axis in along) * (2 if op == "all-reduce" else 1)
     if op == "permute":
         hops = num.minimum(hops, 1)
-    expected = f.collective_time(carried, rate, c.memory, c.overhead, hop, c.gamma, hops)
-    latency = f.collective_time(0.0, rate, c.memory, c.overhead, hop, c.gamma, hops)
+    expected, latency = times(carried, rate, c, hop, hops)
     return LevelPrice(volume, f.collective_floor(carried, rate), expected, c.error, rate, "torus", latency)
 
 
