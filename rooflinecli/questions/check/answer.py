@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import DataError, RooflineError, UsageError
 from rooflinecli.core.fast_dataclass import dataclass
-from rooflinecli.engine.phase_answer import LayoutAnswer, PhaseAnswer
+from rooflinecli.engine.phase_answer import LayoutAnswer
 from rooflinecli.importers.source import Options
 from rooflinecli.questions.check.cases import FLEET, CheckCase, load
 from rooflinecli.questions.check.question import (
@@ -158,32 +158,28 @@ def check(q: Check, measured: Measured | None = None) -> CheckAnswer:
 
 def _case(outcome: Outcome, suggested: list[FixAnswer] | None) -> CaseAnswer:
     case, result = outcome.case, outcome.result
+    # the requirement that decides: the one missed by most, else the one with the smallest margin
+    deciding = min(
+        (r for r in outcome.requirements if r.verdict == outcome.verdict),
+        key=lambda r: (r.margin is not None or outcome.verdict == PASS, 1e300 if r.margin is None else r.margin),
+        default=None,
+    )
     return CaseAnswer.like(
         case,
         verdict=outcome.verdict,
         verdict_at_expected=outcome.at_expected,
         model=result.model.name if result else None,
         hardware=result.hardware.name if result else None,
-        layout={} if result is None else {name: _sizes(phase) for name, phase in result.phases.items()},
+        layout={
+            name: {size: getattr(phase.layout_of_phase, size) for size in _SIZES}
+            for name, phase in (result.phases.items() if result else ())
+        },
         options={k: v for k, v in case.options.items() if k not in ("model", "hw")},
-        binding=_binding(outcome),
+        binding=deciding.quantity if deciding else None,
         problem=outcome.problem,
         requirements=list(outcome.requirements),
         fixes=suggested,
     )
-
-
-def _sizes(phase: PhaseAnswer) -> Sizes:
-    return {name: getattr(phase.layout_of_phase, name) for name in _SIZES}
-
-
-def _binding(outcome: Outcome) -> str | None:
-    """The requirement that decides: the one missed by most, else the one with the smallest margin."""
-    worst = [r for r in outcome.requirements if r.verdict == outcome.verdict]
-    return min(
-        worst,
-        key=lambda r: (r.margin is not None or outcome.verdict == PASS, 1e300 if r.margin is None else r.margin),
-    ).quantity if worst else None  # fmt: skip
 
 
 FARTHEST = 16

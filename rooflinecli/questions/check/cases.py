@@ -124,16 +124,6 @@ class CheckFile(Spec):
         return data
 
 
-def load_checks(path: Path) -> tuple[CheckFile, Document]:
-    """The plan in a file, and where each of its lines was written. Raises DataError with file:line."""
-    document = read(path)
-    if ("extends",) in document.lines:
-        raise DataError(
-            f"{document.location('extends')}: a plan cannot extend another; share options with `defaults`, or give several files"
-        )
-    return validate(CheckFile, document), document
-
-
 FLEET = "fleet."  # quantities of a whole fleet
 FROM = "from"  # a check's launch: a script, a config or a command, in place of options
 
@@ -167,7 +157,11 @@ class CheckCase:
 
 def load(path: Path, hold: str | None = None) -> tuple[list[CheckCase], CheckFile]:
     """Every case of a plan file, and the file. Raises DataError with file:line."""
-    plan, document = load_checks(path)
+    document = read(path)
+    if ("extends",) in document.lines:
+        why = "a plan cannot extend another; share options with `defaults`, or give several files"
+        raise DataError(f"{document.location('extends')}: {why}")
+    plan = validate(CheckFile, document)
     defaults = as_options(plan.defaults, document, ("defaults",))
     readers = [_CheckReader(name, check, plan, document, hold) for name, check in plan.checks.items()]
     cases = [

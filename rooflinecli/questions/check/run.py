@@ -187,24 +187,21 @@ def _of_layout(case: CheckCase, result: EstimateAnswer, name: str, answer: Estim
         raise unknown("quantity of a layout", name, [REGRET])
     phase = "train" if "train" in result.phases else "decode"
     own = float(time_at_bound(result.phases[phase], case.hold))
-    found = _best_training(case, result) if phase == "train" else _best_serving(case, result, answer)
+    devices, found = result.phases[phase].layout_of_phase.devices, None
+    if phase == "decode":
+        found = _best_serving(case, result, answer)
+    else:
+        from rooflinecli.questions.search.explain_rows import fastest_layout
+
+        open_ = {k: v for k, v in case.options.items() if k not in _CHOSEN | _UNSEARCHED}
+        best = fastest_layout(open_, devices, case.hold)
+        if best.estimate is not None:
+            found = float(time_at_bound(best.estimate.phases["train"], case.hold)), best.command
     if found is None:
-        devices = result.phases[phase].layout_of_phase.devices
         raise UsageError(
             f"layout.{REGRET}: no layout of {devices:,} devices fits; there is no best layout to compare with", "n"
         )
     return IntervalBounds(own / found[0] - 1, phase, note=f"best found: {found[1]}")
-
-
-def _best_training(case: CheckCase, result: EstimateAnswer) -> tuple[float, str] | None:
-    """Time at the bound and options of the best of every layout by search."""
-    from rooflinecli.questions.search.explain_rows import fastest_layout
-
-    open_ = {k: v for k, v in case.options.items() if k not in _CHOSEN | _UNSEARCHED}
-    best = fastest_layout(open_, result.phases["train"].layout_of_phase.devices, case.hold)
-    if best.estimate is None:
-        return None
-    return float(time_at_bound(best.estimate.phases["train"], case.hold)), best.command
 
 
 def _best_serving(case: CheckCase, result: EstimateAnswer, answer: Estimator) -> tuple[float, str] | None:

@@ -68,11 +68,13 @@ def compare(question: Compare) -> CompareAnswer:
     answer = Estimator()
     tried, iso_text = counts(asked, specs, iso, answer, own)
     first = "" if iso == "same-memory" else rank
-    entries = [_entry(name, {**asked, **own.get(name, {})}, tried[name], first, answer) for name in specs]
+    bound = str(build_request.value(OPTIONS["hold"], asked.get("hold", BOUNDS[0])))
+    entries = [_entry(name, {**asked, **own.get(name, {})}, tried[name], first, bound, answer) for name in specs]
     entries = [_within(entry, limits) for entry in entries]
-    _answerable(entries)
+    reasons = {entry.why for entry in entries}
+    if len(reasons) == 1 and all(entry.result is None for entry in entries):  # the reason lies in the question
+        raise UsageError(reasons.pop())
     _known(entries, rank)
-    bound = _bound(options)
     rows = _ranked([_row(entry, rank, specs[entry.name], bound) for entry in entries], rank)
     model = next((e.result.model.name for e in entries if e.result), str(options["model"]))
     found = CompareAnswer(
@@ -137,7 +139,9 @@ def _within(entry: ChipResult, limits: dict[str, float]) -> ChipResult:
     return entry
 
 
-def _entry(name: str, options: Options, counts: list[int] | str, rank: str, answer: Estimator) -> ChipResult:
+def _entry(
+    name: str, options: Options, counts: list[int] | str, rank: str, bound: str, answer: Estimator
+) -> ChipResult:
     """The estimate on the count that ranks best among the feasible ones; on the first, without `rank`."""
     if isinstance(counts, str):
         return ChipResult(name, None, counts)
@@ -151,28 +155,15 @@ def _entry(name: str, options: Options, counts: list[int] | str, rank: str, answ
             why = why or str(error)
     if not found:
         return ChipResult(name, None, why)
-    best, count = min(found, key=lambda one: _badness(one[0], rank, _bound(options)))  # the first of equals
+
+    def badness(one: tuple[EstimateAnswer, int]) -> tuple[bool, float]:
+        value, less = _ends(one[0], rank) if rank else None, not higher_is_better(rank)
+        known = value is not None and isinstance(value.expected, (int, float))
+        return not one[0].feasible, (1 if less else -1) * float(value.at(bound, less)) if value and known else 0.0
+
+    best, count = min(found, key=badness)  # the first of equals
     worst = max(best.violations, key=lambda v: v.needed or 0.0, default=None)
     return ChipResult(name, best, worst.message if worst else "", search_command({**options, "hw": name, "n": count}))
-
-
-def _bound(options: Options) -> str:
-    """The bound of the interval that ranks."""
-    return str(build_request.value(OPTIONS["hold"], options.get("hold", BOUNDS[0])))
-
-
-def _badness(result: EstimateAnswer, rank: str, bound: str) -> tuple[bool, float]:
-    value = _ends(result, rank) if rank else None
-    known = value is not None and isinstance(value.expected, (int, float))
-    less = not higher_is_better(rank)
-    return not result.feasible, (1 if less else -1) * float(value.at(bound, less)) if value and known else 0.0
-
-
-def _answerable(entries: list[ChipResult]) -> None:
-    """Raises UsageError when every chip refuses for the same reason, which then lies in the question."""
-    reasons = {entry.why for entry in entries}
-    if len(reasons) == 1 and all(entry.result is None for entry in entries):
-        raise UsageError(reasons.pop())
 
 
 def _known(entries: list[ChipResult], rank: str) -> None:
@@ -234,12 +225,9 @@ def _ranked(rows: list[ComparedChip], rank: str) -> list[ComparedChip]:
         best, above = able[0], able[place - 2] if place > 1 else None
         row.rank = place
         row.relative = row.value / best.value if row.value is not None and best.value else None
-        row.overlaps_previous = above is not None and _overlap(above.interval, row.interval)
+        spans = [one.interval for one in (above, row) if one is not None and one.interval is not None]
+        row.overlaps_previous = len(spans) == 2 and max(s[0] for s in spans) <= min(s[1] for s in spans)
     return [*able, *(row for row in rows if row not in able)]
-
-
-def _overlap(one: list[float] | None, other: list[float] | None) -> bool:
-    return one is not None and other is not None and max(one[0], other[0]) <= min(one[1], other[1])
 
 
 Counts = dict[str, list[int] | str]

@@ -23,23 +23,7 @@ from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import Request
 
 SCHEMA = "roofline/fit/1"
-FILES = (
-    "F16",
-    "Q8_0",
-    "Q6_K",
-    "Q5_K_M",
-    "Q4_K_M",
-    "Q4_K_S",
-    "IQ4_XS",
-    "Q3_K_L",
-    "Q3_K_M",
-    "Q3_K_S",
-    "IQ3_M",
-    "Q2_K",
-    "IQ2_M",
-    "IQ2_XS",
-    "IQ1_M",
-)
+FILES = tuple("F16 Q8_0 Q6_K Q5_K_M Q4_K_M Q4_K_S IQ4_XS Q3_K_L Q3_K_M Q3_K_S IQ3_M Q2_K IQ2_M IQ2_XS IQ1_M".split())
 MIXTURES = ("F16", "Q8_0", "MXFP4_MOE", *FILES[2:])
 DEFAULT = "llamacpp"
 MOST = 2**20  # tokens looked at where a model names no longest context
@@ -58,27 +42,21 @@ def fit(request: Request, files: tuple[str, ...] | None = None) -> FitAnswer:
     asked = [_fitting(request, file, total) for file in wanted]
     base = EstimateContext(replace(request, engine=request.engine or default_engine_for(asked[0].file)))
     needed = float(value(base.prompt + base.output))
+    engines = dict.fromkeys(request.engine or default_engine_for(file) for file in wanted)
     best = next((f.file for f in sorted(asked, key=lambda f: -f.bytes) if f.fits and f.max_context >= needed), None)
     return FitAnswer(
         schema=SCHEMA,
-        model=FitModel(name=spec.name, id=spec.id, parameters=total, max_context=spec.max_context),
-        hardware=FitDevice(
-            name=request.hardware.name,
-            id=request.hardware.id,
+        model=FitModel.like(spec, parameters=total),
+        hardware=FitDevice.like(
+            request.hardware,
             capacity_bytes=float(value(base.chip.capacity)),
             reserve_bytes=float(value(engine_constant(base, "reserve_bytes", "B"))),
         ),
         workload=FitLoad(prompt=value(base.prompt), output=value(base.output), batch=1, engine=base.engine.name),
         largest=best,
         files=asked,
-        notes=_notes(request, wanted),
+        notes=[note for name in engines for note in foreign(EstimateContext(replace(request, engine=name)))],
     )
-
-
-def _notes(request: Request, wanted: tuple[str, ...]) -> list[str]:
-    """What runs the files, where nothing here knows it on this chip."""
-    engines = dict.fromkeys(request.engine or default_engine_for(file) for file in wanted)
-    return [note for name in engines for note in foreign(EstimateContext(replace(request, engine=name)))]
 
 
 def _fitting(request: Request, file: str, total: int) -> FitRow:
@@ -102,9 +80,7 @@ def _fitting(request: Request, file: str, total: int) -> FitRow:
         max_context=int(max(longest, 0)),
         engine=ctx.engine.name,
     )
-    if not line.fits:
-        return _shared_out(ctx, plan, line)
-    return _timed(ctx, plan, line)
+    return _timed(ctx, plan, line) if line.fits else _shared_out(ctx, plan, line)
 
 
 def _shared_out(ctx: EstimateContext, plan: Layout, line: FitRow) -> FitRow:

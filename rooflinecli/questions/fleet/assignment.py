@@ -63,7 +63,7 @@ class CountTable:
         self.asked, self.last, self.up = asked, last, rounded_up
         self.others = [k for k in range(len(asked.devices)) if k != last]
         self.lots = {k: asked.unit(k) for k in self.others}
-        while self.others and self._work() > asked.work:
+        while self.others and float(prod(asked.devices[k] // self.lots[k] + 1 for k in self.others)) ** 2 > asked.work:
             widest = max(self.others, key=lambda k: asked.devices[k] // self.lots[k])
             self.lots[widest] *= 2
         self.shape = tuple(asked.devices[k] // self.lots[k] + 1 for k in self.others)
@@ -71,10 +71,6 @@ class CountTable:
     @property
     def exact(self) -> bool:
         return all(self.lots[k] == self.asked.unit(k) for k in self.others)
-
-    def _work(self) -> float:
-        cells = prod(self.asked.devices[k] // self.lots[k] + 1 for k in self.others)
-        return float(cells) ** 2
 
     def empty(self) -> np.ndarray:
         table = np.full(self.shape, np.inf)

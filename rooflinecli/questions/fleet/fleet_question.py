@@ -106,14 +106,6 @@ class FleetFile(Spec):
         return data
 
 
-def load_fleet(path: Path) -> tuple[FleetFile, Document]:
-    """The fleet in a file, and where each of its lines was written. Raises DataError with file:line."""
-    document = read(path, first="fleet")
-    if ("extends",) in document.lines:
-        raise DataError(f"{document.location('extends')}: a fleet cannot extend another; share options with `defaults`")
-    return validate(FleetFile, document), document
-
-
 _NEITHER = {  # options that have no place in a fleet, and what does
     "hw": "", "price": "write it at the group, such as `h100: {devices: 64, price: 2.5}`",
     "n": "set the device count in the group", "phase": "a fleet serves", "concurrency": "the search finds it; `batch` restricts it",
@@ -171,7 +163,10 @@ class Fleet:
 
 def asked(path: Path, hold: str | None = None, objective: str | None = None, split: bool = False) -> Fleet:
     """The question of a file. Raises DataError with file:line; UsageError for an objective that needs an unknown price."""
-    file, document = load_fleet(path)
+    document = read(path, first="fleet")
+    if ("extends",) in document.lines:
+        raise DataError(f"{document.location('extends')}: a fleet cannot extend another; share options with `defaults`")
+    file = validate(FleetFile, document)
     groups = tuple(_group(name, file, document) for name in file.fleet)
     services = tuple(_service(name, spec, file, document) for name, spec in file.models.items())
     found = Fleet(groups, services, hold or file.hold, objective or "cost", split)

@@ -185,9 +185,7 @@ def record(spec: HardwareSpec) -> Chip:
         title=spec.name,
         aliases=list(spec.aliases),
         file=spec.document.location().rpartition(":")[0],
-        memory=ChipMemory(
-            kind=spec.memory.kind, capacity_bytes=spec.memory.capacity.si, bandwidth_bytes_per_s=bandwidth
-        ),
+        memory=ChipMemory.like(spec.memory, capacity_bytes=spec.memory.capacity.si, bandwidth_bytes_per_s=bandwidth),
         peak_flops_per_s={dtype: spec.peak[dtype].si for dtype in DTYPES if dtype in spec.peak},
         ridge_flop_per_byte={d: float(ridge_point(spec.peak[d].si, bandwidth)) for d in DTYPES if d in spec.peak},
         network=[_level(level) for level in spec.network],
@@ -195,9 +193,7 @@ def record(spec: HardwareSpec) -> Chip:
         devices_per_host=int(spec.devices_per_host.si) if spec.devices_per_host else None,
         host_link_bytes_per_s=spec.host_link.si if spec.host_link else None,
         power_w=spec.power.si if spec.power else None,
-        price=None
-        if price is None
-        else ListedPrice(usd_per_hour=price.si, provider=price.provider, date=price.date, basis=price.basis),
+        price=None if price is None else ListedPrice.like(price, usd_per_hour=price.si),
         unverified=[quantity for quantity, _, figure in _figures(spec) if not figure.verified],
         notes=list(spec.notes),
     )

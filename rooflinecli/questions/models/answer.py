@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import field
 
 from rooflinecli.core.errors import DataError, unknown
-from rooflinecli.core.num import Number
 from rooflinecli.core.record import OPTIONAL, Record
 from rooflinecli.engine.inputs import IMAGE, cut
 from rooflinecli.formulas.memory import kv_cache_bytes
@@ -146,38 +145,21 @@ def models(family: str | None = None) -> tuple[ModelList, list[DataError]]:
 
 def record(spec: ModelSpec) -> ModelRow:
     """The line of one model in the list."""
-    counted = parameters(spec)
-    return ModelRow(
-        name=spec.id,
-        family=spec.family,
-        parameters=ParameterTotals(total=counted.total, active=counted.active),
-        layers=spec.n_layers,
-        d_model=spec.d_model,
-        max_context=spec.max_context,
-    )
+    return ModelRow.like(spec, name=spec.id, parameters=ParameterTotals.like(parameters(spec)), layers=spec.n_layers)
 
 
 def sheet(name: str) -> ModelSheet:
     """One model in detail: parameters by every convention, KV cache, and its layers group by group."""
     spec = load_model(name)
-    counted = parameters(spec)
     return ModelSheet.like(
         spec,
         schema=SCHEMA,
         name=spec.id,
-        parameters=ParameterConventions.like(
-            counted,
-            published=spec.parameters_published,
-        ),
+        parameters=ParameterConventions.like(parameters(spec), published=spec.parameters_published),
         layers=spec.n_layers,
-        d_model=spec.d_model,
-        max_context=spec.max_context,
         title=spec.name,
         aliases=list(spec.aliases),
         file=display_path(spec.document.path),
-        source=spec.source,
-        vocab_size=spec.vocab_size,
-        tied_embeddings=spec.tied_embeddings,
         kv_cache=_cache(spec),
         pattern=pattern(spec),
         groups=[_group(group, layer) for group, layer in zip(spec.layers, ledger(spec).layers, strict=True)],
@@ -190,15 +172,19 @@ def sheet(name: str) -> ModelSheet:
 
 def _cache(spec: ModelSpec) -> CacheSizes:
     """Bytes of cache at bf16: what one more token adds, and what a sequence of the whole context holds, states included."""
-    layers = [(layer, layer.mixer) for layer in ledger(spec).layers if layer.mixer is not None]
+    layers = [
+        ({**layer.axes, **dict(layer.asked)}, layer.mixer, layer.repeat)
+        for layer in ledger(spec).layers
+        if layer.mixer is not None
+    ]
     token = sum(
-        kv_cache_bytes(1.0, 1.0, mixer.cached_values_per_token(_sizes(layer)), _BF16.kv) * layer.repeat
-        for layer, mixer in layers
+        kv_cache_bytes(1.0, 1.0, mixer.cached_values_per_token(sizes), _BF16.kv) * repeat
+        for sizes, mixer, repeat in layers
     )
     whole = float(spec.max_context or 0)
 
     def held(tokens: float) -> int:
-        return int(sum(mixer.cache_bytes(_BF16, _sizes(layer), 1.0, tokens) * layer.repeat for layer, mixer in layers))
+        return int(sum(mixer.cache_bytes(_BF16, sizes, 1.0, tokens) * repeat for sizes, mixer, repeat in layers))
 
     return CacheSizes(
         bytes_per_token=int(token),
@@ -210,28 +196,17 @@ def _cache(spec: ModelSpec) -> CacheSizes:
 
 def _tower(spec: ModelSpec) -> Tower:
     """A further tower: its parameters and layers, what it reads, and what an image of the default size becomes."""
-    tower = Tower(
+    image = None
+    if spec.images is not None:
+        image = TowerImage.like(cut(spec, IMAGE), pixels=IMAGE, rule=spec.images.kind, source=spec.images.source)
+    return Tower.like(
+        spec,
         title=spec.name,
         parameters=TowerParameters(total=parameters(spec).total),
         layers=spec.n_layers,
-        d_model=spec.d_model,
         pattern=pattern(spec),
-        reads=spec.reads,
+        image=image,
     )
-    if spec.images is not None:
-        found = cut(spec, IMAGE)
-        tower.image = TowerImage.like(
-            found,
-            pixels=IMAGE,
-            rule=spec.images.kind,
-            source=spec.images.source,
-        )
-    return tower
-
-
-def _sizes(layer: Layer) -> dict[str, Number]:
-    """Sizes of a whole layer, for what it keeps."""
-    return {**layer.axes, **dict(layer.asked)}
 
 
 def _group(group: LayerSpec, layer: Layer) -> LayerGroup:
@@ -240,13 +215,12 @@ def _group(group: LayerSpec, layer: Layer) -> LayerGroup:
         Block({"kind": block.kind, **block.model_dump(exclude_defaults=True)}) if block else None
         for block in (group.attention, group.feedforward)
     )
-    return LayerGroup(
+    return LayerGroup.like(
+        group,
         layers=group.repeat,
         parameters_per_layer=layer_parameters(layer),
         attention=attention,
         feedforward=feedforward,
-        parallel=group.parallel,
-        norms=group.norms,
     )
 
 

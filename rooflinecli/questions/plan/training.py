@@ -216,17 +216,13 @@ class ChipPlan:
             raise
         if best.estimate is None:
             return DeviceCountResult(devices, best)
-        return DeviceCountResult(devices, best, *self._goodput(devices, best.estimate.model.parameters.total))
-
-    def _goodput(self, devices: int, params: float) -> tuple[float, tuple[float, float]]:
-        """Share of the time that makes progress, by `roofline goodput`, with its interval; 0 without progress."""
         if self.asked.hold == "floor":
-            return 1.0, (1.0, 1.0)
+            return DeviceCountResult(devices, best)
         try:
-            answer = TrainingGoodput(n=devices, params=params).answer()
-        except Infeasible:
-            return 0.0, (0.0, 0.0)
-        return float(answer.goodput), answer.goodput_interval
+            answer = TrainingGoodput(n=devices, params=best.estimate.model.parameters.total).answer()
+        except Infeasible:  # no progress
+            return DeviceCountResult(devices, best, 0.0, (0.0, 0.0))
+        return DeviceCountResult(devices, best, float(answer.goodput), answer.goodput_interval)
 
     def over_deadline(self, devices: int) -> float:
         return self.at(devices).held(RUN, self.asked.hold) / (self.asked.deadline or float("inf"))
@@ -255,12 +251,12 @@ class ChipPlan:
     def _chosen(self) -> PlannedChip:
         if self.asked.budget is not None and not self.priced:
             return self._none(no_price(self.name))
-        slices = self.request.hardware.slices
-        counts = slices.up_to(self._most()) if slices else ladder(self._most(), self._host())
+        slices, host = self.request.hardware.slices, self.request.hardware.devices_per_host
+        network = reach(EstimateContext(self.request))
+        most = min(network, MOST, self.asked.most_devices(self.name) or MOST)
+        counts = slices.up_to(most) if slices else ladder(most, HOST if host is None else int(host.si))
         if not counts:
-            return self._none(
-                f"-n {self._most():,}: {self.request.hardware.not_rented(self._most()) or 'below a slice'}"
-            )
+            return self._none(f"-n {most:,}: {self.request.hardware.not_rented(most) or 'below a slice'}")
         if self.asked.deadline is None:
             return self._within_budget(counts)
         enough = min_count(counts, self.over_deadline, FIRST)
@@ -275,15 +271,6 @@ class ChipPlan:
 
     def _run_s(self, devices: int) -> float:
         return self.at(devices).held(RUN, self.asked.hold)
-
-    def _host(self) -> int:
-        """Devices that are ordered together."""
-        said = self.request.hardware.devices_per_host
-        return int(said.si) if said is not None else HOST
-
-    def _most(self) -> int:
-        network = reach(EstimateContext(self.request))
-        return min(network, MOST, self.asked.most_devices(self.name) or MOST)
 
     def _within_budget(self, counts: list[int]) -> PlannedChip:
         least = next(

@@ -50,17 +50,13 @@ def _item(flag: str, item: str, read: Read, unit_shared: bool) -> list[float]:
     if high < low:
         raise UsageError(f"{flag} {item}: ends below its start; write {match['high']}..{match['low']}")
     if match["op"] in ("x", "*"):
-        return _geometric(flag, item, low, high, float(_number(flag, item, match["step"])))
+        try:
+            factor = float(match["step"])
+        except ValueError:
+            raise UsageError(f"{flag} {item}: '{match['step']}' is not a factor; write for example 1..512x2") from None
+        return _geometric(flag, item, low, high, factor)
     step = read(match["step"] + unit) if match["op"] == "/" else 1.0
     return _linear(flag, item, low, high, step)
-
-
-def _number(flag: str, item: str, text: str) -> str:
-    try:
-        float(text)
-    except ValueError:
-        raise UsageError(f"{flag} {item}: '{text}' is not a factor; write for example 1..512x2") from None
-    return text
 
 
 def _linear(flag: str, item: str, low: float, high: float, step: float) -> list[float]:
@@ -186,11 +182,15 @@ def _figure(text: str, specs: list[HardwareSpec]) -> Axis:
     if relative and path.startswith("efficiency."):
         raise UsageError(f"--set {text}: constants differ by number format; give values, not multiples")
     dimension = {overrides.unit(spec, path) for spec in specs}.pop()
-    read = (
-        (lambda item: _parse(text, item.strip().removeprefix("x"), "1"))
-        if relative
-        else (lambda item: _parse(text, item, dimension))
-    )
+
+    def read(item: str) -> float:
+        try:
+            if relative:
+                return units.parse(item.strip().removeprefix("x").strip(), "1")
+            return units.parse(item.strip() if dimension == "1" else item, dimension)
+        except ValueError as error:
+            raise UsageError(f"--set {text}: {error}") from None
+
     found = values(f"--set {path}", written.strip(), read, unit_shared=True)
     if min(found) <= 0:
         raise UsageError(f"--set {text}: figures are above zero", "set")
@@ -198,10 +198,3 @@ def _figure(text: str, specs: list[HardwareSpec]) -> Axis:
     if bound is not None and max(found) > bound:  # beyond it an expected time would beat its floor
         raise UsageError(f"--set {text}: {path} is a share of what the chip can do; give at most {bound:g}", "set")
     return Axis(path, "figure", found, relative=relative)
-
-
-def _parse(text: str, item: str, dimension: str) -> float:
-    try:
-        return units.parse(item if dimension != "1" else item.strip(), dimension)
-    except ValueError as error:
-        raise UsageError(f"--set {text}: {error}") from None
