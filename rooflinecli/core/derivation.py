@@ -13,7 +13,7 @@ import math
 import operator
 from collections.abc import Callable
 from types import FunctionType
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from rooflinecli.core import num
 from rooflinecli.core.fast_dataclass import dataclass
@@ -190,3 +190,19 @@ def label(number: Number, symbol: str, unit: str = "s") -> Number:
     if number.op in ("leaf", "formula"):
         return Traced(number.value, number.op, number.args, symbol, number.unit, number.source, number.name)
     return Traced(number.value, "formula", (number,), symbol, unit)
+
+
+def decreasing_root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Where a falling function of a positive number crosses zero, by bisection of its logarithm."""
+    a, b = math.log(low), math.log(high)
+    for _ in range(200):
+        middle = (a + b) / 2
+        if middle in (a, b):
+            break
+        a, b = (middle, b) if function(math.exp(middle)) > 0 else (a, middle)
+    return math.exp((a + b) / 2)
+
+
+def solved_value(value: float, like: Any, symbol: str, unit: str, how: str) -> Any:
+    """A number found by search, of the kind of `like`: a traced one says how it was found."""
+    return leaf(symbol, value, unit, how) if num.value(like) is not like else value

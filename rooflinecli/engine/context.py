@@ -25,8 +25,7 @@ from rooflinecli.memory import (
     preconditioner_bytes,
     with_mtp_layers,
 )
-from rooflinecli.phases.flops import ledger_flops
-from rooflinecli.phases.forward import ForwardPass
+from rooflinecli.phases.forward import ForwardPass, ledger_flops
 from rooflinecli.price.accumulator import StepAccumulator
 from rooflinecli.price.chip import Chip
 from rooflinecli.quantization.formats import BITS, FORMATS, Formats, experts_alone, experts_format, formats

@@ -122,7 +122,7 @@ def host_embedding_bytes(ctx: EstimateContext) -> float:
         return 0.0
     stored = spec.quantization.widths if spec.quantization is not None else None
     width = stored.embedding if stored is not None else ctx.formats.outer_weight
-    return float(f.table_bytes(spec.vocab_size, spec.embedding_dim or spec.d_model, width))
+    return float(spec.vocab_size * (spec.embedding_dim or spec.d_model) * width)
 
 
 def offload_to_fit(ctx: EstimateContext, layout: Layout, reserve: Number) -> dict[str, Any]:

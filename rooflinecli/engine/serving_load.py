@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rooflinecli.core import num
-from rooflinecli.core.derivation import label
+from rooflinecli.core.derivation import label, solved_value
 from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
-from rooflinecli.core.solve import solved_value
 from rooflinecli.engine import speculation
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import (

@@ -24,8 +24,7 @@ from rooflinecli.parallel import data, pipeline
 from rooflinecli.phases import recompute
 from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes
 from rooflinecli.phases.fine_tuning import RECIPE
-from rooflinecli.phases.flops import predicting_flops
-from rooflinecli.phases.forward import ForwardPass
+from rooflinecli.phases.forward import ForwardPass, predicting_flops
 from rooflinecli.price.accumulator import StepAccumulator
 from rooflinecli.price.kernels import price
 from rooflinecli.quantization.formats import Formats

@@ -41,14 +41,6 @@ def run_cost(seconds: Number, usd_per_hour: Number) -> Number:
     return seconds / 3600 * usd_per_hour
 
 
-@formula(
-    "p*", "USD/h", "two bills of the same work are equal: p1 u1 = p2 u2, u being the device-hours that the work takes"
-)
-def break_even_price(usd_per_device_hour: Number, device_hours: Number, other_device_hours: Number) -> Number:
-    """The price per device-hour at which other devices cost as much as these at theirs."""
-    return usd_per_device_hour * device_hours / other_device_hours
-
-
 @formula("$_o/h", "USD/h", "straight-line depreciation to the resale value, and electricity of the data center")
 def ownership_usd_per_hour(
     capex: Number, resale: Number, seconds: Number, watts: Number, pue: Number, usd_per_kwh: Number

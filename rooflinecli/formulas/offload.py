@@ -35,12 +35,6 @@ def on_device(size: Number, share: Number) -> Number:
     return size * (1 - share)
 
 
-@formula("B_e", "B", "definition")
-def table_bytes(rows: Number, width: Number, bytes_per_value: Number) -> Number:
-    """Bytes of an embedding table."""
-    return rows * width * bytes_per_value
-
-
 @formula(
     "ngl", "1", "as many layers, each with its part of the cache, as the room takes; embedding and head go to the host"
 )

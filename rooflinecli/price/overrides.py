@@ -26,29 +26,19 @@ def check(spec: HardwareSpec, paths: Iterable[str]) -> None:
 def unit(spec: HardwareSpec, path: str) -> str:
     """The unit of a path. Raises UsageError, listing what exists, for an unknown one."""
     if path.startswith(TIMES):
-        return factor_unit(spec, path)
+        inner = path.removeprefix(TIMES)
+        if inner.partition(".")[0] not in (EFFICIENCY, ENGINE):
+            raise UsageError(
+                f"{path}: factors are of constants; expected {TIMES}efficiency.CLASS.NAME or {TIMES}engine.NAME"
+            )
+        unit(spec, inner)
+        return "1"
     head, _, name = path.partition(".")
     if head == ENGINE:
-        return engine_unit(path, name)
+        if name not in ENGINE_CONSTANTS:
+            raise _no(path, f"constant '{name}' of an engine", ENGINE_CONSTANTS)
+        return ENGINE_CONSTANTS[name].unit
     return constant_unit(spec, path) if head == EFFICIENCY else str(figure(spec, path).dimension)
-
-
-def factor_unit(spec: HardwareSpec, path: str) -> str:
-    """The unit of a factor. Raises UsageError for a path that is no constant of an operation or an engine."""
-    inner = path.removeprefix(TIMES)
-    if inner.partition(".")[0] not in (EFFICIENCY, ENGINE):
-        raise UsageError(
-            f"{path}: factors are of constants; expected {TIMES}efficiency.CLASS.NAME or {TIMES}engine.NAME"
-        )
-    unit(spec, inner)
-    return "1"
-
-
-def engine_unit(path: str, name: str) -> str:
-    """The unit of engine.NAME. Raises UsageError for another name."""
-    if name not in ENGINE_CONSTANTS:
-        raise _no(path, f"constant '{name}' of an engine", ENGINE_CONSTANTS)
-    return ENGINE_CONSTANTS[name].unit
 
 
 def factor(path: str, slower: Number) -> Number:

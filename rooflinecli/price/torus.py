@@ -12,15 +12,14 @@ from functools import lru_cache
 from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives as f
-from rooflinecli.formulas import collectives as t
 from rooflinecli.price.chip import LevelNumbers
 from rooflinecli.price.fabrics import GroupSpan, LevelPrice, times, volume_of
 
 DIRECTIONS = {
-    "axis-16": t.directions_axis_16,
-    "cubes-4x4x4": t.directions_cubes,
-    "always": t.directions_always,
-    "never": t.directions_never,
+    "axis-16": f.directions_axis_16,
+    "cubes-4x4x4": f.directions_cubes,
+    "always": f.directions_always,
+    "never": f.directions_never,
 }
 LONGEST = 8  # times the shortest axis: beyond it a count is not a slice that anybody rents
 Along = tuple[Number, Number, Number]  # members, step, directions on one axis
@@ -33,13 +32,15 @@ def cost(op: str, size: Number, span: GroupSpan, level: LevelNumbers, regime: st
     along = _along(span, level)
     volume = volume_of(op, size, span)
     if op == "all-to-all":
-        carried, count = _busiest(size, along), _twist(span, level)
+        count, carried = _twist(span, level), 0.0
+        for axis in along:  # one after the other, the links of an axis at the same time: the busiest link decides
+            carried = num.maximum(carried, f.all_to_all_link_bytes(size, *axis))
     elif op == "permute":
         carried, count = volume, 1.0
     else:
-        carried, count = volume, sum(t.links(*axis) for axis in along)
-    rate = t.torus_bandwidth(level.bandwidth, count)
-    hops = sum(t.axis_hops(*axis) for axis in along) * (2 if op == "all-reduce" else 1)
+        carried, count = volume, sum(f.links(*axis) for axis in along)
+    rate = f.torus_bandwidth(level.bandwidth, count)
+    hops = sum(f.axis_hops(*axis) for axis in along) * (2 if op == "all-reduce" else 1)
     if op == "permute":
         hops = num.minimum(hops, 1)
     expected, latency = times(carried, rate, c, hop, hops)
@@ -52,15 +53,7 @@ def _twist(span: GroupSpan, level: LevelNumbers) -> Number:
     if not (level.level.twisted and whole):
         return 1.0
     lengths = sorted(num.value(length) for length in _lengths(num.minimum(span.slice, level.size), level))
-    return t.TWISTED.get(tuple(length / lengths[0] for length in lengths), 1.0)
-
-
-def _busiest(size: Number, along: list[Along]) -> Number:
-    """Bytes over the busiest link of an all-to-all: dimension by dimension, the axes at the same time."""
-    worst: Number = 0.0
-    for axis in along:
-        worst = num.maximum(worst, t.all_to_all_link_bytes(size, *axis))
-    return worst
+    return f.TWISTED.get(tuple(length / lengths[0] for length in lengths), 1.0)
 
 
 def _along(span: GroupSpan, level: LevelNumbers) -> list[Along]:
@@ -106,11 +99,11 @@ def _lengths(used: Number, level: LevelNumbers) -> list[Number]:
     if chosen and num.plain(used) and math.prod(chosen) == num.value(used):
         return [float(length) for length in chosen]
     whole = sorted(level.level.shape or []) or None
-    shape = slice_shape(int(num.value(used)), axes) if num.plain(used) and not t.is_power_of_two(used) else None
+    shape = slice_shape(int(num.value(used)), axes) if num.plain(used) and not f.is_power_of_two(used) else None
     lengths: list[Number] = (
         [float(length) for length in shape]
         if shape is not None
-        else [t.axis_length(used, float(axes), float(i)) for i in range(axes)]
+        else [f.axis_length(used, float(axes), float(i)) for i in range(axes)]
     )
     if whole is not None and len(whole) == axes:
         lengths = [num.where(used >= level.size, float(w), length) for w, length in zip(whole, lengths, strict=True)]

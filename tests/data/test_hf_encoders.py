@@ -26,8 +26,7 @@ from rooflinecli.engine.training import train
 from rooflinecli.importers.hf import from_config
 from rooflinecli.layers.build import ledger, with_cross_attention
 from rooflinecli.layers.parameter_counts import parameters
-from rooflinecli.phases.flops import ledger_flops
-from rooflinecli.phases.forward import ForwardPass
+from rooflinecli.phases.forward import ForwardPass, ledger_flops
 from rooflinecli.quantization.formats import formats
 from rooflinecli.questions.models.answer import sheet
 from rooflinecli.specs.hardware import load_hardware

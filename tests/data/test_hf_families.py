@@ -14,8 +14,7 @@ from rooflinecli.layers.build import ledger
 from rooflinecli.layers.images import anyres, image_splitting
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes
-from rooflinecli.phases.flops import ledger_flops
-from rooflinecli.phases.forward import ForwardPass
+from rooflinecli.phases.forward import ForwardPass, ledger_flops
 from rooflinecli.quantization.formats import formats
 from rooflinecli.specs.layers import ImageSpec
 from rooflinecli.specs.layout import Layout

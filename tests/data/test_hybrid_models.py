@@ -21,7 +21,7 @@ from rooflinecli.layers.build import ledger, with_cross_attention
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.ledger.mixer import CountingMode
 from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes, stem_head_axis_sizes
-from rooflinecli.phases.flops import rows_flops
+from rooflinecli.phases.forward import rows_flops
 from rooflinecli.quantization.formats import formats
 from rooflinecli.quantization.gguf import file_bytes
 from rooflinecli.questions.models.answer import sheet

@@ -14,8 +14,7 @@ from rooflinecli.importers.hf import TYPES, WRAPPED, from_config, model_document
 from rooflinecli.importers.hf.config_json import parse_config
 from rooflinecli.layers.build import ledger
 from rooflinecli.layers.parameter_counts import parameters
-from rooflinecli.phases.flops import ledger_flops
-from rooflinecli.phases.forward import ForwardPass
+from rooflinecli.phases.forward import ForwardPass, ledger_flops
 from rooflinecli.quantization.formats import formats
 from rooflinecli.render.views.models import to_yaml
 from rooflinecli.specs.model import load_model, model_from

@@ -39,7 +39,6 @@ WORKED = [
     (offload.host_experts, (0.25, 0.0), 0.25),
     (offload.host_experts, (0.25, 0.5), 0.625),  # a quarter, and half of three quarters
     (offload.on_device, (8.0, 0.25), 6.0),
-    (offload.table_bytes, (5.0, 3.0, 2.0), 30.0),
     (offload.layers_that_fit, (50.0, 8.0, 99.0), 4.0),  # 12.375 each: four are 49.5
     (offload.layers_that_fit, (500.0, 8.0, 99.0), 8.0),
     (offload.layers_that_fit, (-50.0, 8.0, 99.0), 0.0),
@@ -52,7 +51,6 @@ WORKED = [
     (cost.fleet_price, (4.0, 3.0), 12.0),
     (cost.run_cost, (7200.0, 3.0), 6.0),
     (energy.energy, (4.0, 500.0, 3.0), 6000.0),
-    (cost.break_even_price, (3.0, 10.0, 6.0), 5.0),  # 30 dollars over six device-hours
     (serving.batch_in_all, (4.0, 3.0, 2.0), 24.0),
     (energy.joules_per_token, (4.0, 500.0, 100.0), 20.0),
     (cost.ownership_usd_per_hour, (36000.0, 0.5, 36000.0 * 3600, 1000.0, 1.5, 0.2), 0.8),

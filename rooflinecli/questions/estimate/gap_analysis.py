@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import Any
 
 from rooflinecli.core import num, units
+from rooflinecli.core.derivation import decreasing_root
 from rooflinecli.core.errors import ImpossibleValue, UsageError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
-from rooflinecli.core.solve import decreasing_root
 from rooflinecli.core.units import duration, si
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import PHASES

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.core import num
-from rooflinecli.core.derivation import label
+from rooflinecli.core.derivation import decreasing_root, label, solved_value
 from rooflinecli.core.errors import ImpossibleValue, UsageError, unknown
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
 from rooflinecli.core.record import Quantities
-from rooflinecli.core.solve import decreasing_root, solved_value
 from rooflinecli.formulas import cost, counts, gradient_noise, training
 from rooflinecli.formulas import scaling as law
 from rooflinecli.questions.question import Question

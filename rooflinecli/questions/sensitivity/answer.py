@@ -18,7 +18,7 @@ from rooflinecli.core.num import Number
 from rooflinecli.engine import build_request, explicit_layout
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import PHASES, time_at_bound
-from rooflinecli.formulas import cost, scaling
+from rooflinecli.formulas import scaling
 from rooflinecli.price import overrides
 from rooflinecli.price.chip import Chip
 from rooflinecli.questions import multi_chip
@@ -360,11 +360,10 @@ def break_even(one: RankedCandidate, other: RankedCandidate) -> BreakEven | None
     if one.price is None:
         one, other = other, one
     assert one.price is not None  # one of them has one
-    hours = [c.device_hours() for c in (one, other)]
     return BreakEven(
         chip=other.chip,
         against=one.chip,
-        usd_per_device_hour=float(cost.break_even_price(one.price, *hours)),
+        usd_per_device_hour=float(one.price * one.device_hours() / other.device_hours()),  # where both bills are equal
         current_value=other.price,
     )
 

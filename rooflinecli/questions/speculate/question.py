@@ -7,11 +7,11 @@ from dataclasses import field as key
 from functools import cache
 
 from rooflinecli.core import num
+from rooflinecli.core.derivation import decreasing_root, solved_value
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
 from rooflinecli.core.record import OPTIONAL, Record
-from rooflinecli.core.solve import decreasing_root, solved_value
 from rooflinecli.formulas import speculation as spec
 from rooflinecli.questions.question import Question, is_number
 from rooflinecli.specs.options import Number, OptNumber, OptText, field
