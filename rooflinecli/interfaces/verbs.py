@@ -37,11 +37,16 @@ _QUESTIONS = {
     "quiz": "questions.quiz.question:Quiz",
 }
 NAMES = tuple(_QUESTIONS)
+_COMMANDS = {  # that read what only this machine has, or that the others have no use for
+    "profile": "questions.profile.question:Profile",
+    "formula": "questions.formula.question:FormulaQuestion",
+    "aot": "measure.question:AheadOfTime",
+}
 
 
 def question(verb: str) -> type[Question[object]]:
     """The record of a verb."""
-    module, _, name = _QUESTIONS[verb].partition(":")
+    module, _, name = (_QUESTIONS | _COMMANDS)[verb].partition(":")
     found: type[Question[Any]] = getattr(import_module(f"rooflinecli.{module}"), name)
     return found
 

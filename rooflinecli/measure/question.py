@@ -12,6 +12,7 @@ from rooflinecli.specs.options import Number, OptNumber, OptText, OptWhole, Swit
 
 if TYPE_CHECKING:  # a help page needs neither jax nor numpy
     from rooflinecli.measure.answer_types import ModelReport
+    from rooflinecli.measure.aot import AotAnswer
     from rooflinecli.measure.cases import Record
     from rooflinecli.measure.run import MeasureAnswer
 
@@ -135,3 +136,38 @@ def _counts(flag: str, text: str) -> list[int]:
     if any(value < 1 or value != int(value) for value in counts):
         raise UsageError(f"{flag} {text}: expected whole numbers above zero, such as 1,4,16")
     return [int(value) for value in counts]
+
+
+class AheadOfTime(Question["AotAnswer"]):
+    """Lower and compile a JAX function ahead of time, and put it on the roofline of any chip; nothing is run on arrays.
+
+    FLOPs and bytes come from its jaxpr, next to XLA's own analysis and what that miscounts: loop bodies counted once,
+    unused matmuls, elementwise work. Exit code 1 when it does not fit into the chip's memory.
+    """
+
+    verb = "aot"
+    # fmt: off
+    target: Text = field("free", "script.py:function, jitted or not.", positional=True)
+    more: Texts = field("free", "Further arguments, as after --args.", default=None, positional=True, several=True, metavar="SHAPE...")
+    args: Texts = field("free", "Arguments as shapes: f32[128,256], bf16[8,1024], (f32[8], i32[]), {w: f32[8,8]}, 0.5.", default=None, several=True, metavar="SHAPES")
+    hw: Text = field("name", "A chip (`roofline hardware`); it need not be the one that compiles.")
+    trips: OptNumber = field("number", "Trips of a loop whose end is not known before it runs.", default=None, least=1, metavar="COUNT")
+    # fmt: on
+
+    def answer(self) -> AotAnswer:
+        from importlib.util import find_spec
+
+        if find_spec("jax") is None:
+            raise UsageError(f"aot compiles with jax; install it with: {install('measure')}")
+        from rooflinecli.measure.aot import analyse
+        from rooflinecli.measure.function_signature import arguments, load
+        from rooflinecli.specs.hardware import load_hardware
+
+        chip, shapes = load_hardware(self.hw), arguments([*self.args, *self.more])
+        return analyse(load(self.target), shapes, chip, self.target, self.trips)
+
+    def check(self) -> None:
+        if self.more and len(self.args) > 1:
+            raise UsageError(
+                "give shapes after one --args, or repeat --args for each; not both, since their order would be lost"
+            )

@@ -53,7 +53,7 @@ def library(request, monkeypatch):
     find = sys.modules["importlib.util"].find_spec
     hidden = {"pandas", "polars"} - {request.param}
     monkeypatch.setattr(
-        "rooflinecli.interfaces.python.dataframes.find_spec", lambda name: None if name in hidden else find(name)
+        "rooflinecli.interfaces.python.api.find_spec", lambda name: None if name in hidden else find(name)
     )
     return request.param
 
@@ -76,7 +76,7 @@ def test_frames(library, cli):
 
 
 def test_without_a_library_the_error_names_both(monkeypatch):
-    monkeypatch.setattr("rooflinecli.interfaces.python.dataframes.find_spec", lambda name: None)
+    monkeypatch.setattr("rooflinecli.interfaces.python.api.find_spec", lambda name: None)
     with pytest.raises(UsageError, match="pandas or polars"):
         rl.estimate(**ASKED, phase="decode").to_frame()
 

@@ -18,7 +18,7 @@ from rooflinecli.interfaces import verbs
 mcp = pytest.importorskip("mcp")
 
 from rooflinecli.interfaces.mcp import tools  # noqa: E402
-from rooflinecli.interfaces.mcp.server import server  # noqa: E402
+from rooflinecli.interfaces.mcp.tools import server  # noqa: E402
 
 ASKED = {"model": "llama-3-8b", "hw": "h100", "n": 2, "phase": "decode"}
 WORDS = ("llama-3-8b", "--hw", "h100", "-n", "2", "--phase", "decode")

@@ -22,7 +22,7 @@ pytest.importorskip("uvicorn")
 from starlette.testclient import TestClient
 
 from rooflinecli.interfaces import verbs
-from rooflinecli.interfaces.web import form, query_string
+from rooflinecli.interfaces.web import form
 from rooflinecli.interfaces.web.app import HEADERS, app
 from rooflinecli.render.answer import to_json
 from rooflinecli.render.numbers import text
@@ -104,10 +104,10 @@ def test_every_verb_has_a_page_of_its_fields_and_answers_as_the_command_line(cli
         fields == {f.name for f in question.fields().values() if f.kind != "file"} - reading
         and 'role="alert"' not in page
     )
-    asked = urllib.parse.urlencode({k: str(v) for k, v in query_string.example(question).items()})
+    asked = urllib.parse.urlencode({k: str(v) for k, v in form.example(question).items()})
     if verb != "simulate":  # its answer has the time it took
         found = json.loads(client.get(f"/api/{verb}?{asked}").text)
-        assert found == json.loads(to_json(question.read(query_string.example(question)).answer()))
+        assert found == json.loads(to_json(question.read(form.example(question)).answer()))
 
 
 def test_verbs_that_read_files_have_no_page(client):

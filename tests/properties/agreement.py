@@ -29,7 +29,7 @@ from rooflinecli.core.errors import RooflineError
 from rooflinecli.interfaces import verbs
 from rooflinecli.interfaces.mcp import tools
 from rooflinecli.interfaces.python import api
-from rooflinecli.interfaces.web import query_string
+from rooflinecli.interfaces.web import form
 from rooflinecli.render.answer import dumps
 from rooflinecli.specs.quantities import higher_is_better
 
@@ -122,7 +122,7 @@ def one_estimate(draw: random.Random) -> Iterator[str]:
     found = {
         "python": dumps(api.estimate(**options).to_dict()),
         "mcp": dumps(tools.call("estimate", {k.replace("_", "-"): v for k, v in options.items()})[0]["answer"]),
-        "page": dumps(ask("estimate", query_string.options((k.replace("_", "-"), str(v)) for k, v in options.items()))),
+        "page": dumps(ask("estimate", form.options((k.replace("_", "-"), str(v)) for k, v in options.items()))),
     }
     for name, answer in found.items():
         if json.loads(answer) != json.loads(text):

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rooflinecli.render.formats import terminal
-from rooflinecli.render.formats.terminal_style import columns
+from rooflinecli.render.formats.terminal import columns
 
 COMMANDS = [
     ("estimate", "llama70b", "--hw", "h100"),

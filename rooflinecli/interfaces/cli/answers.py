@@ -43,6 +43,12 @@ class PlottedDelivery(Plotted, Delivery):
     """Where the answer goes, and its picture."""
 
 
+class PlottedTable(PlottedDelivery):
+    """As above; its keys are of one release."""
+
+    without = frozenset({"schema"})
+
+
 class Launched(Delivery):
     """An answer, or the launch of its layout."""
 
@@ -163,7 +169,8 @@ VERBS = {
     "partitioning": Verb("calculators.partitioning"),
     "shard": Verb("calculators.shard"),
     "speculate": Verb("calculators.quantities"),
-    "formula": Verb("calculators.formula"),
+    "formula": Verb("calculators.formula", delivery=Derived),
+    "aot": Verb("ops.compiled", "rows", PlottedTable),
     "kernel": Verb("calculators.kernel", help="One operation on the roofline.", former=(("grouped", "grouped-gemm"),)),
     "occupancy": Verb(
         "calculators.quantities", help="How full a GPU's multiprocessor (sm) or a systolic array (systolic) is."
@@ -185,15 +192,7 @@ def app(verb: str) -> typer.Typer:
     """The application of a verb."""
     one = VERBS[verb]
     if not one.help:
-        if verb == "profile":  # it reads a file that only this machine has, so that no other interface asks it
-            from rooflinecli.questions.profile.question import Profile
-
-            return command(Profile, _run(one), one.delivery)
-        if verb == "formula":
-            from rooflinecli.questions.formula.question import FormulaQuestion
-
-            return command(FormulaQuestion, _formula, Derived)
-        return command(verbs.question(verb), _run(one), one.delivery)
+        return command(verbs.question(verb), _formula if verb == "formula" else _run(one), one.delivery)
     found = typer.Typer(no_args_is_help=True, help=one.help, **QUIET)
     for question in import_module(f"rooflinecli.questions.{verb}.question").QUESTIONS:
         name = question.verb.partition(" ")[2]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typer._click import Context, HelpFormatter, Parameter
 
     from rooflinecli.core.parallel_map import Spread as SpreadMap
+    from rooflinecli.questions.sweep.plot_points import Picture
 
 Q = TypeVar("Q", bound=Question[Any])
 D = TypeVar("D", bound="Output")
@@ -307,15 +308,21 @@ def show(answer: Any, view: str, how: Delivery, *, table: str = "", **shown: obj
 
 def plot(answer: Any, target: str) -> None:
     """Draw the picture of an answer. Raises UsageError where it has no points."""
-    from rooflinecli.render.formats.plot import draw
     from rooflinecli.render.views.pictures import pictures
 
     drawn = pictures(answer)
     if not drawn:
         raise UsageError("--plot: no point to show; nothing is feasible, or it has no price", "plot")
-    text = draw(drawn[0], target)
+    draw(drawn[0], target, "\n")
+
+
+def draw(picture: Picture, target: str, above: str = "") -> None:
+    """Draw a picture into a file, or print it below the answer."""
+    from rooflinecli.render.formats.plot import draw as drawn
+
+    text = drawn(picture, target)
     if text:
-        write("\n" + text)
+        write(above + text)
 
 
 def explained(answer: object, name: str, depth: int) -> str:

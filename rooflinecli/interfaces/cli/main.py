@@ -64,7 +64,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "answers",
         "Inference partitionings of a layer: weight-stationary in one or two axes, weight-gathered.",
     ),
-    "aot": ("aot", "A jitted function on the roofline: XLA's FLOPs, bytes and memory, and what XLA miscounts."),
+    "aot": ("answers", "A jitted function on the roofline: XLA's FLOPs, bytes and memory, and what XLA miscounts."),
     "measure": ("measure", "Time real kernels on this machine and write a hardware profile."),
     "calibrate": ("errors", "Fit the engine's constants to your own benchmark results and training logs."),
     "validate": ("errors", "Predictions against published and measured rows: errors, bias, coverage."),
@@ -267,7 +267,8 @@ def _click_exit(error: Exception) -> int:
     if "ClickException" in names or "UsageError" in names:
         context = getattr(error, "ctx", None)
         hint = f" See `{context.command_path} --help`." if context is not None else ""
-        print_error(f"{_elsewhere(error) or _plain(error.format_message())}{hint}")  # type: ignore[attr-defined]
+        said = _elsewhere(error) or error.format_message()  # type: ignore[attr-defined]
+        print_error(f"{said}{'' if said.endswith(('.', '?', '!')) else '.'}{hint}")
         return 2
     return _unexpected(error)
 
@@ -303,26 +304,6 @@ def _elsewhere(error: Exception) -> str:
     if not here or (here.startswith("-") and re.split(r"[ ,]", here)[0] not in known):
         return ""
     return f"no option {name}: here it is {here}."
-
-
-_PARSED = (  # phrases of click and pydantic, and ours
-    (r"Value error, ", ""),
-    (r"Input should be a valid integer, unable to parse string as an integer", "expected a whole number"),
-    (r"Input should be a valid number, unable to parse string as a number", "expected a number"),
-    (r"Input should be a finite number", "expected a finite number"),
-    (r"Input should be greater than or equal to ", "must be at least "),
-    (r"Input should be less than or equal to ", "must be at most "),
-    (r"Input should be greater than ", "must be above "),
-    (r"Input should be less than ", "must be below "),
-    (r"(?<![.?!])$", "."),
-)
-
-
-def _plain(message: str) -> str:
-    """The sentence of a parser without the parser's own words."""
-    for theirs, ours in _PARSED:
-        message = re.sub(theirs, ours, message)
-    return message
 
 
 def _unexpected(error: Exception) -> int:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperGroup
 
-from rooflinecli.interfaces.cli.from_question import Delivery, add
+from rooflinecli.interfaces.cli.from_question import Delivery, add, show
 from rooflinecli.interfaces.cli.main import QUIET
-from rooflinecli.interfaces.cli.output import columns, write
+from rooflinecli.interfaces.cli.output import write
 from rooflinecli.measure.question import SUITES, ModelComparison, OpenAIServer, Suite, VLLMServer, needs_jax
 from rooflinecli.specs.options import Text, field
 
@@ -54,7 +54,6 @@ def suite(question: Suite, how: MeasureDelivery) -> int:
 def _show(answer: MeasureAnswer, how: MeasureDelivery) -> int:
     """Write the profile and print the run; returns the exit code."""
     from rooflinecli.measure.answer_types import MeasureReport
-    from rooflinecli.render.answer import render
     from rooflinecli.render.views import measure as views
 
     if not answer.leader:
@@ -64,21 +63,18 @@ def _show(answer: MeasureAnswer, how: MeasureDelivery) -> int:
     if answer.text is not None:
         write(answer.text, answer.out)
     report: Any = MeasureReport.of(answer) if how.format == "json" else answer
-    write(render(report, views.view, how.format, columns(how.wide)))
+    show(report, "measure", how)
     return 130 if answer.interrupted else int(answer.withheld)
 
 
 def model(question: ModelComparison, how: MeasureDelivery) -> None:
     """Compare a model with its prediction and print it."""
-    from rooflinecli.render.answer import render
-    from rooflinecli.render.views.measure import comparison
-
     answer = question.answer()
     if how.format == "table":
         for row in answer.phases:
             if row.warning:
                 print(f"roofline: {row.phase}: {row.warning}", file=sys.stderr)
-    write(render(answer, comparison, how.format, columns(how.wide)))
+    show(answer, "measure.comparison", how)
 
 
 def server(question: OpenAIServer, how: RunsDelivery) -> None:

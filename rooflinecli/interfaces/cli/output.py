@@ -26,7 +26,7 @@ INTERRUPTED = 130  # exit code after Ctrl-C
 
 def columns(wide: bool = False, out: Path | None = None) -> int:
     """Columns to write for: the terminal's, those of a pipe or a file, or as many as it takes."""
-    from rooflinecli.render.formats.terminal_style import columns as found
+    from rooflinecli.render.formats.terminal import columns as found
 
     return found(wide, out is not None)
 

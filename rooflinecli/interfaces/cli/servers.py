@@ -28,10 +28,10 @@ class NoDelivery(Delivery):
 
 def serve_tools(question: ToolServer, how: NoDelivery) -> None:
     """Serve until standard input ends. Raises UsageError without the SDK."""
-    from rooflinecli.interfaces.mcp import server
+    from rooflinecli.interfaces.mcp import tools
 
     try:
-        server.run()
+        tools.run()
     except ImportError:
         raise UsageError(f"`roofline mcp` needs the SDK; install it with: {install('mcp')}") from None
 

@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.interfaces.cli.from_question import Study, command, show
-from rooflinecli.interfaces.cli.output import INTERRUPTED, Progress, write
+from rooflinecli.interfaces.cli.from_question import Study, command, draw, show
+from rooflinecli.interfaces.cli.output import INTERRUPTED, Progress
 from rooflinecli.questions.simulate.question import Simulate, SimulateAnswer
 from rooflinecli.specs.options import OptNumber, OptText, Text, field
 
 if TYPE_CHECKING:
     from rooflinecli.core.parallel_map import Spread as SpreadMap
     from rooflinecli.questions.estimate.answer_types import TriedChange
-    from rooflinecli.questions.sweep.plot_points import Picture
 
 
 class SimulateDelivery(Study):
@@ -76,7 +75,7 @@ def _one(question: Simulate, how: SimulateDelivery, over: SpreadMap) -> int:
     if how.plot:
         from rooflinecli.questions.simulate.plots import picture
 
-        _draw(picture(ran, how.plot_kind), how.plot)
+        draw(picture(ran, how.plot_kind), how.plot)
     return INTERRUPTED if answer.interrupted else 0 if answer.met else 1
 
 
@@ -111,18 +110,11 @@ def _study(cells: list[tuple[Simulate, dict[str, str]]], how: SimulateDelivery, 
     if how.plot:
         from rooflinecli.questions.simulate.plots import over_rates
 
-        _draw(over_rates(answer), how.plot)
+        draw(over_rates(answer), how.plot)
     if len(answer.rows) < len(cells):
         print(f"interrupted: {len(answer.rows)} of {len(cells)} simulations had ended", file=sys.stderr)
         return INTERRUPTED
     return 0 if answer.met else 1
-
-
-def _draw(picture: Picture, target: str) -> None:
-    from rooflinecli.render.formats.plot import draw
-
-    if text := draw(picture, target):
-        write(text)
 
 
 app = command(Simulate, run, SimulateDelivery, read=Simulate.cells)

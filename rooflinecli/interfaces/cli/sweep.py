@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rooflinecli.core import files
 from rooflinecli.core.errors import UsageError
-from rooflinecli.interfaces.cli.from_question import Study, command, show
+from rooflinecli.interfaces.cli.from_question import Study, command, draw, show
 from rooflinecli.interfaces.cli.output import INTERRUPTED, Progress, columns, print_error
 from rooflinecli.questions.sweep.question import Sweep
 from rooflinecli.specs.options import OptText, Text, field
@@ -18,7 +18,6 @@ from rooflinecli.specs.quantities import first_release
 
 if TYPE_CHECKING:
     from rooflinecli.core.parallel_map import Spread as SpreadMap
-    from rooflinecli.questions.sweep.plot_points import Picture
 
 
 FORMATS = ("table", "csv", "json", "jsonl", "markdown", "parquet")
@@ -83,7 +82,7 @@ def run(question: Sweep, how: SweepDelivery) -> int:
         print_error(f"interrupted: {progress.done:,} of {stop - start:,} points are written")
         return INTERRUPTED
     if plot:
-        _draw(plot.picture, str(how.plot))
+        draw(plot.picture, str(how.plot))
     return 0 if feasible else 1
 
 
@@ -104,14 +103,6 @@ def _tables(
             plot.add(choice, answer)
 
 
-def _draw(picture: Picture, target: str) -> None:
-    from rooflinecli.render.formats.plot import draw
-
-    text = draw(picture, target)
-    if text:
-        print(text)
-
-
 def _values(values: tuple[object, ...]) -> list[object]:
     """An axis for the header: all of it, or its ends when it is long."""
     whole = [int(v) if isinstance(v, float) and v == int(v) else v for v in values]
@@ -128,36 +119,24 @@ def writer(
     format: str, out: Path | None, names: list[str], about: dict[str, object], quiet: bool = False, width: int = 120
 ) -> Iterator[Any]:
     """A writer to standard output, or to a file written whole or not at all. Raises UsageError when it cannot be written."""
+    from rooflinecli.render.formats.rows import WRITERS, Table
+
     if quiet:
         yield _Silent()
         return
-    if out is None:
-        if format == "parquet":
-            raise UsageError("--format parquet needs --out FILE")
-        made = _writer(format, sys.stdout, names, about, width)
+    if out is None and format == "parquet":
+        raise UsageError("--format parquet needs --out FILE")
+    with ExitStack() as opened:
+        target: Any = sys.stdout
+        if out is not None:
+            target = opened.enter_context(files.replacing(out))
+        if out is not None and format != "parquet":
+            target = opened.enter_context(target.open("w", encoding="utf-8", errors="replace"))
+        made = Table(target, names, about, width) if format == "table" else WRITERS[format](target, names, about)
         yield made
         made.close()
-        sys.stdout.flush()
-        return
-    with files.replacing(out) as partial, _target(format, partial) as target:
-        made = _writer(format, target, names, about, width)
-        yield made
-        made.close()
-
-
-@contextmanager
-def _target(format: str, path: Path) -> Iterator[object]:
-    if format == "parquet":
-        yield path
-        return
-    with path.open("w", encoding="utf-8", errors="replace") as stream:
-        yield stream
-
-
-def _writer(format: str, target: Any, names: list[str], about: dict[str, Any], width: int) -> Any:
-    from rooflinecli.render.formats.rows import WRITERS, Table
-
-    return Table(target, names, about, width) if format == "table" else WRITERS[format](target, names, about)
+        if out is None:
+            sys.stdout.flush()
 
 
 app = command(Sweep, run, SweepDelivery)

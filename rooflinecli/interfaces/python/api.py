@@ -13,15 +13,14 @@ Options are those of the command line with underscores, `devices` and `hardware`
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from importlib.util import find_spec
 from typing import Any, ParamSpec, TypeVar, cast
 
 from rooflinecli.calibrate.question import Calibrate
 from rooflinecli.core.errors import DataError, ImpossibleValue, Infeasible, RooflineError, RooflineWarning, UsageError
-from rooflinecli.core.record import plain
+from rooflinecli.core.record import Record, leaves, plain
 from rooflinecli.engine.phase_answer import DecodeAnswer, LayoutAnswer, PhaseAnswer, PrefillAnswer, TrainAnswer
-from rooflinecli.interfaces.python import dataframes as _dataframes
-from rooflinecli.interfaces.python.dataframes import Calibration, Simulation
 from rooflinecli.layers.parameter_counts import Parameters
 from rooflinecli.layers.parameter_counts import parameters as _parameters
 from rooflinecli.questions.compare.question import Compare
@@ -146,10 +145,7 @@ class Answer(dict[str, Any]):
 
     def to_frame(self) -> Any:
         """A row for each phase, a column for each number: a pandas frame, or a polars one where only that is installed."""
-        from rooflinecli.core.record import leaves
-        from rooflinecli.interfaces.python.dataframes import frame
-
-        return frame([{"phase": name} | dict(leaves(phase)) for name, phase in self.result.phases.items()])
+        return _frame([{"phase": name} | dict(leaves(phase)) for name, phase in self.result.phases.items()])
 
     def _repr_html_(self) -> str:
         """The first screen of `roofline estimate`, for a notebook."""
@@ -161,6 +157,73 @@ class Answer(dict[str, Any]):
     def __repr__(self) -> str:
         times = ", ".join(f"{name} {float(phase.time_s):.4g} s" for name, phase in self.result.phases.items())
         return f"<{self.model.name} on {self.plan.devices} x {self.hardware.name}: {times}>"
+
+
+def _frame(rows: Iterable[Mapping[str, Any]] | Mapping[str, Any]) -> Any:
+    """A frame of rows, or of columns. Raises UsageError where neither library is installed."""
+    if find_spec("pandas") is not None:
+        import pandas
+
+        return pandas.DataFrame(rows if isinstance(rows, Mapping) else list(rows))
+    if find_spec("polars") is not None:
+        import polars
+
+        if isinstance(rows, Mapping):
+            return polars.DataFrame(rows, strict=False)
+        return polars.DataFrame([dict(row) for row in rows], strict=False, infer_schema_length=None)
+    raise UsageError("a frame needs pandas or polars; install one of them, or use to_dict()")
+
+
+class Simulation(dict[str, Any]):
+    """The answer of a simulation: the object that `roofline simulate --format json` prints; its numbers by their names as well.
+
+    `times` holds every request's seconds and tokens, as arrays.
+    """
+
+    def __init__(self, answer: Mapping[str, Any], times: Any):
+        super().__init__(answer)
+        self.times = times
+
+    def requests(self) -> Any:
+        """A row for each request, as `--requests-out` writes them: a pandas frame, or a polars one where only that is installed."""
+        from rooflinecli.render.formats.request_log import table
+
+        return _frame(table(self.times))
+
+    def __missing__(self, name: str) -> Any:
+        """A number of the run, such as ttft_p99_s."""
+        return self["simulate"][name]
+
+    def to_frame(self) -> Any:
+        """A row for each number with the ends of its 80% interval, None where it has none: a pandas frame, or a polars one."""
+        ends = self["interval"]
+        return _frame(
+            {
+                "quantity": name,
+                "value": value,
+                "low": (ends.get(name) or [None])[0],
+                "high": (ends.get(name) or [None])[-1],
+            }
+            for name, value in self["simulate"].items()
+        )
+
+
+class Calibration(dict[str, Any]):
+    """The answer of a calibration: the object that `roofline calibrate --format json` prints, and the hardware file that it makes."""
+
+    def __init__(self, answer: Mapping[str, Any], hardware: str | None):
+        super().__init__(answer)
+        self.hardware = hardware
+
+    def to_frame(self, title: str = "error") -> Any:
+        """Return the rows of a table by a word of its title: error, determine, contradict, read or next.
+
+        Raises UsageError where no title has it.
+        """
+        found = next((table["rows"] for table in self["tables"] if title in table["title"]), None)
+        if found is None:
+            raise UsageError(f"no table is about {title!r}; there are: {'; '.join(t['title'] for t in self['tables'])}")
+        return _frame(found)
 
 
 def _function(kind: Callable[P, Q], wrap: Callable[[Q], R]) -> Callable[P, R]:
@@ -195,6 +258,32 @@ def _function(kind: Callable[P, Q], wrap: Callable[[Q], R]) -> Callable[P, R]:
     return cast(Callable[P, R], ask)
 
 
+def _swept(question: Sweep) -> Any:
+    """The whole of a sweep as a frame, its chunks joined."""
+    import numpy as np
+
+    from rooflinecli.questions.sweep import axes
+    from rooflinecli.questions.sweep import run as swept
+    from rooflinecli.questions.sweep.run import Filter
+
+    space = axes.space(question.options(), list(question.figures) or None)
+    shown = swept.layout(space, question.wanted)
+    keep = Filter(space, list(question.where), question.feasible_only)
+    found: dict[str, list[Any]] = {name: [] for name in shown.names}
+    for choice, answer in swept.answers(space, 0, space.points):
+        table = keep(answer, swept.table(shown, choice, answer))
+        count = len(table["feasible"])
+        for name in shown.names:
+            value = table[name]
+            found[name].append(value if isinstance(value, np.ndarray) and value.ndim else np.full(count, value))
+    return _frame({name: np.concatenate(parts) for name, parts in found.items()})
+
+
+def _rows(answer: Record, name: str) -> Any:
+    """A list of an answer as a frame, a column for each number; empty where nothing is feasible."""
+    return _frame([dict(leaves(row)) for row in getattr(answer, name)])
+
+
 def _estimated(question: Estimate) -> Answer:
     options = question.all_options()
     return Answer(question.answer_to(question.request_of(options)), options)
@@ -217,9 +306,9 @@ def _calibrated(question: Calibrate) -> Calibration:
 
 estimate = _function(Estimate, _estimated)
 explain = _function(Explain, lambda question: question.answer().text)
-sweep = _function(Sweep, _dataframes.sweep)
-search = _function(Search, lambda question: _dataframes.rows(question.answer(), "results"))
-compare = _function(Compare, lambda question: _dataframes.rows(question.answer(), "rows"))
+sweep = _function(Sweep, _swept)
+search = _function(Search, lambda question: _rows(question.answer(), "results"))
+compare = _function(Compare, lambda question: _rows(question.answer(), "rows"))
 plan = _function(Plan, lambda question: question.answer().to_dict())
 fleet = _function(FleetPlan, lambda question: question.answer().to_dict())
 simulate = _function(Simulate, _simulated)

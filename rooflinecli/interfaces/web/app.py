@@ -18,7 +18,7 @@ from starlette.routing import Route
 from rooflinecli.core.errors import RooflineError, UsageError
 from rooflinecli.importers.source import Options
 from rooflinecli.interfaces import verbs
-from rooflinecli.interfaces.web import form, query_string
+from rooflinecli.interfaces.web import form
 from rooflinecli.questions.question import Question
 from rooflinecli.render.answer import dumps
 from rooflinecli.render.report.page import STYLE
@@ -81,7 +81,7 @@ def _content(request: Request, options: Options) -> str:
     content = str(_answered(lambda o: form.part(o, question), options))
     if not pinned:
         return content
-    then = query_string.options(parse_qsl(pinned), question)
+    then = form.options(parse_qsl(pinned), question)
     return str(_answered(lambda o: form.differences(question, then, o), options)) + content
 
 
@@ -121,13 +121,13 @@ def _options(request: Request, *excluded: str) -> Options:
     if len(request.url.query) > LONGEST:
         raise UsageError(f"the question is longer than {LONGEST} characters; shorten it")
     pairs = ((k, v) for k, v in request.query_params.multi_items() if k not in ("pinned", *excluded))
-    return query_string.options(pairs, _verb(request))
+    return form.options(pairs, _verb(request))
 
 
 def _as_typed(request: Request) -> Options:
     """The fields of a question that was refused, to be mended where they stand."""
-    known = {field.name for field in query_string.fields(_verb(request))}
-    return {k: v[: query_string.LONGEST] for k, v in request.query_params.multi_items() if k in known}
+    known = {field.name for field in form.fields(_verb(request))}
+    return {k: v[: form.LONGEST] for k, v in request.query_params.multi_items() if k in known}
 
 
 def _file(name: str, kind: str) -> Response:

@@ -1,19 +1,22 @@
-"""The page to play with: fields over the sections of a report, which are drawn again whenever a field changes."""
+"""The page to play with: the address bar as options, fields over the sections of a report, which are drawn again whenever a field changes."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from rooflinecli.core.errors import RooflineError
+from rooflinecli.core.errors import RooflineError, UsageError
 from rooflinecli.core.record import leaves, plain
+from rooflinecli.core.text import one_line
 from rooflinecli.engine import build_request
 from rooflinecli.importers.source import Options
 from rooflinecli.interfaces import verbs
-from rooflinecli.interfaces.web import query_string
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.estimate.changes_to_try import changes
@@ -27,7 +30,7 @@ from rooflinecli.render.report.html import DerivationTree, EmbeddedFigures, Esca
 from rooflinecli.render.report.page import draw, section, sections, shown
 from rooflinecli.specs.layout import AXES
 from rooflinecli.specs.name_lookup import files
-from rooflinecli.specs.options import KINDS, MISSING, OPTIONS, PANELS, Option
+from rooflinecli.specs.options import KINDS, MISSING, OPTIONS, PANELS, Option, find
 from rooflinecli.specs.request import Request
 
 FIELDS = {
@@ -48,6 +51,75 @@ _WORDS = {
     "phase": ("", "prefill,decode", "prefill", "decode", "train"),
     "engine": ("", "python-server", "cuda-graph", "vllm", "sglang", "trtllm"),
 }
+LONGEST = 200
+DEFAULTS = {"model": "llama-3-70b", "hw": "h100", "phase": "prefill,decode"}
+PLAN = {
+    "model": "llama-3-70b",
+    "hw": "h100,mi300x",
+    "qps": "20",
+    "slo": "ttft=1s,itl=50ms",
+}  # training runs take longer
+_ENDINGS = (".yaml", ".yml", ".json")
+
+
+def example(question: type[Question[Any]]) -> Options:
+    """The options of the first example of a question, with which its page opens."""
+    if question.verb in ("estimate", "plan"):
+        return dict(DEFAULTS if question is Estimate else PLAN)
+    words, found = shlex.split(question.examples[0])[1 + len(question.verb.split()) :], {}
+    places = question.positional()
+    while words:
+        word = words.pop(0)
+        if not word.startswith("-"):
+            found[question.fields()[places.pop(0)].name] = word
+            continue
+        named = next((f for f in question.fields().values() if word == f.short), None)
+        field = named or question.named(word.lstrip("-"))
+        found[field.name] = "yes" if field.kind == "switch" else words.pop(0)
+    return found
+
+
+def fields(question: type[Question[Any]]) -> list[Option]:
+    """Fields that a page has: none that is a file, or that reads one."""
+    if question is Estimate:
+        return list(OPTIONS.values())
+    return [field for field in question.fields().values() if field.kind != "file" and field.name != "from"]
+
+
+def options(pairs: Iterable[tuple[str, str]], question: type[Question[Any]] = Estimate) -> Options:
+    """Options of a query; those left empty are as if not given, and without any the page opens on an example.
+
+    Raises UsageError for a name that does not exist, one given twice, a value that is too long or names a file.
+    """
+    found: Options = {}
+    for name, value in pairs:
+        known = one_line(name)[:60]
+        option = (
+            find(known, "the page's fields show those there are") if question is Estimate else question.named(known)
+        )
+        text = value.strip()
+        if not text:
+            continue
+        if len(text) > LONGEST or not text.isprintable():
+            raise UsageError(
+                f"{option.flag}: longer than {LONGEST} characters, or not plain text; shorten it", option.name
+            )
+        if option not in fields(question) or (
+            not KINDS[option.kind].unit and any(_is_path(word, option) for word in re.split(r"[,=:;\s]+", text))
+        ):
+            raise UsageError(
+                f"{option.flag} {text}: a page answers for names of the registry, not for files", option.name
+            )
+        if option.name in found:
+            raise UsageError(f"{option.flag} is given twice; keep one", option.name)
+        found[option.name] = text
+    return found or example(question)
+
+
+def _is_path(word: str, option: Option) -> bool:
+    """Whether a word could name a file. A name of the registry is looked up there, whatever files lie around."""
+    is_file = option.kind != "name" and os.path.isfile(word)
+    return is_file or bool({"/", "\\"} & set(word)) or word.lower().endswith(_ENDINGS)
 
 
 def part(options: Options, question: type[Question[Any]] = Estimate) -> EscapedHtml:
@@ -196,18 +268,20 @@ Fields = dict[str, list[Option]]
 
 def _grouped(question: type[Question[Any]], options: Options) -> tuple[Fields, Fields]:
     """Fields by group: those that people try first or that were given, and the others to unfold by panel."""
-    fields = query_string.fields(question)
+    every = fields(question)
     if question is Estimate:
         first: Fields = {name: [OPTIONS[o] for o in names] for name, names in FIELDS.items()}
     else:
-        example = query_string.example(question)
+        shown_first = example(question)
         first = {
             "What": [
-                f for f in fields if f.required or f.positional or not f.panel or f.name in example or f.name in options
+                f
+                for f in every
+                if f.required or f.positional or not f.panel or f.name in shown_first or f.name in options
             ]
         }
     shown = {f.name for group in first.values() for f in group}
-    return first, {panel: [f for f in fields if f.panel == panel and f.name not in shown] for panel in PANELS[:-1]}
+    return first, {panel: [f for f in every if f.panel == panel and f.name not in shown] for panel in PANELS[:-1]}
 
 
 def _field(option: Option, value: object) -> EscapedHtml:

@@ -16,7 +16,6 @@ from rooflinecli.render import numbers
 from rooflinecli.render.answer import inert
 from rooflinecli.render.formats import terminal
 from rooflinecli.render.formats.markdown import cell
-from rooflinecli.render.formats.terminal_style import PIPE
 
 Chunk = dict[str, Any]
 
@@ -46,11 +45,24 @@ def _text(value: object, null: str) -> str:
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
-class Csv:
-    """A header and one line per point; infeasible quantities are empty."""
+class Jsonl:
+    """One JSON object on each line."""
 
     def __init__(self, stream: TextIO, names: list[str], about: dict[str, object]):
         self.stream, self.names = stream, names
+
+    def add(self, chunk: Chunk) -> None:
+        self.stream.write("".join(text + "\n" for text in objects(chunk, self.names)))
+
+    def close(self) -> None:
+        pass
+
+
+class Csv(Jsonl):
+    """A header and one line per point; infeasible quantities are empty."""
+
+    def __init__(self, stream: TextIO, names: list[str], about: dict[str, object]):
+        super().__init__(stream, names, about)
         stream.write(",".join(names) + "\n")
 
     def add(self, chunk: Chunk) -> None:
@@ -60,9 +72,6 @@ class Csv:
             for n in self.names
         ]
         self.stream.write("\n".join(map(",".join, zip(*columns, strict=True))) + "\n" if rows else "")
-
-    def close(self) -> None:
-        pass
 
 
 def _words(column: object) -> bool:
@@ -115,7 +124,7 @@ class Table:
 
     limit = 200
 
-    def __init__(self, stream: TextIO, names: list[str], about: dict[str, object], width: int = PIPE):
+    def __init__(self, stream: TextIO, names: list[str], about: dict[str, object], width: int = terminal.PIPE):
         self.stream, self.names, self.width = stream, names, width
         self.grid: list[tuple[str, ...]] = []
         self.total = 0
@@ -164,17 +173,6 @@ def _shown(name: str, value: object) -> str:
     return numbers.text(value, name.rpartition(".")[2])
 
 
-class Jsonl:
-    def __init__(self, stream: TextIO, names: list[str], about: dict[str, object]):
-        self.stream, self.names = stream, names
-
-    def add(self, chunk: Chunk) -> None:
-        self.stream.write("".join(text + "\n" for text in objects(chunk, self.names)))
-
-    def close(self) -> None:
-        pass
-
-
 GROUP = 1_000_000  # rows of a row group of Parquet
 
 
@@ -203,14 +201,9 @@ class Parquet:
 
     def _column(self, column: object, rows: int) -> object:
         pa = self.arrow
-        if hasattr(column, "dtype") and column.dtype.kind != "O":
-            return pa.array(column, from_pandas=True)
-        values = (
-            pa.array(column, type=pa.string())
-            if hasattr(column, "dtype")
-            else pa.array([column]).take(pa.array([0] * rows))
-        )
-        return values
+        if not hasattr(column, "dtype"):
+            return pa.array([column]).take(pa.array([0] * rows))
+        return pa.array(column, type=pa.string()) if column.dtype.kind == "O" else pa.array(column, from_pandas=True)
 
     def _flush(self) -> None:
         if self.held:

@@ -7,6 +7,8 @@ more rows than a screen has drop columns instead, in the order they state, and s
 
 from __future__ import annotations
 
+import os
+import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import field
@@ -15,7 +17,10 @@ from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.text import CONTROL
 from rooflinecli.render.blocks import Block, Command, Drawing, Headline, Note, Page, Pairs, Prose
 from rooflinecli.render.blocks import Table as Blocks
-from rooflinecli.render.formats.terminal_style import NARROWEST, PIPE, bold, colored, dim, red
+
+PIPE = 120  # columns of a pipe or a file, which have none of their own
+NARROWEST = 20
+WIDE = 10**6  # with --wide
 
 
 def draw(page: Page, width: int, details: bool = False) -> str:
@@ -290,3 +295,40 @@ def _cut(text: str, width: int) -> str:
     while text and cells(text) > width - 1:
         text = text[:-1]
     return text + "…" if width else ""
+
+
+def colored() -> bool:
+    """Whether standard output is a terminal that shows styles."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return sys.stdout.isatty()
+
+
+def _style(code: str, text: str) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m" if colored() else text
+
+
+def columns(wide: bool = False, to_file: bool = False) -> int:
+    """Columns to write for: COLUMNS, else the terminal's, else those of a pipe."""
+    if wide:
+        return WIDE
+    given = os.environ.get("COLUMNS", "")[:6]
+    if given.isdecimal() and int(given) > 0:
+        return max(int(given), NARROWEST)
+    try:
+        found = os.get_terminal_size(sys.stdout.fileno()).columns if not to_file else 0
+    except (OSError, ValueError, AttributeError):  # no terminal, closed, or not a stream of the system's
+        found = 0
+    return max(found, NARROWEST) if found else PIPE
+
+
+def bold(text: str) -> str:
+    return _style("1", text)
+
+
+def dim(text: str) -> str:
+    return _style("2", text)
+
+
+def red(text: str) -> str:
+    return _style("31", text)

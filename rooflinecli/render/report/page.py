@@ -3,24 +3,43 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from rooflinecli.core.derivation import Traced
-from rooflinecli.core.record import Record
-from rooflinecli.core.units import si
+from rooflinecli.core.record import Json, Record
+from rooflinecli.core.units import duration, si
 from rooflinecli.questions.ops.answer import Operation
 from rooflinecli.questions.report.answer import ReportAnswer
 from rooflinecli.questions.simulate.from_estimate import Unserved
 from rooflinecli.render.answer import to_json
 from rooflinecli.render.blocks import Block, Command, Drawing, Headline, Note, Page, Pairs, Table, records
 from rooflinecli.render.numbers import text
-from rooflinecli.render.report import answer, charts
+from rooflinecli.render.report import charts
 from rooflinecli.render.report.html import DerivationTree, EmbeddedFigures, EscapedHtml, join, pairs, table, tag
 from rooflinecli.render.views import estimate, ops, pictures, profile
 
 STYLE = Path(__file__).with_name("style.css")
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 COLUMNS = ("operation", "share", "expected", "floor", "bound", "FLOP/B", "FLOPs", "bytes", "launches", "shape")  # what matters first  # fmt: skip
+
+TITLES = {
+    "prefill": ("Prefill", "TTFT"),
+    "decode": ("Decode", "ITL"),
+    "train": ("Training", "step"),
+}
+GROUPS = (
+    "matmul",
+    "attention",
+    "elementwise",
+    "communication",
+    "overhead",
+    "engine",
+    "optimizer",
+    "bubble",
+    "stragglers",
+)
+TINY = 0.0005
 
 
 def page(report: ReportAnswer, derivations: dict[str, Traced], command: str) -> str:
@@ -144,20 +163,177 @@ def sections(figures: EmbeddedFigures, report: ReportAnswer) -> EscapedHtml:
     ]
     several = len(report.curves) > 1
     curves = [
-        join(tag("h3", answer.TITLES[phase][0]) if several else None, charts.throughput(figures, phase))
+        join(tag("h3", TITLES[phase][0]) if several else None, charts.throughput(figures, phase))
         for phase in report.curves
     ]
     floor = "Floor is the speed of light of this chip; expected adds what kernels, links and the engine lose. The band is the 80% interval."
     roof = "Each mark is an operation: its FLOPs per byte, and the rate it is expected to reach. Under the slope memory limits it, under the flat roof compute does."
     return join(
-        section("answer", "Answer", [problems, answer.times(figures), draw(said)], floor),
-        section("memory", "Memory per device", answer.memory(figures)),
+        section("answer", "Answer", [problems, _times(figures), draw(said)], floor),
+        section("memory", "Memory per device", _memory(figures)),
         section("curve", "Latency against throughput", curves, "The same layout with other batches.")
         if curves
         else None,
         section("roofline", "Roofline", charts.roofline(figures), roof),
-        section("time", "Where the time goes", answer.spent(figures)),
+        section("time", "Where the time goes", _spent(figures)),
     )
+
+
+def _times(figures: EmbeddedFigures) -> EscapedHtml:
+    """A card per phase."""
+    return tag("div", [_card(figures, phase) for phase in figures.data["estimate"]["phases"]], class_="cards")
+
+
+def _titled(figures: EmbeddedFigures, phase: str) -> tuple[str, str]:
+    """A phase, and what its time is that of; a sampler's pass ends in images, not in a first token."""
+    work = figures.data["estimate"]["workload"]
+    if phase == "prefill" and "diffusion_steps" in work:
+        return "Image" if work["batch"] == 1 else "Images", f"{work['diffusion_steps']:g} steps of the sampler"
+    return TITLES[phase]
+
+
+def _card(figures: EmbeddedFigures, phase: str) -> EscapedHtml:
+    path, answer = f"estimate.phases.{phase}", figures.data["estimate"]["phases"][phase]
+    name, what = _titled(figures, phase)
+    uses = [
+        (key.upper(), figures(f"{path}.{key}"))
+        for key in ("mfu", "hfu", "mbu")
+        if answer.get(key) and not (key == "hfu" and answer["hfu"] <= answer["mfu"] * 1.001)
+    ]
+    facts: list[tuple[object, object]] = [
+        ("floor", figures(f"{path}.floor_s")),
+        ("80% interval", figures(f"{path}.interval_s")),
+        ("limited by", answer["bottleneck"]),
+        ("throughput", figures(f"{path}.tokens_per_s")),
+        ("80% interval", figures(f"{path}.tokens_per_s_interval")),
+        *uses,
+    ]
+    if phase == "decode":
+        facts.append(("per user", figures(f"{path}.tokens_per_s_per_user")))
+    if "measured_time_s" in answer:
+        facts.append(("measured", figures(f"{path}.measured_time_s")))
+    return tag(
+        "section",
+        tag("h3", name, " ", tag("small", what)),
+        tag("p", figures(f"{path}.time_s"), class_=f"big {phase}"),
+        _strip(phase, answer),
+        pairs(facts),
+        class_="card",
+    )
+
+
+def _strip(phase: str, answer: Json) -> EscapedHtml:
+    """Floor, expected and interval on one line from zero."""
+    low, high = answer["interval_s"]
+    end = max(high, answer["time_s"]) * 1.04
+    at = {
+        name: f"{100 * value / end:.2f}%"
+        for name, value in (("low", low), ("high", high), ("floor", answer["floor_s"]), ("time", answer["time_s"]))
+    }
+    words = (
+        f"floor {duration(answer['floor_s'])}, expected {duration(answer['time_s'])}, "
+        f"interval {duration(low)} to {duration(high)}"
+    )
+    return tag(
+        "div",
+        tag("i", class_=f"range {phase}", style=f"left:{at['low']};width:{100 * (high - low) / end:.2f}%"),
+        tag("i", class_="floor", style=f"left:{at['floor']}"),
+        tag("i", class_=f"dot {phase}", style=f"left:{at['time']}"),
+        class_="strip",
+        role="img",
+        aria_label=words,
+    )
+
+
+def _spent(figures: EmbeddedFigures) -> EscapedHtml:
+    """Where the expected time of each phase goes."""
+    bars = []
+    for phase, answer in figures.data["estimate"]["phases"].items():
+        total = answer["time_s"]
+        parts = [
+            (group, seconds, f"estimate.phases.{phase}.breakdown_s.{group}")
+            for group, seconds in answer["breakdown_s"].items()
+            if seconds > TINY * total
+        ]
+        parts.sort(key=lambda part: -part[1])
+        bars.append(_bar(figures, _titled(figures, phase)[0], parts, total, _share_of(total)))
+    return join(bars)
+
+
+def _share_of(total: float) -> Callable[[float], str]:
+    return lambda value: f"{value / total:.1%}"
+
+
+def _memory(figures: EmbeddedFigures) -> EscapedHtml:
+    """What a device holds in each phase, against what it has."""
+    bars = []
+    for phase, answer in figures.data["estimate"]["phases"].items():
+        held, path = answer["memory"], f"estimate.phases.{phase}.memory"
+        parts = [(name, held[key], f"{path}.{key}") for key, name in estimate.PIECES if held.get(key)]
+        full = held["total_bytes"] / held["capacity_bytes"]
+        title = join(
+            _titled(figures, phase)[0],
+            ": ",
+            figures(f"{path}.total_bytes"),
+            " of ",
+            figures(f"{path}.capacity_bytes"),
+            f", {full:.0%}",
+            tag("strong", " does not fit", class_="bad") if full > 1 else None,
+        )
+        bars.append(
+            _bar(
+                figures,
+                title,
+                parts,
+                max(held["capacity_bytes"], held["total_bytes"]),
+                lambda value: si(value, "B"),
+                mark=held["capacity_bytes"] if full > 1 else None,
+            )
+        )
+    return join(bars)
+
+
+def _bar(
+    figures: EmbeddedFigures,
+    title: object,
+    parts: list[tuple[str, float, str]],
+    whole: float,
+    text: Callable[[float], str],
+    mark: float | None = None,
+) -> EscapedHtml:
+    """A bar of parts with its legend, which carries the figures."""
+    colours = {name: _colour(name, i) for i, (name, _, _) in enumerate(parts)}
+    pieces = [tag("i", class_=colours[name], style=f"width:{100 * value / whole:.3f}%") for name, value, _ in parts]
+    if mark is not None:
+        pieces.append(tag("b", style=f"left:{100 * mark / whole:.3f}%"))
+    words = ", ".join(f"{name} {text(value)}" for name, value, _ in parts)
+    keys = [
+        tag(
+            "li",
+            tag("i", class_=colours[name], aria_hidden="true"),
+            f"{name.replace('_', ' ')} ",
+            figures(path, text(value)),
+        )
+        for name, value, path in parts
+    ]
+    keys += (
+        [tag("li", tag("strong", "|", class_="bad", aria_hidden="true"), "what the device has")]
+        if mark is not None
+        else []
+    )
+    return tag(
+        "figure",
+        tag("figcaption", title),
+        tag("div", pieces, class_="bar", role="img", aria_label=words),
+        tag("ul", keys, class_="legend"),
+    )
+
+
+def _colour(name: str, index: int) -> str:
+    """The same name has the same color in every bar."""
+    names = [label for _, label in estimate.PIECES]
+    order = names.index(name) if name in names else GROUPS.index(name) if name in GROUPS else len(GROUPS)
+    return f"c{order + 1}"
 
 
 def _operations(figures: EmbeddedFigures, phase: str, operations: list[Operation]) -> EscapedHtml:
@@ -167,7 +343,7 @@ def _operations(figures: EmbeddedFigures, phase: str, operations: list[Operation
         cells, path = dict(zip(heads, row, strict=True)), f"operations.{phase}.{i}"
         shown = {"expected": figures(f"{path}.time_s"), "share": figures(f"{path}.share", cells["share"])}
         body.append([shown.get(name, cells[name]) for name in COLUMNS])
-    name = answer.TITLES[phase][0]
+    name = TITLES[phase][0]
     return tag(
         "details",
         tag("summary", f"{name}: {len(body)} operations of one device"),
