@@ -6,14 +6,12 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from rooflinecli.core import num
-from rooflinecli.core.lift import PLAIN
 from rooflinecli.core.num import Number
-from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.context import EstimateContext, whole_model
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, TrainAnswer
 from rooflinecli.engine.serving_load import sequences
 from rooflinecli.formulas import calibration as f
 from rooflinecli.formulas import roofline
-from rooflinecli.memory import device_parameters
 from rooflinecli.price import overrides
 from rooflinecli.specs.hardware import Calibration
 from rooflinecli.specs.layout import Layout
@@ -85,7 +83,7 @@ def similarity(sizes: dict[str, Number], row: dict[str, float]) -> Number:
 
 def question_sizes(ctx: EstimateContext, layout: Layout, phase: str, batch: Number) -> dict[str, Number]:
     """Sizes that place a question among measured rows, of the work and of the replica; `batch` is in sequences."""
-    whole = ctx.memoized(layout, "whole", lambda: device_parameters(ctx.ledger, Layout(), PLAIN))
+    whole = whole_model(ctx.ledger)
     parameters = whole.inner + whole.outer + whole.experts
     if phase == "train":
         return {"devices": layout.devices, "batch": batch, "seq": ctx.seq, "parameters": parameters}

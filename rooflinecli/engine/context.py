@@ -7,10 +7,11 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from types import SimpleNamespace
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError, unknown
+from rooflinecli.core.identity_cache import IdentityKey
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.engine.host_offload import host_of
@@ -74,9 +75,9 @@ class EstimateContext:
         )
         self.chip = _chip(request, lift, override, self.engine)
         self.dtype, self.formats = _dtype_and_formats(
-            _IdentityKey(request.model),
-            _IdentityKey(request.hardware),
-            _IdentityKey(self.engine),
+            IdentityKey(request.model),
+            IdentityKey(request.hardware),
+            IdentityKey(self.engine),
             (request.dtype, request.kv_dtype, request.weight_dtype, request.state_dtype),
             "train" in request.phases,
         )
@@ -349,21 +350,6 @@ class EstimateContext:
         return choose_price(self.request.hardware, given or "", region)
 
 
-class _IdentityKey:
-    """Hashes a spec by identity, so that a cache need not hash its contents."""
-
-    __slots__ = ("spec",)
-
-    def __init__(self, spec: Any):
-        self.spec = spec
-
-    def __hash__(self) -> int:
-        return id(self.spec)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _IdentityKey) and other.spec is self.spec
-
-
 def _chip(request: Request, lift: PlainLift, override: dict[str, Number] | None, engine: ServingEngine) -> Chip:
     if request.efficiency not in ("expected", "ideal"):
         raise unknown("efficiency", request.efficiency, ("expected", "ideal"))
@@ -374,11 +360,17 @@ def _chip(request: Request, lift: PlainLift, override: dict[str, Number] | None,
         override = {"power": request.power_cap, **(override or {})}
     if lift is not PLAIN or override:
         return Chip(request.hardware, lift, ideal=ideal, override=override, engine=engine)
-    return _plain_chip(_IdentityKey(request.hardware), ideal, _IdentityKey(engine))
+    return _plain_chip(IdentityKey(request.hardware), ideal, IdentityKey(engine))
 
 
 @lru_cache(maxsize=64)
-def _plain_chip(hardware: _IdentityKey, ideal: bool, engine: _IdentityKey) -> Chip:
+def whole_model(ledger: Ledger) -> DeviceParameters:
+    """All parameters of a model on one device."""
+    return device_parameters(ledger, Layout(), PLAIN)
+
+
+@lru_cache(maxsize=64)
+def _plain_chip(hardware: IdentityKey, ideal: bool, engine: IdentityKey) -> Chip:
     return Chip(hardware.spec, ideal=ideal, engine=engine.spec)
 
 
@@ -392,7 +384,7 @@ def _model_flops(ledger: Ledger, formats: Formats, decode: bool, full_attention:
 
 @lru_cache(maxsize=256)
 def _dtype_and_formats(
-    model: _IdentityKey, hardware: _IdentityKey, engine: _IdentityKey, dtypes: tuple[str | None, ...], training: bool
+    model: IdentityKey, hardware: IdentityKey, engine: IdentityKey, dtypes: tuple[str | None, ...], training: bool
 ) -> tuple[str, Formats]:
     """Dtype and formats in which a chip runs a model; `dtypes` are --dtype and those of KV cache, weights and state."""
     dtype, kv_dtype, weight_dtype, state_dtype = dtypes

@@ -14,6 +14,7 @@ from rooflinecli.core import num
 from rooflinecli.core.derivation import label
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.identity_cache import cached_by_identity
 from rooflinecli.core.num import Number
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import PricedPass, forward_step
@@ -27,7 +28,6 @@ from rooflinecli.specs.options import OPTIONS
 
 HEADS = ("mtp", "eagle")
 SEARCHED = 4096.0  # sequences; a break-even beyond this is not looked for
-_MODULES: dict[int, tuple[ModelSpec, ModelSpec]] = {}
 
 
 @dataclass(slots=True)
@@ -195,17 +195,15 @@ def _draft(ctx: EstimateContext) -> EstimateContext:
     return ctx.draft
 
 
+@cached_by_identity
 def _last_layer(spec: ModelSpec) -> ModelSpec:
     """A model of the target's last layer alone, with its embedding and head."""
-    known = _MODULES.get(id(spec))
-    if known is None:
-        last, stored = spec.layers[-1].model_copy(update={"repeat": 1}), spec.quantization
-        if stored is not None:
-            from rooflinecli.engine.stored_weights import checkpoint_format
+    last, stored = spec.layers[-1].model_copy(update={"repeat": 1}), spec.quantization
+    if stored is not None:
+        from rooflinecli.engine.stored_weights import checkpoint_format
 
-            stored = checkpoint_format(spec)  # the mean over the target's layers
-        known = _MODULES[id(spec)] = (spec, spec.with_changes(layers=[last], towers=[], quantization=stored))
-    return known[1]
+        stored = checkpoint_format(spec)  # the mean over the target's layers
+    return spec.with_changes(layers=[last], towers=[], quantization=stored)
 
 
 def _draft_layout(layout: Layout) -> Layout:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from rooflinecli.core.errors import DataError, UsageError
+from rooflinecli.core.identity_cache import cached_by_identity
 from rooflinecli.core.lift import PLAIN
 from rooflinecli.core.num import value
+from rooflinecli.engine.context import whole_model
 from rooflinecli.layers.build import ledger
 from rooflinecli.ledger.ledger import Layer, product
-from rooflinecli.memory import DeviceParameters, device_parameters
 from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes
 from rooflinecli.quantization import linear_layers, schemes
 from rooflinecli.quantization.formats import BITS
@@ -22,9 +23,6 @@ from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import ModelSpec
 from rooflinecli.specs.request import Request
 
-_KNOWN: dict[tuple[int, str], tuple[ModelSpec, ModelSpec]] = {}
-_STORED: dict[int, tuple[ModelSpec, Quantization]] = {}
-_MOST = 64
 _WIDE = 2.0  # bytes per parameter that stays in 16 bits
 _OTHERWISE = "ask `roofline estimate` with --weight-dtype int8 or int4, or give the file itself"
 # Modules that tools never quantize, whatever the config says, or that no text decoder has
@@ -35,48 +33,34 @@ _HEAD, _TABLE = "lm_head", "model.embed_tokens"
 _LAYER = re.compile(r"layers\.(\d+)")
 
 
+@cached_by_identity
 def with_weight_format(spec: ModelSpec, file: str) -> ModelSpec:
     """The model with its weights in a GGUF file type such as Q4_K_M, or a format such as awq or exl3-4. Raises UsageError where no rule
     has the tensors of such a file.
 
     Each part (layers, experts, embedding, head) weighs exactly what its tensors come to, as a mean over its parameters.
     """
-    known = _KNOWN.get((id(spec), file))
-    if known is not None and known[0] is spec:
-        return known[1]
-    if len(_KNOWN) >= _MOST:
-        _KNOWN.clear()
     scheme = schemes.parse(file)
     if scheme is not None:
         stored = exact(spec, scheme)
     else:
         stored = Quantization(dtype=f"gguf {file}", group_size=None, widths=_widths(spec, file))
-    quantized = spec.with_changes(quantization=stored)
-    _KNOWN[id(spec), file] = (spec, quantized)
-    return quantized
+    return spec.with_changes(quantization=stored)
 
 
+@cached_by_identity
 def checkpoint_format(spec: ModelSpec) -> Quantization | None:
     """The format of a quantized checkpoint with the bytes of each part, computed once."""
     if spec.quantization is None or spec.quantization.widths is not None:
         return spec.quantization
-    known = _STORED.get(id(spec))
-    if known is None or known[0] is not spec:
-        if len(_STORED) >= _MOST:
-            _STORED.clear()
-        known = _STORED[id(spec)] = (spec, exact(spec, spec.quantization))
-    return known[1]
-
-
-def _parameters(spec: ModelSpec) -> DeviceParameters:
-    return device_parameters(ledger(spec), Layout(), PLAIN)
+    return exact(spec, spec.quantization)
 
 
 def _widths(spec: ModelSpec, file: str) -> Widths:
     """Bytes per parameter of each part. A vision encoder is a separate file in 16 bits (mmproj), counted with embedding and head."""
-    params, text = _parameters(spec), _decoder(spec)
+    params, text = whole_model(ledger(spec)), _decoder(spec)
     inner, experts, outer = (int(value(n)) for n in (params.inner, params.experts, params.outer))
-    decoder = int(value(_parameters(text).total))
+    decoder = int(value(whole_model(ledger(text)).total))
     parts = file_bytes(text, file, decoder, mixers=_mixers(text))
     table = spec.vocab_size * spec.d_model
     tower = (inner + experts + outer - decoder) * _WIDE
@@ -122,7 +106,7 @@ def exact(spec: ModelSpec, stored: Quantization) -> Quantization:
     if stored.widths is not None or not spec.vocab_size:
         return stored
     full = _with_bits(stored)
-    params = _parameters(spec)
+    params = whole_model(ledger(spec))
     layers = list(_linears(spec))
     _check_modules(spec, full, layers)
     parts = {"layers": 0.0, "experts": 0.0}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 
 from rooflinecli import memory
 from rooflinecli.core import num
@@ -13,14 +12,13 @@ from rooflinecli.core.num import Number
 from rooflinecli.core.units import si
 from rooflinecli.engine import apply_calibration, option_conflicts
 from rooflinecli.engine.choose import ChosenLayout, FeasibleAlternative, choose, nearest_feasible
-from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.context import EstimateContext, whole_model
 from rooflinecli.engine.cost import prefill_share_under_load, token_prices
 from rooflinecli.engine.evaluate import answer, derive, priced
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, Resources, TrainAnswer, layout_answer
 from rooflinecli.formulas import cost as money
 from rooflinecli.formulas import energy, roofline, serving, training
 from rooflinecli.layers.parameter_counts import parameters
-from rooflinecli.ledger.ledger import Ledger
 from rooflinecli.quantization.formats import size_of
 from rooflinecli.questions.estimate.answer_types import (
     Cost,
@@ -150,12 +148,6 @@ def bound(resources: Resources) -> tuple[str, float]:
     return name, first / second if second else float("inf")
 
 
-@lru_cache(maxsize=64)
-def _whole(ledger: Ledger) -> memory.DeviceParameters:
-    """All parameters of a model on one device."""
-    return memory.device_parameters(ledger, Layout(), PLAIN)
-
-
 def _model(ctx: EstimateContext) -> ModelAnswer:
     p = parameters(ctx.spec)
     return ModelAnswer(
@@ -163,7 +155,7 @@ def _model(ctx: EstimateContext) -> ModelAnswer:
         id=ctx.spec.id,
         layers=ctx.ledger.n_layers,
         parameters=ParameterCounts.like(p),
-        weights_bytes=memory.weights(_whole(ctx.ledger), ctx.formats, 1.0),
+        weights_bytes=memory.weights(whole_model(ctx.ledger), ctx.formats, 1.0),
     )
 
 

@@ -151,18 +151,13 @@ def _rates(step: MeasuredStep) -> Iterator[Explanation]:
         if share is not None:
             words = f"{level.name}: {si(rate * share, 'B/s')} per device instead of {si(rate, 'B/s')}"
             yield _explanation(step, words, step.measured, 1 - share)
-    yield from _power(step)
-
-
-def _power(step: MeasuredStep) -> Iterator[Explanation]:
-    """Compute at a lower clock, as under a power cap."""
+    # compute at a lower clock, as under a power cap
     hardware = step.request.hardware
     share = _solved(step, lambda x: {f"peak.{dtype}": rate.si * x for dtype, rate in hardware.peak.items()})
-    if share is None:
-        return
-    watts = hardware.power.si if hardware.power is not None else None
-    capped = f" (a power cap of {num.value(watts * share**3):.0f} W)" if watts is not None and share > 0.3 else ""
-    yield _explanation(step, f"clocks at {share:.0%} of their rate{capped}", step.measured, 1 - share)
+    if share is not None:
+        watts = hardware.power.si if hardware.power is not None else None
+        capped = f" (a power cap of {num.value(watts * share**3):.0f} W)" if watts is not None and share > 0.3 else ""
+        yield _explanation(step, f"clocks at {share:.0%} of their rate{capped}", step.measured, 1 - share)
 
 
 def note(request: Request, result: EstimateAnswer, mfu: str | None, measured: str | None) -> None:
