@@ -108,8 +108,10 @@ def containers(document: object, around: Container | None = None) -> Iterator[Co
     around = _within(document, around or Container([]))
     named = {key: document[key] for key in COMMANDS if document.get(key)}
     environment = _environment(document)
-    if not named and _image(str(document.get("image") or "")):
-        named = {"args": _flags_of(environment)}
+    if not named and _image(str(document.get("image") or "")):  # the flags that a server reads from its environment
+        found = {name: _VARIABLES.fullmatch(name) for name in environment}
+        flags = {name: (match[1] or match[2]).lower().replace("_", "-") for name, match in found.items() if match}
+        named = {"args": [f"--{flag}={environment[name]}" for name, flag in flags.items()]}
     if named and not any(isinstance(v, Mapping) for v in named.values()):
         yield _container(document, named, environment, around)
     for key, value in document.items():
@@ -143,13 +145,6 @@ def _within(document: Tree, around: Container) -> Container:
 _VARIABLES = re.compile(
     r"LLAMA_ARG_(\w+)|(MODEL_ID|NUM_SHARD|SHARDED|QUANTIZE|DTYPE|KV_CACHE_DTYPE|SPECULATE|HF_NUM_CORES|MAX_\w+)"
 )
-
-
-def _flags_of(environment: Mapping[str, str]) -> list[str]:
-    """The flags that a server reads from its environment."""
-    found = {name: _VARIABLES.fullmatch(name) for name in environment}
-    names = {name: (match[1] or match[2]).lower().replace("_", "-") for name, match in found.items() if match}
-    return [f"--{flag}={environment[name]}" for name, flag in names.items()]
 
 
 def _cores(accelerator: str) -> int:
@@ -225,12 +220,6 @@ def _gpus(document: Tree) -> int | None:
     return next((int(count) for count in counts if count.isdigit()), None)
 
 
-def mounted(found: list[Any]) -> dict[str, str]:
-    """Files that config maps of the same text hold, by name."""
-    maps = [_inside(document, "data") for document in found if _inside(document, "kind") == "ConfigMap"]
-    return {str(k): v for data in maps if isinstance(data, Mapping) for k, v in data.items() if isinstance(v, str)}
-
-
 _CHART_SIZES = {
     "tensor": "--tensor-parallel-size",
     "data": "--data-parallel-size",
@@ -246,8 +235,18 @@ def servers(values: object) -> Iterator[Options]:
     """
     models = _inside(values, "servingEngineSpec", "modelSpec")
     for model in models if isinstance(models, list) else ():
-        if isinstance(model, Mapping) and model.get("modelURL"):
-            yield {"replicas": model.get("replicaCount", 1), "pod": {"command": _production(model)}}
+        if isinstance(model, Mapping) and model.get(
+            "modelURL"
+        ):  # vllmConfig: flags in camel case, further ones as they are
+            config = model.get("vllmConfig")
+            config = config if isinstance(config, Mapping) else {}
+            flags = [
+                f"--{re.sub('(?<=[a-z])(?=[A-Z])', '-', str(key)).lower()}" + ("" if value is True else f"={value}")
+                for key, value in config.items()
+                if key not in ("extraArgs", "v0", "v1") and value is not False
+            ]
+            command = ["vllm", "serve", str(model["modelURL"]), *flags, *map(str, config.get("extraArgs") or [])]
+            yield {"replicas": model.get("replicaCount", 1), "pod": {"command": command}}
     artifacts = _inside(values, "modelArtifacts")
     if not isinstance(values, Mapping) or not isinstance(artifacts, Mapping):
         return
@@ -266,15 +265,3 @@ def servers(values: object) -> Iterator[Options]:
                     "replicas": _inside(pool, "replicas") or 1,
                     "pod": {**container, "command": command, "args": None},
                 }
-
-
-def _production(model: Tree) -> list[str]:
-    """vllmConfig has its flags in camel case, and further ones as they are."""
-    config = model.get("vllmConfig")
-    config = config if isinstance(config, Mapping) else {}
-    flags = [
-        f"--{re.sub('(?<=[a-z])(?=[A-Z])', '-', str(key)).lower()}" + ("" if value is True else f"={value}")
-        for key, value in config.items()
-        if key not in ("extraArgs", "v0", "v1") and value is not False
-    ]
-    return ["vllm", "serve", str(model["modelURL"]), *flags, *map(str, config.get("extraArgs") or [])]

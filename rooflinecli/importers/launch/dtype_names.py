@@ -160,13 +160,6 @@ def state(launch: Launch, written: object) -> None:
         launch.options["state-dtype"] = formats()["compute"][str(written).lower()]
 
 
-def prompts(launch: Launch, most: int, flag: str) -> None:
-    """The longest prompt, where it is shorter than the one that is assumed."""
-    launch.notes.append(f"{flag} {most} caps prompts; a launch states no load; give --prompt and --output")
-    if most < 2048:
-        launch.options["prompt"] = most
-
-
 def length(launch: Launch, longest: object, flag: str) -> None:
     """The maximum tokens of a request. A launch states no load, so default lengths above the cap are cut to it."""
     text = str(longest or "")

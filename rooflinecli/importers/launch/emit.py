@@ -74,7 +74,14 @@ def emit(name: str, options: Tree, slots: int = 1) -> EmittedLaunch:
     sentence = f"{flags}: {module.VERSION} has no flag for it in this layout" if missing else ""
     if "dp" in missing and not module.TRAINS:
         sentence += f"; --dp {options['dp']} is that many such servers"
-    return EmittedLaunch(_commented(body, rest, sentence) if rest else body, sentence)
+    if not rest:
+        return EmittedLaunch(body, sentence)
+    words = shlex.join(word for name, value in rest.items() for word in _words(name, value))
+    if body.startswith("{"):
+        ours = {"roofline_left_out": sentence, "roofline": words} if sentence else {"roofline": words}
+        return EmittedLaunch(json.dumps({**json.loads(body), **ours}, indent=2) + "\n", sentence)
+    first = f"# not part of this launch: {sentence}\n" if sentence else ""
+    return EmittedLaunch(f"{first}# read by `roofline estimate --from`:\n# roofline: {words}\n{body}", sentence)
 
 
 def _implied(option: str, options: Tree, model: ModelSpec) -> bool:
@@ -113,15 +120,6 @@ def same(option: str, one: object, other: object) -> bool:
         return float(str(one)) == float(str(other))
     except ValueError:
         return str(one).lower() == str(other).lower()
-
-
-def _commented(body: str, rest: Tree, left_out: str) -> str:
-    words = shlex.join(word for name, value in rest.items() for word in _words(name, value))
-    if body.startswith("{"):
-        ours = {"roofline_left_out": left_out, "roofline": words} if left_out else {"roofline": words}
-        return json.dumps({**json.loads(body), **ours}, indent=2) + "\n"
-    first = f"# not part of this launch: {left_out}\n" if left_out else ""
-    return f"{first}# read by `roofline estimate --from`:\n# roofline: {words}\n{body}"
 
 
 def _words(name: str, value: Any) -> list[str]:

@@ -125,11 +125,15 @@ def _yaml(source: Source) -> Iterator[Launch]:
     chart = source.sibling("values.yaml") or source.sibling("../values.yaml") if "{{" in source.text else None
     values = next(iter(containers.documents(chart, "values.yaml")), None) if chart else None
     found = containers.documents(source.text, source.name, values)
-    source.files |= containers.mounted(found)
+    maps = [one for one in found if isinstance(one, Mapping) and one.get("kind") == "ConfigMap"]
+    for data in (one.get("data") for one in maps):  # files by name
+        source.files |= {
+            str(k): v for k, v in (data if isinstance(data, Mapping) else {}).items() if isinstance(v, str)
+        }
     for document in found:
         configs = list(_config(document, source))
         yield from configs
-        if not configs and not (isinstance(document, Mapping) and document.get("kind") == "ConfigMap"):
+        if not configs and document not in maps:
             yield from _processes(document, source)
 
 

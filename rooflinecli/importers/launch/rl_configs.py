@@ -44,9 +44,11 @@ def options(source: str, named: Callable[[str], Option]) -> Options:
     tool, keys = _keys(opened)
     found: Options = {}
     for option, places in rl_keys(tool).items():
-        key = next((k for k in places if keys.get(k) not in (None, "", "null", "None") and _enabled(k, keys)), None)
-        if key is not None:
-            found[option] = keys[key] if option in _TEXT else _number(keys, key)
+        for key in (k for k in places if keys.get(k) not in (None, "", "null", "None")):
+            sections = key.split(".")  # none of which is switched off
+            if all(_on(keys, f"{'.'.join(sections[:i])}.enabled", True) for i in range(2, len(sections))):
+                found[option] = keys[key] if option in _TEXT else _number(keys, key)
+                break
     if found.get("lora-rank"):
         found["recipe"] = "lora"
     else:
@@ -57,12 +59,6 @@ def options(source: str, named: Callable[[str], Option]) -> Options:
     for match in _OURS.finditer(opened.text):
         found |= {option.long: value for option, value in flag_text.fields(match[1], named)}
     return found
-
-
-def _enabled(key: str, keys: Mapping[str, Any]) -> bool:
-    """Whether no section that a key is in is switched off."""
-    sections = key.split(".")
-    return all(_on(keys, ".".join(sections[:i]) + ".enabled", True) for i in range(2, len(sections)))
 
 
 def _verl(keys: Mapping[str, Any], found: Options) -> None:

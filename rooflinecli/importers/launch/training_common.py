@@ -67,12 +67,6 @@ def local_batch(launch: Launch, micro: int, steps: int = 1) -> None:
     launch.options["micro-batch"], launch.per_replica = micro, micro * steps
 
 
-def expert_defaults(launch: Launch, experts: int | None, flag: str) -> None:
-    """Require the model where expert parallelism is given without a number of experts."""
-    if int(launch.options.get("ep", 1)) > 1 and not experts and "model" not in launch.options and launch.shape:
-        launch.refuse("model", f"{flag} {launch.options['ep']}, but no number of experts is stated")
-
-
 def model_layers(model: str) -> int | None:
     """Layers of a model of the registry; None for another."""
     return found.n_layers if (found := dtype_names.registered(model)) else None

@@ -114,7 +114,9 @@ def settings(args: LaunchArguments, launch: Launch, gated: bool) -> None:
         launch.shape["rotary"] = bool(args.pop("use-rotary-position-embeddings")) or rotary
         context = args.count("max-position-embeddings", "encoder-seq-length", "seq-length")
         launch.shape |= {"context": context} if context else {}
-    training_common.expert_defaults(launch, found["experts"], "expert_model_parallel_size")
+    ep = launch.options.get("ep", 1)
+    if int(ep) > 1 and not found["experts"] and "model" not in launch.options and launch.shape:
+        launch.refuse("model", f"expert_model_parallel_size {ep}, but no number of experts is stated")
     for option, names in FLAGS.read.items():
         args.put(launch, option, *names)
     launch.options["sequence-parallel"] = bool(args.pop("sequence-parallel")) and launch.options.get("tp", 1) != 1

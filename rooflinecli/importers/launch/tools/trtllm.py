@@ -5,7 +5,7 @@ Flags as in TensorRT-LLM 1.1 (nvidia.github.io/TensorRT-LLM/commands/trtllm-serv
 
 from __future__ import annotations
 
-from rooflinecli.importers.launch import dtype_names, serving_common
+from rooflinecli.importers.launch import serving_common
 from rooflinecli.importers.launch.launch import Launch, flags, flattened
 from rooflinecli.importers.source import Options, Tree
 
@@ -42,7 +42,9 @@ def read(given: list[str] | Tree, launch: Launch, config: Tree | None = None) ->
     )  # fmt: skip
     prompt = str(args.pop("max-input-len"))
     if "max-seq-len" not in args.given and prompt.isdigit():
-        dtype_names.prompts(launch, int(prompt), "--max_input_len")
+        note = f"--max_input_len {prompt} caps prompts; a launch states no load; give --prompt and --output"
+        launch.notes.append(note)
+        launch.options |= {"prompt": int(prompt)} if int(prompt) < 2048 else {}
     serving_common.limits(launch, args, FLAGS, "trtllm")
 
 
