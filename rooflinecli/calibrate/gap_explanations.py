@@ -65,25 +65,20 @@ def explanations(row: PredictedRow) -> list[GapExplanation]:
     Factors on groups of constants, by how many shipped errors (80%) they take; for training also assumptions about the run, by the
     share of a rate or setting.
     """
-    found = sorted(_factors(row), key=lambda explanation: explanation.asks)[:MOST]
-    if row.phase == "train":
-        result = estimate(row.ctx.request)
-        gaps = assumptions("train", row.ctx.request, result, row.layout, row.measured)[:MOST]
-        found += [GapExplanation(what=gap.assumption, asks=gap.change) for gap in gaps]
-    return found
-
-
-def _factors(row: PredictedRow) -> list[GapExplanation]:
-    wanted, grid = float(np.log(row.measured)), np.linspace(-WIDEST, WIDEST, STEPS)
-    groups = BLOCKS[row.phase]
+    wanted, grid, groups = float(np.log(row.measured)), np.linspace(-WIDEST, WIDEST, STEPS), BLOCKS[row.phase]
     x = np.kron(np.eye(len(groups)), grid)  # one group moved at a time
     times = RowPredictor([row]).log_seconds(x)[0].reshape(len(groups), STEPS)
-    found = []
+    factors = []
     for group, line in zip(groups, times, strict=True):
         if line[0] <= wanted <= line[-1] and line[-1] - line[0] > 1e-6:
             move = float(np.interp(wanted, line, grid))
             asks = abs(move) / float(np.log1p(group.error))
-            found.append(GapExplanation(what=f"{group.name} {np.expm1(move):+.0%}", asks=asks))
+            factors.append(GapExplanation(what=f"{group.name} {np.expm1(move):+.0%}", asks=asks))
+    found = sorted(factors, key=lambda explanation: explanation.asks)[:MOST]
+    if row.phase == "train":
+        result = estimate(row.ctx.request)
+        gaps = assumptions("train", row.ctx.request, result, row.layout, row.measured)[:MOST]
+        found += [GapExplanation(what=gap.assumption, asks=gap.change) for gap in gaps]
     return found
 
 
@@ -95,7 +90,12 @@ def rows_of_plan(files: Sequence[Path], options: Options) -> list[MeasuredGap]:
     measured = [row for file in files for row in read(file)]
     matching = [row for row in measured if _matches(row, options)]
     if not matching:
-        raise DataError(f"{measured[0].where}: no row matches this plan; {_loads(measured)}")
+        values = {
+            name: sorted({f"{_number(row.options, name):g}" for row in measured if row.options.get(name) is not None})
+            for name in (*_LOAD, *_LENGTHS)
+        }
+        loads = ", ".join(f"{name} {' or '.join(v[:6])}" for name, v in values.items() if v)
+        raise DataError(f"{measured[0].where}: no row matches this plan; the file has {loads}")
     train = any(PHASE.get(row.quantity) == "train" for row in matching)
     stated = any(name in row.options for row in matching for name in _LOAD)  # else the plan's load is taken
     given = {k: v for k, v in options.items() if k != "phase" and (train or k not in _LOAD or not stated)}
@@ -125,12 +125,3 @@ def _matches(row: MeasuredRow, options: Options) -> bool:
 
 def _number(options: Options, name: str) -> object:
     return build_request.value(OPTIONS[name], options[name])
-
-
-def _loads(rows: list[MeasuredRow]) -> str:
-    """The loads that the rows have, in words."""
-    values = {
-        name: sorted({f"{_number(row.options, name):g}" for row in rows if row.options.get(name) is not None})
-        for name in (*_LOAD, *_LENGTHS)
-    }
-    return "the file has " + ", ".join(f"{name} {' or '.join(v[:6])}" for name, v in values.items() if v)

@@ -133,7 +133,7 @@ def _layer(spec: ModelSpec, group: LayerSpec, index: int, known: list[tuple[Atte
     rows += [norm(f"norm.{i + 1}", spec.norm) for i in range(group.norms)]
     mixed = len(rows) + mixers
     rows += [row for block in blocks for row in block.rows]
-    rows.append(hyper_connections.residual(branches) if spec.streams > 1 else _residual(branches))
+    rows.append(hyper_connections.residual(branches, spec.streams))
     axes: dict[str, int] = {"D": spec.d_model, "one": 1}
     if spec.streams > 1:
         axes |= hyper_connections.axes(spec.streams)
@@ -155,14 +155,6 @@ def _layer(spec: ModelSpec, group: LayerSpec, index: int, known: list[tuple[Atte
         mixer=mixer,
         index=index,
         mixed=mixed,
-    )
-
-
-def _residual(branches: int) -> Row:
-    """One residual add per branch: read the stream and the branch, write the stream; with dropout a mask of a byte each."""
-    whole = ("B", "Z", "D")
-    return elementwise(
-        "residual", (whole,) * (2 * branches), (whole,) * branches, masks=(whole,) * branches, linear=True
     )
 
 

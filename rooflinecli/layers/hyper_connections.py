@@ -27,8 +27,12 @@ def entry(branch: int) -> list[Row]:
     ]
 
 
-def residual(branches: int) -> Row:
-    """Each branch's output joins all streams, which are mixed: the streams and the branch are read, the streams written."""
+def residual(branches: int, streams: int) -> Row:
+    """Each branch's output joins all streams, which are mixed: the streams and the branch are read, the streams written; of a single
+    stream dropout keeps a mask of a byte."""
+    if streams == 1:
+        one = (_ONE,) * branches
+        return elementwise("residual", one * 2, one, masks=one, linear=True)
     return elementwise("residual", (_WIDE, _ONE) * branches, (_WIDE,) * branches, linear=True)
 
 

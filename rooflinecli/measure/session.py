@@ -44,8 +44,13 @@ class Session:
 
     def run(self, cases: list[KernelCase]) -> list[Record]:
         """Time every case that is not in the log, then repeat suspect ones. Returns all records of `cases`."""
-        if self.environment.processes > 1:
-            return self._together(cases)
+        if (
+            self.environment.processes > 1
+        ):  # all run every case the same number of times, or a collective would deadlock
+            self.protocol = replace(self.protocol, minimum=20, maximum=20, budget=1e9, tight=0.0, short=0.0)
+            for case in cases:
+                self._one(case, 1e12)
+            return [self.log.records[case.key] for case in cases if case.key in self.log]
         deadline = time.monotonic() + self.budget
         todo = [case for case in cases if case.key not in self.log]
         try:
@@ -54,13 +59,6 @@ class Session:
                 self._pass(self.suspects(cases), deadline)
         except KeyboardInterrupt:
             self.interrupted = True
-        return [self.log.records[case.key] for case in cases if case.key in self.log]
-
-    def _together(self, cases: list[KernelCase]) -> list[Record]:
-        """Several processes: all run every case the same number of times, or a collective would deadlock."""
-        self.protocol = replace(self.protocol, minimum=20, maximum=20, budget=1e9, tight=0.0, short=0.0)
-        for case in cases:
-            self._one(case, 1e12)
         return [self.log.records[case.key] for case in cases if case.key in self.log]
 
     def _pass(self, todo: list[KernelCase], deadline: float) -> int:

@@ -195,7 +195,7 @@ def _checked(case: KernelCase, kernel: Kernel, sets: list[Arrays], protocol: Pro
     """Select the quickest of a kernel's options whose output agrees with float64. Raises when none does."""
     import jax
 
-    from rooflinecli.measure.kernels.reference import check
+    from rooflinecli.measure.kernels.base import check
 
     best, quickest, why = None, float("inf"), Exception("no option")
     for option in kernel.options or (kernel.fn,):

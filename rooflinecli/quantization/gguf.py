@@ -85,17 +85,12 @@ def file_bytes(
     rows = list(matrices(spec, mixers))
     for m in rows:
         size = tensor_bytes(tensor_type(file, m.role, m.layer, m.shape[-1], shape), m.shape)
-        sizes[
-            {"token_embd": "embedding", "output": "head"}.get(
-                m.role, "experts" if m.role.endswith("_exps") else "layers"
-            )
-        ] += size
+        outer = {"token_embd": "embedding", "output": "head"}
+        sizes[outer.get(m.role, "experts" if m.role.endswith("_exps") else "layers")] += size
     # Parameters outside the matrices: norms, biases, routers, sinks, convolutions, learned positions
     rest = parameters - sum(math.prod(m.shape) for m in rows)
     pieces = [*spec.before, *spec.after, *(piece for group in spec.layers for piece in group.pieces)]
-    unnamed = any(
-        piece.kind in ("linear", "table") for piece in pieces
-    )  # matrices that are named and quantized otherwise
+    unnamed = any(piece.kind in ("linear", "table") for piece in pieces)  # matrices named and quantized otherwise
     if rest < 0 or unnamed or spec.towers or not spec.vocab_size:
         raise _unknown_tensors(spec)
     sizes["layers"] += 4 * rest
@@ -239,11 +234,7 @@ class Shape:
 def file_type(name: str | None) -> str | None:
     """The GGUF file type of a weight format as typed; None for a number format (int4, fp8)."""
     written = (name or "").upper()
-    return (
-        written
-        if written and written in file_types() and written not in _WIDE and written not in ("MXFP4", "NVFP4")
-        else None
-    )
+    return written if written in file_types() and written not in (*_WIDE, "MXFP4", "NVFP4") else None
 
 
 def tensor_type(file: str, role: str, layer: int, columns: int, shape: Shape) -> str:

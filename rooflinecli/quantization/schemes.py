@@ -76,7 +76,9 @@ def parse(name: str | None) -> Quantization | None:
     wide = scheme.bits if bits is None else float(bits)
     inside = scheme.between and scheme.allowed[0] <= wide <= scheme.allowed[-1]
     if wide not in scheme.allowed and not inside:
-        raise UsageError(f"--weight-dtype {name}: {stem} has {_listed(scheme)} bits, not {wide:g}", "weight-dtype")
+        low, high = scheme.allowed[0], scheme.allowed[-1]
+        has = f"{low:g} to {high:g}" if scheme.between else " or ".join(f"{b:g}" for b in scheme.allowed)
+        raise UsageError(f"--weight-dtype {name}: {stem} has {has} bits, not {wide:g}", "weight-dtype")
     if group is not None and int(group) not in scheme.groups:
         has = f"groups of {', '.join(map(str, scheme.groups))}" if scheme.groups else "no groups"
         raise UsageError(f"--weight-dtype {name}: {stem} has {has}", "weight-dtype")
@@ -85,11 +87,6 @@ def parse(name: str | None) -> Quantization | None:
     if parts["head"] and not 1 <= int(parts["head"]) <= 16:
         raise UsageError(f"--weight-dtype {name}: the head has 1 to 16 bits, not {int(parts['head'])}", "weight-dtype")
     return _quantization(stem, scheme, wide, int(group) if group else scheme.group, parts["head"])
-
-
-def _listed(scheme: Scheme) -> str:
-    low, high = scheme.allowed[0], scheme.allowed[-1]
-    return f"{low:g} to {high:g}" if scheme.between else " or ".join(f"{b:g}" for b in scheme.allowed)
 
 
 def _quantization(stem: str, scheme: Scheme, bits: float, group: int | None, head: str | None) -> Quantization:

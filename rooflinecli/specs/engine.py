@@ -15,14 +15,8 @@ from rooflinecli.specs.scheduler import MEANS, Scheduler, changed, written
 from rooflinecli.specs.yaml_loader import read
 
 DEFAULT = "python-server"
-EXPERT_KERNELS = (
-    "vllm",
-    "sglang",
-    "trtllm",
-    "trtllm-wide",
-    "deepep",
-    "deepep-low-latency",
-)  # variants of the class `routed_experts`
+# variants of the class `routed_experts`
+EXPERT_KERNELS = ("vllm", "sglang", "trtllm", "trtllm-wide", "deepep", "deepep-low-latency")
 _FOLDER = Path(__file__).resolve().parent.parent / "engines"
 
 

@@ -260,16 +260,7 @@ def _importer(room: str) -> ModuleType:
     return import_module(f"rooflinecli.importers.{room}")
 
 
-_HUB: dict[str, ModelSpec] = {}  # names typed in this run
-
-
-def _load_hub(name: str, error: RooflineError) -> ModelSpec:
-    """A model that no file here has, by its name on the Hugging Face Hub; asked once in a run."""
-    if "/" not in name or (isinstance(error, DataError) and "@" not in name):
-        raise error
-    if name not in _HUB:
-        _HUB[name] = model_from(_importer("hf.hub").fallback(name, error))
-    return _HUB[name]
+_HUB: dict[str, ModelSpec] = {}  # models by names on the Hugging Face Hub that were typed in this run, asked once
 
 
 def load_model(name: str) -> ModelSpec:
@@ -282,6 +273,10 @@ def load_model(name: str) -> ModelSpec:
     try:
         path = find("models", name)
     except RooflineError as error:
-        return _load_hub(name, error)
+        if "/" not in name or (isinstance(error, DataError) and "@" not in name):
+            raise
+        if name not in _HUB:
+            _HUB[name] = model_from(_importer("hf.hub").fallback(name, error))
+        return _HUB[name]
     whole = os.path.abspath(path / "config.json" if path.is_dir() else path)
     return _load(whole, os.stat(whole).st_mtime)

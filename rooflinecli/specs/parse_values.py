@@ -102,13 +102,8 @@ QUANTITIES = (
     "time", "usd", "bytes", "bytes_per_s", "flops_per_s", "hertz", "flop", "tokens_per_s",
     "seconds", "tokens", "usd_per_hour", "params", "positive", "real", "fraction",
 )  # fmt: skip
-_BARE = (
-    "FLOP",
-    "B",
-    "USD",
-    "USD/h",
-    "tokens/s",
-)  # whose bare number is SI; a time or a rate of a machine states its unit
+# units whose bare number is SI; a time or a rate of a machine states its unit
+_BARE = ("FLOP", "B", "USD", "USD/h", "tokens/s")
 
 
 def quantity(field: Option, written: object) -> float:

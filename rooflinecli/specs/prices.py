@@ -16,14 +16,7 @@ from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.name_lookup import first_file, search_path
 from rooflinecli.specs.yaml_loader import Document, read
 
-KINDS = (
-    "on-demand",
-    "marketplace",
-    "reserved-1y",
-    "reserved-3y",
-    "spot",
-    "ownership",
-)  # the first that a chip has is meant
+KINDS = ("on-demand", "marketplace", "reserved-1y", "reserved-3y", "spot", "ownership")  # the first of a chip is meant
 STALE_DAYS = 90
 _PROVIDER = re.compile(r"\bprovider: ([a-z0-9.-]+)")
 

@@ -9,7 +9,7 @@ import pytest
 from jax.experimental.pallas import tpu as pltpu
 
 from rooflinecli.measure import cases, timing
-from rooflinecli.measure.kernels import base, pallas, reference, xla
+from rooflinecli.measure.kernels import base, pallas, xla
 
 F64 = np.float64
 
@@ -33,7 +33,7 @@ def ready(case):
 )
 def test_xla_kernels_agree_with_float64(case):
     kernel, inputs = ready(case)
-    reference.check(case, kernel.fn(*inputs, *kernel.hot), inputs, kernel.hot)
+    base.check(case, kernel.fn(*inputs, *kernel.hot), inputs, kernel.hot)
 
 
 @pytest.mark.slow
@@ -42,7 +42,7 @@ def test_decode_agrees_with_float64():
     kernel, (k, v) = ready(case)
     (q,) = kernel.hot
     out = np.asarray(kernel.fn(k, v, q))
-    expected = reference.attention(q, k, v, False, 1, 3, [0])
+    expected = base.attention(q, k, v, False, 1, 3, [0])
     np.testing.assert_allclose(out[1, :, 3], expected, rtol=1e-4, atol=1e-5)
 
 
@@ -116,7 +116,7 @@ def test_pallas_matmul_interpreted(monkeypatch):
     monkeypatch.setattr(pallas.xla, "build", lambda case: base_kernel)
     monkeypatch.setattr(pallas.jax, "default_backend", lambda: "tpu")
     with pltpu.force_tpu_interpret_mode():
-        reference.check(case, base.build(case).fn(w, x), (w,), (x,))
+        base.check(case, base.build(case).fn(w, x), (w,), (x,))
 
 
 @pytest.mark.slow
@@ -125,7 +125,7 @@ def test_pallas_attention_interpreted(heads, kv, causal):
     case = cases.prefill(1, 128, heads, kv, 64, "fp32", engine="pallas", causal=causal)
     inputs = base.build(replace(case, engine="xla")).rotating(0)
     with pltpu.force_tpu_interpret_mode():
-        reference.check(case, pallas.tpu_attention(*inputs, causal), inputs, ())
+        base.check(case, pallas.tpu_attention(*inputs, causal), inputs, ())
 
 
 def test_a_wrong_kernel_is_not_timed():

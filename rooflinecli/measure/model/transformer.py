@@ -206,8 +206,7 @@ def _layer_weights(group: LayerSpec, spec: ModelSpec, matrix: Callable[..., jax.
         **(_experts if f.kind == "moe" else _dense)(f, d, matrix, dtype),
     }
     if a.qk_norm == "head":
-        layer["q_norm"] = layer["k_norm"] = {"scale": jnp.ones((hd,), dtype)}
-        layer["k_norm"] = {"scale": jnp.ones((hd,), dtype)}
+        layer |= {name: {"scale": jnp.ones((hd,), dtype)} for name in ("q_norm", "k_norm")}
     return layer
 
 

@@ -311,12 +311,8 @@ def expected_ops(model: str, dtype: str, batch: float, queries: float, keys: flo
 
 def match(kernels: list[Kernel], ops: list[Op]) -> dict[int, Op]:
     """id of a kernel -> the row it runs. Elementwise rows are left out: frameworks fuse them as they like."""
-    found = {}
-    for kernel in kernels:
-        op = _by_shape(kernel, ops) or _by_name(kernel, ops)
-        if op is not None:
-            found[id(kernel)] = op
-    return found
+    pairs = ((id(kernel), _by_shape(kernel, ops) or _by_name(kernel, ops)) for kernel in kernels)
+    return {key: op for key, op in pairs if op is not None}
 
 
 def _by_shape(kernel: Kernel, ops: list[Op]) -> Op | None:
