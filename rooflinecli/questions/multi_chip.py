@@ -7,7 +7,7 @@ from rooflinecli.engine import build_request
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.name_lookup import find, split_count
 from rooflinecli.specs.options import OPTIONS
-from rooflinecli.specs.prices import hourly
+from rooflinecli.specs.prices import KINDS, choose, hourly, offers
 
 Options = dict[str, object]  # options as written, by name
 
@@ -24,8 +24,21 @@ def each(options: Options, hw: object = None) -> dict[str, Options]:
     if not chips:
         raise UsageError("no --hw given; name one or several (`roofline hardware` lists them)", "hw")
     found = prices(options.get("price"), chips)
+    _warn_of_unlike_contracts([chip for chip in chips if chip not in found])
     rest = {k: v for k, v in options.items() if k not in ("hw", "hardware", "price")}
     return {chip: {**rest, "hw": chip, **({"price": found[chip]} if chip in found else {})} for chip in chips}
+
+
+def _warn_of_unlike_contracts(chips: list[str]) -> None:
+    """Dollars of chips priced by their own files compare only where the offers are of one kind: on demand, reserved, spot."""
+    specs = {chip: load_hardware(_name(chip)) for chip in chips}
+    chosen = {chip: price.offer for chip, spec in specs.items() if (price := choose(spec)) is not None}
+    if len({offer.kind for offer in chosen.values()}) < 2:
+        return
+    named = ", ".join(f"{chip} ${offer.usd:.2f}/h is {offer.kind}" for chip, offer in chosen.items())
+    shared = set.intersection(*({offer.kind for offer in offers(specs[chip])} for chip in chosen))
+    alike = next((f"--price {kind}" for kind in KINDS if kind in shared), "--price CHIP=USD")
+    build_request.warn(f"prices are of unlike contracts: {named}; {alike} compares one kind")
 
 
 def prices(written: object, chips: list[str]) -> dict[str, str]:

@@ -207,3 +207,13 @@ def test_the_range_of_a_price_has_the_price_and_what_offers_spread_over(chip):
     chosen = prices.choose(load_hardware(chip))
     low, high = prices.spread(load_hardware(chip), chosen.offer.kind)
     assert chosen.low == min(low, chosen.offer.usd) and chosen.high == max(high, chosen.offer.usd)
+
+
+def test_prices_of_unlike_contracts_are_named(cli):
+    """MI300X has offers by reservation only (SemiAnalysis), H100 on demand: their dollars compare only under one kind."""
+    asked = ("compare", "llama-3-70b", "--hw", "h100,mi300x", "-n", "8")
+    mixed = cli(*asked)
+    assert mixed.code == 0 and "h100 $3.00/h is on-demand, mi300x $1.55/h is reserved-3y" in mixed.err
+    assert "--price reserved-3y compares one kind" in mixed.err
+    assert "unlike" not in cli(*asked, "--price", "reserved-3y").err
+    assert "unlike" not in cli("compare", "llama-3-70b", "--hw", "h100,b200", "-n", "8").err
