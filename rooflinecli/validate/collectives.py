@@ -20,11 +20,8 @@ from rooflinecli.specs.published_runs import excluded, published
 from rooflinecli.validate import aiconfigurator_tables as wheel
 from rooflinecli.validate.stats import Array, Points, Row, Table, error_table, half, joined, notes, score, summary
 
-OPS = {
-    "all_reduce": "all-reduce",
-    "all_gather": "all-gather",
-    "reduce_scatter": "reduce-scatter",
-    "alltoall": "all-to-all",
+OPS = {name.replace("-", "_"): name for name in ("all-reduce", "all-gather", "reduce-scatter")} | {
+    "alltoall": "all-to-all"
 }
 PCIE = ("l40s", "rtx_pro_6000_server")
 
@@ -75,12 +72,8 @@ def tables() -> list[Table]:
     if not installed:
         return [*found, Table("collectives: NCCL", [], [wheel.MISSING])]
     sent, reduced = list(exchanges()), list(all_reduces())
-    across = [p for p in sent if "nodes" in p.group]
-    totals = {
-        "all across nodes": across,
-        "all inside a node": [p for p in sent if p not in across],
-        "all": sent,
-    }
+    across, inside = ([p for p in sent if ("nodes" in p.group) == many] for many in (True, False))
+    totals = {"all across nodes": across, "all inside a node": inside, "all": sent}
     return [
         *found,
         error_table("collectives: MoE all-to-all", sent, notes("exchange"), totals),

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from math import ceil
 
 import numpy as np
@@ -241,9 +242,7 @@ def _collected(row: dict[str, str]) -> Run:
         **_format(row),
     }
     if row["backend"] == "sglang" and not row["precision"]:
-        options["equal_lengths"] = (
-            True  # the vendor's runs of Qwen3-32B: in lockstep both of their times agree with bf16
-        )
+        options["equal_lengths"] = True  # the vendor's Qwen3-32B: in lockstep both times agree with bf16
     measured = {"itl": float(row["silicon_tpot_ms"]) / 1e3, "ttft": float(row["silicon_ttft_ms"]) / 1e3}
     other = None if row["precision"] else {**options, **_format(row, other=True)}
     run = Run(
@@ -274,9 +273,8 @@ def _format(row: dict[str, str], other: bool = False) -> dict[str, str]:
 
 def kind(run: Run) -> str:
     """dense or MoE."""
-    return (
-        "MoE" if any(layer.feedforward.kind == "moe" for layer in load_model(run.options["model"]).layers) else "dense"
-    )
+    layers = load_model(run.options["model"]).layers
+    return "MoE" if any(layer.feedforward.kind == "moe" for layer in layers) else "dense"
 
 
 def arrivals(run: Run) -> str:
@@ -350,12 +348,6 @@ def _static(ctx: EstimateContext, run: Run) -> Prediction:
     return _rate(step, busy.batch * ctx.output / seconds, busy.batch * ctx.output / floor)
 
 
-def deployments() -> list[Row]:
-    """The rows of published_runs/deployments.yaml: experts over many devices."""
-    rows: list[Row] = published("deployments")["rows"]
-    return rows
-
-
 def deployment_points(row: Row) -> Points:
     """Measured and expected tokens per second of one deployment; the floor of the time is a ceiling of the rate."""
     quantity, phase = next(
@@ -376,27 +368,24 @@ QUANTITIES = {
     "throughput": "throughput at the batch that memory allows",
 }
 Predictions = dict[int, dict[str, Prediction]]  # by the identity of a run's options
+Lines = Callable[[Run], list[str]]  # the lines of a table that a run counts in
 
 
 def tables() -> list[Table]:
     """Serving: published rows by source, and the collected runs of the wheel by model kind, engine and model."""
+    deployed = [deployment_points(row) for row in published("deployments")["rows"]]
     found = [
-        *_by_group(
-            "inference: published",
-            published_runs(),
-            lambda run: [run.group, f"{kind(run)}, {run.seen}", *arrival_groups(run)],
-            notes("published serving") + excluded("inference"),
-        ),
-        *_by_group(
-            "inference: published, other releases and machines",
+        *_scored("published", published_runs(), notes("published serving") + excluded("inference"), _published_lines),
+        *_scored(
+            "published, other releases and machines",
             later_runs(),
-            _later_groups({setup(run) for run in published_runs()}),
             notes("other serving") + excluded("inference_2"),
+            _later_lines,
         ),
-        *_by_group("inference: published, layout not stated", layouts(), _own, notes("layout not stated"), whole=False),
+        *_scored("published, layout not stated", layouts(), notes("layout not stated")),
         error_table(
             "inference: published deployments of experts, tokens per second",
-            [deployment_points(row) for row in deployments()],
+            deployed,
             notes("deployments") + excluded("deployments"),
             {},
         ),
@@ -409,48 +398,33 @@ def tables() -> list[Table]:
     known: Predictions = {}
     return [
         *found,
-        *_by_group(
-            "inference: collected",
-            runs,
-            lambda run: [*_kinds(run), run.group],
-            [*left_out, *unstated, *flags],
-            known=known,
-        ),
-        *_by_group("inference: collected, flags not given", without_flags(runs), _kinds, flags),
-        *_by_group(
-            "inference: collected, precision not stated", readings(runs), _own, unstated, whole=False, known=known
-        ),
-        *_by_group(
-            "inference: collected, speculation not stated",
-            drafting(),
-            _own,
-            notes("speculation not stated"),
-            whole=False,
-        )[:1],
+        *_scored("collected", runs, [*left_out, *unstated, *flags], lambda run: [*_kinds(run), run.group], known),
+        *_scored("collected, flags not given", without_flags(runs), flags, _kinds),
+        *_scored("collected, precision not stated", readings(runs), unstated, known=known),
+        *_scored("collected, speculation not stated", drafting(), notes("speculation not stated"))[:1],
     ]
 
 
-def _by_group(
-    title: str,
-    runs: list[Run],
-    groups: Callable[[Run], list[str]],
-    notes: list[str],
-    *,
-    whole: bool = True,
-    known: Predictions | None = None,
+def _scored(
+    title: str, runs: list[Run], notes: list[str], lines: Lines | None = None, known: Predictions | None = None
 ) -> list[Table]:
-    """One table per measured quantity; `whole` adds a line over all runs; `known` holds predictions already made, and takes the others."""
+    """One table per measured quantity, by the lines of a run and over all of them; without `lines` by its group alone.
+
+    `known` holds predictions already made, and takes the others."""
     known = {} if known is None else known
     scored: dict[str, list[tuple[list[str], tuple[float, ...]]]] = defaultdict(list)
     for run in runs:
         if id(run.options) not in known:
             known[id(run.options)] = predict(run)
         for quantity, measured in run.measured.items():
-            scored[quantity].append((groups(run), (measured, *known[id(run.options)][quantity])))
+            where = lines(run) if lines else [run.group]
+            scored[quantity].append((where, (measured, *known[id(run.options)][quantity])))
     return [
-        score(f"{title}, {name}", scored[quantity], notes, whole=whole, ranked=True, higher=quantity == "throughput")
-        for quantity, name in QUANTITIES.items()
-        if quantity in scored
+        score(
+            f"inference: {title}, {name}", found, notes, whole=lines is not None, ranked=True, higher=q == "throughput"
+        )
+        for q, name in QUANTITIES.items()
+        if (found := scored[q])
     ]
 
 
@@ -459,20 +433,22 @@ def setup(run: Run) -> tuple[object, ...]:
     return run.options["hw"], run.options["model"], run.options.get("dtype"), run.engine
 
 
-def _later_groups(earlier: set[tuple[object, ...]]) -> Callable[[Run], list[str]]:
+@cache
+def _earlier_setups() -> set[tuple[object, ...]]:
+    return {setup(run) for run in published_runs()}
+
+
+def _published_lines(run: Run) -> list[str]:
+    """Lines of a published run: its group, its kind, and its arrival process."""
+    return [run.group, f"{kind(run)}, {run.seen}", *arrival_groups(run)]
+
+
+def _later_lines(run: Run) -> list[str]:
     """Lines of a run of a later page: its group, its kind, and for those never seen whether an earlier run is its twin."""
-
-    def groups(run: Run) -> list[str]:
-        lines = [run.group, f"{kind(run)}, {run.seen}"]
-        if run.seen == "never seen":
-            lines += ["never seen", f"{kind(run)}, never seen, {twin(setup(run), earlier)}"]
-        return lines
-
-    return groups
-
-
-def _own(run: Run) -> list[str]:
-    return [run.group]
+    lines = [run.group, f"{kind(run)}, {run.seen}"]
+    if run.seen == "never seen":
+        lines += ["never seen", f"{kind(run)}, never seen, {twin(setup(run), _earlier_setups())}"]
+    return lines
 
 
 def _kinds(run: Run) -> list[str]:

@@ -26,10 +26,8 @@ from rooflinecli.validate.stats import Points, Row, Table, joined, notes, summar
 
 Rate = tuple[float, float, float, float]  # expected, ceiling, low, high
 
-UNSTATED = {
-    "prompt": 512.0,
-    "output": 256.0,
-}  # tokens where a row has none: the middle of the nine tests that LocalScore averages
+# tokens where a row has none: the middle of the nine tests that LocalScore averages
+UNSTATED = {"prompt": 512.0, "output": 256.0}
 VOLUNTEERS = ("localscore_2026", "normiebench_2026", "llmfit_2026")
 
 

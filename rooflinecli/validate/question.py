@@ -16,15 +16,11 @@ if TYPE_CHECKING:  # a help page needs none of it
     from rooflinecli.validate.stats import Table
 
 EVERYTHING = "all"
-SUBJECTS = {  # the module whose `tables` make those of a subject
-    "kernels": "kernels",
+SUBJECTS = ("kernels", "training", "inference", "collectives", "desk", "rl", "energy")
+MODULES = {
     "training": "published_training",
-    "inference": "inference",
-    "collectives": "collectives",
     "desk": "local_machines",
-    "rl": "rl",
-    "energy": "energy",
-}
+}  # of `tables`, where it is not the subject's name
 
 
 class ValidateAnswer(Record):
@@ -54,11 +50,11 @@ class Validate(Question[ValidateAnswer]):
             raise unknown("subject", self.subject, (*SUBJECTS, EVERYTHING))
         if self.subject == "kernels":
             import_module("rooflinecli.validate.aiconfigurator_tables").systems()  # raises where the wheel is missing
-        asked = tuple(SUBJECTS.values()) if self.subject == EVERYTHING else (SUBJECTS[self.subject],)
+        asked = SUBJECTS if self.subject == EVERYTHING else (self.subject,)
         tables: list[Table] = []
         try:
             for name in asked:
-                tables += import_module(f"rooflinecli.validate.{name}").tables()
+                tables += import_module(f"rooflinecli.validate.{MODULES.get(name, name)}").tables()
                 tell(1, len(asked))
         except KeyboardInterrupt:
             if not tables:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -27,17 +26,14 @@ def rows(kind: str) -> list[Row]:
     return [row for row in published("rl")["rows"] if row["set"] == kind]
 
 
-@lru_cache(maxsize=1)
-def _every() -> dict[str, Composed]:
-    return {}
+_COMPOSED: dict[str, Composed] = {}
 
 
 def composed(row: Row) -> Composed:
     """The parts of a row, computed once."""
-    known = _every()
-    if row["id"] not in known:
-        known[row["id"]] = compose(Rl(**row["question"]))
-    return known[row["id"]]
+    if row["id"] not in _COMPOSED:
+        _COMPOSED[row["id"]] = compose(Rl(**row["question"]))
+    return _COMPOSED[row["id"]]
 
 
 def point(row: Row, constants: Constants) -> tuple[float, ...]:
@@ -96,15 +92,9 @@ def modes() -> Table:
     """Modes of verl's trainer in the order measured, each by constants fitted to the others; the lengths are those that its page states."""
     lines = []
     for row in sorted(rows("modes"), key=lambda row: -row["step_s"]):
-        step = mode_left_out(row)
-        lines.append(
-            {
-                "group": row["id"],
-                "expected_s": f"{step.time_s:.0f}",
-                "measured_s": f"{row['step_s']:.0f}",
-                "off": step.time_s / row["step_s"] - 1,
-            }
-        )
+        expected, measured = mode_left_out(row).time_s, row["step_s"]
+        seconds = {"expected_s": f"{expected:.0f}", "measured_s": f"{measured:.0f}"}
+        lines.append({"group": row["id"], **seconds, "off": expected / measured - 1})
     return Table("rl: order of verl's modes", lines, notes("rl modes"))
 
 
