@@ -59,7 +59,7 @@ def _table() -> dict[str, dict[str, float]]:
 
 
 UNITS = _table()
-_EXAMPLES = {
+EXAMPLES = {
     "FLOP/s": "989 TFLOP/s", "B": "80 GiB", "B/s": "3.35 TB/s", "s": "4 us", "Hz": "1.83 GHz", "W": "700 W", "J": "2 J", "1": "0.8", "g": "50 g", "L": "2 L", "USD/kWh": "0.09 USD/kWh",
     "USD/h": "2.50 USD/h", "tokens": "15T", "length": "4k", "USD": "9 MUSD", "FLOP": "1 EFLOP", "tokens/s": "1500 tokens/s",
 }  # fmt: skip
@@ -77,10 +77,10 @@ def parse(text: str | float | int, unit: str) -> float:
     if isinstance(text, (int, float)):
         if unit in _PURE:
             return float(text)
-        raise ValueError(f"{text!r} has no unit; write it with one, for example '{_EXAMPLES[unit]}'")
+        raise ValueError(f"{text!r} has no unit; write it with one, for example '{EXAMPLES[unit]}'")
     match = _TEXT.match(text)
     if not match:
-        raise ValueError(f"{text!r} is not a number with a unit; write for example '{_EXAMPLES[unit]}'")
+        raise ValueError(f"{text!r} is not a number with a unit; write for example '{EXAMPLES[unit]}'")
     number, written = value(match[1]), match[2]
     factors = UNITS[unit]
     if written not in factors:
@@ -90,7 +90,7 @@ def parse(text: str | float | int, unit: str) -> float:
             if other
             else (f"unknown unit '{written}'" if written else "the unit is missing")
         )
-        raise ValueError(f"{text!r}: {why}; expected {unit}, for example '{_EXAMPLES[unit]}'")
+        raise ValueError(f"{text!r}: {why}; expected {unit}, for example '{EXAMPLES[unit]}'")
     return number * factors[written]
 
 

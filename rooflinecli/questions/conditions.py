@@ -34,22 +34,7 @@ _SIGN = "<=|>=|==|!=|<|>|=|≤|≥"
 _CONDITION = re.compile(rf"^\s*([A-Za-z_][\w.\-]*)\s*({_SIGN})\s*(.+?)\s*$")
 _REQUIREMENT = re.compile(rf"^\s*({_SIGN})?\s*(.*?)\s*$", re.DOTALL)
 _SPELLING = {"≤": "<=", "≥": ">=", "=": "=="}
-_EXAMPLES = {
-    "s": "40 ms",
-    "B": "70 GB",
-    "J": "2 J",
-    "W": "500 W",
-    "g": "50 g",
-    "L": "2 L",
-    "USD": "2 USD",
-    "USD/h": "3 USD/h",
-    "FLOP": "1 EFLOP",
-    "FLOP/s": "1 PFLOP/s",
-    "B/s": "3 TB/s",
-    "tokens/s": "1500 tokens/s",
-    "fraction": "40 %",
-    "count": "8",
-}
+_EXAMPLES = units.EXAMPLES | {"s": "40 ms", "B": "70 GB", "W": "500 W", "fraction": "40 %", "count": "8"}
 
 
 @dataclass(frozen=True)

@@ -46,17 +46,15 @@ def _fits(option: Option, value: object, where: str) -> None:
         raise DataError(f"{where}: {name}: expected {', '.join(option.choices)}, got {value!r}")
 
 
+_registered = lru_cache(maxsize=1024)(find)
+
+
 def path_of(kind: str, name: str, folder: Path) -> str:
     """A registry name as the path of its file, looked up once; a path is tried relative to the plan first."""
     local = folder / name
     if (name.endswith((".yaml", ".yml", ".json")) or os.sep in name) and local.exists():
         return str(local)
     try:
-        return _registered(kind, name)
+        return str(_registered(kind, name))
     except UsageError:
         return name
-
-
-@lru_cache(maxsize=1024)
-def _registered(kind: str, name: str) -> str:
-    return str(find(kind, name))

@@ -47,7 +47,13 @@ def ends(result: EstimateAnswer, quantity: str) -> IntervalBounds:
     if value is MISSING or entries(value) is not None:
         raise _absent(result, quantity, value, phase)
     if value is None:
-        raise UsageError(f"{quantity}: not available; {_needed(result, name)}")
+        why = "use a quantity that this plan reports"
+        if name in ("run_s", "steps") or (name == "training_usd" and result.cost.usd_per_device_hour is not None):
+            why = "add `tokens`, the tokens of the whole run"
+        elif "usd" in name:
+            also = " and `tokens`" if name == "training_usd" else ""
+            why = f"no price is known for {result.hardware.name}, so add `price` in USD/h{also}"
+        raise UsageError(f"{quantity}: not available; {why}")
     time, follows = result.phases.get(phase), scales_with_time(quantity)
     if time is None or time.time_s <= 0 or not follows or isinstance(value, str):
         return IntervalBounds(value, phase)
@@ -94,13 +100,3 @@ def _absent(result: EstimateAnswer, quantity: str, value: Any, phase: str) -> Us
     if value is not MISSING and inside:
         return UsageError(f"{quantity}: is a group; use one of {', '.join(inside[:8])}")
     return unknown("quantity", quantity, names, "`roofline estimate --format json` shows every quantity")
-
-
-def _needed(result: EstimateAnswer, name: str) -> str:
-    if name in ("run_s", "steps") or (name == "training_usd" and result.cost.usd_per_device_hour is not None):
-        return "add `tokens`, the tokens of the whole run"
-    if "usd" in name:
-        return f"no price is known for {result.hardware.name}, so add `price` in USD/h" + (
-            " and `tokens`" if name == "training_usd" else ""
-        )
-    return "use a quantity that this plan reports"

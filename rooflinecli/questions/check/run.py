@@ -343,7 +343,13 @@ def evaluate(
 
     Raises UsageError when the quantity cannot be compared so.
     """
-    _check_comparable(requirement, found)
+    kinds, limit = {bool: "true or false", str: "a word"}, requirement.limit
+    want, have = kinds.get(type(limit), "a number"), kinds.get(type(found.expected), "a number")
+    if want != have:
+        why = f"is {have} ({found.expected!r}), but the limit is {want}; compare it with {have}"
+        raise UsageError(f"{requirement.quantity} {why}")
+    if requirement.comparison == "==" and found.interval:
+        raise UsageError(f"{requirement.quantity} has an interval, so == cannot be checked; use <= or >=")
     value = found.at(hold, requirement.upper)
     verdict = _verdict(requirement, found, value, hold)
     at_expected = _verdict(requirement, found, found.expected, "expected")
@@ -355,7 +361,7 @@ def evaluate(
         reason = "; ".join(violations.values())
     return RequirementAnswer.like(
         requirement,
-        unit="" if isinstance(requirement.limit, (bool, str)) else unit_of(requirement.quantity),
+        unit="" if isinstance(limit, (bool, str)) else unit_of(requirement.quantity),
         value=value,
         value_bound=hold if found.interval else "expected",
         expected=found.expected,
@@ -371,16 +377,6 @@ def evaluate(
 
 def worst(verdicts: list[str]) -> str:
     return max(verdicts, key=ORDER.index)
-
-
-def _check_comparable(requirement: Requirement, found: IntervalBounds) -> None:
-    name, limit, value = requirement.quantity, requirement.limit, found.expected
-    kinds = {bool: "true or false", str: "a word"}
-    want, have = kinds.get(type(limit), "a number"), kinds.get(type(value), "a number")
-    if want != have:
-        raise UsageError(f"{name} is {have} ({value!r}), but the limit is {want}; compare it with {have}")
-    if requirement.comparison == "==" and found.interval:
-        raise UsageError(f"{name} has an interval, so == cannot be checked; use <= or >=")
 
 
 def _verdict(requirement: Requirement, found: IntervalBounds, value: Value, hold: str) -> str:

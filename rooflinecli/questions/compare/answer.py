@@ -241,8 +241,14 @@ def counts(
     if iso not in ISO:
         raise unknown("setting of --iso", iso, ISO)
     given = build_request.value(OPTIONS["n"], options["n"]) if options.get("n") is not None else None
+    if iso == "same-devices" and given is not None:
+        return {s: [int(given)] for s in specs}, f"{int(given)} device{'s' * (given != 1)} each"
     if iso == "same-devices":
-        return _same_devices(options, specs, given, answer)
+        fewest = {s: _fewest(options, s, answer) for s in specs}
+        if not (most := max((c for c in fewest.values() if isinstance(c, int)), default=0)):
+            return {s: str(why) for s, why in fewest.items()}, "it fits on no chip"
+        text = f"{most} device{'s' * (most != 1)} each, the smallest power of two that fits on every chip that can"
+        return {s: [most] for s in specs}, text
     reference = next(iter(specs))
     n = int(given) if given is not None else _fewest(options, reference, answer)
     if isinstance(n, str):
@@ -260,20 +266,6 @@ def counts(
         least = max(math.ceil(total / float(spec.memory.capacity.si) - 1e-9), 1)
         found[name] = list(dict.fromkeys((least, math.ceil(least / 8) * 8, 2 ** (least - 1).bit_length())))
     return found, f"at least {total / 1e9:,.0f} GB in all, {n} x {reference}"
-
-
-def _same_devices(
-    options: Options, specs: dict[str, HardwareSpec], given: float | None, answer: Estimator
-) -> tuple[Counts, str]:
-    if given is not None:
-        return {s: [int(given)] for s in specs}, f"{int(given)} device{'s' * (given != 1)} each"
-    fewest = {s: _fewest(options, s, answer) for s in specs}
-    n = max((c for c in fewest.values() if isinstance(c, int)), default=0)
-    if not n:
-        return {s: str(why) for s, why in fewest.items()}, "it fits on no chip"
-    return {
-        s: [n] for s in specs
-    }, f"{n} device{'s' * (n != 1)} each, the smallest power of two that fits on every chip that can"
 
 
 def _same_cost(prices: dict[str, float | None], reference: str, n: int) -> tuple[Counts, str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import product
+from math import prod
 
 from rooflinecli.core import units
 from rooflinecli.core.errors import UsageError
@@ -106,10 +108,7 @@ class Space:
 
     @property
     def points(self) -> int:
-        total = 1
-        for axis in (*self.structure, *self.sizes):
-            total *= len(axis.values)
-        return total
+        return prod(len(axis.values) for axis in (*self.structure, *self.sizes))
 
     @property
     def swept(self) -> tuple[Axis, ...]:
@@ -127,7 +126,12 @@ def space(options: Options, figures: list[str] | None = None) -> Space:
     specs = [load_hardware(name) for name in chips]
     sizes = (*(a for a in axes if a.kind == "number"), *(_figure(text, specs) for text in figures or []))
     build_request.check_conflicts(given, phases)
-    _remark(structure, sizes)
+    # what `estimate` would remark on at the largest point of each structure
+    largest = {a.name: max(a.values) for a in sizes if a.kind == "number"}
+    named = {a.name: a.values for a in structure}
+    largest |= {"weight_dtype": ""} if "weight-dtype" in named else {}
+    for model, dtype in product(named["model"], named.get("dtype", (None,))):
+        build_request.warn_about(load_model(model), largest | {"dtype": dtype})
     return Space(structure, sizes, phases, chips)
 
 
@@ -158,18 +162,6 @@ def _numbers(option: Option, text: str, flag: str) -> Axis:
     if option.kind in ("stage", "pictures"):
         return Axis(option.name, "structure", tuple(int(each) for each in found))
     return Axis(option.name, "number", found, tokens=any(tokens))
-
-
-def _remark(structure: tuple[Axis, ...], sizes: tuple[Axis, ...]) -> None:
-    """What `estimate` would remark on at the largest point of each structure."""
-    largest = {a.name: max(a.values) for a in sizes if a.kind == "number"}
-    named = {a.name: a.values for a in structure}
-    for model in named["model"]:
-        for dtype in named.get("dtype", (None,)):
-            build_request.warn_about(
-                load_model(model),
-                largest | {"dtype": dtype} | ({"weight_dtype": ""} if "weight-dtype" in named else {}),
-            )
 
 
 def _figure(text: str, specs: list[HardwareSpec]) -> Axis:
