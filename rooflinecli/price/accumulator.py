@@ -6,11 +6,10 @@ from rooflinecli.core import num
 from rooflinecli.core.derivation import label
 from rooflinecli.core.num import Number
 from rooflinecli.ledger.ops import GROUPS, MIXING, Collective, ExpertAllToAll, Op
-from rooflinecli.price import custom_all_reduce
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import FUSIBLE, Priced, price
 from rooflinecli.price.moe_all2all import price_exchange
-from rooflinecli.price.network import PricedCollective, price_collective
+from rooflinecli.price.network import PricedCollective, price_collective, replacement_price
 
 _SUMS = ("t_compute", "t_memory", "t_communication", "flops", "bytes")
 
@@ -92,7 +91,7 @@ class StepAccumulator:
             return self._collectives[key]
         priced = price_collective(c, self.chip, self.regime, self.devices)
         if c.library and c.op == "all-reduce":
-            priced = custom_all_reduce.replacement_price(c, self.chip, priced)
+            priced = replacement_price(c, self.chip, priced)
         if plain and c.outer_share.__class__ is priced.expected.__class__ is float:
             self._collectives[key] = priced
         return priced

@@ -14,12 +14,15 @@ from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives as f
+from rooflinecli.formulas import moe_all2all as moe
 from rooflinecli.ledger.ops import Collective
 from rooflinecli.price import fabrics, torus
 from rooflinecli.price.chip import Chip, LevelNumbers
 from rooflinecli.price.fabrics import DIRECT, ROOTED, GroupSpan, LevelPrice
 
 OPS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute", *ROOTED)
+SHOTS = ("one-shot", "two-shot")  # custom all-reduces of serving engines inside one NVLink domain
+LARGEST_CUSTOM = 8.0  # devices that these kernels serve
 COST = {
     "switch": fabrics.switch,
     "pcie": fabrics.switch,
@@ -159,3 +162,35 @@ def _room(collective: Collective, chip: Chip) -> None:
             f"{num.value(last):.0f} devices: {chip.spec.name} describes a network of {reach:.0f}; "
             "use fewer, or add an outer level to its file"
         )
+
+
+def has_custom_all_reduce(chip: Chip, library: str) -> bool:
+    """Whether a library's kernels were benchmarked on the chip's generation."""
+    return chip.has_constants("custom_all_reduce", f"one-shot@{library}")
+
+
+def custom_all_reduce(size: Number, n: Number, chip: Chip, library: str, shot: str = "") -> PricedCollective:
+    """An all-reduce of `size` bytes over n devices of the innermost level by an engine's own kernels, the faster of both unless one is named.
+
+    The floor is that of in-network reduction: every device sends its bytes once.
+    """
+    bandwidth = chip.levels[0].bandwidth
+    one, two = (chip.constants("kernel", "custom_all_reduce", shot, f"{shot}@{library}") for shot in SHOTS)
+    once = moe.one_shot_all_reduce(one.overhead, size, n, one.memory, bandwidth)
+    twice = moe.two_shot_all_reduce(one.overhead, two.overhead, size, n, two.memory, bandwidth)
+    expected = {"one-shot": once, "two-shot": twice}.get(shot, f.faster(once, twice))
+    least = f.collective_floor(f.reduced_in_network_volume(size, n), bandwidth)
+    sent = {"one-shot": size * (n - 1)}.get(shot, f.all_reduce_volume(size, n))
+    error = num.maximum(one.error, two.error)
+    return PricedCollective(least, num.maximum(expected, least), sent, error)
+
+
+def replacement_price(collective: Collective, chip: Chip, priced: PricedCollective) -> PricedCollective:
+    """The price of an all-reduce in an engine with custom kernels: NCCL's, or theirs where they reach and are faster."""
+    if not chip.levels or chip.ideal or not has_custom_all_reduce(chip, collective.library):
+        return priced
+    custom = custom_all_reduce(collective.size, collective.n, chip, collective.library)
+    reach = num.minimum(LARGEST_CUSTOM, chip.levels[0].size)
+    near = (collective.n * collective.stride <= reach) & (collective.n > 1)
+    expected = num.where(near, num.minimum(custom.expected, priced.expected), priced.expected)
+    return PricedCollective(priced.floor, expected, priced.volume, priced.error)

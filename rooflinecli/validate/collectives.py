@@ -11,7 +11,7 @@ import numpy as np
 
 from rooflinecli.ledger.ops import ExpertAllToAll
 from rooflinecli.parallel.expert import SCALED_FP8
-from rooflinecli.price import custom_all_reduce
+from rooflinecli.price import network
 from rooflinecli.price.moe_all2all import price_exchange
 from rooflinecli.questions.collective.answer import along_axes, collective
 from rooflinecli.questions.shard.notation import mesh as axis_sizes
@@ -164,13 +164,13 @@ def all_reduces() -> Iterator[Points]:
     """Custom all-reduces under CUDA graphs that were not fitted, a group per chip and library."""
     for chip, library in product(wheel.CHIPS, ("trtllm", "vllm", "sglang")):
         table = wheel.columns(chip, "comm", library, "custom_allreduce_perf.parquet")
-        if table is None or not custom_all_reduce.is_benchmarked(wheel.chip(chip), library):
+        if table is None or not network.has_custom_all_reduce(wheel.chip(chip), library):
             continue
-        keep = (table["latency"] > 0) & (table["num_gpus"] <= custom_all_reduce.MOST)
+        keep = (table["latency"] > 0) & (table["num_gpus"] <= network.LARGEST_CUSTOM)
         if "backend" in table:
             keep &= np.char.find(table["backend"].astype(str), "eager") < 0
         keys = [table["num_gpus"][keep], table["message_size"][keep]]
         (n, elements), seconds = wheel.median_rows(keys, table["latency"][keep] * 1e-3)
-        priced = custom_all_reduce.all_reduce(2 * elements, n, wheel.chip(chip), library)
+        priced = network.custom_all_reduce(2 * elements, n, wheel.chip(chip), library)
         group = f"{wheel.CHIPS[chip]} {library}"
         yield Points.timed(group, seconds, ~half(n, elements), priced.expected, priced.floor, priced.error)

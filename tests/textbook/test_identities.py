@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import sympy
 
-from rooflinecli.formulas import gradient_noise
+from rooflinecli.formulas import scaling
 from rooflinecli.formulas import scaling as law
 from rooflinecli.questions.scaling.question import FITS, InferenceAware
 
@@ -59,40 +59,40 @@ def test_nothing_served_is_the_compute_optimum():
 
 def test_the_time_optimal_batch_has_no_slope():
     b, e_min, s_min, kappa, sigma = sympy.symbols("B E_min S_min kappa sigma", positive=True)
-    critical = gradient_noise.critical_batch_size(e_min, s_min)
-    time = gradient_noise.training_time_at_batch(
-        gradient_noise.examples_at_batch(b, e_min, critical),
-        gradient_noise.steps_at_batch(b, s_min, critical),
+    critical = scaling.critical_batch_size(e_min, s_min)
+    time = scaling.training_time_at_batch(
+        scaling.examples_at_batch(b, e_min, critical),
+        scaling.steps_at_batch(b, s_min, critical),
         kappa,
         sigma,
     )
-    at = gradient_noise.time_optimal_batch(e_min, s_min, kappa, sigma)
+    at = scaling.time_optimal_batch(e_min, s_min, kappa, sigma)
     assert sympy.simplify(sympy.diff(time, b).subs(b, at)) == 0
-    assert sympy.simplify(time.subs(b, at) - gradient_noise.shortest_training_time(e_min, s_min, kappa, sigma)) == 0
+    assert sympy.simplify(time.subs(b, at) - scaling.shortest_training_time(e_min, s_min, kappa, sigma)) == 0
 
 
 def test_steps_and_examples_lie_on_the_hyperbola():
     b, e_min, s_min = sympy.symbols("B E_min S_min", positive=True)
-    critical = gradient_noise.critical_batch_size(e_min, s_min)
+    critical = scaling.critical_batch_size(e_min, s_min)
     steps, examples = (
-        gradient_noise.steps_at_batch(b, s_min, critical),
-        gradient_noise.examples_at_batch(b, e_min, critical),
+        scaling.steps_at_batch(b, s_min, critical),
+        scaling.examples_at_batch(b, e_min, critical),
     )
     assert sympy.simplify((steps / s_min - 1) * (examples / e_min - 1)) == 1
     assert sympy.simplify(examples - b * steps) == 0
-    assert sympy.simplify(gradient_noise.examples_at_steps(steps, s_min, e_min) - examples) == 0
+    assert sympy.simplify(scaling.examples_at_steps(steps, s_min, e_min) - examples) == 0
 
 
 def test_the_noise_scale_is_recovered_from_the_gradient_norms_it_predicts():
     """E|G_B|^2 = |G|^2 + tr(Sigma)/B (McCandlish et al. 2018, appendix A.1)."""
     norm2, trace, b, big = sympy.symbols("g t b B", positive=True)
     seen = (b, norm2 + trace / b, big, norm2 + trace / big)
-    assert sympy.simplify(gradient_noise.gradient_norm_squared(*seen) - norm2) == 0
-    assert sympy.simplify(gradient_noise.gradient_variance(*seen) - trace) == 0
+    assert sympy.simplify(scaling.gradient_norm_squared(*seen) - norm2) == 0
+    assert sympy.simplify(scaling.gradient_variance(*seen) - trace) == 0
 
 
 def test_the_noise_rule_lies_between_flat_and_linear():
     for scale in (1.0, 1e3, 1e9):
-        top = gradient_noise.learning_rate_ceiling(1e-3, scale, 100.0)
-        moved = gradient_noise.learning_rate_noise(top, scale, 400.0)
-        assert 1e-3 <= moved <= gradient_noise.learning_rate_linear(1e-3, 100.0, 400.0) * (1 + 1e-12)
+        top = scaling.learning_rate_ceiling(1e-3, scale, 100.0)
+        moved = scaling.learning_rate_noise(top, scale, 400.0)
+        assert 1e-3 <= moved <= scaling.learning_rate_linear(1e-3, 100.0, 400.0) * (1 + 1e-12)

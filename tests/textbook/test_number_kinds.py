@@ -11,7 +11,7 @@ import sympy
 from rooflinecli.core.derivation import FORMULAS, Traced, leaf
 from rooflinecli.formulas import catalogue
 
-MODULES = {"scaling", "serving", "gradient_noise", "speculation", "occupancy"}
+MODULES = {"scaling", "serving", "speculation", "occupancy"}
 catalogue.every()
 MINE = sorted(
     name

@@ -12,7 +12,7 @@ from rooflinecli.core.num import INF, Number
 from rooflinecli.formulas import collectives as f
 from rooflinecli.formulas import roofline
 from rooflinecli.ledger.ops import Collective, ExpertAllToAll
-from rooflinecli.price import custom_all_reduce, moe_all2all
+from rooflinecli.price import moe_all2all, network
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.network import OPS, PricedCollective, by_level, price_collective
 from rooflinecli.questions.collective.question import ChipName, CollectiveAnswer, NetworkLevelAnswer
@@ -157,7 +157,7 @@ def along_axes(hardware: HardwareSpec, axes: dict[str, float]) -> tuple[tuple[fl
 
 
 PHASES = ("dispatch", "combine")
-SHOTS = ("custom", *custom_all_reduce.SHOTS)
+SHOTS = ("custom", *network.SHOTS)
 MODES = ("nccl", *moe_all2all.MODES, *SHOTS)
 
 
@@ -183,10 +183,10 @@ def with_mode(
     size, members = lift("S", size_bytes, "B", "BYTES"), lift("n", float(n), "devices", "-n")
     if mode in SHOTS:
         _custom_only(op, members, chip, library or "vllm", mode)
-        shots = custom_all_reduce.SHOTS if mode == "custom" else (mode,)
+        shots = network.SHOTS if mode == "custom" else (mode,)
 
         def by(shot: str, sent: Number) -> PricedCollective:
-            return custom_all_reduce.all_reduce(sent, members, chip, library or "vllm", shot)
+            return network.custom_all_reduce(sent, members, chip, library or "vllm", shot)
 
         shot = min(shots, key=lambda each: float(num.value(by(each, size).expected)))
         priced, empty = by(shot, size), by(shot, 0.0)
@@ -211,13 +211,13 @@ def _custom_only(op: str, n: Number, chip: Chip, library: str, mode: str) -> Non
         raise UsageError(f"--backend {mode}: custom kernels only reduce; ask for all-reduce, or leave --backend out")
     if library not in EXPERT_KERNELS:
         raise unknown("library", library, ("vllm", "sglang", "trtllm"))
-    if not custom_all_reduce.is_benchmarked(chip, library):
+    if not network.has_custom_all_reduce(chip, library):
         raise UsageError(
             f"--backend {mode}: {library}'s all-reduce was not timed on {chip.spec.name}; use --backend nccl"
         )
-    if num.value(n) > min(custom_all_reduce.MOST, chip.levels[0].size):
+    if num.value(n) > min(network.LARGEST_CUSTOM, chip.levels[0].size):
         raise UsageError(
-            f"--backend {mode}: these kernels reach {min(custom_all_reduce.MOST, chip.levels[0].size):.0f} devices of one host; use --backend nccl"
+            f"--backend {mode}: these kernels reach {min(network.LARGEST_CUSTOM, chip.levels[0].size):.0f} devices of one host; use --backend nccl"
         )
 
 

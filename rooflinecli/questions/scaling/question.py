@@ -11,7 +11,7 @@ from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
 from rooflinecli.core.record import Quantities
-from rooflinecli.formulas import cost, counts, gradient_noise, training
+from rooflinecli.formulas import cost, counts, training
 from rooflinecli.formulas import scaling as law
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Group, Number, OptNumber, OptText, Text, field
@@ -418,20 +418,20 @@ class BatchSize(Question[Quantities]):
             )
         ends = self.examples_min, self.steps_min
         times = self.seconds_per_example, self.seconds_per_step
-        critical = gradient_noise.critical_batch_size(*ends)
+        critical = law.critical_batch_size(*ends)
         timed = times[0] is not None
-        fastest = gradient_noise.time_optimal_batch(*ends, *times) if timed else None
+        fastest = law.time_optimal_batch(*ends, *times) if timed else None
         batches: dict[str, Point] = {}
         for name, size in {"critical": critical, "time_optimal": fastest, "as_given": self.batch}.items():
             if size is not None:
-                steps = gradient_noise.steps_at_batch(size, self.steps_min, critical)
-                examples = gradient_noise.examples_at_batch(size, self.examples_min, critical)
+                steps = law.steps_at_batch(size, self.steps_min, critical)
+                examples = law.examples_at_batch(size, self.examples_min, critical)
                 batches[name] = {"batch": size, "steps": steps, "examples": examples}
                 if timed:
-                    batches[name]["time_s"] = gradient_noise.training_time_at_batch(examples, steps, *times)
+                    batches[name]["time_s"] = law.training_time_at_batch(examples, steps, *times)
         return Quantities.of(
             "scaling-batch/1", critical_batch=critical, time_optimal_batch=fastest,
-            shortest_time_s=gradient_noise.shortest_training_time(*ends, *times) if timed else None,
+            shortest_time_s=law.shortest_training_time(*ends, *times) if timed else None,
             batches=batches, notes=["(steps/steps_min - 1)(examples/examples_min - 1) = 1"],
         )
 
@@ -451,12 +451,12 @@ class NoiseScale(Question[Quantities]):
 
     def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         norms = self.small_batch, self.small_norm2, self.big_batch, self.big_norm2
-        norm2, variance = gradient_noise.gradient_norm_squared(*norms), gradient_noise.gradient_variance(*norms)
+        norm2, variance = law.gradient_norm_squared(*norms), law.gradient_variance(*norms)
         if num.value(norm2) <= 0 or num.value(variance) < 0:
             raise UsageError("these norms imply a negative noise scale, they are too noisy; average them over more batches")
         return Quantities.of(
             "scaling-noise/1", gradient_norm_squared=norm2, gradient_variance=variance,
-            noise_scale_batch=gradient_noise.noise_scale(variance, norm2),
+            noise_scale_batch=law.noise_scale(variance, norm2),
         )
 
 
@@ -470,12 +470,12 @@ class LearningRate(Question[Quantities]):
     noise_scale: OptNumber = field("positive", "Gradient noise scale, for the third rule.", default=None, symbol="B_noise", least=0)
 
     def answer(self, lift: PlainLift = PLAIN) -> Quantities:
-        ceiling = None if self.noise_scale is None else gradient_noise.learning_rate_ceiling(self.lr, self.noise_scale, self.batch)
+        ceiling = None if self.noise_scale is None else law.learning_rate_ceiling(self.lr, self.noise_scale, self.batch)
         return Quantities.of(
             "scaling-lr/1", batch=self.batch, new_batch=self.new_batch, lr=self.lr,
-            lr_sqrt=gradient_noise.learning_rate_sqrt(self.lr, self.batch, self.new_batch),
-            lr_linear=gradient_noise.learning_rate_linear(self.lr, self.batch, self.new_batch), lr_max=ceiling,
-            lr_noise_scale=None if ceiling is None else gradient_noise.learning_rate_noise(ceiling, self.noise_scale, self.new_batch),
+            lr_sqrt=law.learning_rate_sqrt(self.lr, self.batch, self.new_batch),
+            lr_linear=law.learning_rate_linear(self.lr, self.batch, self.new_batch), lr_max=ceiling,
+            lr_noise_scale=None if ceiling is None else law.learning_rate_noise(ceiling, self.noise_scale, self.new_batch),
             notes=[
                 "square root is usual for Adam, linear for SGD (with warm-up); "
                 "eta_max / (1 + B_noise/B) turns from linear to flat at the noise scale"
