@@ -51,7 +51,8 @@ class Replica:
         self.poll, self.ahead = scheduler.poll_steps, bool(scheduler.look_ahead)
         moe = scheduler.prompt_factor_moe
         self.factor = scheduler.prompt_factor if moe is None or not prices.ctx.ledger.moe_layers else moe
-        self.now = self.decided = self.stall = self.debt = self.front = 0.0
+        self.now = self.decided = self.stall = self.front = 0.0
+        self.debt = 0.0  # seconds still due for moving cache to and from the host
         self.future: deque[SimRequest] = deque()
         self.waiting: deque[SimRequest] = deque()
         self.partial: list[SimRequest] = []
@@ -289,7 +290,7 @@ class Replica:
         mixing = (self.factor, s.graph_tokens, s.launch) if self.batch else (1.0,)  # a lone prompt takes its own time
         seconds, fill = self.prices.mixed(tokens, attention, batch, context, *mixing)
         if self.debt:
-            seconds += self._pay_debt()
+            seconds, self.debt = seconds + self.debt, 0.0
         if self.batch and not batch:
             self.stall += seconds
         self.tally.prompt_tokens += tokens
@@ -325,7 +326,7 @@ class Replica:
                     last = prices.decode(batch, context + n - 1)
         seconds = n * (first + last) / 2
         if self.debt:
-            seconds += self._pay_debt()
+            seconds, self.debt = seconds + self.debt, 0.0
         self.held += n
         self._advance(seconds, n, last, batch, batch)
         return True
@@ -362,11 +363,6 @@ class Replica:
         n = max(n, 1)
         n += -(self.steps + n) % self.poll
         return min(n, most)
-
-    def _pay_debt(self) -> float:
-        """Seconds still due for moving cache to and from the host."""
-        owed, self.debt = self.debt, 0.0
-        return owed
 
     def _advance(self, seconds: float, n: int, last: float, batch: int, tokens: int) -> None:
         """Move the clock past `n` steps of `tokens` tokens each, the last of `last` seconds, in which `batch` sequences decode."""

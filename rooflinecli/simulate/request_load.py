@@ -12,7 +12,6 @@ from rooflinecli.specs import parse_values
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-KINDS = ("poisson", "gamma", "constant")
 EXAMPLES = "2048, uniform:512,4096, lognormal:2048,0.8 (mean, sigma of the logarithm), exponential:256"
 LONGEST = 1 << 24  # tokens
 _PARAMETERS = {"uniform": 2, "lognormal": 2, "exponential": 1}
@@ -32,23 +31,22 @@ def arrival_times(written: str, rate: float, count: int, seed: int) -> list[floa
     elif written == "constant":
         gaps = np.full(count, 1 / rate)
     else:
-        cv = _coefficient_of_variation(written)
+        kind, _, text = written.partition(":")
+        if kind != "gamma":
+            raise UsageError(
+                f"--arrivals {written}: expected poisson, constant or gamma:CV, such as gamma:2", "arrivals"
+            )
+        try:
+            cv = float(text)
+        except ValueError:
+            cv = 0.0
+        if not 0 < cv < 100:
+            raise UsageError(
+                f"--arrivals {written}: give a coefficient of variation above 0, such as gamma:2", "arrivals"
+            )
         gaps = rng.gamma(cv**-2, cv**2 / rate, count)
     gaps[0] = 0.0
     return [float(t) for t in np.cumsum(gaps)]
-
-
-def _coefficient_of_variation(written: str) -> float:
-    kind, _, text = written.partition(":")
-    if kind != "gamma":
-        raise UsageError(f"--arrivals {written}: expected poisson, constant or gamma:CV, such as gamma:2", "arrivals")
-    try:
-        cv = float(text)
-    except ValueError:
-        cv = 0.0
-    if not 0 < cv < 100:
-        raise UsageError(f"--arrivals {written}: give a coefficient of variation above 0, such as gamma:2", "arrivals")
-    return cv
 
 
 @dataclass(frozen=True)

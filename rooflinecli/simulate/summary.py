@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from rooflinecli.simulate.replica import Replica
@@ -42,8 +43,14 @@ def summary(
     window = steady_window(times)
     steady, share = window[1] - window[0], shares_in(times, window)
     output = float((times.output * share).sum()) / steady
+    gaps: Counter[int] = Counter()
+    for replica in replicas:
+        gaps.update(replica.tally.gaps)
+    points, total = gap_percentiles(gaps, (*QUANTILES, 1.0)), sum(gaps.values())
     result |= {
-        **_itl(replicas),
+        "itl_mean_s": sum(r.tally.gap_sum for r in replicas) / total if total else 0.0,
+        **{f"itl_p{100 * q:g}_s": v for q, v in zip((*QUANTILES, 1.0), points, strict=True) if q < 1},
+        "itl_max_s": points[-1],
         "requests": len(times.arrival),
         "duration_s": seconds,
         "steady_s": steady,
@@ -116,18 +123,3 @@ def is_sustained(times: RequestLatencies, recorded: bool = False) -> bool:
     waiting = (arrival + times.ttft > arrival.max()).sum()
     beyond_chance = waiting > max(BACKLOG, (0.1 if recorded else 0.02) * count)
     return not (beyond_chance and late.mean() > 1.5 * middle.mean())
-
-
-def _itl(replicas: list[Replica]) -> dict[str, float]:
-    """ITL over the gaps of all requests."""
-    gaps: dict[int, int] = {}
-    for replica in replicas:
-        for key, count in replica.tally.gaps.items():
-            gaps[key] = gaps.get(key, 0) + count
-    *quantiles, most = gap_percentiles(gaps, (*QUANTILES, 1.0))
-    total = sum(gaps.values())
-    return {
-        "itl_mean_s": sum(r.tally.gap_sum for r in replicas) / total if total else 0.0,
-        **{f"itl_p{100 * q:g}_s": v for q, v in zip(QUANTILES, quantiles, strict=False)},
-        "itl_max_s": most,
-    }

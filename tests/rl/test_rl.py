@@ -206,15 +206,13 @@ def test_samples_that_are_carried_over_hide_the_tail_of_shared_devices():
 
 
 def test_the_search_takes_another_trainer_where_the_fastest_does_not_fit(monkeypatch):
-    from rooflinecli.questions.rl import layout_search
+    from rooflinecli.questions.rl import variants
 
-    real = layout_search._candidate
-    monkeypatch.setattr(
-        layout_search, "_candidate", lambda q, *more: None if q.tp is None or q.tp == 1 else real(q, *more)
-    )
-    asked, best = layout_search._fitting(small(n=8, rollout_tp=1), PUBLISHED, 8)
+    real = variants._candidate
+    monkeypatch.setattr(variants, "_candidate", lambda q, *more: None if q.tp is None or q.tp == 1 else real(q, *more))
+    asked, best = variants._fitting(small(n=8, rollout_tp=1), PUBLISHED, 8)
     assert best is not None and asked.tp == best.tp > 1
-    assert layout_search._fitting(small(n=8, rollout_tp=1, tp=1), PUBLISHED, 8)[1] is None
+    assert variants._fitting(small(n=8, rollout_tp=1, tp=1), PUBLISHED, 8)[1] is None
 
 
 def test_default_group_sizes() -> None:

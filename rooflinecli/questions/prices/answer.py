@@ -40,16 +40,10 @@ def offers(chip: str) -> OffersAnswer:
     """Every offer of a chip. Raises UsageError for an unknown one."""
     spec = load_hardware(chip)
     rows = [
-        OfferRow(
-            provider=o.provider,
-            kind=o.kind,
-            region=o.region,
-            instance=o.instance,
-            devices=o.devices,
+        OfferRow.like(
+            o,
             usd_per_device_hour=o.usd,
-            date=o.date,
             age_s=None if o.age_days is None else o.age_days * 86400.0,
-            source=o.source,
             file=o.where,
         )
         for o in sorted(prices.offers(spec), key=lambda o: o.usd)

@@ -68,28 +68,27 @@ class Composed:
     memory: MemoryAnswer
 
     @property
-    def split(self) -> bool:
-        return self.question.rollout_devices is not None
-
-    @property
     def overlaps(self) -> bool:
         """Whether both sides work at once."""
-        return self.split and self.question.staleness > 0
+        return self.question.rollout_devices is not None and self.question.staleness > 0
 
     def step(self, constants: Constants) -> tuple[list[Part], Part]:
         """The parts with constants applied, and the step that they make."""
         own = self.question.fixed
         fixed = constants.fixed_s if own is None else own
-        found = [constants.applied(self._sync(part, constants)) for part in self.parts]
+        asked = self.question.weight_sync_bandwidth or dict(constants.by_part).get("weight sync")
+        rate = (
+            PUBLISHED.sync_bytes_per_s / constants.sync_bytes_per_s
+        )  # unless one was asked for or a log states the part
+        found = [
+            (part.scaled(rate) if part.name == "weight sync" and not asked else part).scaled(
+                constants.of(part), constants.spread
+            )
+            for part in self.parts
+        ]
         low, high = constants.spread
         found.append(Part("fixed", "both", 0.0, fixed, (fixed * low, fixed * high)))
         return found, self.composed(found)
-
-    def _sync(self, part: Part, constants: Constants) -> Part:
-        """The weights at the rate of the constants, unless one was asked for or a log states the part."""
-        if part.name != "weight sync" or self.question.weight_sync_bandwidth or dict(constants.by_part).get(part.name):
-            return part
-        return part.scaled(PUBLISHED.sync_bytes_per_s / constants.sync_bytes_per_s)
 
     def composed(self, parts: list[Part]) -> Part:
         """One step of its parts: their sum, or the longer side where both work at once."""
@@ -200,7 +199,7 @@ def answered(question: Rl) -> RlAnswer:
     candidates, constants = None, constants_of(question)
     notes: list[str] = []
     if question.search:
-        from rooflinecli.questions.rl.layout_search import search
+        from rooflinecli.questions.rl.variants import search
 
         question, candidates = search(question, constants)
     elif not question.is_given(Rl.n):
@@ -208,7 +207,7 @@ def answered(question: Rl) -> RlAnswer:
     log = question.logged()
     answer = answer_of(compose(question), constants, log)
     if question.changes:
-        from rooflinecli.questions.rl.changes import changes
+        from rooflinecli.questions.rl.variants import changes
 
         answer.changes = changes(question, constants, answer.step.time_s)
     answer.candidates, answer.notes = candidates, notes + answer.notes
@@ -279,7 +278,7 @@ def answer_of(composed: Composed, constants: Constants, log: RlStep | None = Non
         model=whole.spec.name,
         hardware=chip.name,
         algorithm=question.algorithm,
-        mode=_mode(composed),
+        mode=_mode(question),
         staleness=question.staleness,
         load=LoadAnswer(
             prompts=question.sequences // question.samples_each,
@@ -299,10 +298,8 @@ def answer_of(composed: Composed, constants: Constants, log: RlStep | None = Non
             tokens_per_s=outputs / rolled.time_s,
         ),
         trainer=TrainerAnswer(devices=training, layout=layout, optimizer_steps=update.optimizer_steps, mfu=float(update.answer.mfu)),
-        step=StepAnswer(
-            time_s=step.time_s,
-            floor_s=step.floor_s,
-            interval_s=step.interval_s,
+        step=StepAnswer.like(
+            step,
             tokens=tokens,
             tokens_per_s=tokens / step.time_s,
             tokens_per_s_per_device=tokens / step.time_s / devices,
@@ -312,7 +309,9 @@ def answer_of(composed: Composed, constants: Constants, log: RlStep | None = Non
             joules=joules,
             usd=usd,
             measured_s=None if log is None else log.step_s,
-            named_fraction=_named(log),
+            named_fraction=None
+            if log is None or not log.step_s
+            else min(sum(measured_parts(log).values()) / log.step_s, 1.0),
         ),
         parts=_parts(composed, found, shorter, log),
         memory=composed.memory,
@@ -337,12 +336,9 @@ def _parts(composed: Composed, found: list[Part], shorter: str, log: RlStep | No
     for part in found:
         measured = None if log is None else seconds_of(log, part.name, found)
         rows.append(
-            PartAnswer(
+            PartAnswer.like(
+                part,
                 part=part.name,
-                side=part.side,
-                floor_s=part.floor_s,
-                time_s=part.time_s,
-                interval_s=part.interval_s,
                 hidden=composed.overlaps and part.side == shorter,
                 measured_s=measured,
             )
@@ -354,14 +350,8 @@ def _parts(composed: Composed, found: list[Part], shorter: str, log: RlStep | No
     return rows
 
 
-def _named(log: RlStep | None) -> float | None:
-    """Fraction of a logged step that its own stages name."""
-    return None if log is None or not log.step_s else min(sum(measured_parts(log).values()) / log.step_s, 1.0)
-
-
-def _mode(composed: Composed) -> str:
-    question = composed.question
-    if not composed.split:
+def _mode(question: Rl) -> str:
+    if question.rollout_devices is None:
         return "colocated, samples carried over" if question.carries_over else "synchronous, colocated"
     if not question.staleness:
         return "synchronous, split"
@@ -383,7 +373,12 @@ def _notes(composed: Composed, constants: Constants, log: RlStep | None) -> list
             f"a step of the log has {count(log.tokens)} tokens, one of this question {count(tokens)}: give its --prompts, --samples and lengths"
         )
     if log is not None:
-        found += _below_floor(composed.parts, log)
+        times = ((part, seconds_of(log, part.name, composed.parts)) for part in composed.parts)
+        found += [
+            f"{part.name} of the log took {duration(seconds)}, less than the floor of {duration(part.floor_s)}: its step is a smaller one than this question's"
+            for part, seconds in times
+            if seconds and seconds < part.floor_s
+        ]
     if log is not None and log.other_s:
         stages = ", ".join(
             f"{name} {duration(seconds)}" for name, seconds in sorted(log.other_s.items(), key=lambda s: -s[1])[:5]
@@ -399,16 +394,6 @@ def _notes(composed: Composed, constants: Constants, log: RlStep | None) -> list
     if not composed.memory.fits:
         found.append("the roles do not fit: use more devices, --tp, --pp or a recipe of less memory")
     return found
-
-
-def _below_floor(parts: list[Part], log: RlStep) -> list[str]:
-    """Remarks on parts that a log measured below what the question's load takes at least."""
-    times = ((part, seconds_of(log, part.name, parts)) for part in parts)
-    return [
-        f"{part.name} of the log took {duration(seconds)}, less than the floor of {duration(part.floor_s)}: its step is a smaller one than this question's"
-        for part, seconds in times
-        if seconds and seconds < part.floor_s
-    ]
 
 
 def infeasible(answer: RlAnswer) -> str:

@@ -36,10 +36,6 @@ class Constants:
         sides = {"rollout": self.rollout, "trainer": self.trainer}
         return dict(self.by_part).get(part.name, sides.get(part.side, 1.0))
 
-    def applied(self, part: Part) -> Part:
-        """The part with its factor and the interval of the constants."""
-        return part.scaled(self.of(part), self.spread)
-
 
 # 24 steps of NeMo RL v0.5 and v0.6 on H100 and GB200; `roofline validate rl` fits them again with each family of models left out.
 # The rate of the weights is that of checkpoint-engine, 60 to 76 GB/s over 8 to 256 devices.

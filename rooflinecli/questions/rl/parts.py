@@ -152,19 +152,14 @@ def rollout(question: Rl, devices: int, tp: int | None = None) -> Rollout:
     engines = max(devices // one.devices, 1) * one.ranks
     seconds, idle = _played(question, one, samples, engines, mean)
     low, high = one.error
-    ideal = deployment(
-        (*question.rollout_options(one.devices, int(one.layout.tp)), ("efficiency", "ideal")), *_means(samples)
-    )
+    prompt = sum(sample.prompt for sample in samples) / len(samples)
+    options = (*question.rollout_options(one.devices, int(one.layout.tp)), ("efficiency", "ideal"))
+    ideal = deployment(options, prompt, max(mean - prompt, 1.0))
     floor = min(_played(question, ideal, samples, engines, mean)[0], seconds)
     part = Part("rollout", "rollout", floor, seconds, (max(low * seconds, floor), high * seconds))
     return Rollout(
         part, one, engines, engines // one.ranks * one.devices, idle, one.limits(mean, scheduler_of(one.ctx, ()))
     )
-
-
-def _means(samples: list[Sample]) -> tuple[float, float]:
-    prompt = sum(s.prompt for s in samples) / len(samples)
-    return prompt, max(sum(s.tokens for s in samples) / len(samples) - prompt, 1.0)
 
 
 def _engine(question: Rl, tp: int, longest: int, mean: float) -> Deployment:
@@ -221,24 +216,16 @@ def _played(question: Rl, one: Deployment, samples: list[Sample], engines: int, 
             finish = sorted(job.finish for job in run if job.label == LAST)
             first = min(round(each), len(finish) - 1)
             last = min(round((1 + CARRIED) * each), len(finish) - 1)
-            again = _prefill(one, held * _context(share))
+            # mean tokens of a sample under way at any instant: longer ones are more often
+            work = sum(sample.output for sample in share)
+            context = sum(sample.output * (sample.tokens - sample.output / 2) for sample in share) / work
+            one.prices.attention(0, PREFILL_CHUNK)  # grows the tables
+            again = held * context / PREFILL_CHUNK * one.prices.linear[PREFILL_CHUNK]  # prefilled, attention aside
             ends.append((finish[last] - finish[first]) / CARRIED + again)
         else:
             ends.append(max(job.finish for job in run) / max(question.staleness, 1))
     last_end = max(ends)
     return last_end, 1 - sum(ends) / (last_end * len(ends))
-
-
-def _context(samples: list[Sample]) -> float:
-    """Mean tokens of a sample under way at any instant: longer ones are more often."""
-    work = sum(sample.output for sample in samples)
-    return sum(sample.output * (sample.tokens - sample.output / 2) for sample in samples) / work
-
-
-def _prefill(one: Deployment, tokens: float) -> float:
-    """Seconds of an engine to prefill a number of tokens, in chunks, attention aside."""
-    one.prices.attention(0, PREFILL_CHUNK)  # grows the tables
-    return tokens / PREFILL_CHUNK * one.prices.linear[PREFILL_CHUNK]
 
 
 def _jobs(
@@ -280,11 +267,6 @@ class Update:
     answer: TrainAnswer
     optimizer_steps: int
 
-    @property
-    def forward_fraction(self) -> float:
-        """A forward pass as a part of a step without its optimizer: one of three passes, or of four with full recomputation."""
-        return 1 / 4 if self.answer.layout_of_phase.recompute == "full" else 1 / 3
-
     def part(self, name: str) -> Part:
         """Forward, backward and optimizer over all sequences."""
         a, n = self.answer, self.optimizer_steps
@@ -299,7 +281,8 @@ class Update:
     def forward(self, name: str, epochs: int) -> Part:
         """One forward pass over all sequences."""
         whole, optimizer = self.part(name), self.optimizer_steps * float(self.answer.breakdown_s.get("optimizer", 0.0))
-        share = self.forward_fraction * (whole.time_s - optimizer) / whole.time_s / epochs
+        passes = 4 if self.answer.layout_of_phase.recompute == "full" else 3  # of a step without its optimizer
+        share = 1 / passes * (whole.time_s - optimizer) / whole.time_s / epochs
         low, high = whole.interval_s
         return Part(name, "trainer", whole.floor_s / 3 / epochs, whole.time_s * share, (low * share, high * share))
 

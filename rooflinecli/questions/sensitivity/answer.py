@@ -67,22 +67,17 @@ def elasticities(
         base, "memory.bandwidth", 1.0
     )  # a chip of its own, so that its constants are only those used here
     ctx = EstimateContext(request, override=alone)
-    seconds(ctx, phase, plan)
+    PHASES[phase](ctx, plan)
     found = []
     for path, value in figures(ctx.chip).items():
         high, low = (
-            seconds(EstimateContext(request, override=ScaledConstant(base, path, factor)), phase, plan)
+            float(PHASES[phase](EstimateContext(request, override=ScaledConstant(base, path, factor)), plan).time_s)
             for factor in (1 + STEP, 1 - STEP)
         )
         slope = (math.log(high) - math.log(low)) / (math.log1p(STEP) - math.log1p(-STEP))
         if abs(slope) > 1e-9:
             found.append(Elasticity(figure=path, value=value, elasticity=slope))
     return sorted(found, key=lambda row: -abs(row.elasticity))
-
-
-def seconds(ctx: EstimateContext, phase: str, plan: Layout) -> float:
-    """Expected time of a phase under a plan."""
-    return float(PHASES[phase](ctx, plan).time_s)
 
 
 def figures(chip: Chip) -> dict[str, Value]:
@@ -248,8 +243,10 @@ def _row(
         return None
     factor = _flip(contenders, chip, path, steps, gaps)
     near = [math.expm1(float(np.interp(x, steps, gaps))) for x in TENTH]
-    if factor is not None and not _possible(path, value, factor):
-        factor = None
+    known = CONSTANTS.get(path.rpartition(".")[2]) if path.startswith("efficiency.") else None
+    each = value if isinstance(value, list) else [value]
+    if factor is not None and known is not None and known.most is not None and max(each) * factor > known.most:
+        factor = None  # no such constant may be: a fraction stays one
     return TornadoRow(
         chip=chip,
         figure=path,
@@ -312,15 +309,6 @@ def _bisect(points: np.ndarray, lost: np.ndarray) -> tuple[float, float]:
         half = (near + far) // 2
         near, far = (near, half) if lost[half] else (half, far)
     return float(points[near]), float(points[far])
-
-
-def _possible(path: str, value: Value, factor: float) -> bool:
-    """Whether a constant may be so: a fraction stays one."""
-    if not path.startswith("efficiency."):
-        return True
-    known = CONSTANTS.get(path.rpartition(".")[2])
-    each = value if isinstance(value, list) else [value]
-    return known is None or known.most is None or all(v * factor <= known.most for v in each)
 
 
 def _winner(contenders: Sequence[RankedCandidate], chip: str, path: str, factor: float) -> str:

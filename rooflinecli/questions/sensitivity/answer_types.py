@@ -38,11 +38,7 @@ class SensitivityAnswer(Record):
     @property
     def rows(self) -> list[PhaseElasticity]:
         """The elasticities of all phases in one list."""
-        return [
-            PhaseElasticity(phase=phase, figure=e.figure, elasticity=e.elasticity, value=e.value)
-            for phase, found in self.phases.items()
-            for e in found
-        ]
+        return [PhaseElasticity.like(e, phase=phase) for phase, found in self.phases.items() for e in found]
 
 
 class TornadoRow(Record):

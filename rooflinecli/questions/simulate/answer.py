@@ -64,19 +64,14 @@ def answered(
     answer = SimulateAnswer(
         schema=SCHEMA,
         **ran.about,
-        load=LoadAnswer(
+        load=LoadAnswer.like(
+            question,
             kind=question.load_kind,
-            trace=question.trace,
             format=trace.format if trace else None,
             invalid_rows=trace.skipped if trace else 0,
             failed_requests=trace.failed if trace else 0,
-            qps=question.qps,
-            concurrency=question.concurrency,
             length_range=between,
             warmup_s=question.warmup,
-            failures=question.failures,
-            autoscale=question.autoscale,
-            seed=question.seed,
         ),
         simulate=ran.values,
         interval=values,
@@ -113,8 +108,8 @@ def _slo(ran: Run, fewer: Run | None) -> SloAnswer | None:
         target=limits.main.share,
         met=ran.meets_slo,
         targets=[
-            SloTarget(
-                text=target.text,
+            SloTarget.like(
+                target,
                 label=target.label or None,
                 limits=dict(target.seconds),
                 requests=int(target.requests(ran.times).sum()),

@@ -106,19 +106,14 @@ def max_context(options: tuple[tuple[str, str], ...]) -> int | None:
 
 def scheduler_of(ctx: EstimateContext, settings: tuple[str, ...]) -> Scheduler:
     """The engine's scheduler with what was overridden: `token_budget=2048`. Raises UsageError."""
-    found = changed(_own(ctx), written(settings))
+    values = ctx.engine.scheduler.model_dump()  # with the constants that an override or a calibration sets
+    for name in values.keys() & CONSTANTS.keys():
+        constant = ctx.chip.effective_constant(f"engine.{name}", values[name])
+        values[name] = round(constant) if isinstance(values[name], int) else constant
+    found = changed(values, written(settings))
     if found.policy not in kinds(POLICIES):
         raise unknown("policy", found.policy, kinds(POLICIES), option="scheduler-config")
     return found
-
-
-def _own(ctx: EstimateContext) -> dict[str, object]:
-    """The engine's own scheduler, with the constants that an override or a calibration sets."""
-    values = ctx.engine.scheduler.model_dump()
-    for name in values.keys() & CONSTANTS.keys():
-        found = ctx.chip.effective_constant(f"engine.{name}", values[name])
-        values[name] = round(found) if isinstance(values[name], int) else found
-    return values
 
 
 def fleet(
@@ -144,13 +139,20 @@ def fleet(
     router = load(ROUTERS, question.router)
     if not question.prefill_replicas:
         return one, Cluster(made(copies), router)
-    link = _link(one, question.kv_transfer_bandwidth)
+    devices = float(one.layout.tp * one.layout.cp * one.layout.pp)
+    bandwidth, levels = question.kv_transfer_bandwidth, one.ctx.chip.levels
+    if bandwidth is None and not levels:
+        raise UsageError(
+            f"{one.ctx.request.hardware.name} names no network; give --kv-transfer-bandwidth, such as '50 GB/s'",
+            "kv-transfer-bandwidth",
+        )
+    link = (float(levels[-1].bandwidth) if bandwidth is None else bandwidth) * devices  # bytes/s between the pools
     return one, Cluster(
         made(question.prefill_replicas, True),
         router,
         made(question.decode_replicas),
         load(ROUTERS, "least-loaded"),
-        transfer=limits.bytes_per_token * float(one.layout.tp * one.layout.cp * one.layout.pp) / link,
+        transfer=limits.bytes_per_token * devices / link,
     )
 
 
@@ -164,20 +166,6 @@ def store(question: Simulate, ctx: EstimateContext, limits: ReplicaLimits) -> Pr
     each = max(limits.bytes_per_token, 1e-9)
     rates = ((place, float(each / place.rate)) for place in places)
     return PrefixCache([KvTier(place.name, int(place.size / each), seconds) for place, seconds in rates])
-
-
-def _link(one: Deployment, given: float | None) -> float:
-    """Bytes per second of a replica's devices between pools: as given per device, or the slowest of the chip's networks."""
-    devices = float(one.layout.tp * one.layout.cp * one.layout.pp)
-    if given is not None:
-        return given * devices
-    levels = one.ctx.chip.levels
-    if not levels:
-        raise UsageError(
-            f"{one.ctx.request.hardware.name} names no network; give --kv-transfer-bandwidth, such as '50 GB/s'",
-            "kv-transfer-bandwidth",
-        )
-    return float(levels[-1].bandwidth) * devices
 
 
 def describe(one: Deployment, scheduler: Scheduler, limits: ReplicaLimits) -> dict[str, object]:

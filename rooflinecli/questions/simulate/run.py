@@ -152,19 +152,14 @@ def _recorded_jobs(
 ) -> tuple[list[SimRequest], Callable[[SimRequest], SimRequest | None] | None]:
     """Jobs of a trace: as recorded, at a rate of one's own, or one after the other in a closed loop."""
     if question.concurrency:
-        jobs, _ = without_sessions(trace).jobs(lambda count: [0.0] * count)
-        return jobs, None
+        rows = [replace(row, think=None, time=0.0) for row in trace.rows]  # every turn is a request of its own
+        return Trace(rows, trace.skipped, trace.format).jobs(lambda count: [0.0] * count)
     if (qps := question.qps) is not None:
         every = len(trace.rows)  # a rate of requests: sessions arrive less often, in proportion to their turns
         return trace.jobs(lambda n: request_load.arrival_times(question.arrivals, qps * n / every, n, question.seed))
     if not trace.timed:
         raise UsageError(f"--trace {question.trace}: it records no times; add --qps or --concurrency", "qps")
     return trace.jobs()
-
-
-def without_sessions(trace: Trace) -> Trace:
-    """The trace without its sessions' order: a closed loop takes every turn as a request of its own."""
-    return Trace([replace(row, think=None, time=0.0) for row in trace.rows], trace.skipped, trace.format)
 
 
 def _made(question: Simulate, count: int, prompt: Lengths, output: Lengths) -> list[SimRequest]:
@@ -342,7 +337,10 @@ def min_replicas(question: Simulate, most: int = 4096, progress: Progress | None
     while not keeps(high):
         if seen[high].cut:
             return replace(seen[high], sought=True), None
-        if high >= most or _alone_misses(seen, high):
+        margins = [seen[count].values["slo_attainment_margin"] for count in (high // 2, high) if count in seen]
+        if high >= most or (  # twice the replicas no longer help: almost no request queues or shares a step
+            len(margins) == 2 and margins[1] <= margins[0] + 1e-9 and seen[high].values["running_requests_mean"] < 0.5
+        ):
             share = seen[high].values["slo_attainment"]
             raise Infeasible(
                 f"{high} replicas still serve only {share:.1%} of requests inside {limits.text}; the limits are out of reach of this plan, "
@@ -355,13 +353,3 @@ def min_replicas(question: Simulate, most: int = 4096, progress: Progress | None
         if seen[middle].cut:  # fewer might do as well
             return replace(seen[high], cut=True, sought=True), None
     return seen[high], seen.get(high - 1)
-
-
-def _alone_misses(seen: dict[int, Run], high: int) -> bool:
-    """Whether twice the replicas no longer help: the share has not moved, and almost no request queues or shares a step."""
-    before = seen.get(high // 2)
-    return (
-        before is not None
-        and seen[high].values["slo_attainment_margin"] <= before.values["slo_attainment_margin"] + 1e-9
-        and seen[high].values["running_requests_mean"] < 0.5
-    )

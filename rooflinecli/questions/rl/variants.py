@@ -1,4 +1,4 @@
-"""Layouts of both sides of a step of RL post-training, ranked by the pessimistic bound of the step."""
+"""Variants of a step of RL post-training: its layouts, ranked by the pessimistic bound of the step, and options that would shorten it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from itertools import product
 
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.questions.rl.answer import DEVICES, compose
-from rooflinecli.questions.rl.answer_types import Candidate
+from rooflinecli.questions.rl.answer_types import Candidate, Change
 from rooflinecli.questions.rl.constants import Constants
 from rooflinecli.questions.rl.question import Rl
 
@@ -94,17 +94,65 @@ def _candidate(question: Rl, constants: Constants, devices: int) -> Candidate | 
     _, step = composed.step(constants)
     layout, engine = composed.update.answer.layout_of_phase, composed.rollout.engine
     price = engine.ctx.price
-    return Candidate(
+    return Candidate.like(
+        layout,
         rollout_devices=question.rollout_devices,
         trainer_devices=layout.devices,
         rollout_tp=int(engine.layout.tp),
-        tp=layout.tp,
-        pp=layout.pp,
-        cp=layout.cp,
-        ep=layout.ep,
         staleness=question.staleness,
         time_s=step.time_s,
         interval_s=step.interval_s,
         usd=None if price is None else step.time_s / 3600 * devices * float(price),
         tie=False,
     )
+
+
+def changes(question: Rl, constants: Constants, time_s: float) -> list[Change]:
+    """Changes that save time and fit, the most first."""
+    found = []
+    for options, asked in _tried(question):
+        try:
+            composed = compose(asked)
+        except (Infeasible, UsageError):
+            continue
+        step = composed.step(constants)[1]
+        if composed.memory.fits and step.time_s < time_s:
+            found.append(Change(options=options, time_s=step.time_s, saved_fraction=1 - step.time_s / time_s))
+    return sorted(found, key=lambda change: change.time_s)
+
+
+def _tried(question: Rl) -> list[tuple[str, Rl]]:
+    """Modes, engine sizes, a narrower rollout and twice the devices, as options and as questions."""
+    devices = int(question.n or DEVICES)
+    found: list[dict[str, object]] = []
+    if not question.staleness:
+        if question.rollout_devices is None:
+            found.append({"staleness": 1})
+            found += [
+                {"rollout_devices": share, "staleness": 1, "partial_rollout": True}
+                for share in (devices // 2, devices * 3 // 4)
+                if 0 < share < devices
+            ]
+        else:
+            found += [{"staleness": 1}, {"staleness": 1, "partial_rollout": True}]
+    engine = compose(question).rollout.engine
+    size = int(engine.layout.tp)
+    found += [{"rollout_tp": other} for other in (size // 2, size * 2) if other >= 1]
+    if (
+        float(engine.ctx.chip.peak("fp8") if "fp8" in engine.ctx.request.hardware.peak else 0.0)
+        and engine.ctx.dtype != "fp8"
+    ):
+        found.append({"rollout_dtype": "fp8"})
+    doubled: dict[str, object] = {"n": 2 * devices}
+    if question.rollout_devices:
+        doubled["rollout_devices"] = 2 * question.rollout_devices
+    found.append(doubled)
+    base = question.replace(n=devices, changes=None, log=None)
+    fields = Rl.fields()
+    return [
+        (
+            " ".join(word for name, value in written.items() for word in fields[name].words(value)),
+            base.replace(**written),
+        )
+        for written in found
+    ]
