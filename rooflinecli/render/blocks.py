@@ -97,6 +97,11 @@ class Command:
 Block = Headline | Prose | Pairs | Table | Drawing | Note | Command
 
 
+def labelled(label: str, words: str) -> list[Block]:
+    """A command line under what it answers."""
+    return [Prose(f"{label}:"), Command(words)]
+
+
 @dataclass(frozen=True)
 class Page:
     """An answer as blocks, with an empty line between groups of them. `details` follow them where a reader asks for more than one

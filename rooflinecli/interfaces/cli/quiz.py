@@ -31,7 +31,8 @@ def run(question: Quiz, how: QuizDelivery) -> int:
     else:
         answer = _ask(question)
     if answer.answered:
-        write(_kept(answer, question.chapter, _path(how.score)))
+        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+        write(_kept(answer, question.chapter, Path(how.score or Path(state) / "rooflinecli" / "quiz.jsonl")))
     return 0
 
 
@@ -61,11 +62,6 @@ def _line(unit: str) -> str | None:
     if not sys.stdin.isatty():
         write(typed.strip())
     return typed.strip() if typed else None
-
-
-def _path(score: str | None) -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(score) if score is not None else Path(state) / "rooflinecli" / "quiz.jsonl"
 
 
 def _kept(answer: QuizAnswer, chapter: str | None, path: Path) -> str:

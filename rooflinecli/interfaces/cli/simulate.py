@@ -59,11 +59,8 @@ def _one(question: Simulate, how: SimulateDelivery, over: SpreadMap) -> int:
     from rooflinecli.questions.simulate.answer import answered
     from rooflinecli.render.formats.request_log import save, table
 
-    bar = Progress(question.expected, "requests")
-    try:
+    with Progress(question.expected, "requests") as bar:
         answer, ran = answered(question, bar.add, over)
-    finally:
-        bar.close()
     show(answer, "simulate", how, changes=_changes(question, answer) if how.format in ("table", "markdown") else ())
     if how.requests_out is not None:
         save(table(ran.every), Path(how.requests_out), "--requests-out")
@@ -101,11 +98,8 @@ def _study(cells: list[tuple[Simulate, dict[str, str]]], how: SimulateDelivery, 
     """Several questions: a row each."""
     from rooflinecli.questions.simulate.answer import study
 
-    bar = Progress(len(cells), "simulations")
-    try:
+    with Progress(len(cells), "simulations") as bar:
         answer = study(cells, over, bar.add)
-    finally:
-        bar.close()
     show(answer, "simulate.study", how, table="rows")
     if how.plot:
         from rooflinecli.questions.simulate.plots import over_rates

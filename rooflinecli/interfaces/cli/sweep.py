@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from rooflinecli.core import files
@@ -109,11 +110,6 @@ def _values(values: tuple[object, ...]) -> list[object]:
     return whole if len(whole) <= 64 else [*whole[:3], f"… {len(whole) - 4} more …", whole[-1]]
 
 
-class _Silent:
-    def add(self, chunk: dict[str, object]) -> None:
-        pass
-
-
 @contextmanager
 def writer(
     format: str, out: Path | None, names: list[str], about: dict[str, object], quiet: bool = False, width: int = 120
@@ -122,7 +118,7 @@ def writer(
     from rooflinecli.render.formats.rows import WRITERS, Table
 
     if quiet:
-        yield _Silent()
+        yield SimpleNamespace(add=lambda chunk: None)
         return
     if out is None and format == "parquet":
         raise UsageError("--format parquet needs --out FILE")

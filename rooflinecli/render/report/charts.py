@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import atan, degrees
+
 from rooflinecli.core.record import Json
 from rooflinecli.core.units import count, duration, si
 from rooflinecli.questions.sweep.plot_points import Picture
@@ -31,7 +33,15 @@ def roofline(figures: EmbeddedFigures) -> EscapedHtml:
         if row["share"] >= LABELLED
     )
     drawn = [_roofline(kind, figures.data["roofs"], points).svg("Roofline", words, "roofline") for kind in SIZES]
-    return join(drawn, _legend(dict.fromkeys(phase for phase, _, _ in points)))
+    legend = tag(
+        "ul",
+        [_key(f"mark {phase}", phase) for phase in dict.fromkeys(phase for phase, _, _ in points)],
+        _key("mark plain", "matmul"),
+        _key("mark plain", "attention", diamond=True),
+        tag("li", f"size: share of the phase's time; below {DRAWN:.1%} left out"),
+        class_="legend",
+    )
+    return join(drawn, legend)
 
 
 def _roofline(kind: str, roofs: Json, points: list[tuple[str, int, Json]]) -> Chart:
@@ -82,38 +92,16 @@ def _slope(chart: Chart, low: float, wide: float) -> None:
     """The bandwidth's name, along its roof."""
     x = low * (2.2 if chart.kind == "wide" else 1.6)
     a, b = chart.x(x), chart.y(x * wide)
-    lean = (chart.y(x * wide * 10) - b) / (chart.x(x * 10) - a)
-    turn = _degrees(lean)
+    turn = degrees(atan((chart.y(x * wide * 10) - b) / (chart.x(x * 10) - a)))
     chart.put(
         "text", si(wide, "B/s"), transform=f"translate({a:.1f} {b - 8:.1f}) rotate({turn:.1f})", class_="roofname"
     )
 
 
-def _degrees(lean: float) -> float:
-    from math import atan, degrees
-
-    return degrees(atan(lean))
-
-
-def _legend(phases: dict[str, None]) -> EscapedHtml:
-    """What colors and shapes mean."""
-
-    def key(shape: str, class_: str, words: str) -> EscapedHtml:
-        drawing = (
-            tag("circle", cx=8, cy=8, r=5, class_=class_)
-            if shape == "round"
-            else tag("path", d="M8 2L14 8L8 14L2 8Z", class_=class_)
-        )
-        return tag("li", tag("svg", drawing, viewBox="0 0 16 16", class_="key", aria_hidden="true"), words)
-
-    return tag(
-        "ul",
-        [key("round", f"mark {phase}", phase) for phase in phases],
-        key("round", "mark plain", "matmul"),
-        key("diamond", "mark plain", "attention"),
-        tag("li", f"size: share of the phase's time; below {DRAWN:.1%} left out"),
-        class_="legend",
-    )
+def _key(class_: str, words: str, diamond: bool = False) -> EscapedHtml:
+    """What a color or shape means."""
+    drawing = tag("path", d="M8 2L14 8L8 14L2 8Z", class_=class_) if diamond else tag("circle", cx=8, cy=8, r=5, class_=class_)  # fmt: skip
+    return tag("li", tag("svg", drawing, viewBox="0 0 16 16", class_="key", aria_hidden="true"), words)
 
 
 def throughput(figures: EmbeddedFigures, phase: str) -> EscapedHtml:
@@ -148,11 +136,7 @@ def picture(drawn: Picture, ident: str) -> EscapedHtml:
         f"{name}: " + ", ".join(f"{x:.3g} {y:.3g}" for x, y in line[:12]) for name, line in drawn.series.items()
     )
     charts = [_plotted(kind, drawn, ident).svg(drawn.title, words, ident) for kind in SIZES]
-    keys = [
-        tag("li", tag("svg", tag("circle", cx=8, cy=8, r=5, class_=f"mark s{i % 8 + 1}"), viewBox="0 0 16 16", class_="key", aria_hidden="true"), name)
-        for i, name in enumerate(drawn.series)
-        if name
-    ]  # fmt: skip
+    keys = [_key(f"mark s{i % 8 + 1}", name) for i, name in enumerate(drawn.series) if name]
     dashed = [tag("li", f"dashed: {name}") for name in drawn.limits]
     return join(charts, tag("ul", keys, dashed, class_="legend"))
 

@@ -52,16 +52,11 @@ class EmbeddedFigures:
     def __init__(self, data: Json):
         self.data = data
 
-    def at(self, path: str) -> object:
-        """The value at a dotted path."""
-        found: Any = self.data
-        for key in path.split("."):
-            found = found[int(key)] if isinstance(found, list) else found.get(key)
-        return found
-
     def __call__(self, path: str, text: str | None = None) -> EscapedHtml:
         """The value at `path` for people; `text` when its key does not say how."""
-        value = self.at(path)
+        value: Any = self.data
+        for key in path.split("."):
+            value = value[int(key)] if isinstance(value, list) else value.get(key)
         if value is None:
             return EscapedHtml("–")
         keys = [key for key in path.split(".") if not key.isdigit()]

@@ -8,7 +8,7 @@ from rooflinecli.core.units import si
 from rooflinecli.questions.compare.question import INSIDE, CompareAnswer, ComparedChip, MeasuredAnswer, MeasuredGap
 from rooflinecli.questions.multi_chip import remedy
 from rooflinecli.questions.sensitivity.answer_types import SensitivityAnswer, Tornado, TornadoRow, Value
-from rooflinecli.render.blocks import Block, Column, Command, Headline, Page, Prose, Table, page, records
+from rooflinecli.render.blocks import Block, Column, Headline, Page, Prose, Table, labelled, page, records
 from rooflinecli.render.numbers import NONE, layout, money, percent, text
 
 BOUNDS = {
@@ -38,7 +38,7 @@ def view(answer: CompareAnswer) -> Page:
         [Headline(_headline(answer, best), (best.name,) if best else ())],
         [_table(answer)] if best else [],
         _notes(answer),
-        [Prose(f"{best.name}:"), Command(best.command)] if best and best.command else [],
+        labelled(best.name, best.command) if best and best.command else [],
         tornado(answer.tornado) if answer.tornado is not None else [],
     )
 

@@ -16,7 +16,7 @@ from rooflinecli.questions.plan.question import (
     TrainingChip,
     TrainingPlan,
 )
-from rooflinecli.render.blocks import Block, Column, Command, Headline, Page, Prose, page, records
+from rooflinecli.render.blocks import Block, Column, Headline, Page, Prose, labelled, page, records
 from rooflinecli.render.numbers import NONE, layout, money, percent, percents, text, to_bound
 from rooflinecli.render.views.compare import BOUNDS
 
@@ -103,10 +103,10 @@ def view(answer: PlanAnswer) -> Page:
     return page(
         [Headline(_headline(answer, rows), tuple(row.hardware for row in rows[:1]))],
         [records(_SERVING if isinstance(answer, ServingPlan) else _TRAINING, rows)] if rows else [],
-        *(_command(f"{row.rank}", row.command) for row in rows[:1]),
+        *(labelled(f"{row.rank}", row.command) for row in rows[:1]),
         _notes(answer, offers),
         details=[
-            *(_command(f"{row.rank}", row.command) for row in rows[1:]),
+            *(labelled(f"{row.rank}", row.command) for row in rows[1:]),
             [records(_OFFERS, offers[:_SHOWN])] if offers else [],
         ],
         about=f"the commands of the other chips{', and offers' if offers else ''}",
@@ -117,10 +117,6 @@ def _cheapest(rows: list[SizedChip]) -> list[PlannedOffer]:
     """Offers of all chips, those in time first, the cheapest first."""
     found = [offer for row in rows if isinstance(row, TrainingChip) for offer in row.offers or ()]
     return sorted(found, key=lambda o: (not o.in_time, o.elapsed_usd))
-
-
-def _command(label: str, words: str) -> list[Block]:
-    return [Prose(f"{label}:"), Command(words)]
 
 
 def _headline(answer: PlanAnswer, rows: list[SizedChip]) -> str:
@@ -184,7 +180,7 @@ def fleet(answer: FleetAnswer) -> Page:
         [Prose(note, indent=2) for note in _fleet_notes(answer)],
         details=[
             [records(_MODELS, answer.models)],
-            *(_command(f"{row.name} on {row.group}", row.command) for row in answer.rows),
+            *(labelled(f"{row.name} on {row.group}", row.command) for row in answer.rows),
         ],
         about="the command of each model, and how far its traffic may grow",
     )

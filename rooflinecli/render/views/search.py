@@ -11,7 +11,6 @@ from rooflinecli.core.units import duration
 from rooflinecli.questions.multi_chip import remedy
 from rooflinecli.questions.search.question import (
     ChipSearch,
-    NearestMiss,
     Pool,
     SearchAnswer,
     ServingRow,
@@ -20,7 +19,7 @@ from rooflinecli.questions.search.question import (
     TrainingSearch,
 )
 from rooflinecli.questions.simulate.question import Numbers
-from rooflinecli.render.blocks import Block, Column, Command, Headline, Note, Page, Prose, Table, page, records
+from rooflinecli.render.blocks import Block, Column, Headline, Note, Page, Prose, Table, labelled, page, records
 from rooflinecli.render.numbers import devices, interval, layout, percent, rate, text, to_bound
 from rooflinecli.render.views.compare import BOUNDS, tornado
 from rooflinecli.specs.quantities import QUANTITIES
@@ -46,13 +45,13 @@ def view(answer: SearchAnswer) -> Page:
     first, *others = [
         [Prose(f"{place(row, i)} is {row.why}", indent=2)] for i, row in enumerate(rows, 1) if row.why
     ] or [[]]
-    pools = answer.pools if isinstance(answer, ServingSearch) else None
+    pools, miss = answer.pools if isinstance(answer, ServingSearch) else None, answer.nearest_miss
     return page(
         [Headline(headline, (answer.model, answer.hardware)), Prose(_counts(answer), style="dim")],
         [_table(answer)] if rows else [],
-        [*first, *_unsupported(rows[:1]), *(_command("best", rows[0].estimate or rows[0].command) if rows else [])],
+        [*first, *_unsupported(rows[:1]), *(labelled("best", rows[0].estimate or rows[0].command) if rows else [])],
         *(
-            _command(place(row, i), row.estimate or row.command)
+            labelled(place(row, i), row.estimate or row.command)
             for i, row in enumerate(rows, 1)
             if i > 1 and row.best_of_chip
         ),
@@ -63,7 +62,7 @@ def view(answer: SearchAnswer) -> Page:
         ],
         [Prose(f"disaggregated: {pools.summary}", indent=2)] if pools is not None else [],
         _chips(answer, rows),
-        _miss(answer.nearest_miss),
+        [*labelled("nearest layout", miss.estimate or miss.command), Prose(f"short by {miss.lacks}")] if miss else [],
         _elasticities(answer),
         tornado(answer.tornado) if answer.tornado is not None else [],
         details=[
@@ -91,10 +90,6 @@ def _unsupported(rows: Sequence[Row], start: int = 0) -> list[Block]:
 
 def _extrapolations(row: Row) -> list[str]:
     return row.extrapolations if isinstance(row, TrainingRow) else []
-
-
-def _command(label: str, words: str) -> list[Block]:
-    return [Prose(f"{label}:"), Command(words)]
 
 
 def place(row: Row, i: int) -> str:
@@ -241,8 +236,8 @@ def _pools(answer: ServingSearch) -> list[list[Block]]:
     best = answer.pools
     return [
         [records(columns, answer.pool_rows)],
-        _command("prefill workers of 1", best.prefill.estimate),
-        _command("decode workers of 1", best.decode.estimate),
+        labelled("prefill workers of 1", best.prefill.estimate),
+        labelled("decode workers of 1", best.decode.estimate),
     ]
 
 
@@ -263,12 +258,6 @@ def _chips(answer: SearchAnswer, rows: list[Row]) -> list[Block]:
     shown = {row.chip for row in rows}
     unpriced = [chip for chip in answer.unpriced or () if chip in shown]
     return [*found, *([Prose(remedy(unpriced), indent=2)] if unpriced else [])]
-
-
-def _miss(miss: NearestMiss | None) -> list[Block]:
-    if miss is None:
-        return []
-    return [*_command("nearest layout", miss.estimate or miss.command), Prose(f"short by {miss.lacks}")]
 
 
 def _simulated(values: Numbers) -> str:

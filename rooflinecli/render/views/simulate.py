@@ -16,6 +16,7 @@ from rooflinecli.specs.quantities import QUANTITIES
 MAX_CLASSES = 20  # rows of a table; JSON has them all
 _POINTS = ("mean", "p50", "p90", "p95", "p99")
 _LATENCIES = {"ttft": "TTFT", "itl": "ITL", "tpot": "TPOT", "e2e": "E2E latency", "queue": "queueing"}
+_NAMES = Column("", lambda name: _LATENCIES[name], text=True)
 _SHOWN = (
     "output_tokens_per_s", "input_tokens_per_s", "output_tokens_per_s_per_device", "requests_per_s", "goodput_requests_per_s",
     "goodput_requests_per_s_per_device", "slo_attainment", "slo_attainment_ttft", "slo_attainment_itl", "slo_attainment_e2e",
@@ -33,6 +34,7 @@ _IF_ANY = ("prefix_cache_hit_rate", "preemptions")
 
 def view(answer: SimulateAnswer, changes: Sequence[TriedChange] = ()) -> Page:
     """Title, latencies, the other numbers of the run, what limits it, changes that would help by the estimate, classes, targets, notes."""
+    most = Column("max", lambda name: text(answer.simulate[f"{name}_max_s"], "time_s"))
     return page(
         [Headline(_title(answer))],
         [_latencies(answer)],
@@ -41,7 +43,7 @@ def view(answer: SimulateAnswer, changes: Sequence[TriedChange] = ()) -> Page:
         [_classes(answer)],
         [None if answer.slo is None or len(answer.slo.targets) < 2 else records(_TARGETS, answer.slo.targets)],
         [*map(Note, [*_interruption(answer), *_left_out(answer), *answer.notes[1:]])],
-        details=[[_longest(answer)], [_numbers(answer, False)]],
+        details=[[records([_NAMES, most], _LATENCIES)], [_numbers(answer, False)]],
         about="maxima, input throughput, batches, cache, energy, prices",
     )
 
@@ -79,9 +81,7 @@ def _latencies(answer: SimulateAnswer) -> Table:
     between = Column(
         "p99, 80% interval", lambda name: text(ends[f"{name}_p99_s"], "time_s") if f"{name}_p99_s" in ends else ""
     )
-    return records(
-        [Column("", lambda name: _LATENCIES[name], text=True), *points, *([between] if ends else [])], _LATENCIES
-    )
+    return records([_NAMES, *points, *([between] if ends else [])], _LATENCIES)
 
 
 def _limits(answer: SimulateAnswer, changes: Sequence[TriedChange]) -> list[tuple[str, str]]:
@@ -102,11 +102,6 @@ def _limits(answer: SimulateAnswer, changes: Sequence[TriedChange]) -> list[tupl
         between = f" ({percents(ends)})" if ends else ""
         said = f"attainment {values['slo_attainment']:.2%}{between}, target {100 * slo.target:.4g}%"
     return [*rows, ("SLO", f"{'met' if slo.met else 'missed'}: {said}")]
-
-
-def _longest(answer: SimulateAnswer) -> Table:
-    most = Column("max", lambda name: text(answer.simulate[f"{name}_max_s"], "time_s"))
-    return records([Column("", lambda name: _LATENCIES[name], text=True), most], _LATENCIES)
 
 
 def _numbers(answer: SimulateAnswer, first: bool) -> Table:
