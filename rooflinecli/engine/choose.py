@@ -235,7 +235,8 @@ def _does_not_fit(ctx: EstimateContext, least: float) -> str:
     )
 
 
-# The nearest alternative where a layout does not fit: the same load on the same devices laid out otherwise, or more devices.
+# --- the nearest alternative where a layout does not fit: the same load on the same devices laid out otherwise, or more devices ---
+
 # Given sizes that are freed on the devices given, one group after the other: the split, then what training holds with it.
 _SPLIT = ("tp", "pp", "dp", "cp", "ep", "virtual_stages")
 _FREED = (_SPLIT, (*_SPLIT, "micro_batch", "zero", "recompute"))

@@ -10,12 +10,13 @@ from rooflinecli.core.num import Number
 from rooflinecli.engine.apply_calibration import calibrated
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import lone_prefill_s
-from rooflinecli.engine.inference import decode, prefill
+from rooflinecli.engine.inference import decode, decode_seconds, prefill
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, PrefillAnswer, TrainAnswer
-from rooflinecli.formulas import energy, roofline, serving
+from rooflinecli.engine.serving_load import load, prefill_interference_s, prompt_factor
+from rooflinecli.formulas import cost, energy, roofline, serving
 from rooflinecli.specs.grid import embodied_grams_per_device_hour
 from rooflinecli.specs.layout import Layout
-from rooflinecli.specs.quantities import DERIVED, Quantity, find, scales_with_time
+from rooflinecli.specs.quantities import BLENDED, COST, DERIVED, Quantity, find, scales_with_time
 
 
 def train(ctx: EstimateContext, layout: Layout) -> TrainAnswer:
@@ -49,7 +50,8 @@ def priced(ctx: EstimateContext, layout: Layout, phase: str) -> PhaseAnswer:
     return ctx.memoized(layout, phase, lambda: PHASES[phase](ctx, layout))
 
 
-# Derived quantities of a phase: the rows of specs/quantities with a formula, and their arguments that no answer has.
+# --- derived quantities of a phase: the rows of specs/quantities with a formula, and their arguments that no answer has -----------
+
 Source = Callable[[EstimateContext, Layout, PhaseAnswer], Number | None]
 
 
@@ -198,7 +200,12 @@ SOURCES: dict[str, Source] = {
 HOST_ERROR = 0.22  # 1.4 to 2.1 around the default factor
 
 
-# The bound of the 80% interval at which a quantity is ranked and a limit is checked. Arrays or scalars.
+# --- the bound of the 80% interval at which a quantity is ranked and a limit is checked; arrays or scalars ------------------------
+#
+# One meaning for every verb: `pessimistic` is the worse end of the interval, `expected` the middle, and `floor` what the time's
+# roofline floor would make of it. A quantity that does not depend on a time has one value.
+
+
 def time_at_bound(answer: PhaseAnswer, bound: str) -> Number:
     """The time of a phase at a bound of its interval."""
     return {"pessimistic": answer.interval_s[1], "floor": answer.floor_s}.get(bound, answer.time_s)
@@ -215,3 +222,37 @@ def interval_bound(value: Number, quantity: str, phase: PhaseAnswer | None, boun
     assert row is not None  # it scales
     ends = interval(value, row, phase)
     return ends[1] if less else ends[0]
+
+
+# --- dollars per token: what input and output tokens cost adds up to what the server costs, in every verb -------------------------
+
+
+def prefill_share_under_load(ctx: EstimateContext, layout: Layout) -> Number:
+    """Fraction of a replica's busy time that prefills take, under the concurrency or the request rate asked for."""
+    busy = load(ctx, layout)
+    return prefill_share(ctx, layout, decode_seconds(ctx, layout, busy), busy.batch, busy.kind == "open")
+
+
+def prefill_share(ctx: EstimateContext, layout: Layout, step_s: Number, batch: Number, open_loop: bool) -> Number:
+    """The same where `batch` sequences decode in steps of `step_s` seconds."""
+    factor = prompt_factor(ctx) if open_loop else 1.0
+    return cost.prefill_share(factor * prefill_interference_s(ctx, layout) / layout.pp, step_s, batch, ctx.output)
+
+
+def token_prices(
+    usd_per_hour: Number,
+    input_tokens_per_s: Number,
+    output_tokens_per_s: Number,
+    prefill_share: Number,
+    utilization: Number,
+) -> dict[str, Number]:
+    """Dollars per million input tokens, output tokens, and tokens of both kinds, of a server that does both phases.
+
+    input price x input tokens + output price x output tokens = blended price x all tokens = server dollars.
+    """
+    for_input = usd_per_hour * prefill_share
+    return {
+        COST["prefill"]: cost.usd_per_million_tokens(for_input, input_tokens_per_s, utilization),
+        COST["decode"]: cost.usd_per_million_tokens(usd_per_hour - for_input, output_tokens_per_s, utilization),
+        BLENDED: cost.usd_per_million_tokens(usd_per_hour, input_tokens_per_s + output_tokens_per_s, utilization),
+    }

@@ -134,7 +134,12 @@ def reach(ctx: EstimateContext) -> int:
     return int(min(ctx.chip.levels[-1].size if ctx.chip.levels else 1, LARGEST))
 
 
-# Refinement of a training layout: from the best of the plain candidates, one size after another moves to where the step is fastest.
+# --- refinement of a training layout: from the best of the plain candidates, one size after another moves to where the step is fastest
+#
+# `roofline search` prices every legal layout; an estimate has the time for some hundred. Moves keep the device count: they shift a
+# factor between two parallel axes, or change the micro-batch, the virtual stages, the ZeRO stage, recomputation or sequence
+# parallelism. The score is the search's, the step at the bound of its interval.
+
 MAX_PRICED = 800  # layouts: some tenths of a second
 AXES = ("tp", "pp", "dp", "cp")
 

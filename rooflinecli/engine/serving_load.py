@@ -195,7 +195,11 @@ def _root(excess: Callable[[Number], Number], most: Number) -> Number:
     return now
 
 
-# Mean TTFT of a closed loop, in closed form: the same scheduler rules and constants that a simulation steps through.
+# --- mean TTFT, in closed form: the same scheduler rules and constants that a simulation steps through --------------------------
+#
+# Settings of a scheduler (token budget, poll and stream intervals, batch wait) are in the engine's file or after --scheduler-config.
+
+
 @dataclass(slots=True)
 class ClosedLoopState:
     """What a request meets: the TTFT of the initial burst, a mixed step with its prompt, the fraction of time that prefills take,
@@ -292,7 +296,9 @@ def _mean_ttft(ctx: EstimateContext, state: ClosedLoopState, batch: Number, itl:
     return f.closed_loop_ttft(state.burst, turn, ctx.requests_per_client, late * step, frontend, per_stream, batch)
 
 
-# A decode step of a replica: per token written, through a pipeline of stages, padded to a captured CUDA graph.
+# --- a decode step: per token written, through a pipeline of stages, padded to a captured CUDA graph -----------------------------
+
+
 def token_step(ctx: EstimateContext, layout: Layout, batch: Number, context: Number) -> PricedPass:
     """A decode step per token written, of `batch` sequences on the whole replica."""
     step = speculation.token_step(ctx, layout, sequences_per_stage(layout, batch), context)

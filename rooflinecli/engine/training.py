@@ -13,9 +13,8 @@ from rooflinecli.core.lift import PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.engine import extrapolation, residency
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.microbatch import REGIME
+from rooflinecli.engine.microbatch import REGIME, PipelineStage, slowest_stage
 from rooflinecli.engine.phase_answer import Residency, Resources, TrainAnswer, rate_interval
-from rooflinecli.engine.pipeline_stage import PipelineStage, slowest_stage
 from rooflinecli.formulas import collectives as comm
 from rooflinecli.formulas import roofline, schedule, training
 from rooflinecli.ledger.ledger import Encoder, Ledger

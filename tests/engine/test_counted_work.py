@@ -7,7 +7,7 @@ import pytest
 from rooflinecli import memory
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import forward_step
-from rooflinecli.engine.pipeline_stage import slowest_stage
+from rooflinecli.engine.microbatch import slowest_stage
 from rooflinecli.engine.training import train
 from rooflinecli.layers.build import ledger
 from rooflinecli.specs.hardware import load_hardware

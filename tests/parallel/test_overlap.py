@@ -174,7 +174,7 @@ def test_clamped_experts_pass_over_their_outputs():
 
 
 def test_least_stage_and_perfect_overlap():
-    from rooflinecli.engine.pipeline_stage import PipelineStage
+    from rooflinecli.engine.microbatch import PipelineStage
 
     def seconds(work, hidden, p):
         return PipelineStage(None, work, hidden, 0.0, 0.0, p).seconds

@@ -13,8 +13,7 @@ from rooflinecli.core.units import si
 from rooflinecli.engine import apply_calibration, option_conflicts
 from rooflinecli.engine.choose import ChosenLayout, FeasibleAlternative, choose, nearest_feasible
 from rooflinecli.engine.context import EstimateContext, whole_model
-from rooflinecli.engine.cost import prefill_share_under_load, token_prices
-from rooflinecli.engine.evaluate import answer, derive, priced
+from rooflinecli.engine.evaluate import answer, derive, prefill_share_under_load, priced, token_prices
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, Resources, TrainAnswer, layout_answer
 from rooflinecli.formulas import cost as money
 from rooflinecli.formulas import energy, roofline, serving, training

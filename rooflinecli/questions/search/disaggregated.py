@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.cost import token_prices
-from rooflinecli.engine.evaluate import interval_bound, time_at_bound
+from rooflinecli.engine.evaluate import interval_bound, time_at_bound, token_prices
 from rooflinecli.formulas import cost, energy, serving
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.multi_chip import Options

@@ -12,8 +12,7 @@ from rooflinecli.core.num import Number, divisors
 from rooflinecli.engine import explicit_layout
 from rooflinecli.engine import legality as legal
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.cost import prefill_share_under_load
-from rooflinecli.engine.evaluate import answer
+from rooflinecli.engine.evaluate import answer, prefill_share_under_load
 from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.formulas import serving
 from rooflinecli.questions.search.question import InstanceSizes

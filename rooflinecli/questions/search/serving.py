@@ -14,8 +14,7 @@ from rooflinecli.core.text import percent, plural
 from rooflinecli.core.units import duration, si
 from rooflinecli.engine import legality, option_conflicts
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.cost import token_prices
-from rooflinecli.engine.evaluate import interval_bound
+from rooflinecli.engine.evaluate import interval_bound, token_prices
 from rooflinecli.formulas import cost, serving
 from rooflinecli.questions.conditions import Condition
 from rooflinecli.questions.estimate.answer import estimate

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.num import Number
 from rooflinecli.engine import evaluate, inference
-from rooflinecli.engine.cost import prefill_share, token_prices
+from rooflinecli.engine.evaluate import prefill_share, token_prices
 from rooflinecli.engine.serving_load import VARIATION, ReplicaLoad
 from rooflinecli.formulas import cost, energy, serving
 from rooflinecli.questions.simulate.deployment import (
