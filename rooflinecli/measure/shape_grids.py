@@ -17,7 +17,6 @@ from typing import Any
 from rooflinecli.measure import cases, torch_baseline
 from rooflinecli.measure.cases import WARM, WIDE, KernelCase, defaults
 
-SUITES = ("bandwidth", "matmul", "attention", "elementwise", "collectives")
 TRAINED = ("fp32", "bf16", "fp16")  # formats of gradients, attention and experts
 LONGEST_TRAINED = 16384
 Grid = dict[str, Any]  # lists of sizes by name

@@ -69,32 +69,19 @@ def document_lengths(written: str) -> list[float]:
     return found
 
 
-def seconds(flag: str, written: str | float, option: str = "") -> float:
-    """A time above zero as people write it: 30d, 30 days, 40 ms. Raises UsageError."""
-    return _above_zero(flag, written, "s", option)
-
-
 def dollars(flag: str, written: str | float, option: str = "") -> float:
     """A sum above zero as people write it: 2 M USD, $2M, 2e6. Raises UsageError."""
     text = str(written).strip().removeprefix("$")
     text = re.sub(r"(?<=[\d.])\s+(?=[kMBGT]\b)", "", text)
     amount = re.sub(r"B(?= ?USD)", "G", text if text.endswith("USD") else f"{text}USD")
-    return _above_zero(flag, amount, "USD", option, written, "write for example '2 M USD'")
-
-
-def _above_zero(
-    flag: str, text: str | float, unit: str, option: str, written: str | float | None = None, example: str = ""
-) -> float:
-    shown = text if written is None else written
     try:
-        found = units.parse(text, unit)
-    except (ValueError, OverflowError) as error:
-        why = f"expected a sum; {example}" if example else error
-        raise UsageError(f"{flag} {shown}: {why}", option) from None
+        found = units.parse(amount, "USD")
+    except (ValueError, OverflowError):
+        raise UsageError(f"{flag} {written}: expected a sum; write for example '2 M USD'", option) from None
     if not 0 < found < math.inf:
-        raise UsageError(f"{flag} {shown}: must be above zero and finite", option)
+        raise UsageError(f"{flag} {written}: must be above zero and finite", option)
     if found > LARGEST:
-        raise UsageError(f"{flag} {shown}: exceeds the supported maximum of {LARGEST:g} {unit}", option)
+        raise UsageError(f"{flag} {written}: exceeds the supported maximum of {LARGEST:g} USD", option)
     return found
 
 

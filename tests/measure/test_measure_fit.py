@@ -17,7 +17,7 @@ from rooflinecli.specs.hardware import load_hardware
 def records(truth, kinds=("matmul",), noise=0.0, seed=1, busy=1.0):
     rng = random.Random(seed)
     result = []
-    for case in shape_grids.chosen(shape_grids.SUITES, "cpu", False, ("fp32",)):
+    for case in shape_grids.chosen(tuple(shape_grids.GRIDS), "cpu", False, ("fp32",)):
         if case.kind in kinds or case.suite == "bandwidth":
             c = truth
             seconds = predict(c, case.flops, case.bytes, float(case.sizes.get("k", 1)), float(case.launches))
