@@ -6,7 +6,7 @@ import pytest
 from launch.launched import commands, options_of
 
 from rooflinecli.core.errors import RooflineError, UsageError
-from rooflinecli.importers.launch import model_by_sizes, read, shell_evaluator
+from rooflinecli.importers.launch import read, shell_evaluator, training_common
 from rooflinecli.importers.launch.launch import interpolated
 from rooflinecli.specs.model import load_model
 
@@ -174,7 +174,7 @@ def test_defaults_of_megatron_tell_models_of_one_width_apart(tmp_path):
     assert (
         "one was made of them" in said
     )  # Qwen3-8B has this depth and width, with grouped heads and a gated feed-forward
-    shape = model_by_sizes.shape_of(load_model(found["model"]))
+    shape = training_common.shape_of(load_model(found["model"]))
     assert (shape["layers"], shape["d_ff"], shape["kv_heads"], shape["gated"]) == (36, 4 * 4096, 32, False)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from rooflinecli.core import files
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.text import one_line
-from rooflinecli.importers.launch import dtype_names, locate, model_by_sizes
+from rooflinecli.importers.launch import dtype_names, locate, training_common
 from rooflinecli.importers.launch.launch import Launch
 from rooflinecli.importers.launch.locate import TOOLS
 from rooflinecli.importers.launch.serving_common import has_experts
@@ -144,7 +144,7 @@ def _ask(launch: Launch, found: Tree, asked: Tree) -> None:
     open_ones = {k: one_line(why) for k, why in launch.missing.items() if k not in asked}
     if not open_ones:
         return
-    if "model" not in {**open_ones, **found, **asked} and not set(model_by_sizes.SIZES) <= set(launch.shape):
+    if "model" not in {**open_ones, **found, **asked} and not set(training_common.SIZES) <= set(launch.shape):
         open_ones["model"] = "no model is named"
     flags = [
         ("MODEL" if option == "model" else OPTIONS[option].flag)
@@ -161,12 +161,12 @@ def _ask(launch: Launch, found: Tree, asked: Tree) -> None:
 
 def _described(launch: Launch, also: str) -> str:
     """The model of a launch that names none: by its sizes, from the registry or written for it."""
-    if names := model_by_sizes.named(launch.shape):
+    if names := training_common.models_of_shape(launch.shape):
         others = f" (as {', '.join(names[1:4])})" if names[1:] else ""
         note = f"the model is taken to be {names[0]}, which has these sizes{others}; give MODEL for another"
         launch.notes.append(note)
         return names[0]
-    path = model_by_sizes.written(launch.shape)
+    path = training_common.written_model(launch.shape)
     if path is None:
         raise UsageError(f"{launch.where}: names no model; give MODEL{also} with --from", "model")
     launch.notes.append("no model of the registry has these sizes; one was made of them")

@@ -25,8 +25,7 @@ from rooflinecli.questions.plan.question import (
     ServingPlan,
     TrainingPlan,
 )
-from rooflinecli.questions.plan.targets import PlanTarget, no_price, target
-from rooflinecli.questions.plan.training import ChipPlan
+from rooflinecli.questions.plan.training import ChipPlan, PlanTarget, no_price, target
 from rooflinecli.questions.search import search_request
 from rooflinecli.questions.search.question import InstanceLayout
 from rooflinecli.questions.search.search_request import estimate_command

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from rooflinecli.importers.launch import serving_common, training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags
-from rooflinecli.importers.launch.model_by_sizes import shape_of
+from rooflinecli.importers.launch.training_common import shape_of
 from rooflinecli.importers.source import Options
 from rooflinecli.specs.model import load_model
 

@@ -12,8 +12,8 @@ import yaml
 
 from rooflinecli.importers.launch import dtype_names, training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, flattened
-from rooflinecli.importers.launch.model_by_sizes import shape_of
 from rooflinecli.importers.launch.tools import megatron
+from rooflinecli.importers.launch.training_common import shape_of
 from rooflinecli.importers.source import Options, Tree
 from rooflinecli.specs.model import load_model
 
