@@ -1,4 +1,8 @@
-"""A sweep as a stream of chunks: structure outside, boxes of sizes inside, never more than one chunk in memory."""
+"""A sweep as a stream of chunks: structure outside, boxes of sizes inside, never more than one chunk in memory.
+
+A box is `estimate`'s own arithmetic on arrays. Each size that varies gets an array dimension of its own, so a term that depends on
+few sizes costs few operations and the results broadcast only at the end. The longest axis is laid out last, where numpy is fastest.
+"""
 
 from __future__ import annotations
 
