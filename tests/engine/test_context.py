@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from rooflinecli.core.errors import UsageError
+from rooflinecli.core.identity_cache import cached_by_identity
 from rooflinecli.engine import build_request
 from rooflinecli.engine.context import OUTPUT, PROMPT, EstimateContext
 from rooflinecli.engine.evaluate import time_at_bound
@@ -122,3 +123,13 @@ def test_an_image_is_made_in_steps_with_and_without_the_prompt():
 def test_a_training_batch_holds_four_million_tokens_by_default(seq, batch):
     """2^22 tokens, as Llama 2's and 3's steps hold, and at least one sequence."""
     assert ctx(phase="train", seq=seq).train_batch == batch
+
+
+def test_a_cache_by_identity_computes_once_for_each_spec_and_argument():
+    class Spec:
+        def __eq__(self, other):
+            return True
+
+    seen, first, equal = [], Spec(), Spec()
+    cached = cached_by_identity(lambda spec, *more: seen.append((spec, *more)) or len(seen))
+    assert [cached(first), cached(first), cached(equal), cached(first, "q4_k_m"), cached(first)] == [1, 1, 2, 3, 1]
