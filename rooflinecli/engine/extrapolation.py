@@ -126,7 +126,7 @@ def has_precedent(ctx: EstimateContext, layout: Layout, answer: TrainAnswer) -> 
 
 
 def size_notes(kind: str, devices: float) -> list[str]:
-    """That no published run on this kind of chip has so many devices; no error of it is known, so that no interval follows."""
+    """A note where every published run on this kind of chip has fewer devices; the error of that is not known and widens no interval."""
     most = most_devices(kind)
     return [f"{devices:,.0f} devices; published training runs have up to {most:,.0f}"] if devices > most else []
 

@@ -71,7 +71,7 @@ class AutoscaledCluster(ChangingCluster):
 
     @property
     def numbers(self) -> dict[str, float]:
-        """What an autoscaled run counts besides."""
+        """Numbers that only an autoscaled run has."""
         return {"replicas_started": self.started}
 
     @property

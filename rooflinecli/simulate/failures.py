@@ -76,7 +76,7 @@ class DegradedCluster(ChangingCluster):
 
     @property
     def numbers(self) -> dict[str, float]:
-        """What a run with failures counts besides."""
+        """Numbers that only a run with failures has."""
         return {"requests_restarted": self.restarts}
 
     @property

@@ -63,10 +63,8 @@ def elasticities(
 ) -> list[Elasticity]:
     """Elasticities of the expected time, strongest first; figures the time does not feel are left out."""
     base = override or {}
-    alone = ScaledConstant(
-        base, "memory.bandwidth", 1.0
-    )  # a chip of its own, so that its constants are only those used here
-    ctx = EstimateContext(request, override=alone)
+    # a chip of its own, so that its constants are only those used here
+    ctx = EstimateContext(request, override=ScaledConstant(base, "memory.bandwidth", 1.0))
     PHASES[phase](ctx, plan)
     found = []
     for path, value in figures(ctx.chip).items():

@@ -8,6 +8,7 @@ one axis: gather one of them first.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN, PlainLift
@@ -40,16 +41,11 @@ class Mesh:
 
     def __init__(self, sizes: dict[str, float], hardware: HardwareSpec, dtype: str, lift: PlainLift):
         self.sizes, self.chip, self.dtype = sizes, Chip(hardware, lift), dtype
-        self.devices = 1.0
-        for size in sizes.values():
-            self.devices = self.devices * size
+        self.devices = prod(sizes.values(), start=1.0)
         self.element = lift("p", size_of(dtype), "B", "--dtype")
 
     def over(self, axes: Axes) -> float:
-        product = 1.0
-        for axis in axes:
-            product = product * self.sizes[axis]
-        return product
+        return prod((self.sizes[axis] for axis in axes), start=1.0)
 
     def collective(self, send: Send) -> Collective:
         """A torus lays one mesh axis along one of its own where it has as many; other networks number devices innermost last."""
@@ -81,7 +77,11 @@ def shard(
         )
     mesh = Mesh(mesh_sizes, hardware, dtype, lift)
     lifted = {d: lift(d, size, "1", "--sizes") for d, size in sizes.items()}
-    _divisible(arrays, mesh, sizes)
+    for array, d in ((a, d) for a in arrays for d in a.dims):
+        if sizes[d] % mesh.over(array.over[d]):
+            raise UsageError(
+                f"{array.text()}: {d} = {sizes[d]:g} does not split over {mesh.over(array.over[d]):g} devices; change one"
+            )
     sharding = _price(arrays, mesh, lifted)
     return ShardAnswer(
         matmul=" ".join(a.text() for a in arrays[:2]),
@@ -92,15 +92,6 @@ def shard(
         instead=_sliced(arrays, mesh, lifted, sharding),
         ranking=_ranking(arrays, mesh, lifted),
     )
-
-
-def _divisible(arrays: list[Array], mesh: Mesh, sizes: dict[str, float]) -> None:
-    for array in arrays:
-        for d in array.dims:
-            if sizes[d] % mesh.over(array.over[d]):
-                raise UsageError(
-                    f"{array.text()}: {d} = {sizes[d]:g} does not split over {mesh.over(array.over[d]):g} devices; change one"
-                )
 
 
 def plan(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> tuple[int, list[Send], list[Array]]:
@@ -127,8 +118,12 @@ def plan(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> tuple[int
     both = tuple(axis for axis in first.over[j] if axis in second.over[j])
     if both:
         case = max(case, 3)
-        sends.append(_summed(arrays, result, both, mesh, sizes))
-        if sends[-1].op == "reduce-scatter":
+        # Partial results are added up: by a reduce-scatter where the result asked for is split along these axes.
+        wanted = arrays[2].used() if len(arrays) == 3 else ()
+        scattered = all(axis in wanted for axis in both)
+        size = sharding.shard_bytes(_elements(result, sizes), mesh.element, mesh.over(result.used()))
+        sends.append(Send("reduce-scatter" if scattered else "all-reduce", result.name, both, size))
+        if scattered:
             result = arrays[2]
     return case, sends, [first, second, result]
 
@@ -140,22 +135,9 @@ def _elements(array: Array, sizes: dict[str, Number]) -> Number:
 def _gathered(array: Array, axes: Axes, mesh: Mesh, sizes: dict[str, Number], sends: list[Send]) -> Array:
     """The array without these axes, and the all-gather that gets it there."""
     after = replace(array, over={d: tuple(a for a in over if a not in axes) for d, over in array.over.items()})
-    sends.append(
-        Send(
-            "all-gather",
-            array.name,
-            axes,
-            sharding.shard_bytes(_elements(array, sizes), mesh.element, mesh.over(after.used())),
-        )
-    )
+    size = sharding.shard_bytes(_elements(array, sizes), mesh.element, mesh.over(after.used()))
+    sends.append(Send("all-gather", array.name, axes, size))
     return after
-
-
-def _summed(arrays: list[Array], result: Array, axes: Axes, mesh: Mesh, sizes: dict[str, Number]) -> Send:
-    """Partial results added up: a reduce-scatter where the result asked for is split along these axes, else an all-reduce."""
-    size = sharding.shard_bytes(_elements(result, sizes), mesh.element, mesh.over(result.used()))
-    wanted = arrays[2].used() if len(arrays) == 3 else ()
-    return Send("reduce-scatter" if all(a in wanted for a in axes) else "all-reduce", result.name, axes, size)
 
 
 def _price(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> ShardedMatmul:
@@ -164,9 +146,8 @@ def _price(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> Sharded
     collectives, floor, expected, sent = [], 0.0, 0.0, 0.0
     for send in sends:
         c = price_collective(mesh.collective(send), mesh.chip, REGIME, mesh.devices)
-        on_ring = BUS[send.op](
-            send.size, mesh.over(send.axes)
-        )  # the Scaling Book's bytes, whether or not a switch sums
+        # the Scaling Book's bytes, whether or not a switch sums
+        on_ring = BUS[send.op](send.size, mesh.over(send.axes))
         floor, expected, sent = floor + c.floor, expected + c.expected, sent + on_ring
         collectives.append(
             SentArray.like(
@@ -218,11 +199,8 @@ def _sliced(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number], answer: S
         priced = _price([cut if a is whole else a for a in arrays], mesh, sizes)
         if priced.case != 3 or float(sizes[j]) % mesh.over(axes):
             return None
-        return SlicedMatmul.like(
-            priced,
-            slice=cut.text(),
-            cheaper=bool(priced.communication_bytes < answer.communication_bytes),
-        )
+        cheaper = bool(priced.communication_bytes < answer.communication_bytes)
+        return SlicedMatmul.like(priced, slice=cut.text(), cheaper=cheaper)
     return None
 
 
@@ -268,12 +246,6 @@ def _ranking(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> list[
             continue
         split = [replace(a, over={d: every if d == dim else () for d in a.dims}) for a in (first, second)]
         priced = _price(split, mesh, sizes)
-        rows.append(
-            RankedSharding.like(
-                priced,
-                sharding=name,
-                matmul=" ".join(a.text() for a in split),
-            )
-        )
+        rows.append(RankedSharding.like(priced, sharding=name, matmul=" ".join(a.text() for a in split)))
     # Splits of one matmul do the same work; within the precision of a kernel estimate the bytes decide.
     return sorted(rows, key=lambda r: (round(float(r.communication_s), 9), float(r.held_bytes), float(r.time_s)))
