@@ -1,1 +1,1 @@
-"""Doors on the engine for programs that ask over a wire: tools of the Model Context Protocol, and a page in a browser."""
+"""Interfaces to the questions: the command line, Python, tools of the Model Context Protocol, and a page in a browser."""

@@ -30,11 +30,6 @@ def chips(incomplete: str) -> list[str]:
     return _registered("hardware", incomplete)
 
 
-def on_tab(complete: Complete | None) -> Complete | None:
-    """Return the completion function while a shell is completing, else None: Typer inspects its signature at every start."""
-    return complete if COMPLETING in os.environ else None
-
-
 # options whose values are names but no table of choices -> the names, or where they are: `module:attribute` of the package
 _NAMES: dict[str, tuple[str, ...]] = {
     "engine": ("specs.engine:engines",),

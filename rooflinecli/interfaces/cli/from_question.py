@@ -17,8 +17,8 @@ from typer.core import TyperCommand
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.text import plural
-from rooflinecli.interfaces.cli.completion import on_tab, words
-from rooflinecli.interfaces.cli.main import QUIET, without_coercion
+from rooflinecli.interfaces.cli.completion import words
+from rooflinecli.interfaces.cli.main import COMPLETING, QUIET, without_coercion
 from rooflinecli.interfaces.cli.output import INTERRUPTED, columns, print_error, write
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import KINDS, MISSING, OUTPUT, PANELS, Group, Option, OptText, Switch, Text, Whole, field
@@ -271,7 +271,8 @@ def _parameter(option: Option, question: type[Question[object]]) -> inspect.Para
         metavar=metavar,
         help=_help(option, question),
         rich_help_panel=option.panel or OUTPUT,
-        autocompletion=on_tab(words(option)) if annotation is not bool else None,
+        # only while a shell is completing: Typer inspects its signature at every start
+        autocompletion=words(option) if annotation is not bool and COMPLETING in os.environ else None,
     )
     return inspect.Parameter(option.parameter, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator
 from importlib import import_module
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, TextIO, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
@@ -238,18 +238,11 @@ def notes_after_the_answer() -> Iterator[None]:
         warnings.simplefilter("default", RooflineWarning)
         other = warnings.showwarning
 
-        def show(
-            message: Warning | str,
-            category: type[Warning],
-            filename: str,
-            lineno: int,
-            file: TextIO | None = None,
-            line: str | None = None,
-        ) -> None:
+        def show(message: Warning | str, category: type[Warning], *where: Any, **named: Any) -> None:
             if issubclass(category, RooflineWarning):
                 notes.append(f"note: {message}")
             else:
-                other(message, category, filename, lineno, file, line)
+                other(message, category, *where, **named)
 
         warnings.showwarning = show
         yield

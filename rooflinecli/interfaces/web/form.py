@@ -17,6 +17,7 @@ from rooflinecli.core.text import one_line
 from rooflinecli.engine import build_request
 from rooflinecli.importers.source import Options
 from rooflinecli.interfaces import verbs
+from rooflinecli.interfaces.cli.answers import VERBS as printed
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.estimate.changes_to_try import changes
@@ -42,10 +43,8 @@ FIELDS = {
 VERBS = tuple(  # that have a page: not those that read files, nor what the page of an estimate unfolds, nor what asks the reader
     verb for verb in verbs.NAMES if verb not in ("explain", "fleet", "check", "calibrate", "quiz")
 )
-_VIEWS = {verb: f"calculators.{verb}" for verb in ("collective", "shard", "partitioning", "goodput", "fit")} | {
-    "speculate": "calculators.quantities"
-}
-AT_ONCE = ("estimate", "ops", *_VIEWS)  # answered while a slider moves; the others when it is let go
+# answered while a slider moves; the others when it is let go
+AT_ONCE = ("estimate", "ops", "collective", "shard", "partitioning", "goodput", "fit", "speculate")
 SLID = {"batch": (0, 12), "prompt": (4, 17), "output": (0, 14), "seq": (8, 17), "n": (0, 14)}  # powers of two
 _WORDS = {
     "phase": ("", "prefill,decode", "prefill", "decode", "train"),
@@ -127,7 +126,8 @@ def part(options: Options, question: type[Question[Any]] = Estimate) -> EscapedH
     if question is not Estimate:
         asked = question.read(options)
         answer_of = asked.answer()
-        module, _, name = _VIEWS.get(question.verb, question.verb).partition(".")
+        of_verb = printed.get(question.verb)
+        module, _, name = (question.verb if of_verb is None else of_verb.view).partition(".")
         view = getattr(import_module(f"rooflinecli.render.views.{module}"), name or "view")
         return join(draw(view(answer_of)), shown(answer_of), _in_use(answer_of))
     request = build_request.request(options)
