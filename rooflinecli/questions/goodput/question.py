@@ -125,7 +125,11 @@ class TrainingGoodput(Question[GoodputAnswer]):
 
     def answer(self, lift: PlainLift = PLAIN) -> GoodputAnswer:
         """Raises Infeasible when failures come so fast that no interval is ever finished."""
-        logged = None if self.log is None else read_log(self.log, float(self.n))
+        logged = None
+        if self.log is not None:
+            from rooflinecli.importers.job_history import history
+
+            logged = LoggedFailures(**history(Path(self.log), float(self.n)))
         mtbf, spread = self._mtbf(lift, logged)
         n, replicas = lift("n", self.n, "devices", "-n"), self.elastic or 1.0
         size = None
@@ -269,10 +273,3 @@ def elapsed_interval(
     slower = num.sqrt(num.log(high / expected) ** 2 + num.log(goodput / least) ** 2)
     slower = num.where(between[0] > 0, slower, inf)
     return expected / goodput * e**-faster, expected / goodput * e**slower
-
-
-def read_log(path: str, devices: float) -> LoggedFailures:
-    """Failures, planned ends and restarts of a job history."""
-    from rooflinecli.importers.job_history import history
-
-    return LoggedFailures(**history(Path(path), devices))

@@ -167,21 +167,18 @@ def _memory(question: Rl, made: Rollout, update: Update, samples: list[Sample]) 
     rest = resident - moved if shared else 0.0
     cache = max(min(wanted, pool, capacity - weights - rest), 0.0)
     frozen = 0.0 if moved else copies[0]
-    roles = [
-        RoleMemory(role="rollout weights", rollout_bytes=weights, update_bytes=0.0),
-        RoleMemory(role="KV cache", rollout_bytes=cache, update_bytes=0.0),
-        RoleMemory(role="policy weights and optimizer", rollout_bytes=state if rest else 0.0, update_bytes=state),
-        RoleMemory(role="gradients", rollout_bytes=0.0, update_bytes=float(held.gradients_bytes)),
-        RoleMemory(role="activations", rollout_bytes=0.0, update_bytes=float(held.activations_bytes)),
+    rows = [
+        ("rollout weights", weights, 0.0),
+        ("KV cache", cache, 0.0),
+        ("policy weights and optimizer", state if rest else 0.0, state),
+        ("gradients", 0.0, float(held.gradients_bytes)),
+        ("activations", 0.0, float(held.activations_bytes)),
     ]
     if question.has_reference:
-        roles.append(RoleMemory(role="reference policy", rollout_bytes=frozen if rest else 0.0, update_bytes=frozen))
+        rows.append(("reference policy", frozen if rest else 0.0, frozen))
     if question.algorithm == "ppo":
-        roles.append(
-            RoleMemory(
-                role="critic", rollout_bytes=copies[1] if rest else 0.0, update_bytes=0.0 if moved else copies[1]
-            )
-        )
+        rows.append(("critic", copies[1] if rest else 0.0, 0.0 if moved else copies[1]))
+    roles = [RoleMemory(role=role, rollout_bytes=rolling, update_bytes=updating) for role, rolling, updating in rows]
     most = max(sum(r.rollout_bytes for r in roles), sum(r.update_bytes for r in roles))
     return MemoryAnswer(
         roles=roles,
