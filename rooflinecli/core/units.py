@@ -70,18 +70,20 @@ _PURE = ("1", "tokens", "length")  # may come as a bare number
 def parse(text: str | float | int, unit: str) -> float:
     """The SI value of `text`, whose unit must be one of dimension `unit`.
 
-    Raises ValueError with what was expected when the number or the unit is missing, wrong or of another dimension.
+    Zero needs no unit. Raises ValueError with what was expected when the number or the unit is missing, wrong or of another dimension.
     """
     if isinstance(text, bool) or not isinstance(text, (str, int, float)):
         raise ValueError(f"expected a number in {unit}, got {text!r}")
     if isinstance(text, (int, float)):
-        if unit in _PURE:
+        if unit in _PURE or text == 0:
             return float(text)
         raise ValueError(f"{text!r} has no unit; write it with one, for example '{EXAMPLES[unit]}'")
     match = _TEXT.match(text)
     if not match:
         raise ValueError(f"{text!r} is not a number with a unit; write for example '{EXAMPLES[unit]}'")
-    number, written = value(match[1]), match[2]
+    number, written = value(match[1], unit), match[2]
+    if number == 0 and not written:
+        return 0.0
     factors = UNITS[unit]
     if written not in factors:
         other = next((dim for dim, table in UNITS.items() if written in table and written), None)
@@ -94,11 +96,18 @@ def parse(text: str | float | int, unit: str) -> float:
     return number * factors[written]
 
 
-def value(digits: str) -> float:
-    """The number that digits write. Raises ValueError for a comma, which may separate thousands or decimals."""
+def value(digits: str, unit: str = "1") -> float:
+    """The number that digits write. Raises ValueError for a comma, which may separate thousands or decimals.
+
+    Of a count, 1,000 can only be 1000, and 0,5 of anything 0.5.
+    """
     if "," in digits:
-        point = f" or {digits.replace(',', '.')}" if digits.count(",") == 1 else ""
-        raise ValueError(f"one number has no comma; write {digits.replace(',', '')}{point}")
+        joined, point = digits.replace(",", ""), digits.replace(",", ".")
+        if (unit in _PURE and re.fullmatch(r"[-+]?[1-9]\d{0,2}(,\d{3})+", digits)) or digits.count(",") > 1:
+            either = joined
+        else:
+            either = point if digits.startswith("0,") else f"{joined} or {point}"
+        raise ValueError(f"one number has no comma; write {either}")
     return float(digits.replace("_", ""))
 
 

@@ -17,7 +17,7 @@ from rooflinecli.specs.model import ModelSpec, load_model
 from rooflinecli.specs.name_lookup import split_count
 from rooflinecli.specs.options import KINDS, OPTIONS, Option, find
 from rooflinecli.specs.parse_values import LARGEST, MOST_THINGS, below, in_tokens, number
-from rooflinecli.specs.request import MOST, PHASES, SEQ, Request
+from rooflinecli.specs.request import MOST, OUTPUT, PHASES, SEQ, Request
 
 MOST_PIXELS = 65536  # a side of an image
 SERVING = ("prefill", "decode")
@@ -218,10 +218,12 @@ def whole_sequences(tokens: Number, seq: Number | None, model: ModelSpec) -> Num
 
 def warn_about(model: ModelSpec, fields: dict[str, Any]) -> None:
     """Warn of a context longer than the model's and of a format that is seldom meant."""
-    longest = fields.get("prompt", 0.0) + fields.get("output", 0.0)
+    prompt, output = fields.get("prompt", 0.0), fields.get("output")
+    default = output is None and "prompt" in fields and "decode" in fields["phases"] and model.writes
+    longest = prompt + (OUTPUT if default else output or 0.0)
     if model.max_context and longest > model.max_context and model.positions.kind != "learned":  # those are refused
         warn(
-            f"--prompt and --output come to {longest:,.0f} tokens, more than the {model.max_context:,} of {model.name}"
+            f"--prompt and --output{f' (by default {OUTPUT:g})' if default else ''} come to {longest:,.0f} tokens, more than the {model.max_context:,} of {model.name}"
         )
     dtype = fields.get("dtype")
     only_experts = experts_alone(dtype, fields.get("weight_dtype"), model.quantization, training=True)

@@ -38,14 +38,14 @@ from rooflinecli.specs.optimizer import load_optimizer
 from rooflinecli.specs.parse_values import document_lengths
 from rooflinecli.specs.prices import ChosenPrice
 from rooflinecli.specs.prices import choose as choose_price
-from rooflinecli.specs.request import MOST, SEQ, Request
+from rooflinecli.specs.request import MOST, OUTPUT, SEQ, Request
 
 T = TypeVar("T")
 UNNAMED = Layout.software  # no training software was named
 PUE, HOST_FACTOR = 1.09, 1.6
 PUE_SOURCE = "Google's fleet, 2025-05 (arXiv 2508.15734)"
 HOST_SOURCE = "1.4 to 2.1: Google's fleet (2025-05) 58% accelerators, 25% host, 10% idle machines; DGX H100 10.2 kW rated for 5.6 kW of GPUs"
-BATCH, PROMPT, OUTPUT, TRAIN_TOKENS = 32.0, 2048.0, 256.0, 4194304.0
+BATCH, PROMPT, TRAIN_TOKENS = 32.0, 2048.0, 4194304.0
 
 
 class EstimateContext:

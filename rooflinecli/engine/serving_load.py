@@ -103,8 +103,8 @@ def _open_loop(ctx: EstimateContext, layout: Layout, largest: Number) -> Replica
     qps = num.value(ctx.request.qps)
     if num.plain(share) and num.value(share) >= 1:
         raise Infeasible(
-            f"--qps {qps:g}: prompts alone would keep each replica busy {float(num.value(share)):.0%} "
-            "of the time; use more replicas (--dp) or a lower rate"
+            f"--qps {qps:g} cannot be sustained: prompts alone are {float(num.value(share)):,.3g} times what each replica can process; "
+            "use more replicas (--dp) or a lower rate"
         )
     plain, bare = ctx.without_trace(layout)
     context = serving.mean_context(plain.prompt, plain.output)

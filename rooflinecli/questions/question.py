@@ -251,4 +251,5 @@ def _missing(field: Option) -> str:
     shown = field.long if field.positional else field.flag
     if field.kind == "name":
         return f"no {shown} given; name one (`roofline {'models' if field.name == 'model' else 'hardware'}` lists them)"
-    return f"no {shown} given; {field.help[:1].lower()}{field.help[1:]}"
+    initial = field.help[:1] if field.help[1:2].isupper() else field.help[:1].lower()
+    return f"no {shown} given; {initial}{field.help[1:]}"

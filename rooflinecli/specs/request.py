@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # a command line knows the phases before it needs a chip
     from rooflinecli.specs.hardware import HardwareSpec
     from rooflinecli.specs.model import ModelSpec
 
+OUTPUT = 256.0  # tokens that a request generates where nothing is said
 SEQ = 4096.0  # tokens of a training sequence where nothing is said and the model takes as many
 PHASES = ("prefill", "decode", "train")
 BOUNDS = ("pessimistic", "expected", "floor")  # ends of an interval: the worse one, the middle, the speed of light

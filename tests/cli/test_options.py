@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -14,6 +15,7 @@ import pytest
 import yaml
 from conftest import run_cli
 
+from rooflinecli.core import units
 from rooflinecli.core.errors import RooflineWarning, UsageError
 from rooflinecli.engine import build_request
 from rooflinecli.interfaces.cli.completion import chips, models
@@ -103,6 +105,43 @@ def test_a_comma_in_one_number_is_refused(option, written):
     assert ran.code == 2 and f"--{option} {written}: one number has no comma; write " in ran.err
 
 
+def test_a_comma_in_a_count_separates_thousands_alone():
+    for written, meant in (("1,000", "1000"), ("1,000,000", "1000000"), ("0,5", "0.5"), ("1,5", "15 or 1.5")):
+        with pytest.raises(ValueError, match=f"write {re.escape(meant)}$"):
+            units.parse(written, "length")
+    with pytest.raises(ValueError, match=r"write 1000 or 1\.000$"):
+        units.parse("1,000 GB", "B")
+
+
+def test_zero_needs_no_unit():
+    assert all(units.parse(zero, unit) == 0 for unit in units.UNITS for zero in ("0", "0.0", 0))
+    ran = run_cli("goodput", "-n", "1000", "--checkpoint", "30 s", "--restart", "0")
+    assert ran.code == 0 and "restarts     0 ns" in ran.out
+    ran = run_cli("goodput", "-n", "1000", "--checkpoint", "30 s", "--mtbf", "0")
+    assert ran.code == 2 and "--mtbf 0: must be above zero" in ran.err
+
+
+def test_what_is_missing_is_named_by_its_own_help():
+    assert "no plan given; YAML files of named checks" in run_cli("check").err
+    assert "no op given; all-reduce" in run_cli("collective", "--hw", "h100").err
+
+
+def test_a_default_time_is_shown_in_days():
+    assert "[default: 1461 days]" in " ".join(run_cli("serving", "own", "--help").out.split())
+
+
+def test_a_collective_of_one_device_sends_nothing():
+    assert (
+        "on 1 device of H100 SXM5 80GB: nothing is sent"
+        in run_cli("collective", "all-reduce", "1GB", "--hw", "h100", "-n", "1").out
+    )
+
+
+def test_a_rate_far_beyond_reach_cannot_be_sustained():
+    ran = run_cli("estimate", "llama-3-8b", "--hw", "h100", "--qps", "1e9")
+    assert ran.code == 1 and "--qps 1e+09 cannot be sustained: prompts alone are 1.3e+07 times" in ran.err
+
+
 def test_a_comma_is_refused_wherever_a_quantity_is_read():
     for line in (
         ("collective", "all-reduce", "1,5GB", "--hw", "h100", "-n", "8"),
@@ -162,6 +201,7 @@ def test_with_training_the_batch_is_the_trained_one():
     ("args", "says"),
     [
         (("--prompt", "20k"), "more than the 8,192 of Llama 3 8B"),
+        (("--prompt", "8100"), "--prompt and --output (by default 256) come to 8,356 tokens, more than the 8,192"),
         (("--dtype", "int4", "--hw", "a100"), "use --weight-dtype int4"),
     ],
 )

@@ -34,8 +34,9 @@ def test_exit_codes(arguments: tuple[str, ...], code: int, words: str) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device that is always full is a Linux one")
-def test_a_full_disk_is_one_sentence() -> None:
+@pytest.mark.parametrize("arguments", [("models",), ("--help",), ("fit", "--help"), ("--version",)])
+def test_a_full_disk_is_one_sentence(arguments: tuple[str, ...]) -> None:
     with open("/dev/full", "w") as full:
-        run = subprocess.run([*COMMAND, "models"], stdout=full, stderr=subprocess.PIPE, text=True)
+        run = subprocess.run([*COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
     assert run.returncode == 2 and run.stderr.startswith("roofline: standard output cannot be written")
     assert "Traceback" not in run.stderr

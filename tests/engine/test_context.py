@@ -10,12 +10,12 @@ import pytest
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.identity_cache import cached_by_identity
 from rooflinecli.engine import build_request
-from rooflinecli.engine.context import OUTPUT, PROMPT, EstimateContext
+from rooflinecli.engine.context import PROMPT, EstimateContext
 from rooflinecli.engine.evaluate import time_at_bound
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.request import SEQ, Request
+from rooflinecli.specs.request import OUTPUT, SEQ, Request
 
 HAND = str(Path(__file__).parents[1] / "end_to_end_arithmetic" / "hand.yaml")
 

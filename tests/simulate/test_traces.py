@@ -68,7 +68,7 @@ def test_instants_and_lengths_are_those_written(tmp_path):
 def test_a_malformed_row_is_placed_and_can_be_skipped(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("time,prompt,output\n0,10,5\n1,ten,5\n2,10,5\nx,10,5\n3,10,-1\n")
-    with pytest.raises(DataError, match=r"t\.csv:3: prompt is 'ten'.*--skip-bad"):
+    with pytest.raises(DataError, match=r"t\.csv:3: prompt is 'ten'.*--skip-invalid"):
         read(str(path))
     found = read(str(path), skip_bad=True)
     assert (len(found.rows), found.skipped) == (2, 3)
@@ -139,7 +139,7 @@ def test_text_is_counted_at_four_characters_a_token(tmp_path):
 
 
 def test_a_request_that_failed_is_counted_and_not_simulated(tmp_path):
-    """BurstGPT's release: a response of 0 tokens is a failure. It needs no --skip-bad, and is no malformed row."""
+    """BurstGPT's release: a response of 0 tokens is a failure. It needs no --skip-invalid, and is no malformed row."""
     path = tmp_path / "b.csv"
     path.write_text(
         "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n"

@@ -49,7 +49,7 @@ def beginning(path: Path) -> str:
 
 def bad(where: str, why: str) -> DataError:
     """The error of a malformed row."""
-    return DataError(f"{where}: {why}; mend the row, or --skip-bad leaves such rows out")
+    return DataError(f"{where}: {why}; mend the row, or --skip-invalid leaves such rows out")
 
 
 def tokens(where: str, name: str, written: object, least: int = 1) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 from typer.core import TyperCommand
 
+from rooflinecli.core import units
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.text import plural
 from rooflinecli.interfaces.cli.completion import words
@@ -287,6 +288,8 @@ def _help(option: Option, question: type[Question[object]]) -> str:
         text += " yes, no or yes,no."
     if option.default in (None, MISSING, False, ()):
         return text
+    if option.kind == "time":
+        return f"{text} [default: {units.duration(float(option.default))}]"
     is_number = isinstance(option.default, (int, float)) and option.default is not True
     return f"{text} [default: {option.default:g}]" if is_number else f"{text} [default: {option.default}]"
 

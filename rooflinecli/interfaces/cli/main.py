@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from rooflinecli.core.errors import BUG, RooflineError, RooflineWarning, UsageError, unknown
-from rooflinecli.interfaces.cli.output import INTERRUPTED, any_encoding, print_error
+from rooflinecli.interfaces.cli.output import INTERRUPTED, UNWRITABLE, any_encoding, print_error, unwritable
 
 if TYPE_CHECKING:
     from typer._click import Command, Context, HelpFormatter, Parameter
@@ -208,6 +208,7 @@ def main() -> None:
     try:
         with notes_after_the_answer():
             code = _answer()
+            sys.stdout.flush()
         sys.exit(code)
     except RooflineError as error:
         print_error(error)
@@ -215,6 +216,11 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:
+        if error.errno not in UNWRITABLE or error.filename is not None:
+            sys.exit(_unexpected(error))
+        print_error(unwritable(error))
+        sys.exit(UsageError.exit_code)
     except Exception as error:
         sys.exit(_click_exit(error))
 

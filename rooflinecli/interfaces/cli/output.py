@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import os
 import sys
 import time
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 Q = TypeVar("Q")
 A = TypeVar("A")
 INTERRUPTED = 130  # exit code after Ctrl-C
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)  # of a write to standard output
 
 
 def columns(wide: bool = False, out: Path | None = None) -> int:
@@ -44,7 +46,12 @@ def write(text: str, out: Path | None = None) -> None:
     except BrokenPipeError:  # a reader that went away is the caller's to notice
         raise
     except OSError as error:
-        raise UsageError(f"standard output cannot be written ({error.strerror}); write elsewhere") from None
+        raise UsageError(unwritable(error)) from None
+
+
+def unwritable(error: OSError) -> str:
+    """What is said where standard output cannot be written."""
+    return f"standard output cannot be written ({error.strerror}); write elsewhere"
 
 
 def print_error(message: object) -> None:

@@ -47,7 +47,7 @@ class Own(Question[ServingAnswer]):
     watts: OptNumber = field("watts", "Power of a device with its part of the server; omitted: TDP x 1.6.", default=None, symbol="P")
     pue: Number = field("positive", "Power of the data center over that of its servers.", default=1.09, symbol="PUE", least=1)
     electricity: Number = field("electricity", "Price of electricity.", default=0.09, symbol="$_kWh")
-    life: Number = field("time", "How long it is used; four years by default, 1461d.", default=4 * 31_557_600.0, symbol="T")
+    life: Number = field("time", "How long it is used; 4 years are 1461d.", default=4 * 31_557_600.0, symbol="T")
     resale: Number = field("fraction", "Share of the price that it sells for afterwards.", default=0.0, symbol="s")
     bought: OptText = field("free", "Day from which it is used without a pause, such as 2026-12-01, for the date of the break-even.", default=None, metavar="DATE")
 

@@ -129,9 +129,9 @@ def space(options: Options, figures: list[str] | None = None) -> Space:
     # what `estimate` would remark on at the largest point of each structure
     largest = {a.name: max(a.values) for a in sizes if a.kind == "number"}
     named = {a.name: a.values for a in structure}
-    largest |= {"weight_dtype": ""} if "weight-dtype" in named else {}
+    said = {**largest, "phases": phases} | ({"weight_dtype": ""} if "weight-dtype" in named else {})
     for model, dtype in product(named["model"], named.get("dtype", (None,))):
-        build_request.warn_about(load_model(model), largest | {"dtype": dtype})
+        build_request.warn_about(load_model(model), said | {"dtype": dtype})
     return Space(structure, sizes, phases, chips)
 
 

@@ -62,6 +62,8 @@ def collective(r: CollectiveAnswer) -> Page:
             Headline(
                 f"{r.op} of {text(r.bytes, 'bytes')} over {plural(r.devices, 'device')} of {r.hardware.name}: {text(r.time_s, 'time_s')} "
                 f"({interval(*r.interval_s, 's')}) by {r.algorithm}; {r.bottleneck} bound"
+                if r.levels
+                else f"{r.op} on {plural(r.devices, 'device')} of {r.hardware.name}: nothing is sent; {text(r.time_s, 'time_s')}"
             ),
             Prose(
                 f"floor {text(r.floor_s, 'floor_s')}; bus bandwidth {text(r.bus_bandwidth_bytes_per_s, 'bytes_per_s')}; "
