@@ -191,7 +191,10 @@ def find(kind: str, name: str) -> Path:
             )
     org, _, last = name.rpartition("/") if kind == "models" else ("", "", name)
     wanted, words = last.lower(), _listed(kind).by_word
-    found = Path(words[wanted]) if wanted in words else _by_alias(kind, wanted) or _as_written(kind, name)
+    found = Path(words[wanted]) if wanted in words else _by_alias(kind, wanted)
+    if found is None and kind == "models" and os.path.isfile(path / "config.json"):
+        return path
+    found = found or _as_written(kind, name)
     if org and org.lower() not in (publishers := _orgs(found)):
         theirs = f" ({', '.join(publishers)} does)" if publishers else ""
         raise OtherPublisher(f"{one_line(org)} does not publish {found.stem}{theirs}; write {found.stem} for that one")

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from conftest import run_cli
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.lift import PLAIN
@@ -254,3 +255,17 @@ def test_defaults_that_shaped_the_model_are_named():
 
 def test_a_model_without_a_head():
     assert from_config({**LLAMA, "architectures": ["LlamaModel"]})["lm_head"] is False
+
+
+def test_a_folder_is_read_by_its_bare_name_and_a_default_that_decides_is_named(tmp_path, monkeypatch):
+    config = {"model_type": "llama", "hidden_size": 512, "num_hidden_layers": 2, "intermediate_size": 1024}
+    for folder, more in (("dir with space", {"vocab_size": 1000, "num_attention_heads": 8}), ("bare", {})):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "config.json").write_text(json.dumps(config | more))
+    monkeypatch.chdir(tmp_path)
+    ran = run_cli("estimate", "dir with space", "--hw", "h100", "--phase", "decode")
+    assert (ran.code, ran.err) == (0, "")
+    for name in ("bare", "."):
+        monkeypatch.chdir(tmp_path / ("bare" if name == "." else ""))
+        ran = run_cli("estimate", name, "--hw", "h100", "--phase", "decode")
+        assert ran.code == 0 and "transformers' llama: vocab_size 32000, num_attention_heads 32; they decide" in ran.err

@@ -120,3 +120,17 @@ def test_answers_need_the_seed_and_no_more_than_were_asked():
         Quiz(answers=["1"])
     with pytest.raises(UsageError, match="2 answers to 1"):
         Quiz(answers=["1", "2"], seed=1, count=1)
+
+
+def test_whole_things_are_right_where_things_are_counted_and_a_unit_is_named():
+    row = next(row for row in exercises() if row["formula"] == "devices_for_bytes")
+    asked = DrawnExercise(row | {"draw": {"capacity": ["96 GB"], "size": ["700 GB"]}}, random.Random(0))
+    verdicts = {text: asked.graded(text).verdict for text in ("8", "8 devices", "7.29", "7", "9")}
+    assert verdicts == {"8": "right", "8 devices": "right", "7.29": "right", "7": "wrong", "9": "wrong"}
+    assert "8 whole" in str(asked.graded("9").answer_text)
+    assert asked.graded("8 GB").remark == "GB measures B; a count is asked, of devices"
+    rows = next(row for row in exercises() if row["formula"] == "matmul_critical_rows")
+    assert (
+        "both inputs and the output, all int8, are read or written once"
+        in DrawnExercise(rows, random.Random(0)).question
+    )

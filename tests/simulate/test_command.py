@@ -282,3 +282,10 @@ def test_first_tokens_are_less_sure_than_the_rest():
     low, high = wide["ttft_p99_s"]
     assert low == pytest.approx(narrow["ttft_p99_s"][0] / 1.5) and high == pytest.approx(narrow["ttft_p99_s"][1] * 1.5)
     assert wide["tpot_p99_s"] == narrow["tpot_p99_s"]
+
+
+def test_a_trace_too_short_for_a_steady_window_is_counted_whole(tmp_path):
+    (tmp_path / "t.csv").write_text("time,prompt,output\n0,10,10\n4,10,10\n")
+    ran = run_cli("simulate", "llama-3-8b", "--hw", "h100", "--trace", str(tmp_path / "t.csv"), "--no-interval")
+    assert ran.code == 0 and "the trace is too short for a steady window: rates are over the whole run" in ran.out
+    assert "4.89 tok/s" in ran.out

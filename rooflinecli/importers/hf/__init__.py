@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rooflinecli.core.errors import DataError
+from rooflinecli.core.errors import DataError, RooflineWarning
 from rooflinecli.importers.hf import rows
 from rooflinecli.importers.hf.config_json import read_config
 from rooflinecli.importers.hf.ignored_fields import NOISE
@@ -19,6 +20,8 @@ WRAPPED = rows.texts("wrappers")  # a model with a vision tower
 _TEXT_ENCODERS = {"clip_text_model", "siglip_text_model"}  # of CLIP and SigLIP, not of a wrapper
 # What a causal language model ends in; a bare *Model has no head
 _HEADS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
+# Sizes that decide the count of parameters
+_DECISIVE = ("vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size", "num_attention_heads")
 # Where the lines of a converted model's fields are, for errors and explanations
 _LINES: dict[tuple[str, ...], tuple[str, ...]] = {
     ("d_model",): ("hidden_size", "n_embd", "n_embed"),
@@ -61,6 +64,13 @@ def from_config(config: Mapping[str, Any], where: Where | str = "config.json") -
     wrapper = _INSIDE if name in WRAPPED else frozenset()
     fields.finish(NOISE | family.ignored | wrapper | set(NAMES))
     fields.notes += [*_unused(fields, family), *(outer.notes if outer is not fields else [])]
+    if decisive := {key: fields.assumed[key] for key in _DECISIVE if key in fields.assumed}:
+        listed = ", ".join(f"{key} {value}" for key, value in decisive.items())
+        warnings.warn(
+            f"{at()}: absent, so the defaults of transformers' {name}: {listed}; they decide the parameters, add what the model has",
+            RooflineWarning,
+            stacklevel=2,
+        )
     return _title(config, name, at) | model | _notes(fields)
 
 

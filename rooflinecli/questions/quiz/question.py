@@ -49,6 +49,7 @@ class Exercise(TypedDict, total=False):
     arguments: dict[str, str]
     factors: dict[float, str]
     unit: str
+    whole: str
 
 
 class AskedExercise(Record):
@@ -97,6 +98,9 @@ class DrawnExercise:
         self.chapter, self.question = exercise["chapter"], exercise["question"].format(**shown)
         self.unit = exercise.get("unit", formula.unit)
         self.source = formula.source
+        self.whole: float | None = None  # the answer in whole things, where that is another right one
+        if "whole" in exercise:
+            self.whole = float({"up": math.ceil, "down": math.floor}[exercise["whole"]](self.answer))
         self.slips = {float(factor): slip for factor, slip in exercise.get("factors", {}).items()}
 
     @property
@@ -113,13 +117,15 @@ class DrawnExercise:
         found = self.asked()
         found.given, found.answer = written, self.answer
         found.answer_text, found.derivation = self._text(), explain(self.value, 3)
+        if self.whole is not None and self.whole != self.answer:
+            found.answer_text += f", {self.whole:,.0f} whole"
         try:
             given = read(written, self.unit)
         except ValueError as error:
             found.verdict, found.remark = "wrong", str(error).partition(": ")[2] or str(error)
             return found
         slip = self._slip(given)
-        right = math.isclose(given, self.answer, rel_tol=TOLERANCE)
+        right = given == self.whole or math.isclose(given, self.answer, rel_tol=TOLERANCE)
         found.verdict = "right" if right else "wrong" if slip is None else "nearly"
         found.remark = None if right else slip
         return found
@@ -155,6 +161,12 @@ def read(written: str, unit: str) -> float:
     match = re.fullmatch(r"\s*([-+]?[\d.][\d_.eE+-]*)\s*([kKMGBTPE%]?)(?:\s*[A-Za-z/ ]*)", written)
     if match is None:
         raise ValueError(f"'{written}': expected a number{f' of {unit}' if unit != '1' else ''}")
+    word = match[0].strip().removeprefix(match[1]).strip()
+    measured = next((of for of in ("B", "B/s", "s", "FLOP", "FLOP/s") if word in units.UNITS[of]), None)
+    if measured is not None and word not in units.UNITS["1"]:
+        raise ValueError(
+            f"'{written}': {word} measures {measured}; a count is asked{f', of {unit}' if unit != '1' else ''}"
+        )
     return units.value(match[1]) * units.UNITS["1"].get(match[2], 1.0)
 
 

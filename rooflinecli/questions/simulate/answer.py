@@ -55,6 +55,8 @@ def answered(
         notes.append(
             f"lengths vary from {between[0]:.2g} to {between[1]:.2g} of --prompt and --output; --fixed-lengths: equal"
         )
+    if trace is not None and ran.values["steady_s"] >= ran.values["duration_s"]:
+        notes.append("the trace is too short for a steady window: rates are over the whole run")
     if not ran.sustained:
         rate = "" if question.qps is None else f"{question.qps:g} requests/s "
         notes.append(
