@@ -265,7 +265,6 @@ def test_a_folder_is_read_by_its_bare_name_and_a_default_that_decides_is_named(t
     monkeypatch.chdir(tmp_path)
     ran = run_cli("estimate", "dir with space", "--hw", "h100", "--phase", "decode")
     assert (ran.code, ran.err) == (0, "")
-    for name in ("bare", "."):
-        monkeypatch.chdir(tmp_path / ("bare" if name == "." else ""))
-        ran = run_cli("estimate", name, "--hw", "h100", "--phase", "decode")
-        assert ran.code == 0 and "transformers' llama: vocab_size 32000, num_attention_heads 32; they decide" in ran.err
+    monkeypatch.chdir(tmp_path / "bare")
+    ran = run_cli("estimate", ".", "--hw", "h100", "--phase", "decode")
+    assert ran.code == 0 and "transformers' llama: vocab_size 32000, num_attention_heads 32; they decide" in ran.err
