@@ -274,7 +274,7 @@ def _matmuls(needed: OpCounts, chip: Chip) -> list[tuple[OperationLine, str]]:
     found = []
     for dot, times in needed.dots.items():
         rate, quantized, ramp = rate_of(dot, chip), dot.g * dot.m * dot.k, 1 / max(dot.k, 1)
-        op = Op("matmul", "matmul", rate, flops=dot.flops, bytes=dot.bytes, k=dot.k, n=dot.n)
+        op = Op(name="matmul", kind="matmul", dtype=rate, flops=dot.flops, bytes=dot.bytes, k=dot.k, n=dot.n)
         op = op._replace(quantized=quantized, ramp=ramp)
         shape = f"{f'{count(dot.g)} x ' if dot.g > 1 else ''}[{count(dot.m)}, {count(dot.k)}] . [{count(dot.k)}, {count(dot.n)}] {dot.dtype}"
         found.append((OperationLine(op, dot.flops, dot.bytes, price(op, chip, REGIME), times), shape))

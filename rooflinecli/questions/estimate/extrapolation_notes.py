@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from rooflinecli.core import num
 from rooflinecli.engine.context import UNNAMED, EstimateContext
-from rooflinecli.engine.extrapolation import size_notes
 from rooflinecli.engine.inference import decode_seconds
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, PrefillAnswer, TrainAnswer
 from rooflinecli.engine.serving_load import is_lockstep, load, restart_fraction
@@ -27,6 +26,8 @@ def unsupported(ctx: EstimateContext, phases: dict[str, PhaseAnswer], layouts: M
         return []
     found, prefill = foreign(ctx), phases.get("prefill")
     if isinstance(train, TrainAnswer):
+        from rooflinecli.engine.extrapolation import size_notes
+
         if train.extrapolations:
             found.append(f"train: {'; '.join(train.extrapolations)}; the interval is wider for it")
         size = size_notes(ctx.chip.spec.kind, float(num.value(layouts["train"].devices)))

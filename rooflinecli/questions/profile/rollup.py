@@ -236,8 +236,8 @@ def _work(kernel: Kernel, rates: Rates) -> Op | None:
     if kernel.m and kernel.k and kernel.n:
         flops = roofline.per_shard(counts.matmul_flops(kernel.m, kernel.k, kernel.n), kernel.shards)
         moved = counts.matmul_bytes(kernel.m, kernel.k, kernel.n, width, width, width)
-        op = Op(kernel.name, "matmul", dtype, flops, roofline.per_shard(moved, kernel.shards))
-        return op._replace(k=kernel.k, n=kernel.n)
+        moved = roofline.per_shard(moved, kernel.shards)
+        return Op(name=kernel.name, kind="matmul", dtype=dtype, flops=flops, bytes=moved, k=kernel.k, n=kernel.n)
     if kernel.flops is None and kernel.bytes is None:
         return None
     return Op(name=kernel.name, kind=kind, dtype=dtype, flops=kernel.flops or 0.0, bytes=kernel.bytes or 0.0)
