@@ -18,7 +18,7 @@ from rooflinecli.core.record import Json
 from rooflinecli.core.text import one_line
 
 Tree = Mapping[str, Any]  # a config, nested
-Options = dict[str, Any]  # options of an estimate by name, as written or parsed
+Options = Json  # options of an estimate by name, as written or parsed
 LARGEST = 256 * 2**20  # bytes of a file, unpacked, that are read
 _GZIP = b"\x1f\x8b"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -207,7 +207,7 @@ def positive(value: Any) -> float | None:
     return found if found is not None and found > 0 else None
 
 
-def need(source: Source, line: int, holder: dict[str, Any], *names: str) -> float:
+def need(source: Source, line: int, holder: Json, *names: str) -> float:
     """The first of several fields that is there. Raises DataError for none, or one that is no number above zero."""
     for name in names:
         if name in holder and holder[name] is not None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rooflinecli.core.record import SPREAD, Record
+from rooflinecli.core.record import SPREAD, Json, Record
 from rooflinecli.measure.fit import Fit
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ class MeasureReport(Record):
     """Timings of a run as lines of its log, and the constants fitted to them."""
 
     schema: str = "roofline/measure/1"
-    environment: dict[str, Any]
+    environment: Json
     roofs: MeasuredRoofs | None
     fits: list[Fit]
-    timings: list[dict[str, Any]]
-    extra: dict[str, Any] = field(metadata=SPREAD)
+    timings: list[Json]
+    extra: Json = field(metadata=SPREAD)
 
     @classmethod
     def of(cls, answer: MeasureAnswer) -> MeasureReport:

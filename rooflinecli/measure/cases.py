@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import Any
 
 from rooflinecli.core.errors import unknown
+from rooflinecli.core.record import Json
 from rooflinecli.formulas import attention, counts
 from rooflinecli.layers.softmax import FUSED
 from rooflinecli.ledger.ops import Gradient, Op
 from rooflinecli.phases import backward
 
 Sizes = dict[str, int]
-Record = dict[str, Any]  # a line of the log
+Record = Json  # a line of the log
 WARM = "warm"  # the engine of XLA's kernels whose inputs are still in the last-level cache
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rooflinecli.core.record import Json
 
 if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
@@ -36,7 +38,7 @@ class Node:
     """One operation."""
 
     name: str
-    params: dict[str, Any]
+    params: Json
     ins: list[Value]
     outs: list[Value]
 
@@ -70,7 +72,7 @@ def opened(jaxpr: Jaxpr | ClosedJaxpr) -> Jaxpr:
     return jaxpr.jaxpr if hasattr(jaxpr, "jaxpr") else jaxpr
 
 
-def bodies(params: dict[str, Any]) -> list[Jaxpr | ClosedJaxpr]:
+def bodies(params: Json) -> list[Jaxpr | ClosedJaxpr]:
     """The jaxprs an operation carries."""
     found = []
     for value in params.values():

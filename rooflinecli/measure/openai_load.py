@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.extras import install
+from rooflinecli.core.record import Json
 
 if TYPE_CHECKING:
     import httpx
@@ -40,7 +41,7 @@ class ServerResponse:
     output: int
 
 
-def close(server: OpenAIServer, concurrency: int, prompt: int) -> dict[str, Any]:
+def close(server: OpenAIServer, concurrency: int, prompt: int) -> Json:
     """Run the loop after one warm-up request, with prompts of about `prompt` tokens; returns an object `roofline/serving-run/1`, SI.
 
     Raises UsageError for a server that cannot be reached, fails, or does not stream.
@@ -96,7 +97,7 @@ def _ask(client: httpx.Client, server: OpenAIServer, prompt: int, model: str, i:
     """One request; its first words are unique, so that no prefix cache hits."""
     words = random.Random(i)
     text = " ".join(words.choice(_WORDS) for _ in range(max(prompt - 1, 1)))
-    body: dict[str, Any] = {
+    body: Json = {
         "model": model,
         "prompt": f"{i + 2} {text}",
         "max_tokens": server.output,
@@ -105,7 +106,7 @@ def _ask(client: httpx.Client, server: OpenAIServer, prompt: int, model: str, i:
     body |= {"stream": True, "stream_options": {"include_usage": True}, "ignore_eos": True}
     start = time.perf_counter()
     first = last = 0.0
-    pieces, usage = 0, dict[str, Any]()
+    pieces, usage = 0, Json()
     with client.stream("POST", "/v1/completions", json=body) as answer:
         if answer.status_code != 200:
             reply = answer.read().decode("utf-8", "replace")
@@ -125,7 +126,7 @@ def _ask(client: httpx.Client, server: OpenAIServer, prompt: int, model: str, i:
     return ServerResponse(first, last, int(usage.get("prompt_tokens") or prompt), counted)
 
 
-def _pieces(answer: httpx.Response) -> Iterator[dict[str, Any]]:
+def _pieces(answer: httpx.Response) -> Iterator[Json]:
     """The objects of a stream of server-sent events."""
     for line in answer.iter_lines():
         body = line.removeprefix("data:").strip()

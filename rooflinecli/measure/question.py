@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.extras import install
+from rooflinecli.core.record import Json
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Number, OptNumber, OptText, OptWhole, Switch, Text, Texts, Whole, field
 
@@ -97,7 +98,7 @@ class ModelComparison(Question["ModelReport"]):
 
 
 # fmt: off
-class OpenAIServer(Question[list[dict[str, Any]]]):
+class OpenAIServer(Question[list[Json]]):
     """A closed loop against a running OpenAI-compatible server: TTFT and TPOT.
 
     Writes a line of JSON per load, which `roofline calibrate FILE --hw H -n N` reads. OPENAI_API_KEY is sent where it is set.
@@ -114,7 +115,7 @@ class OpenAIServer(Question[list[dict[str, Any]]]):
     timeout: Number = field("seconds", "How long to wait for one answer.", default=120.0, least=1, metavar="SECONDS")
     # fmt: on
 
-    def answer(self) -> list[dict[str, Any]]:
+    def answer(self) -> list[Json]:
         """Runs, as objects of roofline/serving-run/1."""
         from rooflinecli.measure.openai_load import close
 

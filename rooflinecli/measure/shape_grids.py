@@ -12,21 +12,21 @@ from dataclasses import replace
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
+from rooflinecli.core.record import Json
 from rooflinecli.measure import cases, torch_baseline
 from rooflinecli.measure.cases import WARM, WIDE, KernelCase, defaults
 
 TRAINED = ("fp32", "bf16", "fp16")  # formats of gradients, attention and experts
 LONGEST_TRAINED = 16384
-Grid = dict[str, Any]  # lists of sizes by name
+Grid = Json  # lists of sizes by name
 
 
 @cache
-def _file() -> dict[str, dict[str, Any]]:
+def _file() -> dict[str, Json]:
     import yaml
 
-    data: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+    data: dict[str, Json] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
     return data
 
 

@@ -10,12 +10,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.record import Json
 from rooflinecli.quantization import linear_layers
 from rooflinecli.specs.model import AttentionSpec, FeedForwardSpec, ModelSpec
 from rooflinecli.specs.yaml_loader import Loader
@@ -174,8 +174,8 @@ def _unknown_tensors(spec: ModelSpec) -> UsageError:
 
 
 @cache
-def _tables() -> dict[str, dict[str, Any]]:
-    tables: dict[str, dict[str, Any]] = yaml.load(Path(__file__).with_name("ggml.yaml").read_text("utf-8"), Loader)
+def _tables() -> dict[str, Json]:
+    tables: dict[str, Json] = yaml.load(Path(__file__).with_name("ggml.yaml").read_text("utf-8"), Loader)
     return tables
 
 
@@ -184,7 +184,7 @@ def types() -> dict[str, list[int]]:
     return _tables()["types"]
 
 
-def file_types() -> dict[str, dict[str, Any]]:
+def file_types() -> dict[str, Json]:
     """File type -> `most`, the type of most of its tensors, and `id`, its general.file_type."""
     return _tables()["file_types"]
 

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from rooflinecli.core.record import Json
 from rooflinecli.specs.field_reader import MISSING, ConfigFields
 
-Stored = dict[str, Any]
+Stored = Json
 NAMES = ("quantization_config", "compression_config", "quantization")
 
 

@@ -16,6 +16,7 @@ import yaml
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.extras import install
+from rooflinecli.core.record import Json
 from rooflinecli.price.chip import Chip
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.validate.stats import Array
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 Columns = dict[str, Array]
 PIP = install("validate")
 MISSING = f"Measured kernels and collected serving runs need the wheel: {PIP}."
-DATA: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "aiconfigurator.yaml").read_text(encoding="utf-8"))
+DATA: Json = yaml.safe_load((Path(__file__).parent / "aiconfigurator.yaml").read_text(encoding="utf-8"))
 CHIPS: dict[str, str] = {name: row["hw"] for name, row in DATA["chips"].items()}
 
 

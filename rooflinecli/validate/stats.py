@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rooflinecli.core.record import Json
 from rooflinecli.core.report_table import ReportTable
 from rooflinecli.formulas import roofline
 
 Array = NDArray[Any]
 AT_FAULT = " (at fault)"  # after the group of rows whose source leaves out what decides them: scored apart
-Row = dict[str, Any]  # a row of published_runs/*.yaml, or a line of a table
+Row = Json  # a row of published_runs/*.yaml, or a line of a table
 
 
 @dataclass

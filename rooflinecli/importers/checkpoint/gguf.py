@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 from rooflinecli.core.errors import DataError
+from rooflinecli.core.record import Json
 from rooflinecli.importers.checkpoint.gguf_architectures import GgufMetadata, architectures, config
 from rooflinecli.importers.checkpoint.gguf_by_tensors import plain
 from rooflinecli.importers.checkpoint.gguf_header import read
@@ -60,7 +60,7 @@ def _agree(keys: GgufMetadata, name: str) -> None:
         )
 
 
-def _stored(header: Header) -> dict[str, Any]:
+def _stored(header: Header) -> Json:
     """The mean bytes per parameter of layers, experts, embedding and head."""
     inner = header.where(lambda n: n not in _OUTSIDE and not _EXPERT.search(n))
     experts = header.where(lambda n: bool(_EXPERT.search(n)))

@@ -14,11 +14,12 @@ import yaml
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.record import Json
 from rooflinecli.importers.checkpoint.tensor_header import Header
 from rooflinecli.importers.hf.rows import Scope
 from rooflinecli.specs.yaml_loader import Loader
 
-Config = dict[str, Any]
+Config = Json
 
 
 @dataclass
@@ -108,8 +109,8 @@ _ATTENTION = {  # of every decoder with attention
 
 
 @cache
-def _rows() -> dict[str, dict[str, Any]]:
-    rows: dict[str, dict[str, Any]] = yaml.load(Path(__file__).with_suffix(".yaml").read_text("utf-8"), Loader)
+def _rows() -> dict[str, Json]:
+    rows: dict[str, Json] = yaml.load(Path(__file__).with_suffix(".yaml").read_text("utf-8"), Loader)
     return rows
 
 

@@ -8,15 +8,15 @@ tensors do not say (heads, their widths, windows) is in the keys. Source: ggml-o
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.record import Json
 from rooflinecli.importers.checkpoint.gguf_architectures import GgufMetadata
 from rooflinecli.importers.hf.blocks import set_only
 from rooflinecli.importers.hf.layer_pattern import Override, stack
 
-Block = dict[str, Any]
+Block = Json
 Shape = tuple[int, ...]
 _BESIDE = re.compile(r"^(rope_|blk\.\d+\.attn_rot_embd)")  # tables of angles, no parameters
 _BLOCK = re.compile(r"^blk\.(\d+)\.(.+)$")

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import field
 from pathlib import Path
-from typing import Any
 
 from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.record import Json
 
 _TABLE = re.compile(r"(^|\.)(rope_freqs|rope_factors_\w+|rotary_emb\.inv_freq)\b")  # angles, no parameters of the model
 
@@ -35,7 +35,7 @@ class Header:
     path: Path
     kind: str
     tensors: tuple[Tensor, ...]
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: Json = field(default_factory=dict)
     files: int = 1
 
     @property
@@ -57,7 +57,7 @@ class Header:
             row["bytes"] += t.bytes
         return dict(sorted(rows.items(), key=lambda item: -item[1]["bytes"]))
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Json:
         """The `checkpoint:` of a model."""
         return {
             "file": self.path.name,

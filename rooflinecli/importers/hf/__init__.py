@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.errors import DataError, RooflineWarning
+from rooflinecli.core.record import Json
 from rooflinecli.importers.hf import rows
 from rooflinecli.importers.hf.config_json import read_config
 from rooflinecli.importers.hf.ignored_fields import NOISE
@@ -38,7 +39,7 @@ _LINES: dict[tuple[str, ...], tuple[str, ...]] = {
 }
 
 
-def from_config(config: Mapping[str, Any], where: Where | str = "config.json") -> dict[str, Any]:
+def from_config(config: Mapping[str, Any], where: Where | str = "config.json") -> Json:
     """A Hugging Face config -> the fields of a ModelSpec. `where` names file:line for a key path.
 
     Raises DataError for an unknown model_type, a wrong value, or a field that could change a shape and is not known.
@@ -145,7 +146,7 @@ def _tied(outer: ConfigFields, name: str, text: Mapping[str, Any]) -> Any:
     return tied
 
 
-def _tower(outer: ConfigFields, name: str, model: dict[str, Any]) -> dict[str, Any]:
+def _tower(outer: ConfigFields, name: str, model: Json) -> Json:
     """Read the image encoder of a wrapper; a config without one describes the decoder alone."""
     if (outer.items("architectures", str) or [""])[0] == "MllamaForCausalLM":
         alone = (
@@ -231,7 +232,7 @@ def _refuse(f: ConfigFields, family: Family | None = None) -> None:
         f.expect("per_layer_config", ({}, None), "per-layer configurations are not supported; write the model as YAML")
 
 
-def _head(f: ConfigFields) -> dict[str, Any]:
+def _head(f: ConfigFields) -> Json:
     """Whether there is a language-model head, by the class the checkpoint was saved from."""
     classes = f.items("architectures", str) or []
     if not classes or classes[0].endswith(_HEADS):
@@ -244,7 +245,7 @@ def _head(f: ConfigFields) -> dict[str, Any]:
     )
 
 
-def _title(config: Mapping[str, Any], name: str, at: Where) -> dict[str, Any]:
+def _title(config: Mapping[str, Any], name: str, at: Where) -> Json:
     given = config.get("_name_or_path")
     title = Path(given).name if isinstance(given, str) and given.strip("./") else ""
     release = config.get("transformers_version")
@@ -257,7 +258,7 @@ def _title(config: Mapping[str, Any], name: str, at: Where) -> dict[str, Any]:
     }
 
 
-def _notes(f: ConfigFields) -> dict[str, Any]:
+def _notes(f: ConfigFields) -> Json:
     """What was assumed or left out, for the reader of the YAML."""
     shapes = {key: value for key, value in f.assumed.items() if isinstance(value, int) and not isinstance(value, bool)}
     notes = list(f.notes)

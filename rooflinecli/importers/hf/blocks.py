@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rooflinecli.core.record import Json
 from rooflinecli.importers.hf.layer_pattern import Override, stack
 from rooflinecli.specs.field_reader import ConfigFields
 
-Block = dict[str, Any]
+Block = Json
 Row = Mapping[str, Any]  # of families/*.yaml
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.errors import DataError
+from rooflinecli.core.record import Json
 from rooflinecli.specs.name_lookup import display_path
 from rooflinecli.specs.yaml_loader import Document, KeyPath
 
@@ -48,8 +49,8 @@ def _constant(written: str) -> float:
     return float(written)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result: dict[str, Any] = {}
+def _unique(pairs: list[tuple[str, Any]]) -> Json:
+    result: Json = {}
     for key, value in pairs:
         if key in result and result[key] != value:
             raise ValueError(f"'{key}' is given twice with different values")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from rooflinecli.core.record import Json
 from rooflinecli.specs.field_reader import ConfigFields
 
-Override = dict[str, Any]
+Override = Json
 # How files name a layer's mixer: transformers 5, and older files on the Hub
 _MIXERS = {
     "linear_attention": "recurrent",
@@ -24,7 +23,7 @@ _LONGEST_PERIOD = 12
 _LATEST_START = 12  # layers searched for the start of a repeated pattern
 
 
-def stack(layers: list[Override]) -> int | list[dict[str, Any]]:
+def stack(layers: list[Override]) -> int | list[Json]:
     """`layers` for a spec, from what each layer overrides, in order."""
     if not any(layers):
         return len(layers)
@@ -35,7 +34,7 @@ def stack(layers: list[Override]) -> int | list[dict[str, Any]]:
     return best
 
 
-def _periodic(layers: list[Override], start: int, period: int) -> list[dict[str, Any]]:
+def _periodic(layers: list[Override], start: int, period: int) -> list[Json]:
     """Runs up to `start`, then as often as it fits what the next `period` layers are, then runs."""
     first = layers[start : start + period]
     count = 1
@@ -47,8 +46,8 @@ def _periodic(layers: list[Override], start: int, period: int) -> list[dict[str,
     return [*_runs(layers[:start]), {"repeat": count, "pattern": pattern}, *_runs(layers[start + count * period :])]
 
 
-def _runs(layers: list[Override]) -> list[dict[str, Any]]:
-    groups: list[dict[str, Any]] = []
+def _runs(layers: list[Override]) -> list[Json]:
+    groups: list[Json] = []
     for layer in layers:
         if groups and {k: v for k, v in groups[-1].items() if k != "repeat"} == layer:
             groups[-1]["repeat"] += 1
@@ -57,7 +56,7 @@ def _runs(layers: list[Override]) -> list[dict[str, Any]]:
     return groups
 
 
-def _written(groups: list[dict[str, Any]]) -> int:
+def _written(groups: list[Json]) -> int:
     return sum(1 + len(group.get("pattern", ())) for group in groups)
 
 
@@ -104,6 +103,6 @@ def layer_kinds(f: ConfigFields, names: tuple[str, ...], default: list[str], all
     return default
 
 
-def placed(kinds: list[str], blocks: dict[str, dict[str, Any]]) -> list[Override]:
+def placed(kinds: list[str], blocks: dict[str, Json]) -> list[Override]:
     """Overrides that give each layer the mixer of its kind."""
     return [{"attention": blocks[kind]} for kind in kinds]

@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from rooflinecli.core.record import Json
 from rooflinecli.importers.hf import blocks
 from rooflinecli.importers.hf.decoder import decoder
 from rooflinecli.importers.hf.expressions import evaluated
@@ -72,7 +73,7 @@ _PLAIN = (
     placed,
     stack,
 )
-FUNCTIONS: dict[str, Any] = {function.__name__: function for function in (*_PLAIN, blocks.sparse)} | {
+FUNCTIONS: Json = {function.__name__: function for function in (*_PLAIN, blocks.sparse)} | {
     "is_list": lambda value: isinstance(value, list),
     "is_whole": lambda value: isinstance(value, int) and not isinstance(value, bool),
     "pairs": _pairs,
@@ -92,7 +93,7 @@ def texts(where: str) -> dict[str, str]:
 @cache
 def row(where: str, name: str) -> Mapping[str, Any]:
     """A row, on top of the one (of the same place, or a fragment) that it extends."""
-    own: dict[str, Any] = yaml.load(texts(where)[name], Loader)
+    own: Json = yaml.load(texts(where)[name], Loader)
     if "extends" not in own:
         return own
     place, _, base = own.pop("extends").rpartition(".")
@@ -195,7 +196,7 @@ def _of(row: Mapping[str, Any], scope: Scope) -> Any:
     return scope.built(row["build"])
 
 
-class Scope(dict[str, Any]):
+class Scope(Json):
     """The names of a row's expressions over one config (ConfigFields, or another reader with an `integer`).
 
     `let` are the row's own; `parent` has those around a fragment or a repeated entry.

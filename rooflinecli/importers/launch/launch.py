@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from rooflinecli.core.record import Json
 from rooflinecli.core.text import one_line
 from rooflinecli.importers.launch.shell_expansion import readable, unknowns
 from rooflinecli.importers.source import Options, Tree
@@ -38,8 +39,8 @@ class ToolFlags(NamedTuple):
 
 
 @cache
-def _file(name: str) -> dict[str, dict[str, Any]]:
-    data: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+def _file(name: str) -> dict[str, Json]:
+    data: dict[str, Json] = yaml.safe_load(Path(__file__).with_name(name).read_text(encoding="utf-8"))
     return data
 
 

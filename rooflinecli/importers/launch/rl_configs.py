@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from rooflinecli.core.errors import UsageError, unknown
+from rooflinecli.core.record import Json
 from rooflinecli.importers.launch.emit import hub
 from rooflinecli.importers.launch.launch import flattened, interpolated, rl_keys
 from rooflinecli.importers.launch.locate import Source, open_text
@@ -139,7 +140,7 @@ def _product(keys: Mapping[str, Any], nodes: str, each: str) -> int:
     return int(_number(keys, nodes, 0)) * int(_number(keys, each, 0))
 
 
-def _keys(source: Source) -> tuple[str, dict[str, Any]]:
+def _keys(source: Source) -> tuple[str, Json]:
     """(tool, its keys joined by dots) of a config, or of a script's command with overrides. Raises UsageError for neither."""
     if not source.name.endswith((".sh", ".bash")) and (keys := _config(source.text, source)):
         if tool := _tool(keys):
@@ -160,7 +161,7 @@ def _tool(keys: Mapping[str, Any]) -> str:
     return "verl" if "actor_rollout_ref" in roots else "nemo-rl" if {"grpo", "policy"} <= roots else ""
 
 
-def _config(text: str, source: Source) -> dict[str, Any]:
+def _config(text: str, source: Source) -> Json:
     """The keys of a config over those that its `defaults` names, references filled in; none of a text that is no mapping."""
     found = flattened(interpolated(_tree(text, source)))
     found.pop("", None)
@@ -168,7 +169,7 @@ def _config(text: str, source: Source) -> dict[str, Any]:
     return found | {key: int(match[1]) * int(match[2]) for key, match in products.items() if match}
 
 
-def _tree(text: str, source: Source) -> dict[str, Any]:
+def _tree(text: str, source: Source) -> Json:
     try:
         tree = yaml.safe_load(text)
     except yaml.YAMLError:
@@ -183,7 +184,7 @@ def _tree(text: str, source: Source) -> dict[str, Any]:
     return _merged(parse(below.text, below.name, lambda t: _tree(t, below)), tree)
 
 
-def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+def _merged(under: Json, over: Json) -> Json:
     both = {k: _merged(under[k], v) for k, v in over.items() if isinstance(v, dict) and isinstance(under.get(k), dict)}
     return {**under, **over, **both}
 
@@ -192,7 +193,7 @@ def emit(tool: str, given: Options) -> str:
     """The launch of options of `roofline rl`, those without a key in a comment that `options` reads. Raises UsageError."""
     if tool not in TOOLS:
         raise unknown("tool", tool, TOOLS, "--emit writes for these", "emit")
-    left, keys = dict(given), dict[str, Any]()
+    left, keys = dict(given), Json()
     left["model"] = hub(load_model(str(left["model"])))
     for option, places in rl_keys(tool).items():
         if option in left and not (
@@ -207,7 +208,7 @@ def emit(tool: str, given: Options) -> str:
     if tool == "verl":
         lines = [shlex.quote(f"{key}={value}") for key, value in sorted(keys.items())]
         return ours + " \\\n    ".join(["python3 -m verl.trainer.main_ppo", *lines]) + "\n"
-    tree: dict[str, Any] = {}
+    tree: Json = {}
     for key, value in sorted(keys.items()):
         *sections, last = key.split(".")
         node = tree
@@ -222,7 +223,7 @@ def _nodes(devices: int) -> tuple[int, int]:
     return (devices // 8, 8) if devices % 8 == 0 else (1, devices)
 
 
-def _write_verl(left: Options, keys: dict[str, Any]) -> None:
+def _write_verl(left: Options, keys: Json) -> None:
     algorithm, samples = str(left.get("algorithm", "grpo")), int(keys.get(f"{_ROLLOUT}.n", 1))
     names = {ours: theirs for theirs, ours in _ESTIMATORS.items()}
     keys["algorithm.adv_estimator"] = names.get(algorithm, "grpo")
@@ -254,7 +255,7 @@ def _write_verl(left: Options, keys: dict[str, Any]) -> None:
             left.pop("staleness")
 
 
-def _write_nemo(left: Options, keys: dict[str, Any]) -> None:
+def _write_nemo(left: Options, keys: Json) -> None:
     if left.get("algorithm") == "grpo":
         left.pop("algorithm")
     if "reference" in left:

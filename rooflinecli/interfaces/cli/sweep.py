@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rooflinecli.core import files
 from rooflinecli.core.errors import UsageError
+from rooflinecli.core.record import Json
 from rooflinecli.interfaces.cli.from_question import Study, command, draw, show
 from rooflinecli.interfaces.cli.output import INTERRUPTED, Progress, columns, print_error
 from rooflinecli.questions.sweep.question import Sweep
@@ -89,7 +90,7 @@ def run(question: Sweep, how: SweepDelivery) -> int:
 
 def _tables(
     how: SweepDelivery, over: SpreadMap | None, space: Any, shown: Any, keep: Any, start: int, stop: int, plot: Any
-) -> Iterator[tuple[dict[str, Any], int]]:
+) -> Iterator[tuple[Json, int]]:
     """(rows that pass, points they were chosen from) box by box, made here or by many hands. Raises UsageError for a plot by many."""
     from rooflinecli.questions.sweep import run as sweep
 

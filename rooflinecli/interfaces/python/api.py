@@ -19,7 +19,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from rooflinecli.calibrate.question import Calibrate
 from rooflinecli.core.errors import DataError, ImpossibleValue, Infeasible, RooflineError, RooflineWarning, UsageError
-from rooflinecli.core.record import Record, leaves, plain
+from rooflinecli.core.record import Json, Record, leaves, plain
 from rooflinecli.engine.phase_answer import DecodeAnswer, LayoutAnswer, PhaseAnswer, PrefillAnswer, TrainAnswer
 from rooflinecli.layers.parameter_counts import Parameters
 from rooflinecli.layers.parameter_counts import parameters as _parameters
@@ -69,13 +69,13 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Answer(dict[str, Any]):
+class Answer(Json):
     """The answer of an estimate: the object of the JSON contract, with typed properties.
 
     Times are in seconds of one pass (a prompt, a token, a step), sizes in bytes per device, rates per second over all devices.
     """
 
-    def __init__(self, result: EstimateAnswer, options: dict[str, Any]):
+    def __init__(self, result: EstimateAnswer, options: Json):
         super().__init__(plain(result))
         self.result, self.options = result, options
 
@@ -139,7 +139,7 @@ class Answer(dict[str, Any]):
         """The derivation of a quantity such as decode.time_s, as text. Raises UsageError for one that does not exist."""
         return Explain.read({**self.options, "quantity": quantity, "depth": depth}).answer().text
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """The JSON contract as a plain dictionary."""
         return dict(plain(self.result))
 
@@ -174,7 +174,7 @@ def _frame(rows: Iterable[Mapping[str, Any]] | Mapping[str, Any]) -> Any:
     raise UsageError("a frame needs pandas or polars; install one of them, or use to_dict()")
 
 
-class Simulation(dict[str, Any]):
+class Simulation(Json):
     """The answer of a simulation: the object that `roofline simulate --format json` prints; its numbers by their names as well.
 
     `times` holds every request's seconds and tokens, as arrays.
@@ -208,7 +208,7 @@ class Simulation(dict[str, Any]):
         )
 
 
-class Calibration(dict[str, Any]):
+class Calibration(Json):
     """The answer of a calibration: the object that `roofline calibrate --format json` prints, and the hardware file that it makes."""
 
     def __init__(self, answer: Mapping[str, Any], hardware: str | None):

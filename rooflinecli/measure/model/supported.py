@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.core.errors import UsageError
+from rooflinecli.core.record import Json
 from rooflinecli.specs.model import AttentionSpec, LayerSpec, ModelSpec, load_model, model_from
 from rooflinecli.specs.yaml_loader import Document
 
@@ -37,7 +36,7 @@ def _first(groups: list[LayerSpec], layers: int | None) -> list[LayerSpec]:
     return kept
 
 
-def _layer(group: LayerSpec, old: int, new: int | None) -> dict[str, Any]:
+def _layer(group: LayerSpec, old: int, new: int | None) -> Json:
     """A layer group as data, its width scaled from `old` to `new`: head_dim stays, heads and d_ff shrink in proportion."""
     data = group.model_dump(exclude_none=True)
     if new is None:

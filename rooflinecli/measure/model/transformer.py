@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
+from rooflinecli.core.record import Json
 from rooflinecli.measure.kernels.xla import adamw
 from rooflinecli.specs.model import AttentionSpec, FeedForwardSpec, LayerSpec, ModelSpec
 
@@ -159,7 +160,7 @@ def experts(f: FeedForwardSpec, layer: Weights, x: jax.Array) -> jax.Array:
     return jnp.zeros_like(x).at[token].add(y)
 
 
-Weights = dict[str, Any]
+Weights = Json
 
 
 def initial(spec: ModelSpec, dtype: DTypeLike, seed: int = 0) -> Weights:

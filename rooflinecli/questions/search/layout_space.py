@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rooflinecli.core.num import divisors
+from rooflinecli.core.record import Json
 from rooflinecli.engine import explicit_layout, extrapolation, legality
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.questions.search.question import TrainingLayout
@@ -40,7 +41,7 @@ class DeviceSplit(NamedTuple):
     placement: str | None = None
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Json:
         """The fields of a layout."""
         return {name: value for name, value in self._asdict().items() if name != "domains"}
 

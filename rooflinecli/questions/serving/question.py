@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import field as key
 from datetime import date, timedelta
-from typing import Any
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
-from rooflinecli.core.record import SPREAD, Quantities, former_keys
+from rooflinecli.core.record import SPREAD, Json, Quantities, former_keys
 from rooflinecli.formulas import cost, counts, serving
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Group, Number, OptNumber, OptText, Text, field
@@ -19,7 +18,7 @@ from rooflinecli.specs.options import Group, Number, OptNumber, OptText, Text, f
 class ServingAnswer(Quantities):
     """Quantities, some of which had another name in the first version of their schema."""
 
-    values: dict[str, Any] = key(
+    values: Json = key(
         metadata=SPREAD
         | former_keys(
             utilization="utilisation",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.core import num
 from rooflinecli.core.record import Json
 from rooflinecli.core.text import plural
@@ -354,7 +352,7 @@ _CONSIDERED = (
 _TRIED = 12  # layouts shown
 
 
-def why(answers: list[dict[str, Any]]) -> Page:
+def why(answers: list[Json]) -> Page:
     """One group per kind of work: the choice, why not fewer devices, the layouts tried, fastest first."""
     return page(*map(_chosen, answers))
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from rooflinecli.core.record import Json
 from rooflinecli.measure.answer_types import ModelReport
 from rooflinecli.measure.contention import was_contended
 from rooflinecli.render.blocks import Block, Column, Page, Prose, Table, page, records
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from rooflinecli.measure.profile import MeasuredPeaks
     from rooflinecli.measure.run import MeasureAnswer
 
-Record = dict[str, Any]  # a line of the log
+Record = Json  # a line of the log
 _TIMINGS = (
     Column("kernel", lambda r: label(r), text=True),
     Column("by", "engine", text=True, drop=3),

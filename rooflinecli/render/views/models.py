@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import yaml
 
+from rooflinecli.core.record import Json
 from rooflinecli.core.units import count
 from rooflinecli.questions.models.answer import LayerGroup, ModelList, ModelSheet, Tower
 from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, page, records
@@ -162,7 +162,7 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
 _Dumper.add_representer(str, _text)
 
 
-def to_yaml(model: dict[str, Any]) -> str:
+def to_yaml(model: Json) -> str:
     """The text of a model file."""
     lines = []
     for key, value in model.items():

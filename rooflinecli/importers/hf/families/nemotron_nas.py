@@ -7,8 +7,7 @@ Bercovich et al. 2024, Puzzle, arXiv 2411.19146.
 
 from __future__ import annotations
 
-from typing import Any
-
+from rooflinecli.core.record import Json
 from rooflinecli.importers.hf.blocks import attention, feedforward, frame
 from rooflinecli.importers.hf.layer_pattern import Override
 from rooflinecli.specs.field_reader import ConfigFields
@@ -16,7 +15,7 @@ from rooflinecli.specs.field_reader import ConfigFields
 _MULTIPLE = 256  # an MLP's width is rounded up to it
 
 
-def nas(f: ConfigFields) -> dict[str, Any]:
+def nas(f: ConfigFields) -> Json:
     """Each entry of block_configs is a layer."""
     n = f.integer("num_hidden_layers")
     blocks = f.items("block_configs", dict, n)
@@ -25,7 +24,7 @@ def nas(f: ConfigFields) -> dict[str, Any]:
     return frame(f, None, {"kind": "none"}, layers=[_layer(f, i, block) for i, block in enumerate(blocks)])
 
 
-def _layer(f: ConfigFields, i: int, block: dict[str, Any]) -> Override:
+def _layer(f: ConfigFields, i: int, block: Json) -> Override:
     mixer, mlp = (_part(f, i, block, name) for name in ("attention", "ffn"))
     layer: Override = {"norms": 0}
     if not mixer.flag("no_op"):
@@ -42,7 +41,7 @@ def _layer(f: ConfigFields, i: int, block: dict[str, Any]) -> Override:
     return layer
 
 
-def _part(f: ConfigFields, i: int, block: dict[str, Any], name: str) -> ConfigFields:
+def _part(f: ConfigFields, i: int, block: Json, name: str) -> ConfigFields:
     """One half of a layer. Raises DataError for a replacement that is not supported."""
     given = block.get(name)
     if not isinstance(given, dict):
