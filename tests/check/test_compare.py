@@ -186,3 +186,13 @@ def test_unless_told_chips_are_ranked_by_the_time_of_the_phase_asked_for(phase, 
     ran = run_cli("compare", "llama-3-8b", "--hw", "h100,h200", "-n", "8", *asked, "--format", "json")
     assert ran.code == 0, ran.err
     assert ran.json["rank"] == ranked
+
+
+def test_the_ratio_follows_the_bound_that_ranks():
+    ran = run_cli(
+        "compare", "llama-3.3-70b", "--hw", "h200,h100,mi300x", "--rank-by", "decode.time_s", "--format", "json"
+    )
+    ranked = ran.json["rows"]
+    ratios = [row["relative"] for row in ranked]
+    assert ratios == sorted(ratios)
+    assert ratios[1] == pytest.approx(ranked[1]["value_at_bound"] / ranked[0]["value_at_bound"])

@@ -316,3 +316,27 @@ def test_why_nothing_keeps_to_a_limit_is_said_in_words_and_units():
     assert re.search(r"the rate takes \d+ devices, and -n 1 is the most", text), text
     text = " ".join(run_cli("plan", *RUN, "--hw", "t4", "--deadline", "4d", "-n", "1").out.split())
     assert "1 devices" not in text and "up to 1 device" in text, text
+
+
+def test_a_neighboring_count_that_is_cheaper_and_faster_is_named():
+    ran = run_cli("plan", "llama-3-8b", "--tokens", "1T", "--hw", "h100", "--deadline", "30d")
+    assert "64 x H100 SXM5 80GB are cheaper and faster: $" in " ".join(ran.out.split())
+
+
+def test_heads_of_a_service_say_which_rate_the_dollars_are_at():
+    ran = run_cli("plan", "llama-3-8b", "--hw", "h100", "--slo", "ttft=2s,itl=50ms", "--qps", "2")
+    assert "$/M output at capacity" in ran.out and "capacity (req/s)" in ran.out
+
+
+def test_a_price_that_is_not_of_the_region_is_noted():
+    ran = run_cli(
+        "estimate", "llama-3-8b", "--hw", "h100", "--phase", "decode", "--region", "europe-west4", "--format", "json"
+    )
+    noted = [note for note in ran.json.get("notes") or () if "not for --region europe-west4" in note]
+    assert bool(noted) == (ran.json["price"]["region"] != "europe-west4")
+    assert noted
+
+
+def test_figures_of_a_system_are_said_to_be_per_device():
+    assert "DGX H100 (8 GPUs): per device, 989 TFLOP/s" in run_cli("hardware", "dgx-h100").out
+    assert "per device," not in run_cli("hardware", "h100").out.splitlines()[0]

@@ -224,7 +224,7 @@ def _ranked(rows: list[ComparedChip], rank: str) -> list[ComparedChip]:
     for place, row in enumerate(able, 1):
         best, above = able[0], able[place - 2] if place > 1 else None
         row.rank = place
-        row.relative = row.value / best.value if row.value is not None and best.value else None
+        row.relative = row.value_at_bound / best.value_at_bound if row.value_at_bound and best.value_at_bound else None
         spans = [one.interval for one in (above, row) if one is not None and one.interval is not None]
         row.overlaps_previous = len(spans) == 2 and max(s[0] for s in spans) <= min(s[1] for s in spans)
     return [*able, *(row for row in rows if row not in able)]

@@ -68,7 +68,7 @@ class ComparedLayout(Record):
 class ComparedChip(Record):
     """One chip: the quantity that ranks (expected, at the bound, 80% interval) and others, or why it is infeasible.
 
-    relative: value over that of the best; overlaps_previous: whether its interval reaches that of the row above.
+    relative: value at the bound that ranks, over that of the best; overlaps_previous: whether its interval reaches that of the row above.
     """
 
     chip: str

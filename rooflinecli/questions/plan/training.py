@@ -367,6 +367,9 @@ class ChipPlan:
             if cheaper is None or self.over_budget(cheaper) > 1 or self.over_deadline(cheaper) > 1:
                 return self._too_dear(cheaper or enough)
             enough = cheaper
+        more = 2 ** enough.bit_length()
+        if self.priced and more in counts:  # it splits into more layouts and may be cheaper and faster
+            self.at(more)
         return self.row(self.at(enough))
 
     def _run_s(self, devices: int) -> float:

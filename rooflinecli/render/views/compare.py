@@ -72,7 +72,7 @@ def _table(answer: CompareAnswer) -> Table:
         ),
         Column(label(answer.rank), lambda r: text(r.value, answer.rank)),
         Column("80% interval", lambda r: text(r.interval, answer.rank) if r.interval else NONE, drop=len(others) + 7),
-        Column("vs best", _against_best, drop=len(others) + 6),
+        Column(f"vs best, {answer.bound}", _against_best, drop=len(others) + 6),
         *map(lambda q: Column(label(q), lambda r: text(r.quantities.get(q), q), drop=dropped[q]), others),
         Column("cost", "usd_per_hour", drop=4),
         Column("bottleneck", lambda r: r.bottleneck or NONE, text=True, drop=1),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 
 from rooflinecli.core.text import plural
@@ -112,7 +113,10 @@ def _headline(chip: Chip) -> str:
     parts += [f"ridge {_ridge(chip, half)} FLOP/B"] if half else []
     parts += [text(chip.power_w, "power_w")] if chip.power_w else []
     parts += [f"${chip.price.usd_per_hour:.2f}/h"] if chip.price else []
-    return f"{chip.title}: {', '.join(parts)}"
+    each = (
+        "per device, " if re.search(r"\d+ (GPUs|devices|chips)|\bpod\b|one rack", chip.title) else ""
+    )  # a system's name, one device's figures
+    return f"{chip.title}: {each}{', '.join(parts)}"
 
 
 def _identity(chip: Chip) -> str:

@@ -58,9 +58,9 @@ def _service(layout_first: bool) -> tuple[Column, ...]:
         Column("instances", lambda r: f"{r.numbers.instances} x {r.numbers.layout.batch:g}"),
         Column("TTFT (to)", lambda r: to_bound(r.numbers.ttft_s, r.numbers.interval_ttft_s[1]), drop=6),
         Column("ITL (to)", lambda r: to_bound(r.numbers.itl_s, r.numbers.interval_itl_s[1]), drop=5),
-        Column("req/s", lambda r: _rate(r), drop=3),
+        Column("req/s of capacity at the bound" if layout_first else "capacity (req/s)", lambda r: _rate(r), drop=3),
         Column("cost", "usd_per_hour"),
-        Column("$/M output", "numbers.usd_per_million_output_tokens", drop=4),
+        Column("$/M output at capacity", "numbers.usd_per_million_output_tokens", drop=4),
         *([] if layout_first else [split]),
     )
 
@@ -134,7 +134,7 @@ def _headline(answer: PlanAnswer, rows: list[SizedChip]) -> str:
     elif isinstance(best, ServingChip):
         usd = "" if best.usd_per_hour is None else f", {text(best.usd_per_hour, 'usd_per_hour')}"
         n: ServiceNumbers = best.numbers
-        found += f", TTFT {text(n.ttft_s, 'ttft_s')}, ITL {text(n.itl_s, 'itl_s')}, {n.requests_per_s:.3g} req/s{usd}"
+        found += f", TTFT {text(n.ttft_s, 'ttft_s')}, ITL {text(n.itl_s, 'itl_s')}, capacity {n.requests_per_s:.3g} req/s{usd}"
     return f"{_work(answer)}: {found}; {goal}"
 
 
@@ -156,8 +156,23 @@ def _energy(joules: float | None) -> str:
     return f"{joules / 3.6e9:,.3g} MWh" if joules < 3.6e12 else f"{joules / 3.6e12:,.3g} GWh"
 
 
+def _cheaper_and_faster(row: TrainingChip) -> str | None:
+    """The nearest count tried that beats the chosen one in time and cost, both at the bound."""
+    better = [
+        (t.devices, t.training_usd, t.run_s)
+        for t in row.tried or ()
+        if t.training_usd is not None and t.run_s is not None and row.held_usd is not None
+        if t.devices > row.devices and t.run_s < row.held_s and t.training_usd < row.held_usd
+    ]
+    if not better or row.held_usd is None:
+        return None
+    devices, usd, run_s = min(better)
+    return f"{devices:,} x {row.hardware} are cheaper and faster: {money(usd)}, {text(run_s, 'run_s')} at the bound"
+
+
 def _notes(answer: PlanAnswer, offers: list[PlannedOffer]) -> list[Block]:
     found = [f"{row.hardware}: infeasible, {row.why}" for row in answer.rows if not row.feasible]
+    found += [note for row in answer.sized if isinstance(row, TrainingChip) and (note := _cheaper_and_faster(row))]
     if offers:
         offer = offers[0]
         usd = f"{money(offer.elapsed_usd)} at {text(offer.usd_per_device_hour, 'usd_per_hour')}"

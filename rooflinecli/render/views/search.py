@@ -154,10 +154,10 @@ def _serving_headline(answer: ServingSearch) -> str:
     best = answer.results[0]
     s = best.serve
     usd = s.get("usd_per_million_tokens")
-    price = "" if usd is None else f", {text(usd, 'usd_per_million_tokens')}/M tokens"
+    price = "" if usd is None else f", {text(usd, 'usd_per_million_tokens')}/M input and output tokens at capacity"
     return (
         f"{answer.model} on {answer.hardware}: {plural(s['instances'], 'instance')} of {devices(best.layout)}, batch {best.layout.batch:g}: "
-        f"TTFT {_latency(best, 'ttft', 'to ')}, ITL {_latency(best, 'itl', 'to ')}, {s['requests_per_s']:.3g} req/s{price}; {_goal(answer)}"
+        f"TTFT {_latency(best, 'ttft', 'to ')}, ITL {_latency(best, 'itl', 'to ')}, capacity {s['requests_per_s']:.3g} req/s{price}; {_goal(answer)}"
     )
 
 
@@ -176,8 +176,8 @@ _SERVING = (
     Column("devices", lambda r: f"{r.serve['devices']:g}", drop=5),
     Column("TTFT (to)", lambda r: _latency(r, "ttft"), drop=6),
     Column("ITL (to)", lambda r: _latency(r, "itl")),
-    Column("req/s", lambda r: f"{r.serve['requests_per_s']:.3g}", drop=4),
-    Column("$/M tok", "serve.usd_per_million_tokens", drop=1),
+    Column("capacity (req/s)", lambda r: f"{r.serve['requests_per_s']:.3g}", drop=4),
+    Column("$/M in + out", "serve.usd_per_million_tokens", drop=1),
 )
 
 
@@ -229,9 +229,9 @@ def _pools(answer: ServingSearch) -> list[list[Block]]:
         Column("devices", lambda r: f"{r.devices:g}"),
         Column("TTFT", "prefill.ttft_s", drop=3),
         Column("ITL", "decode.itl_s", drop=4),
-        Column("req/s", lambda r: f"{r.requests_per_s:.3g}", drop=1),
+        Column("capacity (req/s)", lambda r: f"{r.requests_per_s:.3g}", drop=1),
         Column("cost", "usd_per_hour"),
-        Column("$/M tok", "usd_per_million_tokens", drop=2),
+        Column("$/M in + out", "usd_per_million_tokens", drop=2),
     )
     best = answer.pools
     return [
