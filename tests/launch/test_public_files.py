@@ -243,3 +243,10 @@ def test_a_damaged_launch_gives_a_reading_or_a_sentence(damage, tmp_path_factory
         read.options(str(path), {}, lambda said: None)
     except rl.RooflineError as error:
         assert name in str(error)
+
+
+@pytest.mark.parametrize("flag", ["--additional-config", "--eplb-config", "--enable-eplb --eplb-config"])
+def test_a_flag_cut_off_before_its_value_is_read_as_a_person_would(flag, tmp_path):
+    script = tmp_path / "cut.sh"
+    script.write_text(f"vllm serve Qwen/Qwen3-8B --max-num-seqs 64 {flag}\n")
+    assert read.options(str(script), {}, lambda said: None)["model"] == "Qwen3-8B"

@@ -41,7 +41,8 @@ def read(tree: Tree, launch: Launch) -> None:
     elif adapter:
         launch.refuse("recipe", f"adapter {adapter} is no recipe known here")
     linear = args.pop("lora_target_linear")
-    if isinstance(args.given.get("rl"), list) and args.given["rl"][0] in ("dpo", "ipo", "kto", "orpo", "simpo"):
+    (kind,) = (args.given.get("rl") or [None])[:1]
+    if kind in ("dpo", "ipo", "kto", "orpo", "simpo"):
         launch.options["recipe"] = "dpo" if adapter not in ("lora", "qlora") else adapter
         launch.notes.append(f"rl {args.given['rl'][0]}: taken at the cost of {launch.options['recipe']}")
     elif args.given.get("rl"):

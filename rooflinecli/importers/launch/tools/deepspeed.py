@@ -42,7 +42,7 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
     tp = args.whole(launch, "model-parallel-size", "tensor_parallel.autotp_size", default=1)
     pp = args.whole(launch, "pipe-parallel-size", default=1)
     training_common.layout(launch, None, tp=tp, pp=max(pp or 1, 1))
-    stages = args.given.get(_STAGE, [0])
+    stages = args.given.get(_STAGE) or [0]
     args.pop(_STAGE)
     if len(stages) > 1:
         launch.refuse("zero", f"{_STAGE} is a list, {stages}, for autotuning to choose from")
