@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -116,6 +117,14 @@ def present(a: Number) -> bool:
         return bool(a)
     bare = value(a)
     return bool(bare) if isinstance(bare, _PLAIN) else bool((bare != 0).any())
+
+
+def quantile(ordered: Sequence[float], q: float) -> float:
+    """Linear-interpolation quantile of an already sorted, non-empty sample."""
+    place = q * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
 @cache

@@ -9,14 +9,14 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rooflinecli.core.num import Number
+from rooflinecli.core.num import Number, quantile
 from rooflinecli.core.units import parse
 from rooflinecli.formulas import collectives as forms
 from rooflinecli.measure.cases import KernelCase, Record
 from rooflinecli.measure.device import Environment
 from rooflinecli.measure.fit import LEAST
 from rooflinecli.measure.profile import SOURCE, MeasuredPeaks
-from rooflinecli.measure.timing import errors, quantile
+from rooflinecli.measure.timing import errors
 from rooflinecli.specs.hardware import load_hardware
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rooflinecli.core.num import quantile
 from rooflinecli.core.record import Record
 from rooflinecli.formulas import roofline
 from rooflinecli.measure.cases import Record as LogRecord
-from rooflinecli.measure.timing import quantile
 
 if TYPE_CHECKING:
     from numpy import float64

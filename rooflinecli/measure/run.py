@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
+from rooflinecli.core.num import quantile
 from rooflinecli.core.text import plural
 from rooflinecli.measure import device, profile, shape_grids
 from rooflinecli.measure.cases import KernelCase, Record, size_of
@@ -19,7 +20,7 @@ from rooflinecli.measure.fit import Fit, usable
 from rooflinecli.measure.question import Suite
 from rooflinecli.measure.session import Log, Session, Tell
 from rooflinecli.measure.shape_grids import competing, missing
-from rooflinecli.measure.timing import FULL, QUICK, dispatch_overhead, quantile
+from rooflinecli.measure.timing import FULL, QUICK, dispatch_overhead
 from rooflinecli.price.chip import Chip
 from rooflinecli.questions.kernel.operations import alone, attention_op, matmul_op
 from rooflinecli.questions.kernel.question import KernelAnswer

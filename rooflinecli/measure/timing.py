@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from rooflinecli.core.num import quantile
 from rooflinecli.measure.cases import WARM, KernelCase
 from rooflinecli.measure.device import Environment
 
@@ -45,14 +46,6 @@ class Summary:
     def spread(self) -> float:
         """Half the width of the interval over the median: how tight the answer is."""
         return (self.hi - self.lo) / (2 * self.median) if self.median else math.inf
-
-
-def quantile(ordered: Sequence[float], q: float) -> float:
-    """Linear-interpolation quantile of an already sorted, non-empty sample."""
-    place = q * (len(ordered) - 1)
-    below = math.floor(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
 def summarize(samples: Sequence[float]) -> Summary:

@@ -31,6 +31,8 @@ def each(options: Options, hw: object = None) -> dict[str, Options]:
 
 def _warn_of_unlike_contracts(chips: list[str]) -> None:
     """Dollars of chips priced by their own files compare only where the offers are of one kind: on demand, reserved, spot."""
+    if len(chips) < 2:
+        return
     specs = {chip: load_hardware(_name(chip)) for chip in chips}
     chosen = {chip: price.offer for chip, spec in specs.items() if (price := choose(spec)) is not None}
     if len({offer.kind for offer in chosen.values()}) < 2:

@@ -12,6 +12,7 @@ from typing import Any
 
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import quantile
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.name_lookup import first_file, search_path
 from rooflinecli.specs.yaml_loader import Document, read
@@ -138,7 +139,7 @@ def choose(spec: HardwareSpec, words: str = "", region: str = "") -> ChosenPrice
         newest = max(o.date for o in fitting)
         best = next(o for o in fitting if o.date == newest)
         return ChosenPrice(best, best.usd, best.usd, 1)
-    low, high = (_quantile([o.usd for o in fitting], q) for q in (0.1, 0.9))
+    low, high = (quantile([o.usd for o in fitting], q) for q in (0.1, 0.9))
     own = next((o for o in fitting if spec.price is not None and o.where == spec.document.location("price")), None)
     middle = own if own is not None and not words else fitting[(len(fitting) - 1) // 2]
     return ChosenPrice(middle, min(low, middle.usd), max(high, middle.usd), len(fitting))
@@ -147,14 +148,7 @@ def choose(spec: HardwareSpec, words: str = "", region: str = "") -> ChosenPrice
 def spread(spec: HardwareSpec, kind: str) -> tuple[float, ...]:
     """10 and 90% of the offers of a chip and kind; nothing without any."""
     rising = sorted(o.usd for o in offers(spec) if o.kind == kind)
-    return (_quantile(rising, 0.1), _quantile(rising, 0.9)) if rising else ()
-
-
-def _quantile(rising: list[float], share: float) -> float:
-    place = share * (len(rising) - 1)
-    below = int(place)
-    above = min(below + 1, len(rising) - 1)
-    return rising[below] + (place - below) * (rising[above] - rising[below])
+    return (quantile(rising, 0.1), quantile(rising, 0.9)) if rising else ()
 
 
 def hourly(spec: HardwareSpec, words: str = "", region: str = "") -> float | None:

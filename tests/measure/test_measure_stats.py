@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from rooflinecli.measure.timing import errors, quantile, summarize
+from rooflinecli.core.num import quantile
+from rooflinecli.measure.timing import errors, summarize
 
 
 def test_quantiles_interpolate():

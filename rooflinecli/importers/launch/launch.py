@@ -199,6 +199,10 @@ class LaunchArguments:
     def values(self, name: str) -> list[Any]:
         return self.given.get(self._name([name]), [])
 
+    def first(self, name: str, default: object = None) -> Any:
+        """The first value of a flag, which stays unread; the default where it is not given, or cut off before its value."""
+        return next(iter(self.given.get(name, ())), default)
+
     def pop(self, *names: str, default: object = None) -> Any:
         """The value of the first of these flags, True for one without a value; None where none is given. All of them count as read."""
         self._taken |= {one for name in names for one in (name, name.replace("-", "_"))}

@@ -41,12 +41,12 @@ def read(tree: Tree, launch: Launch) -> None:
     elif adapter:
         launch.refuse("recipe", f"adapter {adapter} is no recipe known here")
     linear = args.pop("lora_target_linear")
-    (kind,) = (args.given.get("rl") or [None])[:1]
+    kind = args.first("rl")
     if kind in ("dpo", "ipo", "kto", "orpo", "simpo"):
         launch.options["recipe"] = "dpo" if adapter not in ("lora", "qlora") else adapter
-        launch.notes.append(f"rl {args.given['rl'][0]}: taken at the cost of {launch.options['recipe']}")
+        launch.notes.append(f"rl {kind}: taken at the cost of {launch.options['recipe']}")
     elif args.given.get("rl"):
-        launch.unmodelled.append(f"rl {args.given['rl'][0]}: the training step alone is answered, without the sampling")
+        launch.unmodelled.append(f"rl {kind}: the training step alone is answered, without the sampling")
     modules = {str(m) for m in args.given.get("lora_target_modules", [])}
     args.pop("lora_target_modules")
     unknown = sorted(modules - _FFN - _OUT - _QKV)

@@ -76,7 +76,7 @@ def read(tree: Tree, launch: Launch) -> None:
         launch.options["recipe"] = "lora"
         args.put(launch, "lora-rank", "lora_rank")
     peft = str(args.pop("dim", default="")) if any(key.endswith("peft.dim") for key in flat.given) else ""
-    if peft.isdigit() and (flat.given.get("megatron_cfg.peft.enabled") or [True])[0] is True:
+    if peft.isdigit() and flat.first("megatron_cfg.peft.enabled", True) is True:
         launch.options |= {"recipe": "lora", "lora-rank": int(peft)}
     launch.unmodelled += args.left(FLAGS)
 

@@ -53,12 +53,12 @@ def read(given: list[str] | Tree, launch: Launch, config: Tree | None = None) ->
     exchange = _EXCHANGES.get(str(args.pop("all2all-backend")))
     if exchange and launch.options.get("ep", 1) > 1:
         launch.options["exchange"] = exchange
-    copies = _json((args.given.get("eplb-config") or ["{}"])[0]).get("num_redundant_experts")
+    copies = _json(args.first("eplb-config", "{}")).get("num_redundant_experts")
     copies = copies or args.pop("num-redundant-experts")
     if args.pop("enable-eplb") and copies:
         args.pop("eplb-config")
         launch.put("redundant-experts", copies, "--eplb-config")
-    quantized = re.search(r"weight_qtype\W+(float8|int8|int4)", str((args.given.get("additional-config") or [""])[0]))
+    quantized = re.search(r"weight_qtype\W+(float8|int8|int4)", str(args.first("additional-config", "")))
     if quantized:  # as a TPU loads them (qwix)
         args.pop("additional-config")
         option = "weight-dtype" if quantized[1] == "int4" else "dtype"
