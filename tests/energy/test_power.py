@@ -70,7 +70,8 @@ def test_the_power_of_models_with_experts_is_within_the_bar_of_their_energy_and_
         assert off["mean"] < 0.20 and off["median"] < 0.15
     points = validated.points("joules per output token", "", experts)
     inside = np.mean((points.low <= points.measured) & (points.measured <= points.high))
-    assert errors(points.expected / points.measured)["mean"] < 0.26 and 0.75 <= inside <= 0.88
+    off = errors(points.expected / points.measured)
+    assert off["mean"] < 0.20 and off["median"] < 0.15 and 0.75 <= inside <= 0.88
 
 
 @pytest.mark.parametrize("name", ["prefill", "decode", "train"])
