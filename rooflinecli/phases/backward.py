@@ -37,12 +37,17 @@ def weight_gradients(forward: list[Op], main_gradient: float = GRADIENT_BYTES) -
             op,
             "weight_gradient",
             op.flops,
-            op.bytes + (op.k * op.n * main_gradient if op.kind == "matmul" else 0.0),
+            op.bytes + _weights(op) * main_gradient,
             quantized=0,
         )
         for op in forward
         if op.kind in MATMULS
     ]
+
+
+def _weights(op: Op) -> Number:
+    """Weights that a matmul reads: of the experts that tokens reach, where it is a grouped one (its ramp is experts per token)."""
+    return op.k * op.n if op.kind == "matmul" else op.flops * op.ramp / 2
 
 
 def _like(op: Op, suffix: str, flops: Number, moved: Number, quantized: Number) -> Op:

@@ -129,12 +129,12 @@ def test_tables_reproduce(lines, quantity: str, kind: str, seen: str) -> None:
 def test_training_rows(report) -> None:
     first, second, third, fourth, both, _ = ({row["group"]: row for row in table.rows} for table in report("training"))
     assert first["all"]["rows"] == 282 and second["all"]["rows"] == 200 and both["all"]["rows"] == 482
-    assert second["all"]["below_floor"] == 0 and both["dense"]["mean"] < 0.055 and both["MoE"]["mean"] < 0.11
+    assert second["all"]["below_floor"] == 0 and both["dense"]["mean"] < 0.055 and both["MoE"]["mean"] < 0.10
     assert both["dense"]["median"] < 0.035 and both["MoE"]["median"] < 0.08
-    assert first["mbridge_moe"]["mean"] < 0.126 and first["mbridge_moe"]["median"] < 0.08
+    assert first["mbridge_moe"]["mean"] < 0.127 and first["mbridge_moe"]["median"] < 0.08
     assert third["all"]["rows"] == 54 and third["all"]["below_floor"] == 0 and third["all"]["mean"] < 0.11
     assert fourth["all"]["rows"] == 85 and fourth["all"]["below_floor"] == 0 and fourth["dense"]["mean"] < 0.07
-    assert fourth["MoE"]["mean"] < 0.18 and 0.75 < fourth["all"]["coverage"] < 0.9
+    assert fourth["MoE"]["mean"] < 0.15 and 0.75 < fourth["all"]["coverage"] < 0.9
     rows = first
     assert rows["korthikanti_t5"]["mean"] <= 0.06
     assert rows["all"]["mean"] <= 0.09 and rows["all"]["below_floor"] == 0

@@ -56,8 +56,9 @@ def test_exposed_expert_exchange_takes_its_whole_time(cli) -> None:
     assert sent[0] == pytest.approx(sent[1], rel=0.05) and on["floor_s"] == off["floor_s"]
     assert on["communication_s"]["ep"] < 0.1 * off["communication_s"]["ep"] and on["time_s"] < off["time_s"]
     assert step(cli, "deepseek-v3", *stack)["time_s"] == off["time_s"]
-    newest = step(cli, "deepseek-v3", "--framework", "megatron-2026")["time_s"]
-    assert newest == step(cli, "deepseek-v3", "--framework", "megatron-2026", "--ep-overlap")["time_s"]
+    for stack, flag in (("megatron-2026+full-graph", "--ep-overlap"), ("megatron-2026", "--no-ep-overlap")):
+        unsaid = step(cli, "deepseek-v3", "--framework", stack)["time_s"]
+        assert unsaid == step(cli, "deepseek-v3", "--framework", stack, flag)["time_s"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rooflinecli.ledger.ops import Gradient, Op
-from rooflinecli.phases.backward import input_gradients
+from rooflinecli.phases.backward import input_gradients, weight_gradients
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.specs.hardware import load_hardware
@@ -46,3 +46,31 @@ def test_older_megatron_spends_more_host_time_on_experts() -> None:
         usual = chip.constants("training", "step").per_moe_layer
         newer = chip.constants("training", "step", "megatron-2026").per_moe_layer
         assert older >= usual >= newer > 0
+
+
+def test_only_a_graph_of_the_whole_iteration_removes_the_host_time_of_x86() -> None:
+    """Recipes of June 2026 capture partial graphs on B300 for DeepSeek-V3 and gpt-oss, whole iterations on GB300."""
+    b300, gb300 = Chip(load_hardware("b300-sxm")), Chip(load_hardware("gb300"))
+    for kind, name in (("step", "per_moe_layer"), ("ep_collective", "overlap")):
+        partial, usual, whole = (
+            getattr(b300.constants("training", kind, stack), name)
+            for stack in ("megatron-2026", "megatron-bridge", "megatron-2026+full-graph")
+        )
+        assert partial == usual != whole == getattr(gb300.constants("training", kind, "megatron-2026"), name)
+
+
+def test_weight_gradients_of_experts_add_to_main_gradients_too() -> None:
+    """64 tokens to 8 experts that all have work: 8 weights of 256 x 512 gain 4 bytes each, as one dense weight does."""
+    grouped = Op(
+        name="up",
+        kind="grouped_matmul",
+        dtype="bf16",
+        flops=2.0 * 64 * 256 * 512,
+        bytes=0.0,
+        k=256.0,
+        n=512.0,
+        ramp=8 / 64,
+    )
+    dense = grouped._replace(kind="matmul", ramp=1 / 256)
+    assert weight_gradients([grouped], 4.0)[0].bytes == 8 * 256 * 512 * 4
+    assert weight_gradients([dense], 4.0)[0].bytes == 256 * 512 * 4
