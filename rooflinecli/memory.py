@@ -410,7 +410,7 @@ def _stack_activations(
     inputs: Number | None = None,
 ) -> tuple[Number, Number, Number, Number]:
     """Bytes per micro-batch that a stage's share of a ledger saves, a layer's working set, and what stem and head save."""
-    queries = seq if num.plain(layout.cp) and num.value(layout.cp) == 1 else seq / layout.cp
+    queries = seq if num.one(layout.cp) else seq / layout.cp
     work = pass_axis_sizes(layout.micro_batch if inputs is None else inputs, queries, seq, queries, layout)
     kept: Number = 0.0
     transient: Number = 0.0

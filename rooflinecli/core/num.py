@@ -132,3 +132,8 @@ def divisors(n: int) -> tuple[int, ...]:
     """Return the divisors of n in ascending order; above 2^32, only those that, or whose cofactor, are at most 2^16."""
     low = [d for d in range(1, min(math.isqrt(n), 2**16) + 1) if n % d == 0]
     return tuple(dict.fromkeys([*low, *(n // d for d in reversed(low))]))
+
+
+def one(size: Number) -> bool:
+    """Whether a size is the scalar 1, by which nothing is split."""
+    return plain(size) and bool(value(size) == 1)

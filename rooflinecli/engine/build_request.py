@@ -38,6 +38,8 @@ def request(options: dict[str, Any]) -> Request:
     only_engine = _only_engine(fields.get("weight_dtype"))
     if model.checkpoint is not None and model.checkpoint.format == "gguf":
         only_engine = "llamacpp"
+    if model.denoising is not None:
+        only_engine = "diffusers"  # servers of language models run no sampler
     if only_engine:
         fields.setdefault("engine", only_engine)
     if "batch" in given and in_tokens(given["batch"]):

@@ -9,7 +9,7 @@ from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.engine.apply_calibration import calibrated
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.forward_step import lone_prefill_s
+from rooflinecli.engine.forward_step import LAUNCH_WAIT, lone_prefill_s
 from rooflinecli.engine.inference import decode, decode_seconds, prefill
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, PrefillAnswer, TrainAnswer
 from rooflinecli.engine.serving_load import load, prefill_interference_s, prompt_factor
@@ -17,6 +17,10 @@ from rooflinecli.formulas import cost, energy, roofline, serving
 from rooflinecli.specs.grid import embodied_grams_per_device_hour
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.quantities import BLENDED, COST, DERIVED, Quantity, find, scales_with_time
+
+IDLE_DRAW = (
+    0.18  # of TDP, of a GPU whose host starts its kernels one by one: eight devices on a small batch (docs/energy.md)
+)
 
 
 def train(ctx: EstimateContext, layout: Layout) -> TrainAnswer:
@@ -150,6 +154,12 @@ def draw_constant(ctx: EstimateContext, name: str, decode: bool) -> Number:
     return getattr(draw, name)
 
 
+def _static_draw(ctx: EstimateContext, layout: Layout, answer: PhaseAnswer) -> Number:
+    """The static share of the power draw, lower where the device waits for a host that starts kernels one by one."""
+    static, wait = draw_constant(ctx, "static", isinstance(answer, DecodeAnswer)), answer.breakdown_s.get(LAUNCH_WAIT)
+    return static if wait is None else energy.static_draw(static, IDLE_DRAW, wait / answer.time_s)
+
+
 def _draw(name: str) -> Callable[[EstimateContext, Layout, PhaseAnswer], Number]:
     return lambda ctx, layout, answer: draw_constant(ctx, name, isinstance(answer, DecodeAnswer))
 
@@ -171,7 +181,7 @@ SOURCES: dict[str, Source] = {
     "devices": lambda ctx, layout, answer: layout.devices,
     "power": lambda ctx, layout, answer: ctx.chip.power,
     "rated_power": lambda ctx, layout, answer: None if ctx.chip.power is None else ctx.chip.rated_power,
-    "static_draw": _draw("static"),
+    "static_draw": _static_draw,
     "memory_draw": _draw("memory"),
     "compute_draw": _draw("compute"),
     "power_error": lambda ctx, layout, answer: ctx.chip.draw.error_moe if ctx.is_moe else ctx.chip.draw.error,

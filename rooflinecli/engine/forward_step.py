@@ -8,7 +8,7 @@ from functools import lru_cache
 from rooflinecli.core import num
 from rooflinecli.core.derivation import label
 from rooflinecli.core.fast_dataclass import dataclass
-from rooflinecli.core.num import Number
+from rooflinecli.core.num import Number, one
 from rooflinecli.engine import lora_serving, moe_serving
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.host_offload import LINK, LINK_ERROR, HostShare
@@ -17,7 +17,7 @@ from rooflinecli.formulas.grouped_gemm import expected_active_experts
 from rooflinecli.formulas.offload import copy_time, on_device
 from rooflinecli.ledger.ledger import Ledger, Row, Sizes
 from rooflinecli.ledger.ops import Op
-from rooflinecli.parallel import pipeline, tensor
+from rooflinecli.parallel import context, pipeline, tensor
 from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes, stem_head_axis_sizes
 from rooflinecli.phases.forward import ForwardPass
 from rooflinecli.price.accumulator import StepAccumulator
@@ -25,6 +25,7 @@ from rooflinecli.price.kernels import Priced
 from rooflinecli.specs.layout import Layout
 
 REGIME = "serving"
+LAUNCH_WAIT = "launch_wait"  # of the breakdown: the device waits for a host that starts kernels one by one
 SPLIT_ERROR = 1.0  # of the time that a perfect overlap of stages would save: measured runs saved from none to all of it
 CLOCK = 2.0e9  # cycles per second of a chip whose file has no clock: where the cycles of a layer were fitted
 
@@ -141,6 +142,10 @@ def _stack(
         costs.add(forward.ops(group.unrouted, sizes), on_chip)
         if ledger is ctx.ledger:
             lora_serving.add_priced(ctx, costs, (*group.mixing, *group.unrouted), sizes, on_chip)
+        if group.mixer is not None and not one(layout.cp):
+            exchanged = group.mixer.exchange(sizes)
+            for c in context.collectives(layout, tokens, exchanged, ctx.formats.activation, repeat, False):
+                costs.add_exposed_comm("cp", costs.collective(c))
         if group.moe:
             repeat = repeat if host is None else on_device(repeat, host.experts)
             for mode, fraction in moe_serving.all2all_backends(ctx, layout, forward.decode):
@@ -276,8 +281,11 @@ def uncaptured_launch_s(ctx: EstimateContext) -> Number:
 def prefill_pass(ctx: EstimateContext, layout: Layout) -> PricedPass:
     """Prefill of a lone prompt, in as many chunks as the token budget of a step makes of it."""
     if not ctx.is_autoregressive:
-        sizes = ctx.sequences_per_pass, ctx.uncached_prompt, ctx.prompt
-        return forward_step(ctx, layout, *sizes, False, True, ctx.steps, ctx.logit_positions)
+        own = ctx.uncached_prompt if one(layout.cp) else ctx.uncached_prompt / layout.cp
+        step = forward_step(
+            ctx, layout, ctx.sequences_per_pass, own, ctx.prompt, False, True, ctx.steps, ctx.logit_positions
+        )
+        return _made_images(ctx, step.costs) if ctx.engine.per_pixel and ctx.spec.denoising is not None else step
     (read, keys), passes = computed_tokens(ctx), serving.prompt_passes(token_budget(ctx), ctx.uncached_prompt)
     if ctx.chip.ideal or (num.plain(passes) and num.value(passes) <= 1):
         step = forward_step(ctx, layout, 1.0, read, keys, decode=False)
@@ -287,6 +295,20 @@ def prefill_pass(ctx: EstimateContext, layout: Layout) -> PricedPass:
         unpadded = forward_step(ctx, layout, 1.0, ctx.uncached_prompt, ctx.prompt, decode=False, engine=False)
         step.costs.set_floor_from(unpadded.costs)
     return _overlapped_stages(ctx, layout, step, passes)
+
+
+def _made_images(ctx: EstimateContext, costs: StepAccumulator) -> PricedPass:
+    """All denoising steps, with the wait for a host that starts kernels one by one, and the autoencoder that makes images of
+    their latents on one device, whatever shares the sequence."""
+    assert ctx.image_input is not None and ctx.spec.images is not None
+    layers = float(ctx.ledger.n_layers) * ctx.steps
+    wait = serving.launch_bound_wait(layers, engine_constant(ctx, "host_per_layer", "s"), costs.total)
+    costs.add_time(LAUNCH_WAIT, wait, "step", 0.5)
+    width, height = (float(side) for side in ctx.image_input[1].split("x"))
+    pixels = ctx.from_flag("px", width * height * ctx.spec.images.frames, "1", "--image-size")
+    seconds = serving.autoencoder_time(ctx.requests_per_pass, pixels, engine_constant(ctx, "per_pixel", "s"))
+    costs.add_time("autoencoder", seconds, "step", 0.5)
+    return PricedPass(costs, label(costs.total, "t_prefill"))
 
 
 def lone_prefill_s(ctx: EstimateContext, layout: Layout) -> Number:

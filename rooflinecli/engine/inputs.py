@@ -96,7 +96,10 @@ def _generated_image(ctx: EstimateContext, ledger: Ledger) -> BoundInputs:
     if spec.denoising.context:
         where = f"{spec.document.location('denoising')}: context"
         prompt = tokens + ctx.from_flag("S_c", float(spec.denoising.context), "tokens", where)
-    return BoundInputs(ledger, prompt, tokens, (1.0, size, tokens))
+    memory = ctx.from_flag(
+        "S_m", float(spec.denoising.memory), "tokens", f"{spec.document.location('denoising')}: memory"
+    )
+    return BoundInputs(with_cross_attention(ledger, memory), prompt, tokens, (1.0, size, tokens))
 
 
 def cut(spec: ModelSpec, image: str) -> ImageTiling:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.fast_dataclass import dataclass
-from rooflinecli.core.num import Number
+from rooflinecli.core.num import Number, one
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.explicit_layout import attention_dp_sizes, layout_fields
 from rooflinecli.formulas import schedule
@@ -40,11 +40,6 @@ class LegalityRule:
     def refusal(self) -> UsageError:
         """The error for a layout that was asked for, with the option to change."""
         return UsageError(self.say(), self.option or next(iter(self.sizes), "").replace("_", "-"))
-
-
-def one(size: Number) -> bool:
-    """Whether a size is the scalar 1: nothing is split by it, so no rule about it can be broken."""
-    return num.plain(size) and bool(num.value(size) == 1)
 
 
 def rules(ctx: EstimateContext, layout: Layout, phase: str) -> Iterator[LegalityRule]:
@@ -240,13 +235,13 @@ def _serving(ctx: EstimateContext, layout: Layout) -> Iterator[LegalityRule]:
             ),
             "ep",
         )
-    if not one(layout.cp):
+    if not one(layout.cp) and ctx.spec.denoising is None:
         yield LegalityRule(
-            "context parallelism is for training",
+            "context parallelism is for training and for models that make images",
             ("cp",),
             within(layout.cp, 1.0),
             lambda: (
-                f"--cp {layout.cp:.0f} splits the sequences of training and does nothing for serving; leave it out, or add --phase train"
+                f"--cp {layout.cp:.0f} splits the sequences of training and of models that make images, and does nothing for serving; leave it out, or add --phase train"
             ),
         )
 

@@ -47,7 +47,7 @@ class Microbatch:
             software="" if self.stack == UNNAMED else self.stack,
             documents=ctx.packed_length,
         )
-        self.queries = seq if num.plain(layout.cp) and num.value(layout.cp) == 1 else seq / layout.cp
+        self.queries = seq if num.one(layout.cp) else seq / layout.cp
         self.work = pass_axis_sizes(sequences, self.queries, seq, self.queries, layout)
         self.tokens = sequences * self.queries
         self.framework = self.constants("framework")

@@ -59,6 +59,20 @@ def guided_passes(sequences: Number) -> Number:
     return 2 * sequences
 
 
+@formula(
+    "t_wait", "s", "the device waits where the host takes longer to start kernels than it to run them; docs/energy.md"
+)
+def launch_bound_wait(layers: Number, per_layer: Number, computed: Number) -> Number:
+    """Seconds that a device idles for a host that starts the kernels of `layers` layers."""
+    return num.maximum(layers * per_layer - computed, 0.0)
+
+
+@formula("t_ae", "s", "the autoencoder makes an image of each latent, on one device; docs/energy.md")
+def autoencoder_time(images: Number, pixels: Number, per_pixel: Number) -> Number:
+    """Seconds to make pixels of the latents of all images."""
+    return images * pixels * per_pixel
+
+
 @formula("img/s", "1/s", "definition")
 def images_per_second(tokens_per_s: Number, tokens: Number) -> Number:
     """Images made in a second, from the tokens of each."""

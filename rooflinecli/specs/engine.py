@@ -51,6 +51,10 @@ class ServingEngine(FileSpec):
         False,
         description="an embedding that is not the head stays in the host's memory, of which a token needs one row",
     )
+    per_pixel: Time = Field(0.0, ge=0, description="seconds of the autoencoder for a pixel of a made image or frame")
+    host_per_layer: Time = Field(
+        0.0, ge=0, description="seconds in which the host starts the kernels of a layer, while the device runs others"
+    )
     per_split: Time = Field(0.0, ge=0, description="seconds more per step where layers are shared out over devices")
     split_efficiency: Scalar = Field(
         1.0,
@@ -169,7 +173,7 @@ _IN_SCHEDULER = {"skipped_looks": "poll_steps", "late_tokens": "stream_steps"}
 
 # unit -> what can be replaced by its path (engine.NAME), or multiplied by a calibration
 _SETTABLE = {
-    "s": "per_split per_step per_layer per_moe_layer prompt_per_layer prompt_per_moe_layer per_sequence per_sequence_moe front per_stream per_token launch",
+    "s": "host_per_layer per_pixel per_split per_step per_layer per_moe_layer prompt_per_layer prompt_per_moe_layer per_sequence per_sequence_moe front per_stream per_token launch",
     "1": "split_efficiency look_ahead skipped_looks late_tokens kv_fraction memory_share max_sequences",
     "tokens": "token_budget prompt_bucket",
     "B": "reserve_bytes reserve_experts_bytes",

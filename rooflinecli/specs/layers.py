@@ -48,6 +48,8 @@ class ImageSpec(Spec):
         None, gt=0, description="prompt tokens of an image or tile, where the patches do not say"
     )
     wrap: int = Field(0, ge=0, description="further prompt tokens around an image (its begin and end)")
+    frames: int = Field(1, gt=0, description="frames of a video that is made; omitted: one image")
+    frame_patch: int = Field(1, gt=0, description="frames after the first that become one latent frame")
     least: int | None = Field(None, gt=0, description="pixels that an image is enlarged to")
     most: int | None = Field(None, gt=0, description="pixels that an image is reduced to")
     tiles: int = Field(1, gt=0, description="tiles that an image is cut into at most")
@@ -67,6 +69,7 @@ class DenoisingSpec(Spec):
         description="whether each step runs twice, with and without the prompt (classifier-free guidance)"
     )
     context: int = Field(0, ge=0, description="tokens of the prompt, in addition to those of the image")
+    memory: int = Field(0, ge=0, description="tokens of the prompt that cross-attention reads")
 
 
 _LATENT = ("mla", "sparse-mla")  # kinds whose cache is a latent

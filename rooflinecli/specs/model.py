@@ -131,9 +131,10 @@ class ModelSpec(FileSpec):
     @model_validator(mode="after")
     def _read(self) -> Self:
         kinds = {tower.reads for tower in self.towers} - {"its own"}
-        if any(group.cross for group in self.layers) and not kinds:
+        prompt = self.denoising is not None and self.denoising.memory
+        if any(group.cross for group in self.layers) and not kinds and not prompt:
             raise ValueError(
-                "layers.cross: attends to what a tower made of the prompt or its images, and there is none; add towers"
+                "layers.cross: attends to what a tower made of the prompt or its images, and there is none; add towers, or denoising.memory"
             )
         if (self.reads == "images" or self.denoising) and self.images is None:
             raise ValueError("images: required for what reads or makes images; add its patches")

@@ -11,7 +11,7 @@ import numpy as np
 
 from rooflinecli.engine import build_request, evaluate, inference
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.phase_answer import DecodeAnswer
+from rooflinecli.engine.phase_answer import DecodeAnswer, PrefillAnswer
 from rooflinecli.formulas import energy, serving
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.published_runs import published
@@ -95,6 +95,66 @@ def _row(run: Row, prompt: int, batch: float, output: float, watts: float, rate:
         error=float(answer.derived["power_error"]),
         at_fault="at_fault" in run,
     )
+
+
+@dataclass
+class ImageRow:
+    """A measured run of a model that makes images or video, and its estimate; power by constants fitted to language models alone."""
+
+    model: str
+    hw: str
+    devices: float
+    batch: float
+    watts: float
+    seconds: float
+    answer: PrefillAnswer
+
+    @property
+    def joules(self) -> float:
+        return self.watts * self.seconds * self.devices / self.batch
+
+
+@cache
+def image_rows() -> tuple[ImageRow, ...]:
+    """Every row of the table `diffusion` of published_runs/energy.yaml with its estimate."""
+    return tuple(
+        _image_row(run, *[float(v) for v in values])
+        for run in published("energy")["diffusion"]
+        for values in run["rows"]
+    )
+
+
+def _image_row(run: Row, devices: float, ulysses: float, batch: float, watts: float, seconds: float) -> ImageRow:
+    options = {"model": run["model"], "hw": run["hw"], "image": run["image"], "batch": batch, "phase": "prefill"}
+    ctx = EstimateContext(build_request.request(options))
+    layout = Layout(cp=devices, ring="ulysses" if ulysses == devices else "zigzag")
+    answer = inference.prefill(ctx, layout)
+    evaluate.derive(ctx, layout, "prefill", answer)
+    return ImageRow(run["model"], run["hw"], devices, batch, watts, seconds, answer)
+
+
+def image_points(name: str, group: str, found: list[ImageRow]) -> Points:
+    """Measurements and predictions of seconds per batch, watts or joules per image."""
+
+    def row(r: ImageRow) -> tuple[float, ...]:
+        a, devices = r.answer, r.devices / r.batch
+        low, high = (float(t) for t in a.interval_s)
+        if name == "seconds for a batch":
+            return (r.seconds, float(a.time_s), float(a.floor_s), low, high)
+        power, error = float(a.derived["power_w"]), float(a.derived["power_error"])
+        if name == "power":
+            return (r.watts, power, 0.0, power / (1 + error), power * (1 + error))
+        expected = power * float(a.time_s) * devices
+        error = float(energy.joined_error(high / float(a.time_s) - 1, error))
+        return (
+            r.joules,
+            expected,
+            expected * float(a.floor_s / a.time_s),
+            expected / (1 + error),
+            expected * (1 + error),
+        )
+
+    return Points.of(group, [row(r) for r in found])
 
 
 def fit(found: list[PowerRow], constant: bool = False) -> tuple[float, float, float]:
@@ -184,6 +244,14 @@ def tables() -> list[Table]:
         made.append(
             score(f"energy: {name}", scored, notes("energy"), last=("dense", "MoE"), higher=name == "throughput")
         )
+    for name in ("joules per image", "seconds for a batch", "power"):
+        groups = [f"{row.model}, {'one device' if row.devices == 1 else 'several'}" for row in image_rows()]
+        parts = [
+            image_points(name, group, [r for r, g in zip(image_rows(), groups, strict=True) if g == group])
+            for group in dict.fromkeys(groups)
+        ]
+        parts.append(image_points(name, "all", list(image_rows())))
+        made.append(error_table(f"energy: images and video, {name}", parts, notes("diffusion"), {}))
     base = points("power at the measured throughput", "", list(rows()))
     tdp = np.array([row.tdp for row in rows()])
     forms: dict[str, Array] = {"at TDP": tdp, "0.685 of TDP": 0.685 * tdp}

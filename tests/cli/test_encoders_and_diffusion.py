@@ -1,5 +1,7 @@
 """What has no meaning for a model of another kind is refused in one sentence that names the option; what has one is answered."""
 
+import json
+
 import pytest
 from conftest import run_cli
 
@@ -96,3 +98,40 @@ def test_a_picture_keeps_to_80_columns_whatever_its_scale():
         y="y",
     )
     assert max(map(len, text(picture).splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    "model, parameters, tokens, flops",
+    [
+        # by hand from the configs: every matrix, bias and table; 2 FLOPs per weight and token, 4 S T D of attention, twice for guidance
+        ("pixart-sigma-xl-2", 610_856_096, 4096, None),
+        ("sd3.5-medium", 2_243_171_520, 4096, None),
+        ("wan2.1-t2v-1.3b", 1_418_996_800, 21 * 30 * 30, None),
+        (
+            "cogvideox-2b",
+            1_693_783_872,
+            13 * 30 * 30,
+            50 * 2 * 30 * (2 * 12 * 1920**2 * 11926 + 4 * 11926**2 * 1920),
+        ),
+    ],
+)
+def test_models_of_images_and_video_are_counted_as_their_configs_say(model, parameters, tokens, flops):
+    answer = json.loads(run_cli("estimate", model, "--hw", "h100", "--phase", "prefill", "--format", "json").out)
+    assert answer["model"]["parameters"]["total"] == parameters
+    assert answer["workload"]["image_tokens"] == tokens
+    if flops is not None:
+        assert answer["phases"]["prefill"]["flops"] == pytest.approx(flops, rel=0.01)
+
+
+def test_an_image_is_split_over_devices_but_for_its_host_and_autoencoder():
+    def seconds(*options):
+        asked = ("estimate", "sd3.5-medium", "--hw", "h100", "--phase", "prefill", "--format", "json", *options)
+        return json.loads(run_cli(*asked).out)["phases"]["prefill"]["breakdown_s"]
+
+    one, eight = seconds("--batch", "8"), seconds("--batch", "8", "-n", "8", "--cp", "8")
+    assert eight["autoencoder"] == one["autoencoder"] == pytest.approx(8 * 1024**2 * 0.2e-6)
+    assert one["attention"] / 9 < eight["attention"] < one["attention"] / 7
+    alone = seconds("-n", "8", "--cp", "8")  # 24 layers of 28 steps, 1.5 ms of the host each
+    assert sum(alone.values()) == pytest.approx(24 * 28 * 1.5e-3 + 1024**2 * 0.2e-6, rel=0.01)
+    done = run_cli(*"estimate llama-3-8b --hw h100 -n 8 --cp 8 --phase prefill".split())
+    assert done.code == 2 and "--cp 8" in done.err

@@ -133,3 +133,10 @@ def test_decode_of_a_model_with_experts_draws_its_share_of_tdp_whatever_the_batc
 
     assert watts("decode", 8) == watts("decode", 128) == pytest.approx(0.698 * 700)
     assert watts("prefill", 8) != pytest.approx(0.698 * 700, rel=1e-3)
+
+
+def test_joules_of_images_and_video_are_within_their_bar() -> None:
+    points = validated.image_points("joules per image", "all", list(validated.image_rows()))
+    off = errors(points.expected / points.measured)
+    assert len(points.measured) == 343 and off["mean"] < 0.25 and off["median"] < 0.18
+    assert (points.floor <= points.expected).all()

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rooflinecli.core.num import one
 from rooflinecli.engine import legality
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.legality import one
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model

@@ -38,7 +38,12 @@ _PER_MILLION = (
     ("usd_per_million_tokens", "of both"),
     ("usd_per_million_training_tokens", "training"),
 )
-_GROUPS = {"waiting": "queueing", "engine": "scheduling", "prefill_interference": "prefill interference"}
+_GROUPS = {
+    "waiting": "queueing",
+    "engine": "scheduling",
+    "prefill_interference": "prefill interference",
+    "launch_wait": "waiting for launches",
+}
 _SMALL = 0.005  # of the time: what is less is not named
 _NAMED = 3  # groups of the time on the first screen
 _ALONE = 1e3  # times the next resource: beyond it nothing else counts
