@@ -76,7 +76,7 @@ def _narrow_cache(run: Run) -> bool:
 
 def configured(run: Run, own: Scheduler) -> Scheduler:
     """The scheduler with the flags of the run's script, as far as it is known."""
-    return own.model_copy(update=harness.script(run))
+    return own.with_changes(**harness.script(run))
 
 
 @dataclass
@@ -106,7 +106,7 @@ def simulate(run: Run, **changes: object) -> Simulated:
     concurrency = int(run.options["concurrency"])
     spread = lengths(run)
     whole = (prompt + output) * sum(spread) / 2
-    setting = configured(run, ctx.engine.scheduler).model_copy(update=changes)
+    setting = configured(run, ctx.engine.scheduler).with_changes(**changes)
     pool = int(kv_pool_tokens(ctx, run.layout, whole, setting)) or UNLIMITED
     pool = pool if pool > prompt + output + 64 else UNLIMITED
     limits = ReplicaLimits(pool, int(engine_constant(ctx, "max_sequences", "1")))

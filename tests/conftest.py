@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +28,10 @@ settings.register_profile("mutants", derandomize=True, phases=[Phase.explicit, P
 os.environ["ROOFLINE_TRACEBACK"] = "1"  # a mistake of ours fails a test with its traceback, here and in subprocesses
 # Programs of tests run once, on small arrays: most of their time would go into compiling them well.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
+
+if "PYTEST_XDIST_WORKER" not in os.environ:  # workers share the folder of the process that starts them
+    os.environ["ROOFLINE_CACHE"] = tempfile.mkdtemp(prefix="roofline-cache-")
+    atexit.register(shutil.rmtree, os.environ["ROOFLINE_CACHE"], ignore_errors=True)
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -25,7 +25,7 @@ else:
         return _made(kind, frozen, eq, repr, slots, kw_only)
 
 
-__all__ = ["dataclass"]
+__all__ = ["dataclass", "declared_fields"]
 _FIELD: object = getattr(dataclasses, "_FIELD")  # noqa: B009 - what marks a field as none of a class or of __init__ alone
 _MISSING = dataclasses.MISSING
 Fields = dict[str, "dataclasses.Field[object]"]
@@ -42,7 +42,7 @@ def _made(kind: type, frozen: bool, eq: bool, repr: bool, slots: bool, kw_only: 
     inherited: Fields = {}
     for base in reversed(kind.__mro__[1:]):
         inherited |= base.__dict__.get("__dataclass_fields__", {})
-    own = _fields(kind, kw_only)
+    own = declared_fields(kind, kw_only)
     fields = inherited | own
     methods: dict[str, object] = {"__dataclass_fields__": fields, "_values": _values}
     methods["__dataclass_params__"] = SimpleNamespace(frozen=frozen)  # what a standard dataclass asks of its bases
@@ -69,7 +69,7 @@ def _made(kind: type, frozen: bool, eq: bool, repr: bool, slots: bool, kw_only: 
     return kind
 
 
-def _fields(kind: type, kw_only: bool) -> Fields:
+def declared_fields(kind: type, kw_only: bool) -> Fields:
     """The fields that a class itself declares; their defaults are left in it, as for any class."""
     found: Fields = {}
     for name, type_ in get_annotations(kind).items():

@@ -198,7 +198,7 @@ def _draft(ctx: EstimateContext) -> EstimateContext:
 @cached_by_identity
 def _last_layer(spec: ModelSpec) -> ModelSpec:
     """A model of the target's last layer alone, with its embedding and head."""
-    last, stored = spec.layers[-1].model_copy(update={"repeat": 1}), spec.quantization
+    last, stored = spec.layers[-1].with_changes(repeat=1), spec.quantization
     if stored is not None:
         from rooflinecli.engine.stored_weights import checkpoint_format
 

@@ -117,14 +117,14 @@ def exact(spec: ModelSpec, stored: Quantization) -> Quantization:
     inner, experts = int(value(params.inner)), int(value(params.experts))
     outer = _outer_widths(spec, full, int(value(params.outer)))
     widths = Widths(layers=parts["layers"] / inner, experts=parts["experts"] / experts if experts else 0.0, **outer)
-    return full.model_copy(update={"widths": widths})
+    return full.with_changes(widths=widths)
 
 
 def _with_bits(stored: Quantization) -> Quantization:
     """The format, and those of its experts and other modules, with explicit bits of a weight."""
     experts = stored.experts and _with_bits(stored.experts)
-    others = [x.model_copy(update={"stored": _with_bits(x.stored)}) for x in stored.others]
-    return stored.model_copy(update={"bits": stored.bits or BITS[stored.dtype], "experts": experts, "others": others})
+    others = [x.with_changes(stored=_with_bits(x.stored)) for x in stored.others]
+    return stored.with_changes(bits=stored.bits or BITS[stored.dtype], experts=experts, others=others)
 
 
 def _outer_widths(spec: ModelSpec, stored: Quantization, parameters: int) -> dict[str, float]:

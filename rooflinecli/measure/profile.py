@@ -129,7 +129,7 @@ def _cancelled(f: Fit, extends: str | None) -> Record:
     if not extends:
         return {}
     under = load_hardware(extends).efficiency.get(f.regime, {}).get(f.kind, {}).get(f.dtype)
-    given = under.model_fields_set if under else set()
+    given = under.given if under else {}
     return {name: neutral for name, neutral in FORM.items() if name in given}
 
 

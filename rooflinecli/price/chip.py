@@ -15,11 +15,11 @@ from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives, roofline, training
 from rooflinecli.price import overrides
 from rooflinecli.price.overrides import TIMES
+from rooflinecli.specs.document import Document
 from rooflinecli.specs.efficiency import CONSTANTS, SETTINGS, Efficiency
 from rooflinecli.specs.engine import ServingEngine
 from rooflinecli.specs.hardware import HardwareSpec, Level, PowerDraw, load_defaults
 from rooflinecli.specs.name_lookup import display_path
-from rooflinecli.specs.yaml_loader import Document
 
 if TYPE_CHECKING:
     from rooflinecli.price.kernels import PricingRule
@@ -280,7 +280,7 @@ class Chip:
     def _lifted(self, entry: Efficiency, document: Document, path: tuple[str | int, ...], kind: str) -> SimpleNamespace:
         known = entry is not NEUTRAL and not self.ideal
         if self.ideal:  # overlap and behavior of the framework stay as they are
-            entry = IDEAL.model_copy(update={name: getattr(entry, name) for name in STRUCTURAL})
+            entry = IDEAL.with_changes(**{name: getattr(entry, name) for name in STRUCTURAL})
         values: dict[str, object] = {"p": entry.p, "known": known, "simple": True}
         if not (self.lift.traced or self.override or self.factors):  # nearly always
             values |= {name: getattr(entry, name) for name in CONSTANTS}

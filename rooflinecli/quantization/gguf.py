@@ -11,14 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-import yaml
-
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.record import Json
 from rooflinecli.quantization import linear_layers
 from rooflinecli.specs.model import AttentionSpec, FeedForwardSpec, ModelSpec
-from rooflinecli.specs.yaml_loader import Loader
+from rooflinecli.specs.snapshots import table
 
 Parts = dict[str, int]
 _ROLES = {  # llama.cpp's names of projections
@@ -175,7 +173,7 @@ def _unknown_tensors(spec: ModelSpec) -> UsageError:
 
 @cache
 def _tables() -> dict[str, Json]:
-    tables: dict[str, Json] = yaml.load(Path(__file__).with_name("ggml.yaml").read_text("utf-8"), Loader)
+    tables: dict[str, Json] = table(Path(__file__).with_name("ggml.yaml"))
     return tables
 
 

@@ -12,13 +12,11 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-import yaml
-
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.quantization.formats import FORMATS
 from rooflinecli.specs.layers import Quantization
-from rooflinecli.specs.yaml_loader import Loader
+from rooflinecli.specs.snapshots import table
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ ALONE = ("exl", "mlx")  # formats that one tool reads
 @cache
 def schemes() -> dict[str, Scheme]:
     """The rows of schemes.yaml."""
-    rows = yaml.load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"), Loader)
+    rows = table(Path(__file__).with_suffix(".yaml"))
     usual = {
         name: {"allowed": [row["bits"]], "groups": [row["group"]] if "group" in row else []}
         for name, row in rows.items()
@@ -90,6 +88,8 @@ def parse(name: str | None) -> Quantization | None:
 
 
 def _quantization(stem: str, scheme: Scheme, bits: float, group: int | None, head: str | None) -> Quantization:
+    from rooflinecli.specs.validation import validated
+
     stored = dict(scheme.stored)
     if stored.pop("zero_packed", False):
         stored["zero_bits"] = int(bits)
@@ -102,7 +102,7 @@ def _quantization(stem: str, scheme: Scheme, bits: float, group: int | None, hea
     packed = 32 / words[int(bits)] if bits in words else bits
     base = {"dtype": kind, "group_size": group, "scale_bits": 0, "applies_to": covers, "method": stem, "bits": packed}
     alone = kind.startswith("int") and stem != "bnb-int8"
-    return Quantization.model_validate(base | {"weight_only": alone} | stored)
+    return validated(Quantization, base | {"weight_only": alone} | stored)
 
 
 def matrix_bytes(stored: Quantization, inputs: int, outputs: int, bits: float | None = None) -> float:

@@ -9,9 +9,9 @@ from pathlib import Path
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.importers.source import Options
 from rooflinecli.specs import options as table
+from rooflinecli.specs.document import Document
 from rooflinecli.specs.name_lookup import find
 from rooflinecli.specs.options import Option
-from rooflinecli.specs.yaml_loader import Document
 
 
 def as_options(written: Options, document: Document, key: tuple[str, ...]) -> Options:

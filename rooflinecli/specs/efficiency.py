@@ -1,13 +1,14 @@
 """Efficiency constants per class of operation, with their units, and the classes that are not kernels."""
 
-import math
-from functools import partial
-from typing import Any
+from __future__ import annotations
 
-from pydantic import Field
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any
 
 from rooflinecli.core.fast_dataclass import dataclass
-from rooflinecli.specs.figure import Spec, WithUnit
+from rooflinecli.specs.figure import Field, Spec, WithUnit
 
 # Classes that describe a framework, an engine or a whole phase. Nothing runs in their name, so where a file is silent they
 # are neutral; a kernel's class has no neutral constants, and pricing one without any is an error.
@@ -38,11 +39,9 @@ def _constant(
     le: float | None = None,
 ) -> Any:
     """The one declaration of a constant: text in a file or after --set is read in its unit, a bare YAML number is SI."""
-    extra: Any = {"unit": unit, "symbol": symbol, "shaped": shaped, "most": le}
+    extra = {"unit": unit, "symbol": symbol, "shaped": shaped, "most": le}
     least = ge if gt is None else None
-    field: Any = Field(default, description=meaning, json_schema_extra=extra, gt=gt, ge=least, le=le)
-    field.metadata.append(WithUnit(unit))
-    return field
+    return Field(default, description=meaning, json_schema_extra=extra, gt=gt, ge=least, le=le)
 
 
 _share = partial(_constant, 1.0, "1", gt=0, le=1)  # of a rate that is reached
@@ -188,9 +187,15 @@ class Efficiency(Spec):
     source: str
     note: str = ""
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Callable[[Any], Any]) -> Any:
+        for name, constant in CONSTANTS.items():
+            cls.__dataclass_fields__[name].type = Annotated[float, WithUnit(constant.unit)]
+        return super().__get_pydantic_core_schema__(source, handler)
+
 
 CONSTANTS: dict[str, Constant] = {
-    name: Constant(**field.json_schema_extra)  # type: ignore[arg-type]
-    for name, field in Efficiency.model_fields.items()
-    if isinstance(field.json_schema_extra, dict)
+    name: Constant(**field.metadata["json_schema_extra"])
+    for name, field in Efficiency.__dataclass_fields__.items()
+    if "json_schema_extra" in field.metadata
 }

@@ -1,18 +1,18 @@
 """An inference engine as YAML describes it: what its scheduler costs per step, and how requests wait. engines/*.yaml ship in the package."""
 
+from __future__ import annotations
+
 import os
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, PrivateAttr
-
 from rooflinecli.core import units
 from rooflinecli.core.errors import unknown
 from rooflinecli.specs.efficiency import Constant, Efficiency
-from rooflinecli.specs.figure import FileSpec, Scalar, Time, validate
+from rooflinecli.specs.figure import Field, FileSpec, Scalar, Time
 from rooflinecli.specs.scheduler import MEANS, Scheduler, changed, written
-from rooflinecli.specs.yaml_loader import read
+from rooflinecli.specs.snapshots import load
 
 DEFAULT = "python-server"
 # variants of the class `routed_experts`
@@ -134,14 +134,14 @@ class ServingEngine(FileSpec):
     )
     note: str = ""
     source: str
-    _told: frozenset[str] = PrivateAttr(frozenset())  # entries of its scheduler that an option gave
+    _told: frozenset[str] = frozenset()  # entries of its scheduler that an option gave
 
     def written(self, name: str) -> str:
         """Where a constant stands, by file and line, and what it rests on."""
         key = _IN_SCHEDULER.get(name, name)
         if key in self._told:
             return "--scheduler"
-        if key in Scheduler.model_fields:
+        if key in Scheduler.__dataclass_fields__:
             return f"{self.document.location('scheduler', key)}; {self.scheduler.source}"
         return f"{self.document.location(key.removesuffix('_bytes'))}; {self.source}"
 
@@ -160,7 +160,7 @@ class ServingEngine(FileSpec):
             return own.prompt_factor
         if name.endswith("_bytes"):
             return _bytes(getattr(self, name.removesuffix("_bytes")))
-        value: float = getattr(self, name) if name in type(self).model_fields else float(getattr(own, name))
+        value: float = getattr(self, name) if name in self.__dataclass_fields__ else float(getattr(own, name))
         return value
 
 
@@ -192,7 +192,7 @@ def _stems() -> tuple[str, ...]:
 @lru_cache(maxsize=64)
 def _read(stem: str) -> ServingEngine:
     """One file, read where it is asked for: a start needs one engine, and most others lie over a long file of llama.cpp's."""
-    return validate(ServingEngine, read(_FOLDER / f"{stem}.yaml", base="engines"))
+    return load(ServingEngine, _FOLDER / f"{stem}.yaml", "engines")
 
 
 def engines() -> dict[str, ServingEngine]:
@@ -207,7 +207,7 @@ def with_scheduler_overrides(name: str, settings: str) -> ServingEngine:
     Raises UsageError for a setting that no formula follows, or a value that it cannot take.
     """
     engine, given = load_engine(name), written((settings,), MEANS)
-    found = engine.model_copy(update={"scheduler": changed(engine.scheduler.model_dump(), given)})
+    found = engine.with_changes(scheduler=changed(engine.scheduler.to_dict(), given))
     found._told = frozenset(given)
     return found
 

@@ -6,8 +6,8 @@ from functools import lru_cache
 
 from rooflinecli.core.errors import unknown
 from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.specs.document import Document
 from rooflinecli.specs.name_lookup import first_file
-from rooflinecli.specs.yaml_loader import Document, read
 
 HOURS_PER_YEAR = 8766.0
 
@@ -23,6 +23,8 @@ class Grid:
 
 @lru_cache(maxsize=1)
 def _table() -> Document:
+    from rooflinecli.specs.yaml_loader import read
+
     path = first_file("hardware", "grid", "intensity.yaml")
     assert path is not None  # the package has one
     return read(path, first="sources")

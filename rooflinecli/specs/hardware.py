@@ -1,19 +1,21 @@
 """A chip as YAML describes it: peaks per dtype, memory, network levels, price, power, efficiency constants."""
 
+from __future__ import annotations
+
 import os
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Literal, Self
-
-from pydantic import Field, field_validator, model_validator
+from typing import Annotated, ClassVar, Literal
 
 from rooflinecli.core import units
 from rooflinecli.core.errors import unknown
+from rooflinecli.specs.document import Document
 from rooflinecli.specs.efficiency import Efficiency
 from rooflinecli.specs.figure import (
     ByteRate,
     Bytes,
     Count,
+    Field,
     Figure,
     FileSpec,
     FlopRate,
@@ -22,11 +24,11 @@ from rooflinecli.specs.figure import (
     Price,
     Seconds,
     Spec,
+    Through,
     Watts,
-    validate,
 )
 from rooflinecli.specs.name_lookup import find, first_file
-from rooflinecli.specs.yaml_loader import Document, read
+from rooflinecli.specs.snapshots import load
 
 Calibrated = Literal["train", "prefill", "ttft", "decode"]  # ttft: a first token under load; prefill: a prompt alone
 
@@ -173,11 +175,31 @@ class PowerDraw(Spec):
     source: str
 
 
+def _on_chip_units(value: object) -> object:
+    """Capacities and rates, as their units say."""
+    from rooflinecli.specs.validation import validated
+
+    if not isinstance(value, dict):
+        return value
+    rates = {k: str(v.get("value", "")).rstrip().endswith("/s") for k, v in value.items() if isinstance(v, dict)}
+    return {k: validated(ByteRate if rates[k] else Bytes, v) if k in rates else v for k, v in value.items()}
+
+
+def _known_dtypes(value: dict[str, FlopRate]) -> dict[str, FlopRate]:
+    for dtype in value:
+        if dtype not in DTYPES:
+            raise ValueError(f"unknown dtype '{dtype}'; expected one of {', '.join(DTYPES)}")
+    if not value:
+        raise ValueError("no peak rate at all; give at least one dtype")
+    return value
+
+
 class HardwareSpec(FileSpec):
     """hardware/*.yaml. Every figure carries value, unit, source and basis."""
 
+    DERIVED: ClassVar[tuple[str, ...]] = ("rated_power", "lineage", "price_line")
     name: OneLine
-    aliases: list[OneLine] = []
+    aliases: list[OneLine] = Field(default_factory=list)
     vendor: OneLine
     kind: Literal["gpu", "tpu", "cpu", "accelerator"]
     year: int | None = None
@@ -185,13 +207,13 @@ class HardwareSpec(FileSpec):
         "", description="generation, such as ada: engines may have constants of their own for it"
     )
     sources: dict[str, str] = Field(default_factory=dict, description="short key -> citation; figures name a key")
-    peak: dict[str, FlopRate] = Field(
+    peak: Annotated[dict[str, FlopRate], Through(_known_dtypes)] = Field(
         description="dense matrix FLOP/s per device and dtype; never a sparse headline rate"
     )
     memory: Memory
-    on_chip: dict[str, Figure] = Field(default_factory=dict)
+    on_chip: Annotated[dict[str, Figure], Through(_on_chip_units, before=True)] = Field(default_factory=dict)
     units: Units | None = None
-    network: list[Level] = []
+    network: list[Level] = Field(default_factory=list)
     devices_per_host: Count | None = None
     slices: Slices | None = Field(None, description="counts of chips that are rented; omitted: any")
     host_link: ByteRate | None = Field(None, description="device to host, one way (PCIe, NVLink-C2C)")
@@ -211,27 +233,9 @@ class HardwareSpec(FileSpec):
         description="what `roofline calibrate` found: phase -> engine (serving) or software (training) -> factors",
     )
     measured: dict[str, str | float | int] = Field(default_factory=dict, description="provenance of a measured profile")
-    notes: list[str] = []
+    notes: list[str] = Field(default_factory=list)
 
-    @field_validator("on_chip", mode="before")
-    @classmethod
-    def _on_chip_units(cls, value: object) -> object:
-        if not isinstance(value, dict):
-            return value
-        return {k: _bytes_or_rate(v) for k, v in value.items()}
-
-    @field_validator("peak")
-    @classmethod
-    def _known_dtypes(cls, value: dict[str, FlopRate]) -> dict[str, FlopRate]:
-        for dtype in value:
-            if dtype not in DTYPES:
-                raise ValueError(f"unknown dtype '{dtype}'; expected one of {', '.join(DTYPES)}")
-        if not value:
-            raise ValueError("no peak rate at all; give at least one dtype")
-        return value
-
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def __post_init__(self) -> None:
         for regime in self.efficiency:
             if regime not in REGIMES:
                 raise ValueError(f"efficiency.{regime}: unknown regime; expected one of {', '.join(REGIMES)}")
@@ -248,11 +252,25 @@ class HardwareSpec(FileSpec):
         ):
             if figure.si <= 0:
                 raise ValueError(f"{what} must be above zero, got {figure.value!r}")
-        return self
 
     @cached_property
     def id(self) -> str:
         return self._document.path.stem
+
+    @cached_property
+    def lineage(self) -> list[str]:
+        """The name of its file, and of those that this one extends."""
+        names: list[str] = []
+        document: Document | None = self._document
+        while document is not None:
+            names.append(document.path.stem)
+            document = document.base_document
+        return names
+
+    @cached_property
+    def price_line(self) -> str:
+        """The line of its own price."""
+        return self._document.location("price")
 
     @cached_property
     def rated_power(self) -> float | None:
@@ -276,13 +294,6 @@ class HardwareSpec(FileSpec):
         return self.sources.get(source, source)
 
 
-def _bytes_or_rate(value: object) -> object:
-    if isinstance(value, dict):
-        kind: type[Figure] = ByteRate if str(value.get("value", "")).rstrip().endswith("/s") else Bytes
-        return kind.model_validate(value)
-    return value
-
-
 class Defaults(FileSpec):
     """hardware/defaults/KIND.yaml: efficiency constants for a chip without measurements."""
 
@@ -293,11 +304,13 @@ class Defaults(FileSpec):
 
 @lru_cache(maxsize=256)
 def _load(path: str, stamp: float) -> HardwareSpec:
-    return hardware_from(read(Path(path).resolve(), base="hardware"))
+    return load(HardwareSpec, Path(path).resolve(), "hardware")
 
 
 def hardware_from(document: Document) -> HardwareSpec:
     """A chip from a document that may stand in no file yet. Raises DataError."""
+    from rooflinecli.specs.validation import validate
+
     return validate(HardwareSpec, document)
 
 
@@ -311,5 +324,5 @@ def load_hardware(name: str) -> HardwareSpec:
 def load_defaults(kind: str) -> Defaults:
     path = first_file("hardware", "defaults", f"{kind}.yaml")
     if path is not None:
-        return validate(Defaults, read(path, base="hardware"))
+        return load(Defaults, path, "hardware")
     raise unknown("hardware kind", kind, ("gpu", "tpu", "cpu", "accelerator"))

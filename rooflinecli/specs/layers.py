@@ -1,16 +1,17 @@
 """The blocks a model is made of, as YAML describes them: attention, feed-forward, layer, positions, patches, quantization."""
 
-from typing import Annotated, Literal, Self
+from __future__ import annotations
 
-from pydantic import Field, model_validator
+from typing import Annotated, Literal
 
-from rooflinecli.specs.figure import OneLine, Spec, one_of
+from rooflinecli.core.record import Json
+from rooflinecli.specs.figure import Field, OneLine, OneOf, Positive, Spec
 
 
 class ComponentSpec(Spec):
     """One step before the layers, after them or inside each; `kind` names a file of layers/components/."""
 
-    kind: Annotated[str, *one_of("layers/components")]
+    kind: Annotated[str, OneOf("layers/components")]
     name: OneLine = Field("", description="what its operations are called; omitted: its kind")
     input: int | None = Field(None, gt=0, description="linear: values that it reads for a position; omitted: d_model")
     width: int | None = Field(None, gt=0, description="values of its result, or of a row; omitted: d_model")
@@ -27,17 +28,15 @@ class ComponentSpec(Spec):
     )
     once: bool = Field(False, description="for each sequence, not for each token (a pooler)")
 
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
+    def __post_init__(self) -> None:
         if self.kind == "table" and self.rows is None:
             raise ValueError("rows: required for a table; add how many it has")
-        return self
 
 
 class ImageSpec(Spec):
     """How an image becomes what a model reads; `kind` names a file of layers/images/, which says what each size does."""
 
-    kind: Annotated[str, *one_of("layers/images")]
+    kind: Annotated[str, OneOf("layers/images")]
     patch: int = Field(gt=0, description="pixels of a patch's side")
     size: int | None = Field(None, gt=0, description="pixels of the side that an image, or a tile of it, is brought to")
     merge: int = Field(1, gt=0, description="patches along a side that become one token")
@@ -78,7 +77,7 @@ _LATENT = ("mla", "sparse-mla")  # kinds whose cache is a latent
 class AttentionSpec(Spec):
     """One attention block; `kind` names a file of layers/attention/."""
 
-    kind: Annotated[str, *one_of("layers/attention")] = "gqa"
+    kind: Annotated[str, OneOf("layers/attention")] = "gqa"
     n_heads: int = Field(gt=0)
     n_kv_heads: int | None = Field(None, gt=0, description="key/value heads; defaults to n_heads (mha) or 1 (mqa)")
     head_dim: int | None = Field(
@@ -116,15 +115,12 @@ class AttentionSpec(Spec):
     state_dtype: str | None = Field(
         None, description="recurrent kinds: number format of the state in memory; omitted: that of the kind"
     )
-    sizes: dict[str, Annotated[int, Field(gt=0)]] = Field(
+    sizes: dict[str, Annotated[int, Positive()]] = Field(
         default_factory=dict, description="further sizes by name; the file of the kind declares which it reads"
     )
 
-    @model_validator(mode="before")
     @classmethod
-    def _kv_heads(cls, data: object) -> object:
-        if not isinstance(data, dict):
-            return data
+    def complete(cls, data: Json) -> Json:
         data = dict(data)
         kind = data.get("kind", "gqa")
         if kind == "mqa":
@@ -145,17 +141,15 @@ class AttentionSpec(Spec):
             raise ValueError("head_dim: required (it need not be d_model / n_heads); add it")
         return data
 
-    @model_validator(mode="after")
-    def _groups(self) -> Self:
+    def __post_init__(self) -> None:
         if self.n_heads % (self.n_kv_heads or 1):
             raise ValueError(f"n_kv_heads {self.n_kv_heads} does not divide n_heads {self.n_heads}")
-        return self
 
 
 class FeedForwardSpec(Spec):
     """One feed-forward block; `kind` names a file of layers/feedforward/."""
 
-    kind: Annotated[str, *one_of("layers/feedforward")] = "gated"
+    kind: Annotated[str, OneOf("layers/feedforward")] = "gated"
     d_ff: int | None = Field(None, gt=0, description="width of the hidden layer; of one expert in a mixture")
     activation: str = "silu"
     bias: bool = False
@@ -180,8 +174,7 @@ class FeedForwardSpec(Spec):
         False, description="a per-expert correction bias that is a buffer or parameter of the router"
     )
 
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
+    def __post_init__(self) -> None:
         if self.kind != "none" and self.d_ff is None:
             raise ValueError("d_ff: required; add the hidden width")
         if self.kind == "moe":
@@ -189,7 +182,6 @@ class FeedForwardSpec(Spec):
                 raise ValueError("n_experts and top_k: required for a mixture of experts; add them")
             if self.top_k > self.n_experts:
                 raise ValueError(f"top_k {self.top_k} exceeds n_experts {self.n_experts}")
-        return self
 
 
 class LayerSpec(Spec):
@@ -210,11 +202,9 @@ class PositionSpec(Spec):
     kind: Literal["rotary", "learned", "alibi", "sinusoidal", "none"] = "rotary"
     length: int | None = Field(None, gt=0, description="learned: rows of the table")
 
-    @model_validator(mode="after")
-    def _length(self) -> Self:
+    def __post_init__(self) -> None:
         if self.kind == "learned" and self.length is None:
             raise ValueError("length: required for learned positions; add the number of rows")
-        return self
 
 
 class PatchSpec(Spec):
@@ -252,7 +242,7 @@ class Quantization(Spec):
         None, gt=0, le=32, description="bits per packed weight where they are not those of dtype"
     )
     head_bits: float | None = Field(None, gt=0, le=16, description="bits per weight of the head, where it is quantized")
-    block: list[Annotated[int, Field(gt=0)]] | None = Field(
+    block: list[Annotated[int, Positive()]] | None = Field(
         None, min_length=2, max_length=2, description="outputs x inputs that share one scale, instead of group_size"
     )
     input_bits: int = Field(0, ge=0, description="further bits per input of each matrix (the g_idx of GPTQ)")
@@ -269,10 +259,10 @@ class Quantization(Spec):
     kept: list[str] = Field(
         default_factory=list, description="modules left in 16 bits, as a config names them; re: before an expression"
     )
-    experts: "Quantization | None" = Field(
+    experts: Quantization | None = Field(
         None, description="routed experts, where they are stored in another format than the rest (DeepSeek-V4)"
     )
-    others: "list[ModuleFormat]" = Field(
+    others: list[ModuleFormat] = Field(
         default_factory=list,
         description="modules stored in formats of their own; the first that names one counts (ModelOpt's MIXED_PRECISION)",
     )

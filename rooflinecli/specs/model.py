@@ -7,17 +7,19 @@
       - {repeat: 58, feedforward: {kind: moe, n_experts: 256}}       # after the leading dense layers
 """
 
+from __future__ import annotations
+
 import os
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Literal, Self
-
-from pydantic import Field, field_validator, model_validator
+from typing import Annotated, ClassVar, Literal
 
 from rooflinecli.core.errors import DataError, RooflineError
-from rooflinecli.specs.figure import FileSpec, OneLine, validate
+from rooflinecli.core.record import Json
+from rooflinecli.specs.document import Document, Unread
+from rooflinecli.specs.figure import Field, FileSpec, OneLine, Through
 from rooflinecli.specs.layers import (
     AttentionSpec,
     Checkpoint,
@@ -31,7 +33,7 @@ from rooflinecli.specs.layers import (
     Quantization,
 )
 from rooflinecli.specs.name_lookup import find
-from rooflinecli.specs.yaml_loader import Document, read
+from rooflinecli.specs.snapshots import load
 
 Fields = dict[str, object]  # of a block or a group, as written
 __all__ = [
@@ -47,9 +49,16 @@ __all__ = [
 ]
 
 
+def _some(layers: list[LayerSpec]) -> list[LayerSpec]:
+    if not layers:
+        raise ValueError("a model needs at least one layer")
+    return layers
+
+
 class ModelSpec(FileSpec):
     """models/*.yaml. Layer groups are resolved: every layer carries its own attention and feed-forward."""
 
+    DERIVED: ClassVar[tuple[str, ...]] = ("order",)
     name: OneLine
     aliases: list[OneLine] = Field(default_factory=list)
     family: OneLine = ""
@@ -97,21 +106,18 @@ class ModelSpec(FileSpec):
     mtp_layers: int = Field(
         0, ge=0, description="layers that predict further tokens while training; not among the parameters"
     )
-    layers: list[LayerSpec]
+    layers: Annotated[list[LayerSpec], Through(_some)]
     quantization: Quantization | None = None
     checkpoint: Checkpoint | None = None
-    towers: "list[ModelSpec]" = Field(
+    towers: list[ModelSpec] = Field(
         default_factory=list,
         description="further towers whose parameters and FLOPs count (CLIP, what reads images, an encoder)",
     )
     parameters_published: int | None = Field(None, description="the exact count others publish, for the tests")
     notes: list[str] = Field(default_factory=list)
 
-    @model_validator(mode="before")
     @classmethod
-    def _resolve(cls, data: object) -> object:
-        if not isinstance(data, dict):
-            return data
+    def complete(cls, data: Json) -> Json:
         data = dict(data)
         attention, feedforward = data.pop("attention", None), data.pop("feedforward", None)
         base: Fields = {"attention": attention, "feedforward": feedforward}
@@ -121,15 +127,7 @@ class ModelSpec(FileSpec):
         data["layers"] = _groups(data.get("layers"), base)
         return data
 
-    @field_validator("layers")
-    @classmethod
-    def _some(cls, layers: list[LayerSpec]) -> list[LayerSpec]:
-        if not layers:
-            raise ValueError("a model needs at least one layer")
-        return layers
-
-    @model_validator(mode="after")
-    def _read(self) -> Self:
+    def __post_init__(self) -> None:
         kinds = {tower.reads for tower in self.towers} - {"its own"}
         prompt = self.denoising is not None and self.denoising.memory
         if any(group.cross for group in self.layers) and not kinds and not prompt:
@@ -138,7 +136,12 @@ class ModelSpec(FileSpec):
             )
         if (self.reads == "images" or self.denoising) and self.images is None:
             raise ValueError("images: required for what reads or makes images; add its patches")
-        return self
+
+    def locate(self, document: Document) -> None:
+        """Give the spec and its towers the lines they were written on."""
+        super().locate(document)
+        for i, tower in enumerate(self.towers):
+            tower.locate(Unread(document.path, partial(_tower, document, i)))
 
     @property
     def stream_width(self) -> int:
@@ -149,17 +152,10 @@ class ModelSpec(FileSpec):
     def n_layers(self) -> int:
         return sum(group.repeat for group in self.layers)
 
-    def with_changes(self, **changes: object) -> "ModelSpec":
-        """A copy with some fields replaced, and with nothing that was worked out of the others."""
-        copy = self.model_copy(update=changes)
-        for name in set(copy.__dict__) - set(type(self).model_fields):
-            del copy.__dict__[name]
-        return copy
-
     @cached_property
     def order(self) -> list[int]:
         """Which group of `layers` each layer is of, first to last: a repeated pattern comes round group by group."""
-        written = self._document.data.get("layers") if getattr(self, "_document", None) is not None else None
+        written = self._document.data.get("layers") if "_document" in self.__dict__ else None
         found: list[int] = []
         first = 0
         for entry in written if isinstance(written, list) else ():
@@ -233,17 +229,16 @@ def _filled(group: Fields, base: Fields) -> Fields:
 
 
 def model_from(document: Document) -> ModelSpec:
-    spec = validate(ModelSpec, document)
-    _locate(spec, document)
-    return spec
+    """A model from a document that may stand in no file yet. Raises DataError."""
+    from rooflinecli.specs.validation import validate
+
+    return validate(ModelSpec, document)
 
 
-def _locate(spec: ModelSpec, document: Document) -> None:
-    """Give the spec and its towers the lines they were written on."""
-    spec._document = document
-    for i, tower in enumerate(spec.towers):
-        lines = {key[2:]: at for key, at in document.lines.items() if key[:2] == ("towers", i)}
-        _locate(tower, Document(document.data["towers"][i], document.path, lines))
+def _tower(document: Document, i: int) -> Document:
+    """The part of a model's document that is a tower."""
+    lines = {key[2:]: at for key, at in document.lines.items() if key[:2] == ("towers", i)}
+    return Document(document.data["towers"][i], document.path, lines)
 
 
 @lru_cache(maxsize=256)
@@ -253,7 +248,7 @@ def _load(written: str, stamp: float) -> ModelSpec:
         return model_from(_importer("checkpoint").document(path))
     if path.suffix == ".json":
         return model_from(_importer("hf").model_document(path))
-    return model_from(read(path, base="models"))
+    return load(ModelSpec, path, "models")
 
 
 def _importer(room: str) -> ModuleType:

@@ -22,7 +22,7 @@ from rooflinecli.core.text import one_line
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _YAML = ".yaml"
-_SETTLED = 2e9  # nanoseconds since a folder changed; the coarsest clock of a file system in use ticks every two seconds
+SETTLED = 2e9  # nanoseconds since a folder changed; the coarsest clock of a file system in use ticks every two seconds
 WHAT = {"hardware": "chip", "models": "model"}
 T = TypeVar("T")
 
@@ -52,12 +52,12 @@ def _folders(kind: str) -> list[str]:
     found = [str(f) for root in extra for f in (root / kind, root)]
     with contextlib.suppress(FileNotFoundError):  # the working directory may have been deleted
         found.append(os.path.join(os.getcwd(), kind))
-    found.append(_shipped(kind))
+    found.append(shipped(kind))
     return [f for f in dict.fromkeys(found) if os.path.isdir(f)]
 
 
 @cache
-def _shipped(kind: str) -> str:
+def shipped(kind: str) -> str:
     """The folder that the package brings; that of its repository where it was not installed."""
     packaged = _PACKAGE / "data" / kind
     return str(packaged if packaged.is_dir() else _PACKAGE.parent / kind)
@@ -97,7 +97,7 @@ def _inside(folder: str) -> tuple[str, ...]:
     """The YAML files of a folder in order, listed again only once it has changed; only links are followed one by one."""
     try:
         changed = os.stat(folder).st_mtime_ns
-        settled = time.time_ns() - changed > _SETTLED  # else it may change again under the same time
+        settled = time.time_ns() - changed > SETTLED  # else it may change again under the same time
         names, links = (_entries if settled else _entries.__wrapped__)(folder, changed)
     except OSError:  # none, or none that may be read
         return ()

@@ -1,19 +1,19 @@
 """An optimizer as YAML describes it: what it keeps per parameter, and what it multiplies. optimizers/*.yaml ship in the package."""
 
+from __future__ import annotations
+
 from functools import lru_cache
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import field_validator
-
-from rooflinecli.core import units
 from rooflinecli.core.errors import unknown
-from rooflinecli.specs.figure import Spec, validate
-from rooflinecli.specs.yaml_loader import read
+from rooflinecli.specs.figure import FileSpec, WithUnit
+from rooflinecli.specs.snapshots import load
 
 _FOLDER = Path(__file__).resolve().parent.parent / "optimizers"
 
 
-class Optimizer(Spec):
+class Optimizer(FileSpec):
     """Bytes per parameter of the master copy and of the optimizer state; `steps` Newton-Schulz steps over the momentum of every matrix.
 
     factors: square fp32 matrices kept for either side of a matrix; a side longer than `widest` has none, or is cut into blocks of it where
@@ -21,8 +21,8 @@ class Optimizer(Spec):
     """
 
     name: str
-    master: float
-    state: float
+    master: Annotated[float, WithUnit("B")]
+    state: Annotated[float, WithUnit("B")]
     steps: float = 0.0
     factors: float = 0.0
     products: float = 0.0
@@ -31,11 +31,6 @@ class Optimizer(Spec):
     blocked: bool = False
     source: str
     note: str = ""
-
-    @field_validator("master", "state", mode="before")
-    @classmethod
-    def _bytes(cls, value: object) -> object:
-        return units.parse(value, "B") if isinstance(value, str) else value
 
     @property
     def bytes(self) -> float:
@@ -46,7 +41,7 @@ class Optimizer(Spec):
 @lru_cache(maxsize=1)
 def optimizers() -> dict[str, Optimizer]:
     """All optimizers by file name."""
-    return {path.stem: validate(Optimizer, read(path, base="optimizers")) for path in sorted(_FOLDER.glob("*.yaml"))}
+    return {path.stem: load(Optimizer, path, "optimizers") for path in sorted(_FOLDER.glob("*.yaml"))}
 
 
 def load_optimizer(name: str) -> Optimizer:

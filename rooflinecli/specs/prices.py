@@ -15,7 +15,7 @@ from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import quantile
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.name_lookup import first_file, search_path
-from rooflinecli.specs.yaml_loader import Document, read
+from rooflinecli.specs.snapshots import table
 
 KINDS = ("on-demand", "marketplace", "reserved-1y", "reserved-3y", "spot", "ownership")  # the first of a chip is meant
 STALE_DAYS = 90
@@ -69,28 +69,30 @@ def providers() -> set[str]:
 
 def offers(spec: HardwareSpec) -> tuple[Offer, ...]:
     """Every offer of a chip, those of the files that it extends included, and the price of its own file."""
-    names: list[str] = []
-    document: Document | None = spec.document
-    while document is not None:
-        names.append(document.path.stem)
-        document = document.base_document
     found: list[Offer] = []
-    for name in names:
+    for name in spec.lineage:
         path = first_file("hardware", "prices", f"{name}.yaml")
         if path is not None:
-            found += _read(path, os.stat(path).st_mtime)
+            found += _offers(path, os.stat(path).st_mtime)
             break
     own = spec.price
     if own is not None:
-        where = spec.document.location("price")
-        found.append(Offer((own.provider or "").lower(), "on-demand", own.si, 1, own.basis, "", own.date or "", spec.citation(own.source), where))  # fmt: skip
+        found.append(Offer((own.provider or "").lower(), "on-demand", own.si, 1, own.basis, "", own.date or "", spec.citation(own.source), spec.price_line))  # fmt: skip
     return tuple(found)
 
 
 @lru_cache(maxsize=64)
-def _read(path: Path, stamp: float) -> tuple[Offer, ...]:
+def _offers(path: Path, stamp: float) -> tuple[Offer, ...]:
+    return tuple(Offer(**row) for row in table(path, _rows))
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    """The offers of a file as plain data. Raises DataError."""
+    from rooflinecli.specs.yaml_loader import read
+
     document = read(path, first="sources")
-    found, sources = [], document.data.get("sources", {})
+    found: list[dict[str, Any]] = []
+    sources = document.data.get("sources", {})
     for i, row in enumerate(document.data.get("offers", ())):
         where = document.location("offers", i)
         try:
@@ -106,8 +108,8 @@ def _read(path: Path, stamp: float) -> tuple[Offer, ...]:
             raise DataError(
                 f"{where}: an offer needs provider, kind, usd, devices, date and source ({error!r})"
             ) from None
-        found += one
-    return tuple(found)
+        found += map(vars, one)
+    return found
 
 
 def choose(spec: HardwareSpec, words: str = "", region: str = "") -> ChosenPrice | None:
@@ -140,7 +142,7 @@ def choose(spec: HardwareSpec, words: str = "", region: str = "") -> ChosenPrice
         best = next(o for o in fitting if o.date == newest)
         return ChosenPrice(best, best.usd, best.usd, 1)
     low, high = (quantile([o.usd for o in fitting], q) for q in (0.1, 0.9))
-    own = next((o for o in fitting if spec.price is not None and o.where == spec.document.location("price")), None)
+    own = next((o for o in fitting if spec.price is not None and o.where == spec.price_line), None)
     middle = own if own is not None and not words else fitting[(len(fitting) - 1) // 2]
     return ChosenPrice(middle, min(low, middle.usd), max(high, middle.usd), len(fitting))
 

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import cast
 
+from rooflinecli.core.record import Json
 from rooflinecli.core.text import plural
-from rooflinecli.specs.yaml_loader import read
+from rooflinecli.specs.snapshots import table
 
 FOLDER = Path(__file__).resolve().parent.parent / "published_runs"
 
 
+def _read(path: Path) -> Json:
+    from rooflinecli.specs.yaml_loader import read
+
+    return read(path).data
+
+
 @lru_cache(maxsize=8)
-def published(name: str) -> dict[str, Any]:
+def published(name: str) -> Json:
     """sources, excluded and rows of published_runs/NAME.yaml."""
-    return read(FOLDER / f"{name}.yaml").data
+    return cast(Json, table(FOLDER / f"{name}.yaml", _read))
 
 
 def excluded(name: str) -> list[str]:

@@ -4,12 +4,28 @@ A simulation follows all of it. The formulas of a first token (formulas/serving)
 messages, the front end and what a stream adds to it. What they need beyond that to agree with measured runs stands on the engine.
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
 
-from pydantic import Field, ValidationError, field_validator
+from collections.abc import Mapping
+from typing import Annotated
 
 from rooflinecli.core.errors import UsageError, unknown
-from rooflinecli.specs.figure import Scalar, Spec, Time, validation_message
+from rooflinecli.specs.figure import Field, Scalar, Spec, Through, Time
+
+
+def _sizes(value: object) -> object:
+    """As an option has them, with strokes between: commas stand between settings."""
+    if not isinstance(value, str):
+        return value
+    if not all(part.isdecimal() for part in value.split("/")):
+        raise ValueError("write batches with strokes between them, such as 1/2/4/8")
+    return tuple(int(part) for part in value.split("/"))
+
+
+def _rising(value: tuple[int, ...]) -> tuple[int, ...]:
+    if any(b <= a for a, b in zip((0, *value), value, strict=False)):
+        raise ValueError("batches of graphs must be positive and rise")
+    return value
 
 
 class Scheduler(Spec):
@@ -46,7 +62,7 @@ class Scheduler(Spec):
         ge=0,
         description="tokens of a step up to which prompts and decodes are replayed as one graph and share its weights",
     )
-    graph_batches: tuple[int, ...] = Field(
+    graph_batches: Annotated[tuple[int, ...], Through(_sizes, before=True), Through(_rising)] = Field(
         (),
         description="sequences of the graphs that steps without a prompt are replayed from, such as 1/2/4/8: fewer are padded up to the next; none: as they come",
     )
@@ -92,27 +108,10 @@ class Scheduler(Spec):
     )
     source: str = Field("documented defaults of the engine; docs/simulate.md")
 
-    @field_validator("graph_batches", mode="before")
-    @classmethod
-    def _sizes(cls, value: object) -> object:
-        """As an option has them, with strokes between: commas stand between settings."""
-        if not isinstance(value, str):
-            return value
-        if not all(part.isdecimal() for part in value.split("/")):
-            raise ValueError("write batches with strokes between them, such as 1/2/4/8")
-        return tuple(int(part) for part in value.split("/"))
-
-    @field_validator("graph_batches")
-    @classmethod
-    def _rising(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if any(b <= a for a, b in zip((0, *value), value, strict=False)):
-            raise ValueError("batches of graphs must be positive and rise")
-        return value
-
 
 OPTION = "scheduler"
 ESTIMATED = ("graph_batches",)  # what an estimate alone follows
-NAMES = tuple(name for name in Scheduler.model_fields if name not in ("source", *ESTIMATED))
+NAMES = tuple(name for name in Scheduler.__dataclass_fields__ if name not in ("source", *ESTIMATED))
 # what the formulas of a first token follow too; the others act step by step, in a simulation
 MEANS = (
     "token_budget", "look_ahead", "hold_steps", "hold_share", "poll_steps", "stream_steps", "front", "per_stream", "per_token",
@@ -145,8 +144,12 @@ def written(settings: tuple[str, ...], names: tuple[str, ...] = NAMES) -> dict[s
 
 def changed(own: Mapping[str, object], settings: Mapping[str, str]) -> Scheduler:
     """A scheduler with some of its entries replaced. Raises UsageError for a value that an entry cannot take."""
+    from pydantic import ValidationError
+
+    from rooflinecli.specs.validation import validated, validation_message
+
     try:
-        return Scheduler.model_validate({**own, **settings})
+        return validated(Scheduler, {**own, **settings})
     except ValidationError as error:
         first = error.errors()[0]
         text = ",".join(f"{name}={value}" for name, value in settings.items())

@@ -1,4 +1,4 @@
-"""JSON Schema for the two kinds of YAML, from the pydantic specs, so that an editor completes and checks a file.
+"""JSON Schema for the two kinds of YAML, from the specs, so that an editor completes and checks a file.
 
 `python -m rooflinecli.specs.schema` rewrites docs/schema/; a test compares the checked-in files with what this makes.
 """
@@ -10,13 +10,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from rooflinecli.core import units
 from rooflinecli.core.errors import unknown
 from rooflinecli.specs.figure import Figure
 from rooflinecli.specs.hardware import HardwareSpec
 from rooflinecli.specs.model import ModelSpec
+from rooflinecli.specs.validation import adapter
 
 JsonSchema = dict[str, Any]  # keywords of JSON Schema by name
 KINDS = ("hardware", "model")
@@ -28,8 +27,7 @@ def generate(kind: str) -> JsonSchema:
     """The schema of hardware/*.yaml or models/*.yaml as plain data. Raises UsageError for another kind."""
     if kind not in KINDS:
         raise unknown("kind of file", kind, KINDS)
-    root: type[BaseModel] = HardwareSpec if kind == "hardware" else ModelSpec
-    schema = root.model_json_schema()
+    schema: JsonSchema = adapter(HardwareSpec if kind == "hardware" else ModelSpec).json_schema()
     if "$ref" in schema:  # a spec that contains itself is written as a reference to its definition
         itself = schema.pop("$ref").rpartition("/")[2]
         schema = {**schema, **schema["$defs"][itself]}

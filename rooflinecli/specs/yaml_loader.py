@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,8 @@ from typing import Any
 import yaml
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.text import CONTROL
+from rooflinecli.specs.document import Document, KeyPath
 from rooflinecli.specs.name_lookup import display_path, find, search_path
 
 
@@ -22,29 +21,9 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
     resolve = staticmethod(lru_cache(4096)(yaml.resolver.Resolver().resolve))
 
 
-KeyPath = tuple[str | int, ...]
 DEEPEST = 100  # levels of a file that are read; a spec has less than ten
 SAFE = 2000  # levels that PyYAML's loader in C, which recurses, surely survives
 LARGEST = 200_000  # values of one file; aliases of aliases would otherwise expand without end
-
-
-@dataclass
-class Document:
-    """One YAML file (after `extends`): plain data, and where each key path was written; the file it extends, and what it says itself."""
-
-    data: dict[str, Any]
-    path: Path
-    lines: dict[KeyPath, tuple[str, int]] = field(default_factory=dict)
-    base_document: Document | None = None
-    own: frozenset[str] = frozenset()
-
-    def location(self, *key: str | int) -> str:
-        """'hardware/h100-sxm.yaml:14' for a key path, or for its nearest ancestor that is written down."""
-        for end in range(len(key), -1, -1):
-            if key[:end] in self.lines:
-                name, line = self.lines[key[:end]]
-                return f"{name}:{line}"
-        return display_path(self.path)
 
 
 def read(path: Path, *, base: str = "", first: str = "checks") -> Document:

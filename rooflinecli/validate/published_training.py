@@ -14,12 +14,12 @@ from rooflinecli.core import units
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.engine.training import train
+from rooflinecli.specs.document import Document
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import SIZES, Layout
 from rooflinecli.specs.model import ModelSpec, load_model, model_from
 from rooflinecli.specs.published_runs import FOLDER, excluded, published
 from rooflinecli.specs.request import Request
-from rooflinecli.specs.yaml_loader import Document
 from rooflinecli.validate.stats import AT_FAULT, Row, Table, joined, notes, score, summary, twin
 
 FILE = FOLDER / "training.yaml"

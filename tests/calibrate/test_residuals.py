@@ -16,6 +16,7 @@ from rooflinecli.calibrate.write_hardware import hardware_yaml
 from rooflinecli.engine import apply_calibration, build_request
 from rooflinecli.formulas.calibration import similarity
 from rooflinecli.specs.hardware import Calibration, load_hardware
+from rooflinecli.specs.validation import validated
 
 SLOW = {"efficiency.matmul.memory": 0.6, "efficiency.elementwise.memory": 0.6, "efficiency.gather.memory": 0.6}
 
@@ -153,8 +154,8 @@ def test_a_file_answers_as_the_fit_did(which, request, tmp_path):
 
 
 def test_an_array_of_sizes_gives_what_each_gives():
-    near = Calibration.model_validate(
-        {"factors": {}, "error": 0.1, "date": "d", "rows": 1, "before": 0, "after": 0,
+    near = validated(
+        Calibration, {"factors": {}, "error": 0.1, "date": "d", "rows": 1, "before": 0, "after": 0,
          "near": [{"at": {"batch": 8, "prompt": 512}, "move": 0.1}]}
     ).near[0]  # fmt: skip
     batches = np.array([8.0, 8 * np.e, 800.0])

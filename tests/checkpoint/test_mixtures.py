@@ -100,7 +100,7 @@ def test_experts_published_in_four_bits_keep_them_in_every_file(model, file, pub
 def test_experts_that_a_tuner_saved_in_16_bits_are_converted():
     """A fine-tune of gpt-oss without its quantization_config: 3 x 24 x 32 x 2880 x 2880 values go from 4.25 to 8.5 bits."""
     spec = load_model("gpt-oss-20b")
-    plain = spec.model_copy(update={"quantization": None})
+    plain = spec.with_changes(quantization=None)
     native, wide = (file_bytes(s, "Q8_0", parameters(s).total) for s in (spec, plain))
     assert wide["experts"] == 2 * native["experts"] == 24 * 3 * 32 * 2880 * 2880 * 34 // 32
     assert {k: v for k, v in wide.items() if k not in ("experts", "total")} == {

@@ -14,10 +14,11 @@ from rooflinecli.layers.build import ledger
 from rooflinecli.memory import device_parameters
 from rooflinecli.quantization.hf_config import patterns
 from rooflinecli.quantization.linear_layers import attention, matches
+from rooflinecli.specs.document import Document
 from rooflinecli.specs.layers import AttentionSpec
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import model_from
-from rooflinecli.specs.yaml_loader import Document
+from rooflinecli.specs.validation import validated
 
 D, FF, LAYERS, VOCAB = 64, 96, 3, 500
 LLAMA = {
@@ -74,7 +75,7 @@ def test_an_unknown_format_and_experts_of_several_are_refused():
 def test_latent_attention_by_its_names(rank):
     """Four heads of 32 + 16 for scores and 24 for values, latents of 40: queries through a rank of 48, or straight from the stream."""
     latent = {"kv_lora_rank": 40, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16, "v_head_dim": 24}
-    spec = AttentionSpec(kind="mla", n_heads=4, q_lora_rank=rank, **latent)
+    spec = validated(AttentionSpec, {"kind": "mla", "n_heads": 4, "q_lora_rank": rank, **latent})
     queries = {"q_a_proj": (D, 48), "q_b_proj": (48, 4 * 48)} if rank else {"q_proj": (D, 4 * 48)}
     rest = {"kv_a_proj_with_mqa": (D, 56), "kv_b_proj": (40, 4 * 56), "o_proj": (4 * 24, D)}
     assert {linear.name: (linear.inputs, linear.outputs) for linear in attention(D, spec, "model.layers.0")} == {

@@ -18,10 +18,10 @@ from rooflinecli.memory import device_parameters
 from rooflinecli.quantization.formats import experts_alone, formats
 from rooflinecli.quantization.gguf import file_bytes
 from rooflinecli.quantization.schemes import parse, schemes
+from rooflinecli.specs.document import Document
 from rooflinecli.specs.layers import Quantization
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model, model_from
-from rooflinecli.specs.yaml_loader import Document
 
 # a llama of odd sizes: width, feed-forward, query and value width, layers, vocabulary
 D, FF, Q, KV, LAYERS, VOCAB = 320, 832, 384, 128, 3, 1000
@@ -137,7 +137,7 @@ def test_published_sizes(spec, name, published, source):
 )
 def test_a_config_says_the_same(config, name):
     by_config = model(quantization_config=config)
-    held = by_config.model_copy(update={"quantization": checkpoint_format(by_config)})
+    held = by_config.with_changes(quantization=checkpoint_format(by_config))
     assert total(held) == pytest.approx(total(with_weight_format(model(), name)), rel=1e-12)
 
 
@@ -172,9 +172,7 @@ def test_modules_left_in_16_bits(ignored, left):
         for at, (k, n) in enumerate(MATRICES):
             both += 2 * k * n if (layer, at) in left else size(k, n)
     expected = both + 2 * 2 * VOCAB * D + NORMS
-    assert total(spec.model_copy(update={"quantization": checkpoint_format(spec)})) == pytest.approx(
-        expected, rel=1e-12
-    )
+    assert total(spec.with_changes(quantization=checkpoint_format(spec))) == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_module_that_is_not_there():
@@ -246,7 +244,7 @@ def test_modules_that_gptqmodel_leaves_stay_in_16_bits():
         model(quantization_config=whole),
         model(quantization_config=whole | {"dynamic": {r"-:.*self_attn\.o_proj.*": {}}}),
     )
-    size = [total(m.model_copy(update={"quantization": checkpoint_format(m)})) for m in (plain, some)]
+    size = [total(m.with_changes(quantization=checkpoint_format(m))) for m in (plain, some)]
     n = sum(g.repeat for g in plain.layers)
     heads = plain.layers[0].attention
     k = heads.n_heads * heads.head_dim

@@ -54,8 +54,8 @@ def figures(value: object, path: str = "") -> list[tuple[str, Figure]]:
         return [f for k, v in value.items() for f in figures(v, f"{path}.{k}")]
     if isinstance(value, list):
         return [f for i, v in enumerate(value) for f in figures(v, f"{path}[{i}]")]
-    if hasattr(value, "model_fields_set"):
-        return [f for k in type(value).model_fields for f in figures(getattr(value, k), f"{path}.{k}")]
+    if hasattr(value, "__dataclass_fields__"):
+        return [f for k in value.__dataclass_fields__ for f in figures(getattr(value, k), f"{path}.{k}")]
     return []
 
 

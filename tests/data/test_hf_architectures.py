@@ -26,10 +26,10 @@ from rooflinecli.quantization.formats import formats
 from rooflinecli.questions.models.answer import sheet
 from rooflinecli.render.answer import render
 from rooflinecli.render.views import models as views
+from rooflinecli.specs.document import Document
 from rooflinecli.specs.layers import ImageSpec
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import model_from
-from rooflinecli.specs.yaml_loader import Document
 
 BF16 = formats("bf16", None, None, {"bf16": 1}, "any")
 V4_FLASH = {

@@ -29,11 +29,11 @@ from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.phases.forward import ForwardPass, ledger_flops
 from rooflinecli.quantization.formats import formats
 from rooflinecli.questions.models.answer import sheet
+from rooflinecli.specs.document import Document
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model, model_from
 from rooflinecli.specs.request import Request
-from rooflinecli.specs.yaml_loader import Document
 
 ORACLE = Path(__file__).resolve().parents[1] / "oracle"
 COUNTS = json.loads((ORACLE.parent / "data" / "hf_counts" / "counts.json").read_text())

@@ -13,8 +13,8 @@ import pytest
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.hf import from_config
 from rooflinecli.layers.parameter_counts import parameters
+from rooflinecli.specs.document import Document
 from rooflinecli.specs.model import model_from
-from rooflinecli.specs.yaml_loader import Document
 
 CASES = json.loads(Path(__file__).with_name("hf_remote_code.json").read_text(encoding="utf-8"))
 

@@ -25,11 +25,11 @@ from rooflinecli.phases.forward import rows_flops
 from rooflinecli.quantization.formats import formats
 from rooflinecli.quantization.gguf import file_bytes
 from rooflinecli.questions.models.answer import sheet
+from rooflinecli.specs.document import Document
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import model_from
 from rooflinecli.specs.request import Request
-from rooflinecli.specs.yaml_loader import Document
 
 ROOT = Path(__file__).resolve().parent / "hf_counts"
 COUNTS = {k: v for k, v in json.loads((ROOT / "counts.json").read_text()).items() if k != "_meta"}

@@ -135,7 +135,7 @@ def test_a_quantized_model_drafts_with_its_own_last_layer():
     """DeepSeek-R1's checkpoint names modules by layer: the module of a further token is its last layer, whatever was worked out of all 61 before."""
     whole = load_model("deepseek-r1")
     assert len(whole.order) == 61
-    last = whole.with_changes(layers=[whole.layers[-1].model_copy(update={"repeat": 1})])
+    last = whole.with_changes(layers=[whole.layers[-1].with_changes(repeat=1)])
     assert last.order == [0] and len(whole.order) == 61
     asked = {"hw": "h200", "n": 8, "tp": 8, "phase": ["decode"], "batch": 8}
     plain, drafted = (

@@ -27,7 +27,7 @@ def ctx(model="llama-3-8b", hw="h100", **more) -> EstimateContext:
 def short(context: float) -> EstimateContext:
     """A model with a context so short that the usual lengths do not fit."""
     spec = load_model("llama-3-8b")
-    less = spec.model_copy(update={"max_context": context})
+    less = spec.with_changes(max_context=context)
     less._document = spec.document
     return EstimateContext(Request(less, load_hardware("h100")))
 

@@ -36,7 +36,7 @@ def test_the_flops_of_mfu_are_those_of_the_kernels(model):
 
 def test_a_tower_takes_its_time_and_memory_in_training():
     """CLIP against its vision tower alone: the text tower adds what it would take by itself, at 77 tokens."""
-    both, vision = _scene("clip-vit-l-14", batch=64.0), load_model("clip-vit-l-14").model_copy(update={"towers": []})
+    both, vision = _scene("clip-vit-l-14", batch=64.0), load_model("clip-vit-l-14").with_changes(towers=[])
     vision._document = both.spec.document
     text = both.spec.towers[0]
     plan = Layout(micro_batch=64.0)

@@ -24,13 +24,13 @@ def ctx(**more):
 
 
 def test_no_entry_stands_in_two_places():
-    assert set(ServingEngine.model_fields) & set(Scheduler.model_fields) == {"source"}
+    assert set(ServingEngine.__dataclass_fields__) & set(Scheduler.__dataclass_fields__) == {"source"}
 
 
 @pytest.mark.parametrize("name", sorted(engines()))
 def test_formula_and_simulation_read_the_same(name):
     engine, own = engines()[name], scheduler_of(ctx(engine=name), ())
-    for shared in CONSTANTS.keys() & Scheduler.model_fields.keys():
+    for shared in CONSTANTS.keys() & Scheduler.__dataclass_fields__.keys():
         assert engine.constant(shared) == getattr(own, shared)
 
 

@@ -88,14 +88,14 @@ def test_one_board_and_other_engines_wait_for_nobody():
 def test_prompts_start_layer_by_layer():
     """Every layer and every layer of experts, where the engine says so."""
     one = ctx(engine="vllm")
-    own = one.engine.model_copy(update={"prompt_per_layer": 2e-6, "prompt_per_moe_layer": 3e-6})
+    own = one.engine.with_changes(prompt_per_layer=2e-6, prompt_per_moe_layer=3e-6)
     own._document = one.engine.document
     one.engine = own
     assert forward_step.uncaptured_launch_s(one) == pytest.approx(32 * 2e-6 + 32 * 3e-6)
     dense = ctx("llama-3-8b", engine="vllm")
     dense.engine = own
     assert forward_step.uncaptured_launch_s(dense) == pytest.approx(32 * 2e-6)
-    dense.engine = own.model_copy(update={"prompt_per_layer": 0.0})
+    dense.engine = own.with_changes(prompt_per_layer=0.0)
     assert forward_step.uncaptured_launch_s(dense) == 0
 
 

@@ -80,7 +80,7 @@ def test_a_hybrid_weighs_what_its_published_files_do(file, published):
 def test_a_tower_that_reads_images_is_a_file_of_its_own():
     """Qwen2.5-VL 7B: the text model in Q4_K_M beside 16 bits of everything the tower holds."""
     spec = load_model("qwen2.5-vl-7b")
-    text = spec.model_copy(update={"towers": []})
+    text = spec.with_changes(towers=[])
     text._document = spec.document
     whole, alone = (parameters(s).total for s in (spec, text))
     found = fit(

@@ -207,10 +207,8 @@ def test_in_network_reduction_is_taken_where_it_is_faster():
     """A level that says how well its switch sums: large tensors gain, and never below the floor of one send."""
     plain = load_hardware("h100-sxm")
     entry = Efficiency(memory=0.61, overhead=2e-5, source="NVLS at 482 GB/s of bus bandwidth")
-    level = plain.network[0].model_copy(
-        update={"efficiency": {**plain.network[0].efficiency, "all-reduce-in-network": entry}}
-    )
-    summing = plain.model_copy(update={"network": [level, *plain.network[1:]]})
+    level = plain.network[0].with_changes(efficiency={**plain.network[0].efficiency, "all-reduce-in-network": entry})
+    summing = plain.with_changes(network=[level, *plain.network[1:]])
     large, small = ([collective("all-reduce", size, hw, 8) for hw in (plain, summing)] for size in (1e9, 1e4))
     assert large[1]["expected_s"] < large[0]["expected_s"] and large[1]["algorithm"] == "in-network reduction"
     assert large[1]["floor_s"] <= large[1]["expected_s"]

@@ -25,7 +25,7 @@ BACKENDS = {
 
 @pytest.fixture(scope="module")
 def chip() -> Chip:
-    engine = load_engine("llamacpp").model_copy(update={"backends": BACKENDS})
+    engine = load_engine("llamacpp").with_changes(backends=BACKENDS)
     engine._document = load_engine("llamacpp").document
     found = Chip(load_hardware("rtx-4090"), engine=engine)
     assert found.backend_names == ("rtx-4090", "nvidia-ada", "nvidia")
@@ -53,7 +53,7 @@ def test_experts_of_an_engine_s_own_are_as_served_already():
     shape, stored = ExpertShape(4096.0, 1536.0, 3.0, 128.0, 8.0), ExpertStorage(2.0, 2.0, 2.0, "bf16", "bf16@vllm")
     op = experts_op("x", 64.0, shape, stored, 1.0, 1.0)
     kernels = {"nvidia": {"routed_experts": {"any": Efficiency(compute=0.5, memory=0.5, source="by hand")}}}
-    engine = load_engine("llamacpp").model_copy(update={"backends": kernels})
+    engine = load_engine("llamacpp").with_changes(backends=kernels)
     engine._document = load_engine("llamacpp").document
     for brings, unmoved in ((engine, True), (None, False)):
         first, other = (
@@ -84,8 +84,8 @@ def test_training_and_other_classes_know_nothing_of_them(chip):
 
 def test_devices_of_a_host_are_as_the_file_says_else_as_its_network():
     spec = load_hardware("h100")
-    bare = spec.model_copy(update={"devices_per_host": None})
-    alone = bare.model_copy(update={"network": []})
+    bare = spec.with_changes(devices_per_host=None)
+    alone = bare.with_changes(network=[])
     for each in (bare, alone):
         each._document = spec.document
     assert Chip(bare).devices_per_host == spec.network[0].size

@@ -13,6 +13,7 @@ from rooflinecli.questions.sweep.axes import space
 from rooflinecli.specs.efficiency import CONSTANTS, SETTINGS, Efficiency
 from rooflinecli.specs.hardware import load_defaults, load_hardware
 from rooflinecli.specs.schema import generate
+from rooflinecli.specs.validation import validated
 
 PACKAGE = Path(__file__).resolve().parents[2] / "rooflinecli"
 
@@ -35,7 +36,7 @@ def _set(text: str) -> tuple[float, ...]:
 def test_a_constant_is_read_in_its_unit_on_the_command_line_and_in_a_file(text, value):
     assert _set(f"efficiency.{text}") == (pytest.approx(value),)
     name, written = text.partition(".")[2].split("=")
-    assert getattr(Efficiency(**{name: written, "source": "here"}), name) == pytest.approx(value)
+    assert getattr(validated(Efficiency, {name: written, "source": "here"}), name) == pytest.approx(value)
 
 
 @pytest.mark.parametrize("text", ["framework.accumulate=8 us", "prefill_attention.per_item=2 B", "matmul.compute=1 s"])
@@ -64,7 +65,9 @@ def test_constants_have_one_declaration():
     """The chip, the schema and the fields of Efficiency name the same constants."""
     read = vars(Chip(load_hardware("h100")).constants("kernel", "matmul", "bf16"))
     assert (
-        set(CONSTANTS) == set(Efficiency.model_fields) - {"p", "source", "note"} == set(read) - {"p", "known", "simple"}
+        set(CONSTANTS)
+        == set(Efficiency.__dataclass_fields__) - {"p", "source", "note"}
+        == set(read) - {"p", "known", "simple"}
     )
     field = generate("hardware")["$defs"]["Efficiency"]["properties"]["accumulate"]
     number, text = field["anyOf"]

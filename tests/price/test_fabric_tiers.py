@@ -27,8 +27,8 @@ def cluster() -> HardwareSpec:
 def changed(spec: HardwareSpec, index: int, **fields: object) -> HardwareSpec:
     """The chip with fields of a network level changed."""
     levels: list[Level] = list(spec.network)
-    levels[index] = levels[index].model_copy(update=fields)
-    return spec.model_copy(update={"network": levels})
+    levels[index] = levels[index].with_changes(**fields)
+    return spec.with_changes(network=levels)
 
 
 def test_a_ring_over_two_tiers_is_one_ring_until_its_uplinks_are_full(cluster: HardwareSpec) -> None:
@@ -84,7 +84,7 @@ def test_unmeasured_contention_is_wide_and_ones_own_measurement_closes_it(cluste
 
 
 def test_floor_under_expected_and_sharp_sends_half(cluster: HardwareSpec) -> None:
-    constants = cluster.network[1].efficiency["any"].model_copy(update={"memory": 0.9})
+    constants = cluster.network[1].efficiency["any"].with_changes(memory=0.9)
     sharp = changed(
         cluster, 1, in_network_reduction=True, efficiency={"any": constants, "all-reduce-in-network": constants}
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rooflinecli.specs.yaml_loader import Document
+from rooflinecli.specs.document import Document
 
 if TYPE_CHECKING:
     from rooflinecli.importers.checkpoint.tensor_header import Header

@@ -15,8 +15,8 @@ from rooflinecli.importers.checkpoint.gguf_by_tensors import plain
 from rooflinecli.importers.checkpoint.gguf_header import read
 from rooflinecli.importers.checkpoint.tensor_header import Header
 from rooflinecli.quantization.gguf import file_types
+from rooflinecli.specs.document import Document
 from rooflinecli.specs.name_lookup import display_path
-from rooflinecli.specs.yaml_loader import Document
 
 _EXPERT = re.compile(r"_exps\.(weight|bias)$")
 _OUTSIDE = (

@@ -10,14 +10,12 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.record import Json
 from rooflinecli.importers.checkpoint.tensor_header import Header
 from rooflinecli.importers.hf.rows import Scope
-from rooflinecli.specs.yaml_loader import Loader
+from rooflinecli.specs.snapshots import table
 
 Config = Json
 
@@ -110,7 +108,7 @@ _ATTENTION = {  # of every decoder with attention
 
 @cache
 def _rows() -> dict[str, Json]:
-    rows: dict[str, Json] = yaml.load(Path(__file__).with_suffix(".yaml").read_text("utf-8"), Loader)
+    rows: dict[str, Json] = table(Path(__file__).with_suffix(".yaml"))
     return rows
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.checkpoint.tensor_header import Header, Tensor
+from rooflinecli.specs.document import Document
 from rooflinecli.specs.name_lookup import display_path
-from rooflinecli.specs.yaml_loader import Document
 
 INDEX = ".safetensors.index.json"
 BITS = {

@@ -13,8 +13,8 @@ from rooflinecli.importers.hf import rows
 from rooflinecli.importers.hf.config_json import read_config
 from rooflinecli.importers.hf.ignored_fields import NOISE
 from rooflinecli.quantization.hf_config import NAMES, stored
+from rooflinecli.specs.document import Document, KeyPath
 from rooflinecli.specs.field_reader import MISSING, ConfigFields, Family, Where
-from rooflinecli.specs.yaml_loader import Document, KeyPath
 
 TYPES = rows.texts("families")  # model type -> the text of its row
 WRAPPED = rows.texts("wrappers")  # a model with a vision tower

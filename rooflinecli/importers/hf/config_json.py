@@ -9,8 +9,8 @@ from typing import Any
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
+from rooflinecli.specs.document import Document, KeyPath
 from rooflinecli.specs.name_lookup import display_path
-from rooflinecli.specs.yaml_loader import Document, KeyPath
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from rooflinecli.core.errors import DataError, RooflineError, UsageError
 from rooflinecli.core.extras import install
 from rooflinecli.core.text import one_line
+from rooflinecli.specs.document import Document
 from rooflinecli.specs.name_lookup import OtherPublisher
-from rooflinecli.specs.yaml_loader import Document
 
 NAME = re.compile(r"(?P<repo>[\w][\w.-]*/[\w][\w.-]*)(?:@(?P<revision>[\w./-]+))?")
 WAIT = 8.0  # seconds for an answer before the cache is used

@@ -26,7 +26,7 @@ def block(spec: AttentionSpec, model: ModelSpec) -> Block:
     """The rows of both halves, and their sum."""
     heads = gqa.block(spec, model)
     sizes = spec.sizes
-    scan = spec.model_copy(update={"qkv_bias": "ssm_bias" in sizes, "out_bias": "ssm_out_bias" in sizes})
+    scan = spec.with_changes(qkv_bias="ssm_bias" in sizes, out_bias="ssm_out_bias" in sizes)
     rows = (
         *heads.rows,
         *mamba2.rows(scan, "attention.ssm", "M", "P"),

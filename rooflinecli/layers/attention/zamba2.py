@@ -27,7 +27,7 @@ def block(spec: AttentionSpec, model: ModelSpec) -> Block:
     """Shared attention and MLP with this use's adapters, the projection back into the stream, the scan."""
     sizes, tied = spec.sizes, spec.shared
     bias = spec.qkv_bias  # of the MLP and of the scan's projections; attention has none
-    scan = spec.model_copy(update={"qkv_bias": bias, "out_bias": bias, "conv_bias": True})
+    scan = spec.with_changes(qkv_bias=bias, out_bias=bias, conv_bias=True)
     both, hidden = ("B", "S", "U"), ("B", "S", "F")
     rows = (
         *_attention(tied, "qkv_adapter" in sizes),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.record import Json
+from rooflinecli.specs.document import Document
+from rooflinecli.specs.figure import differs
 from rooflinecli.specs.model import AttentionSpec, LayerSpec, ModelSpec, load_model, model_from
-from rooflinecli.specs.yaml_loader import Document
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "gelu_new", "gelu_pytorch_tanh", "silu", "swish", "relu", "relu2")
 
@@ -16,7 +17,7 @@ def scaled(name: str, layers: int | None, d_model: int | None, vocab: int | None
     Raises UsageError for what cannot be scaled or built.
     """
     spec = load_model(name)
-    data = {k: v for k, v in spec.model_dump(exclude_unset=True).items() if k != "parameters_published"}
+    data = {k: v for k, v in spec.to_dict(differs).items() if k != "parameters_published"}
     data["layers"] = [_layer(group, spec.d_model, d_model) for group in _first(spec.layers, layers)]
     data |= {k: v for k, v in (("d_model", d_model), ("vocab_size", vocab)) if v is not None}
     small = model_from(Document(data, spec.document.path))
@@ -32,13 +33,13 @@ def _first(groups: list[LayerSpec], layers: int | None) -> list[LayerSpec]:
     for group in groups:
         take = min(group.repeat, layers - sum(g.repeat for g in kept))
         if take > 0:
-            kept.append(group.model_copy(update={"repeat": take}))
+            kept.append(group.with_changes(repeat=take))
     return kept
 
 
 def _layer(group: LayerSpec, old: int, new: int | None) -> Json:
     """A layer group as data, its width scaled from `old` to `new`: head_dim stays, heads and d_ff shrink in proportion."""
-    data = group.model_dump(exclude_none=True)
+    data = group.to_dict(lambda field, value: value is not None)
     if new is None:
         return data
     attention, feedforward = data.get("attention"), data["feedforward"]

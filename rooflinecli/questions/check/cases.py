@@ -19,10 +19,11 @@ from rooflinecli.importers.source import Options
 from rooflinecli.questions.check.interval_bounds import phase_of
 from rooflinecli.questions.conditions import Requirement, requirement
 from rooflinecli.questions.file_options import as_options, path_of
-from rooflinecli.specs.figure import Spec, validate
+from rooflinecli.specs.document import Document, KeyPath
 from rooflinecli.specs.options import OPTIONS, find
 from rooflinecli.specs.request import BOUNDS
-from rooflinecli.specs.yaml_loader import Document, KeyPath, read
+from rooflinecli.specs.validation import validate
+from rooflinecli.specs.yaml_loader import read
 
 
 def _scalar(value: object) -> object:
@@ -73,6 +74,9 @@ Prose = Annotated[str, BeforeValidator(_prose)]
 Limit = Annotated[Scalar | list[Scalar], BeforeValidator(_listed)]
 
 
+CLOSED = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())  # of a file: unknown fields are errors
+
+
 class CheckSpec(BaseModel):
     """One named check. Everything except these fields is an option of `roofline estimate` by its long name."""
 
@@ -105,8 +109,10 @@ class CheckSpec(BaseModel):
         return dict(self.__pydantic_extra__ or {})
 
 
-class CheckFile(Spec):
+class CheckFile(BaseModel):
     """A plan file."""
+
+    model_config = CLOSED
 
     hold: Bound = Field("pessimistic", description="which bound of the interval limits apply to")
     unsure: Literal["fail", "warn"] = Field("fail", description="what a limit inside the interval amounts to")

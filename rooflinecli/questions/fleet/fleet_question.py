@@ -13,16 +13,17 @@ from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.engine import build_request
 from rooflinecli.engine.context import HOST_FACTOR, PUE
 from rooflinecli.questions import multi_chip
-from rooflinecli.questions.check.cases import Bound, Name, Option, Prose, Scalar
+from rooflinecli.questions.check.cases import CLOSED, Bound, Name, Option, Prose, Scalar
 from rooflinecli.questions.file_options import as_options
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search import search_request
 from rooflinecli.questions.search.search_request import joined
+from rooflinecli.specs.document import Document
 from rooflinecli.specs.engine import DEFAULT, load_engine
-from rooflinecli.specs.figure import Spec, validate
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.options import OPTIONS
-from rooflinecli.specs.yaml_loader import Document, read
+from rooflinecli.specs.validation import validate
+from rooflinecli.specs.yaml_loader import read
 
 MOST = 100_000  # devices of a group
 
@@ -36,8 +37,10 @@ def _several(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
-class GroupSpec(Spec):
+class GroupSpec(BaseModel):
     """Devices of one chip that stand together."""
+
+    model_config = CLOSED
 
     devices: int = Field(description="how many there are", ge=1, le=MOST, strict=True)
     hw: Name | None = Field(None, description="the chip, where the group has a name of its own")
@@ -83,8 +86,10 @@ class ServiceSpec(BaseModel):
         return dict(self.__pydantic_extra__ or {})
 
 
-class FleetFile(Spec):
+class FleetFile(BaseModel):
     """A file of a fleet."""
+
+    model_config = CLOSED
 
     hold: Bound = Field("pessimistic", description="which end of the estimate is held to rates and limits")
     fleet: dict[Name, Group] = Field(

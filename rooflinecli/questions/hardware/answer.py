@@ -283,7 +283,7 @@ def _constants(spec: HardwareSpec) -> Iterator[ConstantRow]:
         yield ConstantRow.like(
             item,
             class_=name,
-            constants=item.model_dump(exclude_unset=True, exclude={"source", "note", "error"}),
+            constants={k: v for k, v in item.given.items() if k not in ("source", "note", "error")},
             citation=spec.citation(item.source),
             at=spec.document.location(*path),
         )

@@ -12,6 +12,7 @@ from rooflinecli.layers.build import ledger
 from rooflinecli.layers.parameter_counts import layer_parameters, parameters
 from rooflinecli.ledger.ledger import Layer
 from rooflinecli.quantization.formats import formats
+from rooflinecli.specs.figure import differs
 from rooflinecli.specs.model import LayerSpec, ModelSpec, load_model
 from rooflinecli.specs.name_lookup import display_path, load_registry
 
@@ -164,8 +165,8 @@ def sheet(name: str) -> ModelSheet:
         pattern=pattern(spec),
         groups=[_group(group, layer) for group, layer in zip(spec.layers, ledger(spec).layers, strict=True)],
         towers=[_tower(tower) for tower in spec.towers],
-        quantization=spec.quantization.model_dump(exclude_defaults=True) if spec.quantization else None,
-        checkpoint=spec.checkpoint.model_dump() if spec.checkpoint else None,
+        quantization=spec.quantization.to_dict(differs) if spec.quantization else None,
+        checkpoint=spec.checkpoint.to_dict() if spec.checkpoint else None,
         notes=list(spec.notes),
     )
 
@@ -212,7 +213,7 @@ def _tower(spec: ModelSpec) -> Tower:
 def _group(group: LayerSpec, layer: Layer) -> LayerGroup:
     """What a group of equal layers is made of."""
     attention, feedforward = (
-        Block({"kind": block.kind, **block.model_dump(exclude_defaults=True)}) if block else None
+        Block({"kind": block.kind, **block.to_dict(differs)}) if block else None
         for block in (group.attention, group.feedforward)
     )
     return LayerGroup.like(
