@@ -53,6 +53,7 @@ _GIVEN = (
     "software",
     "flash",
     "ep_overlap",
+    "tp_overlap",
 )
 KNOWN = ("llama-3.1-405b", "deepseek-v3", "nemotron", "mixtral")
 

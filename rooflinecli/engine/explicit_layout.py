@@ -12,8 +12,8 @@ from rooflinecli.specs.request import Request
 # Megatron-LM's --account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split: an end counts as a layer.
 ENDS = {"embedding": (1, 0), "loss": (0, 1), "embedding+loss": (1, 1)}
 _FIELDS = (
-    "schedule ring placement shard imbalance capacity_factor shared_overlap ep_overlap dropout loss_chunks "
-    "mlp_chunks expert_tp software recipe lora_rank lora_targets recompute_layers"
+    "schedule ring placement shard imbalance capacity_factor shared_overlap ep_overlap tp_overlap dropout "
+    "loss_chunks mlp_chunks expert_tp software recipe lora_rank lora_targets recompute_layers"
 ).split()
 _SERVING_FIELDS = (*_FIELDS, "redundant_experts", "exchange", "overlap")
 

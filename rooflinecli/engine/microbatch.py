@@ -148,7 +148,7 @@ class Microbatch:
         for again in (False, True) if full else (False,):
             repeats = times * self.recomputed if again else times
             for c in tensor.collectives(layout, self.tokens, sizes["D"], size, repeats, reductions, True, again):
-                self.communicate(c, 0.0 if again else self._overlap("tp_collective", c))
+                self.communicate(c, 0.0 if again else self._tensor_overlap(c))
         if group.moe:
             width = expert.token_width(sizes)
             for c in expert.collectives(layout, self.tokens, sizes["top_k"], width, size, times, True):
@@ -165,8 +165,19 @@ class Microbatch:
         constants = self.constants("ep_collective")
         if self.layout.ep_overlap:
             return num.maximum(constants.overlap, constants.beyond)
-        mamba = any(layer.attention and layer.attention.kind in MAMBA for layer in self.ledger.spec.layers)
-        return 0.0 if mamba or self.layout.ep_overlap is False else self._overlap("ep_collective", c)
+        exposed = self._is_hybrid() or self.layout.ep_overlap is False
+        return 0.0 if exposed else self._overlap(constants, c)
+
+    def _tensor_overlap(self, c: Collective) -> Number:
+        """Fraction of tensor-parallel collectives that hides: as asked (--tp-overlap), else as the stack does, except in hybrid
+        mixtures, whose recipes leave tp_comm_overlap off (Nemotron 3 Super and Ultra, Megatron-Bridge v0.4 to v0.6)."""
+        asked = self.layout.tp_overlap
+        if asked is False or (asked is None and self.ctx.is_moe and self._is_hybrid()):
+            return 0.0
+        return self._overlap(self.ctx.chip.constants(REGIME, "tp_collective", "" if asked else self.stack), c)
+
+    def _is_hybrid(self) -> bool:
+        return any(layer.attention and layer.attention.kind in MAMBA for layer in self.ledger.spec.layers)
 
     def _shared_experts(self, group: Layer, sizes: Sizes, times: Number) -> Number:
         """Seconds of the shared experts of a layer group, forward and backward, where they overlap the MoE all-to-all."""
@@ -179,9 +190,9 @@ class Microbatch:
         costs.add(backward.weight_gradients(ops, self.ctx.gradient_bytes), times)
         return costs.total
 
-    def _overlap(self, kind: str, c: Collective) -> Number:
+    def _overlap(self, constants: SimpleNamespace, c: Collective) -> Number:
         """Fraction of a collective that hides: kernels that overlap it work inside the innermost network, or only beyond."""
-        constants, levels = self.constants(kind), self.ctx.chip.levels
+        levels = self.ctx.chip.levels
         if not levels:
             return constants.overlap
         return num.where(c.n * c.stride <= levels[0].size, constants.overlap, constants.beyond)

@@ -204,7 +204,7 @@ def layout_answer(layout: Layout, chosen: bool, reason: str) -> LayoutAnswer:
 
 _UNUSUAL = (
     "recompute_layers recompute_modules schedule ring placement shard stages imbalance capacity_factor "
-    "shared_overlap ep_overlap redundant_experts exchange overlap dropout offload offload_layers loss_chunks "
+    "shared_overlap ep_overlap tp_overlap redundant_experts exchange overlap dropout offload offload_layers loss_chunks "
     "mlp_chunks expert_tp software recipe"
 ).split()
 _unusual_fields = attrgetter(*_UNUSUAL)

@@ -33,7 +33,8 @@ class Layout:
 
     ep splits the experts over ep of the dp replicas, and the busiest holds `imbalance` times its share of tokens,
     or every expert works on `capacity_factor` times it: tokens above are dropped, room below is padded. shared_overlap overlaps shared experts with
-    the all-to-all of the routed ones' tokens, ep_overlap says whether other microbatches hide that all-to-all (None: as the training stack does). zero is
+    the all-to-all of the routed ones' tokens, ep_overlap says whether other microbatches hide that all-to-all, tp_overlap whether matmuls hide the collectives of tensor parallelism
+    (None: as the training stack does). zero is
     the ZeRO stage: 0 replicate, 1 optimizer, 2 + gradients, 3 + weights (FSDP), over `shard` replicas (all by default;
     fewer is HSDP). micro_batch is sequences per replica and pipeline slot. stages lists the layers of each pipeline
     stage when they are uneven. recompute selective repeats recompute_modules (attention scores, when they are materialized); recompute_layers of the model's layers compute again, all by default. offload names what waits on the host: optimizer state, or the activations of
@@ -65,6 +66,7 @@ class Layout:
     capacity_factor: Number | None = None
     shared_overlap: bool = False
     ep_overlap: bool | None = None
+    tp_overlap: bool | None = None
     dropout: bool = False
     offload: str = "none"
     offload_layers: Number | None = None

@@ -256,6 +256,7 @@ class TrainingLayout(Group):
     micro_batch_size: OptNumber = field("count", "Sequences per replica and micro-batch.", default=None, panel=LAYOUT, phase="train", fills="micro_batch", former=("micro-batch", "mbs"), name="micro-batch")
     virtual_stages: OptNumber = field("count", "Interleaved stages per device.", default=None, panel=LAYOUT, phase="train", former=("num-virtual-stages-per-pipeline-rank", "vpp"))
     ep_overlap: OptSwitch = field("switch", "Expert all-to-all overlaps other microbatches (Megatron Core's --overlap-moe-expert-parallel-comm); by default as the training stack does.", default=None, panel=LAYOUT, phase="train")
+    tp_overlap: OptSwitch = field("switch", "Matmuls overlap the collectives of tensor parallelism inside a host (Megatron-LM's --tp-comm-overlap); by default as the training stack does.", default=None, panel=LAYOUT, phase="train")
     recompute: OptText = field("choice", "Activation recomputation", default=None, panel=LAYOUT, phase="train", choices=RECOMPUTE, former=("recompute-granularity",))
     recompute_modules: OptText = field("list", "With selective: core_attn (default), mla_up_proj, mlp, moe, moe_act, ...", default=None, panel=LAYOUT, phase="train")
     recompute_num_layers: OptNumber = field("count", "With full: layers of the model that are recomputed; all by default.", default=None, panel=LAYOUT, phase="train", fills="recompute_layers", former=("recompute-layers",), name="recompute-layers")

@@ -86,6 +86,7 @@ class Request:
     capacity_factor: Number | None = None
     shared_overlap: bool | None = None
     ep_overlap: bool | None = None
+    tp_overlap: bool | None = None
     dropout: bool | None = None
     offload: str | None = None
     loss_chunks: Number | None = None

@@ -134,7 +134,7 @@ def test_training_rows(report) -> None:
     assert first["mbridge_moe"]["mean"] < 0.127 and first["mbridge_moe"]["median"] < 0.08
     assert third["all"]["rows"] == 54 and third["all"]["below_floor"] == 0 and third["all"]["mean"] < 0.11
     assert fourth["all"]["rows"] == 85 and fourth["all"]["below_floor"] == 0 and fourth["dense"]["mean"] < 0.07
-    assert fourth["MoE"]["mean"] < 0.15 and 0.75 < fourth["all"]["coverage"] < 0.9
+    assert fourth["MoE"]["mean"] < 0.15 and 0.75 < fourth["all"]["coverage"] < 0.95
     rows = first
     assert rows["korthikanti_t5"]["mean"] <= 0.06
     assert rows["all"]["mean"] <= 0.09 and rows["all"]["below_floor"] == 0

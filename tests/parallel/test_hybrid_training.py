@@ -43,6 +43,19 @@ def test_hybrids_expose_the_exchange_that_other_mixtures_hide() -> None:
     assert train(other, deepseek).time_s == train(other, deepseek.with_changes(ep_overlap=True)).time_s
 
 
+def test_hybrid_mixtures_expose_tensor_parallelism_unless_asked_to_overlap_it() -> None:
+    """Recipes of Nemotron 3 leave tp_comm_overlap off; a twentieth stays exposed where it is on, all of it where it is said to be off."""
+    plan = Layout(tp=2.0, dp=32.0, ep=64.0, sequence_parallel=True, software=STACK)
+    unsaid, on, off = (train(ctx(), plan.with_changes(tp_overlap=flag)) for flag in (None, True, False))
+    assert unsaid.time_s == off.time_s > on.time_s
+    assert on.communication_s["tp"] == pytest.approx(0.05 * off.communication_s["tp"], rel=0.01)
+    dense = {"dtype": "bf16", "seq": 4096.0}
+    unsaid, on, off = (
+        train(ctx("llama-3-70b", **dense), plan.with_changes(ep=1.0, tp_overlap=flag)) for flag in (None, True, False)
+    )
+    assert unsaid.time_s == on.time_s < off.time_s
+
+
 def test_a_prediction_module_of_a_hybrid_is_attention_and_experts() -> None:
     block = ctx().ledger.mtp_block
     assert [group.mixer is not None for group in block] == [True, False] and block[1].moe

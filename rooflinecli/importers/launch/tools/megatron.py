@@ -124,6 +124,8 @@ def settings(args: LaunchArguments, launch: Launch, gated: bool) -> None:
         launch.options["shared-expert-overlap"] = True
     if args.pop("overlap-moe-expert-parallel-comm"):
         launch.options["ep-overlap"] = True
+    if args.pop("tp-comm-overlap"):
+        launch.options["tp-overlap"] = True
     if args.pop("grad-reduce-in-bf16") or args.pop("grad-sync-dtype", "grad-reduce-dtype") in ("bf16", "bfloat16"):
         launch.options["gradient-bytes"] = 2  # main gradients are kept as they are reduced
     stage = _SHARDED.get(str(args.pop("data-parallel-sharding-strategy", "fsdp-sharding-strategy")), 3)
