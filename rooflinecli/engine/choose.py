@@ -23,7 +23,7 @@ from rooflinecli.engine.phase_answer import LayoutAnswer, layout_answer
 from rooflinecli.engine.residency import resident_memory
 from rooflinecli.specs.layout import Layout
 
-STARTS, STARTS_PER_PP = 6, 2  # candidates from which a training layout is refined, and those of one pipeline size
+STARTS, STARTS_PER_KIND = 6, 2  # candidates from which a training layout is refined, and those of one kind
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -74,6 +74,8 @@ def choose(ctx: EstimateContext, phases: tuple[str, ...], fastest: bool = True) 
             why = _why_count(ctx, best.layout, best.needs(ctx, phases), smaller)
             if fastest and phases == ("train",):
                 best = Candidate(layout_candidates.refined(ctx, _starts(ctx, phases, tried))[0], True)
+            elif fastest:
+                best = _staged(ctx, phases, best)
             return ChosenLayout(best.layout, True, why, True)
         smaller, any_legal = tried, any_legal or bool(tried)
     if not any_legal:
@@ -97,7 +99,8 @@ def _on(ctx: EstimateContext, phases: tuple[str, ...], devices: int, broken: lis
         why = f"the fastest{_by(ctx.request.bound)} of {count} layouts tried; `roofline search` tries every one"
         return ChosenLayout(layout, False, why, True)
     if best is not None:
-        return ChosenLayout(best.layout, False, _why(ctx, phases, tried), True)
+        staged = _staged(ctx, phases, best)
+        return ChosenLayout(staged.layout, False, _why(ctx, tried, staged is not best), True)
     unsustained = [one.unsustained for one in tried if one.unsustained is not None]
     if len(unsustained) == len(tried):
         raise unsustained[0]
@@ -108,27 +111,47 @@ def _on(ctx: EstimateContext, phases: tuple[str, ...], devices: int, broken: lis
     return ChosenLayout(least.layout, False, reason, False)
 
 
-def _best(ctx: EstimateContext, phases: tuple[str, ...], tried: list[Candidate]) -> Candidate | None:
+def _contenders(tried: list[Candidate]) -> list[Candidate]:
+    """Those that fit, but for those that recompute everything where the same one fits without: they are never faster."""
     fitting = [one for one in tried if one.fits]
-    # A layout that recomputes everything is never faster than the same one without recomputation.
     without = {_sizes(one.layout) for one in fitting if one.layout.recompute == "none"}
-    fitting = [one for one in fitting if one.layout.recompute != "full" or _sizes(one.layout) not in without]
+    return [one for one in fitting if one.layout.recompute != "full" or _sizes(one.layout) not in without]
+
+
+def _best(ctx: EstimateContext, phases: tuple[str, ...], tried: list[Candidate]) -> Candidate | None:
+    fitting = _contenders(tried)
     if len(fitting) < 2:
         return fitting[0] if fitting else None
     return min(fitting, key=lambda one: _rank(ctx, phases, one.layout))
 
 
+def _staged(ctx: EstimateContext, phases: tuple[str, ...], best: Candidate) -> Candidate:
+    """Under a load, stages in place of the tensor ranks of a serving layout where that is faster: passes over prompts of others then
+    wait for fewer collectives (without NVLink vLLM advises the same)."""
+    r, layout = ctx.request, best.layout
+    if (r.concurrency is None and r.qps is None) or r.tp is not None or r.pp is not None or layout.tp == 1:
+        return best
+    further = (
+        _candidate(ctx, phases, layout.with_changes(tp=layout.tp / stages, pp=layout.pp * stages))
+        for stages in divisors(int(layout.tp))[1:]
+    )
+    legal = (one for one in further if legality.first_violation(ctx, one.layout, phases[-1]) is None)
+    return min((best, *(one for one in legal if one.fits)), key=lambda one: _rank(ctx, phases, one.layout)[1:])
+
+
 def _starts(ctx: EstimateContext, phases: tuple[str, ...], tried: list[Candidate]) -> list[Layout]:
     """The fastest candidates that differ in how they split the devices, the fastest first."""
-    fitting = sorted((one.layout for one in tried if one.fits), key=lambda layout: _rank(ctx, phases, layout))
+    fitting = sorted((one.layout for one in _contenders(tried)), key=lambda layout: _rank(ctx, phases, layout))
     splits: dict[tuple[Number, ...], Layout] = {}
     for layout in fitting:
         splits.setdefault((layout.tp, layout.pp, layout.ep), layout)
-    stages: dict[Number, list[Layout]] = {}
+    kinds: dict[tuple[Number, bool], list[Layout]] = {}  # by stages, and by whether experts are spread
     for layout in splits.values():
-        stages.setdefault(layout.pp, []).append(layout)
-    diverse = [layout for of_a_kind in stages.values() for layout in of_a_kind[:STARTS_PER_PP]]
-    return sorted(diverse, key=lambda layout: _rank(ctx, phases, layout))[:STARTS]
+        kinds.setdefault((layout.pp, bool(layout.ep > 1)), []).append(layout)
+    diverse = [layout for of_a_kind in kinds.values() for layout in of_a_kind[:STARTS_PER_KIND]]
+    starts = sorted(diverse, key=lambda layout: _rank(ctx, phases, layout))[:STARTS]
+    replicated = splits.get((1.0, 1.0, 1.0))  # which gain most from micro-batches larger than those of the candidates
+    return starts if replicated is None or replicated in starts else [*starts, replicated]
 
 
 def _sizes(layout: Layout) -> tuple[Number, ...]:
@@ -140,13 +163,14 @@ def evaluate_candidates(
     ctx: EstimateContext, phases: tuple[str, ...], devices: int, broken: list[LegalityRule]
 ) -> list[Candidate]:
     """Every candidate on `devices`; `broken` collects the rules that other layouts break."""
-    tried = []
-    for layout in candidates(ctx, phases[-1], devices, broken):
-        try:
-            tried.append(Candidate(layout, all(resident_memory(ctx, layout, phase).fits for phase in reversed(phases))))
-        except Infeasible as error:
-            tried.append(Candidate(layout, False, error))
-    return tried
+    return [_candidate(ctx, phases, layout) for layout in candidates(ctx, phases[-1], devices, broken)]
+
+
+def _candidate(ctx: EstimateContext, phases: tuple[str, ...], layout: Layout) -> Candidate:
+    try:
+        return Candidate(layout, all(resident_memory(ctx, layout, phase).fits for phase in reversed(phases)))
+    except Infeasible as error:
+        return Candidate(layout, False, error)
 
 
 def _rank(ctx: EstimateContext, phases: tuple[str, ...], layout: Layout) -> tuple[Number, ...]:
@@ -169,14 +193,15 @@ def _device_counts(ctx: EstimateContext) -> Iterator[int]:
         yield count
 
 
-def _why(ctx: EstimateContext, phases: tuple[str, ...], tried: list[Candidate]) -> str:
-    """Why this layout on the devices given."""
+def _why(ctx: EstimateContext, tried: list[Candidate], staged: bool) -> str:
+    """Why this serving layout on the devices given; `staged`: stages took the place of tensor ranks."""
     r = ctx.request
     if len(tried) == 1:
         return "the layout given" if None not in (r.tp, r.pp, r.dp) else "the only layout of the sizes left open"
-    if sum(one.fits for one in tried) == 1:
+    if sum(one.fits for one in tried) == 1 and not staged:
         return f"the only one of {len(tried)} layouts tried that fits"
-    return f"the fastest with the fewest stages{_by(r.bound)} of {len(tried)} layouts tried; `roofline search` tries every one"
+    with_stages = "with stages in place of tensor ranks" if staged else "with the fewest stages"
+    return f"the fastest {with_stages}{_by(r.bound)} of {len(tried)} layouts tried; `roofline search` tries every one"
 
 
 def _by(bound: str) -> str:

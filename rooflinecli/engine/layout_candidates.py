@@ -8,6 +8,7 @@ up to 4, ZeRO 1 or 3, recomputation none or full. The best of those for training
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import product
 
 from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.num import Number, divisors
@@ -203,6 +204,12 @@ def neighbors(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
         yield from (layout.with_changes(micro_batch=size) for size in (*smaller[-2:], *larger[:2]))
         if r.recompute is None and layout.recompute == "none":  # what recomputation frees, larger micro-batches fill
             yield from (layout.with_changes(micro_batch=size, recompute="full") for size in larger[:4])
+        if r.zero is None and layout.replicas > 1:  # and what sharding frees
+            yield from (
+                layout.with_changes(micro_batch=larger[0], zero=zero)
+                for zero in (2, 3)
+                if larger and zero > layout.zero
+            )
     if r.virtual_stages is None and layout.pp > 1:
         yield from (layout.with_changes(virtual_stages=v) for v in _chunks(ctx, layout) if v != layout.virtual_stages)
     if r.zero is None and layout.replicas > 1:
@@ -231,31 +238,40 @@ def micro_batch_sizes(ctx: EstimateContext, layout: Layout) -> list[float]:
 
 
 def _shifted(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
-    """A factor of two (or the next prime) moved from one open parallel axis to another."""
-    open_axes = [axis for axis in AXES if getattr(ctx.request, axis) is None]
+    """A prime factor moved from one open parallel axis to another."""
+    request = ctx.request
+    open_axes = [axis for axis in AXES if getattr(request, axis) is None]
     for source in open_axes:
         size = int(getattr(layout, source))
-        factor = next((p for p in (2, 3, 5, 7) if not size % p), None)
-        if size < 2 or factor is None:
-            continue
-        for target in open_axes:
-            if target == source:
-                continue
-            moved = {source: float(size // factor), target: float(getattr(layout, target) * factor)}
+        others = (axis for axis in open_axes if axis != source)
+        for target, factor in product(others, [p for p in (2, 3, 5, 7) if not size % p]):
+            moved: dict[str, Number | None] = {source: float(size // factor), target: getattr(layout, target) * factor}
+            if request.shard is None and layout.shard is not None:  # the group fills the same network domain
+                changed = {**layout.__dict__, **moved}
+                moved["shard"] = layout.shard * layout.tp * layout.cp / (changed["tp"] * changed["cp"])
             shifted = [_consistent(ctx, layout.with_changes(**moved))]
             interleaved = layout.virtual_stages > 1 or target == "pp"  # a stage more pays once it is interleaved
-            if interleaved and shifted[0].pp > 1 and ctx.request.virtual_stages is None:
+            if interleaved and shifted[0].pp > 1 and request.virtual_stages is None:
                 shifted.append(shifted[0].with_changes(virtual_stages=_chunks(ctx, shifted[0])[-1]))
+            if target == "dp" and request.ep is None and layout.ep > 1:  # as many experts on a device of more replicas
+                spread = layout.ep * factor
+                if not any(experts % spread for experts in ctx.ledger.experts):
+                    shifted += [one.with_changes(ep=spread) for one in shifted]
+            if source == "dp" and request.micro_batch is None:  # as many micro-batches of fewer replicas
+                shifted.append(shifted[0].with_changes(micro_batch=layout.micro_batch * factor))
             yield from shifted
             if (
-                target == "dp" and ctx.request.zero is None
+                target == "dp" and request.zero is None
             ):  # what fewer model-parallel ranks no longer hold, replicas shard
                 yield from (one.with_changes(zero=zero) for one in shifted for zero in (2, 3) if zero > one.zero)
 
 
 def _chunks(ctx: EstimateContext, layout: Layout) -> list[float]:
-    """Virtual stages that split the layers of a pipeline stage evenly."""
-    return [float(v) for v in divisors(max(round(ctx.ledger.n_layers / layout.pp), 1))]
+    """Virtual stages that split the layers of a pipeline stage evenly, and the most that leave each a layer, the embedding or the loss."""
+    layers = ctx.ledger.n_layers
+    return [
+        float(v) for v in sorted({*divisors(max(round(layers / layout.pp), 1)), max(int((layers + 2) // layout.pp), 1)})
+    ]
 
 
 def _consistent(ctx: EstimateContext, layout: Layout) -> Layout:
@@ -272,7 +288,11 @@ def _consistent(ctx: EstimateContext, layout: Layout) -> Layout:
         changes["zero"] = 1
     if request.virtual_stages is None:
         changes["virtual_stages"] = 1.0
-    if request.shard is None:
+    if (
+        request.shard is None
+        and layout.shard is not None
+        and (not 1 < layout.shard < layout.dp or layout.dp % layout.shard)
+    ):
         changes["shard"] = None
     if request.ep is None and layout.dp % layout.ep:
         changes["ep"] = float(max(e for e in divisors(int(layout.dp)) if not layout.ep % e))

@@ -50,7 +50,7 @@ def train(ctx: EstimateContext, layout: Layout) -> TrainAnswer:
     params = ctx.trained_parameters(layout)
     trained = memory.trainable_parameters(ctx.ledger, layout, params, ctx.lift)
     stage = slowest_stage(ctx, layout, params, trained)
-    tail, costs = _tail(ctx, layout, trained, stage), stage.costs
+    tail, costs = _tail(ctx, layout, trained, stage, count), stage.costs
     resources = Resources(
         compute=costs.t_compute * count,
         memory=costs.t_memory * count,
@@ -111,17 +111,35 @@ def _forward_flops(ctx: EstimateContext, layout: Layout) -> Number:
     return flops + predicting_flops(ctx.ledger, forward, ctx.lift, ctx.train_batch, seq, depth)
 
 
-def _tail(ctx: EstimateContext, layout: Layout, params: memory.DeviceParameters, stage: PipelineStage) -> StepTail:
-    costs = StepAccumulator(ctx.chip, REGIME, layout.devices)
-    seconds = sum(costs.collective(c) for c in _gradient_collectives(ctx, layout, params))
-    c = ctx.training_constants("dp_collective", layout)
-    hidden = comm.hidden(seconds, c.overlap)
-    longer = num.maximum(stage.with_hidden(hidden) - stage.seconds, 0.0)  # rounding must not make it negative
+def _tail(
+    ctx: EstimateContext,
+    layout: Layout,
+    params: memory.DeviceParameters,
+    stage: PipelineStage,
+    microbatches: Number,
+) -> StepTail:
+    costs, c = StepAccumulator(ctx.chip, REGIME, layout.devices), ctx.training_constants("dp_collective", layout)
     waits = comm.serialized_wait(c.per_hop, data.group(layout, False).part) if layout.zero in (1, 2) else 0.0
+
+    def shown(seconds: Number) -> Number:
+        """What of an exchange does not hide behind one micro-batch; rounding must not make it negative."""
+        longer = num.maximum(stage.with_hidden(comm.hidden(seconds, c.overlap)) - stage.seconds, 0.0)
+        return comm.exposed(seconds, c.overlap) + longer
+
+    moves = _gradient_collectives(ctx, layout, params)
+    seconds = sum(costs.collective(move) for move in moves)
+    exchange, exposed = seconds + waits, shown(seconds) + waits
+    if (
+        layout.zero == 2
+    ):  # a shard has no room for the sum of whole gradients: each micro-batch before the last is reduced too
+        before = microbatches - 1
+        scattered = sum(costs.collective(move, before) for move in moves if move.op == "reduce-scatter")
+        exchange = exchange + scattered
+        exposed = exposed + shown(scattered / num.maximum(before, 1.0)) * before
     return StepTail(
         costs,
-        exchange=seconds + waits,
-        exposed=comm.exposed(seconds, c.overlap) + longer + waits,
+        exchange=exchange,
+        exposed=exposed,
         optimizer=_optimizer_time(ctx, layout, params),
         bubble=pipeline.bubble(layout, stage.mean, stage.weight_gradients),
     )

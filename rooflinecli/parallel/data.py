@@ -1,7 +1,8 @@
 """Data parallelism and ZeRO/FSDP (Rajbhandari et al. 2020): replicas all-reduce gradients, or shard the model state.
 
-Stage 0 all-reduces gradients; 1 and 2 reduce-scatter gradients and all-gather updated weights; 3 gathers weights before
-they are used, forward and backward, and reduce-scatters gradients, every micro-batch. With a shard group smaller than
+Stage 0 all-reduces gradients; 1 and 2 reduce-scatter gradients and all-gather updated weights, 2 with a reduce-scatter for every
+micro-batch (DeepSpeed's stage 2, FSDP's SHARD_GRAD_OP); 3 gathers weights before they are used, forward and backward, and
+reduce-scatters gradients, every micro-batch. With a shard group smaller than
 the replicas (HSDP) the groups all-reduce their shard of the gradients. A layer is a bucket, sent when it is done.
 """
 

@@ -64,6 +64,13 @@ REASONS = {
         "n": 8,
         "batch": 8,
     },
+    "the fastest with stages in place of tensor ranks by the pessimistic bound of": {
+        "model": "gpt-oss-120b",
+        "hw": "l40s",
+        "n": 8,
+        "concurrency": 64,
+        "output": 16,
+    },
 }
 
 
@@ -75,6 +82,26 @@ def test_a_plan_says_how_it_was_chosen(said):
     tried = evaluate_candidates(one, one.request.phases, int(options["n"]), [])
     assert (len(tried) == 1) == (said in list(REASONS)[:2])
     assert (sum(each.fits for each in tried) == 1) == (said not in list(REASONS)[3:])
+
+
+def test_without_nvlink_a_load_of_prompts_runs_in_stages():
+    """Eight L40S behind PCIe under 64 clients: of the splits of eight ranks none decodes faster than the one chosen, nor serves more tokens."""
+    options = {
+        "hw": "l40s",
+        "phase": "prefill,decode",
+        "model": "gpt-oss-120b",
+        "n": 8,
+        "concurrency": 64,
+        "output": 16,
+    }
+    decode = estimate(build_request.request(options)).phases["decode"]
+    splits = [
+        estimate(build_request.request({**options, "tp": tp, "pp": 8 // tp, "dp": 1})).phases["decode"]
+        for tp in (1, 2, 4, 8)
+    ]
+    assert decode.layout_of_phase.pp == 8
+    assert decode.interval_s[1] == min(one.interval_s[1] for one in splits)
+    assert decode.tokens_per_s > 2 * splits[-1].tokens_per_s
 
 
 def test_a_training_plan_is_the_fastest_tried():

@@ -130,6 +130,18 @@ def test_zero_1_scatters_gradients_and_gathers_weights(ask):
     check(answer, STAGE, Around(adam(PARAMETERS / 2), exchange=spent, tail=least))
 
 
+def test_zero_2_scatters_the_gradients_of_every_microbatch(ask):
+    """A shard has no room for a whole sum, so the first three of four microbatches scatter theirs too, each beside its own computation."""
+    once, each = (step(ask, n=2, dp=2, zero=zero, batch=2 * COUNT) for zero in (1, 2))
+    late = exchange_shown(STAGE, Around(0.0, exchange=6 * gathering(PARAMETERS * 4 / 6, 2)))
+    assert each["time_s"] - once["time_s"] == pytest.approx((COUNT - 1) * late)
+    assert each["communication_s"]["dp"] - once["communication_s"]["dp"] == pytest.approx((COUNT - 1) * late)
+    sent = each["communication_bytes"]["dp"] - once["communication_bytes"]["dp"]
+    assert sent == pytest.approx((COUNT - 1) * PARAMETERS * 4 / 2)
+    alone = [step(ask, n=2, dp=2, zero=zero, batch=2)["time_s"] for zero in (1, 2)]
+    assert alone[1] == pytest.approx(alone[0])
+
+
 @pytest.mark.parametrize(("zero", "members"), [(1, 4), (2, 4), (0, 1)])
 def test_ranks_that_send_their_weights_in_turn_wait_for_one_another(ask, zero, members):
     """software `turns`: 2 ms for each further rank, once a step and in plain sight; ZeRO-0 has no weights to send."""
