@@ -64,11 +64,9 @@ class EstimateContext:
         self.stage_parts: dict[tuple[object, ...], list[tuple[StepAccumulator, Number, Number]]] = {}
         self._with_factors: dict[int, tuple[Mapping[str, Number], EstimateContext]] = {}
         self.spec = request.model
-        self.engine = (
-            load_engine(request.engine)
-            if request.scheduler is None
-            else with_scheduler_overrides(request.engine, request.scheduler)
-        )
+        engine = load_engine(request.engine)
+        name = engine.on.get(request.hardware.vendor, request.engine)
+        self.engine = load_engine(name) if request.scheduler is None else with_scheduler_overrides(name, request.scheduler)
         self.ledger = split(
             ledger(request.model), TensorSplit(self.engine.ranks, self.engine.copies_heads, self.engine.whole_head)
         )

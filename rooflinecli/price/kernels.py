@@ -71,7 +71,7 @@ def _pricing_rule(op: Op, chip: Chip, regime: str) -> PricingRule:
         hidden = num.plain(c.overlap) and num.value(c.overlap) == 1
         return PricingRule(_nothing if hidden else _pass, c)
     if op.kind == "routed_experts" and regime == "serving" and not chip.engine_has_constants(op.kind):
-        c = _as_served(c, chip, op.variant.partition("@")[0])
+        c = _as_served(c, chip, op.variant.partition("@")[0], op.variant.endswith("+decode"))
     form = _plain if c.simple else _FORMS.get(op.kind, _plain)
     bounded = num.present(c.unit_bytes) or num.present(c.flops_per_joule)
     return PricingRule(form, c, chip.peak(op.dtype), chip.power_limited_peak(op.dtype), bounded)
@@ -136,12 +136,12 @@ def _matmul(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Numb
     return expected
 
 
-def _as_served(c: SimpleNamespace, chip: Chip, name: str) -> SimpleNamespace:
+def _as_served(c: SimpleNamespace, chip: Chip, name: str, decode: bool) -> SimpleNamespace:
     """Constants of kernel benchmarks adjusted to serving runs, by the experts' format: streams overlap, and fewer kernels launch alone."""
-    key = ("serving", "routed_experts", str(id(c)))
+    key = ("serving", "routed_experts", str(id(c)), "decode" if decode else "")
     adjusted = chip._constants.get(key)
     if adjusted is None:
-        s = chip.constants("serving", "served_experts", name.partition("-")[0], name)
+        s = chip.constants("serving", "served_experts", name.partition("-")[0], name if decode else f"{name}+prompt")
         scaled = {
             "compute": grouped_gemm.as_served(c.compute, s.of_compute, 1.0),
             "memory": grouped_gemm.as_served(c.memory, s.of_memory, s.memory),

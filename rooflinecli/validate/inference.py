@@ -140,9 +140,17 @@ def published_run(row: Row, fit: dict[str, str]) -> Run:
 
 
 def later_runs() -> list[Run]:
-    """The rows and cells of published_runs/inference_2.yaml, which came after the constants."""
+    """The rows and cells of published_runs/inference_2.yaml, which came after the constants, and the medians beside their means."""
     found = published("inference_2")
-    return [published_run(row, found["fit"]) for row in (*found["rows"], *cells())]
+    runs = [published_run(row, found["fit"]) for row in (*found["rows"], *cells())]
+    return [*runs, *(median_run(row, found["fit"]) for row in found["rows"] if "ttft_median_ms" in row)]
+
+
+def median_run(row: Row, fit: dict[str, str]) -> Run:
+    """The median first token of a closed loop, which no stall of the first wave moves: that of a request in the steady state."""
+    run = published_run({**row, "group": f"median_{row['hw']}_{row['engine']}"}, fit)
+    options = {**run.options, "prompts_per_slot": "inf"}
+    return replace(run, options=options, measured={"ttft": row["ttft_median_ms"] / 1e3})
 
 
 def cells() -> list[Row]:
@@ -456,7 +464,9 @@ def _kinds(run: Run) -> list[str]:
     both = f"{kind(run)}, {run.engine}"
     groups = [kind(run), both]
     if run.engine == "sglang" and benchmark_harness.public(run):
-        groups.append(f"{both}, {'warmed up' if benchmark_harness.is_warmed_up(run) else 'no warm-up'}")
+        fault = benchmark_harness.fault(run)
+        warm = "warmed up" if benchmark_harness.is_warmed_up(run) else "no warm-up"
+        groups.append(f"{both}, {fault or warm}")
     return groups
 
 
