@@ -66,7 +66,9 @@ class EstimateContext:
         self.spec = request.model
         engine = load_engine(request.engine)
         name = engine.on.get(request.hardware.vendor, request.engine)
-        self.engine = load_engine(name) if request.scheduler is None else with_scheduler_overrides(name, request.scheduler)
+        self.engine = (
+            load_engine(name) if request.scheduler is None else with_scheduler_overrides(name, request.scheduler)
+        )
         self.ledger = split(
             ledger(request.model), TensorSplit(self.engine.ranks, self.engine.copies_heads, self.engine.whole_head)
         )

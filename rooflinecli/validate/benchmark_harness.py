@@ -39,7 +39,9 @@ def fault(run: Run) -> str:
     if not is_warmed_up(run) and run.measured["ttft"] > COMPILED:
         return "first wave compiled (at fault)"
     # the same script has B200, a slower chip, read prompts four to eight times as fast three weeks before
-    return "fp8 prompts on B300 (at fault)" if (run.options["hw"], run.options.get("dtype")) == ("b300-sxm", "fp8") else ""
+    return (
+        "fp8 prompts on B300 (at fault)" if (run.options["hw"], run.options.get("dtype")) == ("b300-sxm", "fp8") else ""
+    )
 
 
 def measured_on(run: Run) -> str:

@@ -34,6 +34,14 @@ def test_formula_and_simulation_read_the_same(name):
         assert engine.constant(shared) == getattr(own, shared)
 
 
+def test_an_engine_may_have_other_constants_on_another_vendors_chips():
+    """`--engine sglang` on an Instinct is the build for ROCm, with the options of a scheduler on top; elsewhere it is itself."""
+    amd, own = ctx(engine="sglang", hw="mi300x", scheduler="poll_steps=4"), ctx(engine="sglang")
+    assert amd.engine.name == "SGLang (ROCm)" and amd.engine.constant("skipped_looks") == 3
+    assert own.engine.name == "SGLang" and own.engine.constant("launch") > amd.engine.constant("launch")
+    assert own.chip.constants("serving", "matmul", "fp8").tau == 0 < amd.chip.constants("serving", "matmul", "fp8").tau
+
+
 def test_what_is_overridden_reaches_both():
     """Ten milliseconds more of front end: in the mean first token of the formula, and in front of the simulated scheduler."""
     front = engines()["vllm"].scheduler.front

@@ -168,7 +168,10 @@ def test_a_layer_of_experts_in_serving_by_hand(crowd: float) -> None:
             ("kernel", "routed_experts", "fp8", "fp8@trtllm"), ("serving", "served_experts", "fp8"), ("serving", "served_experts", "crowded"),
         )
     )  # fmt: skip
-    shape, stored = ExpertShape(7168.0, 2048.0, 3.0, 256.0, 8.0), ExpertStorage(1.0, 1.0, 2.0, "fp8", "fp8@trtllm")
+    shape, stored = (
+        ExpertShape(7168.0, 2048.0, 3.0, 256.0, 8.0),
+        ExpertStorage(1.0, 1.0, 2.0, "fp8", "fp8@trtllm+decode"),
+    )
     op = experts_op("x", 320.0, shape, stored, 1.0, 1.0)
     r = op.routed
     compute = min(c.compute * s.of_compute, 1.0) * (crowded.of_compute if crowd else 1.0)
@@ -181,6 +184,17 @@ def test_a_layer_of_experts_in_serving_by_hand(crowd: float) -> None:
     found = price(op._replace(routed=replace(r, crowded=crowd)), chip, "serving")
     assert found.expected == pytest.approx((product**c.p + stream**c.p) ** (1 / c.p) + start + around)
     assert found.error == s.error != c.error and crowded.of_passes > 1 > crowded.of_compute
+
+
+def test_prompts_of_experts_run_at_the_share_of_the_kernel_tables() -> None:
+    """The factor of decode steps on the compute share of fp8 experts, 1.62, is none of a prompt's, whose rows are those of the tables."""
+    chip, shape = Chip(load_hardware("b200-sxm")), ExpertShape(7168.0, 2048.0, 3.0, 256.0, 8.0)
+    prompt, step = (
+        price(experts_op("x", 65536.0, shape, ExpertStorage(1.0, 1.0, 2.0, "fp8", f"fp8@trtllm{when}"), 1.0, 1.0), chip, "serving")
+        for when in ("", "+decode")
+    )  # fmt: skip
+    assert chip.constants("serving", "served_experts", "fp8").of_compute == 1.62
+    assert 1.2 < prompt.expected / step.expected < 1.62
 
 
 def test_no_factor_of_serving_lifts_a_rate_above_what_a_class_may_reach() -> None:
