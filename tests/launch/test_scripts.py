@@ -209,6 +209,7 @@ def test_experts_nobody_counted_are_asked_for(tmp_path):
     "flags, wanted",
     [
         ("--bf16 --grad-reduce-in-bf16", {"gradient-bytes": 2, "zero": 0}),
+        ("--bf16 --tp-comm-overlap", {"tp-overlap": True, "zero": 0}),
         ("--bf16 --deepspeed --zero-stage 0", {"zero": 1}),  # BF16_Optimizer
         ("--fp16 --deepspeed --zero-stage 0", {"zero": 0}),
         (  # two layers of each of four stages
