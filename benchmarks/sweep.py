@@ -43,7 +43,7 @@ def run(options: dict[str, object], columns: list[str] | None, limit: int) -> tu
     shown = sweep.layout(grid, columns)
     stop = min(limit, grid.points)
     start = time.process_time()
-    points = sum(len(chunk["feasible"]) for chunk in sweep.chunks(grid, shown, 0, stop))
+    points = sum(len(sweep.table(shown, choice, found)["feasible"]) for choice, found in sweep.answers(grid, 0, stop))
     return points, time.process_time() - start
 
 

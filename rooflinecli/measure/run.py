@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from rooflinecli.core.num import quantile
+from rooflinecli.core.record import Quantities
 from rooflinecli.core.text import plural
 from rooflinecli.measure import device, profile, shape_grids
 from rooflinecli.measure.cases import KernelCase, Record, size_of
@@ -23,7 +24,6 @@ from rooflinecli.measure.shape_grids import competing, missing
 from rooflinecli.measure.timing import FULL, QUICK, dispatch_overhead
 from rooflinecli.price.chip import Chip
 from rooflinecli.questions.kernel.operations import alone, attention_op, matmul_op
-from rooflinecli.questions.kernel.question import KernelAnswer
 from rooflinecli.specs.hardware import HardwareSpec, hardware_from, load_hardware
 from rooflinecli.specs.yaml_loader import parse
 
@@ -202,7 +202,7 @@ def _errors(records: list[Record], chip: HardwareSpec) -> dict[str, float]:
     return {"median": float(quantile(errors, 0.5)), "inside": sum(inside) / len(inside)}
 
 
-def ask(record: Record, chip: HardwareSpec) -> KernelAnswer:
+def ask(record: Record, chip: HardwareSpec) -> Quantities:
     """The answer of `roofline kernel` for a timed matmul or attention, without separate passes, which are not timed."""
     s, dtype = record["sizes"], record["dtype"]
     if record["op"] == "matmul":

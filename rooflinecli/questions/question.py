@@ -37,14 +37,7 @@ class Question(Group, Generic[A]):
     if not TYPE_CHECKING:
 
         def __init__(self, *positional: object, **written: object) -> None:
-            names = self.positional()
-            if len(positional) > len(names):
-                raise TypeError(f"{type(self).__name__} takes {len(names)} positional arguments, not {len(positional)}")
-            for name, value in zip(names, positional, strict=False):
-                if name in written:
-                    raise TypeError(f"{type(self).__name__} got several values for {name}")
-                written[name] = value
-            for name in written:
+            for name in self.placed(positional, written):
                 if name not in self.fields():
                     raise TypeError(f"{type(self).__name__} has no field {name}")
             self._set(
@@ -72,6 +65,18 @@ class Question(Group, Generic[A]):
         """Parameters that may be given by place, in order."""
         places = [(not field.positional, name) for name, field in cls.fields().items() if not field.kw_only]
         return [name for _, name in sorted(places, key=lambda place: place[0])]
+
+    @classmethod
+    def placed(cls, positional: tuple[object, ...], written: dict[str, object]) -> dict[str, object]:
+        """`written` with the values that were given by place. Raises TypeError for too many, and for one given twice."""
+        names = cls.positional()
+        if len(positional) > len(names):
+            raise TypeError(f"{cls.__name__} takes {len(names)} positional arguments, not {len(positional)}")
+        for name, value in zip(names, positional, strict=False):
+            if name in written:
+                raise TypeError(f"{cls.__name__} got several values for {name}")
+            written[name] = value
+        return written
 
     @classmethod
     def read(cls: type[Q], written: Mapping[str, object]) -> Q:

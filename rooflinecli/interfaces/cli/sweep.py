@@ -7,20 +7,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rooflinecli.core import files
 from rooflinecli.core.errors import UsageError
-from rooflinecli.core.record import Json
 from rooflinecli.interfaces.cli.from_question import Study, command, draw, show
 from rooflinecli.interfaces.cli.output import INTERRUPTED, Progress, columns, print_error
 from rooflinecli.questions.sweep.question import Sweep
 from rooflinecli.specs.options import OptText, Text, field
 from rooflinecli.specs.quantities import first_release
-
-if TYPE_CHECKING:
-    from rooflinecli.core.parallel_map import Spread as SpreadMap
-
 
 FORMATS = ("table", "csv", "json", "jsonl", "markdown", "parquet")
 
@@ -37,72 +32,52 @@ class SweepDelivery(Study):
 
 def run(question: Sweep, how: SweepDelivery) -> int:
     """Sweep and print; the exit code is 1 where no point is feasible."""
-    from rooflinecli.questions.sweep import axes
-    from rooflinecli.questions.sweep import run as sweep
     from rooflinecli.questions.sweep.plot_points import Gathered
-    from rooflinecli.questions.sweep.run import Filter, shard
+    from rooflinecli.questions.sweep.run import SweepStudy
     from rooflinecli.render.formats.plot import check
 
-    options, figures = question.options(), list(question.figures) or None
     if question.sensitivity:
         from rooflinecli.questions.sensitivity.answer import of_point
 
         if how.format in ("jsonl", "parquet"):
             raise UsageError(f"--sensitivity has no {how.format} form; use table, json, csv or markdown", "format")
-        show(of_point(options, figures), "compare.sensitivity", how, table="rows")
+        show(of_point(question.options(), list(question.figures) or None), "compare.sensitivity", how, table="rows")
         return 0
     if how.plot:
         check(how.plot)
-    space = axes.space(options, figures)
-    shown = sweep.layout(space, question.wanted)
-    keep = Filter(space, list(question.where), question.feasible_only)
-    start, stop = shard(space.points, question.part)
+    study, over = SweepStudy(question), how.over(question)
+    if over is not None and how.plot:
+        raise UsageError("--plot draws while the sweep goes by; leave out --jobs, --cluster and --resume", "plot")
+    space, points = study.space, study.stop - study.start
     plot = Gathered(how.plot_kind, space) if how.plot else None
-    progress, feasible, interrupted = Progress(stop - start), False, False
+    progress, feasible, interrupted = Progress(points), False, False
     file = None if how.out is None else Path(how.out)
     quiet = how.plot == "-" and file is None and how.format == "table"
     first = how.schema == "1"
-    names = [first_release(name) for name in shown.names] if first else shown.names
+    names = [first_release(name) for name in study.shown.names] if first else study.shown.names
     about = ({"schema": "roofline/sweep/1"} if first else {}) | {
         "axes": {a.name: _values(a.values) for a in (*space.structure, *space.sizes)},
         "phases": list(space.phases),
         "columns": names,
-        "first": start,
-        "stop": stop,
+        "first": study.start,
+        "stop": study.stop,
         "of": space.points,
     }
     with writer(how.format, file, names, about, quiet, columns(how.wide, file)) as out:
         try:
-            for table, points in _tables(how, how.over(question), space, shown, keep, start, stop, plot):
+            for table, chosen_from in study.tables(over, plot.add if plot else None):
                 feasible = feasible or bool(table["feasible"].any())
                 out.add({first_release(name): column for name, column in table.items()} if first else table)
-                progress.add(points)
+                progress.add(chosen_from)
         except KeyboardInterrupt:  # what was computed is written as a whole file
             interrupted = True
     progress.close()
     if interrupted:
-        print_error(f"interrupted: {progress.done:,} of {stop - start:,} points are written")
+        print_error(f"interrupted: {progress.done:,} of {points:,} points are written")
         return INTERRUPTED
     if plot:
         draw(plot.picture, str(how.plot))
     return 0 if feasible else 1
-
-
-def _tables(
-    how: SweepDelivery, over: SpreadMap | None, space: Any, shown: Any, keep: Any, start: int, stop: int, plot: Any
-) -> Iterator[tuple[Json, int]]:
-    """(rows that pass, points they were chosen from) box by box, made here or by many hands. Raises UsageError for a plot by many."""
-    from rooflinecli.questions.sweep import run as sweep
-
-    if over is not None:
-        if plot:
-            raise UsageError("--plot draws while the sweep goes by; leave out --jobs, --cluster and --resume", "plot")
-        yield from sweep.spread(space, shown, keep, start, stop, over)
-        return
-    for choice, answer in sweep.answers(space, start, stop):
-        yield keep(answer, sweep.table(shown, choice, answer)), answer.points
-        if plot:
-            plot.add(choice, answer)
 
 
 def _values(values: tuple[object, ...]) -> list[object]:

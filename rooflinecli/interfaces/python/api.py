@@ -18,7 +18,12 @@ from importlib.util import find_spec
 from typing import Any, ParamSpec, TypeVar, cast
 
 from rooflinecli.calibrate.question import Calibrate
-from rooflinecli.core.errors import DataError, ImpossibleValue, Infeasible, RooflineError, RooflineWarning, UsageError
+from rooflinecli.core.errors import DataError as DataError
+from rooflinecli.core.errors import ImpossibleValue as ImpossibleValue
+from rooflinecli.core.errors import Infeasible as Infeasible
+from rooflinecli.core.errors import RooflineError as RooflineError
+from rooflinecli.core.errors import RooflineWarning as RooflineWarning
+from rooflinecli.core.errors import UsageError as UsageError
 from rooflinecli.core.record import Json, Record, leaves, plain
 from rooflinecli.engine.phase_answer import DecodeAnswer, LayoutAnswer, PhaseAnswer, PrefillAnswer, TrainAnswer
 from rooflinecli.layers.parameter_counts import Parameters
@@ -45,28 +50,6 @@ A = TypeVar("A", bound=PhaseAnswer)
 P = ParamSpec("P")
 Q = TypeVar("Q", bound=Question[Any])
 R = TypeVar("R")
-__all__ = [
-    "Answer",
-    "Calibration",
-    "DataError",
-    "ImpossibleValue",
-    "Infeasible",
-    "RooflineError",
-    "RooflineWarning",
-    "Simulation",
-    "UsageError",
-    "calibrate",
-    "compare",
-    "emit",
-    "estimate",
-    "explain",
-    "fleet",
-    "parameters",
-    "plan",
-    "search",
-    "simulate",
-    "sweep",
-]  # fmt: skip
 
 
 class Answer(Json):
@@ -75,44 +58,23 @@ class Answer(Json):
     Times are in seconds of one pass (a prompt, a token, a step), sizes in bytes per device, rates per second over all devices.
     """
 
+    model: ModelAnswer  # name, layers, parameters, bytes of its weights
+    hardware: HardwareAnswer  # one device: peak, bandwidth, capacity, ridge
+    workload: Workload  # defaults filled in
+    cost: Cost  # dollars
+    feasible: bool  # whether every phase fits
+    violations: list[Violation]  # violated limits, by how much, and the nearest feasible layout
+
     def __init__(self, result: EstimateAnswer, options: Json):
         super().__init__(plain(result))
         self.result, self.options = result, options
-
-    @property
-    def model(self) -> ModelAnswer:
-        """Name, layers, parameters, bytes of its weights."""
-        return self.result.model
-
-    @property
-    def hardware(self) -> HardwareAnswer:
-        """One device: peak, bandwidth, capacity, ridge."""
-        return self.result.hardware
+        for name in ("model", "hardware", "workload", "cost", "feasible", "violations"):
+            setattr(self, name, getattr(result, name))
 
     @property
     def plan(self) -> LayoutAnswer:
         """The layout of the first phase, and whether it was chosen; each phase carries its own."""
         return self.result.layout
-
-    @property
-    def workload(self) -> Workload:
-        """The workload, defaults filled in."""
-        return self.result.workload
-
-    @property
-    def cost(self) -> Cost:
-        """Dollars."""
-        return self.result.cost
-
-    @property
-    def feasible(self) -> bool:
-        """Whether every phase fits."""
-        return self.result.feasible
-
-    @property
-    def violations(self) -> list[Violation]:
-        """Violated limits, by how much, and the nearest feasible layout."""
-        return self.result.violations
 
     @property
     def prefill(self) -> PrefillAnswer:
@@ -233,15 +195,7 @@ def _function(kind: Callable[P, Q], wrap: Callable[[Q], R]) -> Callable[P, R]:
     """
 
     def ask(*args: Any, **written: Any) -> R:
-        question: Any = kind
-        places = question.positional()
-        if len(args) > len(places):
-            raise TypeError(f"{ask.__name__}() takes {len(places)} positional arguments, not {len(args)}")
-        for name, value in zip(places, args, strict=False):
-            if name in written:
-                raise TypeError(f"{ask.__name__}() got several values for {name}")
-            written[name] = value
-        return wrap(question.read(written))
+        return wrap(question.read(question.placed(args, written)))
 
     question: Any = kind
     parameters = [
@@ -252,7 +206,7 @@ def _function(kind: Callable[P, Q], wrap: Callable[[Q], R]) -> Callable[P, R]:
         )
         for name, field in question.fields().items()
     ]
-    ask.__name__ = ask.__qualname__ = "fleet" if question.verb == "fleet" else question.verb
+    ask.__name__ = ask.__qualname__ = question.verb
     ask.__doc__ = question.__doc__
     ask.__signature__ = inspect.Signature(sorted(parameters, key=lambda p: p.kind))  # type: ignore[attr-defined]
     return cast(Callable[P, R], ask)
@@ -262,20 +216,15 @@ def _swept(question: Sweep) -> Any:
     """The whole of a sweep as a frame, its chunks joined."""
     import numpy as np
 
-    from rooflinecli.questions.sweep import axes
-    from rooflinecli.questions.sweep import run as swept
-    from rooflinecli.questions.sweep.run import Filter
+    from rooflinecli.questions.sweep.run import SweepStudy
 
-    space = axes.space(question.options(), list(question.figures) or None)
-    shown = swept.layout(space, question.wanted)
-    keep = Filter(space, list(question.where), question.feasible_only)
-    found: dict[str, list[Any]] = {name: [] for name in shown.names}
-    for choice, answer in swept.answers(space, 0, space.points):
-        table = keep(answer, swept.table(shown, choice, answer))
-        count = len(table["feasible"])
-        for name in shown.names:
+    study = SweepStudy(question)
+    found: dict[str, list[Any]] = {name: [] for name in study.shown.names}
+    for table, _ in study.tables():
+        for name, parts in found.items():
             value = table[name]
-            found[name].append(value if isinstance(value, np.ndarray) and value.ndim else np.full(count, value))
+            spread = isinstance(value, np.ndarray) and value.ndim
+            parts.append(value if spread else np.full(len(table["feasible"]), value))
     return _frame({name: np.concatenate(parts) for name, parts in found.items()})
 
 

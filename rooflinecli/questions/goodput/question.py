@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import field as key
 from math import e, inf, isnan, nan
 from pathlib import Path
 from typing import cast
@@ -12,46 +11,12 @@ from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
-from rooflinecli.core.record import OPTIONAL, Record
+from rooflinecli.core.record import Json, Quantities
 from rooflinecli.core.units import duration
 from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.formulas import training_goodput as f
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Number, OptNumber, OptSwitch, OptText, field
-
-
-class GoodputAnswer(Record):
-    """Failures, checkpoints and the fraction of time that makes progress, with 80% intervals over fleets."""
-
-    schema: str = "roofline/goodput/1"
-    devices: Quantity
-    mtbf_s: Quantity
-    mtbf_interval_s: tuple[float, float]
-    checkpoint_s: Quantity
-    restart_s: Quantity
-    young_interval_s: Quantity
-    daly_interval_s: Quantity
-    interval_s: Quantity
-    slowdown: Quantity
-    goodput: Quantity
-    goodput_interval: tuple[float, float]
-    checkpoint_overhead: Quantity
-    checkpoint_bytes: Quantity = key(default=None, metadata=OPTIONAL)
-    run_s: Quantity = key(default=None, metadata=OPTIONAL)
-    run_interval_s: tuple[float, float] | None = key(default=None, metadata=OPTIONAL)
-    failures: Quantity = key(default=None, metadata=OPTIONAL)
-    logged: LoggedFailures | None = key(default=None, metadata=OPTIONAL)
-
-
-class LoggedFailures(Record):
-    """What a run's own history says: failures and planned ends in its device-hours, and the median time to come back."""
-
-    jobs: int
-    failures: int
-    planned: int
-    device_hours: float
-    restart_s: float | None
-
 
 MTBF, SPREAD = 37_300 * 3600.0, 0.67
 MTBF_SOURCE = "geometric mean of five fleets, 80% between 16,000 and 88,000 device-hours (docs/cluster.md)"
@@ -85,7 +50,7 @@ class Recovery:
         return f.slowdown(interval, self.save, self.back + self.write - self.save, fleet / self.share)
 
 
-class TrainingGoodput(Question[GoodputAnswer]):
+class TrainingGoodput(Question[Quantities]):
     """Training goodput under failures, and the best checkpoint interval."""
 
     verb = "goodput"
@@ -123,13 +88,13 @@ class TrainingGoodput(Question[GoodputAnswer]):
         if self.spares is None and (self.replacement is not None or self.repair is not None):
             raise UsageError("--replacement and --repair require --spares", "spares")
 
-    def answer(self, lift: PlainLift = PLAIN) -> GoodputAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         """Raises Infeasible when failures come so fast that no interval is ever finished."""
         logged = None
         if self.log is not None:
             from rooflinecli.importers.job_history import history
 
-            logged = LoggedFailures(**history(Path(self.log), float(self.n)))
+            logged = history(Path(self.log), float(self.n))
         mtbf, spread = self._mtbf(lift, logged)
         n, replicas = lift("n", self.n, "devices", "-n"), self.elastic or 1.0
         size = None
@@ -170,7 +135,8 @@ class TrainingGoodput(Question[GoodputAnswer]):
             most = float("inf")
         least = float(num.value(outcome(f.mtbf_quantile(fleet, spread, Z80))[2] if spread else slow))
         busy = None if self.run is None else lift("T", self.run, "s", "--run") * slow
-        return GoodputAnswer(
+        return Quantities.of(
+            "goodput/1",
             devices=self.n,
             mtbf_s=fleet,
             mtbf_interval_s=(rarely, often),
@@ -190,19 +156,21 @@ class TrainingGoodput(Question[GoodputAnswer]):
             logged=logged,
         )
 
-    def _mtbf(self, lift: PlainLift, logged: LoggedFailures | None) -> tuple[Quantity, Quantity]:
+    def _mtbf(self, lift: PlainLift, logged: Json | None) -> tuple[Quantity, Quantity]:
         """Device MTBF and the standard deviation of its logarithm: as given, of the run's own history, or of fleets."""
         if self.mtbf is not None:
             return lift("M_1", self.mtbf, "s", "--mtbf"), 0.0
         fleets = lift("M_1", MTBF, "s", MTBF_SOURCE)
         if logged is None:
             return fleets, SPREAD
-        exposure = lift("T_log", logged.device_hours * 3600, "s", "--log")
-        return f.observed_mtbf(fleets, SPREAD, exposure, logged.failures), f.observed_spread(SPREAD, logged.failures)
+        exposure = lift("T_log", logged["device_hours"] * 3600, "s", "--log")
+        return f.observed_mtbf(fleets, SPREAD, exposure, logged["failures"]), f.observed_spread(
+            SPREAD, logged["failures"]
+        )
 
-    def _back(self, lift: PlainLift, fleet: Quantity, logged: LoggedFailures | None) -> Quantity:
+    def _back(self, lift: PlainLift, fleet: Quantity, logged: Json | None) -> Quantity:
         """Time from a failure to work again."""
-        seen = None if logged is None else logged.restart_s
+        seen = None if logged is None else logged["restart_s"]
         restart = self.restart if self.restart is not None else RESTART if seen is None else seen
         source = "--restart" if self.restart is not None else "--restart (default)" if seen is None else "--log"
         back = lift("R", restart, "s", source)

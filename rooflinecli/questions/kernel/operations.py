@@ -5,13 +5,13 @@ from __future__ import annotations
 from rooflinecli.core import num
 from rooflinecli.core.derivation import label
 from rooflinecli.core.num import INF, Number
+from rooflinecli.core.record import Quantities
 from rooflinecli.formulas import attention, counts, roofline
 from rooflinecli.layers.softmax import TILE
 from rooflinecli.ledger.ops import Op
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.quantization.formats import formats
-from rooflinecli.questions.kernel.question import KernelAnswer
 from rooflinecli.specs.hardware import HardwareSpec
 
 REGIME = "kernel"
@@ -70,8 +70,8 @@ def attention_op(
     return op if decode else op._replace(quantized=2 * batch * kv * kv_heads * head_dim, ramp=q / pairs)
 
 
-def alone(op: Op, dtype: str, chip: Chip, regime: str = REGIME) -> KernelAnswer:
-    """An operation by itself: intensity against the ridge, bottleneck, floor, expected time and interval."""
+def alone(op: Op, dtype: str, chip: Chip, regime: str = REGIME) -> Quantities:
+    """An operation by itself: intensity against the ridge, bottleneck with its time over that of the next resource, floor, expected time, interval."""
     peak = chip.peak(op.dtype)
     t_c, t_m = roofline.compute_time(op.flops, peak), roofline.memory_time(op.bytes, chip.bandwidth)
     floor = roofline.floor_time(t_c, t_m)
@@ -79,7 +79,8 @@ def alone(op: Op, dtype: str, chip: Chip, regime: str = REGIME) -> KernelAnswer:
     intensity = roofline.arithmetic_intensity(op.flops, op.bytes)
     time = num.maximum(priced.expected, floor)
     low, high = sorted(float(num.value(t)) for t in (t_c, t_m))
-    return KernelAnswer(
+    return Quantities.of(
+        "kernel/1",
         op=op.name,
         hardware=chip.spec.name,
         dtype=dtype,

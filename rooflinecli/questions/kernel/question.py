@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import field as key
 from math import prod
 from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import ImpossibleValue, UsageError, unknown
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
-from rooflinecli.core.record import OPTIONAL, Record
+from rooflinecli.core.record import Quantities
 from rooflinecli.core.units import duration
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Group, Number, OptNumber, OptText, Switch, Text, field
@@ -17,31 +16,6 @@ from rooflinecli.specs.options import Group, Number, OptNumber, OptText, Switch,
 if TYPE_CHECKING:
     from rooflinecli.ledger.ops import Op
     from rooflinecli.specs.hardware import HardwareSpec
-
-
-class KernelAnswer(Record):
-    """One operation on the roofline. `bound_by` is its time over that of the next resource."""
-
-    schema: str = ""
-    op: str
-    hardware: str
-    dtype: str
-    flops: Quantity
-    bytes: Quantity
-    intensity_flops_per_byte: Quantity
-    ridge_flops_per_byte: Quantity
-    bound: str
-    bound_by: Quantity
-    floor_s: Quantity
-    time_s: Quantity
-    interval_s: tuple[Quantity, Quantity]
-    attainable_flops_per_s: Quantity
-    achieved_flops_per_s: Quantity
-    busiest_over_even: Quantity = key(default=None, metadata=OPTIONAL)
-    rows: Quantity = key(default=None, metadata=OPTIONAL)
-    experts_with_work: Quantity = key(default=None, metadata=OPTIONAL)
-    experts_held: Quantity = key(default=None, metadata=OPTIONAL)
-    measured_s: Quantity = key(default=None, metadata=OPTIONAL)
 
 
 QUANTIZATION = ("dynamic", "static", "none")
@@ -55,7 +29,7 @@ class KernelEngine(Group):
     engine: OptText = field("free", "Whose kernels: vllm, sglang, trtllm, llamacpp, gpt-fast ...", default=None, metavar="NAME")
 
 
-class Kernel(Question[KernelAnswer]):
+class Kernel(Question[Quantities]):
     """One operation, and a measured time of it."""
 
     hw: Text = field("name", "A chip or system (`roofline hardware`).")
@@ -63,7 +37,7 @@ class Kernel(Question[KernelAnswer]):
     measured: OptNumber = field("time", "A measured time such as '0.51 ms'; refused when it beats the floor.", default=None)
     # fmt: on
 
-    def answer(self, lift: PlainLift = PLAIN) -> KernelAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         """Raises ImpossibleValue for a measured time below the floor."""
         from rooflinecli.specs.hardware import load_hardware
 
@@ -75,14 +49,14 @@ class Kernel(Question[KernelAnswer]):
                     f"--measured {self.text_of(type(self).measured)}: impossible; the floor of this operation is {duration(answer.floor_s)}. "
                     "Check the sizes, the dtype, and that the clock waited for the device"
                 )
-            answer.measured_s = self.measured
+            answer.values["measured_s"] = self.measured
         return answer
 
-    def operation(self, chip: HardwareSpec, lift: PlainLift) -> KernelAnswer:
+    def operation(self, chip: HardwareSpec, lift: PlainLift) -> Quantities:
         """The operation on the chip."""
         raise NotImplementedError(self.verb)
 
-    def by_engine(self, op: Op, constants: str, chip: HardwareSpec, lift: PlainLift, engine: str | None) -> KernelAnswer:
+    def by_engine(self, op: Op, constants: str, chip: HardwareSpec, lift: PlainLift, engine: str | None) -> Quantities:
         """The operation as an engine's library runs it, or by the engine's own kernels where it has some."""
         from rooflinecli.price.chip import Chip
         from rooflinecli.questions.kernel.operations import REGIME, alone
@@ -124,7 +98,7 @@ class Matmul(KernelEngine, Kernel):
                 "quantization", self.activation_quantization, QUANTIZATION, option="activation-quantization"
             )
 
-    def operation(self, chip: HardwareSpec, lift: PlainLift) -> KernelAnswer:
+    def operation(self, chip: HardwareSpec, lift: PlainLift) -> Quantities:
         from rooflinecli.questions.kernel.operations import matmul_op
 
         m, k, n = sizes(lift, m=self.m, k=self.k, n=self.n)
@@ -158,7 +132,7 @@ class Attention(KernelEngine, Kernel):
                 f"--causal needs as many queries as keys, got {self.q:g} and {self.kv:g}; use --full, or --decode for one query"
             )
 
-    def operation(self, chip: HardwareSpec, lift: PlainLift) -> KernelAnswer:
+    def operation(self, chip: HardwareSpec, lift: PlainLift) -> Quantities:
         from rooflinecli.questions.kernel.operations import attention_op
 
         kv_heads = self.kv_heads or self.heads
@@ -188,7 +162,7 @@ class Elementwise(Kernel):
         if not self.reads + self.writes:
             raise UsageError("--reads 0 and --writes 0 move nothing; give one of them above zero")
 
-    def operation(self, chip: HardwareSpec, lift: PlainLift) -> KernelAnswer:
+    def operation(self, chip: HardwareSpec, lift: PlainLift) -> Quantities:
         from rooflinecli.formulas import counts
         from rooflinecli.ledger.ops import Op
         from rooflinecli.quantization.formats import size_of
@@ -244,7 +218,7 @@ class GroupedGemm(Kernel):
                 f"--expert-imbalance {self.expert_imbalance:g}: the busiest rank has at least the mean; give 1 or more"
             )
 
-    def operation(self, chip: HardwareSpec, lift: PlainLift) -> KernelAnswer:
+    def operation(self, chip: HardwareSpec, lift: PlainLift) -> Quantities:
         """With --redundant-experts, copies balance the ranks and the busiest one is busier by chance alone."""
         from rooflinecli.phases.grouped_gemm import ExpertShape, ExpertStorage, busiest_rank_share, experts_op
         from rooflinecli.price.chip import Chip
@@ -263,8 +237,9 @@ class GroupedGemm(Kernel):
         op = experts_op("experts", tokens, shape, stored, ranks, share)
         assert op.routed is not None
         answer = alone(op, self.dtype, Chip(chip, lift))
-        answer.busiest_over_even, answer.rows = share, op.routed.rows
-        answer.experts_with_work, answer.experts_held = op.routed.active, shape.experts / ranks
+        answer.values |= {
+            "busiest_over_even": share, "rows": op.routed.rows, "experts_with_work": op.routed.active, "experts_held": shape.experts / ranks,
+        }  # fmt: skip
         return answer
 
 

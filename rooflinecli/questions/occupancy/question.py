@@ -11,40 +11,19 @@ from rooflinecli.core import num
 from rooflinecli.core.errors import Infeasible, UsageError, unknown
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.lift import PLAIN, PlainLift
-from rooflinecli.core.num import Number as Quantity
-from rooflinecli.core.record import OPTIONAL, Record, former
+from rooflinecli.core.record import SPREAD, Json, Quantities, former_keys
 from rooflinecli.formulas import occupancy as occ
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Number, OptNumber, OptText, field
 
 
-class MultiprocessorAnswer(Record):
-    """Resident blocks of a multiprocessor, the limit of each resource, and the waves of a launch."""
+class Occupancy(Quantities):
+    """Quantities, some of which had another name in the first version of their schema."""
 
-    schema: str = "roofline/occupancy-sm/2"
-    compute_capability: str
-    warps_per_block: Quantity
-    blocks: Quantity
-    occupancy: Quantity
-    limited_by: str
-    limits_blocks: dict[str, Quantity]
-    waves: Quantity = key(default=None, metadata=OPTIONAL)
-    wave_utilization: Quantity = key(default=None, metadata=OPTIONAL | former("wave_utilisation"))
-    notes: list[str]
-
-
-class SystolicAnswer(Record):
-    """Fractions of a systolic array that a matmul uses, by convention."""
-
-    schema: str = "roofline/occupancy-systolic/2"
-    output_tile_utilization: Quantity = key(metadata=former("output_tile_utilisation"))
-    column_utilization: Quantity = key(metadata=former("column_utilisation"))
-    weight_tile_utilization: Quantity = key(metadata=former("weight_tile_utilisation"))
-    cycles: Quantity
-    cycle_utilization: Quantity = key(metadata=former("cycle_utilisation"))
-    peak_flops_per_s: Quantity = key(default=None, metadata=OPTIONAL)
-    attained_flops_per_s: Quantity = key(default=None, metadata=OPTIONAL)
-    notes: list[str]
+    values: Json = key(
+        metadata=SPREAD
+        | former_keys(**{f"{name}_utilization": f"{name}_utilisation" for name in ("wave", "output_tile", "column", "weight_tile", "cycle")})
+    )  # fmt: skip
 
 
 KIB = 1024.0
@@ -113,7 +92,7 @@ def multiprocessor(capability: str) -> Multiprocessor:
 
 
 # fmt: off
-class MultiprocessorOccupancy(Question[MultiprocessorAnswer]):
+class MultiprocessorOccupancy(Question[Occupancy]):
     """Blocks per multiprocessor and warp occupancy from threads, shared memory and registers."""
 
     verb = "occupancy sm"
@@ -132,7 +111,7 @@ class MultiprocessorOccupancy(Question[MultiprocessorAnswer]):
         if (self.hw is None) == (self.capability is None):
             raise UsageError("give --hw or --capability")
 
-    def answer(self, lift: PlainLift = PLAIN) -> MultiprocessorAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> Occupancy:
         """Raises UsageError for a launch that the hardware refuses, Infeasible where not one block is resident."""
         from rooflinecli.specs.hardware import load_hardware
 
@@ -170,27 +149,27 @@ class MultiprocessorOccupancy(Question[MultiprocessorAnswer]):
                 f"not one block of {num.value(self.threads):g} threads with {num.value(self.registers):g} registers each fits "
                 f"a multiprocessor of compute capability {sm.capability}; use fewer registers or threads"
             )
-        answer = MultiprocessorAnswer(
+        waves = None if self.grid is None else occ.grid_waves(self.grid, units, blocks)
+        return Occupancy.of(
+            "occupancy-sm/2",
             compute_capability=sm.capability,
             warps_per_block=warps,
             blocks=blocks,
             occupancy=occ.warp_occupancy(blocks, warps, sm.max_warps),
             limited_by=" and ".join(name for name, limit in limits.items() if num.value(limit) == least),
             limits_blocks=limits,
+            waves=waves,
+            wave_utilization=None if waves is None else occ.wave_utilization(self.grid, units, blocks, waves),
             notes=[
                 "Occupancy is resident warps over the most a multiprocessor holds; a kernel with enough "
                 "independent work per warp is fast at low occupancy.",
                 sm.source,
             ],
         )
-        if self.grid is not None:
-            answer.waves = occ.grid_waves(self.grid, units, blocks)
-            answer.wave_utilization = occ.wave_utilization(self.grid, units, blocks, answer.waves)
-        return answer
 
 
 # fmt: off
-class SystolicOccupancy(Question[SystolicAnswer]):
+class SystolicOccupancy(Question[Occupancy]):
     """Fraction of a systolic array that a matmul [m,k] x [k,n] uses, both conventions and by cycles."""
 
     verb = "occupancy systolic"
@@ -204,7 +183,7 @@ class SystolicOccupancy(Question[SystolicAnswer]):
     clock: OptNumber = field("hertz", "Clock ('1.1 GHz'), for FLOP/s.", default=None, symbol="f")
     # fmt: on
 
-    def answer(self, lift: PlainLift = PLAIN) -> SystolicAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> Occupancy:
         from rooflinecli.formulas.roofline import systolic_peak
         from rooflinecli.specs.hardware import load_hardware
 
@@ -220,12 +199,17 @@ class SystolicOccupancy(Question[SystolicAnswer]):
         cols = self.cols if self.cols is not None else rows if square else lift("C", shape[1], "1", "--cols")
         m, k, n = self.m, self.k, self.n
         cycles = occ.systolic_cycles(m, k, n, rows, cols)
-        answer = SystolicAnswer(
+        used = occ.systolic_efficiency(m, k, n, rows, cols, cycles)
+        peak = None if clock is None else systolic_peak(rows, cols, clock, 1)
+        return Occupancy.of(
+            "occupancy-systolic/2",
             output_tile_utilization=occ.output_tile_utilization(m, n, rows, cols),
             column_utilization=occ.column_utilization(n, cols),
             weight_tile_utilization=occ.weight_tile_utilization(k, n, rows, cols),
             cycles=cycles,
-            cycle_utilization=occ.systolic_efficiency(m, k, n, rows, cols, cycles),
+            cycle_utilization=used,
+            peak_flops_per_s=peak,
+            attained_flops_per_s=None if peak is None else peak * used,
             notes=[
                 "output tile: the m x n result lies on the array (output-stationary)",
                 "column: rows of x stream past and count as busy, only unused columns are lost",
@@ -233,10 +217,6 @@ class SystolicOccupancy(Question[SystolicAnswer]):
                 "cycle: weight-stationary with fill and drain, weights loaded behind the tile before",
             ],
         )
-        if clock is not None:
-            answer.peak_flops_per_s = systolic_peak(rows, cols, clock, 1)
-            answer.attained_flops_per_s = answer.peak_flops_per_s * answer.cycle_utilization
-        return answer
 
 
 QUESTIONS = (MultiprocessorOccupancy, SystolicOccupancy)

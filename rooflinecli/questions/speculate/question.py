@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field as key
 from functools import cache
 
 from rooflinecli.core import num
@@ -11,50 +10,10 @@ from rooflinecli.core.derivation import decreasing_root, solved_value
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
-from rooflinecli.core.record import OPTIONAL, Record
+from rooflinecli.core.record import Quantities
 from rooflinecli.formulas import speculation as spec
 from rooflinecli.questions.question import Question, is_number
 from rooflinecli.specs.options import Number, OptNumber, OptText, field
-
-
-class DraftGain(Record):
-    """What one draft length gains."""
-
-    draft_length: Quantity
-    tokens_per_step: Quantity
-    step_cost: Quantity
-    speedup: Quantity
-    tokens_per_step_simplified: Quantity
-    speedup_simplified: Quantity
-    operations: Quantity
-
-
-class SpeculateAnswer(Record):
-    """Tokens per step and speedup at a draft length, and at the best."""
-
-    schema: str = "roofline/speculate/1"
-    acceptance: Quantity
-    draft_cost: Quantity
-    draft_length: Quantity
-    tokens_per_step: Quantity
-    speedup: Quantity
-    best_draft_length: Quantity
-    itl_s: Quantity = key(default=None, metadata=OPTIONAL)
-    lengths: dict[str, DraftGain]
-    notes: list[str]
-
-
-class BreakEvenAcceptance(Record):
-    """The acceptance rate that a speedup takes."""
-
-    schema: str = "roofline/speculate/1"
-    draft_length: Quantity
-    draft_cost: Quantity
-    speedup: Quantity
-    break_even_acceptance: Quantity
-    break_even_simplified_acceptance: Quantity
-    notes: list[str]
-
 
 LONGEST = 256  # drafts beyond this are not searched
 Costs = Callable[
@@ -63,7 +22,7 @@ Costs = Callable[
 
 
 # fmt: off
-class Speculate(Question[SpeculateAnswer | BreakEvenAcceptance]):
+class Speculate(Question[Quantities]):
     """Speculative decoding: tokens per step, speedup and best draft length, or the acceptance rate that a speedup takes."""
 
     verb = "speculate"
@@ -79,7 +38,6 @@ class Speculate(Question[SpeculateAnswer | BreakEvenAcceptance]):
     devices: OptNumber = field("positive", "With --hw: devices of the server; omitted: as many as hold it.", default=None, symbol="n", short="-n", metavar="COUNT")
     batch: OptNumber = field("positive", "With --hw: sequences (32).", default=None, symbol="B", metavar="COUNT")
     itl: OptNumber = field("seconds", "Plain ITL ('20 ms'), to get the new one.", default=None, symbol="t")
-    # fmt: on
 
     def check(self) -> None:
         if (self.acceptance_rate is None) == (self.speedup is None):
@@ -100,7 +58,7 @@ class Speculate(Question[SpeculateAnswer | BreakEvenAcceptance]):
             if self.draft_cost is not None or self.verify_cost != 1.0:
                 raise UsageError("--hw prices draft and verification; leave out --draft-cost and --verify-cost")
 
-    def answer(self, lift: PlainLift = PLAIN) -> SpeculateAnswer | BreakEvenAcceptance:
+    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         costs = self._costs_on_hardware(lift) if self.hw is not None else self._costs_of_sizes()
         return self._break_even(*costs(num.value(self.num_speculative_tokens))[:2]) if self.acceptance_rate is None else self._gains(self.acceptance_rate, costs)
 
@@ -145,7 +103,7 @@ class Speculate(Question[SpeculateAnswer | BreakEvenAcceptance]):
         cost = spec.draft_cost_of_sizes(self.draft, self.target)
         return lambda length: (cost, self.verify_cost, None)
 
-    def _gains(self, acceptance: Quantity, costs: Costs) -> SpeculateAnswer:
+    def _gains(self, acceptance: Quantity, costs: Costs) -> Quantities:
         """Tokens per step and speedup at the draft length given and at the best one, exact and simplified."""
         longest = best_length(num.value(acceptance), costs)
         best = solved_value(longest, acceptance, "g*", "tokens", "the draft length with the largest speedup, by search")
@@ -153,7 +111,7 @@ class Speculate(Question[SpeculateAnswer | BreakEvenAcceptance]):
         lengths = {"best": best} if given is None else {"as_given": given, "best": best}
         rows = {name: self._gain(acceptance, costs, length) for name, length in lengths.items()}
         chosen = next(iter(rows.values()))
-        cost, _, plain = costs(num.value(chosen.draft_length) or 1.0)
+        cost, _, plain = costs(num.value(chosen["draft_length"]) or 1.0)
         notes = [
             "speedup: exact, a run of accepted tokens ends at the first rejection (Leviathan et al. 2023)",
             "speedup simplified: acceptance x draft length, as the Scaling Book workbook counts; it overstates long drafts",
@@ -164,34 +122,25 @@ class Speculate(Question[SpeculateAnswer | BreakEvenAcceptance]):
         if longest == LONGEST:
             notes.append(f"still rising at {LONGEST} draft tokens, the longest searched")
         itl = plain if self.itl is None else self.itl
-        return SpeculateAnswer(
-            acceptance=acceptance,
-            draft_cost=cost,
-            draft_length=chosen.draft_length,
-            tokens_per_step=chosen.tokens_per_step,
-            speedup=chosen.speedup,
-            best_draft_length=best,
-            itl_s=None if itl is None else spec.speculative_latency(itl, chosen.speedup),
-            lengths=rows,
-            notes=notes,
+        return Quantities.of(
+            "speculate/1", acceptance=acceptance, draft_cost=cost,
+            **{name: chosen[name] for name in ("draft_length", "tokens_per_step", "speedup")}, best_draft_length=best,
+            itl_s=None if itl is None else spec.speculative_latency(itl, chosen["speedup"]), lengths=rows, notes=notes,
         )
 
-    def _gain(self, acceptance: Quantity, costs: Costs, length: Quantity) -> DraftGain:
+    def _gain(self, acceptance: Quantity, costs: Costs, length: Quantity) -> dict[str, Quantity]:
+        """What one draft length gains."""
         draft_cost, verify_cost, _ = costs(num.value(length) or 1.0)
         tokens = spec.speculative_tokens(acceptance, length)
         step = spec.speculative_step_cost(length, draft_cost, verify_cost)
         simple = spec.speculative_tokens_simple(acceptance, length)
-        return DraftGain(
-            draft_length=length,
-            tokens_per_step=tokens,
-            step_cost=step,
-            speedup=spec.speculative_speedup(tokens, step),
-            tokens_per_step_simplified=simple,
-            speedup_simplified=spec.speculative_speedup(simple, step),
-            operations=spec.speculative_operations(tokens, length, draft_cost),
-        )
+        return {
+            "draft_length": length, "tokens_per_step": tokens, "step_cost": step, "speedup": spec.speculative_speedup(tokens, step),
+            "tokens_per_step_simplified": simple, "speedup_simplified": spec.speculative_speedup(simple, step),
+            "operations": spec.speculative_operations(tokens, length, draft_cost),
+        }
 
-    def _break_even(self, draft_cost: Quantity, verify_cost: Quantity) -> BreakEvenAcceptance:
+    def _break_even(self, draft_cost: Quantity, verify_cost: Quantity) -> Quantities:
         """The acceptance rate that the speedup takes, exact and simplified. Raises UsageError when none does."""
         length, speedup = self.num_speculative_tokens, self.speedup
         cost = spec.speculative_step_cost(length, draft_cost, verify_cost)
@@ -214,14 +163,13 @@ class Speculate(Question[SpeculateAnswer | BreakEvenAcceptance]):
         ]
         if num.value(simple) > 1:
             notes.append("above 100% the simplified convention has no solution: it leaves out the target's own token")
-        return BreakEvenAcceptance(
-            draft_length=length,
-            draft_cost=draft_cost,
-            speedup=speedup,
+        return Quantities.of(
+            "speculate/1", draft_length=length, draft_cost=draft_cost, speedup=speedup,
             break_even_acceptance=solved_value(exact, speedup, "a*", "1", "root of speculative_speedup = wanted"),
-            break_even_simplified_acceptance=simple,
-            notes=notes,
+            break_even_simplified_acceptance=simple, notes=notes,
         )
+
+# fmt: on
 
 
 def best_length(acceptance: float, costs: Costs) -> int:

@@ -45,13 +45,9 @@ class Sweep(EstimateOptions, Several, Question["Iterator[Table]"]):
 
     def answer(self) -> Iterator[Table]:
         """The points in chunks, a column of values for each quantity."""
-        from rooflinecli.questions.sweep import axes, run
-        from rooflinecli.questions.sweep.run import shard
+        from rooflinecli.questions.sweep.run import SweepStudy
 
-        space = axes.space(self.options(), list(self.figures) or None)
-        shown, keep = run.layout(space, self.wanted), run.Filter(space, list(self.where), self.feasible_only)
-        for choice, found in run.answers(space, *shard(space.points, self.part)):
-            yield keep(found, run.table(shown, choice, found))
+        return (table for table, _ in SweepStudy(self).tables())
 
     @property
     def wanted(self) -> list[str] | None:

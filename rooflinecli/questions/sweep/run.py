@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,13 +31,16 @@ from rooflinecli.questions.conditions import condition
 from rooflinecli.questions.estimate.answer import cost
 from rooflinecli.questions.estimate.answer_types import Cost
 from rooflinecli.questions.goodput.question import with_failures
-from rooflinecli.questions.sweep.axes import Axis, Space
+from rooflinecli.questions.sweep.axes import Axis, Space, space
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import SIZES, Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.quantities import COST, canonical
 from rooflinecli.specs.request import PHASES, Request
+
+if TYPE_CHECKING:
+    from rooflinecli.questions.sweep.question import Sweep
 
 Box = tuple[tuple[int, int], ...]  # [start, stop) on every axis
 
@@ -389,18 +392,35 @@ def _answer(request: Request, space: Space, box: Box) -> SweepBlock:
         return missing(request, space.sizes, box, str(error))
 
 
-def spread(
-    space: Space, shown: SweepColumns, keep: Filter, start: int, stop: int, over: Spread, chunk: int = CHUNK
-) -> Iterator[tuple[Table, int]]:
-    """(rows that pass, points) of the same boxes as `answers`, each worked out wherever `over` puts it."""
-    items = [(choice, box) for choice, parts in work(space, start, stop, chunk) for box in parts]
-    yield from over(partial(_elsewhere, space, shown, keep), items)
+class SweepStudy:
+    """A sweep set up: its space and columns, which rows pass, and the points [start, stop) of its part."""
 
+    def __init__(self, question: Sweep) -> None:
+        self.space = space(question.options(), list(question.figures) or None)
+        self.shown = layout(self.space, question.wanted)
+        self.keep = Filter(self.space, list(question.where), question.feasible_only)
+        self.start, self.stop = shard(self.space.points, question.part)
 
-def _elsewhere(space: Space, shown: SweepColumns, keep: Filter, item: tuple[Choice, Box]) -> tuple[Table, int]:
-    choice, box = item
-    found = _answer(request_of(choice, space.phases), space, box)
-    return keep(found, table(shown, choice, found)), found.points
+    def rows(self, choice: Choice, found: SweepBlock) -> tuple[Table, int]:
+        """(rows that pass, points they were chosen from) of a box."""
+        return self.keep(found, table(self.shown, choice, found)), found.points
+
+    def tables(
+        self, over: Spread | None = None, seen: Callable[[Choice, SweepBlock], None] | None = None
+    ) -> Iterator[tuple[Table, int]]:
+        """The rows box by box in order, each worked out here and shown to `seen`, or wherever `over` puts it."""
+        if over is not None:
+            boxes = [(choice, box) for choice, parts in work(self.space, self.start, self.stop) for box in parts]
+            yield from over(self._elsewhere, boxes)
+            return
+        for choice, found in answers(self.space, self.start, self.stop):
+            yield self.rows(choice, found)
+            if seen is not None:
+                seen(choice, found)
+
+    def _elsewhere(self, item: tuple[Choice, Box]) -> tuple[Table, int]:
+        choice, box = item
+        return self.rows(choice, _answer(request_of(choice, self.space.phases), self.space, box))
 
 
 def table(shown: SweepColumns, choice: Choice, found: SweepBlock) -> Table:

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 
 from rooflinecli.core.derivation_text import explain
 from rooflinecli.core.num import Number
-from rooflinecli.core.record import Record, entries
+from rooflinecli.core.record import Quantities, Record, entries
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import count
 from rooflinecli.questions.collective.question import CollectiveAnswer
 from rooflinecli.questions.formula.question import FormulaAnswer, FormulaList
-from rooflinecli.questions.goodput.question import GoodputAnswer
-from rooflinecli.questions.kernel.question import KernelAnswer
 from rooflinecli.questions.layouts.question import (
     AttentionPartitioning,
     FeedForwardPartitioning,
@@ -146,7 +144,7 @@ def _ranking(rows: Sequence[FeedForwardPartitioning | AttentionPartitioning], na
     return records(columns, rows, indent=2)
 
 
-def goodput(r: GoodputAnswer) -> Page:
+def goodput(r: Quantities) -> Page:
     """Goodput in a line, then what it follows from."""
     headline = (
         f"{plural(r.devices, 'device')}: training goodput {percent(r.goodput)} ({percents(r.goodput_interval)}), checkpoints every "
@@ -168,19 +166,19 @@ def goodput(r: GoodputAnswer) -> Page:
             f"{text(r.restart_s, 'restart_s')} and the lost work, {percent(1 - r.goodput - r.checkpoint_overhead)} of the time",
         ),
     ]
-    if r.run_s is not None:
+    if r.get("run_s") is not None:
         rows.append(
             (
                 "run",
                 f"{text(r.run_s, 'run_s')} ({text(r.run_interval_s, 'run_s')}) with {plural(round(r.failures), 'failure')}",
             )
         )
-    if r.logged is not None:
-        waited = "" if r.logged.restart_s is None else f", back after {text(r.logged.restart_s, 'restart_s')}"
+    if (log := r.get("logged")) is not None:
+        waited = "" if log["restart_s"] is None else f", back after {text(log['restart_s'], 'restart_s')}"
         rows.append(
             (
                 "log",
-                f"{plural(r.logged.jobs, 'job')} in {count(r.logged.device_hours)} device-hours: {r.logged.failures} failed{waited}, {r.logged.planned} were planned ends",
+                f"{plural(log['jobs'], 'job')} in {count(log['device_hours'])} device-hours: {log['failures']} failed{waited}, {log['planned']} were planned ends",
             )
         )
     return page([Headline(headline)], [Pairs(rows)])
@@ -235,7 +233,7 @@ def quantities(answer: Record, without: tuple[str, ...] = ()) -> Page:
     return page([Pairs(scalars)], *tables, notes)
 
 
-def kernel(answer: KernelAnswer) -> Page:
+def kernel(answer: Quantities) -> Page:
     """The expected time with its interval and bottleneck, then every quantity."""
     headline = Headline(
         f"{answer.op} on {answer.hardware}, {answer.dtype}: expected {text(answer.time_s, 'time_s')}, 80% interval "
