@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
@@ -29,10 +30,11 @@ from rooflinecli.questions.search.search_request import TrainingSearchQuestion
 from rooflinecli.questions.search.serving import search
 from rooflinecli.questions.search.training import CHUNK, answer_of, needs
 from rooflinecli.questions.sweep.run import SweepBlock
+from rooflinecli.specs import training_envelope as shipped_envelope
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.published_runs import published
 from rooflinecli.specs.request import BOUNDS
-from rooflinecli.specs.training_envelope import KINDS, overridden_envelope, widening
+from rooflinecli.specs.training_envelope import KINDS, widening
 from rooflinecli.validate import published_training
 from rooflinecli.validate.stats import Array, Row, Table, notes
 
@@ -166,6 +168,18 @@ def _terms(
     own = extrapolation.of(ctx, plan, answer)
     with overridden_envelope(_without(family)):
         return own, extrapolation.of(ctx, plan, answer)
+
+
+@contextmanager
+def overridden_envelope(data: Row) -> Iterator[None]:
+    """Another document in place of the file: the limits without the runs of a family, to see what they tell of it."""
+    shipped_envelope.published = lambda name: data
+    shipped_envelope.envelope.cache_clear()
+    try:
+        yield
+    finally:
+        shipped_envelope.published = published
+        shipped_envelope.envelope.cache_clear()
 
 
 @cache

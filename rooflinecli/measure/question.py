@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.extras import install
-from rooflinecli.core.record import Json
+from rooflinecli.core.record import Json, Record
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Number, OptNumber, OptText, OptWhole, Switch, Text, Texts, Whole, field
 
 if TYPE_CHECKING:  # a help page needs neither jax nor numpy
-    from rooflinecli.measure.answer_types import ModelReport
     from rooflinecli.measure.aot import AotAnswer
-    from rooflinecli.measure.cases import Record
     from rooflinecli.measure.run import MeasureAnswer
 
 
@@ -49,7 +47,7 @@ class Suite(Question["MeasureAnswer"]):
     process_id: OptWhole = field("whole", "Which of them this is.", default=None, least=0)
     # fmt: on
 
-    def answer(self, running: Callable[[Record], str] = lambda record: "") -> MeasureAnswer:
+    def answer(self, running: Callable[[Json], str] = lambda record: "") -> MeasureAnswer:
         """Measure and fit; `running(record)` is the progress bar's text of a result."""
         needs_jax()
         from rooflinecli.measure.run import execute
@@ -71,8 +69,37 @@ SUITES: dict[str, type[Suite]] = {
 }
 
 
+class PhaseComparison(Record):
+    """Prediction and measurement of one phase of a model."""
+
+    id: str
+    phase: str
+    predicted_s: float
+    measured_s: float
+    low_s: float
+    mad_s: float
+    runs: int
+    floor_s: float
+    error: float
+    matmul_flops: float
+    xla_flops: float
+    compile_s: float
+    breakdown_s: dict[str, float]
+    warning: str
+
+
+class ModelReport(Record):
+    """Counts that must be equal, and the phases of a model."""
+
+    schema: str = "roofline/measure-model/1"
+    model: str
+    hardware: str
+    checks: list[str]
+    phases: list[PhaseComparison]
+
+
 # fmt: off
-class ModelComparison(Question["ModelReport"]):
+class ModelComparison(Question[ModelReport]):
     """Build the model in JAX from its YAML, run it, and compare the prediction with the clock."""
 
     verb = "measure model"

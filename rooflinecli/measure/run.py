@@ -10,7 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from rooflinecli.core.num import quantile
-from rooflinecli.core.record import Quantities
+from rooflinecli.core.record import SPREAD, Quantities
+from rooflinecli.core.record import Record as Entries
 from rooflinecli.core.text import plural
 from rooflinecli.measure import device, profile, shape_grids
 from rooflinecli.measure.cases import KernelCase, Record, size_of
@@ -32,6 +33,17 @@ DISTURBED = 0.1  # fraction of timings taken on a busy machine beyond which no p
 PATIENCE = 0.2  # fraction of the budget for waiting until other programs finish
 
 
+class MeasureReport(Entries):
+    """Timings of a run as lines of its log, and the constants fitted to them."""
+
+    schema: str = "roofline/measure/1"
+    environment: Record
+    roofs: Record | None
+    fits: list[Fit]
+    timings: list[Record]
+    extra: Record = field(metadata=SPREAD)
+
+
 @dataclass
 class MeasureAnswer:
     """Result of a run. `text` is the profile to be written to `out`, None where nothing could be fitted."""
@@ -48,6 +60,14 @@ class MeasureAnswer:
     failed: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     extra: Record = field(default_factory=dict)
+
+    def report(self) -> MeasureReport:
+        """What is printed as JSON."""
+        roofs = self.roofs and {"peak_flops_per_s": self.roofs.peaks, "bandwidth_bytes_per_s": self.roofs.bandwidth}
+        environment = self.environment.record()
+        return MeasureReport(
+            environment=environment, roofs=roofs, fits=self.fits, timings=self.records, extra=self.extra
+        )
 
 
 def execute(suite: Suite, running: Callable[[Record], str]) -> MeasureAnswer:

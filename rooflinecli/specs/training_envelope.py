@@ -5,11 +5,8 @@ published_runs/precedent.yaml is made from the rows by `python -m lab.training_e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from itertools import combinations
-from typing import Any
 
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.specs.published_runs import published
@@ -69,7 +66,7 @@ class TrainingEnvelope:
 @lru_cache(maxsize=64)
 def envelope(kind: str, chip: str, software: str, mixture: bool) -> TrainingEnvelope:
     """The envelope of a chip of a kind (`gpu`, `tpu`; others are held to GPUs), a framework, dense models or mixtures."""
-    data = _INSTEAD[-1] if _INSTEAD else published("precedent")
+    data = published("precedent")
     of = data["kinds"][kind if kind in data["kinds"] else "gpu"]
     model = "mixture" if mixture else "dense"
     done = {tuple(pair.split(" + ")) for pair in of["together"]}
@@ -92,21 +89,6 @@ def most_devices(kind: str) -> float:
     """Devices of the largest published run on a kind of chip."""
     kinds = published("precedent")["kinds"]
     return float(kinds[kind if kind in kinds else "gpu"]["devices"])
-
-
-_INSTEAD: list[dict[str, Any]] = []
-
-
-@contextmanager
-def overridden_envelope(data: dict[str, object]) -> Iterator[None]:
-    """Another document in place of the file: the limits without the runs of a family, to see what they tell of it."""
-    _INSTEAD.append(data)
-    envelope.cache_clear()
-    try:
-        yield
-    finally:
-        _INSTEAD.pop()
-        envelope.cache_clear()
 
 
 def pairs() -> list[tuple[str, str]]:

@@ -53,7 +53,6 @@ def suite(question: Suite, how: MeasureDelivery) -> int:
 
 def _show(answer: MeasureAnswer, how: MeasureDelivery) -> int:
     """Write the profile and print the run; returns the exit code."""
-    from rooflinecli.measure.answer_types import MeasureReport
     from rooflinecli.render.views import measure as views
 
     if not answer.leader:
@@ -62,7 +61,7 @@ def _show(answer: MeasureAnswer, how: MeasureDelivery) -> int:
         print(f"roofline: {sentence}", file=sys.stderr)
     if answer.text is not None:
         write(answer.text, answer.out)
-    report: Any = MeasureReport.of(answer) if how.format == "json" else answer
+    report: Any = answer.report() if how.format == "json" else answer
     show(report, "measure", how)
     return 130 if answer.interrupted else int(answer.withheld)
 

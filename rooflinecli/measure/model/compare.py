@@ -21,14 +21,13 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.training import train
 from rooflinecli.formulas import roofline
 from rooflinecli.layers.parameter_counts import parameters
-from rooflinecli.measure.answer_types import ModelReport, PhaseComparison
 from rooflinecli.measure.cases import jax_name
 from rooflinecli.measure.contention import around
 from rooflinecli.measure.device import environment, keep_pages, known_chip
 from rooflinecli.measure.jaxpr_counter import Rules, tally, xla_cost
 from rooflinecli.measure.model import transformer
 from rooflinecli.measure.model.supported import scaled
-from rooflinecli.measure.question import ModelComparison
+from rooflinecli.measure.question import ModelComparison, ModelReport, PhaseComparison
 from rooflinecli.measure.session import Log
 from rooflinecli.measure.timing import Timing
 from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes, stem_head_axis_sizes
@@ -61,7 +60,30 @@ def close(loop: ModelComparison) -> ModelReport:
     log = Log(Path(loop.log or "roofline-loop.jsonl"), env.fingerprint)
     rows = []
     for phase in loop.phase or transformer.PHASES:
-        row, check = _phase(phase, loop, spec, hardware, parameters, dtype)
+        # One phase: predict, count, time
+        expected = predict(phase, spec, hardware, loop.batch, loop.seq, dtype)
+        program = transformer.program(phase, spec, parameters, loop.batch, loop.seq, jnp.dtype(jax_name(dtype)))
+        check = _equal(f"{phase} matmul FLOPs", matmul_flops(program.fn, *program.args), round(expected.flops))
+        timing, xla = timed(program, loop.budget, None if loop.trace is None else Path(loop.trace) / phase)
+        s = timing.summary
+        warnings = (timing.warning, below_floor(s.median, expected.floor), noise(hardware))
+        row = PhaseComparison(
+            id=f"loop/{spec.id}/L{spec.n_layers}/D{spec.d_model}/b{loop.batch}/s{loop.seq}/{dtype}/{phase}",
+            phase=phase,
+            predicted_s=expected.time,
+            measured_s=s.median,
+            low_s=s.low,
+            mad_s=s.mad,
+            runs=s.n,
+            floor_s=expected.floor,
+            error=expected.time / s.median - 1,
+            matmul_flops=expected.flops,
+            xla_flops=xla,
+            compile_s=timing.compile_s,
+            breakdown_s=expected.breakdown,
+            warning="; ".join(filter(None, warnings)),
+        )
+        row, check = row, check
         rows.append(row)
         checks.append(check)
         log.append({"key": f"{row.id}/{time.time():.0f}", "date": env.date, **row.to_dict()})
@@ -79,35 +101,6 @@ def _profile(given: str | None, slug: str, kind: str) -> str:
     if chip:
         return chip
     raise UsageError(f"no profile of this machine ({here}); run `roofline measure` first, or give --hw")
-
-
-def _phase(
-    phase: str, loop: ModelComparison, spec: ModelSpec, hardware: HardwareSpec, parameters: Any, dtype: str
-) -> tuple[PhaseComparison, str]:
-    """One phase: predict, count, time."""
-    expected = predict(phase, spec, hardware, loop.batch, loop.seq, dtype)
-    program = transformer.program(phase, spec, parameters, loop.batch, loop.seq, jnp.dtype(jax_name(dtype)))
-    check = _equal(f"{phase} matmul FLOPs", matmul_flops(program.fn, *program.args), round(expected.flops))
-    timing, xla = timed(program, loop.budget, None if loop.trace is None else Path(loop.trace) / phase)
-    s = timing.summary
-    warnings = (timing.warning, below_floor(s.median, expected.floor), noise(hardware))
-    row = PhaseComparison(
-        id=f"loop/{spec.id}/L{spec.n_layers}/D{spec.d_model}/b{loop.batch}/s{loop.seq}/{dtype}/{phase}",
-        phase=phase,
-        predicted_s=expected.time,
-        measured_s=s.median,
-        low_s=s.low,
-        mad_s=s.mad,
-        runs=s.n,
-        floor_s=expected.floor,
-        error=expected.time / s.median - 1,
-        matmul_flops=expected.flops,
-        xla_flops=xla,
-        compile_s=timing.compile_s,
-        breakdown_s=expected.breakdown,
-        warning="; ".join(filter(None, warnings)),
-    )
-    return row, check
 
 
 def timed(program: transformer.Program, budget: float, trace: Path | None = None) -> tuple[Timing, float]:

@@ -203,7 +203,12 @@ class _CheckReader:
                 )
         if prod(map(len, axes.values())) > LARGEST_MATRIX:
             raise self._error("matrix", f"more than {LARGEST_MATRIX} combinations; split it or drop values")
-        simulate, measured = self._simulate(), self._measured()
+        # The load of `simulate:`, with the path of a trace relative to the plan
+        load = dict(self.check.simulate)
+        trace = load.get("trace")
+        if isinstance(trace, str) and (self.folder / trace).is_file():
+            load["trace"] = str(self.folder / trace)
+        simulate, measured = tuple(load.items()), self._measured()
         for values in product(*axes.values()):
             point = dict(zip(axes, values, strict=True))
             options = self._complete({**defaults, **own, **point})
@@ -251,14 +256,6 @@ class _CheckReader:
             )
             for one, place in limits:
                 yield requirement(quantity.removeprefix("phases."), one, self.document.location(*place))
-
-    def _simulate(self) -> tuple[tuple[str, object], ...]:
-        """The load of `simulate:`, with the path of a trace relative to the plan."""
-        load = dict(self.check.simulate)
-        trace = load.get("trace")
-        if isinstance(trace, str) and (self.folder / trace).is_file():
-            load["trace"] = str(self.folder / trace)
-        return tuple(load.items())
 
     def _measured(self) -> tuple[Path, ...]:
         """The measured files."""

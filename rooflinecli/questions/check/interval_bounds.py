@@ -39,7 +39,13 @@ def ends(result: EstimateAnswer, quantity: str) -> IntervalBounds:
     """Raises UsageError when the quantity does not exist, is a group, or has no value under the options given."""
     quantity = canonical(quantity)
     if quantity.startswith("memory."):
-        return _worst(result, quantity)
+        # `memory.X`: the tightest phase. The least headroom, the most of anything else
+        found = {phase: _walk(result, f"{phase}.{quantity}") for phase in result.phases}
+        if any(not isinstance(v, (int, float)) for v in found.values()):
+            raise _absent(result, quantity, MISSING, "")
+        pick = min if quantity.endswith("headroom_fraction") else max
+        phase = pick(found, key=lambda p: found[p])
+        return IntervalBounds(found[phase], phase)
     value = _walk(result, quantity)
     name, phase = quantity.partition(".")[2], phase_of(quantity)
     if phase == "prefill" and quantity.startswith("cost.") and result.under_load and "decode" in result.phases:
@@ -73,16 +79,6 @@ def phase_of(quantity: str) -> str:
 
 def _walk(result: EstimateAnswer, quantity: str) -> Any:
     return at(result.phases if quantity.partition(".")[0] in PHASES else result, quantity)
-
-
-def _worst(result: EstimateAnswer, quantity: str) -> IntervalBounds:
-    """`memory.X`: the tightest phase. The least headroom, the most of anything else."""
-    found = {phase: _walk(result, f"{phase}.{quantity}") for phase in result.phases}
-    if any(not isinstance(v, (int, float)) for v in found.values()):
-        raise _absent(result, quantity, MISSING, "")
-    pick = min if quantity.endswith("headroom_fraction") else max
-    phase = pick(found, key=lambda p: found[p])
-    return IntervalBounds(found[phase], phase)
 
 
 def known(result: EstimateAnswer) -> list[str]:

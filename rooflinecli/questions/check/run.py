@@ -43,7 +43,15 @@ def bounds(quantity: str, case: CheckCase, result: EstimateAnswer | None, estima
     if result is None:
         return _of_fleet(case, quantity)
     if quantity.startswith(SIMULATED):
-        return _of_simulation(case, result, name)
+        values, sure = _simulated(_simulation(case, result))
+        name = {old: new for new, old in FORMER["former_keys"].items()}.get(name, name)
+        if name not in values:
+            raise unknown("quantity of a simulation", name, values, "`roofline simulate --format json` shows them")
+        value = values[name]
+        if name not in sure:
+            return IntervalBounds(value)
+        low, high = sure[name]
+        return IntervalBounds(value, "", low, low, high)
     if quantity.startswith(LAYOUT):
         return _of_layout(case, result, name, estimator)
     if not quantity.startswith(MEASURED):
@@ -52,7 +60,20 @@ def bounds(quantity: str, case: CheckCase, result: EstimateAnswer | None, estima
         raise UsageError(f"{quantity}: no measured file; name one in the check, such as `measured: bench.json`")
     if estimator.measured is None:
         raise UsageError(f"{quantity}: measured files are read by `roofline check` only")
-    return _of_files(estimator.measured(case.measured, case.options), name)
+    # `PHASE.time_s` (the slowest), `gap` (the largest, either way) or `coverage_fraction` of measured rows
+    rows = estimator.measured(case.measured, case.options)
+    times = {f"{phase}.time_s": [r for r in rows if r.phase == phase] for phase in dict.fromkeys(r.phase for r in rows)}
+    if name in times:
+        slowest = max(times[name], key=lambda row: row.measured_s)
+        return IntervalBounds(slowest.measured_s, note=_note(slowest))
+    if name == GAP:
+        worst = max(rows, key=lambda row: abs(row.gap))
+        return IntervalBounds(abs(worst.gap), note=_note(worst))
+    bounded = [row for row in rows if row.interval_s]
+    if name in (COVERAGE, FORMER_COVERAGE) and bounded:
+        outside = [row for row in bounded if row.verdict != INSIDE]
+        return IntervalBounds(1 - len(outside) / len(bounded), note=_note(outside[0]) if outside else "")
+    raise unknown("measured quantity", name, [*times, GAP, *([COVERAGE] if bounded else [])])
 
 
 _OF_ALL = ("feasible", "growth", "bottleneck", "devices", "spare", "usd_per_hour")
@@ -95,22 +116,6 @@ def _placed(path: Path, hold: str) -> dict[str, object]:
 GAP, COVERAGE, FORMER_COVERAGE = "gap", "coverage_fraction", "inside_share"
 
 
-def _of_files(rows: list[MeasuredGap], name: str) -> IntervalBounds:
-    """`PHASE.time_s` (the slowest), `gap` (the largest, either way) or `coverage_fraction` of measured rows."""
-    times = {f"{phase}.time_s": [r for r in rows if r.phase == phase] for phase in dict.fromkeys(r.phase for r in rows)}
-    if name in times:
-        slowest = max(times[name], key=lambda row: row.measured_s)
-        return IntervalBounds(slowest.measured_s, note=_note(slowest))
-    if name == GAP:
-        worst = max(rows, key=lambda row: abs(row.gap))
-        return IntervalBounds(abs(worst.gap), note=_note(worst))
-    bounded = [row for row in rows if row.interval_s]
-    if name in (COVERAGE, FORMER_COVERAGE) and bounded:
-        outside = [row for row in bounded if row.verdict != INSIDE]
-        return IntervalBounds(1 - len(outside) / len(bounded), note=_note(outside[0]) if outside else "")
-    raise unknown("measured quantity", name, [*times, GAP, *([COVERAGE] if bounded else [])])
-
-
 def _note(row: MeasuredGap) -> str:
     """A row in a sentence, with what would explain its gap best."""
     span = "" if row.interval_s is None else f", {' to '.join(map(duration, row.interval_s))}"
@@ -120,19 +125,6 @@ def _note(row: MeasuredGap) -> str:
 
 LOAD = ("qps", "concurrency", "prompt", "output", "prompts-per-slot", "equal-lengths")
 NEITHER = ("batch", "phase", "tokens", "attention-flops")
-
-
-def _of_simulation(case: CheckCase, result: EstimateAnswer, name: str) -> IntervalBounds:
-    """A number of the case's simulation, on the plan that the estimate took: expected, with its interval over seeds and step times."""
-    values, sure = _simulated(_simulation(case, result))
-    name = {old: new for new, old in FORMER["former_keys"].items()}.get(name, name)
-    if name not in values:
-        raise unknown("quantity of a simulation", name, values, "`roofline simulate --format json` shows them")
-    value = values[name]
-    if name not in sure:
-        return IntervalBounds(value)
-    low, high = sure[name]
-    return IntervalBounds(value, "", low, low, high)
 
 
 def _simulation(case: CheckCase, result: EstimateAnswer) -> Simulate:

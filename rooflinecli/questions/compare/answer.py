@@ -259,31 +259,27 @@ def counts(
         prices = {
             name: usd_per_device_hour(spec, (own or {}).get(name, {}).get("price")) for name, spec in specs.items()
         }
-        return _same_cost(prices, reference, n)
+        price = prices[reference]
+        if price is None:
+            raise UsageError(
+                f"--iso same-cost: no price is known for {reference}; add --price {reference}=USD, or put a chip with a price first"
+            )
+        budget, found = n * price, Counts()
+        for name, own in prices.items():
+            most = math.floor(budget / own + 1e-9) if own else 0
+            if own is None:
+                found[name] = f"no price is known for it; add --price {name}=USD"
+            elif most < 1:
+                found[name] = f"one costs {own:.2f} USD/h, above the budget of {budget:,.2f} USD/h"
+            else:  # the most, then multiples of a host's eight, then the power of two below
+                found[name] = list(dict.fromkeys(n for n in (most, most // 8 * 8, 2 ** (most.bit_length() - 1)) if n))
+        return found, f"at most {budget:,.2f} USD/h, {n} x {reference}"
     total = n * float(specs[reference].memory.capacity.si)
     found: Counts = {}
     for name, spec in specs.items():  # the least count, then multiples of a host's eight, then the power of two above
         least = max(math.ceil(total / float(spec.memory.capacity.si) - 1e-9), 1)
         found[name] = list(dict.fromkeys((least, math.ceil(least / 8) * 8, 2 ** (least - 1).bit_length())))
     return found, f"at least {total / 1e9:,.0f} GB in all, {n} x {reference}"
-
-
-def _same_cost(prices: dict[str, float | None], reference: str, n: int) -> tuple[Counts, str]:
-    price = prices[reference]
-    if price is None:
-        raise UsageError(
-            f"--iso same-cost: no price is known for {reference}; add --price {reference}=USD, or put a chip with a price first"
-        )
-    budget, found = n * price, Counts()
-    for name, own in prices.items():
-        most = math.floor(budget / own + 1e-9) if own else 0
-        if own is None:
-            found[name] = f"no price is known for it; add --price {name}=USD"
-        elif most < 1:
-            found[name] = f"one costs {own:.2f} USD/h, above the budget of {budget:,.2f} USD/h"
-        else:  # the most, then multiples of a host's eight, then the power of two below
-            found[name] = list(dict.fromkeys(n for n in (most, most // 8 * 8, 2 ** (most.bit_length() - 1)) if n))
-    return found, f"at most {budget:,.2f} USD/h, {n} x {reference}"
 
 
 def _fewest(options: Options, chip: str, answer: Estimator) -> int | str:

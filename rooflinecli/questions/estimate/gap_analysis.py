@@ -166,33 +166,29 @@ def note(request: Request, result: EstimateAnswer, mfu: str | None, measured: st
     Raises ImpossibleValue when it beats the hardware's peak.
     """
     if mfu is not None:
-        _mfu(result, mfu)
+        try:
+            value = units.parse(float(mfu) if mfu.replace(".", "", 1).isdigit() else mfu, "1")
+        except ValueError as error:
+            raise UsageError(f"--mfu {mfu}: {error}") from None
+        if value > 1:
+            raise ImpossibleValue(
+                f"--mfu {mfu}: impossible; {value:.0%} of peak is more than the hardware can do. "
+                f"{f'Write {value:g}% for a share in percent. ' if 1 < value <= 100 else ''}"
+                "Check that 6N FLOPs per token were counted and the dense, not the sparse, peak"
+            )
+        if value <= 0:
+            raise UsageError(f"--mfu {mfu}: a utilization lies above 0 and up to 1")
+        train = result.phases.get("train")
+        if train is None:
+            raise UsageError("--mfu describes training; add --phase train")
+        train.measured_mfu = value
+        train.measured_time_s = train.time_s * train.mfu / value
     if measured is not None:
         _time(result, measured)
     for name, phase in result.phases.items():
         if phase.measured_time_s is not None:
             plans, _ = choose_layouts(context_of(request))
             result.gap_explanations = explain(name, request, result, plans[name].layout, float(phase.measured_time_s))
-
-
-def _mfu(result: EstimateAnswer, written: str) -> None:
-    try:
-        value = units.parse(float(written) if written.replace(".", "", 1).isdigit() else written, "1")
-    except ValueError as error:
-        raise UsageError(f"--mfu {written}: {error}") from None
-    if value > 1:
-        raise ImpossibleValue(
-            f"--mfu {written}: impossible; {value:.0%} of peak is more than the hardware can do. "
-            f"{f'Write {value:g}% for a share in percent. ' if 1 < value <= 100 else ''}"
-            "Check that 6N FLOPs per token were counted and the dense, not the sparse, peak"
-        )
-    if value <= 0:
-        raise UsageError(f"--mfu {written}: a utilization lies above 0 and up to 1")
-    train = result.phases.get("train")
-    if train is None:
-        raise UsageError("--mfu describes training; add --phase train")
-    train.measured_mfu = value
-    train.measured_time_s = train.time_s * train.mfu / value
 
 
 def _time(result: EstimateAnswer, written: str) -> None:

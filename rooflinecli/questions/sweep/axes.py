@@ -56,12 +56,16 @@ def _item(flag: str, item: str, read: Read, unit_shared: bool) -> list[float]:
             factor = float(match["step"])
         except ValueError:
             raise UsageError(f"{flag} {item}: '{match['step']}' is not a factor; write for example 1..512x2") from None
-        return _geometric(flag, item, low, high, factor)
+        if factor <= 1 or low <= 0:
+            raise UsageError(
+                f"{flag} {item}: a geometric range starts above zero and its factor is above one, as in 1..512x2"
+            )
+        result = []
+        while low <= high * (1 + 1e-12):
+            result.append(low)
+            low *= factor
+        return result
     step = read(match["step"] + unit) if match["op"] == "/" else 1.0
-    return _linear(flag, item, low, high, step)
-
-
-def _linear(flag: str, item: str, low: float, high: float, step: float) -> list[float]:
     if step <= 0:
         raise UsageError(f"{flag} {item}: the step must be above zero")
     count = int((high - low) / step * (1 + 1e-12)) + 1
@@ -69,18 +73,6 @@ def _linear(flag: str, item: str, low: float, high: float, step: float) -> list[
         many = f"{count:,}" if count < 1e15 else f"{float(count):.3g}"
         raise UsageError(f"{flag} {item}: {many} values; give a step (/8) or a factor (x2)")
     return [low + i * step for i in range(count)]
-
-
-def _geometric(flag: str, item: str, low: float, high: float, factor: float) -> list[float]:
-    if factor <= 1 or low <= 0:
-        raise UsageError(
-            f"{flag} {item}: a geometric range starts above zero and its factor is above one, as in 1..512x2"
-        )
-    result = []
-    while low <= high * (1 + 1e-12):
-        result.append(low)
-        low *= factor
-    return result
 
 
 @dataclass(frozen=True)
@@ -139,29 +131,24 @@ def axis(option: Option, written: object) -> Axis:
     """What an option ranges over: numbers as ranges, anything else as a list (of lists: with semicolons)."""
     flag = option.flag
     if option.numeric or option.kind in ("stage", "pictures"):
-        return _numbers(
-            option, ",".join(map(str, written)) if isinstance(written, (list, tuple)) else str(written), flag
-        )
+        text = ",".join(map(str, written)) if isinstance(written, (list, tuple)) else str(written)
+        tokens = [parse_values.in_tokens(item) for item in text.split(",")]
+        if any(tokens) and not all(tokens):
+            raise UsageError(f"{flag} {text}: give every value in tokens, or none", option.name)
+        found = values(flag, text, lambda item: build_request.parse_number(option, item, flag))
+        for end in (min(found), max(found)):
+            build_request.check_bounds(option, end, flag)
+        if max(found) == MOST and len(found) > 1:
+            raise UsageError(f"{flag} {text}: max stands alone; sweep numbers, or leave the rest out", option.name)
+        if option.kind in ("stage", "pictures"):
+            return Axis(option.name, "structure", tuple(int(each) for each in found))
+        return Axis(option.name, "number", found, tokens=any(tokens))
     items = written if isinstance(written, (list, tuple)) else str(written).split(";" if option.kind == "list" else ",")
     words = [str(item).strip() for item in items if str(item).strip()]
     if not words:
         raise UsageError(f"{flag} {written!r}: expected a value", option.name)
     read = [w if option.kind == "name" else build_request.value(option, w, flag) for w in words]
     return Axis(option.name, "structure", tuple(dict.fromkeys(read)))
-
-
-def _numbers(option: Option, text: str, flag: str) -> Axis:
-    tokens = [parse_values.in_tokens(item) for item in text.split(",")]
-    if any(tokens) and not all(tokens):
-        raise UsageError(f"{flag} {text}: give every value in tokens, or none", option.name)
-    found = values(flag, text, lambda item: build_request.parse_number(option, item, flag))
-    for end in (min(found), max(found)):
-        build_request.check_bounds(option, end, flag)
-    if max(found) == MOST and len(found) > 1:
-        raise UsageError(f"{flag} {text}: max stands alone; sweep numbers, or leave the rest out", option.name)
-    if option.kind in ("stage", "pictures"):
-        return Axis(option.name, "structure", tuple(int(each) for each in found))
-    return Axis(option.name, "number", found, tokens=any(tokens))
 
 
 def _figure(text: str, specs: list[HardwareSpec]) -> Axis:

@@ -83,7 +83,14 @@ class Gathered:
         for i in range(len(chosen)):
             label = " ".join([fixed, *(f"{n}={column[i]:g}" for n, column in zip(self.by, names, strict=True))]).strip()
             self.picture.series.setdefault(label, []).append((float(x[i]), float(y[i])))
-        self._edges(choice, answer)
+        # Roofs, or the capacity, of the chip
+        if self.kind == "memory":
+            self.picture.limits[f"{choice['hw']} capacity"] = (
+                float(np.max(answer.phases[self.phase].memory.capacity_bytes)) / 1e9
+            )
+        elif self.kind == "roofline":
+            peak, bandwidth = (float(np.max(answer.roofs[k])) for k in ("peak", "bandwidth"))
+            self.picture.roofs[f"{choice['hw']} {choice.get('dtype', '')}".strip()] = peak, bandwidth
 
     def _values(self, answer: SweepBlock) -> tuple[Any, Any]:
         result = answer.phases[self.phase]
@@ -94,13 +101,3 @@ class Gathered:
             intensity = parts.compute * roofs["peak"] / (parts.memory * roofs["bandwidth"])
             return intensity, result.mfu * roofs["peak"]
         return result.time_s * 1e3, result.tokens_per_s / answer.layout["devices"]
-
-    def _edges(self, choice: Choice, answer: SweepBlock) -> None:
-        """Roofs, or the capacity, of the chip."""
-        if self.kind == "memory":
-            self.picture.limits[f"{choice['hw']} capacity"] = (
-                float(np.max(answer.phases[self.phase].memory.capacity_bytes)) / 1e9
-            )
-        elif self.kind == "roofline":
-            peak, bandwidth = (float(np.max(answer.roofs[k])) for k in ("peak", "bandwidth"))
-            self.picture.roofs[f"{choice['hw']} {choice.get('dtype', '')}".strip()] = peak, bandwidth

@@ -23,7 +23,7 @@ from rooflinecli.engine import build_request, explicit_layout, legality, option_
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer as engine_answer
 from rooflinecli.engine.legality import LegalityRule
-from rooflinecli.engine.phase_answer import PhaseAnswer, Resources, TrainAnswer
+from rooflinecli.engine.phase_answer import PhaseAnswer, TrainAnswer
 from rooflinecli.engine.serving_load import BEHIND, arrivals
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.price import overrides
@@ -246,21 +246,16 @@ def pick(answer: SweepBlock, name: str) -> Number:
     """The value of one quantity, unbroadcast; not-a-number where this structure has none (a chip without a price)."""
     head, _, rest = canonical(name).partition(".")
     if rest in ("bottleneck", "bound_ratio") and head in answer.phases:
-        return _bottleneck(answer.phases[head].resources_s, rest, answer.shape)
+        named = dict(answer.phases[head].resources_s.entries())
+        labels = sorted(named, reverse=True)  # a tie goes to the name that sorts last, as in estimate
+        stack = np.stack([np.broadcast_to(named[k], answer.shape) for k in labels])
+        if rest == "bottleneck":
+            return np.asarray(np.array(labels, dtype=object)[stack.argmax(axis=0)])
+        ranked = np.sort(stack, axis=0)
+        with np.errstate(all="ignore"):
+            return np.asarray(ranked[-1] / ranked[-2])
     value = at({"layout": answer.layout, "cost": answer.cost}.get(head, answer.phases.get(head)), rest)
     return np.nan if value is None or value is MISSING else value
-
-
-def _bottleneck(resources: Resources, what: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Which resource sets the floor, or how many times longer it takes than the next (as `estimate` ranks them)."""
-    named = dict(resources.entries())
-    labels = sorted(named, reverse=True)  # a tie goes to the name that sorts last, as in estimate
-    stack = np.stack([np.broadcast_to(named[k], shape) for k in labels])
-    if what == "bottleneck":
-        return np.asarray(np.array(labels, dtype=object)[stack.argmax(axis=0)])
-    ranked = np.sort(stack, axis=0)
-    with np.errstate(all="ignore"):
-        return np.asarray(ranked[-1] / ranked[-2])
 
 
 def flat(answer: SweepBlock, axes: list[str], quantities: list[str]) -> dict[str, np.ndarray]:
