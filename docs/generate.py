@@ -137,7 +137,12 @@ def compatibility() -> str:
         if path.stem in ("question", "answer_types")
     ]
     for verb, place in sorted(
-        [*found, ("estimate, phases", "engine.phase_answer"), ("calibrate", "core.report_table")]
+        [
+            *found,
+            ("estimate, phases", "engine.phase_answer"),
+            ("calibrate", "core.report_table"),
+            ("occupancy, serving", "core.record"),
+        ]
     ):
         module = import_module(f"rooflinecli.{place}")
         renamed: dict[tuple[str, str], None] = {}

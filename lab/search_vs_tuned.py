@@ -173,12 +173,12 @@ def _terms(
 @contextmanager
 def overridden_envelope(data: Row) -> Iterator[None]:
     """Another document in place of the file: the limits without the runs of a family, to see what they tell of it."""
-    shipped_envelope.published = lambda name: data
+    setattr(shipped_envelope, "published", lambda name: data)  # noqa: B010
     shipped_envelope.envelope.cache_clear()
     try:
         yield
     finally:
-        shipped_envelope.published = published
+        setattr(shipped_envelope, "published", published)  # noqa: B010
         shipped_envelope.envelope.cache_clear()
 
 

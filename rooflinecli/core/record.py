@@ -90,11 +90,29 @@ OPTIONAL = {"optional": True}  # metadata of a field that is left out while it i
 SPREAD = {"spread": True}  # metadata of a mapping or record whose entries are keys of the object itself
 
 
+def former(key: str) -> dict[str, Any]:
+    """Metadata of a field that was called `key` in the first version of its schema."""
+    return {"former": key}
+
+
+def former_keys(**keys: str) -> dict[str, Any]:
+    """Metadata of a word, a mapping or a list of mappings: what some words or keys were in the first version of its schema."""
+    return {"former_keys": keys}
+
+
+_BRITISH = former_keys(
+    **{
+        f"{name}utilization": f"{name}utilisation"
+        for name in ("", "static_", "continuous_", "wave_", "output_tile_", "column_", "weight_tile_", "cycle_")
+    }
+)
+
+
 class Quantities(Record):
     """An answer of quantities by name, the unit in the name; `of` leaves out those without a value."""
 
     schema: str
-    values: dict[str, Any] = dataclasses.field(metadata=SPREAD)
+    values: dict[str, Any] = dataclasses.field(metadata=SPREAD | _BRITISH)
 
     def __getattr__(self, name: str) -> Any:
         if name == "values" or name not in self.values:
@@ -105,16 +123,6 @@ class Quantities(Record):
     def of(cls, schema: str, /, **values: Any) -> Self:
         """The answer of a schema such as `serving-cost/2`."""
         return cls(schema=f"roofline/{schema}", values={k: v for k, v in values.items() if v is not None})
-
-
-def former(key: str) -> dict[str, Any]:
-    """Metadata of a field that was called `key` in the first version of its schema."""
-    return {"former": key}
-
-
-def former_keys(**keys: str) -> dict[str, Any]:
-    """Metadata of a word, a mapping or a list of mappings: what some words or keys were in the first version of its schema."""
-    return {"former_keys": keys}
 
 
 @cache

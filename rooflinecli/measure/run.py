@@ -63,8 +63,9 @@ class MeasureAnswer:
 
     def report(self) -> MeasureReport:
         """What is printed as JSON."""
-        roofs = self.roofs and {"peak_flops_per_s": self.roofs.peaks, "bandwidth_bytes_per_s": self.roofs.bandwidth}
-        environment = self.environment.record()
+        environment, roofs = self.environment.record(), None
+        if self.roofs is not None:
+            roofs = {"peak_flops_per_s": self.roofs.peaks, "bandwidth_bytes_per_s": self.roofs.bandwidth}
         return MeasureReport(
             environment=environment, roofs=roofs, fits=self.fits, timings=self.records, extra=self.extra
         )

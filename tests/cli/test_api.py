@@ -68,6 +68,8 @@ def test_frames(library, cli):
     assert type(frame).__module__.startswith(library) and column(frame, "phase") == ["prefill", "decode", "train"]
     swept = rl.sweep("llama-3-8b", "h100", batch=[1, 2, 4], kv_dtype=["bf16", "fp8"], columns=["decode.time_s"])
     assert len(swept) == 6 and column(swept, "feasible") == [True] * 6
+    part = rl.sweep("llama-3-8b", "h100", batch=[1, 2, 4], part="3/3", columns=["decode.time_s"])
+    assert column(part, "decode.time_s") == column(swept, "decode.time_s")[2:3]
     one = rl.estimate("llama-3-8b", "h100", n=1, tp=1, batch=4, kv_dtype="fp8", phase="decode").decode.time_s
     assert column(swept, "decode.time_s")[-1] == one
     found = rl.search("llama-3-8b", "h100", n=8, phase="train", top=3)

@@ -56,14 +56,18 @@ class Answer(Json):
     """The answer of an estimate: the object of the JSON contract, with typed properties.
 
     Times are in seconds of one pass (a prompt, a token, a step), sizes in bytes per device, rates per second over all devices.
+
+    Attributes: `model` (name, layers, parameters, bytes of its weights), `hardware` (one device: peak, bandwidth, capacity, ridge),
+    `workload` (defaults filled in), `cost` (dollars), `feasible` (whether every phase fits), `violations` (of limits, by how much, and
+    the nearest feasible layout).
     """
 
-    model: ModelAnswer  # name, layers, parameters, bytes of its weights
-    hardware: HardwareAnswer  # one device: peak, bandwidth, capacity, ridge
-    workload: Workload  # defaults filled in
-    cost: Cost  # dollars
-    feasible: bool  # whether every phase fits
-    violations: list[Violation]  # violated limits, by how much, and the nearest feasible layout
+    model: ModelAnswer
+    hardware: HardwareAnswer
+    workload: Workload
+    cost: Cost
+    feasible: bool
+    violations: list[Violation]
 
     def __init__(self, result: EstimateAnswer, options: Json):
         super().__init__(plain(result))

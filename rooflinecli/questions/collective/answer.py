@@ -67,17 +67,12 @@ def collective(
     used = members * stride if devices is None else devices
     priced = price_collective(asked, chip, regime, used)
     parts = list(by_level(asked, chip, regime, used))
-    return timed(
-        op,
-        hardware,
-        size,
-        members,
-        priced,
-        BUS[op](sent, members),
-        bottleneck=_bottleneck(parts),
-        algorithm=", then ".join(dict.fromkeys(part.algorithm for _, part in parts)) or "none",
-        levels=[_level(level, part) for level, part in parts],
-    )
+    found = timed(op, hardware, size, members, priced, BUS[op](sent, members))
+    latency, total = (float(sum(num.value(getattr(p, k)) for _, p in parts)) for k in ("latency", "expected"))
+    found.bottleneck = "none" if not parts else "latency" if latency > total / 2 else "bandwidth"
+    found.algorithm = ", then ".join(dict.fromkeys(part.algorithm for _, part in parts)) or "none"
+    found.levels = [_level(level, part) for level, part in parts]
+    return found
 
 
 def timed(
@@ -87,10 +82,7 @@ def timed(
     members: Number,
     priced: PricedCollective,
     carried: Number,
-    *,
-    algorithm: str,
-    bottleneck: str = "",
-    levels: list[NetworkLevelAnswer] | None = None,
+    algorithm: str = "",
 ) -> CollectiveAnswer:
     """The answer for any collective, however it was priced: bytes, times, interval, and the rate of `carried` bytes."""
     expected = label(priced.expected, "t_comm")
@@ -112,18 +104,10 @@ def timed(
         ),
         bus_bandwidth_bytes_per_s=0.0 if alone else carried / expected,
         latency_s=priced.latency,
-        bottleneck=bottleneck or by_floor,
+        bottleneck=by_floor,
         algorithm=algorithm,
-        levels=levels or [],
+        levels=[],
     )
-
-
-def _bottleneck(parts: list[Any]) -> str:
-    """Whether latency or the wire takes longer."""
-    if not parts:
-        return "none"
-    latency, whole = (float(sum(num.value(getattr(p, k)) for _, p in parts)) for k in ("latency", "expected"))
-    return "latency" if latency > whole / 2 else "bandwidth"
 
 
 def _level(level: Any, part: Any) -> NetworkLevelAnswer:
@@ -203,7 +187,7 @@ def with_mode(
         )
         carried = priced.volume
     priced.latency = empty.expected
-    return timed(op, hardware, size, members, priced, carried, algorithm=mode)
+    return timed(op, hardware, size, members, priced, carried, mode)
 
 
 def _custom_only(op: str, n: Number, chip: Chip, library: str, mode: str) -> None:

@@ -249,7 +249,7 @@ def counts(
             return {s: str(why) for s, why in fewest.items()}, "it fits on no chip"
         text = f"{most} device{'s' * (most != 1)} each, the smallest power of two that fits on every chip that can"
         return {s: [most] for s in specs}, text
-    reference = next(iter(specs))
+    reference, found = next(iter(specs)), Counts()
     n = int(given) if given is not None else _fewest(options, reference, answer)
     if isinstance(n, str):
         raise UsageError(
@@ -264,18 +264,17 @@ def counts(
             raise UsageError(
                 f"--iso same-cost: no price is known for {reference}; add --price {reference}=USD, or put a chip with a price first"
             )
-        budget, found = n * price, Counts()
-        for name, own in prices.items():
-            most = math.floor(budget / own + 1e-9) if own else 0
-            if own is None:
+        budget = n * price
+        for name, usd in prices.items():
+            most = math.floor(budget / usd + 1e-9) if usd else 0
+            if usd is None:
                 found[name] = f"no price is known for it; add --price {name}=USD"
             elif most < 1:
-                found[name] = f"one costs {own:.2f} USD/h, above the budget of {budget:,.2f} USD/h"
+                found[name] = f"one costs {usd:.2f} USD/h, above the budget of {budget:,.2f} USD/h"
             else:  # the most, then multiples of a host's eight, then the power of two below
                 found[name] = list(dict.fromkeys(n for n in (most, most // 8 * 8, 2 ** (most.bit_length() - 1)) if n))
         return found, f"at most {budget:,.2f} USD/h, {n} x {reference}"
     total = n * float(specs[reference].memory.capacity.si)
-    found: Counts = {}
     for name, spec in specs.items():  # the least count, then multiples of a host's eight, then the power of two above
         least = max(math.ceil(total / float(spec.memory.capacity.si) - 1e-9), 1)
         found[name] = list(dict.fromkeys((least, math.ceil(least / 8) * 8, 2 ** (least - 1).bit_length())))

@@ -157,7 +157,11 @@ def _read(name: str, text: str) -> tuple[float, str]:
     for factor in _FACTORS.split(text.strip()):
         match = _NUMBER.match(factor.strip())
         written = factor.strip()[match.end() :].strip() if match else ""
-        dimension = "" if written in units.UNITS["1"] else next((d for d, table in units.UNITS.items() if written in table), None)
+        dimension = (
+            ""
+            if written in units.UNITS["1"]
+            else next((d for d, table in units.UNITS.items() if written in table), None)
+        )
         if match is None or dimension is None:
             raise UsageError(
                 f"{name}={text}: not a number with a known unit; write 4096, 70e9, 70B (a billion), 80GiB, 3.35TB/s or 2x8192"

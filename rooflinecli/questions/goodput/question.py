@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from math import e, inf, isnan, nan
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
-from rooflinecli.core.record import Json, Quantities
+from rooflinecli.core.record import Quantities
 from rooflinecli.core.units import duration
 from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.formulas import training_goodput as f
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Number, OptNumber, OptSwitch, OptText, field
+
+if TYPE_CHECKING:
+    from rooflinecli.importers.job_history import History
 
 MTBF, SPREAD = 37_300 * 3600.0, 0.67
 MTBF_SOURCE = "geometric mean of five fleets, 80% between 16,000 and 88,000 device-hours (docs/cluster.md)"
@@ -156,7 +159,7 @@ class TrainingGoodput(Question[Quantities]):
             logged=logged,
         )
 
-    def _mtbf(self, lift: PlainLift, logged: Json | None) -> tuple[Quantity, Quantity]:
+    def _mtbf(self, lift: PlainLift, logged: History | None) -> tuple[Quantity, Quantity]:
         """Device MTBF and the standard deviation of its logarithm: as given, of the run's own history, or of fleets."""
         if self.mtbf is not None:
             return lift("M_1", self.mtbf, "s", "--mtbf"), 0.0
@@ -168,7 +171,7 @@ class TrainingGoodput(Question[Quantities]):
             SPREAD, logged["failures"]
         )
 
-    def _back(self, lift: PlainLift, fleet: Quantity, logged: Json | None) -> Quantity:
+    def _back(self, lift: PlainLift, fleet: Quantity, logged: History | None) -> Quantity:
         """Time from a failure to work again."""
         seen = None if logged is None else logged["restart_s"]
         restart = self.restart if self.restart is not None else RESTART if seen is None else seen

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import field as key
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -11,20 +10,10 @@ from rooflinecli.core import num
 from rooflinecli.core.errors import Infeasible, UsageError, unknown
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.lift import PLAIN, PlainLift
-from rooflinecli.core.record import SPREAD, Json, Quantities, former_keys
+from rooflinecli.core.record import Quantities
 from rooflinecli.formulas import occupancy as occ
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Number, OptNumber, OptText, field
-
-
-class Occupancy(Quantities):
-    """Quantities, some of which had another name in the first version of their schema."""
-
-    values: Json = key(
-        metadata=SPREAD
-        | former_keys(**{f"{name}_utilization": f"{name}_utilisation" for name in ("wave", "output_tile", "column", "weight_tile", "cycle")})
-    )  # fmt: skip
-
 
 KIB = 1024.0
 
@@ -92,7 +81,7 @@ def multiprocessor(capability: str) -> Multiprocessor:
 
 
 # fmt: off
-class MultiprocessorOccupancy(Question[Occupancy]):
+class MultiprocessorOccupancy(Question[Quantities]):
     """Blocks per multiprocessor and warp occupancy from threads, shared memory and registers."""
 
     verb = "occupancy sm"
@@ -111,7 +100,7 @@ class MultiprocessorOccupancy(Question[Occupancy]):
         if (self.hw is None) == (self.capability is None):
             raise UsageError("give --hw or --capability")
 
-    def answer(self, lift: PlainLift = PLAIN) -> Occupancy:
+    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         """Raises UsageError for a launch that the hardware refuses, Infeasible where not one block is resident."""
         from rooflinecli.specs.hardware import load_hardware
 
@@ -150,7 +139,7 @@ class MultiprocessorOccupancy(Question[Occupancy]):
                 f"a multiprocessor of compute capability {sm.capability}; use fewer registers or threads"
             )
         waves = None if self.grid is None else occ.grid_waves(self.grid, units, blocks)
-        return Occupancy.of(
+        return Quantities.of(
             "occupancy-sm/2",
             compute_capability=sm.capability,
             warps_per_block=warps,
@@ -169,7 +158,7 @@ class MultiprocessorOccupancy(Question[Occupancy]):
 
 
 # fmt: off
-class SystolicOccupancy(Question[Occupancy]):
+class SystolicOccupancy(Question[Quantities]):
     """Fraction of a systolic array that a matmul [m,k] x [k,n] uses, both conventions and by cycles."""
 
     verb = "occupancy systolic"
@@ -183,7 +172,7 @@ class SystolicOccupancy(Question[Occupancy]):
     clock: OptNumber = field("hertz", "Clock ('1.1 GHz'), for FLOP/s.", default=None, symbol="f")
     # fmt: on
 
-    def answer(self, lift: PlainLift = PLAIN) -> Occupancy:
+    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         from rooflinecli.formulas.roofline import systolic_peak
         from rooflinecli.specs.hardware import load_hardware
 
@@ -201,7 +190,7 @@ class SystolicOccupancy(Question[Occupancy]):
         cycles = occ.systolic_cycles(m, k, n, rows, cols)
         used = occ.systolic_efficiency(m, k, n, rows, cols, cycles)
         peak = None if clock is None else systolic_peak(rows, cols, clock, 1)
-        return Occupancy.of(
+        return Quantities.of(
             "occupancy-systolic/2",
             output_tile_utilization=occ.output_tile_utilization(m, n, rows, cols),
             column_utilization=occ.column_utilization(n, cols),

@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import field, replace
 
 from rooflinecli.core.derivation import Traced
 from rooflinecli.core.lift import TracedLift
+from rooflinecli.core.num import Number
 from rooflinecli.core.record import OPTIONAL, Record
+from rooflinecli.engine import legality
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.evaluate import answer as answered
+from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer
 from rooflinecli.questions.estimate.answer import choose_layouts, context_of, estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.estimate.explain import quantities
-from rooflinecli.questions.estimate.latency_throughput_curve import CurvePoint, curve
 from rooflinecli.questions.ops.answer import Operation, Roofs, phase_operations, roofs
 from rooflinecli.questions.profile.compare_estimate import TraceComparison
 from rooflinecli.questions.simulate.from_estimate import ServedLoad, Unserved
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import Request
 
 EXPLAINED = ("time_s", "floor_s", "tokens_per_s", "mfu", "mbu", "memory.total_bytes")
+
+MOST = 2**16  # sequences per replica in serving: beyond it a curve tells nothing new
+BEYOND = 4  # a training curve ends at this multiple of the batch asked for
+
+
+class CurvePoint(Record):
+    """A phase at another batch."""
+
+    batch: float
+    time_s: Number
+    floor_s: Number
+    interval_s: list[Number]
+    tokens_per_s: Number
+    memory_bytes: Number
+    feasible: bool
 
 
 class Source(Record):
@@ -104,3 +124,37 @@ def _leaves(roots: list[Traced]) -> Iterator[Traced]:
         if top.op == "leaf":
             yield top
         stack += [part for part in top.args if isinstance(part, Traced)]
+
+
+def curve(request: Request, phase: str, plan: Layout, answer: PhaseAnswer) -> list[CurvePoint]:
+    """Points by rising batch: powers of two, the batch asked for, and in serving the largest that fits."""
+    if phase == "prefill":
+        return []  # a prompt is served alone; its batch is one
+    return [_point(request, phase, plan, float(batch)) for batch in _batches(request, phase, plan, answer)]
+
+
+def _batches(request: Request, phase: str, plan: Layout, answer: PhaseAnswer) -> list[float]:
+    ctx = EstimateContext(request)
+    if phase == "train":
+        least, asked = plan.dp * plan.micro_batch, ctx.train_batch
+        sizes = {asked, *(least * 2**i for i in range(64) if least * 2**i <= BEYOND * asked)}
+        taken = {size: EstimateContext(replace(request, batch=size)) for size in sizes}
+        return sorted(size for size, other in taken.items() if legality.first_violation(other, plan, "train") is None)
+    assert isinstance(answer, DecodeAnswer)  # prefill has no curve
+    asked, most = answer.batch, min(float(answer.max_batch), MOST)
+    found = {1.0, asked, *(2.0**i for i in range(17) if 2.0**i <= max(most, asked))}
+    return sorted({*found, most} if most >= 1 else found)
+
+
+def _point(request: Request, phase: str, plan: Layout, batch: float) -> CurvePoint:
+    """The phase at another batch; a closed loop stays one, an open loop is answered as a steady batch."""
+    loop = None if request.concurrency is None else batch
+    ctx = EstimateContext(replace(request, batch=batch, concurrency=loop, qps=None))
+    answer = answered(ctx, ctx.lifted(plan), phase)
+    return CurvePoint.like(
+        answer,
+        batch=batch,
+        interval_s=list(answer.interval_s),
+        memory_bytes=answer.memory.total_bytes,
+        feasible=answer.memory.fits,
+    )

@@ -133,19 +133,15 @@ HALVINGS = 40  # of the step that holds a crossing
 AT_ONCE = 5  # halvings evaluated as one array: an estimate of 31 factors costs about what one of a single factor does
 # class of operation -> what `roofline measure` runs for it
 _MEASURED = {
-    "matmul": "matmul",
-    "attention": "attention",
-    "elementwise": "elementwise",
-    "gather": "elementwise",
-    "optimizer": "elementwise",
-    "collective": "collectives",
-    "all_reduce": "collectives",
-    "permute": "collectives",
-    "exchange": "collectives",
-    "all_to_all": "collectives",
-    "peak": "matmul",
-    "memory": "bandwidth",
-    "network": "collectives",
+    word: suite
+    for suite, words in {
+        "matmul": "matmul peak",
+        "attention": "attention",
+        "elementwise": "elementwise gather optimizer",
+        "collectives": "collective all_reduce permute exchange all_to_all network",
+        "bandwidth": "memory",
+    }.items()
+    for word in words.split()
 }
 
 

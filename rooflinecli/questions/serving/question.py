@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import field as key
 from datetime import date, timedelta
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
-from rooflinecli.core.record import SPREAD, Json, Quantities, former_keys
+from rooflinecli.core.record import Quantities
 from rooflinecli.formulas import cost, counts, serving
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Group, Number, OptNumber, OptText, Text, field
-
-
-class ServingAnswer(Quantities):
-    """Quantities, some of which had another name in the first version of their schema."""
-
-    values: Json = key(
-        metadata=SPREAD
-        | former_keys(
-            utilization="utilisation",
-            static_utilization="static_utilisation",
-            continuous_utilization="continuous_utilisation",
-        )
-    )
 
 
 # fmt: off
@@ -36,7 +22,7 @@ class ServerPrice(Group):
     utilization: Number = field("positive", "Fraction of time the server is busy, 0 to 1.", default=1.0, symbol="u", most=1, short="-u", metavar="SHARE", former=("utilisation",))
 
 
-class Own(Question[ServingAnswer]):
+class Own(Question[Quantities]):
     """Rent or own a device: dollars per hour of both, and when owning pays."""
 
     verb = "serving own"
@@ -63,7 +49,7 @@ class Own(Question[ServingAnswer]):
             except ValueError:
                 raise UsageError(f"--bought {self.bought}: write a date such as 2026-12-01", "bought") from None
 
-    def answer(self, lift: PlainLift = PLAIN) -> ServingAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         """Intervals of the break-even are over the offers of the chip, and over what others say that owning costs where no --capex is given. A date
         beyond the life is left out: owning never pays there. published_usd_per_hour: 10 to 90% of what others say that owning the chip costs."""
         from rooflinecli.specs import prices
@@ -100,7 +86,7 @@ class Own(Question[ServingAnswer]):
         owned = () if spec is None else prices.spread(spec, "ownership")
         own = cost.ownership_usd_per_hour(capex, self.resale, self.life, watts, self.pue, self.electricity)
         both = len(ends) == 2
-        return ServingAnswer.of(
+        return Quantities.of(
             "serving-own/1", rent_usd_per_hour=rent, own_usd_per_hour=own, electricity_usd_per_hour=electricity, break_even_s=when, capex_usd=capex,
             break_even_date=self._date(when), break_even_earliest=self._date(ends[0]) if both else None,
             break_even_latest=self._date(ends[1]) if both else None, break_even_s_interval=ends if both else None,
@@ -115,7 +101,7 @@ class Own(Question[ServingAnswer]):
         return (date.fromisoformat(self.bought) + timedelta(seconds=float(num.value(seconds)))).isoformat()
 
 
-class TokenCost(ServerPrice, Question[ServingAnswer]):
+class TokenCost(ServerPrice, Question[Quantities]):
     """Dollars per million input and output tokens."""
 
     verb = "serving cost"
@@ -126,17 +112,17 @@ class TokenCost(ServerPrice, Question[ServingAnswer]):
         if self.tokens_per_s is None and self.prefill_tokens_per_s is None:
             raise UsageError("no throughput; give --tokens-per-s (output), --prefill-tokens-per-s (input) or both")
 
-    def answer(self, lift: PlainLift = PLAIN) -> ServingAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         def per_million(rate: float | None) -> Quantity:
             return None if rate is None else cost.usd_per_million_tokens(self.usd_per_hour, rate, self.utilization)
 
-        return ServingAnswer.of(
+        return Quantities.of(
             "serving-cost/2", price_usd_per_hour=self.usd_per_hour, utilization=self.utilization,
             million_input_tokens_usd=per_million(self.prefill_tokens_per_s), million_output_tokens_usd=per_million(self.tokens_per_s),
         )
 
 
-class BreakEven(ServerPrice, Question[ServingAnswer]):
+class BreakEven(ServerPrice, Question[Quantities]):
     """The batch at which a price per token pays for the hardware, and whether memory holds it."""
 
     verb = "serving break-even"
@@ -154,7 +140,7 @@ class BreakEven(ServerPrice, Question[ServingAnswer]):
         if self.seq_len is not None and (self.model is None) == (self.kv_per_token is None):
             raise UsageError("--seq-len requires the cache per token; give --model or --kv-per-token")
 
-    def answer(self, lift: PlainLift = PLAIN) -> ServingAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         sold = self.usd_per_hour, self.price_per_million, self.utilization
         batch = serving.break_even_batch(*sold, self.tokens_per_s)
         found: dict[str, Quantity] = {"tokens_per_s": serving.break_even_rate(*sold), "batch": batch}
@@ -171,12 +157,12 @@ class BreakEven(ServerPrice, Question[ServingAnswer]):
                 most = serving.largest_batch(whole, weights, cache)
                 found |= {"weights_bytes": weights, "capacity_bytes": whole, "largest_batch": most}
                 found["feasible"] = bool(num.value(most) >= num.value(batch))
-        return ServingAnswer.of(
+        return Quantities.of(
             "serving-break-even/1", **found,
             notes=["Throughput grows with the batch while decode streams mostly weights; the KV cache makes it less."],
         )
 
-    def infeasible(self, answer: ServingAnswer) -> str:
+    def infeasible(self, answer: Quantities) -> str:
         if answer.get("feasible") is not False:
             return ""
         return (
@@ -185,7 +171,7 @@ class BreakEven(ServerPrice, Question[ServingAnswer]):
         )
 
 
-class Batching(Question[ServingAnswer]):
+class Batching(Question[Quantities]):
     """Static against continuous batching: the fraction of slots that do useful work."""
 
     verb = "serving batching"
@@ -199,7 +185,7 @@ class Batching(Question[ServingAnswer]):
         if self.lengths is None and (self.mean_output is None or self.max_output is None):
             raise UsageError("give --mean-output and --max-output, or --lengths")
 
-    def answer(self, lift: PlainLift = PLAIN) -> ServingAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         from rooflinecli.specs.parse_values import number
 
         mean, longest = self.mean_output, self.max_output
@@ -209,7 +195,7 @@ class Batching(Question[ServingAnswer]):
         if num.value(mean) > num.value(longest):
             raise UsageError("the mean answer is longer than the longest; swap them")
         used = serving.static_batching_utilization(mean, longest)
-        return ServingAnswer.of(
+        return Quantities.of(
             "serving-batching/2", mean_output_tokens=mean, max_output_tokens=longest, static_utilization=used, continuous_utilization=1.0,
             continuous_speedup=serving.continuous_gain(used),
             evicted_tokens_per_step=None if self.batch is None or self.prompt is None
@@ -218,7 +204,7 @@ class Batching(Question[ServingAnswer]):
         )
 
 
-class BeamSearch(Question[ServingAnswer]):
+class BeamSearch(Question[Quantities]):
     """Beam search: how it multiplies the decode batch and the KV cache."""
 
     verb = "serving beam"
@@ -228,7 +214,7 @@ class BeamSearch(Question[ServingAnswer]):
     output: Number = field("tokens", "Output tokens.", symbol="G")
     kv_per_token: OptNumber = field("bytes", "KV-cache bytes per token ('320 KiB').", default=None, symbol="b")
 
-    def answer(self, lift: PlainLift = PLAIN) -> ServingAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         shape = self.prompt, self.output
         alone = serving.beam_cache_tokens(self.batch, 1.0, *shape)
         caches = {
@@ -236,7 +222,7 @@ class BeamSearch(Question[ServingAnswer]):
             "beams": serving.beam_cache_tokens(self.batch, self.beams, *shape),
             "beams_sharing_the_prompt": serving.beam_cache_tokens_shared(self.batch, self.beams, *shape),
         }
-        return ServingAnswer.of(
+        return Quantities.of(
             "serving-beam/1", beams=self.beams, decode_batch=self.batch * self.beams,
             caches={
                 name: {"kv_cache_tokens": tokens, "multiple": tokens / alone}
@@ -247,7 +233,7 @@ class BeamSearch(Question[ServingAnswer]):
         )
 
 
-class PrefixCaching(Question[ServingAnswer]):
+class PrefixCaching(Question[Quantities]):
     """Prefix caching: prompt tokens, FLOPs and TTFT saved."""
 
     verb = "serving prefix-cache"
@@ -264,7 +250,7 @@ class PrefixCaching(Question[ServingAnswer]):
         if self.shared > self.prompt:
             raise UsageError("the shared prefix is longer than the prompt; shorten it")
 
-    def answer(self, lift: PlainLift = PLAIN) -> ServingAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         load = self.requests, self.prompt, self.shared
         whole, cached = serving.prefilled_tokens(*load, 0.0), serving.prefilled_tokens(*load, self.hit_rate)
         found = {"prompt_tokens": whole, "prefilled_tokens": cached, "saving": 1 - cached / whole, "prefill_speedup": whole / cached}
@@ -275,10 +261,10 @@ class PrefixCaching(Question[ServingAnswer]):
         if self.params is not None:
             found["prefill_flops"] = counts.forward_flops_rule(self.params, cached)
             found["prefill_without_cache_flops"] = counts.forward_flops_rule(self.params, whole)
-        return ServingAnswer.of("serving-prefix-cache/1", **found)
+        return Quantities.of("serving-prefix-cache/1", **found)
 
 
-class Disaggregation(Question[ServingAnswer]):
+class Disaggregation(Question[Quantities]):
     """Disaggregated serving: prefill servers per decode server, requests per second."""
 
     verb = "serving disaggregate"
@@ -288,9 +274,9 @@ class Disaggregation(Question[ServingAnswer]):
     batch: Number = field("positive", "Concurrent sequences of a decode server.", symbol="B", metavar="COUNT")
     devices: OptNumber = field("positive", "Devices of a decode server, for the rate per device.", default=None, symbol="n", short="-n", metavar="COUNT")
 
-    def answer(self, lift: PlainLift = PLAIN) -> ServingAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         rate = serving.queries_per_second(self.batch, self.step, self.output)
-        return ServingAnswer.of(
+        return Quantities.of(
             "serving-disaggregate/1", prefill_per_decode_server=serving.prefill_decode_ratio(self.prefill, self.step, self.output, self.batch),
             requests_per_s=rate,
             requests_per_s_and_chip=None if self.devices is None else serving.rate_per_device(rate, self.devices),
@@ -298,7 +284,7 @@ class Disaggregation(Question[ServingAnswer]):
         )
 
 
-class QuantizeWeights(Question[ServingAnswer]):
+class QuantizeWeights(Question[Quantities]):
     """Quantization: weight bytes, devices, sequences and memory-bound decode speed in two formats."""
 
     verb = "serving quantize"
@@ -315,7 +301,7 @@ class QuantizeWeights(Question[ServingAnswer]):
         if self.before == self.after:
             raise UsageError(f"--from and --to are both {self.after}; give two formats")
 
-    def answer(self, lift: PlainLift = PLAIN) -> ServingAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         from rooflinecli.quantization.formats import size_of
 
         memory = self.device_memory if self.hw is None else _capacity(self.hw, lift)
@@ -334,7 +320,7 @@ class QuantizeWeights(Question[ServingAnswer]):
         streamed = (0.0, 0.0) if self.kv_per_sequence is None else caches
         weights_of = formats[self.before]["weights_bytes"], formats[self.after]["weights_bytes"]
         speedup = serving.quantization_speedup(*weights_of, *streamed)
-        return ServingAnswer.of(
+        return Quantities.of(
             "serving-quantize/1", params=self.params, formats=formats, memory_bound_speedup=speedup,
             notes=[
                 "The speedup holds at batch 1 and while decode streams weights and cache from memory; "
