@@ -11,9 +11,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from math import lgamma, log, pi
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 
 from rooflinecli.core.num import Number
@@ -41,64 +43,31 @@ class ConstantGroup:
         return {path: factor(path, slower) for path in self.paths}
 
 
-def _paths(*texts: str) -> tuple[str, ...]:
-    """'matmul gather .memory' -> the field of each class; 'engine.x y' as it stands."""
-    found = []
-    for text in texts:
-        kinds, _, names = text.partition(" .")
-        found += [f"{EFFICIENCY}.{kind}.{name}" for kind in kinds.split() for name in names.split()]
-    return tuple(found)
+def _paths(written: str) -> tuple[str, ...]:
+    """'matmul gather .memory' -> the field of each class; 'engine .per_step' -> that of the engine."""
+    kinds, _, names = written.partition(" .")
+    return tuple(
+        f"{ENGINE}.{name}" if kind == "engine" else f"{EFFICIENCY}.{kind}.{name}"
+        for kind in kinds.split()
+        for name in names.split()
+    )
 
 
-def _engine(*names: str) -> tuple[str, ...]:
-    return tuple(f"{ENGINE}.{name}" for name in names)
+def _blocks() -> dict[str, tuple[ConstantGroup, ...]]:
+    """The groups of each phase, as constant_groups.yaml has them."""
+    rows = yaml.safe_load(Path(__file__).with_name("constant_groups.yaml").read_text(encoding="utf-8"))
+    groups = {
+        kind: tuple(
+            ConstantGroup(name, error, tuple(path for text in texts for path in _paths(text)))
+            for name, (error, *texts) in group.items()
+        )
+        for kind, group in rows.items()
+    }
+    serving = groups["serving"]
+    return {"train": groups["training"], "decode": serving, "prefill": serving, "ttft": serving + groups["queue"]}
 
 
-# errors: of the shipped classes (hardware/defaults/gpu.yaml, engines/python-server.yaml), rounded to what left-out families showed
-TRAINING = (
-    ConstantGroup("matmul", 0.1618, _paths("matmul .compute")),
-    ConstantGroup("experts", 0.316, _paths("grouped_matmul .compute")),
-    ConstantGroup("attention", 0.194, _paths("prefill_attention scores .compute")),
-    ConstantGroup("memory", 0.16, _paths("elementwise gather optimizer matmul grouped_matmul .memory")),
-    ConstantGroup("collective", 0.194, _paths("collective .memory")),
-    ConstantGroup(
-        "exposure",
-        0.212,
-        _paths("tp_collective pp_collective ep_collective cp_collective fsdp_collective dp_collective .overlap"),
-    ),
-    ConstantGroup(
-        "launch",
-        0.45,
-        _paths(
-            "matmul grouped_matmul prefill_attention scores elementwise gather optimizer .overhead",
-            "step .per_moe_layer",
-        ),
-    ),
-    ConstantGroup("straggler", 0.322, _paths("straggler .per_doubling")),
-)
-SERVING = (
-    ConstantGroup("stream", 0.4, _paths("matmul grouped_matmul elementwise gather .memory")),
-    ConstantGroup("cache", 0.4, _paths("decode_attention latent_attention prefill_attention .memory")),
-    ConstantGroup("compute", 0.4, _paths("matmul prefill_attention decode_attention latent_attention .compute")),
-    ConstantGroup("experts", 0.6, _paths("grouped_matmul .compute")),
-    ConstantGroup("collective", 0.5, _paths("collective .memory overhead per_hop gamma")),
-    ConstantGroup(
-        "layer",
-        0.6,
-        (
-            *_paths("step .per_layer per_moe_layer"),
-            *_engine("per_layer", "per_moe_layer", "prompt_per_layer", "prompt_per_moe_layer"),
-        ),
-    ),
-    ConstantGroup("engine", 0.6, _engine("per_step", "per_sequence", "per_sequence_moe")),
-)
-QUEUE = ConstantGroup("queue", 0.52, _engine("look_ahead", "front", "per_stream"))
-BLOCKS: dict[str, tuple[ConstantGroup, ...]] = {
-    "train": TRAINING,
-    "decode": SERVING,
-    "prefill": SERVING,
-    "ttft": (*SERVING, QUEUE),
-}
+BLOCKS = _blocks()
 
 
 def merged(phase: str, x: Array) -> dict[str, Number]:

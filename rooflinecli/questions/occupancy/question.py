@@ -44,20 +44,11 @@ def _table() -> tuple[dict[str, Multiprocessor], dict[str, str]]:
     import yaml
 
     table = yaml.safe_load(Path(__file__).with_name("compute_capability.yaml").read_text(encoding="utf-8"))
-    limits = {
-        capability: Multiprocessor(
-            capability,
-            table["source"],
-            row["max_warps"],
-            row["max_blocks"],
-            row["shared_memory_kib"] * KIB,
-            row["shared_memory_per_block_kib"] * KIB,
-            row["reserved_kib"] * KIB,
-            row["shared_memory_unit"],
-            **table["common"],
-        )
-        for capability, row in table["capabilities"].items()
-    }
+    limits = {}
+    for capability, row in table["capabilities"].items():
+        bytes_ = {name.removesuffix("_kib"): size * KIB for name, size in row.items() if name.endswith("_kib")}
+        counts = {name: count for name, count in row.items() if not name.endswith("_kib") and name != "chips"}
+        limits[capability] = Multiprocessor(capability, table["source"], **bytes_, **counts, **table["common"])
     return limits, {prefix: cap for cap, row in table["capabilities"].items() for prefix in row["chips"]}
 
 

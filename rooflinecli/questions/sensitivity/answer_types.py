@@ -18,15 +18,6 @@ class Elasticity(Record):
     elasticity: float
 
 
-class PhaseElasticity(Record):
-    """An elasticity and its phase: a row of the CSV."""
-
-    phase: str
-    figure: str
-    elasticity: float
-    value: Value
-
-
 class SensitivityAnswer(Record):
     """Elasticities of the time of each phase, strongest first."""
 
@@ -36,9 +27,10 @@ class SensitivityAnswer(Record):
     phases: dict[str, list[Elasticity]]
 
     @property
-    def rows(self) -> list[PhaseElasticity]:
-        """The elasticities of all phases in one list."""
-        return [PhaseElasticity.like(e, phase=phase) for phase, found in self.phases.items() for e in found]
+    def rows(self) -> list[dict[str, object]]:
+        """The elasticities of all phases in one list, as CSV has them."""
+        names = ("figure", "elasticity", "value")
+        return [{"phase": phase} | {n: e[n] for n in names} for phase, found in self.phases.items() for e in found]
 
 
 class TornadoRow(Record):
