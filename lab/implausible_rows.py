@@ -7,23 +7,38 @@ from __future__ import annotations
 
 import yaml
 
+from rooflinecli.core.num import value
+from rooflinecli.engine.inference import decode
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.published_runs import FOLDER
 from rooflinecli.validate.local_machines import VOLUNTEERS, contexts, rows
 from rooflinecli.validate.stats import Row
 
 FILE = FOLDER / "implausible.yaml"
 _HEAD = """# Rows of desk.yaml in volunteers' databases that were not measured on the machine they name (python -m lab.implausible_rows): a lesser
-# chip of the same vendor beats theirs twofold on the same file, or the file exceeds the memory of the chip.
+# chip of the same vendor beats theirs twofold on the same file, the file exceeds the memory of the chip, or its bytes go at the rate of a host's memory.
 """
 MIN_RATIO = 2.0  # by how much a lesser chip must be faster
+HOST_RATE, OF_BUS = (
+    64e9,
+    1 / 6,
+)  # bytes per second of two channels of memory; share of a board's bus that every row above it exceeds
 
 
 def implausible() -> frozenset[str]:
-    """Ids of volunteers' rows that were not measured on the machine they name: beaten by a lesser chip, or too large for its memory."""
+    """Ids of volunteers' rows that were not measured on the machine they name: beaten by a lesser chip, too large for its memory, or as slow as a host."""
     volunteers = [row for row in rows() if row["group"] in VOLUNTEERS]
     spilled = [row["id"] for row in volunteers if any(context.host for context in contexts(row))]
-    return beaten_by_lesser(rows()) | frozenset(spilled)
+    hosts = [row["id"] for row in volunteers if "decode" in row and at_host_rate(row)]
+    return beaten_by_lesser(rows()) | frozenset((*spilled, *hosts))
+
+
+def at_host_rate(row: Row) -> bool:
+    """Whether the bytes that its tokens read went at the rate of a host's memory, and far below that of the board it names."""
+    read = [value(decode(context, Layout()).bytes_per_device) for context in contexts(row)]
+    rate = row["decode"] * sum(read) / len(read)
+    return bool(rate < min(HOST_RATE, OF_BUS * load_hardware(row["hardware"]).memory.bandwidth.si))
 
 
 def beaten_by_lesser(rows: tuple[Row, ...]) -> frozenset[str]:

@@ -12,10 +12,8 @@ from rooflinecli.questions.simulate.run import run
 from rooflinecli.specs.published_runs import published
 from rooflinecli.validate.stats import Row, Table, errors, notes
 
-ENGINES = {"atom": "python-server"}  # engines without constants here
-FLAGS = {  # of the scripts: github SemiAnalysisAI/InferenceX at 359900b4, benchmarks/gptoss_fp4_*.sh; ROCm/ATOM, guide to scheduling (prompts first)
+FLAGS = {  # of the scripts: github SemiAnalysisAI/InferenceX at 359900b4, benchmarks/gptoss_fp4_*.sh
     "vllm": ("graph_tokens=2048",),
-    "atom": ("policy=sglang", "token_budget=16384"),
 }
 FORMATS = {"bf16": {"dtype": "bf16"}, "fp8": {"dtype": "fp8"}, "fp4": {"dtype": "bf16", "weight-dtype": "mxfp4"}}
 POINTS = ("mean", "p50", "p99")
@@ -27,7 +25,7 @@ def simulated(row: Row) -> dict[str, float]:
     options = {
         "model": row["model"],
         "hw": row["hw"],
-        "engine": ENGINES.get(row["engine"], row["engine"]),
+        "engine": row["engine"],
         "n": str(row["tp"]),
         "tp": str(row["tp"]),
         **FORMATS[row["precision"]],
@@ -40,14 +38,22 @@ def simulated(row: Row) -> dict[str, float]:
             "replicas": row.get("replicas", 1),
         }
     else:
-        load = {"concurrency": row["concurrency"], "length_range": "0.8:1", "scheduler_config": FLAGS[row["engine"]]}
+        load = {
+            "concurrency": row["concurrency"],
+            "length_range": "0.8:1",
+            "scheduler_config": FLAGS.get(row["engine"], ()),
+        }
+        if (
+            row["model"] == "deepseek-r1"
+        ):  # as the launcher of its machines, runners/launch_mi355x-amd.sh, sets NUM_PROMPTS
+            load["num_requests"] = row["concurrency"] * (20 if row["output"] == 8192 else 50)
     return run(Simulate.read({**options, **load, **lengths})).values
 
 
 def group(row: Row) -> str:
     """The engine, the kind of load, and what had to be assumed."""
     name = f"{row['engine']}, {'open' if 'qps' in row else 'closed'} loop"
-    if row["engine"] in ENGINES:
+    if row["engine"] == "atom":  # whose constants were read off one of its models and formats
         name = f"{name}, {row['model']} {row['precision']}"
     return f"{name}, {row['assumed']} assumed" if "assumed" in row else name
 

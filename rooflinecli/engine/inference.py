@@ -47,7 +47,9 @@ def prefill(ctx: EstimateContext, layout: Layout) -> PrefillAnswer:
     rate_bounds = rate_interval(rate, error, step.seconds, _floor(step))
     if ctx.request.concurrency is not None or ctx.request.qps is not None:
         step = _ttft_under_load(ctx, layout, step)
-        error = 0.0 if ctx.chip.ideal else engine_constant(ctx, "ttft_error", "1")
+        told = ctx.request.scheduler is not None and ctx.engine.ttft_error_with_flags is not None
+        name = "ttft_error_with_flags" if told else "ttft_error"
+        error = 0.0 if ctx.chip.ideal else engine_constant(ctx, name, "1")
     tiers = _kv_tiers(ctx, layout)
     if tiers is not None and cached is not None:
         step.costs.add_time("reload", tiers.reload_s, "step", RELOAD_ERROR)

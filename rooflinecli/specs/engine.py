@@ -104,6 +104,9 @@ class ServingEngine(FileSpec):
         ge=0,
         description="relative error (80%) of a time to first token under load: schedulers and harnesses differ",
     )
+    ttft_error_with_flags: Scalar | None = Field(
+        None, ge=0, description="the same where the flags of its scheduler are given"
+    )
     kv_fraction: Scalar = Field(
         1.0, gt=0, le=1, description="share of the memory left after weights and reserve that becomes cache"
     )

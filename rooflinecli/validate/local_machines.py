@@ -147,6 +147,7 @@ def tables() -> list[Table]:
     for which in QUANTITIES:
         parts = [(fit, p) for group, fit in fits if len((p := points(which, group)).measured)]
         lines: list[Row] = []
+        lines += [{"fit": "at fault", **summary(p)} for fit, p in parts if fit == "at fault"]
         for kind in ("fitted", "left out"):
             groups = [p for fit, p in parts if fit == kind]
             lines += [{"fit": kind, **summary(p)} for p in (*groups, joined(f"all {kind}", groups))]
