@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from rooflinecli.core import num
 from rooflinecli.core.errors import ImpossibleValue, UsageError, unknown
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
@@ -56,18 +57,31 @@ class Kernel(Question[Quantities]):
         """The operation on the chip."""
         raise NotImplementedError(self.verb)
 
-    def by_engine(self, op: Op, constants: str, chip: HardwareSpec, lift: PlainLift, engine: str | None) -> Quantities:
-        """The operation as an engine's library runs it, or by the engine's own kernels where it has some."""
+    def by_engine(
+        self,
+        op: Op,
+        constants: str,
+        chip: HardwareSpec,
+        lift: PlainLift,
+        engine: str | None,
+        quantized_before: bool = False,
+    ) -> Quantities:
+        """The operation as an engine's library runs it, or by the engine's own kernels where it has some. quantized_before: its input is
+        narrow already, so it launches one kernel, as the library's 16-bit matmul does, and not that of the quantization too."""
         from rooflinecli.price.chip import Chip
         from rooflinecli.questions.kernel.operations import REGIME, alone
         from rooflinecli.specs.engine import load_engine
 
-        if engine is None:
-            return alone(op, self.dtype, Chip(chip, lift))
-        spec = load_engine(engine)
+        spec = None if engine is None else load_engine(engine)
         priced = Chip(chip, lift, engine=spec)
-        regime = "serving" if priced.engine_has_constants(op.kind) else REGIME
-        return alone(op._replace(variant=f"{constants}@{spec.library}"), self.dtype, priced, regime)
+        regime = "serving" if spec is not None and priced.engine_has_constants(op.kind) else REGIME
+        library = "" if spec is None else f"@{spec.library}"
+        known = priced.constants(regime, op.kind, op.dtype, f"{constants}{library}")
+        if quantized_before and num.present(known.quant_bytes):
+            launch = num.minimum(priced.constants(regime, op.kind, "bf16", f"bf16{library}").overhead, known.overhead)
+            priced = Chip(chip, lift, engine=spec, override={f"efficiency.{op.kind}.overhead": num.value(launch)})
+        variant = f"{constants}{library}" if library else op.variant
+        return alone(op._replace(variant=variant), self.dtype, priced, regime)
 
 
 def sizes(lift: PlainLift, **given: Quantity) -> list[Quantity]:
@@ -102,10 +116,10 @@ class Matmul(KernelEngine, Kernel):
         from rooflinecli.questions.kernel.operations import matmul_op
 
         m, k, n = sizes(lift, m=self.m, k=self.k, n=self.n)
-        op = matmul_op(m, k, n, self.dtype, chip)
-        if self.activation_quantization != "dynamic":
+        op, before = matmul_op(m, k, n, self.dtype, chip), self.activation_quantization != "dynamic"
+        if before:
             op = op._replace(quantized=0.0)
-        return self.by_engine(op, op.dtype, chip, lift, self.engine)
+        return self.by_engine(op, op.dtype, chip, lift, self.engine, before)
 
 
 # fmt: off
