@@ -41,7 +41,7 @@ def _constant(
     """The one declaration of a constant: text in a file or after --set is read in its unit, a bare YAML number is SI."""
     extra = {"unit": unit, "symbol": symbol, "shaped": shaped, "most": le}
     least = ge if gt is None else None
-    return Field(default, description=meaning, json_schema_extra=extra, gt=gt, ge=least, le=le)
+    return Field(default, meaning, json_schema_extra=extra, gt=gt, ge=least, le=le)
 
 
 _share = partial(_constant, 1.0, "1", gt=0, le=1)  # of a rate that is reached
@@ -61,7 +61,7 @@ class Efficiency(Spec):
     compute: float = _share("e_c", "fraction of the dense peak FLOP/s reached")
     memory: float = _share("e_m", "fraction of memory (or link) bandwidth reached")
     overhead: float = _seconds("o", "seconds added per operation: launch and tail")
-    p: float = Field(math.inf, ge=1, description="exponent joining compute and memory time; .inf is max, 1 is the sum")
+    p: float = Field(math.inf, "exponent joining compute and memory time; .inf is max, 1 is the sum", ge=1)
     k0: float = _number(
         "k0",
         "filling: elements added to a matmul's contracted dimension, keys to each query, tokens to each expert",

@@ -17,10 +17,13 @@ from rooflinecli.core.text import one_line
 from rooflinecli.specs.document import Document
 from rooflinecli.specs.registry import canonical, kinds
 
+REQUIRED: Any = dataclasses.MISSING  # default of an entry that must be given
 
-def Field(default: Any = dataclasses.MISSING, *, default_factory: Any = dataclasses.MISSING, **checks: Any) -> Any:
-    """An entry of a spec: its default, and what pydantic's `Field` takes as well (description, gt, ge, le, pattern, ...)."""
-    return dataclasses.field(default=default, default_factory=default_factory, metadata=checks)
+
+def Field(default: Any = REQUIRED, description: str = "", **checks: Any) -> Any:
+    """An entry of a spec: its default, or the class that makes one for each, and what pydantic's `Field` takes (gt, ge, le, pattern, ...)."""
+    made = {"default_factory" if isinstance(default, type) and default is not REQUIRED else "default": default}
+    return dataclasses.field(**made, metadata=checks | ({"description": description} if description else {}))
 
 
 class Through:

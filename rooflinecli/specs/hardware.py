@@ -12,6 +12,7 @@ from rooflinecli.core.errors import unknown
 from rooflinecli.specs.document import Document
 from rooflinecli.specs.efficiency import Efficiency
 from rooflinecli.specs.figure import (
+    REQUIRED,
     ByteRate,
     Bytes,
     Count,
@@ -36,29 +37,27 @@ Calibrated = Literal["train", "prefill", "ttft", "decode"]  # ttft: a first toke
 class LocalResidual(Spec):
     """The residual of one row after the factors are applied."""
 
-    at: dict[str, float] = Field(description="sizes of the row: devices, lengths, batch, parameters")
-    move: float = Field(description="logarithm of what times there are multiplied by, fading with distance")
+    at: dict[str, float] = Field(REQUIRED, "sizes of the row: devices, lengths, batch, parameters")
+    move: float = Field(REQUIRED, "logarithm of what times there are multiplied by, fading with distance")
 
 
 class Calibration(Spec):
     """One fit to a user's rows: of one phase, on this chip, with one engine or framework."""
 
     factors: dict[str, float] = Field(
-        description="efficiency.CLASS.NAME or engine.NAME -> what the constant is multiplied by"
+        REQUIRED, "efficiency.CLASS.NAME or engine.NAME -> what the constant is multiplied by"
     )
-    error: float = Field(gt=0, description="relative error (80%) of this phase within the range of the rows")
+    error: float = Field(REQUIRED, "relative error (80%) of this phase within the range of the rows", gt=0)
     date: OneLine
     rows: int = Field(gt=0)
-    sources: list[OneLine] = Field(default_factory=list, description="the files that the rows were read from")
-    before: float = Field(ge=0, description="median |error| of the shipped constants on the rows held out, or on all")
-    after: float = Field(ge=0, description="median |error| of these constants on the same rows")
+    sources: list[OneLine] = Field(list, "the files that the rows were read from")
+    before: float = Field(REQUIRED, "median |error| of the shipped constants on the rows held out, or on all", ge=0)
+    after: float = Field(REQUIRED, "median |error| of these constants on the same rows", ge=0)
     range: dict[str, tuple[float, float]] = Field(
-        default_factory=dict,
-        description="least and most of each quantity among the rows; outside it, the error is wider",
+        dict, "least and most of each quantity among the rows; outside it, the error is wider"
     )
     near: list[LocalResidual] = Field(
-        default_factory=list,
-        description="rows whose own deviation holds for questions like them: it fades as sizes differ by factors of e",
+        list, "rows whose own deviation holds for questions like them: it fades as sizes differ by factors of e"
     )
     note: str = ""
 
@@ -79,10 +78,8 @@ class Units(Spec):
     kind: str
     count: Count
     clock: Hertz
-    flops_per_clock: dict[str, Count] = Field(
-        default_factory=dict, description="per unit and dtype, multiply and add as two"
-    )
-    shape: list[int] | None = Field(None, description="rows x columns of a systolic array")
+    flops_per_clock: dict[str, Count] = Field(dict, "per unit and dtype, multiply and add as two")
+    shape: list[int] | None = Field(None, "rows x columns of a systolic array")
 
 
 class Level(Spec):
@@ -90,45 +87,40 @@ class Level(Spec):
 
     name: OneLine
     kind: Literal["switch", "mesh", "torus", "pcie", "fabric"]
-    size: int | None = Field(
-        None, gt=0, description="devices in one domain of this level; omitted: as many as asked for"
-    )
+    size: int | None = Field(None, "devices in one domain of this level; omitted: as many as asked for", gt=0)
     bandwidth: ByteRate
     latency: Seconds | None = None
     oversubscription: float = Field(
-        1.0, ge=1, description="bandwidth of the devices of an inner domain over that of its uplinks to this level"
+        1.0, "bandwidth of the devices of an inner domain over that of its uplinks to this level", ge=1
     )
     collisions: float | None = Field(
         None,
-        ge=1,
-        description="fabric: how much longer flows take that share uplinks by hash (ECMP); 1 with adaptive or planned routes. "
+        "fabric: how much longer flows take that share uplinks by hash (ECMP); 1 with adaptive or planned routes. "
         "Omitted: 1, and 1.4 (1 to 1.8) behind another fabric level",
+        ge=1,
     )
     rails: bool = Field(
-        False, description="fabric: ports of equal number in all hosts share a leaf switch; only all-to-alls leave it"
+        False, "fabric: ports of equal number in all hosts share a leaf switch; only all-to-alls leave it"
     )
-    in_network_reduction: bool = Field(False, description="the switch sums for an all-reduce (SHARP): half the bytes")
-    axes: int | None = Field(None, description="torus: number of axes")
+    in_network_reduction: bool = Field(False, "the switch sums for an all-reduce (SHARP): half the bytes")
+    axes: int | None = Field(None, "torus: number of axes")
     wrap: Literal["always", "never", "axis-16", "cubes-4x4x4"] = Field(
-        "always", description="torus: when an axis closes into a ring"
+        "always", "torus: when an axis closes into a ring"
     )
-    shape: list[int] | None = Field(None, description="torus: the whole pod")
+    shape: list[int] | None = Field(None, "torus: the whole pod")
     slice: list[int] | None = Field(
-        None,
-        description="torus: axes of the slice in use, where optical switches join cubes otherwise than nearest to a cube",
+        None, "torus: axes of the slice in use, where optical switches join cubes otherwise than nearest to a cube"
     )
-    twisted: bool = Field(False, description="torus: slices of k x k x 2k and k x 2k x 2k are twisted")
-    efficiency: dict[str, Efficiency] = Field(default_factory=dict, description="per collective, or 'any'")
+    twisted: bool = Field(False, "torus: slices of k x k x 2k and k x 2k x 2k are twisted")
+    efficiency: dict[str, Efficiency] = Field(dict, "per collective, or 'any'")
 
 
 class Slices(Spec):
     """Counts of chips that a cloud rents as one slice, and several equal slices beyond the largest."""
 
-    chips: list[int] = Field(description="chips of the slices that are no whole cubes")
-    cubes: list[int] | None = Field(
-        None, description="largest slice of whole cubes of 4x4x4 chips, in cubes along each axis"
-    )
-    cores_in_name: int = Field(1, description="what a name such as v5p-4096 counts of each chip: 2 TensorCores, or 1")
+    chips: list[int] = Field(REQUIRED, "chips of the slices that are no whole cubes")
+    cubes: list[int] | None = Field(None, "largest slice of whole cubes of 4x4x4 chips, in cubes along each axis")
+    cores_in_name: int = Field(1, "what a name such as v5p-4096 counts of each chip: 2 TensorCores, or 1")
     source: str
 
     @cached_property
@@ -161,17 +153,14 @@ class Slices(Spec):
 class PowerDraw(Spec):
     """Constants of formulas/energy.power_fraction with their 80% error; `error_moe` is that of models with experts."""
 
-    static: float = Field(ge=0, le=1, description="share of TDP that any load draws")
-    memory: float = Field(0.0, ge=0, description="share of TDP at full memory bandwidth, in proportion to it")
-    compute: float = Field(0.0, ge=0, description="share of TDP at peak FLOP/s, with the root of FLOP/s over peak")
+    static: float = Field(REQUIRED, "share of TDP that any load draws", ge=0, le=1)
+    memory: float = Field(0.0, "share of TDP at full memory bandwidth, in proportion to it", ge=0)
+    compute: float = Field(0.0, "share of TDP at peak FLOP/s, with the root of FLOP/s over peak", ge=0)
     moe: float | None = Field(
-        None,
-        ge=0,
-        le=1,
-        description="share of TDP in the decode steps of models with experts, where no use explains it",
+        None, "share of TDP in the decode steps of models with experts, where no use explains it", ge=0, le=1
     )
-    error: float = Field(ge=0, description="80% relative error of the power, each model left out")
-    error_moe: float | None = Field(None, ge=0, description="the same of models with experts")
+    error: float = Field(REQUIRED, "80% relative error of the power, each model left out", ge=0)
+    error_moe: float | None = Field(None, "the same of models with experts", ge=0)
     source: str
 
 
@@ -199,41 +188,36 @@ class HardwareSpec(FileSpec):
 
     DERIVED: ClassVar[tuple[str, ...]] = ("rated_power", "lineage", "price_line")
     name: OneLine
-    aliases: list[OneLine] = Field(default_factory=list)
+    aliases: list[OneLine] = Field(list)
     vendor: OneLine
     kind: Literal["gpu", "tpu", "cpu", "accelerator"]
     year: int | None = None
-    architecture: OneLine = Field(
-        "", description="generation, such as ada: engines may have constants of their own for it"
-    )
-    sources: dict[str, str] = Field(default_factory=dict, description="short key -> citation; figures name a key")
+    architecture: OneLine = Field("", "generation, such as ada: engines may have constants of their own for it")
+    sources: dict[str, str] = Field(dict, "short key -> citation; figures name a key")
     peak: Annotated[dict[str, FlopRate], Through(_known_dtypes)] = Field(
-        description="dense matrix FLOP/s per device and dtype; never a sparse headline rate"
+        REQUIRED, "dense matrix FLOP/s per device and dtype; never a sparse headline rate"
     )
     memory: Memory
-    on_chip: Annotated[dict[str, Figure], Through(_on_chip_units, before=True)] = Field(default_factory=dict)
+    on_chip: Annotated[dict[str, Figure], Through(_on_chip_units, before=True)] = Field(dict)
     units: Units | None = None
-    network: list[Level] = Field(default_factory=list)
+    network: list[Level] = Field(list)
     devices_per_host: Count | None = None
-    slices: Slices | None = Field(None, description="counts of chips that are rented; omitted: any")
-    host_link: ByteRate | None = Field(None, description="device to host, one way (PCIe, NVLink-C2C)")
+    slices: Slices | None = Field(None, "counts of chips that are rented; omitted: any")
+    host_link: ByteRate | None = Field(None, "device to host, one way (PCIe, NVLink-C2C)")
     host_memory: ByteRate | None = Field(
-        None, description="bandwidth of the host's memory, reads and writes together, shared out to its devices"
+        None, "bandwidth of the host's memory, reads and writes together, shared out to its devices"
     )
     power: Watts | None = None
-    draw: PowerDraw | None = Field(
-        None, description="power under load; omitted: that of its kind (hardware/defaults), else TDP"
-    )
+    draw: PowerDraw | None = Field(None, "power under load; omitted: that of its kind (hardware/defaults), else TDP")
     price: Price | None = None
     efficiency: dict[str, dict[str, dict[str, Efficiency]]] = Field(
-        default_factory=dict, description="regime (kernel, serving, training) -> operation class -> dtype or 'any'"
+        dict, "regime (kernel, serving, training) -> operation class -> dtype or 'any'"
     )
     calibration: dict[Calibrated, dict[str, Calibration]] = Field(
-        default_factory=dict,
-        description="what `roofline calibrate` found: phase -> engine (serving) or software (training) -> factors",
+        dict, "what `roofline calibrate` found: phase -> engine (serving) or software (training) -> factors"
     )
-    measured: dict[str, str | float | int] = Field(default_factory=dict, description="provenance of a measured profile")
-    notes: list[str] = Field(default_factory=list)
+    measured: dict[str, str | float | int] = Field(dict, "provenance of a measured profile")
+    notes: list[str] = Field(list)
 
     def __post_init__(self) -> None:
         for regime in self.efficiency:
@@ -297,7 +281,7 @@ class HardwareSpec(FileSpec):
 class Defaults(FileSpec):
     """hardware/defaults/KIND.yaml: efficiency constants for a chip without measurements."""
 
-    sources: dict[str, str] = Field(default_factory=dict, description="short key -> citation")
+    sources: dict[str, str] = Field(dict, "short key -> citation")
     efficiency: dict[str, dict[str, dict[str, Efficiency]]]
     draw: PowerDraw | None = None
 

@@ -5,28 +5,26 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from rooflinecli.core.record import Json
-from rooflinecli.specs.figure import Field, OneLine, OneOf, Positive, Spec
+from rooflinecli.specs.figure import REQUIRED, Field, OneLine, OneOf, Positive, Spec
 
 
 class ComponentSpec(Spec):
     """One step before the layers, after them or inside each; `kind` names a file of layers/components/."""
 
     kind: Annotated[str, OneOf("layers/components")]
-    name: OneLine = Field("", description="what its operations are called; omitted: its kind")
-    input: int | None = Field(None, gt=0, description="linear: values that it reads for a position; omitted: d_model")
-    width: int | None = Field(None, gt=0, description="values of its result, or of a row; omitted: d_model")
-    rows: int | None = Field(None, gt=0, description="table, parameters, scale: how many rows of `width`")
-    bias: bool = Field(True, description="linear: a bias of `width`")
+    name: OneLine = Field("", "what its operations are called; omitted: its kind")
+    input: int | None = Field(None, "linear: values that it reads for a position; omitted: d_model", gt=0)
+    width: int | None = Field(None, "values of its result, or of a row; omitted: d_model", gt=0)
+    rows: int | None = Field(None, "table, parameters, scale: how many rows of `width`", gt=0)
+    bias: bool = Field(True, "linear: a bias of `width`")
     norm: Literal["rmsnorm", "layernorm", "layernorm_nobias", "none"] = "layernorm"
-    merge: int = Field(1, gt=0, description="tokens that become one position (a patch merger)")
-    spread: int = Field(
-        1, gt=0, description="positions that it runs over for each token (a convolution before a stride)"
-    )
-    less: int = Field(0, ge=0, description="positions of the input that it leaves out (a class token)")
+    merge: int = Field(1, "tokens that become one position (a patch merger)", gt=0)
+    spread: int = Field(1, "positions that it runs over for each token (a convolution before a stride)", gt=0)
+    less: int = Field(0, "positions of the input that it leaves out (a class token)", ge=0)
     positions: int | None = Field(
-        None, gt=0, description="positions that it runs over, whatever the tokens (a prompt of fixed length)"
+        None, "positions that it runs over, whatever the tokens (a prompt of fixed length)", gt=0
     )
-    once: bool = Field(False, description="for each sequence, not for each token (a pooler)")
+    once: bool = Field(False, "for each sequence, not for each token (a pooler)")
 
     def __post_init__(self) -> None:
         if self.kind == "table" and self.rows is None:
@@ -37,38 +35,33 @@ class ImageSpec(Spec):
     """How an image becomes what a model reads; `kind` names a file of layers/images/, which says what each size does."""
 
     kind: Annotated[str, OneOf("layers/images")]
-    patch: int = Field(gt=0, description="pixels of a patch's side")
-    size: int | None = Field(None, gt=0, description="pixels of the side that an image, or a tile of it, is brought to")
-    merge: int = Field(1, gt=0, description="patches along a side that become one token")
-    extra: int = Field(
-        0, ge=0, description="positions of the tower in addition to the patches of an image or tile (a class token)"
-    )
-    tokens: int | None = Field(
-        None, gt=0, description="prompt tokens of an image or tile, where the patches do not say"
-    )
-    wrap: int = Field(0, ge=0, description="further prompt tokens around an image (its begin and end)")
-    frames: int = Field(1, gt=0, description="frames of a video that is made; omitted: one image")
-    frame_patch: int = Field(1, gt=0, description="frames after the first that become one latent frame")
-    least: int | None = Field(None, gt=0, description="pixels that an image is enlarged to")
-    most: int | None = Field(None, gt=0, description="pixels that an image is reduced to")
-    tiles: int = Field(1, gt=0, description="tiles that an image is cut into at most")
+    patch: int = Field(REQUIRED, "pixels of a patch's side", gt=0)
+    size: int | None = Field(None, "pixels of the side that an image, or a tile of it, is brought to", gt=0)
+    merge: int = Field(1, "patches along a side that become one token", gt=0)
+    extra: int = Field(0, "positions of the tower in addition to the patches of an image or tile (a class token)", ge=0)
+    tokens: int | None = Field(None, "prompt tokens of an image or tile, where the patches do not say", gt=0)
+    wrap: int = Field(0, "further prompt tokens around an image (its begin and end)", ge=0)
+    frames: int = Field(1, "frames of a video that is made; omitted: one image", gt=0)
+    frame_patch: int = Field(1, "frames after the first that become one latent frame", gt=0)
+    least: int | None = Field(None, "pixels that an image is enlarged to", gt=0)
+    most: int | None = Field(None, "pixels that an image is reduced to", gt=0)
+    tiles: int = Field(1, "tiles that an image is cut into at most", gt=0)
     grids: list[list[int]] = Field(
-        default_factory=list,
-        description="heights and widths in pixels that an image may be brought to, the best of which is taken",
+        list, "heights and widths in pixels that an image may be brought to, the best of which is taken"
     )
-    overview: bool = Field(False, description="the whole image as a further tile, where it was cut")
-    source: str = Field("", description="where the rule and its sizes come from")
+    overview: bool = Field(False, "the whole image as a further tile, where it was cut")
+    source: str = Field("", "where the rule and its sizes come from")
 
 
 class DenoisingSpec(Spec):
     """A model that makes an image in steps, each a pass over all of its tokens (DiT, Stable Diffusion 3, FLUX)."""
 
-    steps: int = Field(gt=0, description="default steps of the sampler")
+    steps: int = Field(REQUIRED, "default steps of the sampler", gt=0)
     guidance: bool = Field(
-        description="whether each step runs twice, with and without the prompt (classifier-free guidance)"
+        REQUIRED, "whether each step runs twice, with and without the prompt (classifier-free guidance)"
     )
-    context: int = Field(0, ge=0, description="tokens of the prompt, in addition to those of the image")
-    memory: int = Field(0, ge=0, description="tokens of the prompt that cross-attention reads")
+    context: int = Field(0, "tokens of the prompt, in addition to those of the image", ge=0)
+    memory: int = Field(0, "tokens of the prompt that cross-attention reads", ge=0)
 
 
 _LATENT = ("mla", "sparse-mla")  # kinds whose cache is a latent
@@ -79,44 +72,38 @@ class AttentionSpec(Spec):
 
     kind: Annotated[str, OneOf("layers/attention")] = "gqa"
     n_heads: int = Field(gt=0)
-    n_kv_heads: int | None = Field(None, gt=0, description="key/value heads; defaults to n_heads (mha) or 1 (mqa)")
+    n_kv_heads: int | None = Field(None, "key/value heads; defaults to n_heads (mha) or 1 (mqa)", gt=0)
     head_dim: int | None = Field(
-        None, gt=0, description="per-head width of q and k; explicit, since it need not be d_model / n_heads"
+        None, "per-head width of q and k; explicit, since it need not be d_model / n_heads", gt=0
     )
-    v_head_dim: int | None = Field(None, gt=0, description="per-head width of v where it differs (MLA)")
-    window: int | None = Field(None, gt=0, description="sliding window: a query sees this many keys")
-    chunk: int | None = Field(None, gt=0, description="chunked attention: a query sees its own chunk of this many keys")
+    v_head_dim: int | None = Field(None, "per-head width of v where it differs (MLA)", gt=0)
+    window: int | None = Field(None, "sliding window: a query sees this many keys", gt=0)
+    chunk: int | None = Field(None, "chunked attention: a query sees its own chunk of this many keys", gt=0)
     causal: bool = True
     qkv_bias: bool = False
-    key_bias: bool = Field(True, description="whether qkv_bias is on the keys too (Whisper has none there)")
+    key_bias: bool = Field(True, "whether qkv_bias is on the keys too (Whisper has none there)")
     out_bias: bool = False
     qk_norm: Literal["none", "head", "full", "head_layernorm", "head_bias"] = Field(
         "none",
-        description="head: a scale of head_dim; head_bias: scale and shift of it; head_layernorm: a scale per head; full: over all heads",
+        "head: a scale of head_dim; head_bias: scale and shift of it; head_layernorm: a scale per head; full: over all heads",
     )
-    sinks: bool = Field(False, description="one learned sink logit per head")
+    sinks: bool = Field(False, "one learned sink logit per head")
     rotary: bool = True
-    q_lora_rank: int | None = Field(None, gt=0, description="MLA: rank of the query compression; omitted: full-rank q")
-    kv_lora_rank: int | None = Field(None, gt=0, description="MLA: rank of the key/value latent that is cached")
+    q_lora_rank: int | None = Field(None, "MLA: rank of the query compression; omitted: full-rank q", gt=0)
+    kv_lora_rank: int | None = Field(None, "MLA: rank of the key/value latent that is cached", gt=0)
     qk_nope_head_dim: int | None = Field(None, gt=0)
     qk_rope_head_dim: int | None = Field(None, gt=0)
-    conv_bias: bool = Field(False, description="recurrent kinds: a bias of the short convolution")
-    gated_norm: bool = Field(
-        True, description="recurrent kinds: a norm of the output before its gate (Falcon-H1 may lack it)"
-    )
-    out_gate: bool = Field(False, description="a sigmoid gate on the attention output, as wide as q (Qwen3-Next)")
-    out_norm: bool = Field(False, description="a norm over all heads before the output projection (BitNet)")
-    shared: bool = Field(
-        False, description="weights are those of an earlier layer: used again, not counted again (Zamba2)"
-    )
-    same_values: bool = Field(
-        False, description="values are the keys before their norm: no projection of their own (Gemma 4)"
-    )
+    conv_bias: bool = Field(False, "recurrent kinds: a bias of the short convolution")
+    gated_norm: bool = Field(True, "recurrent kinds: a norm of the output before its gate (Falcon-H1 may lack it)")
+    out_gate: bool = Field(False, "a sigmoid gate on the attention output, as wide as q (Qwen3-Next)")
+    out_norm: bool = Field(False, "a norm over all heads before the output projection (BitNet)")
+    shared: bool = Field(False, "weights are those of an earlier layer: used again, not counted again (Zamba2)")
+    same_values: bool = Field(False, "values are the keys before their norm: no projection of their own (Gemma 4)")
     state_dtype: str | None = Field(
-        None, description="recurrent kinds: number format of the state in memory; omitted: that of the kind"
+        None, "recurrent kinds: number format of the state in memory; omitted: that of the kind"
     )
     sizes: dict[str, Annotated[int, Positive()]] = Field(
-        default_factory=dict, description="further sizes by name; the file of the kind declares which it reads"
+        dict, "further sizes by name; the file of the kind declares which it reads"
     )
 
     @classmethod
@@ -150,29 +137,25 @@ class FeedForwardSpec(Spec):
     """One feed-forward block; `kind` names a file of layers/feedforward/."""
 
     kind: Annotated[str, OneOf("layers/feedforward")] = "gated"
-    d_ff: int | None = Field(None, gt=0, description="width of the hidden layer; of one expert in a mixture")
+    d_ff: int | None = Field(None, "width of the hidden layer; of one expert in a mixture", gt=0)
     activation: str = "silu"
     bias: bool = False
     shared_bias: bool | None = Field(
-        None, description="moe: bias of the shared expert where it differs from the others (DeepSeek-V2)"
+        None, "moe: bias of the shared expert where it differs from the others (DeepSeek-V2)"
     )
-    gated: bool = Field(True, description="moe: whether each expert is gated (three matrices) or plain (two)")
+    gated: bool = Field(True, "moe: whether each expert is gated (three matrices) or plain (two)")
     n_experts: int | None = Field(None, gt=0)
     top_k: int | None = Field(None, gt=0)
-    n_shared: int = Field(0, ge=0, description="experts every token passes through")
-    shared_d_ff: int | None = Field(
-        None, gt=0, description="width of all shared experts together; defaults to n_shared x d_ff"
-    )
-    shared_gate: bool = Field(False, description="a learned scalar gate on the shared expert (Qwen2-MoE)")
+    n_shared: int = Field(0, "experts every token passes through", ge=0)
+    shared_d_ff: int | None = Field(None, "width of all shared experts together; defaults to n_shared x d_ff", gt=0)
+    shared_gate: bool = Field(False, "a learned scalar gate on the shared expert (Qwen2-MoE)")
     router_bias: bool = False
-    inner_norm: bool = Field(False, description="a norm of the hidden layer before the down projection (BitNet)")
-    scalars: int = Field(0, ge=0, description="learned scalars of the activation (xIELU of Apertus)")
+    inner_norm: bool = Field(False, "a norm of the hidden layer before the down projection (BitNet)")
+    scalars: int = Field(0, "learned scalars of the activation (xIELU of Apertus)", ge=0)
     latent_dim: int | None = Field(
-        None, gt=0, description="moe: width that routed experts work in, down from d_model and back (Nemotron-H)"
+        None, "moe: width that routed experts work in, down from d_model and back (Nemotron-H)", gt=0
     )
-    score_bias: bool = Field(
-        False, description="a per-expert correction bias that is a buffer or parameter of the router"
-    )
+    score_bias: bool = Field(False, "a per-expert correction bias that is a buffer or parameter of the router")
 
     def __post_init__(self) -> None:
         if self.kind != "none" and self.d_ff is None:
@@ -190,17 +173,17 @@ class LayerSpec(Spec):
     repeat: int = Field(1, gt=0)
     attention: AttentionSpec | None = None
     cross: AttentionSpec | None = Field(
-        None, description="attention to what a tower made of its input, after the other (T5, BART, Whisper)"
+        None, "attention to what a tower made of its input, after the other (T5, BART, Whisper)"
     )
     feedforward: FeedForwardSpec
-    pieces: list[ComponentSpec] = Field(default_factory=list, description="what else a layer holds")
-    parallel: bool = Field(False, description="attention and feed-forward read the same input (GPT-J, Falcon, PaLM)")
-    norms: int = Field(2, ge=0, description="norm layers of width d_model per layer")
+    pieces: list[ComponentSpec] = Field(list, "what else a layer holds")
+    parallel: bool = Field(False, "attention and feed-forward read the same input (GPT-J, Falcon, PaLM)")
+    norms: int = Field(2, "norm layers of width d_model per layer", ge=0)
 
 
 class PositionSpec(Spec):
     kind: Literal["rotary", "learned", "alibi", "sinusoidal", "none"] = "rotary"
-    length: int | None = Field(None, gt=0, description="learned: rows of the table")
+    length: int | None = Field(None, "learned: rows of the table", gt=0)
 
     def __post_init__(self) -> None:
         if self.kind == "learned" and self.length is None:
@@ -224,49 +207,38 @@ class Widths(Spec):
     experts: float = Field(0.0, ge=0)
     embedding: float = Field(gt=0)
     head: float = Field(gt=0)
-    outer: float = Field(gt=0, description="embedding, head and final norm together")
+    outer: float = Field(REQUIRED, "embedding, head and final norm together", gt=0)
 
 
 class Quantization(Spec):
     """The stored format of a checkpoint: bits per weight and of their scales."""
 
     dtype: str
-    group_size: int | None = Field(None, gt=0, description="weights that share one scale")
+    group_size: int | None = Field(None, "weights that share one scale", gt=0)
     scale_bits: int = Field(16, ge=0)
     zero_bits: int = Field(0, ge=0)
     applies_to: Literal["linear", "experts", "all"] = "linear"
-    method: str = Field(
-        "", description="tool that wrote it, where its tensors are counted one by one (awq, gptq, exl3, ...)"
-    )
-    bits: float | None = Field(
-        None, gt=0, le=32, description="bits per packed weight where they are not those of dtype"
-    )
-    head_bits: float | None = Field(None, gt=0, le=16, description="bits per weight of the head, where it is quantized")
+    method: str = Field("", "tool that wrote it, where its tensors are counted one by one (awq, gptq, exl3, ...)")
+    bits: float | None = Field(None, "bits per packed weight where they are not those of dtype", gt=0, le=32)
+    head_bits: float | None = Field(None, "bits per weight of the head, where it is quantized", gt=0, le=16)
     block: list[Annotated[int, Positive()]] | None = Field(
-        None, min_length=2, max_length=2, description="outputs x inputs that share one scale, instead of group_size"
+        None, "outputs x inputs that share one scale, instead of group_size", min_length=2, max_length=2
     )
-    input_bits: int = Field(0, ge=0, description="further bits per input of each matrix (the g_idx of GPTQ)")
-    output_bits: int = Field(0, ge=0, description="further bits per output of each matrix (a scale per channel)")
-    tensor_bits: int = Field(0, ge=0, description="further bits per matrix (tables, a scale per tensor)")
-    nested_group: int | None = Field(None, gt=0, description="scales that share a scale (double quantization)")
-    nested_bits: int = Field(0, ge=0, description="bits of that scale")
-    weight_only: bool = Field(
-        False, description="matmuls run in the 16 bits of their inputs, whatever the weights are in"
-    )
-    only: list[str] = Field(
-        default_factory=list, description="modules quantized, all others left; omitted: every linear one"
-    )
-    kept: list[str] = Field(
-        default_factory=list, description="modules left in 16 bits, as a config names them; re: before an expression"
-    )
+    input_bits: int = Field(0, "further bits per input of each matrix (the g_idx of GPTQ)", ge=0)
+    output_bits: int = Field(0, "further bits per output of each matrix (a scale per channel)", ge=0)
+    tensor_bits: int = Field(0, "further bits per matrix (tables, a scale per tensor)", ge=0)
+    nested_group: int | None = Field(None, "scales that share a scale (double quantization)", gt=0)
+    nested_bits: int = Field(0, "bits of that scale", ge=0)
+    weight_only: bool = Field(False, "matmuls run in the 16 bits of their inputs, whatever the weights are in")
+    only: list[str] = Field(list, "modules quantized, all others left; omitted: every linear one")
+    kept: list[str] = Field(list, "modules left in 16 bits, as a config names them; re: before an expression")
     experts: Quantization | None = Field(
-        None, description="routed experts, where they are stored in another format than the rest (DeepSeek-V4)"
+        None, "routed experts, where they are stored in another format than the rest (DeepSeek-V4)"
     )
     others: list[ModuleFormat] = Field(
-        default_factory=list,
-        description="modules stored in formats of their own; the first that names one counts (ModelOpt's MIXED_PRECISION)",
+        list, "modules stored in formats of their own; the first that names one counts (ModelOpt's MIXED_PRECISION)"
     )
-    widths: Widths | None = Field(None, description="where tensors differ (GGUF): the mean of each part instead")
+    widths: Widths | None = Field(None, "where tensors differ (GGUF): the mean of each part instead")
 
 
 class ModuleFormat(Spec):
@@ -285,4 +257,4 @@ class Checkpoint(Spec):
     tensors: int = Field(ge=0)
     elements: int = Field(ge=0)
     bytes: int = Field(ge=0)
-    dtypes: dict[str, int] = Field(default_factory=dict, description="bytes by format")
+    dtypes: dict[str, int] = Field(dict, "bytes by format")

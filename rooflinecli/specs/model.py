@@ -19,7 +19,7 @@ from typing import Annotated, ClassVar, Literal
 from rooflinecli.core.errors import DataError, RooflineError
 from rooflinecli.core.record import Json
 from rooflinecli.specs.document import Document, Unread
-from rooflinecli.specs.figure import Field, FileSpec, OneLine, Through
+from rooflinecli.specs.figure import REQUIRED, Field, FileSpec, OneLine, Through
 from rooflinecli.specs.layers import (
     AttentionSpec,
     Checkpoint,
@@ -60,61 +60,50 @@ class ModelSpec(FileSpec):
 
     DERIVED: ClassVar[tuple[str, ...]] = ("order",)
     name: OneLine
-    aliases: list[OneLine] = Field(default_factory=list)
+    aliases: list[OneLine] = Field(list)
     family: OneLine = ""
-    orgs: list[OneLine] = Field(
-        default_factory=list, description="organizations on the Hub under whose names it is the same model"
-    )
-    source: str = Field(description="where the dimensions come from")
+    orgs: list[OneLine] = Field(list, "organizations on the Hub under whose names it is the same model")
+    source: str = Field(REQUIRED, "where the dimensions come from")
     d_model: int = Field(gt=0)
-    vocab_size: int = Field(0, ge=0, description="rows of the embedding as the checkpoint has it; 0 for an encoder")
+    vocab_size: int = Field(0, "rows of the embedding as the checkpoint has it; 0 for an encoder", ge=0)
     tied_embeddings: bool = False
     lm_head: bool = True
     lm_head_bias: bool = False
-    embedding_dim: int | None = Field(
-        None, gt=0, description="embedding width where it differs from d_model (OPT-350M)"
-    )
+    embedding_dim: int | None = Field(None, "embedding width where it differs from d_model (OPT-350M)", gt=0)
     embedding_down: bool = Field(
-        True, description="whether the stream returns to the embedding's width (not so in ELECTRA's discriminator)"
+        True, "whether the stream returns to the embedding's width (not so in ELECTRA's discriminator)"
     )
     norm: Literal["rmsnorm", "layernorm", "layernorm_nobias", "none"] = "rmsnorm"
     final_norm: bool = True
-    streams: int = Field(1, gt=0, description="parallel residual streams that hyper-connections mix (DeepSeek-V4)")
+    streams: int = Field(1, "parallel residual streams that hyper-connections mix (DeepSeek-V4)", gt=0)
     embedding_norm: bool = False
-    positions: PositionSpec = Field(default_factory=lambda: PositionSpec(length=None))
+    positions: PositionSpec = Field(PositionSpec)
     patches: PatchSpec | None = None
-    n_classes: int | None = Field(None, gt=0, description="encoder: classification head")
-    before: list[ComponentSpec] = Field(
-        default_factory=list, description="what stands between the embedding and the layers"
-    )
-    after: list[ComponentSpec] = Field(
-        default_factory=list, description="what stands between the final norm and the head"
-    )
+    n_classes: int | None = Field(None, "encoder: classification head", gt=0)
+    before: list[ComponentSpec] = Field(list, "what stands between the embedding and the layers")
+    after: list[ComponentSpec] = Field(list, "what stands between the final norm and the head")
     shared_embedding: bool = Field(
-        False, description="tower: its embedding is the one of the model that it belongs to, counted there (T5, BART)"
+        False, "tower: its embedding is the one of the model that it belongs to, counted there (T5, BART)"
     )
     reads: Literal["its own", "images", "source", "window"] = Field(
         "its own",
-        description="tower: input of its whole length (CLIP), the prompt's images, the prompt (the encoder of a pair), or a window whatever the prompt (Whisper)",
+        "tower: input of its whole length (CLIP), the prompt's images, the prompt (the encoder of a pair), or a window whatever the prompt (Whisper)",
     )
-    images: ImageSpec | None = Field(None, description="how an image becomes patches, and tokens of the prompt")
-    denoising: DenoisingSpec | None = Field(None, description="a model that makes the image of `images`, in steps")
-    prefix: int = Field(1, gt=0, description="encoder-decoder: tokens that the decoder begins with")
-    projection_dim: int | None = Field(None, gt=0, description="tower: width of the shared embedding space (CLIP)")
-    pre_norm: bool = Field(False, description="a norm before the first layer (CLIP vision tower)")
+    images: ImageSpec | None = Field(None, "how an image becomes patches, and tokens of the prompt")
+    denoising: DenoisingSpec | None = Field(None, "a model that makes the image of `images`, in steps")
+    prefix: int = Field(1, "encoder-decoder: tokens that the decoder begins with", gt=0)
+    projection_dim: int | None = Field(None, "tower: width of the shared embedding space (CLIP)", gt=0)
+    pre_norm: bool = Field(False, "a norm before the first layer (CLIP vision tower)")
     max_context: int | None = Field(None, gt=0)
-    mtp_layers: int = Field(
-        0, ge=0, description="layers that predict further tokens while training; not among the parameters"
-    )
+    mtp_layers: int = Field(0, "layers that predict further tokens while training; not among the parameters", ge=0)
     layers: Annotated[list[LayerSpec], Through(_some)]
     quantization: Quantization | None = None
     checkpoint: Checkpoint | None = None
     towers: list[ModelSpec] = Field(
-        default_factory=list,
-        description="further towers whose parameters and FLOPs count (CLIP, what reads images, an encoder)",
+        list, "further towers whose parameters and FLOPs count (CLIP, what reads images, an encoder)"
     )
-    parameters_published: int | None = Field(None, description="the exact count others publish, for the tests")
-    notes: list[str] = Field(default_factory=list)
+    parameters_published: int | None = Field(None, "the exact count others publish, for the tests")
+    notes: list[str] = Field(list)
 
     @classmethod
     def complete(cls, data: Json) -> Json:
