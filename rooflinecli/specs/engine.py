@@ -110,8 +110,7 @@ class ServingEngine(FileSpec):
         list, "makers and kinds of chips that its constants or its makers know, such as 'nvidia gpu'; empty: any"
     )
     on: dict[str, str] = Field(
-        default_factory=dict,
-        description="vendor -> the engine file that has the constants of its build for that vendor's chips",
+        dict, "vendor -> the engine file that has the constants of its build for that vendor's chips"
     )
     note: str = ""
     source: str
