@@ -12,7 +12,7 @@ from rooflinecli.core.num import Number
 from rooflinecli.formulas.training import batch_sequences
 from rooflinecli.quantization.formats import FORMATS, experts_alone
 from rooflinecli.specs import prices
-from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.model import ModelSpec, load_model
 from rooflinecli.specs.name_lookup import split_count
 from rooflinecli.specs.options import KINDS, OPTIONS, Option, find
@@ -45,6 +45,7 @@ def request(options: dict[str, Any]) -> Request:
     if "batch" in given and in_tokens(given["batch"]):
         fields["batch"] = whole_sequences(fields["batch"], fields.get("seq"), model)
     warn_about(model, fields)
+    warn_of_region(fields["hardware"], fields.get("price"), fields.get("region"))
     return Request(**fields)
 
 
@@ -232,6 +233,18 @@ def warn_about(model: ModelSpec, fields: dict[str, Any]) -> None:
     if dtype and FORMATS[dtype][0] < 1 and "weight_dtype" not in fields and not only_experts:
         warn(
             f"--dtype {dtype} narrows activations too; for quantized weights alone (GPTQ, AWQ, GGUF) use --weight-dtype {dtype}"
+        )
+
+
+def warn_of_region(spec: HardwareSpec, price: Number | str | None, region: str | None) -> None:
+    """Warn where the offer behind the dollars is not of --region."""
+    if region is None or not (price is None or isinstance(price, str)):
+        return
+    chosen = prices.choose(spec, price or "", region)
+    if chosen is not None and chosen.offer.region.lower() != region.lower():
+        stated = f"for {chosen.offer.region}" if chosen.offer.region else "without a region"
+        warn(
+            f"the price of {spec.name} is stated {stated}, not for --region {region}; --price USD gives the region's own"
         )
 
 

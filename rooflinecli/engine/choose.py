@@ -144,19 +144,21 @@ def _starts(ctx: EstimateContext, phases: tuple[str, ...], tried: list[Candidate
     fitting = sorted((one.layout for one in _contenders(tried)), key=lambda layout: _rank(ctx, phases, layout))
     splits: dict[tuple[Number, ...], Layout] = {}
     for layout in fitting:
-        splits.setdefault((layout.tp, layout.pp, layout.ep), layout)
+        splits.setdefault((layout.tp, layout.pp, layout.ep, layout.cp), layout)
     kinds: dict[tuple[Number, bool], list[Layout]] = {}  # by stages, and by whether experts are spread
     for layout in splits.values():
         kinds.setdefault((layout.pp, bool(layout.ep > 1)), []).append(layout)
     diverse = [layout for of_a_kind in kinds.values() for layout in of_a_kind[:STARTS_PER_KIND]]
     starts = sorted(diverse, key=lambda layout: _rank(ctx, phases, layout))[:STARTS]
-    replicated = splits.get((1.0, 1.0, 1.0))  # which gain most from micro-batches larger than those of the candidates
+    replicated = splits.get(
+        (1.0, 1.0, 1.0, 1.0)
+    )  # which gain most from micro-batches larger than those of the candidates
     return starts if replicated is None or replicated in starts else [*starts, replicated]
 
 
 def _sizes(layout: Layout) -> tuple[Number, ...]:
     """What candidates differ in, recomputation aside."""
-    return layout.tp, layout.pp, layout.dp, layout.ep, layout.micro_batch, layout.zero
+    return layout.tp, layout.pp, layout.dp, layout.cp, layout.ep, layout.micro_batch, layout.zero
 
 
 def evaluate_candidates(

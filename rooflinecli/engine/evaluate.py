@@ -266,3 +266,8 @@ def token_prices(
         COST["decode"]: cost.usd_per_million_tokens(usd_per_hour - for_input, output_tokens_per_s, utilization),
         BLENDED: cost.usd_per_million_tokens(usd_per_hour, input_tokens_per_s + output_tokens_per_s, utilization),
     }
+
+
+def token_price_at_qps(usd_per_hour: Number, qps: Number, request_tokens: Number) -> Number:
+    """Dollars per million input and output tokens at the requests that come, of a server that may carry more."""
+    return cost.usd_per_million_tokens(usd_per_hour, qps * request_tokens, 1.0)

@@ -1,14 +1,15 @@
 """Candidate layouts of the choice of a layout: splits of the devices into the sizes left open, then what training leaves open.
 
-Not every legal layout (`roofline search` has those): tensor parallelism stays inside the scale-up domain, context parallelism and
-virtual stages are taken as given, experts stay whole or are spread as far as the scale-up domain or the replicas go, micro-batches
+Not every legal layout (`roofline search` has those): tensor parallelism stays inside the scale-up domain, context parallelism has
+one size for long sequences, virtual stages are taken as given, experts stay whole or are spread as far as the scale-up domain or the replicas go, micro-batches
 up to 4, ZeRO 1 or 3, recomputation none or full. The best of those for training are refined (`refined`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from itertools import product
+from itertools import chain, product
 
 from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.num import Number, divisors
@@ -21,6 +22,7 @@ from rooflinecli.specs.layout import WHOLE, Layout
 
 MOST = 128  # largest size of one axis that is tried
 LARGEST = 65536  # devices
+CONTEXT = 8192  # tokens of a long sequence on a context rank, where cp is open
 
 
 def candidates(
@@ -28,7 +30,7 @@ def candidates(
 ) -> Iterator[Layout]:
     """Legal layouts of the open sizes on a number of devices; `broken` collects the rules that the others break."""
     training = phase == "train"
-    for split in _splits(ctx, training, devices):
+    for split in chain.from_iterable(_splits(ctx, training, devices, cp) for cp in _context_groups(ctx, training)):
         for layout in _micro_batches(ctx, split) if training else [split]:
             rule = legality.first_violation(ctx, layout, phase)
             if rule is None:
@@ -37,12 +39,19 @@ def candidates(
                 broken.append(rule)
 
 
-def _splits(ctx: EstimateContext, training: bool, devices: int) -> Iterator[Layout]:
+def _context_groups(ctx: EstimateContext, training: bool) -> list[int]:
+    """cp as given; else 1, and for long sequences of training on a given device count as many as leave a rank 8,192 tokens."""
+    r = ctx.request
+    if r.cp is not None or not training or r.devices is None or ctx.seq < 2 * CONTEXT:
+        return [int(r.cp or 1)]
+    return [1, 2 ** int(math.log2(ctx.seq / CONTEXT))]
+
+
+def _splits(ctx: EstimateContext, training: bool, devices: int, cp: int) -> Iterator[Layout]:
     """Layouts whose axes multiply to `devices`."""
     r = ctx.request
-    cp = int(r.cp or 1)
     common = WHOLE.with_changes(
-        cp=float(r.cp or 1),
+        cp=float(cp),
         ep=float(r.ep or 1),
         micro_batch=float(r.micro_batch or 1),
         virtual_stages=float(r.virtual_stages or 1),
@@ -211,7 +220,12 @@ def neighbors(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
                 if larger and zero > layout.zero
             )
     if r.virtual_stages is None and layout.pp > 1:
-        yield from (layout.with_changes(virtual_stages=v) for v in _chunks(ctx, layout) if v != layout.virtual_stages)
+        beside = {layout.virtual_stages - 1, layout.virtual_stages + 1} - {0.0}
+        yield from (
+            layout.with_changes(virtual_stages=v)
+            for v in sorted({*_chunks(ctx, layout), *beside})
+            if v != layout.virtual_stages
+        )
     if r.zero is None and layout.replicas > 1:
         yield from (layout.with_changes(zero=zero, shard=r.shard) for zero in (1, 2, 3) if zero != layout.zero)
         if r.shard is None:  # weights sharded inside a network domain, replicated across (HSDP)

@@ -107,6 +107,7 @@ _ROWS = (
     Quantity(
         "usd_per_million_tokens", "USD", "per million tokens, input and output", LESS, 1, phase="decode", rate=True
     ),
+    Quantity("usd_per_million_tokens_at_qps", "USD", "per million tokens at the offered rate", LESS),
     Quantity("usd_per_million_training_tokens", "USD", "per million trained tokens", LESS, 1, phase="train", rate=True),
     Quantity("training_usd", "USD", "the run", LESS, 1, phase="train"),
     Quantity("power_error", "fraction", "80% error of the power"),
@@ -206,6 +207,7 @@ COST = {  # phase -> the price of its tokens
     "decode": "usd_per_million_output_tokens",
     "train": "usd_per_million_training_tokens",
 }
+AT_QPS = "usd_per_million_tokens_at_qps"  # of the requests that come, not of those that the instances could carry
 BLENDED = "usd_per_million_tokens"  # of input and output: in proportion to what a request costs
 
 _SUFFIXES = tuple(

@@ -34,7 +34,7 @@ class Made:
     def rate(self) -> Any:
         return SimpleNamespace(at=lambda hold, less: self.carries)
 
-    def times(self, count: int) -> ServiceNumbers:
+    def times(self, count: int, devices: int, qps: float) -> ServiceNumbers:
         return ServiceNumbers(
             instances=count,
             layout=InstanceSizes(tp=self.devices, pp=1, dp=1, ep=1).at_batch(1.0),

@@ -326,15 +326,51 @@ def test_a_neighboring_count_that_is_cheaper_and_faster_is_named():
 def test_heads_of_a_service_say_which_rate_the_dollars_are_at():
     ran = run_cli("plan", "llama-3-8b", "--hw", "h100", "--slo", "ttft=2s,itl=50ms", "--qps", "2")
     assert "$/M output at capacity" in ran.out and "capacity (req/s)" in ran.out
+    assert "/M input and output tokens at 2 req/s" in " ".join(ran.out.split())
 
 
-def test_a_price_that_is_not_of_the_region_is_noted():
-    ran = run_cli(
-        "estimate", "llama-3-8b", "--hw", "h100", "--phase", "decode", "--region", "europe-west4", "--format", "json"
+def test_plan_search_fleet_and_estimate_price_the_tokens_of_a_rate_alike(tmp_path):
+    """Dollars an hour over the tokens that 2 requests/s bring in it, whatever the instances could carry."""
+    load = ["llama-3-8b", "--prompt", "1500", "--output", "100", "--qps", "2"]
+    priced = ["--hw", "h100", "--phase", "decode", "--slo", "ttft=2s,itl=30ms", "--price", "2.5", "--format", "json"]
+    (planned,) = run_cli("plan", *load, *priced).json["rows"]
+    found = run_cli("search", *load, *priced).json["results"][0]["serve"]
+    file = tmp_path / "fleet.yaml"
+    service = "llama-3-8b: {qps: 2, prompt: 1500, output: 100, slo: 'ttft=2s,itl=30ms'}"
+    file.write_text(f"fleet:\n  h100: {{devices: 8, price: 2.5}}\nmodels:\n  {service}\n")
+    (placed,) = run_cli("fleet", str(file), "--format", "json").json["rows"]
+    by_hand = planned["devices"] * 2.5 / (2 * 1600 * 3600) * 1e6
+    for row in (planned, found, placed):
+        assert row["devices"] == planned["devices"]
+        assert row["usd_per_million_tokens_at_qps"] == pytest.approx(by_hand)
+    estimated = run_cli(
+        "estimate",
+        *load,
+        "--phase",
+        "prefill,decode",
+        "--hw",
+        "h100",
+        "--price",
+        "2.5",
+        "-n",
+        str(planned["devices"]),
+        "--format",
+        "json",
     )
-    noted = [note for note in ran.json.get("notes") or () if "not for --region europe-west4" in note]
-    assert bool(noted) == (ran.json["price"]["region"] != "europe-west4")
-    assert noted
+    assert estimated.json["cost"]["usd_per_million_tokens"] == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize("verb", ["estimate", "search", "plan", "sweep"])
+def test_a_price_that_is_not_of_the_region_is_noted(verb):
+    asked = [verb, "llama-3-8b", "--hw", "h100", "--phase", "decode", "-n", "1", "--batch", "4", "--region"]
+    asked[6:6] = ["--qps", "1", "--slo", "itl=1s"] if verb == "plan" else []
+    noted = [
+        line for line in run_cli(*asked, "europe-west4").err.splitlines() if "not for --region europe-west4" in line
+    ]
+    assert noted == [
+        "roofline: note: the price of H100 SXM5 80GB is stated without a region, not for --region europe-west4; --price USD gives the region's own"
+    ]
+    assert "region" not in run_cli(*asked, "europe-west4", "--price", "2").err
 
 
 def test_figures_of_a_system_are_said_to_be_per_device():

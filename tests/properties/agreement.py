@@ -31,7 +31,7 @@ from rooflinecli.interfaces.mcp import tools
 from rooflinecli.interfaces.python import api
 from rooflinecli.interfaces.web import form
 from rooflinecli.render.answer import dumps
-from rooflinecli.specs.quantities import higher_is_better
+from rooflinecli.specs.quantities import AT_QPS, higher_is_better
 
 Options = dict[str, Any]
 SMALL = ("llama-3.1-8b", "mistral-7b-v0.1", "gemma-2-9b", "phi-3-mini-4k", "olmoe-1b-7b", "qwen3-8b")
@@ -258,6 +258,11 @@ def sized(draw: random.Random) -> Iterator[str]:
     devices = sum(each["devices"] for each in fleet["rows"])
     if devices != row["devices"]:
         yield f"fleet {devices} devices, plan {row['devices']}"
+    at_load = {"search": best, "fleet": fleet["rows"][0], "plan": row}
+    sold = row["devices"] * float(options["price"]) / 3600 / options["qps"] / (options["prompt"] + options["output"])
+    for name, priced in at_load.items():
+        if len(fleet["rows"]) == 1 and not close(priced[AT_QPS], sold * 1e6):
+            yield f"{name}: ${priced[AT_QPS]:.6g}/M tokens at {options['qps']} requests/s, by the bill {sold * 1e6:.6g}"
 
 
 def fits(draw: random.Random) -> Iterator[str]:

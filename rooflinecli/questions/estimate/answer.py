@@ -64,7 +64,6 @@ def estimate(request: Request, lift: PlainLift = PLAIN) -> EstimateAnswer:
         violations=violations,
         notes=[
             *_missing(ctx),
-            *_price_of_another_region(ctx),
             *filter(
                 None, dict.fromkeys(ctx.request.hardware.not_rented(float(c.layout.devices)) for c in choices.values())
             ),
@@ -170,15 +169,6 @@ def _hardware(ctx: EstimateContext) -> HardwareAnswer:
         ridge_flops_per_byte=roofline.ridge_point(peak, ctx.chip.bandwidth),
         power_basis=None if ctx.chip.power is None else ctx.chip.draw.basis,
     )
-
-
-def _price_of_another_region(ctx: EstimateContext) -> list[str]:
-    """A note where --region was given and the offer behind the dollars is not of that region."""
-    region = ctx.request.region
-    if region is None or ctx.offer is None or ctx.offer.offer.region.lower() == region.lower():
-        return []
-    stated = f"for {ctx.offer.offer.region}" if ctx.offer.offer.region else "without a region"
-    return [f"the price is stated {stated}, not for --region {region}; --price USD gives the region's own"]
 
 
 def _price(ctx: EstimateContext) -> PriceAnswer | None:

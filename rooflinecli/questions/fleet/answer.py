@@ -277,20 +277,21 @@ def _rows(placed: Placement, given: Assignment, share: float) -> list[PlacedServ
         here = [(g, *placed.chosen(service, g, n)) for g, n in zip(placed.question.groups, row, strict=True) if n]
         carried = sum(count * offer.rate for _, offer, _, count in here)
         for group, offer, one, count in here:
-            devices = count * offer.size
+            devices, share_here = count * offer.size, count * offer.rate / carried
+            qps = service.qps * share * share_here
             found.append(
                 PlacedService(
                     name=service.name,
                     model=one.found.model.name,
                     group=group.name,
                     hardware=one.hardware,
-                    numbers=one.times(count),
+                    numbers=one.times(count, devices, qps),
                     devices=devices,
                     unused=count * (offer.size - one.devices),
                     usd_per_hour=None if one.price is None else float(cost.fleet_price(devices, one.price)),
                     held_requests_per_s=count * offer.rate,
-                    qps=service.qps * share * (count * offer.rate / carried),
-                    share=count * offer.rate / carried,
+                    qps=qps,
+                    share=share_here,
                     usd_per_device_hour=one.price,
                     command=one.command,
                 )

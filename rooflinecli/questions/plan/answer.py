@@ -9,7 +9,7 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.core.parallel_map import Spread
 from rooflinecli.core.text import plural
 from rooflinecli.engine import build_request
-from rooflinecli.engine.evaluate import interval_bound
+from rooflinecli.engine.evaluate import interval_bound, token_price_at_qps
 from rooflinecli.formulas import cost, serving
 from rooflinecli.questions import multi_chip
 from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
@@ -57,8 +57,10 @@ class ServingInstance:
     def devices(self) -> int:
         return self.layout.devices
 
-    def times(self, count: int) -> ServiceNumbers:
-        """What `count` such instances offer."""
+    def times(self, count: int, devices: int, qps: float) -> ServiceNumbers:
+        """What `count` such instances on `devices` offer, and the price of tokens where `qps` requests/s come."""
+        work = self.found.workload
+        assert work.prompt is not None and work.output is not None  # of every server
         first, other = self.found.phases["prefill"], self.found.phases["decode"]
         tokens = ends(self.found, PRICE) if self.price is not None else None
         return ServiceNumbers(
@@ -75,6 +77,9 @@ class ServingInstance:
             usd_per_million_output_tokens=tokens.expected if tokens else None,
             usd_per_million_output_tokens_interval=[tokens.low, tokens.high] if tokens else None,
             usd_per_million_tokens=self.found.cost.usd_per_million_tokens,
+            usd_per_million_tokens_at_qps=None
+            if self.price is None
+            else token_price_at_qps(cost.fleet_price(devices, self.price), qps, work.prompt + work.output),
         )
 
 
@@ -133,7 +138,8 @@ def _row(asked: PlanTarget, name: str, layout: InstanceLayout) -> ServingChip:
     assert asked.qps is not None
     one = instance(asked.each[name], layout)
     count = int(serving.instances_for_rate(asked.qps, one.rate.at(asked.hold, less=False)))
-    numbers, devices = one.times(count), count * one.devices
+    devices = count * one.devices
+    numbers = one.times(count, devices, asked.qps)
     hourly = None if one.price is None else float(cost.fleet_price(devices, one.price))
     return ServingChip(
         chip=name,

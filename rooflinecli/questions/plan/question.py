@@ -96,7 +96,8 @@ class TrainingChip(SizedChip):
 
 
 class ServiceNumbers(Record):
-    """Instances of one layout: latencies and the price of tokens are those of one, rates those of all, with 80% intervals."""
+    """Instances of one layout: latencies are those of one, rates those of all, with 80% intervals. Prices of tokens are those at capacity,
+    but for `usd_per_million_tokens_at_qps`: what the devices cost over the tokens of the requests that come."""
 
     instances: int
     layout: InstanceLayout
@@ -111,6 +112,7 @@ class ServiceNumbers(Record):
     usd_per_million_output_tokens: float | None
     usd_per_million_output_tokens_interval: list[float] | None
     usd_per_million_tokens: float | None = None
+    usd_per_million_tokens_at_qps: float | None = None
 
 
 class ServingChip(SizedChip):

@@ -14,7 +14,7 @@ from rooflinecli.core.text import percent, plural
 from rooflinecli.core.units import duration, si
 from rooflinecli.engine import legality, option_conflicts
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.evaluate import interval_bound, token_prices
+from rooflinecli.engine.evaluate import interval_bound, token_price_at_qps, token_prices
 from rooflinecli.formulas import cost, serving
 from rooflinecli.questions.conditions import Condition
 from rooflinecli.questions.estimate.answer import estimate
@@ -25,7 +25,7 @@ from rooflinecli.questions.search.explain_rows import by_count
 from rooflinecli.questions.search.question import NearestMiss, ServingRow, ServingSearch
 from rooflinecli.questions.search.search_request import Limits, ServingSearchQuestion, serving_question
 from rooflinecli.questions.search.training import frontier
-from rooflinecli.specs.quantities import BLENDED, COST, PER_TOKEN
+from rooflinecli.specs.quantities import AT_QPS, BLENDED, COST, PER_TOKEN
 
 EQUAL = 1e-4  # relative difference of two rows that says nothing
 _OF_PHASE = {  # quantity of `serve` -> its phase and the quantity there whose interval it has; others follow decode
@@ -164,6 +164,8 @@ class ServingGrid:
         ):
             if value is not MISSING and value is not None:
                 used[name] = value
+        if AT_QPS in self.serve:
+            used[AT_QPS] = float(self.serve[AT_QPS][i, j])
         bound = self.question.request.bound
         used["ttft_at_bound_s"] = interval_bound(used["ttft_s"], "time_s", found.phases["prefill"], bound, True)
         used["itl_at_bound_s"] = interval_bound(used["itl_s"], "time_s", found.phases["decode"], bound, True)
@@ -240,6 +242,8 @@ def serving_grid(question: ServingSearchQuestion, refusal: str) -> ServingGrid:
             outputs, hourly = serve["tokens_per_s"], cost.fleet_price(serve["devices"], ctx.price)
             inputs = outputs / ctx.output * ctx.request_tokens
             serve |= token_prices(hourly, inputs, outputs, grid.prefill_share, ctx.utilization)
+            if question.qps is not None:
+                serve[AT_QPS] = token_price_at_qps(hourly, question.qps, ctx.request_tokens + ctx.output)
         serve |= {name: value for name, value in grid.phases["decode"].derived.items() if name in PER_TOKEN}
     return ServingGrid(question, ctx, grid, {k: grid.whole(v) for k, v in serve.items()})
 

@@ -124,6 +124,8 @@ def space(options: Options, figures: list[str] | None = None) -> Space:
     said = {**largest, "phases": phases} | ({"weight_dtype": ""} if "weight-dtype" in named else {})
     for model, dtype in product(named["model"], named.get("dtype", (None,))):
         build_request.warn_about(load_model(model), said | {"dtype": dtype})
+    for spec, region in product(specs, named.get("region", ()) if "price" not in given else ()):
+        build_request.warn_of_region(spec, None, str(region))
     return Space(structure, sizes, phases, chips)
 
 

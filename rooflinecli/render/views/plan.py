@@ -61,7 +61,11 @@ def _service(layout_first: bool) -> tuple[Column, ...]:
         Column("req/s of capacity at the bound" if layout_first else "capacity (req/s)", lambda r: _rate(r), drop=3),
         Column("cost", "usd_per_hour"),
         Column("$/M output at capacity", "numbers.usd_per_million_output_tokens", drop=4),
-        *([] if layout_first else [split]),
+        *(
+            [Column("$/M in + out at the load", "numbers.usd_per_million_tokens_at_qps", drop=3)]
+            if layout_first
+            else [split]
+        ),
     )
 
 
@@ -131,9 +135,14 @@ def _headline(answer: PlanAnswer, rows: list[SizedChip]) -> str:
             f", {text(best.elapsed_s, 'run_s')} ({text(best.elapsed_interval_s, 'run_s')}){usd}, "
             f"goodput {percent(best.goodput)} ({percents(best.goodput_interval)}), MFU {percent(best.mfu)}"
         )
-    elif isinstance(best, ServingChip):
-        usd = "" if best.usd_per_hour is None else f", {text(best.usd_per_hour, 'usd_per_hour')}"
+    elif isinstance(best, ServingChip) and isinstance(answer, ServingPlan):
         n: ServiceNumbers = best.numbers
+        each = text(n.usd_per_million_tokens_at_qps, "usd_per_million_tokens")
+        usd = (
+            ""
+            if best.usd_per_hour is None
+            else f", {text(best.usd_per_hour, 'usd_per_hour')}, {each}/M input and output tokens at {answer.qps:g} req/s"
+        )
         found += f", TTFT {text(n.ttft_s, 'ttft_s')}, ITL {text(n.itl_s, 'itl_s')}, capacity {n.requests_per_s:.3g} req/s{usd}"
     return f"{_work(answer)}: {found}; {goal}"
 

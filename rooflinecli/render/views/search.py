@@ -22,7 +22,7 @@ from rooflinecli.questions.simulate.question import Numbers
 from rooflinecli.render.blocks import Block, Column, Headline, Note, Page, Prose, Table, labelled, page, records
 from rooflinecli.render.numbers import devices, interval, layout, percent, rate, text, to_bound
 from rooflinecli.render.views.compare import BOUNDS, tornado
-from rooflinecli.specs.quantities import QUANTITIES
+from rooflinecli.specs.quantities import AT_QPS, QUANTITIES
 
 Row = TrainingRow | ServingRow
 _LEGEND = "mb: micro-batch, vs: virtual stages, sp: sequence parallelism, hsdp: replicas of a shard group (HSDP)"
@@ -155,6 +155,8 @@ def _serving_headline(answer: ServingSearch) -> str:
     s = best.serve
     usd = s.get("usd_per_million_tokens")
     price = "" if usd is None else f", {text(usd, 'usd_per_million_tokens')}/M input and output tokens at capacity"
+    if (offered := s.get(AT_QPS)) is not None:
+        price += f" ({text(offered, AT_QPS)} at {answer.qps:g} req/s)"
     return (
         f"{answer.model} on {answer.hardware}: {plural(s['instances'], 'instance')} of {devices(best.layout)}, batch {best.layout.batch:g}: "
         f"TTFT {_latency(best, 'ttft', 'to ')}, ITL {_latency(best, 'itl', 'to ')}, capacity {s['requests_per_s']:.3g} req/s{price}; {_goal(answer)}"
