@@ -97,7 +97,7 @@ class Microbatch:
         if recipe.frozen:
             return
         before = costs.total
-        costs.add(backward.weight_gradients(ops, self.ctx.gradient_bytes), times)
+        costs.add(backward.weight_gradients(ops, self.ctx.gradient_bytes, self.forward.imbalance), times)
         self.weight_gradients = self.weight_gradients + (costs.total - before)
 
     def _adapters(self, group: Layer, sizes: Sizes, times: Number) -> None:

@@ -30,14 +30,17 @@ def _input_gradient(op: Op, activation: float) -> Op:
     return _like(op, "gradient", op.flops, op.bytes + op.quantized * activation, op.quantized)
 
 
-def weight_gradients(forward: list[Op], main_gradient: float = GRADIENT_BYTES) -> list[Op]:
-    """Kernels that turn these forward matmuls into gradients of their weights."""
+def weight_gradients(
+    forward: list[Op], main_gradient: float = GRADIENT_BYTES, imbalance: Number | None = None
+) -> list[Op]:
+    """Kernels that turn these forward matmuls into gradients of their weights; `imbalance`: rows of the busiest device's experts
+    over the mean, which their FLOPs count and their weights do not."""
     return [
         _like(
             op,
             "weight_gradient",
             op.flops,
-            op.bytes + _weights(op) * main_gradient,
+            op.bytes + _weights(op, imbalance) * main_gradient,
             quantized=0,
         )
         for op in forward
@@ -45,9 +48,12 @@ def weight_gradients(forward: list[Op], main_gradient: float = GRADIENT_BYTES) -
     ]
 
 
-def _weights(op: Op) -> Number:
+def _weights(op: Op, imbalance: Number | None) -> Number:
     """Weights that a matmul reads: of the experts that tokens reach, where it is a grouped one (its ramp is experts per token)."""
-    return op.k * op.n if op.kind == "matmul" else op.flops * op.ramp / 2
+    if op.kind == "matmul":
+        return op.k * op.n
+    flops = op.flops if imbalance is None else op.flops / imbalance
+    return flops * op.ramp / 2
 
 
 def _like(op: Op, suffix: str, flops: Number, moved: Number, quantized: Number) -> Op:

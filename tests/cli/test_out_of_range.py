@@ -151,7 +151,7 @@ def test_an_explanation_writes_joules_as_other_units_are_written() -> None:
         "--depth",
         "1",
     )
-    assert ran.out.startswith("E = 7") and " GJ (" in ran.out.splitlines()[0], ran.out
+    assert ran.out.startswith("E = 6") and " GJ (" in ran.out.splitlines()[0], ran.out
 
 
 def test_a_kernel_says_by_how_much_its_bound_is_the_longer_one() -> None:

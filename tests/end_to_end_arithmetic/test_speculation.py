@@ -63,7 +63,7 @@ def test_speculate_on_a_chip_is_what_estimate_says():
     ).phases["decode"]
     assert answer.speedup == pytest.approx(decode.speculation.speedup, rel=1e-12)
     assert answer.itl_s == pytest.approx(decode.time_s, rel=1e-12)
-    assert answer.lengths["best"].speedup >= answer.speedup
+    assert answer.lengths["best"]["speedup"] >= answer.speedup
     plain = Speculate(acceptance_rate=0.7, **pair, num_speculative_tokens=3).answer()
     assert plain.speedup > answer.speedup and "--hw" in plain.notes[-1]
     for wrong in ({"devices": 2}, {"hw": "h100", "draft": "1B"}, {"hw": "h100", "draft_cost": 0.1}):

@@ -43,9 +43,9 @@ def mm(m: float, k: float, n: float, gradient: float = 4) -> Work:
 
 
 def grouped(tokens: float, k: float, n: float, seen: float, busiest: float = 1) -> Work:
-    """Experts: the weight gradient is added where it is made, so it moves no fp32 copy."""
+    """Experts: the weight gradients of those that tokens reach are added to fp32 ones, as those of a dense matmul are."""
     back = experts(tokens, k, n, seen, again=tokens * n * busiest, flops=busiest)
-    weights = experts(tokens, k, n, seen, again=0, flops=busiest)
+    weights = experts(tokens, k, n, seen, moved=seen * k * n * 4, again=0, flops=busiest)
     return Work((experts(tokens, k, n, seen, flops=busiest),), (back,), (weights,))
 
 
