@@ -233,6 +233,8 @@ def _overheads(
     measured = launch_overhead_is_measured(ctx)
     if not measured:
         per_layer, per_moe_layer = (engine_constant(ctx, name, "s") for name in ("per_layer", "per_moe_layer"))
+        if decode and ctx.is_moe and ctx.formats.expert_format in ctx.engine.routing_inside_formats:
+            per_moe_layer = per_moe_layer - engine_constant(ctx, "routing_inside", "s")
     seconds = serving.layer_overhead(layers, per_layer, moe_layers, per_moe_layer)
     if num.present(step.layer_cycles) or num.present(step.moe_layer_cycles):
         clock = CLOCK if ctx.chip.clock is None else ctx.chip.clock

@@ -30,6 +30,14 @@ class ServingEngine(FileSpec):
     per_moe_layer: Time = Field(
         0.0, "seconds more per mixture-of-experts layer, where the chip's file gives none of its own", ge=0
     )
+    routing_inside: Time = Field(
+        0.0,
+        ge=0,
+        description="seconds less per mixture-of-experts layer of a decode step where the kernel of its experts takes the router's logits and sums the experts' outputs",
+    )
+    routing_inside_formats: tuple[str, ...] = Field(
+        (), description="formats of experts whose kernels do so: weights, and activations where they differ"
+    )
     prompt_per_layer: Time = Field(
         0.0, "seconds more per layer of a pass over one prompt, for which no graph is replayed", ge=0
     )
@@ -153,7 +161,7 @@ _IN_SCHEDULER = {"skipped_looks": "poll_steps", "late_tokens": "stream_steps"}
 
 # unit -> what can be replaced by its path (engine.NAME), or multiplied by a calibration
 _SETTABLE = {
-    "s": "host_per_layer per_pixel per_split per_step per_layer per_moe_layer prompt_per_layer prompt_per_moe_layer per_sequence per_sequence_moe front per_stream per_token launch",
+    "s": "host_per_layer per_pixel per_split per_step per_layer per_moe_layer routing_inside prompt_per_layer prompt_per_moe_layer per_sequence per_sequence_moe front per_stream per_token launch",
     "1": "split_efficiency look_ahead skipped_looks late_tokens kv_fraction memory_share max_sequences",
     "tokens": "token_budget prompt_bucket",
     "B": "reserve_bytes reserve_experts_bytes",

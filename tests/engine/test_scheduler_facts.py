@@ -42,6 +42,20 @@ def test_an_engine_may_have_other_constants_on_another_vendors_chips():
     assert own.chip.constants("serving", "matmul", "fp8").tau == 0 < amd.chip.constants("serving", "matmul", "fp8").tau
 
 
+def test_routing_inside_the_experts_kernel_takes_its_starts_off_decode_steps():
+    """gpt-oss on B200 (mxfp4 experts): 36 layers x 16 us less in a decode step, none in a prompt, none where its experts are in another format."""
+
+    def seconds(decode, **more):
+        found = ctx(engine="vllm", hw="b200", **{"model": "gpt-oss-120b", **more})
+        plain = ctx(engine="vllm", hw="b200", **{"model": "gpt-oss-120b", **more})
+        plain.engine = plain.engine.with_changes(routing_inside_formats=())
+        without, inside = (forward_step(c, Layout(), 4.0, 1.0, 1000.0, decode=decode).seconds for c in (plain, found))
+        return without - inside
+
+    assert seconds(True) == pytest.approx(36 * 16e-6)
+    assert seconds(False) == 0 == seconds(True, model="qwen3-30b-a3b")
+
+
 def test_what_is_overridden_reaches_both():
     """Ten milliseconds more of front end: in the mean first token of the formula, and in front of the simulated scheduler."""
     front = engines()["vllm"].scheduler.front
