@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # inference imports this module
     from rooflinecli.validate.inference import Run
 
 WARMED = "2026-01-21"  # d053ae24: warm-up requests
+SGLANG_056 = "2025-12"  # from then on its runs are of v0.5.6 and later
 COMPILED = 5.0  # seconds of a mean first token, ten times as long as those of the same page without a compiler in its first wave
 NO_WAITS = {"poll_steps": 1, "stream_steps": 1}
 

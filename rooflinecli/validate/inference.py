@@ -262,6 +262,8 @@ def _collected(row: dict[str, str]) -> Run:
         row=row,
         other=other,
     )
+    if run.engine == "sglang" and "" < benchmark_harness.measured_on(run) < benchmark_harness.SGLANG_056:
+        options["engine"] = "sglang-2025"
     if benchmark_harness.public(run):
         run.without_flags, run.options = options, {**options, "scheduler": benchmark_harness.flags(run)}
     return run
