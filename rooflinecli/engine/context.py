@@ -113,8 +113,9 @@ class EstimateContext:
         )
         train = r.batch if r.batch is not None else num.maximum(num.floor(TRAIN_TOKENS / num.maximum(seq, 1)), 1)
         self.train_batch = flag("b", train, "sequences", "--batch", r.batch is None)
-        default = self._is(r.gradient_bytes, 4.0)
-        self.gradient_bytes = flag("p_g", r.gradient_bytes, "B", "--gradient-bytes", default)
+        kept = num.value(self.chip.constants("training", "framework", r.software or UNNAMED).kept_gradient) or 4.0
+        gradient = kept if r.gradient_bytes is None else r.gradient_bytes
+        self.gradient_bytes = flag("p_g", gradient, "B", "--gradient-bytes", self._is(gradient, kept))
         self.optimizer = None if r.optimizer is None else load_optimizer(r.optimizer)
         if self.optimizer is None:
             default = self._is(r.optimizer_bytes, 12.0)

@@ -36,6 +36,7 @@ STRUCTURAL = (
     "norm_bytes",
     "gate_bytes",
     "exchange_bytes",
+    "kept_gradient",
     "gather_bytes",
     "host_copy",
     "slack",

@@ -156,6 +156,9 @@ class Efficiency(Spec):
     optimizer_bytes: float = _bytes(
         "b_opt", "framework: bytes per parameter of passes outside the optimizer: unscale, norm, clip, zero"
     )
+    kept_gradient: float = _bytes(
+        "p_g", "framework: bytes per gradient that its recipes keep and reduce, where a question does not say; 0: 4"
+    )
     exchange_bytes: float = _bytes(
         "b_x", "bytes per gradient that shard groups exchange; 0: those that a gradient is kept in"
     )

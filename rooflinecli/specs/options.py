@@ -359,7 +359,7 @@ class ClosedLoop(Group):
 class TrainingState(Group):
     """Bytes of gradients and optimizer state."""
 
-    gradient_bytes: OptNumber = field("size", "Bytes per parameter of gradients (4).", default=None, panel=NUMBERS, phase="train")
+    gradient_bytes: OptNumber = field("size", "Bytes per parameter of gradients: 2 where the framework's recipes reduce them so (Megatron-Bridge), else 4.", default=None, panel=NUMBERS, phase="train")
     optimizer_bytes: OptNumber = field("size", "Bytes per parameter of optimizer state (12).", default=None, panel=NUMBERS, phase="train")
     optimizer: OptText = field("word", "Optimizer, instead of --optimizer-bytes: adamw, adamw-bf16, adamw-8bit, adamw-pure, adafactor, lion, muon, soap, ...", default=None, panel=NUMBERS, phase="train")
 

@@ -57,7 +57,7 @@ class Request:
     host_factor: Number | None = None
     pue: Number | None = None
     utilization: Number = 1.0
-    gradient_bytes: Number = 4.0
+    gradient_bytes: Number | None = None
     optimizer_bytes: Number = 12.0
     optimizer: str | None = None
     engine: str = "python-server"

@@ -37,6 +37,7 @@ def test_update_on_the_host_of(hardware, memory, link):
         "seq": 2048,
         "batch": 8,
         "software": "megatron-bridge",
+        "gradient_bytes": 4,
     }
     answer = estimate(
         build_request.request({**asked, "dtype": "fp16" if hardware == "v100" else "bf16", "offload": "optimizer"})

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.ledger.ops import Gradient, Op
 from rooflinecli.phases.backward import input_gradients, weight_gradients
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.model import load_model
+from rooflinecli.specs.request import Request
 
 FLOPS = 1e15  # long enough that traffic and launches are nothing beside it
 ATTENTION = Op("scores", "prefill_attention", "bf16", FLOPS, 1.0, n=128, length=8192, gradient=Gradient(2.5, 1.0))
@@ -74,3 +77,13 @@ def test_weight_gradients_of_experts_add_to_main_gradients_too() -> None:
     dense = grouped._replace(kind="matmul", ramp=1 / 256)
     assert weight_gradients([grouped], 4.0)[0].bytes == 8 * 256 * 512 * 4
     assert weight_gradients([dense], 4.0)[0].bytes == 256 * 512 * 4
+
+
+def test_gradients_are_kept_as_the_recipes_of_a_framework_reduce_them() -> None:
+    """Megatron-Bridge's set grad_reduce_in_fp32 = False; Megatron-LM and a stack that is not named keep 4 bytes."""
+    given = [("megatron-2026", None), ("megatron-bridge", 4.0), ("megatron", None), (None, None)]
+    model, chip = load_model("llama-3-8b"), load_hardware("h100")
+    kept = [
+        EstimateContext(Request(model, chip, software=name, gradient_bytes=said)).gradient_bytes for name, said in given
+    ]
+    assert kept == [2.0, 4.0, 4.0, 4.0]
