@@ -10,7 +10,7 @@ from typing import Literal
 from rooflinecli.core import units
 from rooflinecli.core.errors import unknown
 from rooflinecli.specs.efficiency import Constant, Efficiency
-from rooflinecli.specs.figure import REQUIRED, Field, FileSpec, Scalar, Time
+from rooflinecli.specs.figure import REQUIRED, Field, FileSpec, Scalar, Time, Whole
 from rooflinecli.specs.scheduler import MEANS, Scheduler, changed, written
 from rooflinecli.specs.snapshots import load
 
@@ -25,10 +25,10 @@ class ServingEngine(FileSpec):
 
     name: str
     aliases: list[str] = Field(list)
-    per_step: Time = Field(REQUIRED, "seconds of scheduling and sampling per engine step", ge=0)
-    per_layer: Time = Field(0.0, "seconds per layer: kernel starts, where the chip's file gives none of its own", ge=0)
+    per_step: Time = Field(REQUIRED, "seconds of scheduling and sampling per engine step")
+    per_layer: Time = Field(0.0, "seconds per layer: kernel starts, where the chip's file gives none of its own")
     per_moe_layer: Time = Field(
-        0.0, "seconds more per mixture-of-experts layer, where the chip's file gives none of its own", ge=0
+        0.0, "seconds more per mixture-of-experts layer, where the chip's file gives none of its own"
     )
     routing_inside: Time = Field(
         0.0,
@@ -39,14 +39,14 @@ class ServingEngine(FileSpec):
         (), description="formats of experts whose kernels do so: weights, and activations where they differ"
     )
     prompt_per_layer: Time = Field(
-        0.0, "seconds more per layer of a pass over one prompt, for which no graph is replayed", ge=0
+        0.0, "seconds more per layer of a pass over one prompt, for which no graph is replayed"
     )
     prompt_per_moe_layer: Time = Field(
-        0.0, "seconds more per mixture-of-experts layer of such a pass: its kernels are started one by one", ge=0
+        0.0, "seconds more per mixture-of-experts layer of such a pass: its kernels are started one by one"
     )
-    per_sequence: Time = Field(REQUIRED, "seconds per sequence and engine step", ge=0)
+    per_sequence: Time = Field(REQUIRED, "seconds per sequence and engine step")
     per_sequence_moe: Time | None = Field(
-        None, "the same where layers have experts, when it is another era of the engine that ran them", ge=0
+        None, "the same where layers have experts, when it is another era of the engine that ran them"
     )
     splits_layers: bool = Field(
         False, "several devices share out the layers, one after the other, unless a layout is given"
@@ -54,11 +54,11 @@ class ServingEngine(FileSpec):
     looks_up_on_host: bool = Field(
         False, "an embedding that is not the head stays in the host's memory, of which a token needs one row"
     )
-    per_pixel: Time = Field(0.0, "seconds of the autoencoder for a pixel of a made image or frame", ge=0)
+    per_pixel: Time = Field(0.0, "seconds of the autoencoder for a pixel of a made image or frame")
     host_per_layer: Time = Field(
-        0.0, "seconds in which the host starts the kernels of a layer, while the device runs others", ge=0
+        0.0, "seconds in which the host starts the kernels of a layer, while the device runs others"
     )
-    per_split: Time = Field(0.0, "seconds more per step where layers are shared out over devices", ge=0)
+    per_split: Time = Field(0.0, "seconds more per step where layers are shared out over devices")
     split_efficiency: Scalar = Field(
         1.0, "of the gain that micro-batches of a prompt passing from device to device could bring", gt=0, le=1
     )
@@ -101,7 +101,7 @@ class ServingEngine(FileSpec):
     reserve_experts: str = Field(
         "0 B", "additional memory kept back where experts stand on several replicas: their gathered tokens"
     )
-    max_sequences: int = Field(2048, "most sequences the scheduler takes at once", gt=0)
+    max_sequences: Whole = Field(2048, "most sequences the scheduler takes at once")
     backends: dict[str, dict[str, dict[str, Efficiency]]] = Field(
         dict,
         "its kernels by machine: chip, vendor-architecture or vendor -> operation class -> dtype, variant or 'any'",

@@ -63,15 +63,19 @@ class WithUnit(Through):
         super().__init__(lambda value: units.parse(value, unit) if isinstance(value, str) else value, before=True)
 
 
-class Positive:
-    """Annotates a number above zero inside a list or a mapping."""
+class Limit:
+    """Annotates a number by a bound: `gt`, `ge`, `lt` or `le`."""
+
+    def __init__(self, **bound: float):
+        self.bound = bound
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
-        return {**handler(source), "gt": 0}
+        return {**handler(source), **self.bound}
 
 
 OneLine = Annotated[str, Through(one_line)]  # a name: it stands in headings and tables
-Time = Annotated[float, WithUnit("s")]
+Whole = Annotated[int, Limit(gt=0)]
+Time = Annotated[float, Limit(ge=0), WithUnit("s")]
 Scalar = Annotated[float, WithUnit("1")]
 
 

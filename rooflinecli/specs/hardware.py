@@ -27,6 +27,7 @@ from rooflinecli.specs.figure import (
     Spec,
     Through,
     Watts,
+    Whole,
 )
 from rooflinecli.specs.name_lookup import find, first_file
 from rooflinecli.specs.snapshots import load
@@ -49,7 +50,7 @@ class Calibration(Spec):
     )
     error: float = Field(REQUIRED, "relative error (80%) of this phase within the range of the rows", gt=0)
     date: OneLine
-    rows: int = Field(gt=0)
+    rows: Whole
     sources: list[OneLine] = Field(list, "the files that the rows were read from")
     before: float = Field(REQUIRED, "median |error| of the shipped constants on the rows held out, or on all", ge=0)
     after: float = Field(REQUIRED, "median |error| of these constants on the same rows", ge=0)
@@ -87,7 +88,7 @@ class Level(Spec):
 
     name: OneLine
     kind: Literal["switch", "mesh", "torus", "pcie", "fabric"]
-    size: int | None = Field(None, "devices in one domain of this level; omitted: as many as asked for", gt=0)
+    size: Whole | None = Field(None, "devices in one domain of this level; omitted: as many as asked for")
     bandwidth: ByteRate
     latency: Seconds | None = None
     oversubscription: float = Field(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from rooflinecli.core.record import Json
-from rooflinecli.specs.figure import REQUIRED, Field, OneLine, OneOf, Positive, Spec
+from rooflinecli.specs.figure import REQUIRED, Field, OneLine, OneOf, Spec, Whole
 
 
 class ComponentSpec(Spec):
@@ -13,17 +13,15 @@ class ComponentSpec(Spec):
 
     kind: Annotated[str, OneOf("layers/components")]
     name: OneLine = Field("", "what its operations are called; omitted: its kind")
-    input: int | None = Field(None, "linear: values that it reads for a position; omitted: d_model", gt=0)
-    width: int | None = Field(None, "values of its result, or of a row; omitted: d_model", gt=0)
-    rows: int | None = Field(None, "table, parameters, scale: how many rows of `width`", gt=0)
+    input: Whole | None = Field(None, "linear: values that it reads for a position; omitted: d_model")
+    width: Whole | None = Field(None, "values of its result, or of a row; omitted: d_model")
+    rows: Whole | None = Field(None, "table, parameters, scale: how many rows of `width`")
     bias: bool = Field(True, "linear: a bias of `width`")
     norm: Literal["rmsnorm", "layernorm", "layernorm_nobias", "none"] = "layernorm"
-    merge: int = Field(1, "tokens that become one position (a patch merger)", gt=0)
-    spread: int = Field(1, "positions that it runs over for each token (a convolution before a stride)", gt=0)
+    merge: Whole = Field(1, "tokens that become one position (a patch merger)")
+    spread: Whole = Field(1, "positions that it runs over for each token (a convolution before a stride)")
     less: int = Field(0, "positions of the input that it leaves out (a class token)", ge=0)
-    positions: int | None = Field(
-        None, "positions that it runs over, whatever the tokens (a prompt of fixed length)", gt=0
-    )
+    positions: Whole | None = Field(None, "positions that it runs over, whatever the tokens (a prompt of fixed length)")
     once: bool = Field(False, "for each sequence, not for each token (a pooler)")
 
     def __post_init__(self) -> None:
@@ -35,17 +33,17 @@ class ImageSpec(Spec):
     """How an image becomes what a model reads; `kind` names a file of layers/images/, which says what each size does."""
 
     kind: Annotated[str, OneOf("layers/images")]
-    patch: int = Field(REQUIRED, "pixels of a patch's side", gt=0)
-    size: int | None = Field(None, "pixels of the side that an image, or a tile of it, is brought to", gt=0)
-    merge: int = Field(1, "patches along a side that become one token", gt=0)
+    patch: Whole = Field(REQUIRED, "pixels of a patch's side")
+    size: Whole | None = Field(None, "pixels of the side that an image, or a tile of it, is brought to")
+    merge: Whole = Field(1, "patches along a side that become one token")
     extra: int = Field(0, "positions of the tower in addition to the patches of an image or tile (a class token)", ge=0)
-    tokens: int | None = Field(None, "prompt tokens of an image or tile, where the patches do not say", gt=0)
+    tokens: Whole | None = Field(None, "prompt tokens of an image or tile, where the patches do not say")
     wrap: int = Field(0, "further prompt tokens around an image (its begin and end)", ge=0)
-    frames: int = Field(1, "frames of a video that is made; omitted: one image", gt=0)
-    frame_patch: int = Field(1, "frames after the first that become one latent frame", gt=0)
-    least: int | None = Field(None, "pixels that an image is enlarged to", gt=0)
-    most: int | None = Field(None, "pixels that an image is reduced to", gt=0)
-    tiles: int = Field(1, "tiles that an image is cut into at most", gt=0)
+    frames: Whole = Field(1, "frames of a video that is made; omitted: one image")
+    frame_patch: Whole = Field(1, "frames after the first that become one latent frame")
+    least: Whole | None = Field(None, "pixels that an image is enlarged to")
+    most: Whole | None = Field(None, "pixels that an image is reduced to")
+    tiles: Whole = Field(1, "tiles that an image is cut into at most")
     grids: list[list[int]] = Field(
         list, "heights and widths in pixels that an image may be brought to, the best of which is taken"
     )
@@ -56,7 +54,7 @@ class ImageSpec(Spec):
 class DenoisingSpec(Spec):
     """A model that makes an image in steps, each a pass over all of its tokens (DiT, Stable Diffusion 3, FLUX)."""
 
-    steps: int = Field(REQUIRED, "default steps of the sampler", gt=0)
+    steps: Whole = Field(REQUIRED, "default steps of the sampler")
     guidance: bool = Field(
         REQUIRED, "whether each step runs twice, with and without the prompt (classifier-free guidance)"
     )
@@ -71,14 +69,12 @@ class AttentionSpec(Spec):
     """One attention block; `kind` names a file of layers/attention/."""
 
     kind: Annotated[str, OneOf("layers/attention")] = "gqa"
-    n_heads: int = Field(gt=0)
-    n_kv_heads: int | None = Field(None, "key/value heads; defaults to n_heads (mha) or 1 (mqa)", gt=0)
-    head_dim: int | None = Field(
-        None, "per-head width of q and k; explicit, since it need not be d_model / n_heads", gt=0
-    )
-    v_head_dim: int | None = Field(None, "per-head width of v where it differs (MLA)", gt=0)
-    window: int | None = Field(None, "sliding window: a query sees this many keys", gt=0)
-    chunk: int | None = Field(None, "chunked attention: a query sees its own chunk of this many keys", gt=0)
+    n_heads: Whole
+    n_kv_heads: Whole | None = Field(None, "key/value heads; defaults to n_heads (mha) or 1 (mqa)")
+    head_dim: Whole | None = Field(None, "per-head width of q and k; explicit, since it need not be d_model / n_heads")
+    v_head_dim: Whole | None = Field(None, "per-head width of v where it differs (MLA)")
+    window: Whole | None = Field(None, "sliding window: a query sees this many keys")
+    chunk: Whole | None = Field(None, "chunked attention: a query sees its own chunk of this many keys")
     causal: bool = True
     qkv_bias: bool = False
     key_bias: bool = Field(True, "whether qkv_bias is on the keys too (Whisper has none there)")
@@ -89,10 +85,10 @@ class AttentionSpec(Spec):
     )
     sinks: bool = Field(False, "one learned sink logit per head")
     rotary: bool = True
-    q_lora_rank: int | None = Field(None, "MLA: rank of the query compression; omitted: full-rank q", gt=0)
-    kv_lora_rank: int | None = Field(None, "MLA: rank of the key/value latent that is cached", gt=0)
-    qk_nope_head_dim: int | None = Field(None, gt=0)
-    qk_rope_head_dim: int | None = Field(None, gt=0)
+    q_lora_rank: Whole | None = Field(None, "MLA: rank of the query compression; omitted: full-rank q")
+    kv_lora_rank: Whole | None = Field(None, "MLA: rank of the key/value latent that is cached")
+    qk_nope_head_dim: Whole | None = None
+    qk_rope_head_dim: Whole | None = None
     conv_bias: bool = Field(False, "recurrent kinds: a bias of the short convolution")
     gated_norm: bool = Field(True, "recurrent kinds: a norm of the output before its gate (Falcon-H1 may lack it)")
     out_gate: bool = Field(False, "a sigmoid gate on the attention output, as wide as q (Qwen3-Next)")
@@ -102,9 +98,7 @@ class AttentionSpec(Spec):
     state_dtype: str | None = Field(
         None, "recurrent kinds: number format of the state in memory; omitted: that of the kind"
     )
-    sizes: dict[str, Annotated[int, Positive()]] = Field(
-        dict, "further sizes by name; the file of the kind declares which it reads"
-    )
+    sizes: dict[str, Whole] = Field(dict, "further sizes by name; the file of the kind declares which it reads")
 
     @classmethod
     def complete(cls, data: Json) -> Json:
@@ -137,23 +131,23 @@ class FeedForwardSpec(Spec):
     """One feed-forward block; `kind` names a file of layers/feedforward/."""
 
     kind: Annotated[str, OneOf("layers/feedforward")] = "gated"
-    d_ff: int | None = Field(None, "width of the hidden layer; of one expert in a mixture", gt=0)
+    d_ff: Whole | None = Field(None, "width of the hidden layer; of one expert in a mixture")
     activation: str = "silu"
     bias: bool = False
     shared_bias: bool | None = Field(
         None, "moe: bias of the shared expert where it differs from the others (DeepSeek-V2)"
     )
     gated: bool = Field(True, "moe: whether each expert is gated (three matrices) or plain (two)")
-    n_experts: int | None = Field(None, gt=0)
-    top_k: int | None = Field(None, gt=0)
+    n_experts: Whole | None = None
+    top_k: Whole | None = None
     n_shared: int = Field(0, "experts every token passes through", ge=0)
-    shared_d_ff: int | None = Field(None, "width of all shared experts together; defaults to n_shared x d_ff", gt=0)
+    shared_d_ff: Whole | None = Field(None, "width of all shared experts together; defaults to n_shared x d_ff")
     shared_gate: bool = Field(False, "a learned scalar gate on the shared expert (Qwen2-MoE)")
     router_bias: bool = False
     inner_norm: bool = Field(False, "a norm of the hidden layer before the down projection (BitNet)")
     scalars: int = Field(0, "learned scalars of the activation (xIELU of Apertus)", ge=0)
-    latent_dim: int | None = Field(
-        None, "moe: width that routed experts work in, down from d_model and back (Nemotron-H)", gt=0
+    latent_dim: Whole | None = Field(
+        None, "moe: width that routed experts work in, down from d_model and back (Nemotron-H)"
     )
     score_bias: bool = Field(False, "a per-expert correction bias that is a buffer or parameter of the router")
 
@@ -170,7 +164,7 @@ class FeedForwardSpec(Spec):
 class LayerSpec(Spec):
     """`repeat` consecutive layers with the same blocks."""
 
-    repeat: int = Field(1, gt=0)
+    repeat: Whole = 1
     attention: AttentionSpec | None = None
     cross: AttentionSpec | None = Field(
         None, "attention to what a tower made of its input, after the other (T5, BART, Whisper)"
@@ -183,7 +177,7 @@ class LayerSpec(Spec):
 
 class PositionSpec(Spec):
     kind: Literal["rotary", "learned", "alibi", "sinusoidal", "none"] = "rotary"
-    length: int | None = Field(None, "learned: rows of the table", gt=0)
+    length: Whole | None = Field(None, "learned: rows of the table")
 
     def __post_init__(self) -> None:
         if self.kind == "learned" and self.length is None:
@@ -193,9 +187,9 @@ class PositionSpec(Spec):
 class PatchSpec(Spec):
     """Encoder input: an image cut into patches (ViT)."""
 
-    image: int = Field(gt=0)
-    patch: int = Field(gt=0)
-    channels: int = Field(3, gt=0)
+    image: Whole
+    patch: Whole
+    channels: Whole = 3
     class_token: bool = True
     bias: bool = True
 
@@ -214,20 +208,20 @@ class Quantization(Spec):
     """The stored format of a checkpoint: bits per weight and of their scales."""
 
     dtype: str
-    group_size: int | None = Field(None, "weights that share one scale", gt=0)
+    group_size: Whole | None = Field(None, "weights that share one scale")
     scale_bits: int = Field(16, ge=0)
     zero_bits: int = Field(0, ge=0)
     applies_to: Literal["linear", "experts", "all"] = "linear"
     method: str = Field("", "tool that wrote it, where its tensors are counted one by one (awq, gptq, exl3, ...)")
     bits: float | None = Field(None, "bits per packed weight where they are not those of dtype", gt=0, le=32)
     head_bits: float | None = Field(None, "bits per weight of the head, where it is quantized", gt=0, le=16)
-    block: list[Annotated[int, Positive()]] | None = Field(
+    block: list[Whole] | None = Field(
         None, "outputs x inputs that share one scale, instead of group_size", min_length=2, max_length=2
     )
     input_bits: int = Field(0, "further bits per input of each matrix (the g_idx of GPTQ)", ge=0)
     output_bits: int = Field(0, "further bits per output of each matrix (a scale per channel)", ge=0)
     tensor_bits: int = Field(0, "further bits per matrix (tables, a scale per tensor)", ge=0)
-    nested_group: int | None = Field(None, "scales that share a scale (double quantization)", gt=0)
+    nested_group: Whole | None = Field(None, "scales that share a scale (double quantization)")
     nested_bits: int = Field(0, "bits of that scale", ge=0)
     weight_only: bool = Field(False, "matmuls run in the 16 bits of their inputs, whatever the weights are in")
     only: list[str] = Field(list, "modules quantized, all others left; omitted: every linear one")
@@ -253,7 +247,7 @@ class Checkpoint(Spec):
 
     file: str
     format: Literal["gguf", "safetensors"]
-    files: int = Field(1, gt=0)
+    files: Whole = 1
     tensors: int = Field(ge=0)
     elements: int = Field(ge=0)
     bytes: int = Field(ge=0)

@@ -19,7 +19,7 @@ from typing import Annotated, ClassVar, Literal
 from rooflinecli.core.errors import DataError, RooflineError
 from rooflinecli.core.record import Json
 from rooflinecli.specs.document import Document, Unread
-from rooflinecli.specs.figure import REQUIRED, Field, FileSpec, OneLine, Through
+from rooflinecli.specs.figure import REQUIRED, Field, FileSpec, OneLine, Through, Whole
 from rooflinecli.specs.layers import (
     AttentionSpec,
     Checkpoint,
@@ -64,22 +64,22 @@ class ModelSpec(FileSpec):
     family: OneLine = ""
     orgs: list[OneLine] = Field(list, "organizations on the Hub under whose names it is the same model")
     source: str = Field(REQUIRED, "where the dimensions come from")
-    d_model: int = Field(gt=0)
+    d_model: Whole
     vocab_size: int = Field(0, "rows of the embedding as the checkpoint has it; 0 for an encoder", ge=0)
     tied_embeddings: bool = False
     lm_head: bool = True
     lm_head_bias: bool = False
-    embedding_dim: int | None = Field(None, "embedding width where it differs from d_model (OPT-350M)", gt=0)
+    embedding_dim: Whole | None = Field(None, "embedding width where it differs from d_model (OPT-350M)")
     embedding_down: bool = Field(
         True, "whether the stream returns to the embedding's width (not so in ELECTRA's discriminator)"
     )
     norm: Literal["rmsnorm", "layernorm", "layernorm_nobias", "none"] = "rmsnorm"
     final_norm: bool = True
-    streams: int = Field(1, "parallel residual streams that hyper-connections mix (DeepSeek-V4)", gt=0)
+    streams: Whole = Field(1, "parallel residual streams that hyper-connections mix (DeepSeek-V4)")
     embedding_norm: bool = False
     positions: PositionSpec = Field(PositionSpec)
     patches: PatchSpec | None = None
-    n_classes: int | None = Field(None, "encoder: classification head", gt=0)
+    n_classes: Whole | None = Field(None, "encoder: classification head")
     before: list[ComponentSpec] = Field(list, "what stands between the embedding and the layers")
     after: list[ComponentSpec] = Field(list, "what stands between the final norm and the head")
     shared_embedding: bool = Field(
@@ -91,10 +91,10 @@ class ModelSpec(FileSpec):
     )
     images: ImageSpec | None = Field(None, "how an image becomes patches, and tokens of the prompt")
     denoising: DenoisingSpec | None = Field(None, "a model that makes the image of `images`, in steps")
-    prefix: int = Field(1, "encoder-decoder: tokens that the decoder begins with", gt=0)
-    projection_dim: int | None = Field(None, "tower: width of the shared embedding space (CLIP)", gt=0)
+    prefix: Whole = Field(1, "encoder-decoder: tokens that the decoder begins with")
+    projection_dim: Whole | None = Field(None, "tower: width of the shared embedding space (CLIP)")
     pre_norm: bool = Field(False, "a norm before the first layer (CLIP vision tower)")
-    max_context: int | None = Field(None, gt=0)
+    max_context: Whole | None = None
     mtp_layers: int = Field(0, "layers that predict further tokens while training; not among the parameters", ge=0)
     layers: Annotated[list[LayerSpec], Through(_some)]
     quantization: Quantization | None = None

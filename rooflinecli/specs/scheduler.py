@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Annotated
 
 from rooflinecli.core.errors import UsageError, unknown
-from rooflinecli.specs.figure import Field, Scalar, Spec, Through, Time
+from rooflinecli.specs.figure import Field, Scalar, Spec, Through, Time, Whole
 
 
 def _sizes(value: object) -> object:
@@ -32,9 +32,7 @@ class Scheduler(Spec):
     """Scheduler settings of a simulation, apart from step times. Counts are of tokens, steps or sequences; times in seconds."""
 
     policy: str = Field("vllm", "how a step is formed: a file of simulate/policies")
-    token_budget: int = Field(
-        8192, "most tokens of prompts (and, where they share a step, of decodes) in one step", gt=0
-    )
+    token_budget: Whole = Field(8192, "most tokens of prompts (and, where they share a step, of decodes) in one step")
     mixed: bool = Field(False, "sglang policy: whether decodes ride along in a step with prompts")
     look_ahead: int = Field(
         0, "1 where a step is put together while the one before it runs, so that an arrival waits one more", ge=0, le=1
@@ -45,11 +43,9 @@ class Scheduler(Spec):
     hold_share: Scalar = Field(0.0, "share of the token budget that ends such a wait", ge=0, le=1)
     poll_steps: int = Field(1, "steps between two looks at the queue of arrivals", ge=1)
     stream_steps: int = Field(1, "tokens between two messages to the client; the first one waits for as many", ge=1)
-    front: Time = Field(0.0, "seconds of front end per request before the scheduler sees it", ge=0)
-    per_stream: Time = Field(0.0, "seconds that each concurrent stream adds to that", ge=0)
-    per_token: Time = Field(
-        0.0, "seconds that each token of a prompt adds to that: it is tokenized and handed over", ge=0
-    )
+    front: Time = Field(0.0, "seconds of front end per request before the scheduler sees it")
+    per_stream: Time = Field(0.0, "seconds that each concurrent stream adds to that")
+    per_token: Time = Field(0.0, "seconds that each token of a prompt adds to that: it is tokenized and handed over")
     graph_tokens: int = Field(
         0, "tokens of a step up to which prompts and decodes are replayed as one graph and share its weights", ge=0
     )
@@ -60,7 +56,6 @@ class Scheduler(Spec):
     launch: Time = Field(
         0.0,
         "seconds of the host to launch an operation of a layer, in a step with prompts and decodes that no graph replays: it takes no less than them all",
-        ge=0,
     )
     prompt_factor: Scalar = Field(
         1.0,
@@ -91,7 +86,7 @@ class Scheduler(Spec):
         ge=0,
         le=1,
     )
-    block: int = Field(16, "tokens of a block of the cache", gt=0)
+    block: Whole = Field(16, "tokens of a block of the cache")
     preemption: str = Field(
         "recompute",
         "what becomes of a sequence whose cache is taken: computed again, or kept on the host",
