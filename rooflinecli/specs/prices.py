@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import quantile
-from rooflinecli.specs.hardware import HardwareSpec, load_hardware
+from rooflinecli.specs.hardware import HardwareSpec
 from rooflinecli.specs.name_lookup import first_file, search_path
 from rooflinecli.specs.snapshots import table
 
@@ -159,26 +158,3 @@ def hourly(spec: HardwareSpec, words: str = "", region: str = "") -> float | Non
         return float(spec.price.si)
     chosen = choose(spec, words, region)
     return None if chosen is None else chosen.offer.usd
-
-
-def imported(rows: Iterable[dict[str, str]], provider: str, day: str, source: str) -> dict[str, list[dict[str, Any]]]:
-    """Chip -> offers of a SkyPilot catalog (InstanceType, AcceleratorName, AcceleratorCount, Price, SpotPrice, Region); rows of
-    chips that are not described here are left out. Raises DataError for a file without those columns."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        if "AcceleratorName" not in row or "Price" not in row:
-            raise DataError(f"{source}: no column AcceleratorName or Price; expected a SkyPilot catalog CSV")
-        try:
-            count = int(float(row["AcceleratorCount"] or 0))
-            chip = load_hardware(row["AcceleratorName"].removesuffix("-SXM")).id
-            usd = float(row["Price"]) / count
-        except (UsageError, ValueError, ZeroDivisionError):
-            continue
-        offer: dict[str, Any] = {"provider": provider, "kind": "on-demand", "devices": count, "usd": round(usd, 6)}
-        if row.get("SpotPrice"):
-            offer["spot"] = round(float(row["SpotPrice"]) / count, 6)
-        more = {"instance": row.get("InstanceType"), "region": row.get("Region")}
-        found.setdefault(chip, []).append(
-            offer | {k: v for k, v in more.items() if v} | {"date": day, "source": "catalog"}
-        )
-    return found

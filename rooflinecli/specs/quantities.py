@@ -117,21 +117,11 @@ _ROWS = (
     Quantity("age_s", "s", "age of the price", LESS),
     Quantity("break_even_s_interval", "s", "break-even, over the offers", LESS),
     Quantity("utilization", "fraction", "fraction of paid time that is busy"),
-    Quantity(
-        "images_per_s",
-        "count",
-        "images per second",
-        MORE,
-        -1,
-        phase="prefill",
-        rate=True,
-        formula=serving.images_per_second,
-        of=("tokens_per_s", "image_tokens"),
-    ),
 )
 _P, _S = ("power_error",), ("power_error", "host_error")
 # fmt: off
-_ENERGY = (
+_FOLLOWING = (
+    Quantity("images_per_s", "count", "images per second", MORE, -1, phase="prefill", rate=True, formula=serving.images_per_second, of=("tokens_per_s", "image_tokens")),
     Quantity("power_fraction", "fraction", "power over TDP", detail=True, formula=energy.power_fraction, of=("static_draw", "memory_draw", "compute_draw", "memory_use", "compute_use")),
     Quantity("power_w", "W", "per device", LESS, formula=energy.power_draw, of=("power_fraction", "rated_power", "power"), errors=_P),
     Quantity("joules_per_token", "J", "per token", LESS, 1, rate=True, formula=energy.joules_per_token, of=("devices", "power_w", "tokens_per_s"), errors=_P),
@@ -155,16 +145,11 @@ _ENERGY = (
     Quantity("run_electricity_usd", "USD", "of electricity for the run", LESS, 1, phase="train", formula=energy.electricity_usd, of=("facility_run_energy_j", "electricity"), errors=_S),
 )
 # fmt: on
+_LATENCIES = {"ttft": "TTFT", "itl": "ITL", "tpot": "TPOT", "e2e": "E2E latency", "queue": "queueing time"}
 _SIMULATED = (
     *(
         Quantity(f"{name}_{point}_s", "s", f"{label} {point}", LESS)
-        for name, label in (
-            ("ttft", "TTFT"),
-            ("itl", "ITL"),
-            ("tpot", "TPOT"),
-            ("e2e", "E2E latency"),
-            ("queue", "queueing time"),
-        )
+        for name, label in _LATENCIES.items()
         for point in ("mean", "p50", "p90", "p95", "p99", "max")
     ),
     Quantity("output_tokens_per_s", "tokens/s", "output throughput", MORE),
@@ -194,14 +179,13 @@ _SIMULATED = (
 )
 _INTERVALS = (
     Quantity(f"{row.name}_interval", row.unit, f"80% interval, {row.label}", row.better)
-    for row in _ENERGY
+    for row in _FOLLOWING
     if row.errors and not row.detail
 )
-QUANTITIES: dict[str, Quantity] = {row.name: row for row in (*_ROWS, *_ENERGY, *_INTERVALS, *_SIMULATED)}
-DERIVED = tuple(row for row in (*_ROWS, *_ENERGY) if row.formula is not None)
-PER_TOKEN = tuple(
-    row.name for row in DERIVED if row.rate and row.phase in ("", "decode")
-)  # of a served token or request
+QUANTITIES: dict[str, Quantity] = {row.name: row for row in (*_ROWS, *_FOLLOWING, *_INTERVALS, *_SIMULATED)}
+DERIVED = _FOLLOWING
+# of a served token or request
+PER_TOKEN = tuple(row.name for row in DERIVED if row.rate and row.phase in ("", "decode"))
 COST = {  # phase -> the price of its tokens
     "prefill": "usd_per_million_input_tokens",
     "decode": "usd_per_million_output_tokens",
@@ -261,11 +245,9 @@ def find(path: str) -> Quantity | None:
 def describe_path(path: str) -> str:
     """A dotted path in words: `prefill.interval_s.1` is 'the high end of the prefill time'."""
     row, parts = find(path), path.split(".")
-    if parts[-1].isdigit() and row is not None and row.name == "interval_s":
-        return f"the {'low' if parts[-1] == '0' else 'high'} end of the {' '.join(_named(path)[:-1])} time".replace(
-            "  ", " "
-        )
-    return path
+    if not parts[-1].isdigit() or row is None or row.name != "interval_s":
+        return path
+    return " ".join(["the", "low" if parts[-1] == "0" else "high", "end of the", *_named(path)[:-1], "time"])
 
 
 def unit_of(path: str) -> str:

@@ -12,6 +12,7 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.engine import build_request
 from rooflinecli.formulas import energy
 from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.questions.prices.answer import imported
 from rooflinecli.specs import prices
 from rooflinecli.specs.grid import embodied_grams_per_device_hour, grid
 from rooflinecli.specs.hardware import load_hardware
@@ -86,7 +87,7 @@ def test_a_skypilot_catalog_becomes_offers() -> None:
         {"InstanceType": "x8", "AcceleratorName": "H100", "AcceleratorCount": "8", "Price": "24.0", "SpotPrice": "8.0", "Region": "r1"},
         {"InstanceType": "cpu", "AcceleratorName": "", "AcceleratorCount": "", "Price": "1.0", "SpotPrice": "", "Region": "r1"},
     ]  # fmt: skip
-    found = prices.imported(rows, "mycloud", "2026-11-01", "catalog.csv")
+    found = imported(rows, "mycloud", "2026-11-01", "catalog.csv")
     assert found == {
         "h100-sxm": [
             {"provider": "mycloud", "kind": "on-demand", "devices": 8, "usd": 3.0, "spot": 1.0, "instance": "x8", "region": "r1", "date": "2026-11-01", "source": "catalog"}

@@ -10,12 +10,12 @@ from conftest import run_cli
 from simulate.test_schedulers import scheduler
 
 from rooflinecli.core.errors import UsageError
+from rooflinecli.engine.kv_tiers import MOST, tiers
 from rooflinecli.interfaces.python import api
 from rooflinecli.simulate.cluster import Cluster, run_open_loop
 from rooflinecli.simulate.prefix_cache import KvTier, PrefixCache
 from rooflinecli.simulate.replica import Replica, ReplicaLimits
 from rooflinecli.simulate.request import SimRequest
-from rooflinecli.specs.kv_tiers import MOST, tiers
 from rooflinecli.specs.registry import load
 
 SPAN = 16

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 
-from rooflinecli.core.errors import DataError
+from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.files import write
-from rooflinecli.core.record import Record
+from rooflinecli.core.record import Json, Record
 from rooflinecli.specs import prices
 from rooflinecli.specs.hardware import load_hardware
 
@@ -63,7 +64,7 @@ def import_catalog(path: Path, provider: str, folder: Path) -> list[str]:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: cannot be read ({error}); give a SkyPilot catalog CSV") from None
     made = []
-    for chip, catalog in sorted(prices.imported(rows, provider, day, str(path)).items()):
+    for chip, catalog in sorted(imported(rows, provider, day, str(path)).items()):
         others = [
             {"provider": o.provider, "kind": o.kind, "devices": o.devices, "usd": o.usd, "instance": o.instance, "region": o.region, "date": o.date, "source": o.source}
             for o in prices.offers(load_hardware(chip))
@@ -79,3 +80,26 @@ def import_catalog(path: Path, provider: str, folder: Path) -> list[str]:
         write(folder / f"{chip}.yaml", text)
         made.append(f"{folder / f'{chip}.yaml'}: {len(catalog)} offers of {provider}, {day}")
     return made
+
+
+def imported(rows: Iterable[dict[str, str]], provider: str, day: str, source: str) -> dict[str, list[Json]]:
+    """Chip -> offers of a SkyPilot catalog (InstanceType, AcceleratorName, AcceleratorCount, Price, SpotPrice, Region); rows of
+    chips that are not described here are left out. Raises DataError for a file without those columns."""
+    found: dict[str, list[Json]] = {}
+    for row in rows:
+        if "AcceleratorName" not in row or "Price" not in row:
+            raise DataError(f"{source}: no column AcceleratorName or Price; expected a SkyPilot catalog CSV")
+        try:
+            count = int(float(row["AcceleratorCount"] or 0))
+            chip = load_hardware(row["AcceleratorName"].removesuffix("-SXM")).id
+            usd = float(row["Price"]) / count
+        except (UsageError, ValueError, ZeroDivisionError):
+            continue
+        offer: Json = {"provider": provider, "kind": "on-demand", "devices": count, "usd": round(usd, 6)}
+        if row.get("SpotPrice"):
+            offer["spot"] = round(float(row["SpotPrice"]) / count, 6)
+        more = {"instance": row.get("InstanceType"), "region": row.get("Region")}
+        found.setdefault(chip, []).append(
+            offer | {k: v for k, v in more.items() if v} | {"date": day, "source": "catalog"}
+        )
+    return found

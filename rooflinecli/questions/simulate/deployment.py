@@ -12,6 +12,7 @@ from rooflinecli.engine.choose import ChosenLayout, choose
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer
 from rooflinecli.engine.forward_step import engine_constant
+from rooflinecli.engine.kv_tiers import tiers
 from rooflinecli.engine.residency import kv_bytes, kv_pool_tokens
 from rooflinecli.questions.estimate.answer import context_of
 from rooflinecli.questions.simulate.question import Simulate, SimulatedLayout
@@ -20,7 +21,6 @@ from rooflinecli.simulate.prefix_cache import KvTier, PrefixCache
 from rooflinecli.simulate.replica import Replica, ReplicaLimits
 from rooflinecli.simulate.step_times import StepTimeTable
 from rooflinecli.specs.engine import CONSTANTS
-from rooflinecli.specs.kv_tiers import tiers
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.registry import kinds, load
 from rooflinecli.specs.scheduler import Scheduler, changed, written
