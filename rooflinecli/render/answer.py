@@ -12,6 +12,7 @@ from rooflinecli.core.record import Record, leaves, plain
 from rooflinecli.render.blocks import Page
 
 C = TypeVar("C")
+_EXACT = 1e16  # a larger float is written with an exponent
 
 
 def render(
@@ -59,13 +60,15 @@ def dumps(result: object) -> str:
 
 
 def bare(value: Any) -> Any:
-    """Numbers without the derivation that an explanation gave them, and none that JSON cannot hold."""
+    """Numbers without the derivation that an explanation gave them, whole ones without a point, and none that JSON cannot hold."""
     if isinstance(value, dict):
         return {key: bare(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [bare(item) for item in value]
     found = num.value(value)
-    return None if isinstance(found, float) and not math.isfinite(found) else found
+    if not isinstance(found, float):
+        return found
+    return None if not math.isfinite(found) else int(found) if found % 1 == 0 and abs(found) < _EXACT else found
 
 
 def _csv(answer: Record, table: str) -> str:

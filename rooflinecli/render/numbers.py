@@ -17,6 +17,22 @@ from rooflinecli.specs import quantities
 from rooflinecli.specs.quantities import Quantity
 
 NONE = "-"
+# key, or the last part of it -> the head of a column, where the label of its quantity is longer
+_HEADS = {
+    "prefill.time_s": "TTFT", "decode.time_s": "ITL", "train.time_s": "step time", "ttft_s": "TTFT", "itl_s": "ITL",
+    "tokens_per_s": "throughput", "run_s": "full run", "usd_per_million_tokens": "$/M tokens",
+    "usd_per_million_input_tokens": "$/M input tokens",
+    "usd_per_million_output_tokens": "$/M output tokens", "usd_per_million_training_tokens": "$/M training tokens",
+    "training_usd": "cost of the run", "headroom_fraction": "headroom", "devices": "device count",
+}  # fmt: skip
+
+
+def label(key: str) -> str:
+    """A quantity of the JSON as a column of a table is called."""
+    last = key.rpartition(".")[2]
+    quantity = quantities.find(last)
+    found = _HEADS.get(key) or _HEADS.get(last) or (quantity.label if quantity is not None else "")
+    return key if not found or found.startswith("per ") else found
 
 
 def text(value: object, row: Quantity | str) -> str:

@@ -55,3 +55,28 @@ def test_json_has_no_proposals():
 def test_nothing_is_proposed_for_what_does_not_fit():
     question = Estimate(model="llama-3.3-70b", hw="h100", n=1, phase=["train"])
     assert changes(question.all_options(), question.answer()) == []
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("compare", "llama-3-8b", "--hw", "h100,h200"),
+        ("plan", "llama-3-8b", "--hw", "h100", "--slo", "itl=50ms", "--qps", "2"),
+        ("search", "llama-3-8b", "--hw", "h100", "-n", "2", "--phase", "decode"),
+    ],
+    ids=lambda asked: asked[0],
+)
+def test_other_verbs_say_what_limits_their_first_row_and_what_to_try(asked):
+    lines = run_cli(*asked).out.splitlines()
+    assert len(lines) <= 24
+    start = next(i for i, line in enumerate(lines) if line.startswith("roofline estimate "))
+    stop = next(i for i, line in enumerate(lines) if i >= start and not line.endswith("\\"))
+    words = shlex.split(" ".join(lines[start : stop + 1]).replace(" \\", ""))
+    found = run_cli(*words[1:]).out.splitlines()
+    shared = [line.split() for line in found if line.startswith(("prefill  ", "decode  ", "memory  ", "try "))]
+    assert shared and [line for line in map(str.split, lines) if line in shared] == shared
+
+
+def test_whole_numbers_have_no_point_in_json():
+    ran = run_cli("estimate", "llama-3-8b", "--hw", "h100", "--format", "json")
+    assert '"total": 8030261248,' in ran.out and '"capacity_bytes": 85899345920,' in ran.out and ".0," not in ran.out

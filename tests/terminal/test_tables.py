@@ -64,8 +64,8 @@ def test_no_width_breaks_a_table(cli, monkeypatch, command: tuple[str, ...], wid
 def test_a_long_list_says_what_it_lacks_and_wide_shows_every_column(cli, monkeypatch) -> None:
     sweep = ("sweep", "llama-3-8b", "--hw", "h100", "--batch", "1..20")
     wide, narrow = at(80, cli, monkeypatch, *sweep, "--wide"), at(80, cli, monkeypatch, *sweep)
-    assert "not shown" not in " ".join(wide) and "usd_per_million_output_tokens" in " ".join(wide)
-    assert "not shown for lack of room" in " ".join(narrow) and "decode mfu" in " ".join(narrow)
+    assert "not shown" not in " ".join(wide) and "$/M output tokens" in " ".join(wide)
+    assert "not shown for lack of room" in " ".join(narrow) and "decode MFU" in " ".join(narrow)
 
 
 @pytest.mark.sampled(6)

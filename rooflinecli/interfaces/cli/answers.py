@@ -144,7 +144,8 @@ def _formula(question: Any, how: Any) -> None:
 class Verb:
     """The view of an answer in render/views, the list that CSV has as rows, how the answer goes out and how it is made.
 
-    help: of a verb with sub-commands, one for each of the module's QUESTIONS; former: their names of earlier releases.
+    help: of a verb with sub-commands, one for each of the module's QUESTIONS; former: their names of earlier releases;
+    best: the command of the first row, whose limits and changes to try the view shows.
     """
 
     view: str
@@ -153,13 +154,22 @@ class Verb:
     answer: Callable[[Any, Any], Any] = lambda question, how: question.answer()
     help: str = ""
     former: tuple[tuple[str, str], ...] = ()
+    best: Callable[[Any], str] | None = None
 
 
 VERBS = {
-    "search": Verb("search", "results", PlottedStudy, _search),
-    "plan": Verb("plan", "rows", PlottedSpread, _plan),
+    "search": Verb(
+        "search",
+        "results",
+        PlottedStudy,
+        _search,
+        best=lambda a: next((row.estimate or row.command for row in a.results), ""),
+    ),
+    "plan": Verb("plan", "rows", PlottedSpread, _plan, best=lambda a: next((row.command for row in a.sized), "")),
     "fleet": Verb("plan.fleet", "rows", Study, _fleet),
-    "compare": Verb("compare", "rows", PlottedDelivery, _compare),
+    "compare": Verb(
+        "compare", "rows", PlottedDelivery, _compare, best=lambda a: next((row.command for row in a.ranked), "")
+    ),
     "fit": Verb("calculators.fit", "files", Delivery),
     "ops": Verb("ops", "rows", PlottedDelivery),
     "rl": Verb("rl", "parts", Launched),
@@ -219,7 +229,12 @@ def _run(verb: Verb) -> Callable[[Any, Any], int]:
         view, table = _OTHERS.get(type(answer).__name__, (verb.view, verb.table))
         if verb.view == "rl" and answer.candidates:
             table = "candidates"
-        show(answer, view, how, table=table, **({"top": how.top} if isinstance(how, Top) else {}))
+        shown: dict[str, object] = {"top": how.top} if isinstance(how, Top) else {}
+        if verb.best is not None and view == verb.view and how.format not in ("json", "csv"):
+            from rooflinecli.questions.estimate.changes_to_try import of_command
+
+            shown["estimate"] = of_command(verb.best(answer))
+        show(answer, view, how, table=table, **shown)
         if verb.view == "plan" and len(answer.rows) < (asked := ",".join(question.hw).count(",") + 1):  # type: ignore[attr-defined]
             print(f"interrupted: {len(answer.rows)} of {asked} chips were planned", file=sys.stderr)
             return INTERRUPTED

@@ -9,6 +9,7 @@ from rooflinecli.engine import build_request
 from rooflinecli.engine.phase_answer import LayoutAnswer
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer, TriedChange
+from rooflinecli.specs.flag_text import estimate_options
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.options import OPTIONS
 
@@ -20,6 +21,17 @@ def changes(options: Mapping[str, object], answer: EstimateAnswer) -> list[Tried
     given = build_request.named(dict(options))
     found = [_best(given, answer, kind) for kind in ("serve", "train")]
     return [change for change in found if change is not None]
+
+
+def of_command(command: str) -> EstimateAnswer | None:
+    """The estimate that a command of another answer prints, with the changes; None for a command that is no estimate."""
+    words = command.removeprefix("roofline estimate ")
+    if words == command:
+        return None
+    options = estimate_options("command", words)
+    found = estimate(build_request.request(options))
+    found.changes_to_try = changes(options, found)
+    return found
 
 
 def _best(given: dict[str, object], answer: EstimateAnswer, kind: str) -> TriedChange | None:

@@ -98,9 +98,7 @@ def _stack(ctx: EstimateContext, train: TrainAnswer) -> list[str]:
     stack = ctx.training_stack(Layout(zero=train.layout.zero))
     if stack == UNNAMED:
         return []
-    return [
-        f"train: no --framework, so priced as {stack} (docs/training.md); naming the framework narrows the interval"
-    ]
+    return [f"train: no --framework: priced as {stack}; naming it narrows the interval"]
 
 
 def _beyond(ctx: EstimateContext, train: TrainAnswer) -> list[str]:

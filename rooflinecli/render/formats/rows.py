@@ -16,6 +16,7 @@ from rooflinecli.render import numbers
 from rooflinecli.render.answer import inert
 from rooflinecli.render.formats import terminal
 from rooflinecli.render.formats.markdown import cell
+from rooflinecli.specs.request import PHASES
 
 Chunk = dict[str, Any]
 
@@ -135,9 +136,9 @@ class Table:
         self.grid += zip(*([_shown(n, v) for v in _head(chunk[n], rows)] for n in self.names), strict=True)
 
     def lines(self) -> list[str]:
-        heads = [name.replace(".", "\n") for name in self.names]
+        heads = [_title(name) for name in self.names]
         drop = [
-            name.replace(".", " ")
+            _title(name).replace("\n", " ")
             for last in DROPPED
             for name in reversed(self.names)
             if name.rpartition(".")[2] == last
@@ -159,6 +160,15 @@ class Markdown(Table):
 
     def lines(self) -> list[str]:
         return [f"| {' | '.join(map(cell, row))} |" for row in (self.names, ["---:"] * len(self.names), *self.grid)]
+
+
+def _title(name: str) -> str:
+    """'decode' above 'ITL' for a quantity of a phase; an axis is called as its option."""
+    phase, dot, _ = name.partition(".")
+    if not dot:
+        return name
+    head = numbers.label(name).rpartition(".")[2]
+    return f"{phase}\n{head}" if phase in PHASES else head
 
 
 def _head(column: Any, rows: int) -> list[Any]:

@@ -6,39 +6,29 @@ from __future__ import annotations
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import si
 from rooflinecli.questions.compare.question import INSIDE, CompareAnswer, ComparedChip, MeasuredAnswer, MeasuredGap
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.multi_chip import remedy
 from rooflinecli.questions.sensitivity.answer_types import SensitivityAnswer, Tornado, TornadoRow, Value
 from rooflinecli.render.blocks import Block, Column, Headline, Page, Prose, Table, labelled, page, records
-from rooflinecli.render.numbers import NONE, layout, money, percent, text
+from rooflinecli.render.numbers import NONE, label, layout, money, percent, text
+from rooflinecli.render.views.estimate import limits
 
 BOUNDS = {
     "pessimistic": "the pessimistic bound",
     "expected": "the expected value",
     "floor": "the floor",
 }
-_LABELS = {
-    "decode.time_s": "ITL",
-    "prefill.time_s": "TTFT",
-    "train.time_s": "step time",
-    "decode.tokens_per_s": "decode throughput",
-    "train.tokens_per_s": "throughput",
-    "train.mfu": "MFU",
-    "train.run_s": "full run",
-    "cost.usd_per_million_output_tokens": "$/M output tokens",
-    "cost.usd_per_million_training_tokens": "$/M training tokens",
-    "cost.training_usd": "cost of the run",
-    "memory.headroom_fraction": "headroom",
-}
 
 
-def view(answer: CompareAnswer) -> Page:
-    """Blocks of a comparison."""
+def view(answer: CompareAnswer, estimate: EstimateAnswer | None = None) -> Page:
+    """Blocks of a comparison; `estimate` is that of the best chip."""
     best = next(iter(answer.ranked), None)
     return page(
         [Headline(_headline(answer, best), (best.name,) if best else ())],
         [_table(answer)] if best else [],
         _notes(answer),
-        labelled(best.name, best.command) if best and best.command else [],
+        limits(estimate),
+        labelled("best", best.command) if best and best.command else [],
         tornado(answer.tornado) if answer.tornado is not None else [],
     )
 
@@ -51,11 +41,6 @@ def _headline(answer: CompareAnswer, best: ComparedChip | None) -> str:
     rank = f"ranked by {BOUNDS[answer.bound]} ({order} is better)"
     interval = f" ({text(best.interval, answer.rank)})" if best.interval else ""
     return f"{basis}: {best.name} is best, {label(answer.rank)} {text(best.value, answer.rank)}{interval}; {rank}"
-
-
-def label(quantity: str) -> str:
-    """A quantity as a column is called."""
-    return _LABELS.get(quantity, quantity)
 
 
 def _table(answer: CompareAnswer) -> Table:

@@ -54,7 +54,7 @@ def view(answer: EstimateAnswer) -> Page:
     return page(
         [Headline(headline(answer), (answer.model.name, answer.hardware.name))],
         [_phases(answer)],
-        [_limits(answer)],
+        limits(answer),
         _gap(answer),
         [Prose(f"does not fit: {v.message}", indent=2, style="red") for v in answer.violations],
         _notes(answer),
@@ -63,8 +63,10 @@ def view(answer: EstimateAnswer) -> Page:
     )
 
 
-def _limits(answer: EstimateAnswer) -> Pairs:
-    """What each phase waits for, how full the memory is, and the change that helps most."""
+def limits(answer: EstimateAnswer | None) -> list[Block]:
+    """What each phase waits for, how full the memory is, and the change that helps most; of another verb, for its best row."""
+    if answer is None:
+        return []
     rows = []
     for name, phase in answer.phases.items():
         ratio = phase.bound_ratio or 0.0
@@ -80,7 +82,7 @@ def _limits(answer: EstimateAnswer) -> Pairs:
     capacity = next(iter(answer.phases.values())).memory.capacity_bytes
     rows.append(("memory", f"{', '.join(full)} of {si(float(capacity), 'B')} per device"))
     rows += [("try", tried(change)) for change in answer.changes_to_try or ()]
-    return Pairs(rows)
+    return [Pairs(rows)]
 
 
 def tried(change: TriedChange) -> str:
@@ -152,7 +154,8 @@ def _facts(answer: EstimateAnswer) -> str:
     active = "" if p.active == p.total else f" ({count(p.active)} active per token)"
     return (
         f"{count(p.total)} parameters{active}, {si(float(answer.model.weights_bytes), 'B')} of weights; a device has "
-        f"{si(float(chip.peak_flops_per_s), 'FLOP/s')} in {answer.workload.matmul_dtype}, {si(float(chip.bandwidth_bytes_per_s), 'B/s')}, ridge {float(chip.ridge_flops_per_byte):.0f} FLOP/B"
+        f"{si(float(chip.peak_flops_per_s), 'FLOP/s')} in {answer.workload.matmul_dtype}, {si(float(chip.bandwidth_bytes_per_s), 'B/s')}, ridge {float(chip.ridge_flops_per_byte):.0f} FLOP/B; "
+        f"MFU counts {answer.workload.attention_flops} attention"
     )
 
 
@@ -314,7 +317,7 @@ def _notes(answer: EstimateAnswer) -> list[Block]:
 
 
 def _workload(answer: EstimateAnswer) -> list[str]:
-    """Return the workload, defaults filled in, and how to explain a number."""
+    """The workload, defaults filled in."""
     work, parts = answer.workload, []
     if work.diffusion_steps is not None:
         twice = ", each run twice by guidance" if work.guidance else ", without guidance"
@@ -329,8 +332,8 @@ def _workload(answer: EstimateAnswer) -> list[str]:
         parts.append(f"serving {_load(answer)}, prompt {work.prompt:g}{images}, output {work.output:g}")
     if work.seq is not None:
         packed = f", documents of {work.doc_lengths} packed" if work.doc_lengths is not None else ""
-        parts.append(f"training {work.train_batch:g} sequences of {work.seq:g}{packed}")
-    return [*parts, f"MFU counts {work.attention_flops} attention"]
+        parts.append(f"training {work.train_batch:g} x {work.seq:g}{packed}")
+    return parts
 
 
 def _load(answer: EstimateAnswer) -> str:

@@ -87,9 +87,10 @@ def sheet(answer: ChipSheet) -> Page:
     return page(
         [Headline(_headline(chip), (chip.title,)), Prose(_identity(chip))],
         [records(_SYSTEMS, chip.systems)] if chip.systems else [],
-        [Pairs([(_label(f.quantity), _value(chip, f)) for f in answer.figures])],
+        [Pairs([(_label(f.quantity), _value(chip, f)) for f in answer.figures if _first(f.quantity)])],
         [Note(LEGEND)],
         details=[
+            [Pairs([(_label(f.quantity), _value(chip, f)) for f in answer.figures if not _first(f.quantity)])],
             [Prose("where each figure comes from"), Pairs([(_label(f.quantity), _source(f)) for f in answer.figures])],
             [Prose("notes"), *(Prose(f"- {note}", indent=2) for note in chip.notes)] if chip.notes else [],
             [Prose("sources"), *(Prose(f"{key}: {said}", indent=2) for key, said in answer.sources.items())],
@@ -98,8 +99,16 @@ def sheet(answer: ChipSheet) -> Page:
                 *(Prose(f"{row.class_}: {_constants(row)}", indent=2) for row in answer.efficiency),
             ],
         ],
-        about="the file and line of every figure, sources, notes, constants",
+        about="caches, units, vector rates, sources, notes, constants",
     )
+
+
+def _first(quantity: str) -> bool:
+    """Whether a figure is of the first screen: matmul peaks, memory, network bandwidths, power and price."""
+    kind, _, name = quantity.partition(".")
+    if kind == "peak":
+        return not name.startswith(("fp64", "vector"))
+    return kind in ("memory", "power", "price") or (kind == "network" and name.endswith("bandwidth"))
 
 
 def _headline(chip: Chip) -> str:

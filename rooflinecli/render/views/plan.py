@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import count
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.fleet.question import FleetAnswer
 from rooflinecli.questions.multi_chip import remedy
 from rooflinecli.questions.plan.question import (
@@ -19,6 +20,7 @@ from rooflinecli.questions.plan.question import (
 from rooflinecli.render.blocks import Block, Column, Headline, Page, Prose, labelled, page, records
 from rooflinecli.render.numbers import NONE, layout, money, percent, percents, text, to_bound
 from rooflinecli.render.views.compare import BOUNDS
+from rooflinecli.render.views.estimate import limits
 
 _TRAINING = (
     Column("", lambda r: str(r.rank)),
@@ -28,13 +30,16 @@ _TRAINING = (
     Column("80% interval", lambda r: text(r.elapsed_interval_s, "run_s"), drop=8),
     Column("total cost", lambda r: text(r.elapsed_usd, "training_usd")),
     Column("80% interval", lambda r: text(r.elapsed_usd_interval, "training_usd"), drop=7),
-    Column("failures, checkpoints", lambda r: percent(1 - r.goodput), drop=6),
-    Column("time without", "run_s", drop=5),
-    Column("cost without", "training_usd", drop=5),
-    Column("GPU-hours", lambda r: count(r.device_hours), drop=4),
     Column("MFU", "mfu", drop=2),
-    Column("energy", lambda r: _energy(r.energy_j), drop=3),
     Column("layout", lambda r: layout(r.layout), text=True, drop=1),
+)
+_TRAINING_MORE = (
+    *_TRAINING[:2],
+    Column("failures, checkpoints", lambda r: percent(1 - r.goodput)),
+    Column("time without", "run_s"),
+    Column("cost without", "training_usd"),
+    Column("GPU-hours", lambda r: count(r.device_hours)),
+    Column("energy", lambda r: _energy(r.energy_j)),
 )
 _OFFERS = (
     Column("chip", "hardware", text=True),
@@ -58,7 +63,7 @@ def _service(layout_first: bool) -> tuple[Column, ...]:
         Column("instances", lambda r: f"{r.numbers.instances} x {r.numbers.layout.batch:g}"),
         Column("TTFT (to)", lambda r: to_bound(r.numbers.ttft_s, r.numbers.interval_ttft_s[1]), drop=6),
         Column("ITL (to)", lambda r: to_bound(r.numbers.itl_s, r.numbers.interval_itl_s[1]), drop=5),
-        Column("req/s of capacity at the bound" if layout_first else "capacity (req/s)", lambda r: _rate(r), drop=3),
+        Column("req/s of capacity at the bound" if layout_first else "max req/s", lambda r: _rate(r), drop=3),
         Column("cost", "usd_per_hour"),
         Column("$/M output at capacity", "numbers.usd_per_million_output_tokens", drop=4),
         *(
@@ -101,19 +106,21 @@ _GROUPS = (
 )
 
 
-def view(answer: PlanAnswer) -> Page:
-    """Blocks of a plan of training or serving."""
+def view(answer: PlanAnswer, estimate: EstimateAnswer | None = None) -> Page:
+    """Blocks of a plan of training or serving; `estimate` is that of the first row."""
     rows, offers = answer.sized, _cheapest(answer.sized)
     return page(
         [Headline(_headline(answer, rows), tuple(row.hardware for row in rows[:1]))],
         [records(_SERVING if isinstance(answer, ServingPlan) else _TRAINING, rows)] if rows else [],
-        *(labelled(f"{row.rank}", row.command) for row in rows[:1]),
+        limits(estimate),
+        *(labelled("best", row.command) for row in rows[:1]),
         _notes(answer, offers),
         details=[
+            [records(_TRAINING_MORE, rows)] if isinstance(answer, TrainingPlan) and rows else [],
             *(labelled(f"{row.rank}", row.command) for row in rows[1:]),
             [records(_OFFERS, offers[:_SHOWN])] if offers else [],
         ],
-        about=f"the commands of the other chips{', and offers' if offers else ''}",
+        about=f"{'goodput, GPU-hours, energy, ' if isinstance(answer, TrainingPlan) else ''}commands of the other chips{', offers' if offers else ''}",
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import duration
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.multi_chip import remedy
 from rooflinecli.questions.search.question import (
     ChipSearch,
@@ -20,36 +21,31 @@ from rooflinecli.questions.search.question import (
 )
 from rooflinecli.questions.simulate.question import Numbers
 from rooflinecli.render.blocks import Block, Column, Headline, Note, Page, Prose, Table, labelled, page, records
-from rooflinecli.render.numbers import devices, interval, layout, percent, rate, text, to_bound
+from rooflinecli.render.numbers import devices, interval, label, layout, percent, rate, text, to_bound
 from rooflinecli.render.views.compare import BOUNDS, tornado
-from rooflinecli.specs.quantities import AT_QPS, QUANTITIES
+from rooflinecli.render.views.estimate import limits
+from rooflinecli.specs.quantities import AT_QPS
 
 Row = TrainingRow | ServingRow
 _LEGEND = "mb: micro-batch, vs: virtual stages, sp: sequence parallelism, hsdp: replicas of a shard group (HSDP)"
 _MARK = "*"  # on a layout that no published run supports
-_GOALS = {
-    "ttft_s": "TTFT", "itl_s": "ITL", "tokens_per_s": "throughput", "devices": "device count", "usd_per_million_tokens": "$/M tokens",
-    "time_s": "time",
-}  # fmt: skip
 _IN_TABLE = ("tokens_per_s", "time_s")
 _ELASTICITIES = 12
 
 
-def view(answer: SearchAnswer) -> Page:
-    """Blocks of a search of training layouts or serving instances."""
+def view(answer: SearchAnswer, estimate: EstimateAnswer | None = None) -> Page:
+    """Blocks of a search of training layouts or serving instances; `estimate` is that of the best."""
     rows: list[Row] = [*answer.results]
     if isinstance(answer, TrainingSearch):
         headline, more = _training_headline(answer), _within_uncertainty(answer)
     else:
         headline, more = _serving_headline(answer), _pools(answer)
-    first, *others = [
-        [Prose(f"{place(row, i)} is {row.why}", indent=2)] for i, row in enumerate(rows, 1) if row.why
-    ] or [[]]
     pools, miss = answer.pools if isinstance(answer, ServingSearch) else None, answer.nearest_miss
     return page(
         [Headline(headline, (answer.model, answer.hardware)), Prose(_counts(answer), style="dim")],
         [_table(answer)] if rows else [],
-        [*first, *_unsupported(rows[:1]), *(labelled("best", rows[0].estimate or rows[0].command) if rows else [])],
+        limits(estimate),
+        [*_unsupported(rows[:1]), *(labelled("best", rows[0].estimate or rows[0].command) if rows else [])],
         *(
             labelled(place(row, i), row.estimate or row.command)
             for i, row in enumerate(rows, 1)
@@ -68,7 +64,7 @@ def view(answer: SearchAnswer) -> Page:
         details=[
             _limits(answer),
             [Note(_LEGEND)] if rows and isinstance(answer, TrainingSearch) else [],
-            [block for group in others for block in group],
+            [Prose(f"{place(row, i)} is {row.why}", indent=2) for i, row in enumerate(rows, 1) if row.why],
             _unsupported(rows, 1),
             *more,
             [Prose(f"rejected: {'; '.join(f'{r.layouts:,} by {r.constraint}' for r in answer.rejected)}", indent=2)]
@@ -108,13 +104,7 @@ def _constraint(written: str) -> str:
     """'ITL <= 40.0 ms' for 'serve.itl_s <= 0.04 s'."""
     name, _, limit = written.partition(" ")
     seconds = re.fullmatch(r"([<>=]+) ([\d.e+-]+) s", limit)
-    return f"{goal(name)} {limit if seconds is None else f'{seconds[1]} {duration(float(seconds[2]))}'}"
-
-
-def goal(name: str) -> str:
-    """A quantity that is ranked or limited, as its column is called."""
-    last = name.rpartition(".")[2]
-    return _GOALS.get(last) or (QUANTITIES[last].label if last in QUANTITIES else name)
+    return f"{label(name)} {limit if seconds is None else f'{seconds[1]} {duration(float(seconds[2]))}'}"
 
 
 def _limits(answer: SearchAnswer) -> list[Block]:
@@ -130,7 +120,7 @@ def _limits(answer: SearchAnswer) -> list[Block]:
 
 def _goal(answer: SearchAnswer) -> str:
     kind = "first of the Pareto front of" if answer.pareto else "best"
-    return f"{kind} {' and '.join(map(goal, answer.objective))} by {BOUNDS[answer.bound]}"
+    return f"{kind} {' and '.join(map(label, answer.objective))} by {BOUNDS[answer.bound]}"
 
 
 def _infeasible(answer: SearchAnswer) -> str:
@@ -178,8 +168,8 @@ _SERVING = (
     Column("devices", lambda r: f"{r.serve['devices']:g}", drop=5),
     Column("TTFT (to)", lambda r: _latency(r, "ttft"), drop=6),
     Column("ITL (to)", lambda r: _latency(r, "itl")),
-    Column("capacity (req/s)", lambda r: f"{r.serve['requests_per_s']:.3g}", drop=4),
-    Column("$/M in + out", "serve.usd_per_million_tokens", drop=1),
+    Column("max req/s", lambda r: f"{r.serve['requests_per_s']:.3g}", drop=4),
+    Column("$/M in+out", "serve.usd_per_million_tokens", drop=1),
 )
 
 
@@ -200,7 +190,7 @@ def _table(answer: SearchAnswer) -> Table:
         if c.head != "devices" or len(devices) > 1
     ]
     if isinstance(answer, TrainingSearch):
-        columns += map(lambda name: Column(goal(name), lambda r: text(r.score[name], name)), goals)
+        columns += map(lambda name: Column(label(name), lambda r: text(r.score[name], name)), goals)
     chip = [] if answer.chips is None else [Column("chip", lambda r: r.chip or "", text=True)]
     return records([Column("", lambda _: next(ranks)), *chip, *columns], results)
 
@@ -231,9 +221,9 @@ def _pools(answer: ServingSearch) -> list[list[Block]]:
         Column("devices", lambda r: f"{r.devices:g}"),
         Column("TTFT", "prefill.ttft_s", drop=3),
         Column("ITL", "decode.itl_s", drop=4),
-        Column("capacity (req/s)", lambda r: f"{r.requests_per_s:.3g}", drop=1),
+        Column("max req/s", lambda r: f"{r.requests_per_s:.3g}", drop=1),
         Column("cost", "usd_per_hour"),
-        Column("$/M in + out", "usd_per_million_tokens", drop=2),
+        Column("$/M in+out", "usd_per_million_tokens", drop=2),
     )
     best = answer.pools
     return [
