@@ -80,15 +80,27 @@ class Searched:
 
 
 def tuned() -> list[Row]:
-    """Of the rows with the same model, chip, links, devices, batch and formats, the fastest measured."""
+    """Of the rows with the same model, chip, links, devices, batch and formats, the fastest measured; and none that a run with a smaller
+    batch beats in sequences per second, which amortizes its step less: people had tried better."""
     best: dict[str, Row] = {}
+    fastest: dict[str, list[Row]] = defaultdict(list)
     for row in published_training.timed():
         layout = published_training.plan(row)
-        same = (row["model"], row["hardware"], row.get("network"), row.get("power"), layout.devices, row["batch"])
-        question = repr((*same, row["dtype"], layout.recipe))
+        same = (row["model"], row["hardware"], row.get("network"), row.get("power"), layout.devices)
+        formats = (row["dtype"], layout.recipe)
+        fastest[repr((*same, *formats))].append(row)
+        question = repr((*same, row["batch"], *formats))
         if question not in best or row["step_s"] < best[question]["step_s"]:
             best[question] = row
-    return list(best.values())
+    tried = {row["id"]: rows for rows in fastest.values() for row in rows}
+    return [
+        row
+        for row in best.values()
+        if not any(
+            other["batch"] < row["batch"] and other["batch"] / other["step_s"] > row["batch"] / row["step_s"]
+            for other in tried[row["id"]]
+        )
+    ]
 
 
 def sampled(full: bool) -> list[Row]:

@@ -56,7 +56,7 @@ def _splits(ctx: EstimateContext, training: bool, devices: int, cp: int) -> Iter
         micro_batch=float(r.micro_batch or 1),
         virtual_stages=float(r.virtual_stages or 1),
         sequence_parallel=bool(r.sequence_parallel),
-        zero=1 if training else 0,
+        zero=(1 if r.zero is None else r.zero) if training else 0,
         flash=r.flash,
         **explicit_layout.layout_fields(r, "train" if training else "serve"),
     )
@@ -114,10 +114,11 @@ def _micro_batches(ctx: EstimateContext, split: Layout) -> Iterator[Layout]:
 
 
 def _zero_and_recompute(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
-    """ZeRO stages and recomputation left open: no legality rule concerns them."""
+    """ZeRO stages, of those that the framework has, and recomputation left open."""
     r = ctx.request
     parallel = layout.tp > 1 if r.sequence_parallel is None else r.sequence_parallel
-    for zero in [r.zero] if r.zero is not None else ([1, 3] if layout.dp > 1 else [0]):
+    stages = [1, 3] if legality.most_zero(ctx, layout) > 1 else [1]
+    for zero in [r.zero] if r.zero is not None else (stages if layout.dp > 1 else [0]):
         for recompute in [r.recompute] if r.recompute else ["none", "full"]:
             yield layout.with_changes(zero=zero, recompute=recompute, sequence_parallel=parallel)
 

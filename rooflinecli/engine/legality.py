@@ -269,6 +269,15 @@ def _training(ctx: EstimateContext, layout: Layout) -> Iterator[LegalityRule]:
             "of the batch: every replica needs a sequence of the batch; raise --batch, lower --micro-batch-size, --dp or -n"
         ),
     )
+    if layout.zero > 1 and layout.zero > (most := most_zero(ctx, layout)):
+        yield LegalityRule(
+            f"the framework has ZeRO stages up to {most}",
+            ("zero",),
+            False,
+            lambda: (
+                f"--zero {layout.zero}: {layout.software} has ZeRO stages up to {most}; use {most}, or another --framework"
+            ),
+        )
     if layout.shard is not None:
         yield LegalityRule(
             "shard divides dp",
@@ -293,6 +302,11 @@ def _training(ctx: EstimateContext, layout: Layout) -> Iterator[LegalityRule]:
     count = schedule.microbatch_count(ctx.train_batch, layout.dp, layout.micro_batch)
     for need in pipeline.needs(layout, count):
         yield LegalityRule(need.name, ("pp", "virtual_stages", "dp", "micro_batch"), need.holds, need.say)
+
+
+def most_zero(ctx: EstimateContext, layout: Layout) -> int:
+    """The highest ZeRO stage of the layout's framework."""
+    return int(num.value(ctx.training_constants("framework", layout).sharding))
 
 
 def _expert_options(ctx: EstimateContext, layout: Layout) -> Iterator[LegalityRule]:

@@ -168,6 +168,7 @@ class Efficiency(Spec):
     host_copy: float = _switch(
         "h_p", "1 where a host keeps a copy of sharded weights, from which the backward pass gathers"
     )
+    sharding: float = _constant(3.0, "1", "z_max", "framework: the highest ZeRO stage that it has", ge=0)
     mtp: float = _switch("mtp", "framework: 1 where it trains a model's multi-token prediction layers")
     pads_heads: float = _switch("pads", "framework: 1 where it pads attention heads to a multiple of the tensor group")
     logit_bytes: float = _bytes(

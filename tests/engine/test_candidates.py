@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+from conftest import run_cli
 
 from rooflinecli.engine import build_request
 from rooflinecli.engine.context import EstimateContext
@@ -126,3 +127,23 @@ def test_what_is_refused_is_collected():
 def test_stages_written_out_set_their_number():
     plans = list(candidates(ctx(LLAMA, n=8, stages="10,11,11", phase="train", batch=16), "train", 6))
     assert {(p.tp, p.pp, p.dp) for p in plans} == {(1, 3, 2), (2, 3, 1)}
+
+
+def test_a_framework_without_sharded_gradients_is_given_none():
+    """Megatron-LM of 2022 shards optimizer state alone."""
+    asked = {"n": 8, "phase": "train", "batch": 64, "framework": "megatron-2022"}
+    assert {layout.zero for layout in candidates(ctx(LLAMA, **asked), "train", 8)} <= {0, 1}
+    assert (
+        run_cli(
+            "estimate", LLAMA, "--hw", "h100", *"-n 8 --phase train --framework megatron-2022 --zero 3".split()
+        ).code
+        == 2
+    )
+    found = run_cli(
+        "search",
+        LLAMA,
+        "--hw",
+        "h100",
+        *"-n 8 --phase train --batch 64 --framework megatron-2022 --format json".split(),
+    )
+    assert {row["layout"]["zero"] for row in found.json["results"]} <= {0, 1}

@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +45,11 @@ class DeviceSplit(NamedTuple):
     def settings(self) -> Json:
         """The fields of a layout."""
         return {name: value for name, value in self._asdict().items() if name != "domains"}
+
+    def layout(self, request: Request, sizes: Mapping[str, np.ndarray] = MappingProxyType({})) -> Layout:
+        """A layout of these settings."""
+        settings = {name: value for name, value in self.settings.items() if value is not None}
+        return Layout(flash=request.flash, **(explicit_layout.layout_fields(request, "train") | settings | dict(sizes)))
 
 
 PLAIN = DeviceSplit(0, "none", False)
@@ -82,9 +88,7 @@ class LayoutArrays:
 
     def plan(self, request: Request) -> Layout:
         """All of them as one layout of arrays."""
-        settings = {name: value for name, value in self.structure.settings.items() if value is not None}
-        given = explicit_layout.layout_fields(request, "train")
-        return Layout(flash=request.flash, **(given | settings | self.columns))
+        return self.structure.layout(request, self.columns)
 
     def layouts(self, chosen: np.ndarray) -> Iterator[TrainingLayout]:
         """Those at these places, a column at a time: element by element numpy is slow, and a search offers thousands."""
@@ -165,6 +169,8 @@ def affected_axes(
     ctx: EstimateContext, found: LayoutArrays, question: TrainingSearchQuestion, structure: DeviceSplit
 ) -> np.ndarray:
     """Indices of the layouts for which this structure is not the same as a plainer one."""
+    if structure.zero > 1 and structure.zero > legality.most_zero(ctx, structure.layout(ctx.request)):
+        return np.zeros(0, dtype=int)
     keep = np.ones(len(found), dtype=bool)
     if "zero" not in question.open and structure.zero:
         keep &= found.sizes["dp"] * found.sizes["cp"] > 1
