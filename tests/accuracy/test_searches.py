@@ -70,9 +70,9 @@ def test_mixtral_that_nothing_saw_ranks_in_the_first_twentieth(searched, row):
 )
 def test_no_winner_claims_much_over_a_tuned_mixture_on_hosts_that_issue_slowly(searched, name):
     """Where host time and an exchange between hosts make another layout look half as slow again."""
-    row = next(row for row in search_vs_tuned.tuned() if name in row["id"] and row["batch"] >= 1024)
+    row = next(row for row in search_vs_tuned.tuned() if name in row["id"] and row["batch"] >= 512)
     result = searched(row)
-    assert result.gain <= 1.33 and result.place <= 0.05
+    assert result.gain <= 1.3 and result.place <= 0.05
 
 
 @pytest.mark.parametrize("chip", ["gb200", "gb300"])
@@ -91,14 +91,15 @@ def test_a_layout_without_precedent_would_win_by_the_expected_price(searched):
 
 
 def test_the_fastest_of_one_question_is_the_tuned_run():
+    """Qwen3-30B on 16 H100: with half the batch a run of September 2025 was 1.16 times as fast as any with all of it, so those were not tuned."""
     tuned = {row["id"] for row in search_vs_tuned.tuned()}
-    asked = [
-        row
-        for row in ROWS.values()
-        if row["model"].get("name") == "qwen3-30b-a3b" and "h100-n16" in row["id"] and row["batch"] == 1024
-    ]
+    asked = [row for row in ROWS.values() if row["model"].get("name") == "qwen3-30b-a3b" and "h100-n16" in row["id"]]
     kept = [row for row in asked if row["id"] in tuned]
-    assert len(asked) > 3 and len(kept) == 1 and kept[0]["step_s"] == min(row["step_s"] for row in asked)
+    assert len(asked) > 2 and [row["id"] for row in kept] == ["mbridge-25.09-qwen3_30b_a3b-h100-n16-fp8-pre-training"]
+    rate = kept[0]["batch"] / kept[0]["step_s"]
+    whole = max(row["batch"] / row["step_s"] for row in asked if row["batch"] == 1024)
+    assert rate / whole == pytest.approx(1.16, abs=0.005)
+    assert rate == max(row["batch"] / row["step_s"] for row in asked)
 
 
 @pytest.mark.slow
