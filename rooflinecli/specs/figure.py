@@ -137,7 +137,7 @@ class Spec:
 
     @property
     def given(self) -> Json:
-        """The entries that were written, in the order of the class."""
+        """The entries that were written, or made for this object, in the order of the class."""
         return {name: self.__dict__[name] for name in self.__dataclass_fields__ if name in self.__dict__}
 
     def items(self) -> Iterator[tuple[str, Any]]:
