@@ -220,7 +220,9 @@ def whole_sequences(tokens: Number, seq: Number | None, model: ModelSpec) -> Num
 
 
 def warn_about(model: ModelSpec, fields: dict[str, Any]) -> None:
-    """Warn of a context longer than the model's and of a format that is seldom meant."""
+    """Warn of sizes that a config lacks, a context longer than the model's, and a format that is seldom meant."""
+    if model.assumed:
+        warn(f"{model.assumed}; they decide the parameters, add what the model has")
     prompt, output = fields.get("prompt", 0.0), fields.get("output")
     default = output is None and "prompt" in fields and "decode" in fields["phases"] and model.writes
     longest = prompt + (OUTPUT if default else output or 0.0)

@@ -104,6 +104,7 @@ class ModelSpec(FileSpec):
     )
     parameters_published: int | None = Field(None, "the exact count others publish, for the tests")
     notes: list[str] = Field(list)
+    assumed: str = Field("", "sizes that the file of the model lacks and that stand for what it has")
 
     @classmethod
     def complete(cls, data: Json) -> Json:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from conftest import run_cli
 
-from rooflinecli.core.errors import DataError
+import rooflinecli as rl
+from rooflinecli.core.errors import DataError, RooflineWarning
 from rooflinecli.core.lift import PLAIN
 from rooflinecli.importers.hf import TYPES, WRAPPED, from_config, model_document
 from rooflinecli.importers.hf.config_json import parse_config
@@ -269,3 +270,6 @@ def test_a_folder_is_read_by_its_bare_name_and_a_default_that_decides_is_named(t
     monkeypatch.chdir(tmp_path / "bare")
     ran = run_cli("estimate", ".", "--hw", "h100", "--phase", "decode")
     assert ran.code == 0 and "transformers' llama: vocab_size 32000, num_attention_heads 32; they decide" in ran.err
+    for _ in range(2):  # a long-lived process says it of every question, though it reads the file once
+        with pytest.warns(RooflineWarning, match="num_attention_heads 32; they decide"):
+            rl.estimate(".", "h100", phase="decode")

@@ -250,3 +250,99 @@ def test_a_flag_cut_off_before_its_value_is_read_as_a_person_would(flag, tmp_pat
     script = tmp_path / "cut.sh"
     script.write_text(f"vllm serve Qwen/Qwen3-8B --max-num-seqs 64 {flag}\n")
     assert read.options(str(script), {}, lambda said: None)["model"] == "Qwen3-8B"
+
+
+KUBEAI = """kind: Model
+spec:
+  features: [TextGeneration]
+  url: hf://neuralmagic/gemma-2-9b-it-FP8
+  engine: VLLM
+  args: [--max-num-seqs=256, --gpu-memory-utilization=0.95, --kv-cache-dtype=fp8]
+  resourceProfile: nvidia-gpu-l4:1
+"""
+KSERVE = """kind: LLMInferenceService
+spec:
+  model: {uri: "hf://Qwen/Qwen2.5-7B-Instruct"}
+  parallelism: {tensor: 2}
+  template:
+    containers:
+      - name: main
+        env: [{name: VLLM_ADDITIONAL_ARGS, value: --max-num-seqs 64}]
+  prefill:
+    replicas: 2
+    template: {containers: [{name: main}]}
+"""
+OPTIONS = """MODEL=deepseek-ai/DeepSeek-R1
+TP=""
+while getopts "m:e:h" opt; do
+  case $opt in
+    m) MODEL="$OPTARG" ;;
+  esac
+done
+for arg in "$@"; do MODEL=$arg; done
+vllm serve "$MODEL" --tensor-parallel-size 8 --pipeline-parallel-size 4 --max-num-seqs 128
+"""
+EVALUATION = (
+    "accelerate launch --num_processes 8 lm_evaluate_megatron_qwen.py --num-layers 32 --hidden-size 4096 --bf16\n"
+)
+FLOAT8 = """[model]
+name = "llama3"
+flavor = "70B"
+[training]
+batch_size = 8
+seq_len = 8192
+[parallelism]
+data_parallel_shard_degree = 8
+tensor_parallel_degree = 8
+pipeline_parallel_degree = 4
+[float8]
+enable_float8_linear = true
+[experimental]
+enable_async_tensor_parallel = true
+"""
+SLICES = """model_name: llama3.1-405b
+dcn_data_parallelism: 3
+dcn_fsdp_parallelism: 32
+ici_fsdp_parallelism: -1
+per_device_batch_size: 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "given", "read_as"),
+    [  # substratusai/kubeai, manifests/models/gemma-2-9b-it-fp8-l4.yaml; kserve/kserve, docs/samples/llmisvc/single-node-gpu/llm-inference-service-pd-qwen2-7b-gpu.yaml
+        ("m.yaml", KUBEAI, {}, {"model": "gemma-2-9b-it", "dtype": "fp8", "kv-dtype": "fp8", "batch": "256", "n": 1}),
+        ("k.yaml#1", KSERVE, {}, {"model": "Qwen2.5-7B-Instruct", "phase": ["decode"], "tp": 2, "n": 2, "batch": "64"}),
+        ("k.yaml#2", KSERVE, {}, {"phase": ["prefill"], "tp": 1, "n": 2}),
+        # huggingface/open-r1, slurm/experimental/serve_r1_vllm.slurm
+        ("s.sh", OPTIONS, {}, {"model": "DeepSeek-R1", "tp": 8, "pp": 4, "n": 32}),
+        # torchtitan before 0.2, and a saved config without its suffix
+        ("job", FLOAT8, {}, {"dtype": "fp8", "n": 256, "software": "torchtitan+async"}),
+        ("job.toml", FLOAT8, {"software": "megatron"}, {"software": "megatron"}),
+        # AI-Hypercomputer/gpu-recipes, src/frameworks/a3ultra/maxtext-configs/llama3-1-405b-768gpus-a3u-fp8.yaml
+        ("config", SLICES, {"n": 768}, {"shard": 256, "batch": 1536, "software": "maxtext"}),
+        ("v.yaml", "image: vllm/vllm-openai\nenv: [{name: VLLM_ARGS, value: --model Qwen/Qwen3-8B -tp 2}]\n", {}, {"model": "Qwen3-8B", "tp": 2}),
+        ("b.sh", "python -m sglang.bench_one_batch --model-path Qwen/Qwen3-8B --tp 2 --batch-size 8 --input-len 256 --output-len 32\n", {}, {"tp": 2, "batch": "8", "prompt": "256", "output": "32"}),
+        ("l.sh", "llama-server -m Qwen3-8B-Q4_K_M.gguf -md d.gguf --spec-draft-n-max 4\n", {"acceptance": 0.7}, {"draft-tokens": 4}),
+        ("t.sh", "#SBATCH --gres=gpu:4\n#SBATCH --nodes=1\ntext-generation-launcher --model-id Qwen/Qwen3-8B\n", {}, {"tp": 4, "n": 4}),
+    ],
+)  # fmt: skip
+def test_what_public_files_say(name, text, given, read_as, tmp_path):
+    file, _, which = name.partition("#")
+    (tmp_path / file).write_text(text)
+    found = read.options(f"{tmp_path / file}{'#' + which if which else ''}", given, lambda _: None)
+    assert {key: found.get(key) for key in read_as} == read_as
+
+
+def test_a_command_overrides_the_config_that_it_names(tmp_path):
+    (tmp_path / "job.toml").write_text(FLOAT8)
+    over = "torchrun -m torchtitan.train --job.config_file job.toml --training.seq_len 4096 --parallelism.pipeline_parallel_degree=2\n"
+    found, _ = options_of(over, tmp_path)
+    assert (found["seq"], found["pp"], found["n"]) == (4096, 2, 128)
+
+
+def test_what_is_no_training_and_what_is_assumed(tmp_path):
+    with pytest.raises(rl.UsageError, match="no launch of a supported tool"):
+        options_of(EVALUATION, tmp_path)
+    _, said = options_of("text-generation-launcher --model-id Qwen/Qwen3-8B --revision gptq\n", tmp_path)
+    assert "--revision gptq (formats" in said and "takes every device that it sees: not stated" in said

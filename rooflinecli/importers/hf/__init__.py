@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rooflinecli.core.errors import DataError, RooflineWarning
+from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
 from rooflinecli.importers.hf import rows
 from rooflinecli.importers.hf.config_json import read_config
@@ -65,13 +64,8 @@ def from_config(config: Mapping[str, Any], where: Where | str = "config.json") -
     wrapper = _INSIDE if name in WRAPPED else frozenset()
     fields.finish(NOISE | family.ignored | wrapper | set(NAMES))
     fields.notes += [*_unused(fields, family), *(outer.notes if outer is not fields else [])]
-    if decisive := {key: fields.assumed[key] for key in _DECISIVE if key in fields.assumed}:
-        listed = ", ".join(f"{key} {value}" for key, value in decisive.items())
-        warnings.warn(
-            f"{at()}: absent, so the defaults of transformers' {name}: {listed}; they decide the parameters, add what the model has",
-            RooflineWarning,
-            stacklevel=2,
-        )
+    if decisive := [f"{key} {fields.assumed[key]}" for key in _DECISIVE if key in fields.assumed]:
+        model["assumed"] = f"{at()}: absent, so the defaults of transformers' {name}: {', '.join(decisive)}"
     return _title(config, name, at) | model | _notes(fields)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -111,7 +112,7 @@ def containers(document: object, around: Container | None = None) -> Iterator[Co
     if not named and _image(str(document.get("image") or "")):  # the flags that a server reads from its environment
         found = {name: _VARIABLES.fullmatch(name) for name in environment}
         flags = {name: (match[1] or match[2]).lower().replace("_", "-") for name, match in found.items() if match}
-        named = {"args": [f"--{flag}={environment[name]}" for name, flag in flags.items()]}
+        named = {"args": [f"--{flag}={environment[name]}" for name, flag in flags.items()] + _listed(environment)}
     if named and not any(isinstance(v, Mapping) for v in named.values()):
         yield _container(document, named, environment, around)
     for key, value in document.items():
@@ -145,6 +146,15 @@ def _within(document: Tree, around: Container) -> Container:
 _VARIABLES = re.compile(
     r"LLAMA_ARG_(\w+)|(MODEL_ID|NUM_SHARD|SHARDED|QUANTIZE|DTYPE|KV_CACHE_DTYPE|SPECULATE|HF_NUM_CORES|MAX_\w+)"
 )
+
+
+def _listed(environment: dict[str, str]) -> list[str]:
+    """Flags in a variable that images and charts hand to their server whole: VLLM_ARGS, VLLM_ADDITIONAL_ARGS, SGLANG_EXTRA_ARGS."""
+    found = [value for name, value in environment.items() if re.fullmatch(r"(VLLM|SGLANG|TGI)_(\w+_)?ARGS", name)]
+    try:
+        return [word for value in found for word in shlex.split(value)]
+    except ValueError:  # a quote that is not closed
+        return [word for value in found for word in value.split()]
 
 
 def _cores(accelerator: str) -> int:
@@ -247,6 +257,7 @@ def servers(values: object) -> Iterator[Options]:
             ]
             command = ["vllm", "serve", str(model["modelURL"]), *flags, *map(str, config.get("extraArgs") or [])]
             yield {"replicas": model.get("replicaCount", 1), "pod": {"command": command}}
+    yield from _custom_resource(values)
     artifacts = _inside(values, "modelArtifacts")
     if not isinstance(values, Mapping) or not isinstance(artifacts, Mapping):
         return
@@ -265,3 +276,33 @@ def servers(values: object) -> Iterator[Options]:
                     "replicas": _inside(pool, "replicas") or 1,
                     "pod": {**container, "command": command, "args": None},
                 }
+
+
+def _custom_resource(document: object) -> Iterator[Options]:
+    """The server that an operator starts for an object of its kind: KubeAI's Model, KServe's LLMInferenceService."""
+    spec, kind = _inside(document, "spec"), _inside(document, "kind")
+    if kind == "Model" and _inside(spec, "engine") in _ENGINES:  # kubeai.org/v1, resourceProfile: NAME:DEVICES
+        count = str(_inside(spec, "resourceProfile") or "").rpartition(":")[2]
+        name = str(_inside(spec, "url") or "").partition("://")[2].partition("?")[0]
+        command = [*_ENGINES[str(_inside(spec, "engine"))].split(), name, *map(str, _inside(spec, "args") or [])]
+        limits = {"resources": {"limits": {"gpu": count}}} if count.isdigit() and "gpu" in str(spec) else {}
+        yield {"replicas": _inside(spec, "replicas") or 1, "pod": {"command": command, **limits}}
+    if kind != "LLMInferenceService":
+        return
+    name = str(_inside(spec, "model", "uri") or "").partition("://")[2]
+    pools = {"decode": spec, "prefill": _inside(spec, "prefill")}
+    for role, pool in pools.items():
+        found = _inside(pool, "template", "containers")
+        main = next((one for one in found if isinstance(one, Mapping)), {}) if isinstance(found, list) else {}
+        if not pool or (main.get("command") and name not in str(main)):
+            continue
+        sizes = [(flag, _inside(pool, "parallelism", key)) for key, flag in _CHART_SIZES.items()]
+        after = [word for flag, size in sizes if size for word in (flag, str(size))]
+        after += ["--enable-expert-parallel"] if _inside(pool, "parallelism", "expert") else []
+        after += ["--disaggregation-mode", role] if pools["prefill"] else []
+        given = [*map(str, main.get("args") or []), *_listed(_environment(main))]
+        command = ["vllm", "serve", name, *given, *after]
+        yield {"replicas": _inside(pool, "replicas") or 1, "pod": {**main, "command": command, "args": None}}
+
+
+_ENGINES = {"VLLM": "vllm serve", "LlamaCpp": "llama-server -m"}

@@ -61,6 +61,9 @@ def emit(name: str, options: Tree, slots: int = 1) -> EmittedLaunch:
         raise UsageError(f"--emit {name}: {module.VERSION} {work}; ask for --phase {phase}", "emit")
     body = module.write({"slots": slots, **options}, hub(model))
     launch = read.read_text(body, name)
+    if launch.framework:  # which a reader takes where nothing else is said
+        options = {"software": Layout.software, **options}
+        launch.options["software"] = launch.framework
     written = {**launch.options, **launch.speculation}
     rest = {k: v for k, v in options.items() if k not in written or not same(k, written[k], v)}
     if "acceptance" in rest:

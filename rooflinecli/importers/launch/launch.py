@@ -91,10 +91,12 @@ class Launch:
     notes: list[str] = field(default_factory=list)
     devices: int | None = None  # of the job around it: a batch header, or pods times the devices of each
     cores: int = 1  # ranks that one device carries
+    framework: str = ""  # of training, as the constants of a chip name it; empty where they have none of its own
     speculation: Options = field(default_factory=dict)  # options that hold once the share of accepted tokens is given
     shaping: list[str] = field(default_factory=list)  # flags of the model itself, that a model made of the sizes lacks
     part: bool = False  # one of several processes of the same server
     per_replica: int | None = None  # sequences of a training batch to a replica, where their number follows from -n
+    groups: int = 1  # of replicas, each of which shards the weights, where the size of one follows from -n
     open_file: Callable[[str], str | None] = lambda _: None  # the text of a file that a config names
     shape: Options = field(default_factory=dict)  # of the model, where a launch describes it instead of naming it
 

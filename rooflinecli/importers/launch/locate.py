@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -9,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from rooflinecli.core import files
 from rooflinecli.core.errors import DataError
@@ -23,7 +26,9 @@ from rooflinecli.specs.registry import kinds, load
 TOOLS = "importers/launch/tools"
 _FENCED = re.compile(r"^ *```[ \t]*(?:sh|bash|shell|console|text)?[ \t]*\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 LARGEST = 2_000_000
+_SUFFIXES = frozenset(".toml .json .yaml .yml .md .rst .sh .bash .slurm .sbatch".split())
 _RUNS = re.compile(r"\b(python3?|torchrun|deepspeed|vllm|trtllm-\w+|sglang|llama-server|accelerate)\b")
+_EVALUATION = re.compile(r"(?:.*[/_-])?(?:eval|evaluat|infer|generat|convert)\w*\.py")  # scripts that train nothing
 # flags of a server that is one of several pods of the same engine
 _PART = (
     "--node-rank", "--data-parallel-start-rank", "--data-parallel-address", "--dist-init-addr", "--headless", "--nnodes",
@@ -39,6 +44,7 @@ class Source:
     folder: Path | None = None
     files: dict[str, str] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)  # configs that its commands name, and that are not here
+    overrides: Options = field(default_factory=dict)  # of its keys, in the command that names it
 
     def sibling(self, written: str) -> str | None:
         """The text of a file that a launch names: made by the script, mounted with it, or in its folder; None for none."""
@@ -68,8 +74,14 @@ def open_text(source: str) -> Source:
 def launches(source: Source) -> Iterator[Launch]:
     """Every launch in it, in order."""
     suffix = Path(source.name).suffix.lower()
+    if source.folder is not None and suffix not in _SUFFIXES:
+        suffix = _kind(source.text)
     if suffix == ".toml":
-        yield from _config(parse(source.text, source.name, tomllib.loads), source)
+        tree = parse(source.text, source.name, tomllib.loads)
+        for key, value in source.overrides.items():
+            table, _, name = key.partition(".")
+            tree.setdefault(table, {})[name] = value
+        yield from _config(tree, source)
     elif suffix == ".json":
         yield from _config(parse(source.text, source.name), source)
     elif suffix in (".yaml", ".yml"):
@@ -79,6 +91,19 @@ def launches(source: Source) -> Iterator[Launch]:
         yield from _fenced(source)
     else:
         yield from _script(source.text, source, {})
+
+
+def _kind(text: str) -> str:
+    """The suffix that a saved config should have, by its content: a mapping in JSON, TOML or YAML; empty for a script."""
+    if text.startswith("#!"):
+        return ""
+    for suffix, reader in ((".json", json.loads), (".toml", tomllib.loads), (".yaml", yaml.safe_load)):
+        try:
+            if isinstance(reader(text), Mapping):
+                return suffix
+        except (ValueError, RecursionError, yaml.YAMLError):
+            continue
+    return ""
 
 
 def _fenced(source: Source) -> Iterator[Launch]:
@@ -130,11 +155,15 @@ def _yaml(source: Source) -> Iterator[Launch]:
         source.files |= {
             str(k): v for k, v in (data if isinstance(data, Mapping) else {}).items() if isinstance(v, str)
         }
+    empty = True
     for document in found:
         configs = list(_config(document, source))
-        yield from configs
-        if not configs and document not in maps:
-            yield from _processes(document, source)
+        started = [] if configs or document in maps else list(_processes(document, source))
+        empty = empty and not configs and not started
+        yield from configs + started
+    for text in source.files.values() if empty else ():  # a map of scripts whose pods are elsewhere
+        if text.startswith("#!"):
+            yield from _script(text, source, {})
 
 
 def _processes(document: object, source: Source) -> Iterator[Launch]:
@@ -198,8 +227,11 @@ def _launched(words: list[str], source: Source, line: int, job: containers.Conta
     if not words or words[0] in _STARTS_NOTHING:
         return
     where = f"{source.name}:{line}" if line and source.folder else source.name
+    evaluates = any(_EVALUATION.fullmatch(word) for word in words)
     for name in kinds(TOOLS):
         tool = load(TOOLS, name)
+        if evaluates and tool.TRAINS:
+            continue
         rest = tool.starts(words) if hasattr(tool, "starts") else serving_common.started(words, tool.FLAGS)
         if rest is None:
             continue
@@ -224,7 +256,10 @@ def _launched(words: list[str], source: Source, line: int, job: containers.Conta
         if base.endswith(configs) and len(words) < 200:
             text = source.sibling(base)
             if text is not None:
-                named = Source(text, f"{where}: {readable(base)}", source.folder, source.files, source.absent)
+                flags = LaunchArguments.of_words(words).given
+                over = {k.replace("-", "_"): yaml.safe_load(v[0]) if v else True for k, v in flags.items() if "." in k}
+                name = f"{where}: {readable(base)}"
+                named = Source(text, name, source.folder, source.files, source.absent, over)
                 yield from _ranked(launches(named), words, job)
             elif any(runs in " ".join(words) for runs in ("train", "torchrun", "accelerate", "deepspeed")):
                 source.absent.append(base)

@@ -97,6 +97,9 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
         found = {k: v for k, v in stated.items() if k not in asked} | found
     if "model" not in found and "model" not in asked:
         found["model"] = _described(launch, "" if "hw" in {**found, **asked} else " and --hw")
+    if launch.framework and "software" not in {**found, **asked}:
+        found["software"] = launch.framework
+        launch.notes.append(f"priced as {launch.framework}, the framework of the launch; --framework names another")
     copies = (
         launch.tool == "vllm" or found.get("dp", 1) == 1
     )  # where ranks of attention data parallelism are not separate servers
@@ -107,7 +110,7 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
         launch.notes.append("expert parallelism is left out: the model has no experts")
     if "n" in asked and "dp" in found and "dp" not in asked and asked["n"] != found.get("n"):
         found.pop("dp")  # recomputed from the devices
-    if launch.per_replica and "batch" not in asked and "batch" not in found:
+    if launch.per_replica and (launch.groups > 1 or "batch" not in {**found, **asked}):
         _share(launch, {**found, **asked}, found)
     if launch.speculation and "acceptance" in asked:
         found |= {k: v for k, v in launch.speculation.items() if k not in asked}
@@ -126,7 +129,7 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
 
 
 def _share(launch: Launch, known: Tree, found: Options) -> None:
-    """The global batch, from that of a replica and the replicas that -n leaves."""
+    """The global batch and the replicas that share weights, from those of a replica and the replicas that -n leaves."""
     try:
         n, dp, tp, pp, cp = (
             int(str(known.get(key, 0 if key in ("n", "dp") else 1))) for key in ("n", "dp", "tp", "pp", "cp")
@@ -136,7 +139,10 @@ def _share(launch: Launch, known: Tree, found: Options) -> None:
     if not (replicas := dp or n // (tp * pp * cp)):
         why = f"its batch is {launch.per_replica} sequences per replica, and the number of replicas is not stated"
         raise UsageError(f"{launch.where}: {why}; give -n", "n")
-    found["batch"] = replicas * int(launch.per_replica or 1)
+    if "batch" not in known:
+        found["batch"] = replicas * int(launch.per_replica or 1)
+    if launch.groups > 1 and "shard" not in known:
+        found["shard"] = replicas // launch.groups
 
 
 def _ask(launch: Launch, found: Tree, asked: Tree) -> None:

@@ -328,16 +328,32 @@ class ShellEvaluator:
             return
         name = _raw(node.child_by_field_name("variable") or body)
         items = [w for value in node.children_by_field_name("value") for w in self.shell.fields(_raw(value))]
+        before = dict(self.shell.values)
         for item in items[:64]:
             self.shell.values[name] = unknown(f"${name}") if unknowns(item) else item
             self.follow([body])
             self.ended = False  # a `break` may have come first
+        if any(_raw(value) == '"$@"' for value in node.children_by_field_name("value")):
+            self._keep(before)
 
     def _while(self, node: Node) -> None:
         body = node.child_by_field_name("body")
         holds = self._decided([c for c in node.children_by_field_name("condition") if c.is_named])
-        if body is not None and (holds is None or holds is (node.children[0].type == "while")):
+        runs = holds is None or holds is (node.children[0].type == "while")
+        if body is not None and _OPTIONS.search(_raw(body)):
+            before = dict(self.shell.values)
             self.follow([body])
+            self._keep(before)
+        elif body is not None and runs:
+            self.follow([body])
+
+    def _keep(self, before: dict[str, Value]) -> None:
+        """After a loop over the script's own options: without them, what had a value before keeps it."""
+        if all(unknowns(word) for word in before["@"] or ()):
+            had = {k: v for k, v in before.items() if isinstance(v, str) and v and not unknowns(v)}
+            left = self.shell.values
+            new = [k for k, v in left.items() if k not in before and isinstance(v, str) and unknowns(v)]
+            self.shell.values = {k: v for k, v in left.items() if k not in new} | had
 
     def _case(self, node: Node) -> None:
         written = node.child_by_field_name("value")
@@ -399,6 +415,7 @@ class ShellEvaluator:
         return None
 
 
+_OPTIONS = re.compile(r"\bshift\b|\$\{?OPTARG\b")  # what a loop over options has
 _WORDS = ("word", "number", "string", "raw_string", "ansi_c_string", "translated_string", "concatenation", "command_name",
           "simple_expansion", "expansion", "command_substitution", "arithmetic_expansion")  # fmt: skip
 _GROUPS = ("program", "pipeline", "negated_command", "compound_statement", "subshell", "do_group", "ERROR")

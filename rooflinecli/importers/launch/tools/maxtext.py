@@ -57,6 +57,7 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
     sizes: dict[str, int | None] = {axis: _size(args, launch, names) for axis, names in _AXES.items()}
     if not any(f"{net}_fsdp_parallelism" in tree for net in ("ici", "dcn")):
         sizes["fsdp"] = -1  # base.yml's own
+    launch.framework = "maxtext"
     _chips(launch, sizes)
     fsdp, data = sizes.pop("fsdp"), sizes.pop("dp")
     left = [axis for axis, size in sizes.items() if size == -1]
@@ -71,7 +72,9 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
     over_data = training_common.on(args.pop("shard_optimizer_over_data"))
     launch.options["zero"] = 3 if fsdp != 1 else int(over_data)
     dp = int(launch.options.get("dp", 0))
-    if fsdp == -1 and data and data > 1 and dp % data == 0:
+    if fsdp == -1 and data and data > 1 and not dp:
+        launch.groups = data
+    elif fsdp == -1 and data and data > 1 and dp % data == 0:
         launch.options["shard"] = dp // data
     elif fsdp and fsdp > 1 and (data == -1 or (closed and data and data > 1)) and dp != fsdp * int(sizes["ep"] or 1):
         launch.options["shard"] = fsdp * int(sizes["ep"] or 1)

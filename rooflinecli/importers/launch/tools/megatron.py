@@ -86,6 +86,8 @@ def read(words: list[str], launch: Launch) -> None:
     half = "fp16" if args.pop("fp16") else "bf16" if args.pop("bf16") else "fp32"
     launch.options["dtype"] = "fp8" if args.pop("fp8-format", "fp8", "transformer-engine-precision") else half
     stage = args.pop("zero-stage")
+    beside = "+overlap" if "overlap-grad-reduce" in args.given else ""
+    launch.framework = "deepspeed" if "deepspeed" in args.given else f"megatron{beside}"
     if "deepspeed" in args.given and half == "bf16" and str(stage or 0) == "0":
         stage = 1  # DeepSpeed's BF16_Optimizer shards its states at stage 0 too
     launch.put("zero", stage, "--zero-stage")

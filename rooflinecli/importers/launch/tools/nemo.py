@@ -59,7 +59,7 @@ def read(tree: Tree, launch: Launch) -> None:
     megatron.settings(args, launch, any(glu) or args.pop("swiglu") is True)
     if "heads" in launch.shape:
         launch.shape.setdefault("kv_heads", launch.shape["heads"])
-    args.put(launch, "virtual-stages", "virtual_pipeline_model_parallel_size")
+    args.put(launch, "virtual-stages", "virtual_pipeline_model_parallel_size", "num_virtual_stages_per_pipeline_rank")
     megatron.recomputed(args, launch)
     each = args.whole(launch, "per_device_train_batch_size")  # LLaMA-Factory's, of a replica
     if each:

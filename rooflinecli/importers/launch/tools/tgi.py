@@ -26,6 +26,10 @@ def read(words: list[str], launch: Launch) -> None:
     if cores is not None and cores > 1:  # Inferentia2, Trainium
         shards = cores // 2
         launch.notes.append(f"{cores} NeuronCores, two to a chip: a device here is a chip, so tp is {shards}")
+    if shards is None and str(args.pop("sharded")).lower() != "false" and "?num-shard" not in launch.missing:
+        shards = launch.devices
+        stated = f"the {shards} that it is given" if shards else "not stated, taken as one"
+        launch.notes.append(f"without --num-shard TGI takes every device that it sees: {stated}")
     serving_common.server(launch, shards)
     serving_common.unresolved(launch, {"num-shard": "tp", "hf-num-cores": "tp"}, args)
     if args.pop("speculate"):

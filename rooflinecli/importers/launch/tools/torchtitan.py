@@ -29,6 +29,8 @@ def claims(tree: Tree) -> bool:
 def read(tree: Tree, launch: Launch) -> None:
     """A job as a training plan; -1 shards over the devices that are left."""
     args = LaunchArguments.of_tree(tree)
+    asynchronous = args.pop(*(f"{table}.enable_async_tensor_parallel" for table in ("parallelism", "experimental")))
+    launch.framework = "torchtitan+async" if asynchronous is True else "torchtitan"
     sizes = {axis: args.whole(launch, *_names(f"{word}_parallel_degree")) for axis, word in _DEGREES.items()}
     shard = args.whole(launch, *_names("data_parallel_shard_degree"), "training.data_parallel_degree")
     copies = args.whole(launch, *_names("data_parallel_replicate_degree"))
@@ -47,6 +49,7 @@ def read(tree: Tree, launch: Launch) -> None:
         training_common.local_batch(launch, local)
     _recomputed(args, launch)
     narrow = any("float8" in str(c) or "mx" in str(c) for c in args.given.get("model.converters", []))
+    narrow = args.pop("float8.enable_float8_linear") is True or narrow  # before there were converters
     args.pop("model.converters")
     mixed = str(args.pop("training.mixed_precision_param", "training.dtype", default="bfloat16"))
     launch.options["dtype"] = "fp8" if narrow else {"bfloat16": "bf16", "float32": "fp32"}.get(mixed, mixed)
