@@ -323,6 +323,13 @@ def test_a_neighboring_count_that_is_cheaper_and_faster_is_named():
     assert "64 x H100 SXM5 80GB are cheaper and faster: $" in " ".join(ran.out.split())
 
 
+def test_a_budget_that_the_expected_cost_meets_says_so():
+    asked = ["plan", "llama-3-8b", "--tokens", "1T", "--hw", "h100", "--budget", "100000 USD", "-n", "16"]
+    ran = run_cli(*asked)
+    assert ran.code == 1 and "within it by the expected value (--bound expected)" in " ".join(ran.out.split())
+    assert run_cli(*asked, "--bound", "expected").code == 0
+
+
 def test_heads_of_a_service_say_which_rate_the_dollars_are_at():
     ran = run_cli("plan", "llama-3-8b", "--hw", "h100", "--slo", "ttft=2s,itl=50ms", "--qps", "2")
     assert "$/M output at capacity" in ran.out and "max req/s" in ran.out

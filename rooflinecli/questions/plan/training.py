@@ -456,7 +456,10 @@ class ChipPlan:
         )
 
     def _too_dear(self, devices: int) -> PlannedChip:
+        tried, budget = self.at(devices), self.asked.budget or 0.0
+        within = self.asked.hold == "pessimistic" and tried.held(BILL, "expected") <= budget
+        bound = " at the pessimistic bound, within it by the expected value (--bound expected)" if within else ""
         return self._none(
-            f"costs {self.over_budget(devices):.3g} times the budget on {plural(devices, 'device')}, the cheapest count tried",
-            self.at(devices),
+            f"costs {self.over_budget(devices):.3g} times the budget on {plural(devices, 'device')}, the cheapest count tried{bound}",
+            tried,
         )
