@@ -202,11 +202,11 @@ def open_loop_itl(step: Number, load: Number, rate: Number = 0.0, starts: Number
 @formula(
     "t_wait",
     "s",
-    "open loop: prompts that came while a request waited for its first token are read before its next ones; M/D/1 queue, shared by its decode steps",
+    "open loop: prompts that came while a request's own was read are read before its next tokens; those before them share its pass",
 )
 def backlog_interference(load: Number, prompt_cost: Number, output: Number, rate: Number, starts: Number) -> Number:
-    """(u t_w + (1 - e^(-r t_w)) o_p) / ((1 - u) (S_o - 1)), t_w = u t / (2 (1 - u)) + t + o_p."""
-    waited = load * prompt_cost / (2 * (1 - load)) + prompt_cost + starts
+    """(u t_w + (1 - e^(-r t_w)) o_p) / ((1 - u) (S_o - 1)), t_w = t + o_p."""
+    waited = prompt_cost + starts
     together = load * waited + (1 - 2.718281828459045 ** (-rate * waited)) * starts
     return together / ((1 - load) * num.maximum(output - 1, 1))
 

@@ -242,8 +242,8 @@ def test_a_first_token_on_an_idle_replica_is_its_pass(ask):
 
 def test_an_open_loop_holds_what_arrives_while_a_request_lasts(ask):
     """Little 1961: b = r S_o ITL; steps share the time that prompts leave, u = r t_pre. A step with a prompt streams weights twice and
-    starts its kernels; prompts that came while the first token was waited for
-    are read, in a step that starts their kernels, before the next ones; b others decode with it."""
+    starts its kernels; prompts that came while its own was read
+    are read, in a step that starts their kernels, before its next tokens; b others decode with it."""
     qps = 40.0
     answer = ask("dense", "decode", qps=qps, **LOAD)
     assert answer["batch"] == pytest.approx(qps * 100 * answer["time_s"], rel=1e-6)
@@ -252,7 +252,7 @@ def test_an_open_loop_holds_what_arrives_while_a_request_lasts(ask):
     share = qps * cost
     step = answer["time_s"] - answer["breakdown_s"]["prefill_interference"]
     again = ask("dense", "prefill", prompt=200, output=100)["time_s"] - cost
-    waited = share * cost / (2 * (1 - share)) + cost + again
+    waited = cost + again
     backlog = (share * waited + (1 - math.exp(-qps * waited)) * again) / ((1 - share) * 99)
     met = 1 - math.exp(-qps * (answer["time_s"] - backlog))
     assert answer["time_s"] == pytest.approx((step + met * again) / (1 - share) + backlog, rel=1e-6)
