@@ -156,6 +156,14 @@ class Verb:
     former: tuple[tuple[str, str], ...] = ()
     best: Callable[[Any], str] | None = None
 
+    def first(self, answer: Any) -> dict[str, object]:
+        """The estimate of the first row with the changes to try, as the view takes it."""
+        if self.best is None:
+            return {}
+        from rooflinecli.questions.estimate.changes_to_try import of_command
+
+        return {"estimate": of_command(self.best(answer))}
+
 
 VERBS = {
     "search": Verb(
@@ -230,10 +238,8 @@ def _run(verb: Verb) -> Callable[[Any, Any], int]:
         if verb.view == "rl" and answer.candidates:
             table = "candidates"
         shown: dict[str, object] = {"top": how.top} if isinstance(how, Top) else {}
-        if verb.best is not None and view == verb.view and how.format not in ("json", "csv"):
-            from rooflinecli.questions.estimate.changes_to_try import of_command
-
-            shown["estimate"] = of_command(verb.best(answer))
+        if view == verb.view and how.format not in ("json", "csv"):
+            shown |= verb.first(answer)
         show(answer, view, how, table=table, **shown)
         if verb.view == "plan" and len(answer.rows) < (asked := ",".join(question.hw).count(",") + 1):  # type: ignore[attr-defined]
             print(f"interrupted: {len(answer.rows)} of {asked} chips were planned", file=sys.stderr)

@@ -61,7 +61,7 @@ def _one(question: Simulate, how: SimulateDelivery, over: SpreadMap) -> int:
 
     with Progress(question.expected, "requests") as bar:
         answer, ran = answered(question, bar.add, over)
-    show(answer, "simulate", how, changes=_changes(question, answer) if how.format in ("table", "markdown") else ())
+    show(answer, "simulate", how, changes=_changes(question, answer) if how.format not in ("json", "csv") else ())
     if how.requests_out is not None:
         save(table(ran.every), Path(how.requests_out), "--requests-out")
     if how.timeline is not None:

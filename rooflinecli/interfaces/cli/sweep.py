@@ -17,7 +17,7 @@ from rooflinecli.questions.sweep.question import Sweep
 from rooflinecli.specs.options import OptText, Text, field
 from rooflinecli.specs.quantities import first_release
 
-FORMATS = ("table", "csv", "json", "jsonl", "markdown", "parquet")
+FORMATS = ("table", "csv", "json", "jsonl", "markdown", "html", "parquet")
 
 
 class SweepDelivery(Study):
@@ -49,7 +49,8 @@ def run(question: Sweep, how: SweepDelivery) -> int:
     if over is not None and how.plot:
         raise UsageError("--plot draws while the sweep goes by; leave out --jobs, --cluster and --resume", "plot")
     space, points = study.space, study.stop - study.start
-    plot = Gathered(how.plot_kind, space) if how.plot else None
+    page = how.format == "html" and over is None
+    plot = Gathered(how.plot_kind, space) if how.plot or page else None
     progress, feasible, interrupted = Progress(points), False, False
     file = None if how.out is None else Path(how.out)
     quiet = how.plot == "-" and file is None and how.format == "table"
@@ -71,11 +72,13 @@ def run(question: Sweep, how: SweepDelivery) -> int:
                 progress.add(chosen_from)
         except KeyboardInterrupt:  # what was computed is written as a whole file
             interrupted = True
+        if plot and page:
+            out.picture = plot.picture
     progress.close()
     if interrupted:
         print_error(f"interrupted: {progress.done:,} of {points:,} points are written")
         return INTERRUPTED
-    if plot:
+    if plot and how.plot:
         draw(plot.picture, str(how.plot))
     return 0 if feasible else 1
 

@@ -29,6 +29,7 @@ from rooflinecli.render.answer import bare, to_json
 from rooflinecli.render.numbers import text as number_text
 from rooflinecli.render.report.html import DerivationTree, EmbeddedFigures, EscapedHtml, join, table, tag
 from rooflinecli.render.report.page import draw, section, sections, shown
+from rooflinecli.render.views.pictures import pictures
 from rooflinecli.specs.layout import AXES
 from rooflinecli.specs.name_lookup import files
 from rooflinecli.specs.options import KINDS, MISSING, OPTIONS, PANELS, Option, find
@@ -129,7 +130,8 @@ def part(options: Options, question: type[Question[Any]] = Estimate) -> EscapedH
         of_verb = printed.get(question.verb)
         module, _, name = (question.verb if of_verb is None else of_verb.view).partition(".")
         view = getattr(import_module(f"rooflinecli.render.views.{module}"), name or "view")
-        return join(draw(view(answer_of)), shown(answer_of), _in_use(answer_of))
+        first = {} if of_verb is None else of_verb.first(answer_of)
+        return join(draw(view(answer_of, **first)), shown(pictures(answer_of)), _in_use(answer_of))
     request = build_request.request(options)
     result = estimate(request)
     numbers = section("numbers", "Every number unfolds", _numbers(quantities(plain(result))))

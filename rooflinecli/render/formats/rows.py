@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from io import StringIO
 from pathlib import Path
 from typing import Any, TextIO
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.extras import install
-from rooflinecli.render import numbers
+from rooflinecli.questions.sweep.plot_points import Picture
+from rooflinecli.render import blocks, numbers
 from rooflinecli.render.answer import inert
+from rooflinecli.render.blocks import Column, Headline, Note
 from rooflinecli.render.formats import terminal
 from rooflinecli.render.formats.markdown import cell
 from rooflinecli.specs.request import PHASES
@@ -162,6 +165,34 @@ class Markdown(Table):
         return [f"| {' | '.join(map(cell, row))} |" for row in (self.names, ["---:"] * len(self.names), *self.grid)]
 
 
+class Html(Table):
+    """A self-contained page: the rows as a table, the picture of the points, and all of it as JSON inside."""
+
+    limit = 2000
+    picture: Picture | None = None
+
+    def __init__(self, stream: TextIO, names: list[str], about: dict[str, object]):
+        super().__init__(stream, names, about)
+        self.axes, self.json = about["axes"], Json(StringIO(), names, about)
+
+    def add(self, chunk: Chunk) -> None:
+        super().add(chunk)
+        self.json.add(chunk)
+
+    def close(self) -> None:
+        from rooflinecli.render.report.page import whole_of
+
+        self.json.close()
+        head = Headline(f"{self.total:,} points over {', '.join(self.axes)}")  # type: ignore[call-overload]
+        grid = blocks.Table([Column(_title(name)) for name in self.names], self.grid)
+        more = self.total - len(self.grid)
+        note = Note(f"{more:,} more points are in the JSON of this page") if more else None
+        drawn = [self.picture] if self.picture is not None and any(self.picture.series.values()) else []
+        self.stream.write(
+            whole_of("roofline sweep", blocks.page([head], [grid], [note]), drawn, self.json.stream.getvalue())
+        )
+
+
 def _title(name: str) -> str:
     """'decode' above 'ITL' for a quantity of a phase; an axis is called as its option."""
     phase, dot, _ = name.partition(".")
@@ -233,5 +264,6 @@ WRITERS: dict[str, Callable[..., Any]] = {
     "json": Json,
     "jsonl": Jsonl,
     "markdown": Markdown,
+    "html": Html,
     "parquet": Parquet,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rooflinecli.core.derivation import Traced
@@ -12,8 +12,10 @@ from rooflinecli.core.units import duration, si
 from rooflinecli.questions.ops.answer import Operation
 from rooflinecli.questions.report.answer import ReportAnswer
 from rooflinecli.questions.simulate.from_estimate import Unserved
+from rooflinecli.questions.sweep.plot_points import Picture
 from rooflinecli.render.answer import to_json
 from rooflinecli.render.blocks import Block, Command, Drawing, Headline, Note, Page, Pairs, Table, records
+from rooflinecli.render.formats.terminal import command
 from rooflinecli.render.numbers import text
 from rooflinecli.render.report import charts
 from rooflinecli.render.report.html import DerivationTree, EmbeddedFigures, EscapedHtml, join, pairs, table, tag
@@ -40,6 +42,7 @@ GROUPS = (
     "stragglers",
 )
 TINY = 0.0005
+COMMAND = 88  # characters of a line of a command
 
 
 def page(report: ReportAnswer, derivations: dict[str, Traced], command: str) -> str:
@@ -102,19 +105,18 @@ def embedded(text: str) -> EscapedHtml:
 def whole(answer: Record, page: Page) -> str:
     """A self-contained page of an answer: its pictures, its blocks, and its JSON inside."""
     name = str(getattr(answer, "schema", "")).split("/")[1:2]
-    title = " ".join(["roofline", *name])
-    body = tag("main", draw(page), shown(answer))
-    return document(title, tag("header", tag("h1", title)), body, embedded(to_json(answer)))
+    return whole_of(" ".join(["roofline", *name]), page, pictures.pictures(answer), to_json(answer))
 
 
-def shown(answer: Record) -> EscapedHtml:
-    """The pictures of an answer."""
-    return join(
-        [
-            tag("section", tag("h2", p.title), charts.picture(p, f"picture-{i}"))
-            for i, p in enumerate(pictures.pictures(answer))
-        ]
-    )
+def whole_of(title: str, page: Page, drawn: Sequence[Picture], json_text: str) -> str:
+    """A self-contained page of blocks, pictures and a JSON document."""
+    body = tag("main", draw(page), shown(drawn))
+    return document(title, tag("header", tag("h1", title)), body, embedded(json_text))
+
+
+def shown(drawn: Sequence[Picture]) -> EscapedHtml:
+    """Pictures, a section each."""
+    return join([tag("section", tag("h2", p.title), charts.picture(p, f"picture-{i}")) for i, p in enumerate(drawn)])
 
 
 def draw(page: Page) -> EscapedHtml:
@@ -141,7 +143,8 @@ def _block(block: Block) -> EscapedHtml:
             "pre", "\n".join(block.lines), role="img", aria_label=block.words or None, class_="scroll", tabindex=0
         )
     if isinstance(block, Command):
-        return tag("pre", tag("code", block.words), class_="scroll", tabindex=0)
+        lines = "\n".join(command(block.words, COMMAND))
+        return tag("pre", tag("code", lines), class_="scroll", tabindex=0)
     return tag("p", block.text, class_="note" if isinstance(block, Note) else None)
 
 

@@ -16,8 +16,9 @@ from rooflinecli.questions.search.question import ServingSearch, TrainingSearch
 from rooflinecli.questions.simulate.from_estimate import ServedLoad
 from rooflinecli.questions.simulate.question import SimulateAnswer, StudyAnswer
 from rooflinecli.questions.sweep.plot_points import Picture
+from rooflinecli.render.numbers import label
 
-DAY = 86400.0
+DAY, MS = 86400.0, 1e3
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
 _LIMIT = re.compile(r"(?:serve\.)?itl_s <= ([\d.e+-]+)")
 
@@ -32,8 +33,8 @@ def _picture(answer: Record) -> Picture | None:
     if isinstance(answer, ServingSearch):
         rows = [row.serve for row in answer.results]
         title = f"{answer.model}: ITL against request rate per device"
-        made = Picture(title, "requests per second and device", "ITL, s", False)
-        points = [(row["requests_per_s"] / row["devices"], row["itl_s"]) for row in rows]
+        made = Picture(title, "requests per second and device", "ITL, ms", False)
+        points = [(row["requests_per_s"] / row["devices"], row["itl_s"] * MS) for row in rows]
         made.series = _ranked(points, [(row["itl_s"], row.get("itl_at_bound_s", row["itl_s"])) for row in rows])
         made.limits = _limits(float(m[1]) for m in map(_LIMIT.match, answer.where) if m)
         return made
@@ -43,25 +44,27 @@ def _picture(answer: Record) -> Picture | None:
         made.series = _ranked(points, [row.interval_s for row in answer.results])
         return made
     if isinstance(answer, CompareAnswer):
-        made = Picture(f"{answer.model.name}: {answer.rank} against cost", "dollars per hour", answer.rank, False)
+        name, unit = label(answer.rank), MS if answer.rank in ("decode.time_s", "prefill.time_s") else 1.0
+        up = f"{name}, ms" if unit == MS else f"{name}, s" if answer.unit == "s" else name
+        made = Picture(f"{answer.model.name}: {name} against cost", "dollars per hour", up, False)
         for chip in answer.rows:
             if chip.value is not None and chip.usd_per_hour is not None:
-                made.series[chip.name] = [(chip.usd_per_hour, chip.value)]
+                made.series[chip.name] = [(chip.usd_per_hour, chip.value * unit)]
         limit = next((s for name, s in answer.slo_s.items() if name.removesuffix("_s") in answer.rank), None)
-        made.limits = _limits([limit] if limit is not None else [])
+        made.limits = _limits([limit] if limit is not None else [], unit)
         return made
     if isinstance(answer, TrainingPlan):
-        made = Picture(f"{answer.model}: time against cost", "cost, million dollars", "days", False)
+        made = Picture(f"{answer.model}: time against cost", "cost, thousand dollars", "days", False)
         for run in answer.rows:
             if isinstance(run, TrainingChip) and run.elapsed_usd is not None:
-                made.series[run.hardware] = [(run.elapsed_usd / 1e6, run.elapsed_s / DAY)]
+                made.series[run.hardware] = [(run.elapsed_usd / 1e3, run.elapsed_s / DAY)]
         made.limits = {} if answer.deadline_s is None else {"deadline": answer.deadline_s / DAY}
         return made
     if isinstance(answer, ServingPlan):
-        made = Picture(f"{answer.model}: ITL against cost", "dollars per hour", "ITL, s", False)
+        made = Picture(f"{answer.model}: ITL against cost", "dollars per hour", "ITL, ms", False)
         for service in answer.rows:
             if isinstance(service, ServingChip) and service.usd_per_hour is not None:
-                made.series[service.hardware] = [(service.usd_per_hour, service.numbers.itl_s)]
+                made.series[service.hardware] = [(service.usd_per_hour, service.numbers.itl_s * MS)]
         made.limits = _limits(s for name, s in answer.limits_s.items() if name.startswith("itl"))
         return made
     if isinstance(answer, SimulateAnswer):
@@ -105,8 +108,8 @@ def _ranked(
     return {name: found for name, found in series.items() if found}
 
 
-def _limits(seconds: Iterable[float]) -> dict[str, float]:
-    return {f"SLO {duration(s)}": s for s in seconds}
+def _limits(seconds: Iterable[float], unit: float = MS) -> dict[str, float]:
+    return {f"SLO {duration(s)}": s * unit for s in seconds}
 
 
 def served(found: ServedLoad) -> list[Picture]:

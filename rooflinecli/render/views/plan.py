@@ -63,11 +63,11 @@ def _service(layout_first: bool) -> tuple[Column, ...]:
         Column("instances", lambda r: f"{r.numbers.instances} x {r.numbers.layout.batch:g}"),
         Column("TTFT (to)", lambda r: to_bound(r.numbers.ttft_s, r.numbers.interval_ttft_s[1]), drop=6),
         Column("ITL (to)", lambda r: to_bound(r.numbers.itl_s, r.numbers.interval_itl_s[1]), drop=5),
-        Column("req/s of capacity at the bound" if layout_first else "max req/s", lambda r: _rate(r), drop=3),
+        Column("req/s (of max)" if layout_first else "max req/s", lambda r: _rate(r), drop=3),
         Column("cost", "usd_per_hour"),
         Column("$/M output at capacity", "numbers.usd_per_million_output_tokens", drop=4),
         *(
-            [Column("$/M in + out at the load", "numbers.usd_per_million_tokens_at_qps", drop=3)]
+            [Column("$/M in+out at the load", "numbers.usd_per_million_tokens_at_qps", drop=3)]
             if layout_first
             else [split]
         ),
