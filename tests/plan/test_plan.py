@@ -324,7 +324,7 @@ def test_a_neighboring_count_that_is_cheaper_and_faster_is_named():
 
 
 def test_a_budget_that_the_expected_cost_meets_says_so():
-    asked = ["plan", "llama-3-8b", "--tokens", "1T", "--hw", "h100", "--budget", "100000 USD", "-n", "16"]
+    asked = ["plan", "llama-3-8b", "--tokens", "1T", "--hw", "h100", "--budget", "100000 USD", "-n", "8"]
     ran = run_cli(*asked)
     assert ran.code == 1 and "within it by the expected value (--bound expected)" in " ".join(ran.out.split())
     assert run_cli(*asked, "--bound", "expected").code == 0
