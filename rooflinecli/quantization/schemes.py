@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.record import Json
 from rooflinecli.quantization.formats import FORMATS
 from rooflinecli.specs.layers import Quantization
 from rooflinecli.specs.snapshots import table
@@ -25,7 +26,7 @@ class Scheme:
 
     bits: float
     allowed: Sequence[float]
-    stored: dict[str, object]
+    stored: Json
     source: str
     group: int | None = None
     groups: Sequence[int] = ()
@@ -88,21 +89,18 @@ def parse(name: str | None) -> Quantization | None:
 
 
 def _quantization(stem: str, scheme: Scheme, bits: float, group: int | None, head: str | None) -> Quantization:
-    from rooflinecli.specs.validation import validated
-
     stored = dict(scheme.stored)
     if stored.pop("zero_packed", False):
         stored["zero_bits"] = int(bits)
-    words = stored.pop("per_word", {})
-    assert isinstance(words, dict)
+    words = {float(width): count for width, count in stored.pop("per_word", {}).items()}
     if head:
-        stored["head_bits"] = int(head)
+        stored["head_bits"] = float(head)
     kind = str(stored.pop("dtype", "int8" if bits > 4 else "int4"))
     covers = stored.pop("covers", "linear")
-    packed = 32 / words[int(bits)] if bits in words else bits
+    packed = 32 / words[bits] if bits in words else float(bits)
     base = {"dtype": kind, "group_size": group, "scale_bits": 0, "applies_to": covers, "method": stem, "bits": packed}
     alone = kind.startswith("int") and stem != "bnb-int8"
-    return validated(Quantization, base | {"weight_only": alone} | stored)
+    return Quantization(**base | {"weight_only": alone} | stored)
 
 
 def matrix_bytes(stored: Quantization, inputs: int, outputs: int, bits: float | None = None) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import cast
 
 from rooflinecli.core.record import Json
 from rooflinecli.core.text import plural
@@ -13,16 +12,11 @@ from rooflinecli.specs.snapshots import table
 FOLDER = Path(__file__).resolve().parent.parent / "published_runs"
 
 
-def _read(path: Path) -> Json:
-    from rooflinecli.specs.yaml_loader import read
-
-    return read(path).data
-
-
 @lru_cache(maxsize=8)
 def published(name: str) -> Json:
     """sources, excluded and rows of published_runs/NAME.yaml."""
-    return cast(Json, table(FOLDER / f"{name}.yaml", _read))
+    found: Json = table(FOLDER / f"{name}.yaml")
+    return found
 
 
 def excluded(name: str) -> list[str]:

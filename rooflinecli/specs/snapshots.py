@@ -44,11 +44,11 @@ def load(kind: type[S], path: Path, base: str) -> S:
     return spec
 
 
-def table(path: Path, read: Callable[[Path], Any] | None = None) -> Any:
-    """The plain data of a table that the package brings, by `read` where PyYAML's own reading does not do."""
+def table(path: Path, read: Callable[[Path], Any] = lambda path: _read(path, "").data) -> Any:
+    """What the package's tables say, as plain data: the file's own, or what `read` makes of it."""
     kept = _recall(path, "table")
     if kept is None:
-        kept = (read or _parsed)(path)
+        kept = read(path)
         _keep(path, "table", None, kept)
     return kept
 
@@ -57,14 +57,6 @@ def _read(path: Path, base: str) -> Document:
     from rooflinecli.specs.yaml_loader import read
 
     return read(path, base=base)
-
-
-def _parsed(path: Path) -> Any:
-    import yaml
-
-    from rooflinecli.specs.yaml_loader import Loader
-
-    return yaml.load(path.read_text(encoding="utf-8"), Loader)
 
 
 def _encoded(value: Any) -> Any:
