@@ -282,6 +282,25 @@ done
 for arg in "$@"; do MODEL=$arg; done
 vllm serve "$MODEL" --tensor-parallel-size 8 --pipeline-parallel-size 4 --max-num-seqs 128
 """
+RAY = """kind: RayService
+spec:
+  serveConfigV2: |
+    applications:
+      - import_path: ray.serve.llm:build_openai_app
+        args:
+          llm_configs:
+            - model_loading_config: {model_id: qwen3-8b}
+              engine_kwargs: {tensor_parallel_size: 2, gpu_memory_utilization: 0.92, enable_prefix_caching: true}
+              deployment_config: {num_replicas: 3}
+"""
+WRITTEN = """LIST=$(printf "%s, " "${A[@]}")
+cat << EOF > c.yaml
+cuda_graph_config:
+  batch_sizes: [${LIST%, }]
+kv_cache_config: {dtype: fp8}
+EOF
+trtllm-serve Qwen/Qwen3-8B --tp_size 4 --extra_llm_api_options c.yaml
+"""
 EVALUATION = (
     "accelerate launch --num_processes 8 lm_evaluate_megatron_qwen.py --num-layers 32 --hidden-size 4096 --bf16\n"
 )
@@ -321,6 +340,10 @@ per_device_batch_size: 2
         ("job.toml", FLOAT8, {"software": "megatron"}, {"software": "megatron"}),
         # AI-Hypercomputer/gpu-recipes, src/frameworks/a3ultra/maxtext-configs/llama3-1-405b-768gpus-a3u-fp8.yaml
         ("config", SLICES, {"n": 768}, {"shard": 256, "batch": 1536, "software": "maxtext"}),
+        # awslabs/data-on-eks, data-stacks/ray-on-eks/examples/ray-batch-inference/03-rayservice-deepseek-r1-8b.yaml
+        ("r.yaml", RAY, {}, {"model": "qwen3-8b", "tp": 2, "dp": 3, "gpu-memory-utilization": "0.92"}),
+        # SemiAnalysisAI/InferenceX, benchmarks/single_node/fixed_seq_len/deprecated/minimaxm2.5_fp4_b200_trt.sh
+        ("c.sh", WRITTEN, {}, {"kv-dtype": "fp8", "tp": 4}),
         ("v.yaml", "image: vllm/vllm-openai\nenv: [{name: VLLM_ARGS, value: --model Qwen/Qwen3-8B -tp 2}]\n", {}, {"model": "Qwen3-8B", "tp": 2}),
         ("b.sh", "python -m sglang.bench_one_batch --model-path Qwen/Qwen3-8B --tp 2 --batch-size 8 --input-len 256 --output-len 32\n", {}, {"tp": 2, "batch": "8", "prompt": "256", "output": "32"}),
         ("l.sh", "llama-server -m Qwen3-8B-Q4_K_M.gguf -md d.gguf --spec-draft-n-max 4\n", {"acceptance": 0.7}, {"draft-tokens": 4}),
@@ -344,5 +367,8 @@ def test_a_command_overrides_the_config_that_it_names(tmp_path):
 def test_what_is_no_training_and_what_is_assumed(tmp_path):
     with pytest.raises(rl.UsageError, match="no launch of a supported tool"):
         options_of(EVALUATION, tmp_path)
+    with pytest.raises(rl.UsageError, match="no launch of a supported tool"):
+        options_of("accelerate launch -m lm_eval --model hf --batch_size 16", tmp_path)
+    assert "$@, are taken as none" in options_of('vllm serve Qwen/Qwen3-8B "$@"', tmp_path)[1]
     _, said = options_of("text-generation-launcher --model-id Qwen/Qwen3-8B --revision gptq\n", tmp_path)
     assert "--revision gptq (formats" in said and "takes every device that it sees: not stated" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,7 @@ from typing import Any
 import yaml
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.launch.shell_expansion import unknown
+from rooflinecli.importers.launch.shell_expansion import in_yaml, unknown
 from rooflinecli.importers.source import Options, Tree
 
 _HELM_LINE = re.compile(r"^[ \t]*(\{\{[^{}\n]*\}\}[ \t]*)+$", re.MULTILINE)  # control, assignments, includes: not YAML
@@ -52,7 +53,7 @@ def documents(text: str, name: str, values: object = None) -> list[Any]:
     """
     if len(text) > LARGEST:
         raise DataError(f"{name}: longer than {LARGEST} characters; give the launch alone")
-    plain = _HELM.sub(lambda match: _filled(match, values), _HELM_LINE.sub("", text))
+    plain = in_yaml(_HELM.sub(lambda match: _filled(match, values), _HELM_LINE.sub("", text)))
     try:
         return [d for d in yaml.load_all(plain, Loader=_Loader) if d is not None]
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -279,8 +280,27 @@ def servers(values: object) -> Iterator[Options]:
 
 
 def _custom_resource(document: object) -> Iterator[Options]:
-    """The server that an operator starts for an object of its kind: KubeAI's Model, KServe's LLMInferenceService."""
+    """The server that an operator starts for an object of its kind: KubeAI's Model, KServe's LLMInferenceService, Ray's RayService."""
     spec, kind = _inside(document, "spec"), _inside(document, "kind")
+    served = _inside(spec, "serveConfigV2") if kind == "RayService" else None
+    for config in yaml.load_all(served, _Loader) if isinstance(served, str) else [document]:
+        for application in _items(config, "applications"):
+            for model in _items(application, "args", "llm_configs"):
+                loaded = _inside(model, "model_loading_config", "model_source") or _inside(
+                    model, "model_loading_config", "model_id"
+                )
+                flags = _inside(model, "engine_kwargs")
+                flags = flags.items() if isinstance(flags, Mapping) else ()
+                given = [
+                    f"--{k.replace('_', '-')}"
+                    + ("" if v is True else f"={json.dumps(v) if isinstance(v, Mapping) else v}")
+                    for k, v in flags
+                    if v is not False
+                ]
+                yield {
+                    "replicas": _inside(model, "deployment_config", "num_replicas") or 1,
+                    "pod": {"command": ["vllm", "serve", str(loaded), *given]},
+                }
     if kind == "Model" and _inside(spec, "engine") in _ENGINES:  # kubeai.org/v1, resourceProfile: NAME:DEVICES
         count = str(_inside(spec, "resourceProfile") or "").rpartition(":")[2]
         name = str(_inside(spec, "url") or "").partition("://")[2].partition("?")[0]
@@ -303,6 +323,12 @@ def _custom_resource(document: object) -> Iterator[Options]:
         given = [*map(str, main.get("args") or []), *_listed(_environment(main))]
         command = ["vllm", "serve", name, *given, *after]
         yield {"replicas": _inside(pool, "replicas") or 1, "pod": {**main, "command": command, "args": None}}
+
+
+def _items(tree: object, *keys: str) -> list[Any]:
+    """The list under these keys; empty where there is none."""
+    found = _inside(tree, *keys)
+    return found if isinstance(found, list) else []
 
 
 _ENGINES = {"VLLM": "vllm serve", "LlamaCpp": "llama-server -m"}

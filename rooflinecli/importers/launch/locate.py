@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,8 @@ def _script(
         for launch in _launched(command.words, source, command.line + offset, job):
             for condition in script.undecided[:1]:
                 launch.notes.append(f"not decidable from here, so every branch was followed: {one_line(condition)}")
+            if command.arguments:
+                launch.notes.append("the script's own arguments, $@, are taken as none")
             yield launch
 
 
@@ -228,6 +231,7 @@ def _launched(words: list[str], source: Source, line: int, job: containers.Conta
         return
     where = f"{source.name}:{line}" if line and source.folder else source.name
     evaluates = any(_EVALUATION.fullmatch(word) for word in words)
+    evaluates |= any(flag in ("-m", "--module") and "eval" in module for flag, module in pairwise(words))
     for name in kinds(TOOLS):
         tool = load(TOOLS, name)
         if evaluates and tool.TRAINS:

@@ -66,6 +66,7 @@ class Command:
 
     words: list[str]
     line: int
+    arguments: bool = False  # it passes on the script's own, of which there are none here
 
 
 @dataclass
@@ -209,7 +210,8 @@ class ShellEvaluator:
                 self.follow([_parsed(text)])
                 self.called.pop()
         else:
-            self._ran(Command(expanded, self.line or written[0].start_point.row + 1))
+            own = not self.shell.values["@"] and any(_raw(node).strip('"') in ("$@", "${@}", "$*") for node in written)
+            self._ran(Command(expanded, self.line or written[0].start_point.row + 1, own))
 
     def _either(self, assigned: list[Node], written: list[Node], redirects: list[Node]) -> bool:
         """A command with a variable of which branches left several texts: once with each of them."""

@@ -37,6 +37,13 @@ def readable(text: str) -> str:
     return UNKNOWN.sub(lambda m: m[1], text).replace(_GAP, " ")
 
 
+def in_yaml(text: str) -> str:
+    """A text whose unknown parts are words of YAML: without the signs of its syntax."""
+    return UNKNOWN.sub(
+        lambda m: _OPEN + re.sub(r"[^\w$./ -]", "", m[1].replace(_GAP, " ")).replace(" ", _GAP) + _CLOSE, text
+    )
+
+
 def merged(ways: list[dict[str, Value]]) -> dict[str, Value]:
     """Variables after branches of which one ran: what only some set is kept as a default would be, what they set apart is unknown.
 
