@@ -116,7 +116,8 @@ def test_layout_dollars_and_joules_are_the_estimates(asked: dict[str, Any]) -> N
         "joules_per_output_token": answer.phases["decode"].derived["joules_per_token"],
         "ttft_mean_s": answer.phases["prefill"].time_s,
     }
-    assert {name: found.values[name] for name in expected} == pytest.approx(expected, rel=0.1)
+    for name, value in expected.items():  # first tokens of a closed loop as in test_a_closed_loop
+        assert found.values[name] == pytest.approx(value, rel=0.15 if name == "ttft_mean_s" else 0.1), name
 
 
 def test_equal_lengths_are_understood_by_both() -> None:
