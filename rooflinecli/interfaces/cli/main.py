@@ -122,11 +122,15 @@ def without_coercion(parameter: P) -> P:
     return parameter
 
 
-class LazyGroup(TyperGroup):
-    """A click group whose commands are imported on first use."""
+class PlainGroup(TyperGroup):
+    """A click group whose own options are passed on as they are."""
 
     def get_params(self, ctx: Context) -> list[Parameter]:
         return [without_coercion(parameter) for parameter in super().get_params(ctx)]
+
+
+class LazyGroup(PlainGroup):
+    """A click group whose commands are imported on first use."""
 
     def list_commands(self, ctx: Context) -> list[str]:
         return list(VERBS)

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from typer.core import TyperGroup
 
 from rooflinecli.interfaces.cli.from_question import Delivery, add, show
-from rooflinecli.interfaces.cli.main import QUIET
+from rooflinecli.interfaces.cli.main import QUIET, PlainGroup
 from rooflinecli.interfaces.cli.output import write
 from rooflinecli.measure.question import SUITES, ModelComparison, OpenAIServer, Suite, VLLMServer, needs_jax
 from rooflinecli.specs.options import Text, field
@@ -34,7 +33,7 @@ class RunsDelivery(Delivery):
     without = frozenset({"format", "schema", "wide"})
 
 
-class _Default(TyperGroup):
+class _Default(PlainGroup):
     """`roofline measure --quick` is `roofline measure all --quick`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -106,11 +106,12 @@ def max_context(options: tuple[tuple[str, str], ...]) -> int | None:
 
 def scheduler_of(ctx: EstimateContext, settings: tuple[str, ...]) -> Scheduler:
     """The engine's scheduler with what was overridden: `token_budget=2048`. Raises UsageError."""
-    values = ctx.engine.scheduler.to_dict()  # with the constants that an override or a calibration sets
+    own, given = ctx.engine.scheduler.to_dict(), written(settings)
+    values = dict(own)  # with the constants that an override or a calibration sets
     for name in values.keys() & CONSTANTS.keys():
         constant = ctx.chip.effective_constant(f"engine.{name}", values[name])
         values[name] = round(constant) if isinstance(values[name], int) else constant
-    found = changed(values, written(settings))
+    found = changed(values, given) if given or values != own else ctx.engine.scheduler
     if found.policy not in kinds(POLICIES):
         raise unknown("policy", found.policy, kinds(POLICIES), option="scheduler-config")
     return found
