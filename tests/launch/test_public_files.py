@@ -301,6 +301,8 @@ kv_cache_config: {dtype: fp8}
 EOF
 trtllm-serve Qwen/Qwen3-8B --tp_size 4 --extra_llm_api_options c.yaml
 """
+BF16 = """{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3},
+ "bf16": {"enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true}}"""
 EVALUATION = (
     "accelerate launch --num_processes 8 lm_evaluate_megatron_qwen.py --num-layers 32 --hidden-size 4096 --bf16\n"
 )
@@ -344,6 +346,8 @@ per_device_batch_size: 2
         ("r.yaml", RAY, {}, {"model": "qwen3-8b", "tp": 2, "dp": 3, "gpu-memory-utilization": "0.92"}),
         # SemiAnalysisAI/InferenceX, benchmarks/single_node/fixed_seq_len/deprecated/minimaxm2.5_fp4_b200_trt.sh
         ("c.sh", WRITTEN, {}, {"kv-dtype": "fp8", "tp": 4}),
+        # deepspeedai/DeepSpeedExamples, training/bf16_master_weight/configs/bf16_full.json
+        ("ds.json", BF16, {"model": "qwen3-8b"}, {"zero": 3, "dtype": "bf16", "gradient-bytes": 2, "optimizer-bytes": 4}),
         ("v.yaml", "image: vllm/vllm-openai\nenv: [{name: VLLM_ARGS, value: --model Qwen/Qwen3-8B -tp 2}]\n", {}, {"model": "Qwen3-8B", "tp": 2}),
         ("b.sh", "python -m sglang.bench_one_batch --model-path Qwen/Qwen3-8B --tp 2 --batch-size 8 --input-len 256 --output-len 32\n", {}, {"tp": 2, "batch": "8", "prompt": "256", "output": "32"}),
         ("l.sh", "llama-server -m Qwen3-8B-Q4_K_M.gguf -md d.gguf --spec-draft-n-max 4\n", {"acceptance": 0.7}, {"draft-tokens": 4}),

@@ -57,6 +57,9 @@ def checkpoint(launch: Launch, written: object, flag: str) -> None:
     elif folder and not org and "gguf" not in last.lower():
         del launch.options["model"]
         launch.refuse("model", f"{flag} {name} names no model")
+        launch.notes.append(
+            f"{flag} {name} is of unknown format; give --dtype or --weight-dtype where MODEL has another"
+        )
         return
     else:
         launch.options["model"] = name if org else bare  # as on the command line

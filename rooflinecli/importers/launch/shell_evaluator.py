@@ -352,7 +352,7 @@ class ShellEvaluator:
     def _keep(self, before: dict[str, Value]) -> None:
         """After a loop over the script's own options: without them, what had a value before keeps it."""
         if all(unknowns(word) for word in before["@"] or ()):
-            had = {k: v for k, v in before.items() if isinstance(v, str) and v and not unknowns(v)}
+            had: dict[str, Value] = {k: v for k, v in before.items() if isinstance(v, str) and v and not unknowns(v)}
             left = self.shell.values
             new = [k for k, v in left.items() if k not in before and isinstance(v, str) and unknowns(v)]
             self.shell.values = {k: v for k, v in left.items() if k not in new} | had

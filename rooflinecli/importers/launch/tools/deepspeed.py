@@ -57,6 +57,9 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
     _sizes(args, launch)
     if training_common.on(args.pop("checkpoint-activations")):
         launch.options["recompute"] = "full"
+    if training_common.on(args.pop("bf16.bf16_master_weights_and_grads")):  # no copies in fp32
+        states = 4 if training_common.on(args.pop("bf16.bf16_optimizer_states")) else 8
+        launch.options |= {"gradient-bytes": 2, "optimizer-bytes": states}
     launch.unmodelled += args.left(FLAGS)
 
 
