@@ -198,13 +198,12 @@ def _rich(made: Table, grid: Grid) -> list[str]:
     """The lines of a table as rich draws it."""
     from io import StringIO
 
-    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.padding import Padding
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    drawn = RichTable(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    drawn = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     head, *body = grid
     for i, column_width in made.widths.items():
         name = Text("\n".join(_cut(clean(line), column_width) for line in head[i].split("\n")))
