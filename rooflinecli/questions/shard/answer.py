@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
+from rooflinecli.core.record import Quantities
 from rooflinecli.formulas import counts, roofline, sharding
 from rooflinecli.ledger.ops import Collective, Op
 from rooflinecli.price.chip import Chip
@@ -22,7 +24,6 @@ from rooflinecli.quantization.formats import FORMATS, size_of
 from rooflinecli.questions.collective.answer import BUS
 from rooflinecli.questions.collective.question import ChipName
 from rooflinecli.questions.shard.notation import Array, Axes
-from rooflinecli.questions.shard.question import RankedSharding, SentArray, ShardAnswer, ShardedMatmul, SlicedMatmul
 from rooflinecli.specs.hardware import HardwareSpec
 
 
@@ -59,6 +60,9 @@ class Mesh:
 
 
 REGIME = "kernel"
+Priced = dict[str, Any]  # quantities of one sharding by name
+SLICED = ("collectives", "communication_bytes", "communication_s", "compute_s", "expected_s", "floor_s")
+RANKED = ("case", "time_s", "floor_s", "communication_bytes", "communication_s", "compute_s", "held_bytes")
 
 
 def shard(
@@ -68,7 +72,7 @@ def shard(
     hardware: HardwareSpec,
     dtype: str = "bf16",
     lift: PlainLift = PLAIN,
-) -> ShardAnswer:
+) -> Quantities:
     """Case, collectives, bytes and time of one sharded matmul, and the ranking of its shardings. Raises UsageError."""
     missing = [d for a in arrays[:2] for d in a.dims if d not in sizes]
     if missing:
@@ -83,15 +87,16 @@ def shard(
                 f"{array.text()}: {d} = {sizes[d]:g} does not split over {mesh.over(array.over[d]):g} devices; change one"
             )
     sharding = _price(arrays, mesh, lifted)
-    return ShardAnswer(
-        matmul=" ".join(a.text() for a in arrays[:2]),
-        mesh=mesh_sizes,
-        hardware=ChipName(name=hardware.name, id=hardware.id),
-        dtype=dtype,
-        sharding=sharding,
-        instead=_sliced(arrays, mesh, lifted, sharding),
-        ranking=_ranking(arrays, mesh, lifted),
-    )
+    answer = {
+        "matmul": " ".join(a.text() for a in arrays[:2]),
+        "mesh": mesh_sizes,
+        "hardware": ChipName(name=hardware.name, id=hardware.id),
+        "dtype": dtype,
+        **sharding,
+        "instead": _sliced(arrays, mesh, lifted, sharding),
+        "ranking": _ranking(arrays, mesh, lifted),
+    }
+    return Quantities(schema="roofline/shard/1", values=answer)
 
 
 def plan(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> tuple[int, list[Send], list[Array]]:
@@ -140,7 +145,7 @@ def _gathered(array: Array, axes: Axes, mesh: Mesh, sizes: dict[str, Number], se
     return after
 
 
-def _price(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> ShardedMatmul:
+def _price(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> Priced:
     """Seconds, bytes and memory of one sharding."""
     case, sends, local = plan(arrays, mesh, sizes)
     collectives, floor, expected, sent = [], 0.0, 0.0, 0.0
@@ -150,44 +155,45 @@ def _price(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> Sharded
         on_ring = BUS[send.op](send.size, mesh.over(send.axes))
         floor, expected, sent = floor + c.floor, expected + c.expected, sent + on_ring
         collectives.append(
-            SentArray.like(
-                send,
-                axes="".join(send.axes),
-                devices=mesh.over(send.axes),
-                bytes=send.size,
-                sent_bytes=on_ring,
-                floor_s=c.floor,
-                expected_s=c.expected,
-            )
+            {
+                "op": send.op,
+                "array": send.array,
+                "axes": "".join(send.axes),
+                "devices": mesh.over(send.axes),
+                "bytes": send.size,
+                "sent_bytes": on_ring,
+                "floor_s": c.floor,
+                "expected_s": c.expected,
+            }
         )
     op = _local(local, mesh, sizes)
     kernel = price(op, mesh.chip, REGIME)
     compute = roofline.floor_time(kernel.t_compute, kernel.t_memory)
     held = sum(sharding.shard_bytes(_elements(a, sizes), mesh.element, mesh.over(a.used())) for a in arrays[:2])
     total = kernel.expected + expected
-    return ShardedMatmul(
-        case=case,
-        case_name=CASES[case],
-        collectives=collectives,
-        communication_bytes=sent,
-        communication_s=expected,
-        communication_floor_s=floor,
-        compute_s=kernel.expected,
-        compute_floor_s=compute,
-        floor_s=roofline.floor_time(compute, floor),
-        expected_s=total,
-        time_s=total,
-        communication_over_compute=expected / kernel.expected,
-        flops_per_device=op.flops,
-        held_bytes=held,
-        replication={a.name: sharding.replication(mesh.devices, mesh.over(a.used())) for a in arrays[:2]},
-        result=local[2].text(),
-    )
+    return {
+        "case": case,
+        "case_name": CASES[case],
+        "collectives": collectives,
+        "communication_bytes": sent,
+        "communication_s": expected,
+        "communication_floor_s": floor,
+        "compute_s": kernel.expected,
+        "compute_floor_s": compute,
+        "floor_s": roofline.floor_time(compute, floor),
+        "expected_s": total,
+        "time_s": total,
+        "communication_over_compute": expected / kernel.expected,
+        "flops_per_device": op.flops,
+        "held_bytes": held,
+        "replication": {a.name: sharding.replication(mesh.devices, mesh.over(a.used())) for a in arrays[:2]},
+        "result": local[2].text(),
+    }
 
 
-def _sliced(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number], answer: ShardedMatmul) -> SlicedMatmul | None:
+def _sliced(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number], answer: Priced) -> Priced | None:
     """Case 2 the other way: slice the whole operand along the split dimension, which sends nothing, and add up partial results."""
-    if answer.case != 2:
+    if answer["case"] != 2:
         return None
     first, second = arrays[:2]
     j = next(d for d in first.dims if d in second.dims)
@@ -197,10 +203,10 @@ def _sliced(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number], answer: S
             continue
         cut = replace(whole, over={**whole.over, j: axes})
         priced = _price([cut if a is whole else a for a in arrays], mesh, sizes)
-        if priced.case != 3 or float(sizes[j]) % mesh.over(axes):
+        if priced["case"] != 3 or float(sizes[j]) % mesh.over(axes):
             return None
-        cheaper = bool(priced.communication_bytes < answer.communication_bytes)
-        return SlicedMatmul.like(priced, slice=cut.text(), cheaper=cheaper)
+        cheaper = bool(priced["communication_bytes"] < answer["communication_bytes"])
+        return {"slice": cut.text(), "cheaper": cheaper} | {name: priced[name] for name in SLICED}
     return None
 
 
@@ -234,7 +240,7 @@ def _local(local: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> Op:
     )
 
 
-def _ranking(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> list[RankedSharding]:
+def _ranking(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> list[Priced]:
     """The three ways to split one matmul over the whole mesh, fastest first, then by bytes held."""
     first, second = arrays[:2]
     j = next(d for d in first.dims if d in second.dims)
@@ -246,6 +252,9 @@ def _ranking(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> list[
             continue
         split = [replace(a, over={d: every if d == dim else () for d in a.dims}) for a in (first, second)]
         priced = _price(split, mesh, sizes)
-        rows.append(RankedSharding.like(priced, sharding=name, matmul=" ".join(a.text() for a in split)))
+        named = {"sharding": name, "matmul": " ".join(a.text() for a in split)}
+        rows.append(named | {quantity: priced[quantity] for quantity in RANKED})
     # Splits of one matmul do the same work; within the precision of a kernel estimate the bytes decide.
-    return sorted(rows, key=lambda r: (round(float(r.communication_s), 9), float(r.held_bytes), float(r.time_s)))
+    return sorted(
+        rows, key=lambda r: (round(float(r["communication_s"]), 9), float(r["held_bytes"]), float(r["time_s"]))
+    )

@@ -2,92 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import field as key
-
 from rooflinecli.core.lift import PLAIN, PlainLift
-from rooflinecli.core.num import Number as Quantity
-from rooflinecli.core.record import SPREAD, Record
-from rooflinecli.questions.collective.question import ChipName
+from rooflinecli.core.record import Quantities
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Text, field
 
 
-class SentArray(Record):
-    """One collective of a sharded matmul."""
-
-    op: str
-    array: str
-    axes: str
-    devices: Quantity
-    bytes: Quantity
-    sent_bytes: Quantity
-    floor_s: Quantity
-    expected_s: Quantity
-
-
-class ShardedMatmul(Record):
-    """One sharding of a matmul: its case, collectives and times."""
-
-    case: int
-    case_name: str
-    collectives: list[SentArray]
-    communication_bytes: Quantity
-    communication_s: Quantity
-    communication_floor_s: Quantity
-    compute_s: Quantity
-    compute_floor_s: Quantity
-    floor_s: Quantity
-    expected_s: Quantity
-    time_s: Quantity
-    communication_over_compute: Quantity
-    flops_per_device: Quantity
-    held_bytes: Quantity
-    replication: dict[str, Quantity]
-    result: str
-
-
-class SlicedMatmul(Record):
-    """The same matmul with the whole operand sliced first, so that partial results are added up."""
-
-    slice: str
-    cheaper: bool
-    collectives: list[SentArray]
-    communication_bytes: Quantity
-    communication_s: Quantity
-    compute_s: Quantity
-    expected_s: Quantity
-    floor_s: Quantity
-
-
-class RankedSharding(Record):
-    """A way to split the matmul over the whole mesh."""
-
-    sharding: str
-    matmul: str
-    case: int
-    time_s: Quantity
-    floor_s: Quantity
-    communication_bytes: Quantity
-    communication_s: Quantity
-    compute_s: Quantity
-    held_bytes: Quantity
-
-
-class ShardAnswer(Record):
-    """A sharded matmul, and the shardings of it over the whole mesh, the least communication first."""
-
-    schema: str = "roofline/shard/1"
-    matmul: str
-    mesh: dict[str, float]
-    hardware: ChipName
-    dtype: str
-    sharding: ShardedMatmul = key(metadata=SPREAD)
-    instead: SlicedMatmul | None
-    ranking: list[RankedSharding]
-
-
 # fmt: off
-class Shard(Question[ShardAnswer]):
+class Shard(Question[Quantities]):
     """Which of the four sharding cases a matmul is, the collective it needs, its bytes and time, and the alternatives."""
 
     verb = "shard"
@@ -98,7 +20,7 @@ class Shard(Question[ShardAnswer]):
     hw: Text = field("name", "A chip or system (`roofline hardware`).")
     dtype: Text = field("free", "Number format.", default="bf16", metavar="FORMAT")
 
-    def answer(self, lift: PlainLift = PLAIN) -> ShardAnswer:
+    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         from rooflinecli.questions.shard import notation
         from rooflinecli.questions.shard.answer import shard
         from rooflinecli.specs.hardware import load_hardware

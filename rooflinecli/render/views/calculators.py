@@ -19,7 +19,6 @@ from rooflinecli.questions.layouts.question import (
     FeedForwardPartitioning,
     PartitioningAnswer,
 )
-from rooflinecli.questions.shard.question import ShardAnswer
 from rooflinecli.render.blocks import (
     Block,
     Column,
@@ -81,23 +80,22 @@ _SHARD = (
 )
 
 
-def shard(answer: ShardAnswer) -> Page:
+def shard(r: Quantities) -> Page:
     """Sentences, then the ranking of shardings over the whole mesh."""
-    r = answer.sharding
     lines = [
-        f"{c.op} of {c.array} over {c.axes} ({plural(c.devices, 'device')}): {_b(c.bytes)}, {_b(c.sent_bytes)} sent, "
-        f"{_s(c.expected_s)} (floor {_s(c.floor_s)})"
+        f"{c['op']} of {c['array']} over {c['axes']} ({plural(c['devices'], 'device')}): {_b(c['bytes'])}, {_b(c['sent_bytes'])} sent, "
+        f"{_s(c['expected_s'])} (floor {_s(c['floor_s'])})"
         for c in r.collectives
     ]
-    other = answer.instead
+    other = r.instead
     if other is not None:
-        last, fewer = other.collectives[-1], ", fewer bytes" if other.cheaper else ""
-        sent = f"{_b(other.communication_bytes)} sent, {_s(other.communication_s)}{fewer}"
-        lines.append(f"or use {other.slice} and {last.op} {last.array}: {sent}")
+        last, fewer = other["collectives"][-1], ", fewer bytes" if other["cheaper"] else ""
+        sent = f"{_b(other['communication_bytes'])} sent, {_s(other['communication_s'])}{fewer}"
+        lines.append(f"or use {other['slice']} and {last['op']} {last['array']}: {sent}")
     times = f"matmul {_s(r.compute_s)}, communication {_s(r.communication_s)}; one after the other {_s(r.expected_s)}, floor {_s(r.floor_s)}"
     return page(
         [
-            Headline(f"{answer.matmul} on {answer.hardware.name}, {answer.dtype}"),
+            Headline(f"{r.matmul} on {r.hardware.name}, {r.dtype}"),
             Prose(f"case {r.case}: {r.case_name}"),
         ],
         [
@@ -108,9 +106,9 @@ def shard(answer: ShardAnswer) -> Page:
         ],
         [
             Prose("split over the whole mesh instead, least communication first"),
-            records(_SHARD, answer.ranking, indent=2),
+            records(_SHARD, r.ranking, indent=2),
         ]
-        if answer.ranking
+        if r.ranking
         else [],
     )
 
