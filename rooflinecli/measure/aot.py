@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN
-from rooflinecli.core.record import OPTIONAL, Record
+from rooflinecli.core.record import OPTIONAL, Json, Record
 from rooflinecli.core.units import count, si
 from rooflinecli.formulas import roofline
 from rooflinecli.ledger.ops import Op
@@ -47,70 +47,21 @@ class Named(Record):
     id: str | None = field(default=None, metadata=OPTIONAL)
 
 
-class FunctionCounts(Record):
-    """Work of the jaxpr: what results need, what is written down, and what one trip of each loop is; bytes at least."""
-
-    flops: float
-    matmul_flops: float
-    elementwise_flops: float
-    written_matmul_flops: float
-    once_matmul_flops: float
-    bytes: float
-    argument_bytes_read: float
-    result_bytes: float
-    intensity_flops_per_byte: float | None
-    loops: list[str]
-    uncounted: list[str]
-
-
-class XlaCounts(Record):
-    """XLA's own analysis; `flops` is None where it reports none."""
-
-    flops: float | None
-    transcendentals: float | None
-    bytes_accessed: float | None
-    argument_bytes: float
-    output_bytes: float
-    alias_bytes: float
-    temp_bytes: float
-    generated_code_bytes: float
-
-
-class Difference(Record):
-    """FLOPs in which XLA and the jaxpr part, and why."""
-
-    kind: str
-    flops: float
-    message: str
-
-
-class FunctionMemory(Record):
-    """What arguments, results and temporaries take of the chip's memory."""
-
-    total_bytes: float
-    capacity_bytes: float
-
-
-class DoesNotFit(Record):
-    """The memory that is needed, and that there is."""
-
-    constraint: str
-    needed: float
-    available: float
-    message: str
-
-
 class AotAnswer(OnRoofline):
-    """A compiled function on the roofline of a chip."""
+    """A compiled function on the roofline of a chip.
+
+    `counts` is the work of the jaxpr: what results need, what is written down, and what one trip of each loop is; bytes at least. `xla` is
+    XLA's own analysis, in which `flops` is None where it reports none; `differences` are FLOPs in which the two part, and why.
+    """
 
     schema: str = "roofline/aot/1"
     model: Named
     hardware: Named
     arguments: list[str]
     compiled_for: str
-    counts: FunctionCounts
-    xla: XlaCounts
-    differences: list[Difference]
+    counts: Json
+    xla: Json
+    differences: list[Json]
     bound: str
     floor_s: float
     time_s: float
@@ -118,9 +69,9 @@ class AotAnswer(OnRoofline):
     resources_s: dict[str, float]
     roofs: Roofs
     phases: dict[str, PhaseOperations]
-    memory: FunctionMemory
+    memory: dict[str, float]
     feasible: bool
-    violations: list[DoesNotFit]
+    violations: list[Json]
 
 
 def analyse(
@@ -139,8 +90,8 @@ def analyse(
         "once": tally(jaxpr, Rules(once=True)),
     }
     xla = _xla(compiled)
-    read, written = compulsory(jaxpr, xla.alias_bytes > 0)
-    written = max(written - xla.alias_bytes, 0.0)  # a donated argument may be changed in part
+    read, written = compulsory(jaxpr, xla["alias_bytes"] > 0)
+    written = max(written - xla["alias_bytes"], 0.0)  # a donated argument may be changed in part
     always = tally(jaxpr, Rules(trips=trips, least=True))
     needed = counts["needed"]
     flops, moved = needed.flops + needed.math_flops, read + written
@@ -159,25 +110,25 @@ def analyse(
     dtypes = dict.fromkeys(rate_of(dot, chip) for dot in needed.dots) or {_elementwise_rate(chip): None}
     rows = [placed(chip, line, line.launches, time, shape) for line, shape in lines] if time else []
     interval = [roofline.interval_low(time, error, floor), roofline.interval_high(time, error)]
-    taken = math.fsum((xla.argument_bytes, xla.output_bytes, xla.temp_bytes)) - xla.alias_bytes
+    taken = math.fsum(xla[f"{part}_bytes"] for part in ("argument", "output", "temp")) - xla["alias_bytes"]
     return AotAnswer(
         model=Named(name=name),
         hardware=Named(name=hardware.name, id=hardware.id),
         arguments=[str(a) for a in arguments],
         compiled_for=compiled_for(),
-        counts=FunctionCounts(
-            flops=flops,
-            matmul_flops=needed.flops,
-            elementwise_flops=needed.math_flops,
-            written_matmul_flops=counts["written"].flops,
-            once_matmul_flops=counts["once"].flops,
-            bytes=moved,
-            argument_bytes_read=read,
-            result_bytes=written,
-            intensity_flops_per_byte=roofline.arithmetic_intensity(flops, moved) if moved else None,
-            loops=needed.loops,
-            uncounted=needed.unknown,
-        ),
+        counts={
+            "flops": flops,
+            "matmul_flops": needed.flops,
+            "elementwise_flops": needed.math_flops,
+            "written_matmul_flops": counts["written"].flops,
+            "once_matmul_flops": counts["once"].flops,
+            "bytes": moved,
+            "argument_bytes_read": read,
+            "result_bytes": written,
+            "intensity_flops_per_byte": roofline.arithmetic_intensity(flops, moved) if moved else None,
+            "loops": needed.loops,
+            "uncounted": needed.unknown,
+        },
         xla=xla,
         differences=differences(counts, xla),
         bound="compute" if t_compute > t_memory else "memory",
@@ -189,7 +140,7 @@ def analyse(
             bandwidth_bytes_per_s=chip.bandwidth, peak_flops_per_s={dtype: chip.peak(dtype) for dtype in dtypes}
         ),
         phases={"call": PhaseOperations(time_s=time, floor_s=floor, interval_s=interval, operations=rows)},
-        memory=FunctionMemory(total_bytes=taken, capacity_bytes=chip.capacity),
+        memory={"total_bytes": taken, "capacity_bytes": chip.capacity},
         feasible=taken <= chip.capacity,
         violations=[] if taken <= chip.capacity else [_does_not_fit(taken, chip)],
     )
@@ -215,39 +166,33 @@ def compiled_for() -> str:
     return f"{device.platform} ({device.device_kind}), jax {jax.__version__}"
 
 
-def _xla(compiled: Compiled) -> XlaCounts:
+def _xla(compiled: Compiled) -> Json:
     cost, memory = xla_cost(compiled), compiled.memory_analysis()
 
-    def size(key: str) -> float:
-        return float(getattr(memory, f"{key}_size_in_bytes", 0) or 0)
-
-    return XlaCounts(
-        flops=cost.get("flops"),
-        transcendentals=cost.get("transcendentals"),
-        bytes_accessed=cost.get("bytes accessed"),
-        argument_bytes=size("argument"),
-        output_bytes=size("output"),
-        alias_bytes=size("alias"),
-        temp_bytes=size("temp"),
-        generated_code_bytes=size("generated_code"),
-    )
+    sizes = ("argument", "output", "alias", "temp", "generated_code")
+    return {
+        "flops": cost.get("flops"),
+        "transcendentals": cost.get("transcendentals"),
+        "bytes_accessed": cost.get("bytes accessed"),
+        **{f"{key}_bytes": float(getattr(memory, f"{key}_size_in_bytes", 0) or 0) for key in sizes},
+    }
 
 
-def differences(counts: dict[str, OpCounts], xla: XlaCounts) -> list[Difference]:
+def differences(counts: dict[str, OpCounts], xla: Json) -> list[Json]:
     """Where XLA's FLOPs and those of the program part, in sentences."""
     needed, written, once = (counts[key].flops for key in ("needed", "written", "once"))
-    rest, same = (xla.flops or 0.0) - once, SAME * max(once, 1.0)
+    rest, same = (xla["flops"] or 0.0) - once, SAME * max(once, 1.0)
     unused = "FLOPs of matmuls whose results are unused; XLA removes them, and so does the count here"
     unseen = "FLOPs that XLA does not count: simplified away, or inside a library call it cannot see into"
     found = [
         ("unused", written - needed, written - needed > SAME * written, unused),
         ("loops", needed - once, needed - once > SAME * needed, "FLOPs of loop trips after the first; XLA counts a loop's body once"),
-        ("absent", 0.0, xla.flops is None, "XLA reports no flops, which means zero"),
+        ("absent", 0.0, xla["flops"] is None, "XLA reports no flops, which means zero"),
         ("elementwise", rest, rest > same, "FLOPs that XLA counts in addition to matmuls: elementwise work and conversions"),
         ("simplified", -rest, rest < -same, unseen),
     ]  # fmt: skip
     return [
-        Difference(kind=kind, flops=amount, message=f"{si(amount, 'FLOP') + ': ' if amount else ''}{why}")
+        {"kind": kind, "flops": amount, "message": f"{si(amount, 'FLOP') + ': ' if amount else ''}{why}"}
         for kind, amount, differs, why in found
         if differs
     ]
@@ -303,9 +248,9 @@ def _vector(needed: OpCounts, chip: Chip, costs: StepAccumulator) -> None:
             costs.add_time("elementwise", busy, "elementwise", chip.constants(REGIME, "elementwise").error)
 
 
-def _does_not_fit(needed: float, chip: Chip) -> DoesNotFit:
+def _does_not_fit(needed: float, chip: Chip) -> Json:
     message = (
         f"arguments, results and temporaries take {si(needed, 'B')}, {si(needed - chip.capacity, 'B')} more than the "
         f"{si(chip.capacity, 'B')} of {chip.spec.name}; shard the arguments or shrink them"
     )
-    return DoesNotFit(constraint="memory", needed=needed, available=chip.capacity, message=message)
+    return {"constraint": "memory", "needed": needed, "available": chip.capacity, "message": message}

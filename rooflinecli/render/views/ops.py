@@ -64,19 +64,19 @@ def compiled(answer: AotAnswer) -> Page:
     counts, xla = answer.counts, answer.xla
     low, high = answer.interval_s
     arguments = ", ".join(map(_shape, answer.arguments))
-    intensity = counts.intensity_flops_per_byte
-    flops = "no flops" if xla.flops is None else si(xla.flops, "FLOP")
+    intensity = counts["intensity_flops_per_byte"]
+    flops = "no flops" if xla["flops"] is None else si(xla["flops"], "FLOP")
     rows = [
         ("floor", f"{text(answer.floor_s, 'floor_s')}, bound by {answer.bound}"),
         ("expected", f"{text(answer.time_s, 'time_s')}, 80% interval {interval(low, high, 's')}"),
         ("intensity", f"{intensity:,.4g} FLOP/B" if intensity else "none"),
-        ("FLOPs", f"{si(counts.matmul_flops, 'FLOP')} of matmuls, {si(counts.elementwise_flops, 'FLOP')} elementwise"),
-        ("bytes at least", f"{si(counts.argument_bytes_read, 'B')} read, {si(counts.result_bytes, 'B')} written"),
-        ("XLA counts", f"{flops}, {si(xla.bytes_accessed or 0.0, 'B')} accessed"),
-        ("memory", f"arguments {si(xla.argument_bytes, 'B')}, results {si(xla.output_bytes, 'B')}, temporaries {si(xla.temp_bytes, 'B')}"),
+        ("FLOPs", f"{si(counts['matmul_flops'], 'FLOP')} of matmuls, {si(counts['elementwise_flops'], 'FLOP')} elementwise"),
+        ("bytes at least", f"{si(counts['argument_bytes_read'], 'B')} read, {si(counts['result_bytes'], 'B')} written"),
+        ("XLA counts", f"{flops}, {si(xla['bytes_accessed'] or 0.0, 'B')} accessed"),
+        ("memory", f"arguments {si(xla['argument_bytes'], 'B')}, results {si(xla['output_bytes'], 'B')}, temporaries {si(xla['temp_bytes'], 'B')}"),
     ]  # fmt: skip
-    notes = [d.message for d in answer.differences] + counts.loops
-    notes += [f"not counted: {name}" for name in dict.fromkeys(counts.uncounted)]
+    notes = [d["message"] for d in answer.differences] + counts["loops"]
+    notes += [f"not counted: {name}" for name in dict.fromkeys(counts["uncounted"])]
     model, chip = answer.model.name, answer.hardware.name
     return page(
         [
@@ -86,7 +86,7 @@ def compiled(answer: AotAnswer) -> Page:
         [Pairs(rows)],
         table("call", answer.phases["call"]),
         [Prose(note) for note in notes],
-        *([Prose(f"does not fit: {v.message}", style="red")] for v in answer.violations),
+        *([Prose(f"does not fit: {v['message']}", style="red")] for v in answer.violations),
     )
 
 
