@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
+from rooflinecli.core.record import Json
 from rooflinecli.formulas import roofline
 from rooflinecli.formulas import sharding as f
 from rooflinecli.layers.build import ledger
@@ -16,11 +17,7 @@ from rooflinecli.ledger.ops import Collective
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.network import price_collective
 from rooflinecli.quantization.formats import Formats, formats
-from rooflinecli.questions.layouts.question import (
-    AttentionPartitioning,
-    FeedForwardPartitioning,
-    PartitioningAnswer,
-)
+from rooflinecli.questions.layouts.question import PartitioningAnswer
 from rooflinecli.specs.hardware import HardwareSpec
 from rooflinecli.specs.model import ModelSpec
 
@@ -54,27 +51,13 @@ def layouts(
         * form.weight
     )
     tokens, d, ff, first = batch * queries, sizes["D"], sizes["F"], sizes.get("U", sizes["F"])
-    rows = [_row(chip, "1D weight-stationary", n, *_one(tokens, d, n, form.activation), weights / n)]
-    rows += [
-        _row(
-            chip,
-            f"2D weight-stationary {n // y} x {y}",
-            n,
-            *_two(tokens, d, ff, first, n // y, y, form.activation),
-            weights / n,
-        )
-        for y in _powers(n)[1:-1]
-    ]
-    rows += [
-        _row(
-            chip,
-            f"weight-gathered over {over}",
-            n,
-            *_gathered(tokens, d, weights, over, n, form.activation),
-            weights * over / n,
-        )
-        for over in _powers(n)[1:]
-    ]
+    powers, p = [2**i for i in range(n.bit_length())], form.activation
+    ways = [
+        ("1D weight-stationary", _one(tokens, d, n, p), weights / n),
+        *((f"2D weight-stationary {n // y} x {y}", _two(tokens, d, ff, first, n // y, y, p), weights / n) for y in powers[1:-1]),
+        *((f"weight-gathered over {over}", _gathered(tokens, d, weights, over, n, p), weights * over / n) for over in powers[1:]),
+    ]  # fmt: skip
+    rows = [_row(chip, name, n, *sent, read) for name, sent, read in ways]
     return PartitioningAnswer(
         model=model.name,
         hardware=hardware.name,
@@ -82,13 +65,9 @@ def layouts(
         tokens=tokens,
         context=context,
         weights_bytes=weights,
-        feedforward=sorted(rows, key=lambda r: float(r.time_s)),
+        feedforward=sorted(rows, key=_time),
         attention=_attention(chip, sizes, batch, queries, context, n, form),
     )
-
-
-def _powers(n: int) -> list[int]:
-    return [2**i for i in range(n.bit_length())]
 
 
 def _one(tokens: Number, d: Number, n: int, p: float) -> tuple[Sends, Number]:
@@ -120,27 +99,27 @@ def _gathered(tokens: Number, d: Number, weights: Number, over: int, n: int, p: 
     return sends, f.weight_gathered(tokens, d, weights, float(over), float(n), p)
 
 
-def _row(chip: Chip, name: str, n: int, sends: Sends, sent: Number, read: Number) -> FeedForwardPartitioning:
+def _row(chip: Chip, name: str, n: int, sends: Sends, sent: Number, read: Number) -> Json:
     """Communication and the weights a device reads, one after the other."""
     seconds = floor = 0.0
     for op, size, members, stride in sends:
         priced = price_collective(Collective(op, op, size, "layout", float(members), stride), chip, REGIME, float(n))
         seconds, floor = seconds + priced.expected, floor + priced.floor
     memory = roofline.effective_memory_time(read, chip.bandwidth, chip.constants(REGIME, "matmul").memory)
-    return FeedForwardPartitioning(
-        layout=name,
-        sent_bytes=sent,
-        communication_s=seconds,
-        floor_s=roofline.floor_time(floor, read / chip.bandwidth),
-        weights_read_bytes=read,
-        memory_s=memory,
-        time_s=seconds + memory,
-    )
+    return {
+        "layout": name,
+        "sent_bytes": sent,
+        "communication_s": seconds,
+        "floor_s": roofline.floor_time(floor, read / chip.bandwidth),
+        "weights_read_bytes": read,
+        "memory_s": memory,
+        "time_s": seconds + memory,
+    }
 
 
 def _attention(
     chip: Chip, sizes: dict[str, Number], batch: float, queries: float, context: float, n: int, form: Formats
-) -> list[AttentionPartitioning]:
+) -> list[Json]:
     """By head: no traffic beyond the projections' own. By sequence: q, k and v go to their sequence's device and o comes back."""
     k, h = sizes["K"], sizes["H"]
     moved = batch * queries / n * (2 * sizes["N"] + 2 * k) * h * form.activation
@@ -156,14 +135,18 @@ def _attention(
         travel = sent.expected if size else 0.0
         memory = roofline.effective_memory_time(cache, chip.bandwidth, c.memory)
         rows.append(
-            AttentionPartitioning(
-                attention=name,
-                cache_bytes=cache,
-                sent_bytes=sent.volume,
-                communication_s=travel,
-                memory_s=memory,
-                floor_s=cache / chip.bandwidth,
-                time_s=travel + memory,
-            )
+            {
+                "attention": name,
+                "cache_bytes": cache,
+                "sent_bytes": sent.volume,
+                "communication_s": travel,
+                "memory_s": memory,
+                "floor_s": cache / chip.bandwidth,
+                "time_s": travel + memory,
+            }
         )
-    return sorted(rows, key=lambda r: float(r.time_s))
+    return sorted(rows, key=_time)
+
+
+def _time(row: Json) -> float:
+    return float(row["time_s"])

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rooflinecli.core.derivation_text import explain
 from rooflinecli.core.num import Number
-from rooflinecli.core.record import Quantities, Record, entries
+from rooflinecli.core.record import Json, Quantities, Record, entries
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import count
 from rooflinecli.questions.collective.question import CollectiveAnswer
 from rooflinecli.questions.formula.question import FormulaAnswer, FormulaList
-from rooflinecli.questions.layouts.question import (
-    AttentionPartitioning,
-    FeedForwardPartitioning,
-    PartitioningAnswer,
-)
+from rooflinecli.questions.layouts.question import PartitioningAnswer
 from rooflinecli.render.blocks import (
     Block,
     Column,
@@ -130,7 +126,7 @@ def partitioning(r: PartitioningAnswer) -> Page:
     )
 
 
-def _ranking(rows: Sequence[FeedForwardPartitioning | AttentionPartitioning], name: str, read: str) -> Table:
+def _ranking(rows: list[Json], name: str, read: str) -> Table:
     columns = (
         Column("layout", name, text=True),
         Column("time", "time_s"),
