@@ -55,7 +55,7 @@ def test_a_third_of_the_stages_shift_across_a_pod(cluster: HardwareSpec) -> None
 def test_an_all_to_all_waits_for_the_bytes_that_cross(cluster: HardwareSpec) -> None:
     """Half of the pairs of two pods are apart: 7 x 1.4 x 1/2 of the time on the ports."""
     free, narrow = (
-        collective("all-to-all", 8e9, spec, 6144.0).levels[-1].expected_s
+        collective("all-to-all", 8e9, spec, 6144.0).levels[-1]["expected_s"]
         for spec in (changed(cluster, 2, oversubscription=1.0, collisions=1.0), cluster)
     )
     assert narrow == pytest.approx(7 * 1.4 / 2 * free, rel=0.03)
@@ -89,8 +89,8 @@ def test_floor_under_expected_and_sharp_sends_half(cluster: HardwareSpec) -> Non
         cluster, 1, in_network_reduction=True, efficiency={"any": constants, "all-reduce-in-network": constants}
     )
     ring, summed = (collective("all-reduce", 8e9, spec, 2048.0) for spec in (cluster, sharp))
-    assert summed.levels[1].algorithm == "in-network reduction"
-    assert summed.levels[1].volume_bytes == pytest.approx(ring.levels[1].volume_bytes / 2, rel=0.01)
+    assert summed.levels[1]["algorithm"] == "in-network reduction"
+    assert summed.levels[1]["volume_bytes"] == pytest.approx(ring.levels[1]["volume_bytes"] / 2, rel=0.01)
     for op in ("all-reduce", "all-gather", "all-to-all", "permute"):
         for n in (16.0, 3072.0, 12288.0):
             answer = collective(op, 1e9, cluster, n)

@@ -40,7 +40,7 @@ def test_parts_of_a_log_stand_next_to_the_expected_ones(tool, logs):
 def test_a_log_of_verl_is_named_to_nine_tenths_and_gives_its_lengths(logs):
     a = Rl(**BASE, log=str(logs["verl"])).answer()
     assert a.step.named_fraction >= 0.9
-    assert a.load.output_tokens == pytest.approx(324.958, rel=0.1) and a.load.prompt_tokens == 103
+    assert a.load["output_tokens"] == pytest.approx(324.958, rel=0.1) and a.load["prompt_tokens"] == 103
     assert any("timing_s/adv 1.25 s" in note for note in a.notes)
     assert any("a step of the log has 4.38M tokens" in note for note in a.notes)
 
@@ -113,9 +113,9 @@ def test_a_log_of_the_whole_alone_scales_the_work(tmp_path):
 def test_changes_are_options_that_can_be_given(logs):
     q = Rl(**BASE, log=str(logs["verl"]), changes=True)
     a = q.answer()
-    assert a.changes and all(0 < c.saved_fraction < 1 for c in a.changes)
-    assert [c.time_s for c in a.changes] == sorted(c.time_s for c in a.changes)
-    flags = next(c for c in a.changes if "--rollout-dtype" in c.options).options.split()
+    assert a.changes and all(0 < c["saved_fraction"] < 1 for c in a.changes)
+    assert [c["time_s"] for c in a.changes] == sorted(c["time_s"] for c in a.changes)
+    flags = next(c for c in a.changes if "--rollout-dtype" in c["options"])["options"].split()
     ran = run_cli(
         "rl",
         "llama-3-8b",
@@ -136,7 +136,7 @@ def test_changes_are_options_that_can_be_given(logs):
         "json",
     )
     assert ran.json["step"]["time_s"] == pytest.approx(
-        next(c.time_s for c in a.changes if "--rollout-dtype" in c.options)
+        next(c["time_s"] for c in a.changes if "--rollout-dtype" in c["options"])
     )
 
 

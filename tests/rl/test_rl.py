@@ -102,7 +102,7 @@ def test_tools_add_their_waits_and_their_tokens():
 def test_roles_that_do_not_fit_together_leave_for_the_host():
     a = Rl("qwen3-30b-a3b", "h100", n=16, prompts=16, samples=8, output="1k", rollout_tp=1).answer()
     assert a.memory.offloaded and seconds(a, "offload") > 0
-    assert next(r for r in a.memory.roles if r.role == "policy weights and optimizer").rollout_bytes == 0
+    assert next(r for r in a.memory.roles if r["role"] == "policy weights and optimizer")["rollout_bytes"] == 0
     kept = small(n=8, hw="b200").answer()
     assert not kept.memory.offloaded and kept.memory.host_bytes == 0
 

@@ -83,7 +83,6 @@ def close(loop: ModelComparison) -> ModelReport:
             breakdown_s=expected.breakdown,
             warning="; ".join(filter(None, warnings)),
         )
-        row, check = row, check
         rows.append(row)
         checks.append(check)
         log.append({"key": f"{row.id}/{time.time():.0f}", "date": env.date, **row.to_dict()})

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import DataError, RooflineError, UsageError
 from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.record import Json
 from rooflinecli.engine.phase_answer import LayoutAnswer
 from rooflinecli.importers.source import Options
 from rooflinecli.questions.check.cases import FLEET, CheckCase, load
@@ -24,8 +25,6 @@ from rooflinecli.questions.check.question import (
     CheckAnswer,
     CheckSummary,
     FixAnswer,
-    OptionChange,
-    QuantityValue,
     Sizes,
     Value,
 )
@@ -363,16 +362,16 @@ class _Search:
         assert found is not None and found.result is not None  # what `first` and `refined` return passed
         changed = [*self._options(changes), *self._sizes(found.result)]
         return FixAnswer(
-            text=", ".join(f"{change.option} {change.from_} -> {change.to}" for change in changed),
+            text=", ".join(f"{change['option']} {change['from']} -> {change['to']}" for change in changed),
             changes=changed,
             values=[
-                QuantityValue(quantity=r.quantity, value=r.value, unit=r.unit)
+                {"quantity": r.quantity, "value": r.value, "unit": r.unit}
                 for r in found.requirements
                 if (r.file, r.line, r.written) in self.limits and not isinstance(r.value, bool)
             ],
         )
 
-    def _options(self, changes: Options) -> list[OptionChange]:
+    def _options(self, changes: Options) -> list[Json]:
         """Options that are no part of the layout: formats and the batch."""
         work = self.result.workload
         before = {
@@ -381,14 +380,14 @@ class _Search:
             "weight-dtype": self.case.options.get("weight-dtype", work.dtype),
             "batch": int(work.batch if work.batch is not None else work.train_batch or 1),
         }
-        return [OptionChange(option=k, from_=old, to=changes[k]) for k, old in before.items() if k in changes]
+        return [{"option": k, "from": old, "to": changes[k]} for k, old in before.items() if k in changes]
 
-    def _sizes(self, after: EstimateAnswer) -> list[OptionChange]:
+    def _sizes(self, after: EstimateAnswer) -> list[Json]:
         """The sizes that differ, of the first phase whose layout does."""
         for phase, before in self.result.phases.items():
             old, new = before.layout_of_phase, after.phases[phase].layout_of_phase
             sizes = [(k, getattr(old, k), getattr(new, k)) for k in _MOVED]
-            changed = [OptionChange(option=k.replace("_", "-"), from_=a, to=b) for k, a, b in sizes if a != b]
+            changed = [{"option": k.replace("_", "-"), "from": a, "to": b} for k, a, b in sizes if a != b]
             if changed:
                 return changed
         return []

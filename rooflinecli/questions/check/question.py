@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field as key
 from typing import TYPE_CHECKING
 
-from rooflinecli.core.record import OPTIONAL, Record, former, former_keys
+from rooflinecli.core.record import OPTIONAL, Json, Record, former, former_keys
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Number, OptText, OptWhole, Text, Texts, field
 from rooflinecli.specs.request import BOUNDS
@@ -43,28 +43,13 @@ class RequirementAnswer(Record):
     implied: bool
 
 
-class OptionChange(Record):
-    """An option before and after a fix."""
-
-    option: str
-    from_: Value
-    to: Value
-
-
-class QuantityValue(Record):
-    """A quantity at the bound that its limit applies to."""
-
-    quantity: str
-    value: Value
-    unit: str
-
-
 class FixAnswer(Record):
-    """Changes with which a check passes, and the quantities that failed before."""
+    """Options before and after (`from`, `to`) with which a check passes, and the quantities that failed before, each at the bound that its
+    limit applies to."""
 
     text: str
-    changes: list[OptionChange]
-    values: list[QuantityValue]
+    changes: list[Json]
+    values: list[Json]
 
 
 class CaseAnswer(Record):

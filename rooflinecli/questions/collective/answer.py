@@ -9,13 +9,14 @@ from rooflinecli.core.derivation import label
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import INF, Number
+from rooflinecli.core.record import Json
 from rooflinecli.formulas import collectives as f
 from rooflinecli.formulas import roofline
 from rooflinecli.ledger.ops import Collective, ExpertAllToAll
 from rooflinecli.price import moe_all2all, network
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.network import OPS, PricedCollective, by_level, price_collective
-from rooflinecli.questions.collective.question import ChipName, CollectiveAnswer, NetworkLevelAnswer
+from rooflinecli.questions.collective.question import ChipName, CollectiveAnswer
 from rooflinecli.specs.engine import EXPERT_KERNELS
 from rooflinecli.specs.hardware import HardwareSpec
 
@@ -110,17 +111,17 @@ def timed(
     )
 
 
-def _level(level: Any, part: Any) -> NetworkLevelAnswer:
-    return NetworkLevelAnswer(
-        name=level.level.name,
-        kind=level.level.kind,
-        volume_bytes=part.volume,
-        bandwidth_bytes_per_s=part.bandwidth,
-        latency_s=part.latency,
-        floor_s=part.floor,
-        expected_s=part.expected,
-        algorithm=part.algorithm,
-    )
+def _level(level: Any, part: Any) -> Json:
+    return {
+        "name": level.level.name,
+        "kind": level.level.kind,
+        "volume_bytes": part.volume,
+        "bandwidth_bytes_per_s": part.bandwidth,
+        "latency_s": part.latency,
+        "floor_s": part.floor,
+        "expected_s": part.expected,
+        "algorithm": part.algorithm,
+    }
 
 
 def along_axes(hardware: HardwareSpec, axes: dict[str, float]) -> tuple[tuple[float, float], ...]:

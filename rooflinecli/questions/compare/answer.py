@@ -11,7 +11,7 @@ from rooflinecli.engine import build_request, option_conflicts
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends, phase_of
 from rooflinecli.questions.check.run import Estimator
-from rooflinecli.questions.compare.question import ISO, Compare, CompareAnswer, ComparedChip, ComparedLayout, ModelName
+from rooflinecli.questions.compare.question import ISO, Compare, CompareAnswer, ComparedChip
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.multi_chip import Options, unpriced, usd_per_device_hour
 from rooflinecli.questions.multi_chip import each as each_chip
@@ -78,7 +78,7 @@ def compare(question: Compare) -> CompareAnswer:
     rows = _ranked([_row(entry, rank, specs[entry.name], bound) for entry in entries], rank)
     model = next((e.result.model.name for e in entries if e.result), str(options["model"]))
     found = CompareAnswer(
-        model=ModelName(name=model),
+        model={"name": model},
         iso=iso,
         iso_text=iso_text,
         rank=rank,
@@ -118,7 +118,7 @@ def _tornado(answer: CompareAnswer, asked: dict[str, Options]) -> Tornado | None
     for row in answer.ranked:
         if row.rank is not None and row.value is not None and row.layout is not None:
             ranked.append((row.rank, row.chip, row.value))
-            options[row.chip] = {**asked[row.chip], "hw": row.chip, "n": row.layout.devices}
+            options[row.chip] = {**asked[row.chip], "hw": row.chip, "n": row.layout["devices"]}
     return of_comparison(ranked, options, answer.rank, answer.bound) if len(ranked) > 1 else None
 
 
@@ -195,7 +195,7 @@ def _row(entry: ChipResult, rank: str, spec: HardwareSpec, bound: str) -> Compar
         name=spec.name,
         feasible=result.feasible and not entry.why,
         infeasible_reason=entry.why,
-        layout=ComparedLayout(devices=plan.devices, tp=plan.tp, pp=plan.pp, dp=plan.dp),
+        layout={size: getattr(plan, size) for size in ("devices", "tp", "pp", "dp")},
         value=value.expected if value else None,
         value_at_bound=value.at(bound, not higher_is_better(rank)) if value else None,
         interval=[value.low, value.high] if value and value.interval else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field as key
 
-from rooflinecli.core.record import OPTIONAL, Record, former, former_keys
+from rooflinecli.core.record import OPTIONAL, Json, Record, former, former_keys
 from rooflinecli.questions.question import Question, Several
 from rooflinecli.questions.search.question import Prices
 from rooflinecli.questions.sensitivity.answer_types import Tornado
@@ -15,15 +15,9 @@ INSIDE = "inside the interval"
 ISO = ("same-devices", "same-cost", "same-memory")
 
 
-class GapExplanation(Record):
-    """One change that would close a gap alone, and its size in shipped errors or as a fraction of a setting."""
-
-    what: str
-    asks: float
-
-
 class MeasuredGap(Record):
-    """A measured time and its estimate; `gap` is measured / expected - 1."""
+    """A measured time and its estimate; `gap` is measured / expected - 1; `explained_by` are changes that would close it alone, each with
+    its size in shipped errors or as a fraction of a setting."""
 
     row: str
     quantity: str
@@ -34,7 +28,7 @@ class MeasuredGap(Record):
     interval_s: tuple[float, float] | None
     gap: float
     verdict: str
-    explained_by: list[GapExplanation]
+    explained_by: list[Json]
     phase: str | None = key(default=None, metadata=OPTIONAL)
 
 
@@ -50,25 +44,10 @@ class MeasuredAnswer(Record):
 SCHEMA = "roofline/compare/2"
 
 
-class ModelName(Record):
-    """The model that is compared."""
-
-    name: str
-
-
-class ComparedLayout(Record):
-    """Devices and parallel sizes on one chip."""
-
-    devices: int
-    tp: int
-    pp: int
-    dp: int
-
-
 class ComparedChip(Record):
     """One chip: the quantity that ranks (expected, at the bound, 80% interval) and others, or why it is infeasible.
 
-    relative: value at the bound that ranks, over that of the best; overlaps_previous: whether its interval reaches that of the row above.
+    layout: devices and parallel sizes; relative: value at the bound that ranks, over that of the best; overlaps_previous: whether its interval reaches that of the row above.
     """
 
     chip: str
@@ -76,7 +55,7 @@ class ComparedChip(Record):
     feasible: bool
     infeasible_reason: str = key(metadata=former("why"))
     rank: int | None = None
-    layout: ComparedLayout | None = key(default=None, metadata=former("plan"))
+    layout: dict[str, int] | None = key(default=None, metadata=former("plan"))
     value: float | None = None
     value_at_bound: float | None = key(default=None, metadata=former("held"))
     interval: list[float] | None = None
@@ -95,7 +74,7 @@ class CompareAnswer(Record):
     """The chips ranked by one quantity at one bound, those that cannot run it last. iso: what is equal, iso_text in words."""
 
     schema: str = SCHEMA
-    model: ModelName
+    model: dict[str, str]
     iso: str = key(metadata=former("at"))
     iso_text: str = key(metadata=former("basis"))
     rank: str

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import field
 
 from rooflinecli.core.errors import DataError, UsageError, unknown
-from rooflinecli.core.record import OPTIONAL, SPREAD, Record
+from rooflinecli.core.record import OPTIONAL, SPREAD, Json, Record
 from rooflinecli.formulas.collectives import switch_bisection, torus_bisection
 from rooflinecli.formulas.roofline import ridge_point
 from rooflinecli.specs.efficiency import Efficiency
@@ -106,24 +106,12 @@ class ChipFigure(Record):
     at: str
 
 
-class ConstantRow(Record):
-    """Efficiency constants of an operation class, those that were written down."""
-
-    class_: str
-    constants: dict[str, float]
-    error: float
-    source: str
-    note: str
-    citation: str
-    at: str
-
-
 class ChipSheet(Record):
-    """A chip with every figure, its efficiency constants and its sources."""
+    """A chip with every figure, the efficiency constants of each operation class that were written down, and its sources."""
 
     chip: Chip = field(metadata=SPREAD)
     figures: list[ChipFigure]
-    efficiency: list[ConstantRow]
+    efficiency: list[Json]
     sources: dict[str, str]
 
 
@@ -266,7 +254,7 @@ def _figure(spec: HardwareSpec, quantity: str, path: tuple[str | int, ...], figu
     )
 
 
-def _constants(spec: HardwareSpec) -> Iterator[ConstantRow]:
+def _constants(spec: HardwareSpec) -> Iterator[Json]:
     """Efficiency constants that the chip's own file gives, those left at their default aside; hardware/defaults has what is missing here."""
     found: list[tuple[str, Efficiency, tuple[str | int, ...]]] = [
         (f"{level.name}, {name}", item, ("network", i, "efficiency", name))
@@ -280,10 +268,12 @@ def _constants(spec: HardwareSpec) -> Iterator[ConstantRow]:
         for dtype, item in dtypes.items()
     ]
     for name, item, path in found:
-        yield ConstantRow.like(
-            item,
-            class_=name,
-            constants={k: v for k, v in item.given.items() if k not in ("source", "note", "error")},
-            citation=spec.citation(item.source),
-            at=spec.document.location(*path),
-        )
+        yield {
+            "class": name,
+            "constants": {k: v for k, v in item.given.items() if k not in ("source", "note", "error")},
+            "error": item.error,
+            "source": item.source,
+            "note": item.note,
+            "citation": spec.citation(item.source),
+            "at": spec.document.location(*path),
+        }

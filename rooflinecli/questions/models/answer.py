@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from rooflinecli.core.errors import DataError, unknown
-from rooflinecli.core.record import OPTIONAL, Record
+from rooflinecli.core.record import OPTIONAL, Json, Record
 from rooflinecli.engine.inputs import IMAGE, cut
 from rooflinecli.formulas.memory import kv_cache_bytes
 from rooflinecli.layers.build import ledger
@@ -19,19 +19,12 @@ from rooflinecli.specs.name_lookup import display_path, load_registry
 Block = dict[str, object]  # the fields of a model file's block that are not at their default
 
 
-class ParameterTotals(Record):
-    """Parameters, and those that a token meets, the input embedding included."""
-
-    total: int
-    active: int
-
-
 class ModelRow(Record):
-    """The line of a model in the list."""
+    """The line of a model in the list. `active` parameters are those that a token meets, the input embedding included."""
 
     name: str
     family: str
-    parameters: ParameterTotals
+    parameters: dict[str, int]
     layers: int
     d_model: int
     max_context: int | None
@@ -53,15 +46,6 @@ class ParameterConventions(Record):
     published: float | None
 
 
-class CacheSizes(Record):
-    """Bytes of cache in bf16: of one more token, and of a sequence, recurrent state included."""
-
-    bytes_per_token: int
-    state_bytes_per_sequence: int
-    bytes_at_4096: int
-    bytes_at_max_context: int | None
-
-
 class LayerGroup(Record):
     """A group of equal layers."""
 
@@ -73,37 +57,20 @@ class LayerGroup(Record):
     norms: int
 
 
-class TowerImage(Record):
-    """What an image of the default size becomes in a tower."""
-
-    pixels: str
-    inputs: int
-    positions: int
-    tokens: int
-    rule: str
-    source: str
-
-
-class TowerParameters(Record):
-    """Parameters of a further tower."""
-
-    total: int
-
-
 class Tower(Record):
-    """A further tower, such as a vision encoder, and what it reads."""
+    """A further tower, such as a vision encoder, what it reads, and what an image of the default size becomes in it."""
 
     title: str
-    parameters: TowerParameters
+    parameters: dict[str, int]
     layers: int
     d_model: int
     pattern: str
     reads: str
-    image: TowerImage | None = field(default=None, metadata=OPTIONAL)
+    image: Json | None = field(default=None, metadata=OPTIONAL)
 
 
 class ModelSheet(Record):
-    """One model in detail."""
+    """One model in detail. `kv_cache` is in bf16: of one more token, and of a sequence, recurrent state included."""
 
     schema: str
     name: str
@@ -118,7 +85,7 @@ class ModelSheet(Record):
     source: str
     vocab_size: int | None
     tied_embeddings: bool
-    kv_cache: CacheSizes
+    kv_cache: dict[str, int | None]
     pattern: str
     groups: list[LayerGroup]
     towers: list[Tower]
@@ -141,12 +108,15 @@ def models(family: str | None = None) -> tuple[ModelList, list[DataError]]:
     if family is not None and family.lower() not in families:
         raise unknown("family", family, families, "`roofline models` lists them")
     kept = [record(spec) for spec in specs if family is None or spec.family.lower() == family.lower()]
-    return ModelList(models=sorted(kept, key=lambda r: (r.family, r.parameters.total, r.name))), broken
+    return ModelList(models=sorted(kept, key=lambda r: (r.family, r.parameters["total"], r.name))), broken
 
 
 def record(spec: ModelSpec) -> ModelRow:
     """The line of one model in the list."""
-    return ModelRow.like(spec, name=spec.id, parameters=ParameterTotals.like(parameters(spec)), layers=spec.n_layers)
+    found = parameters(spec)
+    return ModelRow.like(
+        spec, name=spec.id, parameters={"total": found.total, "active": found.active}, layers=spec.n_layers
+    )
 
 
 def sheet(name: str) -> ModelSheet:
@@ -171,7 +141,7 @@ def sheet(name: str) -> ModelSheet:
     )
 
 
-def _cache(spec: ModelSpec) -> CacheSizes:
+def _cache(spec: ModelSpec) -> dict[str, int | None]:
     """Bytes of cache at bf16: what one more token adds, and what a sequence of the whole context holds, states included."""
     layers = [
         ({**layer.axes, **dict(layer.asked)}, layer.mixer, layer.repeat)
@@ -187,23 +157,25 @@ def _cache(spec: ModelSpec) -> CacheSizes:
     def held(tokens: float) -> int:
         return int(sum(mixer.cache_bytes(_BF16, sizes, 1.0, tokens) * repeat for sizes, mixer, repeat in layers))
 
-    return CacheSizes(
-        bytes_per_token=int(token),
-        state_bytes_per_sequence=held(0.0),
-        bytes_at_4096=held(4096.0),
-        bytes_at_max_context=held(whole) or None if whole else None,
-    )
+    return {
+        "bytes_per_token": int(token),
+        "state_bytes_per_sequence": held(0.0),
+        "bytes_at_4096": held(4096.0),
+        "bytes_at_max_context": held(whole) or None if whole else None,
+    }
 
 
 def _tower(spec: ModelSpec) -> Tower:
     """A further tower: its parameters and layers, what it reads, and what an image of the default size becomes."""
     image = None
     if spec.images is not None:
-        image = TowerImage.like(cut(spec, IMAGE), pixels=IMAGE, rule=spec.images.kind, source=spec.images.source)
+        size = cut(spec, IMAGE)
+        image = {"pixels": IMAGE} | {name: getattr(size, name) for name in ("inputs", "positions", "tokens")}
+        image |= {"rule": spec.images.kind, "source": spec.images.source}
     return Tower.like(
         spec,
         title=spec.name,
-        parameters=TowerParameters(total=parameters(spec).total),
+        parameters={"total": parameters(spec).total},
         layers=spec.n_layers,
         pattern=pattern(spec),
         image=image,

@@ -14,39 +14,21 @@ from rooflinecli.specs import prices
 from rooflinecli.specs.hardware import load_hardware
 
 
-class OfferRow(Record):
-    """One offer; age_s is its age today, file its line."""
-
-    provider: str
-    kind: str
-    region: str
-    instance: str
-    devices: int
-    usd_per_device_hour: float
-    date: str
-    age_s: float | None
-    source: str
-    file: str
-
-
 class OffersAnswer(Record):
-    """The offers of a chip, the cheapest first."""
+    """The offers of a chip, the cheapest first; age_s is the age of one today, file its line."""
 
     schema: str = "roofline/prices/1"
     hardware: str
-    offers: list[OfferRow]
+    offers: list[Json]
 
 
 def offers(chip: str) -> OffersAnswer:
     """Every offer of a chip. Raises UsageError for an unknown one."""
     spec = load_hardware(chip)
     rows = [
-        OfferRow.like(
-            o,
-            usd_per_device_hour=o.usd,
-            age_s=None if o.age_days is None else o.age_days * 86400.0,
-            file=o.where,
-        )
+        {name: getattr(o, name) for name in ("provider", "kind", "region", "instance", "devices")}
+        | {"usd_per_device_hour": o.usd, "date": o.date, "age_s": None if o.age_days is None else o.age_days * 86400.0}
+        | {"source": o.source, "file": o.where}
         for o in sorted(prices.offers(spec), key=lambda o: o.usd)
     ]
     return OffersAnswer(hardware=spec.name, offers=rows)

@@ -14,7 +14,7 @@ from dataclasses import field
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
-from rooflinecli.core.record import OPTIONAL, Record
+from rooflinecli.core.record import OPTIONAL, Json, Record
 from rooflinecli.formulas import counts
 from rooflinecli.importers.profiles.intervals import length, overlap
 from rooflinecli.importers.profiles.kernel import Kernel
@@ -29,30 +29,12 @@ _NO_KERNELS = ("overhead", "engine", "bubble", "stragglers", "waiting", "prefill
 _MOVED = re.compile(r"memcpy|memset|infeed|outfeed|d2h|h2d|[hd]to[hd]", re.IGNORECASE)
 
 
-class TraceRow(Record):
-    """Operations and the kernels that run them, in one step; `kernels` are those that took longest."""
-
-    operations: list[str]
-    floor_s: float
-    expected_s: float
-    measured_s: float
-    copies_s: float
-    ratio: float | None
-    launches: float
-    kernels: list[str]
-
-
-class Unexplained(Record):
-    """Kernels of a step that no operation explains."""
-
-    time_s: float
-    launches: float
-    kernels: list[str]
-    share: float
-
-
 class TraceComparison(Record):
-    """A trace against one phase of an estimate; seconds are of one step, the last three where the trace has a time line."""
+    """A trace against one phase of an estimate; seconds are of one step, the last three where the trace has a time line.
+
+    A row is of operations and the kernels that run them, in one step; `unexplained` are kernels of a step that no operation explains; the
+    `kernels` of either are those that took longest.
+    """
 
     schema: str = "roofline/against/1"
     phase: str
@@ -61,8 +43,8 @@ class TraceComparison(Record):
     expected_s: float
     floor_s: float
     kernels_s: float
-    rows: list[TraceRow]
-    unexplained: Unexplained
+    rows: list[Json]
+    unexplained: Json
     wall_s: float | None = field(default=None, metadata=OPTIONAL)
     gaps_s: float | None = field(default=None, metadata=OPTIONAL)
     exposed_communication_s: float | None = field(default=None, metadata=OPTIONAL)
@@ -98,13 +80,13 @@ def against(
         expected_s=float(num.value(answered.time_s)),
         floor_s=float(num.value(answered.floor_s)),
         kernels_s=total / repeats,
-        rows=sorted(rows, key=lambda row: -max(row.measured_s, row.expected_s)),
-        unexplained=Unexplained(
-            time_s=sum(unknown.values()) / repeats,
-            launches=sum(k.calls for k in left) / repeats,
-            kernels=_longest(unknown),
-            share=sum(k.seconds for k in left) / total,
-        ),
+        rows=sorted(rows, key=lambda row: -max(row["measured_s"], row["expected_s"])),
+        unexplained={
+            "time_s": sum(unknown.values()) / repeats,
+            "launches": sum(k.calls for k in left) / repeats,
+            "kernels": _longest(unknown),
+            "share": sum(k.seconds for k in left) / total,
+        },
     )
     if all(k.start_s is not None for k in chosen):
         spans, comm, rest = (
@@ -197,21 +179,21 @@ def _steps(kernels: Sequence[Kernel], operations: Sequence[Operation]) -> int:
     return max(round(launched.total() / asked), 1)
 
 
-def _row(keys: tuple[str, ...], kernels: Sequence[Kernel], operations: Sequence[Operation], steps: int) -> TraceRow:
+def _row(keys: tuple[str, ...], kernels: Sequence[Kernel], operations: Sequence[Operation], steps: int) -> Json:
     members = [op for op in operations if op.name in keys]
     expected = float(sum(num.value(op.time_s) for op in members))
     seconds = _seconds(kernels)
     measured = sum(seconds.values()) / steps
-    return TraceRow(
-        operations=list(keys),
-        floor_s=float(sum(num.value(op.floor_s) for op in members)),
-        expected_s=expected,
-        measured_s=measured,
-        copies_s=sum(k.seconds for k in kernels if k.kind == "copy") / steps,
-        ratio=measured / expected if expected and measured else None,
-        launches=sum(k.calls for k in kernels) / steps,
-        kernels=_longest(seconds),
-    )
+    return {
+        "operations": list(keys),
+        "floor_s": float(sum(num.value(op.floor_s) for op in members)),
+        "expected_s": expected,
+        "measured_s": measured,
+        "copies_s": sum(k.seconds for k in kernels if k.kind == "copy") / steps,
+        "ratio": measured / expected if expected and measured else None,
+        "launches": sum(k.calls for k in kernels) / steps,
+        "kernels": _longest(seconds),
+    }
 
 
 def _seconds(kernels: Sequence[Kernel]) -> dict[str, float]:

@@ -14,13 +14,10 @@ from rooflinecli.layers.build import ledger
 from rooflinecli.layers.recurrent import Recurrent
 from rooflinecli.questions.rl import parts as rl_parts
 from rooflinecli.questions.rl.answer_types import (
-    LoadAnswer,
     MemoryAnswer,
     PartAnswer,
     RlAnswer,
-    RoleMemory,
     RolloutAnswer,
-    RunAnswer,
     StepAnswer,
     TrainerAnswer,
 )
@@ -178,15 +175,10 @@ def _memory(question: Rl, made: Rollout, update: Update, samples: list[Sample]) 
         rows.append(("reference policy", frozen if rest else 0.0, frozen))
     if question.algorithm == "ppo":
         rows.append(("critic", copies[1] if rest else 0.0, 0.0 if moved else copies[1]))
-    roles = [RoleMemory(role=role, rollout_bytes=rolling, update_bytes=updating) for role, rolling, updating in rows]
-    most = max(sum(r.rollout_bytes for r in roles), sum(r.update_bytes for r in roles))
-    return MemoryAnswer(
-        roles=roles,
-        capacity_bytes=capacity,
-        fits=most <= capacity and cache >= min(wanted, 1.0),
-        offloaded=bool(moved),
-        host_bytes=moved,
-    ), moved
+    roles = [dict(zip(("role", "rollout_bytes", "update_bytes"), row, strict=True)) for row in rows]
+    found = MemoryAnswer(roles=roles, capacity_bytes=capacity, fits=True, offloaded=bool(moved), host_bytes=moved)
+    found.fits = found.most_bytes <= capacity and cache >= min(wanted, 1.0)
+    return found, moved
 
 
 def answered(question: Rl) -> RlAnswer:
@@ -277,14 +269,14 @@ def answer_of(composed: Composed, constants: Constants, log: RlStep | None = Non
         algorithm=question.algorithm,
         mode=_mode(question),
         staleness=question.staleness,
-        load=LoadAnswer(
-            prompts=question.sequences // question.samples_each,
-            samples=question.samples_each,
-            prompt_tokens=head,
-            output_tokens=outputs / len(composed.samples),
-            longest_tokens=max(s.tokens for s in composed.samples),
-            turns=question.turns,
-        ),
+        load={
+            "prompts": question.sequences // question.samples_each,
+            "samples": question.samples_each,
+            "prompt_tokens": head,
+            "output_tokens": outputs / len(composed.samples),
+            "longest_tokens": max(s.tokens for s in composed.samples),
+            "turns": question.turns,
+        },
         rollout=RolloutAnswer(
             devices=made.devices,
             engines=made.engines,
@@ -312,13 +304,13 @@ def answer_of(composed: Composed, constants: Constants, log: RlStep | None = Non
         ),
         parts=_parts(composed, found, shorter, log),
         memory=composed.memory,
-        run=None if question.steps is None else RunAnswer(
-            steps=question.steps,
-            time_s=question.steps * step.time_s,
-            interval_s=(question.steps * step.interval_s[0], question.steps * step.interval_s[1]),
-            joules=None if joules is None else question.steps * joules,
-            usd=None if usd is None else question.steps * usd,
-        ),
+        run=None if question.steps is None else {
+            "steps": question.steps,
+            "time_s": question.steps * step.time_s,
+            "interval_s": (question.steps * step.interval_s[0], question.steps * step.interval_s[1]),
+            "joules": None if joules is None else question.steps * joules,
+            "usd": None if usd is None else question.steps * usd,
+        },
         constants={
             "rollout": constants.rollout, "trainer": constants.trainer, "fixed_s": constants.fixed_s if question.fixed is None else question.fixed,
             "weight_sync_bytes_per_s": question.weight_sync_bandwidth or constants.sync_bytes_per_s, "source": constants.source,
@@ -391,11 +383,3 @@ def _notes(composed: Composed, constants: Constants, log: RlStep | None) -> list
     if not composed.memory.fits:
         found.append("the roles do not fit: use more devices, --tp, --pp or a recipe of less memory")
     return found
-
-
-def infeasible(answer: RlAnswer) -> str:
-    """Why an answer is not feasible; empty where it is."""
-    if answer.memory.fits:
-        return ""
-    most = max(sum(r.rollout_bytes for r in answer.memory.roles), sum(r.update_bytes for r in answer.memory.roles))
-    return f"the roles need {most / 1e9:.0f} GB per device of {answer.memory.capacity_bytes / 1e9:.0f} GB"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from rooflinecli.core.record import OPTIONAL, Record
+from rooflinecli.core.record import OPTIONAL, Json, Record
 from rooflinecli.engine.phase_answer import LayoutAnswer
 
 SCHEMA = "roofline/rl/1"
@@ -40,16 +40,6 @@ class StepAnswer(Record):
     named_fraction: float | None = field(default=None, metadata=OPTIONAL)
 
 
-class RunAnswer(Record):
-    """All steps of a run."""
-
-    steps: int
-    time_s: float
-    interval_s: tuple[float, float]
-    joules: float | None
-    usd: float | None
-
-
 class RolloutAnswer(Record):
     """The rollout side: engines, tokens per second of them all while they work."""
 
@@ -71,33 +61,20 @@ class TrainerAnswer(Record):
     mfu: float
 
 
-class RoleMemory(Record):
-    """Bytes per device of a role while samples are made and while the policy is updated."""
-
-    role: str
-    rollout_bytes: float
-    update_bytes: float
-
-
 class MemoryAnswer(Record):
-    """Memory of roles per device. What the weights leave goes to the KV cache, up to the longest load."""
+    """Memory per device of each role, while samples are made and while the policy is updated. What the weights leave goes to the KV cache,
+    up to the longest load."""
 
-    roles: list[RoleMemory]
+    roles: list[Json]
     capacity_bytes: float
     fits: bool
     offloaded: bool
     host_bytes: float
 
-
-class LoadAnswer(Record):
-    """What a step is of, in tokens."""
-
-    prompts: int
-    samples: int
-    prompt_tokens: float
-    output_tokens: float
-    longest_tokens: int
-    turns: int
+    @property
+    def most_bytes(self) -> float:
+        """What the roles need together, in the fuller of both."""
+        return float(max(sum(role[key] for role in self.roles) for key in ("rollout_bytes", "update_bytes")))
 
 
 class Candidate(Record):
@@ -117,16 +94,9 @@ class Candidate(Record):
     tie: bool
 
 
-class Change(Record):
-    """What an option would make of a step: its time, and the part of the present one that it saves."""
-
-    options: str
-    time_s: float
-    saved_fraction: float
-
-
 class RlAnswer(Record):
-    """A step of RL post-training. `constants` are what the parts were multiplied by, and where they are from."""
+    """A step of RL post-training. `load` is what it is of, in tokens; `run` are all steps of a run; `constants` are what the parts were
+    multiplied by, and where they are from; `changes` is what options would make of the step, and the part of it that they save."""
 
     schema: str = SCHEMA
     model: str
@@ -134,14 +104,14 @@ class RlAnswer(Record):
     algorithm: str
     mode: str
     staleness: int
-    load: LoadAnswer
+    load: dict[str, float]
     rollout: RolloutAnswer
     trainer: TrainerAnswer
     step: StepAnswer
     parts: list[PartAnswer]
     memory: MemoryAnswer
-    run: RunAnswer | None
+    run: Json | None
     constants: dict[str, float | str]
     candidates: list[Candidate] | None = field(default=None, metadata=OPTIONAL)
-    changes: list[Change] | None = field(default=None, metadata=OPTIONAL)
+    changes: list[Json] | None = field(default=None, metadata=OPTIONAL)
     notes: list[str]

@@ -178,9 +178,10 @@ class Rl(
         return answered(self.launched())
 
     def infeasible(self, answer: RlAnswer) -> str:
-        from rooflinecli.questions.rl.answer import infeasible
-
-        return infeasible(answer)
+        memory = answer.memory
+        if memory.fits:
+            return ""
+        return f"the roles need {memory.most_bytes / 1e9:.0f} GB per device of {memory.capacity_bytes / 1e9:.0f} GB"
 
     def launched(self) -> Rl:
         """The question with the options of --from, over which its own prevail. Raises UsageError."""
@@ -210,8 +211,8 @@ class Rl(
             "ep": layout.ep,
         }
         chosen |= {
-            "prompts": found.load.prompts,
-            "samples": found.load.samples,
+            "prompts": found.load["prompts"],
+            "samples": found.load["samples"],
             "reference": asked.has_reference,
             "staleness": found.staleness,
         }

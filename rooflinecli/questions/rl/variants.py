@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import product
 
 from rooflinecli.core.errors import Infeasible, UsageError
+from rooflinecli.core.record import Json
 from rooflinecli.questions.rl.answer import DEVICES, compose
-from rooflinecli.questions.rl.answer_types import Candidate, Change
+from rooflinecli.questions.rl.answer_types import Candidate
 from rooflinecli.questions.rl.constants import Constants
 from rooflinecli.questions.rl.question import Rl
 
@@ -107,7 +108,7 @@ def _candidate(question: Rl, constants: Constants, devices: int) -> Candidate | 
     )
 
 
-def changes(question: Rl, constants: Constants, time_s: float) -> list[Change]:
+def changes(question: Rl, constants: Constants, time_s: float) -> list[Json]:
     """Changes that save time and fit, the most first."""
     found = []
     for options, asked in _tried(question):
@@ -117,8 +118,8 @@ def changes(question: Rl, constants: Constants, time_s: float) -> list[Change]:
             continue
         step = composed.step(constants)[1]
         if composed.memory.fits and step.time_s < time_s:
-            found.append(Change(options=options, time_s=step.time_s, saved_fraction=1 - step.time_s / time_s))
-    return sorted(found, key=lambda change: change.time_s)
+            found.append({"options": options, "time_s": step.time_s, "saved_fraction": 1 - step.time_s / time_s})
+    return sorted(found, key=lambda change: change["time_s"])
 
 
 def _tried(question: Rl) -> list[tuple[str, Rl]]:

@@ -34,7 +34,7 @@ def view(answer: CompareAnswer, estimate: EstimateAnswer | None = None) -> Page:
 
 
 def _headline(answer: CompareAnswer, best: ComparedChip | None) -> str:
-    basis = f"{answer.model.name}, iso-{answer.iso.removeprefix('same-')} ({answer.iso_text})"
+    basis = f"{answer.model['name']}, iso-{answer.iso.removeprefix('same-')} ({answer.iso_text})"
     if best is None:
         return f"{basis}: infeasible on every chip"
     order = "higher" if answer.better == "more" else "lower"
@@ -51,7 +51,7 @@ def _table(answer: CompareAnswer) -> Table:
         Column("chip", "name", text=True),
         Column(
             "layout",
-            lambda r: f"n {r.layout.devices} {layout(r.layout)}".strip() if r.layout else NONE,
+            lambda r: f"n {r.layout['devices']} {layout(r.layout)}".strip() if r.layout else NONE,
             text=True,
             drop=3,
         ),
@@ -106,7 +106,7 @@ def measured(answer: MeasuredAnswer) -> Page:
 
 def _explanation(row: MeasuredGap) -> str:
     """The explanations of a row, the mildest first."""
-    each = ", ".join(f"{e.what} (asks {e.asks:.2g})" for e in row.explained_by)
+    each = ", ".join(f"{e['what']} (asks {e['asks']:.2g})" for e in row.explained_by)
     return f"{row.row}: any one of these would explain {row.gap:+.0%}: {each}"
 
 

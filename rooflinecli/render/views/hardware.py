@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable
 
+from rooflinecli.core.record import Json
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import si
 from rooflinecli.questions.hardware.answer import (
@@ -14,7 +15,6 @@ from rooflinecli.questions.hardware.answer import (
     ChipFigure,
     Chips,
     ChipSheet,
-    ConstantRow,
 )
 from rooflinecli.questions.prices.answer import OffersAnswer
 from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, Prose, Table, page, records
@@ -96,7 +96,7 @@ def sheet(answer: ChipSheet) -> Page:
             [Prose("sources"), *(Prose(f"{key}: {said}", indent=2) for key, said in answer.sources.items())],
             [
                 Prose("efficiency constants (what is not here comes from hardware/defaults)"),
-                *(Prose(f"{row.class_}: {_constants(row)}", indent=2) for row in answer.efficiency),
+                *(Prose(f"{row['class']}: {_constants(row)}", indent=2) for row in answer.efficiency),
             ],
         ],
         about="caches, units, vector rates, sources, notes, constants",
@@ -248,10 +248,10 @@ def _place(at: str) -> str:
     return at.rpartition("/")[2]
 
 
-def _constants(row: ConstantRow) -> str:
-    shown = [f"{name} {_constant(name, value)}" for name, value in row.constants.items()]
-    note = f" ({row.note})" if row.note else ""
-    return f"{', '.join(shown)}; ±{error(row.error)}{note} [{row.source}, {_place(row.at)}]"
+def _constants(row: Json) -> str:
+    shown = [f"{name} {_constant(name, value)}" for name, value in row["constants"].items()]
+    note = f" ({row['note']})" if row["note"] else ""
+    return f"{', '.join(shown)}; ±{error(row['error'])}{note} [{row['source']}, {_place(row['at'])}]"
 
 
 def _constant(name: str, value: float) -> str:

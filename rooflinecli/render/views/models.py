@@ -17,9 +17,11 @@ _FEW, _LONGEST = 4, 60  # items of a list that a page shows, and characters of o
 _COLUMNS = (
     Column("model", "name", text=True),
     Column("family", lambda m: m.family or "other", text=True, drop=1),
-    Column("parameters", lambda m: count(m.parameters.total)),
+    Column("parameters", lambda m: count(m.parameters["total"])),
     Column(
-        "active", lambda m: count(m.parameters.active) if m.parameters.active != m.parameters.total else NONE, drop=5
+        "active",
+        lambda m: count(m.parameters["active"]) if m.parameters["active"] != m.parameters["total"] else NONE,
+        drop=5,
     ),
     Column("layers", lambda m: str(m.layers), drop=3),
     Column("d_model", lambda m: str(m.d_model), drop=2),
@@ -57,13 +59,15 @@ def _parts(m: ModelSheet) -> list[Row]:
         ("d_model", str(m.d_model)),
         ("vocabulary", f"{m.vocab_size}{', tied' if m.tied_embeddings else ''}"),
         ("context", str(m.max_context or NONE)),
-        ("KV cache, bf16, per token", text(cache.bytes_per_token, "bytes")),
+        ("KV cache, bf16, per token", text(cache["bytes_per_token"], "bytes")),
     ]
-    if cache.state_bytes_per_sequence:
-        rows.append(("  state of a sequence", f"{text(cache.state_bytes_per_sequence, 'bytes')}, whatever its length"))
-        rows.append(("  of 4,096 tokens, state included", text(cache.bytes_at_4096, "bytes")))
-    if cache.bytes_at_max_context:
-        rows.append(("  of one full context", text(cache.bytes_at_max_context, "bytes")))
+    if cache["state_bytes_per_sequence"]:
+        rows.append(
+            ("  state of a sequence", f"{text(cache['state_bytes_per_sequence'], 'bytes')}, whatever its length")
+        )
+        rows.append(("  of 4,096 tokens, state included", text(cache["bytes_at_4096"], "bytes")))
+    if cache["bytes_at_max_context"]:
+        rows.append(("  of one full context", text(cache["bytes_at_max_context"], "bytes")))
     if m.quantization:
         rows.append(("checkpoint", _said({k: v for k, v in m.quantization.items() if k != "widths"})))
     if m.checkpoint:
@@ -74,14 +78,16 @@ def _parts(m: ModelSheet) -> list[Row]:
 
 def _tower(t: Tower) -> list[Row]:
     """A further tower, and what an image becomes in it."""
-    rows = [(f"  {t.title}", _exact(t.parameters.total))]
+    rows = [(f"  {t.title}", _exact(t.parameters["total"]))]
     if t.reads != "its own":
         rows.append(("    its layers", f"{t.pattern}, d_model {t.d_model}"))
         rows.append(("    it reads", t.reads))
     if t.image is not None:
         i = t.image
-        many = f"{i.inputs} x " if i.inputs > 1 else ""
-        rows.append((f"    an image of {i.pixels}", f"{many}{i.positions:,} positions, {i.tokens:,} prompt tokens"))
+        many = f"{i['inputs']} x " if i["inputs"] > 1 else ""
+        rows.append(
+            (f"    an image of {i['pixels']}", f"{many}{i['positions']:,} positions, {i['tokens']:,} prompt tokens")
+        )
     return rows
 
 

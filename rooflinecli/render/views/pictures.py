@@ -46,7 +46,7 @@ def _picture(answer: Record) -> Picture | None:
     if isinstance(answer, CompareAnswer):
         name, unit = label(answer.rank), MS if answer.rank in ("decode.time_s", "prefill.time_s") else 1.0
         up = f"{name}, ms" if unit == MS else f"{name}, s" if answer.unit == "s" else name
-        made = Picture(f"{answer.model.name}: {name} against cost", "dollars per hour", up, False)
+        made = Picture(f"{answer.model['name']}: {name} against cost", "dollars per hour", up, False)
         for chip in answer.rows:
             if chip.value is not None and chip.usd_per_hour is not None:
                 made.series[chip.name] = [(chip.usd_per_hour, chip.value * unit)]

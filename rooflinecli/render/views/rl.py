@@ -22,14 +22,9 @@ def view(r: RlAnswer) -> Page:
         ("cost", NONE if step.usd is None else f"{money(step.usd)} per step" + (f", {amount(step.joules, 'J')}" if step.joules else "")),
     ]  # fmt: skip
     if run is not None:
-        low, high = run.interval_s
-        sums.append(
-            (
-                "run",
-                f"{plural(run.steps, 'step')}: {text(run.time_s, 'time_s')} ({interval(low, high, 's')})"
-                + (f", {money(run.usd)}" if run.usd else ""),
-            )
-        )
+        low, high = run["interval_s"]
+        said = f"{plural(run['steps'], 'step')}: {text(run['time_s'], 'time_s')} ({interval(low, high, 's')})"
+        sums.append(("run", said + (f", {money(run['usd'])}" if run["usd"] else "")))
     measured = None
     if step.measured_s is not None:
         measured = Prose(
@@ -39,7 +34,7 @@ def view(r: RlAnswer) -> Page:
     return page(
         [
             Headline(
-                f"{r.model}, {r.algorithm}, {plural(load.prompts, 'prompt')} x {plural(load.samples, 'sample')} on {r.hardware}, {r.mode}: "
+                f"{r.model}, {r.algorithm}, {plural(load['prompts'], 'prompt')} x {plural(load['samples'], 'sample')} on {r.hardware}, {r.mode}: "
                 f"{text(step.time_s, 'time_s')} per step ({interval(*step.interval_s, 's')}), floor {text(step.floor_s, 'floor_s')}",
                 (r.model, r.hardware),
             ),
@@ -81,8 +76,8 @@ def _parts(r: RlAnswer) -> Table:
 
 
 def _memory(r: RlAnswer) -> Table:
-    rows = [(m.role, text(m.rollout_bytes, "bytes"), text(m.update_bytes, "bytes")) for m in r.memory.roles]
-    total = [text(sum(getattr(m, key) for m in r.memory.roles), "bytes") for key in ("rollout_bytes", "update_bytes")]
+    rows = [(m["role"], text(m["rollout_bytes"], "bytes"), text(m["update_bytes"], "bytes")) for m in r.memory.roles]
+    total = [text(sum(m[key] for m in r.memory.roles), "bytes") for key in ("rollout_bytes", "update_bytes")]
     columns = (Column("memory per device", text=True), Column("during rollout"), Column("during update"))
     return Table(columns, [*rows, (f"of {text(r.memory.capacity_bytes, 'bytes')}", *total)])
 
@@ -100,5 +95,5 @@ _CANDIDATES = (
 _CHANGES = (
     Column("change", "options", text=True),
     Column("step", "time_s"),
-    Column("saves", lambda c: percent(c.saved_fraction)),
+    Column("saves", lambda c: percent(c["saved_fraction"])),
 )
