@@ -15,6 +15,7 @@ from rooflinecli.calibrate.predicted_row import MicrobenchmarkRow, PredictedRow,
 from rooflinecli.calibrate.resolve_rows import resolve
 from rooflinecli.calibrate.row_checks import RowContradiction, impossible, one_per_question, repeats
 from rooflinecli.core.errors import DataError, RooflineError
+from rooflinecli.core.record import Json
 from rooflinecli.engine import build_request
 from rooflinecli.importers.logs import power, read_source
 from rooflinecli.importers.source import MeasuredRow, Options, load
@@ -35,7 +36,7 @@ class CalibrationAnswer:
     contradictions: list[RowContradiction] = field(default_factory=list)
     aside: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    next: dict[tuple[str, str], list[Suggestion]] = field(default_factory=dict)
+    next: dict[tuple[str, str], list[Json]] = field(default_factory=dict)
 
     @property
     def moved(self) -> list[PhaseFit]:
@@ -113,16 +114,7 @@ def _split(rows: Sequence[PredictedRow], given: Options) -> dict[tuple[str, str]
 MOST = 3  # suggestions
 
 
-@dataclass(frozen=True)
-class Suggestion:
-    """A measurement, and the standard deviation of the target's logarithm before and after it."""
-
-    what: str
-    before: float
-    after: float
-
-
-def suggestions(fit: PhaseFit, target: Options | None) -> list[Suggestion]:
+def suggestions(fit: PhaseFit, target: Options | None) -> list[Json]:
     """The best of the menu for a target (options of an estimate), or for the whole menu alike."""
     menu = list(_menu(fit))
     if not menu:
@@ -132,7 +124,7 @@ def suggestions(fit: PhaseFit, target: Options | None) -> list[Suggestion]:
     candidates, goals = slopes[: len(menu)], slopes[len(menu) :]
     before, after = reduced_variance(fit.posterior, candidates, goals)
     best = np.argsort(after)[:MOST]
-    return [Suggestion(menu[i][0], before, float(after[i])) for i in best]
+    return [{"what": menu[i][0], "before": before, "after": float(after[i])} for i in best]
 
 
 def reduced_variance(posterior: Posterior, candidates: Array, goals: Array) -> tuple[float, Array]:

@@ -56,7 +56,7 @@ def report(result: CalibrationAnswer) -> CalibrationReport:
         ],
         "not read": aside(result.aside),
         "next measurement: standard deviation of the target, now and then": [
-            {"phase": phase, "software": name, "measure": s.what, "sd_before": s.before, "sd_after": s.after}
+            {"phase": phase, "software": name, "measure": s["what"], "sd_before": s["before"], "sd_after": s["after"]}
             for (phase, name), found in result.next.items()
             for s in found
         ],

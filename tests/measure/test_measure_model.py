@@ -145,9 +145,9 @@ def test_what_it_cannot_build_is_refused_with_a_remedy(name):
 def test_the_loop_closes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     answer = compare.close(ModelComparison("gpt2", hw="epyc-9654", seq=16, layers=1, d_model=64, vocab=64, budget=0.2))
-    assert [row.phase for row in answer.phases] == list(transformer.PHASES)
+    assert [row["phase"] for row in answer.phases] == list(transformer.PHASES)
     assert not any("NOT EQUAL" in check for check in answer.checks) and len(answer.checks) == 5
-    assert all(row.measured_s > 0 and row.predicted_s > 0 for row in answer.phases)
+    assert all(row["measured_s"] > 0 and row["predicted_s"] > 0 for row in answer.phases)
     assert len((tmp_path / "roofline-loop.jsonl").read_text().splitlines()) == 4
 
 

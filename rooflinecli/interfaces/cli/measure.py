@@ -70,8 +70,8 @@ def model(question: ModelComparison, how: MeasureDelivery) -> None:
     answer = question.answer()
     if how.format == "table":
         for row in answer.phases:
-            if row.warning:
-                print(f"roofline: {row.phase}: {row.warning}", file=sys.stderr)
+            if row["warning"]:
+                print(f"roofline: {row['phase']}: {row['warning']}", file=sys.stderr)
     show(answer, "measure.comparison", how)
 
 

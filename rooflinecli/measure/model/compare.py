@@ -27,7 +27,7 @@ from rooflinecli.measure.device import environment, keep_pages, known_chip
 from rooflinecli.measure.jaxpr_counter import Rules, tally, xla_cost
 from rooflinecli.measure.model import transformer
 from rooflinecli.measure.model.supported import scaled
-from rooflinecli.measure.question import ModelComparison, ModelReport, PhaseComparison
+from rooflinecli.measure.question import ModelComparison, ModelReport
 from rooflinecli.measure.session import Log
 from rooflinecli.measure.timing import Timing
 from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes, stem_head_axis_sizes
@@ -67,25 +67,25 @@ def close(loop: ModelComparison) -> ModelReport:
         timing, xla = timed(program, loop.budget, None if loop.trace is None else Path(loop.trace) / phase)
         s = timing.summary
         warnings = (timing.warning, below_floor(s.median, expected.floor), noise(hardware))
-        row = PhaseComparison(
-            id=f"loop/{spec.id}/L{spec.n_layers}/D{spec.d_model}/b{loop.batch}/s{loop.seq}/{dtype}/{phase}",
-            phase=phase,
-            predicted_s=expected.time,
-            measured_s=s.median,
-            low_s=s.low,
-            mad_s=s.mad,
-            runs=s.n,
-            floor_s=expected.floor,
-            error=expected.time / s.median - 1,
-            matmul_flops=expected.flops,
-            xla_flops=xla,
-            compile_s=timing.compile_s,
-            breakdown_s=expected.breakdown,
-            warning="; ".join(filter(None, warnings)),
-        )
+        row = {
+            "id": f"loop/{spec.id}/L{spec.n_layers}/D{spec.d_model}/b{loop.batch}/s{loop.seq}/{dtype}/{phase}",
+            "phase": phase,
+            "predicted_s": expected.time,
+            "measured_s": s.median,
+            "low_s": s.low,
+            "mad_s": s.mad,
+            "runs": s.n,
+            "floor_s": expected.floor,
+            "error": expected.time / s.median - 1,
+            "matmul_flops": expected.flops,
+            "xla_flops": xla,
+            "compile_s": timing.compile_s,
+            "breakdown_s": expected.breakdown,
+            "warning": "; ".join(filter(None, warnings)),
+        }
         rows.append(row)
         checks.append(check)
-        log.append({"key": f"{row.id}/{time.time():.0f}", "date": env.date, **row.to_dict()})
+        log.append({"key": f"{row['id']}/{time.time():.0f}", "date": env.date, **row})
     return ModelReport(model=spec.name, hardware=hardware.name, checks=checks, phases=rows)
 
 

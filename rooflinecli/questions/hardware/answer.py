@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import field
 
 from rooflinecli.core.errors import DataError, UsageError, unknown
-from rooflinecli.core.record import OPTIONAL, SPREAD, Json, Record
+from rooflinecli.core.record import SPREAD, Json, Record
 from rooflinecli.formulas.collectives import switch_bisection, torus_bisection
 from rooflinecli.formulas.roofline import ridge_point
 from rooflinecli.specs.efficiency import Efficiency
@@ -16,52 +16,12 @@ from rooflinecli.specs.hardware import DTYPES, HardwareSpec, Level, load_hardwar
 from rooflinecli.specs.name_lookup import load_registry
 
 
-class ChipMemory(Record):
-    """Memory of a device."""
-
-    kind: str
-    capacity_bytes: float
-    bandwidth_bytes_per_s: float
-
-
-class NetworkLevel(Record):
-    """A network level; the bandwidth is one way, per device or per link of a torus."""
-
-    name: str
-    kind: str
-    size: int | None
-    per: str
-    bandwidth_bytes_per_s: float
-    latency_s: float | None
-    axes: int | None = field(default=None, metadata=OPTIONAL)
-    shape: list[int] | None = field(default=None, metadata=OPTIONAL)
-    wrap: str | None = field(default=None, metadata=OPTIONAL)
-
-
-class SystemTotals(Record):
-    """All devices that one network level joins: a server, a rack, a pod. The bisection counts one direction."""
-
-    level: str
-    devices: int
-    hosts: float | None
-    dtype: str
-    peak_flops_per_s: float
-    capacity_bytes: float
-    bandwidth_bytes_per_s: float
-    bisection_bytes_per_s: float
-
-
-class ListedPrice(Record):
-    """The price in a chip's file."""
-
-    usd_per_hour: float
-    provider: str
-    date: str
-    basis: str
-
-
 class Chip(Record):
-    """A chip as the list and the comparison show it; `unverified` names the figures that nothing confirms."""
+    """A chip as the list and the comparison show it; `unverified` names the figures that nothing confirms.
+
+    The bandwidth of a `network` level is one way, per device or per link of a torus. `systems` are all devices that one level joins: a
+    server, a rack, a pod; their bisection counts one direction.
+    """
 
     schema: str
     name: str
@@ -71,15 +31,15 @@ class Chip(Record):
     kind: str
     year: int | None
     file: str
-    memory: ChipMemory
+    memory: Json
     peak_flops_per_s: dict[str, float]
     ridge_flop_per_byte: dict[str, float]
-    network: list[NetworkLevel]
-    systems: list[SystemTotals]
+    network: list[Json]
+    systems: list[Json]
     devices_per_host: int | None
     host_link_bytes_per_s: float | None
     power_w: float | None
-    price: ListedPrice | None
+    price: Json | None
     unverified: list[str]
     notes: list[str]
 
@@ -91,26 +51,11 @@ class Chips(Record):
     dtype: str | None = None
 
 
-class ChipFigure(Record):
-    """A figure with the place where it was written and what it comes from."""
-
-    quantity: str
-    value: float
-    unit: str
-    written: str
-    basis: str
-    note: str
-    verified: bool
-    source: str
-    citation: str
-    at: str
-
-
 class ChipSheet(Record):
-    """A chip with every figure, the efficiency constants of each operation class that were written down, and its sources."""
+    """A chip with every figure, where it was written and what it comes from, the efficiency constants of each operation class that were written down, and its sources."""
 
     chip: Chip = field(metadata=SPREAD)
-    figures: list[ChipFigure]
+    figures: list[Json]
     efficiency: list[Json]
     sources: dict[str, str]
 
@@ -173,7 +118,11 @@ def record(spec: HardwareSpec) -> Chip:
         title=spec.name,
         aliases=list(spec.aliases),
         file=spec.document.location().rpartition(":")[0],
-        memory=ChipMemory.like(spec.memory, capacity_bytes=spec.memory.capacity.si, bandwidth_bytes_per_s=bandwidth),
+        memory={
+            "kind": spec.memory.kind,
+            "capacity_bytes": spec.memory.capacity.si,
+            "bandwidth_bytes_per_s": bandwidth,
+        },
         peak_flops_per_s={dtype: spec.peak[dtype].si for dtype in DTYPES if dtype in spec.peak},
         ridge_flop_per_byte={d: float(ridge_point(spec.peak[d].si, bandwidth)) for d in DTYPES if d in spec.peak},
         network=[_level(level) for level in spec.network],
@@ -181,42 +130,44 @@ def record(spec: HardwareSpec) -> Chip:
         devices_per_host=int(spec.devices_per_host.si) if spec.devices_per_host else None,
         host_link_bytes_per_s=spec.host_link.si if spec.host_link else None,
         power_w=spec.power.si if spec.power else None,
-        price=None if price is None else ListedPrice.like(price, usd_per_hour=price.si),
+        price=None
+        if price is None
+        else {"usd_per_hour": price.si, "provider": price.provider, "date": price.date, "basis": price.basis},
         unverified=[quantity for quantity, _, figure in _figures(spec) if not figure.verified],
         notes=list(spec.notes),
     )
 
 
-def _level(level: Level) -> NetworkLevel:
+def _level(level: Level) -> Json:
     torus = {"axes": level.axes, "shape": level.shape, "wrap": level.wrap} if level.kind == "torus" else {}
-    return NetworkLevel(
-        name=level.name,
-        kind=level.kind,
-        size=level.size,
-        per="link" if torus else "device",
-        bandwidth_bytes_per_s=level.bandwidth.si,
-        latency_s=level.latency.si if level.latency else None,
-        **torus,  # type: ignore[arg-type]
-    )
+    return {
+        "name": level.name,
+        "kind": level.kind,
+        "size": level.size,
+        "per": "link" if torus else "device",
+        "bandwidth_bytes_per_s": level.bandwidth.si,
+        "latency_s": level.latency.si if level.latency else None,
+        **{key: value for key, value in torus.items() if value is not None},
+    }
 
 
-def _totals(spec: HardwareSpec, level: Level) -> SystemTotals:
+def _totals(spec: HardwareSpec, level: Level) -> Json:
     """All devices that a level joins. Its shape, where it is a torus, closes into rings unless its axes never do."""
     devices = math.prod(level.shape) if level.shape else int(level.size or 1)
     dtype = next((d for d in HALF if d in spec.peak), next(iter(spec.peak)))
     link = level.bandwidth.si
     shape, rings = level.shape, level.wrap != "never"
     bisection = torus_bisection(tuple(shape), link, rings) if shape else switch_bisection(devices, link)
-    return SystemTotals(
-        level=level.name,
-        devices=devices,
-        hosts=devices / spec.devices_per_host.si if spec.devices_per_host else None,
-        dtype=dtype,
-        peak_flops_per_s=devices * spec.peak[dtype].si,
-        capacity_bytes=devices * spec.memory.capacity.si,
-        bandwidth_bytes_per_s=devices * spec.memory.bandwidth.si,
-        bisection_bytes_per_s=float(bisection),
-    )
+    return {
+        "level": level.name,
+        "devices": devices,
+        "hosts": devices / spec.devices_per_host.si if spec.devices_per_host else None,
+        "dtype": dtype,
+        "peak_flops_per_s": devices * spec.peak[dtype].si,
+        "capacity_bytes": devices * spec.memory.capacity.si,
+        "bandwidth_bytes_per_s": devices * spec.memory.bandwidth.si,
+        "bisection_bytes_per_s": float(bisection),
+    }
 
 
 def _figures(spec: HardwareSpec) -> Iterator[tuple[str, tuple[str | int, ...], Figure]]:
@@ -242,16 +193,16 @@ def _figures(spec: HardwareSpec) -> Iterator[tuple[str, tuple[str | int, ...], F
             yield key, (key,), figure
 
 
-def _figure(spec: HardwareSpec, quantity: str, path: tuple[str | int, ...], figure: Figure) -> ChipFigure:
-    return ChipFigure.like(
-        figure,
-        quantity=quantity,
-        value=figure.si,
-        unit=figure.dimension,
-        written=figure.value if isinstance(figure.value, str) else f"{figure.value:g}",
-        citation=spec.citation(figure.source),
-        at=spec.document.location(*path),
-    )
+def _figure(spec: HardwareSpec, quantity: str, path: tuple[str | int, ...], figure: Figure) -> Json:
+    return {
+        "quantity": quantity,
+        "value": figure.si,
+        "unit": figure.dimension,
+        "written": figure.value if isinstance(figure.value, str) else f"{figure.value:g}",
+        **{name: getattr(figure, name) for name in ("basis", "note", "verified", "source")},
+        "citation": spec.citation(figure.source),
+        "at": spec.document.location(*path),
+    }
 
 
 def _constants(spec: HardwareSpec) -> Iterator[Json]:

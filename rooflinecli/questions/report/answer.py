@@ -7,8 +7,7 @@ from dataclasses import field, replace
 
 from rooflinecli.core.derivation import Traced
 from rooflinecli.core.lift import TracedLift
-from rooflinecli.core.num import Number
-from rooflinecli.core.record import OPTIONAL, Record
+from rooflinecli.core.record import OPTIONAL, Json, Record
 from rooflinecli.engine import legality
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer as answered
@@ -28,18 +27,6 @@ MOST = 2**16  # sequences per replica in serving: beyond it a curve tells nothin
 BEYOND = 4  # a training curve ends at this multiple of the batch asked for
 
 
-class CurvePoint(Record):
-    """A phase at another batch."""
-
-    batch: float
-    time_s: Number
-    floor_s: Number
-    interval_s: list[Number]
-    tokens_per_s: Number
-    memory_bytes: Number
-    feasible: bool
-
-
 class Source(Record):
     """A figure that was read from a file: its line, and the citation it comes with."""
 
@@ -57,7 +44,7 @@ class ReportAnswer(Record):
     estimate: EstimateAnswer
     roofs: Roofs
     operations: dict[str, list[Operation]]
-    curves: dict[str, list[CurvePoint]]
+    curves: dict[str, list[Json]]
     simulation: ServedLoad | Unserved | None = field(default=None, metadata=OPTIONAL)
     profile: TraceComparison | None = field(default=None, metadata=OPTIONAL)
     sources: list[Source]
@@ -126,7 +113,7 @@ def _leaves(roots: list[Traced]) -> Iterator[Traced]:
         stack += [part for part in top.args if isinstance(part, Traced)]
 
 
-def curve(request: Request, phase: str, plan: Layout, answer: PhaseAnswer) -> list[CurvePoint]:
+def curve(request: Request, phase: str, plan: Layout, answer: PhaseAnswer) -> list[Json]:
     """Points by rising batch: powers of two, the batch asked for, and in serving the largest that fits."""
     if phase == "prefill":
         return []  # a prompt is served alone; its batch is one
@@ -146,15 +133,17 @@ def _batches(request: Request, phase: str, plan: Layout, answer: PhaseAnswer) ->
     return sorted({*found, most} if most >= 1 else found)
 
 
-def _point(request: Request, phase: str, plan: Layout, batch: float) -> CurvePoint:
+def _point(request: Request, phase: str, plan: Layout, batch: float) -> Json:
     """The phase at another batch; a closed loop stays one, an open loop is answered as a steady batch."""
     loop = None if request.concurrency is None else batch
     ctx = EstimateContext(replace(request, batch=batch, concurrency=loop, qps=None))
     answer = answered(ctx, ctx.lifted(plan), phase)
-    return CurvePoint.like(
-        answer,
-        batch=batch,
-        interval_s=list(answer.interval_s),
-        memory_bytes=answer.memory.total_bytes,
-        feasible=answer.memory.fits,
-    )
+    return {
+        "batch": batch,
+        "time_s": answer.time_s,
+        "floor_s": answer.floor_s,
+        "interval_s": list(answer.interval_s),
+        "tokens_per_s": answer.tokens_per_s,
+        "memory_bytes": answer.memory.total_bytes,
+        "feasible": answer.memory.fits,
+    }

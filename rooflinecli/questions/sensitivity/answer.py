@@ -30,7 +30,6 @@ from rooflinecli.questions.search.search_request import OPEN
 from rooflinecli.questions.sensitivity.answer_types import (
     BreakEven,
     Elasticity,
-    Measurement,
     SensitivityAnswer,
     Tornado,
     TornadoRow,
@@ -312,13 +311,13 @@ def _winner(contenders: Sequence[RankedCandidate], chip: str, path: str, factor:
     return min(scores, key=lambda label: scores[label])
 
 
-def _resolving(rows: list[TornadoRow], first: RankedCandidate) -> Measurement | None:
+def _resolving(rows: list[TornadoRow], first: RankedCandidate) -> dict[str, str] | None:
     """The measurement of the constant whose flip is the smallest part of its error; None where no flip is inside the error."""
     doubted = [r for r in rows if r.inside_error]
     if not doubted:
         return None
     row = min(doubted, key=lambda r: r.distance / math.log1p(r.error or 0.0))
-    return Measurement(chip=row.chip, figure=row.figure, command=measurement(row.figure, row.chip, first))
+    return {"chip": row.chip, "figure": row.figure, "command": measurement(row.figure, row.chip, first)}
 
 
 def measurement(path: str, chip: str, contender: RankedCandidate) -> str:

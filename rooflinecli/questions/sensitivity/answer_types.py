@@ -57,14 +57,6 @@ class TornadoRow(Record):
         return abs(math.log(self.factor)) if self.factor else math.inf
 
 
-class Measurement(Record):
-    """The command that measures a constant."""
-
-    chip: str
-    figure: str
-    command: str
-
-
 class BreakEven(Record):
     """The price of a chip at which it costs as much as another."""
 
@@ -75,11 +67,12 @@ class BreakEven(Record):
 
 
 class Tornado(Record):
-    """The lead of the best candidate over the next, and which values would change it, the nearest flip first."""
+    """The lead of the best candidate over the next, and which values would change it, the nearest flip first; the command that measures the constant
+    that would resolve it."""
 
     compared: str
     first: str
     lead: float
     rows: list[TornadoRow]
-    resolving_measurement: Measurement | None = field(metadata=former("settles"))
+    resolving_measurement: dict[str, str] | None = field(metadata=former("settles"))
     break_even: BreakEven | None

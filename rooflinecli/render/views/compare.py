@@ -171,7 +171,7 @@ def _conclusions(tornado: Tornado, rows: list[TornadoRow]) -> list[str]:
     measurement = tornado.resolving_measurement
     if measurement is not None:
         found.append(
-            f"one measurement would resolve the ranking: {measurement.figure} on {measurement.chip}, by `{measurement.command}`"
+            f"one measurement would resolve the ranking: {measurement['figure']} on {measurement['chip']}, by `{measurement['command']}`"
         )
     elif tornado.rows:
         found.append("no single constant flips the ranking within its uncertainty")

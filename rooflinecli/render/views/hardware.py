@@ -12,7 +12,6 @@ from rooflinecli.core.units import si
 from rooflinecli.questions.hardware.answer import (
     HALF,
     Chip,
-    ChipFigure,
     Chips,
     ChipSheet,
 )
@@ -65,7 +64,7 @@ def _across(chips: list[Chip]) -> Table:
     ]
     for n in range(max(len(chip.network) for chip in chips)):
         rows += [
-            (f"network {n + 1}", lambda c, n=n: c.network[n].name if n < len(c.network) else NONE),  # type: ignore[misc]
+            (f"network {n + 1}", lambda c, n=n: c.network[n]["name"] if n < len(c.network) else NONE),  # type: ignore[misc]
             ("  kind, size", lambda c, n=n: _size(c, n)),  # type: ignore[misc]
             ("  one way, /s", lambda c, n=n: _link(c, n)),  # type: ignore[misc]
         ]
@@ -73,8 +72,8 @@ def _across(chips: list[Chip]) -> Table:
         ("host link, /s", lambda c: _marked(c, "host_link", short(c.host_link_bytes_per_s, "B"))),
         ("power", lambda c: _marked(c, "power", text(c.power_w, "power_w"))),
         ("USD/h", _price),
-        ("  provider", lambda c: c.price.provider if c.price and c.price.provider else NONE),
-        ("  date", lambda c: c.price.date if c.price and c.price.date else NONE),
+        ("  provider", lambda c: c.price["provider"] if c.price and c.price["provider"] else NONE),
+        ("  date", lambda c: c.price["date"] if c.price and c.price["date"] else NONE),
     ]
     cells = [(label, *(cell(chip) for chip in chips)) for label, cell in rows]
     kept = [row for row in cells if set(row[1:]) != {NONE}]
@@ -87,11 +86,14 @@ def sheet(answer: ChipSheet) -> Page:
     return page(
         [Headline(_headline(chip), (chip.title,)), Prose(_identity(chip))],
         [records(_SYSTEMS, chip.systems)] if chip.systems else [],
-        [Pairs([(_label(f.quantity), _value(chip, f)) for f in answer.figures if _first(f.quantity)])],
+        [Pairs([(_label(f["quantity"]), _value(chip, f)) for f in answer.figures if _first(f["quantity"])])],
         [Note(LEGEND)],
         details=[
-            [Pairs([(_label(f.quantity), _value(chip, f)) for f in answer.figures if not _first(f.quantity)])],
-            [Prose("where each figure comes from"), Pairs([(_label(f.quantity), _source(f)) for f in answer.figures])],
+            [Pairs([(_label(f["quantity"]), _value(chip, f)) for f in answer.figures if not _first(f["quantity"])])],
+            [
+                Prose("where each figure comes from"),
+                Pairs([(_label(f["quantity"]), _source(f)) for f in answer.figures]),
+            ],
             [Prose("notes"), *(Prose(f"- {note}", indent=2) for note in chip.notes)] if chip.notes else [],
             [Prose("sources"), *(Prose(f"{key}: {said}", indent=2) for key, said in answer.sources.items())],
             [
@@ -116,12 +118,12 @@ def _headline(chip: Chip) -> str:
     half = _half(chip)
     parts = [f"{si(chip.peak_flops_per_s[half], 'FLOP/s')} {half}"] if half else []
     bandwidth = (
-        "" if chip.memory.bandwidth_bytes_per_s is None else f" at {si(chip.memory.bandwidth_bytes_per_s, 'B/s')}"
+        "" if chip.memory["bandwidth_bytes_per_s"] is None else f" at {si(chip.memory['bandwidth_bytes_per_s'], 'B/s')}"
     )
-    parts.append(binary(chip.memory.capacity_bytes) + bandwidth)
+    parts.append(binary(chip.memory["capacity_bytes"]) + bandwidth)
     parts += [f"ridge {_ridge(chip, half)} FLOP/B"] if half else []
     parts += [text(chip.power_w, "power_w")] if chip.power_w else []
-    parts += [f"${chip.price.usd_per_hour:.2f}/h"] if chip.price else []
+    parts += [f"${chip.price['usd_per_hour']:.2f}/h"] if chip.price else []
     each = (
         "per device, " if re.search(r"\d+ (GPUs|devices|chips)|\bpod\b|one rack", chip.title) else ""
     )  # a system's name, one device's figures
@@ -138,12 +140,12 @@ def _identity(chip: Chip) -> str:
 # totals of the devices that each network level joins
 _SYSTEMS = (
     Column("all of", "level", text=True),
-    Column("devices", lambda s: f"{s.devices:,}"),
-    Column("hosts", lambda s: NONE if s.hosts is None else f"{s.hosts:,g}", drop=1),
-    Column("peak", lambda s: text(s.peak_flops_per_s, "flops_per_s")),
-    Column("memory", lambda s: binary(s.capacity_bytes)),
+    Column("devices", lambda s: f"{s['devices']:,}"),
+    Column("hosts", lambda s: NONE if s["hosts"] is None else f"{s['hosts']:,g}", drop=1),
+    Column("peak", lambda s: text(s["peak_flops_per_s"], "flops_per_s")),
+    Column("memory", lambda s: binary(s["capacity_bytes"])),
     Column("bandwidth", "bandwidth_bytes_per_s", drop=2),
-    Column("bisection, one way", lambda s: text(s.bisection_bytes_per_s, "bandwidth_bytes_per_s")),
+    Column("bisection, one way", lambda s: text(s["bisection_bytes_per_s"], "bandwidth_bytes_per_s")),
 )
 # offers of a chip, the cheapest first
 _OFFERS = (
@@ -184,11 +186,11 @@ def _marked(chip: Chip, quantity: str, said: str) -> str:
 
 
 def _memory(chip: Chip) -> str:
-    return _marked(chip, "memory.capacity", binary(chip.memory.capacity_bytes))
+    return _marked(chip, "memory.capacity", binary(chip.memory["capacity_bytes"]))
 
 
 def _bandwidth(chip: Chip) -> str:
-    return _marked(chip, "memory.bandwidth", short(chip.memory.bandwidth_bytes_per_s, "B"))
+    return _marked(chip, "memory.bandwidth", short(chip.memory["bandwidth_bytes_per_s"], "B"))
 
 
 def _peak(chip: Chip, dtype: str | None) -> str:
@@ -204,7 +206,7 @@ def _size(chip: Chip, depth: int) -> str:
     if depth >= len(chip.network):
         return NONE
     level = chip.network[depth]
-    return f"{level.kind} {level.size or 'any'}"
+    return f"{level['kind']} {level['size'] or 'any'}"
 
 
 def _link(chip: Chip, depth: int) -> str:
@@ -212,12 +214,12 @@ def _link(chip: Chip, depth: int) -> str:
     if depth >= len(chip.network):
         return NONE
     level = chip.network[depth]
-    links = f"{2 * level.axes}x" if level.per == "link" and level.axes else ""
-    return _marked(chip, f"network.{level.name}.bandwidth", links + short(level.bandwidth_bytes_per_s, "B"))
+    links = f"{2 * level['axes']}x" if level.get("axes") else ""
+    return _marked(chip, f"network.{level['name']}.bandwidth", links + short(level["bandwidth_bytes_per_s"], "B"))
 
 
 def _price(chip: Chip) -> str:
-    return _marked(chip, "price", f"{chip.price.usd_per_hour:.2f}") if chip.price else NONE
+    return _marked(chip, "price", f"{chip.price['usd_per_hour']:.2f}") if chip.price else NONE
 
 
 def _label(quantity: str) -> str:
@@ -227,20 +229,20 @@ def _label(quantity: str) -> str:
     return quantity
 
 
-def _value(chip: Chip, figure: ChipFigure) -> str:
+def _value(chip: Chip, figure: Json) -> str:
     """'989.4 TFLOP/s, dense; ridge 295 FLOP/B': value and basis, for a peak its ridge point, for the price who and when."""
-    parts = [figure.basis]
-    if figure.quantity.startswith("peak."):
-        parts.append(f"ridge {_ridge(chip, figure.quantity.removeprefix('peak.'))} FLOP/B")
-    if figure.quantity == "price" and chip.price:
-        parts.append(", ".join(p for p in (chip.price.provider, chip.price.date) if p))
+    parts = [figure["basis"]]
+    if figure["quantity"].startswith("peak."):
+        parts.append(f"ridge {_ridge(chip, figure['quantity'].removeprefix('peak.'))} FLOP/B")
+    if figure["quantity"] == "price" and chip.price:
+        parts.append(", ".join(p for p in (chip.price["provider"], chip.price["date"]) if p))
     more = "; ".join(filter(None, parts))
-    return f"{figure.written}{'' if figure.verified else '?'}{f', {more}' if more else ''}"
+    return f"{figure['written']}{'' if figure['verified'] else '?'}{f', {more}' if more else ''}"
 
 
-def _source(figure: ChipFigure) -> str:
+def _source(figure: Json) -> str:
     """'datasheet-h100, h100-sxm.yaml:28; one way per device': citation, line of the file, and its note."""
-    return "; ".join(filter(None, (f"{figure.source}, {_place(figure.at)}", figure.note)))
+    return "; ".join(filter(None, (f"{figure['source']}, {_place(figure['at'])}", figure["note"])))
 
 
 def _place(at: str) -> str:

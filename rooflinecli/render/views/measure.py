@@ -54,7 +54,7 @@ _PHASES = (
     Column("phase", "phase", text=True),
     Column("predicted", "predicted_s"),
     Column("measured", "measured_s"),
-    Column("error", lambda r: error(r.error, signed=True)),
+    Column("error", lambda r: error(r["error"], signed=True)),
     Column("floor", "floor_s", drop=1),
 )
 
