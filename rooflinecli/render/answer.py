@@ -98,7 +98,7 @@ def _csv(answer: Record, table: str) -> str:
 
 def _rows(value: object) -> bool:
     """Whether a value is rows of its own, which are no cells of another."""
-    return isinstance(value, list) and any(isinstance(item, Record) for item in value)
+    return isinstance(value, list) and any(isinstance(item, (Record, dict)) for item in value)
 
 
 def _words(value: object) -> bool:
