@@ -41,9 +41,9 @@ def test_the_points_of_a_search_are_its_rows_under_the_slo_line():
     (drawn,) = pictures(answer)
     points = [point for line in drawn.series.values() for point in line]
     assert sorted(points) == sorted(
-        (r.serve["requests_per_s"] / r.serve["devices"], r.serve["itl_s"]) for r in answer.results
+        (r.serve["requests_per_s"] / r.serve["devices"], r.serve["itl_s"] * 1e3) for r in answer.results
     )
-    assert drawn.limits == {"SLO 50.0 ms": 0.05} and all(y < 0.05 for _, y in points)
+    assert drawn.limits == {"SLO 50.0 ms": 50.0} and all(y < 50 for _, y in points)
     assert drawn.series["best"] == [points[0]]
     html = picture(drawn, "p")
     assert html.count("<circle") == 2 * (len(points) + len(drawn.series) / 2) and html.count("floorline") == 2

@@ -181,7 +181,7 @@ def test_derivations_start_from_the_json_s_numbers(page_of):
     }
     for path, value in roots:
         found = at(estimate if path.startswith("cost") else estimate["phases"], path)
-        assert repr(found) == value
+        assert repr(float(found)) == value
 
 
 def test_sources_name_files_of_the_project(page_of):
