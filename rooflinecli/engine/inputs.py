@@ -106,4 +106,4 @@ def cut(spec: ModelSpec, image: str) -> ImageTiling:
     """How a model's rule cuts an image of WIDTHxHEIGHT pixels. Raises UsageError for one that its processor refuses."""
     assert spec.images is not None  # what reads or makes images has a rule
     width, height = (int(side) for side in image.split("x"))
-    return registry.load("layers/images", spec.images.kind).cut(spec.images, width, height)  # type: ignore[no-any-return]
+    return registry.load("layers/images", spec.images.kind)(spec.images, width, height)  # type: ignore[no-any-return]

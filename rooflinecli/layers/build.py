@@ -1,4 +1,4 @@
-"""ModelSpec -> Ledger. The attention and feed-forward kinds are files of this package, found by name."""
+"""ModelSpec -> Ledger. Kinds of attention, feed-forward and components are rows of YAML (kinds.py)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import DataError
+from rooflinecli.core.identity_cache import cached_by_identity
 from rooflinecli.core.num import Number
-from rooflinecli.layers import hyper_connections
-from rooflinecli.layers.components import PlacedComponent
+from rooflinecli.layers import hyper_connections, kinds
 from rooflinecli.ledger.ledger import (
     EVEN,
     MEMORY,
@@ -23,60 +23,13 @@ from rooflinecli.ledger.ledger import (
     norm,
 )
 from rooflinecli.ledger.mixer import CompositeMixer
-from rooflinecli.specs import registry
 from rooflinecli.specs.layers import ComponentSpec
 from rooflinecli.specs.model import AttentionSpec, LayerSpec, ModelSpec
 
-_LEDGERS: dict[int, tuple[ModelSpec, Ledger]] = {}
-_SPLIT: dict[tuple[int, TensorSplit], tuple[Ledger, Ledger]] = {}
-_KNOWN = 128
 
-
+@cached_by_identity
 def ledger(spec: ModelSpec) -> Ledger:
     """Ledger of a model, built once per spec."""
-    known = _LEDGERS.get(id(spec))
-    if known is None:
-        if len(_LEDGERS) >= _KNOWN:
-            _LEDGERS.clear()
-        known = _LEDGERS[id(spec)] = (spec, _build(spec))
-    return known[1]
-
-
-def split(ledger: Ledger, over: TensorSplit) -> Ledger:
-    """The ledger as an engine splits it over a tensor-parallel group, built once."""
-    if over == EVEN:
-        return ledger
-    known = _SPLIT.get((id(ledger), over))
-    if known is None or known[0] is not ledger:
-        if len(_SPLIT) >= _KNOWN:
-            _SPLIT.clear()
-        layers = tuple(replace(layer, over=over) for layer in ledger.layers)
-        known = _SPLIT[id(ledger), over] = (ledger, replace(ledger, layers=layers, over=over))
-    return known[1]
-
-
-def _mixing(group: LayerSpec, model: ModelSpec, known: list[tuple[AttentionSpec, Block]]) -> list[Block]:
-    """Blocks of a layer's attention; layers with equal attention share theirs, so that a pass counts its kernels once."""
-    blocks = []
-    for spec in (group.attention, group.cross):
-        if spec is not None:
-            block = next((block for seen, block in known if seen == spec), None)
-            if block is None:
-                kind = registry.load("layers/attention", spec.kind)
-                wanted: dict[str, str] = getattr(kind, "SIZES", {})
-                optional: dict[str, str] = getattr(kind, "OPTIONAL", {})
-                for name in sorted((set(spec.sizes) ^ set(wanted)) - set(optional)):
-                    reads = ", ".join(f"{size} ({what})" for size, what in (wanted | optional).items()) or "none"
-                    fault = "needs" if name in wanted else "does not read"
-                    raise DataError(
-                        f"{model.document.location('attention', 'sizes')}: kind {spec.kind} {fault} sizes.{name}; its sizes are: {reads}"
-                    )
-                known.append((spec, block := kind.block(spec, model)))
-            blocks.append(block)
-    return blocks
-
-
-def _build(spec: ModelSpec) -> Ledger:
     known: list[tuple[AttentionSpec, Block]] = []
     layers = tuple(_layer(spec, group, i, known) for i, group in enumerate(spec.layers))
     axes = {"D": spec.d_model, "V": spec.vocab_size or 1, "one": 1}
@@ -94,6 +47,44 @@ def _build(spec: ModelSpec) -> Ledger:
     return with_cross_attention(
         Ledger(spec, _stem(spec, axes), layers, _head(spec, axes), axes, derived, towers), longest
     )
+
+
+def split(ledger: Ledger, over: TensorSplit) -> Ledger:
+    """The ledger as an engine splits it over a tensor-parallel group, built once."""
+    return ledger if over == EVEN else _split(ledger, over)
+
+
+@cached_by_identity
+def _split(ledger: Ledger, over: TensorSplit) -> Ledger:
+    layers = tuple(replace(layer, over=over) for layer in ledger.layers)
+    return replace(ledger, layers=layers, over=over)
+
+
+def _mixing(group: LayerSpec, model: ModelSpec, known: list[tuple[AttentionSpec, Block]]) -> list[Block]:
+    """Blocks of a layer's attention; layers with equal attention share theirs, so that a pass counts its kernels once."""
+    blocks = []
+    for spec in (group.attention, group.cross):
+        if spec is not None:
+            block = next((block for seen, block in known if seen == spec), None)
+            if block is None:
+                _check_sizes(spec, model)
+                rotated = spec.rotary and model.positions.kind == "rotary"
+                block = kinds.block("attention", spec, {"model": model, "rotated": rotated})
+                known.append((spec, block))
+            blocks.append(block)
+    return blocks
+
+
+def _check_sizes(spec: AttentionSpec, model: ModelSpec) -> None:
+    """Raises DataError for a size that the kind needs and has not, or does not read."""
+    kind = kinds.kind("attention", spec.kind)
+    wanted, optional = kind.get("sizes", {}), kind.get("optional", {})
+    for name in sorted((set(spec.sizes) ^ set(wanted)) - set(optional)):
+        reads = ", ".join(f"{size} ({what})" for size, what in (wanted | optional).items()) or "none"
+        fault = "needs" if name in wanted else "does not read"
+        raise DataError(
+            f"{model.document.location('attention', 'sizes')}: kind {spec.kind} {fault} sizes.{name}; its sizes are: {reads}"
+        )
 
 
 def with_cross_attention(ledger: Ledger, tokens: Number) -> Ledger:
@@ -118,8 +109,8 @@ def _components(components: list[ComponentSpec], where: str, spec: ModelSpec, ax
     """Blocks of components, in order; their axes are added to `axes`."""
     blocks: list[Block] = []
     for i, component in enumerate(components):
-        at = PlacedComponent(f"{where}.{component.name or component.kind}", f"{where}{i}", spec.d_model)
-        blocks.append(registry.load("layers/components", component.kind).block(component, at))
+        called = f"{where}.{component.name or component.kind}"
+        blocks.append(kinds.component(component, called, f"{where}{i}", spec.d_model))
         axes |= blocks[-1].axes
     return blocks
 
@@ -127,7 +118,7 @@ def _components(components: list[ComponentSpec], where: str, spec: ModelSpec, ax
 def _layer(spec: ModelSpec, group: LayerSpec, index: int, known: list[tuple[AttentionSpec, Block]]) -> Layer:
     blocks = _mixing(group, spec, known)
     mixers = sum(len(block.rows) for block in blocks)
-    blocks.append(registry.load("layers/feedforward", group.feedforward.kind).block(group.feedforward, spec))
+    blocks.append(kinds.block("feedforward", group.feedforward, {"model": spec}))
     branches = sum(bool(block.rows) for block in blocks)
     rows = [row for i in range(branches if spec.streams > 1 else 0) for row in hyper_connections.entry(i + 1)]
     rows += [norm(f"norm.{i + 1}", spec.norm) for i in range(group.norms)]

@@ -136,3 +136,87 @@ class Recurrent(Mixer):
     def text(self, sizes: Sizes) -> str:
         b, s, heads, key, value = (count(sizes[a]) for a in ("B", "S", self.heads, self.key, self.value))
         return f"{b} x {s} tokens, {heads} states of {key} x {value}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Delta(Recurrent):
+    """Old values are read from the state and corrected, not only added to."""
+
+    def scan(self, tokens: Number, sizes: Sizes) -> Number:
+        return recurrence.delta_chunk_flops(tokens, sizes["N"], sizes["H"], sizes["Hv"], sizes["chunk"])
+
+    def step(self, tokens: Number, sizes: Sizes) -> Number:
+        return recurrence.recurrent_flops(tokens, sizes["N"], sizes["H"], sizes["Hv"], 4)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Lightning(Recurrent):
+    """q, k and v without a convolution, blocks of matmuls in prefill."""
+
+    def moved(self, sizes: Sizes) -> Number:
+        return 4 * sizes["N"] * sizes["H"]
+
+    def scan(self, tokens: Number, sizes: Sizes) -> Number:
+        return recurrence.linear_chunk_flops(tokens, sizes["N"], sizes["H"], sizes["H"], sizes["chunk"])
+
+    def step(self, tokens: Number, sizes: Sizes) -> Number:
+        return recurrence.recurrent_flops(tokens, sizes["N"], sizes["H"], sizes["H"], 3)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Mamba1Scan(Recurrent):
+    """A scan whose time step, input and readout depend on the token."""
+
+    def scan(self, tokens: Number, sizes: Sizes) -> Number:
+        return recurrence.selective_scan_flops(tokens, sizes["N"], sizes["state"])
+
+    step = scan
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Mamba2Scan(Recurrent):
+    """A scalar decay per head, so that chunks are matmuls."""
+
+    def scan(self, tokens: Number, sizes: Sizes) -> Number:
+        return recurrence.ssd_chunk_flops(
+            tokens, sizes[self.heads], sizes["G"], sizes["state"], sizes[self.value], sizes["chunk"]
+        )
+
+    def step(self, tokens: Number, sizes: Sizes) -> Number:
+        return recurrence.recurrent_flops(tokens, sizes[self.heads], sizes["state"], sizes[self.value], 3)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GatedUnit(Recurrent):
+    """A decay per channel and token; no matmul form."""
+
+    def scan(self, tokens: Number, sizes: Sizes) -> Number:
+        return recurrence.lru_flops(tokens, sizes["N"] * sizes["H"])
+
+    step = scan
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RwkvMixer(Recurrent):
+    """Weighted values over weights, both decaying; no matmul form."""
+
+    def scan(self, tokens: Number, sizes: Sizes) -> Number:
+        return recurrence.wkv_flops(tokens, sizes["N"])
+
+    step = scan
+
+    def moved(self, sizes: Sizes) -> Number:
+        return 4 * sizes["N"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ShortConv(Recurrent):
+    """A convolution between two gates: two products per channel, and no recurrence."""
+
+    def scan(self, tokens: Number, sizes: Sizes) -> Number:
+        return 2 * tokens * sizes["N"]
+
+    step = scan
+
+    def state_elements(self, sizes: Sizes) -> Number:
+        return 0.0

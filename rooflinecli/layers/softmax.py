@@ -7,12 +7,14 @@ pair of query and key: two batched matmuls with a softmax between them, and four
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rooflinecli.core import num
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import INF, Number
 from rooflinecli.core.units import count
 from rooflinecli.formulas import attention, counts, memory
-from rooflinecli.ledger.ledger import Axes, Sizes, elements
+from rooflinecli.ledger.ledger import MEMORY, Axes, Sizes, elements
 from rooflinecli.ledger.mixer import ContextParallelTraffic, CountingMode, Mixer
 from rooflinecli.ledger.ops import Gradient, Op, kernel
 from rooflinecli.quantization.formats import Formats
@@ -20,6 +22,7 @@ from rooflinecli.quantization.formats import Formats
 TILE = 128.0  # query rows of a work item of fused attention
 FUSED = 2.5  # FLOPs of the backward pass over the forward ones
 UNFUSED = 2.0
+LATENT_HEADS = 64.0  # heads of a work item of decode over a latent: they read it once
 ALIGNMENT = 8  # elements; tensor cores want rows of 16 bytes
 
 
@@ -190,3 +193,102 @@ def queries_per_sequence(sizes: Sizes) -> Number:
     """Queries of a decode step: one per sequence, or as many as speculation verifies at once."""
     b, s = sizes["B"], sizes["S"]
     return b if s.__class__ is float and s == 1.0 else b * s
+
+
+class AsymmetricGqa(Softmax):
+    """Softmax attention that sends keys and values as wide as each is."""
+
+    def exchange(self, sizes: Sizes) -> ContextParallelTraffic:
+        keys = sizes[self.kv_heads] * (sizes[self.qk] + sizes[self.v])
+        return ContextParallelTraffic(queries=sizes[self.heads] * sizes[self.qk], keys=keys)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Differential(Softmax):
+    """Two passes over the same queries and keys; these are cached, and sent, once."""
+
+    def exchange(self, sizes: Sizes) -> ContextParallelTraffic:
+        return ContextParallelTraffic(
+            queries=sizes[self.heads] * sizes["H"], keys=2 * sizes[self.kv_heads] * sizes["H"]
+        )
+
+
+class SharedKv(Softmax):
+    """Softmax attention that leaves nothing in the cache."""
+
+    def cached_values_per_token(self, sizes: Sizes) -> Number:
+        return 0.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Latent(Softmax):
+    """Attention as of any heads over a prompt; a decode step reads latents that all heads share."""
+
+    def _fused(self, name: str, mode: CountingMode, sizes: Sizes) -> Op:
+        """Heads 192 wide against values 128 wide: kernels that have constants of their own in serving."""
+        op = super()._fused(name, mode, sizes)
+        return op._replace(variant=f"latent@{mode.library}") if mode.library else op
+
+    def decode(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
+        items = sizes["B"] * num.ceil(sizes[self.heads] / LATENT_HEADS)
+        return [self._token(name, "latent_attention", mode, sizes, items)]
+
+    def _token_widths(self, sizes: Sizes) -> tuple[Number, Number]:
+        return sizes["L"], sizes["R"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Cross(Softmax):
+    """Every query against every token that the tower read."""
+
+    causal: bool = False
+
+    def flops(self, mode: CountingMode, sizes: Sizes) -> Number:
+        return super().flops(_alone(mode), _over(sizes))
+
+    def prefill(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
+        return super().prefill(name, _alone(mode), _over(sizes))
+
+    def decode(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
+        return super().decode(name, mode, _over(sizes))
+
+    def cached_values_per_token(self, sizes: Sizes) -> Number:
+        return 0.0
+
+    def cache_bytes(self, formats: Formats, sizes: Sizes, batch: Number, tokens: Number) -> Number:
+        return memory.kv_cache_bytes(batch, sizes[MEMORY], self._widths_cached(sizes), formats.kv)
+
+    def attention_score_bytes(self, formats: Formats, sizes: Sizes, dropout: bool) -> Number:
+        return super().attention_score_bytes(formats, _over(sizes), dropout)
+
+    def text(self, sizes: Sizes) -> str:
+        b, s, m, heads, width = (count(sizes[a]) for a in ("B", "S", MEMORY, self.heads, self.qk))
+        return f"{b} x {s} queries, {m} keys of the encoder, {heads} heads of {width}"
+
+
+def _over(sizes: Sizes) -> Sizes:
+    """The sizes with the tower's tokens as keys."""
+    return {**sizes, "T": sizes[MEMORY]}
+
+
+def _alone(mode: CountingMode) -> CountingMode:
+    """Nothing of the decoder's own cache or ring concerns it."""
+    return mode if mode.cached is None and mode.uneven is None else replace(mode, cached=None, uneven=None)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ImageAlone(Softmax):
+    """The image's tokens among themselves."""
+
+    causal: bool = False
+
+    def flops(self, mode: CountingMode, sizes: Sizes) -> Number:
+        return super().flops(mode, _image(sizes))
+
+    def prefill(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
+        return super().prefill(name, mode, _image(sizes))
+
+
+def _image(sizes: Sizes) -> Sizes:
+    """The sizes with the image's tokens as queries and keys."""
+    return {**sizes, "S": sizes["I"], "T": sizes["T"] - sizes["text"]}

@@ -10,7 +10,7 @@ from rooflinecli.core import num
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import attention, counts
-from rooflinecli.layers.softmax import Softmax, late_rank_pairs, queries_per_sequence
+from rooflinecli.layers.softmax import Latent, Softmax, late_rank_pairs, queries_per_sequence
 from rooflinecli.ledger.ledger import Sizes
 from rooflinecli.ledger.mixer import CountingMode
 from rooflinecli.ledger.ops import Gradient, Op
@@ -86,3 +86,17 @@ def ranking(mode: CountingMode, sizes: Sizes, keys: Number, most: Number, flops:
         k=sizes["Hi"],
         gradient=Gradient(2.0, moved * 2, scores=True),
     )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Blocks(SparseIndexer):
+    """Scores of the indexer over every visible key, attention over the blocks that it picks."""
+
+    def _rank_flops(self, batch: Number, pairs: Number, sizes: Sizes) -> Number:
+        """Scores alone: a block counts as its best key."""
+        return attention.attention_core_flops(batch, sizes["Ni"], pairs, sizes["Hi"], 0.0)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Indexed(SparseIndexer, Latent):
+    """Two passes: scores of the indexer over every visible key, latent attention over those that it picks."""

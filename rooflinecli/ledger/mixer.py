@@ -1,6 +1,6 @@
 """Sequence mixers: the part of a layer that moves values between tokens, be it attention, a scan or a convolution.
 
-A kind of mixer is one file of layers/attention. Its rows are its contractions; its mixer, one object on the row that is no
+A kind is one file of layers/attention, whose rows are its contractions; its mixer, one object on the row that is no
 contraction, has everything else: the kernels of prefill and of a decode step, their FLOPs and gradients, what is saved and cached,
 what context parallelism sends, and a text. The levels above know no kind.
 """

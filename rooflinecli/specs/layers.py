@@ -30,7 +30,7 @@ class ComponentSpec(Spec):
 
 
 class ImageSpec(Spec):
-    """How an image becomes what a model reads; `kind` names a file of layers/images/, which says what each size does."""
+    """How an image becomes what a model reads; `kind` names a function of layers/images.py, which says what each size does."""
 
     kind: Annotated[str, OneOf("layers/images")]
     patch: Whole = Field(REQUIRED, "pixels of a patch's side")

@@ -16,8 +16,7 @@ import numpy as np
 from rooflinecli.core import num
 from rooflinecli.core.num import INF
 from rooflinecli.formulas import attention, counts, roofline
-from rooflinecli.layers.attention.mla import HEADS as LATENT_HEADS
-from rooflinecli.layers.softmax import TILE
+from rooflinecli.layers.softmax import LATENT_HEADS, TILE
 from rooflinecli.ledger.ops import ExpertWorkload, Op
 from rooflinecli.phases.grouped_gemm import ExpertShape, ExpertStorage, busiest_rank_share, experts_op
 from rooflinecli.price.chip import Chip

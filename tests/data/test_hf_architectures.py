@@ -248,7 +248,7 @@ def test_what_a_search_may_not_leave(change, says):
 def test_images_shrink_to_a_budget_of_patches(width, height, tokens):
     """navit_resize of transformers 5.23, image_processing_kimi_k25.py: 16,384 patches of 14 pixels, 512 a side."""
     spec = ImageSpec(kind="patch-budget", patch=14, merge=2, most=16384 * 14**2, size=512 * 14)
-    found = patch_budget.cut(spec, width, height)
+    found = patch_budget(spec, width, height)
     assert (found.inputs, found.tokens, found.positions) == (1, tokens, 4 * tokens)
 
 

@@ -111,7 +111,7 @@ NEXT = [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]]
 )
 def test_tiles_of_llava_next(width, height, inputs, tokens):
     spec = ImageSpec(kind="anyres", patch=14, size=336, extra=1, tokens=576, grids=NEXT)
-    found = anyres.cut(spec, width, height)
+    found = anyres(spec, width, height)
     assert (found.inputs, found.positions, found.tokens) == (inputs, 577, tokens)
 
 
@@ -119,14 +119,14 @@ def test_onevision_scales_down_what_is_over_its_tiles():
     """Six by six tiles of 27 patches are 26,244; nine tiles' worth is 81 x 81."""
     grids = [[384 * i, 384 * j] for i in range(1, 7) for j in range(1, 7)]
     spec = ImageSpec(kind="anyres", patch=14, size=384, tokens=729, grids=grids, tiles=9)
-    assert anyres.cut(spec, 2304, 2304).tokens == 729 + 81 * 81 + 81
-    assert anyres.cut(spec, 384, 384).tokens == 729 + 27 * 27 + 27
+    assert anyres(spec, 2304, 2304).tokens == 729 + 81 * 81 + 81
+    assert anyres(spec, 384, 384).tokens == 729 + 27 * 27 + 27
 
 
 @pytest.mark.parametrize(("width", "height", "inputs", "tokens"), [(1456, 1456, 17, 16 * 171 + 4 + 169 + 4), (1456, 364, 5, 4 * 171 + 1 + 169 + 4), (100, 400, 5, 4 * 171 + 4 + 169 + 4)])  # fmt: skip
 def test_tiles_of_idefics3(width, height, inputs, tokens):
     """The longer side goes to 1,456 pixels, four tiles of 364 with 169 tokens each."""
-    found = image_splitting.cut(
+    found = image_splitting(
         ImageSpec(kind="image-splitting", patch=14, size=364, merge=2, most=1456, tokens=169), width, height
     )
     assert (found.inputs, found.positions, found.tokens) == (inputs, 676, tokens)

@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 
 from rooflinecli.formulas import recurrence
-from rooflinecli.layers.attention import short_conv
-from rooflinecli.layers.attention.gated_delta import Delta
-from rooflinecli.layers.attention.lightning import Lightning
-from rooflinecli.layers.attention.mamba2 import Mamba2Scan
+from rooflinecli.layers.recurrent import Delta, Lightning, Mamba2Scan, ShortConv
 
 
 class Counted:
@@ -108,6 +105,6 @@ def test_an_rg_lru_counts_its_products():
 
 def test_a_short_convolution_gates_each_channel_twice():
     """100 tokens of 2,048 channels: one product before the taps and one behind, whether read together or one by one."""
-    gated = short_conv.Gated(key="H", value="H", channels=(("N",),))
+    gated = ShortConv(key="H", value="H", channels=(("N",),))
     assert gated.scan(100.0, {"N": 2048.0}) == gated.step(100.0, {"N": 2048.0}) == 409_600
     assert gated.state_elements({"N": 2048.0}) == 0

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from rooflinecli import memory
 from rooflinecli.core.errors import DataError
@@ -14,10 +15,10 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import forward_step
 from rooflinecli.engine.inference import decode, prefill
 from rooflinecli.engine.training import train
-from rooflinecli.layers.attention import mla
-from rooflinecli.layers.attention.gqa import block as gqa
+from rooflinecli.layers import kinds
 from rooflinecli.layers.build import ledger
-from rooflinecli.ledger.ledger import Block, Row, Sizes, matmul
+from rooflinecli.layers.softmax import Latent
+from rooflinecli.ledger.ledger import Sizes
 from rooflinecli.ledger.mixer import ContextParallelTraffic, CountingMode, Mixer
 from rooflinecli.ledger.ops import Gradient, Op
 from rooflinecli.parallel import context
@@ -70,24 +71,27 @@ class Linear(Mixer):
         return "a state"
 
 
-def _block(spec, model) -> Block:
-    rows = (
-        matmul("attention.qkv", "x[B S D] . Wqkv[D N H] -> q[B S N H]", saves=(("B", "Z", "D"),)),
-        Row("attention.core", "attention", mixer=Linear(), saves=(("B", "N", "H", "state"),)),
-        matmul("attention.out", "o[B S N H] . Wo[N H D] -> y[B S D]", saves=(("B", "S", "N", "H"),)),
-    )
-    axes = {"N": spec.n_heads, "H": spec.head_dim, "state": spec.sizes["state"]}
-    return Block(rows, axes, split=("N",))
+KIND = """
+sizes: {state: width of the state per head}
+axes: {N: n_heads, H: head_dim, state: "sizes['state']"}
+split: N
+rows:
+- {name: attention.qkv, matmul: "x[B S D] . Wqkv[D N H] -> q[B S N H]", saves: B Z D}
+- {name: attention.core, mixer: {is: toy.Linear}, saves: B N H state}
+- {name: attention.out, matmul: "o[B S N H] . Wo[N H D] -> y[B S D]", saves: B S N H}
+"""
 
 
 @pytest.fixture
 def toy(monkeypatch, tmp_path):
-    """The kind as a file of layers/attention would give it, and a model that uses it."""
-    known, load = registry.kinds, registry.load
-    kinds = lambda folder: (*known(folder), "toy") if folder == "layers/attention" else known(folder)  # noqa: E731
-    module = SimpleNamespace(block=_block, SIZES={"state": "width of the state per head"})
-    monkeypatch.setattr("rooflinecli.specs.figure.kinds", kinds)
-    monkeypatch.setattr(registry, "load", lambda folder, name: module if name == "toy" else load(folder, name))
+    """The kind as a file of layers/attention declares it, and a model that uses it."""
+    known, kind = registry.kinds, kinds.kind
+    listed = lambda folder: (*known(folder), "toy") if folder == "layers/attention" else known(folder)  # noqa: E731
+    monkeypatch.setattr("rooflinecli.specs.figure.kinds", listed)
+    monkeypatch.setattr(
+        kinds, "kind", lambda folder, name: yaml.safe_load(KIND) if name == "toy" else kind(folder, name)
+    )
+    monkeypatch.setitem(sys.modules, "rooflinecli.layers.toy", sys.modules[__name__])
     path = tmp_path / "linear.yaml"
     path.write_text(MODEL)
     return path
@@ -194,7 +198,7 @@ def test_a_latent_decode_step_reads_the_latent_once_for_all_heads():
     """DeepSeek-V3: 128 heads on latents of 512 + 64, of which scores read all and values 512; 64 heads to a work item."""
     f = formats("bf16", None, None, {"bf16": 1}, "any")
     sizes = {"B": 2.0, "S": 1.0, "T": 1000.0, "N": 128, "L": 576, "R": 512, "P": 64}
-    (op,) = mla._MIXER.ops("core", CountingMode(f, decode=True), sizes)
+    (op,) = Latent(kv_heads="N", v="Hv", cached=(("R",), ("P",))).ops("core", CountingMode(f, decode=True), sizes)
     assert (op.kind, op.items, op.n) == ("latent_attention", 4, 544)
     assert op.flops == 2 * 2 * 128 * 1000 * (576 + 512)
     assert op.bytes == 2 * 2 * (1000 * 576 + 128 * (576 + 512))
@@ -202,7 +206,8 @@ def test_a_latent_decode_step_reads_the_latent_once_for_all_heads():
 
 def test_blocks_name_what_tensor_parallelism_splits():
     spec = load_model("llama-3-8b")
-    assert (gqa(spec.layers[0].attention, spec).split, gqa(spec.layers[0].attention, spec).shared) == (("N",), ("K",))
+    layer = ledger(spec).layers[0]
+    assert (layer.split, layer.shared) == (("N", "F"), ("K",))
 
 
 def test_chips_of_every_kind_price_every_class():

@@ -1,4 +1,4 @@
-"""What the image processors of transformers make of images of random sizes: golden_images.json, beside the rules of layers/images.
+"""What the image processors of transformers make of images of random sizes: golden_images.json, next to the rules of layers/images.py.
 
     pip install 'rooflinecli[oracle]' && python tests/oracle/images.py
 
