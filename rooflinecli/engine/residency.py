@@ -71,6 +71,8 @@ def kv_cache_room(ctx: EstimateContext, layout: Layout, scheduler: Scheduler | N
 def weight_bytes(ctx: EstimateContext, layout: Layout) -> Number:
     """Bytes per device of the weights: of the model, its draft and its adapters."""
     weights = memory.weights(host_offload.on_device(ctx.parameters(layout), ctx.host), ctx.formats, 1.0)
+    if looked_up := host_offload.host_embedding_bytes(ctx):  # of several stages the last, with the head, is the fullest
+        weights = weights - looked_up / layout.tp * (layout.pp == 1)
     return weights + draft_weight_bytes(ctx, layout) + lora_serving.adapter_bytes(ctx, layout)
 
 

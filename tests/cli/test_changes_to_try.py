@@ -63,6 +63,7 @@ def test_nothing_is_proposed_for_what_does_not_fit():
         ("compare", "llama-3-8b", "--hw", "h100,h200"),
         ("plan", "llama-3-8b", "--hw", "h100", "--slo", "itl=50ms", "--qps", "2"),
         ("search", "llama-3-8b", "--hw", "h100", "-n", "2", "--phase", "decode"),
+        ("fit", "llama-3-70b", "--hw", "rtx-4090"),
     ],
     ids=lambda asked: asked[0],
 )
@@ -75,6 +76,15 @@ def test_other_verbs_say_what_limits_their_first_row_and_what_to_try(asked):
     found = run_cli(*words[1:]).out.splitlines()
     shared = [line.split() for line in found if line.startswith(("prefill  ", "decode  ", "memory  ", "try "))]
     assert shared and [line for line in map(str.split, lines) if line in shared] == shared
+
+
+def test_a_smaller_file_is_as_much_faster_as_its_row_says():
+    ran = run_cli("fit", "llama-3-70b", "--hw", "rtx-4090", "--format", "json")
+    rates = {row["file"]: row["decode_tokens_per_s"] for row in ran.json["files"]}
+    (line,) = (
+        li for li in run_cli("fit", "llama-3-70b", "--hw", "rtx-4090").out.splitlines() if "--quantization" in li
+    )
+    assert ran.json["largest"] == "IQ2_M" and f"({rates['IQ2_XS'] / rates['IQ2_M'] - 1:+.0%})" in line
 
 
 def test_whole_numbers_have_no_point_in_json():

@@ -33,6 +33,7 @@ REFUSED = [
     ("estimate bert-base --hw h100 --emit vllm", "--emit vllm", "leave --emit out"),
     ("estimate flux.1-dev --hw h100 --emit vllm", "FLUX.1-dev writes no tokens", "leave --emit out"),
     ("estimate t5-base --hw h100 --emit sglang", "--emit sglang", "leave --emit out"),
+    ("collective --size 64MB", "--size: SIZE is a positional argument", "`roofline collective OP SIZE`"),
     ("speculate --draft bert-base --target llama-3-8b -a 0.7", "--draft bert-base", "name a decoder"),
     ("speculate --draft llama-3-8b --target t5-nobody -a 0.7", "t5-nobody", "roofline models"),
     ("fit llama-3.1-8b --hw rtx-4090 --device-memory 0GB", "--device-memory 0", "above zero"),
@@ -46,6 +47,14 @@ def test_what_no_model_of_a_kind_does_is_refused(command, named, remedy):
     done = run_cli(*command.split())
     assert done.code == 2 and not done.out
     assert done.err.count("\n") == 1 and named in done.err and remedy in done.err
+
+
+@pytest.mark.parametrize(("model", "made"), [("flux.1-dev", "image"), ("wan2.1-t2v-14b", "video")])
+def test_what_makes_images_or_videos_is_counted_in_them(model, made):
+    asked = ("estimate", model, "--hw", "h100", "--phase", "prefill", "--batch", "2")
+    shown, phase = run_cli(*asked, "--details").out, run_cli(*asked, "--format", "json").json["phases"]["prefill"]
+    assert f"{2 / phase['time_s']:.3g} {made}s/s" in " ".join(shown.split()) and f"per {made}" in shown
+    assert not any(word in shown for word in ("TTFT", "tok/s", "/M input", "prefill"))
 
 
 def test_an_output_of_no_tokens_says_nothing_new():

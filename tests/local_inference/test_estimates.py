@@ -75,7 +75,8 @@ def test_rows_of_a_batched_run_are_written_behind_their_prompt():
 
 def test_weights_in_a_file_type_weigh_the_file():
     answer = decode(question("rtx-4090", "q4_k_m", "llama-2-7b"), Layout())
-    assert answer.memory.weights_bytes == pytest.approx(
+    looked_up = 32000 * 4096 * 4.5 / 8  # of the embedding, which stays in host memory
+    assert answer.memory.weights_bytes + looked_up == pytest.approx(
         4080218931, rel=2e-3
     )  # llama.cpp pull request 3084 prints 3.80 GiB
 

@@ -6,7 +6,7 @@ import math
 from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rooflinecli.engine.context import EstimateContext
@@ -95,6 +95,7 @@ def test_one_port_of_eight():
 ENDS = st.floats(0.01, 6.0)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # under load even small draws are slow
 @given(st.integers(2, 5), st.integers(2, 12), ENDS, ENDS)
 def test_the_best_split_is_the_best_of_all_splits(pp, extra, stem, head):
     """Against every way to lay whole layers over the stages."""

@@ -332,7 +332,7 @@ def test_a_budget_that_the_expected_cost_meets_says_so():
 
 def test_heads_of_a_service_say_which_rate_the_dollars_are_at():
     ran = run_cli("plan", "llama-3-8b", "--hw", "h100", "--slo", "ttft=2s,itl=50ms", "--qps", "2")
-    assert "$/M output at capacity" in ran.out and "max req/s" in ran.out
+    assert "$/M output at max" in ran.out and "max req/s" in ran.out
     assert "/M input and output tokens at 2 req/s" in " ".join(ran.out.split())
 
 

@@ -178,7 +178,7 @@ VERBS = {
     "compare": Verb(
         "compare", "rows", PlottedDelivery, _compare, best=lambda a: next((row.command for row in a.ranked), "")
     ),
-    "fit": Verb("calculators.fit", "files", Delivery),
+    "fit": Verb("calculators.fit", "files", Delivery, best=lambda a: a.command or ""),
     "ops": Verb("ops", "rows", PlottedDelivery),
     "rl": Verb("rl", "parts", Launched),
     "profile": Verb("profile", "kernels", Top, _profile),

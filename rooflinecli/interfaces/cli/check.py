@@ -65,16 +65,9 @@ def _rendered(kind: str, answer: CheckAnswer, width: int = 0, schema: str | None
 
         return str(getattr(formats, kind)(answer))
     from rooflinecli.render.answer import render
-    from rooflinecli.render.blocks import Page
     from rooflinecli.render.views.check import view
 
-    def page(answer: CheckAnswer) -> Page:
-        found = view(answer)
-        summary, *rest = found.groups
-        groups = [summary, *rest] if kind == "markdown" else [*rest, summary]  # a terminal shows the last lines
-        return Page(groups, found.details, found.about)
-
-    return render(answer, page, kind, width, schema=schema, details=details)
+    return render(answer, view, kind, width, schema=schema, details=details)
 
 
 def _also(item: str) -> tuple[str, Path]:

@@ -293,6 +293,7 @@ HERE: dict[str, str] = {
     **dict.fromkeys(("--quantize",), "--dtype, or --weight-dtype for weights alone"),
     **dict.fromkeys(("--kv-cache",), "--kv-dtype"),
     **dict.fromkeys(("--rate",), "--qps"),
+    **dict.fromkeys(("--days",), "--deadline"),
     **dict.fromkeys(("--max-num-seqs",), "--concurrency"),
     **dict.fromkeys(("--json",), "--format json"),
     **dict.fromkeys(("--backend",), "--engine in serving, --framework in training"),
@@ -304,6 +305,12 @@ def _elsewhere(error: Exception) -> str:
     name, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
     here = HERE.get(name, "") if isinstance(name, str) else ""
     known = {opt for param in context.command.params for opt in param.opts} if context is not None else set()
+    places = [p.name for p in context.command.params if p.param_type_name == "argument"] if context is not None else []
+    if isinstance(name, str) and name.lstrip("-") in places:
+        shown = " ".join(map(str.upper, places))
+        return (
+            f"no option {name}: {name.lstrip('-').upper()} is a positional argument, `{context.command_path} {shown}`."  # type: ignore[union-attr]
+        )
     if not here or (here.startswith("-") and re.split(r"[ ,]", here)[0] not in known):
         return ""
     return f"no option {name}: here it is {here}."

@@ -206,6 +206,8 @@ def _workload(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> Workload:
             work.images, work.image_size, work.image_tokens = ctx.image_input
         if ctx.spec.denoising is not None:
             work.diffusion_steps, work.guidance = ctx.steps, ctx.uses_guidance
+            if ctx.spec.images is not None and ctx.spec.images.frames > 1:
+                work.video_frames = ctx.spec.images.frames
         work.concurrency = "max" if r.concurrency is MOST else r.concurrency
         if r.concurrency is not None or r.qps is not None:
             work.request_lengths = "equal" if r.equal_lengths else "varied"

@@ -64,6 +64,7 @@ class Workload(Record):
     images: float | None = field(default=None, metadata=OPTIONAL)
     image_size: str | None = field(default=None, metadata=OPTIONAL | former("image"))
     image_tokens: float | None = field(default=None, metadata=OPTIONAL)
+    video_frames: int | None = field(default=None, metadata=OPTIONAL)
     diffusion_steps: float | None = field(default=None, metadata=OPTIONAL | former("steps"))
     guidance: bool | None = field(default=None, metadata=OPTIONAL)
     output: float | None = field(default=None, metadata=OPTIONAL)

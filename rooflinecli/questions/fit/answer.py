@@ -9,9 +9,9 @@ from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.num import value
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import engine_constant
-from rooflinecli.engine.host_offload import host_embedding_bytes, offload_to_fit
+from rooflinecli.engine.host_offload import offload_to_fit
 from rooflinecli.engine.inference import decode, prefill
-from rooflinecli.engine.residency import resident_memory
+from rooflinecli.engine.residency import resident_memory, weight_bytes
 from rooflinecli.engine.stored_weights import with_weight_format
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.quantization.gguf import file_types
@@ -65,12 +65,8 @@ def _fitting(request: Request, file: str, total: int) -> FitRow:
     ctx = EstimateContext(replace(request, model=model, weight_dtype=None, devices=1.0, batch=1.0, engine=engine))
     plan = Layout()
     weights = float(value(memory.weights(ctx.parameters(plan), ctx.formats, 1.0)))
-    room = (
-        float(value(ctx.chip.capacity))
-        - weights
-        + host_embedding_bytes(ctx)
-        - float(value(engine_constant(ctx, "reserve_bytes", "B")))
-    )
+    kept = value(weight_bytes(ctx, plan)) + value(engine_constant(ctx, "reserve_bytes", "B"))
+    room = float(value(ctx.chip.capacity) - kept)
     longest = _longest(ctx, plan, room)
     line = FitRow(
         file=file,

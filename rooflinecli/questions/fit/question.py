@@ -64,6 +64,7 @@ class FitAnswer(Record):
     largest: str | None
     files: list[FitRow]
     notes: list[str]
+    command: str | None = None  # the estimate of the largest
 
     @property
     def feasible(self) -> bool:
@@ -96,10 +97,15 @@ class Fit(Question["FitAnswer"]):
 
     def answer(self) -> FitAnswer:
         from rooflinecli.engine import build_request
-        from rooflinecli.questions.fit.answer import fit, parse_file_types
+        from rooflinecli.questions.fit.answer import default_engine_for, fit, parse_file_types
+        from rooflinecli.questions.search.search_request import search_command
 
         given = {"engine": "llamacpp", **self.options(), "batch": 1, "phase": ["prefill", "decode"]}
         request = build_request.request(given)
-        return fit(
+        found = fit(
             request if self.engine else replace(request, engine=""), parse_file_types(list(self.quantization) or None)
         )
+        if found.largest is None:
+            return found
+        engine, dtype = self.engine or default_engine_for(found.largest), found.largest.lower().replace("f16", "fp16")
+        return replace(found, command=search_command({**given, "engine": engine, "n": 1, "weight-dtype": dtype}))

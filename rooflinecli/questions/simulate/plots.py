@@ -13,15 +13,16 @@ KINDS = ("percentiles", "load", "slo")
 def picture(run: Run, kind: str) -> Picture:
     """Of one run. Raises UsageError for a kind that needs several."""
     if kind == "percentiles":
-        title = "latency by percentile of requests, in seconds"
-        found = Picture(title, "per cent of requests", "s", False, log_up=True, curves=True)
+        found = Picture(
+            "Latency by percentile of requests", "percent of requests", "seconds", False, log_up=True, curves=True
+        )
         for name, line in curves(run).items():
             kept = [(100 * share, seconds) for share, seconds in line if seconds > 0]
             if kept:
-                found.series[name] = kept
+                found.series["queueing" if name == "queue" else name.upper()] = kept
         return found
     if kind == "load":
-        found = Picture("sequences under way and waiting", "s", "sequences", False, curves=True)
+        found = Picture("Sequences under way and waiting", "seconds", "sequences", False, curves=True)
         for place, replica in enumerate(run.replicas):
             samples = replica.tally.samples
             which = f" {place}" if len(run.replicas) > 1 else ""

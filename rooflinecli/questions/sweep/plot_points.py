@@ -16,7 +16,7 @@ MOST_POINTS, MOST_SERIES = 20_000, 12
 
 @dataclass
 class Picture:
-    """series label -> (x, y) points; roofs: label -> (peak FLOP/s, bytes/s) or a capacity; axis titles and scales.
+    """series label -> (x, y) points; roofs: label -> (peak FLOP/s, bytes/s) or a capacity; axis titles and scales; names: of points.
 
     log: both axes are logarithmic; log_up: the upward one alone. curves: points of a series are joined.
     """
@@ -28,6 +28,7 @@ class Picture:
     series: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     roofs: dict[str, tuple[float, float]] = field(default_factory=dict)
     limits: dict[str, float] = field(default_factory=dict)
+    names: dict[tuple[float, float], str] = field(default_factory=dict)
     log_up: bool = False
     curves: bool = False
 

@@ -118,6 +118,10 @@ def _file(picture: Picture, path: Path) -> None:
         axes.annotate(name, line[-1], ha="right", va="bottom", fontsize=8, color="grey")
     for name, points in picture.series.items():
         axes.plot(*zip(*points, strict=True), "-" if picture.curves else "o", markersize=3, label=name or None)
+    left, right = axes.get_xlim()
+    for (x, y), name in picture.names.items():  # toward the middle, so that they end inside
+        side, gap = ("right", -5) if x > (left + right) / 2 else ("left", 5)
+        axes.annotate(name, (x, y), (gap, 5), textcoords="offset points", fontsize=7, ha=side)
     if picture.log:
         axes.set_xscale("log")
     if picture.log or picture.log_up:

@@ -161,7 +161,10 @@ def _plotted(kind: str, drawn: Picture, ident: str) -> Chart:
         if drawn.curves:
             chart.line(line, f"curve s{i % 8 + 1}")
         for x, y in line if len(line) <= MARKED or not drawn.curves else ():
-            chart.mark(x, y, 4.5, "round", f"mark s{i % 8 + 1}", f"{name or ident}: {x:.4g}, {y:.4g}")
+            words = f"{drawn.names.get((x, y), name) or ident}: {x:.4g}, {y:.4g}"
+            chart.mark(x, y, 4.5, "round", f"mark s{i % 8 + 1}", words)
+    for (x, y), name in reversed(drawn.names.items()):  # the best first, the others where there is room
+        chart.label(x, y, 8, name)
     return chart
 
 

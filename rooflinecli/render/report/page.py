@@ -191,7 +191,8 @@ def _titled(figures: EmbeddedFigures, phase: str) -> tuple[str, str]:
     """A phase, and what its time is that of; a sampler's pass ends in images, not in a first token."""
     work = figures.data["estimate"]["workload"]
     if phase == "prefill" and "diffusion_steps" in work:
-        return "Image" if work["batch"] == 1 else "Images", f"{work['diffusion_steps']:g} steps of the sampler"
+        kind = f"{'Video' if 'video_frames' in work else 'Image'}{'' if work['batch'] == 1 else 's'}"
+        return kind, f"{work['diffusion_steps']:g} steps of the sampler"
     return TITLES[phase]
 
 

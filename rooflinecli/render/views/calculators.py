@@ -26,12 +26,14 @@ from rooflinecli.render.blocks import (
     Pairs,
     Prose,
     Table,
+    labelled,
     page,
     records,
 )
 from rooflinecli.render.numbers import NONE, interval, percent, percents, text
 
 if TYPE_CHECKING:  # they read YAML, which a small question need not
+    from rooflinecli.questions.estimate.answer_types import EstimateAnswer
     from rooflinecli.questions.fit.question import FitAnswer, FitRow
     from rooflinecli.questions.quiz.question import AskedExercise, QuizAnswer
 
@@ -257,6 +259,7 @@ def label(key: str) -> str:
     return " ".join(_WRITTEN.get(word, word) for word in _UNITS.sub("", key).split("_"))
 
 
+_AROUND = 6  # file types of the first screen
 _FILES = (
     Column("file type", "file", text=True),
     Column("size", lambda f: text(f.bytes, "bytes")),
@@ -272,15 +275,30 @@ _FILES = (
 )
 
 
-def fit(answer: FitAnswer) -> Page:
-    """The machine and the model, a line for each file type, and which is the largest that holds the prompt."""
-    chip, model = answer.hardware, answer.model
+def fit(answer: FitAnswer, estimate: EstimateAnswer | None = None) -> Page:
+    """The machine and the model, the file types around the largest that holds the prompt, what limits it, and what is faster."""
+    chip, model, files = answer.hardware, answer.model, answer.files
     head = f"{model.name} ({count(model.parameters)} parameters) on {chip.name}, {text(chip.capacity_bytes, 'bytes')}"
-    notes = [Note(f"note: {note}") for note in answer.notes]
+    at = next((i for i, f in enumerate(files) if f.file == answer.largest), len(files) - 1)
+    first = max(0, min(at - 1, len(files) - _AROUND))
+    best, smaller = files[at], next((f for f in files[at + 1 :] if f.fits and f.bytes < files[at].bytes), None)
+    further: list[tuple[str, str]] = []
+    if estimate is not None:
+        from rooflinecli.render.views.estimate import limits
+
+        further = limits(estimate)
+        if smaller is not None and smaller.decode_tokens_per_s and best.decode_tokens_per_s:
+            gain = smaller.decode_tokens_per_s / best.decode_tokens_per_s - 1
+            rate = text(smaller.decode_tokens_per_s, "tokens_per_s")
+            further.append(("try", f"--quantization {smaller.file}: {rate} ({gain:+.0%})"))
     return page(
         [Headline(f"{head}. {_largest(answer)}")],
-        [records(_FILES, answer.files)],
-        [Note(_about(answer)), *notes],
+        [records(_FILES, files[first : first + _AROUND])],
+        [Pairs(further)] if further else [],
+        labelled("best", answer.command) if answer.command else [],
+        [Note(_about(answer)), *(Note(f"note: {note}") for note in answer.notes)],
+        details=[[records(_FILES, files)]] if len(files) > _AROUND else [],
+        about=f"all {len(files)} file types",
     )
 
 
@@ -295,8 +313,8 @@ def _largest(answer: FitAnswer) -> str:
 
 def _about(answer: FitAnswer) -> str:
     reserve = text(answer.hardware.reserve_bytes, "bytes")
-    engines = ", ".join(dict.fromkeys(f.engine for f in answer.files)) or answer.workload.engine
-    return f"context: longest of one sequence next to the weights and {reserve} for buffers and desktop; rates of one stream by {engines}."
+    engines = " and ".join(dict.fromkeys(f.engine for f in answer.files)) or answer.workload.engine
+    return f"context beside {reserve} of buffers and desktop; rates of one stream by {engines}"
 
 
 def _runs(f: FitRow) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rooflinecli.core.text import plural
 from rooflinecli.questions.check.question import (
@@ -17,17 +17,21 @@ from rooflinecli.questions.check.question import (
     Sizes,
 )
 from rooflinecli.render import numbers
-from rooflinecli.render.blocks import Block, Column, Headline, Page, Prose, Table, page
+from rooflinecli.render.blocks import Block, Column, Headline, Page, Prose, page, records
 from rooflinecli.render.numbers import percent, text
 
 _COLUMNS = (
-    Column("verdict", text=True),
-    Column("quantity", text=True),
-    Column("value"),
-    Column("required", text=True),
-    Column("margin", text=True, drop=3),
-    Column("interval", text=True, drop=2),
-    Column("expected value", text=True, drop=1),
+    Column("verdict", "verdict", text=True),
+    Column("quantity", "quantity", text=True),
+    Column("value", lambda row: text(row.value, row.quantity)),
+    Column("required", "written", text=True),
+    Column("margin", lambda row: margin_text(row).replace("over by ", "-").removeprefix("margin ")),
+)
+_MORE = (
+    Column("quantity", "quantity", text=True),
+    Column("80% interval", lambda row: _interval(row)),
+    Column("expected", lambda row: _expected(row)),
+    Column("verdict at expected", lambda row: "" if row.interval is None else row.verdict_at_expected, text=True),
 )
 
 
@@ -44,42 +48,36 @@ def view(answer: CheckAnswer) -> Page:
         [Headline(f"roofline check: {summary(answer)}")],
         *(_case(c, c.verdict != PASS) for c in answer.checks),
         moved,
-        details=[_case(c, True) for c in answer.checks if c.verdict == PASS],
-        about="the requirements of checks that pass",
+        details=[_case(c, c.verdict == PASS, _MORE) for c in answer.checks],
+        about="intervals, and the requirements of checks that pass",
     )
 
 
-def _case(case: CaseAnswer, whole: bool) -> list[Block]:
-    """A case in a line, with its requirements where the `whole` of it is wanted."""
+def _case(case: CaseAnswer, whole: bool, more: Sequence[Column] = ()) -> list[Block]:
+    """A case in a line, with its requirements where the `whole` of it is wanted, and with the columns of the details."""
     binding = f"; binding: {case.binding}" if case.binding and len(case.requirements) > 1 else ""
     blocks: list[Block] = [
         Prose(f"{case.verdict.upper()} {case.name}: {subject(case)} ({case.file}:{case.line}){binding}", 2)
     ]
+    between: list[Block] = [records(more, case.requirements, indent=2)] if more and case.requirements else []
     if not whole:
-        return blocks
+        return [*blocks, *between]
     if case.description:
         blocks.append(Prose(" ".join(case.description.split())))
     if case.requirements:
-        blocks.append(Table(_COLUMNS, [_row(row) for row in case.requirements], indent=2))
+        blocks += [records(_COLUMNS, case.requirements, indent=2), *between]
     for row in case.requirements:
         reasons = [row.reason, "" if row.verdict == PASS else row.bound]
         blocks += [Prose(f"{row.quantity}: {reason}", 2) for reason in reasons if reason]
     return [*blocks, Prose(fixes_text(case), 2)] if case.verdict != PASS else blocks
 
 
-def _row(row: RequirementAnswer) -> tuple[str, ...]:
-    interval = "" if row.interval is None else numbers.interval(*row.interval, row.unit)
-    other = row.verdict_at_expected if row.verdict_at_expected != row.verdict else ""
-    expected = "" if row.interval is None else f"{text(row.expected, row.quantity)} {other and f'({other})'}".rstrip()
-    return (
-        row.verdict,
-        row.quantity,
-        text(row.value, row.quantity),
-        row.written,
-        margin_text(row),
-        interval,
-        expected,
-    )
+def _interval(row: RequirementAnswer) -> str:
+    return "" if row.interval is None else numbers.interval(*row.interval, row.unit)
+
+
+def _expected(row: RequirementAnswer) -> str:
+    return "" if row.interval is None else text(row.expected, row.quantity)
 
 
 def margin_text(row: RequirementAnswer) -> str:
@@ -104,9 +102,9 @@ def sentence(case: CaseAnswer, row: RequirementAnswer) -> str:
     else:
         bound = "" if row.interval is None else f" at the {row.value_bound} bound"
         head = f"{case.name}: {row.quantity} is {text(row.value, row.quantity)}{bound}, required {row.written}"
-    *_, margin, interval, expected = _row(row)
-    details = [margin, interval and f"80% interval {interval}", expected and f"expected {expected}"]
-    shown = "; ".join(filter(None, details))
+    other = f" ({row.verdict_at_expected})" if row.verdict_at_expected != row.verdict else ""
+    ends = [] if row.interval is None else [f"80% interval {_interval(row)}", f"expected {_expected(row)}{other}"]
+    shown = "; ".join(filter(None, [margin_text(row), *ends]))
     parts = [head + (f" ({shown})" if shown else ""), row.reason]
     if row.verdict != PASS:
         parts += [row.bound, fixes_text(case)]
@@ -159,7 +157,7 @@ def summary(answer: CheckAnswer) -> str:
     verdicts = ", ".join(f"{count} {verdict}" for count, verdict in counts if count or verdict == PASS)
     bounds = " and ".join(dict.fromkeys(case.hold for case in answer.checks))
     outcome = "passes" if answer.passed else "fails"
-    return f"{plural(answer.summary.checks, 'check')}: {verdicts}; the plan {outcome} at the {bounds} bound"
+    return f"{plural(answer.summary.checks, 'check')}: {verdicts}; the plan {outcome} at the {bounds} bound{'s' if ' and ' in bounds else ''}"
 
 
 def change_text(change: Change) -> str:

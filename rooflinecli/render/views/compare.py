@@ -9,7 +9,7 @@ from rooflinecli.questions.compare.question import INSIDE, CompareAnswer, Compar
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.multi_chip import remedy
 from rooflinecli.questions.sensitivity.answer_types import SensitivityAnswer, Tornado, TornadoRow, Value
-from rooflinecli.render.blocks import Block, Column, Headline, Page, Prose, Table, labelled, page, records
+from rooflinecli.render.blocks import Block, Column, Headline, Page, Pairs, Prose, Table, labelled, page, records
 from rooflinecli.render.numbers import NONE, label, layout, money, percent, text
 from rooflinecli.render.views.estimate import limits
 
@@ -27,7 +27,7 @@ def view(answer: CompareAnswer, estimate: EstimateAnswer | None = None) -> Page:
         [Headline(_headline(answer, best), (best.name,) if best else ())],
         [_table(answer)] if best else [],
         _notes(answer),
-        limits(estimate),
+        [Pairs(limits(estimate))] if estimate is not None else [],
         labelled("best", best.command) if best and best.command else [],
         tornado(answer.tornado) if answer.tornado is not None else [],
     )

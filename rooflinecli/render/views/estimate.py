@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rooflinecli.core import num
 from rooflinecli.core.record import Json
 from rooflinecli.core.text import plural
@@ -54,7 +56,7 @@ def view(answer: EstimateAnswer) -> Page:
     return page(
         [Headline(headline(answer), (answer.model.name, answer.hardware.name))],
         [_phases(answer)],
-        limits(answer),
+        [Pairs(limits(answer))],
         _gap(answer),
         [Prose(f"does not fit: {v.message}", indent=2, style="red") for v in answer.violations],
         _notes(answer),
@@ -63,33 +65,54 @@ def view(answer: EstimateAnswer) -> Page:
     )
 
 
-def limits(answer: EstimateAnswer | None) -> list[Block]:
+def limits(answer: EstimateAnswer) -> list[tuple[str, str]]:
     """What each phase waits for, how full the memory is, and the change that helps most; of another verb, for its best row."""
-    if answer is None:
-        return []
     rows = []
     for name, phase in answer.phases.items():
         ratio = phase.bound_ratio or 0.0
         _, following, *_ = sorted(("compute", "memory", "communication"), key=lambda r: -float(phase.resources_s[r]))
-        ahead = "" if ratio > _ALONE else f", {ratio:.2g}x {following}"
+        ahead = "" if ratio > _ALONE else f", {ratio:{'.0f' if ratio > 10 else '.2g'}}x {following}"
         most = _shares(phase)[: _NAMED if len(answer.phases) == 1 else _NAMED - 1]
         parts = ", ".join(f"{_GROUPS.get(group, group)} {percent(share)}" for share, group in most)
-        rows.append((name, f"{phase.bottleneck} bound{ahead}: {parts}"))
+        rows.append((_made(answer.workload, name) or name, f"{phase.bottleneck} bound{ahead}: {parts}"))
     full = (
-        f"{name} {percent(float(p.memory.total_bytes) / float(p.memory.capacity_bytes))}"
+        f"{_made(answer.workload, name) or name} {percent(float(p.memory.total_bytes) / float(p.memory.capacity_bytes))}"
         for name, p in answer.phases.items()
     )
     capacity = next(iter(answer.phases.values())).memory.capacity_bytes
     rows.append(("memory", f"{', '.join(full)} of {si(float(capacity), 'B')} per device"))
-    rows += [("try", tried(change)) for change in answer.changes_to_try or ()]
-    return [Pairs(rows)]
+    rows += [("try", tried(change, answer.workload)) for change in answer.changes_to_try or ()]
+    return rows
 
 
-def tried(change: TriedChange) -> str:
+def tried(change: TriedChange, work: Workload | None = None) -> str:
     """'--dtype fp8: ITL 10.2 ms (-23%), tokens/s +29%'."""
-    rate = f", tokens/s {change.rate_gain_fraction:+.0%}" if abs(change.rate_gain_fraction) > _SMALL else ""
-    time = f"{TIMES[change.phase]} {text(change.time_s, 'time_s')} (-{percent(change.saved_fraction)})"
+    kind = _made(work, change.phase) or "token"
+    rate = f", {kind}s/s {change.rate_gain_fraction:+.0%}" if abs(change.rate_gain_fraction) > _SMALL else ""
+    time = f"{_timed(work, change.phase)} {text(change.time_s, 'time_s')} (-{percent(change.saved_fraction)})"
     return f"{change.flags}: {time}{rate}"
+
+
+def _made(work: Workload | None, phase: str) -> str:
+    """'image' or 'video' for the phase in which a diffusion model makes one."""
+    if work is None or work.diffusion_steps is None or phase != "prefill":
+        return ""
+    return "image" if work.video_frames is None else "video"
+
+
+def _timed(work: Workload | None, phase: str) -> str:
+    """What the time of a phase is called: TTFT, ITL, step; 'an image' or '4 videos' of a diffusion model."""
+    kind = _made(work, phase)
+    if not kind or work is None:
+        return TIMES[phase]
+    return f"{work.batch:g} {kind}s" if work.batch != 1 else f"{'an' if kind == 'image' else 'a'} {kind}"
+
+
+def _throughput(work: Workload, name: str, phase: PhaseAnswer) -> str:
+    """'943 tok/s', '0.44 images/s'."""
+    if kind := _made(work, name):
+        return f"{float(work.batch or 1) / float(phase.time_s):.3g} {kind}s/s"
+    return rate(float(phase.tokens_per_s))
 
 
 def _shares(phase: PhaseAnswer) -> list[tuple[float, str]]:
@@ -100,13 +123,22 @@ def _shares(phase: PhaseAnswer) -> list[tuple[float, str]]:
 
 def headline(answer: EstimateAnswer) -> str:
     """The answer in a sentence for each kind of work: layout, latency, throughput, dollars, bottleneck."""
-    work = [
-        name
-        for name in ("serving", "training")
-        if any((phase == "train") == (name == "training") for phase in answer.phases)
-    ]
-    parts = [_serving(answer) if name == "serving" else _training(answer) for name in work]
+    parts = []
+    for work in ("serving", "training"):
+        phases = {name: p for name, p in answer.phases.items() if (name == "train") == (work == "training")}
+        if not phases:
+            continue
+        parts.append(f"{work.title()} on {devices([*phases.values()][-1].layout_of_phase.to_dict())}")
+        if not set(phases) & _too_large(answer):
+            parts[-1] += f": {_serving(answer, phases) if work == 'serving' else _training(answer)}"
+        else:
+            parts[-1] += " does not fit."
     return f"{answer.model.name} on {answer.hardware.name}, {_number_formats(answer)}. {' '.join(parts)}"
+
+
+def _too_large(answer: EstimateAnswer) -> set[str]:
+    """The phases that do not fit."""
+    return {violation.constraint.partition(".")[0] for violation in answer.violations}
 
 
 def _number_formats(answer: EstimateAnswer) -> str:
@@ -117,16 +149,23 @@ def _number_formats(answer: EstimateAnswer) -> str:
     return f"weights in {work.weight_dtype}; matmuls in {work.matmul_dtype}"
 
 
-def _serving(answer: EstimateAnswer) -> str:
-    phases = {name: phase for name, phase in answer.phases.items() if name != "train"}
-    last = list(phases.values())[-1]
-    names = [
-        f"{_image(answer.workload) or TIMES[name]} {text(phase.time_s, 'time_s')} ({text(phase.interval_s, 'interval_s')})"
-        for name, phase in phases.items()
-    ]
+def _serving(answer: EstimateAnswer, phases: Mapping[str, PhaseAnswer]) -> str:
+    work, (name, last) = answer.workload, [*phases.items()][-1]
+    times = ", ".join(
+        f"{_timed(work, phase)} {text(p.time_s, 'time_s')} ({text(p.interval_s, 'interval_s')})"
+        for phase, p in phases.items()
+    )
     usd = answer.cost.usd_per_million_output_tokens if "decode" in phases else answer.cost.usd_per_million_input_tokens
     price = "" if usd is None else f", {money(float(usd))}/M {'output' if 'decode' in phases else 'input'} tokens"
-    return f"Serving on {devices(last.layout_of_phase.to_dict())}: {', '.join(names)}, {rate(float(last.tokens_per_s))}{price}; {last.bottleneck} bound."
+    if usd is not None and (kind := _made(work, name)):
+        price = f", {money(_usd_of_one(answer, last))} per {kind}"
+    return f"{times}, {_throughput(work, name, last)}{price}; {last.bottleneck} bound."
+
+
+def _usd_of_one(answer: EstimateAnswer, phase: PhaseAnswer) -> float:
+    """Dollars of an image or a video: those of the tokens that its passes go over."""
+    tokens = float(phase.tokens_per_s) * float(phase.time_s) / float(answer.workload.batch or 1)
+    return float(answer.cost.usd_per_million_input_tokens) * tokens / 1e6
 
 
 def _training(answer: EstimateAnswer) -> str:
@@ -137,16 +176,9 @@ def _training(answer: EstimateAnswer) -> str:
         run += f" ({text(phase.elapsed_s, 'time_s')} with failures, {text(phase.elapsed_interval_s, 'time_s')})"
     usd = "" if answer.cost.training_usd is None else f" for {money(float(answer.cost.training_usd))}"
     return (
-        f"Training on {devices(phase.layout_of_phase.to_dict())}: step {text(phase.time_s, 'time_s')} "
+        f"step {text(phase.time_s, 'time_s')} "
         f"({text(phase.interval_s, 'interval_s')}), {rate(float(phase.tokens_per_s))}, MFU {percent(float(phase.mfu))}{run}{usd}; {phase.bottleneck} bound."
     )
-
-
-def _image(work: Workload) -> str:
-    """'an image' or '4 images' for a diffusion model, whose prefill time is theirs."""
-    if work.diffusion_steps is None:
-        return ""
-    return "an image" if work.batch == 1 else f"{work.batch:g} images"
 
 
 def _facts(answer: EstimateAnswer) -> str:
@@ -160,15 +192,13 @@ def _facts(answer: EstimateAnswer) -> str:
 
 
 def _phases(answer: EstimateAnswer) -> Table:
-    image = _image(answer.workload)
+    work = answer.workload
     columns = (
-        Column(
-            "", lambda named: image if image and named[0] == "prefill" else f"{named[0]} {TIMES[named[0]]}", text=True
-        ),
+        Column("", lambda n: _timed(work, n[0]) if _made(work, n[0]) else f"{n[0]} {TIMES[n[0]]}", text=True),
         Column("floor", lambda named: text(named[1].floor_s, "floor_s"), drop=3),
         Column("expected", lambda named: text(named[1].time_s, "time_s")),
         Column("80% interval", lambda named: text(named[1].interval_s, "interval_s"), drop=4),
-        Column("throughput", lambda named: rate(float(named[1].tokens_per_s)), drop=2),
+        Column("throughput", lambda named: _throughput(work, *named), drop=2),
         Column("MFU", lambda named: percent(float(named[1].mfu)), drop=1),
     )
     return records(columns, answer.phases.items())
@@ -189,7 +219,7 @@ def _breakdown(answer: EstimateAnswer) -> Pairs:
             *(_derived(phase, row, at_tdp) for row in DERIVED if row.name in phase.derived and not row.detail),
         ]
         parts = ", ".join(f"{_GROUPS.get(group, group)} {percent(share)}" for share, group in _shares(phase))
-        rows.append((name, "; ".join([used, parts, *more])))
+        rows.append((_made(answer.workload, name) or name, "; ".join([used, parts, *more])))
     return Pairs(rows)
 
 
@@ -234,7 +264,7 @@ def _memory(answer: EstimateAnswer) -> Pairs:
     rows, seen = [], []
     for name, phase in answer.phases.items():
         sizes = phase.layout_of_phase
-        rows += [(name, _held(phase.memory)), ("", _bar(phase.memory))]
+        rows += [(_made(answer.workload, name) or name, _held(phase.memory)), ("", _bar(phase.memory))]
         key = ("train" if name == "train" else "serve", sizes.to_dict())
         if key not in seen:
             seen.append(key)
@@ -268,11 +298,26 @@ def _cost(answer: EstimateAnswer) -> Block:
     cost = answer.cost
     if cost.usd_per_device_hour is None:
         return Prose("no price for this chip; --price USD gives the cost per million tokens", indent=2)
-    each = [f"{money(float(cost[key]))}/M {what}" for key, what in _PER_MILLION if cost[key] is not None]
+    image = _made(answer.workload, "prefill")
+    each = [
+        f"{money(float(cost[key]))}/M {what}"
+        for key, what in _PER_MILLION
+        if cost[key] is not None and not (image and what != "training")
+    ]
+    parts = ", ".join(
+        [
+            *(
+                [f"{money(_usd_of_one(answer, answer.phases['prefill']))} per {image}"]
+                if "prefill" in answer.phases and image
+                else []
+            ),
+            *([f"{', '.join(each)} tokens"] if each else []),
+        ]
+    )
     run = "" if cost.training_usd is None else f"; the run {money(float(cost.training_usd))}"
     offered = "" if answer.price is None else f" ({_offered(answer.price)})"
     return Prose(
-        f"cost at {money(float(cost.usd_per_device_hour))} per device-hour{offered}: {', '.join(each)} tokens{run}",
+        f"cost at {money(float(cost.usd_per_device_hour))} per device-hour{offered}: {parts}{run}",
         indent=2,
     )
 
@@ -312,7 +357,10 @@ def _notes(answer: EstimateAnswer) -> list[Block]:
         for name, phase in answer.phases.items()
         if phase.measured_time_s is not None
     ]
-    notes: list[Block] = [Prose(f"note: {line}", indent=2) for line in answer.notes or ()]
+    large = tuple(f"{phase}: " for phase in _too_large(answer))  # what is said of them is that they do not fit
+    notes: list[Block] = [
+        Prose(f"note: {line}", indent=2) for line in answer.notes or () if not large or not line.startswith(large)
+    ]
     return [*notes, *(Prose(line, indent=2) for line in measured), Note("; ".join(_workload(answer)))]
 
 
@@ -321,8 +369,9 @@ def _workload(answer: EstimateAnswer) -> list[str]:
     work, parts = answer.workload, []
     if work.diffusion_steps is not None:
         twice = ", each run twice by guidance" if work.guidance else ", without guidance"
+        frames = f"{work.video_frames} frames of " if work.video_frames else ""
         parts.append(
-            f"{work.diffusion_steps:g} steps over {work.image_tokens:g} tokens of {work.image_size} pixels{twice}"
+            f"{work.diffusion_steps:g} steps over {work.image_tokens:g} tokens of {frames}{work.image_size} pixels{twice}"
         )
     elif work.batch is not None:
         images = ""
@@ -347,7 +396,7 @@ def _load(answer: EstimateAnswer) -> str:
         if most and not decodes:
             return "as many requests as memory holds"
         return f"{work.batch:g} requests in flight per replica{' (all that memory holds)' if most else ''}, lengths {work.request_lengths}"
-    return f"{work.batch:g} sequences per replica"
+    return f"{work.batch:g} sequence{'' if work.batch == 1 else 's'} per replica"
 
 
 _CONSIDERED = (

@@ -12,11 +12,11 @@ from rooflinecli.measure.aot import AotAnswer
 from rooflinecli.questions.compare.question import CompareAnswer
 from rooflinecli.questions.ops.answer import OpsAnswer
 from rooflinecli.questions.plan.question import ServingChip, ServingPlan, TrainingChip, TrainingPlan
-from rooflinecli.questions.search.question import ServingSearch, TrainingSearch
+from rooflinecli.questions.search.question import ServingRow, ServingSearch, TrainingRow, TrainingSearch
 from rooflinecli.questions.simulate.from_estimate import ServedLoad
 from rooflinecli.questions.simulate.question import SimulateAnswer, StudyAnswer
 from rooflinecli.questions.sweep.plot_points import Picture
-from rooflinecli.render.numbers import label
+from rooflinecli.render.numbers import label, layout
 
 DAY, MS = 86400.0, 1e3
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
@@ -36,12 +36,14 @@ def _picture(answer: Record) -> Picture | None:
         made = Picture(title, "requests per second and device", "ITL, ms", False)
         points = [(row["requests_per_s"] / row["devices"], row["itl_s"] * MS) for row in rows]
         made.series = _ranked(points, [(row["itl_s"], row.get("itl_at_bound_s", row["itl_s"])) for row in rows])
+        made.names = _names(points, answer.results)
         made.limits = _limits(float(m[1]) for m in map(_LIMIT.match, answer.where) if m)
         return made
     if isinstance(answer, TrainingSearch):
         made = Picture(f"{answer.model}: step time against memory", "GB per device", "step, s", False)
         points = [(row.memory.total_bytes / 1e9, row.time_s) for row in answer.results]
         made.series = _ranked(points, [row.interval_s for row in answer.results])
+        made.names = _names(points, answer.results)
         return made
     if isinstance(answer, CompareAnswer):
         name, unit = label(answer.rank), MS if answer.rank in ("decode.time_s", "prefill.time_s") else 1.0
@@ -69,7 +71,7 @@ def _picture(answer: Record) -> Picture | None:
         return made
     if isinstance(answer, SimulateAnswer):
         made = Picture(
-            "latency by percentile of requests", "per cent of requests", "s", False, log_up=True, curves=True
+            "Latency by percentile of requests", "percent of requests", "seconds", False, log_up=True, curves=True
         )
         for name in ("ttft", "tpot", "e2e"):
             line = [(share, answer.simulate.get(f"{name}_{key}_s")) for key, share in PERCENTILES.items()]
@@ -93,6 +95,13 @@ def _picture(answer: Record) -> Picture | None:
     return None
 
 
+def _names(
+    points: Sequence[tuple[float, float]], rows: Sequence[TrainingRow | ServingRow]
+) -> dict[tuple[float, float], str]:
+    """Layouts of points; of two at one place the better."""
+    return dict(reversed([(point, layout(row.layout) or "1 device") for point, row in zip(points, rows, strict=True)]))
+
+
 def _ranked(
     points: Sequence[tuple[float, float]], intervals: Sequence[Sequence[float]]
 ) -> dict[str, list[tuple[float, float]]]:
@@ -114,7 +123,7 @@ def _limits(seconds: Iterable[float], unit: float = MS) -> dict[str, float]:
 
 def served(found: ServedLoad) -> list[Picture]:
     """A simulated load: percentile curves, batch and queue over time, and the SLO or TTFT under less and more of it."""
-    curves = Picture("Percentiles of requests", "per cent of requests", "s", False, log_up=True, curves=True)
+    curves = Picture("Percentiles of requests", "percent of requests", "seconds", False, log_up=True, curves=True)
     for name, line in found.percentiles.items():
         curves.series[name.upper()] = [(100 * p.share, p.time_s) for p in line if p.time_s > 0]
     busy = Picture("Batch and queue over time", "s since the start", "sequences of a replica", False, curves=True)

@@ -17,7 +17,7 @@ from rooflinecli.questions.plan.question import (
     TrainingChip,
     TrainingPlan,
 )
-from rooflinecli.render.blocks import Block, Column, Headline, Page, Prose, labelled, page, records
+from rooflinecli.render.blocks import Block, Column, Headline, Page, Pairs, Prose, labelled, page, records
 from rooflinecli.render.numbers import NONE, layout, money, percent, percents, text, to_bound
 from rooflinecli.render.views.compare import BOUNDS
 from rooflinecli.render.views.estimate import limits
@@ -65,7 +65,7 @@ def _service(layout_first: bool) -> tuple[Column, ...]:
         Column("ITL (to)", lambda r: to_bound(r.numbers.itl_s, r.numbers.interval_itl_s[1]), drop=5),
         Column("req/s (of max)" if layout_first else "max req/s", lambda r: _rate(r), drop=3),
         Column("cost", "usd_per_hour"),
-        Column("$/M output at capacity", "numbers.usd_per_million_output_tokens", drop=4),
+        Column("$/M output at max", "numbers.usd_per_million_output_tokens", drop=4),
         *(
             [Column("$/M in+out at the load", "numbers.usd_per_million_tokens_at_qps", drop=3)]
             if layout_first
@@ -112,7 +112,7 @@ def view(answer: PlanAnswer, estimate: EstimateAnswer | None = None) -> Page:
     return page(
         [Headline(_headline(answer, rows), tuple(row.hardware for row in rows[:1]))],
         [records(_SERVING if isinstance(answer, ServingPlan) else _TRAINING, rows)] if rows else [],
-        limits(estimate),
+        [Pairs(limits(estimate))] if estimate is not None else [],
         *(labelled("best", row.command) for row in rows[:1]),
         _notes(answer, offers),
         details=[
@@ -150,7 +150,9 @@ def _headline(answer: PlanAnswer, rows: list[SizedChip]) -> str:
             if best.usd_per_hour is None
             else f", {text(best.usd_per_hour, 'usd_per_hour')}, {each}/M input and output tokens at {answer.qps:g} req/s"
         )
-        found += f", TTFT {text(n.ttft_s, 'ttft_s')}, ITL {text(n.itl_s, 'itl_s')}, capacity {n.requests_per_s:.3g} req/s{usd}"
+        found += (
+            f", TTFT {text(n.ttft_s, 'ttft_s')}, ITL {text(n.itl_s, 'itl_s')}, max {n.requests_per_s:.3g} req/s{usd}"
+        )
     return f"{_work(answer)}: {found}; {goal}"
 
 

@@ -20,7 +20,7 @@ from rooflinecli.questions.search.question import (
     TrainingSearch,
 )
 from rooflinecli.questions.simulate.question import Numbers
-from rooflinecli.render.blocks import Block, Column, Headline, Note, Page, Prose, Table, labelled, page, records
+from rooflinecli.render.blocks import Block, Column, Headline, Note, Page, Pairs, Prose, Table, labelled, page, records
 from rooflinecli.render.numbers import devices, interval, label, layout, percent, rate, text, to_bound
 from rooflinecli.render.views.compare import BOUNDS, tornado
 from rooflinecli.render.views.estimate import limits
@@ -44,7 +44,7 @@ def view(answer: SearchAnswer, estimate: EstimateAnswer | None = None) -> Page:
     return page(
         [Headline(headline, (answer.model, answer.hardware)), Prose(_counts(answer), style="dim")],
         [_table(answer)] if rows else [],
-        limits(estimate),
+        [Pairs(limits(estimate))] if estimate is not None else [],
         [*_unsupported(rows[:1]), *(labelled("best", rows[0].estimate or rows[0].command) if rows else [])],
         *(
             labelled(place(row, i), row.estimate or row.command)
@@ -144,12 +144,12 @@ def _serving_headline(answer: ServingSearch) -> str:
     best = answer.results[0]
     s = best.serve
     usd = s.get("usd_per_million_tokens")
-    price = "" if usd is None else f", {text(usd, 'usd_per_million_tokens')}/M input and output tokens at capacity"
+    price = "" if usd is None else f", {text(usd, 'usd_per_million_tokens')}/M input and output tokens at max req/s"
     if (offered := s.get(AT_QPS)) is not None:
         price += f" ({text(offered, AT_QPS)} at {answer.qps:g} req/s)"
     return (
         f"{answer.model} on {answer.hardware}: {plural(s['instances'], 'instance')} of {devices(best.layout)}, batch {best.layout.batch:g}: "
-        f"TTFT {_latency(best, 'ttft', 'to ')}, ITL {_latency(best, 'itl', 'to ')}, capacity {s['requests_per_s']:.3g} req/s{price}; {_goal(answer)}"
+        f"TTFT {_latency(best, 'ttft', 'to ')}, ITL {_latency(best, 'itl', 'to ')}, max {s['requests_per_s']:.3g} req/s{price}; {_goal(answer)}"
     )
 
 
