@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from types import ModuleType
 
 from rooflinecli.simulate.replica import Replica
 from rooflinecli.simulate.request import INF, SimRequest
+from rooflinecli.simulate.routers import round_robin
 
 Progress = Callable[[int], None]  # called with the number of requests that just ended
+Router = Callable[[SimRequest, list[Replica]], int]
 Follow = Callable[[SimRequest], SimRequest | None]  # the next turn of a session, or the next request of a client
 
 
@@ -25,9 +26,9 @@ class Cluster:
     """
 
     replicas: list[Replica]
-    router: ModuleType
+    router: Router
     decoders: list[Replica] = field(default_factory=list)
-    decode_router: ModuleType | None = None
+    decode_router: Router | None = None
     transfer: float = 0.0
     progress: Progress | None = None
     ended: list[SimRequest] = field(default_factory=list)
@@ -39,9 +40,9 @@ class Cluster:
     def submit(self, job: SimRequest, among: list[int] | None = None) -> None:
         """Route a request to one of the replicas, or of those `among` them."""
         if among is None:
-            self.enqueue(job, self.router.choose(job, self.replicas))
+            self.enqueue(job, self.router(job, self.replicas))
         else:
-            self.enqueue(job, among[self.router.choose(job, [self.replicas[i] for i in among])])
+            self.enqueue(job, among[self.router(job, [self.replicas[i] for i in among])])
 
     def enqueue(self, job: SimRequest, place: int) -> None:
         """Enqueue a request on the replica at a place, decoders after the others."""
@@ -142,7 +143,7 @@ def run_open_loop(cluster: Cluster, jobs: list[SimRequest], follow: Follow | Non
     with gc_paused():
         if follow is not None or cluster.decoders:
             _run_by_events(cluster, jobs, follow)
-        elif cluster.router.LOOKS:
+        elif cluster.router is not round_robin:
             for job in jobs:  # the router sees every replica as it is at the arrival
                 cluster.advance(job.arrival)
                 cluster.submit(job)
@@ -156,7 +157,7 @@ def _run_independently(cluster: Cluster, jobs: list[SimRequest]) -> None:
     """Replicas whose state the router does not see run one after the other."""
     shares: list[list[SimRequest]] = [[] for _ in cluster.replicas]
     for job in jobs:
-        shares[cluster.router.choose(job, cluster.replicas)].append(job)
+        shares[cluster.router(job, cluster.replicas)].append(job)
     for i, (replica, share) in enumerate(zip(cluster.replicas, shares, strict=True)):
         step = replica.step
         for job in share:
@@ -198,7 +199,7 @@ def _transfer(cluster: Cluster, job: SimRequest) -> None:
     assert cluster.decode_router is not None  # a cluster with decoders has one
     job.ready = job.finish + cluster.transfer * job.prompt
     job.swapped, job.need, job.finish = True, job.prompt, INF
-    cluster.enqueue(job, len(cluster.replicas) + cluster.decode_router.choose(job, cluster.decoders))
+    cluster.enqueue(job, len(cluster.replicas) + cluster.decode_router(job, cluster.decoders))
 
 
 @contextmanager

@@ -111,7 +111,7 @@ class Replica:
                     self._preempt()
         if self.waiting or self.partial:
             self.pause = INF
-            chunks, ride = self.policy.compose(self)
+            chunks, ride = self.policy(self)
             if chunks:
                 self._mixed(chunks, ride)
                 return True

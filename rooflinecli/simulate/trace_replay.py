@@ -10,16 +10,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 from rooflinecli.core import units
 from rooflinecli.core.errors import DataError, RooflineWarning, UsageError
 from rooflinecli.core.files import missing_reason
+from rooflinecli.importers.traces.formats import FORMATS, TraceFormat
 from rooflinecli.importers.traces.trace_row import Row, beginning
 from rooflinecli.simulate.request import INF, SimRequest
-from rooflinecli.specs.registry import kinds, load
 
-TRACES = "importers/traces"
 LATEST = 1e9  # s, thirty years: beyond it a float does not resolve a millisecond
 
 
@@ -150,17 +148,15 @@ def _valid_rows(found: Iterable[Row | DataError | None], skip_bad: bool) -> tupl
     return rows, skipped, failed
 
 
-def _reader(path: Path) -> tuple[str, Any]:
+def _reader(path: Path) -> tuple[str, TraceFormat]:
     head = beginning(path)
-    names = [name for name in kinds(TRACES) if name != "trace-row"]
-    for name in names:
-        reader = load(TRACES, name)
+    for name, reader in FORMATS.items():
         if reader.matches(head):
             return name, reader
     first = head.strip().partition("\n")[0]
     seen = f"it begins {first[:40]!r}" if first else "it is empty"
     raise UsageError(
-        f"--trace {path}: {seen}, none of the formats known ({', '.join(names)}); a CSV with the heading time,prompt,output always works",
+        f"--trace {path}: {seen}, none of the formats known ({', '.join(FORMATS)}); a CSV with the heading time,prompt,output always works",
         "trace",
     )
 

@@ -31,7 +31,7 @@ def _rising(value: tuple[int, ...]) -> tuple[int, ...]:
 class Scheduler(Spec):
     """Scheduler settings of a simulation, apart from step times. Counts are of tokens, steps or sequences; times in seconds."""
 
-    policy: str = Field("vllm", "how a step is formed: a file of simulate/policies")
+    policy: str = Field("vllm", "how a step is formed: a function of simulate/policies.py")
     token_budget: Whole = Field(8192, "most tokens of prompts (and, where they share a step, of decodes) in one step")
     mixed: bool = Field(False, "sglang policy: whether decodes ride along in a step with prompts")
     look_ahead: int = Field(

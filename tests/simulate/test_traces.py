@@ -9,6 +9,7 @@ import pytest
 from conftest import ROOT
 
 from rooflinecli.core.errors import DataError, RooflineWarning, UsageError
+from rooflinecli.importers.traces.formats import FORMATS
 from rooflinecli.interfaces.cli.main import notes_after_the_answer
 from rooflinecli.simulate.trace_replay import read
 
@@ -29,9 +30,7 @@ def test_the_examples_are_read(name):
 
 
 def test_every_reader_has_an_example():
-    from rooflinecli.specs.registry import kinds
-
-    assert {format for format, _ in KNOWN.values()} == set(kinds("importers/traces")) - {"trace-row"}
+    assert {format for format, _ in KNOWN.values()} == set(FORMATS)
 
 
 def test_instants_and_lengths_are_those_written(tmp_path):

@@ -1,1 +1,1 @@
-"""Recorded load. One file reads one format: `matches(path, head)` and `rows(path)`; `row` holds what they all give."""
+"""Recorded load. `formats` has every format, `trace_row` what they all give."""
