@@ -18,9 +18,9 @@ from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
+from rooflinecli.core.expressions import OUTSIDE, Scope, compiled
 from rooflinecli.core.num import INF
 from rooflinecli.core.record import Json
 from rooflinecli.ledger.ledger import Axes, Block, Row, matmul, norm
@@ -29,11 +29,6 @@ from rooflinecli.specs.layers import ComponentSpec
 from rooflinecli.specs.snapshots import table
 
 _HERE = Path(__file__).parent
-_OUTSIDE: dict[str, Any] = {
-    "__builtins__": {},
-    "INF": INF,
-    "apart": None,
-}  # what an expression may name besides its own
 _TENSORS = ("cached", "channels", "shifts")  # fields of mixers that are lists of tensors
 Names = Mapping[str, str]
 
@@ -54,41 +49,16 @@ def kind(folder: str, name: str) -> Json:
     return {**under, **own, **merged, "rows": [*rows, *own.get("rows", [])]}
 
 
-@cache
-def _compiled(expression: str) -> CodeType:
-    return compile(expression, expression, "eval")
-
-
-class _Scope(dict[str, Any]):
-    """The names of a kind's expressions: those known to it, its own, the fields of the spec."""
-
-    def __init__(self, spec: Any, known: Mapping[str, Any], let: Names):
-        super().__init__({"INF": INF, **known})
-        self.spec, self.let = spec, let
-
-    def __missing__(self, name: str) -> Any:
-        self[name] = self.value(self.let[name]) if name in self.let else getattr(self.spec, name)
-        return self[name]
-
-    def value(self, expression: str) -> Any:
-        """What an expression comes to. It is one of the package's own files."""
-        return eval(_compiled(expression), _OUTSIDE, self)
-
-    def worked(self, written: Any) -> Any:
-        """A value of a row, worked out where it is an expression."""
-        return self.value(written[1:]) if isinstance(written, str) and written[:1] == "=" else written
-
-
 def block(folder: str, spec: Any, known: Mapping[str, Any], renamed: Names = {}) -> Block:  # noqa: B006
     """The block of a spec, in a model of which some names are `known`; its axes renamed."""
     given = kind(folder, spec.kind)
-    scope = _Scope(spec, known, given.get("let", {}))
+    scope = Scope({"INF": INF, **known}, given.get("let", {}), spec)
     axes: dict[str, int] = {}
     for axis, expression in given.get("axes", {}).items():
         size = scope.value(expression)
         axes |= size if axis == "*" else {} if size is None else {renamed.get(axis, axis): size}
     derived = ((axis, scope.worked(written)) for axis, written in given.get("derived", {}).items())
-    rules = tuple((axis, partial(eval, _compiled(rule), _OUTSIDE)) for axis, rule in derived if rule is not None)
+    rules = tuple((axis, partial(eval, compiled(rule), OUTSIDE)) for axis, rule in derived if rule is not None)
     split, shared = (tuple(scope.worked(given.get(key, "")).split()) for key in ("split", "shared"))
     return Block(tuple(_rows(folder, given["rows"], scope, renamed)), axes, rules, split, shared)
 
@@ -117,13 +87,13 @@ def _runs_over(block: Block, axis: str) -> bool:
     return any(axis in axes for axes in tensors)
 
 
-def _rows(folder: str, entries: list[Json], scope: _Scope, renamed: Names, prefix: str = "attention") -> Iterator[Row]:
+def _rows(folder: str, entries: list[Json], scope: Scope, renamed: Names, prefix: str = "attention") -> Iterator[Row]:
     for entry in entries:
         if "if" in entry and not scope.value(entry["if"]):
             continue
         if "use" in entry:
             own = {name: scope.value(expression) for name, expression in entry.get("with", {}).items()}
-            inner = _Scope(scope.spec, {**scope, **own}, scope.let)
+            inner = Scope({**scope, **own}, scope.let, scope.of)
             yield from _rows(folder, kind(folder, entry["use"])["rows"], inner, entry["axes"], entry["as"])
             continue
         of = {key: scope.worked(written) for key, written in entry.items() if key not in ("if", "mixer")}
@@ -151,7 +121,7 @@ def _rows(folder: str, entries: list[Json], scope: _Scope, renamed: Names, prefi
             yield Row(name, what, None, params, *moved, saves, linear=of.get("linear", False))
 
 
-def _mixer(given: Json, scope: _Scope, renamed: Names) -> Mixer:
+def _mixer(given: Json, scope: Scope, renamed: Names) -> Mixer:
     module, name = given["is"].split(".")
     fields = {key: scope.worked(written) for key, written in given.items() if key != "is"}
     for key, value in fields.items():
