@@ -103,6 +103,11 @@ class Source:
         """
         return list(_objects(self))
 
+    @property
+    def members(self) -> list[tuple[int, Json]]:
+        """The same, and the objects that are fields of those: a script may keep a tool's result in its own."""
+        return [(at, o) for at, whole in self.objects for o in (whole, *whole.values()) if isinstance(o, dict)]
+
 
 def _begins(line: str) -> bool:
     return line.lstrip().startswith(("{", "[{", "[\r")) or line.strip() == "["

@@ -12,6 +12,7 @@ from calibrate.test_rl_and_power import POWER, RL
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.logs import read_source
+from rooflinecli.importers.logs.serving_run import IMAGES
 from rooflinecli.importers.source import Source
 
 
@@ -214,6 +215,82 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
             (4, "itl", 1 / 36.23, "s", {"engine": "llamacpp-vulkan", "unread": "", "notes": ("its runs scatter by 49%",)}),
             (5, "itl", 1 / 182.59, "s", {"unread": "one rate of prompt and answer together"}),
         ],
+    ),
+    "microsoft/superbenchmark:tests/data/nccl_broadcast.log and nccl_reducescatter.log": (  # long times have no fraction, small sizes no bandwidth
+        "# nThread 1 nGpus 8 minBytes 1 maxBytes 8589934592 step: 2(factor) warmup iters: 5 iters: 20 validation: 0\n"
+        "#       size         count    type    root     time   algbw   busbw  error     time   algbw   busbw  error\n"
+        "  8589934592    2147483648   float       0    36896  232.81  232.81    N/A    36599  234.70  234.70    N/A\n# Avg bus bandwidth    : 64.8653\n"
+        "#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error\n"
+        "          64             2   float     sum    34.82    0.00    0.00    N/A    34.71    0.00    0.00    N/A\n"
+        "  8589934592     268435456   float     sum    32464  264.60  231.52    N/A    32502  264.29  231.25    N/A\n# Avg bus bandwidth    : 60.168\n",
+        [
+            (3, "collective", 0.036896, "s", {"op": "broadcast", "n": 8, "unread": "nccl-tests / rccl-tests: no estimate has a broadcast by itself"}),
+            (6, "collective", 34.82e-6, "s", {"op": "reduce-scatter", "unread": ""}),
+            (7, "collective", 0.032464, "s", {"op": "reduce-scatter", "doubt": ""}),
+        ],
+    ),
+    "open-mpi/ompi, pull request 12318 and issue 12717": (  # another collective, and buffers in host memory
+        "# OSU MPI-CUDA Reduce Latency Test v7.3\n# Datatype: MPI_CHAR.\n# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations\n"
+        "1                      53.34             24.80            158.96        1000\n\n"
+        "# OSU MPI Allreduce Latency Test v7.4\n# Datatype: MPI_CHAR.\n# Size       Avg Latency(us)        Validation\n8                       1.51              Pass\n",
+        [
+            (4, "collective", 53.34e-6, "s", {"unread": "OSU's reduce latency test is none of a transfer or a collective by itself", "cpu": None}),
+            (9, "collective", 1.51e-6, "s", {"op": "all-reduce", "cpu": True}),
+        ],
+    ),
+    "ROCm/ATOM:recipes/DSpark.md": (  # a cap in a variable: the rate and the latency say how many were in flight
+        "  --max-concurrency=$CONC \\\n  --request-rate=inf --ignore-eos\n============ Serving Benchmark Result ============\n"
+        "Successful requests:                     1280\nBenchmark duration (s):                  394.18\nTotal input tokens:                      9454961\n"
+        "Total generated tokens:                  1181330\nOutput token throughput (tok/s):         2996.97\nMean TTFT (ms):                          4426.86\n"
+        "Median TTFT (ms):                        3455.09\nMean TPOT (ms):                          35.52\nMedian TPOT (ms):                        31.09\n" + CLOSED,
+        [(3, "itl", 0.03552, "s", {"concurrency": 121, "notes": ("about 121 of its 1280 requests in flight by its rate and latency (Little's law): a cap that it does not name",)}), (3, "ttft", 4.42686, "s", {})],
+    ),
+    "vllm-project/recipes:GLM/GLM-V.md": (  # tokens of its pictures are not counted
+        "vllm bench serve \\\n  --model zai-org/GLM-4.5V-FP8 \\\n  --dataset-name hf \\\n  --dataset-path lmarena-ai/VisionArena-Chat \\\n  --num-prompts 1000\n"
+        "============ Serving Benchmark Result ============\nSuccessful requests:                     1000\nMaximum request concurrency:             1\n"
+        "Benchmark duration (s):                  1560.34\nTotal input tokens:                      90524\nTotal generated tokens:                  127049\n"
+        "Output token throughput (tok/s):         81.42\nMean TTFT (ms):                          487.21\nMean TPOT (ms):                          8.51\n"
+        "Median TPOT (ms):                        8.47\n" + CLOSED,
+        [(6, "itl", 0.00851, "s", {"unread": ""}), (6, "ttft", 0.48721, "s", {"unread": IMAGES})],
+    ),
+    "er0080/vllm-benchmarking:packages/protocol/tests/fixtures/bench_serve_v0.25.1.json": (  # the first of eight requests compiled
+        '{"model_id": "facebook/opt-125m", "backend": "vllm", "completed": 8, "duration": 1.544, "max_concurrency": 2, "mean_tpot_ms": 11.265828258331112, '
+        '"mean_ttft_ms": 215.53594200008774, "median_ttft_ms": 55.68139649994919, "output_throughput": 82.893, "total_input_tokens": 256, "total_output_tokens": 128}\n',
+        [(1, "itl", 0.01126583, "s", {}), (1, "ttft", 0.21553594, "s", {"notes": ("mean_ttft_ms is 3.9 times its median: a few requests waited, or came first",)})],
+    ),
+    "philschmid/llmperf-bench:results/2.0.1/meta-llama_Meta-Llama-3-8B-Instruct_tp_1_results.json": (  # its latency per token has the first in it
+        '{"1": {"model": "meta-llama/Meta-Llama-3-8B-Instruct", "num_concurrent_requests": 1, "results_inter_token_latency_s_mean": 0.03031770423789113, '
+        '"results_ttft_s_mean": 0.15813857590983388, "results_ttft_s_quantiles_p50": 0.15685620099975495, "results_end_to_end_latency_s_mean": 5.288626820169702, '
+        '"results_number_input_tokens_mean": 603.01, "results_number_output_tokens_mean": 174.59, "results_number_errors": 0}}\n',
+        [(1, "itl", (5.288626820169702 - 0.15813857590983388) / 174, "s", {"concurrency": 1, "prompt": 603}), (1, "ttft", 0.15813858, "s", {})],
+    ),
+    "pytorch/torchtitan, pull request 364": (  # a line every ten steps: the first two hold the start
+        "[rank0]:2024-06-13 12:53:16,156 - root - INFO - step:  1  loss: 12.2550  memory: 33.35GiB(35.09%)  wps: 542  mfu: 3.17%\n"
+        "[rank0]:2024-06-13 12:53:42,562 - root - INFO - step: 10  loss: 10.7798  memory: 41.18GiB(43.33%)  wps: 2,792  mfu: 16.35%\n"
+        "[rank0]:2024-06-13 12:54:04,065 - root - INFO - step: 20  loss:  9.1087  memory: 41.18GiB(43.33%)  wps: 3,812  mfu: 22.32%\n"
+        "[rank0]:2024-06-13 12:54:25,626 - root - INFO - step: 30  loss:  7.9951  memory: 41.18GiB(43.33%)  wps: 3,802  mfu: 22.27%\n",
+        [(3, "train", 3812.0, "tokens/s/device", {"notes": ("median of 2 steps",)})],
+    ),
+    "AI-Hypercomputer/maxtext, issue 8": (
+        "completed step: 15109, seconds: 2.166, TFLOP/s: 36.739, loss: 2.191\ncompleted step: 15110, seconds: 2.165, TFLOP/s: 36.755, loss: 2.191\n",
+        [(2, "train", 2.165, "s", {})],
+    ),
+    "AI-Hypercomputer/tpu-recipes:training/archive/trillium/Llama3.0-8B-PyTorch/XPK/README.md": (  # two digits, but only ten steps fit
+        "INFO 2024-10-28T00:56:14.082965307Z [resource.labels.containerName: jax-tpu] epoch = 0.1786\n"
+        "INFO 2024-10-28T00:56:14.082976607Z [resource.labels.containerName: jax-tpu] train_runtime = 0:08:58.11\n"
+        "INFO 2024-10-28T00:56:14.082981507Z [resource.labels.containerName: jax-tpu] train_samples_per_second = 9.515\n"
+        "INFO 2024-10-28T00:56:14.082999197Z [resource.labels.containerName: jax-tpu] train_steps_per_second = 0.019\n",
+        [(2, "train", 53.811, "s", {"batch": 512})],
+    ),
+    "lhl/strix-halo-testing:llm-bench/llama-2-7b.Q4_0/results.jsonl": (  # a script keeps the tool's row in its own
+        '{"mode": "pp", "value": 1, "tokens_per_sec": 50.041847, "bench_raw": {"build_number": 6077, "gpu_info": "AMD Radeon Graphics", "backends": "ROCm", '
+        '"model_type": "llama 7B Q4_0", "n_gpu_layers": 99, "n_prompt": 1, "n_gen": 0, "n_depth": 0, "avg_ts": 50.041847}}\n',
+        [(1, "prefill", 1 / 50.041847, "s", {"said-model": "llama 7B Q4_0", "engine": "llamacpp-rocm"})],
+    ),
+    "ggml-org/llama.cpp, pull request 2626": (
+        "| model | backend | n_gpu_layers | n_prompt | n_gen | t/s |\n| ----- | ------- | ------------ | -------- | ----- | --- |\n"
+        "| LLaMA 7B mostly Q4_0 | CUDA | 99 | 512 | 0 | 2153.50 ± 24.75 |\n| LLaMA 7B mostly Q4_0 | CUDA | 99 | 512 | 128 | 449.72 ± 1.27 |\n",
+        [(3, "prefill", 512 / 2153.5, "s", {"prompt": 512.0}), (4, "itl", 1 / 449.72, "s", {"unread": "one rate of prompt and answer together"})],
     ),
 }  # fmt: skip
 

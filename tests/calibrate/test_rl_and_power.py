@@ -56,12 +56,19 @@ AREAL = "".join(
 """
     for step, rollout in ((1, 400.0), (2, 88.992))
 )
+# DeepSpeedExamples, actor_opt-1.3b_critic_opt-350m_globalBatchSize64.log (Apache-2.0)
+CHAT = (
+    "|E2E latency=7.99s |Gather latency=0.00s (0.00%) |Generate time=5.26s (65.81%) |Training time=2.52s (31.46%) |Others=0.22 (2.73%)|CurSamplesPerSec=8.01 |AvgSamplesPerSec=8.01\n"
+    "[2023-04-18 08:48:13,004] [INFO] [timer.py:199:stop] epoch=0/micro_step=10/global_step=10, RunningAvgSamplesPerSec=87.1, CurrSamplesPerSec=86.5, MemAllocated=3.9GB\n"
+    "|E2E latency=3.87s |Gather latency=0.00s (0.00%) |Generate time=2.52s (65.07%) |Training time=1.12s (28.87%) |Others=0.23 (6.06%)|CurSamplesPerSec=16.55 |AvgSamplesPerSec=13.13\n"
+)
 RL = {
     "verl": (VERL, 4, {"step_s": 97.65, "generation_s": 75.0, "log_probs_s": 3.5, "reference_s": 3.4, "actor_s": 14.5, "tokens": 4377524, "output": 324.958}),
     "NeMo RL": (NEMO, 2, {"step_s": 35.7, "generation_s": 4.95, "log_probs_s": 3.14, "actor_s": 10.97, "weights_s": 0.6, "tokens_per_s_per_device": 1073.59}),
     "OpenRLHF": (OPENRLHF, 1, {"step_s": 85.6, "generation_s": 41.2, "log_probs_s": 12.5, "actor_s": 29.9, "weights_s": 1.98, "output": 512.0}),
     "slime": (SLIME, 1, {"step_s": 131.0, "generation_s": 120.0, "log_probs_s": 2.0, "actor_s": 8.0, "weights_s": 0.5, "output": 900.0}),
     "AReaL": (AREAL, 2, {"step_s": 138.885, "generation_s": 88.992, "log_probs_s": 6.1, "actor_s": 31.464, "weights_s": 10.329, "prompt": 100.0, "output": 800.0}),
+    "DeepSpeed-Chat": (CHAT, 2, {"step_s": 3.87, "generation_s": 2.52}),
 }  # fmt: skip
 
 

@@ -19,8 +19,11 @@ NCCL_OPS = {
     "sendrecv": "permute",
 }
 _NCCL_HEAD = re.compile(r"^\W*size\s+count\s+type")
-_NCCL_NAME = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|alltoall|sendrecv)_perf\b")
+_NCCL_NAME = re.compile(
+    r"\b(all_reduce|all_gather|reduce_scatter|alltoall|sendrecv|broadcast|reduce|gather|scatter|hypercube)_perf(?:_mpi)?\b"
+)
 _NCCL_FACTOR = 1.02
+_NCCL_SUMS = ("sum", "prod", "min", "max", "avg", "mulsum")
 _NCCL_DEVICES = re.compile(r"\bnThread\s+(\d+)\s+nGpus\s+(\d+)\b")  # of one process
 _NCCL_RANK = re.compile(r"^\W*Rank\s+(\d+)\s.*\bdevice\s+\d+ +(?:\[\S+\] +)?(.*?)\s*$")
 _OSU_OPS = {
@@ -32,7 +35,9 @@ _OSU_OPS = {
     "latency": "permute",
 }
 _OSU_ROW = re.compile(r"^\W*(\d+)\s+([\d.]+)(?:\s+(?:[\d.]+|(Fail)|Pass))*\s*\W*$")  # OSU 7 validates with -c
-_OSU_OTHERS = re.compile(r"bi-?directional|mpi_(put|get|acc)|multiple|multi latency|non-?blocking")
+_OSU_OTHERS = re.compile(
+    r"bi-?directional|mpi_(put|get|acc)|multiple|multi latency|non-?blocking|\b(reduce|broadcast|gather|scatter|barrier) latency"
+)
 _PERFTEST_HEAD = re.compile(r"#bytes\s+#iterations\s+BW peak\[(\w+)/sec\]\s+BW average\[(\w+)/sec\]")
 _PERFTEST_SCALE = {"Gb": 1e9 / 8, "MB": 2.0**20, "MiB": 2.0**20}  # its MB are MiB
 _MAMF_ROW = re.compile(r"([\d.]+)\s*(?:TFLOPS|\(mean\)).*?@ (\d+)x(\d+)x(\d+) \(MxNxK\)")
@@ -54,12 +59,12 @@ _MEASURE = "roofline-measure/1"
 def _nccl(source: Source, tool: str) -> list[MeasuredRow]:
     """nccl-tests and rccl-tests: microseconds out of place. The line that names the program may follow its table."""
     found: list[MeasuredRow] = []
-    name, ranks, inside, devices, first = None, dict[str, str](), False, 0, 0
+    name, ranks, inside, devices, first, width = None, dict[str, str](), False, 0, 0, 0
     for line, text in enumerate(source.lines, start=1):
         if match := _NCCL_NAME.search(text):
-            name = NCCL_OPS[match[1]]
+            name = NCCL_OPS.get(match[1], match[1])
             if "concluded" in text:
-                found[first:] = [replace(r, probe={**r.probe, "op": r.probe["op"] or name}) for r in found[first:]]
+                found[first:] = [_nccl_named(row, name) for row in found[first:]]
                 name = None
             ranks = ranks if "starting" not in text else {}
         if match := _NCCL_DEVICES.search(text):
@@ -67,10 +72,15 @@ def _nccl(source: Source, tool: str) -> list[MeasuredRow]:
         if match := _NCCL_RANK.match(text):
             ranks[match[1]] = match[2]
         if _NCCL_HEAD.match(text):
+            columns = text.split()
+            width = len(columns) - columns.index("time") if "time" in columns else 8
             inside, first = True, len(found)
         elif inside and "Avg bus bandwidth" in text:
             inside, ranks = False, {}
-        elif inside and (row := _nccl_row(source.at(line), tool, text, name, ranks, devices)):
+            if table := found[first:]:  # bandwidths of small sizes have two digits
+                op = name or max(table, key=lambda row: row.probe["bytes"]).probe["op"]
+                found[first:] = [_nccl_named(row, op) for row in table]
+        elif inside and (row := _nccl_row(source.at(line), tool, text, width, ranks, devices)):
             found.append(row)
     if inside:
         raise DataError(
@@ -79,25 +89,27 @@ def _nccl(source: Source, tool: str) -> list[MeasuredRow]:
     return found
 
 
-def _nccl_row(
-    where: str, tool: str, text: str, name: str | None, ranks: dict[str, str], devices: int
-) -> MeasuredRow | None:
-    """size count type [redop root] time algbw busbw #wrong [time algbw busbw #wrong]; what moves is the larger of in and out."""
+def _nccl_named(row: MeasuredRow, op: str | None) -> MeasuredRow:
+    apart = "" if op is None or op in NCCL_OPS.values() else f"{row.tool}: no estimate has a {op} by itself"
+    return replace(row, probe={**row.probe, "op": op}, unread=apart)
+
+
+def _nccl_row(where: str, tool: str, text: str, width: int, ranks: dict[str, str], devices: int) -> MeasuredRow | None:
+    """size count type [redop] [root], then `width` cells: time algbw busbw #wrong, out of place and in place; what moves is the larger
+    of in and out. The collective as its columns tell it: the root of one, whether it reduces, and how much more the bus carries."""
     cells = text.strip().lstrip("#").split()
-    size = positive(cells[0]) if cells else None
-    start = next((i for i, cell in enumerate(cells) if i > 2 and "." in cell and positive(cell)), None)
-    if size is None or start is None or len(cells) < start + 3 or not cells[2].isalnum():
+    size, start = positive(cells[0]) if cells else None, len(cells) - width
+    if size is None or start < 3 or width < 3 or not cells[2].isalnum():
         return None
-    if start > 5 and cells[start - 1].isdigit():
-        start -= 1  # long times are printed without a fraction
-    time = positive(cells[start])
+    time, out, bus = map(positive, cells[start : start + 3])
     if time is None:
         return None
-    out, bus = (positive(cells[i]) for i in (start + 1, start + 2))
-    if name is None and out and bus and bus > _NCCL_FACTOR * out:
-        name = "all-reduce"  # the only one whose bus carries more than the algorithm's bytes
+    sums, rooted = (any(test(cell) for cell in cells[3:start]) for test in (_NCCL_SUMS.__contains__, str.isdigit))
+    op = ("reduce" if sums else "broadcast") if rooted else None
+    if op is None and out and bus and (sums or bus > _NCCL_FACTOR * out):
+        op = "reduce-scatter" if _NCCL_FACTOR * bus < out else "all-reduce"
     n = max((int(rank) + 1 for rank in ranks), default=devices)  # a copy of a log may leave ranks out
-    probe: Json = {"op": name, "bytes": size, "n": n if n > 1 else None}
+    probe: Json = {"op": op, "bytes": size, "n": n if n > 1 else None}
     if names := {name for name in ranks.values() if name}:
         probe["device"] = sorted(names)
     wrong = positive(cells[start + 3]) if len(cells) > start + 3 else None
@@ -108,13 +120,13 @@ def _nccl_row(
 def _osu(source: Source, tool: str) -> list[MeasuredRow]:
     """OSU micro-benchmarks: MB/s or microseconds by message size."""
     found = []
-    op, rate, apart = None, False, ""
+    op, rate, apart, host = None, False, "", False
     for line, text in enumerate(source.lines, start=1):
         if "# OSU " in text:
             words = text.lower()
             named = words.replace("-", "").replace(" ", "_").replace("__", "_")
             op = next((op for name, op in _OSU_OPS.items() if name in named), None)
-            other = _OSU_OTHERS.search(words)
+            other, host = _OSU_OTHERS.search(words), "mpi-" not in words  # MPI-CUDA, MPI-ROCM: buffers on devices
             apart = f"OSU's {other[0]} test is none of a transfer or a collective by itself" if other else ""
         elif "# Size" in text:
             rate = "Bandwidth" in text
@@ -123,6 +135,8 @@ def _osu(source: Source, tool: str) -> list[MeasuredRow]:
             if size and value:
                 taken = size / (value * 1e6) if rate else value * 1e-6
                 probe = {"op": op, "bytes": size, "n": 2 if op == "permute" else None, "streamed": rate}
+                if host:
+                    probe |= {"cpu": True, "device": ["buffers in host memory"]}
                 if op in ("all-gather", "all-to-all"):
                     probe["each"] = True  # the size is that of the part sent to, or gathered from, one rank
                 doubt = "its validation failed" if match[3] else ""

@@ -10,7 +10,7 @@ from rooflinecli.importers.source import MeasuredRow, Options, Source, number, p
 
 TOOL = "Hugging Face Trainer"
 _FIELD = re.compile(r"['\"]?(\w+)['\"]?\s*[:=]\s*['\"]?([\d.]+(?::[\d.]+)*(?:e[+-]?\d+)?)")
-_ROW = re.compile(r"\s*\w+\s+=\s+[\d.:]+\s*$")  # of the table that Trainer.log_metrics prints
+_ROW = re.compile(r"(?:.*\s)?\w+\s+=\s+[\d.:]+\s*$")  # of the table that Trainer.log_metrics prints
 _HEAD = {  # what the Trainer logs before the first step
     "steps": re.compile(r"Total optimization steps\s*=\s*([\d,]+)"),
     "batch": re.compile(r"Total train batch size[^=\n]*=\s*([\d,]+)"),

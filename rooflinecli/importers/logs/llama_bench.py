@@ -22,12 +22,14 @@ _METAL_2025, _CUDA_2024 = 4000, 3300  # builds from which, and up to which, othe
 
 def claims(source: Source) -> bool:
     json = source.looks_like_json and '"avg_ts"' in source.head and '"n_gen"' in source.head
-    return json or bool(re.search(r"^\|.*\btest\b.*\|.*t/s|^build_commit,.*avg_ts", source.plain, re.MULTILINE))
+    return json or bool(
+        re.search(r"^\|.*\b(?:test|n_gen)\b.*\|.*t/s|^build_commit,.*avg_ts", source.plain, re.MULTILINE)
+    )
 
 
 def read(source: Source) -> list[MeasuredRow]:
     if source.looks_like_json and '"avg_ts"' in source.head:
-        return [_row(source, line, row) for line, row in source.objects if "avg_ts" in row or "n_gen" in row]
+        return [_row(source, line, row) for line, row in source.members if "avg_ts" in row or "n_gen" in row]
     return [*_markdown(source), *(_row(source, line, row) for line, row in csv_rows(source, "build_commit,"))]
 
 
@@ -141,7 +143,7 @@ def _markdown(source: Source) -> list[MeasuredRow]:
     found, header = [], None
     for line, text in enumerate(source.lines, start=1):
         cells = [cell.strip() for cell in text.strip().strip("|").split("|")] if text.lstrip().startswith("|") else []
-        if "test" in cells and "t/s" in cells:
+        if "t/s" in cells and ("test" in cells or {"n_prompt", "n_gen"} <= set(cells)):  # the latter until 2023-08
             header = cells
         elif header and cells and not set(text) <= set("|-: "):
             if len(cells) != len(header):
@@ -149,7 +151,9 @@ def _markdown(source: Source) -> list[MeasuredRow]:
                     f"{source.at(line)}: {len(cells)} cells under {len(header)} columns; was the file cut short?"
                 )
             row = dict(zip(header, cells, strict=True))
-            match, (rate, scatter) = _TEST.match(row["test"]), map(positive, row["t/s"].partition("±")[::2])
+            parts = [f"{name}{row[n]}" for name, n in (("pp", "n_prompt"), ("tg", "n_gen")) if positive(row.get(n))]
+            match = _TEST.match(row.get("test") or "+".join(parts))
+            rate, scatter = map(positive, row["t/s"].partition("±")[::2])
             if match and rate and float(match[2]):
                 kind = f"{match[1]}{match[3] or ''}"
                 test = _Test(kind, float(match[2]), positive(match[4]), rate, scatter)

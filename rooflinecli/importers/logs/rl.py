@@ -1,4 +1,4 @@
-"""Logs of RL post-training by verl, NeMo RL, OpenRLHF, slime and AReaL: the seconds of every stage of a step, one record for all.
+"""Logs of RL post-training by verl, NeMo RL, OpenRLHF, slime, AReaL and DeepSpeed-Chat: the seconds of every stage of a step, one record for all.
 
 `steps(source)` and `median_step` are for what forecasts such a step; `calibrate` refuses these logs, since a step mixes generation with training.
 """
@@ -15,16 +15,17 @@ from rooflinecli.core.units import duration
 from rooflinecli.importers.source import MeasuredRow, Source
 from rooflinecli.importers.source import number as as_number
 
-TOOL = "verl / NeMo RL / OpenRLHF / slime / AReaL"
+TOOL = "verl / NeMo RL / OpenRLHF / slime / AReaL / DeepSpeed-Chat"
 WARM_UP = 1  # steps in which engines start and kernels are compiled
 _PAIR = re.compile(r"['\"]?([A-Za-z_][\w@./-]*)['\"]?:\s*(?:np\.\w+\()?(-?\d[\d.]*(?:e[+-]?\d+)?)")
+_CHAT = re.compile(r"\b([A-Z]\w+ [a-z]+)=([\d.]+)s\b")  # DeepSpeed-Chat
 _STEP = re.compile(r"(?:\bstep:|\bGlobal step |\b(?:perf|rollout|step) |\"step\": ?|\bStep )(\d+)\b")
 _BANNER = re.compile(r"^=+ Step (\d+)/\d+ =+")
 _NEMO = re.compile(r"^\W*(Total step time|Mean Generation Length|Mean Total Tokens per Sample|E2E \(Tokens/sec/gpu\)|[a-z_]+(?:/[a-z_]+)?): ([\d.]+)(s\b)?")  # fmt: skip
-# field -> names that it goes by: verl, NeMo RL, OpenRLHF, slime, AReaL
+# field -> names that it goes by: verl, NeMo RL, OpenRLHF, slime, AReaL, DeepSpeed-Chat
 _NAMES: dict[str, tuple[str, ...]] = {
-    "step_s": ("timing_s/step", "Total step time", "timing/step_total", "perf/step_time"),
-    "generation_s": ("timing_s/gen", "generation", "timing/generation", "perf/rollout_time", "timeperf/rollout"),
+    "step_s": ("timing_s/step", "Total step time", "timing/step_total", "perf/step_time", "E2E latency"),
+    "generation_s": ("timing_s/gen", "generation", "timing/generation", "perf/rollout_time", "timeperf/rollout", "Generate time"),
     "log_probs_s": ("timing_s/old_log_prob", "policy_and_reference_logprobs", "logprobs", "timing/make_experience", "perf/log_probs_time", "timeperf/recompute_logp"),
     "reference_s": ("timing_s/ref", "reference_logprobs", "perf/ref_log_probs_time", "timeperf/ref_logp"),
     "values_s": ("timing_s/values", "value_inference", "perf/values_time", "timeperf/critic_values"),
@@ -38,7 +39,13 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "output": ("response_length/mean", "Mean Generation Length", "response_length", "rollout/response_lengths", "rollout/response_len/mean"),
 }  # fmt: skip
 # by the prefix of their times
-_TOOLS = {"timing_s/": "verl", "timing/": "OpenRLHF", "timeperf/": "AReaL", "perf/": "slime"}
+_TOOLS = {
+    "timing_s/": "verl",
+    "timing/": "OpenRLHF",
+    "timeperf/": "AReaL",
+    "perf/": "slime",
+    "E2E latency": "DeepSpeed-Chat",
+}
 _CELL = re.compile(r"\s*([A-Za-z_][\w@.-]*(?:/[\w@.-]+)+)\s*[│|]\s*(-?\d[\d.]*(?:e[+-]?\d+)?)\s*(?=[│|])")
 _AREAL = re.compile(r"\bTrain step (\d+)/\d+ done")
 _WAITS = ("perf/train_wait_time", "perf/train_time")  # of slime, which state a step where it states none
@@ -80,6 +87,7 @@ def claims(source: Source) -> bool:
         or re.search(r"['\"]timing/(?:ppo_train|generation)['\"]:", text)
         or re.search(r"\bperf \d+: \{['\"](?:perf|rollout)/", text)
         or "timeperf/rollout" in text
+        or re.search(r"\|E2E latency=[\d.]+s \|.*\|Generate time=", text)
     )
 
 
@@ -145,7 +153,11 @@ def _lines(source: Source) -> Iterator[tuple[int, int | None, dict[str, float]]]
             yield (
                 line,
                 number,
-                {k: found for k, v in _PAIR.findall(text) if (found := as_number(v.rstrip("."))) is not None},
+                {
+                    k: found
+                    for k, v in _PAIR.findall(text) + _CHAT.findall(text)
+                    if (found := as_number(v.rstrip("."))) is not None
+                },
             )
 
 

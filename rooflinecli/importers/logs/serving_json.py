@@ -10,7 +10,16 @@ from typing import Any
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
 from rooflinecli.importers.logs.log_reader import LogReader, csv_rows
-from rooflinecli.importers.logs.serving_run import QUEUED, ServingRun, engine_of, lengths, lumped, seconds, unread
+from rooflinecli.importers.logs.serving_run import (
+    QUEUED,
+    ServingRun,
+    between,
+    engine_of,
+    lengths,
+    lumped,
+    seconds,
+    unread,
+)
 from rooflinecli.importers.source import MeasuredRow, Options, Source, need, positive
 
 Made = Callable[[Source, int, Json], ServingRun | None]
@@ -95,8 +104,8 @@ def _sglang(source: Source, line: int, run: Json) -> ServingRun | None:
     sizes = lengths(run.get("total_input_tokens"), run.get("total_output_tokens"), completed)
     first, whole = seconds(run, "mean_ttft_ms", "median_ttft_ms"), seconds(run, "mean_e2e_latency_ms")
     itl = seconds(run, "mean_tpot_ms", "mean_itl_ms")
-    if itl is None and first and whole and whole > first and sizes.get("output", 1) > 1:
-        itl = (whole - first) / (sizes["output"] - 1)
+    if itl is None:
+        itl = between(whole, first, sizes.get("output"))
     elif lumped(run.get("mean_tpot_ms"), run.get("median_tpot_ms")):
         itl = None
     return ServingRun(
@@ -109,6 +118,7 @@ def _sglang(source: Source, line: int, run: Json) -> ServingRun | None:
         completed,
         run.get("duration"),
         notes=wrong,
+        images=run.get("dataset_name") in ("image", "mmmu") or bool(positive(run.get("total_input_vision_tokens"))),
     )
 
 
@@ -208,15 +218,30 @@ def _inference_perf(source: Source, line: int, stage: Json) -> ServingRun:
     need(source, line, done, "count")
     sizes = lengths(_at(done, "prompt_len.mean"), _at(done, "output_len.mean"))
     whole, first = (positive(_at(done, f"latency.{name}.mean")) for name in ("request_latency", "time_to_first_token"))
-    steps, failed = sizes.get("output", 1) - 1, positive(_at(stage, "failures.count"))
+    failed = positive(_at(stage, "failures.count"))
     return ServingRun(
         sizes,
         first,
-        (whole - first) / steps if whole and first and whole > first and steps > 0 else None,
+        between(whole, first, sizes.get("output")),
         positive(_at(done, "throughput.output_tokens_per_sec")),
         load.get("concurrency"),
         load.get("requested_rate") or load.get("achieved_rate"),
         notes=(f"{failed:g} requests failed",) if failed else (),
+    )
+
+
+def _llmperf(source: Source, line: int, run: Json) -> ServingRun:
+    """LLMPerf's summary: seconds, a closed loop. Its inter-token latency is a whole request's over its tokens, the first included, so
+    that after the first is taken from whole requests."""
+    sizes = lengths(*(run.get(f"results_number_{side}_tokens_mean") for side in ("input", "output")))
+    first, whole = (positive(run.get(f"results_{name}_s_mean")) for name in ("ttft", "end_to_end_latency"))
+    names, failed = ("results_ttft_s_mean", "results_ttft_s_quantiles_p50"), positive(run.get("results_number_errors"))
+    return ServingRun(
+        {"model": run.get("model"), **sizes},
+        first,
+        between(whole, first, sizes.get("output")),
+        concurrency=need(source, line, run, "num_concurrent_requests"),
+        notes=(*((f"{failed:g} requests failed",) if failed else ()), *unread(source, line, run, *names)),
     )
 
 
@@ -310,6 +335,14 @@ READERS = (
     ),
     JsonBenchmark(
         "GuideLLM", (), "metrics", _guidellm, ("benchmarks", "time_to_first_token_ms"), runs=_guidellm_benchmarks
+    ),
+    JsonBenchmark(
+        "LLMPerf",
+        ("num_concurrent_requests",),
+        "num_concurrent_requests",
+        _llmperf,
+        ("results_ttft_s_mean",),
+        runs=lambda source: source.members,
     ),
     JsonBenchmark("inference-perf", ("load_summary", "successes"), "load_summary", _inference_perf),
     JsonBenchmark(

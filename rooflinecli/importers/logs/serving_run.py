@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
@@ -12,15 +12,19 @@ LITTLE = 1.3  # times the cap on requests in flight: more than this many at once
 BURST = 0.05  # of a run: requests that all arrive in it are sent at once
 BEHIND = 1.25  # times the span of arrivals: a longer run served fewer requests than arrived
 DRAIN = 3.0  # times the latency of a request: how long the last ones may take after that span
+CAPPED = 0.25  # of requests sent at once: fewer in flight mean a cap, since waiting ones count too
 QUEUED = 256  # requests at once, from which engines let some wait (vLLM's max_num_seqs)
+SKEWED = 2.0  # times the median: a larger mean is noted
 STREAMING_BROKEN = 0.05  # of the mean: a smaller median means that the stream delivered several tokens at once
+IMAGES = "prompts of images or sound: their tokens and encoders are not in its lengths"
 _ENGINES = {"openai": "vllm", "vllm": "vllm", "sglang": "sglang"}  # by what the name of a client's backend begins with
 
 
 @dataclass
 class ServingRun:
     """One run. Latencies are means in seconds, throughput is in output tokens per second; the load is a cap on requests in flight, or a
-    rate of arrivals per second, of `requests` in `duration` seconds. `load_stated`: a run with neither sent all requests at once."""
+    rate of arrivals per second, of `requests` in `duration` seconds. `load_stated`: a run with neither sent all requests at once;
+    `images`: its prompts hold more than text."""
 
     options: Options
     ttft: float | None = None
@@ -32,12 +36,19 @@ class ServingRun:
     duration: object = None
     notes: tuple[str, ...] = ()
     load_stated: bool = True
+    images: bool = False
 
     @property
     def latency(self) -> float | None:
         """Seconds of a whole request."""
         output = self.options.get("output")
         return self.ttft + (output - 1) * self.itl if output and self.ttft and self.itl else None
+
+    @property
+    def in_flight(self) -> float | None:
+        """Requests in flight on average, by the rate and the latency (Little 1961)."""
+        latency = self.latency
+        return float(self.throughput / self.options["output"] * latency) if self.throughput and latency else None
 
     def rows(self, source: Source, line: int, tool: str) -> list[MeasuredRow]:
         """Rows of ITL and TTFT under a steady load, else of throughput.
@@ -50,7 +61,11 @@ class ServingRun:
         cap = 1.0 if cap is None and count == 1 else cap
         span = count / rate if count and rate else None
         at_once = rate is None or (span and span < max(BURST * (duration or 0.0), self.latency or 0.0))
-        ttft, itl = self.ttft, self.itl
+        ttft, itl, flying = self.ttft, self.itl, self.in_flight
+        if cap is None and at_once and count and flying and flying < CAPPED * count:
+            cap = flying
+            note = f"about {flying:.3g} of its {count:g} requests in flight by its rate and latency (Little's law): a cap that it does not name"
+            self.notes = (*self.notes, note)
         if cap is not None:
             given["concurrency"] = max(round(cap), 1)
             doubt, notes = self._against_cap(cap)
@@ -79,13 +94,13 @@ class ServingRun:
                     source.at(line), tool, "throughput", self.throughput, "tokens/s", given, notes=notes, unread=unread
                 )
             ]
-        return found
+        return [replace(row, unread=IMAGES) if self.images and row.quantity != "itl" else row for row in found]
 
     def _against_cap(self, cap: float) -> tuple[str, tuple[str, ...]]:
-        """Why the requests in flight on average, by the rate and the latency (Little 1961), contradict the cap; notes on a lower number."""
-        if not (self.throughput and self.latency):
+        """Why the requests in flight on average contradict the cap; notes on a lower number."""
+        in_flight = self.in_flight
+        if in_flight is None:
             return "", self.notes
-        in_flight = float(self.throughput / self.options["output"] * self.latency)
         if in_flight > LITTLE * cap:
             doubt = (
                 f"contradicts itself: its rate and latencies mean {in_flight:.3g} requests in flight (Little's law), where at most "
@@ -114,7 +129,8 @@ def seconds(holder: Json, *names: str, scale: float = 1e-3) -> float | None:
 
 
 def unread(source: Source, line: int, holder: Json, *names: str) -> tuple[str, ...]:
-    """Notes on latencies that are not times: NaN, infinite, below zero; tools write 0 for what did not occur.
+    """Notes on latencies that are not times: NaN, infinite, below zero; tools write 0 for what did not occur; and on the first, a mean,
+    far above the second, its median.
 
     Raises DataError where a run has no valid one, which would otherwise be dropped silently.
     """
@@ -122,7 +138,22 @@ def unread(source: Source, line: int, holder: Json, *names: str) -> tuple[str, .
     stated = ", ".join(f"{name} {raw}" for name, (raw, figure) in figures.items() if figure is None or figure < 0)
     if stated and seconds(holder, *names) is None:
         raise DataError(f"{source.at(line)}: {stated}: not a time; take the run out of the file, or measure it again")
-    return (f"{stated}: not a time, not read",) if stated else ()
+    mean, middle = (positive(holder.get(name)) for name in names[:2])
+    skewed = mean and middle and mean > SKEWED * middle
+    return (
+        *((f"{stated}: not a time, not read",) if stated else ()),
+        *(
+            (f"{names[0]} is {mean / middle:.2g} times its median: a few requests waited, or came first",)
+            if skewed
+            else ()
+        ),  # type: ignore[operator]
+    )
+
+
+def between(whole: float | None, first: float | None, output: object) -> float | None:
+    """Seconds per token after the first, of whole requests."""
+    steps = (positive(output) or 1.0) - 1.0
+    return (whole - first) / steps if whole and first and whole > first and steps > 0 else None
 
 
 def lumped(mean: object, median: object) -> bool:

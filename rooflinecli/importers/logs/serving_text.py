@@ -12,9 +12,14 @@ from rooflinecli.importers.source import MeasuredRow, Source, positive
 
 _TITLE = re.compile(r"=+ Serving Benchmark Result =+")
 _FIELD = re.compile(r"^\W*([A-Z][^:|]*?):\s+([-\w.,]+)\s*$")
-_FLAG = re.compile(r"--(model|max-concurrency|request-rate|backend)[= ]+['\"]?([^'\"\s\\]+)")
+_FLAG = re.compile(r"--(model|max-concurrency|request-rate|backend|dataset-name|dataset-path)[= ]+['\"]?([^'\"\s\\]+)")
 _COMMAND = re.compile(r"\bbench(?:mark)?_serving|\bbench serve\b")
-_ASKED = re.compile(r"\b(model|max_concurrency|request_rate|backend)=(?:'([^']*)'|([^,)\s]+))")
+_ASKED = re.compile(
+    r"\b(model|max_concurrency|request_rate|backend|dataset_name|dataset_path)=(?:'([^']*)'|([^,)\s]+))"
+)
+_IMAGES = re.compile(
+    r"vision|image|video|audio|vqa|mmmu|multi-?modal|-mm\b", re.IGNORECASE
+)  # in the name of a data set
 _CAPS = ("Maximum request concurrency", "Max request concurrency", "Max reqeuest concurrency")  # SGLang's until 2025
 _TRT_REPORT = re.compile(r"^= (ENGINE DETAILS|PYTORCH BACKEND|_AUTODEPLOY)")
 _TRT_FIELD = re.compile(r"^([A-Z][^:]*?):\s+(\S.*?)\s*$")
@@ -77,6 +82,10 @@ def _block_run(source: Source, line: int, fields: dict[str, str], asked: dict[st
         requests,
         values.get("Benchmark duration (s)"),
         notes=unread(source, line, dict(fields), *first, *each),
+        images=bool(
+            values.get("Total input vision tokens")
+            or any(_IMAGES.search(asked.get(name, "")) for name in ("dataset_name", "dataset_path"))
+        ),
     )
 
 

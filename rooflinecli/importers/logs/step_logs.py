@@ -27,7 +27,7 @@ def settled(
     """One reading for (line, value) of a run's steps: their median after warm-up, cited at the line that states it."""
     if not steps:
         return []
-    kept = steps[WARM_UP:] if len(steps) > 2 * WARM_UP else steps[-1:] if len(steps) == 2 else steps
+    kept = steps[min(WARM_UP, len(steps) // 2) :]
     middle = median(value for _, value in kept)
     line, value = min(kept, key=lambda step: abs(step[1] - middle))
     quarter = sorted(v for _, v in kept)
@@ -155,7 +155,7 @@ def _runs(source: Source, steps: list[tuple[int, float]]) -> list[tuple[list[tup
 
 
 _MAXTEXT = re.compile(
-    r"completed step: (?:\d+), seconds: ([\d.]+), TFLOP/s/device: ([\d.]+)(?:, Tokens/s/device: ([\d.]+))?"
+    r"completed step: (?:\d+), seconds: ([\d.]+), TFLOP/s(?:/device)?: ([\d.]+)(?:, Tokens/s/device: ([\d.]+))?"
 )
 _MEGATRON_2020 = re.compile(  # before 2021, a separate sentence
     r"using world size: (\d+), data-parallel-size: (\d+), tensor-model-parallel size: (\d+), pipeline-model-parallel size: (\d+)"
@@ -233,7 +233,7 @@ READERS = (
         "MaxText",
         _MAXTEXT,
         "completed step:",
-        r"(?s)\A(?=.*completed step:)(?=.*TFLOP/s/device:)",
+        r"(?s)\A(?=.*completed step:)(?=.*TFLOP/s(?:/device)?:)",
         {"max_target_length": "seq"},
         probe=_tokens_per_device,
     ),
