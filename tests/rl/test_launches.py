@@ -29,7 +29,7 @@ python3 -m verl.trainer.main_ppo --config-path=./config --config-name='ppo_megat
 """
 options = partial(rl_configs.options, named=Rl.named)
 READ = {
-    "model": "Qwen/Qwen3-30B-A3B", "prompts": 128, "samples": 16, "max-output": 8192, "algorithm": "grpo", "reference": False, "mini-batch": 512,
+    "model": "Qwen3-30B-A3B", "prompts": 128, "samples": 16, "max-output": 8192, "algorithm": "grpo", "reference": False, "mini-batch": 512,
     "max-tokens-per-device": 10240, "offload-state": True, "ep": 8, "engine": "vllm", "rollout-tp": 4, "n": 16,
 }  # fmt: skip
 NEMO = """defaults: base.yaml
@@ -75,7 +75,7 @@ def test_a_config_of_nemo_rl_is_read_with_the_one_below_it(tmp_path):
     path = tmp_path / "grpo.yaml"
     path.write_text(NEMO)
     assert options(str(path)) == {
-        "model": "Qwen/Qwen3-32B", "prompts": 64, "samples": 32, "max-output": 4096, "engine": "vllm", "rollout-tp": 4, "tp": 4, "pp": 2,
+        "model": "Qwen3-32B", "prompts": 64, "samples": 32, "max-output": 4096, "engine": "vllm", "rollout-tp": 4, "tp": 4, "pp": 2,
         "max-tokens-per-device": 16384, "algorithm": "grpo", "reference": True, "mini-batch": 512, "packing": True, "dtype": "bf16", "n": 64,
         "rollout-devices": 32, "staleness": 2,
     }  # fmt: skip
@@ -150,7 +150,7 @@ def test_what_is_written_reads_back(tool, more, tmp_path):
     assert {name: str(found[name]) for name in given if name != "model"} == {
         name: str(given[name]) for name in given if name != "model"
     }
-    assert found["model"] == "Qwen/Qwen3-30B-A3B"
+    assert found["model"] == "Qwen3-30B-A3B"
 
 
 def test_the_command_line_reads_and_writes_launches(tmp_path):
@@ -178,7 +178,66 @@ def test_values_known_only_where_they_run_are_refused():
         options(
             "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen3-8B actor_rollout_ref.rollout.n=$(cat n.txt)"
         )
-    with pytest.raises(UsageError, match="no launch of verl or NeMo RL"):
+    with pytest.raises(UsageError, match="no launch of verl, NeMo RL, OpenRLHF or slime"):
         options("vllm serve Qwen/Qwen3-8B --tensor-parallel-size 2")
     with pytest.raises(UsageError, match="unknown tool"):
         emit("trl", {"model": "qwen3-8b", "n": 8})
+
+
+def test_what_a_launch_says_is_read_noted_or_idle():
+    said: list[str] = []
+    found = options(
+        "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=$HOME/models/Qwen3-8B algorithm.adv_estimator=gpg data.max_prompt_length=512 "
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4 actor_rollout_ref.model.enable_gradient_checkpointing=True trainer.logger=console "
+        "actor_rollout_ref.actor.fresh_setting=7 actor_rollout_ref.actor.other_setting=False",
+        warn=said.append,
+    )
+    assert (found["model"], found["prompt"], found["recompute"]) == ("Qwen3-8B", 512, "full")
+    assert "max_prompt_length 512 caps prompts" in said[1]
+    for listed in ("ppo_micro_batch_size_per_gpu 4 (micro-batches", "fresh_setting 7", "adv_estimator gpg (taken"):
+        assert listed in said[0]
+    assert "logger" not in said[0] and "other_setting" not in said[0]
+    said.clear()
+    options(
+        "main_ppo actor_rollout_ref.model.path=Qwen/Qwen3-8B data.max_prompt_length=512",
+        warn=said.append,
+        given={"prompt": "256"},
+    )
+    assert said == []
+
+
+OPENRLHF = (
+    "ray job submit --address=http://127.0.0.1:8265 -- python3 -m openrlhf.cli.train_ppo_ray --actor_num_nodes 1 --actor_num_gpus_per_node 4 "
+    "--vllm_num_engines 2 --vllm_tensor_parallel_size 2 --pretrain Qwen/Qwen3-8B --critic_pretrain Qwen/Qwen3-8B --rollout_batch_size 256 "
+    "--n_samples_per_prompt 2 --train_batch_size 128 --generate_max_len 1024 --prompt_max_len 800 --zero_stage 3 --packing_samples "
+    "--gradient_checkpointing --micro_train_batch_size 8 --use_wandb x"
+)
+SLIME = """MODEL_ARGS=(--num-layers 36 --hidden-size 4096)
+ray job submit -- python3 train_async.py --actor-num-nodes 2 --actor-num-gpus-per-node 8 --rollout-num-gpus 8 ${MODEL_ARGS[@]} \
+  --hf-checkpoint /root/Qwen3-30B-A3B-FP8 --rollout-batch-size 32 --n-samples-per-prompt 8 --num-steps-per-rollout 2 --use-dynamic-batch-size \
+  --rollout-max-response-len 8192 --tensor-model-parallel-size 4 --sequence-parallel --expert-model-parallel-size 8 --max-tokens-per-gpu 20480 \
+  --recompute-granularity full --rollout-num-gpus-per-engine 4 --sglang-mem-fraction-static 0.7 --use-kl-loss --optimizer-cpu-offload
+"""
+
+
+@pytest.mark.parametrize(
+    ("launch", "wanted"),
+    [
+        (OPENRLHF, {
+            "model": "Qwen3-8B", "critic": "Qwen3-8B", "prompts": 256, "samples": 2, "mini-batch": 128, "max-output": 1024, "rollout-tp": 2,
+            "zero": 3, "algorithm": "ppo", "reference": True, "packing": True, "recompute": "full", "n": 8, "rollout-devices": 4, "prompt": 800,
+        }),
+        (OPENRLHF.replace("--zero_stage", "--colocate_all_models --advantage_estimator rloo --zero_stage"), {
+            "model": "Qwen3-8B", "prompts": 256, "samples": 2, "mini-batch": 128, "max-output": 1024, "rollout-tp": 2,
+            "zero": 3, "algorithm": "rloo", "reference": True, "packing": True, "recompute": "full", "n": 4, "prompt": 800,
+        }),
+        (SLIME, {
+            "model": "Qwen3-30B-A3B", "rollout-dtype": "fp8", "prompts": 32, "samples": 8, "mini-batch": 128, "max-output": 8192, "tp": 4, "ep": 8,
+            "sequence-parallel": True, "max-tokens-per-device": 20480, "recompute": "full", "rollout-tp": 4, "gpu-memory-utilization": 0.7,
+            "engine": "sglang", "algorithm": "grpo", "reference": True, "packing": True, "offload": "optimizer", "n": 24, "rollout-devices": 8,
+            "staleness": 1,
+        }),
+    ],
+)  # fmt: skip
+def test_launches_of_openrlhf_and_slime_are_read(launch, wanted):
+    assert options(launch) == wanted

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rooflinecli.core.errors import RooflineError
 from rooflinecli.importers.launch.launch import Launch, formats
+from rooflinecli.importers.launch.shell_expansion import unknowns
 from rooflinecli.specs.model import ModelSpec, load_model
 from rooflinecli.specs.name_lookup import find
 
@@ -31,6 +32,9 @@ def checkpoint(launch: Launch, written: object, flag: str) -> None:
     if written is None:
         return
     name = str(written)
+    above, _, last = name.rstrip("/").rpartition("/")
+    if unknowns(above) and not unknowns(last):  # $HOME/models/Qwen3-8B
+        name = f"./{last}"
     launch.put("model", name, flag)
     if "model" not in launch.options:
         return
@@ -49,7 +53,7 @@ def checkpoint(launch: Launch, written: object, flag: str) -> None:
         same = _untuned(bare)
     if same is None and not org:
         words = bare.split("-")  # tuned models carry the name of their base last: Hermes-3-Llama-3.1-8B
-        same = next((tail for i in range(1, len(words) - 1) if _known(tail := "-".join(words[i:]))), None)
+        same = next((tail for i in range(1, len(words) - 1) if _full(tail := "-".join(words[i:]))), None)
     if same is not None:
         launch.options["model"] = found = same.rpartition("/")[2]
         if found != bare or not _known(org + bare):
@@ -100,6 +104,15 @@ def registered(name: object) -> ModelSpec | None:
         return load_model(str(name))
     except RooflineError:
         return None
+
+
+def _full(name: str) -> bool:
+    """Whether this is a model's own name: `llama-8b` is short for one, which another name that ends so need not mean."""
+    return _known(name) and _plain(find("models", name).stem) == _plain(name)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"\W|_", "", name).lower()
 
 
 def _known(name: str) -> bool:

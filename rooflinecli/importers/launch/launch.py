@@ -49,11 +49,6 @@ def formats() -> dict[str, dict[str, str]]:
     return _file("formats.yaml")
 
 
-def rl_keys(tool: str) -> dict[str, list[str]]:
-    """The keys of verl or NeMo RL that set each option, from rl_keys.yaml."""
-    return {option: keys.split() for option, keys in _file("rl_keys.yaml")[tool].items()}
-
-
 @cache
 def flags(tool: str) -> ToolFlags:
     """The flags of one tool of tools/."""

@@ -1,6 +1,7 @@
-"""Launches of verl and NeMo RL as options of `roofline rl`, and back: hydra overrides of a command, or a YAML config.
+"""Launches of verl, NeMo RL, OpenRLHF and slime as options of `roofline rl`, and back: hydra overrides or flags of a command, or a YAML config.
 
-Keys as in verl 0.7 (verl/trainer/config) and NeMo RL 0.6 (examples/configs/grpo_math_1B.yaml).
+Keys as in verl 0.7 (verl/trainer/config), NeMo RL 0.6 (examples/configs/grpo_math_1B.yaml), OpenRLHF 0.9 and 0.10
+(openrlhf/cli/train_ppo_ray.py) and slime 0.2 (slime/utils/arguments.py).
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -16,9 +17,11 @@ import yaml
 
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.record import Json
+from rooflinecli.importers.launch import dtype_names
 from rooflinecli.importers.launch.emit import hub
-from rooflinecli.importers.launch.launch import flattened, interpolated, rl_keys
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, flattened, interpolated
 from rooflinecli.importers.launch.locate import Source, open_text
+from rooflinecli.importers.launch.read import remarks
 from rooflinecli.importers.launch.shell_evaluator import ShellEvaluator
 from rooflinecli.importers.launch.shell_expansion import unknowns
 from rooflinecli.importers.source import Options, parse, read_text
@@ -26,139 +29,279 @@ from rooflinecli.specs import flag_text
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.options import Option
 
-TOOLS = ("verl", "nemo-rl")
+TOOLS = ("verl", "nemo-rl")  # that --emit writes
 _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
 _OURS = re.compile(r"^# roofline: (.+)$", re.MULTILINE)
 _PRODUCT = re.compile(r"\$\{mul:\s*(\d+)\s*,\s*(\d+)\s*\}")
 _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 _GENERATION = "policy.generation"
-_TEXT = ("engine", "model", "critic", "reward-model")  # words; the others are numbers
-_ESTIMATORS = {"grpo": "grpo", "gae": "ppo", "rloo": "rloo", "reinforce_plus_plus": "reinforce++"}
+_MODELS = ("model", "critic", "reward-model")
+_TEXT = ("engine", "recompute")  # words; the others are numbers
+_ESTIMATORS = {  # the names of verl last, which are written
+    "ppo": "ppo", "group_norm": "grpo", "dr_grpo": "grpo", "gspo": "grpo", "reinforce": "reinforce++", "reinforce_baseline": "reinforce++",
+    "reinforce_plus_plus_baseline": "reinforce++", "grpo": "grpo", "gae": "ppo", "rloo": "rloo", "reinforce_plus_plus": "reinforce++",
+}  # fmt: skip
 _PRECISION = {"bfloat16": "bf16", "float16": "fp16", "fp8": "fp8"}
 _PRECISIONS = {"dtype": "policy.precision", "rollout-dtype": f"{_GENERATION}.vllm_cfg.precision"}
 _KL = (f"{_ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward")
+_EMPTY = (None, "", "null", "None")
+PROMPT = 1000  # tokens of a prompt where --prompt is not given
 
 
-def options(source: str, named: Callable[[str], Option]) -> Options:
-    """Options of `roofline rl` in a launch; `named` finds its fields. Raises UsageError where there is none, and for a value known only where it runs."""
+def options(
+    source: str, named: Callable[[str], Option], warn: Callable[[str], None] = lambda _: None, given: Iterable[str] = ()
+) -> Options:
+    """Options of `roofline rl` in a launch that `given` leaves open; `named` finds its fields, `warn` receives remarks.
+
+    Raises UsageError where there is no launch, and for a value known only where it runs.
+    """
     opened = open_text(source)
-    tool, keys = _keys(opened)
-    found: Options = {}
-    for option, places in rl_keys(tool).items():
-        for key in (k for k in places if keys.get(k) not in (None, "", "null", "None")):
-            sections = key.split(".")  # none of which is switched off
-            if all(_on(keys, f"{'.'.join(sections[:i])}.enabled", True) for i in range(2, len(sections))):
-                found[option] = keys[key] if option in _TEXT else _number(keys, key)
-                break
+    tool, args = _arguments(opened)
+    launch, known = Launch(tool, opened.name), flags(tool)
+    found = launch.options
+    for option, places in known.read.items():
+        if (written := args.pop(*places)) is None or option.endswith("length"):
+            continue
+        key = next(name for name in places if name in args.given)
+        if option in _MODELS and option not in given:
+            _checkpoint(launch, option, written, key)
+        elif option not in _MODELS:
+            word = str(written).lower()
+            switch = word in ("true", "false") or written is True
+            found[option] = word != "false" if switch else written if option in _TEXT else _number(args, key)
     if found.get("lora-rank"):
         found["recipe"] = "lora"
     else:
         found.pop("lora-rank", None)
     if found.get("engine") not in ("vllm", "sglang", "trtllm"):
         found.pop("engine", None)
-    (_verl if tool == "verl" else _nemo)(keys, found)
+    {"verl": _verl, "nemo-rl": _nemo, "openrlhf": _openrlhf, "slime": _slime}[tool](args, launch)
+    if found["algorithm"] != "ppo":
+        found.pop("critic", None)
+    for row, what, share in (("prompt-length", "prompts", 1), ("length", "prompt + output", 2)):
+        if (names := known.read.get(row)) and any(name in args.given for name in names):
+            most = _number(args, *names)
+            if "prompt" not in given:
+                launch.notes.append(
+                    f"{args.written(names[0])} {most} caps {what}, and no length is stated; give --prompt"
+                )
+            found |= {"prompt": most // share} if 1 < most // share < PROMPT else {}
+    args.given = {name: values for name, values in args.given.items() if not _idle(name, values)}
+    launch.unmodelled += args.left(known)
+    for remark in remarks(launch):
+        warn(remark)
     for match in _OURS.finditer(opened.text):
         found |= {option.long: value for option, value in flag_text.fields(match[1], named)}
     return found
 
 
-def _verl(keys: Mapping[str, Any], found: Options) -> None:
+def _idle(name: str, values: list[Any]) -> bool:
+    """Whether a key leaves a step as it is: a switch that is off, a size of one rank."""
+    return str(values[:1]).lower() in ("[false]", "['false']") or (
+        name.endswith("parallel_size") and str(values[0]) == "1"
+    )
+
+
+def _checkpoint(launch: Launch, option: str, written: object, key: str) -> None:
+    """The model of a role; a checkpoint in another format is that of the rollout. Raises UsageError for one known only where it runs."""
+    one = Launch(launch.tool, launch.where)
+    dtype_names.checkpoint(one, written, key)
+    if one.missing:
+        raise UsageError(
+            f"{launch.where}: {'; '.join(one.missing.values())}; give {'MODEL' if option == 'model' else '--' + option}",
+            option,
+        )
+    launch.options[option] = one.options["model"]
+    launch.notes += one.notes
+    if option == "model" and "dtype" in one.options:
+        launch.options["rollout-dtype"] = one.options["dtype"]
+
+
+def _algorithm(launch: Launch, written: object, key: str) -> None:
+    launch.options["algorithm"] = _ESTIMATORS.get(str(written), "grpo")
+    if str(written) not in _ESTIMATORS:
+        launch.unmodelled.append(f"{key} {written} (taken at the cost of grpo)")
+
+
+def _verl(args: LaunchArguments, launch: Launch) -> None:
     """What verl says with several keys: devices, algorithm, mini-batches of prompts, packing, offload, staleness."""
-    estimator = str(keys.get("algorithm.adv_estimator", "gae"))
-    found["algorithm"] = _ESTIMATORS.get(estimator, "grpo")
-    found["reference"] = any(_on(keys, key) for key in _KL)
-    if found["algorithm"] != "ppo":
-        found.pop("critic", None)
-    if not _on(keys, "reward_model.enable"):
+    found = launch.options
+    _algorithm(launch, args.pop("algorithm.adv_estimator", default="gae"), "algorithm.adv_estimator")
+    found["reference"] = _any_on(args, *_KL)
+    if not _on(args, "reward_model.enable"):
         found.pop("reward-model", None)
-    if f"{_ACTOR}.ppo_mini_batch_size" in keys:
-        found["mini-batch"] = _number(keys, f"{_ACTOR}.ppo_mini_batch_size") * int(found.get("samples", 1))
-    if not _on(keys, f"{_ACTOR}.use_dynamic_bsz"):
+    dynamic = _on(args, f"{_ACTOR}.use_dynamic_bsz")
+    if f"{_ACTOR}.ppo_mini_batch_size" in args.given:
+        found["mini-batch"] = _number(args, f"{_ACTOR}.ppo_mini_batch_size") * int(found.get("samples", 1))
+    if not dynamic:
         found.pop("max-tokens-per-device", None)
-    if f"{_ROLLOUT}.multi_turn.max_assistant_turns" in keys and _on(keys, f"{_ROLLOUT}.multi_turn.enable"):
-        found["turns"] = _number(keys, f"{_ROLLOUT}.multi_turn.max_assistant_turns")
+    turns = f"{_ROLLOUT}.multi_turn.max_assistant_turns"
+    if _on(args, f"{_ROLLOUT}.multi_turn.enable") and turns in args.given:
+        found["turns"] = _number(args, turns)
     packed = "actor_rollout_ref.model.use_remove_padding"
-    if packed in keys and not _on(keys, f"{_ACTOR}.use_dynamic_bsz") and not _on(keys, packed):
+    if packed in args.given and not _on(args, packed) and not dynamic:
         found["packing"] = False
     states = ("param_offload", "optimizer_offload")
     offloads = [f"{_ACTOR}.{section}.{state}" for section in ("megatron", "fsdp_config") for state in states]
-    if any(key in keys for key in offloads):
-        found["offload-state"] = any(_on(keys, key) for key in offloads)
-    if str(keys.get(f"{_ACTOR}.strategy", "")).startswith("fsdp"):
+    if any(key in args.given for key in offloads):
+        found["offload-state"] = _any_on(args, *offloads)
+    if str(args.pop(f"{_ACTOR}.strategy", default="")).startswith("fsdp"):
         found["zero"] = 3
-    training = _product(keys, "trainer.nnodes", "trainer.n_gpus_per_node")
-    apart = _product(keys, "rollout.nnodes", "rollout.n_gpus_per_node")
+    if _on(args, "actor_rollout_ref.model.enable_gradient_checkpointing") and not any(
+        ".megatron." in k for k in args.given
+    ):
+        found["recompute"] = "full"
+    training = _product(args, "trainer.nnodes", "trainer.n_gpus_per_node")
+    apart = _product(args, "rollout.nnodes", "rollout.n_gpus_per_node")
     if training:
         found["n"] = training + apart
     if apart:
         found["rollout-devices"] = apart
-        found["staleness"] = max(math.ceil(_number(keys, "async_training.staleness_threshold", 0)), 1)
-        found["partial-rollout"] = _on(keys, "async_training.partial_rollout")
+        found["staleness"] = max(math.ceil(_number(args, "async_training.staleness_threshold", default=0)), 1)
+        found["partial-rollout"] = _on(args, "async_training.partial_rollout")
 
 
-def _nemo(keys: Mapping[str, Any], found: Options) -> None:
+def _nemo(args: LaunchArguments, launch: Launch) -> None:
     """What NeMo RL says with several keys: devices of both sides, KL term, trajectory age, packing, precision."""
-    found["algorithm"] = "grpo"
-    if "loss_fn.reference_policy_kl_penalty" in keys:
-        skipped = _on(keys, "grpo.skip_reference_policy_logprobs_calculation")
-        found["reference"] = bool(_number(keys, "loss_fn.reference_policy_kl_penalty", 0)) and not skipped
-    if 1 < (turns := _number(keys, "grpo.max_rollout_turns", 1)) <= 1000:
+    found = launch.options
+    _algorithm(launch, args.pop("grpo.adv_estimator.name", default="grpo"), "grpo.adv_estimator.name")
+    penalty, skipped = "loss_fn.reference_policy_kl_penalty", "grpo.skip_reference_policy_logprobs_calculation"
+    if penalty in args.given:
+        found["reference"] = bool(_number(args, penalty)) and not _on(args, skipped)
+    if 1 < (turns := _number(args, "grpo.max_rollout_turns", default=1)) <= 1000:
         found["turns"] = turns
-    found["packing"] = any(_on(keys, f"policy.{way}.enabled") for way in ("sequence_packing", "dynamic_batching"))
-    trained, rolled = (_PRECISION.get(str(keys.get(key))) for key in _PRECISIONS.values())
+    found["packing"] = _any_on(args, "policy.sequence_packing.enabled", "policy.dynamic_batching.enabled")
+    kind = args.pop("policy.megatron_cfg.recompute_granularity", default="full")
+    if _any_on(args, *(f"policy.{side}_cfg.activation_checkpointing" for side in ("megatron", "dtensor"))):
+        found["recompute"] = kind
+    trained, rolled = (_PRECISION.get(str(args.pop(key))) for key in _PRECISIONS.values())
+    trained = "fp8" if _on(args, "policy.megatron_cfg.fp8_cfg.enabled") else trained
     found |= {"dtype": trained} if trained else {}
     found |= {"rollout-dtype": rolled} if rolled and rolled != trained else {}
-    if devices := _product(keys, "cluster.num_nodes", "cluster.gpus_per_node"):
+    if devices := _product(args, "cluster.num_nodes", "cluster.gpus_per_node"):
         found["n"] = devices
-    colocated = f"{_GENERATION}.colocated"
-    if not _on(keys, f"{colocated}.enabled", True):
-        each = _number(keys, f"{colocated}.resources.gpus_per_node", _number(keys, "cluster.gpus_per_node", 1))
-        found["rollout-devices"] = _number(keys, f"{colocated}.resources.num_nodes", 1) * each
-    if _on(keys, "grpo.async_grpo.enabled"):
-        found["staleness"] = _number(keys, "grpo.async_grpo.max_trajectory_age_steps", 1)
+    resources = f"{_GENERATION}.colocated.resources"
+    if not _on(args, f"{_GENERATION}.colocated.enabled", True):
+        each = _number(args, f"{resources}.gpus_per_node", default=_number(args, "cluster.gpus_per_node", default=1))
+        found["rollout-devices"] = _number(args, f"{resources}.num_nodes", default=1) * each
+    if _on(args, "grpo.async_grpo.enabled"):
+        found["staleness"] = _number(args, "grpo.async_grpo.max_trajectory_age_steps", default=1)
 
 
-def _on(keys: Mapping[str, Any], key: str, default: bool = False) -> bool:
-    return str(keys.get(key, default)).lower() in ("true", "1", "yes")
+def _openrlhf(args: LaunchArguments, launch: Launch) -> None:
+    """What OpenRLHF says with several flags: devices of its groups, algorithm, packing, recomputation."""
+    found = launch.options
+    _algorithm(
+        launch, args.pop("algo.advantage.estimator", "advantage-estimator", default="gae"), "--advantage_estimator"
+    )
+    found["reference"] = bool(_number(args, "algo.kl.init-coef", "init-kl-coef", default=0.01))
+    found["packing"] = _any_on(args, "ds.packing-samples", "packing-samples")
+    if not _any_on(args, "train.dynamic-batch-enable", "use-dynamic-batch"):
+        found.pop("max-tokens-per-device", None)
+    if _any_on(args, "actor.gradient-checkpointing-enable", "gradient-checkpointing"):
+        found["recompute"] = "full"
+    if _any_on(args, "ds.adam-offload", "adam-offload"):
+        found["offload"] = "optimizer"
+    if _any_on(args, "ds.enable-sleep", "deepspeed-enable-sleep"):
+        found["offload-state"] = True
+    trained = _number(args, "actor.num-nodes", "actor-num-nodes", default=1)
+    trained *= _number(args, "actor.num-gpus-per-node", "actor-num-gpus-per-node", default=8)
+    engines = _number(args, "vllm.num-engines", "vllm-num-engines", default=0)
+    apart = engines * int(found.get("rollout-tp", 1))
+    found["n"] = trained
+    if apart and not _any_on(args, "train.colocate-all", "colocate-all-models"):
+        found |= {"n": trained + apart, "rollout-devices": apart}
+        launch.notes.append("reference, critic and reward model are taken to share the devices of the actor")
+    if _any_on(args, "train.async-enable", "async-train"):
+        found["staleness"] = _number(args, "train.async-queue-size", "async-queue-size", default=1)
 
 
-def _number(keys: Mapping[str, Any], key: str, default: int | None = None) -> Any:
+def _slime(args: LaunchArguments, launch: Launch) -> None:
+    """What slime says with several flags: devices of both sides, algorithm, packing by --use-dynamic-batch-size, one step off in train_async.py."""
+    found = launch.options
+    found["engine"] = "sglang"
+    _algorithm(launch, args.pop("advantage-estimator", default="grpo"), "--advantage-estimator")
+    coefficient = _number(args, "kl-coef", default=0)
+    found["reference"] = _on(args, "use-kl-loss") or bool(coefficient)
+    found["packing"] = _on(args, "use-dynamic-batch-size")
+    if not found["packing"]:
+        found.pop("max-tokens-per-device", None)
+    if _on(args, "optimizer-cpu-offload"):
+        found["offload"] = "optimizer"
+    if steps := _number(args, "num-steps-per-rollout", default=0):
+        found["mini-batch"] = int(found["prompts"]) * int(found.get("samples", 1)) // steps
+    trained = _number(args, "actor-num-nodes", default=1) * _number(args, "actor-num-gpus-per-node", default=8)
+    apart = 0 if _on(args, "colocate") else _number(args, "rollout-num-gpus", default=0)
+    found |= {"n": trained + apart} | ({"rollout-devices": apart} if apart else {})
+    if str(args.pop("script")).endswith("train_async.py"):
+        found["staleness"] = 1
+
+
+def _on(args: LaunchArguments, key: str, default: bool = False) -> bool:
+    return str(args.pop(key, default=default)).lower() in ("true", "1", "yes")
+
+
+def _any_on(args: LaunchArguments, *keys: str) -> bool:
+    """Whether one of these is on; all of them count as read."""
+    return True in [_on(args, key) for key in keys]
+
+
+def _number(args: LaunchArguments, *names: str, default: float | None = None) -> Any:
     """The value of a key as a number. Raises UsageError for one that is not, or that is known only where it runs."""
-    written = keys.get(key)
-    if default is not None and written in (None, "", "null", "None"):
+    written = args.pop(*names)
+    if default is not None and written is None:
         return default
     if unknowns(str(written)):
-        raise UsageError(f"{key} is known only where it runs; write it out")
+        raise UsageError(f"{names[0]} is known only where it runs; write it out")
     try:
         value = float(str(written))
         return int(value) if value == int(value) else value
     except (ValueError, OverflowError):
-        raise UsageError(f"{key}: expected a number; write it out") from None
+        raise UsageError(f"{names[0]}: expected a number; write it out") from None
 
 
-def _product(keys: Mapping[str, Any], nodes: str, each: str) -> int:
-    return int(_number(keys, nodes, 0)) * int(_number(keys, each, 0))
+def _product(args: LaunchArguments, nodes: str, each: str) -> int:
+    return int(_number(args, nodes, default=0)) * int(_number(args, each, default=0))
 
 
-def _keys(source: Source) -> tuple[str, Json]:
-    """(tool, its keys joined by dots) of a config, or of a script's command with overrides. Raises UsageError for neither."""
-    if not source.name.endswith((".sh", ".bash")) and (keys := _config(source.text, source)):
+def _arguments(source: Source) -> tuple[str, LaunchArguments]:
+    """(tool, its keys or flags) of a config, or of a script's command. Raises UsageError for neither."""
+    if not source.name.endswith((".sh", ".bash", ".slurm", ".sbatch")) and (keys := _config(source.text, source)):
         if tool := _tool(keys):
-            return tool, keys
+            return tool, _switched_on(keys)
     else:
         for command in ShellEvaluator(open_file=source.sibling).read(source.text).commands:
-            config = next((after for word, after in pairwise(command.words) if word == "--config"), None)
+            words = command.words
+            script = next((i for i, word in enumerate(words) if _FLAGGED.fullmatch(word)), None)
+            if script is not None and any(word.startswith("--rollout") for word in words):
+                tool = "openrlhf" if "openrlhf" in words[script] else "slime"
+                return tool, LaunchArguments.of_words([f"--script={words[script]}", *words[script + 1 :]])
+            config = next((after for word, after in pairwise(words) if word == "--config"), None)
             text = source.sibling(config) if config else None
-            words = [match for word in command.words if (match := _OVERRIDE.fullmatch(word))]
-            keys = (_config(text, source) if text else {}) | {match[1]: match[2].strip("'\"") for match in words}
-            if words and (tool := _tool(keys)):
-                return tool, keys
-    raise UsageError(f"{source.name}: no launch of verl or NeMo RL; give the options instead", "from")
+            overrides = [match for word in words if (match := _OVERRIDE.fullmatch(word))]
+            keys = (_config(text, source) if text else {}) | {m[1]: m[2].strip("'\"") for m in overrides}
+            if overrides and (tool := _tool(keys)):
+                return tool, _switched_on(keys)
+    raise UsageError(f"{source.name}: no launch of verl, NeMo RL, OpenRLHF or slime; give the options instead", "from")
+
+
+_FLAGGED = re.compile(r"openrlhf\.cli\.train_ppo\w*|(?:.*/)?train(?:_async)?\.py")
 
 
 def _tool(keys: Mapping[str, Any]) -> str:
     roots = {key.partition(".")[0] for key in keys}
     return "verl" if "actor_rollout_ref" in roots else "nemo-rl" if {"grpo", "policy"} <= roots else ""
+
+
+def _switched_on(keys: Json) -> LaunchArguments:
+    """Keys that are set, without those of sections that are switched off and of engines that are not used."""
+    engine = str(keys.get(f"{_GENERATION}.backend", "vllm"))
+    others = [f"{_GENERATION}.{one}_" for one in ("vllm", "sglang", "trtllm") if one != engine and engine != "dynamo"]
+    off = tuple(others) + tuple(
+        key.removesuffix("enabled") for key, value in keys.items()
+        if key.endswith(".enabled") and not key.endswith("colocated.enabled") and str(value).lower() in ("false", "0", "no")
+    )  # fmt: skip
+    return LaunchArguments.of_tree({k: v for k, v in keys.items() if v not in _EMPTY and not k.startswith(off)})
 
 
 def _config(text: str, source: Source) -> Json:
@@ -195,19 +338,19 @@ def emit(tool: str, given: Options) -> str:
         raise unknown("tool", tool, TOOLS, "--emit writes for these", "emit")
     left, keys = dict(given), Json()
     left["model"] = hub(load_model(str(left["model"])))
-    for option, places in rl_keys(tool).items():
+    for option, places in flags(tool).read.items():
         if option in left and not (
             option == "lora-rank" and tool == "nemo-rl"
         ):  # read of a section that is not written
             keys[places[0]] = left.pop(option)
     (_write_verl if tool == "verl" else _write_nemo)(left, keys)
     switches = {f"--{'' if value else 'no-'}{name}": None for name, value in left.items() if isinstance(value, bool)}
-    flags = switches | {f"--{name}": str(value) for name, value in left.items() if not isinstance(value, bool)}
-    words = [word for pair in flags.items() for word in pair if word is not None]
-    ours = f"# roofline: {shlex.join(words)}\n" if words else ""
+    ours = switches | {f"--{name}": str(value) for name, value in left.items() if not isinstance(value, bool)}
+    words = [word for pair in ours.items() for word in pair if word is not None]
+    comment = f"# roofline: {shlex.join(words)}\n" if words else ""
     if tool == "verl":
         lines = [shlex.quote(f"{key}={value}") for key, value in sorted(keys.items())]
-        return ours + " \\\n    ".join(["python3 -m verl.trainer.main_ppo", *lines]) + "\n"
+        return comment + " \\\n    ".join(["python3 -m verl.trainer.main_ppo", *lines]) + "\n"
     tree: Json = {}
     for key, value in sorted(keys.items()):
         *sections, last = key.split(".")
@@ -215,7 +358,7 @@ def emit(tool: str, given: Options) -> str:
         for section in sections:
             node = node.setdefault(section, {})
         node[last] = value
-    return ours + "defaults: grpo_math_1B.yaml\n" + yaml.safe_dump(tree, sort_keys=False)
+    return comment + "defaults: grpo_math_1B.yaml\n" + yaml.safe_dump(tree, sort_keys=False)
 
 
 def _nodes(devices: int) -> tuple[int, int]:

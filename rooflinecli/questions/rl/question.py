@@ -107,7 +107,7 @@ class Rl(
     log: OptText = field("file", "A log of verl, NeMo RL, OpenRLHF, slime or AReaL: its parts next to the expected ones.", default=None, panel=ENGINE)
     calibrate: OptText = field("file", "A log of the same framework and chip; with --calibrate-question, what it measured.", default=None, panel=ENGINE, metavar="LOG")
     calibrate_question: OptText = field("free", "Options in which the run of --calibrate differs from this one, such as '-n 16 --rollout-devices none'.", default=None, panel=ENGINE, metavar="OPTIONS")
-    source: OptText = field("free", "Read options from a config or a command of verl or NeMo RL.", default=None, metavar="LAUNCH", long="from", panel=ENGINE)
+    source: OptText = field("free", "Read options from a config or a command of verl, NeMo RL, OpenRLHF or slime.", default=None, metavar="LAUNCH", long="from", panel=ENGINE)
     # fmt: on
 
     def check(self) -> None:
@@ -187,12 +187,13 @@ class Rl(
         """The question with the options of --from, over which its own prevail. Raises UsageError."""
         if self.source is None:
             return self
+        from rooflinecli.engine.build_request import warn
         from rooflinecli.importers.launch.rl_configs import options
 
         own = {name: value for name, value in self.written().items() if name != "source"}
         fields = Rl.fields()
         given = {fields[name].long: value for name, value in own.items()}
-        return Rl.read({**options(self.source, Rl.named), **given})
+        return Rl.read({**options(self.source, Rl.named, warn, given), **given})
 
     def launch(self, tool: str) -> str:
         """The launch of the question by verl or nemo-rl, with the layout that was chosen where it leaves that open."""
