@@ -287,6 +287,32 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
         '"model_type": "llama 7B Q4_0", "n_gpu_layers": 99, "n_prompt": 1, "n_gen": 0, "n_depth": 0, "avg_ts": 50.041847}}\n',
         [(1, "prefill", 1 / 50.041847, "s", {"said-model": "llama 7B Q4_0", "engine": "llamacpp-rocm"})],
     ),
+    "ROCm documentation of OSU on MI300A": (  # remarks behind a row
+        "# OSU MPI-ROCM Latency Test v7.5\n# Size       Avg Latency(us)\n256                     0.36\n512                     8.43   ← UCX protocol switch (eager → rendezvous)\n",
+        [(3, "collective", 0.36e-6, "s", {}), (4, "collective", 8.43e-6, "s", {"bytes": 512.0})],
+    ),
+    "NVIDIA/TensorRT-LLM:docs/source/performance/perf-overview.md": (  # no more than the overview, which says the rest
+        "```shell\n===========================================================\n= PERFORMANCE OVERVIEW\n===========================================================\n"
+        "Request Throughput (req/sec):                     43.2089\nTotal Output Throughput (tokens/sec):             5530.7382\n"
+        "Per GPU Output Throughput (tokens/sec/gpu):       5530.7382\nTotal Token Throughput (tokens/sec):              94022.5497\n"
+        "Total Latency (ms):                               115716.9214\nAverage request latency (ms):                     75903.4456\n"
+        "Average time-to-first-token [TTFT] (ms):          52667.0339\nAverage time-per-output-token [TPOT] (ms):        182.9639\n```\n",
+        [(3, "itl", 0.1829639, "s", {"n": 1, "tp": None, "prompt": 2048, "output": 128, "concurrency": 3280}), (3, "ttft", 52.6670339, "s", {})],
+    ),
+    "NVIDIA/cloudai:doc/workloads/ai_dynamo.rst": (  # a listing that is indented
+        "::\n\n   Metric,avg,min,max,p25,p50,p75,p99,std\n   Inter Token Latency (ms),2.81,2.66,2.88,2.79,2.83,2.84,2.87,0.04\n"
+        "   Time to First Token (ms),49.87,17.15,99.91,49.35,49.87,50.52,92.31,9.20\n   Output Sequence Length (tokens),498.06,410.00,501.00,500.00,500.00,500.00,501.00,12.62\n",
+        [(4, "itl", 0.00281, "s", {"output": 498}), (5, "ttft", 0.04987, "s", {})],
+    ),
+    "ggml-org/llama.cpp:tools/llama-bench/README.md": (
+        '```csv\nbuild_commit,build_number,gpu_info,backends,model_type,n_prompt,n_gen,n_depth,avg_ts,stddev_ts\n'
+        '"8cf427ff","5163","NVIDIA GeForce RTX 4080","CUDA","qwen2 7B Q4_K - Medium","0","128","0","119.915244","0.430617"\n```\n',
+        [(3, "itl", 1 / 119.915244, "s", {"said-model": "qwen2 7B Q4_K - Medium"})],
+    ),
+    "a run of Composer on two nodes": (
+        "[epoch=1][batch=5/5]:\n         Train throughput/batches_per_sec: 0.0027\n         Train throughput/samples_per_sec: 2.7330\n",
+        [(2, "train", 1 / 0.0027, "s", {"notes": ("a single step; warm-up may be in it", "0.0027 has 2 digits, which leave it uncertain by 1.9%")})],
+    ),
     "ggml-org/llama.cpp, pull request 2626": (
         "| model | backend | n_gpu_layers | n_prompt | n_gen | t/s |\n| ----- | ------- | ------------ | -------- | ----- | --- |\n"
         "| LLaMA 7B mostly Q4_0 | CUDA | 99 | 512 | 0 | 2153.50 ± 24.75 |\n| LLaMA 7B mostly Q4_0 | CUDA | 99 | 512 | 128 | 449.72 ± 1.27 |\n",

@@ -27,10 +27,11 @@ class LogReader:
 
 
 def csv_rows(source: Source, begins: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """(line, column -> cell) of the tables whose header begins so, up to an empty line. Raises DataError for a row that is cut short."""
+    """(line, column -> cell) of the tables whose header begins so, up to an empty line or the end of a listing. Raises DataError for a row
+    that is cut short."""
     header: list[str] = []
-    for line, cells in enumerate(csv.reader(source.lines), start=1):
-        if not cells:
+    for line, cells in enumerate(csv.reader(map(str.strip, source.lines)), start=1):
+        if not cells or cells[0].startswith("```"):
             header = []
         elif ",".join(cells).startswith(begins):
             header = cells

@@ -353,7 +353,7 @@ READERS = (
         apart="separate pools of prefill and decode and drafted tokens are not one estimate",
     ),
     JsonBenchmark("roofline measure openai", ("roofline/serving-run/1",), "schema", _own),
-    LogReader("AIPerf / genai-perf CSV", re.compile(r"(?ms)^Metric,[Aa]vg,(?=.*First Token)"), _aiperf_csv),
+    LogReader("AIPerf / genai-perf CSV", re.compile(r"(?ms)^ *Metric,[Aa]vg,(?=.*First Token)"), _aiperf_csv),
     LogReader(
         "vllm bench latency/throughput",
         re.compile(r'(?s)"avg_latency":\s*[\d.e-]+,\s*"latencies"|"elapsed_time".{0,400}?"tokens_per_second"'),

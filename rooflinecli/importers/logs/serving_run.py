@@ -139,15 +139,10 @@ def unread(source: Source, line: int, holder: Json, *names: str) -> tuple[str, .
     if stated and seconds(holder, *names) is None:
         raise DataError(f"{source.at(line)}: {stated}: not a time; take the run out of the file, or measure it again")
     mean, middle = (positive(holder.get(name)) for name in names[:2])
-    skewed = mean and middle and mean > SKEWED * middle
-    return (
-        *((f"{stated}: not a time, not read",) if stated else ()),
-        *(
-            (f"{names[0]} is {mean / middle:.2g} times its median: a few requests waited, or came first",)
-            if skewed
-            else ()
-        ),  # type: ignore[operator]
-    )
+    notes: tuple[str, ...] = (f"{stated}: not a time, not read",) if stated else ()
+    if mean and middle and mean > SKEWED * middle:
+        notes += (f"{names[0]} is {mean / middle:.2g} times its median: a few requests waited, or came first",)
+    return notes
 
 
 def between(whole: float | None, first: float | None, output: object) -> float | None:

@@ -92,7 +92,7 @@ def _block_run(source: Source, line: int, fields: dict[str, str], asked: dict[st
 def _trtllm(source: Source, tool: str) -> list[MeasuredRow]:
     """The report of `trtllm-bench throughput` and `latency`: milliseconds, layout and formats stated."""
     found: list[MeasuredRow] = []
-    starts = [i for i, text in enumerate(source.lines) if _TRT_REPORT.match(text)]
+    starts = [i for i, text in enumerate(source.lines) if _TRT_REPORT.match(text)] or [0]
     for start, following in zip(starts, [*starts[1:], len(source.lines)], strict=True):
         block = source.lines[start:following]
         fields = {m[1].strip(): m[2] for m in map(_TRT_FIELD.match, block) if m}
@@ -108,7 +108,18 @@ def _trtllm(source: Source, tool: str) -> list[MeasuredRow]:
             raise DataError(
                 f"{source.at(start + at + 1)}: no throughput in this report; placeholders are no measurements"
             )
-        tp, pp = values.get("TP Size") or 1.0, values.get("PP Size") or 1.0
+        tp, pp, served = (values.get(name) for name in ("TP Size", "PP Size", "Request Throughput (req/sec)"))
+        each = next((value for name, value in values.items() if name.startswith("Per GPU Output Throughput")), None)
+        both, whole, taken = (
+            values.get(name)
+            for name in ("Total Token Throughput (tokens/sec)", "Average request latency (ms)", "Total Latency (ms)")
+        )
+        if served and rate and both:  # where the report is only its overview
+            values.setdefault("Average Input Length (tokens)", round((both - rate) / served))
+            values.setdefault("Average Output Length (tokens)", round(rate / served))
+        if served and whole and taken:
+            values.setdefault("Number of concurrent requests", served * whole * 1e-3)
+            values.setdefault("Number of requests", round(served * taken * 1e-3))
         plain = "bf16" if fields.get("Dtype") == "bfloat16" else None
         run = ServingRun(
             {
@@ -116,7 +127,7 @@ def _trtllm(source: Source, tool: str) -> list[MeasuredRow]:
                 "engine": "trtllm",
                 "tp": tp,
                 "pp": pp,
-                "n": tp * pp,
+                "n": tp * (pp or 1.0) if tp else round(rate / each) if rate and each else None,
                 "prompt": values.get("Average Input Length (tokens)"),
                 "output": values.get("Average Output Length (tokens)"),
                 "dtype": _TRT_DTYPES.get(fields.get("Quantization", ""), plain),

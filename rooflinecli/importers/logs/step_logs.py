@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from rooflinecli.core.errors import DataError
@@ -13,6 +13,7 @@ from rooflinecli.core.record import Json
 from rooflinecli.importers.source import MeasuredRow, Options, Source, positive
 
 WARM_UP = 2  # steps in which kernels are compiled, or that return before they ran
+ROUNDED = 3  # digits of a figure with a fraction: fewer are noted
 SPREAD = 0.15  # of the median: a larger spread is noted
 
 
@@ -49,9 +50,9 @@ def matches(
         value = read(match) if match else None
         if value is not None and value > 0:
             found.append((line, value))
-    last = source.lines[-1]
-    if last and begins in last and not pattern.search(last):
-        raise DataError(f"{source.at(len(source.lines))}: a step's line ends before its time; was the file cut short?")
+    end, last = max(((i, text) for i, text in enumerate(source.lines, start=1) if text.strip()), default=(1, ""))
+    if begins in last and not pattern.search(last):
+        raise DataError(f"{source.at(end)}: a step's line ends before its time; was the file cut short?")
     return found
 
 
@@ -121,8 +122,21 @@ class StepLog:
                     step for step, size in zip(steps, sizes, strict=True) if size and int(size[1]) == given["batch"]
                 ]
             options = {**options, **given, "software": self.software}
-            found += settled(source, self.TOOL, steps, self.unit, options, self.probe(text))
+            found += [
+                self._rounded(row, source)
+                for row in settled(source, self.TOOL, steps, self.unit, options, self.probe(text))
+            ]
         return found
+
+    def _rounded(self, row: MeasuredRow, source: Source) -> MeasuredRow:
+        """The row, with a note where its line has fewer than three digits of it."""
+        match = self.step.search(source.lines[int(row.where.rpartition(":")[2]) - 1])
+        text = next((group for group in match.groups() if group and group[0].isdigit()), "") if match else ""
+        figures = text.replace(".", "").lstrip("0")
+        if "." not in text or len(figures) >= ROUNDED:
+            return row
+        note = f"{text} has {len(figures)} digits, which leave it uncertain by {0.5 / int(figures):.1%}"
+        return replace(row, notes=(*row.notes, note))
 
 
 _NUMBER = re.compile(r"\bglobal_step[=:] ?(\d+)|(?:\biteration[:=\s]+|\bstep: |\[batch=|\bsteps?[ =]+)(\d+)")
