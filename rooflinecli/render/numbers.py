@@ -106,9 +106,14 @@ def short(value: float | None, unit: str) -> str:
 
 def rate(tokens_per_s: float) -> str:
     """'943 tok/s'."""
-    if abs(tokens_per_s) >= 999_500:
+    size = abs(tokens_per_s)
+    if size >= 999_500:
         return f"{count(tokens_per_s)} tok/s"
-    return f"{float(f'{tokens_per_s:.3g}'):,g} tok/s"
+    return (
+        f"{tokens_per_s:#.3g}".rstrip(".") + " tok/s"
+        if 0 < size < 999.5
+        else f"{float(f'{tokens_per_s:.3g}'):,g} tok/s"
+    )
 
 
 def percent(fraction: float) -> str:

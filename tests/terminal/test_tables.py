@@ -139,7 +139,7 @@ def test_any_text_in_any_width(grid: list[list[str]], width: int) -> None:
 
 
 @pytest.mark.parametrize("width", [24, 60, 100])
-def test_rich_draws_the_same_cells_on_a_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+def test_a_terminal_with_styles_shows_the_same_cells(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     grid = [["chip", "memory\nGB", "note"], ["h100", "80", "a 漢字 and [bold]"], ["b200", "192", "no"]]
     plain = terminal.table(grid, width, indent="  ")
     monkeypatch.setattr(terminal, "colored", lambda: True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +10,9 @@ import typer
 from rooflinecli.interfaces.cli.from_question import Explained, Output, command
 from rooflinecli.interfaces.cli.output import columns, print_error, write
 from rooflinecli.questions.estimate.question import Estimate
-from rooflinecli.specs.options import OPTIONS, OptText, Switch, Text, field
+from rooflinecli.specs.options import OptText, Switch, Text, field
 
 if TYPE_CHECKING:
-    from rooflinecli.importers.source import Options
     from rooflinecli.questions.report.question import Report
 
 
@@ -92,24 +90,17 @@ class PageDelivery(Output):
 
 def report(question: Report, how: PageDelivery) -> int:
     """Write the page; the exit code is 1 where the layout does not fit."""
+    from rooflinecli.questions.search.search_request import search_command
     from rooflinecli.render.report.page import page
 
     answer, derivations = question.explained()
-    text = page(answer, derivations, estimate_command(question.options()))
+    text = page(answer, derivations, search_command(question.options()))
     write(text, None if how.out == "-" else Path(how.out))
     if how.out != "-":
         print(f"wrote {how.out}")
     for violation in answer.estimate.violations:
         print_error(violation.message)
     return 0 if answer.estimate.feasible else 1
-
-
-def estimate_command(options: Options) -> str:
-    """The `roofline estimate` line with the same options."""
-    words = ["roofline", "estimate", str(options["model"])]
-    for name, written in options.items():
-        words += OPTIONS[name].words(written) if name != "model" else []
-    return shlex.join(words)
 
 
 def app(verb: str) -> typer.Typer:

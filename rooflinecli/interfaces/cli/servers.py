@@ -50,7 +50,9 @@ class Web(Question[None]):
 
 
 def serve_page(question: Web, how: NoDelivery) -> None:
-    """Serve until interrupted. Raises UsageError without a web server."""
+    """Listen, say where, and serve until interrupted. Raises UsageError without a web server, and where the port is taken."""
+    import socket
+
     host = question.host
     try:
         import uvicorn
@@ -70,27 +72,19 @@ def serve_page(question: Web, how: NoDelivery) -> None:
         access_log=False,
         server_header=False,
     )
-    server = uvicorn.Server(config)
-    _listening(server, host, question.port)
-
-
-def _listening(server: object, host: str, port: int) -> None:
-    """Listen, say where, and serve until interrupted. Raises UsageError where the port is taken."""
-    import socket
-
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((host, port))
+            listener.bind((host, question.port))
         except OSError as error:
             raise UsageError(
-                f"--host {host} --port {port}: cannot listen there ({error.strerror}); give another --port"
+                f"--host {host} --port {question.port}: cannot listen there ({error.strerror}); give another --port"
             ) from None
         listener.listen(2048)  # from here on a browser waits instead of being refused
         shown = f"[{host}]" if ":" in host else host
         print(f"http://{shown}:{listener.getsockname()[1]}/  (Ctrl-C ends it)", flush=True)
-        server.run(sockets=[listener])  # type: ignore[attr-defined]
+        uvicorn.Server(config).run(sockets=[listener])
 
 
 def app(verb: str) -> typer.Typer:

@@ -42,8 +42,8 @@ def app(hosts: tuple[str, ...] = LOOPBACK) -> Starlette:
         Route("/part", _part),
         Route("/unfold", _unfold),
         Route("/api/{verb}", _json),
-        Route("/app.js", lambda request: _file("app.js", "text/javascript")),
-        Route("/style.css", lambda request: _styles()),
+        Route("/app.js", lambda request: _files("text/javascript", PAGE / "app.js")),
+        Route("/style.css", lambda request: _files("text/css", STYLE, PAGE / "style.css")),
         Route("/{verb}", _page),
         Route("/{verb}/part", _part),
     ]
@@ -130,10 +130,5 @@ def _as_typed(request: Request) -> Options:
     return {k: v[: form.LONGEST] for k, v in request.query_params.multi_items() if k in known}
 
 
-def _file(name: str, kind: str) -> Response:
-    return Response((PAGE / name).read_text(encoding="utf-8"), 200, HEADERS, kind)
-
-
-def _styles() -> Response:
-    text = STYLE.read_text(encoding="utf-8") + (PAGE / "style.css").read_text(encoding="utf-8")
-    return Response(text, 200, HEADERS, "text/css")
+def _files(kind: str, *paths: Path) -> Response:
+    return Response("".join(path.read_text(encoding="utf-8") for path in paths), 200, HEADERS, kind)

@@ -1,6 +1,6 @@
 """Tables, lists and sentences for a terminal: nothing wider than it is given, no figure broken.
 
-rich draws tables where colors are shown; output that is piped, or written with NO_COLOR, is plain and imports no rich. A table
+Headings are bold where a terminal shows styles; output that is piped, or written with NO_COLOR, is plain. A table
 that does not fit is folded into several under each other, or into labels and values where there is still less room. Lists of
 more rows than a screen has drop columns instead, in the order they state, and say which; `--wide` shows all.
 """
@@ -162,7 +162,7 @@ def table(
     if made.dropped and len(grid) <= 1 + FOLDED and width - len(indent) >= NARROWEST:
         return _folded(grid, width, made.left, shrink, indent)
     head, *body = grid
-    lines = _rich(made, grid) if colored() else [*made.head(head), *map(made.line, body)]
+    lines = [*map(bold, made.head(head)), *map(made.line, body)]
     return [*(part for line in lines for part in line.split("\n")), *made.note(width)]
 
 
@@ -192,31 +192,6 @@ def _folded(grid: Grid, width: int, left: set[int], shrink: dict[str, int] | Non
         found = [(grid[0][i], row[i]) for i in full[len(keys) :] if row[i].strip()]
         lines += [inner + line for line in pairs(found, width - len(inner))]
     return lines
-
-
-def _rich(made: Table, grid: Grid) -> list[str]:
-    """The lines of a table as rich draws it."""
-    from io import StringIO
-
-    from rich.console import Console
-    from rich.padding import Padding
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    drawn = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    head, *body = grid
-    for i, column_width in made.widths.items():
-        name = Text("\n".join(_cut(clean(line), column_width) for line in head[i].split("\n")))
-        drawn.add_column(
-            name, justify="left" if i in made.left else "right", vertical="bottom", width=column_width, no_wrap=True
-        )
-    for row in body:
-        drawn.add_row(*(Text("\n".join(_broken(row[i], w))) for i, w in made.widths.items()))
-    room = len(made.indent) + _total(made.widths)
-    console = Console(file=StringIO(), width=room, force_terminal=True, color_system="standard", legacy_windows=False)
-    with console.capture() as capture:
-        console.print(Padding.indent(drawn, len(made.indent)), crop=False)
-    return [line.rstrip() for line in capture.get().splitlines()]
 
 
 def pairs(rows: Iterable[Sequence[str]], width: int = PIPE) -> list[str]:

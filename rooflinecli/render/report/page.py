@@ -50,7 +50,7 @@ def page(report: ReportAnswer, derivations: dict[str, Traced], command: str) -> 
     embeds = to_json(report)
     figures = EmbeddedFigures(json.loads(embeds))
     found = report.estimate
-    title = f"{found.model.name} on {found.hardware.name}"
+    title, tree = f"{found.model.name} on {found.hardware.name}", DerivationTree()
     further = [
         section("operations", "Operations", [_operations(figures, *item) for item in report.operations.items()]),
         *([section("simulation", "Under the load", _simulation(figures, report))] if report.simulation else []),
@@ -62,7 +62,7 @@ def page(report: ReportAnswer, derivations: dict[str, Traced], command: str) -> 
         section(
             "derivations",
             "Derivations",
-            _derivations(derivations),
+            tag("div", [tree.root(path, number) for path, number in derivations.items()], class_="derivations"),
             "The arithmetic that ran. Each number unfolds into the ones under it.",
         ),
         section("sources", "Sources", _sources(figures)),
@@ -169,10 +169,11 @@ def sections(figures: EmbeddedFigures, report: ReportAnswer) -> EscapedHtml:
         join(tag("h3", TITLES[phase][0]) if several else None, charts.throughput(figures, phase))
         for phase in report.curves
     ]
+    cards = [_card(figures, phase) for phase in report.estimate.phases]
     floor = "Floor is the speed of light of this chip; expected adds what kernels, links and the engine lose. The band is the 80% interval."
     roof = "Each mark is an operation: its FLOPs per byte, and the rate it is expected to reach. Under the slope memory limits it, under the flat roof compute does."
     return join(
-        section("answer", "Answer", [problems, _times(figures), draw(said)], floor),
+        section("answer", "Answer", [problems, tag("div", cards, class_="cards"), draw(said)], floor),
         section("memory", "Memory per device", _memory(figures)),
         section("curve", "Latency against throughput", curves, "The same layout with other batches.")
         if curves
@@ -180,11 +181,6 @@ def sections(figures: EmbeddedFigures, report: ReportAnswer) -> EscapedHtml:
         section("roofline", "Roofline", charts.roofline(figures), roof),
         section("time", "Where the time goes", _spent(figures)),
     )
-
-
-def _times(figures: EmbeddedFigures) -> EscapedHtml:
-    """A card per phase."""
-    return tag("div", [_card(figures, phase) for phase in figures.data["estimate"]["phases"]], class_="cards")
 
 
 def _titled(figures: EmbeddedFigures, phase: str) -> tuple[str, str]:
@@ -260,12 +256,8 @@ def _spent(figures: EmbeddedFigures) -> EscapedHtml:
             if seconds > TINY * total
         ]
         parts.sort(key=lambda part: -part[1])
-        bars.append(_bar(figures, _titled(figures, phase)[0], parts, total, _share_of(total)))
+        bars.append(_bar(figures, _titled(figures, phase)[0], parts, total, lambda v, total=total: f"{v / total:.1%}"))
     return join(bars)
-
-
-def _share_of(total: float) -> Callable[[float], str]:
-    return lambda value: f"{value / total:.1%}"
 
 
 def _memory(figures: EmbeddedFigures) -> EscapedHtml:
@@ -371,11 +363,6 @@ def _simulation(figures: EmbeddedFigures, report: ReportAnswer) -> EscapedHtml:
         (tag("h3", one.title), charts.picture(one, f"simulation-{i}")) for i, one in enumerate(pictures.served(found))
     ]
     return join(pairs(rows), drawn)
-
-
-def _derivations(derivations: dict[str, Traced]) -> EscapedHtml:
-    unfold = DerivationTree()
-    return tag("div", [unfold.root(path, number) for path, number in derivations.items()], class_="derivations")
 
 
 def _sources(figures: EmbeddedFigures) -> EscapedHtml:

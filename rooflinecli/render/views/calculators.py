@@ -291,12 +291,14 @@ def fit(answer: FitAnswer, estimate: EstimateAnswer | None = None) -> Page:
             gain = smaller.decode_tokens_per_s / best.decode_tokens_per_s - 1
             rate = text(smaller.decode_tokens_per_s, "tokens_per_s")
             further.append(("try", f"--quantization {smaller.file}: {rate} ({gain:+.0%})"))
+    reserve, engines = text(chip.reserve_bytes, "bytes"), " and ".join(dict.fromkeys(f.engine for f in files))
+    about = f"context next to {reserve} for buffers and the desktop; rates of one stream by {engines}"
     return page(
         [Headline(f"{head}. {_largest(answer)}")],
         [records(_FILES, files[first : first + _AROUND])],
         [Pairs(further)] if further else [],
         labelled("best", answer.command) if answer.command else [],
-        [Note(_about(answer)), *(Note(f"note: {note}") for note in answer.notes)],
+        [Note(about), *(Note(f"note: {note}") for note in answer.notes)],
         details=[[records(_FILES, files)]] if len(files) > _AROUND else [],
         about=f"all {len(files)} file types",
     )
@@ -309,12 +311,6 @@ def _largest(answer: FitAnswer) -> str:
     if any(map(_on_host, answer.files)):
         return f"None holds {asked} on the device alone; the rates are those with the rest on the host."
     return f"None holds {asked}; take a smaller model or --kv-dtype q8_0."
-
-
-def _about(answer: FitAnswer) -> str:
-    reserve = text(answer.hardware.reserve_bytes, "bytes")
-    engines = " and ".join(dict.fromkeys(f.engine for f in answer.files)) or answer.workload.engine
-    return f"context beside {reserve} of buffers and desktop; rates of one stream by {engines}"
 
 
 def _runs(f: FitRow) -> bool:

@@ -37,7 +37,7 @@ BAR = 50  # cells of a bar of memory
 _PER_MILLION = (
     ("usd_per_million_input_tokens", "input"),
     ("usd_per_million_output_tokens", "output"),
-    ("usd_per_million_tokens", "of both"),
+    ("usd_per_million_tokens", "input and output"),
     ("usd_per_million_training_tokens", "training"),
 )
 _GROUPS = {
@@ -298,27 +298,16 @@ def _cost(answer: EstimateAnswer) -> Block:
     cost = answer.cost
     if cost.usd_per_device_hour is None:
         return Prose("no price for this chip; --price USD gives the cost per million tokens", indent=2)
-    image = _made(answer.workload, "prefill")
-    each = [
-        f"{money(float(cost[key]))}/M {what}"
-        for key, what in _PER_MILLION
-        if cost[key] is not None and not (image and what != "training")
+    kind = _made(answer.workload, "prefill")
+    per_million = [
+        (key, what) for key, what in _PER_MILLION if cost[key] is not None and (what == "training" or not kind)
     ]
-    parts = ", ".join(
-        [
-            *(
-                [f"{money(_usd_of_one(answer, answer.phases['prefill']))} per {image}"]
-                if "prefill" in answer.phases and image
-                else []
-            ),
-            *([f"{', '.join(each)} tokens"] if each else []),
-        ]
-    )
+    each = [f"{money(_usd_of_one(answer, answer.phases['prefill']))} per {kind}"] if kind else []
+    each += [f"{money(float(cost[key]))}/M {what} tokens" for key, what in per_million]
     run = "" if cost.training_usd is None else f"; the run {money(float(cost.training_usd))}"
     offered = "" if answer.price is None else f" ({_offered(answer.price)})"
     return Prose(
-        f"cost at {money(float(cost.usd_per_device_hour))} per device-hour{offered}: {parts}{run}",
-        indent=2,
+        f"cost at {money(float(cost.usd_per_device_hour))} per device-hour{offered}: {', '.join(each)}{run}", 2
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rooflinecli.core.record import Json
 from rooflinecli.measure.contention import was_contended
 from rooflinecli.measure.question import ModelReport
-from rooflinecli.render.blocks import Block, Column, Page, Prose, Table, page, records
+from rooflinecli.render.blocks import Block, Column, Page, Prose, page, records
 from rooflinecli.render.numbers import error, percent, text
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _FITS = (
     Column("p90", lambda f: error(f.held_out_p90), drop=3),
     Column("roofline", lambda f: error(f.roofline_median)),
 )
-_HELD_OUT = (
+HELD_OUT = (
     Column("held-out shapes", lambda r: f"{r['kind']} {r['dtype']}"),
     Column("n", lambda r: str(r["shapes"])),
     Column("shipped", lambda r: error(r["shipped_median"])),
@@ -65,7 +65,9 @@ def view(answer: MeasureAnswer) -> Page:
     return page(
         [records(_TIMINGS, answer.records) if answer.records else Prose("nothing was timed")],
         *(_fits(answer.fits, answer.roofs) if answer.roofs else ()),
-        [Prose("median error of the shipped and of the measured constants:"), held(held_out)] if held_out else [],
+        [Prose("median error of the shipped and of the measured constants:"), records(HELD_OUT, held_out)]
+        if held_out
+        else [],
         [Prose(f"wrote {answer.out}; use it as --hw {answer.out}")] if answer.text is not None else [],
     )
 
@@ -103,11 +105,6 @@ def _fits(fits: Sequence[Fit], roofs: MeasuredPeaks) -> list[list[Block]]:
     table: list[Block] = [records(_FITS, fits)] if fits else []
     roof = Prose(f"roofs: {peaks}; {text(roofs.bandwidth, 'bytes_per_s')}")
     return [[roof], [*table, *(Prose(note, 2) for note in notes)]]
-
-
-def held(rows: Sequence[Record]) -> Table:
-    """The shipped and the measured constants on shapes that neither fit saw."""
-    return records(_HELD_OUT, rows)
 
 
 def warnings(log: Sequence[Record], failed: dict[str, str]) -> list[str]:
