@@ -152,7 +152,7 @@ def _source_encoders(ledger: Ledger) -> list[tuple[Number, int]]:
 
 _NAMES = {  # of the rules, besides those of the layout
     "MIN_CAPACITY": MIN_CAPACITY,
-    **{function.__name__: function for function in (any, float, one, divides, within)},
+    **{function.__name__: function for function in (any, float, isinstance, one, divides, within)},
     "num": num,
     "most_zero_of": most_zero,
     "widest_group": _widest_group,

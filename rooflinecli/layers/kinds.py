@@ -20,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rooflinecli.core.expressions import OUTSIDE, Scope, compiled
+from rooflinecli.core.expressions import NOTHING, Scope, compiled
 from rooflinecli.core.num import INF
 from rooflinecli.core.record import Json
 from rooflinecli.ledger.ledger import Axes, Block, Row, matmul, norm
@@ -29,6 +29,7 @@ from rooflinecli.specs.layers import ComponentSpec
 from rooflinecli.specs.snapshots import table
 
 _HERE = Path(__file__).parent
+_DERIVED = NOTHING | {"apart": None}  # of derived sizes, where a layout sets no `apart`
 _TENSORS = ("cached", "channels", "shifts")  # fields of mixers that are lists of tensors
 Names = Mapping[str, str]
 
@@ -58,7 +59,7 @@ def block(folder: str, spec: Any, known: Mapping[str, Any], renamed: Names = {})
         size = scope.value(expression)
         axes |= size if axis == "*" else {} if size is None else {renamed.get(axis, axis): size}
     derived = ((axis, scope.worked(written)) for axis, written in given.get("derived", {}).items())
-    rules = tuple((axis, partial(eval, compiled(rule), OUTSIDE)) for axis, rule in derived if rule is not None)
+    rules = tuple((axis, partial(eval, compiled(rule), _DERIVED)) for axis, rule in derived if rule is not None)
     split, shared = (tuple(scope.worked(given.get(key, "")).split()) for key in ("split", "shared"))
     return Block(tuple(_rows(folder, given["rows"], scope, renamed)), axes, rules, split, shared)
 

@@ -8,7 +8,8 @@ from collections import Counter
 import pytest
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.hf import TYPES, WRAPPED, expressions, from_config, refused, rows
+from rooflinecli.core.expressions import Scope
+from rooflinecli.importers.hf import TYPES, WRAPPED, from_config, refused, rows
 from rooflinecli.importers.hf.ignored_fields import SETS
 from rooflinecli.specs.field_reader import ConfigFields
 
@@ -163,10 +164,10 @@ def test_sizes_that_no_check_foresaw_are_refused_in_a_sentence():
 )
 def test_expressions_of_rows_come_to_what_python_says(text):
     names = {"a": 2, "b": 5, "c": [1, 2, 3], "zip": zip, "range": range, "sorted": sorted, "str": str}
-    assert expressions.evaluated(text, names) == eval(text, dict(names))
+    assert Scope(names, {}, None).value(text) == eval(text, dict(names))
 
 
-@pytest.mark.parametrize("text", ["c.__class__", "lambda: a", "(x := a)", "f'{a:3}'"])
+@pytest.mark.parametrize("text", ["c.__class__", "lambda: a", "(x := a)", "c._x"])
 def test_expressions_of_rows_have_no_other_syntax(text):
     with pytest.raises(TypeError, match="is no expression of a row"):
-        expressions.evaluated(text, {"a": 1, "c": []})
+        Scope({"a": 1, "c": []}, {}, None).value(text)

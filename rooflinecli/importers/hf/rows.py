@@ -18,10 +18,10 @@ from typing import Any
 
 import yaml
 
+from rooflinecli.core import expressions
 from rooflinecli.core.record import Json
 from rooflinecli.importers.hf import blocks
 from rooflinecli.importers.hf.decoder import decoder
-from rooflinecli.importers.hf.expressions import evaluated
 from rooflinecli.importers.hf.ignored_fields import NOISE, SETS
 from rooflinecli.importers.hf.layer_pattern import layer_kinds, merged, placed, stack, windows
 from rooflinecli.specs.field_reader import ConfigFields, Family
@@ -196,15 +196,15 @@ def _of(row: Mapping[str, Any], scope: Scope) -> Any:
     return scope.built(row["build"])
 
 
-class Scope(Json):
+class Scope(expressions.Scope):
     """The names of a row's expressions over one config (ConfigFields, or another reader with an `integer`).
 
     `let` are the row's own; `parent` has those around a fragment or a repeated entry.
     """
 
     def __init__(self, fields: Any, known: Mapping[str, Any], let: Mapping[str, Any], parent: Scope | None = None):
-        super().__init__({name: value for name, value in known.items() if name not in let})
-        self.fields, self.let, self.parent = fields, let, parent
+        super().__init__(known, let, fields)
+        self.fields, self.parent = fields, parent
 
     def __missing__(self, name: str) -> Any:
         if name in self.let:
@@ -214,10 +214,6 @@ class Scope(Json):
         if self.parent is not None:
             return self.parent[name]
         return FUNCTIONS[name] if name in FUNCTIONS else self.fields.integer(name)
-
-    def value(self, expression: str) -> Any:
-        """What an expression of a row comes to."""
-        return evaluated(expression, self)
 
     def built(self, template: Any) -> Any:
         """A template with its expressions worked out."""
