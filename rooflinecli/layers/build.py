@@ -8,7 +8,7 @@ from rooflinecli.core import num
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.identity_cache import cached_by_identity
 from rooflinecli.core.num import Number
-from rooflinecli.layers import hyper_connections, kinds
+from rooflinecli.layers import kinds
 from rooflinecli.ledger.ledger import (
     EVEN,
     MEMORY,
@@ -16,10 +16,8 @@ from rooflinecli.ledger.ledger import (
     Encoder,
     Layer,
     Ledger,
-    Row,
     TensorSplit,
     elementwise,
-    matmul,
     norm,
 )
 from rooflinecli.ledger.mixer import CompositeMixer
@@ -37,16 +35,21 @@ def ledger(spec: ModelSpec) -> Ledger:
         axes |= {"streams": spec.streams, "gates": spec.streams}
     if spec.embedding_dim:
         axes["W"] = spec.embedding_dim
-    outer = [*_components(spec.before, "before", spec, axes), *_components(spec.after, "after", spec, axes)]
-    derived = tuple(rule for block in outer for rule in block.derived)
+    before, after = (
+        _components(given, where, spec, axes) for given, where in ((spec.before, "before"), (spec.after, "after"))
+    )
+    derived = tuple(rule for block in (*before, *after) for rule in block.derived)
+    stem, head = (
+        kinds.outside(part, spec, components=[row for block in blocks for row in block.rows])
+        for part, blocks in (("stem", before), ("head", after))
+    )
+    axes |= stem.axes | head.axes
     towers = tuple(  # with the longest inputs they are built for; of images there are none by default
         Encoder(ledger(tower), float(tower.max_context or 1), 0.0 if tower.reads == "images" else 1.0)
         for tower in spec.towers
     )
     longest = sum(tower.length for tower in towers if tower.ledger.spec.reads != "its own") or 1.0
-    return with_cross_attention(
-        Ledger(spec, _stem(spec, axes), layers, _head(spec, axes), axes, derived, towers), longest
-    )
+    return with_cross_attention(Ledger(spec, stem.rows, layers, head.rows, axes, derived, towers), longest)
 
 
 def split(ledger: Ledger, over: TensorSplit) -> Ledger:
@@ -120,14 +123,15 @@ def _layer(spec: ModelSpec, group: LayerSpec, index: int, known: list[tuple[Atte
     mixers = sum(len(block.rows) for block in blocks)
     blocks.append(kinds.block("feedforward", group.feedforward, {"model": spec}))
     branches = sum(bool(block.rows) for block in blocks)
-    rows = [row for i in range(branches if spec.streams > 1 else 0) for row in hyper_connections.entry(i + 1)]
+    entries = [kinds.outside("entry", spec, branch=i + 1) for i in range(branches if spec.streams > 1 else 0)]
+    rows = [row for entry in entries for row in entry.rows]
     rows += [norm(f"norm.{i + 1}", spec.norm) for i in range(group.norms)]
     mixed = len(rows) + mixers
     rows += [row for block in blocks for row in block.rows]
-    rows.append(hyper_connections.residual(branches, spec.streams))
+    rows += kinds.outside("residual", spec, branches=branches).rows
     axes: dict[str, int] = {"D": spec.d_model, "one": 1}
-    if spec.streams > 1:
-        axes |= hyper_connections.axes(spec.streams)
+    for entry in entries[:1]:
+        axes |= entry.axes
     components = _components(group.pieces, "layer", spec, axes)
     rows += [row for block in components for row in block.rows]
     blocks += components
@@ -147,65 +151,3 @@ def _layer(spec: ModelSpec, group: LayerSpec, index: int, known: list[tuple[Atte
         index=index,
         mixed=mixed,
     )
-
-
-def _stem(spec: ModelSpec, axes: dict[str, int]) -> tuple[Row, ...]:
-    """Embedding table (or patch projection), learned positions, a norm and a width change where the model has them."""
-    rows: list[Row] = []
-    width = "W" if spec.embedding_dim else "D"
-    if spec.vocab_size:
-        rows.append(
-            Row(
-                "embedding",
-                "gather",
-                params=() if spec.shared_embedding else (("V", width),),
-                reads=(("B", "Z", width),),
-                writes=(("B", "Z", width),),
-            )
-        )
-    if spec.patches:
-        axes["pixels"] = spec.patches.patch**2 * spec.patches.channels
-        rows.append(matmul("patch_embedding", "x[B S pixels] . Wp[pixels D] -> y[B S D]", bias=spec.patches.bias))
-        if spec.patches.class_token:
-            rows.append(elementwise("class_token", (), (), params=(("D",),)))
-    if spec.embedding_dim:
-        rows.append(matmul("embedding_up", "x[B S W] . Wi[W D] -> y[B S D]"))
-    if spec.positions.kind == "learned":
-        axes["positions"] = spec.positions.length or 0
-        rows.append(
-            Row(
-                "positions", "gather", params=(("positions", "D"),), reads=(("B", "Z", "D"),), writes=(("B", "Z", "D"),)
-            )
-        )
-    rows += [row for block in _components(spec.before, "before", spec, axes) for row in block.rows]
-    if spec.embedding_norm or spec.pre_norm:
-        rows.append(norm("embedding_norm", spec.norm))
-    return tuple(rows)
-
-
-def _head(spec: ModelSpec, axes: dict[str, int]) -> tuple[Row, ...]:
-    """Final norm, LM head (tied or not), classification head or projection."""
-    rows: list[Row] = hyper_connections.last() if spec.streams > 1 else []
-    if spec.final_norm:
-        rows.append(norm("final_norm", spec.norm))
-    rows += [row for block in _components(spec.after, "after", spec, axes) for row in block.rows]
-    width = "W" if spec.embedding_dim else "D"
-    if spec.embedding_dim and spec.embedding_down:
-        rows.append(matmul("head_down", "x[B O D] . Wd[D W] -> y[B O W]"))
-    if spec.lm_head and spec.vocab_size:
-        rows.append(
-            matmul(
-                "lm_head",
-                f"x[B O {width}] . Wv[{width} V] -> z[B O V]",
-                bias=spec.lm_head_bias,
-                tied=spec.tied_embeddings,
-                saves=(("B", "Z", width), ("B", "O", "V"), ("B", "O", "V")),
-            )
-        )
-    if spec.n_classes:
-        axes["classes"] = spec.n_classes
-        rows.append(matmul("classifier", "x[B one D] . Wc[D classes] -> z[B one classes]", bias=True))
-    if spec.projection_dim:
-        axes["projection"] = spec.projection_dim
-        rows.append(matmul("projection", "x[B one D] . Wj[D projection] -> z[B one projection]"))
-    return tuple(rows)

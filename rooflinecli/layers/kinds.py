@@ -8,6 +8,7 @@ Text that starts with = is an expression over the fields of the spec, its `sizes
 expressions (None: there is no such axis; "*": those of a dictionary), `derived` are expressions over the sizes of other axes; `split` and
 `shared` are those of a Block. `variant_of` takes all of another kind; `core` then stands for the row of its mixer, and an entry of a mixer
 alone is that row with another mixer. `use` has the rows of another kind, with axes renamed, fields changed (`with`) and names prefixed (`as`).
+model.yaml has what is outside the blocks of a layer; an entry of `rows` there has those that a name stands for.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from rooflinecli.core.record import Json
 from rooflinecli.ledger.ledger import Axes, Block, Row, matmul, norm
 from rooflinecli.ledger.mixer import Mixer
 from rooflinecli.specs.layers import ComponentSpec
+from rooflinecli.specs.model import ModelSpec
 from rooflinecli.specs.snapshots import table
 
 _HERE = Path(__file__).parent
@@ -52,7 +54,15 @@ def kind(folder: str, name: str) -> Json:
 
 def block(folder: str, spec: Any, known: Mapping[str, Any], renamed: Names = {}) -> Block:  # noqa: B006
     """The block of a spec, in a model of which some names are `known`; its axes renamed."""
-    given = kind(folder, spec.kind)
+    return _block(folder, kind(folder, spec.kind), spec, known, renamed)
+
+
+def outside(part: str, spec: ModelSpec, **known: Any) -> Block:
+    """A part of a model outside its blocks: its stem or head, what is before a branch, or the residual behind the branches."""
+    return _block("", table(_HERE / "model.yaml")[part], spec, known, {})
+
+
+def _block(folder: str, given: Json, spec: Any, known: Mapping[str, Any], renamed: Names) -> Block:
     scope = Scope({"INF": INF, **known}, given.get("let", {}), spec)
     axes: dict[str, int] = {}
     for axis, expression in given.get("axes", {}).items():
@@ -92,6 +102,9 @@ def _rows(folder: str, entries: list[Json], scope: Scope, renamed: Names, prefix
     for entry in entries:
         if "if" in entry and not scope.value(entry["if"]):
             continue
+        if "rows" in entry:
+            yield from scope.value(entry["rows"])
+            continue
         if "use" in entry:
             own = {name: scope.value(expression) for name, expression in entry.get("with", {}).items()}
             inner = Scope({**scope, **own}, scope.let, scope.of)
@@ -119,7 +132,17 @@ def _rows(folder: str, entries: list[Json], scope: Scope, renamed: Names, prefix
             what = "gather" if "gather" in of else "elementwise"
             reads, _, writes = of[what].partition("->")
             moved = _tensors(reads, renamed), _tensors(writes, renamed)
-            yield Row(name, what, None, params, *moved, saves, linear=of.get("linear", False))
+            yield Row(
+                name,
+                what,
+                None,
+                params,
+                *moved,
+                saves,
+                _tensors(of.get("masks", ""), renamed),
+                None,
+                of.get("linear", False),
+            )
 
 
 def _mixer(given: Json, scope: Scope, renamed: Names) -> Mixer:

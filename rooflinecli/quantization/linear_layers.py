@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
 
+from rooflinecli.core.expressions import Scope
 from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.record import Json
 from rooflinecli.specs.layers import AttentionSpec, FeedForwardSpec
+from rooflinecli.specs.snapshots import table
 
 SPLIT = ("gqa", "mha", "mqa", "mla", "shared-kv", "sparse-gqa", "sparse-mla", "gated-delta", "mamba2", "short-conv")
 # Other names of the same modules, as families write them
@@ -43,58 +48,26 @@ class Linear:
         return self.copies * self.inputs * self.outputs
 
 
+@cache
+def _table() -> Json:
+    found: Json = table(Path(__file__).with_suffix(".yaml"))
+    return found
+
+
 def attention(d: int, a: AttentionSpec, layer: str) -> Iterator[Linear]:
     """The projections of a mixer whose matrices are known by name."""
-    at, h = f"{layer}.self_attn", a.head_dim or 0
-    if a.kind == "gated-delta":  # Qwen3.5 splits the fused matrices of Qwen3-Next (in_proj_qkvz, in_proj_ba)
-        at, values = f"{layer}.linear_attn", a.n_heads * (a.v_head_dim or h)
-        yield Linear(f"{at}.in_proj_qkv", d, 2 * (a.n_kv_heads or a.n_heads) * h + values)
-        yield Linear(f"{at}.in_proj_z", d, values)
-        yield Linear(f"{at}.in_proj_b", d, a.n_heads)
-        yield Linear(f"{at}.in_proj_a", d, a.n_heads)
-        yield Linear(f"{at}.out_proj", values, d)
-        return
-    if a.kind == "mamba2":
-        inner = a.n_heads * h
-        yield Linear(f"{layer}.mamba.in_proj", d, 2 * inner + 2 * a.sizes["groups"] * a.sizes["state"] + a.n_heads)
-        yield Linear(f"{layer}.mamba.out_proj", inner, d)
-        return
-    if a.kind == "short-conv":
-        yield Linear(f"{layer}.conv.in_proj", d, 3 * d)
-        yield Linear(f"{layer}.conv.out_proj", d, d)
-        return
-    if a.kind in ("mla", "sparse-mla"):
-        yield from _latent(d, a, at)
-        if a.kind == "sparse-mla" and not a.sizes.get("index_reused"):
-            yield Linear(f"{at}.indexer.wq_b", a.q_lora_rank or d, a.sizes["index_heads"] * a.sizes["index_width"])
-            yield Linear(f"{at}.indexer.wk", d, a.sizes["index_width"])
-            yield Linear(f"{at}.indexer.weights_proj", d, a.sizes["index_heads"])
-        return
-    if a.kind == "shared-kv":
-        yield Linear(f"{at}.q_proj", d, a.n_heads * h)
-        yield Linear(f"{at}.o_proj", a.n_heads * h, d)
-        return
-    kv = a.n_kv_heads or a.n_heads
-    yield Linear(f"{at}.q_proj", d, a.n_heads * h * (2 if a.out_gate else 1))
-    yield Linear(f"{at}.k_proj", d, kv * h)
-    if not a.same_values:
-        yield Linear(f"{at}.v_proj", d, kv * h)
-    yield Linear(f"{at}.o_proj", a.n_heads * h, d)
-    if a.kind == "sparse-gqa":
-        yield Linear(f"{at}.index_q_proj", d, a.sizes["index_heads"] * a.sizes["index_width"])
-        yield Linear(f"{at}.index_k_proj", d, a.sizes["index_width"])
+    kind = a.kind if a.kind in _table() else "gqa"
+    yield from _listed(_table()[kind], Scope({"d": d}, _table()["let"], a), layer)
 
 
-def _latent(d: int, a: AttentionSpec, at: str) -> Iterator[Linear]:
-    nope, rope, v, rank = (x or 0 for x in (a.qk_nope_head_dim, a.qk_rope_head_dim, a.v_head_dim, a.kv_lora_rank))
-    if a.q_lora_rank:
-        yield Linear(f"{at}.q_a_proj", d, a.q_lora_rank)
-        yield Linear(f"{at}.q_b_proj", a.q_lora_rank, a.n_heads * (nope + rope))
-    else:
-        yield Linear(f"{at}.q_proj", d, a.n_heads * (nope + rope))
-    yield Linear(f"{at}.kv_a_proj_with_mqa", d, rank + rope)
-    yield Linear(f"{at}.kv_b_proj", rank, a.n_heads * (nope + v))
-    yield Linear(f"{at}.o_proj", a.n_heads * v, d)
+def _listed(rows: list[Any], scope: Scope, layer: str) -> Iterator[Linear]:
+    for row in rows:
+        if isinstance(row, str):
+            yield from _listed(_table()[row], scope, layer)
+            continue
+        name, inputs, outputs, *conditions = row
+        if all(map(scope.value, conditions)):
+            yield Linear(f"{layer}.{name}", scope.value(inputs), scope.value(outputs))
 
 
 def feedforward(d: int, f: FeedForwardSpec, layer: str, shared_is_mlp: bool = False) -> Iterator[Linear]:

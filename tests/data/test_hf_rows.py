@@ -10,7 +10,7 @@ import pytest
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.expressions import Scope
 from rooflinecli.importers.hf import TYPES, WRAPPED, from_config, refused, rows
-from rooflinecli.importers.hf.ignored_fields import SETS
+from rooflinecli.importers.hf.rows import SETS
 from rooflinecli.specs.field_reader import ConfigFields
 
 KEYS = {

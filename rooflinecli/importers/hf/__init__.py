@@ -10,7 +10,7 @@ from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
 from rooflinecli.importers.hf import rows
 from rooflinecli.importers.hf.config_json import read_config
-from rooflinecli.importers.hf.ignored_fields import NOISE
+from rooflinecli.importers.hf.rows import IGNORED, NOISE
 from rooflinecli.quantization.hf_config import NAMES, stored
 from rooflinecli.specs.document import Document, KeyPath
 from rooflinecli.specs.field_reader import MISSING, ConfigFields, Family, Where
@@ -22,6 +22,10 @@ _TEXT_ENCODERS = {"clip_text_model", "siglip_text_model"}  # of CLIP and SigLIP,
 _HEADS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 # Sizes that decide the count of parameters
 _DECISIVE = ("vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size", "num_attention_heads")
+# Fields of a wrapper around a decoder that change nothing, those of older files, and those inside text_config
+_WRAPPER = frozenset(IGNORED["wrapper"].split())
+_TOWER = _WRAPPER | frozenset(IGNORED["tower"].split())
+_INSIDE = frozenset(IGNORED["inside"].split())
 # Where the lines of a converted model's fields are, for errors and explanations
 _LINES: dict[tuple[str, ...], tuple[str, ...]] = {
     ("d_model",): ("hidden_size", "n_embd", "n_embed"),
@@ -186,27 +190,6 @@ def _finish(outer: ConfigFields) -> None:
     remedy = "audio encoders are not supported; remove audio_config to estimate without it"
     outer.expect("audio_config", (None, {}), remedy)
     outer.finish(NOISE | _WRAPPER)
-
-
-# Fields of a wrapper that change no shape, or repeat one of the decoder
-_WRAPPER = frozenset(
-    "image_token_index image_token_id boi_token_index eoi_token_index boi_token_id eoi_token_id video_token_id video_token_index "
-    "vision_start_token_id vision_end_token_id vision_token_id projector_hidden_act hidden_size vocab_size num_image_tokens "
-    "media_placeholder_token_id video_placeholder ignore_index use_unified_vision_chunk projection_layer_norm_eps "
-    "projector_bias understand_projector_stride vision_select_layer im_end_token im_start_token image_token_len patch_token_len "
-    "img_token_compression_config num_reward_heads process_image_mode "
-    "image_start_token_id image_end_token_id video_start_token_id video_end_token_id adapter_layer_norm_eps projector_layernorm_eps "
-    "audio_token_id boa_token_id eoa_token_id eoa_token_index audio_token_index "
-    "image_grid_pinpoints vision_feature_layer vision_feature_select_strategy image_seq_length image_seq_len use_image_newline_parameter".split()
-)
-# Fields of a wrapper that older files on the Hub have next to those of the decoder
-_TOWER = _WRAPPER | frozenset(
-    "spatial_merge_size multimodal_projector_bias projection_dim downsample_ratio mm_tokens_per_image".split()
-)
-
-
-# Ignored inside text_config; Idefics3's class has no perceiver, though its checkpoints name one
-_INSIDE = frozenset({"num_image_tokens", "perceiver_config", "pixel_shuffle_factor"})
 
 
 def _refuse(f: ConfigFields, family: Family | None = None) -> None:

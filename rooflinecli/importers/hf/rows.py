@@ -22,12 +22,15 @@ from rooflinecli.core import expressions
 from rooflinecli.core.record import Json
 from rooflinecli.importers.hf import blocks
 from rooflinecli.importers.hf.decoder import decoder
-from rooflinecli.importers.hf.ignored_fields import NOISE, SETS
 from rooflinecli.importers.hf.layer_pattern import layer_kinds, merged, placed, stack, windows
 from rooflinecli.specs.field_reader import ConfigFields, Family
+from rooflinecli.specs.snapshots import table
 from rooflinecli.specs.yaml_loader import Loader
 
 HERE = Path(__file__).parent
+IGNORED: Json = table(HERE / "ignored_fields.yaml")
+NOISE = frozenset(" ".join(IGNORED["noise"].values()).split())
+SETS = {name: frozenset(fields.split()) for name, fields in IGNORED["sets"].items()}
 _ROW = re.compile(r'^(?:"([^"\n]+)"|([\w.-]+)):(.*\n(?:[ #].*\n|\n)*)', re.MULTILINE)
 _SET = "$"  # before the name of a set of ignored fields
 _NOTHING: tuple[Any, ...] = (False, None, 0, "none", {})  # values that leave a key out after ?
@@ -149,7 +152,7 @@ def built(row: Mapping[str, Any], fields: ConfigFields, known: Mapping[str, Any]
     }
     try:
         made = _of(row, Scope(fields, {**readers, **(known or {})}, row.get("let", {})))
-    except (ArithmeticError, LookupError, TypeError) as error:  # sizes that no check of the row foresaw
+    except (ArithmeticError, LookupError, NameError, TypeError) as error:  # sizes that no check of the row foresaw
         raise fields.fail("model_type", f"its fields do not fit together ({error}); check their values") from None
     for part in nested:
         part.finish(NOISE)
