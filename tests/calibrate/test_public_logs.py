@@ -287,6 +287,24 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
         '"model_type": "llama 7B Q4_0", "n_gpu_layers": 99, "n_prompt": 1, "n_gen": 0, "n_depth": 0, "avg_ts": 50.041847}}\n',
         [(1, "prefill", 1 / 50.041847, "s", {"said-model": "llama 7B Q4_0", "engine": "llamacpp-rocm"})],
     ),
+    "NVIDIA/dgxc-benchmarking:agenticInference/inference_short/glm5/disagg/trtllm_dynamo/README.md": (  # the load before the block, remarks in it
+        "Maximum request concurrency: 64\n============ Serving Benchmark Result ============\nSuccessful requests:                     1024\n"
+        "Benchmark duration (s):                  282.64\nTotal input tokens:                      7561248\nTotal generated tokens:                  943250\n"
+        "Output token throughput (tok/s):         3337.24      ← key metric\nMean TTFT (ms):                          1067.53\n"
+        "Mean TPOT (ms):                          17.53\nMedian TPOT (ms):                        17.39        ← key metric\n" + CLOSED,
+        [(2, "itl", 0.01753, "s", {"concurrency": 64, "prompt": 7384, "output": 921}), (2, "ttft", 1.06753, "s", {})],
+    ),
+    "Ascend/MindSpeed-LLM, pretraining of LLaMA-33B": (
+        " iteration  11/50000 | consumed samples: 5632 | elapsed time per iteration (ms):  52728.1 | learning rate:    1.499E-05 | actual seqlen:  2048 | number of skipped\n",
+        [(1, "train", 52.7281, "s", {"seq": 2048})],
+    ),
+    "mlcommons/training_results_v3.0: gpt3 on 192 nodes": (
+        ':::MLLOG {"key": "submission_benchmark", "value": "gpt3", "metadata": {}}\n:::MLLOG {"key": "global_batch_size", "value": 3072, "metadata": {}}\n'
+        ':::MLLOG {"key": "tracked_stats", "value": {"train_step_timing": 6.557609558105469, "reduced_train_loss": 2.77}, "metadata": {}}\n'
+        ':::MLLOG {"key": "tracked_stats", "value": {"train_step_timing": 6.310445547103882, "reduced_train_loss": 2.77}, "metadata": {}}\n'
+        ':::MLLOG {"key": "tracked_stats", "value": {"throughput": 887370.7394176107}, "metadata": {"step": 1358954496}}\n',
+        [(4, "train", 6.310445547, "s", {"model": "gpt3-175b", "batch": 3072})],
+    ),
     "ROCm documentation of OSU on MI300A": (  # remarks behind a row
         "# OSU MPI-ROCM Latency Test v7.5\n# Size       Avg Latency(us)\n256                     0.36\n512                     8.43   ← UCX protocol switch (eager → rendezvous)\n",
         [(3, "collective", 0.36e-6, "s", {}), (4, "collective", 8.43e-6, "s", {"bytes": 512.0})],
@@ -332,6 +350,19 @@ def test_a_public_log_says_what_a_person_reads_in_it(where):
         stated = {**row.options, **row.probe, "doubt": row.doubt, "unread": row.unread, "notes": row.notes}
         assert row.value == pytest.approx(value)
         assert {name: stated.get(name) for name in said} == said
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "why"),
+    [
+        ("maskrcnn", "log:1: MLPerf's maskrcnn is no language model"),
+        ("bert", "log:3: bert: a whole run, whose tracked_stats"),
+    ],
+)
+def test_a_whole_run_of_mlperf_is_not_called_cut_short(benchmark, why):
+    text = f':::MLLOG {{"key": "submission_benchmark", "value": "{benchmark}"}}\n:::MLLOG {{"key": "run_stop", "value": null}}\n'
+    with pytest.raises(DataError, match=why):
+        read_source(Source("log", text))
 
 
 def _changed(text: str, rng: random.Random) -> str:

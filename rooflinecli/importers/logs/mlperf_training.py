@@ -19,6 +19,7 @@ _MODELS = {
     "llama31_405b": "llama-3.1-405b",
     "llama31_8b": "llama-3.1-8b",
 }
+_NO_TEXT = ("resnet", "ssd", "maskrcnn", "retinanet", "unet3d", "rnnt", "dlrm", "dlrm_dcnv2", "minigo", "stable_diffusion", "flux1", "gnn", "rgat")  # fmt: skip
 
 
 def claims(source: Source) -> bool:
@@ -37,9 +38,16 @@ def read(source: Source) -> list[MeasuredRow]:
     }
     timed = [(i, v) for i, text in enumerate(source.lines, 1) if (m := _TIMING.search(text)) and (v := positive(m[1]))]
     rate = "tokens/s" if benchmark == "gpt3" else "samples/s"
-    for steps, unit in ((_stats(events, "train_step_time"), "s"), (timed, "s"), (_stats(events, "throughput"), rate)):
+    if benchmark in _NO_TEXT:
+        raise DataError(f"{source.at(1)}: MLPerf's {benchmark} is no language model; give a log of one")
+    named = [steps for name in ("train_step_time", "train_step_timing") if (steps := _stats(events, name))]
+    for steps, unit in (*((steps, "s") for steps in named), (timed, "s"), (_stats(events, "throughput"), rate)):
         if steps:
             return settled(source, TOOL, steps, unit, options)
+    if "run_stop" in said:
+        raise DataError(
+            f"{source.at(len(source.lines))}: {benchmark}: a whole run, whose tracked_stats have neither the time of a step nor a throughput"
+        )
     return []
 
 

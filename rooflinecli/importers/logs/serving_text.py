@@ -11,7 +11,7 @@ from rooflinecli.importers.logs.serving_run import ServingRun, engine_of, length
 from rooflinecli.importers.source import MeasuredRow, Source, positive
 
 _TITLE = re.compile(r"=+ Serving Benchmark Result =+")
-_FIELD = re.compile(r"^\W*([A-Z][^:|]*?):\s+([-\w.,]+)\s*$")
+_FIELD = re.compile(r"^\W*([A-Z][^:|]*?):\s+([-\w.,]+)\s*(?:[←·#].*)?$")
 _FLAG = re.compile(r"--(model|max-concurrency|request-rate|backend|dataset-name|dataset-path)[= ]+['\"]?([^'\"\s\\]+)")
 _COMMAND = re.compile(r"\bbench(?:mark)?_serving|\bbench serve\b")
 _ASKED = re.compile(
@@ -35,6 +35,7 @@ def _blocks(source: Source, tool: str) -> list[MeasuredRow]:
         fields, whole = _block(source.lines[start + 1 : following])
         if not whole:
             raise DataError(f"{source.at(start + 1)}: the block of results does not end; was the file cut short?")
+        fields = {**_load_before(source.lines[:start]), **fields}
         found += _block_run(source, start + 1, fields, _arguments(source.lines[:start])).rows(source, start + 1, tool)
     return found
 
@@ -49,6 +50,17 @@ def _block(lines: list[str]) -> tuple[dict[str, str], bool]:
         if match := _FIELD.match(text.strip()):
             fields.setdefault(match[1].strip(), match[2])
     return fields, False
+
+
+def _load_before(before: list[str]) -> dict[str, str]:
+    """The load that a client prints when it starts, up to the block before."""
+    found: dict[str, str] = {}
+    for text in reversed(before):
+        if re.search(r"={20,}", text):
+            break
+        if (match := _FIELD.match(text.strip())) and match[1] in (*_CAPS, "Traffic request rate"):
+            found.setdefault(match[1], match[2])
+    return found
 
 
 def _arguments(before: list[str]) -> dict[str, str]:

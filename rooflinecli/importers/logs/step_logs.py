@@ -254,7 +254,7 @@ READERS = (
     StepLog(  # Megatron-LM, Megatron-DeepSpeed and Megatron-Bridge: pipe-separated lines, arguments in dots
         "Megatron",
         re.compile(
-            r"iteration[=\s]+\d+/\s*\d+ \|.*?elapsed[ _]time[ _]per[ _]iteration[ _]\(?(ms|s)(?:\): |=)([\d.]+)(?:/[\d.]+)? \|"
+            r"iteration[=\s]+\d+/\s*\d+ \|.*?elapsed[ _]time[ _]per[ _]iteration[ _]\(?(ms|s)(?:\): *|=)([\d.]+)(?:/[\d.]+)? \|"
         ),
         "elapsed time per",
         r"elapsed[ _]time[ _]per[ _]iteration[ _]\(?m?s",
