@@ -60,7 +60,7 @@ _SUITES = {
     "attention": "Attention: prefill and decode.",
     "bandwidth": "Memory streams: copy, triad, read.",
     "elementwise": "Norms, activations, reductions, optimizer, gather.",
-    "collectives": "All-reduce and its kin over all local devices, or over hosts.",
+    "collectives": "All-reduce and other collectives over all local devices, or over hosts.",
     "all": "Everything (the default).",
 }
 SUITES: dict[str, type[Suite]] = {

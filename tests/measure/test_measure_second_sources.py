@@ -10,6 +10,7 @@ from measure.fits import fit_of
 from rooflinecli.measure import cases, device, profile, run, shape_grids, timing, torch_baseline
 from rooflinecli.measure.fit import Constants, predict, sizes_of
 from rooflinecli.measure.timing import Protocol
+from rooflinecli.render import blocks
 from rooflinecli.render.views import measure as render
 from rooflinecli.specs.hardware import load_hardware
 
@@ -80,7 +81,7 @@ def test_measured_constants_are_nearer_where_the_timings_are_theirs(env):
     (row,) = run.compared(records, text, Path("chip.yaml"), "h100-sxm")
     assert row["shapes"] == len(shapes) and row["measured_median"] < 0.01 < row["shipped_median"]
     assert row["measured_inside"] == 1.0
-    assert records(render.HELD_OUT, [row]).rows[0][0] == "matmul bf16"
+    assert blocks.records(render.HELD_OUT, [row]).rows[0][0] == "matmul bf16"
 
 
 def test_a_pass_beside_the_kernel_is_not_asked_for():

@@ -163,7 +163,7 @@ class QuestionCommand(TyperCommand):
         return self.former.get(flag, flag) + equals + value if flag.startswith("--") else word
 
     def collect_usage_pieces(self, ctx: Context) -> list[str]:
-        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+        return [piece.strip("{}").replace("...]...", "]...") for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
         panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in PANELS}
@@ -285,13 +285,18 @@ def _help(option: Option, question: type[Question[object]]) -> str:
         *others, last = option.choices
         text += f": {', '.join(others)} or {last}." if others else f": {last}."
     if option.kind == "switch" and option.parameter in question.ranged:
-        text += " yes, no or yes,no."
+        text = f"{text.removesuffix('.')}: yes, no or yes,no."
     if option.default in (None, MISSING, False, ()):
         return text
     if option.kind == "time":
         return f"{text} [default: {units.duration(float(option.default))}]"
-    is_number = isinstance(option.default, (int, float)) and option.default is not True
-    return f"{text} [default: {option.default:g}]" if is_number else f"{text} [default: {option.default}]"
+    if option.default is True:
+        return f"{text} [default: on]"
+    return (
+        f"{text} [default: {option.default:g}]"
+        if isinstance(option.default, (int, float))
+        else f"{text} [default: {option.default}]"
+    )
 
 
 def show(answer: Any, view: str, how: Delivery, *, table: str = "", **shown: object) -> None:

@@ -128,6 +128,14 @@ class PlainGroup(TyperGroup):
     def get_params(self, ctx: Context) -> list[Parameter]:
         return [without_coercion(parameter) for parameter in super().get_params(ctx)]
 
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Commands with the whole of their first sentences, which click would cut."""
+        shown = [(name, command) for name in self.list_commands(ctx) if (command := self.get_command(ctx, name))]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(n, " ".join((c.help or "").partition("\n\n")[0].split())) for n, c in shown if not c.hidden]
+            )
+
 
 class LazyGroup(PlainGroup):
     """A click group whose commands are imported on first use."""

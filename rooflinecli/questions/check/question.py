@@ -115,7 +115,7 @@ class Check(Question[CheckAnswer]):
     examples = ("roofline check plan.yaml", "roofline check plans/*.yaml --format github --baseline accepted.json")
     # fmt: off
     plan: Texts = field("free", "YAML files of named checks (docs/check.md).", positional=True, several=True, metavar="PLAN...", kw_only=False)
-    bound: OptText = field("choice", "Bound of the interval that limits are held to, instead of the files'", default=None, choices=BOUNDS, former=("hold",))
+    bound: OptText = field("choice", "Bound of the interval that limits are compared with, instead of the files'", default=None, choices=BOUNDS, former=("hold",))
     on_inconclusive: OptText = field("choice", "What a limit inside the interval amounts to, fail by default", default=None, choices=("fail", "warn"), former=("unsure",))
     only: OptText = field("free", "Run only the checks whose name matches this pattern, such as 'chat*'.", default=None, metavar="PATTERN")
     fix_budget: OptWhole = field("whole", "Estimates that the search for fixes may take in all (300 less the checks, at least 60).", default=None, least=0, former=("suggest",))

@@ -110,7 +110,7 @@ class Compare(Prices, EstimateOptions, Several, Question[CompareAnswer]):  # typ
         "phase": "train, prefill, decode; omitted: those of --rank-by.",
     }
     # fmt: off
-    hw: Texts = field("free", "Chips, with commas or repeated; the first is the measure of --iso.", panel=LOAD, metavar="NAMES", several=True, also=("hardware",), kw_only=False)  # type: ignore[assignment]
+    hw: Texts = field("free", "Chips, with commas or repeated; the first is the reference of --iso.", panel=LOAD, metavar="NAMES", several=True, also=("hardware",), kw_only=False)  # type: ignore[assignment]
     slo: OptText = field("free", "Serving: TTFT and ITL limits, such as ttft=1s,itl=40ms.", default=None, metavar="LIMITS", panel=LOAD)
     iso: Text = field("choice", "What is equal: devices, cost (USD per hour) or memory", default="same-devices", choices=ISO, former=("at",))
     rank_by: OptText = field("free", "Quantity to rank by, as named in the JSON of `roofline estimate`; omitted: the time of --phase, else of decode.", default=None, metavar="QUANTITY", former=("rank",))

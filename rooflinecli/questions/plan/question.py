@@ -181,7 +181,7 @@ class Plan(Prices, EstimateOptions, Several, Question[PlanAnswer]):  # type: ign
         "batch": "Global batch (4M-tokens (4 x 2^20) works too); serving: batches to try (1..1024).",
         **dict.fromkeys(RESTRICTED, "Restrict the layouts that are searched, e.g. to 8 or 4,8."),
         "recompute": "Restrict recomputation, e.g. to none,selective.",
-        "sequence_parallel": "Restrict to yes or no.",
+        "sequence_parallel": "Restrict whether activations outside TP are split too.",
     }
     # fmt: off
     hw: Texts = field("free", "Chips, with commas or repeated.", panel=LOAD, metavar="NAMES", several=True, also=("hardware",), kw_only=False)  # type: ignore[assignment]

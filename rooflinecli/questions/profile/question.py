@@ -93,7 +93,7 @@ class Profile(Question[ProfileAnswer]):
     dtype: Text = field("free", "Number format of kernels that name none.", default="bf16", metavar="FORMAT")
     peak: OptNumber = field("flops_per_s", "Peak FLOP/s, instead of the chip's.", default=None)
     bandwidth: OptNumber = field("bytes_per_s", "Memory bandwidth, instead of the chip's.", default=None)
-    model: OptText = field("name", "Model whose ledger rows the kernels run.", default=None)
+    model: OptText = field("name", "Model whose operations the kernels run.", default=None)
     batch: Number = field("positive", "With --model: sequences.", default=1.0, metavar="COUNT")
     seq: OptNumber = field("tokens", "With --model: tokens per sequence in the pass.", default=None)
     context: OptNumber = field("tokens", "With --model: context of a decode step, instead of --seq.", default=None)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Report(EstimateOptions, Question["ReportAnswer"]):
     """One HTML page: times, memory, the roofline, latency against throughput, derivations that unfold, sources.
 
-    It loads nothing from anywhere, reads on a phone, in the dark and on paper, and embeds its numbers as JSON. Exit code 1
+    It loads nothing from anywhere, fits a phone, has a dark scheme and prints, and embeds its numbers as JSON. Exit code 1
     when the layout does not fit; the page is written all the same.
     """
 

@@ -321,7 +321,7 @@ class Search(Prices, Limits, EstimateOptions, Several, Question[SearchAnswer]): 
     }
     # fmt: off
     objective: OptText = field("free", "throughput, latency, cost, energy, devices, any quantity, or two for a Pareto front.", default=None, metavar="LIST")
-    where: Texts = field("free", "What must hold, e.g. 'train.mfu >= 0.4' or 'serve.itl_s <= 40 ms'; repeat. Memory always.", default=None, metavar="CONDITION", several=True)
+    where: Texts = field("free", "Constraint, e.g. 'train.mfu >= 0.4' or 'serve.itl_s <= 40 ms'; repeat. Memory always.", default=None, metavar="CONDITION", several=True)
     top: Whole = field("whole", "How many layouts to show, the best of each split of the devices.", default=5)
     precedent_only: Switch = field("switch", "Training: only layouts like published runs.", default=False, panel=LAYOUT, former=("practised",))
     all_layouts: Switch = field("switch", "Training: every layout a row, not the best of each split.", default=False, panel=LAYOUT, former=("all",))

@@ -163,7 +163,7 @@ class RequestLoad(Group):
     trace_window: OptText = field("free", "Part of a trace by time since its start, such as 10min:20min.", default=None, metavar="FROM:TO", panel=LOAD, former=("window",))
     skip_invalid: Switch = field("switch", "Leave malformed rows of a trace out, and report how many.", default=False, panel=LOAD, former=("skip-bad",))
     warmup: OptNumber = field("time", "Leave requests that arrive earlier out of every number, such as 30s.", default=None, panel=LOAD, least=0)
-    slo: OptText = field("free", "Limits and the per cent of requests that meet all: ttft=2s,itl=50ms,e2e=30s@99; several, and by class: ttft=500ms@50,ttft=2s@99,batch:e2e=10min@95.", default=None, metavar="LIMITS")
+    slo: OptText = field("free", "Limits and the percentage of requests that meet all: ttft=2s,itl=50ms,e2e=30s@99; several, and by class: ttft=500ms@50,ttft=2s@99,batch:e2e=10min@95.", default=None, metavar="LIMITS")
     # fmt: on
 
     def check(self) -> None:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator
 from io import StringIO
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.extras import install
@@ -173,7 +173,8 @@ class Html(Table):
 
     def __init__(self, stream: TextIO, names: list[str], about: dict[str, object]):
         super().__init__(stream, names, about)
-        self.axes, self.json = about["axes"], Json(StringIO(), names, about)
+        self.axes, self.text = cast(dict[str, object], about["axes"]), StringIO()
+        self.json = Json(self.text, names, about)
 
     def add(self, chunk: Chunk) -> None:
         super().add(chunk)
@@ -183,14 +184,12 @@ class Html(Table):
         from rooflinecli.render.report.page import whole_of
 
         self.json.close()
-        head = Headline(f"{self.total:,} points over {', '.join(self.axes)}")  # type: ignore[call-overload]
+        head = Headline(f"{self.total:,} points over {', '.join(self.axes)}")
         grid = blocks.Table([Column(_title(name)) for name in self.names], self.grid)
         more = self.total - len(self.grid)
         note = Note(f"{more:,} more points are in the JSON of this page") if more else None
         drawn = [self.picture] if self.picture is not None and any(self.picture.series.values()) else []
-        self.stream.write(
-            whole_of("roofline sweep", blocks.page([head], [grid], [note]), drawn, self.json.stream.getvalue())
-        )
+        self.stream.write(whole_of("roofline sweep", blocks.page([head], [grid], [note]), drawn, self.text.getvalue()))
 
 
 def _title(name: str) -> str:

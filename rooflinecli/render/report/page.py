@@ -256,7 +256,11 @@ def _spent(figures: EmbeddedFigures) -> EscapedHtml:
             if seconds > TINY * total
         ]
         parts.sort(key=lambda part: -part[1])
-        bars.append(_bar(figures, _titled(figures, phase)[0], parts, total, lambda v, total=total: f"{v / total:.1%}"))
+
+        def share(seconds: float, total: float = total) -> str:
+            return f"{seconds / total:.1%}"
+
+        bars.append(_bar(figures, _titled(figures, phase)[0], parts, total, share))
     return join(bars)
 
 

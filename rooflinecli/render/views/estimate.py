@@ -165,7 +165,7 @@ def _serving(answer: EstimateAnswer, phases: Mapping[str, PhaseAnswer]) -> str:
 def _usd_of_one(answer: EstimateAnswer, phase: PhaseAnswer) -> float:
     """Dollars of an image or a video: those of the tokens that its passes go over."""
     tokens = float(phase.tokens_per_s) * float(phase.time_s) / float(answer.workload.batch or 1)
-    return float(answer.cost.usd_per_million_input_tokens) * tokens / 1e6
+    return float(answer.cost.usd_per_million_input_tokens or 0.0) * tokens / 1e6
 
 
 def _training(answer: EstimateAnswer) -> str:
