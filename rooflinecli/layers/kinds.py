@@ -24,6 +24,7 @@ from typing import Any
 from rooflinecli.core.expressions import NOTHING, Scope, compiled
 from rooflinecli.core.num import INF
 from rooflinecli.core.record import Json
+from rooflinecli.formulas import recurrence
 from rooflinecli.ledger.ledger import Axes, Block, Row, matmul, norm
 from rooflinecli.ledger.mixer import Mixer
 from rooflinecli.specs.layers import ComponentSpec
@@ -32,6 +33,12 @@ from rooflinecli.specs.snapshots import table
 
 _HERE = Path(__file__).parent
 _DERIVED = NOTHING | {"apart": None}  # of derived sizes, where a layout sets no `apart`
+_RULES = (
+    "scan_flops",
+    "step_flops",
+    "moved_values",
+)  # fields of mixers that follow from sizes, by formulas/recurrence.py
+_FORMULAS = vars(recurrence) | NOTHING
 _TENSORS = ("cached", "channels", "shifts")  # fields of mixers that are lists of tensors
 Names = Mapping[str, str]
 
@@ -149,7 +156,9 @@ def _mixer(given: Json, scope: Scope, renamed: Names) -> Mixer:
     module, name = given["is"].split(".")
     fields = {key: scope.worked(written) for key, written in given.items() if key != "is"}
     for key, value in fields.items():
-        if isinstance(value, str):
+        if key in _RULES:
+            fields[key] = partial(eval, compiled(_renamed(value, renamed)), _FORMULAS)
+        elif isinstance(value, str):
             fields[key] = _tensors(value, renamed) if key in _TENSORS else renamed.get(value, value)
     mixer: Mixer = getattr(import_module(f"rooflinecli.layers.{module}"), name)(**fields)
     return mixer

@@ -8,7 +8,7 @@ the states inside a chunk are computed again (Dao and Gu 2024, section 6): three
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from collections.abc import Callable
 
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
@@ -26,9 +26,13 @@ BACKWARD = 3.0
 class Recurrent(Mixer):
     """Heads with a state of key x value each, by axis name; the channels that pass a convolution of `taps` taps.
 
-    columns: what the convolution keeps beyond or short of its taps. shifts: further values per sequence (RWKV's last token).
+    scan_flops, step_flops: of the recurrence over `tokens` of a prompt, and token by token where that is another form; moved_values: what it
+    reads and writes per token, where it is not what the convolution gave. columns: what the convolution keeps beyond or short of its taps. shifts: further values per sequence (RWKV's last token).
     """
 
+    scan_flops: Callable[[Sizes], Number]
+    step_flops: Callable[[Sizes], Number] | None = None
+    moved_values: Callable[[Sizes], Number] | None = None
     heads: str = "N"
     key: str = "state"
     value: str = "H"
@@ -36,17 +40,20 @@ class Recurrent(Mixer):
     columns: int = 0
     shifts: tuple[Axes, ...] = ()
     state_dtype: str = "fp32"
+    stateless: bool = False
 
-    @abstractmethod
     def scan(self, tokens: Number, sizes: Sizes) -> Number:
         """FLOPs of the recurrence over the tokens of a prompt, in its chunked form where it has one."""
+        return self.scan_flops({**sizes, "tokens": tokens})
 
-    @abstractmethod
     def step(self, tokens: Number, sizes: Sizes) -> Number:
         """FLOPs of the recurrence, token by token."""
+        return (self.step_flops or self.scan_flops)({**sizes, "tokens": tokens})
 
     def moved(self, sizes: Sizes) -> Number:
         """Values that the recurrence reads and writes per token: what the convolution gave, the output, and a gate of its width."""
+        if self.moved_values is not None:
+            return self.moved_values(sizes)
         return self._channels(sizes) + 2 * sizes[self.heads] * sizes[self.value]
 
     def _channels(self, sizes: Sizes) -> Number:
@@ -59,7 +66,9 @@ class Recurrent(Mixer):
 
     def state_elements(self, sizes: Sizes) -> Number:
         """Elements of the recurrent state of one sequence."""
-        return recurrence.state_elements(sizes[self.heads], sizes[self.key], sizes[self.value])
+        return (
+            0.0 if self.stateless else recurrence.state_elements(sizes[self.heads], sizes[self.key], sizes[self.value])
+        )
 
     def _width(self, formats: Formats) -> float:
         return formats.state or size_of(self.state_dtype)
@@ -136,87 +145,3 @@ class Recurrent(Mixer):
     def text(self, sizes: Sizes) -> str:
         b, s, heads, key, value = (count(sizes[a]) for a in ("B", "S", self.heads, self.key, self.value))
         return f"{b} x {s} tokens, {heads} states of {key} x {value}"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Delta(Recurrent):
-    """Old values are read from the state and corrected, not only added to."""
-
-    def scan(self, tokens: Number, sizes: Sizes) -> Number:
-        return recurrence.delta_chunk_flops(tokens, sizes["N"], sizes["H"], sizes["Hv"], sizes["chunk"])
-
-    def step(self, tokens: Number, sizes: Sizes) -> Number:
-        return recurrence.recurrent_flops(tokens, sizes["N"], sizes["H"], sizes["Hv"], 4)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Lightning(Recurrent):
-    """q, k and v without a convolution, blocks of matmuls in prefill."""
-
-    def moved(self, sizes: Sizes) -> Number:
-        return 4 * sizes["N"] * sizes["H"]
-
-    def scan(self, tokens: Number, sizes: Sizes) -> Number:
-        return recurrence.linear_chunk_flops(tokens, sizes["N"], sizes["H"], sizes["H"], sizes["chunk"])
-
-    def step(self, tokens: Number, sizes: Sizes) -> Number:
-        return recurrence.recurrent_flops(tokens, sizes["N"], sizes["H"], sizes["H"], 3)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Mamba1Scan(Recurrent):
-    """A scan whose time step, input and readout depend on the token."""
-
-    def scan(self, tokens: Number, sizes: Sizes) -> Number:
-        return recurrence.selective_scan_flops(tokens, sizes["N"], sizes["state"])
-
-    step = scan
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Mamba2Scan(Recurrent):
-    """A scalar decay per head, so that chunks are matmuls."""
-
-    def scan(self, tokens: Number, sizes: Sizes) -> Number:
-        return recurrence.ssd_chunk_flops(
-            tokens, sizes[self.heads], sizes["G"], sizes["state"], sizes[self.value], sizes["chunk"]
-        )
-
-    def step(self, tokens: Number, sizes: Sizes) -> Number:
-        return recurrence.recurrent_flops(tokens, sizes[self.heads], sizes["state"], sizes[self.value], 3)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class GatedUnit(Recurrent):
-    """A decay per channel and token; no matmul form."""
-
-    def scan(self, tokens: Number, sizes: Sizes) -> Number:
-        return recurrence.lru_flops(tokens, sizes["N"] * sizes["H"])
-
-    step = scan
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class RwkvMixer(Recurrent):
-    """Weighted values over weights, both decaying; no matmul form."""
-
-    def scan(self, tokens: Number, sizes: Sizes) -> Number:
-        return recurrence.wkv_flops(tokens, sizes["N"])
-
-    step = scan
-
-    def moved(self, sizes: Sizes) -> Number:
-        return 4 * sizes["N"]
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ShortConv(Recurrent):
-    """A convolution between two gates: two products per channel, and no recurrence."""
-
-    def scan(self, tokens: Number, sizes: Sizes) -> Number:
-        return 2 * tokens * sizes["N"]
-
-    step = scan
-
-    def state_elements(self, sizes: Sizes) -> Number:
-        return 0.0

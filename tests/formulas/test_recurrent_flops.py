@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from rooflinecli.formulas import recurrence
-from rooflinecli.layers.recurrent import Delta, Lightning, Mamba2Scan, ShortConv
+from rooflinecli.layers import kinds
+from rooflinecli.layers.recurrent import Recurrent
+from rooflinecli.specs.layers import AttentionSpec
 
 
 class Counted:
@@ -63,16 +65,27 @@ def of_the_state(recurrence, k, v):
     return f(1, 1) - f(1, 0) - f(0, 1) + f(0, 0)
 
 
+def mixer_of(kind: str) -> Recurrent:
+    """The mixer of a kind, whatever its sizes."""
+    spec = AttentionSpec(
+        kind=kind, n_heads=1, head_dim=1, sizes=dict.fromkeys(kinds.kind("attention", kind)["sizes"], 1)
+    )
+    (mixer,) = [row.mixer for row in kinds.block("attention", spec, {}).rows if row.mixer is not None]
+    assert isinstance(mixer, Recurrent)
+    return mixer
+
+
 @pytest.mark.parametrize(
-    ("rule", "mixer"),
+    ("rule", "kind"),
     [
-        (mamba2, Mamba2Scan(key="state", value="H", heads="N")),
-        (mamba2, Lightning(key="H", value="H")),
-        (gated_delta, Delta(key="H", value="Hv")),
+        (mamba2, "mamba2"),
+        (mamba2, "lightning"),
+        (gated_delta, "gated-delta"),
     ],
     ids=["mamba2", "lightning", "gated_delta"],
 )
-def test_a_decode_step_counts_every_product_with_the_state(rule, mixer):
+def test_a_decode_step_counts_every_product_with_the_state(rule, kind):
+    mixer = mixer_of(kind)
     sizes = {"N": 5.0, "H": 7.0, "Hv": 11.0, "state": 13.0}
     pairs = sizes[mixer.key] * sizes[mixer.value]
     assert mixer.step(3.0, sizes) == 2 * 3 * 5 * pairs * of_the_state(rule, 4, 6)
@@ -105,6 +118,6 @@ def test_an_rg_lru_counts_its_products():
 
 def test_a_short_convolution_gates_each_channel_twice():
     """100 tokens of 2,048 channels: one product before the taps and one behind, whether read together or one by one."""
-    gated = ShortConv(key="H", value="H", channels=(("N",),))
+    gated = mixer_of("short-conv")
     assert gated.scan(100.0, {"N": 2048.0}) == gated.step(100.0, {"N": 2048.0}) == 409_600
     assert gated.state_elements({"N": 2048.0}) == 0
