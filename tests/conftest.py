@@ -12,7 +12,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -73,10 +75,19 @@ class Ran:
         return json.loads(self.out)
 
 
+@cache
+def _main() -> Callable[[], None]:
+    """The command line, with each verb's command built once; a process of its own never needs one twice."""
+    from rooflinecli.interfaces.cli.main import LazyGroup, main
+
+    built = cache(partial(LazyGroup.get_command, LazyGroup(name="roofline"), None))
+    LazyGroup.get_command = lambda self, ctx, cmd_name: built(cmd_name)
+    return main
+
+
 def run_cli(*args: str) -> Ran:
     """`roofline ARGS` in this process: exit code, standard output and standard error."""
-    from rooflinecli.interfaces.cli.main import main
-
+    main = _main()
     out, err, code, argv = io.StringIO(), io.StringIO(), 0, sys.argv
     sys.argv = ["roofline", *args]
     try:

@@ -147,7 +147,10 @@ def test_training_rows(report) -> None:
             (f"training: {name}", ("dense", "MoE"))
             for name in ("second round", "other frameworks", "other releases and hybrids")
         ),
-        *((f"{OTHERS}, {name}", ("dense, never seen", "MoE, never seen")) for name in QUANTITIES.values()),
+        *(
+            pytest.param(f"{OTHERS}, {name}", ("dense, never seen", "MoE, never seen"), marks=pytest.mark.slow)
+            for name in QUANTITIES.values()
+        ),
     ],
 )
 def test_rows_with_a_twin_and_without_are_apart_and_make_the_kind(lines, title: str, kinds: tuple[str, ...]) -> None:

@@ -35,7 +35,7 @@ def commands(text: str) -> list[str]:
     ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("line", commands(README))
 def test_readme_commands_run(line, tmp_path, monkeypatch):
     args = shlex.split(line)[1:]

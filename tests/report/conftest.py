@@ -40,6 +40,7 @@ def page_of(tmp_path_factory):
     return lambda name: written(name, folder)
 
 
+@cache
 def embedded(html: str) -> dict:
     """The JSON a page carries."""
     return json.loads(

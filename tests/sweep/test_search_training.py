@@ -18,6 +18,7 @@ from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import Request
 
 SMALL = [
+    ("gpt2", "a100", 4, 6, 1024, {}),
     ("gpt2", "a100", 8, 12, 1024, {}),
     ("llama-3-8b", "h100", 8, 8, 4096, {"zero": "1,3", "recompute": "none,full"}),
     ("mixtral-8x7b", "h100", 16, 16, 2048, {"zero": "3", "recompute": "full", "sequence_parallel": "yes"}),
@@ -119,7 +120,7 @@ def ask(
 
 
 @pytest.mark.parametrize(
-    "case", SMALL[:1] + [pytest.param(c, marks=pytest.mark.slow) for c in SMALL[1:]], ids=lambda c: c[0]
+    "case", SMALL[:1] + [pytest.param(c, marks=pytest.mark.slow) for c in SMALL[1:]], ids=lambda c: f"{c[0]}-{c[2]}"
 )
 def test_search_equals_brute_force(case: tuple[Any, ...]) -> None:
     best, fitting = brute_force(*case)

@@ -17,11 +17,11 @@ from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import Request
 
 CASES = [
+    ("gpt2", "tpu-v5e", "decode", Layout(zero=0)),
     ("llama-3-70b", "h100", "decode", Layout(tp=8.0, zero=0)),
     ("llama-3-70b", "h100", "prefill", Layout(tp=4.0, zero=0)),
     ("llama-3-8b", "a100", "train", Layout(tp=2.0, dp=8.0, zero=3, sequence_parallel=True)),
     ("mixtral-8x7b", "h200", "train", Layout(tp=2.0, pp=2.0, dp=8.0, ep=8.0, zero=1, recompute="full")),
-    ("gpt2", "tpu-v5e", "decode", Layout(zero=0)),
 ]
 
 

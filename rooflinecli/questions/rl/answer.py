@@ -108,6 +108,8 @@ def compose(question: Rl) -> Composed:
     training = devices - question.rollout_devices if question.rollout_devices else devices
     if training < 1:
         raise UsageError(f"--rollout-devices {rolling} leaves none of -n {devices} to the trainer", "rollout-devices")
+    for name in filter(None, (question.reward_model, question.critic)):
+        load_model(name)  # one that cannot be read is refused before a rollout is simulated
     made = rl_parts.rollout(question.replace(**dict.fromkeys(ASIDE)), rolling)
     samples = rl_parts.samples_of(question)
     update = rl_parts.update(question, training, samples)
