@@ -9,7 +9,7 @@ from rooflinecli.core import num
 from rooflinecli.core.derivation import label
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number, one
-from rooflinecli.engine import lora_serving, moe_serving
+from rooflinecli.engine import host_offload, lora_serving, moe_serving
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.host_offload import LINK, LINK_ERROR, HostShare
 from rooflinecli.formulas import collectives, serving
@@ -180,7 +180,8 @@ def _tp_reductions(ledger: Ledger) -> Number:
 
 
 def _host_compute(ctx: EstimateContext, layout: Layout, host: HostShare, costs: StepAccumulator, work: Sizes) -> None:
-    """Charge what the host CPU computes: its layers, its experts, the head."""
+    """Charge what the host CPU computes: its layers, its experts, the head, for all devices that share its memory."""
+    layout, replicas = host_offload.on_hosts(ctx, layout)
     forward = ForwardPass(host.formats, decode=True, flash=ctx.request.flash)
     on_cpu = StepAccumulator(host.chip, REGIME, 1.0)
     for group in ctx.ledger.layers:
@@ -191,14 +192,15 @@ def _host_compute(ctx: EstimateContext, layout: Layout, host: HostShare, costs: 
             on_cpu.add(forward.ops([row for row in group.rows if row.routed], sizes), experts)
     outer = stem_head_axis_sizes(ctx.ledger, work, layout, ctx.ledger.document, ctx.lift)
     on_cpu.add(forward.ops(ctx.ledger.head, outer, outer=True), host.head)
-    costs.add_group("host", on_cpu, label(on_cpu.total, "t_host"), 1.0)
+    costs.add_group("host", on_cpu, label(on_cpu.total, "t_host"), replicas)
 
 
 def _weights_over_host_link(
     ctx: EstimateContext, layout: Layout, host: HostShare, costs: StepAccumulator, tokens: Number, passes: Number
 ) -> None:
-    """Charge the copies of the host's weights to the device, once per pass: all of its layers, and the experts that have tokens."""
-    params, formats, link = ctx.parameters(layout), ctx.formats, ctx.chip.host_link
+    """Charge the copies of the host's weights to the devices, once per pass: all layers, stage by stage, and the experts that have tokens."""
+    params, formats = ctx.parameters(layout.with_changes(pp=1.0, virtual_stages=1.0, stages=None)), ctx.formats
+    link = _host_link(ctx, layout, host, passes)
     layers = params.inner * formats.weight * host.layers
     experts = params.experts * formats.expert_weight * host.experts
     moe = next((g.feedforward for g in ctx.spec.layers if g.feedforward.kind == "moe"), None)
@@ -211,6 +213,15 @@ def _weights_over_host_link(
     expected = label(copy_time(layers + copied, passes, link, 1.0 if ctx.chip.ideal else LINK), "t_copy")
     costs.add_time("host_copy", expected, "host_copy", LINK_ERROR)
     costs.t_communication = costs.t_communication + copy_time(layers + least, passes, link, 1.0)
+
+
+def _host_link(ctx: EstimateContext, layout: Layout, host: HostShare, passes: Number) -> Number:
+    """Bytes per second at which a device reads the host's memory, which all devices of a host share."""
+    link, per_host = ctx.chip.host_link, ctx.chip.devices_per_host
+    reading = layout.tp * layout.dp * (serving.pieces_at_once(passes, layout.pp) if ctx.engine.splits_layers else 1.0)
+    if one(reading):
+        return link
+    return num.minimum(link, host.chip.bandwidth / num.minimum(reading, per_host))
 
 
 def _overheads(

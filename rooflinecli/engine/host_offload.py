@@ -14,7 +14,7 @@ from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.lift import PlainLift
-from rooflinecli.core.num import Number
+from rooflinecli.core.num import Number, one
 from rooflinecli.formulas import offload as f
 from rooflinecli.memory import DeviceParameters
 from rooflinecli.price.chip import Chip
@@ -96,6 +96,16 @@ def _formats(chip: Chip, own: Formats) -> Formats:
         kv=own.kv,
         state=own.state,
     )
+
+
+def on_hosts(ctx: EstimateContext, layout: Layout) -> tuple[Layout, Number]:
+    """A layout with hosts for ranks, since the devices of one host share its memory; and the replicas that share a host."""
+    if one(layout.devices):
+        return layout, 1.0
+    per_host = ctx.chip.devices_per_host
+    tp, hosts = num.ceil(layout.tp / per_host), num.ceil(layout.devices / per_host)
+    ep = num.maximum(layout.ep * tp / layout.tp, 1.0)
+    return layout.with_changes(tp=tp, ep=ep, expert_tp=None), num.maximum(layout.dp / hosts, 1.0)
 
 
 def on_device(params: DeviceParameters, host: HostShare | None) -> DeviceParameters:

@@ -90,3 +90,19 @@ def test_a_smaller_file_is_as_much_faster_as_its_row_says():
 def test_whole_numbers_have_no_point_in_json():
     ran = run_cli("estimate", "llama-3-8b", "--hw", "h100", "--format", "json")
     assert '"total": 8030261248,' in ran.out and '"capacity_bytes": 85899345920,' in ran.out and ".0," not in ran.out
+
+
+def test_no_tensor_ranks_are_proposed_to_an_engine_that_splits_layers():
+    shown = run_cli(
+        "estimate",
+        "llama-3-70b",
+        "--weight-dtype",
+        "q4_k_m",
+        "--hw",
+        "rtx-4090",
+        "--engine",
+        "llamacpp",
+        "--batch",
+        "1",
+    )
+    assert shown.code in (0, 1) and "--tp" not in shown.out

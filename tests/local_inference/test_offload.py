@@ -139,3 +139,39 @@ def test_fit_says_what_goes_to_the_host():
     assert experts["files"][0]["experts_on_host"] > 0 and experts["files"][0]["layers_on_host"] is None
     text = run_cli("fit", "llama-3-70b", "--hw", "rtx-4090", "--file", "Q4_K_M").out
     assert "34 layers on host" in text
+
+
+@pytest.mark.parametrize(
+    ("asked", "layouts"),
+    [
+        ({"gpu_layers": 46.0}, ({"tp": 2.0}, {"tp": 4.0}, {"pp": 4.0}, {"dp": 2.0})),
+        (
+            {"model": "gpt-oss-120b", "weights": "mxfp4_moe", "experts_on": "host"},
+            ({"tp": 8.0}, {"dp": 8.0, "ep": 8.0}),
+        ),
+    ],
+)
+def test_devices_of_one_host_share_its_memory(asked, layouts):
+    """No floor is below the bytes that a step reads from the one DRAM of 89.6 GB/s, whatever the number of devices."""
+    question = ctx(**asked)
+    alone = decode(question, PLAN)
+    read = 0.99 * float(alone.breakdown_s["host"]) * 0.6  # constants of the CPU: 0.6 of the bandwidth
+    for sizes in layouts:
+        found = decode(ctx(**asked, devices=max(sizes.values())), Layout(**sizes))
+        assert float(found.floor_s) >= 0.9 * read * sizes.get("dp", 1.0)
+        assert float(found.breakdown_s["host"]) >= 0.95 * float(alone.breakdown_s["host"])
+
+
+def test_devices_of_another_host_bring_its_memory():
+    asked = {"model": "gpt-oss-120b", "hw": "h100", "weights": "mxfp4_moe", "experts_on": "host"}
+    one, two = (float(decode(ctx(**asked, devices=n), Layout(tp=n)).breakdown_s["host"]) for n in (8.0, 16.0))
+    assert two == pytest.approx(one / 2, rel=0.05)
+
+
+def test_copies_from_one_host_are_no_faster_than_its_memory():
+    """Every board has a link of its own; together they read no faster than the host's memory."""
+    moved = 34 / 80 * float(ctx().parameters(PLAN).inner * ctx().formats.weight)
+    for sizes in ({"tp": 1.0}, {"tp": 2.0}, {"tp": 8.0}, {"pp": 8.0}):
+        n = max(sizes.values())
+        found = prefill(ctx(gpu_layers=46.0, token_budget=512.0, devices=n), Layout(**sizes))
+        assert float(found.floor_s) >= 0.99 * 2 * moved / min(n * 31.5e9, 89.6e9)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from rooflinecli.core.errors import RooflineError
 from rooflinecli.engine import build_request
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.phase_answer import LayoutAnswer
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer, TriedChange
@@ -62,7 +63,8 @@ def _best(given: dict[str, object], answer: EstimateAnswer, kind: str) -> TriedC
 def _candidates(
     given: Mapping[str, object], answer: EstimateAnswer, kind: str, layout: LayoutAnswer
 ) -> Iterator[dict[str, object]]:
-    """Narrower formats where none was asked for, an overlapped expert all-to-all, and in serving twice the tensor ranks."""
+    """Narrower formats where none was asked for, an overlapped expert all-to-all, and in serving twice the tensor ranks, unless the
+    engine splits layers over its devices."""
     peaks, work = load_hardware(str(given["hw"])).peak, answer.workload
     if "fp8" in peaks and not {"dtype", "weight-dtype"} & set(given) and work.dtype in ("bf16", "fp16"):
         yield {"dtype": "fp8"}
@@ -72,4 +74,5 @@ def _candidates(
         return
     if "kv-dtype" not in given and work.kv_dtype in ("bf16", "fp16") and "decode" in answer.phases:
         yield {"kv-dtype": "fp8"}
-    yield {"n": 2 * layout.devices, "tp": 2 * layout.tp}
+    if not EstimateContext(build_request.request(dict(given))).engine.splits_layers:
+        yield {"n": 2 * layout.devices, "tp": 2 * layout.tp}
