@@ -55,14 +55,6 @@ def tiers(written: str | None) -> tuple[KvTierSpec, ...]:
     return tuple(found)
 
 
-def check(ctx: EstimateContext) -> None:
-    """Raises UsageError for tiers that cannot be parsed, and for sessions without tiers."""
-    r = ctx.request
-    if r.sessions is not None and r.kv_tier is None:
-        raise UsageError("--sessions says whose caches wait in tiers; add --kv-offload host=256GB@50GB/s", "sessions")
-    _ = tiers(r.kv_tier)
-
-
 def answer(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, recompute: Number) -> TiersAnswer | None:
     """Where the caches of idle sessions are; None without tiers. `reload_s` is the mean time that a TTFT waits for them.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.formulas import fine_tuning, roofline
@@ -22,20 +21,6 @@ from rooflinecli.specs.layout import Layout
 KIND, RANK, TARGETS = "adapters", 16.0, "all"
 PARTS = {"qkv": 3.0, "kv": 2.0, "gate_up": 2.0}  # matrices fused in a row, each with its own down projection
 WIDTH = 2.0  # bytes per parameter: adapters stay in 16 bits whatever the model is stored in
-
-
-def check(ctx: EstimateContext) -> None:
-    """Raises UsageError for served adapters in training, where --recipe lora trains one, and for a rank without adapters."""
-    r = ctx.request
-    if r.adapters is None:
-        if r.lora_rank is not None and r.recipe is None:
-            raise UsageError(
-                "--lora-rank: nothing here has adapters; add --recipe lora to train one, or --num-loras to serve some",
-                "lora-rank",
-            )
-        return
-    if set(r.phases) == {"train"}:
-        raise UsageError("--num-loras are served; one is trained by --recipe lora", "adapters")
 
 
 def adapter_bytes(ctx: EstimateContext, layout: Layout) -> Number:

@@ -6,36 +6,39 @@ Sizes that no layout can have are `legality.check`'s: called at once where layou
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError, unknown
-from rooflinecli.engine import lora_serving, speculation
+from rooflinecli.core.expressions import Scope
 from rooflinecli.engine.context import EstimateContext
+from rooflinecli.layers.softmax import Softmax
 from rooflinecli.phases import recompute
 from rooflinecli.specs.hardware import load_defaults
 from rooflinecli.specs.layout import OFFLOADS
+from rooflinecli.specs.model import load_model
 from rooflinecli.specs.options import OPTIONS
+from rooflinecli.specs.snapshots import table
 
-_NO_LOAD = "has no rule of how passes wait under a load; --batch says how many inputs a pass takes"
-_NO_OUTPUT, _NO_CACHE = "writes no tokens; leave it out", "keeps no cache; leave it out"
-NOT_AUTOREGRESSIVE = {  # options of a model that decodes nothing -> why they have no meaning
-    "qps": _NO_LOAD,
-    "concurrency": _NO_LOAD,
-    "output": _NO_OUTPUT,
-    "kv_dtype": _NO_CACHE,
-    "prefix_hit": _NO_CACHE,
-    "kv_tier": _NO_CACHE,
-    "sessions": _NO_CACHE,
-    "adapters": _NO_OUTPUT,
-    "speculate": _NO_OUTPUT,
+_NAMES = {  # of the rules, besides the fields of the request
+    "int": int,
+    "set": set,
+    "plain": num.plain,
+    "value": num.value,
+    "load_model": load_model,
+    "keeps_state": lambda ctx: any(
+        group.mixer is not None and not isinstance(group.mixer, Softmax) for group in ctx.ledger.layers
+    ),
 }
-CACHED_PROMPT = ("prefix_hit", "kv_tier", "sessions")  # which need a decoder that reads the prompt itself
 
 
 def check(ctx: EstimateContext) -> None:
     """Raises UsageError with the option and the remedy."""
-    _check_recomputation(ctx)
     r = ctx.request
+    for module in r.recompute_modules.split(",") if r.recompute_modules else ():
+        if module not in recompute.MODULES:
+            raise unknown("--recompute-modules", module, recompute.MODULES, option="recompute-modules")
+    _refuse(ctx, "recomputation")
     if r.software is not None:
         names = frameworks(ctx)
         plain, *options = r.software.split("+")  # options are joined to a framework: torchtitan+async+rowwise
@@ -43,43 +46,25 @@ def check(ctx: EstimateContext) -> None:
             raise unknown("software", r.software, names, option="software")
     if r.offload is not None and _offloads(r.offload):
         _ = ctx.chip.host_link
-        layers = r.offload.partition(":")[2]
-        if layers and int(layers) > ctx.ledger.n_layers:
-            raise UsageError(
-                f"--offload {r.offload}: {r.model.name} has {ctx.ledger.n_layers} layers; give at most as many",
-                "offload",
-            )
-        if ctx.optimizer is not None and ctx.optimizer.steps and r.offload.startswith("optimizer"):
-            raise UsageError(
-                f"--optimizer {r.optimizer} multiplies matrices, which a host is too slow for; leave --offload {r.offload} out",
-                "offload",
-            )
+        _refuse(ctx, "offload")
     check_autoregressive(ctx)
-    speculation.check(ctx)
-    if r.kv_tier is not None or r.sessions is not None:
+    _refuse(ctx, "serving")
+    if r.kv_tier is not None:
         from rooflinecli.engine import kv_tiers
 
-        kv_tiers.check(ctx)
-    lora_serving.check(ctx)
+        _ = kv_tiers.tiers(r.kv_tier)
 
 
-def _check_recomputation(ctx: EstimateContext) -> None:
+def _refuse(ctx: EstimateContext, rules: str) -> None:
+    """Raises UsageError for the first rule of option_conflicts.yaml that the request breaks."""
     r = ctx.request
-    for module in r.recompute_modules.split(",") if r.recompute_modules else ():
-        if module not in recompute.MODULES:
-            raise unknown("--recompute-modules", module, recompute.MODULES, option="recompute-modules")
-    if r.recompute_modules is not None and r.recompute != "selective":
-        raise UsageError(
-            "--recompute-modules says what selective recomputation repeats; add --recompute selective",
-            "recompute-modules",
-        )
-    if r.mlp_chunks is not None and r.recompute != "full":
-        raise UsageError("--mlp-chunks tiles what full recomputation runs again; add --recompute full", "mlp-chunks")
-    if r.recompute_layers is not None and r.recompute != "full":
-        raise UsageError(
-            "--recompute-num-layers says how many layers full recomputation covers; add --recompute full",
-            "recompute-layers",
-        )
+    known = {"ctx": ctx, "model": ctx.spec.name, "kind": _kind(ctx), "given": lambda name: getattr(r, name) is not None}
+    for row in table(Path(__file__).with_suffix(".yaml"))[rules]:
+        for field in row.get("each", (None,)):
+            option = row["option"] if field is None else field.replace("_", "-")
+            names = Scope({**_NAMES, **known, "each": field, "flag": OPTIONS[option].flag}, {}, r)
+            if names.value(row["if"]):
+                raise UsageError(row["say"].format_map(names), option)
 
 
 def _offloads(written: str) -> bool:
@@ -114,23 +99,7 @@ def _frameworks(tables: Sequence[Mapping[str, Mapping[str, Mapping[str, object]]
 
 def check_autoregressive(ctx: EstimateContext) -> None:
     """Raises UsageError for the first option whose number nothing reads, because the model does not decode or read its prompt."""
-    spec, request = ctx.spec, ctx.request
-    if ctx.is_autoregressive:
-        for field in CACHED_PROMPT if spec.paired else ():
-            if getattr(request, field) is not None:
-                name = field.replace("_", "-")
-                raise UsageError(
-                    f"{OPTIONS[name].flag}: {spec.name} is an encoder with a decoder, and the prompt is read by an encoder "
-                    "whose output is no prefix of another's; leave it out",
-                    name,
-                )
-        return
-    for field, why in NOT_AUTOREGRESSIVE.items():
-        value = getattr(request, field)
-        if value is None or (field == "output" and num.plain(value) and num.value(value) == 0):
-            continue
-        name = field.replace("_", "-")
-        raise UsageError(f"{OPTIONS[name].flag}: {_kind(ctx)} and {why}", name)
+    _refuse(ctx, "decoding")
 
 
 def _kind(ctx: EstimateContext) -> str:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from rooflinecli import memory
 from rooflinecli.core import num
 from rooflinecli.core.derivation import label
-from rooflinecli.core.errors import UsageError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.identity_cache import cached_by_identity
 from rooflinecli.core.num import Number
@@ -20,11 +19,9 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import PricedPass, forward_step
 from rooflinecli.engine.phase_answer import SpeculationAnswer
 from rooflinecli.formulas import counts, serving, speculation
-from rooflinecli.layers.softmax import Softmax
 from rooflinecli.ledger.ops import Op
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import ModelSpec, load_model
-from rooflinecli.specs.options import OPTIONS
 
 HEADS = ("mtp", "eagle")
 SEARCHED = 4096.0  # sequences; a break-even beyond this is not looked for
@@ -38,39 +35,6 @@ class SpeculationRound:
     draft: Number
     verify: Number
     tokens: Number
-
-
-def check(ctx: EstimateContext) -> None:
-    """Raises UsageError for a draft that does not exist or does not match the target, and for options without their counterpart."""
-    r = ctx.request
-    if r.speculate is None:
-        for name in ("draft_tokens", "acceptance"):
-            if getattr(r, name) is not None:
-                flag = name.replace("_", "-")
-                raise UsageError(
-                    f"{OPTIONS[flag].flag} belongs to speculation; add --speculative-method mtp, eagle or a draft model",
-                    flag,
-                )
-        return
-    if r.acceptance is None:
-        raise UsageError(
-            "--speculative-method needs --acceptance, the share of draft tokens that the target keeps", "acceptance"
-        )
-    if r.speculate == "mtp" and not ctx.spec.mtp_layers:
-        raise UsageError(
-            f"--speculative-method mtp: {ctx.spec.name} has no layers for further tokens; use a draft model",
-            "speculate",
-        )
-    if any(group.mixer is not None and not isinstance(group.mixer, Softmax) for group in ctx.ledger.layers):
-        raise UsageError(
-            f"--speculative-method: {ctx.spec.name} keeps a state, which no rejected token may have changed",
-            "speculate",
-        )
-    if r.speculate not in HEADS and load_model(r.speculate).vocab_size != ctx.spec.vocab_size:
-        raise UsageError(
-            f"--speculative-method {r.speculate}: its vocabulary is not that of {ctx.spec.name}; a draft must write the same tokens",
-            "speculate",
-        )
 
 
 def token_step(ctx: EstimateContext, layout: Layout, batch: Number, context: Number) -> PricedPass:
