@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.record import Json
 from rooflinecli.specs.field_reader import MISSING, ConfigFields
+from rooflinecli.specs.snapshots import table
 
 Stored = Json
 NAMES = ("quantization_config", "compression_config", "quantization")
+
+
+@cache
+def _tables() -> Json:
+    tables: Json = table(Path(__file__).with_suffix(".yaml"))
+    return tables
 
 
 def stored(f: ConfigFields) -> Stored | None:
@@ -151,26 +159,10 @@ def _fp8(f: ConfigFields) -> Stored:
     return {"dtype": "fp8", **({"block": block, "scale_bits": 32} if block else {"scale_bits": 0, "tensor_bits": 32})}
 
 
-# NF4: a 32-bit scale per 64 weights, or 8 bits with an fp32 per 256 after double quantization; int8: a scale per output
-_NF4: Stored = {"dtype": "int4", "bits": 4, "group_size": 64, "weight_only": True}
-_BITSANDBYTES: dict[str, Stored] = {
-    "bnb-int8": {"dtype": "int8", "scale_bits": 0, "output_bits": 32, "tensor_bits": 8},
-    "nf4": _NF4 | {"scale_bits": 32, "tensor_bits": 16 * 32},
-    "nf4-double": _NF4 | {"scale_bits": 8, "nested_group": 256, "nested_bits": 32, "tensor_bits": (16 + 256 + 1) * 32},
-}
-
-
 def _bitsandbytes(f: ConfigFields) -> Stored:
     wide = f.flag("load_in_8bit") or f.flag("_load_in_8bit")
     method = "bnb-int8" if wide else "nf4-double" if f.flag("bnb_4bit_use_double_quant") else "nf4"
-    return {"method": method, **_BITSANDBYTES[method]}
-
-
-_MLX: dict[str, Stored] = {  # a byte of scale per group, no bias: ml-explore/mlx nn/layers/quantized.py
-    "mxfp4": {"dtype": "mxfp4", "group_size": 32},
-    "nvfp4": {"dtype": "nvfp4", "group_size": 16},
-    "mxfp8": {"dtype": "fp8", "group_size": 32},
-}
+    return {"method": method, **_tables()["bitsandbytes"][method]}
 
 
 def _mlx(f: ConfigFields) -> Stored:
@@ -190,10 +182,11 @@ def _mlx(f: ConfigFields) -> Stored:
 
 def _mlx_mode(f: ConfigFields, mode: str) -> Stored:
     """affine: a scale and a bias of 16 bits per group."""
-    if mode in _MLX:
-        return {**_MLX[mode], "scale_bits": 8, "weight_only": True}
+    known = _tables()["mlx"]
+    if mode in known:
+        return {**known[mode], "scale_bits": 8, "weight_only": True}
     if mode != "affine":
-        raise f.fail("mode", f"'{mode}' is not supported; supported: affine, {', '.join(_MLX)}")
+        raise f.fail("mode", f"'{mode}' is not supported; supported: affine, {', '.join(known)}")
     return {**_integers(f, (2, 3, 4, 5, 6, 8), "bits"), **_group(f), "scale_bits": 16, "zero_bits": 16}
 
 
@@ -211,14 +204,6 @@ def _hqq(f: ConfigFields) -> Stored:
     return {"method": "hqq", **weights, **group, "scale_bits": 16, "zero_bits": 16}
 
 
-_TORCHAO: dict[str, Stored] = {
-    "int4": {"dtype": "int4", "bits": 4, "scale_bits": 16, "zero_bits": 16, "weight_only": True},
-    "int8weightonly": {"dtype": "int8", "bits": 8, "output_bits": 16, "weight_only": True},
-    "int8dynamicactivationint8": {"dtype": "int8", "bits": 8, "output_bits": 16},
-    "float8": {"dtype": "fp8", "output_bits": 32},
-}
-
-
 def _torchao(f: ConfigFields) -> Stored:
     """int4 by groups with a 16-bit scale and zero; int8 and float8 with a scale per output (pytorch/ao)."""
     kind = f.raw("quant_type")
@@ -231,7 +216,7 @@ def _torchao(f: ConfigFields) -> Stored:
         raise f.fail("quant_type", "required, but missing; add it")
     group = options.get("group_size", 128) if isinstance(options, dict) else 128
     written = str(kind).lower().replace("_", "")
-    for name, weights in _TORCHAO.items():
+    for name, weights in _tables()["torchao"].items():
         if name in written:
             size = {"group_size": group} if weights["dtype"] == "int4" else {}
             return {"method": "torchao", "scale_bits": 0, **weights, **size}
@@ -253,18 +238,6 @@ def _exllama(f: ConfigFields, method: str, **scales: int) -> Stored:
     return {"method": method, "head_bits": head, **weights, **scales}
 
 
-# Formats of ModelOpt; a static scale of the input is one fp32 more a matrix
-_NVFP4: Stored = {"dtype": "nvfp4", "group_size": 16, "scale_bits": 8}
-_ALGORITHMS: dict[str, Stored] = {
-    "NVFP4": _NVFP4 | {"tensor_bits": 64},
-    "W4A16_NVFP4": _NVFP4 | {"tensor_bits": 32, "weight_only": True},
-    "W4A8_NVFP4_FP8": _NVFP4 | {"tensor_bits": 64},
-    "FP8": {"dtype": "fp8", "scale_bits": 0, "tensor_bits": 64},
-    "FP8_PER_CHANNEL_PER_TOKEN": {"dtype": "fp8", "scale_bits": 0, "output_bits": 32},
-    "FP8_PB_WO": {"dtype": "fp8", "block": [128, 128], "scale_bits": 32},
-    "MXFP8": {"dtype": "fp8", "group_size": 32, "scale_bits": 8},
-    "MXFP4": {"dtype": "mxfp4", "group_size": 32, "scale_bits": 8},
-}
 _EXPERT = re.compile(r"\bexperts\.\d+\b")
 _LAYER = re.compile(r"^.*\blayers\.(\d+)\.")
 _HEAD = re.compile(r"(^|\.)lm_head$")
@@ -278,10 +251,11 @@ def _modelopt(f: ConfigFields) -> Stored:
 
 def _algorithm(f: ConfigFields, kind: str, field: str = "quant_algo") -> Stored:
     """The format that ModelOpt calls by this name. Raises DataError."""
-    if kind.upper() not in _ALGORITHMS:
+    known: dict[str, Stored] = _tables()["modelopt"]
+    if kind.upper() not in known:
         remedy = "give the checkpoint's safetensors index, which has each tensor, or remove quantization_config"
-        raise f.fail(field, f"'{kind}' is not supported; supported: {', '.join(_ALGORITHMS)}; {remedy}")
-    return _ALGORITHMS[kind.upper()]
+        raise f.fail(field, f"'{kind}' is not supported; supported: {', '.join(known)}; {remedy}")
+    return known[kind.upper()]
 
 
 def _mixed_precision(f: ConfigFields) -> Stored:
