@@ -1,8 +1,15 @@
-"""Kernels of a trace: times, and the sizes that the trace records."""
+"""Kernels of a trace: times, the sizes that the trace records, and what kind of work they are by their names."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from rooflinecli.specs.snapshots import table
+
+KINDS = ("gemm", "attention", "elementwise", "collective", "copy", "other")
 
 
 @dataclass(frozen=True)
@@ -32,3 +39,14 @@ class Kernel:
     @property
     def end_s(self) -> float:
         return (self.start_s or 0.0) + self.seconds
+
+
+@cache
+def _patterns() -> list[tuple[str, re.Pattern[str]]]:
+    rows: dict[str, list[str]] = table(Path(__file__).with_name("kernel_kinds.yaml"))
+    return [(kind, re.compile("|".join(patterns), re.IGNORECASE)) for kind, patterns in rows.items()]
+
+
+def classify(name: str) -> str:
+    """The kind of a kernel by its name, else 'other'."""
+    return next((kind for kind, pattern in _patterns() if pattern.search(name)), "other")

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.profiles.chrome_trace import read_chrome
-from rooflinecli.importers.profiles.classify import KINDS, classify
 from rooflinecli.importers.profiles.hlo_shapes import gemm_shapes
-from rooflinecli.importers.profiles.kernel import Kernel
+from rooflinecli.importers.profiles.kernel import KINDS, Kernel, classify
 from rooflinecli.importers.profiles.kernel_csv import read_csv
 from rooflinecli.importers.profiles.nsys_sqlite import MAGIC, read_sqlite
 from rooflinecli.importers.source import read_text
