@@ -189,6 +189,7 @@ FILES = {
     "config.json": json.dumps({"model_type": SECRET, "hidden_size": SECRET}),
     "chip.yaml": f"extends: h100\n{SECRET}: 4\n",
     "trace.csv": f"password: {SECRET}\n",
+    "cut.csv": "pw " * 11 + SECRET,  # what a message quotes of it ends within the word
     "rows.csv": f"time,prompt,output\n1,{SECRET},4\n",
     "run.json": json.dumps({"mean_ttft_ms": SECRET, "model_id": SECRET, "duration": SECRET}),
     "launch.sh": f"vllm serve {SECRET} --tensor-parallel-size {SECRET}\n",
@@ -211,7 +212,7 @@ def test_an_error_says_nothing_of_what_a_file_holds(name, tmp_path):
             if field.kind in ("file", "name", "free") or field.positional:
                 found, text = tools.call(tool, {**known, field.long: [str(file)] if field.several else str(file)})
                 seen.append(found is None and str(file) in text)
-                assert SECRET not in text, (tool, field.long)
+                assert SECRET[:7] not in text, (tool, field.long)
     assert any(seen)
 
 

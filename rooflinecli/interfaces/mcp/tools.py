@@ -76,26 +76,32 @@ def call(tool: str, arguments: Json | None) -> tuple[Json | None, str]:
     return found, json.dumps(found, ensure_ascii=False)
 
 
+_QUOTED = re.compile(r"(['\"])(.+?)\1")
 _WORD = re.compile(r"[^\s:;,'\"()=]{4,}")
 _LARGEST = 2**20  # bytes of a file that are looked through
 
 
 def _without_content(text: str, arguments: Json | None) -> str:
-    """An error without words of the files that it is about: a client names paths, and may not be who may read them.
+    """An error without words of the files that it is about, nor what it quotes of them, which may end within a word: a client names
+    paths, and may not be who may read them.
 
     Its own words, names of fields and of registered models and chips stay.
     """
     given = json.dumps(arguments or {}, ensure_ascii=False)
     paths = [Path(word) for word in re.findall(r'"((?:[^"\\]|\\.)+)"', given)]
-    inside: set[str] = set()
+    content = ""
     for path in paths:
         with contextlib.suppress(OSError, ValueError):
             if path.is_file():
                 with path.open(encoding="utf-8", errors="replace") as stream:
-                    inside |= set(_WORD.findall(stream.read(_LARGEST)))
+                    content += stream.read(_LARGEST)
     fields = {name for option in OPTIONS.values() for name in option.names}
     known = {*fields, *files("models"), *files("hardware"), "model", "hardware", "number", "plans"}
-    private = {word for word in inside if word not in given and word.strip("-") not in known}
+    private = {word for word in _WORD.findall(content) if word not in given and word.strip("-") not in known}
+    content += repr(content)
+    text = _QUOTED.sub(
+        lambda m: f"{m[1]}…{m[1]}" if m[2] in content and m[2] not in given and m[2] not in known else m[0], text
+    )
     return _WORD.sub(lambda word: "…" if word[0] in private else word[0], text)
 
 
