@@ -202,10 +202,11 @@ def check_conflicts(given: Collection[str], phases: tuple[str, ...]) -> None:
         raise UsageError("--optimizer says how many bytes it keeps; leave --optimizer-bytes out", "optimizer-bytes")
     for load in {"concurrency", "qps"} & set(given) if "batch" in given and "train" not in phases else ():
         raise UsageError(f"--batch and --{load} each say how many sequences are served; give one of them", load)
-    idle = [OPTIONS[name].flag for name in given if OPTIONS[name].phase == "train"] if "train" not in phases else []
-    if idle:
-        s = "s" if len(idle) == 1 else ""
-        warn(f"{', '.join(idle)} belong{s} to training and change{s} nothing here")
+    for kind, work, asked in (("train", "training", {"train"}), ("serve", "serving", set(SERVING))):
+        idle = [OPTIONS[name].flag for name in given if OPTIONS[name].phase == kind] if not asked & set(phases) else []
+        if idle:
+            s = "s" if len(idle) == 1 else ""
+            warn(f"{', '.join(idle)} belong{s} to {work} and change{s} nothing here")
 
 
 def whole_sequences(tokens: Number, seq: Number | None, model: ModelSpec) -> Number:

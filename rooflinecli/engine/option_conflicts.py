@@ -43,7 +43,7 @@ def check(ctx: EstimateContext) -> None:
         names = frameworks(ctx)
         plain, *options = r.software.split("+")  # options are joined to a framework: torchtitan+async+rowwise
         if not {plain, *(f"{plain}+{option}" for option in options)} <= set(names):
-            raise unknown("software", r.software, names, option="software")
+            raise unknown("framework", r.software, names, option="software")
     if r.offload is not None and _offloads(r.offload):
         _ = ctx.chip.host_link
         _refuse(ctx, "offload")
@@ -90,7 +90,7 @@ def _frameworks(tables: Sequence[Mapping[str, Mapping[str, Mapping[str, object]]
     names = {
         name
         for table in tables
-        for kind in ("framework", "tp_collective", "fsdp_collective", "step", "matmul")
+        for kind in ("framework", "tp_collective", "fsdp_collective", "dp_collective", "step", "matmul")
         for name in table.get("training", {}).get(kind, {})
         if kind != "matmul" or "@" in name
     }

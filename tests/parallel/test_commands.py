@@ -218,7 +218,7 @@ def test_offload_frees_the_device_and_costs_time():
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"software": "nope"}, "unknown software"),
+        ({"software": "nope"}, "unknown framework"),
         ({"stages": "1,2"}, "adds up to"),
         ({"schedule": "dualpipe", "dp": 4, "pp": 2, "virtual-stages": 2}, "no --virtual-stages 2"),
         ({"stages": "loss", "pp": 8}, "counts 33 layers"),

@@ -114,7 +114,7 @@ def view(answer: PlanAnswer, estimate: EstimateAnswer | None = None) -> Page:
         [records(_SERVING if isinstance(answer, ServingPlan) else _TRAINING, rows)] if rows else [],
         [Pairs(limits(estimate))] if estimate is not None else [],
         *(labelled("best", row.command) for row in rows[:1]),
-        _notes(answer, offers),
+        _notes(answer, offers, estimate),
         details=[
             [records(_TRAINING_MORE, rows)] if isinstance(answer, TrainingPlan) and rows else [],
             *(labelled(f"{row.rank}", row.command) for row in rows[1:]),
@@ -185,11 +185,19 @@ def _cheaper_and_faster(row: TrainingChip) -> str | None:
     if not better or row.held_usd is None:
         return None
     devices, usd, run_s = min(better)
-    return f"{devices:,} x {row.hardware} are cheaper and faster: {money(usd)}, {text(run_s, 'run_s')} at the bound"
+    return (
+        f"{devices:,} x {row.hardware} are cheaper and faster at the bound: {money(usd)} for {money(row.held_usd)}, "
+        f"{text(run_s, 'run_s')} for {text(row.held_s, 'run_s')}"
+    )
 
 
-def _notes(answer: PlanAnswer, offers: list[PlannedOffer]) -> list[Block]:
+def _notes(answer: PlanAnswer, offers: list[PlannedOffer], estimate: EstimateAnswer | None) -> list[Block]:
     found = [f"{row.hardware}: infeasible, {row.why}" for row in answer.rows if not row.feasible]
+    if estimate is not None and estimate.workload.seq is not None:
+        work = estimate.workload
+        found.append(
+            f"global batch {work.train_batch:,g} sequences of {work.seq:,g} tokens (--batch, --seq): more devices need a larger one"
+        )
     found += [note for row in answer.sized if isinstance(row, TrainingChip) and (note := _cheaper_and_faster(row))]
     if offers:
         offer = offers[0]
