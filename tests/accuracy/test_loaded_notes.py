@@ -28,6 +28,14 @@ def test_lockstep_is_recognised() -> None:
     assert "lockstep" not in notes(engine="sglang", concurrency=8)
 
 
+def test_answers_of_a_few_tokens_are_said_to_bunch_up_clients() -> None:
+    assert "in bunches" in notes(engine="sglang", concurrency=8, output=16) and "simulate" in notes(
+        engine="sglang", concurrency=8, output=16
+    )
+    for other in ({"concurrency": 1}, {"concurrency": 8, "output": 256}, {"qps": 1}, {"batch": 8}):
+        assert "in bunches" not in notes(**{"engine": "sglang", "output": 16, **other})
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_the_layout_that_no_page_states_is_scored_both_ways() -> None:
     read = {run.group for run in inference.layouts()}
