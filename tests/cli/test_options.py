@@ -18,7 +18,7 @@ from conftest import run_cli
 from rooflinecli.core import units
 from rooflinecli.core.errors import RooflineWarning, UsageError
 from rooflinecli.engine import build_request
-from rooflinecli.interfaces.cli.completion import chips, models
+from rooflinecli.interfaces.cli.completion import registered
 from rooflinecli.interfaces.python import api
 from rooflinecli.questions.search.search_request import question
 from rooflinecli.questions.sweep.axes import space
@@ -305,9 +305,9 @@ def test_short_options_are_the_same_on_every_verb(verb):
 
 
 def test_names_complete_after_the_last_comma():
-    assert "llama-3-8b" in models("llama-3-")
-    assert "h100,b200-sxm" in chips("h100,b2")
-    assert chips("zzz") == []
+    assert "llama-3-8b" in registered("models", "llama-3-")
+    assert "h100,b200-sxm" in registered("hardware", "h100,b2")
+    assert registered("hardware", "zzz") == []
 
 
 def completed(words: str, at: int) -> list[str]:

@@ -31,22 +31,9 @@ from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Option, OptText, Switch, Whole, field
 
 
-class PlottedStudy(Plotted, Study):
-    """Where the answer goes, its picture, and the processes the work is spread over."""
-
-
-class PlottedSpread(Plotted, Spread):
-    """Where the answer goes, its picture, and the processes the work is spread over."""
-
-
-class PlottedDelivery(Plotted, Delivery):
-    """Where the answer goes, and its picture."""
-
-
-class PlottedTable(PlottedDelivery):
-    """As above; its keys are of one release."""
-
-    without = frozenset({"schema"})
+def plotted(delivery: type[Delivery], without: tuple[str, ...] = ()) -> type[Delivery]:
+    """A delivery with a picture of the answer; `without` some of its fields."""
+    return type(f"Plotted{delivery.__name__}", (Plotted, delivery), {"without": frozenset(without)})
 
 
 class Launched(Delivery):
@@ -169,17 +156,17 @@ VERBS = {
     "search": Verb(
         "search",
         "results",
-        PlottedStudy,
+        plotted(Study),
         _search,
         best=lambda a: next((row.estimate or row.command for row in a.results), ""),
     ),
-    "plan": Verb("plan", "rows", PlottedSpread, _plan, best=lambda a: next((row.command for row in a.sized), "")),
+    "plan": Verb("plan", "rows", plotted(Spread), _plan, best=lambda a: next((row.command for row in a.sized), "")),
     "fleet": Verb("plan.fleet", "rows", Study, _fleet),
     "compare": Verb(
-        "compare", "rows", PlottedDelivery, _compare, best=lambda a: next((row.command for row in a.ranked), "")
+        "compare", "rows", plotted(Delivery), _compare, best=lambda a: next((row.command for row in a.ranked), "")
     ),
     "fit": Verb("calculators.fit", "files", Delivery, best=lambda a: a.command or ""),
-    "ops": Verb("ops", "rows", PlottedDelivery),
+    "ops": Verb("ops", "rows", plotted(Delivery)),
     "rl": Verb("rl", "parts", Launched),
     "profile": Verb("profile", "kernels", Top, _profile),
     "collective": Verb("calculators.collective"),
@@ -188,7 +175,7 @@ VERBS = {
     "shard": Verb("calculators.shard"),
     "speculate": Verb("calculators.quantities"),
     "formula": Verb("calculators.formula", delivery=Derived),
-    "aot": Verb("ops.compiled", "rows", PlottedTable),
+    "aot": Verb("ops.compiled", "rows", plotted(Delivery, ("schema",))),
     "kernel": Verb("calculators.kernel", help="One operation on the roofline.", former=(("grouped", "grouped-gemm"),)),
     "occupancy": Verb(
         "calculators.quantities", help="How full a GPU's multiprocessor (sm) or a systolic array (systolic) is."

@@ -20,16 +20,6 @@ SHELLS = ("bash", "zsh", "fish")
 Complete = Callable[[str], list[str]]
 
 
-def models(incomplete: str) -> list[str]:
-    """Names of models, after the last comma."""
-    return _registered("models", incomplete)
-
-
-def chips(incomplete: str) -> list[str]:
-    """Names of chips, after the last comma."""
-    return _registered("hardware", incomplete)
-
-
 # options whose values are names but no table of choices -> the names, or where they are: `module:attribute` of the package
 _NAMES: dict[str, tuple[str, ...]] = {
     "engine": ("specs.engine:engines",),
@@ -75,7 +65,7 @@ def named(option: str) -> list[str]:
 def words(option: Option) -> Complete | None:
     """The names an option takes, where they are known."""
     if option.name in ("model", "hw") or (option.name in ("host", "extends") and option.kind == "name"):
-        return models if option.name == "model" else chips
+        return lambda incomplete: registered("models" if option.name == "model" else "hardware", incomplete)
     listed = option.kind in ("free", "word", "list") and option.long in {*_NAMES, *_FIELDS}
     if not option.choices and option.kind != "dtype" and not listed:
         return None
@@ -94,7 +84,8 @@ def words(option: Option) -> Complete | None:
     return complete
 
 
-def _registered(kind: str, incomplete: str) -> list[str]:
+def registered(kind: str, incomplete: str) -> list[str]:
+    """Names of models or chips, after the last comma."""
     from rooflinecli.specs.name_lookup import aliases, files
 
     found = files(kind)

@@ -79,17 +79,11 @@ def _one(question: Simulate, how: SimulateDelivery, over: SpreadMap) -> int:
 def _changes(question: Simulate, answer: SimulateAnswer) -> list[TriedChange]:
     """Changes that shorten a decode step of this batch by the estimate."""
     from rooflinecli.core.errors import RooflineError
-    from rooflinecli.engine import build_request
-    from rooflinecli.questions.estimate.answer import estimate
-    from rooflinecli.questions.estimate.changes_to_try import changes
+    from rooflinecli.questions.estimate.changes_to_try import answered
 
-    options = {
-        **question.options(),
-        "phase": ["decode"],
-        "batch": max(round(answer.simulate["running_requests_mean"]), 1),
-    }
+    batch = max(round(answer.simulate["running_requests_mean"]), 1)
     try:
-        return changes(options, estimate(build_request.request(options)))
+        return answered({**question.options(), "phase": ["decode"], "batch": batch}).changes_to_try or []
     except RooflineError:  # such as lengths that are a distribution, which an estimate does not take
         return []
 

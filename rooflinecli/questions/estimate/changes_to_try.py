@@ -27,10 +27,12 @@ def changes(options: Mapping[str, object], answer: EstimateAnswer) -> list[Tried
 def of_command(command: str) -> EstimateAnswer | None:
     """The estimate that a command of another answer prints, with the changes; None for a command that is no estimate."""
     words = command.removeprefix("roofline estimate ")
-    if words == command:
-        return None
-    options = estimate_options("command", words)
-    found = estimate(build_request.request(options))
+    return None if words == command else answered(estimate_options("command", words))
+
+
+def answered(options: Mapping[str, object]) -> EstimateAnswer:
+    """The estimate of options, with the changes."""
+    found = estimate(build_request.request(dict(options)))
     found.changes_to_try = changes(options, found)
     return found
 

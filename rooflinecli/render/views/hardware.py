@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 from rooflinecli.core.record import Json
 from rooflinecli.core.text import plural
@@ -242,18 +243,13 @@ def _value(chip: Chip, figure: Json) -> str:
 
 def _source(figure: Json) -> str:
     """'datasheet-h100, h100-sxm.yaml:28; one way per device': citation, line of the file, and its note."""
-    return "; ".join(filter(None, (f"{figure['source']}, {_place(figure['at'])}", figure["note"])))
-
-
-def _place(at: str) -> str:
-    """'h100-sxm.yaml:14': the folder stands at the top of the page."""
-    return at.rpartition("/")[2]
+    return "; ".join(filter(None, (f"{figure['source']}, {Path(figure['at']).name}", figure["note"])))
 
 
 def _constants(row: Json) -> str:
     shown = [f"{name} {_constant(name, value)}" for name, value in row["constants"].items()]
     note = f" ({row['note']})" if row["note"] else ""
-    return f"{', '.join(shown)}; ±{error(row['error'])}{note} [{row['source']}, {_place(row['at'])}]"
+    return f"{', '.join(shown)}; ±{error(row['error'])}{note} [{row['source']}, {Path(row['at']).name}]"
 
 
 def _constant(name: str, value: float) -> str:
