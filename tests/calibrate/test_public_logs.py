@@ -331,6 +331,13 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
         "[epoch=1][batch=5/5]:\n         Train throughput/batches_per_sec: 0.0027\n         Train throughput/samples_per_sec: 2.7330\n",
         [(2, "train", 1 / 0.0027, "s", {"notes": ("a single step; warm-up may be in it", "0.0027 has 2 digits, which leave it uncertain by 1.9%")})],
     ),
+    "FlagOpen/FlagScale:flagscale/backends/llama.cpp/README.md": (  # the backend of the program, not of the run
+        "### CPU\n\n| model | size | params | backend | threads | test | t/s |\n| --- | ---: | ---: | --- | --: | ---: | ---: |\n"
+        "| qwen3 0.6B F16 | 1.40 GiB | 751.63 M | Metal,BLAS | 4 | tg128 | 54.98 ± 2.62 |\n\n### GPU(Metal)\n\n"
+        "| model | size | params | backend | threads | test | t/s |\n| --- | ---: | ---: | --- | --: | ---: | ---: |\n"
+        "| qwen3 0.6B F16 | 1.40 GiB | 751.63 M | Metal,BLAS | 4 | tg128 | 66.79 ± 0.41 |\n",
+        [(5, "itl", 1 / 54.98, "s", {"cpu": True}), (11, "itl", 1 / 66.79, "s", {"cpu": None})],
+    ),
     "ggml-org/llama.cpp, pull request 2626": (
         "| model | backend | n_gpu_layers | n_prompt | n_gen | t/s |\n| ----- | ------- | ------------ | -------- | ----- | --- |\n"
         "| LLaMA 7B mostly Q4_0 | CUDA | 99 | 512 | 0 | 2153.50 ± 24.75 |\n| LLaMA 7B mostly Q4_0 | CUDA | 99 | 512 | 128 | 449.72 ± 1.27 |\n",

@@ -15,6 +15,8 @@ _FORMAT = re.compile(r"\b(I?Q\d\w*|MXFP4|NVFP4|BF16|F16|F32)\b(?: - (Small|Mediu
 _WIDE = {"fp16": 16.0, "bf16": 16.0, "fp32": 32.0, "q8_0": 8.5}  # bits a weight
 _TEST = re.compile(r"^(pp|tg) ?(\d+)(\+tg)?(?: ?\d+)?(?: ?@ ?d(\d+))?$")
 _CARD = re.compile(r"^ *(?:Device \d+: |ggml_vulkan: \d+ = )(.+?)(?:, compute|, gfx| \(|$)", re.MULTILINE)
+# a backend is that of the program, of which a run may use none: a heading or a command says so
+_HOST = re.compile(r"^#+ *CPU( only)? *$|llama-bench.*(-ngl|--n-gpu-layers)[ =]0\b")
 SCATTER = 0.1  # of a rate: a larger standard deviation of its runs is noted
 _ALL = 99  # layers on the device: more than most models have, which is how all of them are asked for
 _METAL_2025, _CUDA_2024 = 4000, 3300  # builds from which, and up to which, other constants hold: 2024-11, 2024-07
@@ -140,9 +142,11 @@ def _server(source: Source, row: Json) -> Options:
 
 
 def _markdown(source: Source) -> list[MeasuredRow]:
-    found, header = [], None
+    found, header, host = [], None, False
     for line, text in enumerate(source.lines, start=1):
         cells = [cell.strip() for cell in text.strip().strip("|").split("|")] if text.lstrip().startswith("|") else []
+        if not cells and (text.startswith("#") or "llama-bench" in text):
+            host = _HOST.search(text) is not None
         if "t/s" in cells and ("test" in cells or {"n_prompt", "n_gen"} <= set(cells)):  # the latter until 2023-08
             header = cells
         elif header and cells and not set(text) <= set("|-: "):
@@ -150,7 +154,7 @@ def _markdown(source: Source) -> list[MeasuredRow]:
                 raise DataError(
                     f"{source.at(line)}: {len(cells)} cells under {len(header)} columns; was the file cut short?"
                 )
-            row = dict(zip(header, cells, strict=True))
+            row = dict(zip(header, cells, strict=True)) | ({"backend": "CPU"} if host else {})
             parts = [f"{name}{row[n]}" for name, n in (("pp", "n_prompt"), ("tg", "n_gen")) if positive(row.get(n))]
             match = _TEST.match(row.get("test") or "+".join(parts))
             rate, scatter = map(positive, row["t/s"].partition("±")[::2])
