@@ -106,13 +106,7 @@ def predict(c: Constants, flops: Array, moved: Array, k: Array, launches: Array)
 
 def fit_constants(records: list[LogRecord], joins: tuple[tuple[float, float, float], ...]) -> Constants:
     """The constants of least robust loss over the joins on offer. Needs LEAST records."""
-    best: tuple[float, Constants] | None = None
-    for p, k0, tau in joins:
-        found = _solve(records, p, k0, tau)
-        if best is None or found[0] < best[0]:
-            best = found
-    assert best is not None
-    return best[1]
+    return min((_solve(records, *join) for join in joins), key=lambda found: found[0])[1]
 
 
 def _solve(records: list[LogRecord], p: float, k0: float, tau: float) -> tuple[float, Constants]:

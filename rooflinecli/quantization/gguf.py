@@ -64,9 +64,7 @@ class Matrix:
     shape: tuple[int, ...]
 
 
-def file_bytes(
-    spec: ModelSpec, file: str, parameters: int, imatrix: bool = False, mixers: Mixers | None = None
-) -> Parts:
+def file_bytes(spec: ModelSpec, file: str, parameters: int, mixers: Mixers | None = None) -> Parts:
     """Bytes of a model's tensors in a file type: `layers`, `experts`, `embedding`, `head` (0 when tied), and `total`.
 
     `parameters` are all that the model has: what is no matrix (norms, biases, convolutions) and the router stay in 32 bits; `mixers` are the
@@ -78,7 +76,7 @@ def file_bytes(
     experts = max((g.feedforward.n_experts or 0 for g in spec.layers), default=0)
     stored = spec.quantization
     native = "MXFP4" if stored and stored.dtype == "mxfp4" and stored.applies_to == "experts" else ""
-    shape = Shape(spec.n_layers, groups, experts, spec.tied_embeddings, spec.d_model, imatrix, native)
+    shape = Shape(spec.n_layers, groups, experts, spec.tied_embeddings, spec.d_model, native=native)
     sizes = dict.fromkeys(("layers", "experts", "embedding", "head"), 0)
     rows = list(matrices(spec, mixers))
     for m in rows:

@@ -21,17 +21,17 @@ def test_each_provider_has_the_cheapest_row_of_its_newest_day_and_ownership_is_n
 
 def test_spot_counts_with_its_preemptions_and_only_where_they_are_known():
     asked = (H100, 8, 8e9, (10 * DAY, 12 * DAY), 0.99, 20 * DAY)
-    assert all(o.kind != "spot" for o in planned_offers(*asked, None))
-    spot = next(o for o in planned_offers(*asked, 12 * 3600.0) if (o.provider, o.kind) == ("verda", "spot"))
+    assert all(o["kind"] != "spot" for o in planned_offers(*asked, None))
+    spot = next(o for o in planned_offers(*asked, 12 * 3600.0) if (o["provider"], o["kind"]) == ("verda", "spot"))
     mtbf = 1 / (1 / MTBF + 1 / (12 * 3600.0))  # verda's instance has one device
     share = TrainingGoodput(n=8, params=8e9, mtbf=mtbf).answer().goodput
-    assert spot.goodput == pytest.approx(share) and 0.3 < share < 0.95
-    assert spot.elapsed_usd == pytest.approx(10 * 24 / share * 8 * 0.8015)
-    assert planned_offers(*asked, 48 * 3600.0)[0].goodput > share
+    assert spot["goodput"] == pytest.approx(share) and 0.3 < share < 0.95
+    assert spot["elapsed_usd"] == pytest.approx(10 * 24 / share * 8 * 0.8015)
+    assert planned_offers(*asked, 48 * 3600.0)[0]["goodput"] > share
 
 
 def test_offers_that_miss_the_deadline_come_last():
     found = planned_offers(H100, 8, 8e9, (10 * DAY, 12 * DAY), 0.99, 12.5 * DAY, 12 * 3600.0)
-    states = [o.in_time for o in found]
+    states = [o["in_time"] for o in found]
     assert True in states and False in states and states == sorted(states, reverse=True)
-    assert all(o.in_time == (12 * DAY / o.goodput <= 12.5 * DAY) for o in found)
+    assert all(o["in_time"] == (12 * DAY / o["goodput"] <= 12.5 * DAY) for o in found)

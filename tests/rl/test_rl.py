@@ -164,8 +164,8 @@ def test_the_search_is_near_the_best_of_every_split_engine_and_trainer():
                 found.append(composed.step(PUBLISHED)[1].interval_s[1])
     assert len(found) > 60
     assert best.step.interval_s[1] <= 1.1 * min(found)
-    assert best.candidates[0].interval_s[1] == best.step.interval_s[1]
-    assert all(a.interval_s[1] <= b.interval_s[1] for a, b in itertools.pairwise(best.candidates))
+    assert best.candidates[0]["interval_s"][1] == best.step.interval_s[1]
+    assert all(a["interval_s"][1] <= b["interval_s"][1] for a, b in itertools.pairwise(best.candidates))
 
 
 def test_every_format_and_interface_answers():
@@ -211,7 +211,7 @@ def test_the_search_takes_another_trainer_where_the_fastest_does_not_fit(monkeyp
     real = variants._candidate
     monkeypatch.setattr(variants, "_candidate", lambda q, *more: None if q.tp is None or q.tp == 1 else real(q, *more))
     asked, best = variants._fitting(small(n=8, rollout_tp=1), PUBLISHED, 8)
-    assert best is not None and asked.tp == best.tp > 1
+    assert best is not None and asked.tp == best["tp"] > 1
     assert variants._fitting(small(n=8, rollout_tp=1, tp=1), PUBLISHED, 8)[1] is None
 
 

@@ -255,7 +255,7 @@ def _devices(count: int) -> list[Options]:
 ALTERNATIVES = 3
 TRAINING = 5
 _FINER = {"batch": 1, "devices": 16}
-_MOVED = ("devices", "tp", "pp", "dp", "zero", "micro_batch", "virtual_stages", "recompute")
+_MOVED = tuple(size for size in _SIZES if size not in ("cp", "ep"))
 
 
 class BudgetExhausted(Exception):

@@ -110,7 +110,7 @@ def plan_chip(asked: PlanTarget, name: str) -> tuple[PlannedChip, int]:
     assert asked.qps is not None
     options, limits = {**asked.each[name], "hold": asked.hold}, {**asked.limits, "qps": asked.qps}
     try:
-        question = search_request.serving_question(options, "devices,latency", list(asked.where), limits)
+        question = search_request.serving_question(options, "devices,latency", list(asked.plan.where), limits)
         grid = serving_grid(question, "a service answers requests; plan its training with --tokens")
         keep, _, worst = grid.weigh()
     except UsageError as error:
@@ -124,7 +124,7 @@ def plan_chip(asked: PlanTarget, name: str) -> tuple[PlannedChip, int]:
         limit = "-n" if most == asked.most else "--power allows"
         devices = plural(row.devices, "device")
         return none(f"the rate takes {devices}, and {limit} {most:,} is the most to have"), layouts
-    if asked.budget is not None and asked.deadline is not None and row.bill_usd is None:
+    if asked.budget is not None and asked.plan.deadline is not None and row.bill_usd is None:
         row.feasible, row.why = False, no_price(row.chip)
     elif asked.budget is not None and row.bill_usd is not None and row.bill_usd > asked.budget:
         ratio, devices = row.bill_usd / asked.budget, plural(row.devices, "device")
@@ -147,7 +147,9 @@ def _row(asked: PlanTarget, name: str, layout: InstanceLayout) -> ServingChip:
         devices=devices,
         numbers=numbers,
         usd_per_hour=hourly,
-        bill_usd=None if hourly is None or asked.deadline is None else float(cost.run_cost(asked.deadline, hourly)),
+        bill_usd=None
+        if hourly is None or asked.plan.deadline is None
+        else float(cost.run_cost(asked.plan.deadline, hourly)),
         held_usd=hourly,
         held_s=numbers.interval_itl_s[1],
         usd_per_device_hour=one.price,
@@ -184,19 +186,19 @@ def plan(question: Plan, over: Spread | None, tell: Callable[[str], None]) -> Pl
     except KeyboardInterrupt:  # the chips that are done are an answer
         if not rows:
             raise
-    ranked = _ranked(rows, by_time=asked.qps is None and asked.deadline is None)
+    ranked = _ranked(rows, by_time=asked.qps is None and asked.plan.deadline is None)
     unpriced, feasible = multi_chip.unpriced(asked.each), any(row.feasible for row in rows)
     if asked.qps is not None:
         model = load_model(str(question.options()["model"])).name
         return ServingPlan(
-            model=model, phase="serve", budget_usd=asked.budget, hold=asked.hold, way=WAYS[2], where=list(asked.where), layouts=layouts,
-            rows=ranked, unpriced=unpriced, feasible=feasible, qps=asked.qps, limits_s=asked.limits, period_s=asked.deadline,
+            model=model, phase="serve", budget_usd=asked.budget, hold=asked.hold, way=WAYS[2], where=list(asked.plan.where), layouts=layouts,
+            rows=ranked, unpriced=unpriced, feasible=feasible, qps=asked.qps, limits_s=asked.limits, period_s=asked.plan.deadline,
         )  # fmt: skip
     request = chips[0].request
     return TrainingPlan(
-        model=request.model.name, phase="train", budget_usd=asked.budget, hold=asked.hold, way=WAYS[asked.deadline is None],
-        where=list(asked.where), layouts=layouts, rows=ranked, unpriced=unpriced, feasible=feasible, tokens=request.tokens,
-        deadline_s=asked.deadline,
+        model=request.model.name, phase="train", budget_usd=asked.budget, hold=asked.hold, way=WAYS[asked.plan.deadline is None],
+        where=list(asked.plan.where), layouts=layouts, rows=ranked, unpriced=unpriced, feasible=feasible, tokens=request.tokens,
+        deadline_s=asked.plan.deadline,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import field as key
 
 from rooflinecli.core.parallel_map import Spread
-from rooflinecli.core.record import OPTIONAL, SPREAD, Record
+from rooflinecli.core.record import OPTIONAL, SPREAD, Json, Record
 from rooflinecli.questions.question import Question, Several
 from rooflinecli.questions.search.question import FIXED, RESTRICTED, InstanceLayout, Prices, TrainingLayout
 from rooflinecli.specs.options import LOAD, EstimateOptions, OptNumber, OptText, Texts, field
@@ -14,24 +14,16 @@ from rooflinecli.specs.options import LOAD, EstimateOptions, OptNumber, OptText,
 SCHEMA = "roofline/plan/1"
 
 
-class TriedCount(Record):
-    """A device count that was searched: legal layouts, time and cost of the run at the bound, None where nothing fits."""
-
-    devices: int
-    legal: int
-    run_s: float | None
-    training_usd: float | None
-
-
 class PlannedChip(Record):
-    """A chip of a plan: its rank, or why it is infeasible."""
+    """A chip of a plan: its rank, or why it is infeasible. tried: device counts that were searched, with `legal` layouts, `run_s` and
+    `training_usd` of the run at the bound, None where nothing fits."""
 
     rank: int | None = None
     chip: str
     feasible: bool = True
     hardware: str
     why: str = ""
-    tried: list[TriedCount] | None = key(default=None, metadata=OPTIONAL)
+    tried: list[dict[str, float | None]] | None = key(default=None, metadata=OPTIONAL)
 
     @property
     def order(self) -> tuple[float, ...]:
@@ -56,24 +48,10 @@ class SizedChip(PlannedChip):
         return (1.0, self.held_s) if self.held_usd is None else (0.0, self.held_usd, self.held_s)
 
 
-class PlannedOffer(Record):
-    """An offer by which the run could be paid: its goodput (preemptions count for spot), time and cost, and whether it meets the deadline."""
-
-    hardware: str
-    provider: str
-    kind: str
-    date: str
-    usd_per_device_hour: float
-    goodput: float
-    elapsed_s: float
-    elapsed_usd: float
-    in_time: bool
-    source: str
-
-
 class TrainingChip(SizedChip):
     """The training run on one chip. run_s, training_usd: as `estimate` prints them, without failures; elapsed_s, elapsed_usd: with failures,
-    restarts and checkpoints, whose fraction of the time is 1 - goodput."""
+    restarts and checkpoints, whose fraction of the time is 1 - goodput. offers: by which the run could be paid: goodput (preemptions count
+    for spot), time and cost, and whether each meets the deadline."""
 
     layout: TrainingLayout
     time_s: float
@@ -92,7 +70,7 @@ class TrainingChip(SizedChip):
     training_usd: float | None
     training_usd_interval: list[float] | None
     energy_j: float | None
-    offers: list[PlannedOffer] | None = key(default=None, metadata=OPTIONAL)
+    offers: list[Json] | None = key(default=None, metadata=OPTIONAL)
 
 
 class ServiceNumbers(Record):

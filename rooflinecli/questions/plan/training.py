@@ -10,6 +10,7 @@ from functools import cached_property
 
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.parallel_map import Spread
+from rooflinecli.core.record import Json
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import duration
 from rooflinecli.engine import build_request
@@ -21,7 +22,7 @@ from rooflinecli.questions import multi_chip
 from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
 from rooflinecli.questions.goodput.question import MTBF, TrainingGoodput, elapsed_interval
 from rooflinecli.questions.multi_chip import Options
-from rooflinecli.questions.plan.question import Plan, PlannedChip, PlannedOffer, TrainingChip, TriedCount
+from rooflinecli.questions.plan.question import Plan, PlannedChip, TrainingChip
 from rooflinecli.questions.search.explain_rows import FastestLayout, fastest_layout
 from rooflinecli.questions.search.search_request import Limits, estimate_command, joined, question
 from rooflinecli.specs import parse_values, prices
@@ -38,35 +39,32 @@ def no_price(chip: str) -> str:
 
 @dataclass(frozen=True)
 class PlanTarget:
-    """What is asked of every chip: its options, a deadline in s, a budget in USD, the most devices to have, the bound that is held.
+    """What the question asks of every chip: its options, a budget in USD, the most devices to have, the bound that is held.
 
     A service has a rate `qps` and limits in s; its deadline is how long it is served and paid for.
     """
 
+    plan: Plan
     each: dict[str, Options]
-    deadline: float | None
     budget: float | None
     most: int | None
     hold: str
-    where: tuple[str, ...]
     qps: float | None
     limits: Limits
-    power: float | None = None
-    preempted: float | None = None
 
     def most_devices(self, chip: str) -> int | None:
         """The most devices of a chip: -n, and as many as the power carries with each at its limit, host and cooling included.
 
         Raises UsageError for a chip whose file has no power.
         """
-        if self.power is None:
+        if self.plan.power is None:
             return self.most
         ctx = EstimateContext(build_request.request({k: v for k, v in self.each[chip].items() if k != "batch"}))
         if ctx.chip.power is None:
             raise UsageError(
                 f"--power: {ctx.request.hardware.name} has no power in its file; add `power:` to it", "power"
             )
-        carried = int(self.power // float(ctx.chip.power * ctx.host_factor * ctx.pue))
+        carried = int(self.plan.power // float(ctx.chip.power * ctx.host_factor * ctx.pue))
         if not carried:
             raise UsageError(f"--power carries no device of {ctx.request.hardware.name}; raise it", "power")
         return carried if self.most is None else min(self.most, carried)
@@ -91,18 +89,7 @@ def target(asked: Plan) -> PlanTarget:
         raise UsageError(f"--budget {asked.budget}: {multi_chip.remedy(lacking)}", "budget")
     most = int(build_request.value(OPTIONS["n"], options["n"])) if options.get("n") is not None else None
     limits = joined({}, asked.slo) if serving else {}
-    return PlanTarget(
-        each,
-        asked.deadline,
-        budget,
-        most,
-        hold,
-        asked.where,
-        asked.qps if serving else None,
-        limits,
-        asked.power,
-        asked.preempted,
-    )
+    return PlanTarget(asked, each, budget, most, hold, asked.qps if serving else None, limits)
 
 
 def _check_service(asked: Plan, options: Options) -> None:
@@ -155,7 +142,7 @@ def planned_offers(
     usual: float,
     deadline_s: float | None,
     preempted_s: float | None,
-) -> list[PlannedOffer]:
+) -> list[Json]:
     """Offers of a chip for a run, those that meet the deadline first, the cheapest first. `run_s`: the run without failures, expected and at
     the bound that the deadline is held to; `usual`: its goodput where nothing is preempted. Spot only where `preempted_s` is known."""
     found = []
@@ -166,18 +153,18 @@ def planned_offers(
         if not share:
             continue
         found.append(
-            PlannedOffer.like(
-                offer,
-                hardware=spec.name,
-                usd_per_device_hour=offer.usd,
-                goodput=share,
-                elapsed_s=run_s[0] / share,
-                elapsed_usd=float(cost.run_cost(run_s[0] / share, cost.fleet_price(devices, offer.usd))),
-                in_time=deadline_s is None or run_s[1] / share <= deadline_s,
-                source=f"{offer.where}; {offer.source}",
-            )
+            {
+                "hardware": spec.name,
+                **{name: getattr(offer, name) for name in ("provider", "kind", "date")},
+                "usd_per_device_hour": offer.usd,
+                "goodput": share,
+                "elapsed_s": run_s[0] / share,
+                "elapsed_usd": float(cost.run_cost(run_s[0] / share, cost.fleet_price(devices, offer.usd))),
+                "in_time": deadline_s is None or run_s[1] / share <= deadline_s,
+                "source": f"{offer.where}; {offer.source}",
+            }
         )
-    return sorted(found, key=lambda row: (not row.in_time, row.elapsed_usd))
+    return sorted(found, key=lambda row: (not row["in_time"], row["elapsed_usd"]))
 
 
 STEPS = 16  # counts between one power of two and the next
@@ -295,7 +282,7 @@ class ChipPlan:
     @cached_property
     def request(self) -> Request:
         words = {**self.options, "n": "1", "phase": "train", "hold": self.asked.hold}
-        return question(words, "time", list(self.asked.where)).request
+        return question(words, "time", list(self.asked.plan.where)).request
 
     @cached_property
     def priced(self) -> bool:
@@ -309,7 +296,7 @@ class ChipPlan:
 
     def _searched(self, devices: int) -> DeviceCountResult:
         try:
-            best = fastest_layout(self.options, devices, self.asked.hold, self.asked.where, self.over)
+            best = fastest_layout(self.options, devices, self.asked.hold, self.asked.plan.where, self.over)
         except UsageError as error:
             if error.option == "n":  # these sizes do not split this count; another may do
                 return DeviceCountResult(devices, FastestLayout())
@@ -325,7 +312,7 @@ class ChipPlan:
         return DeviceCountResult(devices, best, float(answer.goodput), answer.goodput_interval)
 
     def over_deadline(self, devices: int) -> float:
-        return self.at(devices).held(RUN, self.asked.hold) / (self.asked.deadline or float("inf"))
+        return self.at(devices).held(RUN, self.asked.hold) / (self.asked.plan.deadline or float("inf"))
 
     def over_budget(self, devices: int) -> float:
         return self.at(devices).held(BILL, self.asked.hold) / (self.asked.budget or float("inf"))
@@ -338,12 +325,12 @@ class ChipPlan:
             row = self._none(str(error))
         hold = self.asked.hold
         row.tried = [
-            TriedCount(
-                devices=n,
-                legal=found.best.legal,
-                run_s=found.held(RUN, hold) if found.best.estimate else None,
-                training_usd=found.held(BILL, hold) if found.best.estimate and self.priced else None,
-            )
+            {
+                "devices": n,
+                "legal": found.best.legal,
+                "run_s": found.held(RUN, hold) if found.best.estimate else None,
+                "training_usd": found.held(BILL, hold) if found.best.estimate and self.priced else None,
+            }
             for n, found in sorted(self.tried.items())
         ]
         return row
@@ -357,7 +344,7 @@ class ChipPlan:
         counts = slices.up_to(most) if slices else ladder(most, HOST if host is None else int(host.si))
         if not counts:
             return self._none(f"-n {most:,}: {self.request.hardware.not_rented(most) or 'below a slice'}")
-        if self.asked.deadline is None:
+        if self.asked.plan.deadline is None:
             return self._within_budget(counts)
         enough = min_count(counts, self.over_deadline, FIRST)
         if enough is None:
@@ -399,8 +386,8 @@ class ChipPlan:
             result.model.parameters.total,
             (run.expected, tried.held(RUN, self.asked.hold) * tried.goodput),
             tried.goodput,
-            self.asked.deadline,
-            self.asked.preempted,
+            self.asked.plan.deadline,
+            self.asked.plan.preempted,
         )
         return TrainingChip.like(
             tried,
@@ -447,7 +434,7 @@ class ChipPlan:
         took = duration(best.held(RUN, self.asked.hold))
         hint = (
             "a larger --batch allows more devices"
-            if self.asked.most is None and self.asked.power is None
+            if self.asked.most is None and self.asked.plan.power is None
             else "-n or --power limits the devices"
         )
         return self._none(

@@ -77,26 +77,9 @@ class MemoryAnswer(Record):
         return float(max(sum(role[key] for role in self.roles) for key in ("rollout_bytes", "update_bytes")))
 
 
-class Candidate(Record):
-    """A layout of a search; `tie`: within model uncertainty of the best."""
-
-    rollout_devices: int | None
-    trainer_devices: int
-    rollout_tp: int
-    tp: int
-    pp: int
-    cp: int
-    ep: int
-    staleness: int
-    time_s: float
-    interval_s: tuple[float, float]
-    usd: float | None
-    tie: bool
-
-
 class RlAnswer(Record):
     """A step of RL post-training. `load` is what it is of, in tokens; `run` are all steps of a run; `constants` are what the parts were
-    multiplied by, and where they are from; `changes` is what options would make of the step, and the part of it that they save."""
+    multiplied by, and where they are from; `candidates` are layouts of a search, `tie`: within model uncertainty of the best; `changes` is what options would make of the step, and the part of it that they save."""
 
     schema: str = SCHEMA
     model: str
@@ -112,6 +95,6 @@ class RlAnswer(Record):
     memory: MemoryAnswer
     run: Json | None
     constants: dict[str, float | str]
-    candidates: list[Candidate] | None = field(default=None, metadata=OPTIONAL)
+    candidates: list[Json] | None = field(default=None, metadata=OPTIONAL)
     changes: list[Json] | None = field(default=None, metadata=OPTIONAL)
     notes: list[str]

@@ -7,21 +7,20 @@ from itertools import product
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.record import Json
 from rooflinecli.questions.rl.answer import DEVICES, compose
-from rooflinecli.questions.rl.answer_types import Candidate
 from rooflinecli.questions.rl.constants import Constants
 from rooflinecli.questions.rl.question import Rl
 
 TRAINER_TP, TRAINER_PP = (1, 2, 4, 8), (1, 2, 4, 8)  # tried where the fastest trainer does not fit next to the rollout
 
 
-def search(question: Rl, constants: Constants) -> tuple[Rl, list[Candidate]]:
+def search(question: Rl, constants: Constants) -> tuple[Rl, list[Json]]:
     """The question of the best layout, and every layout that fits, best first. What the question gives is kept.
 
     Sides share all devices, or are split by eighths; a rollout engine is of each power of two that holds the model. The trainer's sizes
     are the fastest of an estimate, and where those do not fit with the rollout, the fastest that do. Raises Infeasible where nothing fits.
     """
     devices = int(question.n or DEVICES)
-    found: dict[tuple[object, ...], tuple[Rl, Candidate]] = {}
+    found: dict[tuple[object, ...], tuple[Rl, Json]] = {}
     reason = "no layout fits"
     for asked in _layouts(question, devices):
         try:
@@ -30,14 +29,15 @@ def search(question: Rl, constants: Constants) -> tuple[Rl, list[Candidate]]:
             reason = str(error)
             continue
         if candidate is not None:
-            key = (candidate.rollout_devices, candidate.rollout_tp, candidate.staleness)
+            key = tuple(candidate[name] for name in ("rollout_devices", "rollout_tp", "staleness"))
             found.setdefault(key, (asked, candidate))
     if not found:
         raise Infeasible(reason)
-    ranked = sorted(found.values(), key=lambda pair: (pair[1].interval_s[1], pair[1].time_s))
+    ranked = sorted(found.values(), key=lambda pair: (pair[1]["interval_s"][1], pair[1]["time_s"]))
     best = ranked[0][1]
     for _, candidate in ranked[1:]:
-        candidate.tie = candidate.interval_s[0] <= best.time_s and candidate.time_s <= best.time_s * 1.05
+        low, time_s = candidate["interval_s"][0], candidate["time_s"]
+        candidate["tie"] = low <= best["time_s"] and time_s <= best["time_s"] * 1.05
     return ranked[0][0], [candidate for _, candidate in ranked]
 
 
@@ -62,7 +62,7 @@ def _layouts(question: Rl, devices: int) -> list[Rl]:
     return made
 
 
-def _fitting(question: Rl, constants: Constants, devices: int) -> tuple[Rl, Candidate | None]:
+def _fitting(question: Rl, constants: Constants, devices: int) -> tuple[Rl, Json | None]:
     """The question with a trainer's layout that fits next to its rollout, and the step; (question, None) without any."""
     reason: Infeasible | None = None
     try:
@@ -84,10 +84,10 @@ def _fitting(question: Rl, constants: Constants, devices: int) -> tuple[Rl, Cand
             fitting.append((asked, found))
     if not fitting and reason is not None:
         raise reason
-    return min(fitting, key=lambda pair: pair[1].interval_s[1], default=(question, None))
+    return min(fitting, key=lambda pair: pair[1]["interval_s"][1], default=(question, None))
 
 
-def _candidate(question: Rl, constants: Constants, devices: int) -> Candidate | None:
+def _candidate(question: Rl, constants: Constants, devices: int) -> Json | None:
     """The layout of a question with its step; None where the roles do not fit."""
     composed = compose(question)
     if not composed.memory.fits:
@@ -95,17 +95,17 @@ def _candidate(question: Rl, constants: Constants, devices: int) -> Candidate | 
     _, step = composed.step(constants)
     layout, engine = composed.update.answer.layout_of_phase, composed.rollout.engine
     price = engine.ctx.price
-    return Candidate.like(
-        layout,
-        rollout_devices=question.rollout_devices,
-        trainer_devices=layout.devices,
-        rollout_tp=int(engine.layout.tp),
-        staleness=question.staleness,
-        time_s=step.time_s,
-        interval_s=step.interval_s,
-        usd=None if price is None else step.time_s / 3600 * devices * float(price),
-        tie=False,
-    )
+    return {
+        "rollout_devices": question.rollout_devices,
+        "trainer_devices": layout.devices,
+        "rollout_tp": int(engine.layout.tp),
+        **{axis: layout[axis] for axis in ("tp", "pp", "cp", "ep")},
+        "staleness": question.staleness,
+        "time_s": step.time_s,
+        "interval_s": step.interval_s,
+        "usd": None if price is None else step.time_s / 3600 * devices * float(price),
+        "tie": False,
+    }
 
 
 def changes(question: Rl, constants: Constants, time_s: float) -> list[Json]:

@@ -183,7 +183,7 @@ def _joined(each: dict[str, Options], found: dict[str, S], refused: dict[str, st
     misses = [(name, answer.nearest_miss) for name, answer in found.items() if answer.nearest_miss]
     rejected = Counter[str]()
     for answer in answers:
-        rejected.update({r.constraint: r.layouts for r in answer.rejected})
+        rejected.update({str(r["constraint"]): int(r["layouts"]) for r in answer.rejected})
     chips = [
         ChipSearch.like(found[name], chip=name, why="")
         if name in found

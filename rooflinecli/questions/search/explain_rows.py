@@ -108,7 +108,7 @@ def report(question: TrainingSearchQuestion, found: TrainingSearchResult, top: i
 
 def by_count(rejected: dict[str, int]) -> list[Rejected]:
     """Constraints by how many layouts they reject, most first."""
-    return [Rejected(constraint=k, layouts=v) for k, v in sorted(rejected.items(), key=lambda kv: -kv[1])]
+    return [{"constraint": k, "layouts": v} for k, v in sorted(rejected.items(), key=lambda kv: -kv[1])]
 
 
 def _row(question: TrainingSearchQuestion, entry: RankedLayout) -> TrainingRow:

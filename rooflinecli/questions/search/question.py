@@ -28,6 +28,7 @@ from rooflinecli.specs.options import (
 
 SCHEMA = "roofline/search/2"
 Scores = dict[str, float]  # quantity -> value
+Rejected = dict[str, str | int]  # how many `layouts` a `constraint` rejects
 
 
 class TrainingLayout(Record):
@@ -144,13 +145,6 @@ class NearestMiss(Record):
     lacks: str
     estimate: str = ""
     chip: str | None = key(default=None, metadata=OPTIONAL)
-
-
-class Rejected(Record):
-    """How many layouts a constraint rejects."""
-
-    constraint: str
-    layouts: int
 
 
 class ChipOutcome(Record):

@@ -28,21 +28,6 @@ NUMBERS = (
 )
 
 
-class PercentilePoint(Record):
-    """The seconds that a share of the requests keeps to."""
-
-    share: float
-    time_s: float
-
-
-class LoadSample(Record):
-    """Sequences that decode and that queue at an instant."""
-
-    at_s: float
-    batch: int
-    queue: int
-
-
 class LoadPoint(Record):
     """What requests see under another load."""
 
@@ -53,13 +38,16 @@ class LoadPoint(Record):
 
 
 class ServedLoad(Record):
-    """A simulated load and its multiples; `values` are quantities of `simulate`."""
+    """A simulated load and its multiples; `values` are quantities of `simulate`.
+
+    percentiles: the seconds (`time_s`) that a `share` of the requests keeps to; over_time: sequences that decode and that queue at an instant.
+    """
 
     load: dict[str, float]
     slo: str | None
     values: dict[str, float]
-    percentiles: dict[str, list[PercentilePoint]]
-    over_time: list[LoadSample]
+    percentiles: dict[str, list[dict[str, float]]]
+    over_time: list[dict[str, float]]
     loads: list[LoadPoint]
 
 
@@ -94,12 +82,12 @@ def served(options: Options, slo: str | None) -> ServedLoad | Unserved | None:
         slo=question.limits.text if question.limits else None,
         values={name: found.values[name] for name in names},
         percentiles={
-            name: [PercentilePoint(share=share, time_s=seconds) for share, seconds in line]
+            name: [{"share": share, "time_s": seconds} for share, seconds in line]
             for name, line in curves(found, 100).items()
             if name != "queue"
         },
         over_time=[
-            LoadSample(at_s=at, batch=b, queue=q) for at, b, q, _ in samples[:: max(-(-len(samples) // INSTANTS), 1)]
+            {"at_s": at, "batch": b, "queue": q} for at, b, q, _ in samples[:: max(-(-len(samples) // INSTANTS), 1)]
         ],
         loads=[point for factor in LOADS if (point := _at(question, load, factor)) is not None],
     )

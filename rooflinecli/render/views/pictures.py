@@ -125,9 +125,9 @@ def served(found: ServedLoad) -> list[Picture]:
     """A simulated load: percentile curves, batch and queue over time, and the SLO or TTFT under less and more of it."""
     curves = Picture("Percentiles of requests", "percent of requests", "seconds", False, log_up=True, curves=True)
     for name, line in found.percentiles.items():
-        curves.series[name.upper()] = [(100 * p.share, p.time_s) for p in line if p.time_s > 0]
+        curves.series[name.upper()] = [(100 * p["share"], p["time_s"]) for p in line if p["time_s"] > 0]
     busy = Picture("Batch and queue over time", "s since the start", "sequences of a replica", False, curves=True)
-    busy.series = {name: [(p.at_s, float(p[name])) for p in found.over_time] for name in ("batch", "queue")}
+    busy.series = {name: [(p["at_s"], float(p[name])) for p in found.over_time] for name in ("batch", "queue")}
     rate = "requests per second" if "qps" in found.load else "requests in flight"
     title = f"Share inside {found.slo} against {rate}" if found.slo else f"TTFT, p99, against {rate}"
     loads = Picture(title, rate, "share of requests" if found.slo else "s", False, curves=True)

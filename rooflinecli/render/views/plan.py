@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rooflinecli.core.record import Json
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import count
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
@@ -9,7 +10,6 @@ from rooflinecli.questions.fleet.question import FleetAnswer
 from rooflinecli.questions.multi_chip import remedy
 from rooflinecli.questions.plan.question import (
     PlanAnswer,
-    PlannedOffer,
     ServiceNumbers,
     ServingChip,
     ServingPlan,
@@ -46,11 +46,11 @@ _OFFERS = (
     Column("provider", "provider", text=True),
     Column("kind", "kind", text=True),
     Column("date", "date", text=True),
-    Column("$/device-hour", lambda o: text(o.usd_per_device_hour, "usd_per_hour")),
-    Column("goodput", lambda o: percent(o.goodput)),
-    Column("time", lambda o: text(o.elapsed_s, "run_s")),
-    Column("total cost", lambda o: text(o.elapsed_usd, "training_usd")),
-    Column("deadline", lambda o: "met" if o.in_time else "missed", text=True),
+    Column("$/device-hour", lambda o: text(o["usd_per_device_hour"], "usd_per_hour")),
+    Column("goodput", lambda o: percent(o["goodput"])),
+    Column("time", lambda o: text(o["elapsed_s"], "run_s")),
+    Column("total cost", lambda o: text(o["elapsed_usd"], "training_usd")),
+    Column("deadline", lambda o: "met" if o["in_time"] else "missed", text=True),
 )
 _SHOWN = 6  # offers of all chips, the cheapest first
 
@@ -124,10 +124,10 @@ def view(answer: PlanAnswer, estimate: EstimateAnswer | None = None) -> Page:
     )
 
 
-def _cheapest(rows: list[SizedChip]) -> list[PlannedOffer]:
+def _cheapest(rows: list[SizedChip]) -> list[Json]:
     """Offers of all chips, those in time first, the cheapest first."""
     found = [offer for row in rows if isinstance(row, TrainingChip) for offer in row.offers or ()]
-    return sorted(found, key=lambda o: (not o.in_time, o.elapsed_usd))
+    return sorted(found, key=lambda o: (not o["in_time"], o["elapsed_usd"]))
 
 
 def _headline(answer: PlanAnswer, rows: list[SizedChip]) -> str:
@@ -177,10 +177,10 @@ def _energy(joules: float | None) -> str:
 def _cheaper_and_faster(row: TrainingChip) -> str | None:
     """The nearest count tried that beats the chosen one in time and cost, both at the bound."""
     better = [
-        (t.devices, t.training_usd, t.run_s)
-        for t in row.tried or ()
-        if t.training_usd is not None and t.run_s is not None and row.held_usd is not None
-        if t.devices > row.devices and t.run_s < row.held_s and t.training_usd < row.held_usd
+        (devices, usd, run_s)
+        for devices, usd, run_s in ((t["devices"], t["training_usd"], t["run_s"]) for t in row.tried or ())
+        if devices is not None and usd is not None and run_s is not None and row.held_usd is not None
+        if devices > row.devices and run_s < row.held_s and usd < row.held_usd
     ]
     if not better or row.held_usd is None:
         return None
@@ -191,7 +191,7 @@ def _cheaper_and_faster(row: TrainingChip) -> str | None:
     )
 
 
-def _notes(answer: PlanAnswer, offers: list[PlannedOffer], estimate: EstimateAnswer | None) -> list[Block]:
+def _notes(answer: PlanAnswer, offers: list[Json], estimate: EstimateAnswer | None) -> list[Block]:
     found = [f"{row.hardware}: infeasible, {row.why}" for row in answer.rows if not row.feasible]
     if estimate is not None and estimate.workload.seq is not None:
         work = estimate.workload
@@ -201,8 +201,9 @@ def _notes(answer: PlanAnswer, offers: list[PlannedOffer], estimate: EstimateAns
     found += [note for row in answer.sized if isinstance(row, TrainingChip) and (note := _cheaper_and_faster(row))]
     if offers:
         offer = offers[0]
-        usd = f"{money(offer.elapsed_usd)} at {text(offer.usd_per_device_hour, 'usd_per_hour')}"
-        found.append(f"cheapest offer: {offer.hardware} of {offer.provider}, {offer.kind}, {offer.date}: {usd}")
+        usd = f"{money(offer['elapsed_usd'])} at {text(offer['usd_per_device_hour'], 'usd_per_hour')}"
+        whose = f"{offer['hardware']} of {offer['provider']}, {offer['kind']}, {offer['date']}"
+        found.append(f"cheapest offer: {whose}: {usd}")
     if answer.unpriced:
         found.append(f"{remedy(answer.unpriced)}; without it a chip ranks by time, after the others")
     if isinstance(answer, ServingPlan) and answer.period_s:

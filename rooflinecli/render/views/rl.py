@@ -83,14 +83,14 @@ def _memory(r: RlAnswer) -> Table:
 
 
 _CANDIDATES = (
-    Column("rollout", lambda c: "shared" if c.rollout_devices is None else str(c.rollout_devices)),
-    Column("trainer", lambda c: str(c.trainer_devices)),
+    Column("rollout", lambda c: "shared" if c["rollout_devices"] is None else str(c["rollout_devices"])),
+    Column("trainer", lambda c: str(c["trainer_devices"])),
     Column("rollout tp", "rollout_tp", drop=3),
     *(Column(axis, axis, drop=drop) for axis, drop in (("tp", 0), ("pp", 0), ("cp", 1), ("ep", 2), ("staleness", 4))),
     Column("step", "time_s"),
     Column("80% interval", "interval_s", drop=5),
-    Column("cost", lambda c: NONE if c.usd is None else money(c.usd), drop=6),
-    Column("", lambda c: "within model uncertainty of the best" if c.tie else "", text=True),
+    Column("cost", lambda c: NONE if c["usd"] is None else money(c["usd"]), drop=6),
+    Column("", lambda c: "within model uncertainty of the best" if c["tie"] else "", text=True),
 )  # fmt: skip
 _CHANGES = (
     Column("change", "options", text=True),

@@ -67,7 +67,12 @@ def view(answer: SearchAnswer, estimate: EstimateAnswer | None = None) -> Page:
             [Prose(f"{place(row, i)} is {row.why}", indent=2) for i, row in enumerate(rows, 1) if row.why],
             _unsupported(rows, 1),
             *more,
-            [Prose(f"rejected: {'; '.join(f'{r.layouts:,} by {r.constraint}' for r in answer.rejected)}", indent=2)]
+            [
+                Prose(
+                    f"rejected: {'; '.join('{layouts:,} by {constraint}'.format(**r) for r in answer.rejected)}",
+                    indent=2,
+                )
+            ]
             if answer.rejected
             else [],
         ],
