@@ -136,7 +136,7 @@ FILES = {
     # axolotl-ai-cloud/axolotl, examples/qat_nvfp4/Qwen2.5-72B_qat.yml: activations are recomputed by FSDP's own setting
     "axolotl.yml": (AXOLOTL, {"n": 8}, {"recompute": "full", "zero": 3, "dtype": "fp8", "batch": 128}),
     # AMD-AGI/Primus, examples/megatron/configs/MI355X/mixtral_8x22B_v0.1-BF16-pretrain.yaml: no layer is recomputed
-    "primus.yaml": (PRIMUS, {}, {"pp": 4, "ep": 8, "recompute": "none", "batch": 128, "zero": 1}),
+    "primus.yaml": (PRIMUS, {}, {"pp": 4, "ep": 8, "recompute": "none", "batch": 128, "zero": 1, "software": "megatron"}),
     # AMD-AGI/Primus, examples/torchtitan/configs/MI325X/llama4_17Bx128E-BF16-pretrain.yaml: the framework it wraps reads it
     "titan.yaml": (PRIMUS_TITAN, {"n": 64}, {"model": "llama-4-maverick", "seq": 8192, "micro-batch": 4, "batch": 256, "recompute": "full", "zero": 3}),
     # axolotl-ai-cloud/axolotl, examples/archived/dbrx/16bit-lora.yaml: attention and its router, no feed-forward
@@ -212,6 +212,11 @@ def test_a_published_launch_is_read_as_a_person_reads_it(name, tmp_path):
         # vllm-project/recipes, GLM/GLM5.md
         ("mtp.md", MTP, "#1 vllm GLM-5.1; #2 vllm GLM-5.1 speculate mtp draft-tokens 3"),
         ("handed.sh", "N=1\nC='vllm serve Qwen/Qwen3-8B -tp $(nproc)'\neval \"$C\"", r"handed.sh:3: -tp \$\(nproc\)"),
+        # torchtitan's registry, NVIDIA-NeMo/Megatron-Bridge's distillation, and launches of `roofline rl`
+        ("unknown.sh", "torchrun --nproc_per_node=4 -m torchtitan.train --module muse --config muse_1b", "muse_1b is a function of muse, whose sizes are not known here; give MODEL"),
+        ("distill.yaml", "model: {tensor_model_parallel_size: 2, teacher: {tensor_model_parallel_size: 2}, kd_config: {skip_lm_loss: true}}", "a teacher runs forward"),
+        ("verl.sh", "python3 -m verl.trainer.main_ppo --config-name=ppo.yaml actor_rollout_ref.model.path=x/y", "a launch of verl; `roofline rl --from` reads it"),
+        ("tgi.yaml", "image: ghcr.io/huggingface/text-generation-inference\nenv: [{name: MODEL_ID, value: /data}]\n", "/data names no model; give MODEL"),
         # NVIDIA/Megatron-LM, examples/gpt3/train_gpt3_175b_distributed.sh
         ("gpt3.sh", "torchrun --nproc_per_node 8 --nnodes 1 pretrain_gpt.py --num-layers 96 --hidden-size 12288 --num-attention-heads 96 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 16",
          "8 devices are no multiple"),
@@ -329,6 +334,43 @@ per_device_batch_size: 2
 """
 
 
+RECIPE = """model: {path: dsr1, precision: fp4}
+resources: {gpus_per_node: 4, prefill_nodes: 2, prefill_workers: 2, decode_nodes: 4, decode_workers: 1, gpus_per_decode: 16}
+backend:
+  sglang_config:
+    prefill: {model-path: /model/, served-model-name: deepseek-ai/DeepSeek-R1, tensor-parallel-size: 4, chunked-prefill-size: 16384, disable-cuda-graph: false}
+    decode: {served-model-name: deepseek-ai/DeepSeek-R1, tensor-parallel-size: 16, data-parallel-size: 16, expert-parallel-size: 16, enable-dp-attention: true}
+benchmark: {isl: 1024, osl: 512, concurrencies: 4x8}
+"""
+TRTLLM_RECIPE = """identity: {model: {repo: nvidia/DeepSeek-R1-NVFP4}}
+model: {precision: fp4}
+resources: {agg_workers: 1, gpus_per_agg: 4}
+backend: {trtllm_config: {aggregated: {tensor_parallel_size: 4, moe_expert_parallel_size: 4, enable_attention_dp: true, kv_cache_config: {dtype: fp8}}}}
+"""
+SKY = """resources: {accelerators: {H100: 4}}
+num_nodes: 1
+service: {replicas: 2}
+envs: {MODEL: Qwen/Qwen3-8B}
+run: |
+  vllm serve $MODEL --tensor-parallel-size $SKYPILOT_NUM_GPUS_PER_NODE
+"""
+FACTORY = """model_name_or_path: Qwen/Qwen3-8B
+stage: sft
+do_train: true
+finetuning_type: lora
+lora_rank: 16
+lora_target: all
+deepspeed: examples/deepspeed/ds_z3_offload_config.json
+cutoff_len: 4096
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 4
+"""
+LORA = """servingEngineSpec:
+  modelSpec:
+  - {modelURL: Qwen/Qwen3-8B, enableLoRA: true, lmcacheConfig: {enabled: true, cpuOffloadingBufferSize: "30"}, vllmConfig: {maxModelLen: 4096}}
+"""
+
+
 @pytest.mark.parametrize(
     ("name", "text", "given", "read_as"),
     [  # substratusai/kubeai, manifests/models/gemma-2-9b-it-fp8-l4.yaml; kserve/kserve, docs/samples/llmisvc/single-node-gpu/llm-inference-service-pd-qwen2-7b-gpu.yaml
@@ -350,6 +392,23 @@ per_device_batch_size: 2
         ("ds.json", BF16, {"model": "qwen3-8b"}, {"zero": 3, "dtype": "bf16", "gradient-bytes": 2, "optimizer-bytes": 4}),
         ("v.yaml", "image: vllm/vllm-openai\nenv: [{name: VLLM_ARGS, value: --model Qwen/Qwen3-8B -tp 2}]\n", {}, {"model": "Qwen3-8B", "tp": 2}),
         ("b.sh", "python -m sglang.bench_one_batch --model-path Qwen/Qwen3-8B --tp 2 --batch-size 8 --input-len 256 --output-len 32\n", {}, {"tp": 2, "batch": "8", "prompt": "256", "output": "32"}),
+        # SemiAnalysisAI/InferenceX, benchmarks/multi_node/srt-slurm-recipes: prefill and decode workers, and a recipe without them
+        ("srt.yaml#1", RECIPE, {}, {"model": "DeepSeek-R1", "phase": ["prefill"], "tp": 4, "n": 8, "dp": 2, "prompt": "1024", "output": "512", "token-budget": "16384"}),
+        ("srt.yaml#2", RECIPE, {}, {"phase": ["decode"], "tp": 1, "dp": 16, "ep": 16, "n": 16, "engine": "sglang"}),
+        ("agg.yaml", TRTLLM_RECIPE, {}, {"model": "DeepSeek-R1", "phase": ["prefill", "decode"], "dp": 4, "ep": 4, "n": 4, "kv-dtype": "fp8", "engine": "trtllm"}),
+        # skypilot-org/skypilot, llm/vllm; hiyouga/LLaMA-Factory, examples/train_lora
+        ("sky.yaml", SKY, {}, {"model": "Qwen3-8B", "tp": 4, "dp": 2, "n": 8}),
+        ("lf.yaml", FACTORY, {"n": 8}, {"recipe": "lora", "lora-rank": 16, "zero": 3, "offload": "optimizer", "seq": 4096, "batch": 64, "recompute": "full"}),
+        # pytorch/torchtitan in 2026: a function of its registry, run by torchrun or its script
+        ("registry.sh", "torchrun --nproc_per_node=16 -m torchtitan.train --module llama3 --config llama3_70b --parallelism.tensor_parallel_degree=4", {},
+         {"model": "llama-3.1-70b", "tp": 4, "dp": 4, "n": 16, "seq": 8192, "micro-batch": 8, "recompute": "full", "dtype": "bf16"}),
+        ("run.sh", "NGPU=8 MODULE=graph_trainer.qwen3 CONFIG=graph_trainer_qwen3_32b ./run_train.sh --training.num_tokens_per_train_step 262144", {},
+         {"model": "qwen3-32b", "n": 8, "batch": 64, "micro-batch": 2, "seq": 4096}),
+        # LambdaLabsML/torchtitan, configs/llama3_70b-8xb200-128k.toml: states in 16 bits
+        ("half.toml", FLOAT8.replace("[training]", "[training]\ndtype = 'bfloat16'"), {}, {"gradient-bytes": 2, "optimizer-bytes": 4}),
+        ("bench.sh", "if trtllm-bench --model Qwen/Qwen3-8B throughput --tp 2; then echo; fi", {}, {"model": "Qwen3-8B", "tp": 2}),
+        ("p.sh", "vllm serve $HOME/models/Qwen3-8B", {}, {"model": "Qwen3-8B"}),
+        ("short.sh", "vllm serve hermes-3-llama-8b", {}, {"model": "hermes-3-llama-8b"}),
         ("l.sh", "llama-server -m Qwen3-8B-Q4_K_M.gguf -md d.gguf --spec-draft-n-max 4\n", {"acceptance": 0.7}, {"draft-tokens": 4}),
         ("t.sh", "#SBATCH --gres=gpu:4\n#SBATCH --nodes=1\ntext-generation-launcher --model-id Qwen/Qwen3-8B\n", {}, {"tp": 4, "n": 4}),
     ],
@@ -359,6 +418,15 @@ def test_what_public_files_say(name, text, given, read_as, tmp_path):
     (tmp_path / file).write_text(text)
     found = read.options(f"{tmp_path / file}{'#' + which if which else ''}", given, lambda _: None)
     assert {key: found.get(key) for key in read_as} == read_as
+
+
+def test_what_a_recipe_or_a_chart_says_beside_its_flags_is_noted(tmp_path):
+    _, said = options_of(LORA, tmp_path, "values.yaml")
+    assert "--enable-lora (no adapters" in said and "--kv-offloading-size 30 (caches stay" in said
+    (tmp_path / "srt.yaml").write_text(RECIPE)
+    notes: list[str] = []
+    read.options(f"{tmp_path}/srt.yaml#2", {}, notes.append)
+    assert "--precision fp4 (formats" in notes[0] and "--concurrencies 4x8 (the load" in notes[0]
 
 
 def test_a_command_overrides_the_config_that_it_names(tmp_path):

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from rooflinecli.core.errors import DataError
+from rooflinecli.importers.launch.launch import flattened
 from rooflinecli.importers.launch.shell_expansion import in_yaml, unknown
 from rooflinecli.importers.source import Options, Tree
 
@@ -119,28 +120,35 @@ def containers(document: object, around: Container | None = None) -> Iterator[Co
     for key, value in document.items():
         command = isinstance(value, str) and (key.endswith(("_cmd", "_command")) or "\n" in value or key == "run")
         if command and key not in COMMANDS:
-            yield Container([], value, environment)
-        elif key not in (*COMMANDS, "env", "environment"):
+            each, nodes = _gpus(document), _count(document, "num_nodes")
+            own = {"SKYPILOT_NUM_GPUS_PER_NODE": str(each), "SKYPILOT_NUM_NODES": str(nodes)} if each else {}
+            copies = _count(document, "service", "replicas")
+            yield Container([], value, own | environment, gpus=each, copies=copies, nodes=nodes)
+        elif key not in (*COMMANDS, "env", "environment", "envs"):
             yield from containers(value, around)
 
 
 def _within(document: Tree, around: Container) -> Container:
     """Copies, nodes and devices of this object, else of the enclosing ones."""
 
-    def count(*keys: str) -> int:
-        found = _inside(document, *keys)
-        return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 1
-
     places = (("nodeSelector",), ("metadata", "labels"), ("metadata", "annotations"))
     trees = [tree for keys in places if isinstance(tree := _inside(document, *keys), Mapping)]
     placed = {str(key): str(value) for tree in trees for key, value in tree.items()}
     slices = next((v for k, v in placed.items() if k.endswith("topology") and re.fullmatch(r"\d+(x\d+)+", v)), None)
     return Container(
-        [], gpus=_gpus(document) or around.gpus, copies=around.copies * count("replicas") * count("deploy", "replicas"),
-        nodes=around.nodes * max(count("multinode", "nodeCount"), count("leaderWorkerTemplate", "size"), count("parallelism")),
+        [], gpus=_gpus(document) or around.gpus, copies=around.copies * _count(document, "replicas") * _count(document, "deploy", "replicas"),
+        nodes=around.nodes * max(_count(document, *keys) for keys in _NODES),
         cores=max(around.cores, _cores(placed.get("cloud.google.com/gke-tpu-accelerator", ""))),
         chips=prod(map(int, slices.split("x"))) if slices else around.chips,
     )  # fmt: skip
+
+
+_NODES = (("multinode", "nodeCount"), ("leaderWorkerTemplate", "size"), ("parallelism",))
+
+
+def _count(document: Tree, *keys: str) -> int:
+    found = _inside(document, *keys)
+    return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 1
 
 
 # variables that servers read as flags: text-generation-launcher by their names, llama.cpp with LLAMA_ARG_ before them
@@ -210,7 +218,7 @@ def _image(image: str) -> list[str]:
 
 def _environment(document: Tree) -> dict[str, str]:
     found: dict[str, str] = {}
-    for key in ("env", "environment"):
+    for key in ("env", "environment", "envs"):  # envs: of a SkyPilot task
         value = document.get(key)
         for item in value if isinstance(value, list) else []:
             if isinstance(item, Mapping) and isinstance(item.get("value"), (str, int, float)):
@@ -228,6 +236,9 @@ def _gpus(document: Tree) -> int | None:
     limits = _inside(document, "resources", "limits") or _inside(document, "resources", "requests")
     names = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "gpu")
     counts = [str(limits[name]) for name in limits if name in names] if isinstance(limits, Mapping) else []
+    asked = _inside(document, "resources", "accelerators")  # of a SkyPilot task: H100:8, or {H100: 8}
+    kinds = [str(asked), *(f"{k}:{v}" for k, v in asked.items())] if isinstance(asked, Mapping) else [str(asked)]
+    counts += [kind.rpartition(":")[2] if ":" in kind else "1" for kind in kinds if asked]
     return next((int(count) for count in counts if count.isdigit()), None)
 
 
@@ -251,14 +262,14 @@ def servers(values: object) -> Iterator[Options]:
         ):  # vllmConfig: flags in camel case, further ones as they are
             config = model.get("vllmConfig")
             config = config if isinstance(config, Mapping) else {}
-            flags = [
-                f"--{re.sub('(?<=[a-z])(?=[A-Z])', '-', str(key)).lower()}" + ("" if value is True else f"={value}")
-                for key, value in config.items()
-                if key not in ("extraArgs", "v0", "v1") and value is not False
-            ]
-            command = ["vllm", "serve", str(model["modelURL"]), *flags, *map(str, config.get("extraArgs") or [])]
+            own = {re.sub("(?<=[a-z])(?=[A-Z])", "-", str(k)).lower(): v for k, v in config.items() if k not in _OTHER}
+            own |= {"enable-lora": model.get("enableLoRA")}
+            if _inside(model, "lmcacheConfig", "enabled"):
+                own |= {"kv-offloading-size": _inside(model, "lmcacheConfig", "cpuOffloadingBufferSize") or "lmcache"}
+            command = ["vllm", "serve", str(model["modelURL"]), *_flags(own), *map(str, config.get("extraArgs") or [])]
             yield {"replicas": model.get("replicaCount", 1), "pod": {"command": command}}
     yield from _custom_resource(values)
+    yield from _recipe(values)
     artifacts = _inside(values, "modelArtifacts")
     if not isinstance(values, Mapping) or not isinstance(artifacts, Mapping):
         return
@@ -279,6 +290,58 @@ def servers(values: object) -> Iterator[Options]:
                 }
 
 
+def _flags(mapping: object) -> list[str]:
+    """Flags of a command by the keys of a mapping; those that are off are left out."""
+    items = mapping.items() if isinstance(mapping, Mapping) else ()
+    return [
+        f"--{key}" + ("" if value is True else f"={json.dumps(value) if isinstance(value, Mapping) else value}")
+        for key, value in items
+        if value is not False and value is not None
+    ]
+
+
+_OTHER = ("extraArgs", "v0", "v1")  # keys of vllmConfig that are no flags
+_BACKENDS = {"vllm": "vllm serve", "sglang": "sglang serve --model-path", "trtllm": "trtllm-serve"}
+
+
+def _recipe(values: object) -> Iterator[Options]:
+    """The engines of a recipe of NVIDIA's srt-slurm 1.0 (docs/config-reference.md): prefill, decode or aggregated workers of so many devices."""
+    backend, resources = _inside(values, "backend"), _inside(values, "resources")
+    kind = next((kind for kind in _BACKENDS if isinstance(_inside(backend, f"{kind}_config"), Mapping)), None)
+    if kind is None or not isinstance(resources, Mapping):
+        return
+    short = {"prefill": "prefill", "decode": "decode", "aggregated": "agg"}
+    for role, pool in _inside(backend, f"{kind}_config").items():
+        workers = resources.get(f"{short.get(role)}_workers")
+        if not isinstance(pool, Mapping) or not isinstance(workers, int) or not workers:
+            continue
+        name = (
+            _inside(values, "identity", "model", "repo")
+            or pool.get("served-model-name")
+            or pool.get("served_model_name")
+        )
+        name = str(name or _inside(values, "model", "path")).removeprefix("hf:")
+        whole = int(resources.get(f"{short[role]}_nodes") or 0) * int(resources.get("gpus_per_node") or 0)
+        each = resources.get(f"gpus_per_{short[role]}") or whole // workers
+        precision = str(_inside(values, "model", "precision") or "")
+        said = {"precision": precision} if precision.lower() not in name.lower() and "quantization" not in pool else {}
+        load = _inside(values, "benchmark")
+        said |= {ours: _inside(load, key) for ours, key in _LOAD.items() if str(_inside(load, key) or "").isdigit()}
+        said |= {"concurrencies": _inside(load, "concurrencies")} | (
+            {} if role == "aggregated" else {"disaggregation-mode": role}
+        )
+        own = {
+            k: v
+            for k, v in flattened(pool).items()
+            if str(k).replace("_", "-") not in ("model-path", "served-model-name")
+        }
+        pod = {"command": [*_BACKENDS[kind].split(), name, *_flags(own | said)], "resources": {"limits": {"gpu": each}}}
+        yield {"replicas": workers, "pod": pod}
+
+
+_LOAD = {"input-len": "isl", "output-len": "osl"}
+
+
 def _custom_resource(document: object) -> Iterator[Options]:
     """The server that an operator starts for an object of its kind: KubeAI's Model, KServe's LLMInferenceService, Ray's RayService."""
     spec, kind = _inside(document, "spec"), _inside(document, "kind")
@@ -289,14 +352,7 @@ def _custom_resource(document: object) -> Iterator[Options]:
                 loaded = _inside(model, "model_loading_config", "model_source") or _inside(
                     model, "model_loading_config", "model_id"
                 )
-                flags = _inside(model, "engine_kwargs")
-                flags = flags.items() if isinstance(flags, Mapping) else ()
-                given = [
-                    f"--{k.replace('_', '-')}"
-                    + ("" if v is True else f"={json.dumps(v) if isinstance(v, Mapping) else v}")
-                    for k, v in flags
-                    if v is not False
-                ]
+                given = _flags(_inside(model, "engine_kwargs"))
                 yield {
                     "replicas": _inside(model, "deployment_config", "num_replicas") or 1,
                     "pod": {"command": ["vllm", "serve", str(loaded), *given]},

@@ -58,7 +58,7 @@ def checkpoint(launch: Launch, written: object, flag: str) -> None:
         launch.options["model"] = found = same.rpartition("/")[2]
         if found != bare or not _known(org + bare):
             launch.notes.append(f"{org}{bare} is taken to have the sizes of {found}; give MODEL for another")
-    elif folder and not org and "gguf" not in last.lower():
+    elif (folder or name.startswith("/")) and not org and "gguf" not in last.lower():
         del launch.options["model"]
         launch.refuse("model", f"{flag} {name} names no model")
         launch.notes.append(

@@ -49,6 +49,11 @@ def formats() -> dict[str, dict[str, str]]:
     return _file("formats.yaml")
 
 
+def registry_configs() -> dict[str, Options]:
+    """What functions of torchtitan's registry return, from torchtitan_configs.yaml."""
+    return _file("torchtitan_configs.yaml")
+
+
 @cache
 def flags(tool: str) -> ToolFlags:
     """The flags of one tool of tools/."""
@@ -242,7 +247,8 @@ class LaunchArguments:
         ]
         found = []
         for name in self.given:
-            if name in self._taken or any(fnmatchcase(name, pattern) for pattern in patterns):
+            spelled = {name, name.replace("_", "-")}
+            if name in self._taken or any(fnmatchcase(one, pattern) for one in spelled for pattern in patterns):
                 continue
             assumed = next((why for pattern, why in known.noted.items() if fnmatchcase(name, pattern)), "")
             written = one_line(readable(" ".join([self.written(name), *map(str, self.given[name])])))[:80]

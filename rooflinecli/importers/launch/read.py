@@ -33,6 +33,8 @@ def read(source: str) -> Launch:
     which = int(chosen[2]) if chosen and not files.is_existing_file(Path(source)) else None
     opened = locate.open_text(chosen[1] if which and chosen else source)
     found = list(locate.launches(opened))
+    if not found and (tool := _rl_tool(opened)):
+        raise UsageError(f"{opened.name}: a launch of {tool}; `roofline rl --from` reads it")
     if not found and opened.absent:
         file = one_line(opened.absent[0])
         raise DataError(f"{opened.name}: its launch is in {file}, which is not here; give that file")
@@ -54,6 +56,15 @@ def read(source: str) -> Launch:
     launch = found[0]
     _ours(launch, opened.text)
     return launch
+
+
+def _rl_tool(source: locate.Source) -> str:
+    from rooflinecli.importers.launch import rl_configs  # whose remarks are those of this module
+
+    try:
+        return rl_configs.arguments(source)[0]
+    except (UsageError, DataError):
+        return ""
 
 
 def read_text(text: str, tool: str) -> Launch:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -17,12 +17,12 @@ import yaml
 
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.record import Json
-from rooflinecli.importers.launch import dtype_names
+from rooflinecli.importers.launch import containers, dtype_names
 from rooflinecli.importers.launch.emit import hub
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, flattened, interpolated
 from rooflinecli.importers.launch.locate import Source, open_text
 from rooflinecli.importers.launch.read import remarks
-from rooflinecli.importers.launch.shell_evaluator import ShellEvaluator
+from rooflinecli.importers.launch.shell_evaluator import Command, ShellEvaluator
 from rooflinecli.importers.launch.shell_expansion import unknowns
 from rooflinecli.importers.source import Options, parse, read_text
 from rooflinecli.specs import flag_text
@@ -56,7 +56,7 @@ def options(
     Raises UsageError where there is no launch, and for a value known only where it runs.
     """
     opened = open_text(source)
-    tool, args = _arguments(opened)
+    tool, args = arguments(opened)
     launch, known = Launch(tool, opened.name), flags(tool)
     found = launch.options
     for option, places in known.read.items():
@@ -264,24 +264,33 @@ def _product(args: LaunchArguments, nodes: str, each: str) -> int:
     return int(_number(args, nodes, default=0)) * int(_number(args, each, default=0))
 
 
-def _arguments(source: Source) -> tuple[str, LaunchArguments]:
+def _commands(source: Source) -> Iterator[Command]:
+    """The commands of a script, or of those in a YAML around it: a SkyPilot task, a container."""
+    if not source.name.endswith((".yaml", ".yml")):
+        yield from ShellEvaluator(open_file=source.sibling).read(source.text).commands
+        return
+    for process in containers.containers(containers.documents(source.text, source.name)):
+        yield Command(process.words, 0)
+        yield from ShellEvaluator({**process.environment}, source.sibling).read(process.script).commands
+
+
+def arguments(source: Source) -> tuple[str, LaunchArguments]:
     """(tool, its keys or flags) of a config, or of a script's command. Raises UsageError for neither."""
-    if not source.name.endswith((".sh", ".bash", ".slurm", ".sbatch")) and (keys := _config(source.text, source)):
-        if tool := _tool(keys):
+    keys = {} if source.name.endswith((".sh", ".bash", ".slurm", ".sbatch")) else _config(source.text, source)
+    if tool := _tool(keys):
+        return tool, _switched_on(keys)
+    for command in _commands(source):
+        words = command.words
+        script = next((i for i, word in enumerate(words) if _FLAGGED.fullmatch(word)), None)
+        if script is not None and any(word.startswith("--rollout") for word in words):
+            tool = "openrlhf" if "openrlhf" in words[script] else "slime"
+            return tool, LaunchArguments.of_words([f"--script={words[script]}", *words[script + 1 :]])
+        config = next((after for word, after in pairwise(words) if word == "--config"), None)
+        text = source.sibling(config) if config else None
+        overrides = [match for word in words if (match := _OVERRIDE.fullmatch(word))]
+        keys = (_config(text, source) if text else {}) | {m[1]: m[2].strip("'\"") for m in overrides}
+        if overrides and (tool := _tool(keys)):
             return tool, _switched_on(keys)
-    else:
-        for command in ShellEvaluator(open_file=source.sibling).read(source.text).commands:
-            words = command.words
-            script = next((i for i, word in enumerate(words) if _FLAGGED.fullmatch(word)), None)
-            if script is not None and any(word.startswith("--rollout") for word in words):
-                tool = "openrlhf" if "openrlhf" in words[script] else "slime"
-                return tool, LaunchArguments.of_words([f"--script={words[script]}", *words[script + 1 :]])
-            config = next((after for word, after in pairwise(words) if word == "--config"), None)
-            text = source.sibling(config) if config else None
-            overrides = [match for word in words if (match := _OVERRIDE.fullmatch(word))]
-            keys = (_config(text, source) if text else {}) | {m[1]: m[2].strip("'\"") for m in overrides}
-            if overrides and (tool := _tool(keys)):
-                return tool, _switched_on(keys)
     raise UsageError(f"{source.name}: no launch of verl, NeMo RL, OpenRLHF or slime; give the options instead", "from")
 
 

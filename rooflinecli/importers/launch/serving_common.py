@@ -50,8 +50,14 @@ def limits(launch: Launch, args: LaunchArguments, flags: ToolFlags, engine: str 
     role(launch, args.given.get("disaggregation-mode"), args.given.get("kv-transfer-config"), *workers)
     for option in ("batch", "token-budget", "gpu-memory-utilization", "redundant-experts"):
         args.put(launch, option, *flags.read.get(option, ()))
+    for option, flag in (("batch", "batch-size"), ("prompt", "input-len"), ("output", "output-len")):  # of benchmarks
+        if len(args.values(flag)) > 1:
+            launch.refuse(option, f"--{flag} runs several sizes, {' '.join(args.values(flag))}")
+        args.put(launch, option, flag)
     if longest := next((name for name in flags.read["length"] if name in args.given), None):
-        dtype_names.length(launch, args.pop(longest), args.written(longest))
+        cap = args.pop(longest)
+        if "prompt" not in launch.options:
+            dtype_names.length(launch, cap, args.written(longest))
     launch.options |= {"engine": engine} if engine else {}
     launch.unmodelled += args.left(flags)
 

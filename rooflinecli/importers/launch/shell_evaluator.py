@@ -195,6 +195,12 @@ class ShellEvaluator:
         expanded = [w for node in written for w in self.shell.fields(_raw(node))]
         if not expanded:
             return
+        if expanded[0].endswith("run_train.sh"):  # of torchtitan, which starts what its environment names
+            values = {name: self.shell.text(f"${{{name}}}") for name in ("NGPU", "MODULE", "CONFIG", "CONFIG_FILE")}
+            flags = {"--module": "MODULE", "--config": "CONFIG", "--job.config_file": "CONFIG_FILE"}
+            given = [word for flag, name in flags.items() if name in self.shell.values for word in (flag, values[name])]
+            ranks = f"--nproc-per-node={values['NGPU'] if 'NGPU' in self.shell.values else 8}"
+            expanded = ["torchrun", ranks, "-m", "torchtitan.train", *given, *expanded[1:]]
         if expanded[0] == "set" and "--" in expanded:
             self.shell.values["@"] = self.shell.values["*"] = expanded[expanded.index("--") + 1 :]
         elif expanded[0] in self.functions:
@@ -295,6 +301,7 @@ class ShellEvaluator:
         maybe: list[list[Node]] = []
         for condition, branch in _branches(node):
             holds = True if condition is None else self._decided(condition)
+            self.follow([one for one in condition or [] if " --" in _raw(one)])  # `if trtllm-bench --model ...; then`
             if holds is None:
                 self.script.undecided.append(" ".join(" ".join(map(_raw, condition or [])).split())[:80])
             if holds is not False:

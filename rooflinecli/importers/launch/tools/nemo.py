@@ -59,6 +59,11 @@ def read(tree: Tree, launch: Launch) -> None:
     megatron.settings(args, launch, any(glu) or args.pop("swiglu") is True)
     if "heads" in launch.shape:
         launch.shape.setdefault("kv_heads", launch.shape["heads"])
+    sharded = isinstance(policy, Mapping) and tree.get("megatron_cfg") is None
+    beside = "+overlap" if args.pop("overlap_grad_reduce", "overlap_grad_sync") is True else ""
+    launch.framework = "" if sharded else f"megatron{beside}"
+    if args.given.get("kd_config") or any(".teacher." in key for key in flat.given):
+        launch.refuse("recipe", "a teacher runs forward in each step of a distillation, which no recipe here has")
     args.put(launch, "virtual-stages", "virtual_pipeline_model_parallel_size", "num_virtual_stages_per_pipeline_rank")
     megatron.recomputed(args, launch)
     each = args.whole(launch, "per_device_train_batch_size")  # LLaMA-Factory's, of a replica

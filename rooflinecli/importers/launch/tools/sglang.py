@@ -40,14 +40,6 @@ def read(words: list[str], launch: Launch) -> None:
     serving_common.unresolved(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "dp", "ep")}, args)
     if args.pop("chunked-prefill-size") != "-1":  # which takes a prompt whole
         args.put(launch, "token-budget", "chunked-prefill-size")
-    for option, flag in (
-        ("batch", "batch-size"),
-        ("prompt", "input-len"),
-        ("output", "output-len"),
-    ):  # of its benchmarks
-        if len(args.values(flag)) > 1:
-            launch.refuse(option, f"--{flag} runs several sizes, {' '.join(args.values(flag))}")
-        args.put(launch, option, flag)
     serving_common.limits(launch, args, FLAGS, "sglang")
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from rooflinecli.importers.launch import training_common
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, registry_configs
 from rooflinecli.importers.launch.training_common import model_layers
 from rooflinecli.importers.source import Options, Tree
 
@@ -26,9 +26,44 @@ def claims(tree: Tree) -> bool:
     return isinstance(tree.get("parallelism"), Mapping) or {"job", "training"} <= set(tree)
 
 
-def read(tree: Tree, launch: Launch) -> None:
+def starts(words: list[str]) -> list[str] | None:
+    """A command of 2026: `-m torchtitan.train --module llama3 --config llama3_8b` with keys over those of that function."""
+    named = {word.partition("=")[0] for word in words}
+    return (
+        words if {"--module", "--config"} <= named and re.search(r"\btorchtitan[._]train\b", " ".join(words)) else None
+    )
+
+
+def _registered(words: list[str], launch: Launch) -> Options:
+    """The job that a function of the registry returns, under the keys of the command."""
+    args = LaunchArguments.of_words(words, many=())
+    launch.devices = training_common.ranks(args) or launch.devices
+    name = re.sub(r"^graph_trainer_", "", str(args.pop("config")))
+    kind = max((key for key in registry_configs() if name.startswith(key)), key=len, default="")
+    job: Options = {}
+    if row := registry_configs().get(kind):
+        family, flavor = row["model"].split()
+        narrow = row.get("float8") or "float8" in name or "mxfp8" in name
+        job = {
+            "model.name": family, "model.flavor": flavor, "training.max_context_length": row["context"],
+            "training.num_tokens_per_microbatch_per_dp_rank": row["tokens"], "activation_checkpoint.mode": row["recompute"],
+            "activation_checkpoint.selective_ac_option": "op", "parallelism.enable_async_tensor_parallel": row.get("async"),
+            "model.converters": ["float8"] if narrow else None,
+            **{f"parallelism.{axis}_parallel_degree": row.get(axis) for axis in ("tensor", "expert")},
+        }  # fmt: skip
+    else:
+        launch.refuse(
+            "model", f"--config {name} is a function of {args.first('module')}, whose sizes are not known here"
+        )
+    if job and (more := name.removeprefix(kind)):
+        launch.notes.append(f"--config {name} is taken as {kind}; what {more.strip('_')} changes in it is not read")
+    over = {key.replace("-", "_"): values[0] if values else True for key, values in args.given.items() if "." in key}
+    return job | over
+
+
+def read(tree: Tree | list[str], launch: Launch) -> None:
     """A job as a training plan; -1 shards over the devices that are left."""
-    args = LaunchArguments.of_tree(tree)
+    args = LaunchArguments.of_tree(_registered(tree, launch) if isinstance(tree, list) else tree)
     asynchronous = args.pop(*(f"{table}.enable_async_tensor_parallel" for table in ("parallelism", "experimental")))
     launch.framework = "torchtitan+async" if asynchronous is True else "torchtitan"
     sizes = {axis: args.whole(launch, *_names(f"{word}_parallel_degree")) for axis, word in _DEGREES.items()}
@@ -45,12 +80,33 @@ def read(tree: Tree, launch: Launch) -> None:
     args.put(launch, "batch", "training.global_batch_size")
     if str(launch.options.get("batch")) == "-1":
         launch.options.pop("batch")
-    if local := args.whole(launch, "training.local_batch_size", "training.batch_size"):
+    context = args.whole(launch, "training.max_context_length")  # which sizes are in tokens with, since 2026
+    whole, packed = (
+        args.whole(launch, f"training.num_tokens_per_{of}") for of in ("train_step", "microbatch_per_dp_rank")
+    )
+    if context:
+        launch.options |= {"seq": context} | ({"batch": whole // context} if whole and whole > 0 else {})
+    local = (
+        packed // context
+        if packed and context
+        else args.whole(launch, "training.local_batch_size", "training.batch_size")
+    )
+    if local:
         training_common.local_batch(launch, local)
     _recomputed(args, launch)
     narrow = any("float8" in str(c) or "mx" in str(c) for c in args.given.get("model.converters", []))
     narrow = args.pop("float8.enable_float8_linear") is True or narrow  # before there were converters
     args.pop("model.converters")
+    if args.given.get("training.dtype") == [
+        "bfloat16"
+    ]:  # parameters, gradients and optimizer states, without copies in fp32
+        launch.options |= {"gradient-bytes": 2, "optimizer-bytes": 4}
+    elif str(args.pop("training.mixed_precision_reduce", default="float32")) != "float32":
+        launch.unmodelled.append(
+            "training.mixed_precision_reduce: gradients are reduced in 4 bytes; give --gradient-bytes"
+        )
+    if args.pop("optimizer.early_step_in_backward") is True:
+        launch.unmodelled.append("optimizer.early_step_in_backward: gradients are kept until the step")
     mixed = str(args.pop("training.mixed_precision_param", "training.dtype", default="bfloat16"))
     launch.options["dtype"] = "fp8" if narrow else {"bfloat16": "bf16", "float32": "fp32"}.get(mixed, mixed)
     if args.pop("training.enable_cpu_offload") is True:
