@@ -22,6 +22,10 @@ BASE = ("llama-3-8b", "--hw", "h100")
         (("search", *BASE, "-n", "8", "--top", "0"), "--top 0: must be at least 1"),
         (("search", *BASE, "-n", "8", "--jobs", "nan"), "--jobs nan: expected a finite number"),
         (("check", "plan.yaml", "--hold", "x"), "--bound x: expected pessimistic or expected or floor"),
+        (
+            ("estimate", *BASE, "-n", "8", "--tp", "2", "--pp", "1", "--dp", "2"),
+            "--tp 2 --pp 1 --dp 2 multiply to 4, not -n 8; change one of them",
+        ),
         (("prices",), "no chip given; name one (`roofline hardware` lists them)"),
         (("estimate", "--hw", "h100", "--from", "vllm serve"), "the command: names no model; give MODEL with --from"),
         (("estimate", "--from", "the docs of vllm serve"), "the command: no launch of a supported tool"),
@@ -79,11 +83,13 @@ def test_every_quantity_can_be_held_to_a_limit(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(HERE))
 def test_an_option_of_another_tool_is_told_by_its_name_here(name):
     """--gpus is -n; what it is told to be is an option of the verb."""
-    ran = run_cli("estimate", "llama-3.1-8b", "--hw", "h100", name, "8")
+    verb = "plan" if name == "--days" else "estimate"
+    ran = run_cli(verb, "llama-3.1-8b", "--hw", "h100", name, "8")
     assert (ran.code, ran.out) == (2, "")
-    assert f"no option {name}: here it is {HERE[name]}." in ran.err
+    said = "MODEL is a positional argument" if name == "--model" else f"here it is {HERE[name]}."
+    assert f"no option {name}: {said}" in ran.err
     words = [word.strip(",.`") for word in HERE[name].split() if word.startswith("-")]
-    known = run_cli("estimate", "--help").out
+    known = run_cli(verb, "--help").out
     assert all(word in known for word in words)
 
 

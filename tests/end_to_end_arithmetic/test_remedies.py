@@ -29,6 +29,12 @@ def test_sequences_are_spread_over_replicas(given):
     assert "1792 sequences as 16 replicas of 112" in found.reason
 
 
+def test_replicas_keep_the_attention_kernel_that_was_asked_for():
+    for flash in (True, False):
+        found = nearest_feasible(ctx({**LATENT, "n": 16, "batch": 1792, "flash": flash}), ("decode",))
+        assert (found.layout.dp, found.layout.flash) == (16, flash)
+
+
 @pytest.mark.parametrize(
     "load",
     [

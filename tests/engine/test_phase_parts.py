@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from rooflinecli import memory
-from rooflinecli.engine import build_request, lora_serving, training
+from rooflinecli.engine import build_request, evaluate, inputs, lora_serving, training
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes
 from rooflinecli.specs.layout import Layout
@@ -44,6 +44,26 @@ def test_a_layer_s_adapters_as_charged():
     starts = 2 * one.chip.constants("serving", "adapters").overhead
     assert spent[at] == pytest.approx(7 * (further + starts))
     lora_serving.add_priced(ctx(hw="a100"), None, group.rows, sizes, 7.0)  # none asked for, nothing to charge
+
+
+@pytest.mark.parametrize(("phase", "seconds"), [("prefill", 0.25), ("decode", 0.0)])
+def test_seconds_of_a_prompt_are_of_prefill_alone(phase, seconds):
+    asked = ctx(prompt=100, output=16).request
+    times = [
+        evaluate.answer(EstimateContext(asked, override=override), Layout(), phase).time_s
+        for override in ({}, {"efficiency.step.per_prompt": 0.25})
+    ]
+    assert times[1] - times[0] == pytest.approx(seconds, abs=1e-9)
+
+
+def test_encoders_are_bound_to_what_they_read():
+    """T5 reads the whole prompt; LLaVA two images of 24 x 24 patches and a class token, whose patches join the prompt."""
+    text, images = ctx(model="t5-base", prompt=300), ctx(model="llava-1.5-7b", prompt=300, images=2)
+    (source,) = inputs.bind_inputs(text, text.ledger, 300.0).ledger.towers
+    assert (source.length, source.count) == (300, 1)
+    bound = inputs.bind_inputs(images, images.ledger, 300.0)
+    (vision,) = bound.ledger.towers
+    assert (vision.length, vision.count, bound.prompt) == (577, 2, 300 + 2 * 576)
 
 
 def test_every_scored_position_holds_its_logits():

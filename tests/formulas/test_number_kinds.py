@@ -15,6 +15,13 @@ from rooflinecli.core.derivation import Traced, formula, leaf
 from rooflinecli.formulas.catalogue import every
 
 FORMULAS = every()
+
+
+def test_formulas_are_listed_by_module_and_name():
+    places = [(entry.module, name) for name, entry in FORMULAS.items()]
+    assert places == sorted(places) and len({module for module, _ in places}) > 20
+
+
 # arguments that must stay inside a range for the formula to mean anything
 SHARES = {
     "efficiency",

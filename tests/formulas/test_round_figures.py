@@ -14,6 +14,7 @@ from rooflinecli.formulas import (
     energy,
     fine_tuning,
     memory,
+    occupancy,
     offload,
     schedule,
     serving,
@@ -64,6 +65,9 @@ WORKED = [
     (energy.tokens_per_s_per_megawatt, (0.5,), 2e6),
     (energy.power_fraction, (0.2, 0.4, 0.5, 0.5, 0.25), 0.65),
     (energy.power_fraction, (0.5, 0.4, 0.5, 3.0, 1.0), 1.0),
+    (energy.power_fraction, (0.2, 0.4, 0.5, 1.5, 0.0625), 0.725),  # memory is used whole at the most
+    # a block of a kernel: 47 and 8 pieces of 128 bytes
+    (occupancy.shared_memory_per_block, (6000.0, 1024.0, 128.0), 55 * 128.0),
     (energy.power_draw, (0.5, 700.0, 500.0), 350.0),
     (energy.power_draw, (0.9, 700.0, 500.0), 500.0),
     (energy.tokens_per_joule, (0.25,), 4.0),

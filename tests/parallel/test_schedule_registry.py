@@ -47,6 +47,17 @@ def test_dualpipe_needs_pairs_of_stages_and_of_microbatches():
     assert "--pp 3 has to be even" in broken(3.0, 16.0)[0] and "has 5" in broken(4.0, 5.0)[0]
 
 
+def test_interleaving_needs_chunks_where_there_are_stages():
+    held = {
+        (pp, chunks): all(
+            need.holds
+            for need in pipeline.needs(Layout(pp=pp, virtual_stages=chunks, schedule="interleaved-zero-bubble"), 16.0)
+        )
+        for pp, chunks in ((1.0, 1.0), (4.0, 1.0), (4.0, 2.0))
+    }
+    assert held == {(1.0, 1.0): True, (4.0, 1.0): False, (4.0, 2.0): True}
+
+
 def test_an_unknown_schedule_lists_those_that_exist():
     with pytest.raises(
         UsageError,
