@@ -35,12 +35,7 @@ def request(options: dict[str, Any]) -> Request:
     fields.setdefault("phases", {"train": ("train",), "serve": SERVING}.get(implied(given), PHASES))
     check_conflicts(given, fields["phases"])
     model = fields["model"]
-    only_engine = _only_engine(fields.get("weight_dtype"))
-    if model.checkpoint is not None and model.checkpoint.format == "gguf":
-        only_engine = "llamacpp"
-    if model.denoising is not None:
-        only_engine = "diffusers"  # servers of language models run no sampler
-    if only_engine:
+    if only_engine := engine_implied(model, fields.get("weight_dtype")):
         fields.setdefault("engine", only_engine)
     if "batch" in given and in_tokens(given["batch"]):
         fields["batch"] = whole_sequences(fields["batch"], fields.get("seq"), model)
@@ -159,8 +154,12 @@ def parse_choice(option: Option, written: object, flag: str = "") -> str:
     return text
 
 
-def _only_engine(weight_dtype: str | None) -> str:
-    """The engine that alone reads a weight format (a GGUF file type, exl2, exl3, mlx); empty where several do."""
+def engine_implied(model: ModelSpec, weight_dtype: str | None) -> str:
+    """The engine that alone runs a model or reads a weight format (a GGUF file type, exl2, exl3, mlx); empty where several do."""
+    if model.denoising is not None:
+        return "diffusers"  # servers of language models run no sampler
+    if model.checkpoint is not None and model.checkpoint.format == "gguf":
+        return "llamacpp"
     if weight_dtype is None:
         return ""
     from rooflinecli.quantization.gguf import file_type

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from rooflinecli import memory
 from rooflinecli.core import num
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.fast_dataclass import dataclass
@@ -15,7 +16,7 @@ from rooflinecli.core.num import Number, divisors
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import si
 from rooflinecli.engine import explicit_layout, layout_candidates, legality
-from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.context import EstimateContext, whole_model
 from rooflinecli.engine.evaluate import priced, time_at_bound
 from rooflinecli.engine.layout_candidates import candidates, reach
 from rooflinecli.engine.legality import LegalityRule
@@ -242,6 +243,23 @@ def _no_layout(ctx: EstimateContext, devices: int, broken: list[LegalityRule]) -
     )
 
 
+def smaller_work(ctx: EstimateContext, phases: tuple[str, ...], devices: float) -> str:
+    """What would make a question fit on so many devices: less work, unless what does not depend on it fills them alone."""
+    params, formats, train = whole_model(ctx.ledger), ctx.formats, phases == ("train",)
+    held, what = float(memory.weights(params, formats, 1.0)), "weights"
+    if train and not ctx.request.offload:
+        held += float(params.total) * float(num.value(ctx.gradient_bytes) + num.value(ctx.optimizer_bytes))
+        what = "weights, gradients and optimizer"
+    room = devices * float(num.value(ctx.chip.capacity))
+    if held <= room:
+        return "lower --batch or the lengths"
+    narrower = (
+        "" if train or held / formats.weight / 4 > room else "store the weights in fewer bits (--weight-dtype) or "
+    )
+    on = f"the {si(room, 'B')} of {plural(int(devices), 'device')}"
+    return f"{what} alone need {si(held, 'B')}, more than {on}; {narrower}take a smaller model or chips that hold more"
+
+
 def _does_not_fit(ctx: EstimateContext, least: float) -> str:
     """Why no device count will do; `least`: bytes per device of the leanest layout on the largest count, inf where unknown."""
     r, chip = ctx.request, ctx.chip.spec.name
@@ -255,11 +273,12 @@ def _does_not_fit(ctx: EstimateContext, least: float) -> str:
     needs = (
         "" if math.isinf(least) else f": {si(least, 'B')} of {si(float(ctx.chip.capacity), 'B')} on each at the least"
     )
+    less = smaller_work(ctx, tuple(r.phases), float(num.value(most)))
+    if not less.startswith("lower"):
+        return f"{ctx.spec.name} does not fit on {most} x {chip}: {less}"
     narrower = "" if tuple(r.phases) == ("train",) else "store weights in fewer bits (--weight-dtype), "
     larger = f"free {sizes}" if sizes else "take chips that hold more"
-    return (
-        f"{ctx.spec.name} does not fit on {most} x {chip}{needs}; lower --batch or the lengths, {narrower}or {larger}"
-    )
+    return f"{ctx.spec.name} does not fit on {most} x {chip}{needs}; {less}, {narrower}or {larger}"
 
 
 # --- the nearest alternative where a layout does not fit: the same load on the same devices laid out otherwise, or more devices ---

@@ -89,8 +89,8 @@ def _generated_image(ctx: EstimateContext, ledger: Ledger) -> BoundInputs:
         ("prompt", "its prompt has a length of its own"),
     ):
         if getattr(r, name) is not None:
-            raise UsageError(f"{OPTIONS[name].flag}: {spec.name} makes images; {instead}; leave it out", name)
-    size = r.image or f"{spec.images.size}x{spec.images.size}"
+            raise UsageError(f"{OPTIONS[name].flag}: {spec.name} makes {spec.makes}; {instead}; leave it out", name)
+    size = r.image or f"{spec.images.size}x{spec.images.height or spec.images.size}"
     where = f"{spec.document.location('images')}: images, --image-size {size}"
     prompt = tokens = ctx.from_flag("S_i", float(cut(spec, size).tokens), "tokens", where)
     if spec.denoising.context:

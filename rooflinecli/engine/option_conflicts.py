@@ -103,7 +103,7 @@ def check_autoregressive(ctx: EstimateContext) -> None:
 
 
 def _kind(ctx: EstimateContext) -> str:
-    return f"{ctx.spec.name} {'is an encoder' if ctx.spec.denoising is None else 'makes images'}"
+    return f"{ctx.spec.name} {f'makes {ctx.spec.makes}' if ctx.spec.makes else 'is an encoder'}"
 
 
 def supported_phases(ctx: EstimateContext) -> tuple[str, ...]:

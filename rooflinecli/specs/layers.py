@@ -35,6 +35,9 @@ class ImageSpec(Spec):
     kind: Annotated[str, OneOf("layers/images")]
     patch: Whole = Field(REQUIRED, "pixels of a patch's side")
     size: Whole | None = Field(None, "pixels of the side that an image, or a tile of it, is brought to")
+    height: Whole | None = Field(
+        None, "pixels of the other side of what is made by default, where it is no square of `size`"
+    )
     merge: Whole = Field(1, "patches along a side that become one token")
     extra: int = Field(0, "positions of the tower in addition to the patches of an image or tile (a class token)", ge=0)
     tokens: Whole | None = Field(None, "prompt tokens of an image or tile, where the patches do not say")

@@ -167,6 +167,13 @@ class ModelSpec(FileSpec):
         """Whether it writes tokens one by one: causal, with a vocabulary and a head."""
         return bool(self.lm_head and self.vocab_size) and not self.both_ways
 
+    @property
+    def makes(self) -> str:
+        """What a diffusion model makes, images or videos; empty for another model."""
+        if self.denoising is None or self.images is None:
+            return ""
+        return "images" if self.images.frames == 1 else "videos"
+
     @cached_property
     def paired(self) -> bool:
         """Whether an encoder reads the prompt for a decoder."""

@@ -11,9 +11,10 @@ from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.core.units import si
 from rooflinecli.engine import apply_calibration, option_conflicts
-from rooflinecli.engine.choose import ChosenLayout, FeasibleAlternative, choose, nearest_feasible
+from rooflinecli.engine.choose import ChosenLayout, FeasibleAlternative, choose, nearest_feasible, smaller_work
 from rooflinecli.engine.context import EstimateContext, whole_model
 from rooflinecli.engine.evaluate import answer, derive, prefill_share_under_load, priced, token_prices
+from rooflinecli.engine.layout_candidates import reach
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, Resources, TrainAnswer, layout_answer
 from rooflinecli.formulas import cost as money
 from rooflinecli.formulas import energy, roofline, serving, training
@@ -194,7 +195,7 @@ def _workload(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> Workload:
         weight_dtype=_weight_dtype(ctx),
         matmul_dtype=ctx.formats.compute,
         kv_dtype=r.kv_dtype or (ctx.dtype if ctx.formats.kv == size_of(ctx.dtype) else ctx.formats.outer_compute),
-        attention_flops=r.attention_flops,
+        attention_flops="full" if ctx.spec.both_ways else r.attention_flops,
         efficiency=r.efficiency,
     )
     if "prefill" in r.phases or "decode" in r.phases:
@@ -237,8 +238,10 @@ def _violations(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> list[Vi
         needed, available = (float(num.value(n)) for n in (held.total_bytes, held.capacity_bytes))
         if needed <= available:
             continue
-        option = nearest_feasible(ctx, ("train",) if phase == "train" else tuple(p for p in phases if p != "train"))
-        plan, remedy = None, "no layout holds it; lower --batch or the lengths"
+        kind = ("train",) if phase == "train" else tuple(p for p in phases if p != "train")
+        option = nearest_feasible(ctx, kind)
+        most = max(reach(ctx), float(ctx.request.devices or 1))
+        plan, remedy = None, f"no layout holds it; {smaller_work(ctx, kind, most)}"
         if option is not None:
             plan = layout_answer(option.layout, option.batch is None, option.reason)
             remedy = f"nearest that works: {_flags(option, phase, ctx.request)}"

@@ -107,7 +107,10 @@ class SweepBlock:
 def request_of(choice: Choice, phases: tuple[str, ...]) -> Request:
     """The question of one choice of structure, sizes left open."""
     words = {OPTIONS[k].field: v for k, v in choice.items() if k not in ("model", "hw")}
-    return Request(load_model(choice["model"]), load_hardware(choice["hw"]), phases=phases, **words)
+    model = load_model(choice["model"])
+    if implied := build_request.engine_implied(model, words.get("weight_dtype")):
+        words.setdefault("engine", implied)
+    return Request(model, load_hardware(choice["hw"]), phases=phases, **words)
 
 
 def lay_out(

@@ -11,7 +11,7 @@ from rooflinecli.core.derivation_text import explain
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import Json, Quantities, Record, entries
 from rooflinecli.core.text import plural
-from rooflinecli.core.units import count
+from rooflinecli.core.units import count, si
 from rooflinecli.questions.collective.question import CollectiveAnswer
 from rooflinecli.questions.formula.question import FormulaAnswer, FormulaList
 from rooflinecli.questions.layouts.question import PartitioningAnswer
@@ -310,7 +310,13 @@ def _largest(answer: FitAnswer) -> str:
         return f"Largest that holds {asked}: {answer.largest}."
     if any(map(_on_host, answer.files)):
         return f"None holds {asked} on the device alone; the rates are those with the rest on the host."
-    return f"None holds {asked}; take a smaller model or --kv-dtype q8_0."
+    longest, needed = max(f.max_context for f in answer.files), answer.workload.prompt + answer.workload.output
+    if longest * 2 >= needed:  # a cache of half the bytes holds twice the tokens
+        return f"None holds {asked}; take a smaller model or --kv-dtype q8_0."
+    if longest:
+        return f"None holds {asked}, the longest context is {longest:,}; take a smaller model or lower --prompt and --output."
+    least = si(min(f.bytes for f in answer.files), "B")
+    return f"None holds {asked}, the smallest file is {least}; take a smaller model or a device that holds more."
 
 
 def _runs(f: FitRow) -> bool:

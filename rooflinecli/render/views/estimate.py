@@ -216,18 +216,23 @@ def _breakdown(answer: EstimateAnswer) -> Pairs:
         )
         more = [
             *_further(phase),
-            *(_derived(phase, row, at_tdp) for row in DERIVED if row.name in phase.derived and not row.detail),
+            *(
+                _derived(phase, row, at_tdp, _made(answer.workload, name))
+                for row in DERIVED
+                if row.name in phase.derived and not row.detail
+            ),
         ]
         parts = ", ".join(f"{_GROUPS.get(group, group)} {percent(share)}" for share, group in _shares(phase))
         rows.append((_made(answer.workload, name) or name, "; ".join([used, parts, *more])))
     return Pairs(rows)
 
 
-def _derived(phase: PhaseAnswer, row: Quantity, at_tdp: str) -> str:
-    """'0.155 J per token (0.13–0.18 J)'."""
+def _derived(phase: PhaseAnswer, row: Quantity, at_tdp: str, made: str) -> str:
+    """'0.155 J per token (0.13–0.18 J)'; what a diffusion model makes is an image or a video."""
+    label = row.label.replace("image", made or "image")
     ends = phase.derived_intervals.get(f"{row.name}_interval")
     between = "" if ends is None or at_tdp else f" ({interval(ends[0], ends[1], row.unit)})"
-    return f"{amount(float(phase.derived[row.name]), row.unit)} {row.label}{at_tdp if row.errors else ''}{between}"
+    return f"{amount(float(phase.derived[row.name]), row.unit)} {label}{at_tdp if row.errors else ''}{between}"
 
 
 def _further(phase: PhaseAnswer) -> list[str]:
@@ -327,7 +332,7 @@ def _gap(answer: EstimateAnswer) -> list[Block]:
     if not answer.gap_explanations or measured is None:
         return []
     name, phase = measured
-    what = {"train": "the step", "prefill": "TTFT", "decode": "ITL"}[name]
+    what = "the step" if name == "train" else _timed(answer.workload, name)
     head = (
         f"what alone would bring {what} from {text(phase.time_s, 'time_s')} to {text(phase.measured_time_s, 'time_s')}"
     )
