@@ -244,20 +244,18 @@ def _no_layout(ctx: EstimateContext, devices: int, broken: list[LegalityRule]) -
 
 
 def smaller_work(ctx: EstimateContext, phases: tuple[str, ...], devices: float) -> str:
-    """What would make a question fit on so many devices: less work, unless what does not depend on it fills them alone."""
-    params, formats, train = whole_model(ctx.ledger), ctx.formats, phases == ("train",)
-    held, what = float(memory.weights(params, formats, 1.0)), "weights"
+    """What makes a question smaller on so many devices: less work, unless what does not depend on it exceeds their memory."""
+    params, train = whole_model(ctx.ledger), phases == ("train",)
+    held, what = float(memory.weights(params, ctx.formats, 1.0)), "weights"
     if train and not ctx.request.offload:
         held += float(params.total) * float(num.value(ctx.gradient_bytes) + num.value(ctx.optimizer_bytes))
         what = "weights, gradients and optimizer"
     room = devices * float(num.value(ctx.chip.capacity))
-    if held <= room:
-        return "lower --batch or the lengths"
-    narrower = (
-        "" if train or held / formats.weight / 4 > room else "store the weights in fewer bits (--weight-dtype) or "
-    )
-    on = f"the {si(room, 'B')} of {plural(int(devices), 'device')}"
-    return f"{what} alone need {si(held, 'B')}, more than {on}; {narrower}take a smaller model or chips that hold more"
+    narrower = "" if train else "store weights in fewer bits (--weight-dtype)"
+    if held > room:
+        less = f"{what} alone ({si(held, 'B')}) exceed the {si(room, 'B')} of {plural(int(devices), 'device')}"
+        return f"{less}; {narrower}" if narrower else less
+    return f"lower --batch or the lengths, {narrower}".removesuffix(", ")
 
 
 def _does_not_fit(ctx: EstimateContext, least: float) -> str:
@@ -274,11 +272,8 @@ def _does_not_fit(ctx: EstimateContext, least: float) -> str:
         "" if math.isinf(least) else f": {si(least, 'B')} of {si(float(ctx.chip.capacity), 'B')} on each at the least"
     )
     less = smaller_work(ctx, tuple(r.phases), float(num.value(most)))
-    if not less.startswith("lower"):
-        return f"{ctx.spec.name} does not fit on {most} x {chip}: {less}"
-    narrower = "" if tuple(r.phases) == ("train",) else "store weights in fewer bits (--weight-dtype), "
     larger = f"free {sizes}" if sizes else "take chips that hold more"
-    return f"{ctx.spec.name} does not fit on {most} x {chip}{needs}; {less}, {narrower}or {larger}"
+    return f"{ctx.spec.name} does not fit on {most} x {chip}{needs}; {less}, or {larger}"
 
 
 # --- the nearest alternative where a layout does not fit: the same load on the same devices laid out otherwise, or more devices ---

@@ -147,3 +147,17 @@ def test_what_no_count_holds_says_how_much_is_missing_and_names_only_sizes_that_
     assert ran.code == 1 and "does not fit on" in ran.err and says in ran.err and not_said not in ran.err
     each = re.search(r"([\d.]+) GB of 25.8 GB on each at the least", ran.err)
     assert each is not None and float(each[1]) > 25.8
+
+
+@pytest.mark.parametrize(
+    ("asked", "said", "unsaid"),
+    [
+        ({"model": "llama-3-405b", "hw": "rtx-4090", "n": 1, "phase": "decode"}, "weights alone (812 GB)", "--batch"),
+        ({"model": "llama-3-70b", "hw": "rtx-4090", "n": 8, "phase": "train"}, "optimizer alone", "--batch"),
+        ({"model": "llama-3-8b", "hw": "rtx-4090", "n": 8, "phase": "decode", "batch": 100000}, "lower --batch", "alone"),
+    ],
+)  # fmt: skip
+def test_less_work_is_no_remedy_for_weights_that_exceed_the_memory(asked, said, unsaid):
+    (violation,) = estimate(build_request.request(asked)).violations
+    remedy = violation.message.partition("no layout holds it; ")[2]
+    assert said in remedy and unsaid not in remedy

@@ -90,3 +90,19 @@ def test_a_tower_that_reads_images_is_a_file_of_its_own():
     assert found["files"][0]["bytes"] == pytest.approx(
         file_bytes(text, "Q4_K_M", alone)["total"] + 2 * (whole - alone), rel=1e-9
     )
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("llama-3-405b --hw rtx-4090", "a device that holds more"),  # its smallest file exceeds the memory
+        ("llama-3-8b --hw rtx-4090 --prompt 120k", "lower --prompt"),  # the model's own context is shorter
+        ("llama-3.1-8b --hw rtx-3060-12 --file Q8_0 --prompt 40k", "--kv-dtype q8_0"),
+    ],
+)
+def test_the_remedy_helps(asked, said):
+    (line,) = [
+        line for line in " ".join(run_cli("fit", *asked.split()).out.split()).split(". ") if "None holds" in line
+    ]
+    assert said in line
+    assert said == "--kv-dtype q8_0" or "--kv-dtype" not in line
