@@ -10,7 +10,7 @@ from conftest import run_cli
 from rooflinecli.core import units
 from rooflinecli.interfaces.cli.main import HERE
 from rooflinecli.questions.conditions import limit
-from rooflinecli.specs.quantities import QUANTITIES
+from rooflinecli.specs.quantities import QUANTITIES, describe_path
 
 BASE = ("llama-3-8b", "--hw", "h100")
 
@@ -77,6 +77,12 @@ def test_every_quantity_can_be_held_to_a_limit(name: str) -> None:
     written = {"count": "2", "fraction": "50 %"}.get(unit, f"2 {unit}")
     assert limit(name, written) == (0.5 if unit == "fraction" else 2.0)
     assert unit in ("count", "fraction") or unit in units.UNITS
+
+
+def test_an_end_of_an_interval_is_named_in_words():
+    assert describe_path("prefill.interval_s.1") == "the high end of the prefill time"
+    assert describe_path("train.interval_s.0") == "the low end of the train time"
+    assert describe_path("decode.time_s") == "decode.time_s"
 
 
 @pytest.mark.sampled(27)
