@@ -302,3 +302,35 @@ def test_llama_cpp_has_slots_and_context_for_the_load(cli, tmp_path, load, slots
     assert f"--parallel {slots}\n" in file.read_text() and f"--ctx-size {2100 * slots} " in file.read_text()
     one, other = (cli("estimate", *words, "--format", "json").json for words in (asked, ("--from", str(file))))
     assert one["phases"]["decode"]["time_s"] == other["phases"]["decode"]["time_s"]
+
+
+ARCHITECTURE = {  # where Megatron's defaults are LayerNorm, learned positions, biases, heads of hidden size / heads
+    "llama-3-8b": ["--normalization RMSNorm", "--position-embedding-type rope", "--disable-bias-linear"],
+    "qwen2.5-7b": ["--disable-bias-linear", "--add-qkv-bias"],
+    "qwen3-32b": ["--qk-layernorm", "--kv-channels 128"],
+    "deepseek-v3": ["--multi-latent-attention", "--qk-pos-emb-head-dim 64", "--moe-shared-expert-intermediate-size 2048",
+                    "--moe-layer-freq '([0]*3+[1]*58)'", "--ffn-hidden-size 18432"],
+    "gpt2": [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("model", ARCHITECTURE)
+def test_megatron_is_told_the_architecture_where_its_defaults_are_another(model):
+    options = {
+        "model": model,
+        "hw": "h100",
+        "phase": ["train"],
+        "tp": 1,
+        "pp": 1,
+        "dp": 8,
+        "n": 8,
+        "batch": 8,
+        "seq": 1024,
+    }
+    text = emit.emit("megatron", options).text
+    assert all(f"  {flag} " in text for flag in ARCHITECTURE[model])
+    if model == "gpt2":
+        assert not any(
+            flag in text for flag in ("--normalization", "--position-embedding", "bias-linear", "--kv-channels")
+        )
+    assert "normalization: " + ("layernorm" if model == "gpt2" else "rmsnorm") in emit.emit("nemo", options).text

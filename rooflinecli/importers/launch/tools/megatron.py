@@ -6,13 +6,13 @@ Flags as in Megatron Core 0.20 (megatron/training/arguments.py at d98e8a6) and t
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from rooflinecli.importers.launch import serving_common, training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags
 from rooflinecli.importers.launch.training_common import shape_of
 from rooflinecli.importers.source import Options
-from rooflinecli.specs.model import load_model
+from rooflinecli.specs.model import ModelSpec, load_model
 
 VERSION = "Megatron Core 0.20"
 TRAINS = True
@@ -152,9 +152,42 @@ def recomputed(args: LaunchArguments, launch: Launch) -> None:
         launch.options["recompute-modules"] = ",".join(map(str, modules))
 
 
+def _architecture(model: ModelSpec) -> dict[str, str | int | bool | None]:
+    """What the model has where the default of Megatron's arguments is another: LayerNorm, learned positions, a bias on every projection,
+    no norm of queries and keys, heads of hidden size / heads, ungated gelu."""
+    attention, ffn = model.layers[-1].attention, model.layers[-1].feedforward
+    own: dict[str, str | int | bool | None] = {
+        "--normalization": "RMSNorm" if model.norm == "rmsnorm" else None,
+        "--position-embedding-type": {"rotary": "rope", "none": "none"}.get(model.positions.kind),
+        "--disable-bias-linear": not ffn.bias,
+        "--squared-relu": ffn.activation == "relu2",
+        "--moe-shared-expert-intermediate-size": (ffn.shared_d_ff or ffn.n_shared * (ffn.d_ff or 0)) or None,
+    }
+    kinds = [group.feedforward for group in model.layers for _ in range(group.repeat)]
+    if {kind.kind == "moe" for kind in kinds} == {True, False}:  # dense layers among those of experts
+        runs = [(moe, len([*run])) for moe, run in groupby(kind.kind == "moe" for kind in kinds)]
+        own["--moe-layer-freq"] = f"({'+'.join(f'[{moe:d}]*{count}' for moe, count in runs)})"
+        own["--ffn-hidden-size"] = next(kind.d_ff for kind in kinds if kind.kind != "moe")
+    if attention is None:
+        return own
+    own |= {"--add-qkv-bias": attention.qkv_bias and not ffn.bias, "--qk-layernorm": attention.qk_norm != "none"}
+    if attention.kv_lora_rank:
+        return own | {
+            "--multi-latent-attention": True, "--q-lora-rank": attention.q_lora_rank, "--kv-lora-rank": attention.kv_lora_rank,
+            "--qk-head-dim": attention.qk_nope_head_dim, "--qk-pos-emb-head-dim": attention.qk_rope_head_dim, "--v-head-dim": attention.v_head_dim,
+        }  # fmt: skip
+    whole = (attention.head_dim or 0) * attention.n_heads == model.d_model
+    return own | {
+        "--kv-channels": None if whole else attention.head_dim,
+        "--window-size": attention.window and f"({attention.window},0)",
+    }
+
+
 def write(options: Options, model: str) -> str:
-    """torchrun and the arguments of this plan; data, tokenizer and schedule of learning are left to the person."""
-    shape = shape_of(load_model(options["model"]))
+    """torchrun and the arguments of this plan; data, tokenizer, schedule of learning, and the base of the
+    rotation and the epsilon of norms, which no model file has, are left to the person."""
+    spec = load_model(options["model"])
+    shape = shape_of(spec)
     n, pp, stages = int(options["n"]), int(options.get("pp", 1)), int(options.get("virtual-stages") or 1)
     dtype, zero, recompute = options.get("dtype"), int(options.get("zero", 0)), options.get("recompute", "none")
     each = training_common.per_node(n)
@@ -170,5 +203,6 @@ def write(options: Options, model: str) -> str:
         "--data-parallel-sharding-strategy": {2: "optim_grads", 3: "optim_grads_params"}.get(zero),
         "--recompute-granularity": recompute if recompute in ("full", "selective") else None,
         "--recompute-method": "uniform" if recompute == "full" else None, "--recompute-num-layers": 1 if recompute == "full" else None,
+        **_architecture(spec),
     }  # fmt: skip
     return serving_common.command(runner, FLAGS, {**options, **shape}, own)

@@ -116,7 +116,8 @@ def _policy(policy: Tree) -> Options:
 
 def write(options: Options, model: str) -> str:
     """The sections of megatron_gpt_config.yaml that this plan decides."""
-    shape = shape_of(load_model(options["model"]))
+    spec = load_model(options["model"])
+    shape = shape_of(spec)
     n, recompute, zero = int(options["n"]), options.get("recompute", "none"), int(options.get("zero", 0))
     wanted = {
         "micro_batch_size": options.get("micro-batch"), "global_batch_size": options.get("batch"),
@@ -124,6 +125,9 @@ def write(options: Options, model: str) -> str:
         "virtual_pipeline_model_parallel_size": options.get("virtual-stages") if options.get("virtual-stages", 1) != 1 else None,
         "sequence_parallel": bool(options.get("sequence-parallel", False)), "encoder_seq_length": options.get("seq"),
         **{name: shape[key] for key, name in _SHAPE.items() if shape.get(key)},
+        "normalization": "rmsnorm" if spec.norm == "rmsnorm" else "layernorm", "bias": spec.layers[-1].feedforward.bias,
+        "position_embedding_type": "rope" if spec.positions.kind == "rotary" else "learned_absolute",
+        "share_embeddings_and_output_weights": spec.tied_embeddings,
         "activation": "fast-swiglu" if shape["gated"] else "gelu",
         "activations_checkpoint_granularity": recompute if recompute in ("full", "selective") else None,
         "activations_checkpoint_method": "uniform" if recompute == "full" else None,
