@@ -39,6 +39,7 @@ def request(options: dict[str, Any]) -> Request:
         fields.setdefault("engine", only_engine)
     if "batch" in given and in_tokens(given["batch"]):
         fields["batch"] = whole_sequences(fields["batch"], fields.get("seq"), model)
+    _check_power(fields["hardware"], fields.get("power_cap"))
     warn_about(model, fields)
     warn_of_region(fields["hardware"], fields.get("price"), fields.get("region"))
     return Request(**fields)
@@ -236,6 +237,21 @@ def warn_about(model: ModelSpec, fields: dict[str, Any]) -> None:
         warn(
             f"--dtype {dtype} narrows activations too; for quantized weights alone (GPTQ, AWQ, GGUF) use --weight-dtype {dtype}"
         )
+
+
+def _check_power(spec: HardwareSpec, cap: Number | None) -> None:
+    """Raises UsageError for a power limit below what an idle device draws; warns of one above TDP, which limits nothing."""
+    if cap is None or spec.power is None or not num.plain(cap):
+        return
+    from rooflinecli.engine.evaluate import IDLE_DRAW
+
+    if cap < IDLE_DRAW * spec.power.si:
+        raise UsageError(
+            f"--power-cap {cap:g}W: {spec.name} draws about {IDLE_DRAW * spec.power.si:.0f} W idle; give more",
+            "power-cap",
+        )
+    if cap > spec.power.si:
+        warn(f"--power-cap {cap:g}W exceeds the {spec.power.si:g} W of {spec.name}")
 
 
 def warn_of_region(spec: HardwareSpec, price: Number | str | None, region: str | None) -> None:

@@ -317,7 +317,7 @@ class Money(Group):
     device_memory: OptNumber = field("room", "Memory of a device in bytes, instead of the file's (a MacBook of 36GB lends its GPU 28GB).", default=None, panel=LAYOUT, fills="memory", former=("memory",), name="memory")
     region: OptText = field("word", "Cloud region or country, for the price and the carbon of its electricity: us-east-1, europe-west4, DEU.", default=None, panel=LOAD)
     electricity: OptNumber = field("electricity", "Price of electricity, such as '0.09 USD/kWh', for its part of the dollars.", default=None, panel=LOAD)
-    power_cap: OptNumber = field("watts", "Power limit of a device, such as 500W: its peak rates and its power fall together.", default=None, panel=NUMBERS)
+    power_cap: OptNumber = field("watts", "Power limit of a device, such as 500W: peak rates and power fall together, memory bandwidth stays.", default=None, panel=NUMBERS)
     host_factor: OptNumber = field("number", "Power of a server over that of its chips (1.6; measured 1.4 to 2.1).", default=None, panel=NUMBERS, least=1)
     pue: OptNumber = field("number", "Power of the data center over that of its servers (1.09).", default=None, panel=NUMBERS, least=1)
     utilization: OptNumber = field("share", "Fraction of paid time that is busy, for the cost per token.", default=None, panel=LOAD, fills="utilization", former=("utilisation",), name="utilisation")

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from conftest import run_cli
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rooflinecli.core.errors import RooflineWarning, UsageError
 from rooflinecli.engine import build_request
 from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.formulas import energy
@@ -140,3 +142,17 @@ def test_joules_of_images_and_video_are_within_their_bar() -> None:
     off = errors(points.expected / points.measured)
     assert len(points.measured) == 343 and off["mean"] < 0.25 and off["median"] < 0.18
     assert (points.floor <= points.expected).all()
+
+
+def test_a_cap_below_idle_is_refused_and_one_above_tdp_noted() -> None:
+    with pytest.raises(UsageError, match="idle"):
+        phase("prefill", **{"power-cap": "100W"})
+    with pytest.warns(RooflineWarning, match="exceeds the 700 W"):
+        phase("prefill", **{"power-cap": "5kW"})
+
+
+def test_dollars_of_a_reserved_offer_name_it() -> None:
+    shown = {
+        hw: run_cli(*f"estimate llama-3-8b --hw {hw} --phase decode".split()).out for hw in ("gb200-nvl72", "h100")
+    }
+    assert "(reserved-3y)" in shown["gb200-nvl72"].replace("\n ", "") and "(on-demand)" not in shown["h100"]

@@ -159,7 +159,14 @@ def _serving(answer: EstimateAnswer, phases: Mapping[str, PhaseAnswer]) -> str:
     price = "" if usd is None else f", {money(float(usd))}/M {'output' if 'decode' in phases else 'input'} tokens"
     if usd is not None and (kind := _made(work, name)):
         price = f", {money(_usd_of_one(answer, last))} per {kind}"
-    return f"{times}, {_throughput(work, name, last)}{price}; {last.bottleneck} bound."
+    return (
+        f"{times}, {_throughput(work, name, last)}{price}{_contract(answer) if price else ''}; {last.bottleneck} bound."
+    )
+
+
+def _contract(answer: EstimateAnswer) -> str:
+    """The kind of offer behind the dollars, where it is not on demand: ' (reserved-3y)'."""
+    return "" if answer.price is None or answer.price.kind == "on-demand" else f" ({answer.price.kind})"
 
 
 def _usd_of_one(answer: EstimateAnswer, phase: PhaseAnswer) -> float:
@@ -174,7 +181,9 @@ def _training(answer: EstimateAnswer) -> str:
     run = "" if phase.run_s is None else f", {text(phase.steps, 'steps')} steps in {text(phase.run_s, 'time_s')}"
     if phase.elapsed_s is not None:
         run += f" ({text(phase.elapsed_s, 'time_s')} with failures, {text(phase.elapsed_interval_s, 'time_s')})"
-    usd = "" if answer.cost.training_usd is None else f" for {money(float(answer.cost.training_usd))}"
+    usd = (
+        "" if answer.cost.training_usd is None else f" for {money(float(answer.cost.training_usd))}{_contract(answer)}"
+    )
     return (
         f"step {text(phase.time_s, 'time_s')} "
         f"({text(phase.interval_s, 'interval_s')}), {rate(float(phase.tokens_per_s))}, MFU {percent(float(phase.mfu))}{run}{usd}; {phase.bottleneck} bound."
@@ -183,11 +192,12 @@ def _training(answer: EstimateAnswer) -> str:
 
 def _facts(answer: EstimateAnswer) -> str:
     p, chip = answer.model.parameters, answer.hardware
+    routing = "" if p.active == p.total else "; floors count the experts that the most uneven measured routing reads"
     active = "" if p.active == p.total else f" ({count(p.active)} active per token)"
     return (
         f"{count(p.total)} parameters{active}, {si(float(answer.model.weights_bytes), 'B')} of weights; a device has "
         f"{si(float(chip.peak_flops_per_s), 'FLOP/s')} in {answer.workload.matmul_dtype}, {si(float(chip.bandwidth_bytes_per_s), 'B/s')}, ridge {float(chip.ridge_flops_per_byte):.0f} FLOP/B; "
-        f"MFU counts {answer.workload.attention_flops} attention"
+        f"MFU counts {answer.workload.attention_flops} attention{routing}"
     )
 
 
