@@ -156,3 +156,4 @@ def test_dollars_of_a_reserved_offer_name_it() -> None:
         hw: run_cli(*f"estimate llama-3-8b --hw {hw} --phase decode".split()).out for hw in ("gb200-nvl72", "h100")
     }
     assert "(reserved-3y)" in shown["gb200-nvl72"].replace("\n ", "") and "(on-demand)" not in shown["h100"]
+    assert "/h (reserved-3y)" in " ".join(run_cli("hardware", "nvl72").out.split())

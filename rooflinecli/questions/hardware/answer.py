@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from dataclasses import field
 
 from rooflinecli.core.errors import DataError, UsageError, unknown
-from rooflinecli.core.record import SPREAD, Json, Record
+from rooflinecli.core.record import OPTIONAL, SPREAD, Json, Record
 from rooflinecli.formulas.collectives import switch_bisection, torus_bisection
 from rooflinecli.formulas.roofline import ridge_point
 from rooflinecli.specs.efficiency import Efficiency
 from rooflinecli.specs.figure import Figure
 from rooflinecli.specs.hardware import DTYPES, HardwareSpec, Level, load_hardware
 from rooflinecli.specs.name_lookup import load_registry
+from rooflinecli.specs.prices import choose
 
 
 class Chip(Record):
@@ -57,6 +58,7 @@ class ChipSheet(Record):
     chip: Chip = field(metadata=SPREAD)
     figures: list[Json]
     efficiency: list[Json]
+    offer: str | None = field(default=None, metadata=OPTIONAL)
     sources: dict[str, str]
 
 
@@ -105,7 +107,14 @@ def sheet(name: str) -> ChipSheet:
         figures=[_figure(spec, quantity, path, figure) for quantity, path, figure in _figures(spec)],
         efficiency=list(_constants(spec)),
         sources=dict(spec.sources),
+        offer=_offer(spec),
     )
+
+
+def _offer(spec: HardwareSpec) -> str | None:
+    """The offer behind an estimate's dollars where the chip's file has no price: '$3.30/h (reserved-3y)'."""
+    chosen = None if spec.price is not None else choose(spec)
+    return None if chosen is None else f"${chosen.offer.usd:.2f}/h ({chosen.offer.kind})"
 
 
 def record(spec: HardwareSpec) -> Chip:

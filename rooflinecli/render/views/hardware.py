@@ -85,7 +85,7 @@ def sheet(answer: ChipSheet) -> Page:
     """One chip: what it is in a line, what it sums up to in a server or pod, every figure; details have the source of each, and constants."""
     chip = answer.chip
     return page(
-        [Headline(_headline(chip), (chip.title,)), Prose(_identity(chip))],
+        [Headline(_headline(chip, answer.offer), (chip.title,)), Prose(_identity(chip))],
         [records(_SYSTEMS, chip.systems)] if chip.systems else [],
         [Pairs([(_label(f["quantity"]), _value(chip, f)) for f in answer.figures if _first(f["quantity"])])],
         [Note(LEGEND)],
@@ -114,7 +114,7 @@ def _first(quantity: str) -> bool:
     return kind in ("memory", "power", "price") or (kind == "network" and name.endswith("bandwidth"))
 
 
-def _headline(chip: Chip) -> str:
+def _headline(chip: Chip, offer: str | None = None) -> str:
     """'H100 SXM5 80GB: 989 TFLOP/s bf16, 80 GiB at 3.35 TB/s, ridge 295 FLOP/B, 700 W, $3.00/h'."""
     half = _half(chip)
     parts = [f"{si(chip.peak_flops_per_s[half], 'FLOP/s')} {half}"] if half else []
@@ -124,7 +124,7 @@ def _headline(chip: Chip) -> str:
     parts.append(binary(chip.memory["capacity_bytes"]) + bandwidth)
     parts += [f"ridge {_ridge(chip, half)} FLOP/B"] if half else []
     parts += [text(chip.power_w, "power_w")] if chip.power_w else []
-    parts += [f"${chip.price['usd_per_hour']:.2f}/h"] if chip.price else []
+    parts += [f"${chip.price['usd_per_hour']:.2f}/h"] if chip.price else [offer] if offer else []
     each = (
         "per device, " if re.search(r"\d+ (GPUs|devices|chips)|\bpod\b|one rack", chip.title) else ""
     )  # a system's name, one device's figures
