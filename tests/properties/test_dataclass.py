@@ -113,6 +113,6 @@ def test_a_start_defines_none_of_our_classes_by_the_standard_decorator(python):
         "was = dataclasses._process_class\n"
         "dataclasses._process_class = lambda kind, *a: (seen.append(kind.__module__), was(kind, *a))[1]\n"
         "from rooflinecli.interfaces.cli.main import main\ntry: main()\nexcept SystemExit: pass\n"
-        "print(len(seen) > 10, [m for m in seen if m.startswith('rooflinecli')], file=sys.stderr)"
+        "print(len(seen) > 0, [m for m in seen if m.startswith('rooflinecli')], file=sys.stderr)"
     )
     assert python(code).stderr.strip() == "True []"

@@ -18,7 +18,7 @@ from rooflinecli.questions.plan.question import (
     TrainingPlan,
 )
 from rooflinecli.render.blocks import Block, Column, Headline, Page, Pairs, Prose, labelled, page, records
-from rooflinecli.render.numbers import NONE, layout, money, percent, percents, text, to_bound
+from rooflinecli.render.numbers import NONE, layout, money, percent, text, to_bound
 from rooflinecli.render.views.compare import BOUNDS
 from rooflinecli.render.views.estimate import limits
 
@@ -140,7 +140,7 @@ def _headline(answer: PlanAnswer, rows: list[SizedChip]) -> str:
         usd = "" if best.elapsed_usd is None else f", {money(best.elapsed_usd)}"
         found += (
             f", {text(best.elapsed_s, 'run_s')} ({text(best.elapsed_interval_s, 'run_s')}){usd}, "
-            f"goodput {percent(best.goodput)} ({percents(best.goodput_interval)}), MFU {percent(best.mfu)}"
+            f"goodput {percent(best.goodput)}, MFU {percent(best.mfu)}"
         )
     elif isinstance(best, ServingChip) and isinstance(answer, ServingPlan):
         n: ServiceNumbers = best.numbers
@@ -185,24 +185,20 @@ def _cheaper_and_faster(row: TrainingChip) -> str | None:
     if not better or row.held_usd is None:
         return None
     devices, usd, run_s = min(better)
-    return (
-        f"{devices:,} x {row.hardware} are cheaper and faster at the bound: {money(usd)} for {money(row.held_usd)}, "
-        f"{text(run_s, 'run_s')} for {text(row.held_s, 'run_s')}"
-    )
+    return f"{devices:,} x {row.hardware}: cheaper and faster at the bound ({money(usd)}, {text(run_s, 'run_s')})"
 
 
 def _notes(answer: PlanAnswer, offers: list[Json], estimate: EstimateAnswer | None) -> list[Block]:
     found = [f"{row.hardware}: infeasible, {row.why}" for row in answer.rows if not row.feasible]
     if estimate is not None and estimate.workload.seq is not None:
         work = estimate.workload
-        found.append(
-            f"global batch {work.train_batch:,g} sequences of {work.seq:,g} tokens (--batch, --seq): more devices need a larger one"
-        )
+        found.append(f"global batch: {work.train_batch:,g} sequences of {work.seq:,g} tokens (--batch, --seq)")
     found += [note for row in answer.sized if isinstance(row, TrainingChip) and (note := _cheaper_and_faster(row))]
     if offers:
         offer = offers[0]
         usd = f"{money(offer['elapsed_usd'])} at {text(offer['usd_per_device_hour'], 'usd_per_hour')}"
-        whose = f"{offer['hardware']} of {offer['provider']}, {offer['kind']}, {offer['date']}"
+        of = "" if offer["hardware"] == answer.sized[0].hardware else f"{offer['hardware']} of "
+        whose = f"{of}{offer['provider']}, {offer['kind']}, {offer['date']}"
         found.append(f"cheapest offer: {whose}: {usd}")
     if answer.unpriced:
         found.append(f"{remedy(answer.unpriced)}; without it a chip ranks by time, after the others")
