@@ -174,7 +174,7 @@ def training_state_bytes(
         "optimizer_bytes": partitioned(trained, layout, "optimizer") * optimizer,
     }
     copies = pipeline.copies(layout)
-    if num.plain(copies) and num.value(copies) == 1:
+    if num.one(copies):
         return state
     # Of two copies ZeRO splits the optimizer over twice the devices, so a device's part is the same.
     shared = "optimizer_bytes" if layout.zero >= 1 else ""
@@ -354,7 +354,7 @@ def backward_working_set(
 def _at_work(group: Any, layout: Layout, sizes: Sizes, formats: Formats) -> Number:
     """Bytes of a layer while it is recomputed, its feed-forward over a part of the tokens where that is tiled."""
     whole = backward_working_set(group, layout, sizes, formats, True)
-    if num.plain(layout.mlp_chunks) and num.value(layout.mlp_chunks) == 1:
+    if num.one(layout.mlp_chunks):
         return whole
     rows = tuple(row for row in group.rows if row.name.startswith("feedforward."))
     return f.tiled_feedforward(whole, _layer_saved(rows, sizes, formats, {}), layout.mlp_chunks)
@@ -425,7 +425,7 @@ def _stack_activations(
     if num.present(framework.logit) and ledger.spec.lm_head and ledger.spec.vocab_size:
         copies = product(("B", "O", "V"), outer) * framework.logit
         head = head + copies
-    if not (num.plain(layout.loss_chunks) and num.value(layout.loss_chunks) == 1):
+    if not num.one(layout.loss_chunks):
         head = f.chunked_loss(head, _saved(ledger.head, outer, formats, "V") + copies, layout.loss_chunks)
     return (
         kept * (pipeline.layers_on_fullest_stage(layout, float(ledger.n_layers)) / ledger.n_layers),
@@ -456,7 +456,7 @@ def inference_activations(
                 widest = num.maximum(widest, product(row.contraction.y, sizes))
     sizes = stem_head_axis_sizes(ledger, work, layout, document, lift)
     logits = product(("B", "V"), sizes) if ledger.spec.vocab_size else 0.0
-    if not (num.plain(scored) and num.value(scored) == 1):
+    if not num.one(scored):
         logits = logits * scored
     own = (2 * product(("B", "S", "D"), sizes) + widest + logits) * formats.activation
     for tower in ledger.reading if reading else ():  # one after the other, in the same memory

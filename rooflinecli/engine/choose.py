@@ -244,7 +244,7 @@ def _no_layout(ctx: EstimateContext, devices: int, broken: list[LegalityRule]) -
 
 
 def smaller_work(ctx: EstimateContext, phases: tuple[str, ...], devices: float) -> str:
-    """What makes a question smaller on so many devices: less work, unless what does not depend on it exceeds their memory."""
+    """What makes a question smaller on a number of devices: less work, unless what does not depend on it exceeds their memory."""
     params, train = whole_model(ctx.ledger), phases == ("train",)
     held, what = float(memory.weights(params, ctx.formats, 1.0)), "weights"
     if train and not ctx.request.offload:

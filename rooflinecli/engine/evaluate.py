@@ -18,9 +18,8 @@ from rooflinecli.specs.grid import embodied_grams_per_device_hour
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.quantities import BLENDED, COST, DERIVED, Quantity, find, scales_with_time
 
-IDLE_DRAW = (
-    0.18  # of TDP, of a GPU whose host starts its kernels one by one: eight devices on a small batch (docs/energy.md)
-)
+# Of TDP, of a GPU whose host starts its kernels one by one: eight devices on a small batch (docs/energy.md).
+IDLE_DRAW = 0.18
 
 
 def train(ctx: EstimateContext, layout: Layout) -> TrainAnswer:

@@ -339,7 +339,7 @@ def computed_tokens(ctx: EstimateContext) -> tuple[Number, Number]:
 
 def _overlapped_stages(ctx: EstimateContext, layout: Layout, step: PricedPass, passes: Number) -> PricedPass:
     """Where an engine splits layers, chunks of a prompt follow each other from device to device, and several devices work at once."""
-    if not ctx.engine.splits_layers or (num.plain(layout.pp) and num.value(layout.pp) == 1):
+    if not ctx.engine.splits_layers or num.one(layout.pp):
         return step
     at_once = serving.pieces_at_once(passes, layout.pp)
     efficiency = 1.0 if ctx.chip.ideal else engine_constant(ctx, "split_efficiency", "1")

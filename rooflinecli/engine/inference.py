@@ -47,8 +47,8 @@ def prefill(ctx: EstimateContext, layout: Layout) -> PrefillAnswer:
     rate_bounds = rate_interval(rate, error, step.seconds, _floor(step))
     if ctx.request.concurrency is not None or ctx.request.qps is not None:
         step = _ttft_under_load(ctx, layout, step)
-        told = ctx.request.scheduler is not None and ctx.engine.ttft_error_with_flags is not None
-        name = "ttft_error_with_flags" if told else "ttft_error"
+        with_flags = ctx.request.scheduler is not None and ctx.engine.ttft_error_with_flags is not None
+        name = "ttft_error_with_flags" if with_flags else "ttft_error"
         error = 0.0 if ctx.chip.ideal else engine_constant(ctx, name, "1")
     tiers = _kv_tiers(ctx, layout)
     if tiers is not None and cached is not None:

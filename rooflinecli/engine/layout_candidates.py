@@ -221,10 +221,10 @@ def neighbors(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
                 if larger and zero > layout.zero
             )
     if r.virtual_stages is None and layout.pp > 1:
-        beside = {layout.virtual_stages - 1, layout.virtual_stages + 1} - {0.0}
+        neighbors = {layout.virtual_stages - 1, layout.virtual_stages + 1} - {0.0}
         yield from (
             layout.with_changes(virtual_stages=v)
-            for v in sorted({*_chunks(ctx, layout), *beside})
+            for v in sorted({*_chunks(ctx, layout), *neighbors})
             if v != layout.virtual_stages
         )
     if r.zero is None and layout.replicas > 1:

@@ -137,7 +137,7 @@ class Microbatch:
     def _eager(self, ops: list[Op]) -> list[Op]:
         """Elementwise kernels move more bytes without a compiler."""
         traffic = self.framework.traffic
-        if num.plain(traffic) and num.value(traffic) == 1:
+        if num.one(traffic):
             return ops
         return [op._replace(bytes=op.bytes * traffic) if op.kind == "elementwise" else op for op in ops]
 

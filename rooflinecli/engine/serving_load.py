@@ -172,7 +172,7 @@ def mixed_in_graph(ctx: EstimateContext, layout: Layout, batch: Number, decode: 
     both = forward_step(ctx, layout, 1.0, ctx.uncached_prompt + batch, ctx.prompt, decode=False).seconds
     decodes = forward_step(ctx, layout, 1.0, batch, 1.0, decode=False).seconds
     in_graph = label(f.mixed_step(decode, both - decodes, prompt_factor(ctx), 0.0, 1.0), "t_mixed")
-    whole = num.plain(share) and num.value(share) == 1
+    whole = num.one(share)
     return in_graph if whole else share * in_graph + (1 - share) * mixed
 
 
@@ -316,7 +316,7 @@ def pipeline_wait(ctx: EstimateContext, layout: Layout, step: PricedPass, batch:
     As many microbatches are in flight as the pipeline has stages, or as there are sequences. To form a step of one of them the
     engine visits all sequences, whichever it then works on.
     """
-    if ctx.engine.splits_layers or (num.plain(layout.pp) and num.value(layout.pp) == 1):
+    if ctx.engine.splits_layers or num.one(layout.pp):
         return step
     per_stage, microbatches = sequences_per_stage(layout, batch), num.minimum(num.maximum(batch, 1), layout.pp)
     seconds = step.seconds

@@ -26,7 +26,7 @@ def shard(sizes: Sizes, ep: Number, apart: Number, copies: Number) -> None:
     if num.present(copies):
         sizes["X"] = sizes["X"] + copies
     sizes["X"] = sizes["X"] / ep
-    if not (num.plain(apart) and num.value(apart) == 1):
+    if not num.one(apart):
         sizes["F"], sizes["apart"] = sizes["F"] * apart, apart
 
 

@@ -64,7 +64,7 @@ def tp_reductions_per_layer(layer: LayerSpec, layout: Layout | None = None) -> N
     if layer.parallel:
         return 1.0
     apart = 1.0 if layout is None or layer.feedforward.kind != "moe" else layout.apart
-    if (num.plain(apart) and num.value(apart) == 1) or layer.feedforward.n_shared or layer.feedforward.shared_d_ff:
+    if num.one(apart) or layer.feedforward.n_shared or layer.feedforward.shared_d_ff:
         return count
     return num.where(apart > 1, count - 1, count)
 

@@ -68,7 +68,7 @@ def price(op: Op, chip: Chip, regime: str) -> Priced:
 def _pricing_rule(op: Op, chip: Chip, regime: str) -> PricingRule:
     c = chip.constants(regime, op.kind, op.dtype, op.variant)
     if op.kind in FUSIBLE:
-        hidden = num.plain(c.overlap) and num.value(c.overlap) == 1
+        hidden = num.one(c.overlap)
         return PricingRule(_nothing if hidden else _pass, c)
     if op.kind == "routed_experts" and regime == "serving" and not chip.engine_has_constants(op.kind):
         c = _as_served(c, chip, op.variant.partition("@")[0], op.variant.endswith("+decode"))

@@ -65,7 +65,7 @@ def price_collective(collective: Collective, chip: Chip, regime: str, devices: N
         spent = part.expected
         if level.tier and not (together or pipelined):
             expected = expected - ports
-        if level.index > 0 and not (num.plain(collective.rails) and num.value(collective.rails) == 1):
+        if level.index > 0 and not num.one(collective.rails):
             spent = f.multi_rail_time(spent, part.latency, collective.rails)
         ports = spent - part.latency if level.level.kind == "fabric" else 0.0
         on_port: Number = 0.0
@@ -98,7 +98,7 @@ def by_level(
     """The network levels that a group spans, from the inside out, with the price of each."""
     if collective.op not in OPS:
         raise unknown("collective", collective.op, OPS)
-    alone = num.plain(collective.n) and num.value(collective.n) == 1
+    alone = num.one(collective.n)
     if alone:
         return
     if not chip.levels:
@@ -114,7 +114,7 @@ def by_level(
     for level in chip.levels:
         members = f.members_within(level.size, collective.stride, collective.n)
         fan = f.fan_out(members, inner)
-        if not (num.plain(fan) and num.value(fan) == 1):
+        if not num.one(fan):
             span = GroupSpan(fan, inner, members, collective.n, collective.stride, devices, collective.mesh)
             sent = size if level.index == 0 else size * collective.outer_share
             part = COST[level.level.kind](collective.op, sent, span, level, regime)

@@ -133,11 +133,11 @@ class Layout:
         """Ranks of a tensor group that hold different experts: tp over expert_tp."""
         if self.ep.__class__ is float and self.ep == 1.0 and self.expert_tp is None:  # nearly always
             return 1.0
-        if num.plain(self.tp) and num.value(self.tp) == 1:
+        if num.one(self.tp):
             return 1.0
         if self.expert_tp is not None:
             return self.tp / self.expert_tp
-        if num.plain(self.ep) and num.value(self.ep) == 1:
+        if num.one(self.ep):
             return 1.0
         return num.where(constraints.divides(self.ep, self.replicas), 1.0, self.tp)
 
@@ -150,7 +150,7 @@ class Layout:
             strides[axis] = inner
             inner = inner * getattr(self, axis)
         # Experts of their own on every tensor rank fill the host first; so do those that context shards hold.
-        alone = num.plain(self.ep) and num.value(self.ep) == 1
+        alone = num.one(self.ep)
         strides["ep"] = strides["dp"] if alone else self._between_experts(strides["dp"])
         return strides
 

@@ -110,6 +110,10 @@ class ImageRow:
     answer: PrefillAnswer
 
     @property
+    def group(self) -> str:
+        return f"{self.model}, {'one device' if self.devices == 1 else 'several'}"
+
+    @property
     def joules(self) -> float:
         return self.watts * self.seconds * self.devices / self.batch
 
@@ -135,26 +139,21 @@ def _image_row(run: Row, devices: float, ulysses: float, batch: float, watts: fl
 
 def image_points(name: str, group: str, found: list[ImageRow]) -> Points:
     """Measurements and predictions of seconds per batch, watts or joules per image."""
+    return Points.of(group, [_image_values(name, row) for row in found])
 
-    def row(r: ImageRow) -> tuple[float, ...]:
-        a, devices = r.answer, r.devices / r.batch
-        low, high = (float(t) for t in a.interval_s)
-        if name == "seconds for a batch":
-            return (r.seconds, float(a.time_s), float(a.floor_s), low, high)
-        power, error = float(a.derived["power_w"]), float(a.derived["power_error"])
-        if name == "power":
-            return (r.watts, power, 0.0, power / (1 + error), power * (1 + error))
-        expected = power * float(a.time_s) * devices
-        error = float(energy.joined_error(high / float(a.time_s) - 1, error))
-        return (
-            r.joules,
-            expected,
-            expected * float(a.floor_s / a.time_s),
-            expected / (1 + error),
-            expected * (1 + error),
-        )
 
-    return Points.of(group, [row(r) for r in found])
+def _image_values(name: str, row: ImageRow) -> tuple[float, ...]:
+    """Measured, expected, floor, low and high of one run."""
+    answer = row.answer
+    time_s, floor_s, low, high = (float(t) for t in (answer.time_s, answer.floor_s, *answer.interval_s))
+    if name == "seconds for a batch":
+        return row.seconds, time_s, floor_s, low, high
+    power, error = (float(answer.derived[key]) for key in ("power_w", "power_error"))
+    if name == "power":
+        return row.watts, power, 0.0, power / (1 + error), power * (1 + error)
+    expected = power * time_s * (row.devices / row.batch)
+    error = float(energy.joined_error(high / time_s - 1, error))
+    return row.joules, expected, expected * (floor_s / time_s), expected / (1 + error), expected * (1 + error)
 
 
 def fit(found: list[PowerRow], constant: bool = False) -> tuple[float, float, float]:
@@ -245,13 +244,8 @@ def tables() -> list[Table]:
             score(f"energy: {name}", scored, notes("energy"), last=("dense", "MoE"), higher=name == "throughput")
         )
     for name in ("joules per image", "seconds for a batch", "power"):
-        groups = [f"{row.model}, {'one device' if row.devices == 1 else 'several'}" for row in image_rows()]
-        parts = [
-            image_points(name, group, [r for r, g in zip(image_rows(), groups, strict=True) if g == group])
-            for group in dict.fromkeys(groups)
-        ]
-        parts.append(image_points(name, "all", list(image_rows())))
-        made.append(error_table(f"energy: images and video, {name}", parts, notes("diffusion"), {}))
+        runs = [([row.group], _image_values(name, row)) for row in image_rows()]
+        made.append(score(f"energy: images and video, {name}", runs, notes("diffusion")))
     base = points("power at the measured throughput", "", list(rows()))
     tdp = np.array([row.tdp for row in rows()])
     forms: dict[str, Array] = {"at TDP": tdp, "0.685 of TDP": 0.685 * tdp}

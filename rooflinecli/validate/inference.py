@@ -140,7 +140,7 @@ def published_run(row: Row, fit: dict[str, str]) -> Run:
 
 
 def later_runs() -> list[Run]:
-    """The rows and cells of published_runs/inference_2.yaml, which came after the constants, and the medians beside their means."""
+    """The rows and cells of published_runs/inference_2.yaml, which came after the constants, and the medians with their means."""
     found = published("inference_2")
     runs = [published_run(row, found["fit"]) for row in (*found["rows"], *cells())]
     return [*runs, *(median_run(row, found["fit"]) for row in found["rows"] if "ttft_median_ms" in row)]

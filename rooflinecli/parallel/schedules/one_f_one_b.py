@@ -22,7 +22,7 @@ def bubble(layout: Layout, stage_time: Number, weight_gradient_time: Number) -> 
 def in_flight(layout: Layout, microbatches: Number) -> tuple[Number, Number]:
     """Microbatches (of a whole stage) whose activations the first and the last stage hold."""
     plain = memory.in_flight_1f1b(microbatches, layout.pp)
-    if num.plain(layout.virtual_stages) and num.value(layout.virtual_stages) == 1:
+    if num.one(layout.virtual_stages):
         return plain, 1.0
     interleaved = memory.in_flight_interleaved(microbatches, layout.pp, layout.virtual_stages)
     return num.where(layout.virtual_stages > 1, interleaved, plain), 1.0
@@ -35,7 +35,7 @@ def sends(layout: Layout, backward: bool) -> Number:
 
 def needs(layout: Layout, microbatches: Number) -> Iterator[ScheduleConstraint]:
     """Constraints of the schedule on a layout."""
-    if not (num.plain(layout.virtual_stages) and num.value(layout.virtual_stages) == 1):
+    if not num.one(layout.virtual_stages):
         yield ScheduleConstraint(
             "interleaving needs microbatches in multiples of pp",
             constraints.divides(num.where(layout.virtual_stages > 1, layout.pp, 1.0), microbatches),

@@ -88,7 +88,7 @@ def timed(
     """The answer for any collective, however it was priced: bytes, times, interval, and the rate of `carried` bytes."""
     expected = label(priced.expected, "t_comm")
     gain = priced.error if priced.gain is None else priced.gain
-    alone = num.plain(members) and num.value(members) == 1
+    alone = num.one(members)
     by_floor = "bandwidth" if num.value(priced.floor) * 2 > num.value(expected) else "latency"
     return CollectiveAnswer(
         op=op,

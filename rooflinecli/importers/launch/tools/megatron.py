@@ -86,8 +86,7 @@ def read(words: list[str], launch: Launch) -> None:
     half = "fp16" if args.pop("fp16") else "bf16" if args.pop("bf16") else "fp32"
     launch.options["dtype"] = "fp8" if args.pop("fp8-format", "fp8", "transformer-engine-precision") else half
     stage = args.pop("zero-stage")
-    beside = "+overlap" if "overlap-grad-reduce" in args.given else ""
-    launch.framework = "deepspeed" if "deepspeed" in args.given else f"megatron{beside}"
+    launch.framework = "deepspeed" if "deepspeed" in args.given else stack("overlap-grad-reduce" in args.given)
     if "deepspeed" in args.given and half == "bf16" and str(stage or 0) == "0":
         stage = 1  # DeepSpeed's BF16_Optimizer shards its states at stage 0 too
     launch.put("zero", stage, "--zero-stage")
@@ -133,6 +132,11 @@ def settings(args: LaunchArguments, launch: Launch, gated: bool) -> None:
     stage = _SHARDED.get(str(args.pop("data-parallel-sharding-strategy", "fsdp-sharding-strategy")), 3)
     fsdp = args.pop("fsdp", "use-torch-fsdp2", "use-megatron-fsdp", "use-custom-fsdp")
     launch.options["zero"] = stage if fsdp else 1 if args.pop("use-distributed-optimizer") else 0
+
+
+def stack(overlaps: bool) -> str:
+    """The training framework of a launch, by whether it reduces gradients during the backward pass."""
+    return "megatron+overlap" if overlaps else "megatron"
 
 
 def recomputed(args: LaunchArguments, launch: Launch) -> None:

@@ -60,8 +60,8 @@ def read(tree: Tree, launch: Launch) -> None:
     if "heads" in launch.shape:
         launch.shape.setdefault("kv_heads", launch.shape["heads"])
     sharded = isinstance(policy, Mapping) and tree.get("megatron_cfg") is None
-    beside = "+overlap" if args.pop("overlap_grad_reduce", "overlap_grad_sync") is True else ""
-    launch.framework = "" if sharded else f"megatron{beside}"
+    overlaps = args.pop("overlap_grad_reduce", "overlap_grad_sync") is True
+    launch.framework = "" if sharded else megatron.stack(overlaps)
     if args.given.get("kd_config") or any(".teacher." in key for key in flat.given):
         launch.refuse("recipe", "a teacher runs forward in each step of a distillation, which no recipe here has")
     args.put(launch, "virtual-stages", "virtual_pipeline_model_parallel_size", "num_virtual_stages_per_pipeline_rank")
