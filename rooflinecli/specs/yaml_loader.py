@@ -53,6 +53,8 @@ def parse(text: str, path: Path, base: str = "", seen: tuple[Path, ...] = (), fi
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else 1
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be parsed"
+        if "nesting depth" in problem:  # PyYAML 6.0.4 has a limit of its own
+            raise _nested(path, line) from None
         raise DataError(f"{display_path(path)}:{line}: not valid YAML ({problem}); mend the syntax there") from None
     except RecursionError:
         raise _nested(path, 1) from None
