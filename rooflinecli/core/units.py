@@ -92,7 +92,8 @@ def parse(text: str | float | int, unit: str) -> float:
             if other
             else (f"unknown unit '{written}'" if written else "the unit is missing")
         )
-        raise ValueError(f"{text!r}: {why}; expected {unit}, for example '{EXAMPLES[unit]}'")
+        expected = "a time in us, ms, s, min, h or days" if unit == "s" else unit
+        raise ValueError(f"{text!r}: {why}; expected {expected}, for example '{EXAMPLES[unit]}'")
     return number * factors[written]
 
 

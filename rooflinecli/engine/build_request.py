@@ -20,6 +20,7 @@ from rooflinecli.specs.parse_values import LARGEST, MOST_THINGS, below, in_token
 from rooflinecli.specs.request import MOST, OUTPUT, PHASES, SEQ, Request
 
 MOST_PIXELS = 65536  # a side of an image
+MANY_SEQUENCES = 1e6  # a batch of as many is mostly meant in tokens
 SERVING = ("prefill", "decode")
 _YES, _NO = ("true", "yes", "on"), ("false", "no", "off")
 
@@ -231,6 +232,9 @@ def warn_about(model: ModelSpec, fields: dict[str, Any]) -> None:
         warn(
             f"--prompt and --output{f' (by default {OUTPUT:g})' if default else ''} come to {longest:,.0f} tokens, more than the {model.max_context:,} of {model.name}"
         )
+    batch = fields.get("batch")
+    if num.plain(batch) and batch is not None and batch >= MANY_SEQUENCES:
+        warn(f"--batch counts sequences: {batch:,.0f} of them; write --batch {batch / 1e6:g}M-tokens for tokens")
     dtype = fields.get("dtype")
     only_experts = experts_alone(dtype, fields.get("weight_dtype"), model.quantization, training=True)
     if dtype and FORMATS[dtype][0] < 1 and "weight_dtype" not in fields and not only_experts:

@@ -154,6 +154,8 @@ def limit(quantity: str, text: str, *, bare: bool = False) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{text!r} is not a finite number; write a limit that can be met")
     row = find(quantity)
+    if value < 0 and unit in ("s", "B", "B/s", "FLOP/s", "tokens/s"):
+        raise ValueError(f"{text!r} is negative, which {quantity} never is; write a limit that can be met")
     if unit == "fraction" and abs(value) > 1 and not (row is not None and row.distance):
         raise ValueError(f"{text!r} exceeds 100%; write a fraction such as '40%' or '0.4'")
     return value

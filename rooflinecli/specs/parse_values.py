@@ -46,8 +46,8 @@ def _parsed(written: float | str, unit: str) -> float:
     for ending in _IN_TOKENS if unit in ("tokens", "length") else ():
         text = text.removesuffix(ending)
     per = unit.removeprefix("USD")
-    if per in ("/h", "/kWh") and (not text.endswith(per) or text.startswith("$")):
-        text = f"{text.removeprefix('$').removesuffix(per)} {unit}"
+    if per in ("/h", "/kWh"):
+        text = re.sub(rf"^\$?([\d.,_]+)\s*(USD)?({per})?$", rf"\1 {unit}", text)
     return units.parse(text, unit)
 
 

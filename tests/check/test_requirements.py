@@ -55,6 +55,7 @@ REFUSED = [
     ("decode.time_s", "<=", "no limit"),
     ("decode.time_s", "<= fast", "not a number"),
     ("decode.time_s", "<= 40 parsec", "unknown unit"),
+    ("decode.time_s", "<= -40 ms", "negative"),
     ("decode.time_s", 0.04, "no comparison"),
     ("decode.time_s", "== 40 ms", "interval"),
     ("decode.time_s", True, "compare it with a number"),

@@ -10,7 +10,7 @@ from typer.main import get_command
 from rooflinecli.core.errors import UsageError
 from rooflinecli.interfaces.cli.main import VERBS, app
 from rooflinecli.specs.options import Group, OptNumber, field
-from rooflinecli.specs.parse_values import quantity
+from rooflinecli.specs.parse_values import number, quantity
 
 TYPES = re.compile(r"<[A-Za-z\[\]| ]+>|\b(TEXT|INTEGER|FLOAT|BOOLEAN)\b")
 
@@ -53,3 +53,28 @@ def test_a_bound_that_may_not_be_taken():
     for zero in ("0 s", 0.0, "-1 s"):
         with pytest.raises(UsageError, match="must be above zero"):
             quantity(wait, zero)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--price", "2.5 EUR"), "unknown unit 'EUR'; expected USD/h"),
+        (("--deadline", "30"), "expected a time in us, ms, s, min, h or days"),
+        (("--batch", "4M", "--phase", "train", "-n", "8"), "write --batch 4M-tokens for tokens"),
+    ],
+)
+def test_what_a_value_lacks_is_named(cli, flags, message):
+    verb = "plan" if "--deadline" in flags else "estimate"
+    tokens = ("--tokens", "1T") if verb == "plan" else ()
+    assert message in cli(verb, "llama-3-8b", "--hw", "h100", *tokens, *flags).err
+
+
+@pytest.mark.parametrize("written", ["2.5", "$2.5", "2.5 USD", "2.5 USD/h", "2.5$/h", "2.5/h"])
+def test_spellings_of_a_price(written):
+    assert number("--price", written, "price") == 2.5
+
+
+def test_a_sweep_without_a_layout_names_the_options_that_give_one(cli):
+    lacking = cli("sweep", "llama-3-70b", "--hw", "h100", "-n", "8", "--batch", "8,32", "--phase", "decode")
+    given = cli("sweep", "llama-3-70b", "--hw", "h100", "-n", "2", "--tp", "2", "--batch", "4000", "--phase", "decode")
+    assert lacking.code == given.code == 1 and "give --tp" in lacking.err and "give --tp" not in given.err

@@ -134,3 +134,19 @@ def test_whole_things_are_right_where_things_are_counted_and_a_unit_is_named():
         "both inputs and the output, all int8, are read or written once"
         in DrawnExercise(rows, random.Random(0)).question
     )
+
+
+def test_q_ends_a_sitting(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr("sys.stdin", io.StringIO("q\n1\n"))
+    ran = run_cli("quiz", "--seed", "3", "-n", "2")
+    assert ran.code == 0 and "1/2" in ran.out and "2/2" not in ran.out
+
+
+def test_a_terminal_is_asked_again_for_a_unit(monkeypatch):
+    from rooflinecli.interfaces.cli.quiz import _line
+
+    typed = io.StringIO("12\n12 B\n")
+    typed.isatty = lambda: True
+    monkeypatch.setattr("sys.stdin", typed)
+    assert _line("B") == "12 B"

@@ -11,7 +11,7 @@ from pathlib import Path
 from rooflinecli.core.text import plural
 from rooflinecli.interfaces.cli.from_question import Delivery, command, show
 from rooflinecli.interfaces.cli.output import columns, write
-from rooflinecli.questions.quiz.question import AskedExercise, Quiz, QuizAnswer, graded
+from rooflinecli.questions.quiz.question import AskedExercise, Quiz, QuizAnswer, graded, read
 from rooflinecli.specs.options import OptText, field
 
 
@@ -46,7 +46,7 @@ def _ask(question: Quiz) -> QuizAnswer:
     for number, exercise in enumerate(question.drawn(seed), 1):
         write(draw(page([Prose(f"{number}/{question.count}  {exercise.question}", 5)]), width))
         written = _line(exercise.unit)
-        if written is None:
+        if written is None or written in ("q", "quit"):
             break
         if written:
             done.append(exercise.graded(written))
@@ -55,13 +55,23 @@ def _ask(question: Quiz) -> QuizAnswer:
 
 
 def _line(unit: str) -> str | None:
-    """What was typed; None where standard input has ended."""
-    sys.stdout.write(f"     in {unit}, empty to skip: " if unit != "1" else "     empty to skip: ")
-    sys.stdout.flush()
-    typed = sys.stdin.readline()
-    if not sys.stdin.isatty():
-        write(typed.strip())
-    return typed.strip() if typed else None
+    """What was typed; None where standard input has ended. A terminal is asked again for what is not a number with its unit."""
+    while True:
+        sys.stdout.write(
+            f"     in {unit}, empty to skip, q to end: " if unit != "1" else "     empty to skip, q to end: "
+        )
+        sys.stdout.flush()
+        typed = sys.stdin.readline()
+        written = typed.strip() if typed else None
+        if not sys.stdin.isatty():
+            write(written or "")
+            return written
+        try:
+            if written and written not in ("q", "quit"):
+                read(written, unit)
+            return written
+        except ValueError as error:
+            write(f"     {error}")
 
 
 def _kept(answer: QuizAnswer, chapter: str | None, path: Path) -> str:

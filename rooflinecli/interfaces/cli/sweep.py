@@ -11,6 +11,7 @@ from typing import Any
 
 from rooflinecli.core import files
 from rooflinecli.core.errors import UsageError
+from rooflinecli.engine.build_request import warn
 from rooflinecli.interfaces.cli.from_question import Study, command, draw, show
 from rooflinecli.interfaces.cli.output import INTERRUPTED, Progress, columns, print_error
 from rooflinecli.questions.sweep.question import Sweep
@@ -80,6 +81,10 @@ def run(question: Sweep, how: SweepDelivery) -> int:
         return INTERRUPTED
     if plot and how.plot:
         draw(plot.picture, str(how.plot))
+    if not feasible and not {"tp", "pp", "cp", "ep", "zero"} & about["axes"].keys():
+        warn(
+            "sweep takes sizes of the layout left out as 1; give --tp, --pp or --zero, such as `roofline estimate` chooses"
+        )
     return 0 if feasible else 1
 
 
