@@ -81,7 +81,7 @@ def run(question: Sweep, how: SweepDelivery) -> int:
         return INTERRUPTED
     if plot and how.plot:
         draw(plot.picture, str(how.plot))
-    if not feasible and not {"tp", "pp", "cp", "ep", "zero"} & about["axes"].keys():
+    if not feasible and not {"tp", "pp", "cp", "ep", "zero"} & {a.name for a in (*space.structure, *space.sizes)}:
         warn(
             "sweep takes sizes of the layout left out as 1; give --tp, --pp or --zero, such as `roofline estimate` chooses"
         )
