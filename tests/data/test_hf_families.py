@@ -54,8 +54,18 @@ def test_forward_flops(kind):
 def test_every_type_is_read_or_refused_for_a_reason():
     """No type both read and refused; a type is refused in a sentence, with a remedy."""
     assert not set(refused()) & (set(TYPES) | set(WRAPPED))
-    assert len(TYPES) + len(WRAPPED) + len(refused()) > 600  # as many as transformers 5.23 has
-    for kind in ("wav2vec2", "resnet", "blip-2", "qwen3_vl_vision", "timesfm", "data2vec-audio", "aria"):
+    assert len(TYPES) + len(WRAPPED) + len(refused()) > 600  # as many as transformers 5.24 has
+    for kind in (
+        "wav2vec2",
+        "resnet",
+        "blip-2",
+        "qwen3_vl_vision",
+        "timesfm",
+        "data2vec-audio",
+        "aria",
+        "dory",
+        "omniasr",
+    ):
         with pytest.raises(DataError, match=f"'{kind}' is not supported: .*; write the model as YAML"):
             from_config({"model_type": kind})
 
@@ -64,6 +74,24 @@ def test_all_types_of_transformers_are_known():
     auto = pytest.importorskip("transformers.models.auto.configuration_auto")
     left = set(auto.CONFIG_MAPPING_NAMES) - set(TYPES) - set(WRAPPED) - set(refused())
     assert not left
+
+
+def test_a_head_of_fewer_rows_than_the_embedding_is_refused():
+    assert spec_of({"model_type": "apertus1p5_text", "num_hidden_layers": 2, "output_vocab_size": None}).n_layers == 2
+    with pytest.raises(DataError, match="output_vocab_size: '131272' is not supported; a head of fewer rows"):
+        from_config({"model_type": "apertus1p5_text", "output_vocab_size": 131272})
+
+
+def test_layers_of_lara_mini():
+    """A period of five: two scans, two windows of 512 with rotary positions, one full attention without."""
+    layers = spec_of({"model_type": "lara_mini", "num_hidden_layers": 5})
+    found = [layers.layers[group].attention for group in layers.order]
+    assert [(a.kind, a.window, a.rotary) for a in found if a.kind == "gqa"] == [
+        ("gqa", 512, True), ("gqa", None, False), ("gqa", 512, True)
+    ]  # fmt: skip
+    assert [a.kind for a in found].count("gated-delta") == 2
+    with pytest.raises(DataError, match="'conv' is not a supported layer kind"):
+        from_config({"model_type": "lara_mini", "num_hidden_layers": 1, "layer_types": ["conv"]})
 
 
 def test_empty_experts_are_no_work():

@@ -1,4 +1,4 @@
-"""Random small configs of the types in specs/hf/families/decoders.py, counted by transformers: parameters, active ones, forward FLOPs.
+"""Random small configs of the types in importers/hf/families/, counted by transformers: parameters, active ones, forward FLOPs.
 
     pip install 'rooflinecli[oracle]' && python tests/oracle/decoders.py
 
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from random import Random
 
-from cases import deepseek
+from cases import deepseek, glm4_moe
 from draw import Config, coin, common, heads, maybe, types
 
 GOLDEN = Path(__file__).with_name("golden_decoders.json")
@@ -407,6 +407,40 @@ def gemma4(r: Random) -> Config:
     )
 
 
+def sarvam_mla(r: Random) -> Config:
+    c = deepseek(r)
+    if coin(r):
+        c |= {"num_experts": c.pop("n_routed_experts"), "num_shared_experts": c.pop("n_shared_experts", 1)}
+    return c
+
+
+def lara_mini(r: Random) -> Config:
+    n = r.randrange(1, 8)
+    kinds = ["linear_attention", "sliding_attention", "full_attention"]
+    keys = r.choice([1, 2, 4])
+    c = common(r) | _experts(r, "num_experts", moe_intermediate_size=r.randrange(4, 40)) | {"num_hidden_layers": n}
+    c.pop("intermediate_size")
+    return (
+        c
+        | {
+            "head_dim": r.choice([8, 16]),
+            "num_key_value_heads": 1,
+            "linear_num_key_heads": keys,
+            "linear_num_value_heads": keys * r.choice([1, 2]),
+            "linear_key_head_dim": 16,
+            "linear_value_head_dim": r.choice([8, 16]),
+            "shared_expert_intermediate_size": r.randrange(4, 40),
+        }
+        | maybe(
+            r,
+            attention_bias=coin(r),
+            layer_types=[r.choice(kinds) for _ in range(n)],
+            linear_conv_kernel_dim=r.choice([2, 3]),
+            sliding_window=r.choice([16, 32]),
+        )
+    )
+
+
 GENERATORS = {
     "apertus": plain, "bitnet": plain, "dbrx": dbrx, "mpt": mpt, "olmo": plain, "nanochat": plain, "helium": helium, "jais2": free,
     "cwm": cwm, "vaultgemma": windowed, "minicpm3": minicpm3, "youtu": latent, "phimoe": phimoe, "granitemoe": granitemoe,
@@ -415,10 +449,11 @@ GENERATORS = {
     "gpt_neo": gpt_neo, "codegen": codegen, "gpt-sw3": inner, "openai-gpt": gpt, "xglm": xglm, "biogpt": biogpt, "iquestcoder": free,
     "granite_swa": granite_swa, "granitemoe_swa": granitemoe_swa, "hyperclovax": hyperclovax, "internlm3": internlm3,
     "cohere2_moe": cohere2_moe, "mimo_v2_flash": mimo_v2_flash, "gemma3n_text": gemma3n, "gemma4_text": gemma4, "deepseek_v4": deepseek_v4,
+    "apertus1p5_text": plain, "exaone": unbiased, "sarvam_mla": sarvam_mla, "sarvam_moe": glm4_moe, "lara_mini": lara_mini,
 }  # fmt: skip
 # Types whose forward pass torch counts otherwise than matmul by matmul: parameters alone (a mixer of its own; an indexer that
 # looks at every key; experts that no 'batched_mm' reaches; streams mixed by coefficients)
-UNCOUNTED = ("olmo_hybrid", "glm_moe_dsa", "dbrx", "gemma3n_text", "deepseek_v4")
+UNCOUNTED = ("olmo_hybrid", "glm_moe_dsa", "dbrx", "gemma3n_text", "deepseek_v4", "lara_mini")
 
 
 def cases(seed: int = 20261123) -> list[Config]:
@@ -432,6 +467,7 @@ def cases(seed: int = 20261123) -> list[Config]:
 
 
 def refresh() -> None:
+    import transformers
     from refresh import measure
 
     rows = []
@@ -446,7 +482,7 @@ def refresh() -> None:
         except Exception as error:
             print(f"{config['model_type']}: {type(error).__name__}: {str(error)[:120]}", file=sys.stderr)
     lines = ",\n".join("  " + json.dumps(row) for row in rows)
-    GOLDEN.write_text('{"transformers": "5.23.0", "cases": [\n' + lines + "\n]}\n", encoding="utf-8")
+    GOLDEN.write_text(f'{{"transformers": "{transformers.__version__}", "cases": [\n{lines}\n]}}\n', encoding="utf-8")
     print(f"{len(rows)} cases -> {GOLDEN}", file=sys.stderr)
 
 

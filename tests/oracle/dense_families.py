@@ -340,6 +340,7 @@ def built(config: Config) -> dict[str, Any]:
 
 
 def refresh() -> None:
+    import transformers
     from refresh import measure
 
     rows = []
@@ -351,7 +352,7 @@ def refresh() -> None:
         except Exception as error:
             print(f"{name}: {type(error).__name__}: {str(error)[:120]}", file=sys.stderr)
     lines = ",\n".join("  " + json.dumps(row) for row in rows)
-    GOLDEN.write_text('{"transformers": "5.23.0", "cases": [\n' + lines + "\n]}\n", encoding="utf-8")
+    GOLDEN.write_text(f'{{"transformers": "{transformers.__version__}", "cases": [\n{lines}\n]}}\n', encoding="utf-8")
     print(f"{len(rows)} cases -> {GOLDEN}", file=sys.stderr)
 
 

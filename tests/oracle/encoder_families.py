@@ -344,6 +344,8 @@ def count(config: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def refresh() -> None:
+    import transformers
+
     cases = []
     for name in DRAWS:
         for i in range(PER_CONFIG):
@@ -352,7 +354,7 @@ def refresh() -> None:
             if found is not None:
                 cases.append({"file": name, "change": change, **found})
     lines = ",\n".join("  " + json.dumps(case) for case in cases)
-    GOLDEN.write_text('{"transformers": "5.23.0", "cases": [\n' + lines + "\n]}\n", encoding="utf-8")
+    GOLDEN.write_text(f'{{"transformers": "{transformers.__version__}", "cases": [\n{lines}\n]}}\n', encoding="utf-8")
     print(f"{len(cases)} cases -> {GOLDEN}", file=sys.stderr)
 
 

@@ -71,6 +71,8 @@ def count(config: dict[str, Any]) -> int | None:
 
 
 def refresh() -> None:
+    import transformers
+
     cases = []
     for path in sorted(CONFIGS.glob("*.json")):
         config = json.loads(path.read_text())
@@ -84,7 +86,7 @@ def refresh() -> None:
             if total is not None:
                 cases.append({"file": path.stem, "change": changed, "total": total})
     lines = ",\n".join("  " + json.dumps(case) for case in cases)
-    GOLDEN.write_text('{"transformers": "5.23.0", "cases": [\n' + lines + "\n]}\n", encoding="utf-8")
+    GOLDEN.write_text(f'{{"transformers": "{transformers.__version__}", "cases": [\n{lines}\n]}}\n', encoding="utf-8")
     print(f"{len(cases)} cases -> {GOLDEN}", file=sys.stderr)
 
 

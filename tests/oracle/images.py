@@ -54,6 +54,7 @@ def sizes() -> list[tuple[int, int]]:
 
 def refresh() -> None:
     import torch
+    import transformers
 
     smart = functions("qwen2_vl/image_processing_qwen2_vl.py")["smart_resize"]
     got = functions("got_ocr2/image_processing_got_ocr2.py")["get_optimal_tiled_canvas"]
@@ -77,7 +78,7 @@ def refresh() -> None:
             }
         )
     lines = ",\n".join("  " + json.dumps(row) for row in rows)
-    GOLDEN.write_text('{"transformers": "5.23.0", "cases": [\n' + lines + "\n]}\n", encoding="utf-8")
+    GOLDEN.write_text(f'{{"transformers": "{transformers.__version__}", "cases": [\n{lines}\n]}}\n', encoding="utf-8")
     print(f"{len(rows)} images -> {GOLDEN}", file=sys.stderr)
 
 

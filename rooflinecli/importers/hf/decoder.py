@@ -132,8 +132,8 @@ def _mixture(f: ConfigFields, row: Row, width: int, n: int) -> tuple[Block, list
     size, count, top_k = more.pop("size"), _names(more.pop("count")), more.pop("top_k", "num_experts_per_tok")
     optional = more.pop("optional_shared_d_ff", None)
     for key, value in more.items():
-        if key == "n_shared" and isinstance(value, str):
-            more[key] = f.integer(value, null=0, least=0)
+        if key == "n_shared" and not isinstance(value, int):
+            more[key] = f.integer(*_names(value), null=0, least=0)
         elif key == "shared_d_ff":
             more[key] = f.integer(*_names(value))
         elif key != "n_shared":

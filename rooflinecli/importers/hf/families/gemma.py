@@ -1,6 +1,6 @@
 """gemma3, and gemma3n and gemma4: a small embedding for each layer, and last layers that read the cache of earlier ones.
 
-Source: transformers 5.23 models/{gemma3,gemma3n,gemma4}/modeling_*.py and configuration_*.py.
+Source: transformers 5.24 models/{gemma3,gemma3n,gemma4}/modeling_*.py and configuration_*.py.
 """
 
 from __future__ import annotations
