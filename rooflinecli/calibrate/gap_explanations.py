@@ -13,12 +13,11 @@ from rooflinecli.calibrate.predicted_row import PHASE, MicrobenchmarkRow, Predic
 from rooflinecli.calibrate.resolve_rows import resolve
 from rooflinecli.calibrate.row_checks import floor_of
 from rooflinecli.core.errors import DataError
-from rooflinecli.core.record import Json
 from rooflinecli.engine import build_request
 from rooflinecli.engine.evaluate import PHASES as CALIBRATED
 from rooflinecli.importers.logs import read
 from rooflinecli.importers.source import MeasuredRow, Options
-from rooflinecli.questions.compare.question import INSIDE, MeasuredGap
+from rooflinecli.questions.compare.question import INSIDE, GapExplanation, MeasuredGap
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.gap_analysis import explain as assumptions
 from rooflinecli.specs.options import OPTIONS
@@ -60,8 +59,8 @@ def _gap(row: PredictedRow) -> MeasuredGap:
     )
 
 
-def explanations(row: PredictedRow) -> list[Json]:
-    """Changes that would each close the gap alone: `what`, and what it `asks`.
+def explanations(row: PredictedRow) -> list[GapExplanation]:
+    """Changes that would each close the gap alone.
 
     Factors on groups of constants, by how many shipped errors (80%) they take; for training also assumptions about the run, by the
     share of a rate or setting.
@@ -69,17 +68,17 @@ def explanations(row: PredictedRow) -> list[Json]:
     wanted, grid, groups = float(np.log(row.measured)), np.linspace(-WIDEST, WIDEST, STEPS), BLOCKS[row.phase]
     x = np.kron(np.eye(len(groups)), grid)  # one group moved at a time
     times = RowPredictor([row]).log_seconds(x)[0].reshape(len(groups), STEPS)
-    factors = list[Json]()
+    factors = list[GapExplanation]()
     for group, line in zip(groups, times, strict=True):
         if line[0] <= wanted <= line[-1] and line[-1] - line[0] > 1e-6:
             move = float(np.interp(wanted, line, grid))
             asks = abs(move) / float(np.log1p(group.error))
-            factors.append({"what": f"{group.name} {np.expm1(move):+.0%}", "asks": asks})
-    found = sorted(factors, key=lambda explanation: explanation["asks"])[:MOST]
+            factors.append(GapExplanation(what=f"{group.name} {np.expm1(move):+.0%}", asks=asks))
+    found = sorted(factors, key=lambda explanation: explanation.asks)[:MOST]
     if row.phase == "train":
         result = estimate(row.ctx.request)
         gaps = assumptions("train", row.ctx.request, result, row.layout, row.measured)[:MOST]
-        found += [{"what": gap.assumption, "asks": gap.change} for gap in gaps]
+        found += [GapExplanation(what=gap.assumption, asks=gap.change) for gap in gaps]
     return found
 
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import DataError, RooflineError, UsageError
-from rooflinecli.core.fast_dataclass import dataclass
-from rooflinecli.core.record import Json
 from rooflinecli.engine.phase_answer import LayoutAnswer
 from rooflinecli.importers.source import Options
 from rooflinecli.questions.check.cases import FLEET, CheckCase, load
@@ -25,6 +21,8 @@ from rooflinecli.questions.check.question import (
     CheckAnswer,
     CheckSummary,
     FixAnswer,
+    FixedOption,
+    FixedValue,
     Sizes,
     Value,
 )
@@ -40,27 +38,22 @@ if TYPE_CHECKING:
 SCHEMAS = ("roofline/check/2", "roofline/check/1")
 
 
-@dataclass(frozen=True)
-class SavedCase:
-    """What a saved report says of a case: its verdict, its layouts and the expected value of every requirement."""
-
-    verdict: str
-    layout: dict[str, Sizes]
-    expected: dict[str, Value]
+Fact = Value | dict[str, Sizes]
+Saved = dict[str, Fact]  # of a case: its verdict, its layouts, and the expected value of every requirement
 
 
-def saved(path: Path) -> dict[str, SavedCase]:
+def saved(path: Path) -> dict[str, Saved]:
     """The cases of a report saved by --write-baseline or --format json, by file and name. Raises DataError for anything else."""
     at = f"{display_path(path)}:1"
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
         if report["schema"] in SCHEMAS:
             return {
-                f"{case['file']}: {case['name']}": SavedCase(
-                    INCONCLUSIVE if case["verdict"] == "unsure" else case["verdict"],
-                    case["layout"],
-                    {row["quantity"]: row["expected"] for row in case["requirements"]},
-                )
+                f"{case['file']}: {case['name']}": {
+                    "verdict": INCONCLUSIVE if case["verdict"] == "unsure" else case["verdict"],
+                    "layout": case["layout"],
+                    **{row["quantity"]: row["expected"] for row in case["requirements"]},
+                }
                 for case in report["checks"]
             }
     except FileNotFoundError:
@@ -79,7 +72,7 @@ def saved(path: Path) -> dict[str, SavedCase]:
     raise DataError(f"{at}: not a report of `roofline check` ({SCHEMAS[0]}); recreate it with --write-baseline")
 
 
-def changes(before: dict[str, SavedCase], answer: CheckAnswer, tolerance: float) -> list[Change]:
+def changes(before: dict[str, Saved], answer: CheckAnswer, tolerance: float) -> list[Change]:
     """Verdicts, layouts and quantities that changed, and checks that were added or removed, in the order of the answer."""
     found: list[Change] = []
     now = {f"{case.file}: {case.name}": case for case in answer.checks}
@@ -88,22 +81,18 @@ def changes(before: dict[str, SavedCase], answer: CheckAnswer, tolerance: float)
         if old is None:
             found.append(Change(check=name, what="check", before=None, now=case.verdict))
             continue
-        if old.verdict != case.verdict:
-            found.append(Change(check=name, what="verdict", before=old.verdict, now=case.verdict))
-        if old.layout != case.layout:
-            found.append(Change(check=name, what="layout", before=old.layout, now=case.layout))
-        for row in case.requirements:
-            was = old.expected.get(row.quantity, row.expected)
-            moved = relative(was, row.expected)
-            if was != row.expected and (moved is None or abs(moved) > tolerance):
-                found.append(
-                    Change(check=name, what=row.quantity, before=was, now=row.expected, unit=row.unit, change=moved)
-                )
+        facts: list[tuple[str, Fact, str]] = [("verdict", case.verdict, ""), ("layout", case.layout, "")]
+        facts += [(row.quantity, row.expected, row.unit) for row in case.requirements]
+        for what, value, unit in facts:
+            was = old.get(what, value)
+            moved = relative(was, value)
+            if was != value and (moved is None or abs(moved) > tolerance):
+                found.append(Change(check=name, what=what, before=was, now=value, unit=unit, change=moved))
     removed = (name for name in before if name not in now)
-    return found + [Change(check=name, what="check", before=before[name].verdict, now=None) for name in removed]
+    return found + [Change(check=name, what="check", before=before[name]["verdict"], now=None) for name in removed]
 
 
-def relative(old: Value, new: Value) -> float | None:
+def relative(old: object, new: object) -> float | None:
     """The change as a fraction of the old value; None when there is none."""
     if isinstance(old, (int, float)) and isinstance(new, (int, float)) and old and not isinstance(old, bool):
         return float((new - old) / abs(old))
@@ -134,8 +123,8 @@ def check(q: Check, measured: Measured | None = None) -> CheckAnswer:
     policy = q.on_inconclusive or ("fail" if "fail" in policies else "warn")
     estimator = Estimator(measured)
     outcomes = [outcome(case, estimator) for case in cases]
-    budget = Budget(q.fix_budget if q.fix_budget is not None else max(EFFORT - len(cases), EFFORT // 5))
-    suggested = fixes(outcomes, estimator, budget)
+    estimator.budget = q.fix_budget if q.fix_budget is not None else max(EFFORT - len(cases), EFFORT // 5)
+    suggested = fixes(outcomes, estimator)
     verdicts = [o.verdict for o in outcomes]
     answer = CheckAnswer(
         passed=FAIL not in verdicts and (policy == "warn" or INCONCLUSIVE not in verdicts),
@@ -253,91 +242,64 @@ def _devices(count: int) -> list[Options]:
 
 
 ALTERNATIVES = 3
-TRAINING = 5
-_FINER = {"batch": 1, "devices": 16}
+TRAINING = 5  # estimates that a training one counts as, whose layout is chosen among dozens
+FINEST = 16  # parts of a device count to which a change of it is refined
 _MOVED = tuple(size for size in _SIZES if size not in ("cp", "ep"))
 
 
 class BudgetExhausted(Exception):
-    """The budget of a search is used up."""
+    """The estimates that a search may take are used up."""
 
 
-@dataclass
-class Budget:
-    """How many estimates a whole search may take; a training one, whose layout is chosen among dozens, counts as several.
-
-    Counted and not timed, so that the same plan gets the same answer on every machine.
-    """
-
-    left: int
-
-
-def fixes(outcomes: list[Outcome], estimator: Estimator, budget: Budget) -> list[list[FixAnswer] | None]:
+def fixes(outcomes: list[Outcome], estimator: Estimator) -> list[list[FixAnswer] | None]:
     """Per outcome up to three fixes, nearest first: one kind of change each, or a pair when no single kind is enough.
 
     None for a check that passes, and where the budget ran out first. Pairs wait until every check had its single changes.
     """
     found: list[list[FixAnswer] | None] = [None] * len(outcomes)
-    for step in (_singles, _pair):
+    for paired in (False, True):
         for i, missed in enumerate(outcomes):
             if any(r.quantity.startswith((SIMULATED, LAYOUT, MEASURED, FLEET)) for r in missed.case.requirements):
                 continue  # a simulation, a fleet or a search per candidate would take minutes, and measurements do not change
-            if missed.verdict != PASS and (found[i] == [] or step is _singles):
-                found[i] = _within(step, missed, estimator, budget)
+            if missed.verdict != PASS and (found[i] == [] or not paired):
+                search = None if missed.result is None else _Search(missed, missed.result, estimator)
+                found[i] = [] if search is None else search.fixes(paired)
     return found
-
-
-def _within(
-    step: Callable[[_Search], Iterator[FixAnswer]], missed: Outcome, estimator: Estimator, budget: Budget
-) -> list[FixAnswer] | None:
-    """The fixes of one step; those found before the budget ran out are kept."""
-    if missed.result is None:
-        return []
-    found: list[FixAnswer] = []
-    try:
-        for fix in islice(step(_Search(missed, missed.result, estimator, budget)), ALTERNATIVES):
-            found.append(fix)  # one by one, since BudgetExhausted must not lose those before it
-    except BudgetExhausted:
-        return found or None
-    return found
-
-
-def _singles(search: _Search) -> Iterator[FixAnswer]:
-    for kind, candidates in search.kinds.items():
-        changes = search.first(candidates)
-        if changes is not None:
-            yield search.fix(search.refined(kind, changes))
-
-
-def _pair(search: _Search) -> Iterator[FixAnswer]:
-    changes = search.first(pairs(search.kinds))
-    if changes is not None:
-        yield search.fix(changes)
 
 
 class _Search:
     """The missed check, and estimating it again with some of its options changed."""
 
-    def __init__(self, missed: Outcome, result: EstimateAnswer, estimator: Estimator, budget: Budget):
-        self.case, self.result, self.estimator, self.budget = missed.case, result, estimator, budget
+    def __init__(self, missed: Outcome, result: EstimateAnswer, estimator: Estimator):
+        self.case, self.result, self.estimator = missed.case, result, estimator
         self.kinds = moves(self.case.options, result)
         self.limits = {(r.file, r.line, r.written) for r in missed.requirements if r.verdict != PASS}
 
+    def fixes(self, paired: bool) -> list[FixAnswer] | None:
+        """Changes of one kind each, or the first pair; those found before the budget ran out are kept, None where it ran out first."""
+        found: list[FixAnswer] = []
+        try:
+            for kind, candidates in ({"pair": pairs(self.kinds)} if paired else self.kinds).items():
+                changes = next((c for c in candidates if self.passing(c)), None) if len(found) < ALTERNATIVES else None
+                if changes is not None:
+                    found.append(self.fix(self.refined(kind, changes)))
+        except BudgetExhausted:
+            return found or None
+        return found
+
     def passing(self, changes: Options) -> Outcome | None:
+        """The outcome with the changes where it passes. The budget is counted and not timed, so that every machine answers the same."""
         options = {k: v for k, v in {**self.case.options, **changes}.items() if v is not None}
         if not self.estimator.knows(options):
             cost = TRAINING if "train" in self.result.phases else 1
-            if self.budget.left < cost:
+            if self.estimator.budget < cost:
                 raise BudgetExhausted
-            self.budget.left -= cost
+            self.estimator.budget -= cost
         try:
             found = outcome(replace(self.case, options=options), self.estimator)
         except RooflineError:
             return None
         return found if found.verdict == PASS else None
-
-    def first(self, candidates: Iterable[Options]) -> Options | None:
-        return next((changes for changes in candidates if self.passing(changes)), None)
 
     def refined(self, kind: str, changes: Options) -> Options:
         """The smallest such change that still passes, by bisection toward the plan as written."""
@@ -347,7 +309,7 @@ class _Search:
             return changes
         now = self.result.workload.batch if kind == "batch" else self.result.phases["train"].layout_of_phase.devices
         good, bad = int(changes[option]), int(now or 0)
-        step = max(good // _FINER[kind], 1) if kind == "devices" else 1
+        step = max(good // FINEST, 1) if kind == "devices" else 1
         while abs(good - bad) > step:
             middle = (good + bad) // 2 // step * step
             if middle in (good, bad):
@@ -359,35 +321,27 @@ class _Search:
     def fix(self, changes: Options) -> FixAnswer:
         """The changes, and the quantities of the missed limits with them."""
         found = self.passing(changes)
-        assert found is not None and found.result is not None  # what `first` and `refined` return passed
-        changed = [*self._options(changes), *self._sizes(found.result)]
-        return FixAnswer(
-            text=", ".join(f"{change['option']} {change['from']} -> {change['to']}" for change in changed),
-            changes=changed,
-            values=[
-                {"quantity": r.quantity, "value": r.value, "unit": r.unit}
-                for r in found.requirements
-                if (r.file, r.line, r.written) in self.limits and not isinstance(r.value, bool)
-            ],
-        )
-
-    def _options(self, changes: Options) -> list[Json]:
-        """Options that are no part of the layout: formats and the batch."""
+        assert found is not None and found.result is not None  # only changes that passed are refined and shown
         work = self.result.workload
-        before = {
+        formats = {
             "kv-dtype": work.kv_dtype,
             "dtype": work.dtype,
             "weight-dtype": self.case.options.get("weight-dtype", work.dtype),
             "batch": int(work.batch if work.batch is not None else work.train_batch or 1),
         }
-        return [{"option": k, "from": old, "to": changes[k]} for k, old in before.items() if k in changes]
-
-    def _sizes(self, after: EstimateAnswer) -> list[Json]:
-        """The sizes that differ, of the first phase whose layout does."""
-        for phase, before in self.result.phases.items():
-            old, new = before.layout_of_phase, after.phases[phase].layout_of_phase
-            sizes = [(k, getattr(old, k), getattr(new, k)) for k in _MOVED]
-            changed = [{"option": k.replace("_", "-"), "from": a, "to": b} for k, a, b in sizes if a != b]
-            if changed:
-                return changed
-        return []
+        changed = [FixedOption(option=k, from_=old, to=changes[k]) for k, old in formats.items() if k in changes]
+        for phase, before in self.result.phases.items():  # the sizes of the first phase whose layout differs
+            old, new = before.layout_of_phase, found.result.phases[phase].layout_of_phase
+            moved = [(k, getattr(old, k), getattr(new, k)) for k in _MOVED if getattr(old, k) != getattr(new, k)]
+            if moved:
+                changed += [FixedOption(option=k.replace("_", "-"), from_=a, to=b) for k, a, b in moved]
+                break
+        return FixAnswer(
+            text=", ".join(f"{change.option} {change.from_} -> {change.to}" for change in changed),
+            changes=changed,
+            values=[
+                FixedValue.like(r)
+                for r in found.requirements
+                if (r.file, r.line, r.written) in self.limits and not isinstance(r.value, bool)
+            ],
+        )

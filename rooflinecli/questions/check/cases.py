@@ -71,7 +71,6 @@ Option = Annotated[Scalar | list[Scalar], BeforeValidator(_listed)]
 Axis = Annotated[list[Scalar], BeforeValidator(_axis)]
 Name = Annotated[str, BeforeValidator(_name)]
 Prose = Annotated[str, BeforeValidator(_prose)]
-Limit = Annotated[Scalar | list[Scalar], BeforeValidator(_listed)]
 
 
 CLOSED = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())  # of a file: unknown fields are errors
@@ -99,7 +98,7 @@ class CheckSpec(BaseModel):
         None,
         description="the file of a fleet next to the plan (`roofline fleet`), for `fleet.*` requirements, in place of options",
     )
-    require: dict[Name, Limit] = Field(
+    require: dict[Name, Option] = Field(
         description='quantity of the estimate\'s JSON -> comparison with unit, such as decode.time_s: "<= 40 ms"',
         min_length=1,
     )

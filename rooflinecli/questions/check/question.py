@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field as key
 from typing import TYPE_CHECKING
 
-from rooflinecli.core.record import OPTIONAL, Json, Record, former, former_keys
+from rooflinecli.core.record import OPTIONAL, Record, former, former_keys
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Number, OptText, OptWhole, Text, Texts, field
 from rooflinecli.specs.request import BOUNDS
@@ -43,13 +43,28 @@ class RequirementAnswer(Record):
     implied: bool
 
 
+class FixedOption(Record):
+    """An option before and after."""
+
+    option: str
+    from_: object
+    to: object
+
+
+class FixedValue(Record):
+    """A quantity that failed before, at the bound that its limit applies to."""
+
+    quantity: str
+    value: Value
+    unit: str
+
+
 class FixAnswer(Record):
-    """Options before and after (`from`, `to`) with which a check passes, and the quantities that failed before, each at the bound that its
-    limit applies to."""
+    """Options with which a check passes, and the quantities that failed before."""
 
     text: str
-    changes: list[Json]
-    values: list[Json]
+    changes: list[FixedOption]
+    values: list[FixedValue]
 
 
 class CaseAnswer(Record):

@@ -119,7 +119,7 @@ GAP, COVERAGE, FORMER_COVERAGE = "gap", "coverage_fraction", "inside_share"
 def _note(row: MeasuredGap) -> str:
     """A row in a sentence, with what would explain its gap best."""
     span = "" if row.interval_s is None else f", {' to '.join(map(duration, row.interval_s))}"
-    why = f"; {row.explained_by[0]['what']} would explain it" if row.explained_by and row.verdict != INSIDE else ""
+    why = f"; {row.explained_by[0].what} would explain it" if row.explained_by and row.verdict != INSIDE else ""
     return f"{row.row}: {row.quantity} {duration(row.measured_s)}, estimated {duration(row.expected_s)}{span}{why}"
 
 
@@ -256,7 +256,7 @@ class Estimator:
     """Estimates by options, each distinct one computed once."""
 
     def __init__(self, measured: Measured | None = None) -> None:
-        self.measured = measured
+        self.measured, self.budget = measured, 0  # estimates that a search for fixes may still take
         self._memo: dict[str, EstimateAnswer | RooflineError] = {}
 
     def __call__(self, options: Options) -> EstimateAnswer:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.core import num
 from rooflinecli.core.derivation import label
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import INF, Number
-from rooflinecli.core.record import Json
 from rooflinecli.formulas import collectives as f
 from rooflinecli.formulas import roofline
 from rooflinecli.ledger.ops import Collective, ExpertAllToAll
 from rooflinecli.price import moe_all2all, network
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.network import OPS, PricedCollective, by_level, price_collective
-from rooflinecli.questions.collective.question import ChipName, CollectiveAnswer
+from rooflinecli.questions.collective.question import ChipName, CollectiveAnswer, CollectiveLevel
 from rooflinecli.specs.engine import EXPERT_KERNELS
 from rooflinecli.specs.hardware import HardwareSpec
 
@@ -72,7 +69,19 @@ def collective(
     latency, total = (float(sum(num.value(getattr(p, k)) for _, p in parts)) for k in ("latency", "expected"))
     found.bottleneck = "none" if not parts else "latency" if latency > total / 2 else "bandwidth"
     found.algorithm = ", then ".join(dict.fromkeys(part.algorithm for _, part in parts)) or "none"
-    found.levels = [_level(level, part) for level, part in parts]
+    found.levels = [
+        CollectiveLevel(
+            name=level.level.name,
+            kind=level.level.kind,
+            volume_bytes=part.volume,
+            bandwidth_bytes_per_s=part.bandwidth,
+            latency_s=part.latency,
+            floor_s=part.floor,
+            expected_s=part.expected,
+            algorithm=part.algorithm,
+        )
+        for level, part in parts
+    ]
     return found
 
 
@@ -109,19 +118,6 @@ def timed(
         algorithm=algorithm,
         levels=[],
     )
-
-
-def _level(level: Any, part: Any) -> Json:
-    return {
-        "name": level.level.name,
-        "kind": level.level.kind,
-        "volume_bytes": part.volume,
-        "bandwidth_bytes_per_s": part.bandwidth,
-        "latency_s": part.latency,
-        "floor_s": part.floor,
-        "expected_s": part.expected,
-        "algorithm": part.algorithm,
-    }
 
 
 def along_axes(hardware: HardwareSpec, axes: dict[str, float]) -> tuple[tuple[float, float], ...]:

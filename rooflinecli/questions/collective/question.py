@@ -8,7 +8,7 @@ from math import prod
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
-from rooflinecli.core.record import Json, Record, former
+from rooflinecli.core.record import Record, former
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Number, OptNumber, OptText, Text, field
 
@@ -18,6 +18,19 @@ class ChipName(Record):
 
     name: str
     id: str
+
+
+class CollectiveLevel(Record):
+    """What a network level contributes."""
+
+    name: str
+    kind: str
+    volume_bytes: Quantity
+    bandwidth_bytes_per_s: Quantity
+    latency_s: Quantity
+    floor_s: Quantity
+    expected_s: Quantity
+    algorithm: str
 
 
 class CollectiveAnswer(Record):
@@ -36,7 +49,7 @@ class CollectiveAnswer(Record):
     latency_s: Quantity
     bottleneck: str = key(metadata=former("bound"))
     algorithm: str
-    levels: list[Json]  # what each network level contributes, from the inside out
+    levels: list[CollectiveLevel]  # from the inside out
 
 
 class Collective(Question[CollectiveAnswer]):

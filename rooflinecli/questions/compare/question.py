@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field as key
 
-from rooflinecli.core.record import OPTIONAL, Json, Record, former, former_keys
+from rooflinecli.core.record import OPTIONAL, Record, former, former_keys
 from rooflinecli.questions.question import Question, Several
 from rooflinecli.questions.search.question import Prices
 from rooflinecli.questions.sensitivity.answer_types import Tornado
@@ -15,9 +15,15 @@ INSIDE = "inside the interval"
 ISO = ("same-devices", "same-cost", "same-memory")
 
 
+class GapExplanation(Record):
+    """A change that would close a gap alone, and its size: in shipped errors (80%), or as a fraction of a setting."""
+
+    what: str
+    asks: float
+
+
 class MeasuredGap(Record):
-    """A measured time and its estimate; `gap` is measured / expected - 1; `explained_by` are changes that would close it alone, each with
-    its size in shipped errors or as a fraction of a setting."""
+    """A measured time and its estimate; `gap` is measured / expected - 1."""
 
     row: str
     quantity: str
@@ -28,7 +34,7 @@ class MeasuredGap(Record):
     interval_s: tuple[float, float] | None
     gap: float
     verdict: str
-    explained_by: list[Json]
+    explained_by: list[GapExplanation]
     phase: str | None = key(default=None, metadata=OPTIONAL)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import field
 
 from rooflinecli.core.errors import DataError, UsageError, unknown
-from rooflinecli.core.record import OPTIONAL, SPREAD, Json, Record
+from rooflinecli.core.record import OPTIONAL, SPREAD, Record
 from rooflinecli.formulas.collectives import switch_bisection, torus_bisection
 from rooflinecli.formulas.roofline import ridge_point
 from rooflinecli.specs.efficiency import Efficiency
@@ -17,12 +17,79 @@ from rooflinecli.specs.name_lookup import load_registry
 from rooflinecli.specs.prices import choose
 
 
-class Chip(Record):
-    """A chip as the list and the comparison show it; `unverified` names the figures that nothing confirms.
+class ChipMemory(Record):
+    """Memory of a device."""
 
-    The bandwidth of a `network` level is one way, per device or per link of a torus. `systems` are all devices that one level joins: a
-    server, a rack, a pod; their bisection counts one direction.
-    """
+    kind: str
+    capacity_bytes: float
+    bandwidth_bytes_per_s: float
+
+
+class NetworkLevel(Record):
+    """A network level: one way, per device or per link of a torus."""
+
+    name: str
+    kind: str
+    size: int | None
+    per: str
+    bandwidth_bytes_per_s: float
+    latency_s: float | None
+    axes: int | None = field(default=None, metadata=OPTIONAL)
+    shape: list[int] | None = field(default=None, metadata=OPTIONAL)
+    wrap: str | None = field(default=None, metadata=OPTIONAL)
+
+
+class System(Record):
+    """All devices that a network level joins, a server, a rack or a pod; its bisection counts one direction."""
+
+    level: str
+    devices: int
+    hosts: float | None
+    dtype: str
+    peak_flops_per_s: float
+    capacity_bytes: float
+    bandwidth_bytes_per_s: float
+    bisection_bytes_per_s: float
+
+
+class ChipPrice(Record):
+    """The price that a chip's file has."""
+
+    usd_per_hour: float
+    provider: str | None
+    date: str | None
+    basis: str | None
+
+
+class SourcedFigure(Record):
+    """A figure as it is written, where, and what it comes from."""
+
+    quantity: str
+    value: float
+    unit: str
+    written: str
+    basis: str | None
+    note: str | None
+    verified: bool
+    source: str
+    citation: str
+    at: str
+
+
+class SourcedConstants(Record):
+    """Efficiency constants of a class of operations, their error, and where they are from."""
+
+    class_: str
+    constants: dict[str, float]
+    error: float
+    source: str
+    note: str | None
+    citation: str
+    at: str
+
+
+class Chip(Record):
+    """A chip as the list and the comparison show it; `unverified` names the figures that nothing confirms."""
 
     schema: str
     name: str
@@ -32,15 +99,15 @@ class Chip(Record):
     kind: str
     year: int | None
     file: str
-    memory: Json
+    memory: ChipMemory
     peak_flops_per_s: dict[str, float]
     ridge_flop_per_byte: dict[str, float]
-    network: list[Json]
-    systems: list[Json]
+    network: list[NetworkLevel]
+    systems: list[System]
     devices_per_host: int | None
     host_link_bytes_per_s: float | None
     power_w: float | None
-    price: Json | None
+    price: ChipPrice | None
     unverified: list[str]
     notes: list[str]
 
@@ -56,8 +123,8 @@ class ChipSheet(Record):
     """A chip with every figure, where it was written and what it comes from, the efficiency constants of each operation class that were written down, and its sources."""
 
     chip: Chip = field(metadata=SPREAD)
-    figures: list[Json]
-    efficiency: list[Json]
+    figures: list[SourcedFigure]
+    efficiency: list[SourcedConstants]
     offer: str | None = field(default=None, metadata=OPTIONAL)
     sources: dict[str, str]
 
@@ -104,7 +171,18 @@ def sheet(name: str) -> ChipSheet:
     spec = load_hardware(name)
     return ChipSheet(
         chip=record(spec),
-        figures=[_figure(spec, quantity, path, figure) for quantity, path, figure in _figures(spec)],
+        figures=[
+            SourcedFigure.like(
+                figure,
+                quantity=quantity,
+                value=figure.si,
+                unit=figure.dimension,
+                written=figure.value if isinstance(figure.value, str) else f"{figure.value:g}",
+                citation=spec.citation(figure.source),
+                at=spec.document.location(*path),
+            )
+            for quantity, path, figure in _figures(spec)
+        ],
         efficiency=list(_constants(spec)),
         sources=dict(spec.sources),
         offer=_offer(spec),
@@ -127,56 +205,48 @@ def record(spec: HardwareSpec) -> Chip:
         title=spec.name,
         aliases=list(spec.aliases),
         file=spec.document.location().rpartition(":")[0],
-        memory={
-            "kind": spec.memory.kind,
-            "capacity_bytes": spec.memory.capacity.si,
-            "bandwidth_bytes_per_s": bandwidth,
-        },
+        memory=ChipMemory(
+            kind=spec.memory.kind, capacity_bytes=spec.memory.capacity.si, bandwidth_bytes_per_s=bandwidth
+        ),
         peak_flops_per_s={dtype: spec.peak[dtype].si for dtype in DTYPES if dtype in spec.peak},
         ridge_flop_per_byte={d: float(ridge_point(spec.peak[d].si, bandwidth)) for d in DTYPES if d in spec.peak},
-        network=[_level(level) for level in spec.network],
+        network=[
+            NetworkLevel.like(
+                level,
+                per="link" if level.kind == "torus" else "device",
+                bandwidth_bytes_per_s=level.bandwidth.si,
+                latency_s=level.latency.si if level.latency else None,
+                wrap=level.wrap if level.kind == "torus" else None,
+            )
+            for level in spec.network
+        ],
         systems=[_totals(spec, level) for level in spec.network if level.size is not None],
         devices_per_host=int(spec.devices_per_host.si) if spec.devices_per_host else None,
         host_link_bytes_per_s=spec.host_link.si if spec.host_link else None,
         power_w=spec.power.si if spec.power else None,
-        price=None
-        if price is None
-        else {"usd_per_hour": price.si, "provider": price.provider, "date": price.date, "basis": price.basis},
+        price=price and ChipPrice.like(price, usd_per_hour=price.si),
         unverified=[quantity for quantity, _, figure in _figures(spec) if not figure.verified],
         notes=list(spec.notes),
     )
 
 
-def _level(level: Level) -> Json:
-    torus = {"axes": level.axes, "shape": level.shape, "wrap": level.wrap} if level.kind == "torus" else {}
-    return {
-        "name": level.name,
-        "kind": level.kind,
-        "size": level.size,
-        "per": "link" if torus else "device",
-        "bandwidth_bytes_per_s": level.bandwidth.si,
-        "latency_s": level.latency.si if level.latency else None,
-        **{key: value for key, value in torus.items() if value is not None},
-    }
-
-
-def _totals(spec: HardwareSpec, level: Level) -> Json:
+def _totals(spec: HardwareSpec, level: Level) -> System:
     """All devices that a level joins. Its shape, where it is a torus, closes into rings unless its axes never do."""
     devices = math.prod(level.shape) if level.shape else int(level.size or 1)
     dtype = next((d for d in HALF if d in spec.peak), next(iter(spec.peak)))
     link = level.bandwidth.si
     shape, rings = level.shape, level.wrap != "never"
     bisection = torus_bisection(tuple(shape), link, rings) if shape else switch_bisection(devices, link)
-    return {
-        "level": level.name,
-        "devices": devices,
-        "hosts": devices / spec.devices_per_host.si if spec.devices_per_host else None,
-        "dtype": dtype,
-        "peak_flops_per_s": devices * spec.peak[dtype].si,
-        "capacity_bytes": devices * spec.memory.capacity.si,
-        "bandwidth_bytes_per_s": devices * spec.memory.bandwidth.si,
-        "bisection_bytes_per_s": float(bisection),
-    }
+    return System(
+        level=level.name,
+        devices=devices,
+        hosts=devices / spec.devices_per_host.si if spec.devices_per_host else None,
+        dtype=dtype,
+        peak_flops_per_s=devices * spec.peak[dtype].si,
+        capacity_bytes=devices * spec.memory.capacity.si,
+        bandwidth_bytes_per_s=devices * spec.memory.bandwidth.si,
+        bisection_bytes_per_s=float(bisection),
+    )
 
 
 def _figures(spec: HardwareSpec) -> Iterator[tuple[str, tuple[str | int, ...], Figure]]:
@@ -202,19 +272,7 @@ def _figures(spec: HardwareSpec) -> Iterator[tuple[str, tuple[str | int, ...], F
             yield key, (key,), figure
 
 
-def _figure(spec: HardwareSpec, quantity: str, path: tuple[str | int, ...], figure: Figure) -> Json:
-    return {
-        "quantity": quantity,
-        "value": figure.si,
-        "unit": figure.dimension,
-        "written": figure.value if isinstance(figure.value, str) else f"{figure.value:g}",
-        **{name: getattr(figure, name) for name in ("basis", "note", "verified", "source")},
-        "citation": spec.citation(figure.source),
-        "at": spec.document.location(*path),
-    }
-
-
-def _constants(spec: HardwareSpec) -> Iterator[Json]:
+def _constants(spec: HardwareSpec) -> Iterator[SourcedConstants]:
     """Efficiency constants that the chip's own file gives, those left at their default aside; hardware/defaults has what is missing here."""
     found: list[tuple[str, Efficiency, tuple[str | int, ...]]] = [
         (f"{level.name}, {name}", item, ("network", i, "efficiency", name))
@@ -228,12 +286,10 @@ def _constants(spec: HardwareSpec) -> Iterator[Json]:
         for dtype, item in dtypes.items()
     ]
     for name, item, path in found:
-        yield {
-            "class": name,
-            "constants": {k: v for k, v in item.given.items() if k not in ("source", "note", "error")},
-            "error": item.error,
-            "source": item.source,
-            "note": item.note,
-            "citation": spec.citation(item.source),
-            "at": spec.document.location(*path),
-        }
+        yield SourcedConstants.like(
+            item,
+            class_=name,
+            constants={k: v for k, v in item.given.items() if k not in ("source", "note", "error")},
+            citation=spec.citation(item.source),
+            at=spec.document.location(*path),
+        )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
-from rooflinecli.core.record import Json
 from rooflinecli.formulas import roofline
 from rooflinecli.formulas import sharding as f
 from rooflinecli.layers.build import ledger
@@ -17,7 +16,7 @@ from rooflinecli.ledger.ops import Collective
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.network import price_collective
 from rooflinecli.quantization.formats import Formats, formats
-from rooflinecli.questions.layouts.question import PartitioningAnswer
+from rooflinecli.questions.layouts.question import Partitioned, PartitionedAttention, PartitioningAnswer
 from rooflinecli.specs.hardware import HardwareSpec
 from rooflinecli.specs.model import ModelSpec
 
@@ -65,7 +64,7 @@ def layouts(
         tokens=tokens,
         context=context,
         weights_bytes=weights,
-        feedforward=sorted(rows, key=_time),
+        feedforward=sorted(rows, key=lambda row: float(row.time_s)),
         attention=_attention(chip, sizes, batch, queries, context, n, form),
     )
 
@@ -99,27 +98,27 @@ def _gathered(tokens: Number, d: Number, weights: Number, over: int, n: int, p: 
     return sends, f.weight_gathered(tokens, d, weights, float(over), float(n), p)
 
 
-def _row(chip: Chip, name: str, n: int, sends: Sends, sent: Number, read: Number) -> Json:
+def _row(chip: Chip, name: str, n: int, sends: Sends, sent: Number, read: Number) -> Partitioned:
     """Communication and the weights a device reads, one after the other."""
     seconds = floor = 0.0
     for op, size, members, stride in sends:
         priced = price_collective(Collective(op, op, size, "layout", float(members), stride), chip, REGIME, float(n))
         seconds, floor = seconds + priced.expected, floor + priced.floor
     memory = roofline.effective_memory_time(read, chip.bandwidth, chip.constants(REGIME, "matmul").memory)
-    return {
-        "layout": name,
-        "sent_bytes": sent,
-        "communication_s": seconds,
-        "floor_s": roofline.floor_time(floor, read / chip.bandwidth),
-        "weights_read_bytes": read,
-        "memory_s": memory,
-        "time_s": seconds + memory,
-    }
+    return Partitioned(
+        layout=name,
+        sent_bytes=sent,
+        communication_s=seconds,
+        floor_s=roofline.floor_time(floor, read / chip.bandwidth),
+        weights_read_bytes=read,
+        memory_s=memory,
+        time_s=seconds + memory,
+    )
 
 
 def _attention(
     chip: Chip, sizes: dict[str, Number], batch: float, queries: float, context: float, n: int, form: Formats
-) -> list[Json]:
+) -> list[PartitionedAttention]:
     """By head: no traffic beyond the projections' own. By sequence: q, k and v go to their sequence's device and o comes back."""
     k, h = sizes["K"], sizes["H"]
     moved = batch * queries / n * (2 * sizes["N"] + 2 * k) * h * form.activation
@@ -135,18 +134,14 @@ def _attention(
         travel = sent.expected if size else 0.0
         memory = roofline.effective_memory_time(cache, chip.bandwidth, c.memory)
         rows.append(
-            {
-                "attention": name,
-                "cache_bytes": cache,
-                "sent_bytes": sent.volume,
-                "communication_s": travel,
-                "memory_s": memory,
-                "floor_s": cache / chip.bandwidth,
-                "time_s": travel + memory,
-            }
+            PartitionedAttention(
+                attention=name,
+                cache_bytes=cache,
+                sent_bytes=sent.volume,
+                communication_s=travel,
+                memory_s=memory,
+                floor_s=cache / chip.bandwidth,
+                time_s=travel + memory,
+            )
         )
-    return sorted(rows, key=_time)
-
-
-def _time(row: Json) -> float:
-    return float(row["time_s"])
+    return sorted(rows, key=lambda row: float(row.time_s))

@@ -5,13 +5,37 @@ from __future__ import annotations
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
-from rooflinecli.core.record import Json, Record
+from rooflinecli.core.record import Record
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Number, Text, field
 
 
+class Partitioned(Record):
+    """A partitioning: what a device sends and how long its communication and its memory take, one after the other."""
+
+    layout: str
+    sent_bytes: Quantity
+    communication_s: Quantity
+    floor_s: Quantity
+    weights_read_bytes: Quantity
+    memory_s: Quantity
+    time_s: Quantity
+
+
+class PartitionedAttention(Record):
+    """The same of attention over a cache."""
+
+    attention: str
+    cache_bytes: Quantity
+    sent_bytes: Quantity
+    communication_s: Quantity
+    memory_s: Quantity
+    floor_s: Quantity
+    time_s: Quantity
+
+
 class PartitioningAnswer(Record):
-    """Partitionings of a layer over the devices, fastest first: quantities of a device by name, its times one after the other."""
+    """Partitionings of a layer over the devices, fastest first."""
 
     schema: str = "roofline/partitioning/1"
     model: str
@@ -20,8 +44,8 @@ class PartitioningAnswer(Record):
     tokens: Quantity
     context: Quantity
     weights_bytes: Quantity
-    feedforward: list[Json]
-    attention: list[Json]
+    feedforward: list[Partitioned]
+    attention: list[PartitionedAttention]
 
 
 # fmt: off

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from rooflinecli.core.errors import DataError, unknown
-from rooflinecli.core.record import OPTIONAL, Json, Record
+from rooflinecli.core.record import OPTIONAL, Record
 from rooflinecli.engine.inputs import IMAGE, cut
 from rooflinecli.formulas.memory import kv_cache_bytes
 from rooflinecli.layers.build import ledger
@@ -57,6 +57,17 @@ class LayerGroup(Record):
     norms: int
 
 
+class ImageTokens(Record):
+    """An image of the default size in a tower: what is read of it, positions of each, and prompt tokens; the rule, and where it is from."""
+
+    pixels: str
+    inputs: int
+    positions: int
+    tokens: int
+    rule: str
+    source: str
+
+
 class Tower(Record):
     """A further tower, such as a vision encoder, what it reads, and what an image of the default size becomes in it."""
 
@@ -66,7 +77,7 @@ class Tower(Record):
     d_model: int
     pattern: str
     reads: str
-    image: Json | None = field(default=None, metadata=OPTIONAL)
+    image: ImageTokens | None = field(default=None, metadata=OPTIONAL)
 
 
 class ModelSheet(Record):
@@ -167,18 +178,14 @@ def _cache(spec: ModelSpec) -> dict[str, int | None]:
 
 def _tower(spec: ModelSpec) -> Tower:
     """A further tower: its parameters and layers, what it reads, and what an image of the default size becomes."""
-    image = None
-    if spec.images is not None:
-        size = cut(spec, IMAGE)
-        image = {"pixels": IMAGE} | {name: getattr(size, name) for name in ("inputs", "positions", "tokens")}
-        image |= {"rule": spec.images.kind, "source": spec.images.source}
+    found = spec.images
     return Tower.like(
         spec,
         title=spec.name,
         parameters={"total": parameters(spec).total},
         layers=spec.n_layers,
         pattern=pattern(spec),
-        image=image,
+        image=found and ImageTokens.like(cut(spec, IMAGE), pixels=IMAGE, rule=found.kind, source=found.source),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import field as key
 
 from rooflinecli.core.parallel_map import Spread
-from rooflinecli.core.record import OPTIONAL, SPREAD, Json, Record
+from rooflinecli.core.record import OPTIONAL, SPREAD, Record
 from rooflinecli.questions.question import Question, Several
 from rooflinecli.questions.search.question import FIXED, RESTRICTED, InstanceLayout, Prices, TrainingLayout
 from rooflinecli.specs.options import LOAD, EstimateOptions, OptNumber, OptText, Texts, field
@@ -48,10 +48,24 @@ class SizedChip(PlannedChip):
         return (1.0, self.held_s) if self.held_usd is None else (0.0, self.held_usd, self.held_s)
 
 
+class RunOffer(Record):
+    """An offer by which a run could be paid: goodput (preemptions count for spot), time and cost, and whether it meets the deadline."""
+
+    hardware: str
+    provider: str
+    kind: str
+    date: str
+    usd_per_device_hour: float
+    goodput: float
+    elapsed_s: float
+    elapsed_usd: float
+    in_time: bool
+    source: str
+
+
 class TrainingChip(SizedChip):
     """The training run on one chip. run_s, training_usd: as `estimate` prints them, without failures; elapsed_s, elapsed_usd: with failures,
-    restarts and checkpoints, whose fraction of the time is 1 - goodput. offers: by which the run could be paid: goodput (preemptions count
-    for spot), time and cost, and whether each meets the deadline."""
+    restarts and checkpoints, whose fraction of the time is 1 - goodput."""
 
     layout: TrainingLayout
     time_s: float
@@ -70,7 +84,7 @@ class TrainingChip(SizedChip):
     training_usd: float | None
     training_usd_interval: list[float] | None
     energy_j: float | None
-    offers: list[Json] | None = key(default=None, metadata=OPTIONAL)
+    offers: list[RunOffer] | None = key(default=None, metadata=OPTIONAL)
 
 
 class ServiceNumbers(Record):

@@ -10,7 +10,6 @@ from functools import cached_property
 
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.parallel_map import Spread
-from rooflinecli.core.record import Json
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import duration
 from rooflinecli.engine import build_request
@@ -22,7 +21,7 @@ from rooflinecli.questions import multi_chip
 from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
 from rooflinecli.questions.goodput.question import MTBF, TrainingGoodput, elapsed_interval
 from rooflinecli.questions.multi_chip import Options
-from rooflinecli.questions.plan.question import Plan, PlannedChip, TrainingChip
+from rooflinecli.questions.plan.question import Plan, PlannedChip, RunOffer, TrainingChip
 from rooflinecli.questions.search.explain_rows import FastestLayout, fastest_layout
 from rooflinecli.questions.search.search_request import Limits, estimate_command, joined, question
 from rooflinecli.specs import parse_values, prices
@@ -142,7 +141,7 @@ def planned_offers(
     usual: float,
     deadline_s: float | None,
     preempted_s: float | None,
-) -> list[Json]:
+) -> list[RunOffer]:
     """Offers of a chip for a run, those that meet the deadline first, the cheapest first. `run_s`: the run without failures, expected and at
     the bound that the deadline is held to; `usual`: its goodput where nothing is preempted. Spot only where `preempted_s` is known."""
     found = []
@@ -153,18 +152,18 @@ def planned_offers(
         if not share:
             continue
         found.append(
-            {
-                "hardware": spec.name,
-                **{name: getattr(offer, name) for name in ("provider", "kind", "date")},
-                "usd_per_device_hour": offer.usd,
-                "goodput": share,
-                "elapsed_s": run_s[0] / share,
-                "elapsed_usd": float(cost.run_cost(run_s[0] / share, cost.fleet_price(devices, offer.usd))),
-                "in_time": deadline_s is None or run_s[1] / share <= deadline_s,
-                "source": f"{offer.where}; {offer.source}",
-            }
+            RunOffer.like(
+                offer,
+                hardware=spec.name,
+                usd_per_device_hour=offer.usd,
+                goodput=share,
+                elapsed_s=run_s[0] / share,
+                elapsed_usd=float(cost.run_cost(run_s[0] / share, cost.fleet_price(devices, offer.usd))),
+                in_time=deadline_s is None or run_s[1] / share <= deadline_s,
+                source=f"{offer.where}; {offer.source}",
+            )
         )
-    return sorted(found, key=lambda row: (not row["in_time"], row["elapsed_usd"]))
+    return sorted(found, key=lambda row: (not row.in_time, row.elapsed_usd))
 
 
 STEPS = 16  # counts between one power of two and the next

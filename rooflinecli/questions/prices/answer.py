@@ -9,26 +9,43 @@ from pathlib import Path
 
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.files import write
-from rooflinecli.core.record import Json, Record
+from rooflinecli.core.record import Record
 from rooflinecli.specs import prices
 from rooflinecli.specs.hardware import load_hardware
 
+Row = dict[str, str | float]  # an offer as its file has it
+
+
+class Offer(Record):
+    """An offer; age_s is its age today, file its line."""
+
+    provider: str
+    kind: str
+    region: str
+    instance: str
+    devices: int
+    usd_per_device_hour: float
+    date: str
+    age_s: float | None
+    source: str
+    file: str
+
 
 class OffersAnswer(Record):
-    """The offers of a chip, the cheapest first; age_s is the age of one today, file its line."""
+    """The offers of a chip, the cheapest first."""
 
     schema: str = "roofline/prices/1"
     hardware: str
-    offers: list[Json]
+    offers: list[Offer]
 
 
 def offers(chip: str) -> OffersAnswer:
     """Every offer of a chip. Raises UsageError for an unknown one."""
     spec = load_hardware(chip)
     rows = [
-        {name: getattr(o, name) for name in ("provider", "kind", "region", "instance", "devices")}
-        | {"usd_per_device_hour": o.usd, "date": o.date, "age_s": None if o.age_days is None else o.age_days * 86400.0}
-        | {"source": o.source, "file": o.where}
+        Offer.like(
+            o, usd_per_device_hour=o.usd, age_s=None if o.age_days is None else o.age_days * 86400.0, file=o.where
+        )
         for o in sorted(prices.offers(spec), key=lambda o: o.usd)
     ]
     return OffersAnswer(hardware=spec.name, offers=rows)
@@ -64,10 +81,10 @@ def import_catalog(path: Path, provider: str, folder: Path) -> list[str]:
     return made
 
 
-def imported(rows: Iterable[dict[str, str]], provider: str, day: str, source: str) -> dict[str, list[Json]]:
+def imported(rows: Iterable[dict[str, str]], provider: str, day: str, source: str) -> dict[str, list[Row]]:
     """Chip -> offers of a SkyPilot catalog (InstanceType, AcceleratorName, AcceleratorCount, Price, SpotPrice, Region); rows of
     chips that are not described here are left out. Raises DataError for a file without those columns."""
-    found: dict[str, list[Json]] = {}
+    found: dict[str, list[Row]] = {}
     for row in rows:
         if "AcceleratorName" not in row or "Price" not in row:
             raise DataError(f"{source}: no column AcceleratorName or Price; expected a SkyPilot catalog CSV")
@@ -77,7 +94,7 @@ def imported(rows: Iterable[dict[str, str]], provider: str, day: str, source: st
             usd = float(row["Price"]) / count
         except (UsageError, ValueError, ZeroDivisionError):
             continue
-        offer: Json = {"provider": provider, "kind": "on-demand", "devices": count, "usd": round(usd, 6)}
+        offer: Row = {"provider": provider, "kind": "on-demand", "devices": count, "usd": round(usd, 6)}
         if row.get("SpotPrice"):
             offer["spot"] = round(float(row["SpotPrice"]) / count, 6)
         more = {"instance": row.get("InstanceType"), "region": row.get("Region")}

@@ -14,7 +14,7 @@ from dataclasses import field
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
-from rooflinecli.core.record import OPTIONAL, Json, Record
+from rooflinecli.core.record import OPTIONAL, Record
 from rooflinecli.formulas import counts
 from rooflinecli.importers.profiles.intervals import length, overlap
 from rooflinecli.importers.profiles.kernel import Kernel
@@ -29,12 +29,30 @@ _NO_KERNELS = ("overhead", "engine", "bubble", "stragglers", "waiting", "prefill
 _MOVED = re.compile(r"memcpy|memset|infeed|outfeed|d2h|h2d|[hd]to[hd]", re.IGNORECASE)
 
 
-class TraceComparison(Record):
-    """A trace against one phase of an estimate; seconds are of one step, the last three where the trace has a time line.
+class ComparedOperations(Record):
+    """Operations of a step and the kernels that run them; `copies_s` lay their operands out, `kernels` are those that took longest."""
 
-    A row is of operations and the kernels that run them, in one step; `unexplained` are kernels of a step that no operation explains; the
-    `kernels` of either are those that took longest.
-    """
+    operations: list[str]
+    floor_s: float
+    expected_s: float
+    measured_s: float
+    copies_s: float
+    ratio: float | None
+    launches: float
+    kernels: list[str]
+
+
+class UnexplainedKernels(Record):
+    """Kernels of a step that no operation explains, and those that took longest."""
+
+    time_s: float
+    launches: float
+    kernels: list[str]
+    share: float
+
+
+class TraceComparison(Record):
+    """A trace against one phase of an estimate; seconds are of one step, the last three where the trace has a time line."""
 
     schema: str = "roofline/against/1"
     phase: str
@@ -43,8 +61,8 @@ class TraceComparison(Record):
     expected_s: float
     floor_s: float
     kernels_s: float
-    rows: list[Json]
-    unexplained: Json
+    rows: list[ComparedOperations]
+    unexplained: UnexplainedKernels
     wall_s: float | None = field(default=None, metadata=OPTIONAL)
     gaps_s: float | None = field(default=None, metadata=OPTIONAL)
     exposed_communication_s: float | None = field(default=None, metadata=OPTIONAL)
@@ -80,13 +98,13 @@ def against(
         expected_s=float(num.value(answered.time_s)),
         floor_s=float(num.value(answered.floor_s)),
         kernels_s=total / repeats,
-        rows=sorted(rows, key=lambda row: -max(row["measured_s"], row["expected_s"])),
-        unexplained={
-            "time_s": sum(unknown.values()) / repeats,
-            "launches": sum(k.calls for k in left) / repeats,
-            "kernels": _longest(unknown),
-            "share": sum(k.seconds for k in left) / total,
-        },
+        rows=sorted(rows, key=lambda row: -max(row.measured_s, row.expected_s)),
+        unexplained=UnexplainedKernels(
+            time_s=sum(unknown.values()) / repeats,
+            launches=sum(k.calls for k in left) / repeats,
+            kernels=_longest(unknown),
+            share=sum(k.seconds for k in left) / total,
+        ),
     )
     if all(k.start_s is not None for k in chosen):
         spans, comm, rest = (
@@ -179,21 +197,23 @@ def _steps(kernels: Sequence[Kernel], operations: Sequence[Operation]) -> int:
     return max(round(launched.total() / asked), 1)
 
 
-def _row(keys: tuple[str, ...], kernels: Sequence[Kernel], operations: Sequence[Operation], steps: int) -> Json:
+def _row(
+    keys: tuple[str, ...], kernels: Sequence[Kernel], operations: Sequence[Operation], steps: int
+) -> ComparedOperations:
     members = [op for op in operations if op.name in keys]
     expected = float(sum(num.value(op.time_s) for op in members))
     seconds = _seconds(kernels)
     measured = sum(seconds.values()) / steps
-    return {
-        "operations": list(keys),
-        "floor_s": float(sum(num.value(op.floor_s) for op in members)),
-        "expected_s": expected,
-        "measured_s": measured,
-        "copies_s": sum(k.seconds for k in kernels if k.kind == "copy") / steps,
-        "ratio": measured / expected if expected and measured else None,
-        "launches": sum(k.calls for k in kernels) / steps,
-        "kernels": _longest(seconds),
-    }
+    return ComparedOperations(
+        operations=list(keys),
+        floor_s=float(sum(num.value(op.floor_s) for op in members)),
+        expected_s=expected,
+        measured_s=measured,
+        copies_s=sum(k.seconds for k in kernels if k.kind == "copy") / steps,
+        ratio=measured / expected if expected and measured else None,
+        launches=sum(k.calls for k in kernels) / steps,
+        kernels=_longest(seconds),
+    )
 
 
 def _seconds(kernels: Sequence[Kernel]) -> dict[str, float]:

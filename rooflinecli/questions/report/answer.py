@@ -7,7 +7,7 @@ from dataclasses import field, replace
 
 from rooflinecli.core.derivation import Traced
 from rooflinecli.core.lift import TracedLift
-from rooflinecli.core.record import OPTIONAL, Json, Record
+from rooflinecli.core.record import OPTIONAL, Record
 from rooflinecli.engine import legality
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer as answered
@@ -37,6 +37,18 @@ class Source(Record):
     citation: str
 
 
+class CurvePoint(Record):
+    """A phase at another batch."""
+
+    batch: float
+    time_s: float
+    floor_s: float
+    interval_s: list[float]
+    tokens_per_s: float
+    memory_bytes: float
+    feasible: bool
+
+
 class ReportAnswer(Record):
     """An estimate with its operations and curves by phase, the simulation of its load and a trace of its phase."""
 
@@ -44,7 +56,7 @@ class ReportAnswer(Record):
     estimate: EstimateAnswer
     roofs: Roofs
     operations: dict[str, list[Operation]]
-    curves: dict[str, list[Json]]
+    curves: dict[str, list[CurvePoint]]
     simulation: ServedLoad | Unserved | None = field(default=None, metadata=OPTIONAL)
     profile: TraceComparison | None = field(default=None, metadata=OPTIONAL)
     sources: list[Source]
@@ -113,11 +125,24 @@ def _leaves(roots: list[Traced]) -> Iterator[Traced]:
         stack += [part for part in top.args if isinstance(part, Traced)]
 
 
-def curve(request: Request, phase: str, plan: Layout, answer: PhaseAnswer) -> list[Json]:
-    """Points by rising batch: powers of two, the batch asked for, and in serving the largest that fits."""
-    if phase == "prefill":
-        return []  # a prompt is served alone; its batch is one
-    return [_point(request, phase, plan, float(batch)) for batch in _batches(request, phase, plan, answer)]
+def curve(request: Request, phase: str, plan: Layout, answer: PhaseAnswer) -> list[CurvePoint]:
+    """Points by rising batch: powers of two, the batch asked for, and in serving the largest that fits; none of a prefill, whose prompts are
+    served alone. A closed loop stays one, an open loop is answered as a steady batch."""
+    points = []
+    for batch in () if phase == "prefill" else _batches(request, phase, plan, answer):
+        loop = None if request.concurrency is None else batch
+        ctx = EstimateContext(replace(request, batch=batch, concurrency=loop, qps=None))
+        found = answered(ctx, ctx.lifted(plan), phase)
+        points.append(
+            CurvePoint.like(
+                found,
+                batch=float(batch),
+                interval_s=list(found.interval_s),
+                memory_bytes=found.memory.total_bytes,
+                feasible=found.memory.fits,
+            )
+        )
+    return points
 
 
 def _batches(request: Request, phase: str, plan: Layout, answer: PhaseAnswer) -> list[float]:
@@ -131,19 +156,3 @@ def _batches(request: Request, phase: str, plan: Layout, answer: PhaseAnswer) ->
     asked, most = answer.batch, min(float(answer.max_batch), MOST)
     found = {1.0, asked, *(2.0**i for i in range(17) if 2.0**i <= max(most, asked))}
     return sorted({*found, most} if most >= 1 else found)
-
-
-def _point(request: Request, phase: str, plan: Layout, batch: float) -> Json:
-    """The phase at another batch; a closed loop stays one, an open loop is answered as a steady batch."""
-    loop = None if request.concurrency is None else batch
-    ctx = EstimateContext(replace(request, batch=batch, concurrency=loop, qps=None))
-    answer = answered(ctx, ctx.lifted(plan), phase)
-    return {
-        "batch": batch,
-        "time_s": answer.time_s,
-        "floor_s": answer.floor_s,
-        "interval_s": list(answer.interval_s),
-        "tokens_per_s": answer.tokens_per_s,
-        "memory_bytes": answer.memory.total_bytes,
-        "feasible": answer.memory.fits,
-    }

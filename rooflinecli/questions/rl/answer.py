@@ -17,7 +17,9 @@ from rooflinecli.questions.rl.answer_types import (
     MemoryAnswer,
     PartAnswer,
     RlAnswer,
+    RoleMemory,
     RolloutAnswer,
+    RunAnswer,
     StepAnswer,
     TrainerAnswer,
 )
@@ -177,7 +179,7 @@ def _memory(question: Rl, made: Rollout, update: Update, samples: list[Sample]) 
         rows.append(("reference policy", frozen if rest else 0.0, frozen))
     if question.algorithm == "ppo":
         rows.append(("critic", copies[1] if rest else 0.0, 0.0 if moved else copies[1]))
-    roles = [dict(zip(("role", "rollout_bytes", "update_bytes"), row, strict=True)) for row in rows]
+    roles = [RoleMemory(role=role, rollout_bytes=first, update_bytes=second) for role, first, second in rows]
     found = MemoryAnswer(roles=roles, capacity_bytes=capacity, fits=True, offloaded=bool(moved), host_bytes=moved)
     found.fits = found.most_bytes <= capacity and cache >= min(wanted, 1.0)
     return found, moved
@@ -306,13 +308,13 @@ def answer_of(composed: Composed, constants: Constants, log: RlStep | None = Non
         ),
         parts=_parts(composed, found, shorter, log),
         memory=composed.memory,
-        run=None if question.steps is None else {
-            "steps": question.steps,
-            "time_s": question.steps * step.time_s,
-            "interval_s": (question.steps * step.interval_s[0], question.steps * step.interval_s[1]),
-            "joules": None if joules is None else question.steps * joules,
-            "usd": None if usd is None else question.steps * usd,
-        },
+        run=None if question.steps is None else RunAnswer(
+            steps=question.steps,
+            time_s=question.steps * step.time_s,
+            interval_s=(question.steps * step.interval_s[0], question.steps * step.interval_s[1]),
+            joules=None if joules is None else question.steps * joules,
+            usd=None if usd is None else question.steps * usd,
+        ),
         constants={
             "rollout": constants.rollout, "trainer": constants.trainer, "fixed_s": constants.fixed_s if question.fixed is None else question.fixed,
             "weight_sync_bytes_per_s": question.weight_sync_bandwidth or constants.sync_bytes_per_s, "source": constants.source,

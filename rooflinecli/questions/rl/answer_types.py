@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from rooflinecli.core.record import OPTIONAL, Json, Record
+from rooflinecli.core.record import OPTIONAL, Record
 from rooflinecli.engine.phase_answer import LayoutAnswer
 
 SCHEMA = "roofline/rl/1"
@@ -61,25 +61,71 @@ class TrainerAnswer(Record):
     mfu: float
 
 
-class MemoryAnswer(Record):
-    """Memory per device of each role, while samples are made and while the policy is updated. What the weights leave goes to the KV cache,
-    up to the longest load."""
+class RoleMemory(Record):
+    """Bytes of a role on each device while samples are made, and while the policy is updated."""
 
-    roles: list[Json]
+    role: str
+    rollout_bytes: float
+    update_bytes: float
+
+
+class MemoryAnswer(Record):
+    """Memory per device of each role. What the weights leave goes to the KV cache, up to the longest load."""
+
+    roles: list[RoleMemory]
     capacity_bytes: float
     fits: bool
     offloaded: bool
     host_bytes: float
 
+    def total(self, side: str) -> float:
+        """Bytes of all roles on one side, `rollout_bytes` or `update_bytes`."""
+        return float(sum(role[side] for role in self.roles))
+
     @property
     def most_bytes(self) -> float:
         """What the roles need together, in the fuller of both."""
-        return float(max(sum(role[key] for role in self.roles) for key in ("rollout_bytes", "update_bytes")))
+        return float(max(self.total("rollout_bytes"), self.total("update_bytes")))
+
+
+class RunAnswer(Record):
+    """All steps of a run."""
+
+    steps: int
+    time_s: float
+    interval_s: tuple[float, float]
+    joules: float | None
+    usd: float | None
+
+
+class LayoutCandidate(Record):
+    """A layout of a search with its step; rollout_devices: None where the sides share all; tie: within model uncertainty of the best."""
+
+    rollout_devices: int | None
+    trainer_devices: int
+    rollout_tp: int
+    tp: int
+    pp: int
+    cp: int
+    ep: int
+    staleness: int
+    time_s: float
+    interval_s: tuple[float, float]
+    usd: float | None
+    tie: bool = False
+
+
+class TriedOptions(Record):
+    """What options would make of the step, and the part of it that they save."""
+
+    options: str
+    time_s: float
+    saved_fraction: float
 
 
 class RlAnswer(Record):
-    """A step of RL post-training. `load` is what it is of, in tokens; `run` are all steps of a run; `constants` are what the parts were
-    multiplied by, and where they are from; `candidates` are layouts of a search, `tie`: within model uncertainty of the best; `changes` is what options would make of the step, and the part of it that they save."""
+    """A step of RL post-training. `load` is what it is of, in tokens; `constants` are what the parts were multiplied by, and where they are
+    from."""
 
     schema: str = SCHEMA
     model: str
@@ -93,8 +139,8 @@ class RlAnswer(Record):
     step: StepAnswer
     parts: list[PartAnswer]
     memory: MemoryAnswer
-    run: Json | None
+    run: RunAnswer | None
     constants: dict[str, float | str]
-    candidates: list[Json] | None = field(default=None, metadata=OPTIONAL)
-    changes: list[Json] | None = field(default=None, metadata=OPTIONAL)
+    candidates: list[LayoutCandidate] | None = field(default=None, metadata=OPTIONAL)
+    changes: list[TriedOptions] | None = field(default=None, metadata=OPTIONAL)
     notes: list[str]

@@ -202,7 +202,7 @@ class Rl(
         asked = self.launched()
         found = asked.answer()
         best = found.candidates[0] if found.candidates else None
-        layout, apart = found.trainer.layout, asked.rollout_devices if best is None else best["rollout_devices"]
+        layout, apart = found.trainer.layout, asked.rollout_devices if best is None else best.rollout_devices
         chosen: Options = {
             "n": found.trainer.devices + (apart or 0),
             "rollout-tp": found.rollout.tp,

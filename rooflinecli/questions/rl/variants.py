@@ -5,22 +5,22 @@ from __future__ import annotations
 from itertools import product
 
 from rooflinecli.core.errors import Infeasible, UsageError
-from rooflinecli.core.record import Json
 from rooflinecli.questions.rl.answer import DEVICES, compose
+from rooflinecli.questions.rl.answer_types import LayoutCandidate, TriedOptions
 from rooflinecli.questions.rl.constants import Constants
 from rooflinecli.questions.rl.question import Rl
 
 TRAINER_TP, TRAINER_PP = (1, 2, 4, 8), (1, 2, 4, 8)  # tried where the fastest trainer does not fit next to the rollout
 
 
-def search(question: Rl, constants: Constants) -> tuple[Rl, list[Json]]:
+def search(question: Rl, constants: Constants) -> tuple[Rl, list[LayoutCandidate]]:
     """The question of the best layout, and every layout that fits, best first. What the question gives is kept.
 
     Sides share all devices, or are split by eighths; a rollout engine is of each power of two that holds the model. The trainer's sizes
     are the fastest of an estimate, and where those do not fit with the rollout, the fastest that do. Raises Infeasible where nothing fits.
     """
     devices = int(question.n or DEVICES)
-    found: dict[tuple[object, ...], tuple[Rl, Json]] = {}
+    found: dict[tuple[object, ...], tuple[Rl, LayoutCandidate]] = {}
     reason = "no layout fits"
     for asked in _layouts(question, devices):
         try:
@@ -29,15 +29,14 @@ def search(question: Rl, constants: Constants) -> tuple[Rl, list[Json]]:
             reason = str(error)
             continue
         if candidate is not None:
-            key = tuple(candidate[name] for name in ("rollout_devices", "rollout_tp", "staleness"))
+            key = (candidate.rollout_devices, candidate.rollout_tp, candidate.staleness)
             found.setdefault(key, (asked, candidate))
     if not found:
         raise Infeasible(reason)
-    ranked = sorted(found.values(), key=lambda pair: (pair[1]["interval_s"][1], pair[1]["time_s"]))
+    ranked = sorted(found.values(), key=lambda pair: (pair[1].interval_s[1], pair[1].time_s))
     best = ranked[0][1]
     for _, candidate in ranked[1:]:
-        low, time_s = candidate["interval_s"][0], candidate["time_s"]
-        candidate["tie"] = low <= best["time_s"] and time_s <= best["time_s"] * 1.05
+        candidate.tie = candidate.interval_s[0] <= best.time_s and candidate.time_s <= best.time_s * 1.05
     return ranked[0][0], [candidate for _, candidate in ranked]
 
 
@@ -62,7 +61,7 @@ def _layouts(question: Rl, devices: int) -> list[Rl]:
     return made
 
 
-def _fitting(question: Rl, constants: Constants, devices: int) -> tuple[Rl, Json | None]:
+def _fitting(question: Rl, constants: Constants, devices: int) -> tuple[Rl, LayoutCandidate | None]:
     """The question with a trainer's layout that fits next to its rollout, and the step; (question, None) without any."""
     reason: Infeasible | None = None
     try:
@@ -84,10 +83,10 @@ def _fitting(question: Rl, constants: Constants, devices: int) -> tuple[Rl, Json
             fitting.append((asked, found))
     if not fitting and reason is not None:
         raise reason
-    return min(fitting, key=lambda pair: pair[1]["interval_s"][1], default=(question, None))
+    return min(fitting, key=lambda pair: pair[1].interval_s[1], default=(question, None))
 
 
-def _candidate(question: Rl, constants: Constants, devices: int) -> Json | None:
+def _candidate(question: Rl, constants: Constants, devices: int) -> LayoutCandidate | None:
     """The layout of a question with its step; None where the roles do not fit."""
     composed = compose(question)
     if not composed.memory.fits:
@@ -95,20 +94,19 @@ def _candidate(question: Rl, constants: Constants, devices: int) -> Json | None:
     _, step = composed.step(constants)
     layout, engine = composed.update.answer.layout_of_phase, composed.rollout.engine
     price = engine.ctx.price
-    return {
-        "rollout_devices": question.rollout_devices,
-        "trainer_devices": layout.devices,
-        "rollout_tp": int(engine.layout.tp),
-        **{axis: layout[axis] for axis in ("tp", "pp", "cp", "ep")},
-        "staleness": question.staleness,
-        "time_s": step.time_s,
-        "interval_s": step.interval_s,
-        "usd": None if price is None else step.time_s / 3600 * devices * float(price),
-        "tie": False,
-    }
+    return LayoutCandidate.like(
+        layout,
+        rollout_devices=question.rollout_devices,
+        trainer_devices=layout.devices,
+        rollout_tp=int(engine.layout.tp),
+        staleness=question.staleness,
+        time_s=step.time_s,
+        interval_s=step.interval_s,
+        usd=None if price is None else step.time_s / 3600 * devices * float(price),
+    )
 
 
-def changes(question: Rl, constants: Constants, time_s: float) -> list[Json]:
+def changes(question: Rl, constants: Constants, time_s: float) -> list[TriedOptions]:
     """Changes that save time and fit, the most first."""
     found = []
     for options, asked in _tried(question):
@@ -118,8 +116,9 @@ def changes(question: Rl, constants: Constants, time_s: float) -> list[Json]:
             continue
         step = composed.step(constants)[1]
         if composed.memory.fits and step.time_s < time_s:
-            found.append({"options": options, "time_s": step.time_s, "saved_fraction": 1 - step.time_s / time_s})
-    return sorted(found, key=lambda change: change["time_s"])
+            saved = 1 - step.time_s / time_s
+            found.append(TriedOptions(options=options, time_s=step.time_s, saved_fraction=saved))
+    return sorted(found, key=lambda change: change.time_s)
 
 
 def _tried(question: Rl) -> list[tuple[str, Rl]]:

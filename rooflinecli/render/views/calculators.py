@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rooflinecli.core.derivation_text import explain
 from rooflinecli.core.num import Number
-from rooflinecli.core.record import Json, Quantities, Record, entries
+from rooflinecli.core.record import Quantities, Record, entries
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import count, si
 from rooflinecli.questions.collective.question import CollectiveAnswer
@@ -128,7 +128,7 @@ def partitioning(r: PartitioningAnswer) -> Page:
     )
 
 
-def _ranking(rows: list[Json], name: str, read: str) -> Table:
+def _ranking(rows: Sequence[Record], name: str, read: str) -> Table:
     columns = (
         Column("layout", name, text=True),
         Column("time", "time_s"),

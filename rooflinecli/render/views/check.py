@@ -123,7 +123,7 @@ def fixes_text(case: CaseAnswer) -> str:
 
 
 def _fix(fix: FixAnswer) -> str:
-    values = ", ".join(f"{v['quantity']} {text(v['value'], v['quantity'])}" for v in fix.values)
+    values = ", ".join(f"{v.quantity} {text(v.value, v.quantity)}" for v in fix.values)
     return f"{fix.text} ({values})" if values else fix.text
 
 

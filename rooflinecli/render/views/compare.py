@@ -106,7 +106,7 @@ def measured(answer: MeasuredAnswer) -> Page:
 
 def _explanation(row: MeasuredGap) -> str:
     """The explanations of a row, the mildest first."""
-    each = ", ".join(f"{e['what']} (asks {e['asks']:.2g})" for e in row.explained_by)
+    each = ", ".join(f"{e.what} (asks {e.asks:.2g})" for e in row.explained_by)
     return f"{row.row}: any one of these would explain {row.gap:+.0%}: {each}"
 
 

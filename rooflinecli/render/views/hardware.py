@@ -7,15 +7,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from rooflinecli.core.record import Json
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import si
-from rooflinecli.questions.hardware.answer import (
-    HALF,
-    Chip,
-    Chips,
-    ChipSheet,
-)
+from rooflinecli.questions.hardware.answer import HALF, Chip, Chips, ChipSheet, SourcedConstants, SourcedFigure
 from rooflinecli.questions.prices.answer import OffersAnswer
 from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, Prose, Table, page, records
 from rooflinecli.render.numbers import NONE, binary, error, short, text
@@ -65,7 +59,7 @@ def _across(chips: list[Chip]) -> Table:
     ]
     for n in range(max(len(chip.network) for chip in chips)):
         rows += [
-            (f"network {n + 1}", lambda c, n=n: c.network[n]["name"] if n < len(c.network) else NONE),  # type: ignore[misc]
+            (f"network {n + 1}", lambda c, n=n: c.network[n].name if n < len(c.network) else NONE),  # type: ignore[misc]
             ("  kind, size", lambda c, n=n: _size(c, n)),  # type: ignore[misc]
             ("  one way, /s", lambda c, n=n: _link(c, n)),  # type: ignore[misc]
         ]
@@ -73,8 +67,8 @@ def _across(chips: list[Chip]) -> Table:
         ("host link, /s", lambda c: _marked(c, "host_link", short(c.host_link_bytes_per_s, "B"))),
         ("power", lambda c: _marked(c, "power", text(c.power_w, "power_w"))),
         ("USD/h", _price),
-        ("  provider", lambda c: c.price["provider"] if c.price and c.price["provider"] else NONE),
-        ("  date", lambda c: c.price["date"] if c.price and c.price["date"] else NONE),
+        ("  provider", lambda c: c.price.provider if c.price and c.price.provider else NONE),
+        ("  date", lambda c: c.price.date if c.price and c.price.date else NONE),
     ]
     cells = [(label, *(cell(chip) for chip in chips)) for label, cell in rows]
     kept = [row for row in cells if set(row[1:]) != {NONE}]
@@ -87,19 +81,19 @@ def sheet(answer: ChipSheet) -> Page:
     return page(
         [Headline(_headline(chip, answer.offer), (chip.title,)), Prose(_identity(chip))],
         [records(_SYSTEMS, chip.systems)] if chip.systems else [],
-        [Pairs([(_label(f["quantity"]), _value(chip, f)) for f in answer.figures if _first(f["quantity"])])],
+        [Pairs([(_label(f.quantity), _value(chip, f)) for f in answer.figures if _first(f.quantity)])],
         [Note(LEGEND)],
         details=[
-            [Pairs([(_label(f["quantity"]), _value(chip, f)) for f in answer.figures if not _first(f["quantity"])])],
+            [Pairs([(_label(f.quantity), _value(chip, f)) for f in answer.figures if not _first(f.quantity)])],
             [
                 Prose("where each figure comes from"),
-                Pairs([(_label(f["quantity"]), _source(f)) for f in answer.figures]),
+                Pairs([(_label(f.quantity), _source(f)) for f in answer.figures]),
             ],
             [Prose("notes"), *(Prose(f"- {note}", indent=2) for note in chip.notes)] if chip.notes else [],
             [Prose("sources"), *(Prose(f"{key}: {said}", indent=2) for key, said in answer.sources.items())],
             [
                 Prose("efficiency constants (what is not here comes from hardware/defaults)"),
-                *(Prose(f"{row['class']}: {_constants(row)}", indent=2) for row in answer.efficiency),
+                *(Prose(f"{row.class_}: {_constants(row)}", indent=2) for row in answer.efficiency),
             ],
         ],
         about="caches, units, vector rates, sources, notes, constants",
@@ -118,13 +112,10 @@ def _headline(chip: Chip, offer: str | None = None) -> str:
     """'H100 SXM5 80GB: 989 TFLOP/s bf16, 80 GiB at 3.35 TB/s, ridge 295 FLOP/B, 700 W, $3.00/h'."""
     half = _half(chip)
     parts = [f"{si(chip.peak_flops_per_s[half], 'FLOP/s')} {half}"] if half else []
-    bandwidth = (
-        "" if chip.memory["bandwidth_bytes_per_s"] is None else f" at {si(chip.memory['bandwidth_bytes_per_s'], 'B/s')}"
-    )
-    parts.append(binary(chip.memory["capacity_bytes"]) + bandwidth)
+    parts.append(f"{binary(chip.memory.capacity_bytes)} at {si(chip.memory.bandwidth_bytes_per_s, 'B/s')}")
     parts += [f"ridge {_ridge(chip, half)} FLOP/B"] if half else []
     parts += [text(chip.power_w, "power_w")] if chip.power_w else []
-    parts += [f"${chip.price['usd_per_hour']:.2f}/h"] if chip.price else [offer] if offer else []
+    parts += [f"${chip.price.usd_per_hour:.2f}/h"] if chip.price else [offer] if offer else []
     each = (
         "per device, " if re.search(r"\d+ (GPUs|devices|chips)|\bpod\b|one rack", chip.title) else ""
     )  # a system's name, one device's figures
@@ -141,12 +132,12 @@ def _identity(chip: Chip) -> str:
 # totals of the devices that each network level joins
 _SYSTEMS = (
     Column("all of", "level", text=True),
-    Column("devices", lambda s: f"{s['devices']:,}"),
-    Column("hosts", lambda s: NONE if s["hosts"] is None else f"{s['hosts']:,g}", drop=1),
-    Column("peak", lambda s: text(s["peak_flops_per_s"], "flops_per_s")),
-    Column("memory", lambda s: binary(s["capacity_bytes"])),
+    Column("devices", lambda s: f"{s.devices:,}"),
+    Column("hosts", lambda s: NONE if s.hosts is None else f"{s.hosts:,g}", drop=1),
+    Column("peak", lambda s: text(s.peak_flops_per_s, "flops_per_s")),
+    Column("memory", lambda s: binary(s.capacity_bytes)),
     Column("bandwidth", "bandwidth_bytes_per_s", drop=2),
-    Column("bisection, one way", lambda s: text(s["bisection_bytes_per_s"], "bandwidth_bytes_per_s")),
+    Column("bisection, one way", lambda s: text(s.bisection_bytes_per_s, "bandwidth_bytes_per_s")),
 )
 # offers of a chip, the cheapest first
 _OFFERS = (
@@ -154,8 +145,8 @@ _OFFERS = (
     Column("kind", "kind", text=True),
     Column("region", "region", text=True),
     Column("instance", "instance", text=True, drop=4),
-    Column("devices", lambda o: str(o["devices"])),
-    Column("$/h", lambda o: text(o["usd_per_device_hour"], "usd_per_hour")),
+    Column("devices", lambda o: str(o.devices)),
+    Column("$/h", lambda o: text(o.usd_per_device_hour, "usd_per_hour")),
     Column("date", "date", text=True),
     Column("file", "file", text=True, drop=4),
 )
@@ -167,8 +158,8 @@ def prices(answer: OffersAnswer) -> Page:
     offers = answer.offers
     headline = f"{plural(len(offers), 'offer')} of {answer.hardware}"
     if offers:
-        ends = [text(offers[i]["usd_per_device_hour"], "usd_per_hour") for i in (0, -1)]
-        headline += f": {ends[0]} ({offers[0]['provider']}) to {ends[1]} ({offers[-1]['provider']}) per device"
+        ends = [text(offers[i].usd_per_device_hour, "usd_per_hour") for i in (0, -1)]
+        headline += f": {ends[0]} ({offers[0].provider}) to {ends[1]} ({offers[-1].provider}) per device"
     more = [records(_OFFERS, offers[_CHEAPEST:])] if offers[_CHEAPEST:] else []
     return page(
         [Headline(headline, (answer.hardware,)), records(_OFFERS, offers[:_CHEAPEST])],
@@ -187,11 +178,11 @@ def _marked(chip: Chip, quantity: str, said: str) -> str:
 
 
 def _memory(chip: Chip) -> str:
-    return _marked(chip, "memory.capacity", binary(chip.memory["capacity_bytes"]))
+    return _marked(chip, "memory.capacity", binary(chip.memory.capacity_bytes))
 
 
 def _bandwidth(chip: Chip) -> str:
-    return _marked(chip, "memory.bandwidth", short(chip.memory["bandwidth_bytes_per_s"], "B"))
+    return _marked(chip, "memory.bandwidth", short(chip.memory.bandwidth_bytes_per_s, "B"))
 
 
 def _peak(chip: Chip, dtype: str | None) -> str:
@@ -207,7 +198,7 @@ def _size(chip: Chip, depth: int) -> str:
     if depth >= len(chip.network):
         return NONE
     level = chip.network[depth]
-    return f"{level['kind']} {level['size'] or 'any'}"
+    return f"{level.kind} {level.size or 'any'}"
 
 
 def _link(chip: Chip, depth: int) -> str:
@@ -215,12 +206,12 @@ def _link(chip: Chip, depth: int) -> str:
     if depth >= len(chip.network):
         return NONE
     level = chip.network[depth]
-    links = f"{2 * level['axes']}x" if level.get("axes") else ""
-    return _marked(chip, f"network.{level['name']}.bandwidth", links + short(level["bandwidth_bytes_per_s"], "B"))
+    links = f"{2 * level.axes}x" if level.axes else ""
+    return _marked(chip, f"network.{level.name}.bandwidth", links + short(level.bandwidth_bytes_per_s, "B"))
 
 
 def _price(chip: Chip) -> str:
-    return _marked(chip, "price", f"{chip.price['usd_per_hour']:.2f}") if chip.price else NONE
+    return _marked(chip, "price", f"{chip.price.usd_per_hour:.2f}") if chip.price else NONE
 
 
 def _label(quantity: str) -> str:
@@ -230,26 +221,26 @@ def _label(quantity: str) -> str:
     return quantity
 
 
-def _value(chip: Chip, figure: Json) -> str:
+def _value(chip: Chip, figure: SourcedFigure) -> str:
     """'989.4 TFLOP/s, dense; ridge 295 FLOP/B': value and basis, for a peak its ridge point, for the price who and when."""
-    parts = [figure["basis"]]
-    if figure["quantity"].startswith("peak."):
-        parts.append(f"ridge {_ridge(chip, figure['quantity'].removeprefix('peak.'))} FLOP/B")
-    if figure["quantity"] == "price" and chip.price:
-        parts.append(", ".join(p for p in (chip.price["provider"], chip.price["date"]) if p))
+    parts = [figure.basis or ""]
+    if figure.quantity.startswith("peak."):
+        parts.append(f"ridge {_ridge(chip, figure.quantity.removeprefix('peak.'))} FLOP/B")
+    if figure.quantity == "price" and chip.price:
+        parts.append(", ".join(p for p in (chip.price.provider, chip.price.date) if p))
     more = "; ".join(filter(None, parts))
-    return f"{figure['written']}{'' if figure['verified'] else '?'}{f', {more}' if more else ''}"
+    return f"{figure.written}{'' if figure.verified else '?'}{f', {more}' if more else ''}"
 
 
-def _source(figure: Json) -> str:
+def _source(figure: SourcedFigure) -> str:
     """'datasheet-h100, h100-sxm.yaml:28; one way per device': citation, line of the file, and its note."""
-    return "; ".join(filter(None, (f"{figure['source']}, {Path(figure['at']).name}", figure["note"])))
+    return "; ".join(filter(None, (f"{figure.source}, {Path(figure.at).name}", figure.note)))
 
 
-def _constants(row: Json) -> str:
-    shown = [f"{name} {_constant(name, value)}" for name, value in row["constants"].items()]
-    note = f" ({row['note']})" if row["note"] else ""
-    return f"{', '.join(shown)}; ±{error(row['error'])}{note} [{row['source']}, {Path(row['at']).name}]"
+def _constants(row: SourcedConstants) -> str:
+    shown = [f"{name} {_constant(name, value)}" for name, value in row.constants.items()]
+    note = f" ({row.note})" if row.note else ""
+    return f"{', '.join(shown)}; ±{error(row.error)}{note} [{row.source}, {Path(row.at).name}]"
 
 
 def _constant(name: str, value: float) -> str:

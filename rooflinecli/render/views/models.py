@@ -84,10 +84,8 @@ def _tower(t: Tower) -> list[Row]:
         rows.append(("    it reads", t.reads))
     if t.image is not None:
         i = t.image
-        many = f"{i['inputs']} x " if i["inputs"] > 1 else ""
-        rows.append(
-            (f"    an image of {i['pixels']}", f"{many}{i['positions']:,} positions, {i['tokens']:,} prompt tokens")
-        )
+        many = f"{i.inputs} x " if i.inputs > 1 else ""
+        rows.append((f"    an image of {i.pixels}", f"{many}{i.positions:,} positions, {i.tokens:,} prompt tokens"))
     return rows
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rooflinecli.core.record import Json
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import count
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
@@ -10,6 +9,7 @@ from rooflinecli.questions.fleet.question import FleetAnswer
 from rooflinecli.questions.multi_chip import remedy
 from rooflinecli.questions.plan.question import (
     PlanAnswer,
+    RunOffer,
     ServiceNumbers,
     ServingChip,
     ServingPlan,
@@ -46,11 +46,11 @@ _OFFERS = (
     Column("provider", "provider", text=True),
     Column("kind", "kind", text=True),
     Column("date", "date", text=True),
-    Column("$/device-hour", lambda o: text(o["usd_per_device_hour"], "usd_per_hour")),
-    Column("goodput", lambda o: percent(o["goodput"])),
-    Column("time", lambda o: text(o["elapsed_s"], "run_s")),
-    Column("total cost", lambda o: text(o["elapsed_usd"], "training_usd")),
-    Column("deadline", lambda o: "met" if o["in_time"] else "missed", text=True),
+    Column("$/device-hour", lambda o: text(o.usd_per_device_hour, "usd_per_hour")),
+    Column("goodput", lambda o: percent(o.goodput)),
+    Column("time", lambda o: text(o.elapsed_s, "run_s")),
+    Column("total cost", lambda o: text(o.elapsed_usd, "training_usd")),
+    Column("deadline", lambda o: "met" if o.in_time else "missed", text=True),
 )
 _SHOWN = 6  # offers of all chips, the cheapest first
 
@@ -124,10 +124,10 @@ def view(answer: PlanAnswer, estimate: EstimateAnswer | None = None) -> Page:
     )
 
 
-def _cheapest(rows: list[SizedChip]) -> list[Json]:
+def _cheapest(rows: list[SizedChip]) -> list[RunOffer]:
     """Offers of all chips, those in time first, the cheapest first."""
     found = [offer for row in rows if isinstance(row, TrainingChip) for offer in row.offers or ()]
-    return sorted(found, key=lambda o: (not o["in_time"], o["elapsed_usd"]))
+    return sorted(found, key=lambda o: (not o.in_time, o.elapsed_usd))
 
 
 def _headline(answer: PlanAnswer, rows: list[SizedChip]) -> str:
@@ -188,7 +188,7 @@ def _cheaper_and_faster(row: TrainingChip) -> str | None:
     return f"{devices:,} x {row.hardware}: cheaper and faster at the bound ({money(usd)}, {text(run_s, 'run_s')})"
 
 
-def _notes(answer: PlanAnswer, offers: list[Json], estimate: EstimateAnswer | None) -> list[Block]:
+def _notes(answer: PlanAnswer, offers: list[RunOffer], estimate: EstimateAnswer | None) -> list[Block]:
     found = [f"{row.hardware}: infeasible, {row.why}" for row in answer.rows if not row.feasible]
     if estimate is not None and estimate.workload.seq is not None:
         work = estimate.workload
@@ -196,9 +196,9 @@ def _notes(answer: PlanAnswer, offers: list[Json], estimate: EstimateAnswer | No
     found += [note for row in answer.sized if isinstance(row, TrainingChip) and (note := _cheaper_and_faster(row))]
     if offers:
         offer = offers[0]
-        usd = f"{money(offer['elapsed_usd'])} at {text(offer['usd_per_device_hour'], 'usd_per_hour')}"
-        of = "" if offer["hardware"] == answer.sized[0].hardware else f"{offer['hardware']} of "
-        whose = f"{of}{offer['provider']}, {offer['kind']}, {offer['date']}"
+        usd = f"{money(offer.elapsed_usd)} at {text(offer.usd_per_device_hour, 'usd_per_hour')}"
+        of = "" if offer.hardware == answer.sized[0].hardware else f"{offer.hardware} of "
+        whose = f"{of}{offer.provider}, {offer.kind}, {offer.date}"
         found.append(f"cheapest offer: {whose}: {usd}")
     if answer.unpriced:
         found.append(f"{remedy(answer.unpriced)}; without it a chip ranks by time, after the others")

@@ -89,13 +89,13 @@ def _communication(r: Communication) -> str:
 
 
 _OPERATIONS = (
-    Column("operations", lambda r: _names(r["operations"]), text=True, least=24),
-    Column("launches", lambda r: f"{r['launches']:g}", drop=2),
+    Column("operations", lambda r: _names(r.operations), text=True, least=24),
+    Column("launches", lambda r: f"{r.launches:g}", drop=2),
     Column("floor", "floor_s", drop=3),
     Column("expected", "expected_s"),
     Column("measured", "measured_s"),
-    Column("measured/expected", lambda r: NONE if r["ratio"] is None else ratio(r["ratio"])),
-    Column("kernels", lambda r: r["kernels"][0] if r["kernels"] else NONE, text=True, drop=1, least=16),
+    Column("measured/expected", lambda r: NONE if r.ratio is None else ratio(r.ratio)),
+    Column("kernels", lambda r: r.kernels[0] if r.kernels else NONE, text=True, drop=1, least=16),
 )
 _SHOWN = 3  # names of operations in a row
 
@@ -111,12 +111,12 @@ def _names(operations: list[str]) -> str:
 
 
 def _sentences(r: TraceComparison) -> list[str]:
-    left, copies = r.unexplained, sum(row["copies_s"] for row in r.rows)
+    left, copies = r.unexplained, sum(row.copies_s for row in r.rows)
     found = [
         f"{r.phase}: {plural(r.steps, 'step')} in the trace, {text(r.kernels_s, 'time_s')} of kernels each; "
         f"expected {text(r.expected_s, 'time_s')}, floor {text(r.floor_s, 'time_s')}",
-        f"no operation explains {text(left['time_s'], 'time_s')} ({percent(left['share'])} of the time)"
-        + (f": {', '.join(left['kernels'])}" if left["kernels"] else ""),
+        f"no operation explains {text(left.time_s, 'time_s')} ({percent(left.share)} of the time)"
+        + (f": {', '.join(left.kernels)}" if left.kernels else ""),
     ]
     if copies:
         found.append(f"copies that lay operands out take {text(copies, 'time_s')} of what the operations measured")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflinecli.core.text import plural
-from rooflinecli.questions.rl.answer_types import RlAnswer
+from rooflinecli.questions.rl.answer_types import RlAnswer, RoleMemory
 from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, Prose, Table, page, records
 from rooflinecli.render.numbers import NONE, amount, devices, error, interval, money, percent, rate, text
 
@@ -22,9 +22,8 @@ def view(r: RlAnswer) -> Page:
         ("cost", NONE if step.usd is None else f"{money(step.usd)} per step" + (f", {amount(step.joules, 'J')}" if step.joules else "")),
     ]  # fmt: skip
     if run is not None:
-        low, high = run["interval_s"]
-        said = f"{plural(run['steps'], 'step')}: {text(run['time_s'], 'time_s')} ({interval(low, high, 's')})"
-        sums.append(("run", said + (f", {money(run['usd'])}" if run["usd"] else "")))
+        said = f"{plural(run.steps, 'step')}: {text(run.time_s, 'time_s')} ({interval(*run.interval_s, 's')})"
+        sums.append(("run", said + (f", {money(run.usd)}" if run.usd else "")))
     measured = None
     if step.measured_s is not None:
         measured = Prose(
@@ -76,24 +75,32 @@ def _parts(r: RlAnswer) -> Table:
 
 
 def _memory(r: RlAnswer) -> Table:
-    rows = [(m["role"], text(m["rollout_bytes"], "bytes"), text(m["update_bytes"], "bytes")) for m in r.memory.roles]
-    total = [text(sum(m[key] for m in r.memory.roles), "bytes") for key in ("rollout_bytes", "update_bytes")]
-    columns = (Column("memory per device", text=True), Column("during rollout"), Column("during update"))
-    return Table(columns, [*rows, (f"of {text(r.memory.capacity_bytes, 'bytes')}", *total)])
+    sides = ("rollout_bytes", "update_bytes")
+    total = RoleMemory(
+        role=f"of {text(r.memory.capacity_bytes, 'bytes')}", **{side: r.memory.total(side) for side in sides}
+    )
+    return records(_MEMORY, [*r.memory.roles, total])
+
+
+_MEMORY = (
+    Column("memory per device", "role", text=True),
+    Column("during rollout", "rollout_bytes"),
+    Column("during update", "update_bytes"),
+)
 
 
 _CANDIDATES = (
-    Column("rollout", lambda c: "shared" if c["rollout_devices"] is None else str(c["rollout_devices"])),
-    Column("trainer", lambda c: str(c["trainer_devices"])),
+    Column("rollout", lambda c: "shared" if c.rollout_devices is None else str(c.rollout_devices)),
+    Column("trainer", lambda c: str(c.trainer_devices)),
     Column("rollout tp", "rollout_tp", drop=3),
     *(Column(axis, axis, drop=drop) for axis, drop in (("tp", 0), ("pp", 0), ("cp", 1), ("ep", 2), ("staleness", 4))),
     Column("step", "time_s"),
     Column("80% interval", "interval_s", drop=5),
-    Column("cost", lambda c: NONE if c["usd"] is None else money(c["usd"]), drop=6),
-    Column("", lambda c: "within model uncertainty of the best" if c["tie"] else "", text=True),
+    Column("cost", lambda c: NONE if c.usd is None else money(c.usd), drop=6),
+    Column("", lambda c: "within model uncertainty of the best" if c.tie else "", text=True),
 )  # fmt: skip
 _CHANGES = (
     Column("change", "options", text=True),
     Column("step", "time_s"),
-    Column("saves", lambda c: percent(c["saved_fraction"])),
+    Column("saves", lambda c: percent(c.saved_fraction)),
 )
