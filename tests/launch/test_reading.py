@@ -426,3 +426,69 @@ def test_servers_with_experts_of_their_own_take_the_time_of_one():
     one = rl.estimate("deepseek-v3", "h200", tp=8, dp=1, ep=8, phase="decode").decode
     two = rl.estimate("deepseek-v3", "h200", tp=8, dp=2, ep=8, expert_tp=1, phase="decode").decode
     assert two.time_s == one.time_s and two.memory.weights_bytes == one.memory.weights_bytes
+
+
+@pytest.mark.parametrize(
+    ("given", "devices", "ep"), [({"tp": 4}, 4, None), ({"tp": 16}, 16, 16), ({"tp": 8}, 8, 8), ({"dp": 2}, 16, 16)]
+)
+def test_sizes_given_beside_a_server_set_its_devices(given, devices, ep, tmp_path):
+    served = "vllm serve deepseek-ai/DeepSeek-V3 -tp 8 --enable-expert-parallel\n"
+    found, _ = options_of(served, tmp_path, hw="h200", **given)
+    n = found.get("n") or found["tp"] * found["pp"] * found["dp"]
+    assert (n, found["ep"]) == (devices, ep or devices)
+
+
+def test_sizes_given_beside_a_trainer_keep_its_devices(tmp_path):
+    script = "torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --tensor-model-parallel-size 2"
+    found, _ = options_of(script, tmp_path, hw="h100", tp=4)
+    assert (found["n"], found.get("dp"), found["tp"]) == (8, None, 4)
+    found, _ = options_of(script, tmp_path, hw="h100", dp=8)
+    assert (found.get("n"), found["dp"], found["tp"]) == (None, 8, 2)
+
+
+def test_a_json_that_is_no_config_is_no_absent_config(tmp_path):
+    with pytest.raises(UsageError, match="no launch of a supported tool"):
+        options_of("python check_metrics.py metrics.json 'data[\"train/loss\"] < 1'\n", tmp_path)
+    with pytest.raises(DataError, match=r"its launch is in sft\.yaml, which is not here"):
+        options_of(
+            "R=$(git top)\npython $R/run_sft.py --config $R/sft.yaml policy.model_name=Qwen/Qwen3-0.6B\n", tmp_path
+        )
+
+
+TRAINER = "--model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 2 --num_train_epochs 3"
+
+
+@pytest.mark.parametrize(
+    ("command", "wanted", "named"),
+    [
+        (f"trl sft {TRAINER} --use_peft --lora_r 16", {"recipe": "lora", "lora-rank": 16}, "no format is stated"),
+        (f"trl dpo {TRAINER} --bf16 True --reference_frozen x", {"recipe": "dpo", "dtype": "bf16"}, "without: --reference_frozen x"),
+        (f"accelerate launch --num_processes 4 orpo.py {TRAINER}", {"recipe": "dpo"}, "orpo: taken at the cost of dpo"),
+        (f"deepspeed main.py --zero_stage 2 {TRAINER} --lora_dim 64", {"recipe": "lora", "lora-rank": 64, "zero": "2"}, "Trainer"),
+        (f"deepspeed main.py --zero_stage 2 {TRAINER} --optim adamw_8bit", {"optimizer": "adamw-8bit"}, "Trainer"),
+        (f"deepspeed main.py --zero_stage 2 {TRAINER} --optim shampoo", {"micro-batch": 2}, "optimizer shampoo"),
+    ],
+)  # fmt: skip
+def test_trainers_of_hugging_face(command, wanted, named, tmp_path):
+    found, said = options_of(command, tmp_path, hw="h100", n=4)
+    assert {k: found.get(k) for k in wanted} == wanted
+    assert named in said
+
+
+@pytest.mark.parametrize(
+    "command", [f"trl grpo {TRAINER}", f"accelerate launch --num_processes 8 src/grpo.py {TRAINER}"]
+)
+def test_trainers_that_sample_are_refused(command, tmp_path):
+    with pytest.raises(UsageError, match="samples what it trains on, which `roofline rl` prices"):
+        options_of(command, tmp_path, hw="h100", n=4)
+
+
+def test_the_ppo_of_deepspeed_chat_is_refused_by_its_name(tmp_path):
+    with pytest.raises(UsageError, match="DeepSpeed-Chat's PPO, which is not read"):
+        options_of("deepspeed main.py --actor_model_name_or_path a --critic_model_name_or_path b\n", tmp_path)
+
+
+def test_a_loss_with_a_second_forward_pass_and_a_projected_optimizer_are_named(tmp_path):
+    config = "model_name_or_path: Qwen/Qwen3-8B\nfinetuning_type: full\nper_device_train_batch_size: 1\nuse_asft_loss: true\nuse_galore: true\n"
+    _, said = options_of(config, tmp_path, "sft.yaml", hw="h100", n=8)
+    assert "use_asft_loss True (the forward pass of the frozen model" in said and "use_galore True (optimizer" in said

@@ -241,3 +241,35 @@ ray job submit -- python3 train_async.py --actor-num-nodes 2 --actor-num-gpus-pe
 )  # fmt: skip
 def test_launches_of_openrlhf_and_slime_are_read(launch, wanted):
     assert options(launch) == wanted
+
+
+def test_padded_micro_batches_are_read_and_packed_ones_named(tmp_path):
+    path, said = tmp_path / "run.sh", []
+    path.write_text(
+        "python3 -m verl.trainer.main_ppo --config-name=mine actor_rollout_ref.model.path=Qwen/Qwen3-8B data.train_batch_size=64"
+        " actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4 actor_rollout_ref.model.use_remove_padding=False trainer.n_gpus_per_node=8 trainer.nnodes=1\n"
+    )
+    found = options(str(path), warn=said.append)
+    assert (found["micro-batch"], found["packing"]) == (4, False)
+    assert "its base config mine is not here; what it sets is not read" in " ".join(said)
+    path.write_text(path.read_text().replace("=False", "=True").replace("--config-name=mine", ""))
+    said.clear()
+    assert "micro-batch" not in options(str(path), warn=said.append)
+    assert "ppo_micro_batch_size_per_gpu 4 (micro-batches are packed" in " ".join(said) and "base config" not in str(
+        said
+    )
+
+
+def test_a_base_config_that_is_absent_is_named(tmp_path):
+    said: list[str] = []
+    path = tmp_path / "grpo.yaml"
+    path.write_text(NEMO)  # over base.yaml
+    options(str(path), warn=said.append)
+    assert "its base config base.yaml is not here" in " ".join(said)
+    path = tmp_path / "run.sh"
+    path.write_text(
+        "uv run examples/run_grpo.py policy.model_name=Qwen/Qwen3-8B grpo.num_prompts_per_step=8 cluster.gpus_per_node=8 cluster.num_nodes=1\n"
+    )
+    said.clear()
+    options(str(path), warn=said.append)
+    assert "grpo_math_1B.yaml of NeMo RL is not here" in " ".join(said)

@@ -247,10 +247,13 @@ class LaunchArguments:
         ]
         found = []
         for name in self.given:
-            spelled = {name, name.replace("_", "-")}
-            if name in self._taken or any(fnmatchcase(one, pattern) for one in spelled for pattern in patterns):
+            spelled = {name, name.replace("_", "-"), name.replace("-", "_")}
+            assumed = next(
+                (why for pattern, why in known.noted.items() for one in spelled if fnmatchcase(one, pattern)), ""
+            )
+            idle = not assumed and any(fnmatchcase(one, pattern) for one in spelled for pattern in patterns)
+            if name in self._taken or idle:
                 continue
-            assumed = next((why for pattern, why in known.noted.items() if fnmatchcase(name, pattern)), "")
             written = one_line(readable(" ".join([self.written(name), *map(str, self.given[name])])))[:80]
             found.append(f"{written} ({assumed})" if assumed else written)
         return hidden + found

@@ -30,6 +30,9 @@ LARGEST = 2_000_000
 _SUFFIXES = frozenset(".toml .json .yaml .yml .md .rst .sh .bash .slurm .sbatch".split())
 _RUNS = re.compile(r"\b(python3?|torchrun|deepspeed|vllm|trtllm-\w+|sglang|llama-server|accelerate)\b")
 _EVALUATION = re.compile(r"(?:.*[/_-])?(?:eval|evaluat|infer|generat|convert)\w*\.py")  # scripts that train nothing
+_TRAINS = re.compile(r"train|torchrun|accelerate|deepspeed|run_(?:sft|dpo|grpo|rm)|finetun")
+UNREAD = {"--actor_model_name_or_path": "DeepSpeed-Chat's PPO"}  # by what their commands have
+_CONFIG = re.compile(r"config|recipe|deepspeed|\bds_|zero\d")  # in the flag or name of a JSON that is one
 # flags of a server that is one of several pods of the same engine
 _PART = (
     "--node-rank", "--data-parallel-start-rank", "--data-parallel-address", "--dist-init-addr", "--headless", "--nnodes",
@@ -251,11 +254,11 @@ def _launched(words: list[str], source: Source, line: int, job: containers.Conta
         tool.read(rest, launch, *([config] if isinstance(config, Mapping) else []))
         yield launch
         return
-    for word in words[1:]:
+    for before, word in pairwise(words):
         inner = word.partition("=")[2] if word.startswith("--") else word
         if " " in inner and _RUNS.search(inner):  # a command handed on: xpk workload create --command="..."
             yield from _script(inner, source, {}, line - 1 if line else 0, containers.xpk(words) or job)
-        base = word.partition("=")[2] or word
+        base = inner or word
         configs = (".toml", ".yaml", ".yml") if "--num-layers" in words else (".toml", ".yaml", ".yml", ".json")
         if base.endswith(configs) and len(words) < 200:
             text = source.sibling(base)
@@ -265,8 +268,8 @@ def _launched(words: list[str], source: Source, line: int, job: containers.Conta
                 name = f"{where}: {readable(base)}"
                 named = Source(text, name, source.folder, source.files, source.absent, over)
                 yield from _ranked(launches(named), words, job)
-            elif any(runs in " ".join(words) for runs in ("train", "torchrun", "accelerate", "deepspeed")):
-                source.absent.append(base)
+            elif _TRAINS.search(" ".join(words)) and (not base.endswith(".json") or _CONFIG.search(before + inner)):
+                source.absent.append(base.rpartition("/")[2] if unknowns(base.rpartition("/")[0]) else base)
 
 
 def _ranked(found: Iterator[Launch], words: list[str], job: containers.Container | None) -> Iterator[Launch]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from math import prod
 from pathlib import Path
 
 from rooflinecli.core import files
@@ -35,6 +36,8 @@ def read(source: str) -> Launch:
     found = list(locate.launches(opened))
     if not found and (tool := _rl_tool(opened)):
         raise UsageError(f"{opened.name}: a launch of {tool}; `roofline rl --from` reads it")
+    if not found and (other := next((name for mark, name in locate.UNREAD.items() if mark in opened.text), "")):
+        raise UsageError(f"{opened.name}: a launch of {other}, which is not read; give its options to `roofline rl`")
     if not found and opened.absent:
         file = one_line(opened.absent[0])
         raise DataError(f"{opened.name}: its launch is in {file}, which is not here; give that file")
@@ -119,8 +122,7 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
         found["ep"] = 1
         found.pop("expert-tp", None)
         launch.notes.append("expert parallelism is left out: the model has no experts")
-    if "n" in asked and "dp" in found and "dp" not in asked and asked["n"] != found.get("n"):
-        found.pop("dp")  # recomputed from the devices
+    _resized(launch, found, asked, served)
     if launch.per_replica and (launch.groups > 1 or "batch" not in {**found, **asked}):
         _share(launch, {**found, **asked}, found)
     if launch.speculation and "acceptance" in asked:
@@ -137,6 +139,21 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
     for remark in remarks(launch):
         warn(remark)
     return {**found, **asked}
+
+
+def _resized(launch: Launch, found: Options, asked: Tree, served: bool) -> None:
+    """Drop what follows from other sizes than those asked: the devices of a server, the replicas of a trainer, experts over all ranks."""
+    own = launch.options
+    changed = {
+        axis for axis in ("tp", "pp", "dp", "cp", "n") if axis in asked and str(asked[axis]) != str(own.get(axis))
+    }
+    if "n" in changed or (changed and not served and "dp" not in changed):
+        found.pop("dp", None)
+    elif changed:
+        found.pop("n", None)
+    sizes = [{**found, **asked}.get(axis, 1) for axis in ("tp", "dp")]
+    if changed & {"tp", "dp"} and served and own.get("ep", 1) == own.get("tp", 1) * own.get("dp", 1) > 1:
+        found["ep"] = prod(int(size) for size in sizes)
 
 
 def _share(launch: Launch, known: Tree, found: Options) -> None:

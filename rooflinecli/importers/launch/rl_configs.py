@@ -17,13 +17,14 @@ import yaml
 
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.record import Json
+from rooflinecli.core.text import one_line
 from rooflinecli.importers.launch import containers, dtype_names
 from rooflinecli.importers.launch.emit import hub
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, flattened, interpolated
-from rooflinecli.importers.launch.locate import Source, open_text
+from rooflinecli.importers.launch.locate import UNREAD, Source, open_text
 from rooflinecli.importers.launch.read import remarks
 from rooflinecli.importers.launch.shell_evaluator import Command, ShellEvaluator
-from rooflinecli.importers.launch.shell_expansion import unknowns
+from rooflinecli.importers.launch.shell_expansion import readable, unknowns
 from rooflinecli.importers.source import Options, parse, read_text
 from rooflinecli.specs import flag_text
 from rooflinecli.specs.model import load_model
@@ -60,7 +61,7 @@ def options(
     launch, known = Launch(tool, opened.name), flags(tool)
     found = launch.options
     for option, places in known.read.items():
-        if (written := args.pop(*places)) is None or option.endswith("length"):
+        if option == "micro-batch" or (written := args.pop(*places)) is None or option.endswith("length"):
             continue
         key = next(name for name in places if name in args.given)
         if option in _MODELS and option not in given:
@@ -76,6 +77,15 @@ def options(
     if found.get("engine") not in ("vllm", "sglang", "trtllm"):
         found.pop("engine", None)
     {"verl": _verl, "nemo-rl": _nemo, "openrlhf": _openrlhf, "slime": _slime}[tool](args, launch)
+    if not found.get("packing", True):  # else micro-batches are packed by their tokens
+        found |= (
+            {"micro-batch": _number(args, *known.read["micro-batch"])}
+            if args.values(known.read["micro-batch"][0])
+            else {}
+        )
+    launch.notes += [
+        f"its base config {one_line(readable(file))} is not here; what it sets is not read" for file in opened.absent
+    ]
     if found["algorithm"] != "ppo":
         found.pop("critic", None)
     for row, what, share in (("prompt-length", "prompts", 1), ("length", "prompt + output", 2)):
@@ -285,15 +295,21 @@ def arguments(source: Source) -> tuple[str, LaunchArguments]:
         if script is not None and any(word.startswith("--rollout") for word in words):
             tool = "openrlhf" if "openrlhf" in words[script] else "slime"
             return tool, LaunchArguments.of_words([f"--script={words[script]}", *words[script + 1 :]])
-        config = next((after for word, after in pairwise(words) if word == "--config"), None)
-        text = source.sibling(config) if config else None
+        named = dict(word.partition("=")[::2] for word in words) | dict(pairwise(words))
+        config = named.get("--config") or named.get("--config-name")
+        text = (source.sibling(config) or source.sibling(f"{config}.yaml")) if config else None
+        absent = [config] if config and text is None and config not in _OWN else []
         overrides = [match for word in words if (match := _OVERRIDE.fullmatch(word))]
         keys = (_config(text, source) if text else {}) | {m[1]: m[2].strip("'\"") for m in overrides}
         if overrides and (tool := _tool(keys)):
+            source.absent += absent or ([] if config or tool == "verl" else ["grpo_math_1B.yaml of NeMo RL"])
             return tool, _switched_on(keys)
+    if other := next((name for mark, name in UNREAD.items() if mark in source.text), ""):
+        raise UsageError(f"{source.name}: a launch of {other}, which is not read; give the options instead", "from")
     raise UsageError(f"{source.name}: no launch of verl, NeMo RL, OpenRLHF or slime; give the options instead", "from")
 
 
+_OWN = ("ppo_trainer", "ppo_megatron_trainer")  # configs of verl, whose defaults are known
 _FLAGGED = re.compile(r"openrlhf\.cli\.train_ppo\w*|(?:.*/)?train(?:_async)?\.py")
 
 
@@ -331,9 +347,12 @@ def _tree(text: str, source: Source) -> Json:
     base = tree.pop("defaults", None)
     path = source.folder / base if isinstance(base, str) and source.folder is not None else None
     if path is None or not path.is_file():
+        source.absent += [base] if isinstance(base, str) else []
         return tree
     below = Source(read_text(path), str(path), path.parent)
-    return _merged(parse(below.text, below.name, lambda t: _tree(t, below)), tree)
+    merged = _merged(parse(below.text, below.name, lambda t: _tree(t, below)), tree)
+    source.absent += below.absent
+    return merged
 
 
 def _merged(under: Json, over: Json) -> Json:
@@ -349,7 +368,7 @@ def emit(tool: str, given: Options) -> str:
     left["model"] = hub(load_model(str(left["model"])))
     for option, places in flags(tool).read.items():
         if option in left and not (
-            option == "lora-rank" and tool == "nemo-rl"
+            (option == "lora-rank" and tool == "nemo-rl") or (option == "micro-batch" and left.get("packing", True))
         ):  # read of a section that is not written
             keys[places[0]] = left.pop(option)
     (_write_verl if tool == "verl" else _write_nemo)(left, keys)

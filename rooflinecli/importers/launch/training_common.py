@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import re
 import shutil
 import tempfile
 from functools import cache
@@ -13,7 +14,7 @@ import yaml
 
 from rooflinecli.core import files
 from rooflinecli.importers.launch import dtype_names
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags
 from rooflinecli.importers.source import Options
 from rooflinecli.specs.model import ModelSpec, load_model
 from rooflinecli.specs.name_lookup import load_registry
@@ -65,7 +66,37 @@ def trainer(launch: Launch, args: LaunchArguments) -> None:
     for dtype in ("bf16", "fp16"):
         if on(args.pop(dtype)):
             launch.options["dtype"] = dtype
+    if launch.options.get("dtype") == "fp32":
+        launch.notes.append("no format is stated, so fp32 is taken; give --dtype")
+    kind = next((match[1] for word in args.positional if (match := _KIND.search(str(word)))), "")
+    if kind in ("grpo", "ppo", "rloo", "online_dpo"):
+        launch.refuse(
+            "recipe", f"{kind} samples what it trains on, which `roofline rl` prices; for its training step alone"
+        )
+    elif kind:
+        launch.options["recipe"] = "dpo"
+        launch.notes += [f"{kind}: taken at the cost of dpo"] if kind != "dpo" else []
+    rank = args.count("lora-rank", "lora-r", "lora-dim")
+    adapts = [on(args.pop(name)) for name in ("use-peft", "use-lora", "lora-enable", "lora")]
+    if any(adapts) or args.pop("finetuning-type") == "lora" or (rank and "lora-dim" in args.given):
+        four = [on(args.pop(name)) for name in ("load-in-4bit", "use-4bit-quantization", "q-lora", "qlora")]
+        launch.options |= {"recipe": "qlora" if any(four) else "lora"} | ({"lora-rank": rank} if rank else {})
+    optimizer(launch, args.pop("optim", "optimizer"))
     launch.notes.append("of the training script's own arguments, those of Hugging Face's Trainer are read")
+    launch.unmodelled += args.left(flags("trainer"))
+
+
+_KIND = re.compile(r"(?:^|[/_-])(grpo|ppo|rloo|online_dpo|dpo|kto|orpo|simpo|cpo)[\w-]*(?:\.py)?$")
+_OPTIMIZERS = {"8bit": "adamw-8bit", "muon": "muon", "adafactor": "adafactor", "lion": "lion"}
+
+
+def optimizer(launch: Launch, written: object) -> None:
+    """Set the optimizer of a trainer by the name that transformers and bitsandbytes give it; AdamW where none is given."""
+    name = str(written or "adamw")
+    if known := next((ours for word, ours in _OPTIMIZERS.items() if word in name), None):
+        launch.options["optimizer"] = known
+    elif ("adam" not in name and "sgd" not in name) or "4bit" in name:
+        launch.unmodelled.append(f"optimizer {name}: taken at 12 bytes a parameter (--optimizer-bytes)")
 
 
 def on(value: object) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rooflinecli.importers.launch import training_common
+from rooflinecli.importers.launch import serving_common, training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags
 from rooflinecli.importers.launch.tools import deepspeed
 from rooflinecli.importers.source import Options, Tree, parse
@@ -24,18 +24,26 @@ def claims(tree: Tree) -> bool:
     return "distributed_type" in tree or "compute_environment" in tree
 
 
+def starts(words: list[str]) -> list[str] | None:
+    """`accelerate launch`, or `trl sft` and the like, which start it."""
+    if words[0].rpartition("/")[2] == "trl" and words[2:]:
+        return [*words[2:], f"trl_{words[1]}"]
+    return serving_common.started(words, FLAGS)
+
+
 def _flagged(words: LaunchArguments, config: Tree) -> Options:
     """The config under the flags of `accelerate launch`, which have the names of its keys."""
     tree: Options = {**config}
-    for flag, value in [(flag.replace("-", "_"), words.pop(flag)) for flag in list(words.given)]:
-        if flag.startswith("fsdp_"):
-            tree["fsdp_config"] = {**(tree.get("fsdp_config") or {}), flag: value}
-        elif flag in _DEEPSPEED:
-            tree["deepspeed_config"] = {**(tree.get("deepspeed_config") or {}), _DEEPSPEED[flag]: value}
-        elif flag in ("num_processes", "num_machines", "mixed_precision", "use_cpu"):
-            tree[flag] = value
-        elif flag in _KINDS:
-            tree["distributed_type"] = _KINDS[flag]
+    for flag in list(words.given):
+        name = flag.replace("-", "_")
+        if name.startswith("fsdp_"):
+            tree["fsdp_config"] = {**(tree.get("fsdp_config") or {}), name: words.pop(flag)}
+        elif name in _DEEPSPEED:
+            tree["deepspeed_config"] = {**(tree.get("deepspeed_config") or {}), _DEEPSPEED[name]: words.pop(flag)}
+        elif name in ("num_processes", "num_machines", "mixed_precision", "use_cpu"):
+            tree[name] = words.pop(flag)
+        elif name in _KINDS:
+            tree["distributed_type"] = _KINDS[name]
     return tree
 
 

@@ -11,7 +11,6 @@ from rooflinecli.importers.source import Tree
 VERSION = "Axolotl 0.12"
 TRAINS = True
 FLAGS = flags("axolotl")
-_OPTIMIZERS = {"8bit": "adamw-8bit", "muon": "muon", "adafactor": "adafactor", "lion": "lion"}
 # modules of a layer by the names that decoders of transformers give them
 _QKV = {"q_proj", "k_proj", "v_proj", "qkv_proj", "query_key_value", "Wqkv", "c_attn"}
 _OUT = {"o_proj", "out_proj", "dense", "wo"}
@@ -65,12 +64,7 @@ def read(tree: Tree, launch: Launch) -> None:
     config = str(args.pop("deepspeed"))  # the repository ships zero1.json to zero3.json
     stage = next((stage for stage in (1, 2, 3) if f"zero{stage}" in config), 0)
     launch.options["zero"] = 3 if args.pop("fsdp", "fsdp_version") is not None else stage
-    optimizer = str(args.pop("optimizer", default="adamw"))
-    known = next((name for word, name in _OPTIMIZERS.items() if word in optimizer), None)
-    if known:
-        launch.options["optimizer"] = known
-    elif "4bit" in optimizer:
-        launch.unmodelled.append(f"optimizer {optimizer}: taken at 12 bytes a parameter (--optimizer-bytes)")
+    training_common.optimizer(launch, args.pop("optimizer"))
     launch.options["dtype"] = (
         "fp8" if args.pop("fp8") is True else "fp16" if args.given.get("fp16") == [True] else "bf16"
     )

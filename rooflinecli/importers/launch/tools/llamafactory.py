@@ -54,9 +54,7 @@ def read(tree: Tree, launch: Launch) -> None:
         launch.options["offload"] = "optimizer"
     if config and not staged:
         launch.refuse("zero", f"its ZeRO stage is in {config}, which is not read")
-    optimizer = str(args.pop("optim", default="adamw"))
-    if "8bit" in optimizer or "muon" in optimizer or args.pop("use_muon") is True:
-        launch.options["optimizer"] = "adamw-8bit" if "8bit" in optimizer else "muon"
+    training_common.optimizer(launch, "muon" if args.pop("use_muon") is True else args.pop("optim"))
     launch.unmodelled += args.left(FLAGS)
 
 

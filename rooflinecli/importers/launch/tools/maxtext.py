@@ -164,8 +164,10 @@ def write(options: Options, model: str) -> str:
         steps, left = divmod(int(options["batch"]), dp * int(options.get("micro-batch") or 1))
         wanted["per_device_batch_size"] = each = float(options["batch"]) / n
         if not left and (pp := int(options.get("pp", 1))) > 1:
-            of_stage = load_model(str(options["model"])).n_layers // (pp * int(options.get("virtual-stages") or 1))
-            wanted |= {"num_pipeline_microbatches": steps, "num_layers_per_pipeline_stage": of_stage}
+            stages = pp * int(options.get("virtual-stages") or 1)
+            wanted["num_pipeline_microbatches"] = steps
+            if (layers := load_model(str(options["model"])).n_layers) % stages == 0:
+                wanted["num_layers_per_pipeline_stage"] = layers // stages
         elif steps > 1 and not left:
             wanted |= {"per_device_batch_size": each / steps, "gradient_accumulation_steps": steps}
     if options.get("seq"):

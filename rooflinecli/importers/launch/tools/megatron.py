@@ -195,13 +195,14 @@ def write(options: Options, model: str) -> str:
     n, pp, stages = int(options["n"]), int(options.get("pp", 1)), int(options.get("virtual-stages") or 1)
     dtype, zero, recompute = options.get("dtype"), int(options.get("zero", 0)), options.get("recompute", "none")
     each = training_common.per_node(n)
+    even = stages > 1 and pp > 1 and shape["layers"] % (pp * stages) == 0  # others it does not start
     runner = ["torchrun", "--nproc_per_node", str(each), "--nnodes", str(n // each), "pretrain_gpt.py"]
     grouped, experts = shape["kv_heads"] != shape["heads"], shape["experts"]
     own = {
         "--ffn-hidden-size": None if experts else shape["d_ff"], "--moe-ffn-hidden-size": shape["d_ff"] if experts else None,
         "--group-query-attention": grouped, "--num-query-groups": shape["kv_heads"] if grouped else None,
         "--untie-embeddings-and-output-weights": not shape["tied"], "--pipeline-model-parallel-size": pp,
-        "--num-layers-per-virtual-pipeline-stage": shape["layers"] // (pp * stages) if stages > 1 and pp > 1 else None,
+        "--num-layers-per-virtual-pipeline-stage": shape["layers"] // (pp * stages) if even else None,
         "--bf16": dtype in ("bf16", "fp8"), "--fp16": dtype == "fp16", "--fp8-format": "hybrid" if dtype == "fp8" else None,
         "--use-distributed-optimizer": zero == 1, "--use-megatron-fsdp": zero > 1,
         "--data-parallel-sharding-strategy": {2: "optim_grads", 3: "optim_grads_params"}.get(zero),

@@ -119,10 +119,11 @@ def write(options: Options, model: str) -> str:
     spec = load_model(options["model"])
     shape = shape_of(spec)
     n, recompute, zero = int(options["n"]), options.get("recompute", "none"), int(options.get("zero", 0))
+    stages = int(options.get("virtual-stages") or 1)
     wanted = {
         "micro_batch_size": options.get("micro-batch"), "global_batch_size": options.get("batch"),
         **{name: options.get(axis, 1) for axis, name in _SIZES.items() if axis in ("tp", "pp") or options.get(axis, 1) != 1},
-        "virtual_pipeline_model_parallel_size": options.get("virtual-stages") if options.get("virtual-stages", 1) != 1 else None,
+        "virtual_pipeline_model_parallel_size": stages if stages != 1 and shape["layers"] % (stages * options.get("pp", 1)) == 0 else None,
         "sequence_parallel": bool(options.get("sequence-parallel", False)), "encoder_seq_length": options.get("seq"),
         **{name: shape[key] for key, name in _SHAPE.items() if shape.get(key)},
         "normalization": "rmsnorm" if spec.norm == "rmsnorm" else "layernorm", "bias": spec.layers[-1].feedforward.bias,

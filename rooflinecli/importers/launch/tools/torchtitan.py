@@ -17,6 +17,7 @@ SUFFIX = ".toml"
 FLAGS = flags("torchtitan")
 _DEGREES = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
 _SCHEDULES = {"1f1b": "1f1b", "gpipe": "gpipe", "interleaved1f1b": "", "interleavedzerobubble": "interleaved-zero-bubble", "zbvzerobubble": "zb-v"}  # fmt: skip
+_PER_STAGE = "parallelism.pipeline_parallel_layers_per_stage"
 # names of flavors that are not the model's size, and of models that are not the family's
 _FLAVORS = {"llama4 17bx16e": "llama-4-scout", "llama4 17bx128e": "llama-4-maverick", "deepseek_v3 671B": "deepseek-v3",
             "deepseek_v3 16B": "deepseek-v2-lite"}  # fmt: skip
@@ -120,11 +121,19 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
         )  # 1F1B over virtual stages is the default
         if "interleaved" in kind and launch.options["pp"] > 1:  # two stages a rank where their layers are not given
             launch.options["virtual-stages"] = 2
+        layers, of_stage = model_layers(str(launch.options.get("model", ""))), args.whole(launch, _PER_STAGE)
+        if layers and of_stage and launch.options["pp"] > 1:
+            launch.options["virtual-stages"] = _stages(layers, of_stage) // int(launch.options["pp"])
     elif kind:
         launch.unmodelled.append(f"parallelism.pipeline_parallel_schedule {schedule}")
     args.put(launch, "expert-tp", "parallelism.expert_tensor_parallel_degree")
     launch.options["sequence-parallel"] = (sizes["tp"] or 1) > 1
     launch.unmodelled += args.left(FLAGS)
+
+
+def _stages(layers: int, of_stage: int) -> int:
+    """Stages of this many layers, embedding and head counted as one each (torchtitan/distributed/pipeline_parallel.py)."""
+    return -(-(layers + 2) // of_stage)
 
 
 def _names(key: str) -> list[str]:
@@ -167,15 +176,20 @@ def write(options: Options, model: str) -> str:
     known = next((key.split() for key, value in _FLAVORS.items() if value == options["model"]), None)
     name, flavor = known or [re.sub(r"^llama-3(\.\d)?$", "llama3", family), size.upper()]  # releases share a name
     recompute = options.get("recompute", "none")
-    schedule = (
-        "Interleaved1F1B" if options.get("virtual-stages") == 2 and options.get("schedule", "1f1b") == "1f1b" else None
+    stages, layers = (
+        int(options.get("virtual-stages") or 1) * int(options.get("pp", 1)),
+        model_layers(options["model"]) or 0,
     )
+    interleaved = int(options.get("virtual-stages") or 1) > 1 and options.get("schedule", "1f1b") == "1f1b"
+    of_stage = _stages(layers, stages)
+    interleaved &= _stages(layers, of_stage) == stages
     tables: dict[str, Options] = {
         "model": {"name": name, "flavor": flavor, "converters": ["quantize.linear.float8"] if options.get("dtype") == "fp8" else None},
         "training": {"local_batch_size": int(options.get("micro-batch") or 1), "global_batch_size": options.get("batch"), "seq_len": options.get("seq")},
         "parallelism": {"data_parallel_replicate_degree": dp // within, "data_parallel_shard_degree": within}
         | {f"{word}_parallel_degree": int(options.get(axis, 1)) for axis, word in _DEGREES.items()}
-        | {"fsdp_reshard_after_forward": "never" if zero == 2 else None, "pipeline_parallel_schedule": schedule},
+        | {"fsdp_reshard_after_forward": "never" if zero == 2 else None}
+        | ({"pipeline_parallel_schedule": "Interleaved1F1B", "pipeline_parallel_layers_per_stage": of_stage} if interleaved else {}),
         "activation_checkpoint": {"mode": {"op": "selective", "full": "full"}.get(recompute, "none"), "selective_ac_option": "op" if recompute == "op" else None},
     }  # fmt: skip
     written = {name: {key: value for key, value in rows.items() if value is not None} for name, rows in tables.items()}
