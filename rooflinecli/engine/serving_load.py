@@ -126,9 +126,20 @@ def _open_loop(ctx: EstimateContext, layout: Layout, largest: Number) -> Replica
 def open_itl(ctx: EstimateContext, layout: Layout, step: Number, share: Number) -> Number:
     """Inter-token latency of an open loop: the decode step with the prompts that arrive while it runs."""
     rate, cost, _ = arrivals(ctx, layout)
-    starts = mixed_overhead(ctx, layout, step)
-    itl = serving.open_loop_itl(step, share, rate, starts)
-    return itl + serving.backlog_interference(share, cost, ctx.output, rate, starts)
+    starts, itl = mixed_overhead(ctx, layout, step), steady_itl(ctx, layout, step, share)
+    mixed = cost + starts + (0.0 if ctx.engine.prompts_first else step)
+    before, within = num.ceil((ctx.output - 1) / 2), num.floor((ctx.output - 1) / 2)  # tokens that wait for them
+    if not ctx.engine.scheduler.look_ahead:
+        before, within = 0.0, ctx.output - 1
+    if ctx.engine.prompts_first:  # all prompts that came are read before the next token, and those that come meanwhile
+        before, within = MANY * before, MANY * within
+    alone = lone_prefill_s(ctx, layout)
+    return itl + serving.backlog_interference(itl, share, rate, starts, ctx.output, alone, mixed, before, within)
+
+
+def steady_itl(ctx: EstimateContext, layout: Layout, step: Number, share: Number) -> Number:
+    """The ITL of a long answer in an open loop."""
+    return serving.open_loop_itl(step, share, arrivals(ctx, layout)[0], mixed_overhead(ctx, layout, step))
 
 
 def mixed_overhead(ctx: EstimateContext, layout: Layout, step: Number) -> Number:
@@ -233,7 +244,7 @@ def mean_open_loop_ttft(
     ctx: EstimateContext, layout: Layout, load: ReplicaLoad, alone: Number, itl: Number, step: Number
 ) -> Number:
     """TTFT of an arrival that finds the system empty, or others with whose steps its prompt shares, as a client of a closed loop does."""
-    others = serving.busy_probability(load.batch)
+    others = serving.busy_probability(load.batch, ctx.output)
     state = client_state(ctx, layout, load, alone, itl, step)
     poll, late, ahead = (engine_constant(ctx, name, "1") for name in ("skipped_looks", "late_tokens", "look_ahead"))
     engine_step = speculation.engine_step_time(ctx, itl)
@@ -241,10 +252,14 @@ def mean_open_loop_ttft(
     if not ctx.engine.scheduler.look_ahead:
         # A compiled runtime reads weights once for prompts and decodes: open loops of TensorRT-LLM 0.14.
         mixed = engine_step + load.prefill_interference_s + uncaptured_launch_s(ctx)
-    turn = f.turn_ttft(state.held, poll + 1.0, ahead, engine_step, mixed, 0.0)
     queue = f.queue_for_prefill(load.share, load.prefill_interference_s)
-    streams = engine_constant(ctx, "per_stream", "s") * (load.batch + 1)
-    return f.open_loop_ttft(alone, others, turn, queue, late * step, frontend_latency(ctx), streams)
+    turn = f.turn_ttft(state.held, poll + 1.0, ahead, engine_step, mixed, 0.0) + queue
+    further = num.minimum(prefill_interference_s(ctx, layout), alone)
+    rate, *_ = arrivals(ctx, layout)
+    idle = f.wait_for_passes(rate, alone, further)
+    stream, front = engine_constant(ctx, "per_stream", "s"), frontend_latency(ctx)
+    ttft = f.open_loop_ttft(alone, others, turn, idle, late * step, front)
+    return ttft + f.stream_time(stream, rate, ttft + num.maximum(ctx.output - 1, 0) * itl)
 
 
 def is_lockstep(ctx: EstimateContext) -> bool:

@@ -7,6 +7,7 @@ from rooflinecli.core.derivation import formula
 from rooflinecli.core.num import Number
 
 _FIT = "front end and streams fitted to serving runs, groups of runs held out; docs/accuracy.md"
+ROUNDS = 16  # of the iteration of wait_for_passes, which contracts by less than the load
 
 
 @formula(
@@ -117,16 +118,39 @@ def queue_for_prefill(load: Number, service: Number) -> Number:
 
 
 @formula(
+    "t_queue",
+    "s",
+    "nobody decodes: whoever arrives during a pass of prompts is read in the next one, together with all others who did (gated service)",
+)
+def wait_for_passes(rate: Number, alone: Number, further: Number) -> Number:
+    """U (1/2 + r t_pre) (t + v / t): t = t_pass + (q + r t - 1) t_pre is the mean pass, q = e^(-r t) the chance that nobody came during it,
+    v = t_pre^2 (q (1 - q) + r t (1 - 2 q)) / (1 - (r t_pre)^2) its variance, U = t / (t + q / r) the fraction of time that passes take."""
+    mean = alone
+    for _ in range(ROUNDS):
+        idle = 2.718281828459045 ** (-rate * mean)
+        mean = alone + further * (idle + rate * mean - 1)
+    came = rate * mean
+    variance = further**2 * (idle * (1 - idle) + came * (1 - 2 * idle)) / (1 - num.minimum(rate * further, 0.99) ** 2)
+    return mean / (mean + idle / rate) * (0.5 + rate * further) * (mean + variance / mean)
+
+
+@formula(
     "t_ttft",
     "s",
-    "open loop: an arrival that finds others decoding takes its turn as a client of a closed loop does, one that finds none has a pass "
-    "alone; then the queue of prompts, messages that wait for more tokens, front end and streams",
+    "open loop: an arrival that finds others decoding takes its turn as a client of a closed loop does, behind the queue of prompts, and waits "
+    "for messages of more tokens; one that finds none waits for passes of prompts alone; then the front end",
 )
-def open_loop_ttft(
-    alone: Number, busy: Number, turn: Number, queue: Number, late: Number, front: Number, streams: Number
-) -> Number:
-    """t_pass + P_busy max(t_turn - t_pass, 0) + t_queue + P_busy t_late + o_f + o_c b."""
-    return alone + busy * (num.maximum(turn - alone, 0) + late) + queue + front + streams
+def open_loop_ttft(alone: Number, busy: Number, turn: Number, idle: Number, late: Number, front: Number) -> Number:
+    """t_pass + P_busy (max(t_turn - t_pass, 0) + t_late) + (1 - P_busy) t_queue + o_f."""
+    return alone + busy * (num.maximum(turn - alone, 0) + late) + (1 - busy) * idle + front
+
+
+@formula(
+    "t_streams", "s", "Little 1961: requests in flight are rate times the time each takes, which this makes longer"
+)
+def stream_time(per_stream: Number, rate: Number, request: Number) -> Number:
+    """o_c (1 + r t_request) / (1 - r o_c): what the front end adds for each stream in flight, and for the request's own."""
+    return per_stream * (1 + rate * request) / num.maximum(1 - rate * per_stream, 1e-3)
 
 
 @formula("o_f", "s", "a server's own work on a request before its scheduler sees it; tokenizing goes with the prompt")

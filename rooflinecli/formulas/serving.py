@@ -202,19 +202,40 @@ def open_loop_itl(step: Number, load: Number, rate: Number = 0.0, starts: Number
 @formula(
     "t_wait",
     "s",
-    "open loop: prompts that came while a request's own was read are read before its next tokens; those before them share its pass",
+    "open loop: a prompt is read in the second step after its arrival, since the next is put together before it, or under a scheduler that reads "
+    "prompts first before the next token; so the prompts that delay a token came during the step before the request's own, where "
+    "others were decoding, or during its own prompt, or during steps so delayed",
 )
-def backlog_interference(load: Number, prompt_cost: Number, output: Number, rate: Number, starts: Number) -> Number:
-    """(u t_w + (1 - e^(-r t_w)) o_p) / ((1 - u) (S_o - 1)), t_w = t + o_p."""
-    waited = prompt_cost + starts
-    together = load * waited + (1 - 2.718281828459045 ** (-rate * waited)) * starts
-    return together / ((1 - load) * num.maximum(output - 1, 1))
+def backlog_interference(
+    itl: Number,
+    load: Number,
+    rate: Number,
+    starts: Number,
+    output: Number,
+    prompt: Number,
+    mixed: Number,
+    before: Number,
+    within: Number,
+) -> Number:
+    """((g(P t) - g(t)) (1 - u^n_b) + (g(t_0) - g(t)) (1 - u^n_w)) / ((1 - u) (S_o - 1)); g(t) = u t + (1 - e^(-r t)) o_p."""
+    tokens = num.maximum(output - 1, 1)
+
+    def taken(window: Number) -> Number:
+        return load * window + (1 - 2.718281828459045 ** (-rate * window)) * starts
+
+    added = 0.0 * itl
+    for _ in range(2):  # the chance that others decode follows from the ITL
+        busy = 1 - 2.718281828459045 ** (-rate * (output - 1) * (itl + added))
+        own = prompt + busy * (mixed - prompt)
+        early = (taken(busy * itl) - taken(itl)) * (1 - load**before)
+        added = (early + (taken(own) - taken(itl)) * (1 - load**within)) / ((1 - load) * tokens)
+    return added
 
 
-@formula("P_busy", "1", "sequences in flight are Poisson when arrivals are: one minus the chance of none (M/G/inf)")
-def busy_probability(in_flight: Number) -> Number:
-    """1 - e^-b: chance that an arrival finds others decoding."""
-    return 1 - 2.718281828459045 ** (-in_flight)
+@formula("P_busy", "1", "sequences that decode are Poisson when arrivals are: one minus the chance of none (M/G/inf)")
+def busy_probability(in_flight: Number, output: Number) -> Number:
+    """1 - e^(-b (1 - 1 / S_o)): chance that an arrival finds others decoding."""
+    return 1 - 2.718281828459045 ** (-in_flight * (1 - 1 / num.maximum(output, 1)))
 
 
 @formula("b", "sequences", "Little 1961: requests in flight are rate times the time each takes")

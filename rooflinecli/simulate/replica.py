@@ -97,11 +97,11 @@ class Replica:
         """
         if self.now >= self.warm:
             self.end_warmup()
+        if self.now >= until:
+            return False
         if not (self.batch or self.partial or self.waiting):
             if not self._skip_to_next_arrival(until):
                 return False
-        elif self.now >= until:
-            return False
         elif self.steps % self.poll == 0 or not self.batch:
             self._admit(self.decided if self.ahead else self.now)
         if self.batch:

@@ -9,6 +9,8 @@ from end_to_end_arithmetic.conftest import HAND
 from end_to_end_arithmetic.hand import attention, total
 from end_to_end_arithmetic.serving import SEQUENCE, STEP, B, S, ends, layer, prompt_layer, token_layer
 
+from rooflinecli.formulas import closed_loop
+
 # engines/python-server.yaml
 HOLD, AHEAD, FRONT, STREAM, ERROR, BUDGET = 0, 1, 25e-3, 0.4e-3, 0.95, 8192
 FRACTION, RESERVE, MOST = 0.92, 2e9, 2048
@@ -242,8 +244,8 @@ def test_a_first_token_on_an_idle_replica_is_its_pass(ask):
 
 def test_an_open_loop_holds_what_arrives_while_a_request_lasts(ask):
     """Little 1961: b = r S_o ITL; steps share the time that prompts leave, u = r t_pre. A step with a prompt streams weights twice and
-    starts its kernels; prompts that came while its own was read
-    are read, in a step that starts their kernels, before its next tokens; b others decode with it."""
+    starts its kernels. What came while a request's own prompt was read is read in the second step after it, what came then in the fourth,
+    49 times before its last token; where others decoded, as much came in the step before; b others decode with it."""
     qps = 40.0
     answer = ask("dense", "decode", qps=qps, **LOAD)
     assert answer["batch"] == pytest.approx(qps * 100 * answer["time_s"], rel=1e-6)
@@ -251,28 +253,37 @@ def test_an_open_loop_holds_what_arrives_while_a_request_lasts(ask):
     cost = many_prompts(200)
     share = qps * cost
     step = answer["time_s"] - answer["breakdown_s"]["prefill_interference"]
-    again = ask("dense", "prefill", prompt=200, output=100)["time_s"] - cost
-    waited = cost + again
-    backlog = (share * waited + (1 - math.exp(-qps * waited)) * again) / ((1 - share) * 99)
-    met = 1 - math.exp(-qps * (answer["time_s"] - backlog))
-    assert answer["time_s"] == pytest.approx((step + met * again) / (1 - share) + backlog, rel=1e-6)
+    alone = ask("dense", "prefill", prompt=200, output=100)["time_s"]
+    again = alone - cost
+
+    def taken(seconds: float) -> float:
+        return share * seconds + (1 - math.exp(-qps * seconds)) * again
+
+    steady = step / (1 - share)
+    for _ in range(50):
+        steady = step + taken(steady)
+    busy = 1 - math.exp(-qps * 99 * answer["time_s"])
+    own = busy * (step + alone) + (1 - busy) * alone
+    further = (taken(busy * steady) - taken(steady)) * (1 - share**50) + (taken(own) - taken(steady)) * (1 - share**49)
+    assert answer["time_s"] == pytest.approx(steady + further / (1 - share) / 99, rel=1e-5)
     b = answer["batch"] + 1
     near = [ask("dense", "decode", batch=size, **LOAD)["time_s"] for size in (math.floor(b), math.ceil(b))]
     assert near[0] <= step <= near[1]
 
 
 def test_a_first_token_in_an_open_loop(ask):
-    """Others are decoding with 1 - e^-b; then half a step is waited for, the one put together meanwhile, and the step that holds the prompt;
-    M/D/1 before, the front end and a stream for each in flight."""
+    """Others are decoding with 1 - e^(-99 r ITL); then M/D/1, half a step, the one put together meanwhile, and the step that holds the prompt;
+    else passes of prompts alone; the front end and a stream for each in flight."""
     qps = 40.0
     decode, prefill = (ask("dense", phase, qps=qps, **LOAD) for phase in ("decode", "prefill"))
     alone, cost = ask("dense", "prefill", prompt=200, output=100)["time_s"], many_prompts(200)
-    share, busy = qps * cost, 1 - math.exp(-decode["batch"])
+    share, busy = qps * cost, 1 - math.exp(-decode["batch"] * 0.99)
     mixed = decode["time_s"] - decode["breakdown_s"]["prefill_interference"] + alone
-    turn = (0.5 + AHEAD) * decode["time_s"] + mixed
-    queue = share * cost / (2 * (1 - share))
-    seconds = alone + busy * (turn - alone) + queue + FRONT + (decode["batch"] + 1) * STREAM
-    assert prefill["time_s"] == pytest.approx(seconds)
+    turn = (0.5 + AHEAD) * decode["time_s"] + mixed + share * cost / (2 * (1 - share))
+    idle = closed_loop.wait_for_passes(qps, alone, cost)
+    seconds = alone + busy * (turn - alone) + (1 - busy) * idle + FRONT
+    in_flight = qps * (prefill["time_s"] + 99 * decode["time_s"])
+    assert prefill["time_s"] == pytest.approx(seconds + (1 + in_flight) * STREAM)
 
 
 def test_replicas_divide_the_rate(ask):

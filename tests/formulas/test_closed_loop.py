@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 from hypothesis import given
@@ -82,3 +83,39 @@ def test_nobody_is_held_longer_than_the_longest(most, share, budget, batch, prom
 def test_a_mixed_step_is_no_shorter_than_what_is_in_it(decode, prompts, factor, launches, passes):
     whole = closed_loop.mixed_step(decode, prompts, factor, launches, passes)
     assert whole >= prompts and whole >= passes * decode and whole >= launches
+
+
+@pytest.mark.parametrize(("load", "further"), [(0.1, 1.0), (0.5, 1.0), (0.5, 0.3), (1.2, 0.4)])
+def test_the_wait_for_passes_of_prompts_alone_beside_a_queue_that_is_served_together(
+    load: float, further: float
+) -> None:
+    """Whoever came during a pass of `1 + (n - 1) further` seconds is in the next: the mean wait beyond one's own pass of 1 s."""
+    draw, now, waiting, total = random.Random(1), 0.0, [0.0], 0.0
+    coming = draw.expovariate(load)
+    requests = 0
+    for _ in range(40_000):
+        if not waiting:
+            now, waiting = coming, [coming]
+            coming += draw.expovariate(load)
+        now += 1 + (len(waiting) - 1) * further
+        total += sum(now - arrival for arrival in waiting)
+        requests, waiting = requests + len(waiting), []
+        while coming <= now:
+            waiting.append(coming)
+            coming += draw.expovariate(load)
+    expected = closed_loop.wait_for_passes(load, 1.0, further)
+    assert expected == pytest.approx(total / requests - 1, rel=0.12)
+
+
+def test_prompts_between_the_tokens_of_a_short_answer() -> None:
+    """Two tokens: what came in the step before the own prompt, where others decoded, delays the second; none came where nobody did."""
+    steady, rate = 0.02, 1e-3
+    idle = serving.backlog_interference(steady, 0.5, rate, 0.0, 2, 0.1, 0.12, 1, 0)
+    assert steady + idle == pytest.approx(0.01, rel=1e-3)  # a step of 10 ms, half of the time
+    busy = serving.backlog_interference(steady, 0.5, 1e9, 0.0, 2, 0.1, 0.12, 1, 0)
+    assert busy == pytest.approx(0, abs=1e-9)
+    later = serving.backlog_interference(steady, 0.5, rate, 0.0, 3, 0.1, 0.12, 1, 1)
+    assert steady + later == pytest.approx(
+        (0.01 + 0.01 + 0.5 * 0.1) / 2, rel=1e-3
+    )  # the third: half of the prompt's 100 ms
+    assert serving.backlog_interference(steady, 0.5, rate, 0.0, 1, 0.1, 0.12, 0, 0) == 0

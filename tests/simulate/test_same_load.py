@@ -26,7 +26,8 @@ def question(seed: int) -> dict[str, Any]:
 
 
 def both(asked: dict[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
-    answer = estimate(build_request.request(asked | {"phase": "prefill,decode"}))
+    own = {name: value for name, value in asked.items() if name != "num_requests"}
+    answer = estimate(build_request.request(own | {"phase": "prefill,decode"}))
     decode = answer.phases["decode"]
     values = run(Simulate.read({name: str(value) for name, value in asked.items()})).values
     names = ("ttft_mean_s", "tpot_mean_s", "output_tokens_per_s")
@@ -43,6 +44,21 @@ def test_an_open_loop(seed: int) -> None:
     expected, simulated = both(asked)
     for name, value in simulated.items():
         assert expected[name] == pytest.approx(value, rel=0.1), name
+
+
+@pytest.mark.parametrize(
+    ("engine", "output", "qps"),
+    [
+        ("vllm", 1, 2.9), pytest.param("trtllm", 1, 1.5, marks=pytest.mark.slow), pytest.param("sglang", 1, 3.6, marks=pytest.mark.slow),
+        pytest.param("vllm", 4, 1.2, marks=pytest.mark.slow), pytest.param("sglang", 2, 0.8, marks=pytest.mark.slow), ("trtllm", 2, 1.2),
+    ],
+)  # fmt: skip
+def test_an_open_loop_of_short_answers(engine: str, output: int, qps: float) -> None:
+    asked = {"model": "llama-3.3-70b", "hw": "h100", "n": 2, "tp": 2, "engine": engine, "prompt": 2048}
+    expected, simulated = both(asked | {"output": output, "qps": qps, "num_requests": 2500})
+    assert expected["ttft_mean_s"] == pytest.approx(simulated["ttft_mean_s"], rel=0.1)
+    if output > 1:
+        assert expected["tpot_mean_s"] == pytest.approx(simulated["tpot_mean_s"], rel=0.15)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -106,7 +122,8 @@ def test_replicas_are_counted_in_the_steady_state() -> None:
     ],
 )  # fmt: skip
 def test_layout_dollars_and_joules_are_the_estimates(asked: dict[str, Any]) -> None:
-    answer = estimate(build_request.request(asked | {"phase": "prefill,decode"}))
+    own = {name: value for name, value in asked.items() if name != "num_requests"}
+    answer = estimate(build_request.request(own | {"phase": "prefill,decode"}))
     found = run(Simulate.read({name: str(value) for name, value in asked.items()}))
     cost, layout = answer.cost, answer.layout
     assert layout is not None and (found.about["layout"].tp, found.about["layout"].dp) == (layout.tp, layout.dp)

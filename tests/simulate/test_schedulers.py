@@ -156,6 +156,13 @@ def test_look_ahead_costs_an_arrival_a_step(prices):
     assert waits[1].queued - waits[0].queued == pytest.approx(step, rel=0.05)
 
 
+def test_all_who_came_during_a_pass_are_in_the_next(prices):
+    """Answers of one token: the second and the third prompt come while the first is read, and are read together."""
+    first = prices.mixed(200, prices.attention(0, 200), 0, 0)[0]
+    ended, (replica,) = run(prices, jobs_of([(0, 200, 1), (first / 3, 200, 1), (first / 2, 200, 1)]), scheduler())
+    assert replica.tally.steps == 2 and ended[1].finish == ended[2].finish > ended[0].finish == pytest.approx(first)
+
+
 def test_equal_prompts_are_read_once(prices):
     """A prefix that was computed before is not computed again, and its cache is shared by those who use it."""
     keys = tuple(range(60))

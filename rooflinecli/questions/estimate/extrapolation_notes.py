@@ -9,14 +9,13 @@ from rooflinecli.engine.context import UNNAMED, EstimateContext
 from rooflinecli.engine.forward_step import lone_prefill_s
 from rooflinecli.engine.inference import decode_seconds
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, PrefillAnswer, TrainAnswer
-from rooflinecli.engine.serving_load import frontend_latency, is_lockstep, load, restart_fraction
+from rooflinecli.engine.serving_load import frontend_latency, is_lockstep, load, restart_fraction, steady_itl
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import MOST
 
 RESTARTED = 0.07  # of the time between tokens, in a closed loop: a simulation's ITL is longer than the mean's by this much, within 2 %
-FLOODED = (
-    0.5  # taken by prompts of others in an open loop: below it means of 130 random loads are those of a simulation
-)
+# taken by prompts of others in the long run: below it means of 260 random open loops are those of a simulation
+FLOODED, FLOODED_SHORT, FEW = 0.5, 0.3, 20  # the second where answers have a few tokens, each of which differs
 SHORT = 8  # idle first tokens: where a closed loop writes an answer in less, its clients move in bunches that no mean describes
 FULL = 0.9  # of the sequences whose caches fit: beyond it arrivals wait for room
 
@@ -69,6 +68,10 @@ def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None, layout: Layout | N
     else:
         taken = float(num.value(decode.breakdown_s["prefill_interference"])) / float(num.value(decode.time_s))
         restarted, short = 0.0, False
+        if decode.load_kind == "open":
+            alone = decode_seconds(ctx, layout, load(ctx, layout))
+            steady = steady_itl(ctx, layout, alone, load(ctx, layout).share)
+            taken = float(num.value((1 - alone / steady) * (ctx.output > 1)))
         if decode.load_kind == "closed" and num.value(decode.batch) > 1:
             busy = load(ctx, layout)
             alone = decode_seconds(ctx, layout, busy)
@@ -86,7 +89,7 @@ def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None, layout: Layout | N
                 f"serving: steps that take in a prompt start kernels and read weights again, {restarted:.0%} of the time between tokens "
                 "that measured saturated servers do not show and this mean leaves out; `roofline simulate` has it in its steps"
             )
-        elif taken >= FLOODED:
+        elif taken >= (FLOODED_SHORT if decode.load_kind == "open" and num.value(ctx.output) <= FEW else FLOODED):
             found.append(
                 f"serving: prompts of others take {taken:.0%} of the time between tokens, so requests bunch up and means are rough; "
                 "`roofline simulate` follows them step by step"
