@@ -113,15 +113,16 @@ class EstimateContext:
         )
         train = r.batch if r.batch is not None else num.maximum(num.floor(TRAIN_TOKENS / num.maximum(seq, 1)), 1)
         self.train_batch = flag("b", train, "sequences", "--batch", r.batch is None)
-        kept = num.value(self.chip.constants("training", "framework", r.software or UNNAMED).kept_gradient) or 4.0
+        keeps = self.chip.constants("training", "framework", r.software or UNNAMED)
+        kept, kept_state = num.value(keeps.kept_gradient) or 4.0, num.value(keeps.kept_state) or 12.0
         gradient = kept if r.gradient_bytes is None else r.gradient_bytes
         self.gradient_bytes = flag("p_g", gradient, "B", "--gradient-bytes", self._is(gradient, kept))
         self.optimizer = None if r.optimizer is None else load_optimizer(r.optimizer)
         if self.optimizer is None:
-            default = self._is(r.optimizer_bytes, 12.0)
-            self.optimizer_bytes = flag("p_o", r.optimizer_bytes, "B", "--optimizer-bytes", default)
+            state: Number = kept_state if r.optimizer_bytes is None else r.optimizer_bytes
+            self.optimizer_bytes = flag("p_o", state, "B", "--optimizer-bytes", self._is(state, kept_state))
         else:
-            state: Number = self.optimizer.bytes
+            state = self.optimizer.bytes
             if self.optimizer.factors:
                 state = state + preconditioner_bytes(self.ledger, self.optimizer, self.lift)
             self.optimizer_bytes = flag("p_o", state, "B", f"--optimizer; {self.optimizer.source}")

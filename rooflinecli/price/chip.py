@@ -37,6 +37,7 @@ STRUCTURAL = (
     "gate_bytes",
     "exchange_bytes",
     "kept_gradient",
+    "kept_state",
     "gather_bytes",
     "host_copy",
     "slack",

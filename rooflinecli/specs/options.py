@@ -360,7 +360,7 @@ class TrainingState(Group):
     """Bytes of gradients and optimizer state."""
 
     gradient_bytes: OptNumber = field("size", "Bytes per parameter of gradients: 2 where the framework's recipes reduce them so (Megatron-Bridge), else 4.", default=None, panel=NUMBERS, phase="train")
-    optimizer_bytes: OptNumber = field("size", "Bytes per parameter of optimizer state (12).", default=None, panel=NUMBERS, phase="train")
+    optimizer_bytes: OptNumber = field("size", "Bytes per parameter of optimizer state: what the framework's recipes keep (10 in NeMo of 2024 and on TPUs), else 12.", default=None, panel=NUMBERS, phase="train")
     optimizer: OptText = field("word", "Optimizer, instead of --optimizer-bytes: adamw, adamw-bf16, adamw-8bit, adamw-pure, adafactor, lion, muon, soap, ...", default=None, panel=NUMBERS, phase="train")
 
 

@@ -58,7 +58,7 @@ class Request:
     pue: Number | None = None
     utilization: Number = 1.0
     gradient_bytes: Number | None = None
-    optimizer_bytes: Number = 12.0
+    optimizer_bytes: Number | None = None
     optimizer: str | None = None
     engine: str = "python-server"
     memory: Number | None = None

@@ -117,6 +117,7 @@ def ctx(row: Row, replaced: Row | None = None, asked: Row | None = None) -> Esti
     """
     hardware = _hardware(row["hardware"])  # read once: a fit prices the same rows many thousand times
     state: Row = {name: float(row[name]) for name in ("gradient_bytes", "optimizer_bytes") if name in row}
+    state["software"] = row["plan"].get("software")  # whose recipes say what is kept where the row does not
     request = Request(
         model(row),
         hardware,

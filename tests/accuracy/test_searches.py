@@ -35,7 +35,7 @@ def gains(searched, family: str, count: int = 3) -> list[float]:
     ],
 )
 def test_a_winner_claims_little_over_a_tuned_dense_run(searched, family):
-    assert np.median(gains(searched, family)) <= 1.08
+    assert np.median(gains(searched, family)) <= 1.09
 
 
 @pytest.mark.slow

@@ -200,3 +200,14 @@ def test_weights_stay_whole_between_the_microbatches_of_a_pipeline():
     whole = train(ctx(), Layout(pp=2.0, dp=4.0, zero=2)).memory.weights_bytes
     assert train(ctx(), Layout(pp=2.0, dp=4.0, zero=3)).memory.weights_bytes == whole
     assert train(ctx(), Layout(dp=4.0, zero=3)).memory.weights_bytes < whole
+
+
+def test_sharded_gradients_are_reduced_as_often_as_a_model_chunk_rests():
+    """16 micro-batches on two stages: all but the last reduce before the end of the step, interleaved stages after every second one."""
+
+    def exchange(**given) -> float:
+        answer = train(ctx(), Layout(pp=2.0, dp=4.0, **given))
+        return answer.hidden_s["dp"] + answer.communication_s["dp"]
+
+    once = exchange(zero=1)
+    assert (exchange(zero=2) - once) * 7 == pytest.approx((exchange(zero=2, virtual_stages=2.0) - once) * 15)

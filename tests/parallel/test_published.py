@@ -93,10 +93,9 @@ def test_korthikanti_baselines_do_not_fit_80_gb_and_the_improved_ones_do():
 
 @pytest.mark.slow
 def test_rows_that_ran_are_called_feasible():
-    """Of 482 runs that ran fewer than ten are said not to fit: fine-tuning of Llama 2 70B, MoE Model Zoo's MXFP8 runs, MaxText's 64B."""
-    fits = [published_training.compared(row).fits for row in (*FIRST, *SECOND)]
-    assert len(fits) == 482
-    assert len(fits) - sum(fits) < 10
+    """All but one of the runs that give a time: DeepSeek-V3's own stack keeps the inputs of SwiGLU in 8 bits (report, section 3.3.2)."""
+    refused = [row["id"] for row in published_training.timed() if not published_training.compared(row).fits]
+    assert refused == ["run-deepseek-v3"]
 
 
 @pytest.mark.sampled(9)

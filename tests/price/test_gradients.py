@@ -80,10 +80,12 @@ def test_weight_gradients_of_experts_add_to_main_gradients_too() -> None:
 
 
 def test_gradients_are_kept_as_the_recipes_of_a_framework_reduce_them() -> None:
-    """Megatron-Bridge's set grad_reduce_in_fp32 = False; Megatron-LM and a stack that is not named keep 4 bytes."""
-    given = [("megatron-2026", None), ("megatron-bridge", 4.0), ("megatron", None), (None, None)]
+    """Megatron-Bridge's set grad_reduce_in_fp32 = False; Megatron-LM and a stack that is not named keep 4 bytes, NeMo of 2024 2 and 10
+    of states: 16-bit remainders of the weights with two moments. On a TPU weights in fp32 are the masters, 2 of their 4 bytes counted apart."""
+    given = [("megatron-2026", None), ("megatron-bridge", 4.0), ("megatron", None), (None, None), ("nemo-2024", None)]
     model, chip = load_model("llama-3-8b"), load_hardware("h100")
-    kept = [
-        EstimateContext(Request(model, chip, software=name, gradient_bytes=said)).gradient_bytes for name, said in given
-    ]
-    assert kept == [2.0, 4.0, 4.0, 4.0]
+    kept = [EstimateContext(Request(model, chip, software=name, gradient_bytes=said)) for name, said in given]
+    kept.append(EstimateContext(Request(model, load_hardware("v5p"))))
+    kept.append(EstimateContext(Request(model, chip, software="nemo-2024", optimizer_bytes=12.0)))
+    assert [ctx.gradient_bytes for ctx in kept] == [2.0, 4.0, 4.0, 4.0, 2.0, 4.0, 2.0]
+    assert [ctx.optimizer_bytes for ctx in kept] == [12.0, 12.0, 12.0, 12.0, 10.0, 10.0, 12.0]
