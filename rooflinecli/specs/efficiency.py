@@ -160,7 +160,8 @@ class Efficiency(Spec):
         "p_g", "framework: bytes per gradient that its recipes keep and reduce, where a question does not say; 0: 4"
     )
     kept_state: float = _bytes(
-        "p_o", "framework: bytes of optimizer state per parameter that its recipes keep, where a question does not say; 0: 12"
+        "p_o",
+        "framework: bytes of optimizer state per parameter that its recipes keep, where a question does not say; 0: 12",
     )
     exchange_bytes: float = _bytes(
         "b_x", "bytes per gradient that shard groups exchange; 0: those that a gradient is kept in"
