@@ -1,4 +1,4 @@
-"""Rows of Hugging Face families: every key is one that is read, every type stands in one file, every reader and projector exists."""
+"""Rows of Hugging Face families: every key is one that is read, every type stands in one file, every projector exists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rooflinecli.importers.hf.rows import SETS
 from rooflinecli.specs.field_reader import ConfigFields
 
 KEYS = {
-    *("reader", "arguments", "extends", "defaults", "ignored", "own_head", "pair", "varied", "expect"),
+    *("extends", "defaults", "ignored", "own_head", "pair", "varied", "expect"),
     *(
         "width",
         "layers",
@@ -78,7 +78,7 @@ def test_keys_are_read_and_readers_exist(where, name):
     assert set(row) <= KEYS
     for key, known in NESTED.items():
         assert set(row.get(key) or ()) <= known, key
-    assert "reader" in row or "build" in row or "feedforward" in row or "experts" in row
+    assert "build" in row or "feedforward" in row or "experts" in row
     assert all(field[1:] in SETS for field in row.get("ignored", "").split() if field.startswith("$"))
     assert callable(rows.family(where, name).convert)
 

@@ -248,6 +248,10 @@ def test_values_narrower_than_keys_are_cached_as_wide_as_they_are():
         ({"model_type": "gemma3n_text", "num_kv_shared_layers": 35}, "leaves 0 layers to keep a cache"),
         ({"model_type": "gemma4_text", "use_bidirectional_attention": "all"}, "bidirectional attention"),
         (
+            {"model_type": "gemma4_text", "layer_types": ["chunked_attention"] * 30},
+            "'chunked_attention' is not a supported",
+        ),
+        (
             {"model_type": "gemma4_text", "per_layer_config": {"40": {"head_dim": 8}}},
             "'40' is not one of the 30 layers",
         ),

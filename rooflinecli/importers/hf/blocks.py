@@ -22,13 +22,14 @@ def attention(
     width: int | None = None,
     head_dim: bool = True,
     n: int | None = None,
+    size: int | None = None,
     **more: Any,
 ) -> Block:
-    """Head counts and head_dim of an attention block; a null head_dim is d_model / heads. `n` heads where the field has those of other layers."""
+    """Head counts and head_dim of an attention block; a null head_dim is d_model / heads. `n` heads of `size` where the fields have those of other layers."""
     names = {"n_head": ("num_attention_heads",), "num_attention_heads": ("n_head",)}.get(heads, ())
     n = n or f.integer(heads, *names)
     shared = n_kv if n_kv is not None else f.integer(kv, null=n) if kv else n
-    size = f.optional("head_dim") if head_dim else None
+    size = size or (f.optional("head_dim") if head_dim else None)
     width = width or f.integer("hidden_size")
     if size is None and width % n:
         remedy = "give head_dim or another count" if head_dim else "give another count"
@@ -172,16 +173,3 @@ def patches(
 ) -> Block:
     """The convolution that makes a token of each patch."""
     return linear("patches", width, input=v.side("patch_size") ** 2 * v.integer(channels) * deep, bias=bias, less=less)
-
-
-def table(name: str, rows: int, **more: Any) -> Block:
-    return {"kind": "table", "name": name, "rows": rows, **more}
-
-
-def values(name: str, rows: int = 1, **more: Any) -> Block:
-    """Bare parameters."""
-    return {"kind": "parameters", "name": name, "rows": rows, **more}
-
-
-def norm(name: str, kind: str, **more: Any) -> Block:
-    return {"kind": "norm", "name": name, "norm": kind, **more}

@@ -20,22 +20,20 @@ from rooflinecli.importers.hf.layer_pattern import Override, merged, windows
 from rooflinecli.specs.field_reader import ConfigFields
 
 
-def decoder(f: ConfigFields, row: Row, *, block: Block | None = None, layers: list[Override] | None = None) -> Block:
-    """A decoder as its row describes it (docs/add-model.md has the keys), with `block` for the row's attention and `layers` for its windows.
+def decoder(row: Row, f: ConfigFields) -> Block:
+    """A decoder as its row describes it (docs/add-model.md has the keys).
 
     In a row a switch is true, false, or the flag of the config that decides; a name of a field may be a list of the names it goes by.
     """
     for name, (allowed, remedy) in row.get("expect", {}).items():
         f.expect(name, tuple(allowed), remedy)
     width = f.integer(*_names(row.get("width", "hidden_size")))
-    if block is None and "attention" in row:
-        block = row_attention(f, row["attention"], width)
+    block = _attention(f, row["attention"], width) if "attention" in row else None
     context = f.integer(*_names(row["max_context"])) if "max_context" in row else None
     if "optional_context" in row:
         context = f.optional(*_names(row["optional_context"]))
     n = f.integer(*_names(row.get("layers", "num_hidden_layers")))
-    if layers is None and "windows" in row:
-        layers = _windows(f, row["windows"], n)
+    layers = _windows(f, row["windows"], n) if "windows" in row else None
     if "experts" in row:
         base, mixed = _mixture(f, row, width, n)
         layers = merged(layers, mixed) if layers else mixed
@@ -62,11 +60,6 @@ def _names(given: str | list[str]) -> list[str]:
     return [given] if isinstance(given, str) else given
 
 
-def period(f: ConfigFields, given: int | Row) -> int:
-    """Layers per full one: a number, or a field with its default."""
-    return given if isinstance(given, int) else f.integer(given["field"], null=given.get("default"))
-
-
 def _switch(f: ConfigFields, given: bool | str) -> bool:
     return f.flag(given) if isinstance(given, str) else given
 
@@ -79,7 +72,7 @@ def _choice(f: ConfigFields, given: Any) -> Any:
     return value if f.flag(flag) else "none"
 
 
-def row_attention(f: ConfigFields, given: Row, width: int) -> Block:
+def _attention(f: ConfigFields, given: Row, width: int) -> Block:
     if given.get("kind") == "mla":
         return latent(f)
     more = dict(given)
@@ -110,7 +103,8 @@ def _windows(f: ConfigFields, given: Row, n: int) -> list[Override]:
         window = None
     local = [given.get("usual", True)] * n
     if "full_every" in given:
-        every = period(f, given["full_every"])
+        every = given["full_every"]
+        every = every if isinstance(every, int) else f.integer(every["field"], null=every.get("default"))
         full = 0 if given.get("full_first") else every - 1
         local = [i % every != full for i in range(n)]
     if "first" in given:

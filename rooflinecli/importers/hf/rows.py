@@ -1,6 +1,6 @@
 """Rows of YAML, one per model type: how it is read, transformers' defaults, and fields that change no shape.
 
-A row has the keys of a decoder (decoder.py), a `build`, or names a `reader`. In `build`, text that starts with = is an expression; one that starts
+A row has the keys of a decoder (decoder.py) or a `build`. In `build`, text that starts with = is an expression; one that starts
 with ? leaves its key out where it comes to false, null, 0 or none. An entry of a list stands where its `if` holds, once for each value of its
 `each`. `use` is a block of BLOCKS, or a row of fragments.yaml with values for its names. A name in an expression is one of `let`, one of FUNCTIONS, or
 a whole-number field of the config. A row is parsed when a config of its type is read; a model type is a key at the left margin of a file.
@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +61,7 @@ _PLAIN = (
     dict,
     enumerate,
     int,
+    isinstance,
     len,
     list,
     max,
@@ -77,7 +77,6 @@ _PLAIN = (
     stack,
 )
 FUNCTIONS: Json = {function.__name__: function for function in (*_PLAIN, blocks.sparse)} | {
-    "is_list": lambda value: isinstance(value, list),
     "is_whole": lambda value: isinstance(value, int) and not isinstance(value, bool),
     "pairs": _pairs,
 }
@@ -119,18 +118,8 @@ def family(where: str, name: str) -> Family:
     for field in given.get("ignored", "").split():
         ignored |= SETS[field[1:]] if field.startswith(_SET) else {field}
     switches = {key: True for key in ("own_head", "pair", "varied") if given.get(key)}
-    return Family(_reader(given), given["defaults"], frozenset(ignored), **switches)
-
-
-def _reader(given: Mapping[str, Any]) -> Callable[[ConfigFields], blocks.Block]:
-    if given.get("build"):
-        return partial(built, given)
-    if "reader" not in given:
-        return partial(decoder, row=given)
-    module, function = given["reader"].rsplit(".", 1)
-    convert = getattr(import_module(f"rooflinecli.importers.hf.families.{module}"), function)
-    described = {"row": given} if "feedforward" in given or "experts" in given else {}
-    return partial(convert, **given.get("arguments", {}), **described)
+    convert = partial(built if given.get("build") else decoder, given)
+    return Family(convert, given["defaults"], frozenset(ignored), **switches)
 
 
 def built(row: Mapping[str, Any], fields: ConfigFields, known: Mapping[str, Any] | None = None) -> Any:
@@ -139,6 +128,7 @@ def built(row: Mapping[str, Any], fields: ConfigFields, known: Mapping[str, Any]
     readers = {name: getattr(fields, name) for name in READERS} | {
         "stated": fields.data.__contains__,
         "attention": partial(blocks.attention, fields),
+        "mlp": partial(blocks.feedforward, fields),
         "fields": {**fields.defaults, **fields.data},
         "word": lambda name: value if isinstance(value := fields.raw(name), str) else "",
         "given": {**fields.defaults, **fields.data}.__contains__,
@@ -159,12 +149,16 @@ def built(row: Mapping[str, Any], fields: ConfigFields, known: Mapping[str, Any]
     return made
 
 
-def _inside(fields: ConfigFields, nested: list[ConfigFields], name: str, ignored: str = "") -> ConfigFields:
-    """The fields of an object inside the config; none where there is no object. With `ignored` fields every other one must be read."""
+def _inside(
+    fields: ConfigFields, nested: list[ConfigFields], name: str, *path: Any, unread: str | None = None
+) -> ConfigFields:
+    """The fields of an object inside the config; none where there is no object. Where fields may stay `unread`, every other one must be read."""
     inside = fields.raw(name)
-    part = ConfigFields(inside if isinstance(inside, dict) else {}, {}, fields.where, (*fields.prefix, name))
-    if ignored:
-        part.used |= {*ignored.split(), "is_encoder_decoder", "add_cross_attention"}
+    for key in path:
+        inside = inside[key]
+    part = ConfigFields(inside if isinstance(inside, dict) else {}, {}, fields.where, (*fields.prefix, name, *path))
+    if unread is not None:
+        part.used |= {*unread.split(), "is_encoder_decoder", "add_cross_attention"}
         nested.append(part)
     return part
 
