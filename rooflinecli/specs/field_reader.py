@@ -73,6 +73,7 @@ class ConfigFields:
     def integer(self, name: str, *others: str, null: int | None = None, least: int = 1) -> int:
         """A whole number; `null` stands in when the field is null or has no default."""
         value = self.raw(name, *others)
+        name = next((given for given in (name, *others) if given in self.data), name)
         if value is MISSING or value is None:
             if null is None:
                 raise self.fail(name, "required, but missing; add it")

@@ -82,6 +82,11 @@ def test_a_head_of_fewer_rows_than_the_embedding_is_refused():
         from_config({"model_type": "apertus1p5_text", "output_vocab_size": 131272})
 
 
+def test_an_error_names_the_field_that_the_file_has():
+    with pytest.raises(DataError, match="here:num_layers: num_layers: expected a whole number, got 'x'"):
+        from_config({"model_type": "exaone", "num_layers": "x"}, lambda *path: "here:" + ".".join(path))
+
+
 def test_layers_of_lara_mini():
     """A period of five: two scans, two windows of 512 with rotary positions, one full attention without."""
     layers = spec_of({"model_type": "lara_mini", "num_hidden_layers": 5})

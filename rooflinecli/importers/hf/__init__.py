@@ -49,17 +49,19 @@ def from_config(config: Mapping[str, Any], where: Where | str = "config.json") -
     """
     at: Where = (lambda *_: where) if isinstance(where, str) else where
     name = _model_type(config, at)
-    outer = ConfigFields(config, {}, at)
-    outer.used.add("model_type")
-    fields, family = (
-        _text(outer, name)
-        if name in WRAPPED
-        else (ConfigFields(config, rows.family("families", name).defaults, at), rows.family("families", name))
-    )
+    outer = ConfigFields(config, {}, at, used={"model_type"})
+    if name in WRAPPED:
+        fields, family = _text(outer, name)
+    else:
+        family = rows.family("families", name)
+        fields = ConfigFields(config, family.defaults, at)
     model = family.convert(fields)
     if name in WRAPPED:
         model |= _tower(outer, name, model)
-        _finish(outer)
+        _refuse(outer)
+        remedy = "audio encoders are not supported; remove audio_config to estimate without it"
+        outer.expect("audio_config", (None, {}), remedy)
+        outer.finish(NOISE | _WRAPPER)
     model |= {} if family.own_head else _head(outer)
     quantization = stored(outer if outer is not fields and any(name in config for name in NAMES) else fields)
     if quantization:
@@ -67,16 +69,20 @@ def from_config(config: Mapping[str, Any], where: Where | str = "config.json") -
     _refuse(fields, family)
     wrapper = _INSIDE if name in WRAPPED else frozenset()
     fields.finish(NOISE | family.ignored | wrapper | set(NAMES))
-    fields.notes += [*_unused(fields, family), *(outer.notes if outer is not fields else [])]
+    unread = [key for key in fields.data if key not in fields.used and key in family.ignored]
+    if names := [key for key in unread if fields.data[key] not in (None, False, [], {})]:
+        fields.notes.append(f"Config fields not used because they change no shape: {', '.join(names)}.")
+    fields.notes += outer.notes if outer is not fields else []
     if decisive := [f"{key} {fields.assumed[key]}" for key in _DECISIVE if key in fields.assumed]:
         model["assumed"] = f"{at()}: absent, so the defaults of transformers' {name}: {', '.join(decisive)}"
-    return _title(config, name, at) | model | _notes(fields)
-
-
-def _unused(f: ConfigFields, family: Family) -> list[str]:
-    """Return a note with the ignored fields of a config, without bookkeeping."""
-    names = [k for k, v in f.data.items() if k not in f.used and k in family.ignored and v not in (None, False, [], {})]
-    return [f"Config fields not used because they change no shape: {', '.join(names)}."] if names else []
+    shapes = [
+        f"{key} {value}"
+        for key, value in fields.assumed.items()
+        if isinstance(value, int) and not isinstance(value, bool)
+    ]
+    if shapes:
+        fields.notes.append(f"Absent from the config, so transformers' defaults: {', '.join(shapes)}.")
+    return _title(config, name) | model | ({"notes": fields.notes} if fields.notes else {})
 
 
 def _model_type(config: Mapping[str, Any], at: Where) -> str:
@@ -119,13 +125,11 @@ def _text(outer: ConfigFields, name: str) -> tuple[ConfigFields, Family]:
     if name == "paligemma" or text.get("use_bidirectional_attention") == "vision":
         # bidirectional over image and prompt alone; generated tokens are causal and cached
         text = {key: value for key, value in text.items() if key != "use_bidirectional_attention"}
-    inner = ConfigFields(text, {**family.defaults}, outer.where, ("text_config",))
     tied = _tied(outer, name, text)
     if tied is not None:
-        inner = ConfigFields({**text, "tie_word_embeddings": tied}, inner.defaults, outer.where, inner.prefix)
+        text = {**text, "tie_word_embeddings": tied}
     outer.used.update({"tie_word_embeddings", *NAMES})
-    inner.used.add("model_type")
-    return inner, family
+    return ConfigFields(text, family.defaults, outer.where, ("text_config",), used={"model_type"}), family
 
 
 def _tied(outer: ConfigFields, name: str, text: Mapping[str, Any]) -> Any:
@@ -166,8 +170,7 @@ def _tower(outer: ConfigFields, name: str, model: Json) -> Json:
             "vision_config", f"is a '{kind}', not a supported image encoder; supported: {', '.join(sorted(known))}"
         )
     family = rows.family("vision_encoders", kind)
-    v = ConfigFields(given, family.defaults, outer.where, ("vision_config",))
-    v.used.add("model_type")
+    v = ConfigFields(given, family.defaults, outer.where, ("vision_config",), used={"model_type"})
     made = family.convert(v)
     names = {
         "outer": outer,
@@ -182,14 +185,6 @@ def _tower(outer: ConfigFields, name: str, model: Json) -> Json:
     v.finish(NOISE | family.ignored | {"hidden_act"})
     title = {"name": f"{name} image tower", "source": f"vision_config of the config, model_type {kind}"}
     return {"towers": [title | made | {"reads": "images", "lm_head": False}]}
-
-
-def _finish(outer: ConfigFields) -> None:
-    """Raise DataError for fields of a wrapper that no reader used."""
-    _refuse(outer)
-    remedy = "audio encoders are not supported; remove audio_config to estimate without it"
-    outer.expect("audio_config", (None, {}), remedy)
-    outer.finish(NOISE | _WRAPPER)
 
 
 def _refuse(f: ConfigFields, family: Family | None = None) -> None:
@@ -222,7 +217,7 @@ def _head(f: ConfigFields) -> Json:
     )
 
 
-def _title(config: Mapping[str, Any], name: str, at: Where) -> Json:
+def _title(config: Mapping[str, Any], name: str) -> Json:
     given = config.get("_name_or_path")
     title = Path(given).name if isinstance(given, str) and given.strip("./") else ""
     release = config.get("transformers_version")
@@ -233,19 +228,6 @@ def _title(config: Mapping[str, Any], name: str, at: Where) -> Json:
         "family": name,
         "source": f"Hugging Face config.json{origin}, model_type {name}{written}",
     }
-
-
-def _notes(f: ConfigFields) -> Json:
-    """What was assumed or left out, for the reader of the YAML."""
-    shapes = {key: value for key, value in f.assumed.items() if isinstance(value, int) and not isinstance(value, bool)}
-    notes = list(f.notes)
-    if shapes:
-        notes.append(
-            "Absent from the config, so transformers' defaults: "
-            + ", ".join(f"{k} {v}" for k, v in shapes.items())
-            + "."
-        )
-    return {"notes": notes} if notes else {}
 
 
 def model_document(path: Path, config: Document | None = None) -> Document:

@@ -109,36 +109,6 @@ def sparse(dense: Block, moe: Block, where: list[bool]) -> tuple[Block, list[Ove
     return dense, [{"feedforward": moe} if here else {} for here in where]
 
 
-def ssd(
-    f: ConfigFields,
-    *,
-    heads: int,
-    head_dim: int,
-    inner: int,
-    field: str,
-    groups: str,
-    state: str,
-    taps: str,
-    chunk: str,
-    **more: Any,
-) -> Block:
-    """A Mamba-2 block. Raises DataError where heads times their width is not the inner width."""
-    if heads * head_dim != inner:
-        raise f.fail(field, f"{heads} heads of {head_dim} are not the inner width {inner}; give another count")
-    n = f.integer(groups)
-    if heads % n:
-        raise f.fail(groups, f"{n} groups do not divide {heads} heads; give a divisor")
-    sizes = {"state": f.integer(state), "taps": f.integer(taps), "groups": n, "chunk": f.integer(chunk)}
-    block: Block = {"kind": "mamba2", "n_heads": heads, "head_dim": head_dim, "sizes": sizes}
-    return block | set_only(more)
-
-
-def selective(f: ConfigFields, inner: int, *, state: str, taps: str, rank: int, **more: Any) -> Block:
-    """A Mamba-1 block of `inner` channels."""
-    sizes = {"state": f.integer(state), "taps": f.integer(taps), "rank": rank}
-    return {"kind": "mamba", "n_heads": inner, "head_dim": 1, "sizes": sizes} | set_only(more)
-
-
 def leave_out_predictions(f: ConfigFields, *names: str) -> None:
     """Note that the layers of multi-token prediction, whose number is the field `names`, are not counted."""
     extra = f.integer(*names, null=0, least=0)

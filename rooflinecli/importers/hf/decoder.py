@@ -137,7 +137,13 @@ def _mixture(f: ConfigFields, row: Row, width: int, n: int) -> tuple[Block, list
     moe = experts(f, size, tuple(count), top_k, **more)
     if "mixtures" not in row:
         return moe, [{} for _ in range(n)]
-    where = _places(f, row["mixtures"], n)
+    given = row["mixtures"]
+    if "every" in given:
+        every, dense = f.integer(given["every"]), f.items(given["except"], int) or []
+        where = [i not in dense and (i + 1) % every == 0 for i in range(n)]
+    else:
+        first = f.integer(given["first"], null=given["default"], least=0) if "first" in given else 0
+        where = mixture_layers(f, [i >= first for i in range(n)])
     if _switch(f, row["feedforward"].get("bias", False)):
         moe |= {"bias": False}  # that of the dense layers is not the experts'
     if row["feedforward"].get("optional"):
@@ -145,12 +151,3 @@ def _mixture(f: ConfigFields, row: Row, width: int, n: int) -> tuple[Block, list
         if all(where):
             return moe, [{} for _ in where]
     return sparse(_feedforward(f, row["feedforward"], width), moe, where)
-
-
-def _places(f: ConfigFields, given: Row, n: int) -> list[bool]:
-    """Which layers are mixtures."""
-    if "every" in given:
-        every, dense = f.integer(given["every"]), f.items(given["except"], int) or []
-        return [i not in dense and (i + 1) % every == 0 for i in range(n)]
-    first = f.integer(given["first"], null=given["default"], least=0) if "first" in given else 0
-    return mixture_layers(f, [i >= first for i in range(n)])

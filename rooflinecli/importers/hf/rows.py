@@ -41,17 +41,10 @@ BLOCKS: dict[str, Callable[..., blocks.Block]] = {
     "experts": blocks.experts,
     "latent": blocks.latent,
     "frame": blocks.frame,
-    "ssd": blocks.ssd,
-    "selective": blocks.selective,
     "patches": blocks.patches,
     "linear": lambda _, **given: blocks.linear(**given),
 }
 READERS = "integer integer_or_auto optional flag text items listed side ratio labels head".split()  # of ConfigFields
-
-
-def _pairs(listed: list[Any]) -> bool:
-    """Whether a list is of pairs of sides."""
-    return all(isinstance(g, list) and len(g) == 2 and all(isinstance(s, int) and s > 0 for s in g) for g in listed)
 
 
 _PLAIN = (
@@ -78,7 +71,6 @@ _PLAIN = (
 )
 FUNCTIONS: Json = {function.__name__: function for function in (*_PLAIN, blocks.sparse)} | {
     "is_whole": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "pairs": _pairs,
 }
 
 
@@ -183,7 +175,7 @@ def _of(row: Mapping[str, Any], scope: Scope) -> Any:
         scope.fields.expect(name, tuple(scope.built(allowed)), remedy.format_map(scope))
     for condition, place, problem in row.get("check", ()):
         if not scope.value(condition):
-            where, _, name = place.rpartition(".")
+            where, _, name = place.format_map(scope).rpartition(".")
             raise (scope[where] if where else scope.fields).fail(name, problem.format_map(scope))
     for name in row.get("reads", ()):
         scope[name]
