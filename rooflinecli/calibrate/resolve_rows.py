@@ -204,9 +204,10 @@ def _sized(reading: MeasuredRow, spec: str) -> None:
 def _complete(reading: MeasuredRow, options: Options) -> None:
     """Raises UsageError that names the flags of what is missing."""
     train = reading.quantity == "train"
-    tokens = reading.probe.get("tokens_per_device")
-    if train and options.get("batch") is None and tokens and options.get("seq") and options.get("n"):
-        options["batch"] = max(round(tokens * _number("n", options) / _number("seq", options)), 1)
+    each, tokens = (reading.probe.get(name) for name in ("tokens_per_device", "tokens"))  # of a step
+    tokens = each * _number("n", options) if each and options.get("n") else tokens
+    if train and options.get("batch") is None and tokens and options.get("seq"):
+        options["batch"] = max(round(tokens / _number("seq", options)), 1)
     whole = all(options.get(size) is not None for size in _SIZES[:3])
     if options.get("n") is None and (whole or (not train and options.get("tp") is not None)):
         sizes = _SIZES if whole else _SIZES[:3]

@@ -21,6 +21,8 @@ Tree = Mapping[str, Any]  # a config, nested
 Options = Json  # options of an estimate by name, as written or parsed
 LARGEST = 256 * 2**20  # bytes of a file, unpacked, that are read
 _GZIP = b"\x1f\x8b"
+_HEAD = 4096  # bytes by which a text and its encoding are recognized
+_MARKS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _LAUNCHERS = (  # what launchers put before the lines of a rank: Open MPI's --tag-output, torchrun and torch_xla, Hydra, time stamps of kubectl, srun -l and pdsh
     r"\[\d+,\d+\]<std\w+>:? ?",
@@ -150,24 +152,38 @@ def _members(value: Any, start: int, text: str, source: Source) -> Any:
             line += 1 if len(lines) > start else 0
 
 
-def open_text(path: Path, newline: str | None = None) -> IO[str]:
-    """A stream of a text file, unpacked where gzip wrote it."""
+def _encoding(head: bytes) -> str:
+    """The encoding of a text by its mark, or by where its zero bytes are; empty for what is no text."""
+    marked = next((name for mark, name in _MARKS.items() if head.startswith(mark)), "")
+    zeros = [head[first::2].count(0) for first in (0, 1)]
+    if marked or not any(zeros):
+        return marked or "utf-8-sig"
+    most = max(zeros) > len(head) / 4 and not min(zeros)  # one of the two bytes of most characters
+    return ("utf-16-be", "utf-16-le")[zeros[1] > 0] if most else ""
+
+
+def _packed(path: Path) -> bool:
     with path.open("rb") as stream:
-        packed = stream.read(len(_GZIP)) == _GZIP
-    if packed:
-        return gzip.open(path, "rt", encoding="utf-8-sig", errors="replace", newline=newline)
-    return path.open(newline=newline, encoding="utf-8-sig", errors="replace")
+        return stream.read(len(_GZIP)) == _GZIP
+
+
+def open_text(path: Path, newline: str | None = None, give: str = "a text") -> IO[str]:
+    """A stream of a text file, unpacked where gzip wrote it. Raises DataError for one that is no text."""
+    opened = gzip.open if _packed(path) else open
+    with opened(path, "rb") as stream:
+        encoding = _encoding(stream.read(_HEAD))
+    if not encoding:
+        raise DataError(f"{path}:1: a binary file; give {give}")
+    return opened(path, "rt", encoding=encoding, errors="replace", newline=newline)
 
 
 def read_text(path: Path, largest: int = LARGEST, give: str = "a log or a result file") -> str:
-    """The text of a file of at most `largest` bytes, unpacked and decoded (UTF-8, or UTF-16 with its mark), lines ended by \\n.
+    """The text of a file of at most `largest` bytes, unpacked and decoded (UTF-8, UTF-16 or UTF-32), lines ended by \\n.
 
     Raises DataError that says what to `give` for one that cannot be read, is too long, or is no text.
     """
     try:
-        with path.open("rb") as packed:
-            zipped = packed.read(len(_GZIP)) == _GZIP
-        with gzip.open(path, "rb") if zipped else path.open("rb") as stream:
+        with (gzip.open if _packed(path) else open)(path, "rb") as stream:
             raw = stream.read(largest + 1)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; give {give}") from None
@@ -175,10 +191,10 @@ def read_text(path: Path, largest: int = LARGEST, give: str = "a log or a result
         raise DataError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error}); give {give}") from None
     if len(raw) > largest:
         raise DataError(f"{path}: more than {largest / 1e6:,.0f} MB; give {give} cut to what is needed")
-    wide = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
-    if b"\0" in raw[:4096] and not wide:
+    encoding = _encoding(raw[:_HEAD])
+    if not encoding:
         raise DataError(f"{path}:1: a binary file; give {give}")
-    return raw.decode("utf-16" if wide else "utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    return raw.decode(encoding, "replace").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def parse(text: str, name: str, reader: Callable[[str], Any] = json.loads) -> Any:
@@ -212,15 +228,22 @@ def positive(value: Any) -> float | None:
     return found if found is not None and found > 0 else None
 
 
+def at(holder: Any, path: str | None) -> Any:
+    """A field of a record, or one inside it by a path with dots; None where there is none."""
+    if isinstance(holder, dict) and path in holder:
+        return holder[path]
+    for name in (path or "").split("."):
+        holder = holder.get(name) if isinstance(holder, dict) else None
+    return holder
+
+
 def need(source: Source, line: int, holder: Json, *names: str) -> float:
     """The first of several fields that is there. Raises DataError for none, or one that is no number above zero."""
     for name in names:
-        if name in holder and holder[name] is not None:
-            found = positive(holder[name])
+        if (value := at(holder, name)) is not None:
+            found = positive(value)
             if found is None:
-                raise DataError(
-                    f"{source.at(line)}: {name}: expected a number above zero, got {str(holder[name])[:40]!r}"
-                )
+                raise DataError(f"{source.at(line)}: {name}: expected a number above zero, got {str(value)[:40]!r}")
             return found
     raise DataError(
         f"{source.at(line)}: {' or '.join(names)}: missing; was the file cut short, or written by another version?"

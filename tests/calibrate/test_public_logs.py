@@ -343,6 +343,123 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
         "| LLaMA 7B mostly Q4_0 | CUDA | 99 | 512 | 0 | 2153.50 ± 24.75 |\n| LLaMA 7B mostly Q4_0 | CUDA | 99 | 512 | 128 | 449.72 ± 1.27 |\n",
         [(3, "prefill", 512 / 2153.5, "s", {"prompt": 512.0}), (4, "itl", 1 / 449.72, "s", {"unread": "one rate of prompt and answer together"})],
     ),
+    "ai-dynamo/aiperf:docs/tutorials/goodput.md": (  # the table on the screen; the load is that of the command, or not known
+        "aiperf profile \\\n    -m Qwen/Qwen3-0.6B --concurrency 4 \\\n    --streaming\n```\n                    NVIDIA AIPerf | LLM Metrics\n"
+        "┏━━━━━━━━━━━━━━━━━┳━━━━━━━━━━┳━━━━━━━━━━┓\n┃                               Metric ┃      avg ┃      min ┃\n"
+        "│             Time to First Token (ms) │    50.04 │    30.65 │\n│                 Request Latency (ms) │ 3,651.23 │ 2,273.54 │\n"
+        "│             Inter Token Latency (ms) │     3.40 │     3.36 │\n│     Output Token Throughput Per User │   294.11 │   289.70 │\n"
+        "│                    (tokens/sec/user) │          │          │\n│      Output Sequence Length (tokens) │ 1,058.45 │   660.00 │\n"
+        "│       Input Sequence Length (tokens) │   550.00 │   550.00 │\n└─────────────────┴──────────┴──────────┘\n",
+        [(10, "itl", 0.0034, "s", {"concurrency": 4, "prompt": 550, "output": 1058, "model": "Qwen/Qwen3-0.6B"}), (8, "ttft", 0.05004, "s", {})],
+    ),
+    "triton-inference-server/perf_analyzer:genai-perf/docs/multi_modal.md": (
+        "                           NVIDIA GenAI-Perf | Multi-Modal Metrics\n┃                         Statistic ┃    avg ┃      max ┃\n"
+        "│          Time To First Token (ms) │ 205.38 │ 1,020.58 │\n│          Inter Token Latency (ms) │  16.41 │    18.32 │\n"
+        "│   Output Sequence Length (tokens) │  10.98 │    11.00 │\n│    Input Sequence Length (tokens) │  10.06 │    11.00 │\n└──┴──┴──┘\n",
+        [(4, "itl", 0.01641, "s", {"unread": "", "concurrency": None, "notes": ("the load is not in the file",)}), (3, "ttft", 0.20538, "s", {"unread": IMAGES})],
+    ),
+    "SemiAnalysisAI/InferenceX:experimental/token_position_decode_slo/minimax-m2.5": (  # the client's result, its times made seconds
+        '{"model_id": "MiniMaxAI/MiniMax-M2.5", "request_rate": "inf", "max_concurrency": 16, "duration": 149.21, "completed": 160, "total_input_tokens": 2949120, '
+        '"total_output_tokens": 20480, "output_throughput": 137.25, "median_ttft": 8.3671834, "p99_ttft": 20.287, "median_tpot": 0.0186484, "p99_tpot": 0.117}',
+        [(1, "itl", 0.0186484, "s", {"concurrency": 16, "prompt": 18432, "output": 128}), (1, "ttft", 8.3671834, "s", {})],
+    ),
+    "AI-Hypercomputer/JetStream, issue 83": (
+        "Successful requests: 1780\nBenchmark duration: 294.101467 s\nTotal input tokens: 214914\nTotal generated tokens: 415416\n"
+        "Request throughput: 6.05 requests/s\nInput token throughput: 730.75 tokens/s\nOutput token throughput: 1412.49 tokens/s\n"
+        "Mean TTFT: 114960.78 ms\nMedian TTFT: 115488.55 ms\nMean TPOT: 4429.77 ms\nMedian TPOT: 611.68 ms\n",
+        [(1, "throughput", 1412.49, "tokens/s", {"concurrency": "max", "prompt": 121, "output": 233})],
+    ),
+    "ROCm/rocm-blogs:blogs/artificial-intelligence/vllm-optimize/README.md": (  # what vLLM prints of batches
+        "python3 benchmarks/benchmark_latency.py --input-len 512 --output-len 256 --batch-size 4 --model meta-llama/Meta-Llama-3-8B-Instruct\n```\n"
+        "Avg latency: 4.3067230121872855 seconds\n",
+        [(3, "static", 4.3067230121872855, "s/batch", {"prompt": 512, "output": 256, "batch": 4, "engine": "vllm"})],
+    ),
+    "vllm-project/vllm-ascend:docs/source/developer_guide/performance_and_debug/performance_benchmark.md": (
+        "Throughput: 2.73 requests/s, 699.93 total tokens/s, 349.97 output tokens/s\nTotal num prompt tokens:  1280\n"
+        "Throughput: 2.73 requests/s, 699.93 tokens/s\n",
+        [
+            (1, "throughput", 349.97, "tokens/s", {"prompt": 128, "output": 128, "concurrency": "max"}),
+            (3, "throughput", 699.93, "total tokens/s", {"tokens_per_request": 699.93 / 2.73}),
+        ],
+    ),
+    "AntonioLopardo/OLMo, a run of a model with 1B parameters": (
+        "".join(
+            f"2025-12-12 22:24:2{i}.461\thost:0\tolmo.train:979\tINFO\t[step={i}/10000,epoch=0]\n    train/CrossEntropyLoss=10.16\n"
+            f"    throughput/total_tokens={i * 4194304:,}\n    throughput/device/tokens_per_second=76,50{i}\n    System/Peak GPU Memory (MB)=109,411\n"
+            for i in range(1, 6)
+        ),
+        [(19, "train", 76504.0, "tokens/s/device", {"tokens": 4194304.0})],
+    ),
+    "Lightning-AI/litgpt:tutorials/0_to_litgpt.md": (  # two iterations a step
+        " 'train': TrainArgs(save_interval=800,\n                    global_batch_size=8,\n                    micro_batch_size=4,\n"
+        "                    max_seq_length=512,\n"
+        + "".join(
+            f"Epoch 1 | iter {i} step {i // 2} | loss train: 1.646, val: n/a | iter time: {ms} ms{' (step)' * (i % 2 == 0)}\n"
+            for i, ms in enumerate((820.31, 548.72, 511.70, 511.70, 260.75, 568.22), start=1)
+        ),
+        [(7, "train", 2 * 0.5117, "s", {"batch": 8, "micro-batch": 4, "seq": 512})],
+    ),
+    "karpathy/nanoGPT, with what it prints first": (
+        "tokens per iteration will be: 491,520\niter 0: loss 10.9886, time 51830.12ms, mfu -100.00%\niter 10: loss 10.1, time 250.36ms, mfu -100.00%\n"
+        "iter 20: loss 9.5, time 251.02ms, mfu 40.36%\niter 30: loss nan, time 251.02ms, mfu 40.36%\n",
+        [(4, "train", 0.25102, "s", {"tokens": 491520.0})],
+    ),
+    "dhairyag/ShakespeareGPT-Forge:log.md": (
+        "step 0 | loss: 10.9677 | dt: 25213.31ms | tok/sec: 5198.52 | norm: 6.74 | lr: 0.000010\n"
+        "step 10 | loss: 8.6117 | dt: 19315.15ms | tok/sec: 6785.97 | norm: 2.93 | lr: 0.000110\n",
+        [(2, "train", 19.31515, "s", {"notes": ("a single step; warm-up may be in it",)})],
+    ),
+    "karpathy/llm.c, a check of three steps": (
+        "step    1/3 | loss 11.032358 (+nanz)| norm 22.1414 (+nanz)| lr 8.57e-07 | 2511.08 ms | 40.0% bf16 MFU | 208790 tok/s\n"
+        "step    2/3 | loss 10.958507 (+nanz)| norm 22.0968 (+nanz)| lr 1.71e-06 | 2502.21 ms | 40.1% bf16 MFU | 209530 tok/s\n",
+        [(2, "train", 2.50221, "s", {})],
+    ),
+    "pytorch/torchtune, its line on a disk": (
+        "Step 1 | loss:1.83 lr:2e-05 tokens_per_second_per_gpu:1300.5 peak_memory_active:20.1\nStep 2 | loss:1.7 lr:2e-05 tokens_per_second_per_gpu:2300.5 peak_memory_active:20.1\n",
+        [(2, "train", 2300.5, "tokens/s/device", {})],
+    ),
+    "facebookresearch/lingua, apps/main/train.py": (
+        "step: 10  acc: 0  loss:  8.1234  grad: 1.2e+00  flops: 3.01e+14  wps: 1.25e+04  iter: 0.5123  data: 0.0001  lr: 3.00e-04\n",
+        [(1, "train", 12500.0, "tokens/s/device", {})],
+    ),
+    "Gabe298/vLLM-llama-benchy-testing-result: a server, whose rate of a prompt counts the context before it": (
+        "| model | test | t/s | peak t/s | ttfr (ms) | est_ppt (ms) | e2e_ttft (ms) |\n|:---|---:|---:|---:|---:|---:|---:|\n"
+        "| Qwen3.8-27B-INT4A16-AWQ | pp2048 @ d1000 | 2306.62 ± 17.18 | | 1392.07 ± 10.13 | 1321.78 ± 10.13 | 1392.07 ± 10.13 |\n"
+        "| Qwen3.8-27B-INT4A16-AWQ | tg480 @ d1000 | 63.29 ± 1.82 | 84.00 ± 4.32 | | | |\n"
+        "| Qwen3.8-27B-INT4A16-AWQ | pp2048 @ d6144 | 2048.00 ± 1.00 | | 1092.07 ± 1.13 | 1000.00 ± 1.13 | 1092.07 ± 1.13 |\n",
+        [
+            (3, "prefill", 3048 / 2306.62, "s", {"prompt": 3048.0, "engine": None, "prefix-hit": None}),
+            (4, "itl", 1 / 63.29, "s", {"prompt": 3048.0, "output": 480.0}),
+            (5, "prefill", 1.0, "s", {"prompt": 8192.0, "prefix-hit": 0.75}),
+        ],
+    ),
+    "1337hero/rx7900xtx-llama-bench-vulcan: one card, then two": (
+        "".join(
+            "".join(f"ggml_vulkan: {i} = AMD Radeon RX 7900 XTX (RADV NAVI31) (radv) | uma: 0\n" for i in range(cards))
+            + "| model | size | params | backend | ngl | test | t/s |\n| --- | ---: | ---: | --- | --: | ---: | ---: |\n"
+            f"| llama 7B Q4_0 | 3.56 GiB | 6.74 B | Vulkan | 100 | tg128 | {rate} ± 0.09 |\n\n"
+            for cards, rate in ((1, 86.29), (2, 85.3))
+        ),
+        [(4, "itl", 1 / 86.29, "s", {"n": 1, "pp": None}), (10, "itl", 1 / 85.3, "s", {"n": 2, "pp": 2})],
+    ),
+    "kubernetes-sigs/inference-perf:demos/kubecon-na-2025/vllm+eagle/results/summary_lifecycle_metrics.json": (  # all stages: no load of its own
+        '{"load_summary": {"count": 22042}, "successes": {"count": 22042, "latency": {"request_latency": {"mean": 3.8427295}, "time_to_first_token": {"mean": 2.2543885}}, '
+        '"throughput": {"output_tokens_per_sec": 2427.5}, "prompt_len": {"mean": 201.5}, "output_len": {"mean": 62.94}}, "failures": {"count": 0}}',
+        [(1, "itl", 1.588341 / 62, "s", {"qps": None, "concurrency": None, "notes": ("the load is not in the file",)}), (1, "ttft", 2.2543885, "s", {})],
+    ),
+    "saforem2/ezpz:docs/examples/hf-trainer/comparison.md": (  # lines of steps have the time so far; the second run logs no head
+        "  Total train batch size (w. parallel, distributed & accumulation) = 24\n  Total optimization steps = 100\n"
+        "{'loss': 2.6031, 'epoch': 2.24, 'num_input_tokens_seen': 19660800, 'train_runtime': 252.007, 'train_tokens_per_second': 78016.894}\n"
+        "{'train_runtime': 299.1983, 'train_samples_per_second': 8.021, 'train_steps_per_second': 0.334, 'train_tokens_per_second': 2737.984, 'epoch': 2.24}\n"
+        "100%|##########| 100/100 [06:47<00:00,  3.45s/it]\n"
+        "{'train_runtime': 408.6051, 'train_samples_per_second': 1.958, 'train_steps_per_second': 0.245, 'train_tokens_per_second': 2004.87, 'epoch': 1.0}\n",
+        [(4, "train", 2.991983, "s", {"batch": 24}), (6, "train", 4.086051, "s", {"batch": 8})],
+    ),
+    "huggingface/accelerate:docs/source/usage_guides/megatron_lm.md": (  # a bar and no summary
+        "INFO - __main__ -   Total train batch size (w. parallel, distributed & accumulation) = 48\nINFO - __main__ -   Total optimization steps = 245\n"
+        "100%|█████| 245/245 [05:27<00:00,  1.28s/it]\n",
+        [(3, "train", 327 / 245, "s", {"batch": 48})],
+    ),
 }  # fmt: skip
 
 
@@ -369,6 +486,12 @@ def test_a_public_log_says_what_a_person_reads_in_it(where):
 def test_a_whole_run_of_mlperf_is_not_called_cut_short(benchmark, why):
     text = f':::MLLOG {{"key": "submission_benchmark", "value": "{benchmark}"}}\n:::MLLOG {{"key": "run_stop", "value": null}}\n'
     with pytest.raises(DataError, match=why):
+        read_source(Source("log", text))
+
+
+def test_metrics_of_a_server_are_no_stage_of_its_client():
+    text = '{"load_summary": {}, "successes": {"count": 5105, "request_latency": {"mean": 1.15}, "time_per_output_token": {"mean": 0.0176}}}'
+    with pytest.raises(DataError, match=r"log:1: the server.s own metrics.*give stage_N_lifecycle_metrics"):
         read_source(Source("log", text))
 
 

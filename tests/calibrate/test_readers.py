@@ -82,6 +82,9 @@ def test_files_gzipped_or_binary(tmp_path):
     packed = tmp_path / "log.gz"
     packed.write_bytes(gzip.compress(NCCL.encode()))
     assert len(read(packed)) == 2
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig"):
+        packed.write_bytes(gzip.compress(NCCL.replace("\n", "\r\n").encode(encoding)))
+        assert len(read(packed)) == 2
     (tmp_path / "b").write_bytes(b"\x7fELF\0\0")
     with pytest.raises(DataError, match="binary"):
         read(tmp_path / "b")

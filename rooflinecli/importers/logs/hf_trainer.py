@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.source import MeasuredRow, Options, Source, number, positive
@@ -16,12 +17,32 @@ _HEAD = {  # what the Trainer logs before the first step
     "batch": re.compile(r"Total train batch size[^=\n]*=\s*([\d,]+)"),
     "done": re.compile(r"Continuing training from global step (\d+)"),
 }
-_BAR = re.compile(r"100%\|[^|\n]*\|\s*(\d+)/\1\s*\[")
+_BAR = re.compile(r"100%\|[^|\n]*\|\s*(\d+)/\1\s*\[([\d:]+)<")
+_WHOLE = "the whole run, its start and evaluations included"
 HALF = 5e-4  # half of the last digit of a rate: the Trainer rounds to three decimals
 
 
 def claims(source: Source) -> bool:
-    return "train_runtime" in source.plain and "train_samples_per_second" in source.plain
+    summary = "train_runtime" in source.plain and "train_samples_per_second" in source.plain
+    return summary or ("train_runtime" not in source.plain and any(_bars(source)))
+
+
+def _bars(source: Source) -> Iterator[MeasuredRow]:
+    """Runs of scripts with Accelerate that print a head and a bar, but no summary."""
+    for bar in _BAR.finditer(source.plain):
+        head = _head(source.plain[: bar.start()])
+        seconds = _figure(bar[2])
+        if head.get("steps") == float(bar[1]) and seconds:
+            options: Options = {"software": "pytorch", "batch": head.get("batch")}
+            given = {name: value for name, value in options.items() if value is not None}
+            where = source.at(source.line_of(bar.start()))
+            yield MeasuredRow(where, TOOL, "train", seconds / float(bar[1]), options=given, notes=(_WHOLE,))
+
+
+def _head(text: str) -> dict[str, float]:
+    """What was logged before the first step, the last of each."""
+    found = {name: pattern.findall(text) for name, pattern in _HEAD.items()}
+    return {name: float(values[-1].replace(",", "")) for name, values in found.items() if values}
 
 
 def read(source: Source) -> list[MeasuredRow]:
@@ -36,16 +57,20 @@ def read(source: Source) -> list[MeasuredRow]:
             if not closed:
                 raise DataError(f"{source.at(line)}: the summary does not end; was the file cut short?")
         fields = {name: figure for name, value in _FIELD.findall(block) if (figure := _figure(value)) is not None}
-        printed.append((line, start, fields))
+        if (
+            "train_tokens_per_second" not in fields or "train_samples_per_second" in fields
+        ):  # else a step's, not a run's
+            printed.append((line, start, fields))
+    if not printed:
+        return list(_bars(source))
     found = []
     for line, start, fields in printed:  # a run's dictionary and table are one: read the fields of both
         same = [other for _, _, other in printed if _same_run(fields, other)]
         whole = {name: value for other in reversed(same) for name, value in other.items()}
-        stated = {
-            name: float(values[-1].replace(",", "")) for name, p in _HEAD.items() if (values := p.findall(text[:start]))
-        }
-        if "steps" not in stated and (bars := _BAR.findall(text[:start])):
-            stated["steps"] = float(bars[-1])
+        before = max((s for _, s, other in printed if s < start and not _same_run(fields, other)), default=0)
+        stated = _head(text[before:start])
+        if "steps" not in stated and (bars := _BAR.findall(text[before:start])):
+            stated["steps"] = float(bars[-1][0])
         found += _run(source, line, whole, stated)
     return found
 
@@ -87,7 +112,7 @@ def _run(source: Source, line: int, fields: dict[str, float], head: dict[str, fl
         most = runtime * (samples + HALF) / (steps - parts) if steps > parts else math.inf
         options["batch"] = _only_whole(least, most)
     options = {name: value for name, value in options.items() if value is not None}
-    notes = ["the whole run, its start and evaluations included"]
+    notes = [_WHOLE]
     value, unit = (runtime / steps, "s") if steps else (1 / rate, "s") if rate else (0.0, "")
     if not steps and samples and (not rate or samples > rate):
         value, unit = samples, "samples/s"

@@ -14,7 +14,7 @@ TOOL = "llama-bench"
 _FORMAT = re.compile(r"\b(I?Q\d\w*|MXFP4|NVFP4|BF16|F16|F32)\b(?: - (Small|Medium|Large))?", re.IGNORECASE)
 _WIDE = {"fp16": 16.0, "bf16": 16.0, "fp32": 32.0, "q8_0": 8.5}  # bits a weight
 _TEST = re.compile(r"^(pp|tg) ?(\d+)(\+tg)?(?: ?\d+)?(?: ?@ ?d(\d+))?$")
-_CARD = re.compile(r"^ *(?:Device \d+: |ggml_vulkan: \d+ = )(.+?)(?:, compute|, gfx| \(|$)", re.MULTILINE)
+_CARD = re.compile(r" *(?:Device \d+: |ggml_vulkan: \d+ = )(.+?)(?:, compute|, gfx| \(|$)")
 # a backend is that of the program, of which a run may use none: a heading or a command says so
 _HOST = re.compile(r"^#+ *CPU( only)? *$|llama-bench.*(-ngl|--n-gpu-layers)[ =]0\b")
 SCATTER = 0.1  # of a rate: a larger standard deviation of its runs is noted
@@ -56,10 +56,11 @@ def _row(source: Source, line: int, row: Json) -> MeasuredRow:
 
 def _reading(source: Source, line: int, row: Json, test: _Test) -> MeasuredRow:
     stored, notes = _formats(row)
+    cards = _cards(source, row, line)
     if test.scatter and test.scatter > SCATTER * test.rate:
         notes = (*notes, f"its runs scatter by {test.scatter / test.rate:.0%}")
-    options: Options = {"batch": 1, "said-model": _model(row), **stored, **_server(source, row)}
-    probe: Json = {"cpu": True} if _backend(row) in ("cpu", "blas") else {"device": _cards(source, row)[:1]}
+    options: Options = {"batch": 1, "said-model": _model(row), **stored, **_server(source, row, cards)}
+    probe: Json = {"cpu": True} if _backend(row) in ("cpu", "blas") else {"device": cards[:1]}
     quantity, value = ("prefill", test.tokens / test.rate) if test.kind == "pp" else ("itl", 1.0 / test.rate)
     if test.kind == "pp":
         whole = (test.depth or 0.0) + test.tokens
@@ -106,14 +107,16 @@ def _backend(row: Json) -> str:
     return next((name for name in named if name not in ("rpc", "blas")), named[0])
 
 
-def _cards(source: Source, row: Json) -> list[str]:
-    """Names of the devices, from the row or from what the backend prints when it starts."""
+def _cards(source: Source, row: Json, line: int) -> list[str]:
+    """Names of the devices, from the row or from what the backend printed when it last started."""
     stated = str(row.get("gpu_info") or "")
-    names = [name.strip() for name in (stated.split(",") if stated else _CARD.findall(source.head)) if name.strip()]
+    listed = [] if stated else [(i, m[1]) for i, text in enumerate(source.lines[:line]) if (m := _CARD.match(text))]
+    last = [name for place, (i, name) in enumerate(listed) if listed[-1][0] - i == len(listed) - 1 - place]
+    names = [name.strip() for name in (stated.split(",") if stated else last) if name.strip()]
     return names if len(set(names)) == 1 else []  # which of several kinds ran is not said
 
 
-def _server(source: Source, row: Json) -> Options:
+def _server(source: Source, row: Json, cards: list[str]) -> Options:
     """The engine with its build, the devices that shared the layers, and what stayed on the host."""
     backend = _backend(row)
     stated = positive(row.get("build_number")) or next(
@@ -124,7 +127,7 @@ def _server(source: Source, row: Json) -> Options:
         engine = "llamacpp-2025"
     elif stated and backend == "cuda" and stated < _CUDA_2024:
         engine = "llamacpp-2024"
-    devices = 0 if "rpc" in str(row.get("backends") or row.get("backend")).lower() else len(_cards(source, row))
+    devices = 0 if "rpc" in str(row.get("backends") or row.get("backend")).lower() else len(cards)
     hosted = positive(row.get("n_cpu_moe"))
     layers = next((value for name in ("n_gpu_layers", "ngl") if (value := number(row.get(name))) is not None), None)
     caches = {str(row[name]) for name in ("type_k", "type_v") if row.get(name)} - {"f16"}
@@ -142,7 +145,8 @@ def _server(source: Source, row: Json) -> Options:
 
 
 def _markdown(source: Source) -> list[MeasuredRow]:
-    found, header, host = [], None, False
+    found, host = list[MeasuredRow](), False
+    header: list[str] | None = None
     for line, text in enumerate(source.lines, start=1):
         cells = [cell.strip() for cell in text.strip().strip("|").split("|")] if text.lstrip().startswith("|") else []
         if not cells and (text.startswith("#") or "llama-bench" in text):
@@ -155,6 +159,9 @@ def _markdown(source: Source) -> list[MeasuredRow]:
                     f"{source.at(line)}: {len(cells)} cells under {len(header)} columns; was the file cut short?"
                 )
             row = dict(zip(header, cells, strict=True)) | ({"backend": "CPU"} if host else {})
+            if "est_ppt (ms)" in row:
+                found += _benchy(source, line, row, found)
+                continue
             parts = [f"{name}{row[n]}" for name, n in (("pp", "n_prompt"), ("tg", "n_gen")) if positive(row.get(n))]
             match = _TEST.match(row.get("test") or "+".join(parts))
             rate, scatter = map(positive, row["t/s"].partition("±")[::2])
@@ -165,3 +172,22 @@ def _markdown(source: Source) -> list[MeasuredRow]:
         elif not cells:
             header = None
     return found
+
+
+def _benchy(source: Source, line: int, row: Json, before: list[MeasuredRow]) -> list[MeasuredRow]:
+    """A row of llama-benchy, which measures any server as llama-bench does: answers follow the prompt of the row before, and a prompt takes the
+    context before it along, unless the rate shows that it was cached."""
+    match, (rate, scatter) = _TEST.match(row["test"]), map(positive, row["t/s"].partition("±")[::2])
+    if match is None or match[3] or not rate:
+        return []
+    depth, tokens, taken = float(match[4] or 0), float(match[2]), positive(row["est_ppt (ms)"].partition("±")[0])
+    options: Options = {"batch": 1, "said-model": row.get("model", "")}
+    if match[1] == "tg":
+        prompt = before[-1].options["prompt"] if before and before[-1].quantity == "prefill" else depth or 1.0
+        quantity, value, options = "itl", 1 / rate, options | {"prompt": prompt, "output": tokens}
+    else:
+        cached = taken is not None and depth > 0 and abs(rate * taken * 1e-3 / tokens - 1) < SCATTER
+        quantity, value = "prefill", (tokens if cached else depth + tokens) / rate
+        options |= {"prompt": depth + tokens} | ({"prefix-hit": depth / (depth + tokens)} if cached else {})
+    notes = (f"its runs scatter by {scatter / rate:.0%}",) if scatter and scatter > SCATTER * rate else ()
+    return [MeasuredRow(source.at(line), "llama-benchy", quantity, value, options=options, notes=notes)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
@@ -17,7 +18,12 @@ QUEUED = 256  # requests at once, from which engines let some wait (vLLM's max_n
 SKEWED = 2.0  # times the median: a larger mean is noted
 STREAMING_BROKEN = 0.05  # of the mean: a smaller median means that the stream delivered several tokens at once
 IMAGES = "prompts of images or sound: their tokens and encoders are not in its lengths"
-_ENGINES = {"openai": "vllm", "vllm": "vllm", "sglang": "sglang"}  # by what the name of a client's backend begins with
+_ENGINES = {
+    "openai": "vllm",
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "trt": "trtllm",
+}  # by what the name of a client's backend begins with
 
 
 @dataclass
@@ -37,6 +43,7 @@ class ServingRun:
     notes: tuple[str, ...] = ()
     load_stated: bool = True
     images: bool = False
+    lines: Mapping[str, int] = field(default_factory=dict)  # of a quantity, where it is not that of the run
 
     @property
     def latency(self) -> float | None:
@@ -83,7 +90,9 @@ class ServingRun:
             if span and duration and duration > max(BEHIND * span, span + DRAIN * (self.latency or duration)):
                 doubt = f"served {count / duration:.3g} of {rate:.3g} requests per second, so its queue grew: no steady load"  # type: ignore[operator]
         found = [
-            MeasuredRow(source.at(line), tool, what, value, options=given, notes=notes, doubt=doubt)
+            MeasuredRow(
+                source.at(self.lines.get(what, line)), tool, what, value, options=given, notes=notes, doubt=doubt
+            )
             for what, value in (("itl", itl), ("ttft", ttft))
             if value is not None
         ]
@@ -123,25 +132,25 @@ def engine_of(client: object) -> str | None:
     return _ENGINES.get(name.partition("-")[0], name or None)
 
 
-def seconds(holder: Json, *names: str, scale: float = 1e-3) -> float | None:
-    """The first of several latencies that is there and above zero, in seconds."""
-    return next((found * scale for name in names if (found := positive(holder.get(name)))), None)
+def suspect(
+    source: Source, line: int, figures: Json, mean_and_median: Sequence[str], known: float | None
+) -> tuple[str, ...]:
+    """Notes on latencies that are not times: NaN, infinite, below zero; tools write 0 for what did not occur; and on a mean far above its
+    median. Metrics with a unit of their own are not looked at.
 
-
-def unread(source: Source, line: int, holder: Json, *names: str) -> tuple[str, ...]:
-    """Notes on latencies that are not times: NaN, infinite, below zero; tools write 0 for what did not occur; and on the first, a mean,
-    far above the second, its median.
-
-    Raises DataError where a run has no valid one, which would otherwise be dropped silently.
+    Raises DataError where a run has no valid one, `known`, which would otherwise be dropped silently.
     """
-    figures = {name: (holder[name], number(holder[name])) for name in names if holder.get(name) is not None}
-    stated = ", ".join(f"{name} {raw}" for name, (raw, figure) in figures.items() if figure is None or figure < 0)
-    if stated and seconds(holder, *names) is None:
+    plain = {name: raw for name, raw in figures.items() if raw is not None and not isinstance(raw, dict)}
+    wrong = {name: raw for name, raw in plain.items() if (figure := number(raw)) is None or figure < 0}
+    stated = ", ".join(f"{name} {raw}" for name, raw in wrong.items())
+    if stated and known is None:
         raise DataError(f"{source.at(line)}: {stated}: not a time; take the run out of the file, or measure it again")
-    mean, middle = (positive(holder.get(name)) for name in names[:2])
     notes: tuple[str, ...] = (f"{stated}: not a time, not read",) if stated else ()
+    mean, middle = (positive(plain.get(name)) for name in mean_and_median) if len(mean_and_median) == 2 else (None, 0)
     if mean and middle and mean > SKEWED * middle:
-        notes += (f"{names[0]} is {mean / middle:.2g} times its median: a few requests waited, or came first",)
+        notes += (
+            f"{mean_and_median[0]} is {mean / middle:.2g} times its median: a few requests waited, or came first",
+        )
     return notes
 
 

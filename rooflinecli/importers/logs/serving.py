@@ -1,0 +1,464 @@
+"""Serving benchmarks: a row of serving.yaml says by what a format is recognized and where its figures are; here are the records that
+files are cut into, and what no row can say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.core.errors import DataError
+from rooflinecli.core.record import Json
+from rooflinecli.importers.logs.log_reader import LogReader, csv_rows
+from rooflinecli.importers.logs.serving_run import QUEUED, ServingRun, between, engine_of, lengths, lumped, suspect
+from rooflinecli.importers.source import MeasuredRow, Options, Source, at, need, positive
+from rooflinecli.specs.snapshots import table
+
+Records = Iterable[tuple[int, Json]]
+UNITS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "us": 1e-6, "ns": 1e-9}
+DRAWN = 0.9  # InferenceX's client draws lengths uniformly in [0.8, 1] of the nominal ones
+_INFERENCEX_DTYPES = {"fp4": "nvfp4", "fp8": "fp8", "bf16": "bf16", "int4": "int4"}
+_TITLE = re.compile(r"=+ Serving Benchmark Result =+")
+_FIELD = re.compile(r"^\W*([A-Z][^:|]*?):\s+([-\w.,]+)\s*(?:[←·#].*)?$")
+_LOAD = re.compile(r"^\W*(Max\w* req\w+ concurrency|Traffic request rate):\s+([-\w.,]+)\s*$")
+_FLAG = re.compile(
+    r"--?(model|m|max-concurrency|concurrency|request-rate|backend|dataset-name|dataset-path|(?:random-)?input-len|"
+    r"(?:random-)?output-len|batch-size|num-prompts)[= ]+['\"]?([^'\"\s\\]+)"
+)
+_COMMAND = re.compile(r"\bbench(?:mark)?_(?:serving|latency|throughput)|\bbench (?:serve|latency|throughput)\b|\b(?:genai-perf|aiperf) profile\b")  # fmt: skip
+_ASKED = re.compile(r"\b(model|max_concurrency|request_rate|backend|dataset_name|dataset_path|(?:random_)?input_len|(?:random_)?output_len|batch_size|num_prompts)=(?:'([^']*)'|([^,)\s]+))")  # fmt: skip
+_IMAGES = re.compile(r"vision|image|video|audio|vqa|mmmu|multi-?modal|-mm\b", re.IGNORECASE)  # in a data set's name
+_CELLS = re.compile(r"[│|]")
+_METRIC = re.compile(r"([A-Z][\w ]+?) \(([^)]*)\)")
+_LATENCIES = {"ttft": "time_to_first_token", "itl": "inter_token_latency"}
+_TRT_REPORT = re.compile(r"^= (ENGINE DETAILS|PYTORCH BACKEND|_AUTODEPLOY)")
+_TRT_FIELD = re.compile(r"^([A-Z][^:]*?):\s+(\S.*?)\s*$")
+_TRT_DTYPES = {"FP8": "fp8", "NVFP4": "nvfp4", "W4A16_AWQ": "int4", "W8A16": "int8"}
+_MLPERF_FIELD = re.compile(r"^\s*([A-Za-z0-9.][^:]*?)\s*:\s*(\S.*?)\s*$")
+_JETSTREAM = re.compile(r"^([A-Z][\w ]+): ([\d.]+)(?: (?:s|ms|\w+/s))?\s*$")
+_LATENCY = re.compile(r"^Avg latency: ([\d.]+) seconds")
+_THROUGHPUT = re.compile(
+    r"^Throughput: ([\d.]+) requests/s, ([\d.]+) (?:total )?tokens/s(?:, ([\d.]+) output tokens/s)?"
+)
+
+
+@dataclass(frozen=True)
+class ServingFormat:
+    """A row of the table."""
+
+    TOOL: str
+    row: Json
+
+    @cached_property
+    def marker(self) -> re.Pattern[str] | None:
+        return re.compile(self.row["marker"], re.MULTILINE) if "marker" in self.row else None
+
+    def claims(self, source: Source) -> bool:
+        row = self.row
+        if self.marker is not None and not self.marker.search(source.plain):
+            return False
+        names = row.get("early", ()), row.get("marks", ())  # lists of every request's times may come before the means
+        if not any(names):
+            return self.marker is not None
+        return source.looks_like_json and all(
+            f'"{name}"' in text for text, each in zip((source.head, source.plain), names, strict=True) for name in each
+        )
+
+    def read(self, source: Source) -> list[MeasuredRow]:
+        found: list[MeasuredRow] = []
+        left_out = 0
+        for line, record in RECORDS[self.row.get("records", "objects")](source):
+            if self.row.get("run", "") in ("", *record):
+                made = self._run(source, line, record)
+                left_out = line if made is None else left_out
+                found += made.rows(source, line, self.TOOL) if made else []
+        if left_out and not found:
+            raise DataError(f"{source.at(left_out)}: {self.row['apart']}")
+        return found
+
+    def _run(self, source: Source, line: int, record: Json) -> ServingRun | None:
+        row = self.row
+        for path in row.get("need", ()):
+            need(source, line, record, path)
+
+        def number(name: str) -> float | None:
+            return next((found for path in row.get(name, ()) if (found := positive(at(record, path)))), None)
+
+        def seconds(paths: Iterable[str]) -> float | None:
+            return next((found for path in paths if (found := _time(source, line, path, record, row))), None)
+
+        requests = number("requests")
+        asked, answered = (at(record, path) for path in row.get("totals") or row.get("means") or (None, None))
+        sizes = lengths(asked, answered, requests if "totals" in row else 1)
+        ttft, itl = seconds(row.get("ttft", ())), seconds(row.get("itl", ()))
+        whole = [row["whole"]] if "whole" in row else []
+        if itl is None:
+            itl = between(seconds(whole), ttft, sizes.get("output"))
+        elif lumped(*(at(record, path) for path in row.get("lumped", (None, None)))):
+            itl = None
+        failed = positive(at(record, row["failed"])) if "failed" in row else None
+        model, engine = (
+            next((found for path in row.get(name, ()) if (found := at(record, path))), None)
+            for name in ("model", "engine")
+        )
+        run = ServingRun(
+            {"model": model, "engine": engine_of(engine), **sizes},
+            ttft,
+            itl,
+            number("throughput"),
+            number("concurrency"),
+            number("rate"),
+            requests,
+            number("duration"),
+            load_stated=row.get("load_stated", True),
+        )
+        figures = {path: at(record, path) for path in (*row.get("ttft", ()), *row.get("itl", ()), *whole)}
+        run.notes = (
+            *((f"{failed:g} requests failed",) if failed else ()),
+            *suspect(source, line, figures, row.get("ttft", ())[:2], ttft or itl),
+        )
+        adjust = row.get("adjust")
+        return ADJUST[adjust](source, line, record, run) if adjust else run
+
+
+def _time(source: Source, line: int, path: str, record: Json, row: Json) -> float | None:
+    """Seconds of a field, above zero. Raises DataError for a metric with a unit that is none of time."""
+    value = at(record, path)
+    if not isinstance(value, dict):
+        return None if (found := positive(value)) is None else found * float(row.get("scale", 1.0))
+    found, unit = positive(value.get("avg")), str(value.get("unit") or "")
+    if found is not None and unit not in UNITS:
+        raise DataError(f"{source.at(line)}: {path}.unit: expected {', '.join(UNITS)}, got {unit!r}")
+    return None if found is None else found * UNITS[unit]
+
+
+def _csv_metrics(source: Source) -> Records:
+    """AIPerf's CSV as its JSON has the metrics."""
+    yield from _metrics([(line, row["Metric"], row.get("avg", row.get("Avg"))) for line, row in csv_rows(source, "Metric,")])  # fmt: skip
+
+
+def _console_metrics(source: Source) -> Records:
+    """The same of each table that it prints; the load is that of the command before."""
+    found, start, title = list[tuple[int, str, Any]](), 0, ""
+    for line, text in enumerate(source.lines, start=1):
+        if "NVIDIA " in text and " | " in text:
+            start, title, found = line, text, []
+        cells = [cell.strip() for cell in _CELLS.split(text.strip().strip("│|"))]
+        if start and len(cells) > 2:
+            found.append((line, cells[0], cells[1]))
+        elif start and text.lstrip().startswith(("└", "```")):
+            asked = _arguments(source.lines[: start - 1])
+            for at_line, record in _metrics(found):
+                yield at_line, {**record, "asked": asked, "images": "Multi-Modal" in title}
+            start = 0
+    if start and found:
+        raise DataError(f"{source.at(len(source.lines))}: the table of metrics does not end; was the file cut short?")
+
+
+def _metrics(cells: list[tuple[int, str, Any]]) -> Records:
+    named = [(line, m[1].lower().replace(" ", "_"), m[2], value) for line, label, value in cells if (m := _METRIC.match(label))]  # fmt: skip
+    record = {name: {"avg": value, "unit": unit} for _, name, unit, value in reversed(named)}
+    lines = {what: line for line, name, *_ in reversed(named) for what, of in _LATENCIES.items() if name == of}
+    if lines:
+        yield min(lines.values()), {"time_to_first_token": {}, **record, "lines": lines}
+
+
+def _guidellm_benchmarks(source: Source) -> Records:
+    for line, report in source.objects:
+        for bench in report.get("benchmarks") or []:
+            first = str(bench.get("id_") or at(bench, "config.id_") or "")
+            place = source.line_of(source.plain.find(first)) if first and first in source.plain else line
+            yield place, {"report": report, **bench}
+
+
+def _blocks(source: Source) -> Records:
+    """Blocks of results under many other messages, each with the load that its client printed before, and its command."""
+    starts = [i for i, text in enumerate(source.lines) if _TITLE.search(text)]
+    for start, following in zip(starts, [*starts[1:], len(source.lines)], strict=True):
+        fields, whole = _block(source.lines[start + 1 : following])
+        if not whole:
+            raise DataError(f"{source.at(start + 1)}: the block of results does not end; was the file cut short?")
+        load: Json = {}
+        for text in reversed(source.lines[:start]):
+            if re.search(r"={20,}", text):
+                break
+            if match := _LOAD.match(text.strip()):
+                load.setdefault(match[1], match[2])
+        yield start + 1, {**load, **fields, "asked": _arguments(source.lines[:start])}
+
+
+def _block(lines: list[str]) -> tuple[Json, bool]:
+    """The fields up to the line of equal signs that closes them, or to the end of a listing in a document; whether there is one."""
+    fields: Json = {}
+    for text in lines:
+        latency = any(name.startswith(("Mean ITL", "Median ITL", "Median TPOT")) for name in fields)
+        if fields and (re.search(r"={20,}", text) or (latency and text.lstrip().startswith("```"))):
+            return fields, True
+        if match := _FIELD.match(text.strip()):
+            fields.setdefault(match[1].strip(), match[2])
+    return fields, False
+
+
+def _arguments(before: list[str]) -> Json:
+    """The options of the last command printed before a result: its parsed arguments, or the command line, over several lines."""
+    for i in range(len(before) - 1, -1, -1):
+        if "Namespace(" in before[i]:
+            return {name: quoted or bare for name, quoted, bare in _ASKED.findall(before[i])}
+        if _COMMAND.search(before[i]):
+            end = next((j for j in range(i, len(before)) if not before[j].rstrip().endswith("\\")), i)
+            flags = _FLAG.findall(" ".join(before[i : end + 1]))
+            if flags:  # else it is prose
+                asked = {name.replace("-", "_"): value for name, value in flags if "$" not in value}
+                return {**({"model": asked["m"]} if "m" in asked else {}), **asked}
+    return {}
+
+
+def _jetstream(source: Source) -> Records:
+    """Runs of lines with a name and a figure each."""
+    found, start = Json(), 0
+    for line, text in enumerate([*source.lines, "Successful requests: 0"], start=1):
+        if match := _JETSTREAM.match(text):
+            if match[1] == "Successful requests":
+                if "Output token throughput" in found:
+                    yield start, {**found, "asked": _arguments(source.lines[: start - 1])}
+                found, start = {}, line
+            found.setdefault(match[1], match[2])
+
+
+def _trtllm_reports(source: Source) -> Records:
+    """Reports, with lengths and load that follow where one is only its overview."""
+    starts = [i for i, text in enumerate(source.lines) if _TRT_REPORT.match(text)] or [0]
+    for start, following in zip(starts, [*starts[1:], len(source.lines)], strict=True):
+        block = source.lines[start:following]
+        fields: Json = {m[1].strip(): m[2].rstrip("%") for m in map(_TRT_FIELD.match, block) if m}
+        place = next((i for i, text in enumerate(block) if "PERFORMANCE OVERVIEW" in text), None)
+        if place is None:
+            raise DataError(
+                f"{source.at(start + len(block))}: the report ends before its PERFORMANCE OVERVIEW; was it cut short?"
+            )
+        rate, itl, served, both, whole, taken = (
+            positive(fields.get(name) or fields.get("Token Throughput (tokens/sec)" if "Output T" in name else ""))
+            for name in (
+                "Total Output Throughput (tokens/sec)", "Average time-per-output-token [TPOT] (ms)", "Request Throughput (req/sec)",
+                "Total Token Throughput (tokens/sec)", "Average request latency (ms)", "Total Latency (ms)",
+            )
+        )  # fmt: skip
+        if rate is None and itl is None:
+            raise DataError(
+                f"{source.at(start + place + 1)}: no throughput in this report; placeholders are no measurements"
+            )
+        if served and rate and both:
+            fields.setdefault("Average Input Length (tokens)", round((both - rate) / served))
+            fields.setdefault("Average Output Length (tokens)", round(rate / served))
+        if served and whole and taken:
+            fields.setdefault("Number of concurrent requests", served * whole * 1e-3)
+            fields.setdefault("Number of requests", round(served * taken * 1e-3))
+        yield start + place + 1, fields
+
+
+def _mlperf_summary(source: Source) -> Records:
+    fields, lines = Json(), dict[str, int]()
+    for line, text in enumerate(source.lines, start=1):
+        if match := _MLPERF_FIELD.match(text):
+            fields.setdefault(match[1], match[2])
+            lines.setdefault(match[1], line)
+    if "Test Parameters Used" not in source.plain:
+        raise DataError(f"{source.at(len(source.lines))}: ends before 'Test Parameters Used'; was the file cut short?")
+    if fields.get("Result is") != "VALID":
+        stated = fields.get("Result is", "not stated")
+        raise DataError(f"{source.at(lines.get('Result is', 1))}: Result is {stated}; only valid runs are read")
+    names = ("Tokens per second", "Completed tokens per second", "Tokens per second (inferred)")
+    tokens = next((name for name in names if positive(fields.get(name))), None)
+    served = positive(fields.get("Samples per second")) or positive(fields.get("Completed samples per second"))
+    if tokens is None or not served:
+        raise DataError(f"{source.at(lines.get('Scenario', 1))}: no tokens per second, so not a language model's run")
+    yield lines[tokens], {**fields, "tokens": fields[tokens], "served": served}
+
+
+RECORDS: dict[str, Callable[[Source], Records]] = {
+    "objects": lambda source: source.objects,
+    "members": lambda source: source.members,
+    "csv_metrics": _csv_metrics,
+    "console_metrics": _console_metrics,
+    "guidellm_benchmarks": _guidellm_benchmarks,
+    "blocks": _blocks,
+    "jetstream": _jetstream,
+    "trtllm_reports": _trtllm_reports,
+    "mlperf_summary": _mlperf_summary,
+}
+
+
+def _sglang(source: Source, line: int, record: Json, run: ServingRun) -> ServingRun | None:
+    """Model, layout and formats from the server's own arguments, which newer versions attach."""
+    vision = positive(record.get("total_input_vision_tokens"))
+    run.images = record.get("dataset_name") in ("image", "mmmu") or bool(vision)
+    info = record.get("server_info")
+    if not isinstance(info, dict):
+        return run
+    state = (info.get("internal_states") or [{}])[0]
+    merged = {**(state if isinstance(state, dict) else {}), **{k: v for k, v in info.items() if k != "internal_states"}}
+    if str(merged.get("disaggregation_mode", "null")) not in ("null", "None"):
+        return None
+    devices, replicas = positive(merged.get("tp_size")), positive(merged.get("dp_size"))
+    if devices and replicas and merged.get("enable_dp_attention"):
+        devices /= replicas  # its tensor-parallel size counts every device, of which attention forms replicas
+    found = {"model": merged.get("model_path"), "tp": devices, "dp": replicas, "pp": positive(merged.get("pp_size"))}
+    run.options |= {key: value for key, value in found.items() if value is not None}
+    return run
+
+
+def _aiperf(source: Source, line: int, record: Json, run: ServingRun) -> ServingRun:
+    if record.get("is_complete") is False or record.get("was_cancelled"):
+        reason = record.get("incomplete_reason") or "it was canceled"
+        raise DataError(f"{source.at(line)}: the run did not finish ({reason}); measure again")
+    names, phases = run.options["model"], at(record, "input_config.phases")
+    if isinstance(names, dict):
+        names = [item.get("name") for item in names.get("items", []) if isinstance(item, dict)]
+    run.options["model"] = names[0] if isinstance(names, list) and names else names if isinstance(names, str) else None
+    if isinstance(phases, list) and phases and isinstance(phases[-1], dict):  # the last one counts
+        run.concurrency = run.concurrency or phases[-1].get("concurrency")
+        run.rate = run.rate or phases[-1].get("request_rate") or phases[-1].get("rate")
+    run.images, run.lines = bool(record.get("images")), record.get("lines", {})
+    return run
+
+
+def _guidellm(source: Source, line: int, record: Json, run: ServingRun) -> ServingRun:
+    """Streams are a closed loop, one for a synchronous client; a rate is an open one, constant or Poisson; throughput without a cap is a
+    burst."""
+    strategy = at(record.get("config") or record.get("args"), "strategy") or {}
+    kind = strategy.get("type_") or strategy.get("kind")
+    if kind in ("concurrent", "throughput"):
+        run.concurrency = strategy.get("streams") or strategy.get("max_concurrency")
+    elif kind == "synchronous":
+        run.concurrency = 1.0
+    run.rate = strategy.get("rate") if kind in ("constant", "poisson") else None
+    return run
+
+
+def _inferencex(source: Source, line: int, record: Json, run: ServingRun) -> ServingRun | None:
+    """With data-parallel attention, every device holds its own sequences; the flag is a word in some files."""
+    if record.get("disagg") or record.get("spec_decoding") not in (None, "none", "off"):
+        return None
+    tp = positive(record.get("tp")) or 1.0
+    apart = tp if str(record.get("dp_attention")).lower() == "true" else 1.0
+    nominal = (DRAWN * (positive(record.get(name)) or 0.0) for name in ("isl", "osl"))
+    options: Options = {
+        "hw": record.get("hw"),
+        "tp": tp / apart,
+        "dp": apart,
+        "n": tp,
+        "ep": apart if apart > 1 else None,
+        **lengths(*nominal),
+        "dtype": _INFERENCEX_DTYPES.get(str(record.get("precision"))),
+    }
+    if options["dtype"] == "nvfp4" and str(record.get("hw", "")).startswith(("h1", "h2", "mi3")):
+        options |= {"dtype": "bf16", "weight-dtype": "mxfp4"}  # these store four bits and compute in sixteen
+    run.options |= options
+    run.concurrency = need(source, line, record, "conc") / apart
+    return run
+
+
+def _trtllm(source: Source, line: int, record: Json, run: ServingRun) -> ServingRun:
+    tp, pp = (positive(record.get(name)) for name in ("TP Size", "PP Size"))
+    each = next((positive(v) for name, v in record.items() if name.startswith("Per GPU Output Throughput")), None)
+    plain = "bf16" if record.get("Dtype") == "bfloat16" else None
+    run.options |= {
+        "engine": "trtllm",
+        "tp": tp,
+        "pp": pp,
+        "n": tp * (pp or 1.0) if tp else round(run.throughput / each) if run.throughput and each else None,
+        "dtype": _TRT_DTYPES.get(record.get("Quantization", ""), plain),
+        "kv-dtype": "fp8" if record.get("KV Cache Dtype") == "FP8" else None,
+    }
+    return run
+
+
+def _block_images(source: Source, line: int, record: Json, run: ServingRun) -> ServingRun:
+    names = [str(record["asked"].get(name, "")) for name in ("dataset_name", "dataset_path")]
+    run.images = bool(positive(record.get("Total input vision tokens")) or any(map(_IMAGES.search, names)))
+    return run
+
+
+def _mlperf(source: Source, line: int, record: Json, run: ServingRun) -> ServingRun:
+    run.requests = None
+    if record.get("Scenario") == "Offline":
+        run.ttft = run.itl = None
+    else:
+        run.rate = record["served"]
+    return run
+
+
+ADJUST: dict[str, Callable[[Source, int, Json, ServingRun], ServingRun | None]] = {
+    "sglang": _sglang,
+    "aiperf": _aiperf,
+    "guidellm": _guidellm,
+    "inference_perf": lambda source, line, record, run: None if "request_latency" in record["successes"] else run,
+    "inferencex": _inferencex,
+    "trtllm": _trtllm,
+    "block": _block_images,
+    "mlperf": _mlperf,
+}
+
+
+def _vllm_batches(source: Source, tool: str) -> list[MeasuredRow]:
+    """`vllm bench latency` and `throughput`, what they print or their --output-json: seconds of whole batches; tokens per second of a burst,
+    of answers, or of prompts and answers together, the usual factor of two between tools."""
+    found = []
+    for line, run in _batch_records(source):
+        asked = run.get("asked", {})
+        sizes = {"prompt": ("input_len", "random_input_len"), "output": ("output_len", "random_output_len")}
+        options: Options = {
+            "engine": "vllm",
+            **({"model": asked["model"]} if "model" in asked else {}),
+            **{o: int(v) for o, names in sizes.items() for n in names if (v := positive(asked.get(n)))},
+        }
+        if "avg_latency" in run or "latencies" in run:
+            value, batch = need(source, line, run, "avg_latency"), positive(asked.get("batch_size"))
+            options |= {"batch": int(batch)} if batch else {}
+            found.append(MeasuredRow(source.at(line), tool, "static", value, "s/batch", options))
+        elif "tokens_per_second" in run:
+            rate = need(source, line, run, "tokens_per_second")
+            requests = positive(run.get("num_requests", asked.get("num_prompts")))
+            options["concurrency"] = round(requests) if requests and requests <= QUEUED else "max"
+            each, total = positive(run.get("tokens_per_request")), positive(run.get("total_num_tokens"))
+            each = total / requests if total and requests else each
+            unit = "tokens/s" if run.get("answers") else "total tokens/s"
+            probe = {"tokens_per_request": each} if each else {}
+            found.append(MeasuredRow(source.at(line), tool, "throughput", rate, unit, options | run.get("sizes", {}), probe=probe))  # fmt: skip
+    return found
+
+
+def _batch_records(source: Source) -> Iterator[tuple[int, Json]]:
+    if source.looks_like_json:
+        for line, run in source.objects:
+            if "tokens_per_second" in run:
+                need(source, line, run, "elapsed_time")
+            yield line, run
+        return
+    for line, text in enumerate(source.lines, start=1):
+        asked = {"asked": _arguments(source.lines[: line - 1])}
+        if match := _LATENCY.match(text.strip()):
+            yield line, {"avg_latency": match[1], **asked}
+        elif match := _THROUGHPUT.match(text.strip()):
+            served, both, answers = (positive(figure) for figure in match.groups())
+            if served and both and answers:
+                sizes = {"prompt": round((both - answers) / served), "output": round(answers / served)}
+                yield line, {"tokens_per_second": answers, "answers": True, "sizes": sizes, **asked}
+            elif served and both:
+                yield line, {"tokens_per_second": both, "tokens_per_request": both / served, **asked}
+
+
+_ROWS: dict[str, Json] = table(Path(__file__).with_name("serving.yaml"))
+READERS = (
+    *(ServingFormat(tool, {**_ROWS.get(row.get("like", ""), {}), **row}) for tool, row in _ROWS.items()),
+    LogReader(
+        "vllm bench latency/throughput",
+        re.compile(
+            r'(?s)"avg_latency":\s*[\d.e-]+,\s*"latencies"|"elapsed_time".{0,400}?"tokens_per_second"|(?m:^ *Avg latency: [\d.]+ seconds|^ *Throughput: [\d.]+ requests/s, [\d.]+)'
+        ),
+        _vllm_batches,
+    ),
+)
