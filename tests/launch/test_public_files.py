@@ -444,3 +444,80 @@ def test_what_is_no_training_and_what_is_assumed(tmp_path):
     assert "$@, are taken as none" in options_of('vllm serve Qwen/Qwen3-8B "$@"', tmp_path)[1]
     _, said = options_of("text-generation-launcher --model-id Qwen/Qwen3-8B --revision gptq\n", tmp_path)
     assert "--revision gptq (formats" in said and "takes every device that it sees: not stated" in said
+
+
+POOLS = """kind: StormService
+spec:
+  roles:
+  - {name: prefill, replicas: 1, template: {spec: {containers: [{name: prefill, command: [sh, -c], args: ["vllm serve --model /models/Qwen3-8B"]}]}}}
+  - {name: decode, replicas: 2, template: {spec: {containers: [{name: decode, command: [sh, -c], args: ["vllm serve --model /models/Qwen3-8B"]}]}}}
+"""
+ROLES = """cat > /tmp/c.yaml <<'EOF'
+kv_cache_config: {free_gpu_memory_fraction: __SHARE__}
+EOF
+sed -i "s/__SHARE__/${SHARE:-0.9}/" /tmp/c.yaml
+trtllm-serve serve Qwen/Qwen3-8B --server_role CONTEXT --config /tmp/c.yaml
+"""
+MEGABLOCKS = """B=8
+if [ -n "${6}" ]; then
+B=$6;
+fi
+torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 24 --hidden-size 1536 --num-attention-heads 16 --moe-num-experts=64 --moe-top-k=1 \\
+ --moe-expert-model-parallelism --micro-batch-size $B --global-batch-size 512 --seq-length 1024 --optimizer adafactor --fp16
+"""
+SWIFT = """NPROC_PER_NODE=2 \\
+swift sft --model Qwen/Qwen3-8B --train_type lora --per_device_train_batch_size 1 --max_length 4096 --deepspeed zero2_offload --freeze_vit true
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "wanted", "said"),
+    [
+        # kubernetes-sigs/inference-perf: a flag and its value as one word of a list
+        ("pod.yaml", 'command: [vllm, serve, Qwen/Qwen3-8B]\nargs: ["--quantization bitsandbytes", "--max-num-seqs=8"]', {"weight-dtype": "int4", "batch": "8"}, ""),
+        ("role.sh", ROLES, {"phase": ["prefill"], "gpu-memory-utilization": 0.9}, ""),  # vllm-project/aibrix
+        ("moe.sh", MEGABLOCKS, {"micro-batch": "8", "optimizer": "adafactor", "n": 8}, "--moe-expert-model-parallelism"),
+        # modelscope/ms-swift, lm-sys/FastChat
+        ("swift.sh", SWIFT, {"n": 2, "zero": "2", "recipe": "lora", "offload": "optimizer", "dtype": "bf16", "recompute": "full"}, "Trainer"),
+        ("train.sh", "torchrun --nproc_per_node=4 train.py --model_name_or_path meta-llama/Llama-2-7b-hf --bf16 True --per_device_train_batch_size 2 --fsdp 'full_shard auto_wrap'",
+         {"n": 4, "zero": 3, "dtype": "bf16", "micro-batch": 2, "batch": 8}, "Trainer"),
+        ("run.py.sh", "python mason.py --image x --gpus 1 -- torchrun --nproc_per_node=1 dpo.py --model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 4 --tau 2",
+         {"recipe": "dpo", "n": 1}, "priced without: --tau 2"),
+        # open-thoughts: ZeRO 3 with offload of the weights as well
+        ("sft.yaml", "model_name_or_path: Qwen/Qwen3-8B\nfinetuning_type: full\nper_device_train_batch_size: 1\ndeepspeed: zero3_offload.json\n",
+         {"zero": 3, "offload": "optimizer"}, "zero3_offload.json: weights are taken to stay on the device"),
+        # aws-neuron/neuronx-distributed-training
+        ("nxd.yaml", "trainer: {devices: 8, num_nodes: 1}\ndistributed_strategy: {tensor_model_parallel_size: 8, zero1: True}\ndata: {micro_batch_size: 1, global_batch_size: 8}\n", {"zero": 1}, ""),
+    ],
+)  # fmt: skip
+def test_classes_of_public_files(name, text, wanted, said, tmp_path):
+    given = {"model": "llama-3.1-8b"}
+    found, notes = options_of(
+        text, tmp_path, name, hw="h100", n=wanted.get("n", 8), **(given if name == "nxd.yaml" else {})
+    )
+    assert {k: found.get(k) for k in wanted} == wanted
+    assert said in notes
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("pools.yaml", POOLS, "phase prefill dp 1 n 1; #2 vllm Qwen3-8B phase decode dp 2 n 2"),
+        ("build.sh", "trtllm-build --checkpoint_dir ./converted --max_batch_size 4", "has the ranks of its checkpoint; give MODEL, --tp and --hw"),
+        ("vlm.sh", "torchrun --nproc_per_node 8 examples/multimodal/train.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --data-path d.yaml", "another architecture"),
+        ("tuned.yaml", "auto_tuner: {space: {tensor_model_parallel_size: [4]}, control: {run_best: False}}", "no launch of a supported tool"),
+        ("convert.yaml", "run: {convert_name: x}\nmodel: {tensor_model_parallel_size: 1}", "no launch of a supported tool"),
+        ("ppo_trainer.yaml", "data: {train_batch_size: 8}\nactor_rollout_ref: {model: {path: Qwen/Qwen3-8B}, rollout: {tensor_model_parallel_size: 2}}", "a launch of verl; `roofline rl --from` reads it"),
+        ("chart.yaml", "command: [python3, -m, sglang.launch_server, --model-path, Qwen/Qwen3-8B, --tokenizer-mode, auto, --port, '1', '{{ . | quote }}']", "has the arguments, and is known only where it runs"),
+    ],
+)  # fmt: skip
+def test_classes_of_public_files_that_are_refused(name, text, said, tmp_path):
+    with pytest.raises(rl.RooflineError) as error:
+        options_of(text, tmp_path, name)
+    assert said in str(error.value)
+
+
+def test_a_script_that_picks_by_its_argument_is_followed_with_every_choice(tmp_path):
+    text = 'start() { docker run vllm/vllm-openai:v1 Qwen/Qwen3-8B --max-num-seqs 4; }\ncase "${1:-}" in\n start) start ;;\nesac\n'
+    found, said = options_of(text, tmp_path)
+    assert found["batch"] == "4" and "every branch was followed" in said

@@ -23,7 +23,7 @@ _HELM = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.DOTALL)
 _VALUE = re.compile(r"^[$]?\.Values((?:\.[\w-]+)+)\s*(?:\|\s*(?:quote|toString|int)\s*)?$")
 _FROM_ENVIRONMENT = re.compile(r"\$\((\w+)\)")
 _DEFAULT = re.compile(r"default\s+(\"[^\"]*\"|'[^']*'|[\w./-]+)")
-COMMANDS = ("command", "args", "entrypoint", "cmd")
+COMMANDS = ("command", "args", "arguments", "entrypoint", "cmd")
 LARGEST = 2_000_000
 
 
@@ -40,6 +40,7 @@ class Container:
     nodes: int = 1  # pods that are one server
     chips: int | None = None  # of a TPU slice
     cores: int = 1  # ranks that one device carries: a TPU chip of two cores
+    role: str = ""  # prefill or decode, where the objects around it are named so
 
     @property
     def devices(self) -> int | None:
@@ -82,6 +83,20 @@ def _plain_node(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
         return loader.construct_mapping(node, True)
     assert isinstance(node, yaml.ScalarNode)
     return loader.construct_scalar(node)
+
+
+def with_maps(document: object, maps: Tree) -> Any:
+    """The document, with the variables that its containers take from these maps (`envFrom`) as their own."""
+    if isinstance(document, list):
+        return [with_maps(item, maps) for item in document]
+    if not isinstance(document, Mapping):
+        return document
+    found = {key: with_maps(value, maps) for key, value in document.items()}
+    names = [str(_inside(one, "configMapRef", "name")) for one in _items(document, "envFrom")]
+    taken = [
+        {"name": k, "value": v} for name in names if isinstance(maps.get(name), Mapping) for k, v in maps[name].items()
+    ]
+    return found | {"env": taken + _items(document, "env")} if taken else found
 
 
 def _inside(tree: object, *keys: str) -> Any:
@@ -135,14 +150,16 @@ def _within(document: Tree, around: Container) -> Container:
     trees = [tree for keys in places if isinstance(tree := _inside(document, *keys), Mapping)]
     placed = {str(key): str(value) for tree in trees for key, value in tree.items()}
     slices = next((v for k, v in placed.items() if k.endswith("topology") and re.fullmatch(r"\d+(x\d+)+", v)), None)
+    names = [str(document.get(key)) for key in ("name", "subComponentType")]
     return Container(
-        [], gpus=_gpus(document) or around.gpus, copies=around.copies * _count(document, "replicas") * _count(document, "deploy", "replicas"),
+        [], role=next((name for name in names if name in ("prefill", "decode")), around.role), gpus=_gpus(document) or around.gpus, copies=around.copies * prod(_count(document, *keys) for keys in _COPIES),
         nodes=around.nodes * max(_count(document, *keys) for keys in _NODES),
         cores=max(around.cores, _cores(placed.get("cloud.google.com/gke-tpu-accelerator", ""))),
         chips=prod(map(int, slices.split("x"))) if slices else around.chips,
     )  # fmt: skip
 
 
+_COPIES = (("replicas",), ("deploy", "replicas"), ("minReplicas",), ("scale",))
 _NODES = (("multinode", "nodeCount"), ("leaderWorkerTemplate", "size"), ("parallelism",))
 
 
@@ -160,10 +177,15 @@ _VARIABLES = re.compile(
 def _listed(environment: dict[str, str]) -> list[str]:
     """Flags in a variable that images and charts hand to their server whole: VLLM_ARGS, VLLM_ADDITIONAL_ARGS, SGLANG_EXTRA_ARGS."""
     found = [value for name, value in environment.items() if re.fullmatch(r"(VLLM|SGLANG|TGI)_(\w+_)?ARGS", name)]
+    return [word for value in found for word in _split(value)]
+
+
+def _split(line: str) -> list[str]:
+    """The words of a line of flags."""
     try:
-        return [word for value in found for word in shlex.split(value)]
+        return shlex.split(line)
     except ValueError:  # a quote that is not closed
-        return [word for value in found for word in value.split()]
+        return line.split()
 
 
 def _cores(accelerator: str) -> int:
@@ -190,7 +212,7 @@ def _container(document: Tree, named: Tree, environment: dict[str, str], around:
     def filled(text: object) -> str:
         return _FROM_ENVIRONMENT.sub(lambda match: environment.get(match[1], match[0]), str(text))
 
-    values = [named[key] for key in ("entrypoint", "command", "args", "cmd") if key in named]
+    values = [named[key] for key in ("entrypoint", "command", "args", "arguments", "cmd") if key in named]
     scripts = [filled(value) for value in values if isinstance(value, str)]
     words = [filled(item) for value in values if isinstance(value, list) for item in value]
     image = _image(str(document.get("image") or ""))
@@ -205,6 +227,10 @@ def _container(document: Tree, named: Tree, environment: dict[str, str], around:
         return replace(found, script="\n".join([*words[2:], *scripts]))
     if scripts and not words:
         return replace(found, script=" ".join([*image, *scripts]))
+    if (
+        words and scripts and not re.search(r"(^|/)(ba|da|z)?sh$", words[0])
+    ):  # an entry point and the line of its arguments
+        return replace(found, words=[*image, *words, *_split(" ".join(scripts))])
     return replace(found, words=[*image, *words], script=" ".join(scripts))
 
 

@@ -15,6 +15,7 @@ _TUNED = re.compile(
     r"[-_](base|instruct|chat|it|pt|hf|thinking|reasoning|sft|dpo|exp|terminus|preview|qat|v0\.\d|\d{4})$",
     re.IGNORECASE,
 )  # or a release's month
+_CACHED = re.compile(r"models--([\w.-]+?)--([\w.-]+)")
 _ORGANIZATION = re.compile(r"\w[\w.-]*")
 _SHARDED = re.compile(r"-\d{5}-of-\d{5}$")
 
@@ -31,7 +32,8 @@ def checkpoint(launch: Launch, written: object, flag: str) -> None:
         return
     if written is None:
         return
-    name = str(written)
+    cached = _CACHED.search(str(written))  # a snapshot in the Hub's cache
+    name = f"{cached[1]}/{cached[2]}" if cached else str(written)
     above, _, last = name.rstrip("/").rpartition("/")
     if unknowns(above) and not unknowns(last):  # $HOME/models/Qwen3-8B
         name = f"./{last}"
@@ -39,6 +41,8 @@ def checkpoint(launch: Launch, written: object, flag: str) -> None:
     if "model" not in launch.options:
         return
     folder, _, last = name.rstrip("/").rpartition("/")
+    if last.endswith(".gguf") and stored_as(f"-{last}")[0] == "":  # /models/shisa-7b-v1/q4_k_m.gguf
+        last = f"{folder.rpartition('/')[2]}-{last}"
     exists = Path(name).exists()
     hub = (
         _ORGANIZATION.fullmatch(folder) and not exists and "gguf" not in last.lower()

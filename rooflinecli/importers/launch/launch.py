@@ -19,6 +19,7 @@ from rooflinecli.importers.launch.shell_expansion import readable, unknowns
 from rooflinecli.importers.source import Options, Tree
 
 _FLAG = re.compile(r"-{1,2}[A-Za-z][\w.:-]*(=.*)?", re.DOTALL)
+_PAIR = re.compile(r"--[A-Za-z][\w-]*[ \t]+[^\s=]+\s*")  # a flag and its value as one word of a list
 _WHOLE = re.compile(r"\$\{([^{}]+)\}")
 _ENVIRONMENT = re.compile(r"(?:oc\.env:|env:)?([A-Za-z_]\w*)\s*(?::-?|,)\s*(.*)", re.DOTALL)
 
@@ -159,7 +160,7 @@ class LaunchArguments:
         written: dict[str, str] = {}
         positional: list[str] = []
         current: str | None = None
-        for word in words:
+        for word in (part for one in words for part in (one.split(maxsplit=1) if _PAIR.fullmatch(one) else [one])):
             if _FLAG.fullmatch(word):
                 flag, equals, value = word.partition("=")
                 name = short.get(flag, flag.lstrip("-").replace("_", "-"))
@@ -252,7 +253,7 @@ class LaunchArguments:
                 (why for pattern, why in known.noted.items() for one in spelled if fnmatchcase(one, pattern)), ""
             )
             idle = not assumed and any(fnmatchcase(one, pattern) for one in spelled for pattern in patterns)
-            if name in self._taken or idle:
+            if name in self._taken or idle or str(self.given[name]).lower() in ("[false]", "['false']"):
                 continue
             written = one_line(readable(" ".join([self.written(name), *map(str, self.given[name])])))[:80]
             found.append(f"{written} ({assumed})" if assumed else written)
@@ -263,7 +264,7 @@ def named_file(words: list[str], names: Iterable[str]) -> str:
     """The config that one of these flags names; empty for none."""
     args = LaunchArguments.of_words(words, many=())
     values = [str(args.pop(name)) for name in names]
-    return next((value for value in values if value.endswith((".json", ".yaml", ".yml"))), "")
+    return next((value for value in values if value.endswith((".json", ".yaml", ".yml", ".conf"))), "")
 
 
 def interpolated(tree: object) -> Any:

@@ -155,6 +155,7 @@ def _yaml(source: Source) -> Iterator[Launch]:
     values = next(iter(containers.documents(chart, "values.yaml")), None) if chart else None
     found = containers.documents(source.text, source.name, values)
     maps = [one for one in found if isinstance(one, Mapping) and one.get("kind") == "ConfigMap"]
+    shared = {str((one.get("metadata") or {}).get("name")): one.get("data") for one in maps}
     for data in (one.get("data") for one in maps):  # files by name
         source.files |= {
             str(k): v for k, v in (data if isinstance(data, Mapping) else {}).items() if isinstance(v, str)
@@ -162,7 +163,9 @@ def _yaml(source: Source) -> Iterator[Launch]:
     empty = True
     for document in found:
         configs = list(_config(document, source))
-        started = [] if configs or document in maps else list(_processes(document, source))
+        started = (
+            [] if configs or document in maps else list(_processes(containers.with_maps(document, shared), source))
+        )
         empty = empty and not configs and not started
         yield from configs + started
     for text in source.files.values() if empty else ():  # a map of scripts whose pods are elsewhere
@@ -184,6 +187,8 @@ def _processes(document: object, source: Source) -> Iterator[Launch]:
         for launch in found:
             if not load(TOOLS, launch.tool).TRAINS and isinstance(launch.options.get("n"), int):
                 _placed(launch, process)
+            if process.role and len(launch.options.get("phase", ())) == 2:
+                launch.options["phase"] = [process.role]
             yield launch
 
 
@@ -197,7 +202,7 @@ def _placed(launch: Launch, process: containers.Container) -> None:
         )
     elif process.gpus and ranks % process.gpus:
         launch.notes.append(f"the container asks for {process.gpus} devices, the launch uses {ranks}")
-    if process.copies > 1 and not launch.part:
+    if process.copies > 1 and (process.nodes > 1 or not launch.part):
         ep, cut, _ = serving_common.expert_group(launch.options)
         launch.options["dp"] = process.copies * int(launch.options.get("dp", 1))
         launch.options["n"] = process.copies * int(launch.options["n"])
@@ -225,7 +230,9 @@ def _script(
 
 
 # commands whose words may look like a launch, and start none
-_STARTS_NOTHING = frozenset("echo printf cat grep pkill pgrep which command ls rm cp mkdir curl tee kill #".split())
+_STARTS_NOTHING = frozenset(
+    "echo printf cat grep pkill pgrep which command ls rm cp mkdir curl tee kill sed awk chmod mv touch yq jq envsubst rsync scp wget #".split()
+)
 
 
 def _launched(words: list[str], source: Source, line: int, job: containers.Container | None = None) -> Iterator[Launch]:
@@ -248,7 +255,7 @@ def _launched(words: list[str], source: Source, line: int, job: containers.Conta
         file = named_file(rest, tool.FILES) if hasattr(tool, "FILES") else ""
         text = source.sibling(file) if file else None
         if file and text is None and tool.TRAINS:
-            source.absent.append(readable(file))
+            source.absent.append(_tail(file))
             return
         config = next(iter(containers.documents(text, f"{where}: {readable(file)}")), None) if text else None
         tool.read(rest, launch, *([config] if isinstance(config, Mapping) else []))
@@ -268,8 +275,17 @@ def _launched(words: list[str], source: Source, line: int, job: containers.Conta
                 name = f"{where}: {readable(base)}"
                 named = Source(text, name, source.folder, source.files, source.absent, over)
                 yield from _ranked(launches(named), words, job)
-            elif _TRAINS.search(" ".join(words)) and (not base.endswith(".json") or _CONFIG.search(before + inner)):
-                source.absent.append(base.rpartition("/")[2] if unknowns(base.rpartition("/")[0]) else base)
+            elif _TRAINS.search(" ".join(words)):
+                flag = word if word.startswith("-") else before if before.startswith("-") and "=" not in before else ""
+                if (flag or base.endswith(".json")) and not _CONFIG.search(flag + base):
+                    continue
+                source.absent.append(_tail(base))
+
+
+def _tail(path: str) -> str:
+    """A path, or its last part where its folder is known only where it runs."""
+    folder, _, last = path.rpartition("/")
+    return readable(last if unknowns(folder) else path)
 
 
 def _ranked(found: Iterator[Launch], words: list[str], job: containers.Container | None) -> Iterator[Launch]:

@@ -50,6 +50,11 @@ def read(source: str) -> Launch:
             raise UsageError(f"{source}: {held}; give a number from 1 to {len(found)}")
         found = [found[which - 1]]
     keys = [(one.tool, one.options, one.missing, one.shape, one.speculation) for one in found]
+    if (
+        "another architecture" in str(found[0].missing.get("model"))
+        and len({one.missing.get("model") for one in found}) == 1
+    ):
+        found, keys = found[:1], keys[:1]
     first = [i for i, key in enumerate(keys, 1) if key not in keys[: i - 1]]  # of launches that are equal
     if len(first) > 1:
         listed = "; ".join(f"#{i} {found[i - 1].tool} {_shown(found[i - 1], found)}".rstrip() for i in first[:8])

@@ -106,10 +106,8 @@ def options(
 
 
 def _idle(name: str, values: list[Any]) -> bool:
-    """Whether a key leaves a step as it is: a switch that is off, a size of one rank."""
-    return str(values[:1]).lower() in ("[false]", "['false']") or (
-        name.endswith("parallel_size") and str(values[0]) == "1"
-    )
+    """Whether a key leaves a step as it is: a size of one rank."""
+    return name.endswith("parallel_size") and str(values[0]) == "1"
 
 
 def _checkpoint(launch: Launch, option: str, written: object, key: str) -> None:
@@ -138,6 +136,10 @@ def _verl(args: LaunchArguments, launch: Launch) -> None:
     found = launch.options
     _algorithm(launch, args.pop("algorithm.adv_estimator", default="gae"), "algorithm.adv_estimator")
     found["reference"] = _any_on(args, *_KL)
+    if not found["reference"] and _number(args, "algorithm.kl_ctrl.kl_coef", default=0) and _KL[1] not in args.given:
+        launch.notes.append(
+            "algorithm.kl_ctrl.kl_coef has no effect without use_kl_in_reward, as of verl 0.3; before, give --reference"
+        )
     if not _on(args, "reward_model.enable"):
         found.pop("reward-model", None)
     dynamic = _on(args, f"{_ACTOR}.use_dynamic_bsz")

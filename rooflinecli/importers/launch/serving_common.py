@@ -116,13 +116,13 @@ def has_experts(options: Options) -> bool | None:
     return None if model is None else any(group.feedforward.kind == "moe" for group in model.layers)
 
 
-def unresolved(launch: Launch, names: dict[str, str], args: LaunchArguments) -> None:
+def unresolved(launch: Launch, names: dict[str, str], args: LaunchArguments, flags: ToolFlags) -> None:
     """A size that only the running script knows is one of the options; without it the sizes are not the server's.
 
     Nor are they where the server's arguments are in a variable.
     """
     hidden = [word for word in args.positional if unknowns(word) and word not in args.models]
-    if hidden and set(args.given) <= {"model", "model-path", "model-id", "served-model-name", "host", "port"}:
+    if hidden and not set(names) & set(args.given) and len(args.left(flags)) == len(hidden):
         launch.missing["tp"] = f"{one_line(readable(hidden[0]))} has the arguments, and is known only where it runs"
     if launch.unresolved(names):
         launch.options.pop("n", None)

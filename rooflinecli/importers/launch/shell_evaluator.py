@@ -31,6 +31,9 @@ DEPTH = 150  # compound commands inside each other
 _ASSIGN = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _NAMED = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _PROMPT = re.compile(r"^\$ +", re.MULTILINE)  # of a terminal, as documents show commands
+_PLACEHOLDER = re.compile(
+    r"^(\s*(?:export )?\w+=)(<[^<>'\n]+>[^\s'#]*)", re.MULTILINE
+)  # DATA=<path to the data>, to be filled in
 _REDIRECTS = ("file_redirect", "heredoc_redirect", "herestring_redirect")
 _NO_WORDS = (*_REDIRECTS, "variable_assignment", "comment", "heredoc_body", "heredoc_end")
 _PRIVATE = 0xF0000  # where characters of unknown values go while a text with them is parsed: none of them is syntax
@@ -49,7 +52,7 @@ def _parser() -> Parser:
 
 
 def _parsed(text: str) -> Node:
-    text = _PROMPT.sub("", text.replace("\r\n", "\n"))
+    text = _PLACEHOLDER.sub(r"\1'\2'", _PROMPT.sub("", text.replace("\r\n", "\n")))
     text = UNKNOWN.sub(lambda match: "".join(chr(_PRIVATE + ord(c)) for c in match[0]), text)
     return _parser().parse(f"{text}\n".encode()).root_node
 
@@ -201,6 +204,8 @@ class ShellEvaluator:
             given = [word for flag, name in flags.items() if name in self.shell.values for word in (flag, values[name])]
             ranks = f"--nproc-per-node={values['NGPU'] if 'NGPU' in self.shell.values else 8}"
             expanded = ["torchrun", ranks, "-m", "torchtitan.train", *given, *expanded[1:]]
+        if expanded[0] == "swift" and "NPROC_PER_NODE" in self.shell.values:
+            expanded.insert(1, f"--nproc-per-node={self.shell.text('$NPROC_PER_NODE')}")
         if expanded[0] == "set" and "--" in expanded:
             self.shell.values["@"] = self.shell.values["*"] = expanded[expanded.index("--") + 1 :]
         elif expanded[0] in self.functions:
@@ -242,6 +247,10 @@ class ShellEvaluator:
             if command.words[before] in ("-c", "-lc", "-ec", "-euc") and shell in ("bash", "sh", "zsh"):
                 self._handed(command.words[after], command.line)
                 return
+        base = command.words[-1].rpartition("/")[2]
+        if command.words[0] == "sed" and base in self.script.files:  # fills in a file that the script wrote
+            for match in re.finditer(r"(?:^|\0|;)s([/|#@])(.+?)\1(.*?)\1", "\0".join(command.words[1:-1])):
+                self.script.files[base] = self.script.files[base].replace(match[2], match[3])
         self.script.commands.append(command)
 
     def _handed(self, text: str, line: int) -> None:
@@ -312,7 +321,9 @@ class ShellEvaluator:
             maybe.append([])  # none of them may hold
         self._any(maybe)
         conditions = " ".join(_raw(one) for condition, _ in _branches(node) for one in condition or [])
-        self.ended = self.ended and "$#" not in conditions  # a script that counts its arguments is given them
+        self.ended = self.ended and not _ARGUMENTS.search(
+            conditions
+        )  # a script that checks its arguments is given them
 
     def _any(self, ways: list[list[Node]]) -> None:
         """Follow alternative branches, each from the same start, and merge the variables they leave."""
@@ -367,6 +378,8 @@ class ShellEvaluator:
     def _case(self, node: Node) -> None:
         written = node.child_by_field_name("value")
         subject = self.shell.text(_raw(written)) if written is not None else ""
+        if written is not None and self._argument(_raw(written)):
+            subject = unknown(_raw(written))
         items = [item for item in node.children if item.type == "case_item"]
         arms = [([_raw(p) for p in item.children_by_field_name("value")], _after(item, ")")) for item in items]
         if not unknowns(subject):
@@ -405,8 +418,14 @@ class ShellEvaluator:
             return holds if holds is None else holds != negated
         return self._compared([_raw(node)]) if node.type in _WORDS else None
 
+    def _argument(self, word: str) -> bool:
+        """Whether a word is an argument of the script itself, which is not here."""
+        match = re.fullmatch(r"\"?\$\{?([1-9])(?::?-)?\}?\"?", word)
+        return match is not None and match[1] not in self.shell.values
+
     def _compared(self, words: list[str]) -> bool | None:
-        values = [self.shell.text(word) for word in words]
+        own = words[0] in ("-n", "-z") or len(words) == 1  # a script that asks whether it has an argument: it has none
+        values = ["" if own and self._argument(word) else self.shell.text(word) for word in words]
         if any(unknowns(value) for value in values):
             return None
         if len(values) == 2 and values[0] in ("-n", "-z"):
@@ -424,6 +443,7 @@ class ShellEvaluator:
         return None
 
 
+_ARGUMENTS = re.compile(r"\$\{?[#1-9@*]")
 _OPTIONS = re.compile(r"\bshift\b|\$\{?OPTARG\b")  # what a loop over options has
 _WORDS = ("word", "number", "string", "raw_string", "ansi_c_string", "translated_string", "concatenation", "command_name",
           "simple_expansion", "expansion", "command_substitution", "arithmetic_expansion")  # fmt: skip

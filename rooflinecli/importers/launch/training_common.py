@@ -56,19 +56,23 @@ def ranks(args: LaunchArguments) -> int | None:
 def trainer(launch: Launch, args: LaunchArguments) -> None:
     """Arguments of a training script that are those of Hugging Face's Trainer, over what the config that it names leaves open."""
     if "model" not in launch.options:
-        dtype_names.checkpoint(launch, args.pop("model-name-or-path", "model-name", "model-id"), "--model_name_or_path")
+        dtype_names.checkpoint(
+            launch, args.pop("model-name-or-path", "model-name", "model-id", "model"), "--model_name_or_path"
+        )
     each, steps = args.count("per-device-train-batch-size"), args.count("gradient-accumulation-steps") or 1
     if each:
         local_batch(launch, each, steps)
     args.put(launch, "seq", "max-seq-length", "max-seq-len", "max-length", "model-max-length", "cutoff-len")
     if any(on(args.pop(name)) for name in ("gradient-checkpointing", "activation-checkpointing")):
         launch.options["recompute"] = "full"
-    for dtype in ("bf16", "fp16"):
-        if on(args.pop(dtype)):
+    for dtype, name in (("bf16", "bfloat16"), ("fp16", "float16")):
+        if on(args.pop(dtype)) or args.pop("torch-dtype") == name:
             launch.options["dtype"] = dtype
     if launch.options.get("dtype") == "fp32":
         launch.notes.append("no format is stated, so fp32 is taken; give --dtype")
-    kind = next((match[1] for word in args.positional if (match := _KIND.search(str(word)))), "")
+    kind = str(args.pop("rlhf-type") or "") or next(
+        (match[1] for word in args.positional if (match := _KIND.search(str(word)))), ""
+    )
     if kind in ("grpo", "ppo", "rloo", "online_dpo"):
         launch.refuse(
             "recipe", f"{kind} samples what it trains on, which `roofline rl` prices; for its training step alone"
@@ -78,12 +82,16 @@ def trainer(launch: Launch, args: LaunchArguments) -> None:
         launch.notes += [f"{kind}: taken at the cost of dpo"] if kind != "dpo" else []
     rank = args.count("lora-rank", "lora-r", "lora-dim")
     adapts = [on(args.pop(name)) for name in ("use-peft", "use-lora", "lora-enable", "lora")]
-    if any(adapts) or args.pop("finetuning-type") == "lora" or (rank and "lora-dim" in args.given):
+    if (
+        any(adapts)
+        or args.pop("finetuning-type", "tuner-type", "train-type", "sft-type") == "lora"
+        or (rank and "lora-dim" in args.given)
+    ):
         four = [on(args.pop(name)) for name in ("load-in-4bit", "use-4bit-quantization", "q-lora", "qlora")]
         launch.options |= {"recipe": "qlora" if any(four) else "lora"} | ({"lora-rank": rank} if rank else {})
     optimizer(launch, args.pop("optim", "optimizer"))
     launch.notes.append("of the training script's own arguments, those of Hugging Face's Trainer are read")
-    launch.unmodelled += args.left(flags("trainer"))
+    launch.unmodelled += args.left(flags("trainer")) if launch.tool != "llamafactory" else []
 
 
 _KIND = re.compile(r"(?:^|[/_-])(grpo|ppo|rloo|online_dpo|dpo|kto|orpo|simpo|cpo)[\w-]*(?:\.py)?$")
@@ -92,7 +100,7 @@ _OPTIMIZERS = {"8bit": "adamw-8bit", "muon": "muon", "adafactor": "adafactor", "
 
 def optimizer(launch: Launch, written: object) -> None:
     """Set the optimizer of a trainer by the name that transformers and bitsandbytes give it; AdamW where none is given."""
-    name = str(written or "adamw")
+    name = str(written or "adamw").lower()
     if known := next((ours for word, ours in _OPTIMIZERS.items() if word in name), None):
         launch.options["optimizer"] = known
     elif ("adam" not in name and "sgd" not in name) or "4bit" in name:

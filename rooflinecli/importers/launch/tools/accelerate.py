@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from itertools import pairwise
 
 from rooflinecli.importers.launch import serving_common, training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags
@@ -26,9 +28,35 @@ def claims(tree: Tree) -> bool:
 
 def starts(words: list[str]) -> list[str] | None:
     """`accelerate launch`, or `trl sft` and the like, which start it."""
-    if words[0].rpartition("/")[2] == "trl" and words[2:]:
+    program, flags = words[0].rpartition("/")[2], {word.partition("=")[0].replace("_", "-") for word in words}
+    if program == "trl" and words[2:]:
         return [*words[2:], f"trl_{words[1]}"]
-    return serving_common.started(words, FLAGS)
+    if program == "swift" and (kind := next((word for word in words[1:] if word in ("sft", "pt", "rlhf")), "")):
+        return _swift(kind, words[1:], flags)
+    if (found := serving_common.started(words, FLAGS)) is not None or "--per-device-train-batch-size" not in flags:
+        return found
+    first = next((i for i, word in enumerate(words) if word.rpartition("/")[2] == "torchrun"), 0)
+    named = flags & {"--model-name-or-path", "--model-id"}
+    return words[first:] if named and deepspeed.starts(words) is None else None
+
+
+def _swift(kind: str, words: list[str], flags: set[str]) -> list[str]:
+    """Arguments of ms-swift as those of Trainer, with its defaults: adapters, bf16, recomputation, and ZeRO stages by name."""
+    own = {"--gradient_checkpointing": "true", "--torch_dtype": "bfloat16"}
+    if not flags & {"--tuner-type", "--train-type", "--sft-type"}:
+        own["--tuner_type"] = "full" if kind == "pt" else "lora"
+    found = [word for flag, value in own.items() if flag.replace("_", "-") not in flags for word in (flag, value)]
+    for before, word in pairwise(["", *words]):
+        stage = re.fullmatch(r"zero([0-3])(_offload)?", word) if before == "--deepspeed" else None
+        found += (
+            [f"--zero_stage={stage[1]}", *(["--offload_optimizer_device=cpu"] if stage[2] else [])] if stage else [word]
+        )
+    named = any(
+        not re.fullmatch(r"zero[0-3](_offload)?", word) for before, word in pairwise(words) if before == "--deepspeed"
+    )
+    return [
+        "--deepspeed_config_file" if word == "--deepspeed" else word for word in found if named or word != "--deepspeed"
+    ]
 
 
 def _flagged(words: LaunchArguments, config: Tree) -> Options:
@@ -38,6 +66,12 @@ def _flagged(words: LaunchArguments, config: Tree) -> Options:
         name = flag.replace("-", "_")
         if name.startswith("fsdp_"):
             tree["fsdp_config"] = {**(tree.get("fsdp_config") or {}), name: words.pop(flag)}
+        elif name == "fsdp":
+            kind = "FULL_SHARD" if "full_shard" in str(words.pop(flag)) else "SHARD_GRAD_OP"
+            tree |= {
+                "distributed_type": "FSDP",
+                "fsdp_config": {**(tree.get("fsdp_config") or {}), "fsdp_sharding_strategy": kind},
+            }
         elif name in _DEEPSPEED:
             tree["deepspeed_config"] = {**(tree.get("deepspeed_config") or {}), _DEEPSPEED[name]: words.pop(flag)}
         elif name in ("num_processes", "num_machines", "mixed_precision", "use_cpu"):
@@ -51,6 +85,7 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
     """A launch without model or load: how many processes, what is sharded, in which format; and the script's own where it has a command."""
     if isinstance(tree, list):
         words = LaunchArguments.of_words(tree, training_common.SWITCHES, many=())
+        launch.devices = training_common.ranks(words) or launch.devices
         read(_flagged(words, config or {}), launch)
         training_common.trainer(launch, words)
         return

@@ -25,7 +25,10 @@ def read(tree: Tree, launch: Launch) -> None:
     """Read a run as training options of one replica; the launcher sets the number of replicas."""
     args = LaunchArguments.of_tree({**tree, "fsdp": bool(tree.get("fsdp_config") or tree.get("fsdp")) or None})
     dtype_names.checkpoint(launch, args.pop("base_model"), "base_model")
-    sizes = {axis: args.whole(launch, f"{word}_parallel_size") for axis, word in (("tp", "tensor"), ("cp", "context"))}
+    sizes = {
+        "tp": args.whole(launch, "tensor_parallel_size"),
+        "cp": args.whole(launch, "context_parallel_size", "sequence_parallel_degree"),
+    }
     shard, copies = args.whole(launch, "dp_shard_size"), args.whole(launch, "dp_replicate_size")
     training_common.layout(launch, None, dp=shard and shard * (copies or 1), **sizes)
     if shard and (copies or 1) > 1:
@@ -55,6 +58,8 @@ def read(tree: Tree, launch: Launch) -> None:
         if unknown:
             launch.unmodelled.append(f"lora_target_modules {', '.join(unknown)}")
     narrow = {bits: args.pop(f"load_in_{bits}bit") is True for bits in (4, 8)}
+    if narrow[4] and launch.options.get("recipe") == "lora":
+        launch.options["recipe"] = "qlora"
     if narrow[8] and adapter != "qlora":
         launch.unmodelled.append("load_in_8bit true: the frozen weights are taken in 16 bits")
     again = [args.pop("gradient_checkpointing"), _sharded(args, "activation_checkpointing")]

@@ -54,6 +54,7 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
     launch.options["dtype"] = "bf16" if on["bf16"] or on["bfloat16"] else "fp16" if on["fp16"] else "fp32"
     if launch.options["dtype"] == "bf16" and str(launch.options.get("zero")) == "0":
         launch.options["zero"] = 1  # BF16_Optimizer shards its states at stage 0 too
+    training_common.optimizer(launch, args.pop("optimizer.type"))
     _sizes(args, launch)
     if training_common.on(args.pop("checkpoint-activations")):
         launch.options["recompute"] = "full"

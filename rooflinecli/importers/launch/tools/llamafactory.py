@@ -35,6 +35,12 @@ def read(tree: Tree, launch: Launch) -> None:
         launch.refuse("recipe", f"finetuning_type {kind} is no recipe known here")
     elif (recipe := _TRAINED.get(stage, "full") if recipe == "full" else recipe) != "full":
         launch.options["recipe"] = recipe
+    if recipe == "qlora" and str(args.first("quantization_bit")) != "4":
+        launch.unmodelled.append(
+            f"quantization_bit {args.first('quantization_bit')}: the frozen weights are taken in 4 bits"
+        )
+    if args.pop("pure_bf16") is True:  # no copies in fp32
+        launch.options |= {"gradient-bytes": 2, "optimizer-bytes": 4}
     if "lora" in recipe:
         launch.options["lora-rank"] = args.whole(launch, "lora_rank", default=8)
         targets = str(args.pop("lora_target", default="all"))
@@ -52,6 +58,8 @@ def read(tree: Tree, launch: Launch) -> None:
     launch.options["zero"] = int(staged[1]) if staged else 3 if args.pop("fsdp", "fsdp_config") else 0
     if "offload" in config:
         launch.options["offload"] = "optimizer"
+        if launch.options["zero"] == 3:
+            launch.unmodelled.append(f"deepspeed {config}: weights are taken to stay on the device")
     if config and not staged:
         launch.refuse("zero", f"its ZeRO stage is in {config}, which is not read")
     training_common.optimizer(launch, "muon" if args.pop("use_muon") is True else args.pop("optim"))

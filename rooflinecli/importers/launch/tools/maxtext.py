@@ -97,6 +97,7 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
         launch.options["recompute-modules"] = "mlp"
     if str(policy) not in _REMAT:
         launch.unmodelled.append(f"remat_policy {policy}: taken as selective recomputation")
+    training_common.optimizer(launch, args.pop("opt_type"))
     dtype_names.compute(launch, args.pop("dtype"), "dtype")
     if narrow := str(args.pop("quantization", default="") or ""):
         launch.options["dtype"] = "int8" if "int8" in narrow else "fp8"

@@ -17,17 +17,17 @@ from rooflinecli.specs.model import ModelSpec, load_model
 VERSION = "Megatron Core 0.20"
 TRAINS = True
 SUFFIX = ".sh"
-_SCRIPT = re.compile(r"(.*/)?(pretrain|finetune|train)_\w+\.py")
+_SCRIPT = re.compile(r"(.*/)?(pretrain|finetune|train)(_\w+)?\.py")
 COUNTING = ("mpirun", "mpiexec", "srun")
 RUNNERS = ("torchrun", "deepspeed", "torch.distributed.run", "torch.distributed.launch", "ft_launcher")
-# scripts whose sizes are no GPT's
-_OTHERS = tuple("t5 bert retro mamba ict vit vlm vision hybrid multimodal biencoder".split())
+# scripts and folders whose sizes are no GPT's
+_OTHERS = re.compile(r"(?:^|[/_])(t5|bert|retro|mamba|ict|vit|vlm|vision|hybrid|multimodal|biencoder)(?:[/_.]|$)")
 FLAGS = flags("megatron")
 SIZES = {"nproc-per-node": "n", "nnodes": "n", "num-gpus": "n", "tensor-model-parallel-size": "tp", "pipeline-model-parallel-size": "pp",
          "context-parallel-size": "cp", "expert-model-parallel-size": "ep", "ds-sequence-parallel-size": "cp",
          "num-layers-per-virtual-pipeline-stage": "virtual-stages"}  # fmt: skip
 _SHAPE = {"layers": ("num-layers",), "d_model": ("hidden-size",), "heads": ("num-attention-heads",), "kv_heads": ("num-query-groups",),
-          "d_ff": ("moe-ffn-hidden-size", "ffn-hidden-size"), "experts": ("num-experts", "num-moe-experts"), "top_k": ("moe-router-topk",),
+          "d_ff": ("moe-ffn-hidden-size", "ffn-hidden-size"), "experts": ("num-experts", "num-moe-experts", "moe-num-experts"), "top_k": ("moe-router-topk", "moe-top-k"),
           "head_dim": ("kv-channels",), "vocab": ("vocab-size", "pad-vocab-size-to")}  # fmt: skip
 _SHARDED = {"optim": 1, "optim_grads": 2, "optim_grads_params": 3, "grad": 2}
 
@@ -35,7 +35,8 @@ _SHARDED = {"optim": 1, "optim_grads": 2, "optim_grads_params": 3, "grad": 2}
 def starts(words: list[str]) -> list[str] | None:
     """Everything after the runner, its own options included; the script itself is dropped."""
     at = next((i for i, w in enumerate(words) if _SCRIPT.fullmatch(w)), None)
-    if at is None or not any(word.partition("=")[0] in ("--num-layers", "--encoder-num-layers") for word in words[at:]):
+    named = {word.partition("=")[0].replace("_", "-") for word in words[at:]} if at is not None else set()
+    if at is None or not named & {"--num-layers", "--encoder-num-layers"} or "--rollout-batch-size" in named:  # slime's
         return None
     first = next(
         (i for kind in (RUNNERS, COUNTING) for i, w in enumerate(words[:at]) if w.rpartition("/")[2] in kind), at
@@ -60,7 +61,7 @@ def read(words: list[str], launch: Launch) -> None:
     args = LaunchArguments.of_words(
         words, FLAGS.switches, {"--nproc_per_node": "nproc-per-node", "--gpus": "num-gpus", "--num_nodes": "nnodes"}
     )
-    script = str(args.pop("script", default="")).rpartition("/")[2]
+    script = "/".join(str(args.pop("script", default="")).split("/")[-2:])
     sizes = {name: args.whole(launch, name) for name in SIZES}
     per_node, nodes = sizes["nproc-per-node"] or sizes["num-gpus"], sizes["nnodes"]
     unknown = any(f"?{name}" in launch.missing for name in ("nproc-per-node", "nnodes", "num-gpus"))
@@ -81,7 +82,7 @@ def read(words: list[str], launch: Launch) -> None:
     )  # arguments.py: to multiples of 64 under --swiglu
     launch.shape = ({"kv_heads": shape["heads"]} if "heads" in shape else {}) | ({"d_ff": wide} if d else {}) | shape
     launch.unresolved(SIZES | {name: "model" for names in _SHAPE.values() for name in names})
-    if any(kind in script.lower() for kind in _OTHERS):
+    if _OTHERS.search(script.lower()):
         launch.refuse("model", f"{script} trains another architecture than its sizes describe here")
     half = "fp16" if args.pop("fp16") else "bf16" if args.pop("bf16") else "fp32"
     launch.options["dtype"] = "fp8" if args.pop("fp8-format", "fp8", "transformer-engine-precision") else half
@@ -98,6 +99,7 @@ def read(words: list[str], launch: Launch) -> None:
     if ends := [end for end in ("embedding", "loss") if args.pop(f"account-for-{end}-in-pipeline-split")]:
         launch.options["stages"] = "+".join(ends)
     recomputed(args, launch)
+    training_common.optimizer(launch, args.pop("optimizer"))
     launch.shaping = [one for one in args.left(FLAGS) if one not in args.left(FLAGS, FLAGS.shaping)]
     launch.unmodelled += args.left(FLAGS, FLAGS.shaping)
 

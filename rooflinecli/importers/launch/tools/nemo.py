@@ -35,7 +35,13 @@ def claims(tree: Tree) -> bool:
     policy = tree.get("policy")
     if isinstance(policy, Mapping):
         return "megatron_cfg" in policy or "dtensor_cfg" in policy
-    return any(key.rpartition(".")[2] == _SIZES["tp"] for key in LaunchArguments.of_tree(tree).given)
+    keys = {key.rpartition(".")[2] for key in LaunchArguments.of_tree(tree).given}
+    flat = list(LaunchArguments.of_tree(tree).given)
+    loads = keys & {"gpt_model_file", "restore_from_path"} and not any(
+        "optim" in key for key in flat
+    )  # to generate with
+    other = loads or keys & {"convert_name", "run_best", "eval_batch_size"}  # conversion, tuning, evaluation
+    return _SIZES["tp"] in keys and not other and not {"actor_rollout_ref", "inference", "gpt_model_file"} & set(tree)
 
 
 def read(tree: Tree, launch: Launch) -> None:
@@ -73,6 +79,8 @@ def read(tree: Tree, launch: Launch) -> None:
     if str(args.pop("precision", default="bf16")) in ("16", "16-mixed", "fp16"):
         launch.options["dtype"] = "fp16"
     if "distributed" in str(args.pop("name", default="")) and launch.options["zero"] == 0:
+        launch.options["zero"] = 1
+    if args.pop("zero1") is True:  # of NeuronX Distributed Training
         launch.options["zero"] = 1
     if args.pop("cpu_offload") is True:
         launch.options["offload"] = "optimizer"

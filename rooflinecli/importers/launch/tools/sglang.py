@@ -37,7 +37,7 @@ def read(words: list[str], launch: Launch) -> None:
     args.pop("speculative-eagle-topk", "speculative-num-draft-tokens")
     if args.pop("enable-two-batch-overlap"):
         launch.options["overlap"] = "two-batch"
-    serving_common.unresolved(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "dp", "ep")}, args)
+    serving_common.unresolved(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "dp", "ep")}, args, FLAGS)
     if args.pop("chunked-prefill-size") != "-1":  # which takes a prompt whole
         args.put(launch, "token-budget", "chunked-prefill-size")
     serving_common.limits(launch, args, FLAGS, "sglang")

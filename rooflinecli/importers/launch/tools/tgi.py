@@ -22,6 +22,8 @@ def read(words: list[str], launch: Launch) -> None:
     """Read a server's flags; TGI has no engine file, so the default engine is used."""
     args = LaunchArguments.of_words(words, FLAGS.switches, FLAGS.short, ())
     serving_common.formats(launch, args, FLAGS, args.pop("model-id"))
+    if args.first("quantize") == "bitsandbytes":  # of 8 bits here; bitsandbytes-nf4 has 4
+        launch.options["weight-dtype"] = "int8"
     shards, cores = args.whole(launch, "num-shard"), args.whole(launch, "hf-num-cores")
     if cores is not None and cores > 1:  # Inferentia2, Trainium
         shards = cores // 2
@@ -31,7 +33,7 @@ def read(words: list[str], launch: Launch) -> None:
         stated = f"the {shards} that it is given" if shards else "not stated, taken as one"
         launch.notes.append(f"without --num-shard TGI takes every device that it sees: {stated}")
     serving_common.server(launch, shards)
-    serving_common.unresolved(launch, {"num-shard": "tp", "hf-num-cores": "tp"}, args)
+    serving_common.unresolved(launch, {"num-shard": "tp", "hf-num-cores": "tp"}, args, FLAGS)
     if args.pop("speculate"):
         launch.unmodelled.append("--speculate: drafts by n-grams or by the checkpoint's own heads are left out")
     longest, tokens = str(args.pop("max-total-tokens")), str(args.pop("max-batch-total-tokens"))

@@ -106,6 +106,7 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
         launch.unmodelled.append(
             "training.mixed_precision_reduce: gradients are reduced in 4 bytes; give --gradient-bytes"
         )
+    training_common.optimizer(launch, args.pop("optimizer.name"))
     if args.pop("optimizer.early_step_in_backward") is True:
         launch.unmodelled.append("optimizer.early_step_in_backward: gradients are kept until the step")
     mixed = str(args.pop("training.mixed_precision_param", "training.dtype", default="bfloat16"))

@@ -34,7 +34,12 @@ def read(given: list[str] | Tree, launch: Launch, config: Tree | None = None) ->
     apart = str(args.pop("enable-attention-dp", default="")).lower() == "true" and tp is not None
     serving_common.server(launch, 1 if apart else tp, pp, tp if apart else None)
     serving_common.place_experts(launch, ep, tp if apart and tp else 1)
-    serving_common.unresolved(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "ep")}, args)
+    if tp is None and "checkpoint-dir" in args.given:
+        launch.refuse("tp", "trtllm-build has the ranks of its checkpoint")
+    serving_common.role(
+        launch, {"CONTEXT": "prefill", "GENERATION": "decode"}.get(str(args.first("server-role")).upper())
+    )
+    serving_common.unresolved(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "ep")}, args, FLAGS)
     draft = "speculative-config."
     serving_common.speculation(
         launch, args.pop(f"{draft}decoding-type"), args.pop(f"{draft}max-draft-len", f"{draft}num-nextn-predict-layers"),

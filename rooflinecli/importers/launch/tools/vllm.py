@@ -44,7 +44,7 @@ def read(given: list[str] | Tree, launch: Launch, config: Tree | None = None) ->
         serving_common.place_experts(launch, 1, dp or 1)
     _drafted(args, launch)
     serving_common.unresolved(
-        launch, {"tensor-parallel-size": "tp", "pipeline-parallel-size": "pp", "data-parallel-size": "dp"}, args
+        launch, {"tensor-parallel-size": "tp", "pipeline-parallel-size": "pp", "data-parallel-size": "dp"}, args, FLAGS
     )
     if args.given.get("decode-context-parallel-size") == ["1"]:
         args.pop("decode-context-parallel-size")
