@@ -17,7 +17,8 @@ from files import LLAMA, gguf, llama_tensors, safetensors
 from rooflinecli.core.errors import DataError
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.inference import decode
-from rooflinecli.importers.checkpoint import header
+from rooflinecli.importers.checkpoint import gguf_header
+from rooflinecli.importers.checkpoint import safetensors as safetensors_header
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout
@@ -45,14 +46,24 @@ WEIGHTS = {
 }
 
 
+def header(path: Path):
+    """The header of a checkpoint, whatever its kind."""
+    if path.suffix == ".gguf":
+        return gguf_header.read(path)
+    is_index = path.name.endswith(safetensors_header.INDEX)
+    return safetensors_header.read_index(path) if is_index else safetensors_header.read(path)
+
+
 def test_a_gguf_header_is_read_tensor_by_tensor(tmp_path):
     total = gguf(tmp_path / "m.gguf", LLAMA, TINY)
     found = header(tmp_path / "m.gguf")
     assert (found.bytes, len(found.tensors)) == (total, len(TINY))
     assert [(t.name, t.shape, t.dtype) for t in found.tensors] == TINY
     assert found.metadata["tokenizer.ggml.tokens"] == ["a", "b"]
-    assert list(found.by_dtype()) == ["Q4_K", "Q6_K", "F32"]
-    assert found.by_dtype()["Q6_K"] == {"tensors": 1, "elements": 512_000, "bytes": 512_000 // 256 * 210}
+    facts = found.facts()
+    assert list(facts["dtypes"]) == ["Q4_K", "Q6_K", "F32"]
+    assert facts["dtypes"]["Q6_K"] == 512_000 // 256 * 210
+    assert (facts["tensors"], facts["elements"]) == (len(TINY), sum(math.prod(shape) for _, shape, _ in TINY))
 
 
 def test_a_gguf_file_is_a_model_whose_weights_are_its_bytes(tmp_path):

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rooflinecli.importers.profiles.intervals import length, overlap, own_times, union
-from rooflinecli.importers.profiles.kernel import Kernel, classify
+from rooflinecli.importers.profiles.kernel import Kernel, classify, length, overlap, own_times, union
 from rooflinecli.questions.profile.rollup import profile
 
 

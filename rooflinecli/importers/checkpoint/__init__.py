@@ -3,21 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rooflinecli.specs.document import Document
-
-if TYPE_CHECKING:
-    from rooflinecli.importers.checkpoint.tensor_header import Header
-
-
-def header(path: Path) -> Header:
-    """Read the tensors of a .gguf, a .safetensors or the index of a sharded one. Raises DataError, with the file, where it is not one."""
-    from rooflinecli.importers.checkpoint import gguf_header, safetensors
-
-    if path.suffix == ".gguf":
-        return gguf_header.read(path)
-    return safetensors.read_index(path) if path.name.endswith(safetensors.INDEX) else safetensors.read(path)
 
 
 def document(path: Path) -> Document:

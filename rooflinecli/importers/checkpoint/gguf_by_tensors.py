@@ -12,7 +12,7 @@ import re
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.record import Json
-from rooflinecli.importers.checkpoint.gguf_architectures import GgufMetadata
+from rooflinecli.importers.checkpoint.gguf_header import GgufMetadata
 from rooflinecli.importers.hf.blocks import set_only
 from rooflinecli.importers.hf.layer_pattern import Override, stack
 

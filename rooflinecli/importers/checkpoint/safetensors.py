@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.errors import DataError
+from rooflinecli.importers import hf
 from rooflinecli.importers.checkpoint.tensor_header import Header, Tensor
 from rooflinecli.specs.document import Document
 from rooflinecli.specs.name_lookup import display_path
@@ -94,8 +95,6 @@ def model_document(path: Path) -> Document:
         raise DataError(
             f"{display_path(path)}: a .safetensors file needs the config.json next to it; add it, or give a GGUF file"
         )
-    from rooflinecli.importers.hf import model_document as from_config_json
-
-    header, document = read_index(path) if path.name.endswith(INDEX) else read(path), from_config_json(config)
+    header, document = read_index(path) if path.name.endswith(INDEX) else read(path), hf.model_document(config)
     document.data["checkpoint"] = header.facts()
     return document

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections import Counter
 from dataclasses import field
 from pathlib import Path
 
@@ -39,26 +39,15 @@ class Header:
     files: int = 1
 
     @property
-    def elements(self) -> int:
-        return sum(t.elements for t in self.tensors)
-
-    @property
     def bytes(self) -> int:
         """Bytes of the tensors, headers and padding aside."""
         return sum(t.bytes for t in self.tensors)
 
-    def by_dtype(self) -> dict[str, dict[str, int]]:
-        """Tensors, elements and bytes by format, the largest first."""
-        rows: dict[str, dict[str, int]] = {}
-        for t in self.tensors:
-            row = rows.setdefault(t.dtype, {"tensors": 0, "elements": 0, "bytes": 0})
-            row["tensors"] += 1
-            row["elements"] += t.elements
-            row["bytes"] += t.bytes
-        return dict(sorted(rows.items(), key=lambda item: -item[1]["bytes"]))
-
     def facts(self) -> Json:
-        """The `checkpoint:` of a model."""
+        """The `checkpoint:` of a model; formats by their bytes, the largest first."""
+        formats = Counter[str]()
+        for t in self.tensors:
+            formats[t.dtype] += t.bytes
         return {
             "file": self.path.name,
             "format": self.kind,
@@ -66,10 +55,5 @@ class Header:
             "tensors": len(self.tensors),
             "elements": sum(t.elements for t in self.tensors if not _TABLE.search(t.name)),
             "bytes": self.bytes,
-            "dtypes": {name: row["bytes"] for name, row in self.by_dtype().items()},
+            "dtypes": dict(formats.most_common()),
         }
-
-    def where(self, chosen: Callable[[str], bool]) -> tuple[int, int]:
-        """Elements and bytes of the tensors whose names are chosen."""
-        picked: Iterable[Tensor] = [t for t in self.tensors if chosen(t.name)]
-        return sum(t.elements for t in picked), sum(t.bytes for t in picked)

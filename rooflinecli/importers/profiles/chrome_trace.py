@@ -13,8 +13,7 @@ from typing import Any
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
 from rooflinecli.importers.profiles.hlo_shapes import Shapes
-from rooflinecli.importers.profiles.intervals import own_times
-from rooflinecli.importers.profiles.kernel import Kernel, classify
+from rooflinecli.importers.profiles.kernel import Kernel, classify, own_times
 from rooflinecli.importers.source import number, parse, positive
 
 Event = Json

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +11,11 @@ from rooflinecli.importers.profiles.chrome_trace import read_chrome
 from rooflinecli.importers.profiles.hlo_shapes import gemm_shapes
 from rooflinecli.importers.profiles.kernel import KINDS, Kernel, classify
 from rooflinecli.importers.profiles.kernel_csv import read_csv
-from rooflinecli.importers.profiles.nsys_sqlite import MAGIC, read_sqlite
 from rooflinecli.importers.source import read_text
 
+_SQLITE = b"SQLite format 3\0"
+_KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
+_COPIES = {"CUPTI_ACTIVITY_KIND_MEMCPY": "memcpy", "CUPTI_ACTIVITY_KIND_MEMSET": "memset"}
 _LARGEST = 4 * 2**30  # bytes: a profiler writes more than a log holds
 _TRACES = ("*.trace.json.gz", "*.trace.json", "*.pt.trace.json", "*.pt.trace.json.gz")
 
@@ -22,11 +25,11 @@ def read(path: Path) -> list[Kernel]:
     file = _newest(path) if path.is_dir() else path
     try:
         with file.open("rb") as stream:
-            is_database = stream.read(len(MAGIC)) == MAGIC
+            is_database = stream.read(len(_SQLITE)) == _SQLITE
     except OSError:
         is_database = False  # read_text raises the reason
     if is_database:
-        kernels = read_sqlite(file)
+        kernels = _read_sqlite(file)
     else:
         give = "a trace as Chrome JSON or CSV (nsys stats --format csv), or a profiler's folder"
         text = read_text(file, _LARGEST, give)
@@ -49,3 +52,32 @@ def _newest(folder: Path) -> Path:
     if not found:
         raise DataError(f"{folder}: no trace in this folder; give the folder passed to jax.profiler.trace, or a file")
     return found[-1]
+
+
+def _read_sqlite(file: Path) -> list[Kernel]:
+    """The launches on each device that the database of Nsight Systems lists (`nsys export --type sqlite`). Raises DataError for another one."""
+    try:
+        link = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
+    except sqlite3.Error as error:
+        raise DataError(f"{file}: cannot be read ({error}); give the file that nsys export wrote") from None
+    try:
+        tables = {str(row[0]) for row in link.execute("select name from sqlite_master where type = 'table'")}
+        if _KERNELS not in tables:
+            raise DataError(
+                f"{file}: no table {_KERNELS}; give an nsys export (--type sqlite) of a run with CUDA kernels"
+            )
+        named = f"select start, end, deviceId, streamId, coalesce(s.value, 'kernel') from {_KERNELS} k left join StringIds s on s.id = k.demangledName"
+        found = [_launch(*row) for row in link.execute(named)]
+        for table, name in _COPIES.items():
+            if table in tables:
+                copied = link.execute(f"select start, end, deviceId, streamId, '{name}' from {table}")
+                found += [_launch(*row) for row in copied]
+    except sqlite3.Error as error:
+        raise DataError(f"{file}: not a whole nsys export ({error}); export the report again") from None
+    finally:
+        link.close()
+    return found
+
+
+def _launch(start: int, end: int, device: int, stream: int, name: str) -> Kernel:
+    return Kernel(name, (end - start) * 1e-9, start_s=start * 1e-9, device=f"GPU {device}", lane=f"stream {stream}")

@@ -16,8 +16,7 @@ from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.record import OPTIONAL, Record
 from rooflinecli.formulas import counts
-from rooflinecli.importers.profiles.intervals import length, overlap
-from rooflinecli.importers.profiles.kernel import Kernel
+from rooflinecli.importers.profiles.kernel import Kernel, length, overlap
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.ops.answer import Operation, phase_operations
 from rooflinecli.questions.profile.rollup import named_row, one_device

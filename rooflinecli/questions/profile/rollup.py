@@ -16,8 +16,7 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives, counts, roofline
-from rooflinecli.importers.profiles.intervals import Interval, length, overlap
-from rooflinecli.importers.profiles.kernel import KINDS, Kernel
+from rooflinecli.importers.profiles.kernel import KINDS, Interval, Kernel, length, overlap
 from rooflinecli.layers.build import ledger
 from rooflinecli.ledger.ops import Op
 from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes, stem_head_axis_sizes
