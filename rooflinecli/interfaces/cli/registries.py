@@ -27,6 +27,7 @@ class Hardware(Question["ChipSheet | Chips"]):
     """
 
     verb = "hardware"
+    kind, rows, table = "hardware", "chips", "figures"
     # fmt: off
     names: Texts = field("name", "A name, alias or YAML path: its page. Several, with commas or repeated: compared. None: all.", default=None, positional=True, several=True, metavar="NAMES...", name="hw")
     vendor: OptText = field("free", "List only this vendor's chips, e.g. nvidia.", default=None, metavar="CHOICE")
@@ -49,19 +50,27 @@ class Hardware(Question["ChipSheet | Chips"]):
         """The chips asked for."""
         return [part for name in self.names for part in name.split(",") if part]
 
+    @property
+    def shown(self) -> str | None:
+        """The chip of a page."""
+        return self.chips[0] if len(self.chips) == 1 else None
+
+    @property
+    def view(self) -> str:
+        """How several chips are shown."""
+        return "hardware.comparison" if self.chips else "hardware"
+
     def answer(self) -> ChipSheet | Chips:
         """The page of one chip, a comparison of several, or the list; files that cannot be read are left out of it."""
-        from rooflinecli.questions.hardware import answer
+        from rooflinecli.questions.hardware.answer import sheet
 
-        if len(self.chips) == 1:
-            return answer.sheet(self.chips[0])
-        return answer.named(self.chips) if self.chips else self.listed()[0]
+        return self.listed()[0] if self.shown is None else sheet(self.shown)
 
     def listed(self) -> tuple[Chips, list[DataError]]:
-        """The chips that pass the filters, and what is wrong with files that cannot be read."""
-        from rooflinecli.questions.hardware.answer import chips
+        """The chips asked for, or all that pass the filters and what is wrong with files that cannot be read."""
+        from rooflinecli.questions.hardware import answer
 
-        return chips(self.vendor, self.min_memory, self.dtype)
+        return (answer.named(self.chips), []) if self.chips else answer.chips(self.vendor, self.min_memory, self.dtype)
 
 
 class Models(Question["ModelSheet | ModelList"]):
@@ -70,7 +79,8 @@ class Models(Question["ModelSheet | ModelList"]):
     A file of the registry that cannot be read is named on stderr once the others are listed; the exit code is 3 then.
     """
 
-    verb = "models"
+    verb = view = "models"
+    kind, rows, table = "model", "models", ""
     # fmt: off
     model: OptText = field("name", "A name, alias, YAML path or config.json: its page; 'show' before it changes nothing. 'import': convert CONFIG. None: all.", default=None, positional=True, metavar="NAME")
     config: OptText = field("free", "import: a Hugging Face config.json, its folder, or '-' for standard input.", default=None, positional=True, metavar="CONFIG")
@@ -132,34 +142,32 @@ class Prices(Question[None]):
             raise UsageError("prices shows one chip, or imports one catalog: `roofline prices import CATALOG.csv`")
 
 
-def hardware(question: Hardware, how: Delivery) -> None:
-    """Print the list, a page, a comparison or the schema."""
+def registry(question: Hardware | Models, how: Delivery) -> None:
+    """Print a list, whose JSON is its rows alone and after which files that cannot be read are named; a page, a comparison, a model file or
+    the schema."""
+    out = None if how.out is None else Path(how.out)
     if question.schema:
-        _schema("hardware", how)
-    elif len(question.chips) == 1:
-        show(question.answer(), "hardware.sheet", how, table="figures")
-    elif question.chips:
-        _list(question.answer(), "chips", "hardware.comparison", how, [])
-    else:
-        listed, unreadable = question.listed()
-        _list(listed, "chips", "hardware", how, unreadable)
+        from rooflinecli.specs.schema import text
 
-
-def models(question: Models, how: Delivery) -> None:
-    """Print the list, a page, a model file or the schema."""
-    if question.schema:
-        _schema("model", how)
-    elif question.model == "import":
+        write(text(question.kind), out)
+    elif isinstance(question, Models) and question.model == "import":
         from rooflinecli.render.views.models import to_yaml
 
         if how.is_given(type(how).format):
             raise UsageError("models import writes YAML; leave out --format")
-        write(to_yaml(_imported(str(question.config))), None if how.out is None else Path(how.out))
+        write(to_yaml(_imported(str(question.config))), out)
     elif question.shown is not None:
-        show(question.answer(), "models.sheet", how)
+        show(question.answer(), f"{question.verb}.sheet", how, table=question.table)
     else:
-        listed, unreadable = question.listed()
-        _list(listed, "models", "models", how, unreadable)
+        from rooflinecli.render.answer import to_json
+        from rooflinecli.specs.name_lookup import raise_unreadable
+
+        answer, unreadable = question.listed()
+        if how.format == "json":
+            write(to_json(answer[question.rows]), out)
+        else:
+            show(answer, question.view, how, table=question.rows)
+        raise_unreadable(unreadable)
 
 
 def prices(question: Prices, how: Delivery) -> None:
@@ -173,26 +181,6 @@ def prices(question: Prices, how: Delivery) -> None:
     folder = Path(how.out or "hardware/prices")
     made = answer.import_catalog(path, question.provider or path.resolve().parent.name, folder)
     write("\n".join(made or [f"{path}: no chip of it is described here"]))
-
-
-def _schema(kind: str, how: Delivery) -> None:
-    from rooflinecli.specs.schema import text
-
-    write(text(kind), None if how.out is None else Path(how.out))
-
-
-def _list(
-    answer: ChipSheet | Chips | ModelList, rows: str, view: str, how: Delivery, unreadable: list[DataError]
-) -> None:
-    """A list, whose JSON is its rows alone; then what is wrong with files that cannot be read."""
-    from rooflinecli.render.answer import to_json
-    from rooflinecli.specs.name_lookup import raise_unreadable
-
-    if how.format == "json":
-        write(to_json(answer[rows]), None if how.out is None else Path(how.out))
-    else:
-        show(answer, view, how, table=rows)
-    raise_unreadable(unreadable)
 
 
 def _imported(config: str) -> Json:
@@ -211,4 +199,4 @@ def app(verb: str) -> typer.Typer:
     """The application of a verb."""
     if verb == "prices":
         return command(Prices, prices)
-    return command(Hardware, hardware) if verb == "hardware" else command(Models, models)
+    return command(Hardware, registry) if verb == "hardware" else command(Models, registry)
