@@ -53,6 +53,12 @@ def resolve(readings: Sequence[MeasuredRow], given: Options) -> ResolvedRows:
         if reading.unread:
             found.aside.append((reading.where, reading.unread))
             continue
+        if (drafted := reading.probe.get("drafted")) and given.get("speculate") is None:
+            why = (
+                f"speculative decoding, {drafted:g} tokens a step; --speculative-method and --acceptance-rate price it"
+            )
+            found.aside.append((reading.where, why))
+            continue
         if (other := _elsewhere(reading, chip)) is not None:
             found.aside.append((reading.where, f"measured on {other}, not on {chip.name}"))
             continue

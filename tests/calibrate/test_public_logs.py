@@ -460,6 +460,35 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
         "100%|█████| 245/245 [05:27<00:00,  1.28s/it]\n",
         [(3, "train", 327 / 245, "s", {"batch": 48})],
     ),
+    "bigscience-workshop/bigscience:train/tr11-176B-ml/README.md": (  # a line that the page breaks, and nothing of the listing before
+        "```\niteration     3707/  128728 | elapsed time per iteration (s): 15.23 | learning rate: 1.944E-05 | global batch size:    16 | lm loss: 5.3\n```\nThen:\n```\n"
+        "[default7]: iteration   85376/ 115311 | consumed samples:   158692272 | elapsed time per iteration (s)\n"
+        ": 104.70 | learning rate: 1.150E-05 | global batch size: 2048 | lm loss: 1.979558E+00 |\n```\n",
+        [(2, "train", 15.23, "s", {"batch": 16}), (6, "train", 104.7, "s", {"batch": 2048})],
+    ),
+    "sgl-project/sglang, issue 12389": (  # no first token, so that its time per token has the prompt in it
+        json.dumps({
+            "backend": "sglang", "dataset_name": "random", "request_rate": float("inf"), "max_concurrency": 16, "random_range_ratio": 1.0, "duration": 91.82,
+            "completed": 300, "total_input_tokens": 75000000, "total_output_tokens": 300000, "output_throughput": 3267.09, "mean_e2e_latency_ms": 4760.2,
+            "mean_ttft_ms": 0.0, "median_ttft_ms": 0.0, "mean_tpot_ms": 4.76496, "median_tpot_ms": 4.83, "mean_itl_ms": 0.0, "accept_length": None,
+        }),
+        [(1, "throughput", 3267.09, "tokens/s", {"notes": ("no first token: the client did not stream, so its time per token is not read",)})],
+    ),
+    "djangodevreng/dgx-spark-benchmarks: a server with speculative decoding": (
+        _block(
+            "vllm bench serve --model meta-models/Muse-Glimmer-30B --request-rate 0.1\n", CLOSED, ("Successful requests", 100), ("Request rate configured (RPS)", "0.10"),
+            ("Benchmark duration (s)", "1396.50"), ("Total input tokens", 424759), ("Total generated tokens", 49146), ("Output token throughput (tok/s)", 35.19),
+            ("Mean TTFT (ms)", 6700.88), ("Median TTFT (ms)", 6130.61), ("Mean TPOT (ms)", 665.9), ("Median TPOT (ms)", 690.28), ("Acceptance length", "1.30"),
+        ),
+        [(2, "itl", 0.6659, "s", {"drafted": 1.3, "qps": 0.1}), (2, "ttft", 6.70088, "s", {"drafted": None})],
+    ),
+    "Wentao274/model-inference-benchmark:benchmark-upload-template.md": (  # a block without its title and totals
+        "### R1\nBackend:                                 sglang-oai-chat\nTraffic request rate:                    inf\nMax request concurrency:                 10\n"
+        "Successful requests:                     100\nBenchmark duration (s):                  64.08\nOutput token throughput (tok/s):         168.32\n"
+        "Mean TTFT (ms):                          405.60\nMedian TTFT (ms):                        387.35\nMean TPOT (ms):                          52.29\n"
+        "Median TPOT (ms):                        52.98\nMean ITL (ms):                           52.55\n\n### R2\npass\n",
+        [(5, "itl", 0.05229, "s", {"concurrency": 10, "prompt": None, "engine": "sglang"}), (5, "ttft", 0.4056, "s", {})],
+    ),
 }  # fmt: skip
 
 

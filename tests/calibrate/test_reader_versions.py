@@ -7,10 +7,10 @@ import json
 import pytest
 from calibrate.logs import AIPERF, GUIDELLM, SERVE, SGLANG, VLLM
 
-from rooflinecli.calibrate.resolve_rows import _chip_named
+from rooflinecli.calibrate.resolve_rows import _chip_named, resolve
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.logs import read_source
-from rooflinecli.importers.source import Source
+from rooflinecli.importers.source import MeasuredRow, Source
 
 STAGE = {
     "load_summary": {"count": 100, "requested_rate": 4.0, "achieved_rate": 4.01},
@@ -119,3 +119,19 @@ def test_traces_are_sent_to_profile(text):
 def test_a_chip_may_carry_the_name_of_its_cloud():
     assert _chip_named("h200-cw") == _chip_named("h200") == "h200-sxm"
     assert _chip_named("abacus") is None
+
+
+def test_drafted_tokens_need_the_options_that_price_them():
+    row = MeasuredRow("log:1", "vllm bench serve", "itl", 0.01, options={"concurrency": 4, "prompt": 512, "output": 128}, probe={"drafted": 2.5})  # fmt: skip
+    given = {"hw": "h100", "model": "llama-3.1-8b", "n": 1}
+    assert resolve([row], given).aside == [
+        ("log:1", "speculative decoding, 2.5 tokens a step; --speculative-method and --acceptance-rate price it")
+    ]
+    assert len(resolve([row], {**given, "speculate": "eagle", "acceptance-rate": 0.5}).rows) == 1
+
+
+def test_a_batch_follows_from_the_tokens_of_a_step():
+    row = MeasuredRow("log:1", "OLMo", "train", 40000.0, "tokens/s/device", probe={"tokens": 4194304.0})
+    (found,) = resolve([row], {"hw": "h100", "model": "llama-3.1-8b", "n": 8, "seq": 4096}).rows
+    assert found.options["batch"] == 1024
+    assert found.measured == pytest.approx(4194304 / (40000 * 8))

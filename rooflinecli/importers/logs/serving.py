@@ -22,8 +22,9 @@ UNITS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "us": 1e-6, "ns": 1e-9}
 DRAWN = 0.9  # InferenceX's client draws lengths uniformly in [0.8, 1] of the nominal ones
 _INFERENCEX_DTYPES = {"fp4": "nvfp4", "fp8": "fp8", "bf16": "bf16", "int4": "int4"}
 _TITLE = re.compile(r"=+ Serving Benchmark Result =+")
+_FIRST = re.compile(r"^\W*Successful requests:\s+\d+\s*$")
 _FIELD = re.compile(r"^\W*([A-Z][^:|]*?):\s+([-\w.,]+)\s*(?:[←·#].*)?$")
-_LOAD = re.compile(r"^\W*(Max\w* req\w+ concurrency|Traffic request rate):\s+([-\w.,]+)\s*$")
+_LOAD = re.compile(r"^\W*(Backend|Max\w* req\w+ concurrency|Traffic request rate):\s+([-\w.,]+)\s*$")
 _FLAG = re.compile(
     r"--?(model|m|max-concurrency|concurrency|request-rate|backend|dataset-name|dataset-path|(?:random-)?input-len|"
     r"(?:random-)?output-len|batch-size|num-prompts)[= ]+['\"]?([^'\"\s\\]+)"
@@ -99,6 +100,9 @@ class ServingFormat:
             itl = between(seconds(whole), ttft, sizes.get("output"))
         elif lumped(*(at(record, path) for path in row.get("lumped", (None, None)))):
             itl = None
+        streamed = ttft is not None or not any(at(record, path) == 0 for path in row.get("ttft", ()))
+        if itl is not None and not streamed:  # a client that does not stream counts the prompt into the time per token
+            itl = None
         failed = positive(at(record, row["failed"])) if "failed" in row else None
         model, engine = (
             next((found for path in row.get(name, ()) if (found := at(record, path))), None)
@@ -114,10 +118,12 @@ class ServingFormat:
             requests,
             number("duration"),
             load_stated=row.get("load_stated", True),
+            drafted=number("drafted"),
         )
         figures = {path: at(record, path) for path in (*row.get("ttft", ()), *row.get("itl", ()), *whole)}
         run.notes = (
             *((f"{failed:g} requests failed",) if failed else ()),
+            *(() if streamed else ("no first token: the client did not stream, so its time per token is not read",)),
             *suspect(source, line, figures, row.get("ttft", ())[:2], ttft or itl),
         )
         adjust = row.get("adjust")
@@ -177,25 +183,31 @@ def _guidellm_benchmarks(source: Source) -> Records:
 def _blocks(source: Source) -> Records:
     """Blocks of results under many other messages, each with the load that its client printed before, and its command."""
     starts = [i for i, text in enumerate(source.lines) if _TITLE.search(text)]
+    untitled = not starts  # as copied into a table of results
+    starts = starts or [i for i, text in enumerate(source.lines) if _FIRST.match(text)]
     for start, following in zip(starts, [*starts[1:], len(source.lines)], strict=True):
-        fields, whole = _block(source.lines[start + 1 : following])
+        fields, whole = _block(
+            [*source.lines[start + (not untitled) : following], *([""] if untitled else [])], untitled
+        )
         if not whole:
             raise DataError(f"{source.at(start + 1)}: the block of results does not end; was the file cut short?")
         load: Json = {}
         for text in reversed(source.lines[:start]):
-            if re.search(r"={20,}", text):
+            if re.search(r"={20,}", text) or (untitled and _FIRST.match(text)):
                 break
             if match := _LOAD.match(text.strip()):
                 load.setdefault(match[1], match[2])
         yield start + 1, {**load, **fields, "asked": _arguments(source.lines[:start])}
 
 
-def _block(lines: list[str]) -> tuple[Json, bool]:
-    """The fields up to the line of equal signs that closes them, or to the end of a listing in a document; whether there is one."""
+def _block(lines: list[str], untitled: bool) -> tuple[Json, bool]:
+    """The fields up to the line of equal signs that closes them, or to the end of a listing in a document (of an untitled block: an empty
+    line); whether there is one."""
     fields: Json = {}
     for text in lines:
         latency = any(name.startswith(("Mean ITL", "Median ITL", "Median TPOT")) for name in fields)
-        if fields and (re.search(r"={20,}", text) or (latency and text.lstrip().startswith("```"))):
+        ends = text.lstrip().startswith("```") or (untitled and not text.strip())
+        if fields and (re.search(r"={20,}", text) or (latency and ends)):
             return fields, True
         if match := _FIELD.match(text.strip()):
             fields.setdefault(match[1].strip(), match[2])

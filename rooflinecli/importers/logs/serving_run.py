@@ -30,7 +30,7 @@ _ENGINES = {
 class ServingRun:
     """One run. Latencies are means in seconds, throughput is in output tokens per second; the load is a cap on requests in flight, or a
     rate of arrivals per second, of `requests` in `duration` seconds. `load_stated`: a run with neither sent all requests at once;
-    `images`: its prompts hold more than text."""
+    `images`: its prompts hold more than text; `drafted`: tokens of a step with speculative decoding."""
 
     options: Options
     ttft: float | None = None
@@ -43,6 +43,7 @@ class ServingRun:
     notes: tuple[str, ...] = ()
     load_stated: bool = True
     images: bool = False
+    drafted: float | None = None
     lines: Mapping[str, int] = field(default_factory=dict)  # of a quantity, where it is not that of the run
 
     @property
@@ -103,6 +104,8 @@ class ServingRun:
                     source.at(line), tool, "throughput", self.throughput, "tokens/s", given, notes=notes, unread=unread
                 )
             ]
+        if self.drafted:
+            found = [row if row.quantity == "ttft" else replace(row, probe={"drafted": self.drafted}) for row in found]
         return [replace(row, unread=IMAGES) if self.images and row.quantity != "itl" else row for row in found]
 
     def _against_cap(self, cap: float) -> tuple[str, tuple[str, ...]]:

@@ -60,13 +60,18 @@ class StepLog:
         return re.search(self.row["marker"], source.plain) is not None and not other
 
     def read(self, source: Source) -> list[MeasuredRow]:
-        """A row of each run in the log. A run that prints no arguments of its own has those of the run before."""
+        """A row of each run in the log. A run that prints no arguments of its own has those of the run before, unless a document has it in
+        another listing."""
         found: list[MeasuredRow] = []
         options: Options = {}
+        before = 0
         batch = re.compile(self.row["batch"]) if "batch" in self.row else None
         for steps, text in _runs(source, self._steps(source)):
             given = self._sizes(text)
-            if batch and (sizes := [batch.search(source.lines[line - 1]) for line, _ in steps])[-1]:
+            if before and any(each.lstrip().startswith("```") for each in source.lines[before : steps[0][0]]):
+                options = {}
+            before = steps[-1][0]
+            if batch and (sizes := [batch.search(self._line(source, line)) for line, _ in steps])[-1]:
                 given["batch"] = int(sizes[-1][1])
                 steps = [s for s, size in zip(steps, sizes, strict=True) if size and int(size[1]) == given["batch"]]
             if "micro" in self.row and (last := re.search(self.row["micro"], source.lines[steps[-1][0] - 1])):
@@ -84,6 +89,8 @@ class StepLog:
         found = []
         for line, text in enumerate(source.lines, start=1):
             match = self.step.search(text)
+            if match is None and self.row.get("begins", "\n") in text:
+                match = self.step.search(self._line(source, line))
             if match and (value := positive(match["value"])):
                 value *= UNITS[match["unit"]] if "unit" in self.step.groupindex else 1.0
                 found.append((line, 1 / value if self.row.get("inverse") else value))
@@ -91,6 +98,11 @@ class StepLog:
         if "begins" in self.row and self.row["begins"] in last and not self.step.search(last):
             raise DataError(f"{source.at(end)}: a step's line ends before its time; was the file cut short?")
         return found
+
+    def _line(self, source: Source, line: int) -> str:
+        """A step's line, with the next one where a page has broken it."""
+        text = source.lines[line - 1]
+        return text if self.step.search(text) else "".join(source.lines[line - 1 : line + 1])
 
     def _sizes(self, text: Source) -> Options:
         """Options that the log prints."""
@@ -107,7 +119,7 @@ class StepLog:
 
     def _tokens(self, source: Source, steps: list[tuple[int, float]], text: Source) -> Json:
         """The median of a step's tokens, on one device or on all, which gives the batch."""
-        matches = [(value, self.step.search(source.lines[line - 1])) for line, value in steps]
+        matches = [(value, self.step.search(self._line(source, line))) for line, value in steps]
         for group, name in (("each", "tokens_per_device"), ("rate", "tokens")):
             if group in self.step.groupindex:
                 found = [value * rate for value, match in matches if match and (rate := positive(match[group]))]
@@ -120,7 +132,7 @@ class StepLog:
 
     def _rounded(self, row: MeasuredRow, source: Source) -> MeasuredRow:
         """The row, with a note where its line has fewer than three digits of it."""
-        match = self.step.search(source.lines[int(row.where.rpartition(":")[2]) - 1])
+        match = self.step.search(self._line(source, int(row.where.rpartition(":")[2])))
         text = match["value"] if match else ""
         figures = text.replace(".", "").lstrip("0")
         if "." not in text or len(figures) >= ROUNDED or not figures.isdigit():

@@ -79,10 +79,10 @@ def timestamp(where: str, name: str, text: str) -> float:
     return when.timestamp() + (float(f"0.{digits}") if dot and digits else 0.0)
 
 
-def seconds(where: str, name: str, written: object) -> float:
-    """An instant in seconds. Raises DataError."""
+def seconds(where: str, name: str, written: object, per: float = 1.0) -> float:
+    """An instant in seconds, of units of which a second has `per`. Raises DataError."""
     try:
-        found = float(str(written))
+        found = float(str(written)) / per
     except ValueError:
         found = float("nan")
     if not -1e18 < found < 1e18:
@@ -90,9 +90,9 @@ def seconds(where: str, name: str, written: object) -> float:
     return found
 
 
-def pause(where: str, name: str, written: object) -> float:
+def pause(where: str, name: str, written: object, per: float = 1.0) -> float:
     """Seconds between an answer and the turn after it: none is negative. Raises DataError."""
-    found = seconds(where, name, written)
+    found = seconds(where, name, written, per)
     if found < 0:
         raise bad(
             where, f"{name} is {str(written)[:40]}, expected no less than 0: a turn starts after the previous one"
