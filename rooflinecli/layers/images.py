@@ -39,18 +39,6 @@ def _tile(spec: ImageSpec) -> tuple[int, int]:
     return patches + spec.extra, tokens
 
 
-def _nearest(candidates: list[tuple[int, int]], width: int, height: int, size: int) -> tuple[int, int]:
-    """The grid of tiles (columns, rows) whose shape is nearest to the image's; of equals the larger where the image fills half of it."""
-    best, off = (1, 1), math.inf
-    for columns, rows in candidates:
-        far = abs(width / height - columns / rows)
-        if far < off:
-            best, off = (columns, rows), far
-        elif far == off and width * height > 0.5 * size * size * columns * rows:
-            best = (columns, rows)
-    return best
-
-
 def anyres(spec: ImageSpec, width: int, height: int) -> ImageTiling:
     """Tiles of `size` in the best of the listed grids, the whole image as one more, padding cut away, a break behind each row (LLaVA-NeXT).
 
@@ -61,7 +49,14 @@ def anyres(spec: ImageSpec, width: int, height: int) -> ImageTiling:
     select_best_resolution; Liu et al. 2024, llava-vl.github.io/blog/2024-01-30-llava-next.
     """
     size = spec.size or spec.patch
-    down, across = _best_grid([(g[0], g[1]) for g in spec.grids] or [(size, size)], width, height)
+
+    def left(grid: list[int]) -> tuple[int, int]:
+        """Pixels of the image that are left in a grid (height, width), and those of the grid that are not wasted."""
+        scale = min(grid[1] / width, grid[0] / height)
+        kept = min(int(width * scale) * int(height * scale), width * height)
+        return kept, kept - grid[0] * grid[1]
+
+    down, across = max(spec.grids or [[size, size]], key=left)
     rows, columns = down // size, across // size
     positions, tokens = _tile(spec)
     side = math.isqrt(tokens)
@@ -70,17 +65,6 @@ def anyres(spec: ImageSpec, width: int, height: int) -> ImageTiling:
         over = math.sqrt(high * wide / (spec.tiles * side**2))
         high, wide = (int(high // over), int(wide // over)) if over > _ANYRES_SLACK else (high, wide)
     return ImageTiling(rows * columns + 1, positions, tokens + high * wide + high + spec.wrap)
-
-
-def _best_grid(grids: list[tuple[int, int]], width: int, height: int) -> tuple[int, int]:
-    """The grid (height, width) in which most of the image is left, and the least of the grid is wasted."""
-
-    def left(grid: tuple[int, int]) -> tuple[int, int]:
-        scale = min(grid[1] / width, grid[0] / height)
-        kept = min(int(width * scale) * int(height * scale), width * height)
-        return kept, kept - grid[0] * grid[1]
-
-    return max(grids, key=left)
 
 
 def _unpadded(high: int, wide: int, width: int, height: int) -> tuple[int, int]:
@@ -119,7 +103,11 @@ def dynamic_tiles(spec: ImageSpec, width: int, height: int) -> ImageTiling:
     Source: transformers 5.23, image_processing_got_ocr2.py, get_optimal_tiled_canvas; Chen et al. 2024, arXiv 2404.16821, section 3.3.
     """
     grids = [(c, r) for c in range(1, spec.tiles + 1) for r in range(1, spec.tiles + 1) if c * r <= spec.tiles]
-    columns, rows = _nearest(sorted(grids, key=lambda g: g[0] * g[1]), width, height, spec.size or spec.patch)
+    (columns, rows), off = (1, 1), math.inf
+    for c, r in sorted(grids, key=lambda g: g[0] * g[1]):  # of equals the larger where the image fills half of it
+        far = abs(width / height - c / r)
+        if far < off or (far == off and width * height > 0.5 * (spec.size or spec.patch) ** 2 * c * r):
+            (columns, rows), off = (c, r), far
     count = columns * rows
     count += 1 if spec.overview and count > 1 else 0
     positions, tokens = _tile(spec)
@@ -237,21 +225,15 @@ def smart_resize(spec: ImageSpec, width: int, height: int) -> ImageTiling:
             "image",
         )
     unit = spec.patch * spec.merge
-    h, w = _smart_size(spec, width, height, unit)
-    patches = _grid(spec, w, h)
-    return ImageTiling(1, patches, patches // spec.merge**2 + spec.wrap)
-
-
-def _smart_size(spec: ImageSpec, width: int, height: int, unit: int) -> tuple[int, int]:
-    """Height and width after the resize; halves round to even, as Python's round does."""
-    h, w = round(height / unit) * unit, round(width / unit) * unit
+    h, w = round(height / unit) * unit, round(width / unit) * unit  # halves round to even, as Python's round does
     if spec.most is not None and h * w > spec.most:
         off = math.sqrt(height * width / spec.most)
-        return max(unit, math.floor(height / off / unit) * unit), max(unit, math.floor(width / off / unit) * unit)
-    if spec.least is not None and h * w < spec.least:
+        h, w = (max(unit, math.floor(side / off / unit) * unit) for side in (height, width))
+    elif spec.least is not None and h * w < spec.least:
         off = math.sqrt(spec.least / (height * width))
-        return math.ceil(height * off / unit) * unit, math.ceil(width * off / unit) * unit
-    return h, w
+        h, w = (math.ceil(side * off / unit) * unit for side in (height, width))
+    patches = _grid(spec, w, h)
+    return ImageTiling(1, patches, patches // spec.merge**2 + spec.wrap)
 
 
 def token_budget(spec: ImageSpec, width: int, height: int) -> ImageTiling:

@@ -296,7 +296,7 @@ def test_the_page_of_a_model_shows_its_tower():
     page = sheet(str(ORACLE.parent / "data" / "hf_counts" / "qwen3-vl-8b.json"))
     (tower,) = page["towers"]
     assert tower["parameters"]["total"] == COUNTS["qwen3-vl-8b"]["vision_params"]
-    assert tower["image"] == {
+    assert tower["image"].to_dict() == {
         "pixels": "1024x1024",
         "inputs": 1,
         "positions": 4096,
