@@ -34,7 +34,7 @@ from rooflinecli.specs import training_envelope as shipped_envelope
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.published_runs import published
 from rooflinecli.specs.request import BOUNDS
-from rooflinecli.specs.training_envelope import KINDS, widening
+from rooflinecli.specs.training_envelope import widening
 from rooflinecli.validate import published_training
 from rooflinecli.validate.stats import Array, Row, Table, notes
 
@@ -297,7 +297,7 @@ def _single(name: str, r: Searched, **columns: float) -> Row:
 def _needed_errors(results: list[Searched], moe: bool) -> list[Row]:
     """Per kind of extrapolation: the error that nine of ten runs need, the largest, and the one that is set."""
     set_to, lines = widening(moe), []
-    for kind in KINDS:
+    for kind in widening(mixture=False):
         errors = [r.needed[kind] for r in results if kind in r.needed and r.moe == moe]
         if errors and kind != "chip":
             lines.append(

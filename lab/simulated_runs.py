@@ -62,16 +62,16 @@ def options(run: Run) -> tuple[tuple[str, str], ...]:
 
 def _narrow_cache(run: Run) -> bool:
     """Whether a script sets an fp8 cache, or the checkpoint asks for one (NVIDIA's NVFP4 files of Kimi: model card of decart-ai/Kimi-K2.7-Code-NVFP4)."""
-    kind = run.group.partition("-")[0]
+    kind, blackwell = run.group.partition("-")[0], str(run.options["hw"])[:2] in ("b2", "b3", "gb")
     if run.engine == "vllm" and kind == "Kimi":
         return harness.row(run)["precision"] == "fp4"
     if run.engine == "vllm":
         return harness.public(run) and (
             kind == "Llama"
-            or harness.is_tuned(run)
-            or (harness.is_blackwell(run) and kind == "gpt" and harness.measured_on(run) >= GPT_NARROW)
+            or harness.facts(run)["tuned"]
+            or (blackwell and kind == "gpt" and harness.measured_on(run) >= GPT_NARROW)
         )
-    return harness.public(run) and run.engine == "sglang" and harness.is_blackwell(run) and kind == "DeepSeek"
+    return harness.public(run) and run.engine == "sglang" and blackwell and kind == "DeepSeek"
 
 
 def configured(run: Run, own: Scheduler) -> Scheduler:

@@ -18,7 +18,7 @@ from rooflinecli.core.errors import DataError, RooflineError
 from rooflinecli.core.record import Json
 from rooflinecli.engine import build_request
 from rooflinecli.importers.logs import power, read_source
-from rooflinecli.importers.source import MeasuredRow, Options, load
+from rooflinecli.importers.source import Options, load
 from rooflinecli.questions.estimate.answer import choose_layouts, context_of
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.options import OPTIONS
@@ -57,18 +57,7 @@ def calibrate(
     """
     sources, chip = [load(path) for path in paths], load_hardware(str(given["hw"]))
     watts = {source.name: found for source in sources if (found := power.measured(source)) and len(sources) > 1}
-    rows = [row for source in sources if source.name not in watts for row in read_source(source)]
-    answer = of_rows(rows, given, hold_out, target)
-    rated = f"; {chip.name} is rated at {chip.rated_power:g} W" if chip.rated_power else ""
-    answer.notes += [f"{found.where}: {found}{rated}" for found in watts.values()]
-    return answer
-
-
-def of_rows(
-    measured: Sequence[MeasuredRow], given: Options, hold_out: float = HOLD_OUT, target: Options | None = None
-) -> CalibrationAnswer:
-    """As `calibrate`, of rows already read."""
-    resolved = resolve(measured, given)
+    resolved = resolve([row for source in sources if source.name not in watts for row in read_source(source)], given)
     possible, wrong = impossible(resolved.rows)
     wrong = list(dict.fromkeys([*(RowContradiction(where, why, True) for where, why in resolved.doubts), *wrong]))
     if not possible:
@@ -77,7 +66,7 @@ def of_rows(
         raise DataError(f"{reason}; nothing is left to fit")
     once, merged = one_per_question(possible)
     result = CalibrationAnswer(
-        load_hardware(str(given["hw"])),
+        chip,
         len({row.where for row in once}),
         contradictions=wrong + repeats(own_rows(possible)),
         aside=resolved.aside,
@@ -92,6 +81,8 @@ def of_rows(
             result.next[phase, name] = suggestions(one, target if suits else None)
         except RooflineError as error:
             result.notes.append(f"no next measurement for {phase}: {error}")
+    rated = f"; {chip.name} is rated at {chip.rated_power:g} W" if chip.rated_power else ""
+    result.notes += [f"{found.where}: {found}{rated}" for found in watts.values()]
     return result
 
 
@@ -120,7 +111,7 @@ def suggestions(fit: PhaseFit, target: Options | None) -> list[Json]:
     if not menu:
         return []
     aims = [q for _, q in menu] if target is None else [_unmeasured(target, own_rows(fit.rows)[0].quantity)]
-    slopes = RowPredictor([*(q for _, q in menu), *aims]).linear(fit.x[:, None])[1][:, 0]
+    slopes = RowPredictor([*(q for _, q in menu), *aims]).linear(fit.posterior.taken[:, None])[1][:, 0]
     candidates, goals = slopes[: len(menu)], slopes[len(menu) :]
     before, after = reduced_variance(fit.posterior, candidates, goals)
     best = np.argsort(after)[:MOST]

@@ -59,11 +59,6 @@ class PhaseFit:
     contradictions: list[RowContradiction] = field(default_factory=list)
 
     @property
-    def x(self) -> Array:
-        """Logarithms of the factors that are taken [constant groups]."""
-        return self.posterior.taken
-
-    @property
     def moved(self) -> bool:
         """Whether rows favor other answers than the shipped ones: by other constants, or near the rows alone."""
         return bool(self.posterior.share) and (self.posterior.supported or bool(len(self.local.moves)))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -140,16 +141,6 @@ SMALLEST_SIDE = 512  # elements: matmuls with a smaller side do not measure the 
 
 
 @dataclass(eq=False)
-class _Bare:
-    """The part of a context that a micro-benchmark needs: the chip."""
-
-    chip: Chip
-
-    def on(self, chip: Chip) -> _Bare:
-        return _Bare(chip)
-
-
-@dataclass(eq=False)
 class MicrobenchmarkRow(PredictedRow):
     """A micro-benchmark: `op` is a Collective with its devices, or an Op; `of` is the phase whose constants it measures."""
 
@@ -187,7 +178,7 @@ def microbenchmark_rows(row: MeasuredRow, given: Options, chip: HardwareSpec) ->
     if made is None:
         return []
     op, devices = made
-    ctx: Any = _Bare(Chip(chip, PLAIN))
+    ctx: Any = SimpleNamespace(chip=Chip(chip, PLAIN))  # the part of a context that a micro-benchmark needs
     return [
         MicrobenchmarkRow(ctx, Layout(), row.quantity, row.value, row.where, row.tool, row.probe, op, devices, phase)
         for phase in ("train", "decode", "prefill", "ttft")

@@ -6,8 +6,7 @@ import numpy as np
 
 from rooflinecli.calibrate.answer import CalibrationAnswer
 from rooflinecli.calibrate.phase_fit import PhaseFit
-from rooflinecli.core.record import Record
-from rooflinecli.core.report_table import ReportTable
+from rooflinecli.core.record import Record, ReportTable
 
 Rows = list[dict[str, float | str | None]]
 # contraction from which rows determine a group of constants, or do so in part: fits to half of the rows agree from there on

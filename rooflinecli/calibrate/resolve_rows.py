@@ -83,18 +83,9 @@ def _elsewhere(reading: MeasuredRow, chip: HardwareSpec) -> str | None:
         return f"a CPU ({', '.join(reading.probe.get('device', ())) or reading.tool})"
     stated = reading.options.get("hw")
     names = [str(stated)] if stated is not None else [n for n in reading.probe.get("device", ()) if _chip_named(n)]
-    if stated is None and not any(_is_of(chip, known) for known in files("hardware")):
+    if stated is None and not set(chip.lineage) & files("hardware").keys():
         return None
-    return next((name for name in names if not _is_of(chip, _chip_named(name))), None)
-
-
-def _is_of(chip: HardwareSpec, stem: str | None) -> bool:
-    document = chip.document
-    while document is not None:
-        if document.path.stem == stem:
-            return True
-        document = document.base_document  # type: ignore[assignment]
-    return False
+    return next((name for name in names if _chip_named(name) not in chip.lineage), None)
 
 
 def _chip_named(stated: str) -> str | None:

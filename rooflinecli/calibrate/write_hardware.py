@@ -46,7 +46,7 @@ def _entry(g: PhaseFit, hardware: HardwareSpec, day: str) -> dict[str, object]:
     near, known = _near(g), overrides.classes(hardware)
     factors = {
         path: round(float(f), 4)
-        for path, f in merged(g.phase, g.x).items()
+        for path, f in merged(g.phase, g.posterior.taken).items()
         if abs(float(f) - 1) > LEAST or (near and (path.startswith(overrides.ENGINE) or path.split(".")[1] in known))
     }  # the local residual moves every constant, also those that stay elsewhere
     tables = {str(phase): table for phase, table in hardware.calibration.items()}

@@ -22,15 +22,13 @@ def explain(number: Traced, depth: int = 3) -> str:
     lines: list[str] = []
     _node(number, depth, 0, lines, set())
     width = max(60, min(shutil.get_terminal_size((110, 40)).columns, 130))
-    return "\n".join(piece for line in lines for piece in _wrapped(line, width))
-
-
-def _wrapped(line: str, width: int) -> list[str]:
-    """`line` folded at `width`, continuations indented under it."""
-    pad = " " * (len(line) - len(line.lstrip()) + 4)
-    return textwrap.wrap(
-        line, width, subsequent_indent=pad, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
-    ) or [""]
+    folded = []
+    for line in lines:  # continuations are indented under their line
+        pad = " " * (len(line) - len(line.lstrip()) + 4)
+        folded += textwrap.wrap(line, width, subsequent_indent=pad, break_long_words=False, break_on_hyphens=False) or [
+            ""
+        ]
+    return "\n".join(folded)
 
 
 def _node(number: Traced, depth: int, level: int, lines: list[str], seen: set[int]) -> None:

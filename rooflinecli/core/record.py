@@ -125,6 +125,18 @@ class Quantities(Record):
         return cls(schema=f"roofline/{schema}", values={k: v for k, v in values.items() if v is not None})
 
 
+class ReportTable(Record):
+    """A titled table of `validate` or `calibrate`: rows of column -> number or text, and remarks below them."""
+
+    title: str
+    rows: list[dict[str, float | str | None]] = dataclasses.field(
+        metadata=former_keys(
+            error_before="before", error_after="after", coverage_before="covered_before", coverage_after="covered"
+        )
+    )
+    notes: list[str] | None = dataclasses.field(default=None, metadata=OPTIONAL)
+
+
 @cache
 def _former_keys(kind: type) -> dict[str, dict[str, str]]:
     fields = kind.__dataclass_fields__.values()  # type: ignore[attr-defined]

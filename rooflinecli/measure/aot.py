@@ -18,7 +18,7 @@ from rooflinecli.core.units import count, si
 from rooflinecli.formulas import roofline
 from rooflinecli.ledger.ops import Op
 from rooflinecli.measure.function_signature import first_line
-from rooflinecli.measure.jaxpr_counter import Dot, OpCounts, Rules, compulsory, tally, xla_cost
+from rooflinecli.measure.jaxpr_counter import Dot, OpCounts, Rules, compulsory, tally
 from rooflinecli.price.accumulator import StepAccumulator
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
@@ -103,7 +103,12 @@ def analyse(
         roofline.compute_time(dot.flops * times, chip.peak(rate_of(dot, chip))) for dot, times in always.dots.items()
     )
     t_memory = roofline.memory_time(moved, chip.bandwidth)
-    _vector(needed, chip, costs)
+    if (
+        "vector_fp32" in chip.spec.peak and needed.math_flops
+    ):  # what elementwise arithmetic takes longer than its traffic
+        busy = roofline.compute_time(needed.math_flops, chip.peak("vector_fp32")) - costs.groups.get("elementwise", 0.0)
+        if busy > 0:
+            costs.add_time("elementwise", busy, "elementwise", chip.constants(REGIME, "elementwise").error)
     floor = float(roofline.floor_time(t_compute, t_memory))
     time = max(float(costs.total), floor)
     error = costs.relative_error(time) if time else 0.0
@@ -167,8 +172,7 @@ def compiled_for() -> str:
 
 
 def _xla(compiled: Compiled) -> Json:
-    cost, memory = xla_cost(compiled), compiled.memory_analysis()
-
+    cost, memory = compiled.cost_analysis() or {}, compiled.memory_analysis()
     sizes = ("argument", "output", "alias", "temp", "generated_code")
     return {
         "flops": cost.get("flops"),
@@ -238,14 +242,6 @@ def _passes(needed: OpCounts, chip: Chip) -> list[tuple[OperationLine, str]]:
 def _elementwise_rate(chip: Chip) -> str:
     """The peak to draw where nothing multiplies matrices."""
     return next(dtype for dtype in ("vector_fp32", "fp32", "bf16", *chip.spec.peak) if dtype in chip.spec.peak)
-
-
-def _vector(needed: OpCounts, chip: Chip, costs: StepAccumulator) -> None:
-    """Where elementwise arithmetic takes longer than its traffic, charge what it takes longer."""
-    if "vector_fp32" in chip.spec.peak and needed.math_flops:
-        busy = roofline.compute_time(needed.math_flops, chip.peak("vector_fp32")) - costs.groups.get("elementwise", 0.0)
-        if busy > 0:
-            costs.add_time("elementwise", busy, "elementwise", chip.constants(REGIME, "elementwise").error)
 
 
 def _does_not_fit(needed: float, chip: Chip) -> Json:

@@ -16,32 +16,12 @@ from typing import TYPE_CHECKING
 from rooflinecli.core.errors import RooflineError, UsageError
 from rooflinecli.importers.source import number
 from rooflinecli.measure.cases import Record
-from rooflinecli.specs.name_lookup import find
+from rooflinecli.specs.hardware import load_hardware
 
 if TYPE_CHECKING:
     import jax
 
 
-# device_kind as jax reports it -> the chip's name under hardware/ (the first that matches; absent files are skipped)
-KNOWN = (
-    (r"H200", "h200"),
-    (r"H100.*PCIe", "h100-pcie"),
-    (r"H100", "h100-sxm"),
-    (r"B200", "b200"),
-    (r"GB200", "gb200"),
-    (r"B300", "b300"),
-    (r"A100.*80", "a100-sxm-80gb"),
-    (r"A100", "a100"),
-    (r"L40S", "l40s"),
-    (r"L4\b", "l4"),
-    (r"T4", "t4"),
-    (r"TPU v5 ?(lite|e)", "tpu-v5e"),
-    (r"TPU v5p?", "tpu-v5p"),
-    (r"TPU v6 ?(lite|e)", "tpu-v6e"),
-    (r"TPU v4", "tpu-v4"),
-    (r"TPU.*7", "tpu-v7x"),
-    (r"MI300X", "mi300x"),
-)
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # malloc.h
 # last-level cache in bytes when nothing reports it: large enough that rotating past it is safe
 _LLC_FALLBACK = {"cpu": 64 * 2**20, "gpu": 128 * 2**20, "tpu": 128 * 2**20}
@@ -132,15 +112,12 @@ def is_leader() -> bool:
 
 
 def known_chip(kind: str) -> str | None:
-    """The name under hardware/ that a device kind extends, when that file exists."""
-    for pattern, name in KNOWN:
-        if re.search(pattern, kind, re.IGNORECASE):
-            try:
-                find("hardware", name)
-            except RooflineError:
-                continue
-            return name
-    return None
+    """The chip under hardware/ that a device kind, as jax reports it, names; a CPU, whose memory differs from board to board, is none."""
+    try:
+        chip = load_hardware("tpu-v5p" if kind == "TPU v5" else kind)
+    except RooflineError:
+        return None
+    return None if chip.kind == "cpu" else chip.id
 
 
 def keep_pages() -> bool:
@@ -169,15 +146,10 @@ def compute_capability() -> tuple[int, int] | None:
 def _llc(where: str) -> int:
     """Bytes of the last-level cache of CPU 0, else a safe guess."""
     if where == "cpu":
-        sizes = [_bytes(p.read_text()) for p in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
-        if sizes:
-            return max(sizes)
+        texts = [p.read_text() for p in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
+        if sizes := [re.findall(r"(\d+)([KM]?)", text)[0] for text in texts]:
+            return max(int(number) * {"": 1, "K": 2**10, "M": 2**20}[unit] for number, unit in sizes)
     return _LLC_FALLBACK.get(where, 128 * 2**20)
-
-
-def _bytes(text: str) -> int:
-    number, unit = re.match(r"(\d+)([KM]?)", text.strip()).groups()  # type: ignore[union-attr]
-    return int(number) * {"": 1, "K": 2**10, "M": 2**20}[unit]
 
 
 def _memory(device: jax.Device) -> int:

@@ -104,12 +104,8 @@ def predict(c: Constants, flops: Array, moved: Array, k: Array, launches: Array)
     return roofline.joined_norm(t_c, t_m, c.p, overhead)
 
 
-def fit_constants(records: list[LogRecord], joins: tuple[tuple[float, float, float], ...]) -> Constants:
-    """The constants of least robust loss over the joins on offer. Needs LEAST records."""
-    return min((_solve(records, *join) for join in joins), key=lambda found: found[0])[1]
-
-
 def _solve(records: list[LogRecord], p: float, k0: float, tau: float) -> tuple[float, Constants]:
+    """The robust loss and the constants of one join. Needs LEAST records."""
     import numpy as np
     from scipy.optimize import least_squares
 
@@ -145,13 +141,14 @@ def usable(records: Iterable[LogRecord]) -> dict[tuple[str, str, str], list[LogR
         name = f"{r['op']}{r['sizes']}"
         if name not in shapes or r["time_s"] < shapes[name]["time_s"]:
             shapes[name] = r
-    return {k: _undisturbed(list(v.values())) for k, v in best.items()}
-
-
-def _undisturbed(records: list[LogRecord]) -> list[LogRecord]:
-    """Without shapes timed while a reference kernel ran slow (other programs had the cores), where enough others remain."""
-    calm = [r for r in records if r.get("busy", 1.0) <= DISTURBED]
-    return calm if len(calm) >= max(2 * LEAST, len(records) // 2) else records
+    result = {}
+    for (
+        name,
+        shapes,
+    ) in best.items():  # without those timed while other programs had the cores, where enough others remain
+        calm = [r for r in shapes.values() if r.get("busy", 1.0) <= DISTURBED]
+        result[name] = calm if len(calm) >= max(2 * LEAST, len(shapes) // 2) else list(shapes.values())
+    return result
 
 
 def fit_class(
@@ -167,7 +164,7 @@ def fit_class(
     joins = JOINS + (MATMUL_JOINS if (regime, kind, platform == "cpu") == ("kernel", "matmul", False) else ())
     if kind in STREAMS:
         joins = ((math.inf, 0, 0.0),)
-    constants = fit_constants(seen, joins)
+    constants = min((_solve(seen, *join) for join in joins), key=lambda found: found[0])[1]
     tested = held or seen
     off = _off(constants, tested)
     median, raw = quantile(off, 0.5), quantile(_off(Constants(peak, bandwidth, 0.0), tested), 0.5)

@@ -15,7 +15,6 @@ from rooflinecli.core.record import Json
 
 if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
-    from jax.stages import Compiled, Lowered
 
 
 CALLS = tuple(
@@ -352,9 +351,3 @@ def _looked_at(flat: Flat, value: Value, donated: bool) -> float:
             else:
                 total += value.bytes
     return min(total, value.bytes)
-
-
-def xla_cost(stage: Lowered | Compiled) -> dict[str, float]:
-    """XLA's cost analysis of a lowered or compiled program, empty where it reports none; some versions give a list of one."""
-    cost = stage.cost_analysis() or {}
-    return (cost[0] if cost else {}) if isinstance(cost, list) else cost

@@ -22,17 +22,8 @@ VENDORS = (("nvidia", "nvidia"), ("amd", "amd"), ("intel", "intel"), ("tpu", "go
 KINDS = {"cpu": "cpu", "gpu": "gpu", "tpu": "tpu"}
 SOURCE = "measured"
 # terms of a kernel's form -> their neutral values. Separate passes (quant_bytes) are not timed with the kernel
-FORM = {
-    "p": math.inf,
-    "k0": 0,
-    "tau": 0,
-    "softmax_width": 0,
-    "tail_rows": 0,
-    "per_item": 0,
-    "half_length": 0,
-    "unpack": 0,
-    "unit_bytes": 0,
-}
+_TERMS = ("k0", "tau", "softmax_width", "tail_rows", "per_item", "half_length", "unpack", "unit_bytes")
+FORM = {"p": math.inf, **dict.fromkeys(_TERMS, 0)}
 
 
 @dataclass(frozen=True)

@@ -165,7 +165,7 @@ def competing(cases: list[KernelCase]) -> list[KernelCase]:
 
 
 def takes_pallas(case: KernelCase, platform: str = "gpu") -> bool:
-    """Shapes that the tiles of kernels/pallas.py divide, in 16-bit floats.
+    """Shapes that the tiles of Pallas kernels divide, in 16-bit floats.
 
     jax's Hopper attention allocates its operands in fp16 whatever the input, so it takes no bf16.
     """

@@ -25,7 +25,12 @@ def shard(sizes: Sizes, tp: Number, split: Axes, shared: Axes = (), over: Tensor
     """
     cached = {axis: sizes[axis] for axis in shared}
     for axis in split:
-        sizes[axis] = _heads(sizes[axis], tp, over.ranks) if axis in HEADS else sizes[axis] / tp
+        if axis not in HEADS:
+            sizes[axis] = sizes[axis] / tp
+        elif over.ranks == 1.0:
+            sizes[axis] = _whole(sizes[axis] / tp)
+        else:
+            sizes[axis] = over.ranks * _whole(sizes[axis] / (tp * over.ranks))
     for axis in shared:
         sizes[axis] = _whole(num.maximum(cached[axis] / tp, 1))
         if over.copies and "N" in sizes:
@@ -38,11 +43,6 @@ def _copied(kv_heads: Number, queries: Number, heads: Number, ranks: Number, ove
     if over.copies == "ranks":
         copies = num.where(constraints.divides(heads, ranks), num.maximum(over.ranks, kv_heads), copies)
     return num.where(constraints.divides(ranks, heads), kv_heads, copies)
-
-
-def _heads(heads: Number, tp: Number, ranks: float) -> Number:
-    """Heads of a device of a group of `ranks`, the same number on each."""
-    return _whole(heads / tp) if ranks == 1.0 else ranks * _whole(heads / (tp * ranks))
 
 
 def _whole(heads: Number) -> Number:

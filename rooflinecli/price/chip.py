@@ -27,22 +27,7 @@ if TYPE_CHECKING:
 SHAPED = tuple(name for name, constant in CONSTANTS.items() if constant.shaped)
 IDEAL = Efficiency(source="--efficiency ideal: every kernel reaches the roofline", error=0.0)
 NEUTRAL = Efficiency(source="not given: neutral")
-STRUCTURAL = (
-    "overlap",
-    "beyond",
-    "early_stop",
-    "logit_bytes",
-    "pads_heads",
-    "norm_bytes",
-    "gate_bytes",
-    "exchange_bytes",
-    "kept_gradient",
-    "kept_state",
-    "gather_bytes",
-    "host_copy",
-    "slack",
-    "mtp",
-)  # constants of what a framework does, not of how fast
+STRUCTURAL = tuple(name for name, constant in CONSTANTS.items() if constant.structural)
 COLLISIONS = 1.4  # of unplanned flows, behind another tier: C4, arXiv 2406.04594
 UNBOUNDED = 2.0**40  # devices at a level without a size; finite, so that floor() of it is a number
 
@@ -62,7 +47,8 @@ class Chip:
         self.spec, self.lift, self.ideal, self.override, self.engine = spec, lift, ideal, override or {}, engine
         overrides.check(spec, self.override)
         _check_calibration(spec)
-        self.factors = {} if ideal else _factors(self.override)
+        scaled = {key.removeprefix(TIMES): value for key, value in self.override.items() if key.startswith(TIMES)}
+        self.factors = {} if ideal else scaled
         self.bandwidth = self._figure("W", "memory", "bandwidth")
         self.capacity = self._figure("M_cap", "memory", "capacity")
         self._peaks: dict[str, Number] = {}
@@ -313,11 +299,6 @@ def _check_calibration(spec: HardwareSpec) -> None:
                 except UsageError as error:
                     where = spec.document.location("calibration", phase, name, "factors", path)
                     raise DataError(f"{where}: {str(error).removeprefix(TIMES)}") from None
-
-
-def _factors(override: dict[str, Number]) -> dict[str, Number]:
-    """Factors among the overrides, by the path of the constant."""
-    return {key.removeprefix(TIMES): value for key, value in override.items() if key.startswith(TIMES)}
 
 
 def _names(name: str) -> Iterator[str]:

@@ -69,7 +69,7 @@ def _pricing_rule(op: Op, chip: Chip, regime: str) -> PricingRule:
     c = chip.constants(regime, op.kind, op.dtype, op.variant)
     if op.kind in FUSIBLE:
         hidden = num.one(c.overlap)
-        return PricingRule(_nothing if hidden else _pass, c)
+        return PricingRule((lambda op, c, peak, bandwidth: 0.0) if hidden else _pass, c)
     if op.kind == "routed_experts" and regime == "serving" and not chip.engine_has_constants(op.kind):
         c = _as_served(c, chip, op.variant.partition("@")[0], op.variant.endswith("+decode"))
     form = _plain if c.simple else _FORMS.get(op.kind, _plain)
@@ -94,11 +94,6 @@ def join(t_compute: Number, t_memory: Number, c: SimpleNamespace, overhead: Numb
     if c.p == 1:
         return roofline.joined_sum(t_compute, t_memory, overhead)
     return roofline.joined_norm(t_compute, t_memory, c.p, overhead)
-
-
-def _nothing(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Number:
-    """Elementwise work that hides completely."""
-    return 0.0
 
 
 def _pass(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Number:

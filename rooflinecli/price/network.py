@@ -98,8 +98,7 @@ def by_level(
     """The network levels that a group spans, from the inside out, with the price of each."""
     if collective.op not in OPS:
         raise unknown("collective", collective.op, OPS)
-    alone = num.one(collective.n)
-    if alone:
+    if num.one(collective.n):
         return
     if not chip.levels:
         if not num.plain(collective.n):
@@ -107,7 +106,12 @@ def by_level(
         raise UsageError(
             f"{chip.spec.name}: its file describes no network, so a plan has one device; add `network:` to it"
         )
-    _room(collective, chip)
+    reach, last = chip.levels[-1].size, collective.n * collective.stride
+    if num.plain(last) and num.value(last) > reach:
+        raise UsageError(
+            f"{num.value(last):.0f} devices: {chip.spec.name} describes a network of {reach:.0f}; "
+            "use fewer, or add an outer level to its file"
+        )
     inner: Number = 1.0
     size = collective.size
     ports: Number = 0.0
@@ -153,15 +157,6 @@ def _contend(collective: Collective, level: LevelNumbers, part: LevelPrice, inne
         at.collisions is None and "efficiency.collective.memory" not in level.chip.factors
     ):  # nccl-tests of one's own settle it
         part.error = num.where(slow > 1, f.contention_error(part.error, level.collisions), part.error)
-
-
-def _room(collective: Collective, chip: Chip) -> None:
-    reach, last = chip.levels[-1].size, collective.n * collective.stride
-    if num.plain(last) and num.value(last) > reach:
-        raise UsageError(
-            f"{num.value(last):.0f} devices: {chip.spec.name} describes a network of {reach:.0f}; "
-            "use fewer, or add an outer level to its file"
-        )
 
 
 def has_custom_all_reduce(chip: Chip, library: str) -> bool:

@@ -63,13 +63,6 @@ def size_of(dtype: str) -> float:
     return FORMATS[dtype][0]
 
 
-def stored_size(stored: Quantization) -> float:
-    """Bytes per weight of a quantized checkpoint, scales and zero points counted."""
-    if stored.group_size is None:
-        return size_of(stored.dtype)
-    return float(quantized_bytes_per_weight(BITS[stored.dtype], stored.group_size, stored.scale_bits, stored.zero_bits))
-
-
 def experts_alone(
     dtype: str | None, weight_dtype: str | None, stored: Quantization | None, training: bool = False
 ) -> bool:
@@ -103,7 +96,8 @@ def formats(
 ) -> Formats:
     """Choose the formats of a run in `dtype` on a chip with these peaks.
 
-    stored: the checkpoint's format, if the run uses it. packed: the compute rate of the engine's kernels over weights below 16 bits.
+    stored: the checkpoint's format, if the run uses it. packed: the compute rate of the engine's kernels over weights below 16 bits;
+    K-quants have blocks within blocks to unpack.
 
     Raises UsageError when the chip cannot compute in it.
     """
@@ -124,14 +118,17 @@ def formats(
         parts = stored.widths
         weight, expert, outer, head = parts.layers, parts.experts, parts.outer, parts.head
     elif stored is not None:
-        expert = stored_size(stored)
+        expert, group = size_of(stored.dtype), stored.group_size
+        if group is not None:
+            expert = quantized_bytes_per_weight(BITS[stored.dtype], group, stored.scale_bits, stored.zero_bits)
         weight = size if stored.applies_to == "experts" else expert
     stored_as = (stored.experts or stored).dtype if stored is not None else weight_dtype or dtype
     variant = f"{weight_dtype}-weights" if weight_dtype and size_of(weight_dtype) < size else ""
     if stored is not None and stored.weight_only and weight < size:
         variant = f"{stored.dtype}-weights"
     if packed is not None and (weight < 2 or 0 < expert < 2):
-        compute, variant = packed if packed in peaks else compute, _packed(stored)
+        nested = stored is not None and stored.dtype.startswith("gguf") and "_K" in stored.dtype
+        compute, variant = packed if packed in peaks else compute, "packed+k" if nested else "packed"
     return Formats(
         weight,
         outer,
@@ -147,11 +144,6 @@ def formats(
         variant,
         _expert_format(stored_as, compute),
     )
-
-
-def _packed(stored: Quantization | None) -> str:
-    """The variant of kernels over weights of less than 16 bits; K-quants have blocks within blocks to unpack."""
-    return "packed+k" if stored is not None and stored.dtype.startswith("gguf") and "_K" in stored.dtype else "packed"
 
 
 def _expert_format(weights: str, compute: str) -> str:

@@ -19,27 +19,10 @@ from rooflinecli.specs.model import AttentionSpec, FeedForwardSpec, ModelSpec
 from rooflinecli.specs.snapshots import table
 
 Parts = dict[str, int]
-_ROLES = {  # llama.cpp's names of projections
-    "q_proj": "attn_q",
-    "k_proj": "attn_k",
-    "v_proj": "attn_v",
-    "o_proj": "attn_output",
-    "q_a_proj": "attn_q_a",
-    "q_b_proj": "attn_q_b",
-    "kv_a_proj_with_mqa": "attn_kv_a_mqa",
-}
 SOFTMAX = ("gqa", "mha", "mqa", "mla", "shared-kv")
 # Mixers that llama.cpp supports; apart from softmax attention and the values of a delta rule, their matrices have the file's base type
 MIXERS = ("mamba", "mamba2", "gated-delta", "kimi-delta", "short-conv", "attention-ssm", "sparse-mla", "sparse-gqa")
-_SOFTMAX_ROWS = (
-    "attention.qkv",
-    "attention.out",
-    "attention.q",
-    "attention.q_down",
-    "attention.q_up",
-    "attention.kv_down",
-    "attention.kv_up",
-)
+_SOFTMAX_ROWS = ("qkv", "out", "q", "q_down", "q_up", "kv_down", "kv_up")  # as the ledger names them, behind attention.
 
 
 @dataclass(frozen=True)
@@ -119,7 +102,7 @@ def _attention(spec: ModelSpec, a: AttentionSpec, i: int, rows: Sequence[MixerMa
     if mixed:
         yield from _softmax(spec.d_model, a, i)
     for row in rows:
-        if not (mixed and row.name in _SOFTMAX_ROWS):
+        if not (mixed and row.name.removeprefix("attention.") in _SOFTMAX_ROWS):
             yield from _scanned(a, row, i)
 
 
@@ -144,8 +127,8 @@ def _scanned(a: AttentionSpec, row: MixerMatrix, i: int) -> Iterator[Matrix]:
 def _softmax(d: int, a: AttentionSpec, i: int) -> Iterator[Matrix]:
     """Since 2025 the up-projection of latent attention is stored as its two halves, one of them transposed."""
     for row in linear_layers.attention(d, a, ""):
-        if (name := row.name.rpartition(".")[2]) in _ROLES:
-            yield Matrix(_ROLES[name], i, (row.outputs, row.inputs))
+        if role := _tables()["projections"].get(row.name.rpartition(".")[2]):
+            yield Matrix(role, i, (row.outputs, row.inputs))
     if a.kind in ("mla", "sparse-mla"):
         nope, v, rank = (x or 0 for x in (a.qk_nope_head_dim, a.v_head_dim, a.kv_lora_rank))
         yield Matrix("attn_k_b", i, (a.n_heads, rank, nope))

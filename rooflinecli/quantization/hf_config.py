@@ -34,7 +34,11 @@ def stored(f: ConfigFields) -> Stored | None:
     if not isinstance(config, dict):
         raise f.fail("quantization_config", "expected an object")
     inner = ConfigFields(config, {}, f.where, (*f.prefix, next(name for name in NAMES if name in f.data)))
-    method = inner.text("quant_method").lower() or _infer_method(config)
+    method = inner.text("quant_method").lower()
+    if not method:  # bitsandbytes by its switches, ModelOpt by its algorithm, MLX by its two numbers
+        signs = {"load_in_4bit": "bitsandbytes", "load_in_8bit": "bitsandbytes", "quant_algo": "modelopt"}
+        mlx = "mlx" if "bits" in config and "group_size" in config else ""
+        method = next((tool for sign, tool in signs.items() if sign in config), mlx)
     method = "auto-round" if method in ("intel/auto-round", "auto_round") else method
     if method not in _METHODS:
         raise inner.fail(
@@ -51,15 +55,6 @@ def stored(f: ConfigFields) -> Stored | None:
     weights: Stored = {"applies_to": "linear"} | (reader if isinstance(reader, dict) else reader(inner))
     unquantized = [module for name in skipped for module in inner.items(name, str) or []] + weights.get("kept", [])
     return weights | ({"kept": unquantized} if unquantized else {}) | _experts(f, inner)
-
-
-def _infer_method(config: Stored) -> str:
-    """The tool of a block without quant_method: bitsandbytes by its switches, ModelOpt by its algorithm, MLX by its two numbers."""
-    if "load_in_4bit" in config or "load_in_8bit" in config:
-        return "bitsandbytes"
-    if "quant_algo" in config:
-        return "modelopt"
-    return "mlx" if "bits" in config and "group_size" in config else ""
 
 
 def _experts(f: ConfigFields, inner: ConfigFields) -> Stored:

@@ -19,18 +19,6 @@ from rooflinecli.specs.layers import AttentionSpec, FeedForwardSpec
 from rooflinecli.specs.snapshots import table
 
 SPLIT = ("gqa", "mha", "mqa", "mla", "shared-kv", "sparse-gqa", "sparse-mla", "gated-delta", "mamba2", "short-conv")
-# Other names of the same modules, as families write them
-_SPELLED = (
-    (re.compile(r"block_sparse_moe|feed_forward"), "mlp"),
-    (re.compile(r"\bw1\b"), "gate_proj"),
-    (re.compile(r"\bw3\b"), "up_proj"),
-    (re.compile(r"\bw2\b"), "down_proj"),
-    (re.compile(r"shared_expert(?=\.|$|\\|\*)"), "shared_experts"),
-    (re.compile(r"\.attn(?=\.)"), ".self_attn"),
-    (re.compile(r"\.ffn(?=\.)"), ".mlp"),
-    (re.compile(r"mlp\.router"), "mlp.gate"),
-    (re.compile(r"indexers_proj"), "indexer.weights_proj"),
-)
 
 
 @dataclass(frozen=True)
@@ -105,8 +93,8 @@ _NUMBERED = re.compile(r"^(?!re:|.*(?:mtp|vis|audio)).*?\b(?=layers\.\d)")
 @lru_cache(maxsize=65536)
 def _usual(pattern: str) -> str:
     """Normalize a pattern to the names used here; the prefix of `layers.3` becomes model (language_model.model, backbone)."""
-    for spelling, usual in _SPELLED:
-        pattern = spelling.sub(usual, pattern)
+    for usual, spelling in _table()["spelled"].items():
+        pattern = re.sub(spelling, usual, pattern)
     return _NUMBERED.sub("model.", pattern)
 
 
@@ -119,14 +107,6 @@ def matches(pattern: str, name: str) -> bool:
     if pattern.startswith("re:"):
         return re.match(pattern[3:], name) is not None
     bare = pattern.removesuffix(".*").removeprefix("*").removesuffix("*").strip(".")
-    for sign, own, theirs in _ALIKE:
-        name = own.sub(theirs, name) if sign in bare else name
+    for shared, own in _table()["alike"].items():
+        name = re.sub(own, shared, name) if shared in bare else name
     return bool(bare) and f".{bare}." in f".{name}."
-
-
-# Names that several modules share: blocks of Nemotron-H, and the fused matrices of Qwen3-Next
-_ALIKE = (
-    (".mixer", re.compile(r"\.(self_attn|mamba|mlp)\b"), ".mixer"),
-    ("in_proj_qkvz", re.compile(r"in_proj_(qkv|z)\b"), "in_proj_qkvz"),
-    ("in_proj_ba", re.compile(r"in_proj_[ba]\b"), "in_proj_ba"),
-)

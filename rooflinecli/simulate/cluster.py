@@ -184,22 +184,17 @@ def _run_by_events(cluster: Cluster, jobs: list[SimRequest], follow: Follow | No
             continue
         if stepped.hand_over:
             for job in stepped.finished:
-                if job.remaining:
-                    _transfer(cluster, job)
+                if job.remaining:  # its KV cache moves to a decode worker, which may start once it has arrived
+                    assert cluster.decode_router is not None  # a cluster with decoders has one
+                    job.ready = job.finish + cluster.transfer * job.prompt
+                    job.swapped, job.need, job.finish = True, job.prompt, INF
+                    cluster.enqueue(job, len(cluster.replicas) + cluster.decode_router(job, cluster.decoders))
             stepped.finished[:] = [job for job in stepped.finished if not job.remaining]
         for job in stepped.finished:
             following = follow(job) if follow is not None else None
             if following is not None:
                 heappush(arrivals, (following.arrival, following.index, following))
         cluster.collect(stepped)
-
-
-def _transfer(cluster: Cluster, job: SimRequest) -> None:
-    """Move a prompt's KV cache to a decode worker, which may start once it has arrived."""
-    assert cluster.decode_router is not None  # a cluster with decoders has one
-    job.ready = job.finish + cluster.transfer * job.prompt
-    job.swapped, job.need, job.finish = True, job.prompt, INF
-    cluster.enqueue(job, len(cluster.replicas) + cluster.decode_router(job, cluster.decoders))
 
 
 @contextmanager

@@ -19,11 +19,13 @@ SETTINGS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Unit and symbol of a constant; `shaped`: it acts on an operation's sizes, not only on its FLOPs and bytes; `most`: its bound."""
+    """Unit and symbol of a constant; `shaped`: it acts on an operation's sizes, not only on its FLOPs and bytes; `structural`: it is of what
+    a framework does, not of how fast; `most`: its bound."""
 
     unit: str
     symbol: str
-    shaped: bool
+    shaped: bool = False
+    structural: bool = False
     most: float | None = None
 
 
@@ -34,12 +36,13 @@ def _constant(
     meaning: str,
     *,
     shaped: bool = False,
+    structural: bool = False,
     gt: float | None = None,
     ge: float = 0,
     le: float | None = None,
 ) -> Any:
     """The one declaration of a constant: text in a file or after --set is read in its unit, a bare YAML number is SI."""
-    extra = {"unit": unit, "symbol": symbol, "shaped": shaped, "most": le}
+    extra = {"unit": unit, "symbol": symbol, "shaped": shaped, "structural": structural, "most": le}
     least = ge if gt is None else None
     return Field(default, meaning, json_schema_extra=extra, gt=gt, ge=least, le=le)
 
@@ -138,9 +141,11 @@ class Efficiency(Spec):
         "attention: time per FLOP that its gradient takes beyond that of the forward pass, as a share",
         shaped=True,
     )
-    overlap: float = _switch("omega", "share of this time that other work can hide")
+    overlap: float = _switch("omega", "share of this time that other work can hide", structural=True)
     beyond: float = _switch(
-        "omega_b", "the same for tensor and expert groups that reach beyond the innermost network level"
+        "omega_b",
+        "the same for tensor and expert groups that reach beyond the innermost network level",
+        structural=True,
     )
     rails: float = _share("rho", "share of a host's ports that a collective between hosts uses")
     traffic: float = _constant(
@@ -157,36 +162,53 @@ class Efficiency(Spec):
         "b_opt", "framework: bytes per parameter of passes outside the optimizer: unscale, norm, clip, zero"
     )
     kept_gradient: float = _bytes(
-        "p_g", "framework: bytes per gradient that its recipes keep and reduce, where a question does not say; 0: 4"
+        "p_g",
+        "framework: bytes per gradient that its recipes keep and reduce, where a question does not say; 0: 4",
+        structural=True,
     )
     kept_state: float = _bytes(
         "p_o",
         "framework: bytes of optimizer state per parameter that its recipes keep, where a question does not say; 0: 12",
+        structural=True,
     )
     exchange_bytes: float = _bytes(
-        "b_x", "bytes per gradient that shard groups exchange; 0: those that a gradient is kept in"
+        "b_x", "bytes per gradient that shard groups exchange; 0: those that a gradient is kept in", structural=True
     )
     gather_bytes: float = _bytes(
-        "b_g", "bytes per weight that sharded parameters are gathered in; 0: those that they are kept in"
+        "b_g",
+        "bytes per weight that sharded parameters are gathered in; 0: those that they are kept in",
+        structural=True,
     )
     host_copy: float = _switch(
-        "h_p", "1 where a host keeps a copy of sharded weights, from which the backward pass gathers"
+        "h_p", "1 where a host keeps a copy of sharded weights, from which the backward pass gathers", structural=True
     )
     sharding: float = _constant(3.0, "1", "z_max", "framework: the highest ZeRO stage that it has", ge=0)
-    mtp: float = _switch("mtp", "framework: 1 where it trains a model's multi-token prediction layers")
-    pads_heads: float = _switch("pads", "framework: 1 where it pads attention heads to a multiple of the tensor group")
-    logit_bytes: float = _bytes(
-        "b_logit", "framework: bytes per logit in addition to those counted: fp32 copies of the cross-entropy"
+    mtp: float = _switch("mtp", "framework: 1 where it trains a model's multi-token prediction layers", structural=True)
+    pads_heads: float = _switch(
+        "pads", "framework: 1 where it pads attention heads to a multiple of the tensor group", structural=True
     )
-    slack: float = _number("s_a", "share by which memory peaks that runs reported exceed what is counted; 0: not known")
+    logit_bytes: float = _bytes(
+        "b_logit",
+        "framework: bytes per logit in addition to those counted: fp32 copies of the cross-entropy",
+        structural=True,
+    )
+    slack: float = _number(
+        "s_a", "share by which memory peaks that runs reported exceed what is counted; 0: not known", structural=True
+    )
     norm_bytes: float = _bytes(
-        "b_norm", "framework: bytes per value of a norm's input kept for backward in addition to the input itself"
+        "b_norm",
+        "framework: bytes per value of a norm's input kept for backward in addition to the input itself",
+        structural=True,
     )
     gate_bytes: float = _bytes(
-        "b_gate", "framework: bytes per value of an activation function's output kept for backward in addition"
+        "b_gate",
+        "framework: bytes per value of an activation function's output kept for backward in addition",
+        structural=True,
     )
     early_stop: float = _switch(
-        "early_stop", "framework: 1 where recomputation stops before a layer's last projection, which no gradient reads"
+        "early_stop",
+        "framework: 1 where recomputation stops before a layer's last projection, which no gradient reads",
+        structural=True,
     )
     error_experts: float = _number("r_x", "what a mixture of experts adds to the error, in quadrature")
     error_hidden: float = _number("r_h", "error per hidden communication over the step, in quadrature")

@@ -168,7 +168,7 @@ _SETTABLE = {
 }
 _MOST = {"kv_fraction": 1.0, "memory_share": 1.0, "split_efficiency": 1.0}
 CONSTANTS: dict[str, Constant] = {
-    name: Constant(unit, name, False, _MOST.get(name)) for unit, names in _SETTABLE.items() for name in names.split()
+    name: Constant(unit, name, most=_MOST.get(name)) for unit, names in _SETTABLE.items() for name in names.split()
 }
 
 

@@ -150,8 +150,11 @@ class Layout:
             strides[axis] = inner
             inner = inner * getattr(self, axis)
         # Experts of their own on every tensor rank fill the host first; so do those that context shards hold.
-        alone = num.one(self.ep)
-        strides["ep"] = strides["dp"] if alone else self._between_experts(strides["dp"])
+        strides["ep"] = strides["dp"]
+        if not num.one(self.ep):
+            apart = self.apart
+            folded = num.where(constraints.divides(self.ep, self.dp), strides["dp"], self.replica_stride)
+            strides["ep"] = num.where(apart > 1, self.tp / apart, folded)
         return strides
 
     @property
@@ -160,11 +163,6 @@ class Layout:
         order = self.placement
         outer = max(order.index("cp"), order.index("dp"))
         return self.tp * self.pp if order.index("pp") < outer else self.tp
-
-    def _between_experts(self, inner: Number) -> Number:
-        apart = self.apart
-        folded = num.where(constraints.divides(self.ep, self.dp), inner, self.replica_stride)
-        return num.where(apart > 1, self.tp / apart, folded)
 
 
 WHOLE = Layout()  # one device

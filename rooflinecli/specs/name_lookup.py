@@ -195,7 +195,9 @@ def find(kind: str, name: str) -> Path:
     if found is None and kind == "models" and os.path.isfile(path / "config.json"):
         return path
     found = found or _as_written(kind, name)
-    if org and org.lower() not in (publishers := _orgs(found)):
+    listed = _ORGS.search(_opening(found)) if org else None
+    publishers = [_bare(each).lower() for each in listed[1].split(",")] if listed else []
+    if org and org.lower() not in publishers:
         theirs = f" ({', '.join(publishers)} does)" if publishers else ""
         raise OtherPublisher(f"{one_line(org)} does not publish {found.stem}{theirs}; write {found.stem} for that one")
     return found
@@ -203,12 +205,6 @@ def find(kind: str, name: str) -> Path:
 
 class OtherPublisher(UsageError):
     """The name of a model after an organization that does not publish it."""
-
-
-def _orgs(path: Path) -> list[str]:
-    """The organizations that publish a model, in lower case."""
-    listed = _ORGS.search(_opening(path))
-    return [_bare(org).lower() for org in listed[1].split(",")] if listed else []
 
 
 def _by_alias(kind: str, wanted: str) -> Path | None:

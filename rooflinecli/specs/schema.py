@@ -19,7 +19,7 @@ from rooflinecli.specs.validation import adapter
 
 JsonSchema = dict[str, Any]  # keywords of JSON Schema by name
 KINDS = ("hardware", "model")
-_SAID = ("symbol", "shaped", "most")  # what a constant says to the program, not to an editor
+_SAID = ("symbol", "shaped", "structural", "most")  # what a constant says to the program, not to an editor
 _PARTIAL = ("Memory", "Units")  # an overlay with `extends` may give only some of their fields
 
 

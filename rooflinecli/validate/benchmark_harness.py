@@ -50,13 +50,9 @@ def measured_on(run: Run) -> str:
     return row(run)["silicon_data_source"].partition("measured=")[2][:10]
 
 
-def is_tuned(run: Run) -> bool:
-    """Whether a script of vLLM sets a budget of two prompts, graphs that hold them, and an fp8 cache."""
-    return bool(facts(run)["tuned"])
-
-
 def facts(run: Run) -> Row:
-    """What the rules of the scripts ask about a run, and the values that they compute."""
+    """What the rules of the scripts ask about a run, and the values that they compute; `tuned`: whether a script of vLLM sets a budget of
+    two prompts, graphs that hold them, and an fp8 cache."""
     given, concurrency = row(run), run.options["concurrency"]
     prompt, output = int(float(given["isl"])), int(float(given["osl"]))
     wave = math.ceil((round(concurrency * run.layout.dp) + prompt + 64) / 64) * 64
@@ -88,7 +84,3 @@ def row(run: Run) -> dict[str, str]:
     """The row of the wheel that it was."""
     assert run.row is not None  # collected runs have one
     return run.row
-
-
-def is_blackwell(run: Run) -> bool:
-    return str(run.options["hw"])[:2] in ("b2", "b3", "gb")

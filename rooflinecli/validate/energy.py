@@ -137,13 +137,8 @@ def _image_row(run: Row, devices: float, ulysses: float, batch: float, watts: fl
     return ImageRow(run["model"], run["hw"], devices, batch, watts, seconds, answer)
 
 
-def image_points(name: str, group: str, found: list[ImageRow]) -> Points:
-    """Measurements and predictions of seconds per batch, watts or joules per image."""
-    return Points.of(group, [_image_values(name, row) for row in found])
-
-
-def _image_values(name: str, row: ImageRow) -> tuple[float, ...]:
-    """Measured, expected, floor, low and high of one run."""
+def image_values(name: str, row: ImageRow) -> tuple[float, ...]:
+    """Measured, expected, floor, low and high seconds per batch, watts or joules per image of one run."""
     answer = row.answer
     time_s, floor_s, low, high = (float(t) for t in (answer.time_s, answer.floor_s, *answer.interval_s))
     if name == "seconds for a batch":
@@ -244,7 +239,7 @@ def tables() -> list[Table]:
             score(f"energy: {name}", scored, notes("energy"), last=("dense", "MoE"), higher=name == "throughput")
         )
     for name in ("joules per image", "seconds for a batch", "power"):
-        runs = [([row.group], _image_values(name, row)) for row in image_rows()]
+        runs = [([row.group], image_values(name, row)) for row in image_rows()]
         made.append(score(f"energy: images and video, {name}", runs, notes("diffusion")))
     base = points("power at the measured throughput", "", list(rows()))
     tdp = np.array([row.tdp for row in rows()])

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import partial
 from math import ceil
 
 import numpy as np
@@ -143,14 +143,12 @@ def later_runs() -> list[Run]:
     """The rows and cells of published_runs/inference_2.yaml, which came after the constants, and the medians with their means."""
     found = published("inference_2")
     runs = [published_run(row, found["fit"]) for row in (*found["rows"], *cells())]
-    return [*runs, *(median_run(row, found["fit"]) for row in found["rows"] if "ttft_median_ms" in row)]
-
-
-def median_run(row: Row, fit: dict[str, str]) -> Run:
-    """The median first token of a closed loop, which no stall of the first wave moves: that of a request in the steady state."""
-    run = published_run({**row, "group": f"median_{row['hw']}_{row['engine']}"}, fit)
-    options = {**run.options, "prompts_per_slot": "inf"}
-    return replace(run, options=options, measured={"ttft": row["ttft_median_ms"] / 1e3})
+    for row in found["rows"]:
+        if "ttft_median_ms" in row:  # which no stall of the first wave moves: that of a request in the steady state
+            run = published_run({**row, "group": f"median_{row['hw']}_{row['engine']}"}, found["fit"])
+            options = {**run.options, "prompts_per_slot": "inf"}
+            runs.append(replace(run, options=options, measured={"ttft": row["ttft_median_ms"] / 1e3}))
+    return runs
 
 
 def cells() -> list[Row]:
@@ -187,13 +185,6 @@ def without_flags(runs: list[Run]) -> list[Run]:
         for run in runs
         if run.without_flags
     ]
-
-
-def drafting_runs() -> list[Run]:
-    """Runs whose rows do not state whether drafts were verified; `other` has the options with drafts."""
-    drafts = {"speculate": "mtp", "draft_tokens": DRAFTS, "acceptance": ACCEPTANCE}
-    found = [_collected(row) for row, copied in _rows() if not copied and not _unusable(row) and _may_draft(row)]
-    return [replace(run, other={**run.options, **drafts}) for run in found]
 
 
 def _rows() -> Iterator[tuple[dict[str, str], bool]]:
@@ -384,14 +375,10 @@ Lines = Callable[[Run], list[str]]  # the lines of a table that a run counts in
 def tables() -> list[Table]:
     """Serving: published rows by source, and the collected runs of the wheel by model kind, engine and model."""
     deployed = [deployment_points(row) for row in published("deployments")["rows"]]
+    later, earlier = notes("other serving") + excluded("inference_2"), {setup(run) for run in published_runs()}
     found = [
         *_scored("published", published_runs(), notes("published serving") + excluded("inference"), _published_lines),
-        *_scored(
-            "published, other releases and machines",
-            later_runs(),
-            notes("other serving") + excluded("inference_2"),
-            _later_lines,
-        ),
+        *_scored("published, other releases and machines", later_runs(), later, partial(_later_lines, earlier)),
         *_scored("published, layout not stated", layouts(), notes("layout not stated")),
         error_table(
             "inference: published deployments of experts, tokens per second",
@@ -443,21 +430,16 @@ def setup(run: Run) -> tuple[object, ...]:
     return run.options["hw"], run.options["model"], run.options.get("dtype"), run.engine
 
 
-@cache
-def _earlier_setups() -> set[tuple[object, ...]]:
-    return {setup(run) for run in published_runs()}
-
-
 def _published_lines(run: Run) -> list[str]:
     """Lines of a published run: its group, its kind, and its arrival process."""
     return [run.group, f"{kind(run)}, {run.seen}", *arrival_groups(run)]
 
 
-def _later_lines(run: Run) -> list[str]:
+def _later_lines(earlier: set[tuple[object, ...]], run: Run) -> list[str]:
     """Lines of a run of a later page: its group, its kind, and for those never seen whether an earlier run is its twin."""
     lines = [run.group, f"{kind(run)}, {run.seen}"]
     if run.seen == "never seen":
-        lines += ["never seen", f"{kind(run)}, never seen, {twin(setup(run), _earlier_setups())}"]
+        lines += ["never seen", f"{kind(run)}, never seen, {twin(setup(run), earlier)}"]
     return lines
 
 
@@ -481,11 +463,13 @@ def arrival_groups(run: Run) -> list[str]:
 
 
 def drafting() -> list[Run]:
-    """Runs that may have verified drafts, once without and once with them."""
+    """Runs whose rows do not state whether drafts were verified, once without and once with them."""
+    drafts = {"speculate": "mtp", "draft_tokens": DRAFTS, "acceptance": ACCEPTANCE}
+    runs = [_collected(row) for row, copied in _rows() if not copied and not _unusable(row) and _may_draft(row)]
     return [
         replace(run, group=f"{run.engine} {run.group} {how} drafts", options=options, other=None)
-        for run in drafting_runs()
-        for how, options in (("without", run.options), ("with", run.other or run.options))
+        for run in runs
+        for how, options in (("without", run.options), ("with", {**run.options, **drafts}))
     ]
 
 

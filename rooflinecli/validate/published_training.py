@@ -64,18 +64,13 @@ _MODELS: dict[str, ModelSpec] = {}
 
 
 def model(row: Row) -> ModelSpec:
-    """The model of a row, built once."""
-    key = f"{row['id']} {row['model']}"
-    if key not in _MODELS:
-        _MODELS[key] = _model(row)
-    return _MODELS[key]
-
-
-def _model(row: Row) -> ModelSpec:
-    """The model of a row: one of models/ by name, a GPT (layer norms, biases, learned positions, tied embedding), or a gated one with rotary positions."""
-    m = row["model"]
+    """The model of a row, built once: one of models/ by name, a GPT (layer norms, biases, learned positions, tied embedding), or a gated
+    one with rotary positions."""
+    m, key = row["model"], f"{row['id']} {row['model']}"
     if "name" in m:
         return load_model(m["name"])
+    if key in _MODELS:
+        return _MODELS[key]
     plain = not m["gated"]
     attention = {
         "kind": "gqa",
@@ -99,7 +94,7 @@ def _model(row: Row) -> ModelSpec:
         "positions": {"kind": "learned", "length": m["seq"]} if plain else {"kind": "rotary"},
         "feedforward": {"kind": "dense" if plain else "gated", "d_ff": m["d_ff"], "bias": plain},
     }
-    return model_from(Document(data, FILE))
+    return _MODELS.setdefault(key, model_from(Document(data, FILE)))
 
 
 def plan(row: Row, **changes: object) -> Layout:
@@ -181,18 +176,16 @@ def tables() -> list[Table]:
         left_out = excluded({1: "training", 3: "training_3"}[which]) if which in (1, 3) else []
         table = score(title, scored[which], notes(f"training {which}") + left_out, last=KINDS, whole=False)
         families = [p for p in table.points if not p.group.endswith(AT_FAULT)]
-        table.rows += [summary(joined("all", families)), _family_mean([summary(p) for p in families])]
+        alike = [line for p in families if "mean" in (line := summary(p))]  # the same weight for every family
+        mean = {key: float(np.mean([line[key] for line in alike])) for key in ("mean", "median", "coverage")}
+        table.rows += [
+            summary(joined("all", families)),
+            {"group": "mean over families", "rows": len(alike), **mean},
+        ]
         if which == BOTH:  # its families are in the tables of the rounds
             table.rows, table.points = table.rows[len(table.points) :], []
         made.append(table)
     return [*made, gpu_hours()]
-
-
-def _family_mean(families: list[Row]) -> Row:
-    """Errors and coverage with the same weight for every family, however many rows it has."""
-    scored = [row for row in families if "mean" in row]
-    means = {key: float(np.mean([row[key] for row in scored])) for key in ("mean", "median", "coverage")}
-    return {"group": "mean over families", "rows": len(scored), **means}
 
 
 def gpu_hours() -> Table:

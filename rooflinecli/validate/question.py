@@ -7,8 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import UsageError, unknown
-from rooflinecli.core.record import Record
-from rooflinecli.core.report_table import ReportTable
+from rooflinecli.core.record import Record, ReportTable
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Text, field
 

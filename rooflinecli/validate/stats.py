@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rooflinecli.core.record import Json
-from rooflinecli.core.report_table import ReportTable
+from rooflinecli.core.record import Json, ReportTable
 from rooflinecli.formulas import roofline
 
 Array = NDArray[Any]

@@ -37,7 +37,7 @@ def test_the_shipped_pictures_are_those_of_the_page():
 
 def test_every_column_of_a_calibration_is_written_for_people():
     """Shares are percentages with their sign where they may have one, seconds have one decimal, and none is left to Python."""
-    from rooflinecli.core.report_table import ReportTable
+    from rooflinecli.core.record import ReportTable
     from rooflinecli.render.blocks import Table
     from rooflinecli.render.views.report_tables import view
 

@@ -77,7 +77,7 @@ def test_first_tokens_differ_more_from_place_to_place_and_are_followed_further(r
 
 def test_rows_may_favour_a_move_near_them_where_they_favour_none_of_the_constants(still):
     assert not still.posterior.supported
-    assert not still.x.any()
+    assert not still.posterior.taken.any()
     assert still.moved
     moves = still.local.shift(places(still.rows))
     assert (moves * still.posterior.before > 0).all()
@@ -95,7 +95,7 @@ def test_rows_that_do_not_predict_each_other_move_nothing():
     scattered = fit_phase(
         "decode", "python-server", decode_rows({}, noise=[1.18, 0.85, 0.85, 0.85, 1.18, 1.18]), 0.0, 0
     )
-    assert (scattered.posterior.share, scattered.moved, abs(scattered.x).max()) == (0.0, False, 0.0)
+    assert (scattered.posterior.share, scattered.moved, abs(scattered.posterior.taken).max()) == (0.0, False, 0.0)
     assert not scattered.local.moves.any()
     together = fit_phase("decode", "python-server", decode_rows({}, noise=[1.3] * 6), 0.0, 0)
     assert together.posterior.share > 0.85
@@ -144,7 +144,7 @@ def test_a_file_answers_as_the_fit_did(which, request, tmp_path):
     written = yaml.safe_load(text)["calibration"]["decode"]["python-server"]
     assert len(written["near"]) > 1
     shift = found.local.shift(places(rows))
-    expected = np.exp(RowPredictor(rows).log_seconds(found.x[:, None], shift[:, None])[:, 0])
+    expected = np.exp(RowPredictor(rows).log_seconds(found.posterior.taken[:, None], shift[:, None])[:, 0])
     from rooflinecli.engine.context import EstimateContext
     from rooflinecli.engine.evaluate import PHASES
 

@@ -8,7 +8,7 @@ import pytest
 from conftest import run_cli
 
 from rooflinecli.core import units
-from rooflinecli.interfaces.cli.main import HERE
+from rooflinecli.interfaces.cli.main import other_tools
 from rooflinecli.questions.conditions import limit
 from rooflinecli.specs.quantities import QUANTITIES, describe_path
 
@@ -83,6 +83,9 @@ def test_an_end_of_an_interval_is_named_in_words():
     assert describe_path("prefill.interval_s.1") == "the high end of the prefill time"
     assert describe_path("train.interval_s.0") == "the low end of the train time"
     assert describe_path("decode.time_s") == "decode.time_s"
+
+
+HERE = other_tools()
 
 
 @pytest.mark.sampled(27)

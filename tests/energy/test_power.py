@@ -17,7 +17,7 @@ from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.published_runs import published
 from rooflinecli.validate import energy as validated
-from rooflinecli.validate.stats import errors, joined, np
+from rooflinecli.validate.stats import Points, errors, joined, np
 
 SERVED = {"model": "llama-3-8b", "hw": "h100", "tp": 1, "prompt": 512, "output": 256, "engine": "vllm"}
 
@@ -138,7 +138,7 @@ def test_decode_of_a_model_with_experts_draws_its_share_of_tdp_whatever_the_batc
 
 
 def test_joules_of_images_and_video_are_within_their_bar() -> None:
-    points = validated.image_points("joules per image", "all", list(validated.image_rows()))
+    points = Points.of("all", [validated.image_values("joules per image", row) for row in validated.image_rows()])
     off = errors(points.expected / points.measured)
     assert len(points.measured) == 343 and off["mean"] < 0.25 and off["median"] < 0.18
     assert (points.floor <= points.expected).all()

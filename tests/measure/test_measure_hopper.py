@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 from rooflinecli.measure import cases
-from rooflinecli.measure.kernels import base, pallas
+from rooflinecli.measure.kernels import base, xla
 
 pytest.importorskip("absl", reason="Mosaic GPU imports absl")
 hopper_matmul_mgpu = pytest.importorskip("jax.experimental.pallas.ops.gpu.hopper_matmul_mgpu")
@@ -27,9 +27,9 @@ def hopper(monkeypatch):
     )
 
 
-@pytest.mark.parametrize("band", pallas.BANDS)
+@pytest.mark.parametrize("band", xla.BANDS)
 def test_matmul_lowers_within_shared_memory(band):
-    traced = jax.jit(lambda x, w: pallas.hopper_matmul(x, w, band)).trace(*(SPEC((4096, 4096), jnp.bfloat16),) * 2)
+    traced = jax.jit(lambda x, w: xla.hopper_matmul(x, w, band)).trace(*(SPEC((4096, 4096), jnp.bfloat16),) * 2)
     assert "mosaic_gpu" in traced.lower(lowering_platforms=("cuda",)).as_text()
 
 
@@ -38,7 +38,7 @@ def test_matmul_lowers_within_shared_memory(band):
 @pytest.mark.parametrize("head", [64, 128])
 def test_attention_lowers_within_shared_memory(head, causal):
     args = (SPEC((1, 1024, 8, head), jnp.float16), *(SPEC((1, 1024, 2, head), jnp.float16),) * 2)
-    traced = jax.jit(lambda q, k, v: pallas.hopper_attention(q, k, v, causal)).trace(*args)
+    traced = jax.jit(lambda q, k, v: xla.hopper_attention(q, k, v, causal)).trace(*args)
     assert "mosaic_gpu" in traced.lower(lowering_platforms=("cuda",)).as_text()
 
 
@@ -51,4 +51,4 @@ def test_matmul_interpreted(monkeypatch):
     plain = base.build(cases.matmul(128, 512, 384, "bf16"))
     (w,), (x,) = plain.rotating(0), plain.hot
     with params.force_gpu_interpret_mode():
-        base.check(case, pallas.hopper_matmul(x, w), (w,), (x,))
+        base.check(case, xla.hopper_matmul(x, w), (w,), (x,))

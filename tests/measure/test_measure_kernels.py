@@ -9,7 +9,7 @@ import pytest
 from jax.experimental.pallas import tpu as pltpu
 
 from rooflinecli.measure import cases, timing
-from rooflinecli.measure.kernels import base, pallas, xla
+from rooflinecli.measure.kernels import base, xla
 
 F64 = np.float64
 
@@ -109,12 +109,12 @@ def test_a_chain_runs_the_kernel_on_every_set():
 
 @pytest.mark.slow
 def test_pallas_matmul_interpreted(monkeypatch):
-    monkeypatch.setattr(pallas, "TPU_BLOCK", (128, 128))
+    monkeypatch.setattr(xla, "TPU_BLOCK", (128, 128))
     case = cases.matmul(128, 256, 512, "fp32", engine="pallas")
     base_kernel, (w,) = ready(replace(case, engine="xla"))
     (x,) = base_kernel.hot
-    monkeypatch.setattr(pallas.xla, "build", lambda case: base_kernel)
-    monkeypatch.setattr(pallas.jax, "default_backend", lambda: "tpu")
+    monkeypatch.setitem(xla._BUILDERS, "matmul", lambda case: base_kernel)
+    monkeypatch.setattr(xla.jax, "default_backend", lambda: "tpu")
     with pltpu.force_tpu_interpret_mode():
         base.check(case, base.build(case).fn(w, x), (w,), (x,))
 
@@ -125,7 +125,7 @@ def test_pallas_attention_interpreted(heads, kv, causal):
     case = cases.prefill(1, 128, heads, kv, 64, "fp32", engine="pallas", causal=causal)
     inputs = base.build(replace(case, engine="xla")).rotating(0)
     with pltpu.force_tpu_interpret_mode():
-        base.check(case, pallas.tpu_attention(*inputs, causal), inputs, ())
+        base.check(case, xla.tpu_attention(*inputs, causal), inputs, ())
 
 
 def test_a_wrong_kernel_is_not_timed():
@@ -139,13 +139,13 @@ def test_a_wrong_kernel_is_not_timed():
 
 
 def test_pallas_kernels_lower_for_tpu(monkeypatch):
-    monkeypatch.setattr(pallas.jax, "default_backend", lambda: "tpu")
+    monkeypatch.setattr(xla.jax, "default_backend", lambda: "tpu")
     spec = jax.ShapeDtypeStruct
     matmul = base.build(cases.matmul(256, 256, 256, "bf16", engine="pallas")).fn
     for fn, args in (
         (matmul, (spec((1024, 1024), jnp.bfloat16),) * 2),
         (
-            lambda q, k, v: pallas.tpu_attention(q, k, v, True),
+            lambda q, k, v: xla.tpu_attention(q, k, v, True),
             (spec((1, 1024, 8, 128), jnp.bfloat16), *(spec((1, 1024, 2, 128), jnp.bfloat16),) * 2),
         ),
     ):

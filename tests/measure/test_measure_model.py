@@ -77,7 +77,7 @@ def test_xla_counts_the_matmuls_and_the_elementwise_work_on_top():
     spec = built("gpt2", 2, 64, 128)
     program = transformer.program("train", spec, drawn(spec), 2, 32, jnp.float32)
     exact = compare.matmul_flops(program.fn, *program.args)
-    assert exact <= compare.xla_cost(jax.jit(program.fn).lower(*program.args))["flops"] <= 1.6 * exact
+    assert exact <= jax.jit(program.fn).lower(*program.args).cost_analysis()["flops"] <= 1.6 * exact
 
 
 def test_the_oracle_counts_a_scan_as_often_as_it_runs():

@@ -155,12 +155,10 @@ class QuestionCommand(TyperCommand):
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Read flags of earlier releases as those of today, up to `--`."""
         end = args.index("--") if "--" in args else len(args)
-        args[:end] = [self._today(word) for word in args[:end]]
+        for i, word in enumerate(args[:end]):
+            flag, equals, value = word.partition("=")
+            args[i] = self.former.get(flag, flag) + equals + value
         return list(super().parse_args(ctx, args))
-
-    def _today(self, word: str) -> str:
-        flag, equals, value = word.partition("=")
-        return self.former.get(flag, flag) + equals + value if flag.startswith("--") else word
 
     def collect_usage_pieces(self, ctx: Context) -> list[str]:
         return [piece.strip("{}").replace("...]...", "]...") for piece in super().collect_usage_pieces(ctx)]
@@ -300,8 +298,8 @@ def _help(option: Option, question: type[Question[object]]) -> str:
 
 
 def show(answer: Any, view: str, how: Delivery, *, table: str = "", **shown: object) -> None:
-    """Print an answer by `view`, MODULE or MODULE.FUNCTION of render/views, or write it to --out. `table` is what CSV has as rows,
-    `shown` the view's own arguments."""
+    """Print an answer by `view`, MODULE or MODULE.FUNCTION of render/views, or write it to --out, and draw its picture. `table` is what
+    CSV has as rows, `shown` the view's own arguments. Raises UsageError for a picture without points."""
     from rooflinecli.render.answer import render
 
     out = None if how.out is None else Path(how.out)
@@ -312,17 +310,12 @@ def show(answer: Any, view: str, how: Delivery, *, table: str = "", **shown: obj
         out,
     )
     if isinstance(how, Plotted) and how.plot:
-        plot(answer, how.plot)
+        from rooflinecli.render.views.pictures import pictures
 
-
-def plot(answer: Any, target: str) -> None:
-    """Draw the picture of an answer. Raises UsageError where it has no points."""
-    from rooflinecli.render.views.pictures import pictures
-
-    drawn = pictures(answer)
-    if not drawn:
-        raise UsageError("--plot: no point to show; nothing is feasible, or it has no price", "plot")
-    draw(drawn[0], target, "\n")
+        drawn = pictures(answer)
+        if not drawn:
+            raise UsageError("--plot: no point to show; nothing is feasible, or it has no price", "plot")
+        draw(drawn[0], how.plot, "\n")
 
 
 def draw(picture: Picture, target: str, above: str = "") -> None:

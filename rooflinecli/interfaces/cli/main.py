@@ -11,6 +11,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
@@ -284,34 +285,18 @@ def _click_exit(error: Exception) -> int:
     return _unexpected(error)
 
 
-# flags of other tools -> the option of the same meaning here: the nearest spelling is rarely the nearest meaning
-HERE: dict[str, str] = {
-    **dict.fromkeys(("--model", "--model-path", "--model-name", "--hf-model"), "the first argument: `roofline estimate org/name`"),
-    **dict.fromkeys(("--gpu", "--chip", "--device", "--accelerator", "--gpu-type", "--system"), "--hw"),
-    **dict.fromkeys(("--gpus", "--n-gpus", "--ngpus", "--chips"), "-n"),
-    **dict.fromkeys(("--tensor-parallel", "--tp-size", "--tp_size"), "--tp"),
-    **dict.fromkeys(("--pipeline-parallel", "--pp-size", "--pp_size"), "--pp"),
-    **dict.fromkeys(("--data-parallel", "--dp-size", "--dp_size"), "--dp"),
-    **dict.fromkeys(("--cp-size",), "--cp"),
-    **dict.fromkeys(("--enable-expert-parallel",), "--ep"),
-    **dict.fromkeys(("--bs",), "--batch"),
-    **dict.fromkeys(("--input-length", "--prompt-len", "--context"), "--prompt"),
-    **dict.fromkeys(("--output-length", "--max-tokens", "--max-new-tokens"), "--output"),
-    **dict.fromkeys(("--sequence-length", "--max-seq-len"), "--seq-len"),
-    **dict.fromkeys(("--quantize",), "--dtype, or --weight-dtype for weights alone"),
-    **dict.fromkeys(("--kv-cache",), "--kv-dtype"),
-    **dict.fromkeys(("--rate",), "--qps"),
-    **dict.fromkeys(("--days",), "--deadline"),
-    **dict.fromkeys(("--max-num-seqs",), "--concurrency"),
-    **dict.fromkeys(("--json",), "--format json"),
-    **dict.fromkeys(("--backend",), "--engine in serving, --framework in training"),
-}  # fmt: skip
+def other_tools() -> dict[str, str]:
+    """Flags of other tools -> the option of the same meaning here: the nearest spelling is rarely the nearest meaning."""
+    from rooflinecli.specs.snapshots import table
+
+    rows: dict[str, list[str]] = table(Path(__file__).with_name("other_tools.yaml"))
+    return {flag: here for here, flags in rows.items() for flag in flags}
 
 
 def _elsewhere(error: Exception) -> str:
     """The sentence for an option that other tools have under that name; empty where this verb has it not, and for any other error."""
     name, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
-    here = HERE.get(name, "") if isinstance(name, str) else ""
+    here = other_tools().get(name, "") if isinstance(name, str) else ""
     known = {opt for param in context.command.params for opt in param.opts} if context is not None else set()
     places = [p.name for p in context.command.params if p.param_type_name == "argument"] if context is not None else []
     if isinstance(name, str) and name.lstrip("-") in places:

@@ -102,7 +102,7 @@ def compiled(kernel: Kernel, first: Arrays, chain: int = 1) -> tuple[jax.stages.
 
 def build(case: KernelCase) -> Kernel:
     """The kernel of a case, by the module that its engine is in."""
-    module = "collective" if case.suite == "collectives" else "pallas" if case.engine == "pallas" else "xla"
+    module = "collective" if case.suite == "collectives" else "xla"
     kernel: Kernel = import_module(f"rooflinecli.measure.kernels.{module}").build(case)
     return kernel
 

@@ -18,7 +18,7 @@ AXIS = "x"
 
 
 def _permute(x: jax.Array) -> jax.Array:
-    n = jax.lax.axis_size(AXIS) if hasattr(jax.lax, "axis_size") else jax.device_count()
+    n = jax.lax.axis_size(AXIS)
     return jax.lax.ppermute(x, AXIS, [(i, (i + 1) % n) for i in range(n)])
 
 
@@ -32,22 +32,13 @@ OPS: dict[str, tuple[Callable[[jax.Array], jax.Array], bool, bool]] = {
 }
 
 
-def shard_map(fn: Function, mesh: Mesh, in_specs: tuple[P, ...], out_specs: P) -> Function:
-    """jax.shard_map (in jax.experimental before 0.8) without replication checks."""
-    if hasattr(jax, "shard_map"):
-        return jax.shard_map(fn, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
-    from jax.experimental.shard_map import shard_map as old
-
-    return old(fn, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_rep=False)
-
-
 def collective(op: str, mesh: Mesh) -> Function:
     """The collective as a function of a global array [n, ...] whose first axis is one block per device.
 
     Every device holds its own block, so the result differs per device too and XLA cannot drop the communication.
     """
     fn, _, _ = OPS[op]
-    return shard_map(lambda x: fn(x[0])[None], mesh, (P(AXIS),), P(AXIS))
+    return jax.shard_map(lambda x: fn(x[0])[None], mesh=mesh, in_specs=(P(AXIS),), out_specs=P(AXIS), check_vma=False)
 
 
 def block_elements(op: str, size: int, n: int, itemsize: int) -> int:

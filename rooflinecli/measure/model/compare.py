@@ -24,7 +24,7 @@ from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.measure.cases import jax_name
 from rooflinecli.measure.contention import around
 from rooflinecli.measure.device import environment, keep_pages, known_chip
-from rooflinecli.measure.jaxpr_counter import Rules, tally, xla_cost
+from rooflinecli.measure.jaxpr_counter import Rules, tally
 from rooflinecli.measure.model import transformer
 from rooflinecli.measure.model.supported import scaled
 from rooflinecli.measure.question import ModelComparison, ModelReport
@@ -120,7 +120,7 @@ def timed(program: transformer.Program, budget: float, trace: Path | None = None
         with jax.profiler.trace(str(trace)):
             for turn in range(TRACED):
                 jax.block_until_ready(run(turn))
-    return replace(timing, compile_s=compile_s), xla_cost(lowered).get("flops", 0.0)
+    return replace(timing, compile_s=compile_s), (lowered.cost_analysis() or {}).get("flops", 0.0)
 
 
 def below_floor(measured: float, floor: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rooflinecli.core.report_table import ReportTable
+from rooflinecli.core.record import ReportTable
 from rooflinecli.render import numbers
 from rooflinecli.render.answer import csv_rows
 from rooflinecli.render.blocks import Block, Column, Drawing, Headline, Note, Page, Prose, Table, page
