@@ -11,6 +11,7 @@ from rooflinecli.core.num import value
 from rooflinecli.engine.inference import decode
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.layout import Layout
+from rooflinecli.specs.model import load_model
 from rooflinecli.specs.published_runs import FOLDER
 from rooflinecli.validate.local_machines import VOLUNTEERS, contexts, rows
 from rooflinecli.validate.stats import Row
@@ -54,8 +55,9 @@ def beaten_by_lesser(rows: tuple[Row, ...]) -> frozenset[str]:
 
 def _beats(other: Row, row: Row) -> bool:
     """Whether `other` shows that the chip of `row` did not run it."""
-    same = ("model", "weights", "engine", "batch", "devices", "prompt")
-    if any(row.get(key, 1) != other.get(key, 1) for key in same):
+    if any(row.get(key, 1) != other.get(key, 1) for key in ("weights", "batch", "devices")) or _file(row) != _file(
+        other
+    ):
         return False
     if not other.get("decode", 0.0) > MIN_RATIO * row.get("decode", float("inf")):
         return False
@@ -63,6 +65,13 @@ def _beats(other: Row, row: Row) -> bool:
     if lesser.id == chip.id or lesser.vendor != chip.vendor:
         return False
     return all(a <= b for a, b in zip(_figures(lesser), _figures(chip), strict=True))
+
+
+def _file(row: Row) -> tuple[object, ...]:
+    """What a row reads per token: the layers of its model, whichever release, by llama.cpp in whichever build, or another engine."""
+    model, engine = load_model(row["model"]), str(row["engine"])
+    llama = engine.startswith(("llamacpp", "llamafile"))
+    return "llama.cpp" if llama else engine, model.d_model, model.n_layers, model.vocab_size, model.layers[0]
 
 
 def _figures(spec: HardwareSpec) -> tuple[float, float, float]:

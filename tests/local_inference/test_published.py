@@ -14,16 +14,18 @@ def test_rows_that_a_lesser_chip_beats_twofold_stand_apart():
     lesser = {
         "id": "a",
         "group": "x",
-        "model": "m",
+        "model": "llama-3-8b",
         "weights": "q",
-        "engine": "e",
+        "engine": "llamacpp-2024",
         "hardware": "rtx-3090",
         "decode": 100.0,
     }
     slow = {**lesser, "id": "b", "group": "localscore_2026", "hardware": "a100-pcie-80", "decode": 49.0}
+    slow |= {"model": "llama-3.1-8b", "engine": "llamafile"}  # the same layers, and another build of llama.cpp
     assert beaten_by_lesser((lesser, slow)) == {"b"}
     assert not beaten_by_lesser((lesser, {**slow, "decode": 51.0}))  # not twice
-    assert not beaten_by_lesser((lesser, {**slow, "model": "other"}))  # another file
+    assert not beaten_by_lesser((lesser, {**slow, "model": "mistral-7b"}))  # another file
+    assert not beaten_by_lesser((lesser, {**slow, "engine": "mlx"}))  # other kernels
     assert not beaten_by_lesser((lesser, {**slow, "hardware": "rtx-3060-12"}))  # the other is no lesser chip
     assert not beaten_by_lesser((lesser, {**slow, "hardware": "mi300x"}))  # nor of the same maker
     assert not beaten_by_lesser((lesser, {**slow, "group": "llamacpp_cuda_board"}))  # nobody's database
