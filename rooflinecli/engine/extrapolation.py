@@ -80,6 +80,12 @@ def _configuration(ctx: EstimateContext, layout: Layout, runs: TrainingEnvelope)
         terms.append(ExtrapolationTerm("stack", 1.0, lambda: f"no --framework: priced as {stack}"))
     if configuration(ctx, stack) not in runs.measured:
         terms.append(ExtrapolationTerm("family", 1.0, lambda: f"no published run trains {configuration(ctx, stack)}"))
+    if "fp4" in ctx.formats.compute:
+        terms.append(
+            ExtrapolationTerm(
+                "format", 1.0, lambda: "recipes of four bits keep modules in 16 that one format does not say"
+            )
+        )
     new = sorted(mixers(ctx) - runs.mixers)
     if new:
         terms.append(
@@ -136,7 +142,11 @@ def extrapolation_notes(ctx: EstimateContext, layout: Layout, answer: TrainAnswe
     time, fraction = num.value(answer.time_s), _hidden_fraction(answer)
     notes = []
     for term in ctx.memoized(layout, TERMS, lambda: of(ctx, layout, answer)):
-        if num.value(term.beyond) >= SLIGHT and term.kind not in ("stack", "family"):  # seldom published together
+        if num.value(term.beyond) >= SLIGHT and term.kind not in (
+            "stack",
+            "family",
+            "format",
+        ):  # seldom published together
             hides = f"hides {duration(fraction * time)} of communication behind a step of {duration(time)}; "
             notes.append(f"{hides if term.kind == 'hidden' else ''}{term.say()}")
     return notes

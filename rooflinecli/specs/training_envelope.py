@@ -22,7 +22,7 @@ TECHNIQUES = (
     "ZeRO-2",
     "ZeRO-3",
 )
-OF_THE_QUESTION = ("chip", "stack", "family", "mixer")  # kinds that all layouts of a question share
+OF_THE_QUESTION = ("chip", "stack", "family", "mixer", "format")  # kinds that all layouts of a question share
 
 
 @dataclass(frozen=True)
