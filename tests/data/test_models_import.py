@@ -149,7 +149,11 @@ def test_every_type_has_cases():
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"model_type": "hyena"}, "'hyena' is not supported; supported: "),
+        (
+            {"model_type": "hyena"},
+            "model_type: unknown type 'hyena'; known: afmoe, .* Give the type whose layers it has, or write the model as YAML",
+        ),
+        ({"model_type": "llama5_text"}, "unknown type 'llama5_text'; did you mean llama4_text"),
         ({"moonshot_width": 12}, "moonshot_width: unknown field for this model_type"),
         ({"per_layer_config": {"0": {"hidden_size": 8}}}, "per-layer configurations"),
         ({"is_encoder_decoder": True}, "only decoders are supported for this model_type"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rooflinecli.core.errors import DataError
+from rooflinecli.core.errors import DataError, unknown
 from rooflinecli.core.record import Json
 from rooflinecli.importers.hf import rows
 from rooflinecli.importers.hf.config_json import read_config
@@ -95,10 +95,8 @@ def _model_type(config: Mapping[str, Any], at: Where) -> str:
         raise DataError(
             f"{at('model_type')}: model_type: '{name}' is not supported: {refused()[name]}; write the model as YAML (docs/add-model.md)"
         )
-    raise DataError(
-        f"{at('model_type')}: model_type: '{name}' is not supported; supported: "
-        f"{', '.join(sorted((*TYPES, *WRAPPED)))}; or write the model as YAML (docs/add-model.md)"
-    )
+    remedy = "Give the type whose layers it has, or write the model as YAML (docs/add-model.md)"
+    raise DataError(f"{at('model_type')}: model_type: {unknown('type', str(name)[:60], {*TYPES, *WRAPPED}, remedy)}")
 
 
 def refused() -> dict[str, str]:
