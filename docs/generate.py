@@ -140,8 +140,7 @@ def compatibility() -> str:
         [
             *found,
             ("estimate, phases", "engine.phase_answer"),
-            ("calibrate", "core.report_table"),
-            ("occupancy, serving", "core.record"),
+            ("calibrate, occupancy, serving", "core.record"),
         ]
     ):
         module = import_module(f"rooflinecli.{place}")
