@@ -133,10 +133,13 @@ def containers(document: object, around: Container | None = None) -> Iterator[Co
     if named and not any(isinstance(v, Mapping) for v in named.values()):
         yield _container(document, named, environment, around)
     for key, value in document.items():
+        if key == "commands" and isinstance(value, list):  # of dstack
+            value = "\n".join(map(str, value))
         command = isinstance(value, str) and (key.endswith(("_cmd", "_command")) or "\n" in value or key == "run")
         if command and key not in COMMANDS:
             each, nodes = _gpus(document), _count(document, "num_nodes")
-            own = {"SKYPILOT_NUM_GPUS_PER_NODE": str(each), "SKYPILOT_NUM_NODES": str(nodes)} if each else {}
+            named = {"SKYPILOT_NUM_GPUS_PER_NODE": each, "SKYPILOT_NUM_NODES": nodes, "DSTACK_GPUS_NUM": each}
+            own = {name: str(count) for name, count in named.items() if each}
             copies = _count(document, "service", "replicas")
             yield Container([], value, own | environment, gpus=each, copies=copies, nodes=nodes)
         elif key not in (*COMMANDS, "env", "environment", "envs"):
@@ -262,7 +265,9 @@ def _gpus(document: Tree) -> int | None:
     limits = _inside(document, "resources", "limits") or _inside(document, "resources", "requests")
     names = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "gpu")
     counts = [str(limits[name]) for name in limits if name in names] if isinstance(limits, Mapping) else []
-    asked = _inside(document, "resources", "accelerators")  # of a SkyPilot task: H100:8, or {H100: 8}
+    asked = _inside(document, "resources", "accelerators") or _inside(
+        document, "resources", "gpu"
+    )  # SkyPilot, dstack: H100:8, {H100: 8}
     kinds = [str(asked), *(f"{k}:{v}" for k, v in asked.items())] if isinstance(asked, Mapping) else [str(asked)]
     counts += [kind.rpartition(":")[2] if ":" in kind else "1" for kind in kinds if asked]
     return next((int(count) for count in counts if count.isdigit()), None)

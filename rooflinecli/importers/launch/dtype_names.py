@@ -15,6 +15,7 @@ _TUNED = re.compile(
     r"[-_](base|instruct|chat|it|pt|hf|thinking|reasoning|sft|dpo|exp|terminus|preview|qat|v0\.\d|\d{4})$",
     re.IGNORECASE,
 )  # or a release's month
+_PLACEHOLDER = re.compile(r"[<\[{].*[>\]}]|(?i:your[-_ ]?model.*|path[/_ ]?to.*)")
 _CACHED = re.compile(r"models--([\w.-]+?)--([\w.-]+)")
 _ORGANIZATION = re.compile(r"\w[\w.-]*")
 _SHARDED = re.compile(r"-\d{5}-of-\d{5}$")
@@ -31,6 +32,9 @@ def checkpoint(launch: Launch, written: object, flag: str) -> None:
         launch.missing.setdefault("model", f"{flag} has no value")
         return
     if written is None:
+        return
+    if _PLACEHOLDER.fullmatch(str(written)):
+        launch.missing["model"] = f"{flag} {written} is a placeholder"
         return
     cached = _CACHED.search(str(written))  # a snapshot in the Hub's cache
     name = f"{cached[1]}/{cached[2]}" if cached else str(written)

@@ -196,8 +196,8 @@ class LaunchArguments:
                 self.given.setdefault(key, value if isinstance(value, list) else [] if value is True else [one])
 
     def _name(self, names: Iterable[str]) -> str:
-        """The first of these flags that is given; a key of a config may have `_` for `-`."""
-        return next((one for name in names for one in (name, name.replace("-", "_")) if one in self.given), "")
+        """The first of these flags that is given."""
+        return next((one for one in _spelled(names) if one in self.given), "")
 
     def values(self, name: str) -> list[Any]:
         return self.given.get(self._name([name]), [])
@@ -208,7 +208,7 @@ class LaunchArguments:
 
     def pop(self, *names: str, default: object = None) -> Any:
         """The value of the first of these flags, True for one without a value; None where none is given. All of them count as read."""
-        self._taken |= {one for name in names for one in (name, name.replace("-", "_"))}
+        self._taken |= {*_spelled(names)}
         found = self._name(names)
         return default if not found else self.given[found][0] if self.given[found] else True
 
@@ -258,6 +258,11 @@ class LaunchArguments:
             written = one_line(readable(" ".join([self.written(name), *map(str, self.given[name])])))[:80]
             found.append(f"{written} ({assumed})" if assumed else written)
         return hidden + found
+
+
+def _spelled(names: Iterable[str]) -> list[str]:
+    """Flags as they may be written: a key of a config with `_` for `-`, and what argparse takes for a name that is cut short."""
+    return [one for name in names for one in (name, name.replace("-", "_"), re.sub(r"-size$|(?<=seq)s$", "", name))]
 
 
 def named_file(words: list[str], names: Iterable[str]) -> str:

@@ -34,7 +34,8 @@ def read(source: str) -> Launch:
     which = int(chosen[2]) if chosen and not files.is_existing_file(Path(source)) else None
     opened = locate.open_text(chosen[1] if which and chosen else source)
     found = list(locate.launches(opened))
-    if not found and (tool := _rl_tool(opened)):
+    tool = _rl_tool(opened)
+    if not found and tool:
         raise UsageError(f"{opened.name}: a launch of {tool}; `roofline rl --from` reads it")
     if not found and (other := next((name for mark, name in locate.UNREAD.items() if mark in opened.text), "")):
         raise UsageError(f"{opened.name}: a launch of {other}, which is not read; give its options to `roofline rl`")
@@ -62,6 +63,8 @@ def read(source: str) -> Launch:
             f"{opened.name} holds {len(first)} launches that differ: {listed}{' ...' if first[8:] else ''}; pick one as {opened.name}#{first[0]}"
         )
     launch = found[0]
+    if tool:
+        launch.notes.append(f"the file has a launch of {tool} as well; `roofline rl --from` reads it")
     _ours(launch, opened.text)
     return launch
 

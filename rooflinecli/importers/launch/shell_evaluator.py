@@ -32,8 +32,8 @@ _ASSIGN = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _NAMED = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _PROMPT = re.compile(r"^\$ +", re.MULTILINE)  # of a terminal, as documents show commands
 _PLACEHOLDER = re.compile(
-    r"^(\s*(?:export )?\w+=)(<[^<>'\n]+>[^\s'#]*)", re.MULTILINE
-)  # DATA=<path to the data>, to be filled in
+    r"(?<=[\s=/\"'])<[A-Za-z][^<>\n|&;$]*>(?!>)|\{\{ ?[\w.]+ ?\}\}"
+)  # <path to the data>, {{ model }}: to be filled in
 _REDIRECTS = ("file_redirect", "heredoc_redirect", "herestring_redirect")
 _NO_WORDS = (*_REDIRECTS, "variable_assignment", "comment", "heredoc_body", "heredoc_end")
 _PRIVATE = 0xF0000  # where characters of unknown values go while a text with them is parsed: none of them is syntax
@@ -52,7 +52,7 @@ def _parser() -> Parser:
 
 
 def _parsed(text: str) -> Node:
-    text = _PLACEHOLDER.sub(r"\1'\2'", _PROMPT.sub("", text.replace("\r\n", "\n")))
+    text = _PLACEHOLDER.sub(lambda m: unknown(m[0]), _PROMPT.sub("", text.replace("\r\n", "\n")))
     text = UNKNOWN.sub(lambda match: "".join(chr(_PRIVATE + ord(c)) for c in match[0]), text)
     return _parser().parse(f"{text}\n".encode()).root_node
 

@@ -45,6 +45,8 @@ def starts(words: list[str]) -> list[str] | None:
 
 
 def claims(tree: Tree) -> bool:
+    if "weights_dtype" in tree:  # MaxDiffusion's
+        return False
     return "per_device_batch_size" in tree or any(str(k).startswith(("ici_", "dcn_")) for k in tree)
 
 
