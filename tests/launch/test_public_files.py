@@ -486,15 +486,34 @@ swift sft --model Qwen/Qwen3-8B --train_type lora --per_device_train_batch_size 
         # open-thoughts: ZeRO 3 with offload of the weights as well
         ("sft.yaml", "model_name_or_path: Qwen/Qwen3-8B\nfinetuning_type: full\nper_device_train_batch_size: 1\ndeepspeed: zero3_offload.json\n",
          {"zero": 3, "offload": "optimizer"}, "zero3_offload.json: weights are taken to stay on the device"),
+        # docker compose: an entry point and a line of arguments; a LeaderWorkerSet of two pods; variables by envFrom
+        ("compose.yaml", "services: {s: {entrypoint: [python3, -m, vllm.entrypoints.openai.api_server], command: --model Qwen/Qwen3-8B --tensor-parallel-size 2 --max-num-seq 9}}",
+         {"tp": 2, "batch": "9"}, ""),
+        ("lws.yaml", "spec: {replicas: 2, leaderWorkerTemplate: {size: 2, leaderTemplate: {command: [sglang, serve, --model-path, Qwen/Qwen3-8B, --tp, '2', --nnodes, '2']}}}",
+         {"tp": 2, "dp": 2, "n": 4}, "2 replicas"),
+        ("tgi.yaml", "kind: ConfigMap\nmetadata: {name: c}\ndata: {MODEL_ID: Qwen/Qwen3-8B}\n---\nkind: Deployment\nspec: {containers: [{image: ghcr.io/huggingface/text-generation-inference:2, envFrom: [{configMapRef: {name: c}}]}]}",
+         {"model": "Qwen3-8B"}, ""),
+        ("task.yaml", "type: service\nenv: [MODEL=Qwen/Qwen3-8B]\ncommands:\n- vllm serve $MODEL --tensor-parallel $DSTACK_GPUS_NUM\nresources: {gpu: 'MI300X:8'}\n", {"tp": 8, "n": 8}, ""),
+        ("beaker.yaml", "tasks: [{command: [/bin/sh, -c], arguments: ['vllm serve Qwen/Qwen3-8B --tensor-parallel-size 2']}]", {"tp": 2}, ""),
+        ("tgi.sh", "text-generation-launcher --model-id Qwen/Qwen3-8B --quantize bitsandbytes --num-shard 1", {"weight-dtype": "int8"}, ""),
+        ("gguf.sh", "llama-bench -m /models/qwen3-8b/q4_k_m.gguf -p 512 -n 512", {"model": "qwen3-8b", "weight-dtype": "q4_k_m"}, ""),
+        ("under.sh", "X=<path to data>_text\nA='--nproc_per_node 8'\npython -m torch.distributed.run $A pretrain_gpt.py --num_layers 24 --hidden_size 1024 --num_attention_heads 16 --micro_batch_size 4",
+         {"n": 8, "micro-batch": "4"}, ""),
+        ("lora.yml", "base_model: Qwen/Qwen3-8B\ndatasets: [x]\nmicro_batch_size: 1\nadapter: lora\nload_in_4bit: true\nunfrozen_parameters: [a]\n", {"recipe": "qlora"}, "unfrozen_parameters a (all layers"),
+        ("fp4.yml", "base_model: nvidia/Qwen3-8B-NVFP4\ndatasets: [x]\nmicro_batch_size: 1\nadapter: lora\n", {"recipe": "lora", "dtype": "bf16"}, "a checkpoint in nvfp4"),
+        ("dpo.yaml", "model_name_or_path: Qwen/Qwen3-8B\nfinetuning_type: lora\nstage: dpo\nper_device_train_batch_size: 1\n", {"recipe": "lora"}, "stage dpo: taken at the cost of lora"),
+        ("ds.json", '{"train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "Lion"}}', {"optimizer": "lion"}, ""),
+        ("max.sh", "python -m maxtext.train base.yml model_name=qwen3-8b per_device_batch_size=2 opt_type=adafactor", {"seq": 2048, "optimizer": "adafactor"}, ""),
+        ("wide.md", "```bash\nvllm serve Qwen/Qwen3-8B -tp 2  ```\n", {"tp": 2}, ""),
+        ("both.sh", "python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 1 &\npython3 train.py --hf-checkpoint /root/x --rollout-batch-size 8 --rollout-num-gpus 4 --num-layers 36\n",
+         {"tp": 1}, "has a launch of slime as well"),
         # aws-neuron/neuronx-distributed-training
         ("nxd.yaml", "trainer: {devices: 8, num_nodes: 1}\ndistributed_strategy: {tensor_model_parallel_size: 8, zero1: True}\ndata: {micro_batch_size: 1, global_batch_size: 8}\n", {"zero": 1}, ""),
     ],
 )  # fmt: skip
 def test_classes_of_public_files(name, text, wanted, said, tmp_path):
-    given = {"model": "llama-3.1-8b"}
-    found, notes = options_of(
-        text, tmp_path, name, hw="h100", n=wanted.get("n", 8), **(given if name == "nxd.yaml" else {})
-    )
+    given = {"model": "llama-3.1-8b"} if name in ("nxd.yaml", "ds.json") else {}
+    found, notes = options_of(text, tmp_path, name, hw="h100", **given, **({} if "n" in wanted else {"n": 8}))
     assert {k: found.get(k) for k in wanted} == wanted
     assert said in notes
 
@@ -508,6 +527,14 @@ def test_classes_of_public_files(name, text, wanted, said, tmp_path):
         ("tuned.yaml", "auto_tuner: {space: {tensor_model_parallel_size: [4]}, control: {run_best: False}}", "no launch of a supported tool"),
         ("convert.yaml", "run: {convert_name: x}\nmodel: {tensor_model_parallel_size: 1}", "no launch of a supported tool"),
         ("ppo_trainer.yaml", "data: {train_batch_size: 8}\nactor_rollout_ref: {model: {path: Qwen/Qwen3-8B}, rollout: {tensor_model_parallel_size: 2}}", "a launch of verl; `roofline rl --from` reads it"),
+        ("images.yml", "weights_dtype: bfloat16\nici_fsdp_parallelism: 8\nper_device_batch_size: 1\n", "no launch of a supported tool"),
+        ("wan.yaml", "modules: {pre_trainer: {framework: maxdiffusion, model: wan.yaml, overrides: {per_device_batch_size: 1}}}", "no launch of a supported tool"),
+        ("flux.toml", "[model]\nname = 'flux'\nflavor = 'flux-dev'\n[parallelism]\n", "flux is another architecture"),
+        ("hole.sh", "vllm serve --model <model-path> --tensor-parallel-size 2", "<model-path> is known only where it runs; give MODEL"),
+        ("hole.yaml", "command: [vllm, serve, --model, '<model>']", "--model <model> is a placeholder; give MODEL"),
+        ("axolotl.sh", "accelerate launch -m axolotl.cli.train -- examples/llama-3/fft-8b.yaml --hub-model-id x", "its launch is in examples/llama-3/fft-8b.yaml, which is not here"),
+        ("swift.sh", "swift sft --model Qwen/Qwen3-8B --per_device_train_batch_size 1 --deepspeed $X/ds.json", "its ZeRO stage and format are in"),
+        ("pd.yaml", "spec: {services: {A: {subComponentType: prefill, command: [vllm, serve, Qwen/Qwen3-8B]}, B: {subComponentType: decode, command: [vllm, serve, Qwen/Qwen3-8B]}}}", "phase prefill; #2 vllm Qwen3-8B phase decode"),
         ("chart.yaml", "command: [python3, -m, sglang.launch_server, --model-path, Qwen/Qwen3-8B, --tokenizer-mode, auto, --port, '1', '{{ . | quote }}']", "has the arguments, and is known only where it runs"),
     ],
 )  # fmt: skip
@@ -521,3 +548,9 @@ def test_a_script_that_picks_by_its_argument_is_followed_with_every_choice(tmp_p
     text = 'start() { docker run vllm/vllm-openai:v1 Qwen/Qwen3-8B --max-num-seqs 4; }\ncase "${1:-}" in\n start) start ;;\nesac\n'
     found, said = options_of(text, tmp_path)
     assert found["batch"] == "4" and "every branch was followed" in said
+
+
+def test_a_script_that_checks_for_its_arguments_is_given_them(tmp_path):
+    text = 'if [ -z "$1" ]; then\n  echo usage\n  exit 1\nfi\nvllm serve "${2:-Qwen/Qwen3-8B}" --tensor-parallel-size "${3:-4}"\n'
+    found, _ = options_of(text, tmp_path)
+    assert (found["model"], found["tp"]) == ("Qwen3-8B", 4)

@@ -134,7 +134,7 @@ def containers(document: object, around: Container | None = None) -> Iterator[Co
         yield _container(document, named, environment, around)
     for key, value in document.items():
         if key == "commands" and isinstance(value, list):  # of dstack
-            value = "\n".join(map(str, value))
+            value = "\n".join([*map(str, value), ""])
         command = isinstance(value, str) and (key.endswith(("_cmd", "_command")) or "\n" in value or key == "run")
         if command and key not in COMMANDS:
             each, nodes = _gpus(document), _count(document, "num_nodes")
@@ -295,7 +295,12 @@ def servers(values: object) -> Iterator[Options]:
             config = config if isinstance(config, Mapping) else {}
             own = {re.sub("(?<=[a-z])(?=[A-Z])", "-", str(k)).lower(): v for k, v in config.items() if k not in _OTHER}
             own |= {"enable-lora": model.get("enableLoRA")}
-            if _inside(model, "lmcacheConfig", "enabled"):
+            if kind := _inside(model, "lmcacheConfig", "kvRole"):
+                own |= {"kv-transfer-config": {"kv_role": kind}}
+            if (
+                _inside(model, "lmcacheConfig", "enabled")
+                and _inside(model, "lmcacheConfig", "cpuOffloadingBufferSize") != 0
+            ):
                 own |= {"kv-offloading-size": _inside(model, "lmcacheConfig", "cpuOffloadingBufferSize") or "lmcache"}
             command = ["vllm", "serve", str(model["modelURL"]), *_flags(own), *map(str, config.get("extraArgs") or [])]
             yield {"replicas": model.get("replicaCount", 1), "pod": {"command": command}}

@@ -25,7 +25,9 @@ from rooflinecli.importers.source import Options, Tree, parse, read_text
 from rooflinecli.specs.registry import kinds, load
 
 TOOLS = "importers/launch/tools"
-_FENCED = re.compile(r"^ *```[ \t]*(?:sh|bash|shell|console|text)?[ \t]*\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+_FENCED = re.compile(
+    r"^ *```[ \t]*(?:sh|bash|shell|console|text)?[ \t]*\n(.*?)(?:^ *|[ \t]*)```[ \t]*$", re.DOTALL | re.MULTILINE
+)
 LARGEST = 2_000_000
 _SUFFIXES = frozenset(".toml .json .yaml .yml .md .rst .sh .bash .slurm .sbatch".split())
 _RUNS = re.compile(r"\b(python3?|torchrun|deepspeed|vllm|trtllm-\w+|sglang|llama-server|accelerate)\b")
@@ -131,6 +133,8 @@ def _primus(modules: Tree) -> tuple[str, Options]:
     named = {"model_name": name.replace("_", "-").lower()} if name else {}
     if trainer.get("framework") == "maxtext":
         return "maxtext", named | own
+    if "megatron" not in str(trainer.get("framework")):
+        return "", {}
     return "nemo", {"use_distributed_optimizer": True} | named | own  # pre_trainer.yaml, which experiments extend
 
 
@@ -138,7 +142,7 @@ def _config(tree: Any, source: Source) -> Iterator[Launch]:
     tree, tools = interpolated(tree), [name for name in kinds(TOOLS) if hasattr(load(TOOLS, name), "claims")]
     if isinstance(tree, Mapping) and isinstance(modules := tree.get("modules"), Mapping):
         wrapped, tree = _primus(modules)
-        tools = [wrapped]
+        tools = [wrapped] if wrapped else []
     for name in tools if isinstance(tree, Mapping) else ():
         tool = load(TOOLS, name)
         if tools == [name] or tool.claims(tree):
@@ -276,7 +280,8 @@ def _launched(words: list[str], source: Source, line: int, job: containers.Conta
                 named = Source(text, name, source.folder, source.files, source.absent, over)
                 yield from _ranked(launches(named), words, job)
             elif _TRAINS.search(" ".join(words)):
-                flag = word if word.startswith("-") else before if before.startswith("-") and "=" not in before else ""
+                named = before.startswith("-") and before != "--" and "=" not in before
+                flag = word if word.startswith("-") else before if named else ""
                 if (flag or base.endswith(".json")) and not _CONFIG.search(flag + base):
                     continue
                 source.absent.append(_tail(base))

@@ -135,6 +135,8 @@ def _verl(args: LaunchArguments, launch: Launch) -> None:
     """What verl says with several keys: devices, algorithm, mini-batches of prompts, packing, offload, staleness."""
     found = launch.options
     _algorithm(launch, args.pop("algorithm.adv_estimator", default="gae"), "algorithm.adv_estimator")
+    if (script := str(args.pop("script"))) not in ("None", "verl.trainer.main_ppo"):
+        launch.notes.append(f"{script} is taken as verl.trainer.main_ppo, whose roles share their devices")
     found["reference"] = _any_on(args, *_KL)
     if not found["reference"] and _number(args, "algorithm.kl_ctrl.kl_coef", default=0) and _KL[1] not in args.given:
         launch.notes.append(
@@ -305,7 +307,8 @@ def arguments(source: Source) -> tuple[str, LaunchArguments]:
         keys = (_config(text, source) if text else {}) | {m[1]: m[2].strip("'\"") for m in overrides}
         if overrides and (tool := _tool(keys)):
             source.absent += absent or ([] if config or tool == "verl" else ["grpo_math_1B.yaml of NeMo RL"])
-            return tool, _switched_on(keys)
+            script = next((w for w in words if w.endswith(".py") or w.startswith("verl.")), None)
+            return tool, _switched_on(keys | ({"script": script} if tool == "verl" else {}))
     if other := next((name for mark, name in UNREAD.items() if mark in source.text), ""):
         raise UsageError(f"{source.name}: a launch of {other}, which is not read; give the options instead", "from")
     raise UsageError(f"{source.name}: no launch of verl, NeMo RL, OpenRLHF or slime; give the options instead", "from")

@@ -98,6 +98,21 @@ _KIND = re.compile(r"(?:^|[/_-])(grpo|ppo|rloo|online_dpo|dpo|kto|orpo|simpo|cpo
 _OPTIMIZERS = {"8bit": "adamw-8bit", "muon": "muon", "adafactor": "adafactor", "lion": "lion"}
 
 
+def frozen(launch: Launch) -> None:
+    """Adapters on a checkpoint that is stored in another format: those of 4 bits are QLoRA's, others are taken in 16 bits."""
+    stored = (
+        launch.options.pop("weight-dtype", None) or launch.options.pop("dtype", None)
+        if launch.options.get("recipe")
+        else None
+    )
+    if stored == "int4" and launch.options["recipe"] == "lora":
+        launch.options["recipe"] = "qlora"
+    elif stored not in (None, "bf16", "fp16", "fp32"):
+        launch.unmodelled.append(f"a checkpoint in {stored}: the frozen weights are taken in 16 bits")
+    elif stored:
+        launch.options["dtype"] = stored
+
+
 def optimizer(launch: Launch, written: object) -> None:
     """Set the optimizer of a trainer by the name that transformers and bitsandbytes give it; AdamW where none is given."""
     name = str(written or "adamw").lower()

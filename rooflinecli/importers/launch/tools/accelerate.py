@@ -29,6 +29,9 @@ def claims(tree: Tree) -> bool:
 def starts(words: list[str]) -> list[str] | None:
     """`accelerate launch`, or `trl sft` and the like, which start it."""
     program, flags = words[0].rpartition("/")[2], {word.partition("=")[0].replace("_", "-") for word in words}
+    positional = (word for before, word in pairwise(words) if before == "--" or not before.startswith("--"))
+    if any(word.endswith((".yaml", ".yml")) for word in positional):
+        return None  # the config of a trainer has the rest
     if program == "trl" and words[2:]:
         return [*words[2:], f"trl_{words[1]}"]
     if program == "swift" and (kind := next((word for word in words[1:] if word in ("sft", "pt", "rlhf")), "")):

@@ -70,6 +70,7 @@ def read(tree: Tree, launch: Launch) -> None:
     stage = next((stage for stage in (1, 2, 3) if f"zero{stage}" in config), 0)
     launch.options["zero"] = 3 if args.pop("fsdp", "fsdp_version") is not None else stage
     training_common.optimizer(launch, args.pop("optimizer"))
+    training_common.frozen(launch)
     launch.options["dtype"] = (
         "fp8" if args.pop("fp8") is True else "fp16" if args.given.get("fp16") == [True] else "bf16"
     )

@@ -48,6 +48,9 @@ def read(tree: Tree, launch: Launch) -> None:
             launch.unmodelled.append(f"lora_target {targets}: all layers are taken to have adapters")
     training_common.trainer(launch, LaunchArguments({k.replace("_", "-"): v for k, v in args.given.items()}))
     args.pop(*_TRAINER)
+    if recipe in ("lora", "qlora") and _TRAINED.get(stage) == "dpo":
+        launch.notes.append(f"stage {stage}: taken at the cost of {recipe}")
+    training_common.frozen(launch)
     launch.options.setdefault("seq", 2048)  # cutoff_len
     launch.options.setdefault("dtype", "bf16")
     if args.first("disable_gradient_checkpointing") is not True:

@@ -83,11 +83,14 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
     launch.unresolved({f"{net}_{n}_parallelism": a for net in ("ici", "dcn") for a, ns in _AXES.items() for n in ns})
     args.pop("model_name")
     found = {key: args.whole(launch, name) for key, name in _SHAPE.items()}
-    launch.shape = {key: size for key, size in found.items() if size} | ({"gated": True} if any(found.values()) else {})
+    launch.shape = {key: size for key, size in found.items() if size} | (
+        {"gated": True, "vocab": found["vocab"] or 32000} if any(found.values()) else {}
+    )
     name = str(tree.get("model_name") or "").removesuffix("-2dfsdp")  # the same sizes under other sharding rules
     launch.put("model", None if name == "default" else _NAMES.get(name, name), "model_name")
     _states(args, launch)
     args.put(launch, "seq", "max_target_length")
+    launch.options.setdefault("seq", 2048)  # base.yml
     pp, of_stage = int(launch.options.get("pp", 1)), args.whole(launch, "num_layers_per_pipeline_stage") or 1
     layers = found["layers"] or model_layers(str(launch.options.get("model", ""))) or 0
     if pp > 1 and layers >= pp * of_stage:  # stages are visited in turns, a few layers at a time

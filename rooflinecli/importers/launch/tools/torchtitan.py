@@ -146,6 +146,9 @@ def _model(args: LaunchArguments, launch: Launch) -> None:
     name, flavor = str(args.pop("model.name", default="")), str(args.pop("model.flavor", default=""))
     if not name:
         return
+    if name == "flux":
+        launch.refuse("model", "flux is another architecture than those priced here")
+        return
     version = re.sub(r"^llama3$", "llama-3.1" if flavor in ("8B", "70B", "405B") else "llama-3", name).replace("_", "-")
     known = {key.lower(): model for key, model in _FLAVORS.items()}
     launch.put("model", known.get(f"{name} {flavor}".lower(), f"{version}-{flavor}".lower()), "model.flavor")
