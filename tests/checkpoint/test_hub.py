@@ -128,7 +128,7 @@ def test_a_revision_may_follow(hub):
         ("someone/tiny@v9", {}, 2, "no revision v9"),
         ("someone/tiny", {"HF_HUB_OFFLINE": "1"}, 2, "no copy of its config.json is here"),
         ("someone/tiny", {"HF_ENDPOINT": "http://127.0.0.1:9"}, 2, "no copy of its config.json is here"),
-        ("someone/odd", {}, 3, "'hyena' is not supported"),
+        ("someone/odd", {}, 3, "unknown type 'hyena'"),
     ],
 )
 def test_what_cannot_be_had_is_said_in_a_sentence(hub, name, change, code, says):

@@ -43,9 +43,8 @@ def model_document(path: Path) -> Document:
     if name in architectures():
         stated, width = keys.integer("embedding_length", 0), keys.shape("token_embd.weight")[-1]
         if stated and stated != width:
-            raise DataError(
-                f"{keys.file}: {name}.embedding_length says {stated:,}, and token_embd.weight is {width:,} wide; convert the model again"
-            )
+            says = f"{name}.embedding_length says {stated:,}, and token_embd.weight is {width:,} wide"
+            raise keys.fail(says, "convert the model again")
         data = from_config(config(keys), f"{display_path(path)}")
     else:
         data = plain(keys)
@@ -113,7 +112,7 @@ def config(k: GgufMetadata) -> Json:
     scope = Scope(k, known, row.get("let", {}))
     for condition, problem in row.get("check", ()):
         if not scope.value(condition):
-            raise DataError(f"{k.file}: {k.name}: {problem.format_map(scope)}; give the model's config.json")
+            raise k.fail(f"{k.name}: {problem.format_map(scope)}")
     fields = row["fields"]
     if "then" in fields:
         fields = fields["then" if scope.value(fields["if"]) else "else"]

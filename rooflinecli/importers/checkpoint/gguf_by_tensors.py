@@ -40,9 +40,7 @@ def plain(k: GgufMetadata) -> Block:
     layers = [_layer(k, Layer(k, i, tensors, model["d_model"])) for i, tensors in enumerate(inner)]
     norms = {made.pop("norm") for made in layers} - {None} | {model.pop("norm")} - {None}
     if len(norms) > 1:
-        raise DataError(
-            f"{k.file}: some of its norms have a bias and some have none, which is not supported; give the model's config.json"
-        )
+        raise k.fail("some of its norms have a bias and some have none, which is not supported")
     norm = norms.pop() if norms else "none"
     plain_norm = "rmsnorm" if k.get("attention.layer_norm_rms_epsilon") is not None else "layernorm_nobias"
     return model | {"norm": {"bias": "layernorm", "none": "none"}.get(norm, plain_norm), "layers": stack(layers)}
@@ -76,7 +74,7 @@ def _outside(k: GgufMetadata, outer: dict[str, tuple[int, ...]]) -> Block:
     if _norm(outer, "token_embd_norm", width):
         model["embedding_norm"] = True
     if outer:
-        raise DataError(_unread(k, next(iter(outer))))
+        raise _unread(k, next(iter(outer)))
     return {key: value for key, value in model.items() if value not in ([],)}
 
 
@@ -98,11 +96,9 @@ def _layer(k: GgufMetadata, layer: Layer) -> Override:
     names = [n.removesuffix(".weight") for n in scales]
     norm_kinds = {_norm(layer.tensors, name, layer.width) for name in names}
     if layer.tensors:
-        raise DataError(_unread(k, f"blk.{layer.index}.{next(iter(layer.tensors))}"))
+        raise _unread(k, f"blk.{layer.index}.{next(iter(layer.tensors))}")
     if len(norm_kinds - {None}) > 1:
-        raise DataError(
-            f"{k.file}: layer {layer.index} has norms with and without a bias, which is not supported; give the model's config.json"
-        )
+        raise layer.fail("has norms with and without a bias, which is not supported")
     both = made["attention"] is not None and made["feedforward"]["kind"] != "none"
     parallel = {"parallel": True} if both and len(names) == 1 else {}
     return made | parallel | {"norms": len(names), "norm": next(iter(norm_kinds - {None}), None)}
@@ -123,11 +119,8 @@ def _local(k: GgufMetadata, index: int) -> int | None:
     return window if index % every != (0 if first else every - 1) else None
 
 
-def _unread(k: GgufMetadata, tensor: str) -> str:
-    return (
-        f"{k.file}: architecture {k.name[:40]!a} has the tensor {tensor[:60]}, which is none that is read off a file; "
-        "give the model's config.json"
-    )
+def _unread(k: GgufMetadata, tensor: str) -> DataError:
+    return k.fail(f"architecture {k.name[:40]!a} has the tensor {tensor[:60]}, which is none that is read off a file")
 
 
 @dataclass
@@ -153,7 +146,7 @@ class Layer:
         return self.keys.integer(key, default)
 
     def fail(self, problem: str) -> DataError:
-        return DataError(f"{self.keys.file}: layer {self.index} {problem}; give the model's config.json")
+        return self.keys.fail(f"layer {self.index} {problem}")
 
 
 def attention(layer: Layer, local: int | None, chunk: int | None) -> Block | None:

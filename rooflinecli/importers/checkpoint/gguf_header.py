@@ -140,6 +140,9 @@ class GgufMetadata:
     name: str
     file: str
 
+    def fail(self, problem: str, remedy: str = "give the model's config.json") -> DataError:
+        return DataError(f"{self.file}: {problem}; {remedy}")
+
     def get(self, key: str) -> Any:
         return self.header.metadata.get(f"{self.name}.{key}")
 
@@ -151,13 +154,10 @@ class GgufMetadata:
             value = distinct.pop() if len(distinct) == 1 else value
         if value is None:
             if default is None:
-                raise DataError(f"{self.file}: the key {self.name}.{key} is missing; convert the model again")
+                raise self.fail(f"the key {self.name}.{key} is missing", "convert the model again")
             return default
         if isinstance(value, bool) or not isinstance(value, int):
-            raise DataError(
-                f"{self.file}: {self.name}.{key} is {str(value)[:60]}, and only one whole number for all layers is read; "
-                "give the model's config.json"
-            )
+            raise self.fail(f"{self.name}.{key} is {str(value)[:60]}, and only one whole number for all layers is read")
         return value
 
     @cached_property
@@ -171,16 +171,15 @@ class GgufMetadata:
         """The shape of a tensor, outermost axis first. Raises DataError where there is none."""
         if tensor in self._named:
             return self._named[tensor]
-        raise DataError(f"{self.file}: the tensor {tensor} is missing; give a whole GGUF file")
+        raise self.fail(f"the tensor {tensor} is missing", "give a whole GGUF file")
 
     @cached_property
     def layers(self) -> int:
         """Layers without those that only predict further tokens. Raises DataError for more than a file has tensors."""
         count = self.integer("block_count") - self.integer("nextn_predict_layers", 0)
         if not 0 < count <= len(self.header.tensors):
-            raise DataError(
-                f"{self.file}: {self.name}.block_count says {count} layers, and the file has {len(self.header.tensors)} tensors; give a whole GGUF file"
-            )
+            says = f"{self.name}.block_count says {count} layers, and the file has {len(self.header.tensors)} tensors"
+            raise self.fail(says, "give a whole GGUF file")
         return count
 
     def layers_with(self, tensor: str) -> list[bool]:
@@ -191,14 +190,14 @@ class GgufMetadata:
         """The shape of a tensor in the first layer that has it. Raises DataError where none has."""
         here = self.layers_with(tensor)
         if not any(here):
-            raise DataError(f"{self.file}: no layer has {tensor}, so {what} is not known; give a whole GGUF file")
+            raise self.fail(f"no layer has {tensor}, so {what} is not known", "give a whole GGUF file")
         return self.shape(f"blk.{here.index(True)}.{tensor}")
 
     def divided(self, whole: str, parts: str) -> int:
         """The quotient of two keys. Raises DataError where the second does not divide the first."""
         total, n = self.integer(whole), self.integer(parts)
         if not n or total % n:
-            raise DataError(
-                f"{self.file}: {self.name}.{parts} {n} does not divide the inner size {total}; convert the model again"
+            raise self.fail(
+                f"{self.name}.{parts} {n} does not divide the inner size {total}", "convert the model again"
             )
         return total // n

@@ -8,6 +8,7 @@ a whole-number field of the config. A row is parsed when a config of its type is
 
 from __future__ import annotations
 
+import builtins
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -47,31 +48,10 @@ BLOCKS: dict[str, Callable[..., blocks.Block]] = {
 READERS = "integer integer_or_auto optional flag text items listed side ratio labels head".split()  # of ConfigFields
 
 
-_PLAIN = (
-    all,
-    any,
-    bool,
-    dict,
-    enumerate,
-    int,
-    isinstance,
-    len,
-    list,
-    max,
-    min,
-    range,
-    round,
-    set,
-    str,
-    zip,
-    math.isqrt,
-    merged,
-    placed,
-    stack,
-)
-FUNCTIONS: Json = {function.__name__: function for function in (*_PLAIN, blocks.sparse)} | {
-    "is_whole": lambda value: isinstance(value, int) and not isinstance(value, bool),
-}
+_BUILTINS = "all any bool dict enumerate int isinstance len list max min range round set str zip".split()
+_OWN = (math.isqrt, merged, placed, stack, blocks.sparse)
+FUNCTIONS: Json = {name: getattr(builtins, name) for name in _BUILTINS} | {own.__name__: own for own in _OWN}
+FUNCTIONS["is_whole"] = lambda value: isinstance(value, int) and not isinstance(value, bool)
 
 
 @cache
@@ -92,14 +72,11 @@ def row(where: str, name: str) -> Mapping[str, Any]:
         return own
     place, _, base = own.pop("extends").rpartition(".")
     under = row(place or (where if base in texts(where) else "fragments"), base)
-    both = {key: {**under.get(key, {}), **own.get(key, {})} for key in _MERGED}
-    removed = {
-        key: {name for name, value in own.get(key, {}).items() if value is None} & under.get(key, {}).keys()
-        for key in _MERGED
-    }
-    return {**under, **own} | {
-        key: {name: value for name, value in fields.items() if name not in removed[key]} for key, fields in both.items()
-    }
+    for key in _MERGED:
+        base, mine = under.get(key, {}), own.get(key, {})
+        removed = {name for name in base if name in mine and mine[name] is None}
+        own[key] = {name: value for name, value in {**base, **mine}.items() if name not in removed}
+    return {**under, **own}
 
 
 @cache
