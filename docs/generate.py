@@ -66,7 +66,7 @@ def cli() -> str:
 
 
 def formulas() -> str:
-    from rooflinecli.formulas.catalogue import every
+    from rooflinecli.formulas import every
 
     parts = [
         "# Formulas",

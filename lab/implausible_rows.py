@@ -12,11 +12,11 @@ from rooflinecli.engine.inference import decode
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.published_runs import FOLDER
+from rooflinecli.specs.snapshots import PUBLISHED
 from rooflinecli.validate.local_machines import VOLUNTEERS, contexts, rows
 from rooflinecli.validate.stats import Row
 
-FILE = FOLDER / "implausible.yaml"
+FILE = PUBLISHED / "implausible.yaml"
 _HEAD = """# Rows of desk.yaml in volunteers' databases that were not measured on the machine they name (python -m lab.implausible_rows): a lesser
 # chip of the same vendor beats theirs twofold on the same file, the file exceeds the memory of the chip, or its bytes go at the rate of a host's memory.
 """

@@ -9,10 +9,10 @@ from typing import Any
 
 import yaml
 
-from rooflinecli.specs.published_runs import FOLDER
+from rooflinecli.specs.snapshots import PUBLISHED
 from rooflinecli.validate.published_training import compared, ctx, family, timed
 
-FILE = FOLDER / "highest_mfu.yaml"
+FILE = PUBLISHED / "highest_mfu.yaml"
 _HEAD = "# The highest measured MFU of published_runs/training*.yaml, by chip and format (python -m lab.max_published_mfu).\n"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from lab.show import show
 from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.questions.simulate.run import run
-from rooflinecli.specs.published_runs import published
+from rooflinecli.specs.snapshots import published
 from rooflinecli.validate.stats import Row, Table, errors, notes
 
 FLAGS = {  # of the scripts: github SemiAnalysisAI/InferenceX at 359900b4, benchmarks/gptoss_fp4_*.sh

@@ -32,8 +32,8 @@ from rooflinecli.questions.search.training import CHUNK, answer_of, needs
 from rooflinecli.questions.sweep.run import SweepBlock
 from rooflinecli.specs import training_envelope as shipped_envelope
 from rooflinecli.specs.layout import Layout
-from rooflinecli.specs.published_runs import published
 from rooflinecli.specs.request import BOUNDS
+from rooflinecli.specs.snapshots import published
 from rooflinecli.specs.training_envelope import widening
 from rooflinecli.validate import published_training
 from rooflinecli.validate.stats import Array, Row, Table, notes

@@ -15,12 +15,12 @@ import yaml
 from rooflinecli.engine.extrapolation import FURTHER, configuration, mixers, parallel_techniques, scale_up_domain_sizes
 from rooflinecli.parallel import data
 from rooflinecli.specs.layout import Layout
-from rooflinecli.specs.published_runs import FOLDER
+from rooflinecli.specs.snapshots import PUBLISHED
 from rooflinecli.specs.training_envelope import pairs
 from rooflinecli.validate.published_training import compared, ctx, family, plan, round_of, timed
 from rooflinecli.validate.stats import Row
 
-FILE = FOLDER / "precedent.yaml"
+FILE = PUBLISHED / "precedent.yaml"
 _HEAD = """# What published training runs (published_runs/training*.yaml) did, by kind of chip (python -m lab.training_envelope):
 # pairs of techniques that two runs or more join, the largest groups and smallest shares, what nine of ten runs hide and fill and where all of
 # it is new; and the relative error of a layout that has nothing like it among them, set by `python -m lab.search_vs_tuned`.

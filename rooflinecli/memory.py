@@ -375,7 +375,7 @@ def training_activations(
     """
     layers = float(ledger.n_layers)
     per_stage, transient, stem, head = _stack_activations(ledger, layout, formats, seq, lift, layers, framework)
-    first, last = pipeline.in_flight(layout, microbatches)
+    first, last = pipeline.schedule_of(layout).in_flight(layout, microbatches)
     for tower in ledger.reading:
         encoder, working_set, *ends = _stack_activations(
             tower.ledger, layout, formats, tower.length, lift, layers, framework, tower.inputs(layout.micro_batch)

@@ -182,7 +182,7 @@ def weights(residuals: Array, sigma: float) -> Array:
 
 def student(freedom: float) -> float:
     """The 0.9 quantile of Student's t: Hill's expansion about the normal (CACM 396, 1970), within 0.2 % from 4 degrees on."""
-    z = 1.2815515655446004
+    z = NORMAL_80
     g1 = (z**3 + z) / 4
     g2 = (5 * z**5 + 16 * z**3 + 3 * z) / 96
     g3 = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384

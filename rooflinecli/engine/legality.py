@@ -63,7 +63,7 @@ def rules(ctx: EstimateContext, layout: Layout, phase: str) -> Iterator[Legality
             continue
         if "schedule" in row:
             count = schedule.microbatch_count(ctx.train_batch, layout.dp, layout.micro_batch)
-            for need in pipeline.needs(layout, count):
+            for need in pipeline.schedule_of(layout).needs(layout, count):
                 yield LegalityRule(need.name, ("pp", "virtual_stages", "dp", "micro_batch"), need.holds, need.say)
             continue
         for each in scope.value(row["each"]) if "each" in row else (None,):

@@ -142,7 +142,7 @@ def _tail(
         exchange=exchange,
         exposed=exposed,
         optimizer=_optimizer_time(ctx, layout, params),
-        bubble=pipeline.bubble(layout, stage.mean, stage.weight_gradients),
+        bubble=pipeline.schedule_of(layout).bubble(layout, stage.mean, stage.weight_gradients),
     )
 
 

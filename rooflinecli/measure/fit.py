@@ -16,6 +16,7 @@ from rooflinecli.core.num import quantile
 from rooflinecli.core.record import Record
 from rooflinecli.formulas import roofline
 from rooflinecli.measure.cases import Record as LogRecord
+from rooflinecli.price.kernels import join
 
 if TYPE_CHECKING:
     from numpy import float64
@@ -96,12 +97,7 @@ def predict(c: Constants, flops: Array, moved: Array, k: Array, launches: Array)
     """Seconds, by the engine's formulas: rates are absolute, so their efficiency is one."""
     t_c = roofline.filled_compute_time(flops, 1 / k, c.k0, c.compute, 1.0)
     t_m = roofline.effective_memory_time(moved, c.memory, 1.0)
-    overhead = launches * roofline.matmul_overhead(c.overhead, c.tau, k)
-    if math.isinf(c.p):
-        return roofline.joined_max(t_c, t_m, overhead)
-    if c.p == 1:
-        return roofline.joined_sum(t_c, t_m, overhead)
-    return roofline.joined_norm(t_c, t_m, c.p, overhead)
+    return join(t_c, t_m, c, launches * roofline.matmul_overhead(c.overhead, c.tau, k))
 
 
 def _solve(records: list[LogRecord], p: float, k0: float, tau: float) -> tuple[float, Constants]:
@@ -142,12 +138,10 @@ def usable(records: Iterable[LogRecord]) -> dict[tuple[str, str, str], list[LogR
         if name not in shapes or r["time_s"] < shapes[name]["time_s"]:
             shapes[name] = r
     result = {}
-    for (
-        name,
-        shapes,
-    ) in best.items():  # without those timed while other programs had the cores, where enough others remain
+    for group, shapes in best.items():
+        # without those timed while other programs had the cores, where enough others remain
         calm = [r for r in shapes.values() if r.get("busy", 1.0) <= DISTURBED]
-        result[name] = calm if len(calm) >= max(2 * LEAST, len(shapes) // 2) else list(shapes.values())
+        result[group] = calm if len(calm) >= max(2 * LEAST, len(shapes) // 2) else list(shapes.values())
     return result
 
 

@@ -5,7 +5,7 @@ A schedule is one file of schedules/: the bubble of a step, micro-batches in fli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from rooflinecli.core import num
@@ -26,7 +26,9 @@ class ScheduleConstraint:
     say: Callable[[], str]
 
 
-def _schedule(layout: Layout) -> Any:
+def schedule_of(layout: Layout) -> Any:
+    """The schedule of a layout, a module of schedules/: `bubble` is the idle time of a stage per step, `in_flight` the microbatches that the
+    first and the last stage hold, `sends` what a stage passes on, `needs` its constraints."""
     return registry.load(SCHEDULES_IN, layout.schedule)
 
 
@@ -35,29 +37,14 @@ def collectives(
 ) -> list[Collective]:
     """What one stage sends per micro-batch: outputs forward, input gradients backward, as often as the schedule has it."""
     size = tokens * d_model * bytes_per_value / layout.tp
-    times = _schedule(layout).sends(layout, backward)
+    times = schedule_of(layout).sends(layout, backward)
     return [Collective("pp.permute", "permute", size, "pp", layout.pp, layout.stride["pp"], times)]
-
-
-def bubble(layout: Layout, stage_time: Number, weight_gradient_time: Number) -> Number:
-    """Idle time of a stage per step."""
-    return _schedule(layout).bubble(layout, stage_time, weight_gradient_time)
-
-
-def in_flight(layout: Layout, microbatches: Number) -> tuple[Number, Number]:
-    """Micro-batches (of a whole stage) in flight on the first and the last stage."""
-    return _schedule(layout).in_flight(layout, microbatches)  # type: ignore[no-any-return]
 
 
 def copies(layout: Layout) -> Number:
     """Stages whose weights and gradients a device has: one by default."""
-    hook = getattr(_schedule(layout), "copies", None)
+    hook = getattr(schedule_of(layout), "copies", None)
     return 1.0 if hook is None else hook(layout)
-
-
-def needs(layout: Layout, microbatches: Number) -> Iterator[ScheduleConstraint]:
-    """Constraints of the schedule on a layout."""
-    return _schedule(layout).needs(layout, microbatches)  # type: ignore[no-any-return]
 
 
 def layers_on_fullest_stage(layout: Layout, layers: Number) -> Number:

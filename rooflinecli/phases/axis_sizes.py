@@ -50,7 +50,7 @@ def layer_sizes(layer: Layer, work: Sizes, plan: Layout, document: object, lift:
     """All sizes a layer's rows need, sharded."""
     tp, ep, apart, copies = plan.tp, plan.ep, plan.apart, plan.redundant_experts
     if tp.__class__ is ep.__class__ is apart.__class__ is copies.__class__ is float and not lift.traced:
-        return layer.sizes({**_plain_sharded(layer, tp, ep, apart, copies), **work})
+        return layer.sizes({**_plain_sharded(layer, tp, ep, apart, copies, None, PLAIN), **work})
     return layer.sizes({**_sharded(layer, tp, ep, apart, copies, document, lift), **work})
 
 
@@ -64,17 +64,15 @@ def _sharded(
     return sizes
 
 
-@lru_cache(maxsize=1024)
-def _plain_sharded(layer: Layer, tp: float, ep: float, apart: float, copies: float) -> Sizes:
-    """Memoized for plain numbers: every pass of every phase needs them."""
-    return _sharded(layer, tp, ep, apart, copies, None, PLAIN)
+_plain_sharded = lru_cache(maxsize=1024)(_sharded)  # for plain numbers: every pass of every phase needs them
 
 
 def stem_head_axis_sizes(ledger: Ledger, work: Sizes, plan: Layout, document: object, lift: PlainLift) -> Sizes:
     """Sizes for the rows before and after the layers, sharded by vocabulary where the engine does so."""
     tp = 1.0 if ledger.over.replicates_lm_head else plan.tp
     plain = tp.__class__ is float and not lift.traced and not ledger.towers  # inputs of an encoder may be arrays
-    sizes = {**(_plain_sharded_outside(ledger, tp) if plain else _sharded_outside(ledger, tp, document, lift)), **work}
+    given = (None, PLAIN) if plain else (document, lift)
+    sizes = {**(_plain_sharded_outside if plain else _sharded_outside)(ledger, tp, *given), **work}
     for name, rule in ledger.derived:
         sizes[name] = rule(sizes)
     return sizes
@@ -87,6 +85,4 @@ def _sharded_outside(ledger: Ledger, tp: Number, document: object, lift: PlainLi
     return sizes
 
 
-@lru_cache(maxsize=256)
-def _plain_sharded_outside(ledger: Ledger, tp: float) -> Sizes:
-    return _sharded_outside(ledger, tp, None, PLAIN)
+_plain_sharded_outside = lru_cache(maxsize=256)(_sharded_outside)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rooflinecli.core import num
 from rooflinecli.core.fast_dataclass import dataclass
@@ -87,7 +87,7 @@ def _bounded(op: Op, c: SimpleNamespace, chip: Chip, expected: Number) -> Number
     return expected
 
 
-def join(t_compute: Number, t_memory: Number, c: SimpleNamespace, overhead: Number) -> Number:
+def join(t_compute: Number, t_memory: Number, c: Any, overhead: Number) -> Number:
     """Combine compute and memory time by the exponent of the class: maximum, sum, or a p-norm between them."""
     if math.isinf(c.p):
         return roofline.joined_max(t_compute, t_memory, overhead)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from rooflinecli.simulate.replica import Replica
+from rooflinecli.simulate.replica import Replica, gap_percentiles
 from rooflinecli.simulate.request import QUANTILES, RequestLatencies, percentiles
 from rooflinecli.simulate.slo import SloSet, goodput
-from rooflinecli.simulate.stats import gap_percentiles
 
 if TYPE_CHECKING:
     import numpy as np

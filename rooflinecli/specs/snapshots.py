@@ -14,12 +14,14 @@ import sys
 import time
 import zlib
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.files import replacing
+from rooflinecli.core.record import Json
+from rooflinecli.core.text import plural
 from rooflinecli.specs.document import Document, Unread
 from rooflinecli.specs.figure import FileSpec, Spec
 from rooflinecli.specs.name_lookup import SETTLED, shipped
@@ -28,6 +30,7 @@ S = TypeVar("S", bound=FileSpec)
 Stamp = tuple[str, int, int]  # a file, when it changed, and its size
 _SPECS = str(Path(__file__).resolve().parent)
 _PACKAGE = os.path.dirname(_SPECS)
+PUBLISHED = Path(_PACKAGE) / "published_runs"
 
 
 def load(kind: type[S], path: Path, base: str) -> S:
@@ -51,6 +54,18 @@ def table(path: Path, read: Callable[[Path], Any] = lambda path: _read(path, "")
         kept = read(path)
         _keep(path, "table", None, kept)
     return kept
+
+
+@lru_cache(maxsize=16)
+def published(name: str) -> Json:
+    """Published measurements: sources, excluded and rows of published_runs/NAME.yaml, each with a citation."""
+    found: Json = table(PUBLISHED / f"{name}.yaml")
+    return found
+
+
+def excluded(name: str) -> list[str]:
+    """The excluded rows of published runs and the reasons, one sentence each."""
+    return [f"{plural(len(e['ids']), 'row')} excluded: {e['reason']}." for e in published(name).get("excluded", [])]
 
 
 def _read(path: Path, base: str) -> Document:

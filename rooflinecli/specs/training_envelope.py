@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import combinations
 
 from rooflinecli.core.fast_dataclass import dataclass
-from rooflinecli.specs.published_runs import published
+from rooflinecli.specs.snapshots import published
 
 TECHNIQUES = (
     "tp",

@@ -16,7 +16,7 @@ from rooflinecli.price.moe_all2all import price_exchange
 from rooflinecli.questions.collective.answer import along_axes, collective
 from rooflinecli.questions.shard.notation import mesh as axis_sizes
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.published_runs import excluded, published
+from rooflinecli.specs.snapshots import excluded, published
 from rooflinecli.validate import aiconfigurator_tables as wheel
 from rooflinecli.validate.stats import Array, Points, Row, Table, error_table, half, joined, notes, score, summary
 

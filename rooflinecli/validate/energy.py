@@ -14,7 +14,7 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.phase_answer import DecodeAnswer, PrefillAnswer
 from rooflinecli.formulas import energy, serving
 from rooflinecli.specs.layout import Layout
-from rooflinecli.specs.published_runs import published
+from rooflinecli.specs.snapshots import published
 from rooflinecli.validate.stats import AT_FAULT, Array, Points, Row, Table, error_table, notes, score
 
 FORMATS = {"mxfp4": None}  # the checkpoint's own

@@ -25,7 +25,7 @@ from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.published_runs import excluded, published
+from rooflinecli.specs.snapshots import excluded, published
 from rooflinecli.validate import aiconfigurator_tables as wheel
 from rooflinecli.validate import benchmark_harness
 from rooflinecli.validate.stats import Points, Row, Table, error_table, notes, score, twin

@@ -20,8 +20,8 @@ from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import WHOLE, Layout
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.published_runs import published
 from rooflinecli.specs.request import Request
+from rooflinecli.specs.snapshots import published
 from rooflinecli.validate.stats import Points, Row, Table, joined, notes, summary
 
 Rate = tuple[float, float, float, float]  # expected, ceiling, low, high

@@ -18,11 +18,11 @@ from rooflinecli.specs.document import Document
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import SIZES, Layout
 from rooflinecli.specs.model import ModelSpec, load_model, model_from
-from rooflinecli.specs.published_runs import FOLDER, excluded, published
 from rooflinecli.specs.request import Request
+from rooflinecli.specs.snapshots import PUBLISHED, excluded, published
 from rooflinecli.validate.stats import AT_FAULT, Row, Table, joined, notes, score, summary, twin
 
-FILE = FOLDER / "training.yaml"
+FILE = PUBLISHED / "training.yaml"
 _hardware = lru_cache(maxsize=64)(load_hardware)
 # runs of the first fit, runs that came after it, other frameworks, and releases, hybrids and stacks that no constant was fitted to
 ROUNDS = {1: "training", 2: "training_2", 3: "training_3", 4: "training_4"}

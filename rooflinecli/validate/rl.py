@@ -14,7 +14,7 @@ from rooflinecli.questions.rl.answer import Composed, compose, published_for
 from rooflinecli.questions.rl.constants import PUBLISHED, Constants, scaled_by
 from rooflinecli.questions.rl.parts import Part
 from rooflinecli.questions.rl.question import Rl
-from rooflinecli.specs.published_runs import excluded, published
+from rooflinecli.specs.snapshots import excluded, published
 from rooflinecli.validate.stats import Points, Row, Table, error_table, notes
 
 RECURRENT_GRID = ([a / 20 for a in range(16, 50)], [b / 5 for b in range(4, 30)], (10.0,))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lab import search_vs_tuned
-from rooflinecli.specs.published_runs import published
+from rooflinecli.specs.snapshots import published
 from rooflinecli.validate import inference, published_training
 from rooflinecli.validate.question import Validate
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli.specs.published_runs import published
+from rooflinecli.specs.snapshots import published
 from rooflinecli.validate import inference
 
 ROWS = {row["id"]: row for row in published("deployments")["rows"]}

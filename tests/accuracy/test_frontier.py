@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab import search_vs_tuned
-from rooflinecli.specs.published_runs import published
+from rooflinecli.specs.snapshots import published
 
 ROWS = {row["id"]: row for row in published("pareto")["rows"]}
 

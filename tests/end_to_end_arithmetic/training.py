@@ -22,9 +22,9 @@ from end_to_end_arithmetic.hand import (
     transposed,
 )
 
-from rooflinecli.specs.published_runs import FOLDER
+from rooflinecli.specs.snapshots import PUBLISHED
 
-PRECEDENT = yaml.safe_load((FOLDER / "precedent.yaml").read_text(encoding="utf-8"))
+PRECEDENT = yaml.safe_load((PUBLISHED / "precedent.yaml").read_text(encoding="utf-8"))
 S, COUNT = 256, 4  # tokens of a sequence; microbatches of one sequence
 
 

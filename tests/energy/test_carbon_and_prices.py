@@ -16,7 +16,7 @@ from rooflinecli.questions.prices.answer import imported
 from rooflinecli.specs import prices
 from rooflinecli.specs.grid import embodied_grams_per_device_hour, grid
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.published_runs import published
+from rooflinecli.specs.snapshots import published
 from tests.conftest import run_cli
 
 BILLS = [  # chip, words, region, USD per device-hour: rows of hardware/prices/ read by hand

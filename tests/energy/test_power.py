@@ -15,7 +15,7 @@ from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.formulas import energy
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.published_runs import published
+from rooflinecli.specs.snapshots import published
 from rooflinecli.validate import energy as validated
 from rooflinecli.validate.stats import Points, errors, joined, np
 

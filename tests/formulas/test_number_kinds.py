@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rooflinecli.core.derivation import Traced, formula, leaf
-from rooflinecli.formulas.catalogue import every
+from rooflinecli.formulas import every
 
 FORMULAS = every()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rooflinecli.questions.rl.constants import PUBLISHED, RECURRENT, scaled_by
-from rooflinecli.specs.published_runs import published
+from rooflinecli.specs.snapshots import published
 from rooflinecli.validate import rl
 from rooflinecli.validate.stats import joined, summary
 

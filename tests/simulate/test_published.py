@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab import percentiles
-from rooflinecli.specs.published_runs import published
+from rooflinecli.specs.snapshots import published
 
 ROWS = published("percentiles")["rows"]
 

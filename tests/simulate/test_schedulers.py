@@ -11,9 +11,8 @@ from simulate import tiny
 
 from rooflinecli.simulate.cluster import Cluster, run_closed_loop, run_open_loop
 from rooflinecli.simulate.prefix_cache import PrefixCache
-from rooflinecli.simulate.replica import Replica, ReplicaLimits
+from rooflinecli.simulate.replica import SAMPLES, Replica, ReplicaLimits, ReplicaStats, gap_percentiles
 from rooflinecli.simulate.request import SimRequest
-from rooflinecli.simulate.stats import SAMPLES, ReplicaStats, gap_percentiles
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.registry import kinds, load
 from rooflinecli.specs.scheduler import Scheduler

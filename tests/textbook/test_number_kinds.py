@@ -9,10 +9,10 @@ import pytest
 import sympy
 
 from rooflinecli.core.derivation import FORMULAS, Traced, leaf
-from rooflinecli.formulas import catalogue
+from rooflinecli.formulas import every
 
 MODULES = {"scaling", "serving", "speculation", "occupancy"}
-catalogue.every()
+every()
 MINE = sorted(
     name
     for name, entry in FORMULAS.items()

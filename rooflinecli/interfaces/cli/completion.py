@@ -37,7 +37,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "library": ("specs.engine:EXPERT_KERNELS",),
     "activation-quantization": ("questions.kernel.question:QUANTIZATION",),
     "subject": ("validate.question:SUBJECTS", "all"),
-    "name": ("formulas.catalogue:every",),
+    "name": ("formulas:every",),
     "plot-kind": ("percentiles", "load", "slo"),
     "fit": ("questions.scaling.question:FITS", "all"),
     "objective": ("throughput", "latency", "cost", "energy", "devices"),

@@ -65,8 +65,7 @@ def validate(question: Validate, how: ValidateDelivery) -> None:
 
 def calibrate(question: Calibrate, how: CalibrateDelivery) -> int:
     """Calibrate and print; the exit code is 1 where held-out rows got worse."""
-    from rooflinecli.calibrate.report import report
-    from rooflinecli.calibrate.write_hardware import hardware_yaml
+    from rooflinecli.calibrate.report import hardware_yaml, report
     from rooflinecli.core import files
 
     result = question.answer()

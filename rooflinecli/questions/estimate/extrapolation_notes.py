@@ -116,7 +116,7 @@ def _stack(ctx: EstimateContext, train: TrainAnswer) -> list[str]:
 
 def _beyond(ctx: EstimateContext, train: TrainAnswer) -> list[str]:
     """An MFU that no published run reached on this chip in this format, else on this chip, else on any of its kind."""
-    from rooflinecli.specs.published_runs import published
+    from rooflinecli.specs.snapshots import published
 
     mfu, spec, rows = float(num.value(train.mfu)), ctx.chip.spec, published("highest_mfu")["rows"]
     same = [row for row in rows if row["chip"] == spec.id]

@@ -63,7 +63,7 @@ class FormulaQuestion(Question[FormulaAnswer | FormulaList]):
 
     def answer(self, *, evaluated: bool = False) -> FormulaAnswer | FormulaList:
         """With `evaluated`, a formula without arguments is an error that lists those it needs, not its page."""
-        from rooflinecli.formulas.catalogue import every
+        from rooflinecli.formulas import every
 
         if self.name is None:
             return FormulaList(

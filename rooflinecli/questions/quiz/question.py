@@ -15,7 +15,7 @@ from rooflinecli.core.derivation import Traced
 from rooflinecli.core.derivation_text import explain
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.record import OPTIONAL, Record
-from rooflinecli.formulas.catalogue import every
+from rooflinecli.formulas import every
 from rooflinecli.questions.formula.question import evaluate, parameters
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.hardware import load_hardware

@@ -191,7 +191,7 @@ def formula(r: FormulaAnswer | FormulaList) -> Page:
         )
     if r.value is not None:
         return page([Headline(explain(r.value, 1).splitlines()[0])])
-    from rooflinecli.formulas.catalogue import every
+    from rooflinecli.formulas import every
 
     entry = every()[r.formula]
     arguments = " ".join(f"{name}=..." for name in r.parameters or ())
