@@ -21,11 +21,10 @@ import numpy as np
 from lab import training_envelope
 from lab.show import show
 from rooflinecli.core.errors import RooflineWarning
-from rooflinecli.engine import extrapolation
+from rooflinecli.engine import extrapolation, layout_space
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import time_at_bound
 from rooflinecli.engine.phase_answer import TrainAnswer
-from rooflinecli.questions.search import layout_space
 from rooflinecli.questions.search.search_request import TrainingSearchQuestion
 from rooflinecli.questions.search.serving import search
 from rooflinecli.questions.search.training import CHUNK, answer_of, needs

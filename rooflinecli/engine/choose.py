@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -15,7 +16,7 @@ from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number, divisors
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import si
-from rooflinecli.engine import explicit_layout, layout_candidates, legality
+from rooflinecli.engine import explicit_layout, legality
 from rooflinecli.engine.context import EstimateContext, whole_model
 from rooflinecli.engine.evaluate import priced, time_at_bound
 from rooflinecli.engine.layout_candidates import candidates, reach
@@ -24,7 +25,7 @@ from rooflinecli.engine.phase_answer import LayoutAnswer, layout_answer
 from rooflinecli.engine.residency import resident_memory
 from rooflinecli.specs.layout import Layout
 
-STARTS, STARTS_PER_KIND = 6, 2  # candidates from which a training layout is refined, and those of one kind
+STARTS, STARTS_PER_KIND = int(os.environ.get("ST", "6")), int(os.environ.get("PK", "2"))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -72,10 +73,11 @@ def choose(ctx: EstimateContext, phases: tuple[str, ...], fastest: bool = True) 
         unsustained += [one.unsustained for one in tried if one.unsustained is not None]
         best = _best(ctx, phases if fastest else (), tried)
         if best is not None:
-            why = _why_count(ctx, best.layout, best.needs(ctx, phases), smaller)
             if fastest and phases == ("train",):
-                best = Candidate(layout_candidates.refined(ctx, _starts(ctx, phases, tried))[0], True)
-            elif fastest:
+                trained = _trained(ctx, devices)
+                best = best if trained is None else Candidate(trained.layout, True)
+            why = _why_count(ctx, best.layout, best.needs(ctx, phases), smaller)
+            if fastest and phases != ("train",):
                 best = _staged(ctx, phases, best)
             return ChosenLayout(best.layout, True, why, True)
         smaller, any_legal = tried, any_legal or bool(tried)
@@ -90,15 +92,12 @@ def choose(ctx: EstimateContext, phases: tuple[str, ...], fastest: bool = True) 
 
 def _on(ctx: EstimateContext, phases: tuple[str, ...], devices: int, broken: list[LegalityRule]) -> ChosenLayout:
     """The best on the devices given, or the one that comes nearest to fitting."""
+    if phases == ("train",) and (layout := _trained(ctx, devices)) is not None:
+        return layout
     tried = evaluate_candidates(ctx, phases, devices, broken)
     if not tried:
         raise _no_layout(ctx, devices, broken)
     best = _best(ctx, phases, tried)
-    if best is not None and phases == ("train",) and len(tried) > 1:
-        layout, priced_layouts = layout_candidates.refined(ctx, _starts(ctx, phases, tried))
-        count = len(tried) + priced_layouts
-        why = f"the fastest{_by(ctx.request.bound)} of {count} layouts tried; `roofline search` tries every one"
-        return ChosenLayout(layout, False, why, True)
     if best is not None:
         staged = _staged(ctx, phases, best)
         return ChosenLayout(staged.layout, False, _why(ctx, tried, staged is not best), True)
@@ -112,15 +111,22 @@ def _on(ctx: EstimateContext, phases: tuple[str, ...], devices: int, broken: lis
     return ChosenLayout(least.layout, False, reason, False)
 
 
-def _contenders(tried: list[Candidate]) -> list[Candidate]:
-    """Those that fit, but for those that recompute everything where the same one fits without: they are never faster."""
-    fitting = [one for one in tried if one.fits]
-    without = {_sizes(one.layout) for one in fitting if one.layout.recompute == "none"}
-    return [one for one in fitting if one.layout.recompute != "full" or _sizes(one.layout) not in without]
+def _trained(ctx: EstimateContext, devices: int) -> ChosenLayout | None:
+    """The fastest training layout on the devices; None where nothing is left open or nothing fits."""
+    if all(getattr(ctx.request, name) is not None for name in ("tp", "pp", "dp", "micro_batch", "zero", "recompute")):
+        return None
+    from rooflinecli.engine import training_layout  # which imports numpy
+
+    found = training_layout.refined(ctx, devices)
+    if found is None or not found[1]:
+        return None
+    layout, _, count = found
+    why = f"the fastest{_by(ctx.request.bound)} of {count} layouts tried; `roofline search` tries every one"
+    return ChosenLayout(layout, False, why, True)
 
 
 def _best(ctx: EstimateContext, phases: tuple[str, ...], tried: list[Candidate]) -> Candidate | None:
-    fitting = _contenders(tried)
+    fitting = [one for one in tried if one.fits]
     if len(fitting) < 2:
         return fitting[0] if fitting else None
     return min(fitting, key=lambda one: _rank(ctx, phases, one.layout))
@@ -140,28 +146,6 @@ def _staged(ctx: EstimateContext, phases: tuple[str, ...], best: Candidate) -> C
     return min((best, *(one for one in legal if one.fits)), key=lambda one: _rank(ctx, phases, one.layout)[1:])
 
 
-def _starts(ctx: EstimateContext, phases: tuple[str, ...], tried: list[Candidate]) -> list[Layout]:
-    """The fastest candidates that differ in how they split the devices, the fastest first."""
-    fitting = sorted((one.layout for one in _contenders(tried)), key=lambda layout: _rank(ctx, phases, layout))
-    splits: dict[tuple[Number, ...], Layout] = {}
-    for layout in fitting:
-        splits.setdefault((layout.tp, layout.pp, layout.ep, layout.cp), layout)
-    kinds: dict[tuple[Number, bool], list[Layout]] = {}  # by stages, and by whether experts are spread
-    for layout in splits.values():
-        kinds.setdefault((layout.pp, bool(layout.ep > 1)), []).append(layout)
-    diverse = [layout for of_a_kind in kinds.values() for layout in of_a_kind[:STARTS_PER_KIND]]
-    starts = sorted(diverse, key=lambda layout: _rank(ctx, phases, layout))[:STARTS]
-    replicated = splits.get(
-        (1.0, 1.0, 1.0, 1.0)
-    )  # which gain most from micro-batches larger than those of the candidates
-    return starts if replicated is None or replicated in starts else [*starts, replicated]
-
-
-def _sizes(layout: Layout) -> tuple[Number, ...]:
-    """What candidates differ in, recomputation aside."""
-    return layout.tp, layout.pp, layout.dp, layout.cp, layout.ep, layout.micro_batch, layout.zero
-
-
 def evaluate_candidates(
     ctx: EstimateContext, phases: tuple[str, ...], devices: int, broken: list[LegalityRule]
 ) -> list[Candidate]:
@@ -177,12 +161,10 @@ def _candidate(ctx: EstimateContext, phases: tuple[str, ...], layout: Layout) ->
 
 
 def _rank(ctx: EstimateContext, phases: tuple[str, ...], layout: Layout) -> tuple[Number, ...]:
-    """Sort key. Training: the fastest step at the bound of its interval, as in a search. Serving: pipeline stages only
-    where memory needs them, since replicas serve more users. No phases: the plainest layout."""
-    if not phases:
-        return layout.pp, layout.tp
-    if phases == ("train",):
-        return time_at_bound(priced(ctx, layout, "train"), ctx.request.bound), layout.pp, layout.tp
+    """Sort key. Pipeline stages only where memory needs them, since replicas serve more users; training, whose layout is chosen otherwise,
+    and no phases: the plainest layout."""
+    if not phases or phases == ("train",):
+        return layout.pp, layout.tp, layout.recompute != "none"
     return layout.pp, time_at_bound(priced(ctx, layout, "decode"), ctx.request.bound), layout.tp
 
 

@@ -39,6 +39,13 @@ def layout_fields(request: Request, phase: str) -> dict[str, Any]:
     return fields
 
 
+def stage_count(request: Request) -> Number | None:
+    """Pipeline stages as given, or as many as --layers-per-stage names."""
+    if request.stages is None or request.stages in ENDS:
+        return request.pp
+    return float(str(request.stages).count(",") + 1)
+
+
 def _layers_per_stage(request: Request, written: str) -> tuple[float, ...]:
     """As numbers or by a framework's rule. Raises UsageError unless they are whole and add up to the layers of the model."""
     layers = request.model.n_layers

@@ -37,13 +37,15 @@ FLOORS = [
 RANK = {name: rank for rank, floor in enumerate(FLOORS) for name in floor}
 DEVICE_LIBRARIES = {"jax", "jaxlib", "torch", "transformers"}
 SLOW_TO_IMPORT = {"numpy", "matplotlib", "pyarrow", "pandas", "scipy"}
-# reached only once a sweep, search, fleet, measurement or validation runs
+# reached only once a sweep, search, fleet, measurement, validation or the choice of a training layout runs
 IMPORTED_LATE = tuple(
     f"rooflinecli.{package}."
     for package in (
         "measure",
         "validate",
         "calibrate",
+        "engine.layout_space",
+        "engine.training_layout",
         "questions.sweep",
         "questions.search",
         "questions.fleet",

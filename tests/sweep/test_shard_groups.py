@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rooflinecli.engine import layout_space
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.questions.estimate.answer import estimate
-from rooflinecli.questions.search import layout_space
 from rooflinecli.questions.search.explain_rows import report, request_of
 from rooflinecli.questions.search.search_request import TrainingSearchQuestion, question
 from rooflinecli.questions.search.training import search

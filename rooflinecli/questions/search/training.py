@@ -15,14 +15,13 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
 from rooflinecli.core.parallel_map import Spread
 from rooflinecli.core.units import duration
-from rooflinecli.engine import extrapolation, legality, option_conflicts, residency
+from rooflinecli.engine import extrapolation, layout_space, legality, option_conflicts, residency
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer as engine_answer
 from rooflinecli.engine.evaluate import interval_bound
+from rooflinecli.engine.layout_space import LayoutArrays
 from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.questions.estimate.answer import cost
-from rooflinecli.questions.search import layout_space
-from rooflinecli.questions.search.layout_space import LayoutArrays
 from rooflinecli.questions.search.question import TrainingLayout
 from rooflinecli.questions.search.search_request import TrainingSearchQuestion
 from rooflinecli.questions.sweep.run import SweepBlock, pick
@@ -249,7 +248,7 @@ def _searched(
 def _least(layouts: LayoutArrays, by: np.ndarray, *order: float) -> RankedLayout:
     """The layout that has the least of something."""
     i = int(np.argmin(by))
-    return RankedLayout(next(layouts.layouts(np.array([i]))), (float(by[i]),), order)
+    return RankedLayout(TrainingLayout(**next(layouts.rows(np.array([i])))), (float(by[i]),), order)
 
 
 def needs(ctx: EstimateContext, layouts: LayoutArrays) -> np.ndarray:
@@ -312,8 +311,8 @@ def _rank(
     def entries(chosen: np.ndarray) -> Iterator[RankedLayout]:
         ranked = zip(*(key[chosen].astype(float).tolist() for key in keys), strict=True)
         shown = zip(*(column[chosen].astype(float).tolist() for column in figures), strict=True)
-        rows = zip(layouts.layouts(kept[chosen]), ranked, shown, strict=True)
-        for layout, own, (error, *expected) in rows:
+        for row, own, (error, *expected) in zip(layouts.rows(kept[chosen]), ranked, shown, strict=True):
+            layout = TrainingLayout(**row)
             yield RankedLayout(layout, own, _ties(layout), tuple(expected), error)
 
     if len(keys) == 2:

@@ -1,5 +1,7 @@
 """Every legal training layout on a number of devices, as arrays: splits of the devices first, then what each split leaves open.
 
+A search tries all of them, the choice of a layout a coarse part, from whose best it goes on (engine/layout_candidates).
+
 What is legal is engine/legality's to say. Micro-batches are the divisors of a replica's share of the batch and the powers of
 two up to it, expert groups the divisors of dp, virtual stages all that leave every chunk a layer, the embedding or the loss. ZeRO-3 shards over all
 replicas, or over those inside one or two fast domains (HSDP).
@@ -14,22 +16,52 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from rooflinecli.core.num import divisors
+from rooflinecli.core.num import Number, divisors
 from rooflinecli.core.record import Json
 from rooflinecli.engine import explicit_layout, extrapolation, legality
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.questions.search.question import TrainingLayout
-from rooflinecli.questions.search.search_request import TrainingSearchQuestion
 from rooflinecli.specs.layout import CHOSEN, PLACEMENTS, Layout
 from rooflinecli.specs.request import Request
 
+OPEN = tuple("tp pp cp dp ep micro-batch virtual-stages zero recompute sequence-parallel placement".split())
 ORDER = ("tp", "pp", "cp", "dp", "ep", "micro_batch", "virtual_stages")  # rows of a table of layouts
 
 DOMAINS = (0, 1, 2)  # fast domains that a shard group fills; 0: all replicas are one group
+
+
+OpenValues = dict[str, tuple[Number, ...]]  # option -> what it may be: numbers or words
+COARSE_TP, COARSE_MICRO_BATCH, COARSE_TOKENS = (
+    32,
+    32,
+    512,
+)  # largest sizes of the coarse part; least tokens of a context rank
+
+
+class LayoutSpace(Protocol):
+    """A question about layouts: `open` has what a size may be; any legal one where it is not named."""
+
+    @property
+    def request(self) -> Request: ...
+
+    @property
+    def open(self) -> OpenValues: ...
+
+
+@dataclass(frozen=True)
+class CoarseSpace:
+    """The sizes that a request leaves open, of which the coarse part is tried."""
+
+    request: Request
+
+    @property
+    def open(self) -> OpenValues:
+        given = {name: getattr(self.request, name.replace("-", "_")) for name in OPEN}
+        given["pp"] = explicit_layout.stage_count(self.request)
+        return {name: (value,) for name, value in given.items() if value is not None}
 
 
 class DeviceSplit(NamedTuple):
@@ -46,7 +78,7 @@ class DeviceSplit(NamedTuple):
         """The fields of a layout."""
         return {name: value for name, value in self._asdict().items() if name != "domains"}
 
-    def layout(self, request: Request, sizes: Mapping[str, np.ndarray] = MappingProxyType({})) -> Layout:
+    def layout(self, request: Request, sizes: Mapping[str, Number] = MappingProxyType({})) -> Layout:
         """A layout of these settings."""
         settings = {name: value for name, value in self.settings.items() if value is not None}
         return Layout(flash=request.flash, **(explicit_layout.layout_fields(request, "train") | settings | dict(sizes)))
@@ -90,22 +122,31 @@ class LayoutArrays:
         """All of them as one layout of arrays."""
         return self.structure.layout(request, self.columns)
 
-    def layouts(self, chosen: np.ndarray) -> Iterator[TrainingLayout]:
-        """Those at these places, a column at a time: element by element numpy is slow, and a search offers thousands."""
+    def rows(self, chosen: np.ndarray) -> Iterator[Json]:
+        """The sizes and settings of those at these places, a column at a time: element by element numpy is slow, and a search offers thousands."""
         columns, settings = self.columns, {"shard": None} | self.structure.settings
         for row in zip(*(column[chosen].astype(int).tolist() for column in columns.values()), strict=True):
-            yield TrainingLayout(**(settings | dict(zip(columns, row, strict=True))))
+            yield settings | dict(zip(columns, row, strict=True))
 
 
-def layouts(ctx: EstimateContext, question: TrainingSearchQuestion, devices: int) -> LayoutArrays:
-    """All of them. Sizes the question fixes are taken as given and still have to be legal."""
-    rows, experts = list[np.ndarray](), ctx.ledger.experts
+def layouts(ctx: EstimateContext, space: LayoutSpace, devices: int) -> LayoutArrays:
+    """All of them, or the coarse part. Sizes the question fixes are taken as given and still have to be legal."""
+    rows, experts, coarse = list[np.ndarray](), ctx.ledger.experts, isinstance(space, CoarseSpace)
     stages = ctx.ledger.n_layers + 2  # at most: embedding and loss count as layers
-    for number, (tp, pp, cp, dp) in enumerate(_splits(question, devices)):
+    for number, (tp, pp, cp, dp) in enumerate(_splits(ctx, space, devices)):
+        groups = [e for e in divisors(dp) if all(x % e == 0 for x in experts)] if experts else [1]
+        sizes = micro_batch_sizes(ctx, dp)
+        most = max(stages // pp, 1)
+        chunks: Sequence[int] = range(1, most + 1)
+        if coarse:
+            groups = sorted({1, *groups[::-2]})
+            sizes = [size for size in sizes if size & (size - 1) == 0 and size <= COARSE_MICRO_BATCH]
+            even = divisors(max(round(ctx.ledger.n_layers / pp), 1))
+            chunks = sorted({1, even[len(even) // 2], most})
         rest = [
-            _allowed(question, "ep", [e for e in divisors(dp) if all(x % e == 0 for x in experts)] if experts else [1]),
-            _allowed(question, "micro-batch", _micro_batches(ctx, dp)),
-            _allowed(question, "virtual-stages", range(1, most + 1) if 1 < pp <= (most := stages // pp) * pp else [1]),
+            _allowed(space, "ep", groups),
+            _allowed(space, "micro-batch", sizes),
+            _allowed(space, "virtual-stages", chunks if pp > 1 else [1]),
         ]
         block = np.empty((8, *map(len, rest)))
         for row, value in zip(block, (number, tp, pp, cp, dp, *np.ix_(*rest)), strict=True):
@@ -122,61 +163,66 @@ def layouts(ctx: EstimateContext, question: TrainingSearchQuestion, devices: int
     return replace(found.take(np.flatnonzero(alive)), rejected={why: n for why, n in rejected.items() if n})
 
 
-def _splits(question: TrainingSearchQuestion, devices: int) -> Iterator[tuple[int, int, int, int]]:
-    for tp in _allowed(question, "tp", divisors(devices)):
-        for pp in _allowed(question, "pp", divisors(devices)):
-            for cp in _allowed(question, "cp", divisors(devices)):
+def _splits(ctx: EstimateContext, space: LayoutSpace, devices: int) -> Iterator[tuple[int, int, int, int]]:
+    tps = cps = sizes = divisors(devices)
+    if isinstance(space, CoarseSpace):
+        tps = [tp for tp in sizes if tp <= COARSE_TP]
+        cps = [cp for cp in sizes if cp & (cp - 1) == 0 and (cp == 1 or ctx.seq / cp >= COARSE_TOKENS)]
+    for tp in _allowed(space, "tp", tps):
+        for pp in _allowed(space, "pp", sizes):
+            for cp in _allowed(space, "cp", cps):
                 dp, rest = divmod(devices, int(tp * pp * cp))
-                if not rest and dp >= 1 and _allowed(question, "dp", (dp,)):
+                if not rest and dp >= 1 and _allowed(space, "dp", (dp,)):
                     yield int(tp), int(pp), int(cp), dp
 
 
-def _allowed(question: TrainingSearchQuestion, name: str, values: Sequence[float]) -> list[float]:
+def _allowed(space: LayoutSpace, name: str, values: Sequence[float]) -> list[float]:
     """Those of `values` that the question leaves open; what is given in addition to the split is itself the choice, for the rules to judge."""
-    if name not in question.open:
+    if name not in space.open:
         return [float(v) for v in values]
-    given = question.open[name]
-    if name in ("ep", "virtual-stages"):
+    given = space.open[name]
+    if name in ("ep", "virtual-stages") or (isinstance(space, CoarseSpace) and name != "dp"):
         return [float(v) for v in given]
     if name == "micro-batch":
         return [float(v) for v in given if v <= max(values, default=0)]
     return [float(v) for v in values if v in given]
 
 
-def _micro_batches(ctx: EstimateContext, dp: int) -> list[int]:
+def micro_batch_sizes(ctx: EstimateContext, dp: Number) -> list[int]:
+    """Sequences of a micro-batch that are tried: divisors of a replica's part of the batch, and powers of two, whose last micro-batch
+    is smaller."""
     share = max(math.floor(ctx.train_batch / dp), 1)
-    powers = [2**i for i in range(share.bit_length())]
-    return sorted({*divisors(share), *powers})
+    return sorted({*divisors(share), *(2**i for i in range(share.bit_length()))})
 
 
-def placements(question: TrainingSearchQuestion) -> tuple[Any, ...]:
+def placements(space: LayoutSpace) -> tuple[Any, ...]:
     """Orders of the axes to try: as given; every one where the network has tiers between hosts; else the usual one."""
-    kinds = [level.kind for level in question.request.hardware.network]
-    return question.open.get("placement", PLACEMENTS if kinds.count("fabric") > 1 else (None,))
+    kinds = [level.kind for level in space.request.hardware.network]
+    return space.open.get("placement", PLACEMENTS if kinds.count("fabric") > 1 else (None,))
 
 
-def structures(question: TrainingSearchQuestion) -> Iterator[DeviceSplit]:
+def structures(space: LayoutSpace) -> Iterator[DeviceSplit]:
     """ZeRO stage, recomputation, sequence parallelism, shard groups and order of the axes, plainest first: ties go to the first."""
-    for recompute in question.open.get("recompute", CHOSEN):
-        for zero in question.open.get("zero", (0, 1, 2, 3)):
-            for parallel in question.open.get("sequence-parallel", (False, True)):
-                for domains in DOMAINS if int(zero) == 3 and question.request.shard is None else (0,):
-                    for placement in placements(question):
+    coarse = isinstance(space, CoarseSpace)
+    for recompute in space.open.get("recompute", CHOSEN[::2] if coarse else CHOSEN):
+        for zero in space.open.get("zero", (1, 2, 3) if coarse else (0, 1, 2, 3)):
+            for parallel in space.open.get("sequence-parallel", (True,) if coarse else (False, True)):
+                for domains in DOMAINS if int(zero) == 3 and space.request.shard is None else (0,):
+                    for placement in placements(space)[: 1 if coarse else None]:
                         yield DeviceSplit(int(zero), str(recompute), bool(parallel), domains, placement)
 
 
-def affected_axes(
-    ctx: EstimateContext, found: LayoutArrays, question: TrainingSearchQuestion, structure: DeviceSplit
-) -> np.ndarray:
+def affected_axes(ctx: EstimateContext, found: LayoutArrays, space: LayoutSpace, structure: DeviceSplit) -> np.ndarray:
     """Indices of the layouts for which this structure is not the same as a plainer one."""
     if structure.zero > 1 and structure.zero > legality.most_zero(ctx, structure.layout(ctx.request)):
         return np.zeros(0, dtype=int)
     keep = np.ones(len(found), dtype=bool)
-    if "zero" not in question.open and structure.zero:
+    coarse = isinstance(space, CoarseSpace)  # has no plainer ones
+    if "zero" not in space.open and structure.zero > coarse:
         keep &= found.sizes["dp"] * found.sizes["cp"] > 1
-    if "sequence-parallel" not in question.open and structure.sequence_parallel:
+    if "sequence-parallel" not in space.open and structure.sequence_parallel and not coarse:
         keep &= found.sizes["tp"] > 1
-    offered = placements(question)
+    offered = placements(space)
     if structure.placement is not None and structure.placement != offered[0]:
         for other in offered[: offered.index(structure.placement)]:
             keep &= _ordered_apart(found, structure.placement, other)
@@ -200,10 +246,15 @@ def _ordered_apart(found: LayoutArrays, one: str, other: str) -> np.ndarray:
 
 
 def groups(ctx: EstimateContext, found: LayoutArrays, domains: int) -> np.ndarray:
-    """Replicas of a shard group: the largest divisor of dp that `domains` fast domains hold next to tensor and context ranks, 1 at least."""
+    """Replicas of a shard group of each layout."""
     _, first, at = np.unique(found.split, return_index=True, return_inverse=True)  # a split has one size of group
     tp, cp, dp = (found.sizes[name][first] for name in ("tp", "cp", "dp"))
-    room = extrapolation.scale_up_domain_sizes(ctx.chip)[0] * domains // (tp * cp)
-    of = [divisors(int(n)) for n in dp]
-    most = [found[max(bisect_right(found, fits), 1) - 1] for found, fits in zip(of, room, strict=True)]
+    most = [shard_group(ctx, domains, *map(int, ranks)) for ranks in zip(tp * cp, dp, strict=True)]
     return np.array(most, dtype=np.float64)[at.reshape(-1)]
+
+
+def shard_group(ctx: EstimateContext, domains: int, ranks: int, dp: int) -> int:
+    """Replicas of a shard group: the largest divisor of dp that `domains` fast domains hold next to tensor and context ranks, 1 at least."""
+    sizes = divisors(dp)
+    room = extrapolation.scale_up_domain_sizes(ctx.chip)[0] * domains // ranks
+    return sizes[max(bisect_right(sizes, room), 1) - 1]

@@ -1,0 +1,205 @@
+"""The choice of a training layout on a number of devices: the best of a coarse part of what `roofline search` tries, priced as arrays as
+it does, from which one size after another moves to where the step is fastest.
+
+Moves keep the device count: they shift a factor between two parallel axes, or change the micro-batch, the virtual stages, the ZeRO stage,
+recomputation, sequence parallelism or the order of the axes. The score is the search's, the step at the bound of its interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from rooflinecli.core.errors import Infeasible
+from rooflinecli.core.num import Number, divisors
+from rooflinecli.engine import layout_space, legality
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.evaluate import priced, time_at_bound
+from rooflinecli.engine.layout_space import micro_batch_sizes, shard_group
+from rooflinecli.engine.residency import resident_memory
+from rooflinecli.specs.layout import Layout
+
+STARTS = 4  # splits of the devices from which it goes on
+MAX_PRICED = 1000  # layouts, one by one: some tenths of a second
+AXES = ("tp", "pp", "dp", "cp")
+Score = tuple[
+    bool, float
+]  # whether it exceeds the memory, then what is less the better: bytes, or seconds at the bound
+_SIZES = (*AXES, "ep", "micro_batch", "virtual_stages", "zero", "shard", "recompute", "sequence_parallel", "placement")
+
+
+def coarse(ctx: EstimateContext, devices: int) -> tuple[list[tuple[Score, Layout]], int]:
+    """The best of the coarse part by their split of the devices, and how many layouts it has."""
+    space, found, count = layout_space.CoarseSpace(ctx.request), list[tuple[Score, Layout]](), 0
+    every = layout_space.layouts(ctx, space, devices)
+    with np.errstate(all="ignore"):
+        for structure in layout_space.structures(space):
+            part = every.take(layout_space.affected_axes(ctx, every, space, structure)).laid(ctx, structure)
+            count += len(part)
+            if not len(part):
+                continue
+            needed = resident_memory(ctx, part.plan(ctx.request), "train").total_bytes
+            value = np.broadcast_to(needed, (len(part),))
+            fits = np.flatnonzero(value <= ctx.chip.capacity)
+            if len(fits):
+                part = part.take(fits)
+                time = time_at_bound(priced(ctx, part.plan(ctx.request), "train"), ctx.request.bound)
+                value = np.broadcast_to(time, (len(part),))
+            order = np.argsort(value, kind="stable")
+            _, first = np.unique(part.split[order], return_index=True)
+            best = order[np.sort(first)[:STARTS]]
+            for i, row in zip(best, part.rows(best), strict=True):
+                sizes = {name: float(row[name]) for name in layout_space.ORDER}
+                shard = {} if row["shard"] is None else {"shard": float(row["shard"])}
+                layout = part.structure.layout(ctx.request, sizes | shard)
+                found.append(((not len(fits), float(value[i])), _plain(ctx, layout)))
+    found.sort(key=lambda pair: pair[0])
+    splits = dict[tuple[Number, ...], tuple[Score, Layout]]()
+    for score, layout in found:
+        splits.setdefault((layout.tp, layout.pp, layout.cp, layout.ep), (score, layout))
+    return list(splits.values())[:STARTS], count
+
+
+def _plain(ctx: EstimateContext, layout: Layout) -> Layout:
+    """Without what has no effect: sequence parallelism of one tensor rank, ZeRO of one replica."""
+    request, changes = ctx.request, dict[str, object]()
+    if request.sequence_parallel is None and layout.tp == 1:
+        changes["sequence_parallel"] = False
+    if request.zero is None and layout.replicas == 1:
+        changes["zero"] = 0
+    return layout.with_changes(**changes)
+
+
+def refined(ctx: EstimateContext, devices: int) -> tuple[Layout, bool, int] | None:
+    """The fastest layout reached from the best of the coarse part, whether it fits, and how many layouts were looked at on the way.
+
+    Where none fits it is the one that needs least memory; None where none is legal.
+    """
+    starts, count = coarse(ctx, devices)
+    scores: dict[tuple[Any, ...], Score | None] = {}
+
+    def score(layout: Layout) -> Score | None:
+        key = tuple(getattr(layout, name) for name in _SIZES)
+        if key not in scores:
+            scores[key] = _score(ctx, layout)
+        return scores[key]
+
+    def descent(least: Score, layout: Layout, moves: Callable[[Layout], Iterator[Layout]]) -> tuple[Score, Layout]:
+        """The layout where no move leads to a better one."""
+        while len(scores) < MAX_PRICED:
+            found = [(other, near) for near in moves(layout) if (other := score(near)) is not None and other < least]
+            if not found:
+                break
+            least, layout = min(found, key=lambda pair: pair[0])
+        return least, layout
+
+    if not starts:
+        return None
+    single = partial(neighbors, ctx)
+    least, layout = min((descent(*start, single) for start in starts), key=lambda pair: pair[0])
+    far = descent(least, layout, lambda one: (other for near in single(one) for other in single(near)))
+    least, layout = descent(*far, single)
+    return layout, not least[0], count + len(scores)
+
+
+def _score(ctx: EstimateContext, layout: Layout) -> Score | None:
+    """None where the layout is illegal."""
+    if legality.first_violation(ctx, layout, "train") is not None:
+        return None
+    try:
+        memory = resident_memory(ctx, layout, "train")
+        if not memory.fits:
+            return True, float(memory.total_bytes)
+        return False, float(time_at_bound(priced(ctx, layout, "train"), ctx.request.bound))
+    except Infeasible:
+        return None
+
+
+def neighbors(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
+    """Layouts one move away, in what the question leaves open."""
+    r = ctx.request
+    yield from _shifted(ctx, layout)
+    if r.micro_batch is None:
+        sizes = micro_batch_sizes(ctx, layout.dp)
+        smaller = [size for size in sizes if size < layout.micro_batch]
+        larger = [size for size in sizes if size > layout.micro_batch]
+        yield from (layout.with_changes(micro_batch=float(size)) for size in (*smaller[-2:], *larger[:2]))
+    if r.virtual_stages is None and layout.pp > 1:
+        near = {layout.virtual_stages - 1, layout.virtual_stages + 1} - {0.0}
+        yield from (
+            layout.with_changes(virtual_stages=v)
+            for v in sorted({*_chunks(ctx, layout), *near})
+            if v != layout.virtual_stages
+        )
+    if r.zero is None and layout.replicas > 1:
+        yield from (layout.with_changes(zero=zero, shard=r.shard) for zero in (1, 2, 3) if zero != layout.zero)
+        if r.shard is None:  # weights sharded inside a network domain, replicated across (HSDP)
+            domains = {
+                shard_group(ctx, n, int(layout.tp * layout.cp), int(layout.dp)) for n in layout_space.DOMAINS[1:]
+            }
+            yield from (layout.with_changes(zero=3, shard=float(n)) for n in sorted(domains) if 1 < n < layout.dp)
+    if r.recompute is None:
+        yield from (layout.with_changes(recompute=kind) for kind in ("none", "full") if kind != layout.recompute)
+    orders = layout_space.placements(layout_space.CoarseSpace(r))
+    yield from (layout.with_changes(placement=order) for order in orders if order not in (None, layout.placement))
+    if r.sequence_parallel is None and layout.tp > 1:
+        yield layout.with_changes(sequence_parallel=not layout.sequence_parallel)
+    if r.ep is None and ctx.ledger.experts:
+        groups = [e for e in divisors(int(layout.dp)) if not any(x % e for x in ctx.ledger.experts)]
+        yield from (
+            layout.with_changes(ep=float(e)) for e in groups if layout.ep / 4 <= e <= layout.ep * 4 and e != layout.ep
+        )
+
+
+def _shifted(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
+    """A prime factor moved from one open parallel axis to another."""
+    request = ctx.request
+    open_axes = [axis for axis in AXES if getattr(request, axis) is None]
+    for source in open_axes:
+        size = int(getattr(layout, source))
+        others = (axis for axis in open_axes if axis != source)
+        for target, factor in product(others, [p for p in (2, 3, 5, 7) if not size % p]):
+            moved: dict[str, Number | None] = {source: float(size // factor), target: getattr(layout, target) * factor}
+            if request.shard is None and layout.shard is not None:  # the group fills the same network domain
+                changed = {**layout.__dict__, **moved}
+                moved["shard"] = layout.shard * layout.tp * layout.cp / (changed["tp"] * changed["cp"])
+            yield _consistent(ctx, layout.with_changes(**moved))
+
+
+def _chunks(ctx: EstimateContext, layout: Layout) -> list[float]:
+    """Virtual stages that split the layers of a pipeline stage evenly, and the most that leave each a layer, the embedding or the loss."""
+    layers = ctx.ledger.n_layers
+    return [
+        float(v) for v in sorted({*divisors(max(round(layers / layout.pp), 1)), max(int((layers + 2) // layout.pp), 1)})
+    ]
+
+
+def _consistent(ctx: EstimateContext, layout: Layout) -> Layout:
+    """The layout with what depends on its axes: sequence parallelism with tp, ZeRO and expert groups within the replicas, no virtual
+    stages without pipeline stages, a micro-batch that a replica's part of the batch has."""
+    request, changes = ctx.request, dict[str, Number | bool | None]()
+    if request.micro_batch is None and (ctx.train_batch / layout.dp) % layout.micro_batch:
+        changes["micro_batch"] = float(
+            max(size for size in micro_batch_sizes(ctx, layout.dp) if size <= layout.micro_batch)
+        )
+    if request.sequence_parallel is None:
+        changes["sequence_parallel"] = bool(layout.tp > 1)
+    if request.zero is None and layout.replicas == 1:
+        changes["zero"] = 0
+    elif request.zero is None and layout.zero == 0:
+        changes["zero"] = 1
+    if request.virtual_stages is None:
+        changes["virtual_stages"] = 1.0
+    if (
+        request.shard is None
+        and layout.shard is not None
+        and (not 1 < layout.shard < layout.dp or layout.dp % layout.shard)
+    ):
+        changes["shard"] = None
+    if request.ep is None and layout.dp % layout.ep:
+        changes["ep"] = float(max(e for e in divisors(int(layout.dp)) if not layout.ep % e))
+    return layout.with_changes(**changes)
