@@ -395,9 +395,21 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
         "                    max_seq_length=512,\n"
         + "".join(
             f"Epoch 1 | iter {i} step {i // 2} | loss train: 1.646, val: n/a | iter time: {ms} ms{' (step)' * (i % 2 == 0)}\n"
-            for i, ms in enumerate((820.31, 548.72, 511.70, 511.70, 260.75, 568.22), start=1)
+            for i, ms in enumerate((820.31, 548.72, 300.07, 595.27, 260.75, 568.22, 511.7, 514.14, 423.59, 603.03), start=1)
         ),
-        [(7, "train", 2 * 0.5117, "s", {"batch": 8, "micro-batch": 4, "seq": 512})],
+        [(12, "train", 0.5117 + 0.51414, "s", {"batch": 8, "micro-batch": 4, "seq": 512})],
+    ),
+    "Lightning-AI/litgpt, issues 689 and 519": (  # an older line; every other step of four iterations
+        "iter 76 step 38: loss 10.8, iter time: 197.87ms\niter 77 step 39: loss 10.8, iter time: 214.40ms (optimizer.step)\n"
+        "iter 78 step 39: loss 10.8, iter time: 198.00ms\niter 79 step 40: loss 10.8, iter time: 215.31ms (optimizer.step)\n```\n\n"
+        "```\n[rank: 0] iter 39 step 10: iter time: 3372.20ms (optimizer.step)\n[rank: 0] iter 47 step 12: iter time: 3371.59ms (optimizer.step)\n"
+        "[rank: 0] iter 55 step 14: iter time: 3371.60ms (optimizer.step)\n",
+        [(4, "train", 0.198 + 0.21531, "s", {}), (9, "train", 4 * 3.37159, "s", {})],
+    ),
+    "karpathy/llama2.c, issue 461": (  # with an evaluation in a step
+        "500 | loss 6.0091 | lr 5.000000e-05 | 870067.53ms | mfu 0.19%\n510 | loss 5.2391 | lr 4.999939e-05 | 8175.64ms | mfu 0.19%\n"
+        "520 | loss 5.6863 | lr 4.999756e-05 | 7966.06ms | mfu 0.20%\n530 | loss 5.7223 | lr 4.999452e-05 | 8039.18ms | mfu 0.20%\n",
+        [(3, "train", 7.96606, "s", {"notes": ("median of 2 steps",)})],
     ),
     "karpathy/nanoGPT, with what it prints first": (
         "tokens per iteration will be: 491,520\niter 0: loss 10.9886, time 51830.12ms, mfu -100.00%\niter 10: loss 10.1, time 250.36ms, mfu -100.00%\n"

@@ -23,7 +23,7 @@ _NO_TEXT = ("resnet", "ssd", "maskrcnn", "retinanet", "unet3d", "rnnt", "dlrm", 
 
 
 def claims(source: Source) -> bool:
-    return ":::MLLOG" in source.plain
+    return re.search(r":::MLLOG +\{", source.plain) is not None
 
 
 def read(source: Source) -> list[MeasuredRow]:

@@ -6,6 +6,7 @@ import re
 from bisect import bisect
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -74,15 +75,25 @@ class StepLog:
             if batch and (sizes := [batch.search(self._line(source, line)) for line, _ in steps])[-1]:
                 given["batch"] = int(sizes[-1][1])
                 steps = [s for s, size in zip(steps, sizes, strict=True) if size and int(size[1]) == given["batch"]]
-            if "micro" in self.row and (last := re.search(self.row["micro"], source.lines[steps[-1][0] - 1])):
-                share = int(last[1]) / max(int(last[2]), 1)
-                steps = [(line, value * max(share, 1.0)) for line, value in steps]
+            steps = self._summed(source, steps)
             options = {**options, **given, "software": self.row.get("software")}
             rows = settled(
                 source, self.TOOL, steps, self.row.get("unit", "s"), options, self._tokens(source, steps, text)
             )
             found += [self._rounded(row, source) for row in rows]
         return found
+
+    def _summed(self, source: Source, lines: list[tuple[int, float]]) -> list[tuple[int, float]]:
+        """Steps of lines that are iterations: the sum of those that end with a marked one, or a multiple where not every one is printed."""
+        if "micro" not in self.row:
+            return lines
+        ends = [(i, m) for i, (at, _) in enumerate(lines) if (m := re.search(self.row["micro"], source.lines[at - 1]))]
+        (i, n), (j, k) = ([(0, 0)] * 2 + [(int(end[1]), int(end[2])) for _, end in ends])[-2:]
+        share = max((j - i) // (k - n), 1) if k > n else 1
+        if any(b - a != share for (a, _), (b, _) in pairwise(ends)):
+            return [(line, value * share) for line, value in lines]
+        whole = [i for i, _ in ends if i + 1 >= share]
+        return [(lines[i][0], sum(value for _, value in lines[i + 1 - share : i + 1])) for i in whole] or lines
 
     def _steps(self, source: Source) -> list[tuple[int, float]]:
         """(line, value) of every line that matches. Raises DataError where the last line begins as one and is cut short."""
