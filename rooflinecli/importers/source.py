@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import math
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from bisect import bisect
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -66,12 +68,19 @@ class Source:
     text: str
 
     def at(self, line: int) -> str:
-        return f"{self.name}:{max(line, 1)}"
+        """File and line, as an editor counts them."""
+        return f"{self.name}:{max(line - bisect(self._returns, line), 1)}"
+
+    @cached_property
+    def _returns(self) -> list[int]:
+        """Lines that begin at a lone carriage return, which a progress bar ends with, and no editor."""
+        ends = re.findall(r"[\r\n]", self.text) if "\r" in self.text else ()
+        return [line for line, end in enumerate(ends, start=2) if end == "\r"]
 
     @cached_property
     def plain(self) -> str:
         """The text without terminal colors, and without a launcher's prefix where most lines, or several in a row, have it."""
-        text = _ESCAPED.sub("", _COLOUR.sub("", self.text))
+        text = _ESCAPED.sub("", _COLOUR.sub("", self.text.replace("\r", "\n")))
         lines = sum(1 for line in text.split("\n") if line.strip())
         for block, prefix in zip(_PREFIXED, _PREFIXES, strict=True):
             if 2 * len(prefix.findall(text)) > max(lines, 2):
@@ -109,6 +118,39 @@ class Source:
     def members(self) -> list[tuple[int, Json]]:
         """The same, and the objects that are fields of those: a script may keep a tool's result in its own."""
         return [(at, o) for at, whole in self.objects for o in (whole, *whole.values()) if isinstance(o, dict)]
+
+
+@dataclass(frozen=True)
+class LogReader:
+    """A format: the pattern of its text, and what reads it; `rows(source, TOOL)`."""
+
+    TOOL: str
+    marker: re.Pattern[str]
+    rows: Callable[[Source, str], list[MeasuredRow]]
+
+    def claims(self, source: Source) -> bool:
+        return self.marker.search(source.plain) is not None
+
+    def read(self, source: Source) -> list[MeasuredRow]:
+        return self.rows(source, self.TOOL)
+
+
+def csv_rows(source: Source, begins: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """(line, column -> cell) of the tables whose header begins so, up to an empty line or the end of a listing. Raises DataError for a row
+    that is cut short."""
+    header: list[str] = []
+    for line, cells in enumerate(csv.reader(map(str.strip, source.lines)), start=1):
+        if not cells or cells[0].startswith("```"):
+            header = []
+        elif ",".join(cells).startswith(begins):
+            header = cells
+        elif header:
+            cut = len(cells) != len(header)
+            if cut:
+                raise DataError(
+                    f"{source.at(line)}: {len(cells)} cells under {len(header)} columns; was the file cut short?"
+                )
+            yield line, dict(zip(header, cells, strict=True))
 
 
 def _begins(line: str) -> bool:
@@ -177,7 +219,7 @@ def open_text(path: Path, newline: str | None = None, give: str = "a text") -> I
     return opened(path, "rt", encoding=encoding, errors="replace", newline=newline)
 
 
-def read_text(path: Path, largest: int = LARGEST, give: str = "a log or a result file") -> str:
+def read_text(path: Path, largest: int = LARGEST, give: str = "a log or a result file", lone_return: str = "\n") -> str:
     """The text of a file of at most `largest` bytes, unpacked and decoded (UTF-8, UTF-16 or UTF-32), lines ended by \\n.
 
     Raises DataError that says what to `give` for one that cannot be read, is too long, or is no text.
@@ -194,7 +236,7 @@ def read_text(path: Path, largest: int = LARGEST, give: str = "a log or a result
     encoding = _encoding(raw[:_HEAD])
     if not encoding:
         raise DataError(f"{path}:1: a binary file; give {give}")
-    return raw.decode(encoding, "replace").replace("\r\n", "\n").replace("\r", "\n")
+    return raw.decode(encoding, "replace").replace("\r\n", "\n").replace("\r", lone_return)
 
 
 def parse(text: str, name: str, reader: Callable[[str], Any] = json.loads) -> Any:
@@ -208,7 +250,7 @@ def parse(text: str, name: str, reader: Callable[[str], Any] = json.loads) -> An
 
 def load(path: Path) -> Source:
     """The text of a log. Raises DataError when it cannot be read."""
-    return Source(str(path), read_text(path))
+    return Source(str(path), read_text(path, lone_return="\r"))
 
 
 def number(value: Any) -> float | None:

@@ -100,6 +100,15 @@ def test_a_stream_that_came_in_lumps_says_nothing_of_tokens():
     assert [r.quantity for r in read_source(Source("log", text))] == ["ttft"]
 
 
+def test_a_line_is_counted_as_an_editor_counts_it(tmp_path):
+    """Progress bars return to the start of their line."""
+    (tmp_path / "log").write_text("".join(f"  {i}%|# | {i}/3\r" for i in range(3)) + "\n" + SERVE, newline="")
+    (tmp_path / "dos").write_text(SERVE.replace("\n", "\r\n"), newline="")
+    (bars, _), (plain, _) = read(tmp_path / "log"), read(tmp_path / "dos")
+    assert int(bars.where.rpartition(":")[2]) == int(plain.where.rpartition(":")[2]) + 1
+    assert (bars.value, bars.options) == (plain.value, plain.options)
+
+
 def test_disaggregated_servers_are_refused_by_name():
     import json
 

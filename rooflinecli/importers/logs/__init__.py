@@ -13,7 +13,6 @@ from typing import Protocol
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.source import MeasuredRow, Source, load
 
-_NO_READERS = ("log_reader", "serving_run")  # shared code
 _TRACES = ('"traceEvents"', "Total Time (ns),Instances", 'Total Time (ns)","Instances')  # torch, JAX; nsys stats
 
 
@@ -30,7 +29,7 @@ class Reader(Protocol):
 @cache
 def readers() -> tuple[Reader, ...]:
     """Every reader: a module with TOOL, claims(source) and read(source), or the READERS of one."""
-    names = [m.name for m in pkgutil.iter_modules(__path__) if m.name not in _NO_READERS]
+    names = [m.name for m in pkgutil.iter_modules(__path__) if m.name != "serving_run"]
     modules = [import_module(f"{__name__}.{name}") for name in names]
     return tuple(reader for module in modules for reader in getattr(module, "READERS", (module,)))
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
-from rooflinecli.importers.logs.log_reader import LogReader, csv_rows
-from rooflinecli.importers.source import MeasuredRow, Source, positive
+from rooflinecli.importers.source import LogReader, MeasuredRow, Source, csv_rows, positive
 
 NCCL_OPS = {
     "all_reduce": "all-reduce",

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
-from rooflinecli.importers.logs.log_reader import csv_rows
-from rooflinecli.importers.source import MeasuredRow, Options, Source, number, positive
+from rooflinecli.importers.source import MeasuredRow, Options, Source, csv_rows, number, positive
 
 TOOL = "llama-bench"
 _FORMAT = re.compile(r"\b(I?Q\d\w*|MXFP4|NVFP4|BF16|F16|F32)\b(?: - (Small|Medium|Large))?", re.IGNORECASE)

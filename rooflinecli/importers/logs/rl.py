@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import median
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.units import duration
 from rooflinecli.importers.source import MeasuredRow, Source
 from rooflinecli.importers.source import number as as_number
+from rooflinecli.specs.snapshots import table
 
 TOOL = "verl / NeMo RL / OpenRLHF / slime / AReaL / DeepSpeed-Chat"
 WARM_UP = 1  # steps in which engines start and kernels are compiled
@@ -22,30 +24,9 @@ _CHAT = re.compile(r"\b([A-Z]\w+ [a-z]+)=([\d.]+)s\b")  # DeepSpeed-Chat
 _STEP = re.compile(r"(?:\bstep:|\bGlobal step |\b(?:perf|rollout|step) |\"step\": ?|\bStep )(\d+)\b")
 _BANNER = re.compile(r"^=+ Step (\d+)/\d+ =+")
 _NEMO = re.compile(r"^\W*(Total step time|Mean Generation Length|Mean Total Tokens per Sample|E2E \(Tokens/sec/gpu\)|[a-z_]+(?:/[a-z_]+)?): ([\d.]+)(s\b)?")  # fmt: skip
-# field -> names that it goes by: verl, NeMo RL, OpenRLHF, slime, AReaL, DeepSpeed-Chat
-_NAMES: dict[str, tuple[str, ...]] = {
-    "step_s": ("timing_s/step", "Total step time", "timing/step_total", "perf/step_time", "E2E latency"),
-    "generation_s": ("timing_s/gen", "generation", "timing/generation", "perf/rollout_time", "timeperf/rollout", "Generate time"),
-    "log_probs_s": ("timing_s/old_log_prob", "policy_and_reference_logprobs", "logprobs", "timing/make_experience", "perf/log_probs_time", "timeperf/recompute_logp"),
-    "reference_s": ("timing_s/ref", "reference_logprobs", "perf/ref_log_probs_time", "timeperf/ref_logp"),
-    "values_s": ("timing_s/values", "value_inference", "perf/values_time", "timeperf/critic_values"),
-    "rewards_s": ("timing_s/reward", "reward_calculation", "perf/reward_time"),
-    "actor_s": ("timing_s/update_actor", "policy_training", "timing/ppo_train", "perf/actor_train_time", "timeperf/train_step"),
-    "critic_s": ("timing_s/update_critic", "value_training", "perf/critic_train_time", "timeperf/critic_train_step"),
-    "weights_s": ("timing_s/update_weights", "timing_s/sync_rollout_weights", "prepare_for_generation/transfer_and_update_weights", "timing/broadcast", "perf/update_weights_time", "timeperf/update_weights"),
-    "tokens": ("perf/total_num_tokens",),
-    "tokens_per_s_per_device": ("perf/throughput", "E2E (Tokens/sec/gpu)", "perf/tokens_per_gpu_per_sec"),
-    "prompt": ("prompt_length/mean", "ppo_actor/prompt_len/avg"),
-    "output": ("response_length/mean", "Mean Generation Length", "response_length", "rollout/response_lengths", "rollout/response_len/mean"),
-}  # fmt: skip
-# by the prefix of their times
-_TOOLS = {
-    "timing_s/": "verl",
-    "timing/": "OpenRLHF",
-    "timeperf/": "AReaL",
-    "perf/": "slime",
-    "E2E latency": "DeepSpeed-Chat",
-}
+_TABLE = table(Path(__file__).with_suffix(".yaml"))
+_NAMES: dict[str, list[str]] = _TABLE["figures"]
+_TOOLS: dict[str, str] = _TABLE["tools"]
 _CELL = re.compile(r"\s*([A-Za-z_][\w@.-]*(?:/[\w@.-]+)+)\s*[│|]\s*(-?\d[\d.]*(?:e[+-]?\d+)?)\s*(?=[│|])")
 _AREAL = re.compile(r"\bTrain step (\d+)/\d+ done")
 _WAITS = ("perf/train_wait_time", "perf/train_time")  # of slime, which state a step where it states none

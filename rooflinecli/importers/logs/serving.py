@@ -12,9 +12,8 @@ from typing import Any
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
-from rooflinecli.importers.logs.log_reader import LogReader, csv_rows
 from rooflinecli.importers.logs.serving_run import QUEUED, ServingRun, between, engine_of, lengths, lumped, suspect
-from rooflinecli.importers.source import MeasuredRow, Options, Source, at, need, positive
+from rooflinecli.importers.source import LogReader, MeasuredRow, Options, Source, at, csv_rows, need, positive
 from rooflinecli.specs.snapshots import table
 
 Records = Iterable[tuple[int, Json]]

@@ -80,7 +80,7 @@ class StepLog:
             rows = settled(
                 source, self.TOOL, steps, self.row.get("unit", "s"), options, self._tokens(source, steps, text)
             )
-            found += [self._rounded(row, source) for row in rows]
+            found += [self._rounded(row, source, steps) for row in rows]
         return found
 
     def _summed(self, source: Source, lines: list[tuple[int, float]]) -> list[tuple[int, float]]:
@@ -141,9 +141,10 @@ class StepLog:
             return {"tokens": median(counts)} if counts else {}
         return {}
 
-    def _rounded(self, row: MeasuredRow, source: Source) -> MeasuredRow:
+    def _rounded(self, row: MeasuredRow, source: Source, steps: list[tuple[int, float]]) -> MeasuredRow:
         """The row, with a note where its line has fewer than three digits of it."""
-        match = self.step.search(self._line(source, int(row.where.rpartition(":")[2])))
+        line = next(line for line, _ in steps if source.at(line) == row.where)
+        match = self.step.search(self._line(source, line))
         text = match["value"] if match else ""
         figures = text.replace(".", "").lstrip("0")
         if "." not in text or len(figures) >= ROUNDED or not figures.isdigit():

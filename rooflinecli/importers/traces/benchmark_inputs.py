@@ -5,6 +5,9 @@ batches (body). AIPerf's inputs.json (data, a list of sessions with payloads) is
 Text without a token count has four characters a token; an output of unknown length has 128 tokens. A turn of AIPerf's includes
 the previous turns; a payload or a list of messages contains them. There are no arrival times, unless a line has a timestamp in ms:
 give --qps or --concurrency.
+
+Conversations as ShareGPT's JSON has them: a list of {id, conversations: [{from, value}, ...]}, or one a line. Each question is a turn whose
+prompt includes the previous turns; turns of a conversation follow one another and share their prefix.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from rooflinecli.importers.traces.trace_row import (
     tokens,
 )  # fmt: skip
 
+_ASKS = ("human", "user", "system")
 _PROMPT = ("prompt_tokens_count", "prompt_tokens", "prompt_len", "input_tokens", "input_length")
 _OUTPUT = (
     "output_tokens_count", "output_tokens", "output_len", "output_length", "expected_output_len", "max_tokens", "max_completion_tokens",
@@ -119,3 +123,43 @@ def _text(request: Json) -> str | None:
 
 def _answer(where: str, request: Json, unknown: int) -> int:
     return next((tokens(where, name, request[name]) for name in _OUTPUT if request.get(name) is not None), unknown)
+
+
+def is_sharegpt(head: str) -> bool:
+    """Whether the keys are those of ShareGPT's conversations."""
+    return bool({"conversations", "conversation"} & keys(head))
+
+
+def sharegpt_rows(path: Path) -> Read:
+    """Turns in the order of the file; a conversation that is none is one malformed row, placed by its number."""
+    found = document(path) if beginning(path).lstrip().startswith("[") else [each for _, each in lines(path)]
+    for number, item in enumerate(found, 1):
+        where = f"{path}: conversation {number}"
+        if isinstance(item, DataError):
+            yield item
+            continue
+        turns = item.get("conversations", item.get("conversation")) if isinstance(item, dict) else None
+        if not isinstance(turns, list) or not all(
+            isinstance(turn, dict) and isinstance(_spoken(turn), str) for turn in turns
+        ):
+            yield bad(where, "expected conversations: [{from, value}, ...]")
+            continue
+        yield from _conversation(str(item.get("id", number)), turns)
+
+
+def _conversation(session: str, turns: list[Json]) -> Read:
+    context, first = 0, True
+    for turn, following in zip(turns, [*turns[1:], {}], strict=False):
+        context += estimated(_spoken(turn))
+        if _who(turn) in _ASKS and following and _who(following) not in _ASKS:
+            answer = estimated(_spoken(following))
+            yield Row(None, context, answer, session, prefix_block_keys(session, context), SPAN, None if first else 0.0)
+            first = False
+
+
+def _who(turn: Json) -> str:
+    return str(turn.get("from", turn.get("role", "")))
+
+
+def _spoken(turn: Json) -> Any:
+    return turn.get("value", turn.get("content"))

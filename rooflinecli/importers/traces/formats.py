@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
 from rooflinecli.importers.source import at
-from rooflinecli.importers.traces import benchmark_inputs, sharegpt
+from rooflinecli.importers.traces import benchmark_inputs
 from rooflinecli.importers.traces.trace_row import (
     SPAN,
     Read,
@@ -172,7 +172,7 @@ def _simple_csv(where: str, cells: dict[str, str]) -> Row:
 
 _CODE = {
     "benchmark_inputs": TraceFormat(benchmark_inputs.matches, benchmark_inputs.rows),
-    "sharegpt": TraceFormat(sharegpt.matches, sharegpt.rows),
+    "sharegpt": TraceFormat(benchmark_inputs.is_sharegpt, benchmark_inputs.sharegpt_rows),
     "simple_csv": TraceFormat(
         lambda head: all(heading(head) & set(_ALSO[name]) for name in ("prompt", "output")),
         lambda path: read_rows(table(path), _simple_csv),
