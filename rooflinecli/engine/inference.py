@@ -208,7 +208,8 @@ def _decode_errors(ctx: EstimateContext, step: PricedPass, busy: ReplicaLoad) ->
     error = _error(ctx, step, name)
     if busy.kind != "static":
         return error, _error(ctx, step, name if unknown_int4_kernels else f"throughput{suffix}")
-    if any("phase" in table for table in ctx.engine.backends.values()):  # their errors were fitted on single streams
+    phases = [table["phase"] for table in ctx.engine.backends.values() if "phase" in table]
+    if phases and not any("decode-alone" in phase for phase in phases):  # errors that were fitted on single streams
         return error, error
     alone = num.where(busy.batch <= 1, num.maximum(error, _error(ctx, step, "decode-alone")), error)
     return alone, alone
