@@ -33,11 +33,7 @@ from rooflinecli.specs.snapshots import table
 
 _HERE = Path(__file__).parent
 _DERIVED = NOTHING | {"apart": None}  # of derived sizes, where a layout sets no `apart`
-_RULES = (
-    "scan_flops",
-    "step_flops",
-    "moved_values",
-)  # fields of mixers that follow from sizes, by formulas/recurrence.py
+_RULES = ("scan_flops", "step_flops", "moved_values")  # of mixers: they follow from sizes, by formulas/recurrence.py
 _FORMULAS = vars(recurrence) | NOTHING
 _TENSORS = ("cached", "channels", "shifts")  # fields of mixers that are lists of tensors
 Names = Mapping[str, str]

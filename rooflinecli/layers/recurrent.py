@@ -59,11 +59,6 @@ class Recurrent(Mixer):
     def _channels(self, sizes: Sizes) -> Number:
         return sum(product(axes, sizes) for axes in self.channels)
 
-    def conv_elements(self, sizes: Sizes) -> Number:
-        """Elements of the convolution's state of one sequence, and of what else is kept of its last token."""
-        kept = self._channels(sizes) * (sizes["taps"] + self.columns) if self.channels else 0.0
-        return kept + sum(product(axes, sizes) for axes in self.shifts)
-
     def state_elements(self, sizes: Sizes) -> Number:
         """Elements of the recurrent state of one sequence."""
         return (
@@ -139,8 +134,11 @@ class Recurrent(Mixer):
         return ContextParallelTraffic(queries=queries, state=sizes["B"] * self.state_elements(sizes))
 
     def cache_bytes(self, formats: Formats, sizes: Sizes, batch: Number, tokens: Number) -> Number:
+        """The recurrent state, the convolution's, and what else is kept of the last token."""
         state = self.state_elements(sizes)
-        return recurrence.state_bytes(batch, self.conv_elements(sizes), formats.activation, state, self._width(formats))
+        kept = self._channels(sizes) * (sizes["taps"] + self.columns) if self.channels else 0.0
+        kept += sum(product(axes, sizes) for axes in self.shifts)
+        return recurrence.state_bytes(batch, kept, formats.activation, state, self._width(formats))
 
     def text(self, sizes: Sizes) -> str:
         b, s, heads, key, value = (count(sizes[a]) for a in ("B", "S", self.heads, self.key, self.value))

@@ -149,17 +149,13 @@ class Compressed(Softmax):
         if mode.decode:
             queries, pairs = queries_per_sequence(sizes), self._entries(sizes["T"])
         else:
-            queries, pairs = sizes["B"], self._index_pairs(mode, sizes)
+            seen = sizes["T"] if mode.documents is None else num.minimum(mode.documents, sizes["T"])
+            each = (
+                self._entries(seen) if mode.full_attention else attention.compressed_pairs(seen, self.rate, INF) / seen
+            )
+            behind = 0.0 if mode.cached is None else self._entries(mode.cached)
+            queries, pairs = sizes["B"], sizes["S"] * (each + behind)
         return attention.indexer_flops(queries, sizes["Ni"], pairs, sizes["Hi"])
-
-    def _index_pairs(self, mode: CountingMode, sizes: Sizes) -> Number:
-        s, t = sizes["S"], sizes["T"]
-        seen = t if mode.documents is None else num.minimum(mode.documents, t)
-        per_query = attention.compressed_pairs(seen, self.rate, INF) / seen
-        if mode.full_attention:
-            per_query = self._entries(seen)
-        behind = 0.0 if mode.cached is None else self._entries(mode.cached)
-        return s * (per_query + behind)
 
     def prefill(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
         core = super().prefill(name, mode, sizes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from rooflinecli.core.record import Json
@@ -10,7 +9,6 @@ from rooflinecli.importers.hf.layer_pattern import Override, stack
 from rooflinecli.specs.field_reader import ConfigFields
 
 Block = Json
-Row = Mapping[str, Any]  # of families/*.yaml
 
 
 def attention(

@@ -1,6 +1,6 @@
 """Rows of YAML, one per model type: how it is read, transformers' defaults, and fields that change no shape.
 
-A row has the keys of a decoder (decoder.py) or a `build`. In `build`, text that starts with = is an expression; one that starts
+A row has the keys of a decoder (docs/add-model.md) or a `build`. In `build`, text that starts with = is an expression; one that starts
 with ? leaves its key out where it comes to false, null, 0 or none. An entry of a list stands where its `if` holds, once for each value of its
 `each`. `use` is a block of BLOCKS, or a row of fragments.yaml with values for its names. A name in an expression is one of `let`, one of FUNCTIONS, or
 a whole-number field of the config. A row is parsed when a config of its type is read; a model type is a key at the left margin of a file.
@@ -21,8 +21,7 @@ import yaml
 from rooflinecli.core import expressions
 from rooflinecli.core.record import Json
 from rooflinecli.importers.hf import blocks
-from rooflinecli.importers.hf.decoder import decoder
-from rooflinecli.importers.hf.layer_pattern import layer_kinds, merged, placed, stack, windows
+from rooflinecli.importers.hf.layer_pattern import Override, layer_kinds, merged, placed, stack, windows
 from rooflinecli.specs.field_reader import ConfigFields, Family
 from rooflinecli.specs.snapshots import table
 from rooflinecli.specs.yaml_loader import Loader
@@ -89,6 +88,139 @@ def family(where: str, name: str) -> Family:
     switches = {key: True for key in ("own_head", "pair", "varied") if given.get(key)}
     convert = partial(built if given.get("build") else decoder, given)
     return Family(convert, given["defaults"], frozenset(ignored), **switches)
+
+
+def decoder(row: Mapping[str, Any], f: ConfigFields) -> blocks.Block:
+    """A decoder as its row describes it (docs/add-model.md has the keys).
+
+    In a row a switch is true, false, or the flag of the config that decides; a name of a field may be a list of the names it goes by.
+    """
+    for name, (allowed, remedy) in row.get("expect", {}).items():
+        f.expect(name, tuple(allowed), remedy)
+    width = f.integer(*_names(row.get("width", "hidden_size")))
+    block = _attention(f, row["attention"], width) if "attention" in row else None
+    context = f.integer(*_names(row["max_context"])) if "max_context" in row else None
+    if "optional_context" in row:
+        context = f.optional(*_names(row["optional_context"]))
+    n = f.integer(*_names(row.get("layers", "num_hidden_layers")))
+    layers = _windows(f, row["windows"], n) if "windows" in row else None
+    if "experts" in row:
+        base, mixed = _mixture(f, row, width, n)
+        layers = merged(layers, mixed) if layers else mixed
+    else:
+        base = _feedforward(f, row["feedforward"], width)
+    if "predictions" in row:
+        blocks.leave_out_predictions(f, *_names(row["predictions"]))
+    more: blocks.Block = {key: row[key] for key in ("embedding_norm", "final_norm") if key in row}
+    more |= {key: _switch(f, row[key]) for key in ("parallel", "lm_head_bias") if key in row}
+    if "norms" in row:
+        more |= {"norms": count} if (count := _choice(f, row["norms"])) != "none" else {}
+    if row.get("shared_norm"):  # one norm before both blocks where they are parallel
+        more["norms"] = 1 if more["parallel"] else 2
+    if "positions" in row:
+        more["positions"] = dict(row["positions"])
+        if "extra_rows" in row["positions"]:
+            extra = more["positions"].pop("extra_rows")
+            more["positions"]["length"] = (context or f.integer("max_position_embeddings")) + extra
+    norm = row.get("norm", "rmsnorm")
+    return blocks.frame(f, block, base, layers=layers or n, norm=norm, width=width, context=context, **more)
+
+
+def _names(given: str | list[str]) -> list[str]:
+    return [given] if isinstance(given, str) else given
+
+
+def _switch(f: ConfigFields, given: bool | str) -> bool:
+    return f.flag(given) if isinstance(given, str) else given
+
+
+def _choice(f: ConfigFields, given: Any) -> Any:
+    """A value, or {flag: value}: the value where the flag is on, else none."""
+    if not isinstance(given, dict):
+        return given
+    [(flag, value)] = given.items()
+    return value if f.flag(flag) else "none"
+
+
+def _attention(f: ConfigFields, given: Mapping[str, Any], width: int) -> blocks.Block:
+    if given.get("kind") == "mla":
+        return blocks.latent(f)
+    more = dict(given)
+    names = {key: more.pop(key) for key in ("heads", "kv", "head_dim") if key in more}
+    window, both = more.pop("window", None), more.pop("bidirectional", None)
+    more = {key: _choice(f, value) if key == "qk_norm" else _switch(f, value) for key, value in more.items()}
+    if window:
+        more["window"] = f.optional(window)
+    block = blocks.attention(f, width=width, **names, **more)
+    return block | {"causal": False} if both and f.flag(both) else block
+
+
+def _feedforward(f: ConfigFields, given: Mapping[str, Any], width: int) -> blocks.Block:
+    """A dense block; `multiple` times the width where the config has no size."""
+    more = dict(given)
+    kind, bias = more.pop("kind"), _switch(f, more.pop("bias", False))
+    names, multiple = more.pop("size", ["intermediate_size"]), more.pop("multiple", None)
+    usual = multiple * width if multiple else None
+    size = f.integer(*_names(names), null=usual) if names else usual
+    more.pop("optional", None)
+    return blocks.feedforward(f, kind, bias=bias, d_ff=size) | more
+
+
+def _windows(f: ConfigFields, given: Mapping[str, Any], n: int) -> list[Override]:
+    """Which layers see a window where layer_types does not list them: all, all but one of `full_every`, or those from a layer on."""
+    window = f.optional(given["size"])
+    if "when" in given and not f.flag(given["when"]):
+        window = None
+    local = [given.get("usual", True)] * n
+    if "full_every" in given:
+        every = given["full_every"]
+        every = every if isinstance(every, int) else f.integer(every["field"], null=every.get("default"))
+        full = 0 if given.get("full_first") else every - 1
+        local = [i % every != full for i in range(n)]
+    if "first" in given:
+        usual = given["first"]["default"]
+        first = f.integer(given["first"]["field"], null=n if usual is None else usual, least=0)
+        local = [i >= first for i in range(n)]
+    if "end" in given:
+        end = f.integer(given["end"], null=0, least=0)
+        local = [here and i < end for i, here in enumerate(local)]
+    made = windows(f, local, window)
+    if given.get("full_without_positions"):
+        return [layer or {"attention": {"rotary": False}} for layer in made]
+    return made
+
+
+def _mixture(f: ConfigFields, row: Mapping[str, Any], width: int, n: int) -> tuple[blocks.Block, list[Override]]:
+    """The mixture of `experts`, on all layers or on those of `mixtures`, the others dense as `feedforward`."""
+    more = dict(row["experts"])
+    size, count, top_k = more.pop("size"), _names(more.pop("count")), more.pop("top_k", "num_experts_per_tok")
+    optional = more.pop("optional_shared_d_ff", None)
+    for key, value in more.items():
+        if key == "n_shared" and not isinstance(value, int):
+            more[key] = f.integer(*_names(value), null=0, least=0)
+        elif key == "shared_d_ff":
+            more[key] = f.integer(*_names(value))
+        elif key != "n_shared":
+            more[key] = _switch(f, value)
+    if optional and (shared := f.optional(optional)):
+        more |= {"n_shared": 1, "shared_d_ff": shared}
+    moe = blocks.experts(f, size, tuple(count), top_k, **more)
+    if "mixtures" not in row:
+        return moe, [{} for _ in range(n)]
+    given = row["mixtures"]
+    if "every" in given:
+        every, dense = f.integer(given["every"]), f.items(given["except"], int) or []
+        where = [i not in dense and (i + 1) % every == 0 for i in range(n)]
+    else:
+        first = f.integer(given["first"], null=given["default"], least=0) if "first" in given else 0
+        where = blocks.mixture_layers(f, [i >= first for i in range(n)])
+    if _switch(f, row["feedforward"].get("bias", False)):
+        moe |= {"bias": False}  # that of the dense layers is not the experts'
+    if row["feedforward"].get("optional"):
+        f.optional("intermediate_size")  # of dense layers, which may not be there
+        if all(where):
+            return moe, [{} for _ in where]
+    return blocks.sparse(_feedforward(f, row["feedforward"], width), moe, where)
 
 
 def built(row: Mapping[str, Any], fields: ConfigFields, known: Mapping[str, Any] | None = None) -> Any:
