@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import io
 import json
 import os
@@ -211,10 +210,11 @@ def readme() -> str:
     )
 
 
-def schema(verb: str) -> str:
-    """The JSON schema of a verb's file or answer."""
-    module = importlib.import_module(f"rooflinecli.questions.{verb}.schema")
-    return json.dumps(module.generate(), indent=2, ensure_ascii=False) + "\n"
+def schema(name: str) -> str:
+    """A JSON schema of interfaces/schemas."""
+    from rooflinecli.interfaces import schemas
+
+    return json.dumps(getattr(schemas, name)(), indent=2, ensure_ascii=False) + "\n"
 
 
 PAGES = {
@@ -223,8 +223,8 @@ PAGES = {
     "docs/api.md": api,
     "docs/compatibility.md": compatibility,
     "README.md": readme,
-    "docs/schema/check.json": functools.partial(schema, "check"),
-    "docs/schema/estimate.json": functools.partial(schema, "estimate"),
+    "docs/schema/check.json": functools.partial(schema, "plan_file"),
+    "docs/schema/estimate.json": functools.partial(schema, "estimate_answer"),
 }
 
 

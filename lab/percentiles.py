@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 
 from lab.show import show
+from rooflinecli.questions.simulate.answer import run
 from rooflinecli.questions.simulate.question import Simulate
-from rooflinecli.questions.simulate.run import run
 from rooflinecli.specs.snapshots import published
 from rooflinecli.validate.stats import Row, Table, errors, notes
 

@@ -10,6 +10,7 @@ _HOFFMANN = "Hoffmann et al. 2022, Training Compute-Optimal Large Language Model
 _KAPLAN = "Kaplan et al. 2020, Scaling Laws for Neural Language Models"
 _SARDANA = "Sardana et al. 2024, Beyond Chinchilla-Optimal"
 _DEFINITION = "definition"
+TOKENS_PER_PARAM = 20.0  # Hoffmann et al. 2022, approaches 1 and 2
 
 
 @formula("D*", "tokens", _HOFFMANN + ", approaches 1 and 2: about 20 tokens per parameter")

@@ -7,9 +7,11 @@ line, a plan file, an MCP client or a form writes them (`Simulate.read({"prompts
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from rooflinecli.core.errors import UsageError, unknown
+from rooflinecli.core.expressions import Scope
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.specs import parse_values
 from rooflinecli.specs.options import KINDS, OPTIONS, Group, Option
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from rooflinecli.importers.source import Options
 
 A = TypeVar("A")
+CONFLICTS = Path(__file__).with_name("conflicts.yaml")
 Q = TypeVar("Q", bound="Question[Any]")
 
 
@@ -110,10 +113,7 @@ class Question(Group, Generic[A]):
         values = self.__dict__["_values"]
         if field.parameter not in values:
             written = self.__dict__["_written"].get(field.parameter)
-            if field.parameter in self.ranged:
-                values[field.parameter] = written
-            else:
-                values[field.parameter] = _value(field, written)
+            values[field.parameter] = written if field.parameter in self.ranged else _value(field, written)
         found = values[field.parameter]
         lift: PlainLift = self.__dict__["_lift"]
         if lift is PLAIN or not field.symbol or found is None:
@@ -161,6 +161,29 @@ class Question(Group, Generic[A]):
         return type(self)(
             **{name: value for name, value in (self.written() | written).items() if value is not None and value != []}
         )
+
+    def check(self) -> None:
+        """Raise UsageError for the first row of conflicts.yaml, under the names of the question's classes, that its fields meet."""
+        from rooflinecli.specs.snapshots import table  # here: a help page reads none
+
+        fields = self.fields()
+        names = {
+            "len": len,
+            "default": lambda name: fields[name].default,
+            "given": lambda *asked: sum(self.is_given(fields[name]) for name in asked),
+        }
+        for row in (row for kind in type(self).__mro__ for row in table(CONFLICTS).get(kind.__name__, ())):
+            for each in row.get("each", (None,)):
+                own = (
+                    {}
+                    if each is None
+                    else {"each": each, "flag": fields[each].flag, "written": self.text_of(fields[each])}
+                )
+                scope = Scope(names | own, row.get("let", {}), self)
+                if scope.value(row["if"]):
+                    option = row.get("option", "") if each is None else fields[each].name
+                    raise UsageError(row["say"].format_map(scope), option)
+        super().check()
 
     def answer(self) -> A:
         """The answer. Raises Infeasible for a question that nothing satisfies, DataError for a broken file."""

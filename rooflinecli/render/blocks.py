@@ -1,4 +1,4 @@
-"""Blocks of an answer, independent of the format: headlines, pairs, tables, notes, commands."""
+"""Blocks of an answer, independent of the format: headlines, pairs, tables, pictures of points, notes, commands."""
 
 from __future__ import annotations
 
@@ -78,6 +78,25 @@ class Drawing:
 
     lines: Sequence[str]
     words: str = ""
+
+
+@dataclass
+class Picture:
+    """series label -> (x, y) points; roofs: label -> (peak FLOP/s, bytes/s) or a capacity; axis titles and scales; names: of points.
+
+    log: both axes are logarithmic; log_up: the upward one alone. curves: points of a series are joined.
+    """
+
+    title: str
+    x: str
+    y: str
+    log: bool
+    series: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    roofs: dict[str, tuple[float, float]] = field(default_factory=dict)
+    limits: dict[str, float] = field(default_factory=dict)
+    names: dict[tuple[float, float], str] = field(default_factory=dict)
+    log_up: bool = False
+    curves: bool = False
 
 
 @dataclass(frozen=True)

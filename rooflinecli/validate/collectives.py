@@ -14,7 +14,7 @@ from rooflinecli.parallel.expert import SCALED_FP8
 from rooflinecli.price import network
 from rooflinecli.price.moe_all2all import price_exchange
 from rooflinecli.questions.collective.answer import along_axes, collective
-from rooflinecli.questions.shard.notation import mesh as axis_sizes
+from rooflinecli.questions.shard.answer import mesh as axis_sizes
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.snapshots import excluded, published
 from rooflinecli.validate import aiconfigurator_tables as wheel

@@ -10,8 +10,7 @@ from itertools import product
 
 import numpy as np
 
-from rooflinecli.questions.rl.answer import Composed, compose, published_for
-from rooflinecli.questions.rl.constants import PUBLISHED, Constants, scaled_by
+from rooflinecli.questions.rl.answer import PUBLISHED, Composed, Constants, compose, published_for, scaled_by
 from rooflinecli.questions.rl.parts import Part
 from rooflinecli.questions.rl.question import Rl
 from rooflinecli.specs.snapshots import excluded, published

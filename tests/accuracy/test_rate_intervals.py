@@ -6,7 +6,7 @@ import pytest
 
 from rooflinecli.engine.build_request import request
 from rooflinecli.interfaces.python import api
-from rooflinecli.questions.check.interval_bounds import ends
+from rooflinecli.questions.conditions import ends
 from rooflinecli.questions.estimate.answer import estimate
 
 SERVED = {"model": "llama-3-8b", "hw": "h100", "n": 1}

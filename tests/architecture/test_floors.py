@@ -50,6 +50,7 @@ IMPORTED_LATE = tuple(
         "questions.search",
         "questions.fleet",
         "questions.sensitivity",
+        "render.formats.rows",  # of sweeps alone
     )
 )
 

@@ -10,7 +10,7 @@ from check.plans import GOOD, check, plan, report, requiring, row
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.engine import build_request
-from rooflinecli.questions.check.interval_bounds import ends, known
+from rooflinecli.questions.conditions import ends, known
 from rooflinecli.questions.conditions import requirement as parse
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.specs.quantities import unit_of

@@ -9,7 +9,7 @@ from typing import Any
 
 from conftest import ROOT
 
-from rooflinecli.questions.estimate.schema import generate
+from rooflinecli.interfaces.schemas import estimate_answer
 
 KEPT = Path(__file__).parent / "estimate-1.txt"
 
@@ -35,7 +35,7 @@ def keys(schema: dict[str, Any], node: dict[str, Any], path: str = "", open_: tu
 
 
 def today() -> set[str]:
-    schema = generate()
+    schema = estimate_answer()
     return set(keys(schema, schema))
 
 
@@ -47,7 +47,7 @@ def test_no_key_of_the_first_release_is_gone_or_another_type():
 
 
 def test_a_key_that_goes_is_noticed():
-    schema = generate()
+    schema = estimate_answer()
     del schema["$defs"]["DecodeAnswer"]["properties"]["time_s"]
     gone = set(KEPT.read_text().split("\n")) - {"", "schema: roofline/estimate/1"} - set(keys(schema, schema))
     assert gone == {"phases.decode.time_s: number"}

@@ -10,10 +10,10 @@ import jsonschema
 import pytest
 
 from rooflinecli.interfaces.python import api
-from rooflinecli.questions.estimate.schema import generate
+from rooflinecli.interfaces.schemas import estimate_answer
 
 ROOT = Path(__file__).resolve().parents[2]
-VALID = jsonschema.Draft202012Validator(generate())
+VALID = jsonschema.Draft202012Validator(estimate_answer())
 ASKED = (
     {"model": "llama-3-8b", "hw": "h100", "tokens": "1T"},
     {"model": "deepseek-v3", "hw": "b200", "n": 64, "ep": 8, "dp": 8, "phase": "prefill,decode", "qps": 1},
@@ -25,9 +25,9 @@ ASKED = (
 
 def test_the_checked_in_schema_is_current():
     assert (ROOT / "docs/schema/estimate.json").read_text() == json.dumps(
-        generate(), indent=2, ensure_ascii=False
+        estimate_answer(), indent=2, ensure_ascii=False
     ) + "\n", "run python docs/generate.py"
-    jsonschema.Draft202012Validator.check_schema(generate())
+    jsonschema.Draft202012Validator.check_schema(estimate_answer())
 
 
 @pytest.mark.parametrize("options", ASKED, ids=lambda o: o["model"])

@@ -12,7 +12,7 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.engine import build_request
 from rooflinecli.formulas import energy
 from rooflinecli.questions.estimate.answer import estimate
-from rooflinecli.questions.prices.answer import imported
+from rooflinecli.questions.hardware.answer import imported
 from rooflinecli.specs import prices
 from rooflinecli.specs.grid import embodied_grams_per_device_hour, grid
 from rooflinecli.specs.hardware import load_hardware

@@ -75,8 +75,8 @@ def asked(copy) -> dict:
         from rooflinecli.core.errors import UsageError
         from rooflinecli.interfaces.mcp import tools
         from rooflinecli.interfaces.web import form
-        from rooflinecli.questions.check import schema
-        check = schema.generate()["$defs"]["CheckSpec"]["properties"]
+        from rooflinecli.interfaces import schemas
+        check = schemas.plan_file()["$defs"]["CheckSpec"]["properties"]
         print(json.dumps({
             "tool": list(tools.schema("simulate")["properties"]),
             "python": list(inspect.signature(rooflinecli.simulate).parameters),

@@ -16,7 +16,7 @@ from rooflinecli.formulas import sharding as s
 from rooflinecli.layers.build import ledger
 from rooflinecli.ledger.ledger import row_parameters
 from rooflinecli.questions.collective.answer import collective
-from rooflinecli.questions.shard import notation
+from rooflinecli.questions.shard import answer as notation
 from rooflinecli.questions.shard.answer import shard
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout

@@ -12,7 +12,7 @@ from rooflinecli.formulas import counts, roofline, schedule
 from rooflinecli.formulas import memory as m
 from rooflinecli.parallel import data, tensor
 from rooflinecli.questions.collective.answer import collective
-from rooflinecli.questions.shard import notation
+from rooflinecli.questions.shard import answer as notation
 from rooflinecli.questions.shard.answer import shard
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout

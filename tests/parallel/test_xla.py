@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from rooflinecli.questions.shard import notation
+from rooflinecli.questions.shard import answer as notation
 from rooflinecli.questions.shard.answer import shard
 from rooflinecli.specs.hardware import load_hardware
 

@@ -9,8 +9,7 @@ from calibrate.test_rl_and_power import AREAL, NEMO, OPENRLHF, SLIME, VERL
 from conftest import run_cli
 
 from rooflinecli.core.errors import DataError, UsageError
-from rooflinecli.questions.rl.answer import compose, constants_of
-from rooflinecli.questions.rl.constants import PUBLISHED
+from rooflinecli.questions.rl.answer import PUBLISHED, compose, constants_of
 from rooflinecli.questions.rl.question import Rl, step_of
 
 LOGS = {"verl": VERL, "NeMo RL": NEMO, "OpenRLHF": OPENRLHF, "slime": SLIME, "AReaL": AREAL}

@@ -8,8 +8,7 @@ import pytest
 from conftest import run_cli
 
 from rooflinecli.core.errors import Infeasible, UsageError
-from rooflinecli.questions.rl.answer import compose
-from rooflinecli.questions.rl.constants import PUBLISHED
+from rooflinecli.questions.rl.answer import PUBLISHED, compose
 from rooflinecli.questions.rl.parts import rollout, samples_of
 from rooflinecli.questions.rl.question import Rl
 from rooflinecli.questions.simulate.deployment import deployment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli.questions.rl.constants import PUBLISHED, RECURRENT, scaled_by
+from rooflinecli.questions.rl.answer import PUBLISHED, RECURRENT, scaled_by
 from rooflinecli.specs.snapshots import published
 from rooflinecli.validate import rl
 from rooflinecli.validate.stats import joined, summary

@@ -10,8 +10,8 @@ from conftest import run_cli
 
 from rooflinecli.engine import build_request
 from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.questions.simulate.answer import run
 from rooflinecli.questions.simulate.question import Simulate
-from rooflinecli.questions.simulate.run import run
 
 MODELS, CHIPS = ("llama-3.1-8b", "mistral-7b-v0.1"), ("h100", "h200")
 ENGINES = ("vllm", "sglang", "trtllm", "python-server")

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from rooflinecli.questions.simulate.answer import run
 from rooflinecli.questions.simulate.question import Simulate
-from rooflinecli.questions.simulate.run import run
 
 CHIP = tuple(sorted({"model": "llama70b", "hw": "h100", "tp": "4", "dtype": "fp8", "engine": "vllm"}.items()))
 

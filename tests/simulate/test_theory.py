@@ -9,8 +9,8 @@ import pytest
 from simulate.test_schedulers import jobs_of, run, scheduler
 
 from rooflinecli.interfaces.python import api
+from rooflinecli.questions.simulate.answer import run as answer
 from rooflinecli.questions.simulate.question import Simulate
-from rooflinecli.questions.simulate.run import run as answer
 from rooflinecli.simulate.request import SimRequest
 
 CHIP = (("dtype", "bf16"), ("engine", "vllm"), ("hw", "h100"), ("model", "llama-3-8b"))

@@ -203,8 +203,8 @@ def test_a_turn_of_a_session_is_asked_with_what_was_said_before(tmp_path):
 
 def test_a_rate_counts_requests_also_where_sessions_have_turns(tmp_path):
     """Four turns a session at 8 requests/s: sessions come at 2 a second."""
+    from rooflinecli.questions.simulate.answer import run
     from rooflinecli.questions.simulate.question import Simulate
-    from rooflinecli.questions.simulate.run import run
 
     path = tmp_path / "t.csv"
     lines = [f",{100},1,s{i},{0 if turn else ''}" for i in range(400) for turn in range(4)]

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.formulas import speculation as spec
 from rooflinecli.questions.occupancy.question import MultiprocessorOccupancy, SystolicOccupancy, multiprocessor
-from rooflinecli.questions.scaling.question import FITS, Chinchilla, InferenceAware, TrainingRun, Width
-from rooflinecli.questions.serving.question import BeamSearch, PrefixCaching
+from rooflinecli.questions.scaling.question import FITS, TABLE, Chinchilla, InferenceAware, TrainingRun
+from rooflinecli.questions.serving.question import TABLE as SERVING
 from rooflinecli.questions.speculate.question import Speculate, best_length
 
 share = st.floats(0.0, 1.0)
@@ -94,7 +94,7 @@ def test_a_run_takes_its_flops(params, tokens, devices, mfu):
 
 @given(st.floats(1e5, 1e12), st.integers(1, 200), st.sampled_from([1, 8, 64, 128]))
 def test_a_width_is_a_multiple_and_as_near_as_one_can_be(params, layers, multiple):
-    answer = Width(params=params, layers=layers, expansion=4.0, multiple=multiple).answer()
+    answer = TABLE["Width"](params=params, layers=layers, expansion=4.0, multiple=multiple).answer()
     assert answer["d_model"] % multiple == 0 and answer["d_model"] >= multiple
     assert abs(answer["d_model"] - answer["d_exact"]) <= multiple / 2 + 1e-6 or answer["d_model"] == multiple
 
@@ -134,7 +134,7 @@ def test_systolic_shares_are_shares(m, k, n, side):
 def test_a_cached_prefix_is_computed_once(requests, prompt, data):
     """Counted request by request: the first computes all of its prompt, the others only what follows the prefix."""
     shared = data.draw(st.integers(0, prompt))
-    answer = PrefixCaching(requests=requests, prompt=prompt, shared=shared).answer()
+    answer = SERVING["PrefixCaching"](requests=requests, prompt=prompt, shared=shared).answer()
     assert answer["prefilled_tokens"] == prompt + sum(prompt - shared for _ in range(requests - 1))
     assert answer["prompt_tokens"] == requests * prompt
     assert 0 <= answer["saving"] < 1
@@ -143,7 +143,7 @@ def test_a_cached_prefix_is_computed_once(requests, prompt, data):
 @given(st.integers(1, 64), st.integers(1, 16), st.integers(0, 5000), st.integers(1, 5000))
 def test_beams_are_counted_one_by_one(batch, beams, prompt, output):
     """Each beam has its own output; the prompt is held once a sequence when shared, else once a beam."""
-    caches = BeamSearch(batch=batch, beams=beams, prompt=prompt, output=output).answer().caches
+    caches = SERVING["BeamSearch"](batch=batch, beams=beams, prompt=prompt, output=output).answer().caches
     own = sum(output for _ in range(batch * beams))
     assert caches["beams_sharing_the_prompt"]["kv_cache_tokens"] == own + batch * prompt
     assert caches["beams"]["kv_cache_tokens"] == own + batch * beams * prompt

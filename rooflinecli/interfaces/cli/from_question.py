@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typer._click import Context, HelpFormatter, Parameter
 
     from rooflinecli.core.parallel_map import Spread as SpreadMap
-    from rooflinecli.questions.sweep.plot_points import Picture
+    from rooflinecli.render.blocks import Picture
 
 Q = TypeVar("Q", bound=Question[Any])
 D = TypeVar("D", bound="Output")

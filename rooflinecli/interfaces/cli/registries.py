@@ -172,7 +172,7 @@ def registry(question: Hardware | Models, how: Delivery) -> None:
 
 def prices(question: Prices, how: Delivery) -> None:
     """Print the offers, or write those of a catalog below the working directory."""
-    from rooflinecli.questions.prices import answer
+    from rooflinecli.questions.hardware import answer
 
     if question.catalog is None:
         show(answer.offers(question.chip), "hardware.prices", how, table="offers")

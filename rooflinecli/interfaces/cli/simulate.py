@@ -70,9 +70,9 @@ def _one(question: Simulate, how: SimulateDelivery, over: SpreadMap) -> int:
         course = timeline(ran.every, ran.replicas, how.timeline_interval or 0.0, question.limits, ran.paid)
         save(course, Path(how.timeline), "--timeline")
     if how.plot:
-        from rooflinecli.questions.simulate.plots import picture
+        from rooflinecli.render.views.pictures import of_run
 
-        draw(picture(ran, how.plot_kind), how.plot)
+        draw(of_run(ran, how.plot_kind), how.plot)
     return INTERRUPTED if answer.interrupted else 0 if answer.met else 1
 
 
@@ -96,7 +96,7 @@ def _study(cells: list[tuple[Simulate, dict[str, str]]], how: SimulateDelivery, 
         answer = study(cells, over, bar.add)
     show(answer, "simulate.study", how, table="rows")
     if how.plot:
-        from rooflinecli.questions.simulate.plots import over_rates
+        from rooflinecli.render.views.pictures import over_rates
 
         draw(over_rates(answer), how.plot)
     if len(answer.rows) < len(cells):

@@ -33,9 +33,9 @@ class SweepDelivery(Study):
 
 def run(question: Sweep, how: SweepDelivery) -> int:
     """Sweep and print; the exit code is 1 where no point is feasible."""
-    from rooflinecli.questions.sweep.plot_points import Gathered
     from rooflinecli.questions.sweep.run import SweepStudy
     from rooflinecli.render.formats.plot import check
+    from rooflinecli.render.formats.rows import Gathered
 
     if question.sensitivity:
         from rooflinecli.questions.sensitivity.answer import of_point

@@ -13,8 +13,7 @@ from rooflinecli.core.errors import RooflineError, UsageError
 from rooflinecli.core.files import is_existing_file, write
 from rooflinecli.core.record import Json
 from rooflinecli.interfaces import verbs
-from rooflinecli.questions.check.schema import option_schema
-from rooflinecli.questions.estimate.schema import generate
+from rooflinecli.interfaces.schemas import estimate_answer, option_schema
 from rooflinecli.specs.name_lookup import files
 from rooflinecli.specs.options import OPTIONS
 
@@ -42,7 +41,7 @@ def output_schema(tool: str) -> Json:
     answer: Json = {"type": "object"}
     definitions: Json = {}
     if tool == "estimate":
-        contract = generate()
+        contract = estimate_answer()
         definitions = contract.pop("$defs", {})
         answer = {key: value for key, value in contract.items() if key != "$schema"}
     properties = {

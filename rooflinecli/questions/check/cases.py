@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -16,14 +18,60 @@ from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.engine import build_request
 from rooflinecli.importers.source import Options
-from rooflinecli.questions.check.interval_bounds import phase_of
-from rooflinecli.questions.conditions import Requirement, requirement
-from rooflinecli.questions.file_options import as_options, path_of
+from rooflinecli.questions.conditions import Requirement, phase_of, requirement
+from rooflinecli.specs import name_lookup
 from rooflinecli.specs.document import Document, KeyPath
 from rooflinecli.specs.options import OPTIONS, find
+from rooflinecli.specs.options import Option as EstimateOption
 from rooflinecli.specs.request import BOUNDS
 from rooflinecli.specs.validation import validate
 from rooflinecli.specs.yaml_loader import read
+
+
+def as_options(written: Options, document: Document, key: tuple[str, ...]) -> Options:
+    """Options by the names of the table. Raises DataError for one that does not exist or cannot hold what it was given."""
+    found: Options = {}
+    for name, value in written.items():
+        where = document.location(*key, name)
+        try:
+            option = find(name)
+        except UsageError as error:
+            raise DataError(f"{where}: {error}") from None
+        if option.name in found:
+            raise DataError(f"{where}: {name}: the same option is given twice; keep one")
+        for one in value if key[-1] == "matrix" else [value]:
+            _fits(option, one, where)
+        found[option.name] = value
+    return found
+
+
+def _fits(option: EstimateOption, value: object, where: str) -> None:
+    """Kinds that reading an option would bend instead of refusing."""
+    name, switch = option.name, option.kind == "switch"
+    if switch and not isinstance(value, bool):
+        raise DataError(f"{where}: {name}: expected true or false, got {value!r}")
+    if not switch and isinstance(value, bool):
+        raise DataError(
+            f"{where}: {name}: expected a value, got {str(value).lower()}; write it in quotes if it is a name"
+        )
+    if option.kind != "phases" and isinstance(value, list):
+        raise DataError(f"{where}: {name}: expected one value, got a list; use `matrix` to try several")
+    if option.kind == "phases" and not all(isinstance(p, str) for p in (value if isinstance(value, list) else [value])):
+        raise DataError(f"{where}: {name}: expected {', '.join(option.choices)}, got {value!r}")
+
+
+_registered = lru_cache(maxsize=1024)(name_lookup.find)
+
+
+def path_of(kind: str, name: str, folder: Path) -> str:
+    """A registry name as the path of its file, looked up once; a path is tried relative to the plan first."""
+    local = folder / name
+    if (name.endswith((".yaml", ".yml", ".json")) or os.sep in name) and local.exists():
+        return str(local)
+    try:
+        return str(_registered(kind, name))
+    except UsageError:
+        return name
 
 
 def _scalar(value: object) -> object:

@@ -18,10 +18,9 @@ from rooflinecli.engine.evaluate import time_at_bound
 from rooflinecli.engine.phase_answer import LayoutAnswer
 from rooflinecli.importers.source import Options
 from rooflinecli.questions.check.cases import FLEET, CheckCase
-from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
 from rooflinecli.questions.check.question import FAIL, INCONCLUSIVE, PASS, RequirementAnswer, Value
 from rooflinecli.questions.compare.question import INSIDE, MeasuredGap
-from rooflinecli.questions.conditions import Requirement
+from rooflinecli.questions.conditions import IntervalBounds, Requirement, ends
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.question import is_estimate_option
@@ -157,7 +156,7 @@ def simulation_fields() -> list[Option]:
 @lru_cache(maxsize=256)
 def _simulated(question: Simulate) -> tuple[Numbers, dict[str, list[float]]]:
     """The numbers of a question, and their ends. Raises Infeasible."""
-    from rooflinecli.questions.simulate.run import SEEDS, figures, intervals, min_replicas, repeats, run
+    from rooflinecli.questions.simulate.answer import SEEDS, figures, intervals, min_replicas, repeats, run
 
     found = min_replicas(question)[0] if question.replicas == "min" else run(question)
     return found.values, intervals(found.values, map(figures, repeats(found.question, SEEDS)), found.first_token_error)

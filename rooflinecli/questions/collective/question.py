@@ -73,15 +73,10 @@ class Collective(Question[CollectiveAnswer]):
     library: OptText = field("free", "Whose kernels: vllm, sglang, trtllm.", default=None, metavar="CHOICE")
     # fmt: on
 
-    def check(self) -> None:
-        if (self.n is None) == (self.mesh is None):
-            raise UsageError("give the group once: -n 8, or --mesh x=4,y=2")
-        super().check()
-
     def answer(self, lift: PlainLift = PLAIN) -> CollectiveAnswer:
         from rooflinecli.core.num import INF
         from rooflinecli.questions.collective.answer import BUS, MODES, PHASES, along_axes, collective, with_mode
-        from rooflinecli.questions.shard.notation import mesh
+        from rooflinecli.questions.shard.answer import mesh
         from rooflinecli.specs.hardware import load_hardware
 
         chip, axes = load_hardware(self.hw), None if self.mesh is None else mesh(self.mesh)

@@ -9,9 +9,9 @@ from rooflinecli.core.errors import DataError, Infeasible, RooflineError, UsageE
 from rooflinecli.core.units import duration
 from rooflinecli.engine import build_request, option_conflicts
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends, phase_of
 from rooflinecli.questions.check.run import Estimator
 from rooflinecli.questions.compare.question import ISO, Compare, CompareAnswer, ComparedChip
+from rooflinecli.questions.conditions import IntervalBounds, ends, phase_of
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.multi_chip import Options, unpriced, usd_per_device_hour
 from rooflinecli.questions.multi_chip import each as each_chip

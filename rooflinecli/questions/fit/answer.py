@@ -16,7 +16,7 @@ from rooflinecli.engine.stored_weights import with_weight_format
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.quantization.gguf import file_types
 from rooflinecli.quantization.schemes import parse, schemes
-from rooflinecli.questions.estimate.extrapolation_notes import foreign
+from rooflinecli.questions.estimate.answer import foreign
 from rooflinecli.questions.fit.question import FitAnswer, FitDevice, FitLoad, FitModel, FitRow
 from rooflinecli.specs.layers import Quantization
 from rooflinecli.specs.layout import Layout

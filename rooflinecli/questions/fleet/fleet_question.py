@@ -13,8 +13,7 @@ from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.engine import build_request
 from rooflinecli.engine.context import HOST_FACTOR, PUE
 from rooflinecli.questions import multi_chip
-from rooflinecli.questions.check.cases import CLOSED, Bound, Name, Option, Prose, Scalar
-from rooflinecli.questions.file_options import as_options
+from rooflinecli.questions.check.cases import CLOSED, Bound, Name, Option, Prose, Scalar, as_options
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search import search_request
 from rooflinecli.questions.search.search_request import joined

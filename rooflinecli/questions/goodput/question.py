@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from rooflinecli.core import num
-from rooflinecli.core.errors import Infeasible, UsageError
+from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
@@ -80,16 +80,6 @@ class TrainingGoodput(Question[Quantities]):
     run: OptNumber = field("time", "Failure-free length of the run: 54 days.", default=None)
     log: OptText = field("file", "History of the run's jobs: sacct -P, CSV or JSON lines with start, end and state.", default=None)
     # fmt: on
-
-    def check(self) -> None:
-        if self.params is not None and self.params < 1:
-            raise UsageError(f"--params {self.params:g}: must be at least 1")
-        if self.checkpoint is None and self.params is None:
-            raise UsageError("missing checkpoint time; give --checkpoint '60 s', or --params (and --bandwidth)")
-        if self.mtbf is not None and self.log is not None:
-            raise UsageError("--mtbf and --log both say how often devices fail; leave one out", "log")
-        if self.spares is None and (self.replacement is not None or self.repair is not None):
-            raise UsageError("--replacement and --repair require --spares", "spares")
 
     def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         """Raises Infeasible when failures come so fast that no interval is ever finished."""

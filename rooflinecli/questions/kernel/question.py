@@ -6,7 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from rooflinecli.core import num
-from rooflinecli.core.errors import ImpossibleValue, UsageError, unknown
+from rooflinecli.core.errors import ImpossibleValue, unknown
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
 from rooflinecli.core.record import Quantities
@@ -107,10 +107,9 @@ class Matmul(KernelEngine, Kernel):
         super()._set(written | (dict(zip(("m", "k", "n"), sizes, strict=True)) if together else {}))
 
     def check(self) -> None:
-        if self.activation_quantization not in QUANTIZATION:
-            raise unknown(
-                "quantization", self.activation_quantization, QUANTIZATION, option="activation-quantization"
-            )
+        chosen = self.activation_quantization
+        if chosen not in QUANTIZATION:
+            raise unknown("quantization", chosen, QUANTIZATION, option="activation-quantization")
 
     def operation(self, chip: HardwareSpec, lift: PlainLift) -> Quantities:
         from rooflinecli.questions.kernel.operations import matmul_op
@@ -138,14 +137,6 @@ class Attention(KernelEngine, Kernel):
     fused: Switch = field("switch", "Flash attention, or scores and probabilities through memory.", default=None, off="unfused")
     # fmt: on
 
-    def check(self) -> None:
-        if self.kv_heads is not None and self.heads % self.kv_heads:
-            raise UsageError(f"--kv-heads {self.kv_heads:g} does not divide --heads {self.heads:g}; use a divisor")
-        if self.causal and self.q != self.kv:
-            raise UsageError(
-                f"--causal needs as many queries as keys, got {self.q:g} and {self.kv:g}; use --full, or --decode for one query"
-            )
-
     def operation(self, chip: HardwareSpec, lift: PlainLift) -> Quantities:
         from rooflinecli.questions.kernel.operations import attention_op
 
@@ -171,10 +162,6 @@ class Elementwise(Kernel):
     writes: Number = field("real", "Tensors of that size written.", default=1.0, least=0, metavar="COUNT")
     flops_per_element: Number = field("real", "FLOPs per element.", default=1.0, least=0, metavar="COUNT")
     # fmt: on
-
-    def check(self) -> None:
-        if not self.reads + self.writes:
-            raise UsageError("--reads 0 and --writes 0 move nothing; give one of them above zero")
 
     def operation(self, chip: HardwareSpec, lift: PlainLift) -> Quantities:
         from rooflinecli.formulas import counts
@@ -213,24 +200,17 @@ class GroupedGemm(Kernel):
     weight_dtype: OptText = field("free", "Number format of the weights alone (int4, mxfp4).", default=None, metavar="FORMAT")
     # fmt: on
 
+    @property
+    def copies(self) -> float:
+        """Copies of experts that are held."""
+        return self.experts + self.redundant_experts
+
     def check(self) -> None:
         from rooflinecli.specs.engine import EXPERT_KERNELS
 
-        copies = self.experts + self.redundant_experts
         if self.library not in EXPERT_KERNELS:
             raise unknown("library", self.library, EXPERT_KERNELS, option="library")
-        if self.top_k > self.experts:
-            raise UsageError(
-                f"--top-k {self.top_k:g} is more than --experts {self.experts:g}; a token visits each expert once"
-            )
-        if copies % self.ep:
-            raise UsageError(
-                f"--ep {self.ep:g} does not divide {copies:g} experts; use a divisor, or other --redundant-experts"
-            )
-        if self.expert_imbalance is not None and self.expert_imbalance < 1:
-            raise UsageError(
-                f"--expert-imbalance {self.expert_imbalance:g}: the busiest rank has at least the mean; give 1 or more"
-            )
+        super().check()
 
     def operation(self, chip: HardwareSpec, lift: PlainLift) -> Quantities:
         """With --redundant-experts, copies balance the ranks and the busiest one is busier by chance alone."""

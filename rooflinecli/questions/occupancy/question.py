@@ -87,10 +87,6 @@ class MultiprocessorOccupancy(Question[Quantities]):
     grid: OptNumber = field("positive", "Blocks of the launch, for its waves (needs --hw).", default=None, symbol="n_g", metavar="COUNT")
     # fmt: on
 
-    def check(self) -> None:
-        if (self.hw is None) == (self.capability is None):
-            raise UsageError("give --hw or --capability")
-
     def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         """Raises UsageError for a launch that the hardware refuses, Infeasible where not one block is resident."""
         from rooflinecli.specs.hardware import load_hardware

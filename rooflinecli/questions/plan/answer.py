@@ -12,7 +12,7 @@ from rooflinecli.engine import build_request
 from rooflinecli.engine.evaluate import interval_bound, token_price_at_qps
 from rooflinecli.formulas import cost, serving
 from rooflinecli.questions import multi_chip
-from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
+from rooflinecli.questions.conditions import IntervalBounds, ends
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.multi_chip import Options

@@ -18,7 +18,7 @@ from rooflinecli.engine.layout_candidates import reach
 from rooflinecli.formulas import cost, scaling
 from rooflinecli.formulas.training_goodput import joined_mtbf
 from rooflinecli.questions import multi_chip
-from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
+from rooflinecli.questions.conditions import IntervalBounds, ends
 from rooflinecli.questions.goodput.question import MTBF, TrainingGoodput, elapsed_interval
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.plan.question import Plan, PlannedChip, RunOffer, TrainingChip

@@ -6,7 +6,6 @@ from dataclasses import field as key
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
 from rooflinecli.core.record import OPTIONAL, Record, former
@@ -102,13 +101,6 @@ class Profile(Question[ProfileAnswer]):
     against: OptText = field("free", "An estimate as its flags: each operation expected and measured, and the remainder.", default=None, metavar="FLAGS")
     steps: OptWhole = field("whole", "With --against: steps in the trace; omitted: counted.", default=None)
     # fmt: on
-
-    def check(self) -> None:
-        if self.model is not None and self.against is None:
-            if (self.seq is None) == (self.context is None):
-                raise UsageError("--model needs --seq (a forward pass) or --context (a decode step)")
-            if self.hw is None and self.peak is None and self.bandwidth is None:
-                raise UsageError("--model needs rates to set the kernels against; give --hw")
 
     def answer(self, lift: PlainLift = PLAIN) -> ProfileAnswer:
         """Totals, and kernels by name against their floors. Raises DataError for a file that is no trace."""

@@ -10,6 +10,8 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
@@ -27,6 +29,7 @@ from rooflinecli.quantization.formats import Formats, size_of
 from rooflinecli.questions.profile.question import Communication, Fusion, KernelShare, KernelSum, ProfileAnswer
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
+from rooflinecli.specs.snapshots import table
 
 Lift = Callable[[str, float, str, str], Number]
 
@@ -270,27 +273,11 @@ def _against_roofs(kernel: Kernel, op: Op, rates: Rates) -> KernelFloor:
     )
 
 
-# what frameworks call the matrix products of a layer -> how the ledger's row name ends; the first that matches decides
-_WORD = r"(?:^|[_\W])(?:{})(?:[_\W\d]|$)"
-_NAMES = [
-    (re.compile(pattern, re.IGNORECASE), row)
-    for pattern, row in (
-        (r"qkv|query_key_value|in_proj|c_attn", "attention.qkv"),
-        (r"shared.*(up|gate|w1|fc1)", "moe.shared_up"),
-        (r"shared.*(down|w2|fc2)", "moe.shared_down"),
-        (r"(expert|grouped|moe).*(up|gate|w1|fc1)", "moe.experts_up"),
-        (r"(expert|grouped|moe).*(down|w2|fc2)", "moe.experts_down"),
-        (r"router|gating", "moe.router"),
-        (r"lm_?head|logits|unembed", "lm_head"),
-        (r"(attn|attention|o)_?(out|proj)|out_proj|" + _WORD.format("wo"), "attention.out"),
-        (
-            r"gate_?up|up_?gate|up_proj|gate_proj|mlp.?(1|up|gate|in)|fc_?1|c_fc|ffn.?(1|up|gate)|"
-            + _WORD.format("w13|up"),
-            "up",
-        ),
-        (r"down_proj|mlp.?(2|down|out)|fc_?2|ffn.?(2|down)|" + _WORD.format("down|w2"), "feedforward.down"),
-    )
-]
+@cache
+def _names() -> list[tuple[re.Pattern[str], str]]:
+    """Patterns of the names of kernels, and how the ledger's name of a row ends."""
+    rows = table(Path(__file__).with_name("kernel_names.yaml"))["names"]
+    return [(re.compile(name, re.IGNORECASE), row) for name, row in rows]
 
 
 def expected_ops(model: str, dtype: str, batch: float, queries: float, keys: float, tp: float) -> list[Op]:
@@ -329,7 +316,7 @@ def named_row(kernel: Kernel) -> str | None:
     """How the ledger's name of a matrix product ends, by what frameworks call it; None where the name says nothing."""
     if kernel.kind != "gemm":
         return None
-    return next((row for pattern, row in _NAMES if pattern.search(kernel.name)), None)
+    return next((row for pattern, row in _names() if pattern.search(kernel.name)), None)
 
 
 def _by_name(kernel: Kernel, ops: list[Op]) -> Op | None:

@@ -13,7 +13,6 @@ from typing import TypedDict
 from rooflinecli.core import num, units
 from rooflinecli.core.derivation import Traced
 from rooflinecli.core.derivation_text import explain
-from rooflinecli.core.errors import UsageError
 from rooflinecli.core.record import OPTIONAL, Record
 from rooflinecli.formulas import every
 from rooflinecli.questions.formula.question import evaluate, parameters
@@ -197,14 +196,6 @@ class Quiz(Question[QuizAnswer]):
     seed: OptWhole = field("whole", "Draw the same exercises again; omitted: new ones.", default=None, least=0)
     answers: Texts = field("free", "An answer, in the order of the exercises; repeat.", default=None, several=True, metavar="ANSWER", also=("answer",))
     # fmt: on
-
-    def check(self) -> None:
-        if self.answers and self.seed is None:
-            raise UsageError("--answer requires --seed, which says what was asked", "seed")
-        if len(self.answers) > self.count:
-            raise UsageError(
-                f"--answer: {len(self.answers)} answers to {self.count} exercises; raise --count", "answers"
-            )
 
     def drawn(self, seed: int) -> Iterator[DrawnExercise]:
         """The exercises of a seed: no row twice before each was asked."""

@@ -4,35 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rooflinecli.core.errors import UsageError
 from rooflinecli.questions.question import Question
-from rooflinecli.specs.options import (
-    ENGINE,
-    LAYOUT,
-    LOAD,
-    NUMBERS,
-    Adapters,
-    ExpertLayout,
-    Formats,
-    Framework,
-    Layout,
-    Money,
-    Number,
-    OptNumber,
-    OptSwitch,
-    OptText,
-    OptWhole,
-    ServingEngine,
-    Subject,
-    Switch,
-    Text,
-    TrainingLayout,
-    TrainingMemory,
-    TrainingRecipe,
-    TrainingState,
-    Whole,
-    field,
-)
+from rooflinecli.specs import options as o
 
 if TYPE_CHECKING:  # a help page needs none
     from rooflinecli.importers.logs.rl import RlStep
@@ -46,7 +19,7 @@ SERVING_ONLY = frozenset(("kv-dtype", "engine", "gpu_memory_utilization", "gpu-m
 
 
 class Rl(
-    Framework, ServingEngine, Adapters, TrainingRecipe, TrainingState, Money, TrainingMemory, TrainingLayout, ExpertLayout, Layout, Formats, Subject,
+    o.Framework, o.ServingEngine, o.Adapters, o.TrainingRecipe, o.TrainingState, o.Money, o.TrainingMemory, o.TrainingLayout, o.ExpertLayout, o.Layout, o.Formats, o.Subject,
     Question["RlAnswer"],
 ):  # fmt: skip
     """What a step of RL post-training takes: rollout, log-probabilities, update, weight sync; seconds, memory of the roles, dollars.
@@ -71,64 +44,44 @@ class Rl(
     }
     without = frozenset(("utilization", "loss_chunks", "mlp_chunks", "capacity_factor"))
     # fmt: off
-    model: OptText = field("name", Subject.model.help, default=None, panel=LOAD, positional=True, kw_only=False)  # type: ignore[assignment]
-    hw: OptText = field("name", Subject.hw.help, default=None, panel=LOAD, fills="hardware", also=("hardware",), kw_only=False)  # type: ignore[assignment]
-    algorithm: Text = field("choice", "Algorithm: decides whether there are a reference policy and a critic", default="grpo", choices=ALGORITHMS, panel=LOAD)
-    prompts: OptWhole = field("whole", "Prompts of a step (512).", default=None, panel=LOAD)
-    samples: OptWhole = field("whole", "Samples of each prompt (16; ppo: 1).", default=None, panel=LOAD)
-    prompt: OptText = field("distribution", "Prompt tokens: 1k, uniform:LOW,HIGH, lognormal:MEAN,SIGMA or exponential:MEAN (1k).", default=None, panel=LOAD)
-    output: OptText = field("distribution", "Output tokens over all turns, as --prompt (lognormal:2k,0.8).", default=None, panel=LOAD)
-    max_output: OptNumber = field("length", "Longest output; longer ones are cut.", default=None, panel=LOAD, least=1)
-    turns: Whole = field("whole", "Turns of each sample: the output is divided among them, and a tool answers between two.", default=1, most=1000, panel=LOAD)
-    tool_wait: OptText = field("free", "Seconds a tool takes, such as 2, uniform:1,10 or lognormal:5,1.0.", default=None, metavar="SECONDS", panel=LOAD)
-    tool_output: OptText = field("distribution", "Tokens that a tool adds to the context (256).", default=None, panel=LOAD)
-    mini_batch: OptWhole = field("whole", "Sequences of an optimizer step; omitted: all of the step.", default=None, panel=LOAD)
-    epochs: Whole = field("whole", "Passes of the update over a step's sequences.", default=1, panel=LOAD)
-    packing: Switch = field("switch", "Pack sequences to the longest one in the update; --no-packing pads them.", default=True, panel=LOAD)
-    max_tokens_per_device: OptNumber = field("length", "Tokens of a packed micro-batch; omitted: the longest sequence.", default=None, panel=LOAD, least=1)
-    reference: OptSwitch = field("switch", "A reference policy for the KL term, as the algorithm has it.", default=None, panel=LOAD)
-    critic: OptText = field("name", "Critic (ppo); omitted: as large as the policy.", default=None, panel=LOAD)
-    reward_model: OptText = field("name", "A model that scores every sequence.", default=None, panel=LOAD)
-    reward_time: Number = field("seconds", "Seconds of the reward that follow the rollout: rules, tests, judges.", default=0.0, panel=LOAD, least=0)
-    rollout_devices: OptWhole = field("whole", "Devices of the rollout alone, out of -n; omitted: both sides share all of them.", default=None, panel=LAYOUT)
-    rollout_tp: OptWhole = field("whole", "Tensor parallel size of a rollout engine; omitted: the fastest.", default=None, panel=LAYOUT)
-    rollout_ep: OptWhole = field("whole", "Expert parallel size of a rollout engine.", default=None, panel=LAYOUT)
-    rollout_batch: OptWhole = field("whole", "Samples that a rollout engine has at once; omitted: as many as its cache holds.", default=None, panel=LAYOUT, former=("max-num-seqs",))
-    staleness: Whole = field("whole", "Steps that samples may lag behind the policy: 0 is synchronous, 1 one step off.", default=0, least=0, most=64, panel=LAYOUT)
-    partial_rollout: OptSwitch = field("switch", "Samples cut off at a weight sync go on in the next step; as --staleness above 0 without --rollout-devices has it.", default=None, panel=LAYOUT)
-    offload_state: OptSwitch = field("switch", "Trainer's state in host memory during the rollout; omitted: where the roles do not fit together.", default=None, panel=LAYOUT)
-    weight_sync_bandwidth: OptNumber = field("bytes_per_s", "Weights per second from trainer to rollout, over all devices.", default=None, panel=LAYOUT)
-    fixed: OptNumber = field("seconds", "Seconds of a step that no part accounts for: data, controller, checkpoints.", default=None, panel=LAYOUT, least=0)
-    rollout_dtype: OptText = field("dtype", "Number format of the rollout; omitted: --dtype.", default=None, panel=NUMBERS)
-    steps: OptWhole = field("whole", "Steps of the run, for its hours and dollars.", default=None, panel=LOAD)
-    seed: Whole = field("whole", "Seed of the lengths.", default=0, least=0, panel=LOAD)
-    search: Switch = field("switch", "Rank layouts: shared or split devices, sizes of both sides.", default=False, panel=LAYOUT)
-    changes: Switch = field("switch", "Options that would shorten the step, each with its gain.", default=False, panel=LAYOUT)
-    log: OptText = field("file", "A log of verl, NeMo RL, OpenRLHF, slime or AReaL: its parts next to the expected ones.", default=None, panel=ENGINE)
-    calibrate: OptText = field("file", "A log of the same framework and chip; with --calibrate-question, what it measured.", default=None, panel=ENGINE, metavar="LOG")
-    calibrate_question: OptText = field("free", "Options in which the run of --calibrate differs from this one, such as '-n 16 --rollout-devices none'.", default=None, panel=ENGINE, metavar="OPTIONS")
-    source: OptText = field("free", "Read options from a config or a command of verl, NeMo RL, OpenRLHF or slime.", default=None, metavar="LAUNCH", long="from", panel=ENGINE)
+    model: o.OptText = o.field("name", o.Subject.model.help, default=None, panel=o.LOAD, positional=True, kw_only=False)  # type: ignore[assignment]
+    hw: o.OptText = o.field("name", o.Subject.hw.help, default=None, panel=o.LOAD, fills="hardware", also=("hardware",), kw_only=False)  # type: ignore[assignment]
+    algorithm: o.Text = o.field("choice", "Algorithm: decides whether there are a reference policy and a critic", default="grpo", choices=ALGORITHMS, panel=o.LOAD)
+    prompts: o.OptWhole = o.field("whole", "Prompts of a step (512).", default=None, panel=o.LOAD)
+    samples: o.OptWhole = o.field("whole", "Samples of each prompt (16; ppo: 1).", default=None, panel=o.LOAD)
+    prompt: o.OptText = o.field("distribution", "Prompt tokens: 1k, uniform:LOW,HIGH, lognormal:MEAN,SIGMA or exponential:MEAN (1k).", default=None, panel=o.LOAD)
+    output: o.OptText = o.field("distribution", "Output tokens over all turns, as --prompt (lognormal:2k,0.8).", default=None, panel=o.LOAD)
+    max_output: o.OptNumber = o.field("length", "Longest output; longer ones are cut.", default=None, panel=o.LOAD, least=1)
+    turns: o.Whole = o.field("whole", "Turns of each sample: the output is divided among them, and a tool answers between two.", default=1, most=1000, panel=o.LOAD)
+    tool_wait: o.OptText = o.field("free", "Seconds a tool takes, such as 2, uniform:1,10 or lognormal:5,1.0.", default=None, metavar="SECONDS", panel=o.LOAD)
+    tool_output: o.OptText = o.field("distribution", "Tokens that a tool adds to the context (256).", default=None, panel=o.LOAD)
+    mini_batch: o.OptWhole = o.field("whole", "Sequences of an optimizer step; omitted: all of the step.", default=None, panel=o.LOAD)
+    epochs: o.Whole = o.field("whole", "Passes of the update over a step's sequences.", default=1, panel=o.LOAD)
+    packing: o.Switch = o.field("switch", "Pack sequences to the longest one in the update; --no-packing pads them.", default=True, panel=o.LOAD)
+    max_tokens_per_device: o.OptNumber = o.field("length", "Tokens of a packed micro-batch; omitted: the longest sequence.", default=None, panel=o.LOAD, least=1)
+    reference: o.OptSwitch = o.field("switch", "A reference policy for the KL term, as the algorithm has it.", default=None, panel=o.LOAD)
+    critic: o.OptText = o.field("name", "Critic (ppo); omitted: as large as the policy.", default=None, panel=o.LOAD)
+    reward_model: o.OptText = o.field("name", "A model that scores every sequence.", default=None, panel=o.LOAD)
+    reward_time: o.Number = o.field("seconds", "Seconds of the reward that follow the rollout: rules, tests, judges.", default=0.0, panel=o.LOAD, least=0)
+    rollout_devices: o.OptWhole = o.field("whole", "Devices of the rollout alone, out of -n; omitted: both sides share all of them.", default=None, panel=o.LAYOUT)
+    rollout_tp: o.OptWhole = o.field("whole", "Tensor parallel size of a rollout engine; omitted: the fastest.", default=None, panel=o.LAYOUT)
+    rollout_ep: o.OptWhole = o.field("whole", "Expert parallel size of a rollout engine.", default=None, panel=o.LAYOUT)
+    rollout_batch: o.OptWhole = o.field("whole", "Samples that a rollout engine has at once; omitted: as many as its cache holds.", default=None, panel=o.LAYOUT, former=("max-num-seqs",))
+    staleness: o.Whole = o.field("whole", "Steps that samples may lag behind the policy: 0 is synchronous, 1 one step off.", default=0, least=0, most=64, panel=o.LAYOUT)
+    partial_rollout: o.OptSwitch = o.field("switch", "Samples cut off at a weight sync go on in the next step; as --staleness above 0 without --rollout-devices has it.", default=None, panel=o.LAYOUT)
+    offload_state: o.OptSwitch = o.field("switch", "Trainer's state in host memory during the rollout; omitted: where the roles do not fit together.", default=None, panel=o.LAYOUT)
+    weight_sync_bandwidth: o.OptNumber = o.field("bytes_per_s", "Weights per second from trainer to rollout, over all devices.", default=None, panel=o.LAYOUT)
+    fixed: o.OptNumber = o.field("seconds", "Seconds of a step that no part accounts for: data, controller, checkpoints.", default=None, panel=o.LAYOUT, least=0)
+    rollout_dtype: o.OptText = o.field("dtype", "Number format of the rollout; omitted: --dtype.", default=None, panel=o.NUMBERS)
+    steps: o.OptWhole = o.field("whole", "Steps of the run, for its hours and dollars.", default=None, panel=o.LOAD)
+    seed: o.Whole = o.field("whole", "Seed of the lengths.", default=0, least=0, panel=o.LOAD)
+    search: o.Switch = o.field("switch", "Rank layouts: shared or split devices, sizes of both sides.", default=False, panel=o.LAYOUT)
+    changes: o.Switch = o.field("switch", "Options that would shorten the step, each with its gain.", default=False, panel=o.LAYOUT)
+    log: o.OptText = o.field("file", "A log of verl, NeMo RL, OpenRLHF, slime or AReaL: its parts next to the expected ones.", default=None, panel=o.ENGINE)
+    calibrate: o.OptText = o.field("file", "A log of the same framework and chip; with --calibrate-question, what it measured.", default=None, panel=o.ENGINE, metavar="LOG")
+    calibrate_question: o.OptText = o.field("free", "Options in which the run of --calibrate differs from this one, such as '-n 16 --rollout-devices none'.", default=None, panel=o.ENGINE, metavar="OPTIONS")
+    source: o.OptText = o.field("free", "Read options from a config or a command of verl, NeMo RL, OpenRLHF or slime.", default=None, metavar="LAUNCH", long="from", panel=o.ENGINE)
     # fmt: on
-
-    def check(self) -> None:
-        """Raise UsageError for options that contradict each other."""
-        if self.rollout_devices is not None and self.is_given(Rl.n) and self.rollout_devices >= float(self.n or 0):
-            raise UsageError(
-                f"--rollout-devices {self.rollout_devices} leaves none of -n {self.n:g} to the trainer",
-                "rollout-devices",
-            )
-        if self.critic and self.algorithm != "ppo":
-            raise UsageError(f"--critic belongs to ppo; {self.algorithm} has none", "critic")
-        for name, given in (("tool-wait", self.tool_wait), ("tool-output", self.tool_output)):
-            if given and self.turns == 1:
-                raise UsageError(f"--{name} requires several turns; add --turns", name)
-        if self.mini_batch is not None and self.mini_batch > self.sequences:
-            raise UsageError(f"--mini-batch {self.mini_batch}: a step has {self.sequences} sequences", "mini-batch")
-        if self.calibrate_question and not self.calibrate:
-            raise UsageError(
-                "--calibrate-question describes the run of a log; add --calibrate LOG", "calibrate-question"
-            )
-        super().check()
 
     @property
     def sequences(self) -> int:

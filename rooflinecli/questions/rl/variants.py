@@ -5,9 +5,8 @@ from __future__ import annotations
 from itertools import product
 
 from rooflinecli.core.errors import Infeasible, UsageError
-from rooflinecli.questions.rl.answer import DEVICES, compose
+from rooflinecli.questions.rl.answer import DEVICES, Constants, compose
 from rooflinecli.questions.rl.answer_types import LayoutCandidate, TriedOptions
-from rooflinecli.questions.rl.constants import Constants
 from rooflinecli.questions.rl.question import Rl
 
 TRAINER_TP, TRAINER_PP = (1, 2, 4, 8), (1, 2, 4, 8)  # tried where the fastest trainer does not fit next to the rollout

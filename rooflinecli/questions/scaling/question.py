@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.core import num
 from rooflinecli.core.derivation import decreasing_root, label, solved_value
 from rooflinecli.core.errors import ImpossibleValue, UsageError, unknown
@@ -13,15 +11,13 @@ from rooflinecli.core.num import Number as Quantity
 from rooflinecli.core.record import Quantities
 from rooflinecli.formulas import cost, counts, training
 from rooflinecli.formulas import scaling as law
+from rooflinecli.questions.calculator import calculators
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Group, Number, OptNumber, OptText, Text, field
 
 Point = dict[str, Quantity]  # quantities of a row by name
 
-TOKENS_PER_PARAM = 20.0  # Hoffmann et al. 2022, approaches 1 and 2
-# constant, exponent: Kaplan et al. 2020, equations 1.1 to 1.4
-KAPLAN_PARAMS, KAPLAN_TOKENS, KAPLAN_COMPUTE = (8.8e13, 0.076), (5.4e13, 0.095), (3.1e8, 0.050)
-KAPLAN_BATCH = (2e8, 0.21)
+KAPLAN_BATCH = (2e8, 0.21)  # constant, exponent: Kaplan et al. 2020, equation 1.4
 
 
 @dataclass(frozen=True)
@@ -66,13 +62,6 @@ def fits(name: str) -> dict[str, Fit]:
 ROUNDING = 1e-9  # a duration at the peak gives back an MFU of one, but for the last digits
 
 
-def exactly_one(question: Question[Any], *names: str) -> None:
-    """Raise UsageError unless exactly one of these fields was given."""
-    flags = [question.fields()[name].flag for name in names]
-    if sum(question.is_given(question.fields()[name]) for name in names) != 1:
-        raise UsageError(f"give exactly one of {', '.join(flags[:-1])} and {flags[-1]}")
-
-
 def _optimum(params: Quantity, tokens: Quantity, flops: Quantity, fit: Fit) -> Point:
     """The compute-optimal point of a fit for a size, a token count or a budget, whichever is given."""
     if params is None:
@@ -111,10 +100,7 @@ class Chinchilla(Fits, Compute, Question[Quantities]):
     """Compute-optimal size and tokens from one of --params, --tokens, --flops."""
 
     verb = "scaling chinchilla"
-    tokens_per_param: Number = field("positive", "Rule of thumb of Hoffmann et al.", default=TOKENS_PER_PARAM, symbol="r")
-
-    def check(self) -> None:
-        exactly_one(self, "params", "tokens", "flops")
+    tokens_per_param: Number = field("positive", "Rule of thumb of Hoffmann et al.", default=law.TOKENS_PER_PARAM, symbol="r")
 
     def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         chosen, ratio = fits(self.fit), self.tokens_per_param
@@ -163,35 +149,6 @@ class Loss(Fits, Question[Quantities]):
         )
 
 
-class Kaplan(Compute, Question[Quantities]):
-    """The three power laws of Kaplan et al.: loss by parameters, tokens, compute."""
-
-    verb = "scaling kaplan"
-    pflop_s_days: OptNumber = field("positive", "Compute in PFLOP/s-days, instead of --flops.", default=None, symbol="C")
-
-    def check(self) -> None:
-        if self.flops is not None and self.pflop_s_days is not None:
-            raise UsageError("--flops and --pflop-s-days are mutually exclusive; give one of them")
-        if not self.written():
-            raise UsageError("nothing to go by; give --params, --tokens or --flops (one or more)")
-
-    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
-        def loss(law_of: tuple[float, float], amount: Quantity) -> Quantity:
-            return None if amount is None else law.kaplan_loss(law_of[0], amount, law_of[1])
-
-        flops = self.flops if self.pflop_s_days is None else law.pflop_s_days_to_flops(self.pflop_s_days)
-        days = None if flops is None else law.flops_to_pflop_s_days(flops)
-        return Quantities.of(
-            "scaling-kaplan/1", params=self.params, loss_by_params=loss(KAPLAN_PARAMS, self.params),
-            tokens=self.tokens, loss_by_tokens=loss(KAPLAN_TOKENS, self.tokens),
-            training_flops=flops, pflop_s_days=days, loss_by_compute=loss(KAPLAN_COMPUTE, days),
-            notes=[
-                "Each law assumes that the other two do not limit; params are without embeddings.",
-                "Kaplan et al. 2020, arXiv:2001.08361, equations 1.1 to 1.3",
-            ],
-        )
-
-
 class InferenceAware(Question[Quantities]):
     """The size with least training plus inference FLOPs, at the loss of --params (compute-optimal or at --tokens) or --loss."""
 
@@ -202,9 +159,6 @@ class InferenceAware(Question[Quantities]):
     loss: OptNumber = field("positive", "Loss to reach, instead of --params.", default=None, symbol="L")
     compare_params: OptNumber = field("params", "Another size to compare (7B).", default=None, symbol="N", former=("instead",))
     fit: Text = field("free", "besiroglu, hoffmann, hoffmann-tex or sardana.", default="sardana", metavar="CHOICE")
-
-    def check(self) -> None:
-        exactly_one(self, "params", "loss")
 
     def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         if self.fit == "all":
@@ -265,40 +219,6 @@ def _lifetime_flops(params: Quantity, target: Quantity, served: Quantity, fit: F
     return tokens, train, serve, law.lifetime_flops(train, serve)
 
 
-class Mixture(Question[Quantities]):
-    """A mixture of experts: tokens a budget buys by active parameters, and tokens each expert sees."""
-
-    verb = "scaling moe"
-    flops: OptNumber = field("flop", "Training FLOPs (1e22, '10 ZFLOP').", default=None, symbol="C")
-    active_params: OptNumber = field("params", "Parameters a token passes through (1B).", default=None, symbol="N")
-    params: OptNumber = field("params", "All parameters: the dense model to compare with.", default=None, symbol="N", short="-p")
-    experts: OptNumber = field("positive", "Routed experts of a layer.", default=None, symbol="E", metavar="COUNT")
-    top_k: OptNumber = field("positive", "Experts a token visits.", default=None, symbol="k", metavar="COUNT")
-    batch_tokens: OptNumber = field("tokens", "Tokens routed together (2048).", default=None, symbol="T")
-
-    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
-        found: Point = {}
-        budget = self.flops is not None and self.active_params is not None
-        routed = self.experts is not None and self.top_k is not None and self.batch_tokens is not None
-        if not budget and not routed:
-            raise UsageError("give --flops and --active-params, or --experts, --top-k and --batch-tokens")
-        if budget:
-            found |= {
-                "training_flops": self.flops, "active_params": self.active_params, "tokens": law.tokens_for_budget(self.flops, self.active_params),
-                "compute_optimal_active_params": law.chinchilla_params(self.flops, TOKENS_PER_PARAM), "total_params": self.params,
-                "dense_tokens": None if self.params is None else law.tokens_for_budget(self.flops, self.params),
-            }
-        if routed:
-            if num.value(self.top_k) > num.value(self.experts):
-                raise UsageError("--top-k exceeds --experts; a token cannot visit more experts than there are")
-            found |= {
-                "experts": self.experts, "top_k": self.top_k, "batch_tokens": self.batch_tokens,
-                "expert_tokens": law.tokens_per_expert(self.batch_tokens, self.top_k, self.experts),
-                "experts_visited": counts.active_experts(self.experts, self.top_k, self.batch_tokens),
-            }
-        return Quantities.of("scaling-moe/1", **found, notes=["A token trains its active parameters: 6 N_active FLOPs, not 6 N_total."])
-
-
 class TrainingRun(Question[Quantities]):
     """Time and dollars of a training run from its MFU; or the MFU, or the devices, that a deadline takes."""
 
@@ -314,13 +234,9 @@ class TrainingRun(Question[Quantities]):
     time: OptNumber = field("seconds", "Duration ('91 days'), instead of --mfu.", default=None, symbol="t")
     price: OptNumber = field("usd_per_hour", "USD per device-hour; default: the chip's.", default=None, symbol="price", least=0)
 
-    def check(self) -> None:
-        if not self._solves_devices():
-            exactly_one(self, "mfu", "tokens_per_s", "time")
-        if self.peak is None and self.hw is None:
-            raise UsageError("the peak FLOP/s is missing; give --hw or --peak")
-
-    def _solves_devices(self) -> bool:
+    @property
+    def solves_devices(self) -> bool:
+        """Whether the devices are what is asked for."""
         return self.devices is None and self.mfu is not None and self.time is not None and self.tokens_per_s is None
 
     def answer(self, lift: PlainLift = PLAIN) -> Quantities:
@@ -334,7 +250,7 @@ class TrainingRun(Question[Quantities]):
         flops, per_token = (counts.training_flops_rule(self.params, tokens) for tokens in (self.tokens, 1))
         mfu, seconds = self.mfu, self.time
         devices = lift("n", 1.0, "1", "--devices") if self.devices is None else self.devices
-        if self._solves_devices():
+        if self.solves_devices:
             devices, seconds = law.devices_for_deadline(flops, seconds, peak, mfu), None
         elif self.tokens_per_s is not None:
             mfu = training.mfu_from_throughput(per_token, self.tokens_per_s, peak)
@@ -357,41 +273,6 @@ class TrainingRun(Question[Quantities]):
         )
 
 
-class Width(Question[Quantities]):
-    """The model width for a parameter budget."""
-
-    verb = "scaling width"
-    params: Number = field("positive", "Parameter budget without embeddings (10M).", symbol="N", short="-p", metavar="COUNT")
-    layers: Number = field("positive", "Layers.", symbol="L", metavar="COUNT")
-    expansion: Number = field("positive", "d_ff / d_model.", default=4.0, symbol="E")
-    multiple: Number = field("positive", "Round the width to a multiple of this.", default=64.0, symbol="m", metavar="COUNT")
-
-    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
-        exact = law.width_for_params(self.params, self.layers, self.expansion)
-        rounded = law.rounded_width(exact, self.multiple)
-        return Quantities.of(
-            "scaling-width/1", d_exact=exact, d_model=rounded, layers=self.layers,
-            params=counts.dense_params_rule(self.layers, rounded, self.expansion, 0),
-            notes=["(4 + 2E) L d^2 without embeddings; E is d_ff / d_model, E = 4 gives 12 L d^2."],
-        )
-
-
-class Addition(Question[Quantities]):
-    """Data for a transformer that learns to add: tokens per example, tokens and examples."""
-
-    verb = "scaling addition"
-    digits: Number = field("positive", "Digits of each addend.", default=3.0, symbol="n", metavar="COUNT")
-    params: Number = field("positive", "Parameters.", default=10e6, symbol="N", short="-p", metavar="COUNT")
-    tokens_per_param: Number = field("positive", "Rule of thumb of Hoffmann et al.", default=TOKENS_PER_PARAM, symbol="r")
-
-    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
-        length, tokens = law.addition_example_tokens(self.digits), law.chinchilla_tokens(self.params, self.tokens_per_param)
-        return Quantities.of(
-            "scaling-addition/1", tokens_per_example=length, params=self.params, tokens=tokens, examples=law.examples_for_tokens(tokens, length),
-            training_flops=counts.training_flops_rule(self.params, tokens),
-        )
-
-
 class BatchSize(Question[Quantities]):
     """Steps against examples, the critical batch, and the batch that trains soonest."""
 
@@ -402,12 +283,6 @@ class BatchSize(Question[Quantities]):
     seconds_per_example: OptNumber = field("seconds", "Time per example (kappa).", default=None, symbol="kappa")
     seconds_per_step: OptNumber = field("seconds", "Fixed time per step (sigma).", default=None, symbol="sigma")
     loss: OptNumber = field("positive", "Instead: Kaplan's critical batch at this loss.", default=None, symbol="L")
-
-    def check(self) -> None:
-        if self.loss is None and (self.examples_min is None or self.steps_min is None):
-            raise UsageError("give --examples-min and --steps-min, or --loss")
-        if (self.seconds_per_example is None) != (self.seconds_per_step is None):
-            raise UsageError("--seconds-per-example and --seconds-per-step go together; give both or neither")
 
     def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         if self.loss is not None:
@@ -436,54 +311,9 @@ class BatchSize(Question[Quantities]):
         )
 
 
-class NoiseScale(Question[Quantities]):
-    """The gradient noise scale, an estimate of the critical batch, from gradient norms at two batch sizes."""
-
-    verb = "scaling noise"
-    small_batch: Number = field("positive", "The smaller batch.", symbol="b", metavar="COUNT")
-    small_norm2: Number = field("positive", "Mean squared gradient norm there.", symbol="|G_b|^2")
-    big_batch: Number = field("positive", "The larger batch.", symbol="B", metavar="COUNT")
-    big_norm2: Number = field("positive", "Mean squared gradient norm there.", symbol="|G_B|^2")
-
-    def check(self) -> None:
-        if self.small_batch >= self.big_batch:
-            raise UsageError("the second batch must be larger than the first; swap them")
-
-    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
-        norms = self.small_batch, self.small_norm2, self.big_batch, self.big_norm2
-        norm2, variance = law.gradient_norm_squared(*norms), law.gradient_variance(*norms)
-        if num.value(norm2) <= 0 or num.value(variance) < 0:
-            raise UsageError("these norms imply a negative noise scale, they are too noisy; average them over more batches")
-        return Quantities.of(
-            "scaling-noise/1", gradient_norm_squared=norm2, gradient_variance=variance,
-            noise_scale_batch=law.noise_scale(variance, norm2),
-        )
-
-
-class LearningRate(Question[Quantities]):
-    """A learning rate for another batch: square root, linear, and by the noise scale."""
-
-    verb = "scaling lr"
-    lr: Number = field("positive", "Learning rate tuned at --batch (3e-4).", symbol="eta")
-    batch: Number = field("positive", "The batch it was tuned at.", symbol="B", metavar="COUNT")
-    new_batch: Number = field("positive", "The batch to move to.", symbol="B'", metavar="COUNT")
-    noise_scale: OptNumber = field("positive", "Gradient noise scale, for the third rule.", default=None, symbol="B_noise", least=0)
-
-    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
-        ceiling = None if self.noise_scale is None else law.learning_rate_ceiling(self.lr, self.noise_scale, self.batch)
-        return Quantities.of(
-            "scaling-lr/1", batch=self.batch, new_batch=self.new_batch, lr=self.lr,
-            lr_sqrt=law.learning_rate_sqrt(self.lr, self.batch, self.new_batch),
-            lr_linear=law.learning_rate_linear(self.lr, self.batch, self.new_batch), lr_max=ceiling,
-            lr_noise_scale=None if ceiling is None else law.learning_rate_noise(ceiling, self.noise_scale, self.new_batch),
-            notes=[
-                "square root is usual for Adam, linear for SGD (with warm-up); "
-                "eta_max / (1 + B_noise/B) turns from linear to flat at the noise scale"
-            ],
-        )
-
-
+TABLE = calculators(__file__, (Compute,))
 QUESTIONS = (
-    Chinchilla, Loss, Kaplan, InferenceAware, Mixture, TrainingRun, Width, Addition, BatchSize, NoiseScale, LearningRate,
+    Chinchilla, Loss, TABLE["Kaplan"], InferenceAware, TABLE["Mixture"], TrainingRun, TABLE["Width"], TABLE["Addition"], BatchSize,
+    TABLE["NoiseScale"], TABLE["LearningRate"],
 )
 # fmt: on

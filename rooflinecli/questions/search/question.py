@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import field as key
 from typing import Generic, TypeVar
 
-from rooflinecli.core.errors import UsageError
 from rooflinecli.core.parallel_map import Spread
 from rooflinecli.core.record import OPTIONAL, Record, former, former_keys
 from rooflinecli.engine.phase_answer import Residency
@@ -334,22 +333,6 @@ class Search(Prices, Limits, EstimateOptions, Several, Question[SearchAnswer]): 
             self.is_given(field) for field in (Search.ttft, Search.itl, Search.qps, Search.slo, Search.simulate_top)
         )
         return not limits and build_request.implied(self.options()) != "serve"
-
-    def check(self) -> None:
-        super().check()
-        if not self.training:
-            training = next((f for f in (Search.precedent_only, Search.all_layouts) if self.is_given(f)), None)
-            if training is not None:
-                raise UsageError(f"{training.flag} applies to training; remove it, or add --phase train", training.name)
-        elif len(self.phase or ()) > 1:
-            raise UsageError("--phase train cannot be combined with prefill or decode; run two searches", "phase")
-        else:
-            for field in (Search.ttft, Search.itl, Search.qps, Search.slo):
-                if self.is_given(field):
-                    given = f"{field.flag} {self.text_of(field)}"
-                    raise UsageError(f"{given}: applies to serving; remove it, or add --phase decode", field.name)
-        if self.simulate_top and (self.training or self.qps is None):
-            raise UsageError("--simulate-top requires a request rate; add --phase decode --qps RATE", "simulate-top")
 
     def answer(self, tell: Callable[[int, int], None] | None = None, over: Spread | None = None) -> SearchAnswer:
         from rooflinecli.questions.search.answer import answer

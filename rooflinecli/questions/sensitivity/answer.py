@@ -22,7 +22,7 @@ from rooflinecli.formulas import scaling
 from rooflinecli.price import overrides
 from rooflinecli.price.chip import Chip
 from rooflinecli.questions import multi_chip
-from rooflinecli.questions.check.interval_bounds import phase_of
+from rooflinecli.questions.conditions import phase_of
 from rooflinecli.questions.estimate.answer import choose_layouts, context_of
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search.question import InstanceLayout, SearchAnswer, ServingRow, TrainingLayout, TrainingRow

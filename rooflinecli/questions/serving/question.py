@@ -10,6 +10,7 @@ from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
 from rooflinecli.core.record import Quantities
 from rooflinecli.formulas import cost, counts, serving
+from rooflinecli.questions.calculator import calculators
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Group, Number, OptNumber, OptText, Text, field
 
@@ -37,17 +38,11 @@ class Own(Question[Quantities]):
     bought: OptText = field("free", "Day from which it is used without a pause, such as 2026-12-01, for the date of the break-even.", default=None, metavar="DATE")
 
     def check(self) -> None:
-        if self.hw is None and (self.rent is None or self.watts is None):
-            raise UsageError("name the chip with --hw, or give --rent and --watts", "hw")
-        if self.hw is None and self.capex is None:
-            raise UsageError("give --capex, or the chip with --hw", "capex")
-        if self.resale >= 1:
-            raise UsageError("--resale must be below 1", "resale")
-        if self.bought is not None:
-            try:
-                date.fromisoformat(self.bought)
-            except ValueError:
-                raise UsageError(f"--bought {self.bought}: write a date such as 2026-12-01", "bought") from None
+        super().check()
+        try:
+            date.fromisoformat(self.bought or "2026-12-01")
+        except ValueError:
+            raise UsageError(f"--bought {self.bought}: write a date such as 2026-12-01", "bought") from None
 
     def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         """Intervals of the break-even are over the offers of the chip, and over what others say that owning costs where no --capex is given. A date
@@ -101,27 +96,6 @@ class Own(Question[Quantities]):
         return (date.fromisoformat(self.bought) + timedelta(seconds=float(num.value(seconds)))).isoformat()
 
 
-class TokenCost(ServerPrice, Question[Quantities]):
-    """Dollars per million input and output tokens."""
-
-    verb = "serving cost"
-    tokens_per_s: OptNumber = field("tokens_per_s", "Output tokens per second.", default=None, symbol="R")
-    prefill_tokens_per_s: OptNumber = field("tokens_per_s", "Prompt tokens per second.", default=None, symbol="R_p")
-
-    def check(self) -> None:
-        if self.tokens_per_s is None and self.prefill_tokens_per_s is None:
-            raise UsageError("no throughput; give --tokens-per-s (output), --prefill-tokens-per-s (input) or both")
-
-    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
-        def per_million(rate: float | None) -> Quantity:
-            return None if rate is None else cost.usd_per_million_tokens(self.usd_per_hour, rate, self.utilization)
-
-        return Quantities.of(
-            "serving-cost/2", price_usd_per_hour=self.usd_per_hour, utilization=self.utilization,
-            million_input_tokens_usd=per_million(self.prefill_tokens_per_s), million_output_tokens_usd=per_million(self.tokens_per_s),
-        )
-
-
 class BreakEven(ServerPrice, Question[Quantities]):
     """The batch at which a price per token pays for the hardware, and whether memory holds it."""
 
@@ -135,10 +109,6 @@ class BreakEven(ServerPrice, Question[Quantities]):
     hw: OptText = field("name", "Chip: a name, alias or YAML path. Gives the peak and the price.", default=None)
     devices: Number = field("positive", "Devices of the server.", default=1.0, symbol="n", short="-n", metavar="COUNT")
     device_memory: OptNumber = field("bytes", "Memory per device, instead of --hw ('80 GB').", default=None, symbol="M", former=("memory",))
-
-    def check(self) -> None:
-        if self.seq_len is not None and (self.model is None) == (self.kv_per_token is None):
-            raise UsageError("--seq-len requires the cache per token; give --model or --kv-per-token")
 
     def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         sold = self.usd_per_hour, self.price_per_million, self.utilization
@@ -181,10 +151,6 @@ class Batching(Question[Quantities]):
     batch: OptNumber = field("positive", "Concurrent sequences, for the cache freed per step.", default=None, symbol="B", metavar="COUNT")
     prompt: OptNumber = field("tokens", "Prompt tokens, for the cache freed per step.", default=None, symbol="P")
 
-    def check(self) -> None:
-        if self.lengths is None and (self.mean_output is None or self.max_output is None):
-            raise UsageError("give --mean-output and --max-output, or --lengths")
-
     def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         from rooflinecli.specs.parse_values import number
 
@@ -204,86 +170,6 @@ class Batching(Question[Quantities]):
         )
 
 
-class BeamSearch(Question[Quantities]):
-    """Beam search: how it multiplies the decode batch and the KV cache."""
-
-    verb = "serving beam"
-    beams: Number = field("positive", "Beams per sequence.", symbol="k", short="-k", metavar="COUNT")
-    batch: Number = field("positive", "Sequences.", default=1.0, symbol="B", metavar="COUNT")
-    prompt: Number = field("tokens", "Prompt tokens.", default=0.0, symbol="P", least=0)
-    output: Number = field("tokens", "Output tokens.", symbol="G")
-    kv_per_token: OptNumber = field("bytes", "KV-cache bytes per token ('320 KiB').", default=None, symbol="b")
-
-    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
-        shape = self.prompt, self.output
-        alone = serving.beam_cache_tokens(self.batch, 1.0, *shape)
-        caches = {
-            "greedy": alone,
-            "beams": serving.beam_cache_tokens(self.batch, self.beams, *shape),
-            "beams_sharing_the_prompt": serving.beam_cache_tokens_shared(self.batch, self.beams, *shape),
-        }
-        return Quantities.of(
-            "serving-beam/1", beams=self.beams, decode_batch=self.batch * self.beams,
-            caches={
-                name: {"kv_cache_tokens": tokens, "multiple": tokens / alone}
-                | ({} if self.kv_per_token is None else {"kv_cache_bytes": counts.bytes_of(tokens, self.kv_per_token)})
-                for name, tokens in caches.items()
-            },
-            notes=["Beams multiply the decode batch; paged caches let the beams of a sequence share its prompt."],
-        )
-
-
-class PrefixCaching(Question[Quantities]):
-    """Prefix caching: prompt tokens, FLOPs and TTFT saved."""
-
-    verb = "serving prefix-cache"
-    requests: Number = field("positive", "Requests that share the prefix.", symbol="n", metavar="COUNT")
-    prompt: Number = field("tokens", "Prompt tokens, prefix included.", symbol="P")
-    shared: Number = field("tokens", "Tokens of the shared prefix.", symbol="P_s", least=0)
-    hit_rate: Number = field("fraction", "Chance that the prefix is still cached, 0 to 1.", default=1.0, symbol="h")
-    prefill_tokens_per_s: OptNumber = field("tokens_per_s", "Prefill rate, for TTFT.", default=None, symbol="R_p")
-    params: OptNumber = field("params", "Parameters or a model's name, for the FLOPs.", default=None, symbol="N", short="-p")
-
-    def check(self) -> None:
-        if self.requests < 1:
-            raise UsageError("less than one request; give --requests 1 or more")
-        if self.shared > self.prompt:
-            raise UsageError("the shared prefix is longer than the prompt; shorten it")
-
-    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
-        load = self.requests, self.prompt, self.shared
-        whole, cached = serving.prefilled_tokens(*load, 0.0), serving.prefilled_tokens(*load, self.hit_rate)
-        found = {"prompt_tokens": whole, "prefilled_tokens": cached, "saving": 1 - cached / whole, "prefill_speedup": whole / cached}
-        if self.prefill_tokens_per_s is not None:
-            hit = serving.prompt_after_hit(self.prompt, self.shared)
-            found["ttft_miss_s"] = serving.ttft_from_throughput(self.prompt, self.prefill_tokens_per_s)
-            found["ttft_hit_s"] = serving.ttft_from_throughput(hit, self.prefill_tokens_per_s)
-        if self.params is not None:
-            found["prefill_flops"] = counts.forward_flops_rule(self.params, cached)
-            found["prefill_without_cache_flops"] = counts.forward_flops_rule(self.params, whole)
-        return Quantities.of("serving-prefix-cache/1", **found)
-
-
-class Disaggregation(Question[Quantities]):
-    """Disaggregated serving: prefill servers per decode server, requests per second."""
-
-    verb = "serving disaggregate"
-    prefill: Number = field("seconds", "Prefill time of one prompt ('0.91 s').", symbol="t_p")
-    step: Number = field("seconds", "Decode step time ('19 ms').", symbol="t_d")
-    output: Number = field("tokens", "Output tokens per request.", symbol="G")
-    batch: Number = field("positive", "Concurrent sequences of a decode server.", symbol="B", metavar="COUNT")
-    devices: OptNumber = field("positive", "Devices of a decode server, for the rate per device.", default=None, symbol="n", short="-n", metavar="COUNT")
-
-    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
-        rate = serving.queries_per_second(self.batch, self.step, self.output)
-        return Quantities.of(
-            "serving-disaggregate/1", prefill_per_decode_server=serving.prefill_decode_ratio(self.prefill, self.step, self.output, self.batch),
-            requests_per_s=rate,
-            requests_per_s_and_chip=None if self.devices is None else serving.rate_per_device(rate, self.devices),
-            notes=["Both pools busy: a full decode batch ends a request every step x output / batch s."],
-        )
-
-
 class QuantizeWeights(Question[Quantities]):
     """Quantization: weight bytes, devices, sequences and memory-bound decode speed in two formats."""
 
@@ -296,10 +182,6 @@ class QuantizeWeights(Question[Quantities]):
     hw: OptText = field("name", "Chip: a name, alias or YAML path. Gives the peak and the price.", default=None)
     device_memory: OptNumber = field("bytes", "Memory per device, instead of --hw ('16 GB').", default=None, symbol="M", former=("memory",))
     devices: OptNumber = field("positive", "Devices, for the sequences that fit.", default=None, symbol="n", short="-n", metavar="COUNT")
-
-    def check(self) -> None:
-        if self.before == self.after:
-            raise UsageError(f"--from and --to are both {self.after}; give two formats")
 
     def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         from rooflinecli.quantization.formats import size_of
@@ -330,7 +212,10 @@ class QuantizeWeights(Question[Quantities]):
 # fmt: on
 
 
-QUESTIONS = (TokenCost, Own, BreakEven, Batching, BeamSearch, PrefixCaching, Disaggregation, QuantizeWeights)
+TABLE = calculators(__file__, (ServerPrice,))
+QUESTIONS = (
+    TABLE["TokenCost"], Own, BreakEven, Batching, TABLE["BeamSearch"], TABLE["PrefixCaching"], TABLE["Disaggregation"], QuantizeWeights,
+)  # fmt: skip
 
 
 def _capacity(hw: str, lift: PlainLift) -> Quantity:

@@ -21,7 +21,7 @@ class Shard(Question[Quantities]):
     dtype: Text = field("free", "Number format.", default="bf16", metavar="FORMAT")
 
     def answer(self, lift: PlainLift = PLAIN) -> Quantities:
-        from rooflinecli.questions.shard import notation
+        from rooflinecli.questions.shard import answer as notation
         from rooflinecli.questions.shard.answer import shard
         from rooflinecli.specs.hardware import load_hardware
 

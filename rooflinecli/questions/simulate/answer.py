@@ -2,36 +2,370 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
-from rooflinecli.core.errors import Infeasible
+from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.num import Number
 from rooflinecli.core.parallel_map import Spread
+from rooflinecli.engine import evaluate, inference
 from rooflinecli.engine.build_request import warn
+from rooflinecli.engine.evaluate import prefill_share, token_prices
+from rooflinecli.engine.serving_load import VARIATION, ReplicaLoad
+from rooflinecli.formulas import cost, energy, serving
+from rooflinecli.questions.simulate.deployment import (
+    Deployment,
+    default_lengths,
+    deployment,
+    describe,
+    fleet,
+    max_context,
+    scheduler_of,
+)
 from rooflinecli.questions.simulate.question import (
     SCHEMA,
     STUDY_SCHEMA,
     LoadAnswer,
     Simulate,
     SimulateAnswer,
+    SimulatedLayout,
     SloAnswer,
     SloTarget,
     StudyAnswer,
 )
-from rooflinecli.questions.simulate.run import (
-    QUICK,
-    SEEDS,
-    Run,
-    drawn,
-    figures,
-    intervals,
-    min_replicas,
-    recorded,
-    repeats,
-    run,
-)
-from rooflinecli.simulate import slo
-from rooflinecli.simulate.cluster import Progress
+from rooflinecli.simulate import autoscaler, request_load, slo, summary
+from rooflinecli.simulate import cluster as running
+from rooflinecli.simulate.autoscaler import AutoscaledCluster
+from rooflinecli.simulate.cluster import Cluster, Progress
+from rooflinecli.simulate.failures import DegradedCluster, max_concurrent_failures
+from rooflinecli.simulate.replica import Replica
+from rooflinecli.simulate.request import RequestLatencies, SimRequest, times
+from rooflinecli.simulate.request_load import Lengths, lengths, spread
+from rooflinecli.simulate.summary import is_short, is_sustained
+from rooflinecli.simulate.trace_replay import Trace
+from rooflinecli.specs.layout import Layout
+
+
+@dataclass
+class Run:
+    """A run: the answer in numbers, the times of the requests after the warm-up and of every one, and the replicas as they stopped.
+
+    `paid` says from when on how many replicas cost something; `cut`: it was interrupted; `sought`: in a search for the fewest replicas.
+    """
+
+    question: Simulate
+    values: dict[str, Number]
+    about: dict[str, Number]
+    times: RequestLatencies
+    every: RequestLatencies
+    replicas: list[Replica]
+    first_token_error: float = 0.0
+    paid: tuple[tuple[float, int], ...] = ()
+    cut: bool = False
+    sought: bool = False
+
+    @property
+    def meets_slo(self) -> bool:
+        """Whether every target of the SLO is met."""
+        return bool(self.values.get("slo_attainment_margin", 0.0) >= 0)
+
+    @property
+    def sustained(self) -> bool:
+        """Whether requests end as fast as they arrive; clients of a closed loop wait for them."""
+        return bool(self.question.concurrency) or is_sustained(self.times, recorded=self.question.qps is None)
+
+
+def run(question: Simulate, progress: Progress | None = None, scale: float = 1.0) -> Run:
+    """Simulate, every step taking `scale` times as long; at a rate without --num-requests until the load is steady.
+
+    Raises UsageError or Infeasible as an estimate does, and Infeasible for a request larger than the cache.
+    """
+    found = _run(question, progress, scale)
+    lengthened = question.qps and not question.trace and not question.num_requests
+    while lengthened and question.count < MOST_DRAWN and not found.cut and found.sustained and is_short(found.times):
+        question = question.replace(num_requests=2 * question.count)
+        found = _run(question, progress, scale)
+    return found
+
+
+def _run(question: Simulate, progress: Progress | None, scale: float) -> Run:
+    trace = recorded(question)
+    prompt, output = drawn(question)
+    means = trace.means if trace is not None else (prompt.mean, output.mean)
+    one, ready = fleet(question, question.copies, *means, scale)
+    ready.progress = progress
+    count = question.count * (len(ready.replicas) if question.concurrency else 1)
+    jobs, follow = (
+        _recorded_jobs(question, trace) if trace is not None else (_made(question, count, prompt, output), None)
+    )
+    _fit(jobs, ready.every)
+    _check_classes(question, trace)
+    for option, given in (("failures", question.failures), ("autoscale", question.autoscale)):
+        if given and follow is not None:
+            raise UsageError(
+                f"--{option}: {question.trace} has sessions, whose next turns wait for answers; leave it out", option
+            )
+    if question.autoscale and one.ranks > 1:
+        raise UsageError("--autoscale counts whole copies of a plan; leave --dp out", "autoscale")
+    changing: AutoscaledCluster | DegradedCluster | None = None
+    if question.scaling is not None:
+        changing = AutoscaledCluster(ready, question.scaling)
+    elif question.replica_failures:
+        changing = DegradedCluster(ready, question.replica_failures)
+    cut = False
+    try:
+        if changing is not None:
+            changing.run_open_loop(jobs)
+        elif question.concurrency:
+            running.run_closed_loop(ready, jobs, question.concurrency)
+        else:
+            running.run_open_loop(ready, jobs, follow)
+    except KeyboardInterrupt:
+        cut = True
+        if not ready.ended:
+            raise
+    return replace(_answered(question, one, ready, changing), cut=cut)
+
+
+def drawn(question: Simulate) -> tuple[Lengths, Lengths]:
+    """The distributions that lengths are drawn from."""
+    usual = ("", "") if question.prompt and question.output else default_lengths(question.estimate_options)
+    prompt, output = question.prompt or usual[0], question.output or usual[1]
+    if question.length_range or question.fixed_lengths:
+        between = spread(question.length_range) if question.length_range else (1.0, 1.0)
+        return lengths("prompt", prompt, between), lengths("output", output, between)
+    found = lengths("prompt", prompt), lengths("output", output)
+    if {each.kind for each in found} != {"fixed"}:
+        return found
+    room = (max_context(question.estimate_options) or math.inf) / sum(each.mean for each in found)
+    wide = max(min(VARIATION, room - 1.0), 0.0)
+    prompts, outputs = (replace(each, spread=(1.0 - wide, 1.0 + wide)) for each in found)
+    return prompts, outputs
+
+
+def recorded(question: Simulate) -> Trace | None:
+    """The trace asked for, read once."""
+    if not question.trace:
+        return None
+    from rooflinecli.simulate.trace_replay import read
+
+    return read(
+        question.trace,
+        question.trace_speed,
+        question.trace_window or "",
+        question.skip_invalid,
+        question.num_requests or 0,
+    )
+
+
+def _recorded_jobs(
+    question: Simulate, trace: Trace
+) -> tuple[list[SimRequest], Callable[[SimRequest], SimRequest | None] | None]:
+    """Jobs of a trace: as recorded, at a rate of one's own, or one after the other in a closed loop."""
+    if question.concurrency:
+        rows = [replace(row, think=None, time=0.0) for row in trace.rows]  # every turn is a request of its own
+        return Trace(rows, trace.skipped, trace.format).jobs(lambda count: [0.0] * count)
+    if (qps := question.qps) is not None:
+        every = len(trace.rows)  # a rate of requests: sessions arrive less often, in proportion to their turns
+        return trace.jobs(lambda n: request_load.arrival_times(question.arrivals, qps * n / every, n, question.seed))
+    if not trace.timed:
+        raise UsageError(f"--trace {question.trace}: it records no times; add --qps or --concurrency", "qps")
+    return trace.jobs()
+
+
+def _made(question: Simulate, count: int, prompt: Lengths, output: Lengths) -> list[SimRequest]:
+    """Jobs of a load that was not recorded; in a closed loop they come when others end."""
+    qps = question.qps
+    when = [0.0] * count if qps is None else request_load.arrival_times(question.arrivals, qps, count, question.seed)
+    sizes = zip(when, prompt.draw(count, question.seed, 2), output.draw(count, question.seed, 3), strict=True)
+    return [SimRequest(i, *each) for i, each in enumerate(sizes)]
+
+
+def _fit(jobs: list[SimRequest], replicas: list[Replica]) -> None:
+    """Raises Infeasible for a request that no replica can ever hold."""
+    if not jobs:
+        raise UsageError("the load has no requests; widen --trace-window or raise --num-requests")
+    pool, pad = replicas[0].limits.pool, replicas[0].pad
+    largest = max(jobs, key=lambda job: job.prompt + job.output)
+    needs = largest.prompt + largest.output + pad + 1
+    if needs > pool:
+        raise Infeasible(
+            f"a request of {largest.prompt:,} + {largest.output:,} tokens needs more cache than the {pool:,} tokens of a replica; "
+            "use more devices per replica (--tp) or a narrower cache (--kv-dtype)"
+        )
+
+
+def _check_classes(question: Simulate, trace: Trace | None) -> None:
+    """Raises UsageError for a target of a class of requests that the load does not have."""
+    asked = {slo.label for slo in question.limits.slos} - {""} if question.limits else set()
+    known = sorted({row.label for row in trace.rows} - {""}) if trace is not None and asked else []
+    for label in sorted(asked - set(known)):
+        has = (
+            f"this one has {', '.join(known)}" if known else "this one has none; a trace with a column class names them"
+        )
+        raise UsageError(f"--slo {label}: the load has no such class of requests; {has}", "slo")
+
+
+def _answered(
+    question: Simulate, one: Deployment, ready: Cluster, changing: AutoscaledCluster | DegradedCluster | None
+) -> Run:
+    copies = question.prefill_replicas + question.decode_replicas or question.copies
+    replicas, every = ready.every, times(ready.ended)
+    found = every.since(question.warmup) if question.warmup else every
+    if not len(found.arrival):
+        raise UsageError(
+            f"--warmup {question.warmup:g}s: no request that ended came after it; make it shorter, or the load longer",
+            "warmup",
+        )
+    scaled = changing.paid if isinstance(changing, AutoscaledCluster) else None
+    paid = None if scaled is None else autoscaler.mean(scaled, *summary.steady_window(found))
+    devices = one.devices * (copies if paid is None else paid)
+    values = summary.summary(found, replicas, question.limits, devices, question.warmup or 0.0, paid)
+    values = {
+        "replicas": copies,
+        "devices": one.devices * copies,
+        **values,
+        **(changing.numbers if changing is not None else {}),
+        **_costs(question, one, devices, values),
+    }
+    if paid is not None:
+        values["replicas_mean"] = paid
+    scheduler = scheduler_of(one.ctx, question.scheduler_config)
+    about = describe(one, scheduler, replicas[0].limits)
+    counts = ((0.0, copies),) if scaled is None else tuple(scaled)
+    return Run(question, values, about, found, every, replicas, scheduler.first_token_error, counts)
+
+
+def _costs(question: Simulate, one: Deployment, devices: float, values: dict[str, Number]) -> dict[str, Number]:
+    """Dollars and joules per token, where the chip's file or --price says what an hour and a device take."""
+    rate, price, power, plan = values["output_tokens_per_s"], one.ctx.price, one.ctx.chip.power, one.layout
+    found: dict[str, Number] = {}
+    if not rate or (price is None and power is None):
+        return found
+    batch = values["running_requests_mean"]
+    busy = ReplicaLoad(
+        "closed" if question.concurrency else "open", max(batch, 1.0) if question.concurrency else batch, 0.0
+    )
+    decoded = inference.decode_pass(one.ctx, plan, busy)
+    step, context = decoded.seconds, serving.mean_context(one.ctx.prompt, one.ctx.output)
+    if power is not None:
+        use = evaluate.served_compute_use(one.ctx, batch, context, rate, devices)
+        busy_share = values["engine_utilization"]
+        watts = evaluate.mean_power(one.ctx, decoded.costs.t_memory / step * busy_share, use, decode=True)
+        found["joules_per_output_token"] = float(energy.joules_per_token(devices, watts, rate))
+    if price is not None:
+        hourly = cost.fleet_price(devices, price)
+        share = prefill_share(one.ctx, plan, step, batch, question.concurrency is None)
+        prices = token_prices(hourly, values["input_tokens_per_s"], rate, share, one.ctx.utilization)
+        found |= {name: float(usd) for name, usd in prices.items()}
+    return found
+
+
+def figures(repeat: tuple[Simulate, float]) -> dict[str, Number]:
+    """The numbers alone, of a question run to its end at a scale of its step times."""
+    question, scale = repeat
+    found = run(question, scale=scale)
+    if found.cut:
+        raise KeyboardInterrupt
+    return found.values
+
+
+MOST_DRAWN = 16_000  # requests to which a run without --num-requests is lengthened until its load is steady
+QUICK = 20_000  # requests up to which a run is repeated for its interval without being asked to
+SEEDS = 3
+
+
+def repeats(question: Simulate, seeds: int) -> list[tuple[Simulate, float]]:
+    """The same question with further seeds, and with every step as fast and as slow as the interval of a decode step is wide."""
+    trace = recorded(question)
+    means = trace.means if trace is not None else tuple(d.mean for d in drawn(question))
+    low, high = deployment(question.estimate_options, *means, question.load_per_replica).error
+    drawn_again = trace is None or question.qps  # a trace at a rate of one's own has its arrivals drawn
+    again = [] if not drawn_again else [(question.replace(seed=question.seed + i), 1.0) for i in range(1, seeds)]
+    return [*again, *((question, end) for end in (low, high))]
+
+
+def intervals(
+    values: dict[str, Number], others: Iterable[dict[str, Number]], first_token_error: float = 0.0
+) -> dict[str, list[float]]:
+    """Least and most of every number over a run and its repeats, where they differ; of first tokens wider by their own error.
+
+    With it 78 % of measured first tokens of models left out are inside, without 51 %; of further tokens 86 % are without more.
+    """
+    rows = [values, *others]
+    found = {}
+    for name, value in values.items():
+        seen = [row[name] for row in rows if isinstance(row.get(name), (int, float))]
+        if isinstance(value, float) and min(seen) < max(seen):
+            beyond = 1 + first_token_error if name.startswith("ttft_") else 1.0
+            found[name] = [min(seen) / beyond, max(seen) * beyond]
+    return found
+
+
+def curves(run: Run, points: int = 200) -> dict[str, list[tuple[float, float]]]:
+    """(share of requests, seconds) of each time: the picture of its percentiles."""
+    import numpy as np
+
+    shares = np.linspace(0, 1, points + 1)
+    return {
+        name: [(float(s), float(v)) for s, v in zip(shares, np.quantile(getattr(run.times, name), shares), strict=True)]
+        for name in ("ttft", "tpot", "e2e", "queue")
+    }
+
+
+def with_layout(question: Simulate, layout: Layout | SimulatedLayout) -> Simulate:
+    """The question with its layout given, so that another load is served by the same."""
+    sizes = {name: int(getattr(layout, name)) for name in ("tp", "pp", "dp", "cp", "ep")}
+    return question.replace(n=int(layout.devices), **sizes)
+
+
+def min_replicas(question: Simulate, most: int = 4096, progress: Progress | None = None) -> tuple[Run, Run | None]:
+    """The fewest replicas whose requests keep to the SLO, with the run of one fewer, which does not (None for one replica).
+
+    Found by doubling and halving, since more replicas never serve fewer requests inside the limits but for the draw of
+    who goes where; the last step is run, so that what is printed was seen. Raises UsageError without an SLO, Infeasible
+    when no count keeps to it.
+    """
+    limits = question.limits
+    if limits is None:
+        raise UsageError("--replicas min requires --slo, such as --slo ttft=2s,itl=50ms@99", "slo")
+    if question.autoscale:
+        raise UsageError("--replicas min and --autoscale are mutually exclusive; give one of them", "replicas")
+    if question.concurrency or question.prefill_replicas:
+        raise UsageError("--replicas min requires an open loop on one pool: --qps or --trace", "replicas")
+    trace = recorded(question)
+    means = trace.means if trace is not None else tuple(d.mean for d in drawn(question))
+    question = with_layout(question, deployment(question.estimate_options, *means).layout)
+    seen: dict[int, Run] = {}
+
+    def keeps(count: int) -> bool:
+        if count not in seen:
+            seen[count] = run(question.replace(replicas=count), progress)
+        return not seen[count].cut and seen[count].meets_slo and seen[count].sustained
+
+    low = max_concurrent_failures(question.replica_failures)  # at least one is there
+    high = low + 1
+    while not keeps(high):
+        if seen[high].cut:
+            return replace(seen[high], sought=True), None
+        margins = [seen[count].values["slo_attainment_margin"] for count in (high // 2, high) if count in seen]
+        if high >= most or (  # twice the replicas no longer help: almost no request queues or shares a step
+            len(margins) == 2 and margins[1] <= margins[0] + 1e-9 and seen[high].values["running_requests_mean"] < 0.5
+        ):
+            share = seen[high].values["slo_attainment"]
+            raise Infeasible(
+                f"{high} replicas still serve only {share:.1%} of requests inside {limits.text}; the limits are out of reach of this plan, "
+                "so relax --slo or change the plan"
+            )
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if keeps(middle) else (middle, high)
+        if seen[middle].cut:  # fewer might do as well
+            return replace(seen[high], cut=True, sought=True), None
+    return seen[high], seen.get(high - 1)
+
 
 Cell = tuple[Simulate, dict[str, str]]
 NOTES = (

@@ -7,8 +7,8 @@ from dataclasses import field
 from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.record import OPTIONAL, Record
 from rooflinecli.importers.source import Options
+from rooflinecli.questions.simulate.answer import curves, run, with_layout
 from rooflinecli.questions.simulate.question import Simulate
-from rooflinecli.questions.simulate.run import curves, run, with_layout
 from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.request import MOST
 

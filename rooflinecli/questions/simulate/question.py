@@ -11,24 +11,7 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number as Quantity
 from rooflinecli.core.record import Record, former, former_keys
 from rooflinecli.questions.question import Question
-from rooflinecli.specs.options import (
-    ENGINE,
-    LAYOUT,
-    LOAD,
-    Field,
-    Group,
-    Number,
-    OptNumber,
-    OptSwitch,
-    OptText,
-    OptWhole,
-    Serving,
-    Switch,
-    Text,
-    Texts,
-    Whole,
-    field,
-)
+from rooflinecli.specs import options as o
 
 if TYPE_CHECKING:
     from rooflinecli.simulate.autoscaler import AutoscalePolicy
@@ -139,77 +122,30 @@ class StudyAnswer(Record):
 
 
 REQUESTS, PER_CLIENT = 1000, 10
-MAX_REQUESTS = 20_000_000
-MAX_DURATION = 1e9  # s, thirty years: beyond it an instant and a millisecond after it are one number
 MAX_CELLS = 10_000
-Replicas = Field[int | str, int | Literal["min"]]
+Replicas = o.Field[int | str, int | Literal["min"]]
 
 
-class RequestLoad(Group):
+class RequestLoad(o.Group):
     """Requests of a simulation: recorded, at a rate, or of a number of clients; their lengths; the SLO."""
 
     # fmt: off
-    trace: OptText = field("file", "Recorded load: Azure, BurstGPT, Mooncake, Bailian, ShareGPT, inputs and results of benchmark clients, or time,prompt,output.", default=None, panel=LOAD)
-    qps: OptNumber = field("positive", "Open loop: requests per second over all replicas; several make a study.", default=None, metavar="RATE", panel=LOAD, former=("request-rate", "rps"))
-    arrivals: Text = field("free", "poisson, gamma:CV or constant.", default="poisson", metavar="KIND", panel=LOAD)
-    concurrency: OptWhole = field("whole", "Closed loop: requests in flight per replica, each followed by the next; several make a study.", default=None, panel=LOAD, former=("max-concurrency", "users"))
-    requests_per_client: Whole = field("whole", "Closed loop: requests of each client, the first of them in a burst.", default=PER_CLIENT, panel=LOAD, former=("prompts-per-slot",))
-    prompt: OptText = field("distribution", "Prompt tokens: 2k, uniform:LOW,HIGH, lognormal:MEAN,SIGMA or exponential:MEAN (2048, or what the model takes).", default=None, panel=LOAD, former=("isl", "input-len", "random-input-len"))
-    output: OptText = field("distribution", "Output tokens, as --prompt (256, or what the model takes).", default=None, panel=LOAD, former=("osl", "output-len", "random-output-len"))
-    length_range: OptText = field("free", "Draw every length between these fractions of it, such as 0.8:1.", default=None, metavar="LOW:HIGH", panel=LOAD, former=("lengths",))
-    fixed_lengths: Switch = field("switch", "All requests have one length, so that those of a closed loop run in lockstep; else lengths vary by 20% around it.", default=False, panel=LOAD, former=("equal-lengths",))
-    num_requests: OptWhole = field("whole", "Requests (1000; in a closed loop per replica, and of a trace its first).", default=None, panel=LOAD, former=("requests", "num-prompts"))
-    trace_speed: Number = field("positive", "Factor by which a trace is replayed faster.", default=1.0, metavar="FACTOR", panel=LOAD, least=1e-6, former=("speed",))
-    trace_window: OptText = field("free", "Part of a trace by time since its start, such as 10min:20min.", default=None, metavar="FROM:TO", panel=LOAD, former=("window",))
-    skip_invalid: Switch = field("switch", "Leave malformed rows of a trace out, and report how many.", default=False, panel=LOAD, former=("skip-bad",))
-    warmup: OptNumber = field("time", "Leave requests that arrive earlier out of every number, such as 30s.", default=None, panel=LOAD, least=0)
-    slo: OptText = field("free", "Limits and the percentage of requests that meet all: ttft=2s,itl=50ms,e2e=30s@99; several, and by class: ttft=500ms@50,ttft=2s@99,batch:e2e=10min@95.", default=None, metavar="LIMITS")
+    trace: o.OptText = o.field("file", "Recorded load: Azure, BurstGPT, Mooncake, Bailian, ShareGPT, inputs and results of benchmark clients, or time,prompt,output.", default=None, panel=o.LOAD)
+    qps: o.OptNumber = o.field("positive", "Open loop: requests per second over all replicas; several make a study.", default=None, metavar="RATE", panel=o.LOAD, former=("request-rate", "rps"))
+    arrivals: o.Text = o.field("free", "poisson, gamma:CV or constant.", default="poisson", metavar="KIND", panel=o.LOAD)
+    concurrency: o.OptWhole = o.field("whole", "Closed loop: requests in flight per replica, each followed by the next; several make a study.", default=None, panel=o.LOAD, former=("max-concurrency", "users"))
+    requests_per_client: o.Whole = o.field("whole", "Closed loop: requests of each client, the first of them in a burst.", default=PER_CLIENT, panel=o.LOAD, former=("prompts-per-slot",))
+    prompt: o.OptText = o.field("distribution", "Prompt tokens: 2k, uniform:LOW,HIGH, lognormal:MEAN,SIGMA or exponential:MEAN (2048, or what the model takes).", default=None, panel=o.LOAD, former=("isl", "input-len", "random-input-len"))
+    output: o.OptText = o.field("distribution", "Output tokens, as --prompt (256, or what the model takes).", default=None, panel=o.LOAD, former=("osl", "output-len", "random-output-len"))
+    length_range: o.OptText = o.field("free", "Draw every length between these fractions of it, such as 0.8:1.", default=None, metavar="LOW:HIGH", panel=o.LOAD, former=("lengths",))
+    fixed_lengths: o.Switch = o.field("switch", "All requests have one length, so that those of a closed loop run in lockstep; else lengths vary by 20% around it.", default=False, panel=o.LOAD, former=("equal-lengths",))
+    num_requests: o.OptWhole = o.field("whole", "Requests (1000; in a closed loop per replica, and of a trace its first).", default=None, panel=o.LOAD, former=("requests", "num-prompts"))
+    trace_speed: o.Number = o.field("positive", "Factor by which a trace is replayed faster.", default=1.0, metavar="FACTOR", panel=o.LOAD, least=1e-6, former=("speed",))
+    trace_window: o.OptText = o.field("free", "Part of a trace by time since its start, such as 10min:20min.", default=None, metavar="FROM:TO", panel=o.LOAD, former=("window",))
+    skip_invalid: o.Switch = o.field("switch", "Leave malformed rows of a trace out, and report how many.", default=False, panel=o.LOAD, former=("skip-bad",))
+    warmup: o.OptNumber = o.field("time", "Leave requests that arrive earlier out of every number, such as 30s.", default=None, panel=o.LOAD, least=0)
+    slo: o.OptText = o.field("free", "Limits and the percentage of requests that meet all: ttft=2s,itl=50ms,e2e=30s@99; several, and by class: ttft=500ms@50,ttft=2s@99,batch:e2e=10min@95.", default=None, metavar="LIMITS")
     # fmt: on
-
-    def check(self) -> None:
-        """Raise UsageError for a load given twice or not at all, and for terms of another kind of load."""
-        if not (self.trace or self.qps or self.concurrency):
-            raise UsageError("no load given; add --qps RATE, --concurrency COUNT or --trace FILE", "qps")
-        if self.qps and self.concurrency:
-            raise UsageError("--concurrency and --qps are mutually exclusive; give one of them", "qps")
-        for name, given in (
-            ("trace-window", self.trace_window),
-            ("trace-speed", self.trace_speed != 1),
-            ("skip-invalid", self.skip_invalid),
-        ):
-            if given and not self.trace:
-                raise UsageError(f"--{name} requires a recorded load; add --trace FILE", name)
-        for name, given in (("prompt", self.prompt), ("output", self.output), ("length-range", self.length_range)):
-            if given and self.trace:
-                raise UsageError(f"--{name}: a trace has its own lengths; leave it out, or leave --trace out", name)
-        if self.fixed_lengths and (self.length_range or self.trace):
-            other = "length-range" if self.length_range else "trace"
-            raise UsageError(f"--fixed-lengths and --{other} are mutually exclusive; give one of them", "fixed-lengths")
-        if self.trace_speed != 1 and (self.qps or self.concurrency):
-            load = "qps" if self.qps else "concurrency"
-            raise UsageError(
-                f"--trace-speed scales recorded times, and --{load} replaces them; keep one", "trace-speed"
-            )
-        if self.arrivals != "poisson" and not self.qps:
-            raise UsageError(f"--arrivals {self.arrivals} requires an open loop; add --qps", "arrivals")
-        if self.requests_per_client != PER_CLIENT and (self.trace or not self.concurrency):
-            raise UsageError(
-                "--requests-per-client requires a closed loop without a trace; give --concurrency alone",
-                "requests-per-client",
-            )
-        if self.count > MAX_REQUESTS:
-            name = "num-requests" if self.num_requests else "concurrency"
-            each = "" if self.num_requests else f" and {self.requests_per_client} requests per client"
-            raise UsageError(
-                f"--{name} {self.num_requests or self.concurrency:g}{each}: at most {MAX_REQUESTS:,} requests", name
-            )
-        if self.qps and not self.count / self.qps <= MAX_DURATION:
-            raise UsageError(
-                f"--qps {self.qps:g}: {self.count} requests take longer than {MAX_DURATION:g} s; give a higher rate or fewer requests",
-                "qps",
-            )
-        _ = self.limits
-        super().check()
 
     @property
     def limits(self) -> SloSet | None:
@@ -234,42 +170,20 @@ class Cluster(RequestLoad):
     """Replicas that serve the load, together or as prefill and decode pools; their router, failures and scaling."""
 
     # fmt: off
-    replicas: Replicas = field("whole", "Replicas of the layout; min: the smallest number that meets --slo; several make a study.", default=1, panel=LAYOUT, choices=("min",))
-    router: Text = field("free", "round-robin, least-loaded or prefix.", default="round-robin", metavar="NAME", panel=LAYOUT)
-    failures: OptText = field("free", "Replicas that fail, and for how long: 1@2min:10min; their requests restart on the others.", default=None, metavar="FAILURES", panel=LAYOUT, former=("lose",))
-    autoscale: OptText = field("free", "Replicas between MIN and MAX, by requests in flight on each: 1:8@32.", default=None, metavar="MIN:MAX@TARGET", panel=LAYOUT)
-    startup_time: OptText = field("free", "With --autoscale: time until a new replica serves, such as 3min.", default=None, metavar="TIME", panel=LAYOUT, former=("start-up",))
-    prefill_replicas: Whole = field("whole", "Replicas that only prefill.", default=0, least=0, panel=LAYOUT, former=("prefill-pool", "prefill-workers"))
-    decode_replicas: Whole = field("whole", "Replicas that only decode.", default=0, least=0, panel=LAYOUT, former=("decode-pool", "decode-workers"))
-    kv_transfer_bandwidth: OptNumber = field("bytes_per_s", "Bytes per second and device between the pools; else the chip's outermost network.", default=None, panel=LAYOUT, former=("kv-link",))
-    prefix_caching: Switch = field("switch", "Keep prompts for later requests that share a prefix.", default=False, panel=ENGINE, former=("prefix-cache", "enable-prefix-caching"))
-    scheduler_config: Texts = field("free", "Override the engine's scheduler: policy=sglang, token_budget=2048, look_ahead=0; repeat.", default=None, metavar="NAME=VALUE", panel=ENGINE, several=True, former=("scheduler",))
-    seed: Whole = field("whole", "Seed of everything drawn: equal seeds give equal answers.", default=0, least=0)
-    num_seeds: OptWhole = field("whole", "Runs with further seeds for the interval (3; 1 beyond 20,000 requests).", default=None, former=("seeds",))
-    interval: OptSwitch = field("switch", "Repeat with other seeds and step times for an 80% interval (up to 20,000 requests).", default=None)
+    replicas: Replicas = o.field("whole", "Replicas of the layout; min: the smallest number that meets --slo; several make a study.", default=1, panel=o.LAYOUT, choices=("min",))
+    router: o.Text = o.field("free", "round-robin, least-loaded or prefix.", default="round-robin", metavar="NAME", panel=o.LAYOUT)
+    failures: o.OptText = o.field("free", "Replicas that fail, and for how long: 1@2min:10min; their requests restart on the others.", default=None, metavar="FAILURES", panel=o.LAYOUT, former=("lose",))
+    autoscale: o.OptText = o.field("free", "Replicas between MIN and MAX, by requests in flight on each: 1:8@32.", default=None, metavar="MIN:MAX@TARGET", panel=o.LAYOUT)
+    startup_time: o.OptText = o.field("free", "With --autoscale: time until a new replica serves, such as 3min.", default=None, metavar="TIME", panel=o.LAYOUT, former=("start-up",))
+    prefill_replicas: o.Whole = o.field("whole", "Replicas that only prefill.", default=0, least=0, panel=o.LAYOUT, former=("prefill-pool", "prefill-workers"))
+    decode_replicas: o.Whole = o.field("whole", "Replicas that only decode.", default=0, least=0, panel=o.LAYOUT, former=("decode-pool", "decode-workers"))
+    kv_transfer_bandwidth: o.OptNumber = o.field("bytes_per_s", "Bytes per second and device between the pools; else the chip's outermost network.", default=None, panel=o.LAYOUT, former=("kv-link",))
+    prefix_caching: o.Switch = o.field("switch", "Keep prompts for later requests that share a prefix.", default=False, panel=o.ENGINE, former=("prefix-cache", "enable-prefix-caching"))
+    scheduler_config: o.Texts = o.field("free", "Override the engine's scheduler: policy=sglang, token_budget=2048, look_ahead=0; repeat.", default=None, metavar="NAME=VALUE", panel=o.ENGINE, several=True, former=("scheduler",))
+    seed: o.Whole = o.field("whole", "Seed of everything drawn: equal seeds give equal answers.", default=0, least=0)
+    num_seeds: o.OptWhole = o.field("whole", "Runs with further seeds for the interval (3; 1 beyond 20,000 requests).", default=None, former=("seeds",))
+    interval: o.OptSwitch = o.field("switch", "Repeat with other seeds and step times for an 80% interval (up to 20,000 requests).", default=None)
     # fmt: on
-
-    def check(self) -> None:
-        """Raise UsageError for replicas that contradict the load or each other."""
-        for name, given in (("failures", self.failures), ("autoscale", self.autoscale)):
-            if given and (self.concurrency or self.prefill_replicas):
-                raise UsageError(f"--{name} requires an open loop on one pool: --qps or --trace", name)
-        if self.autoscale and (self.failures or self.replicas != 1):
-            name = "failures" if self.failures else "replicas"
-            raise UsageError(f"--autoscale decides how many replicas there are; leave --{name} out", "autoscale")
-        if self.startup_time and not self.autoscale:
-            raise UsageError(
-                "--startup-time requires replicas that come with the load; add --autoscale 1:8@32", "startup-time"
-            )
-        if bool(self.prefill_replicas) != bool(self.decode_replicas):
-            raise UsageError("--prefill-replicas and --decode-replicas go together; give both", "prefill-replicas")
-        if self.kv_transfer_bandwidth and not self.prefill_replicas:
-            raise UsageError(
-                "--kv-transfer-bandwidth joins pools; add --prefill-replicas and --decode-replicas",
-                "kv-transfer-bandwidth",
-            )
-        _ = self.replica_failures, self.scaling
-        super().check()
 
     @property
     def replica_failures(self) -> tuple[ReplicaFailure, ...]:
@@ -291,7 +205,7 @@ class Cluster(RequestLoad):
         return 1 if self.replicas == "min" else int(self.replicas)
 
 
-class Simulate(Cluster, RequestLoad, Serving, Question["SimulateAnswer"]):
+class Simulate(Cluster, RequestLoad, o.Serving, Question["SimulateAnswer"]):
     """Percentiles, SLO attainment and the fewest replicas for a load: every request's life under an engine's scheduler.
 
     Exit code 1 when --slo is not met, or nothing fits.
@@ -321,6 +235,10 @@ class Simulate(Cluster, RequestLoad, Serving, Question["SimulateAnswer"]):
         "concurrency",
         "replicas",
     )
+
+    def check(self) -> None:
+        super().check()
+        _ = self.limits, self.replica_failures, self.scaling  # which raise for what cannot be read
 
     def answer(self) -> SimulateAnswer:
         from rooflinecli.questions.simulate.answer import answered

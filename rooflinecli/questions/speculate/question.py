@@ -39,24 +39,11 @@ class Speculate(Question[Quantities]):
     batch: OptNumber = field("positive", "With --hw: sequences (32).", default=None, symbol="B", metavar="COUNT")
     itl: OptNumber = field("seconds", "Plain ITL ('20 ms'), to get the new one.", default=None, symbol="t")
 
-    def check(self) -> None:
-        if (self.acceptance_rate is None) == (self.speedup is None):
-            raise UsageError("give --acceptance-rate for the speedup, or --speedup for the acceptance rate it takes")
-        if self.draft_cost is None and (self.draft is None or self.target is None):
-            raise UsageError("give --draft-cost, or --draft and --target")
-        tokens = self.num_speculative_tokens
-        if tokens is not None and tokens != int(tokens):
-            raise UsageError(f"--num-speculative-tokens {tokens:g}: must be a whole number")
-        if self.speedup is not None and tokens is None:
-            raise UsageError("--speedup requires --num-speculative-tokens; add it")
-        if self.hw is None and (self.devices is not None or self.batch is not None):
-            raise UsageError("-n and --batch are of the server that --hw prices; add --hw, or leave them out")
-        if self.hw is not None:
-            written = self.written()
-            if any(is_number(str(written.get(name, 0))) for name in ("draft", "target")):
-                raise UsageError("--hw prices two models; name them by --draft and --target")
-            if self.draft_cost is not None or self.verify_cost != 1.0:
-                raise UsageError("--hw prices draft and verification; leave out --draft-cost and --verify-cost")
+    @property
+    def names_models(self) -> bool:
+        """Whether draft and target are models, rather than sizes."""
+        written = self.written()
+        return not any(is_number(str(written.get(name, 0))) for name in ("draft", "target"))
 
     def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         costs = self._costs_on_hardware(lift) if self.hw is not None else self._costs_of_sizes()

@@ -11,7 +11,7 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.core.extras import install
 
 if TYPE_CHECKING:
-    from rooflinecli.questions.sweep.plot_points import Picture
+    from rooflinecli.render.blocks import Picture
 
 MARKS = "o+x*#@%&ABCD"
 WIDTH, HEIGHT = 80, 20  # with the numbers on the left

@@ -12,9 +12,8 @@ from rooflinecli.core.units import duration, si
 from rooflinecli.questions.ops.answer import Operation
 from rooflinecli.questions.report.answer import ReportAnswer
 from rooflinecli.questions.simulate.from_estimate import Unserved
-from rooflinecli.questions.sweep.plot_points import Picture
 from rooflinecli.render.answer import to_json
-from rooflinecli.render.blocks import Block, Command, Drawing, Headline, Note, Page, Pairs, Table, records
+from rooflinecli.render.blocks import Block, Command, Drawing, Headline, Note, Page, Pairs, Picture, Table, records
 from rooflinecli.render.formats.terminal import command
 from rooflinecli.render.numbers import text
 from rooflinecli.render.report import charts

@@ -9,8 +9,15 @@ from pathlib import Path
 
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import si
-from rooflinecli.questions.hardware.answer import HALF, Chip, Chips, ChipSheet, SourcedConstants, SourcedFigure
-from rooflinecli.questions.prices.answer import OffersAnswer
+from rooflinecli.questions.hardware.answer import (
+    HALF,
+    Chip,
+    Chips,
+    ChipSheet,
+    OffersAnswer,
+    SourcedConstants,
+    SourcedFigure,
+)
 from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, Prose, Table, page, records
 from rooflinecli.render.numbers import NONE, binary, error, short, text
 from rooflinecli.specs.efficiency import CONSTANTS

@@ -4,8 +4,9 @@ simulation, operations on the roofline."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from rooflinecli.core.errors import UsageError
 from rooflinecli.core.record import Record
 from rooflinecli.core.units import duration
 from rooflinecli.measure.aot import AotAnswer
@@ -13,9 +14,10 @@ from rooflinecli.questions.compare.question import CompareAnswer
 from rooflinecli.questions.ops.answer import OpsAnswer
 from rooflinecli.questions.plan.question import ServingChip, ServingPlan, TrainingChip, TrainingPlan
 from rooflinecli.questions.search.question import ServingRow, ServingSearch, TrainingRow, TrainingSearch
+from rooflinecli.questions.simulate.answer import Run, curves
 from rooflinecli.questions.simulate.from_estimate import ServedLoad
 from rooflinecli.questions.simulate.question import SimulateAnswer, StudyAnswer
-from rooflinecli.questions.sweep.plot_points import Picture
+from rooflinecli.render.blocks import Picture
 from rooflinecli.render.numbers import label, layout
 
 DAY, MS = 86400.0, 1e3
@@ -70,13 +72,13 @@ def _picture(answer: Record) -> Picture | None:
         made.limits = _limits(s for name, s in answer.limits_s.items() if name.startswith("itl"))
         return made
     if isinstance(answer, SimulateAnswer):
-        made = Picture(
-            "Latency by percentile of requests", "percent of requests", "seconds", False, log_up=True, curves=True
+        found = answer.simulate
+        return _percentiles(
+            {
+                name: [(share, found.get(f"{name}_{key}_s") or 0.0) for key, share in PERCENTILES.items()]
+                for name in ("ttft", "tpot", "e2e")
+            }
         )
-        for name in ("ttft", "tpot", "e2e"):
-            line = [(share, answer.simulate.get(f"{name}_{key}_s")) for key, share in PERCENTILES.items()]
-            made.series[name.upper()] = [(share, s) for share, s in line if isinstance(s, float) and s > 0]
-        return made
     if isinstance(answer, (OpsAnswer, AotAnswer)):
         made = Picture(f"{answer.model.name} on {answer.hardware.name}", "FLOP per byte", "FLOP/s per device", True)
         made.roofs = {
@@ -89,8 +91,6 @@ def _picture(answer: Record) -> Picture | None:
                     points.append((row.intensity_flops_per_byte, row.achieved_flops_per_s))
         return made
     if isinstance(answer, StudyAnswer) and {"qps", "concurrency", "replicas"} & set(answer.axes):
-        from rooflinecli.questions.simulate.plots import over_rates
-
         return over_rates(answer)
     return None
 
@@ -123,13 +123,53 @@ def _limits(seconds: Iterable[float], unit: float = MS) -> dict[str, float]:
 
 def served(found: ServedLoad) -> list[Picture]:
     """A simulated load: percentile curves, batch and queue over time, and the SLO or TTFT under less and more of it."""
-    curves = Picture("Percentiles of requests", "percent of requests", "seconds", False, log_up=True, curves=True)
-    for name, line in found.percentiles.items():
-        curves.series[name.upper()] = [(100 * p["share"], p["time_s"]) for p in line if p["time_s"] > 0]
+    lines = {name: [(100 * p["share"], p["time_s"]) for p in line] for name, line in found.percentiles.items()}
+    latencies = _percentiles(lines, "Percentiles of requests")
     busy = Picture("Batch and queue over time", "s since the start", "sequences of a replica", False, curves=True)
     busy.series = {name: [(p["at_s"], float(p[name])) for p in found.over_time] for name in ("batch", "queue")}
     rate = "requests per second" if "qps" in found.load else "requests in flight"
     title = f"Share inside {found.slo} against {rate}" if found.slo else f"TTFT, p99, against {rate}"
     loads = Picture(title, rate, "share of requests" if found.slo else "s", False, curves=True)
     loads.series[""] = [(p.load, p.slo_attainment if found.slo else p.ttft_p99_s) for p in found.loads]  # type: ignore[misc]
-    return [one for one in (curves, busy, *([loads] if len(found.loads) > 1 else [])) if any(one.series.values())]
+    return [one for one in (latencies, busy, *([loads] if len(found.loads) > 1 else [])) if any(one.series.values())]
+
+
+def _percentiles(
+    lines: Mapping[str, Iterable[tuple[float, float]]], title: str = "Latency by percentile of requests"
+) -> Picture:
+    """(per cent of requests, seconds) of each latency."""
+    made = Picture(title, "percent of requests", "seconds", False, log_up=True, curves=True)
+    for name, line in lines.items():
+        if kept := [(share, seconds) for share, seconds in line if seconds > 0]:
+            made.series["queueing" if name == "queue" else name.upper()] = kept
+    return made
+
+
+def of_run(run: Run, kind: str) -> Picture:
+    """A simulation by --plot-kind: percentiles, or load over time. Raises UsageError for a kind that needs several."""
+    if kind == "percentiles":
+        return _percentiles({name: [(100 * share, s) for share, s in line] for name, line in curves(run).items()})
+    if kind == "load":
+        found = Picture("Sequences under way and waiting", "seconds", "sequences", False, curves=True)
+        for place, replica in enumerate(run.replicas):
+            which = f" {place}" if len(run.replicas) > 1 else ""
+            found.series[f"batch{which}"] = [(now, float(batch)) for now, batch, _, _ in replica.tally.samples]
+            found.series[f"queue{which}"] = [(now, float(queue)) for now, _, queue, _ in replica.tally.samples]
+        return found
+    if kind == "slo":
+        raise UsageError("--plot-kind slo needs several rates: --qps 1,2,4,8", "plot-kind")
+    raise UsageError(f"--plot-kind {kind}: expected percentiles, load, slo", "plot-kind")
+
+
+def over_rates(result: StudyAnswer) -> Picture:
+    """Of a study over rates: the share inside the limits, or the p99 of the first token where there are none."""
+    axis = next((name for name in ("qps", "concurrency", "replicas") if name in result.axes), None)
+    if axis is None:
+        raise UsageError("--plot of a study needs several values of --qps, --concurrency or --replicas", "plot")
+    what = "slo_attainment" if result.slo else "ttft_p99_s"
+    found = Picture(f"{what} against {axis}", axis, what, False)
+    for row in result.rows:
+        if row["feasible"]:
+            name = " ".join(row[other] for other in result.axes if other != axis)
+            found.series.setdefault(name, []).append((float(row[axis]), row[what]))
+    return found

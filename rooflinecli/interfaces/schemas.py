@@ -1,20 +1,21 @@
-"""docs/schema/estimate.json: the JSON contract, from the classes of answers/contract and the table of quantities.
-
-`python docs/generate.py` writes it.
-"""
+"""JSON schemas that are generated: of a plan file, of an option, and of the answer of an estimate. `python docs/generate.py` writes docs/schema."""
 
 from __future__ import annotations
 
 import types
+from collections.abc import Iterable
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from rooflinecli.core.record import Json, Record
 from rooflinecli.engine.evaluate import ANSWERS
+from rooflinecli.questions.check.cases import FROM, CheckFile
+from rooflinecli.questions.check.run import simulation_fields
 from rooflinecli.questions.estimate.answer_types import SCHEMA, EstimateAnswer
+from rooflinecli.specs.options import KINDS, OPTIONS, Option
 from rooflinecli.specs.quantities import DERIVED, find
 
-_NUMBER = {"type": "number"}
 JsonSchema = Json  # keywords of JSON Schema by name
+_NUMBER = {"type": "number"}
 _PLAIN: dict[Any, JsonSchema] = {
     Any: _NUMBER,
     float: _NUMBER,
@@ -25,8 +26,71 @@ _PLAIN: dict[Any, JsonSchema] = {
 }
 
 
-def generate() -> JsonSchema:
-    """The schema as plain data."""
+def plan_file() -> JsonSchema:
+    """Of a plan file, from its pydantic spec and the table of options: docs/schema/check.json."""
+    schema = CheckFile.model_json_schema()
+    options = _schemas(OPTIONS.values())
+    defs = schema["$defs"]
+    check = defs["CheckSpec"]
+    check["properties"] |= options | {
+        FROM: {"type": "string", "description": "a launch script, config or command to read options from"}
+    }
+    check["additionalProperties"] = False
+    check["properties"]["simulate"] |= {
+        "properties": _schemas(simulation_fields(), former=True),
+        "additionalProperties": False,
+    }
+    check["properties"]["matrix"] |= {
+        "properties": {k: {"type": "array", "minItems": 1} for k in options},
+        "additionalProperties": False,
+    }
+    check["properties"]["require"]["additionalProperties"] = {
+        "anyOf": [_limit(), {"type": "array", "minItems": 1, "items": _limit()}]
+    }
+    schema["properties"]["defaults"] |= {"properties": options, "additionalProperties": False}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "roofline check plan"}
+
+
+def _schemas(options: Iterable[Option], former: bool = False) -> JsonSchema:
+    """Name of an option -> what it takes, under every spelling of today, with `former` those of earlier releases too."""
+    names = {
+        spelt: option
+        for option in options
+        for name in (option.long, *option.also, *(option.names if former else (option.name,)))
+        for spelt in (name, name.replace("-", "_"))
+    }
+    return {name: option_schema(option) for name, option in sorted(names.items())}
+
+
+def option_schema(option: Option, help: str | None = None, several: bool = False) -> JsonSchema:
+    """JSON Schema of one option's value; `several` where ranges and lists are read too."""
+    about = {"description": help or option.help}
+    if several:
+        return {"type": ["string", "number", "boolean", "array"], **about}
+    if option.kind == "switch":
+        return {"type": "boolean", **about}
+    if option.kind == "choice":
+        return {"enum": list(option.choices), **about}
+    if option.kind == "phases":
+        phase = {"enum": list(option.choices)}
+        return {"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": phase}], **about}
+    if option.several:
+        return {"type": ["string", "array"], "items": {"type": "string"}, **about}
+    return {
+        "type": ["number", "string"] if KINDS[option.kind].unit or option.kind == "distribution" else "string",
+        **about,
+    }
+
+
+def _limit() -> JsonSchema:
+    """true, false, a word, or a comparison with its unit."""
+    return {
+        "anyOf": [{"type": "boolean"}, {"type": "string", "pattern": r"^\s*(<=|>=|==|=|<|>|≤|≥)\s*\S|^\s*[A-Za-z]"}]
+    }
+
+
+def estimate_answer() -> JsonSchema:
+    """Of the answer of an estimate, from its records and the table of quantities: docs/schema/estimate.json."""
     defs: JsonSchema = {}
     root = _record(EstimateAnswer, defs)
     root["properties"]["schema"] = {"const": SCHEMA}

@@ -1,1 +1,0 @@
-"""The table of offers: listed by chip, and imported from a catalog."""
