@@ -41,7 +41,11 @@ def spread_over(jobs: int = 1, cluster: str | None = None, kept: Kept | None = N
         if cluster:
             run: Unordered[Q, A] = partial(_dask, cluster, wrapped)
         else:
-            run = partial(_processes, jobs, wrapped) if jobs > 1 else partial(_here, wrapped)
+            run = (
+                partial(_processes, jobs, wrapped)
+                if jobs > 1
+                else lambda found: ((number, wrapped(item)) for number, item in found.items())
+            )
         return _in_order(list(items), run if kept is None else kept.around(run))
 
     return over
@@ -147,11 +151,6 @@ def _opened(found: A | _Refusal) -> A:
     if not isinstance(found, _Refusal):
         return found
     raise found.kind(found.text, found.option) if issubclass(found.kind, UsageError) else found.kind(found.text)
-
-
-def _here(function: _Wrapped[Q, A], items: dict[int, Q]) -> Iterator[tuple[int, A | _Refusal]]:
-    for number, item in items.items():
-        yield number, function(item)
 
 
 def _processes(jobs: int, function: _Wrapped[Q, A], items: dict[int, Q]) -> Iterator[tuple[int, A | _Refusal]]:

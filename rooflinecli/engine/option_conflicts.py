@@ -36,8 +36,8 @@ def check(ctx: EstimateContext) -> None:
     """Raises UsageError with the option and the remedy."""
     r = ctx.request
     for module in r.recompute_modules.split(",") if r.recompute_modules else ():
-        if module not in recompute.MODULES:
-            raise unknown("--recompute-modules", module, recompute.MODULES, option="recompute-modules")
+        if module not in recompute.modules():
+            raise unknown("--recompute-modules", module, recompute.modules(), option="recompute-modules")
     _refuse(ctx, "recomputation")
     if r.software is not None:
         names = frameworks(ctx)

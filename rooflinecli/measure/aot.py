@@ -82,8 +82,10 @@ def analyse(
     trips: float | None = None,
 ) -> AotAnswer:
     """Everything `roofline aot` prints. Raises UsageError when the function cannot be traced or compiled with these shapes."""
+    import jax
+
     traced, compiled = _compile(function, arguments, name)
-    jaxpr, chip = traced.jaxpr, Chip(hardware, PLAIN)
+    jaxpr, chip, device = traced.jaxpr, Chip(hardware, PLAIN), jax.devices()[0]
     counts = {
         "needed": tally(jaxpr, Rules(trips=trips)),
         "written": tally(jaxpr, Rules(trips=trips, dead=True)),
@@ -120,7 +122,7 @@ def analyse(
         model=Named(name=name),
         hardware=Named(name=hardware.name, id=hardware.id),
         arguments=[str(a) for a in arguments],
-        compiled_for=compiled_for(),
+        compiled_for=f"{device.platform} ({device.device_kind}), jax {jax.__version__}",
         counts={
             "flops": flops,
             "matmul_flops": needed.flops,
@@ -162,13 +164,6 @@ def _compile(function: Callable[..., object], arguments: Sequence[object], name:
         raise UsageError(
             f"{name} with {len(arguments)} arguments: {type(error).__name__}: {first_line(error)}"
         ) from None
-
-
-def compiled_for() -> str:
-    import jax
-
-    device = jax.devices()[0]
-    return f"{device.platform} ({device.device_kind}), jax {jax.__version__}"
 
 
 def _xla(compiled: Compiled) -> Json:

@@ -7,38 +7,26 @@ projection: no gradient reads it (torch.utils.checkpoint without re-entry, and X
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
+
 from rooflinecli.core import num
 from rooflinecli.core.num import Number
+from rooflinecli.core.record import Json
 from rooflinecli.ledger.ops import Op
 from rooflinecli.specs.layout import Layout
+from rooflinecli.specs.snapshots import table
 
-# Megatron-LM's --recompute-modules: rows that run again, and which of their saved tensors (by place) are no longer kept.
-MODULES: dict[str, tuple[tuple[str, ...], dict[str, tuple[int, ...]]]] = {
-    "core_attn": ((), {}),
-    "layernorm": (
-        ("norm.1", "norm.2"),
-        dict.fromkeys(
-            ("attention.qkv", "attention.q_down", "feedforward.gate_up", "feedforward.up", "moe.router"), (0,)
-        ),
-    ),
-    "mla_up_proj": (("attention.q_up", "attention.kv_up"), {"attention.q_up": (1,), "attention.kv_up": (1,)}),
-    "mlp": (
-        ("feedforward.gate_up", "feedforward.up", "feedforward.activation", "feedforward.down"),
-        {"feedforward.gate_up": (1,), "feedforward.up": (1,), "feedforward.down": (0,)},
-    ),
-    "mlp_act": (("feedforward.activation",), {"feedforward.down": (0,)}),  # XLA's and MaxText's minimal policies
-    "moe_act": (("moe.activation",), {"moe.experts_down": (0,)}),
-    "moe": (
-        ("moe.experts_up", "moe.activation", "moe.experts_down", "moe.permute"),
-        {"moe.experts_up": (0, 1), "moe.experts_down": (0,)},
-    ),
-    "shared_experts": (
-        ("moe.shared_up", "moe.shared_activation", "moe.shared_down"),
-        {"moe.shared_up": (0,), "moe.shared_down": (0,)},
-    ),
-}
 PRE_NORM = 2  # norms of a layer whose branches start with one
 LAST = ("feedforward.down", "moe.shared_down", "residual")  # what only the output of a pre-norm layer needs
+
+
+@cache
+def modules() -> dict[str, Json]:
+    """Megatron-LM's --recompute-modules: `again`, the rows that run again, and `drops`, by row, which of its saved tensors (by place) are
+    no longer kept."""
+    rows: dict[str, Json] = table(Path(__file__).with_suffix(".yaml"))
+    return rows
 
 
 def share(layers: Number | None, all_layers: Number) -> Number:
@@ -62,15 +50,15 @@ def recomputed_ops(plan: Layout, forward: list[Op], early_stop: bool = False) ->
 
 def recomputed_rows(plan: Layout) -> set[str]:
     """Rows that selective recomputation runs again."""
-    modules = plan.recompute_modules if plan.recompute == "selective" else ()
-    return {name for module in modules for name in MODULES[module][0]}
+    chosen = plan.recompute_modules if plan.recompute == "selective" else ()
+    return {name for module in chosen for name in modules()[module]["again"]}
 
 
 def dropped_tensors(plan: Layout) -> dict[str, tuple[int, ...]]:
     """By row, the places of the saved tensors that selective recomputation drops."""
     dropped: dict[str, tuple[int, ...]] = {}
     for module in plan.recompute_modules if plan.recompute == "selective" else ():
-        for row, places in MODULES[module][1].items():
+        for row, places in modules()[module]["drops"].items():
             dropped[row] = (*dropped.get(row, ()), *places)
     return dropped
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+from collections.abc import Callable
 from numbers import Real
 
 from rooflinecli.core import units
@@ -20,26 +21,30 @@ def number(flag: str, written: object, kind: str = "count", option: str = "") ->
 
     A batch of 4M-tokens is 4 x 2^20, as sequences of 4k are of 4 x 2^10 and training runs count.
     """
+    unit = "length" if option == "batch" and in_tokens(written) else KINDS[kind].unit
+    found = _finite(flag, written, option, lambda text: _parsed(text, unit))
+    if KINDS[kind].whole and found != int(found):
+        raise UsageError(f"{flag} {written}: expected a whole number", option)
+    return found
+
+
+def _finite(flag: str, written: object, option: str, parsed: Callable[[str], float]) -> float:
+    """A finite number, text as `parsed` reads it. Raises UsageError."""
     if isinstance(written, bool) or not isinstance(written, (Real, str)):  # numpy's scalars are Real
         raise UsageError(f"{flag} {written!r}: expected a number", option)
-    unit = "length" if option == "batch" and in_tokens(written) else KINDS[kind].unit
     try:
-        found = _parsed(written if isinstance(written, str) else float(written), unit)
+        found = parsed(written) if isinstance(written, str) else float(written)
     except ValueError as error:
         raise UsageError(f"{flag} {written}: {error}", option) from None
     except OverflowError:
         found = math.inf
     if not math.isfinite(found):
         raise UsageError(f"{flag} {written}: expected a finite number", option)
-    if KINDS[kind].whole and found != int(found):
-        raise UsageError(f"{flag} {written}: expected a whole number", option)
     return found
 
 
-def _parsed(written: float | str, unit: str) -> float:
+def _parsed(written: str, unit: str) -> float:
     """Raises ValueError for what is not a number of that unit; dollars and counts need not say theirs."""
-    if not isinstance(written, str):
-        return float(written)
     with contextlib.suppress(ValueError):
         return float(written)
     text = written.strip()
@@ -96,16 +101,10 @@ _BARE = ("FLOP", "B", "USD", "USD/h", "tokens/s")
 def quantity(field: Option, written: object) -> float:
     """A number with its unit in SI; one that is not text is SI already. Raises UsageError with the flag and the bound broken."""
     kind, flag = KINDS[field.kind], field.flag
-    if isinstance(written, bool) or not isinstance(written, (Real, str)):
-        raise UsageError(f"{flag} {written!r}: expected a number", field.name)
-    try:
-        found = _measured(written if isinstance(written, str) else float(written), kind.unit, field.kind == "seconds")
-    except (ValueError, OverflowError) as error:
-        raise UsageError(f"{flag} {written}: {error}", field.name) from None
+    bare = kind.unit in _BARE or field.kind == "seconds"
+    found = _finite(flag, written, field.name, lambda text: _measured(text, kind.unit, bare))
     least, most = kind.least if field.least is None else field.least, kind.most if field.most is None else field.most
     above = kind.above if field.least is None else None
-    if not math.isfinite(found):
-        raise UsageError(f"{flag} {written}: expected a finite number", field.name)
     if above is not None and found <= above:
         raise UsageError(f"{flag} {written}: must be above zero; give a positive number", field.name)
     if least is not None and found < least:
@@ -141,14 +140,12 @@ def whole(field: Option, written: object) -> int:
     return found
 
 
-def _measured(written: float | str, unit: str, bare: bool) -> float:
-    if not isinstance(written, str):
-        return float(written)
+def _measured(written: str, unit: str, bare: bool) -> float:
     text = written.removeprefix("$") + (" USD" if unit == "USD" and not written.endswith("USD") else "")
     try:
         return units.parse(text, unit)
     except ValueError:
-        if unit in _BARE or bare:
+        if bare:
             with contextlib.suppress(ValueError):
                 return float(written)
         raise

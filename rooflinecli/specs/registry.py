@@ -15,28 +15,13 @@ from rooflinecli.core.errors import unknown
 _PACKAGE = Path(__file__).resolve().parent.parent
 _SPELLED = {"1f1b": "one_f_one_b", "llama.cpp": "llama_cpp"}  # names that people write and Python could not import
 
-# folder -> {name of an earlier release: today's}: model files of users keep loading
-_FORMER = {
-    "layers/attention": {"uneven": "asymmetric-gqa", "reused": "shared-kv"},
-    "layers/components": {"streams": "altup"},
-    "layers/images": {
-        "smart": "smart-resize",
-        "longest": "longest-edge",
-        "whole": "fixed-square",
-        "padded": "padded-tiles",
-        "shrunk": "patch-budget",
-        "budget": "token-budget",
-        "tiles": "dynamic-tiles",
-        "split": "image-splitting",
-        "canvas": "best-fit-canvas",
-        "latent": "latent-patches",
-    },
-}
-
 
 def canonical(folder: str, name: str) -> str:
-    """Today's spelling of a kind that an earlier release called otherwise."""
-    return _FORMER.get(folder, {}).get(name, name)
+    """Today's spelling of a kind that an earlier release called otherwise: model files of users keep loading."""
+    from rooflinecli.specs.snapshots import table
+
+    former: dict[str, dict[str, str]] = table(Path(__file__).with_name("former_kinds.yaml"))
+    return former.get(folder, {}).get(name, name)
 
 
 @cache

@@ -392,5 +392,5 @@ def test_the_commands_hold_no_list_of_their_own():
 def test_every_list_of_names_for_completion_is_there():
     from rooflinecli.interfaces.cli import completion
 
-    for name in (*completion._NAMES, *completion._FIELDS):
+    for name in (*completion.names(), *completion._FIELDS):
         assert max(map(len, completion.named(name))) > 2, name

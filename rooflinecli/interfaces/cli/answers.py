@@ -25,7 +25,7 @@ from rooflinecli.interfaces.cli.from_question import (
     explained,
     show,
 )
-from rooflinecli.interfaces.cli.main import QUIET, PlainGroup
+from rooflinecli.interfaces.cli.main import PlainGroup, application
 from rooflinecli.interfaces.cli.output import INTERRUPTED, Progress, counting, write
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Option, OptText, Switch, Whole, field
@@ -198,7 +198,7 @@ def app(verb: str) -> typer.Typer:
     one = VERBS[verb]
     if not one.help:
         return command(verbs.question(verb), _formula if verb == "formula" else _run(one), one.delivery)
-    found = typer.Typer(cls=PlainGroup, no_args_is_help=True, help=one.help, **QUIET)
+    found = application(cls=PlainGroup, no_args_is_help=True, help=one.help)
     for question in import_module(f"rooflinecli.questions.{verb}.question").QUESTIONS:
         name = question.verb.partition(" ")[2]
         add(found, question, _run(one), one.delivery, name)

@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rooflinecli.interfaces.cli.main import COMPLETING
@@ -20,31 +22,16 @@ SHELLS = ("bash", "zsh", "fish")
 Complete = Callable[[str], list[str]]
 
 
-# options whose values are names but no table of choices -> the names, or where they are: `module:attribute` of the package
-_NAMES: dict[str, tuple[str, ...]] = {
-    "engine": ("specs.engine:engines",),
-    "framework": ("engine.option_conflicts:every_framework",),
-    "optimizer": ("specs.optimizer:optimizers",),
-    "recompute-modules": ("phases.recompute:MODULES",),
-    "offload": ("specs.layout:OFFLOADS",),
-    "expert-offload": ("host",),
-    "speculative-method": ("engine.speculation:HEADS",),
-    "router": ("round-robin", "least-loaded", "prefix"),
-    "arrivals": ("poisson", "gamma:", "constant"),
-    "emit": ("importers.launch.emit:tools", "jax"),
-    "op": ("questions.collective.answer:BUS", "questions.collective.answer:PHASES"),
-    "backend": ("questions.collective.answer:MODES",),
-    "library": ("specs.engine:EXPERT_KERNELS",),
-    "activation-quantization": ("questions.kernel.question:QUANTIZATION",),
-    "subject": ("validate.question:SUBJECTS", "all"),
-    "name": ("formulas:every",),
-    "plot-kind": ("percentiles", "load", "slo"),
-    "fit": ("questions.scaling.question:FITS", "all"),
-    "objective": ("throughput", "latency", "cost", "energy", "devices"),
-    "phase": ("train", "prefill", "decode"),
-    **dict.fromkeys(("dtype", "weight-dtype", "quantization", "before", "after"), ("quantization.formats:FORMATS",)),
-}
 _FIELDS = {"family": "models", "vendor": "hardware"}  # options that take a value of the registry's files
+
+
+@cache
+def names() -> dict[str, list[str]]:
+    """Options whose values are names but no table of choices -> the names, or where they are: `module:attribute` of the package."""
+    from rooflinecli.specs.snapshots import table
+
+    rows: dict[str, list[str]] = table(Path(__file__).with_suffix(".yaml"))
+    return rows
 
 
 def named(option: str) -> list[str]:
@@ -52,7 +39,7 @@ def named(option: str) -> list[str]:
     from rooflinecli.specs.name_lookup import files
 
     found: list[str] = []
-    for entry in _NAMES.get(option, ()):
+    for entry in names().get(option, ()):
         module, colon, attribute = entry.partition(":")
         given = getattr(import_module(f"rooflinecli.{module}"), attribute) if colon and attribute else (entry,)
         found += given() if callable(given) else given
@@ -66,7 +53,7 @@ def words(option: Option) -> Complete | None:
     """The names an option takes, where they are known."""
     if option.name in ("model", "hw") or (option.name in ("host", "extends") and option.kind == "name"):
         return lambda incomplete: registered("models" if option.name == "model" else "hardware", incomplete)
-    listed = option.kind in ("free", "word", "list") and option.long in {*_NAMES, *_FIELDS}
+    listed = option.kind in ("free", "word", "list") and option.long in {*names(), *_FIELDS}
     if not option.choices and option.kind != "dtype" and not listed:
         return None
 

@@ -19,7 +19,7 @@ from rooflinecli.core import units
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.text import plural
 from rooflinecli.interfaces.cli.completion import words
-from rooflinecli.interfaces.cli.main import COMPLETING, QUIET, without_coercion
+from rooflinecli.interfaces.cli.main import COMPLETING, application, without_coercion
 from rooflinecli.interfaces.cli.output import INTERRUPTED, columns, print_error, write
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import KINDS, MISSING, OUTPUT, PANELS, Group, Option, OptText, Switch, Text, Whole, field
@@ -247,7 +247,7 @@ def command(
     read: Callable[[dict[str, object]], object] | None = None,
 ) -> typer.Typer:
     """The application of a verb that is one question."""
-    app = typer.Typer(**QUIET)
+    app = application()
     add(app, question, run, delivery, read=read)
     return app
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
@@ -77,22 +77,18 @@ VERBS: dict[str, tuple[str, str]] = {
 FORMER = {"layouts": "partitioning", "serve": "web"}  # verbs of earlier releases, which no help shows
 
 
-class Appearance(TypedDict):
-    """Settings that every Typer application of this program shares."""
-
-    add_completion: bool
-    rich_markup_mode: None
-    pretty_exceptions_enable: bool
-    context_settings: dict[str, list[str]]
-
-
-QUIET: Appearance = {
-    "add_completion": False,
-    "rich_markup_mode": None,
-    "pretty_exceptions_enable": False,
-    "context_settings": {"help_option_names": ["-h", "--help"]},
-}
 COMPLETING = "_ROOFLINE_COMPLETE"  # set by a shell that asks what may follow
+
+
+def application(**more: Any) -> typer.Typer:
+    """A Typer application with the settings that all of this program share."""
+    return typer.Typer(
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        **more,
+    )
 
 
 P = TypeVar("P", bound="Parameter")
@@ -163,11 +159,10 @@ class LazyGroup(PlainGroup):
             formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
 
 
-app = typer.Typer(
+app = application(
     cls=LazyGroup,
     help="A roofline calculator for transformers: FLOPs, memory, "
     "latency, throughput and dollars, each number explained.",
-    **QUIET,
 )
 
 

@@ -6,10 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from rooflinecli.interfaces.cli.from_question import Delivery, add, show
-from rooflinecli.interfaces.cli.main import QUIET, PlainGroup
+from rooflinecli.interfaces.cli.main import PlainGroup, application
 from rooflinecli.interfaces.cli.output import write
 from rooflinecli.measure.question import SUITES, ModelComparison, OpenAIServer, Suite, VLLMServer, needs_jax
 from rooflinecli.specs.options import Text, field
@@ -82,11 +80,10 @@ def server(question: OpenAIServer, how: RunsDelivery) -> None:
     write("\n".join(json.dumps(run) for run in question.answer()), None if how.out is None else Path(how.out))
 
 
-app = typer.Typer(
+app = application(
     cls=_Default,
     help="Time real kernels on this machine, fit the engine's constants and write a hardware profile "
     "that `estimate --hw` reads.",
-    **QUIET,
 )
 for _suite in SUITES.values():
     add(app, _suite, suite, MeasureDelivery)
