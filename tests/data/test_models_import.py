@@ -135,6 +135,7 @@ def test_every_type_has_cases():
         "umt5": "mt5",
         "deepseek_ref": "deepseek_v4",
         "youtu_llm": "youtu",
+        "exaone4_5_text": "exaone4",
     }  # one code, two names
     assert set(same.values()) <= counted | set(BY_TYPE) | others
     left = set(TYPES) - set(BY_TYPE) - counted - {f"{kind}_text" for kind in counted}

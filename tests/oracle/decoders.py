@@ -407,6 +407,10 @@ def gemma4(r: Random) -> Config:
     )
 
 
+def gemma4_unified(r: Random) -> Config:
+    return {k: v for k, v in gemma4(r).items() if "per_layer" not in k and "expert" not in k and "moe" not in k}
+
+
 def sarvam_mla(r: Random) -> Config:
     c = deepseek(r)
     if coin(r):
@@ -450,6 +454,7 @@ GENERATORS = {
     "granite_swa": granite_swa, "granitemoe_swa": granitemoe_swa, "hyperclovax": hyperclovax, "internlm3": internlm3,
     "cohere2_moe": cohere2_moe, "mimo_v2_flash": mimo_v2_flash, "gemma3n_text": gemma3n, "gemma4_text": gemma4, "deepseek_v4": deepseek_v4,
     "apertus1p5_text": plain, "exaone": unbiased, "sarvam_mla": sarvam_mla, "sarvam_moe": glm4_moe, "lara_mini": lara_mini,
+    "gemma4_unified_text": gemma4_unified,
 }  # fmt: skip
 # Types whose forward pass torch counts otherwise than matmul by matmul: parameters alone (a mixer of its own; an indexer that
 # looks at every key; experts that no 'batched_mm' reaches; streams mixed by coefficients)

@@ -179,6 +179,7 @@ WRAPPERS = {
     "glm4v_moe": ("Glm4vMoe", "glm4v_moe_vision", "glm4v_moe_text"),
     "glm_ocr": ("GlmOcr", "glm_ocr_vision", "glm_ocr_text"),
     "step3p7": ("Step3p7", "step3p5_vision", "step3p5"),
+    "exaone4_5": ("Exaone4_5_", "exaone4_5_vision", "exaone4"),
 }
 
 
@@ -205,6 +206,15 @@ def _decoder(r: Random, kind: str) -> Config:
 
 def _tower(r: Random, kind: str, text: int) -> Config:
     width, patch = 4 * r.choice([16, 24]), {"image_size": r.choice([112, 224]), "patch_size": 14}
+    if kind == "exaone4_5_vision":
+        c = {
+            "hidden_size": width,
+            "num_heads": 4,
+            "num_key_value_heads": r.choice([1, 2, 4]),
+            "depth": r.randrange(1, 4),
+        }
+        c |= {"out_hidden_size": text, "intermediate_size": r.randrange(30, 90), "in_channels": r.choice([1, 3])}
+        return {"model_type": kind, **c, "patch_size": 14, "fullatt_block_indexes": [0]}
     if kind.startswith("glm"):
         c = {
             "hidden_size": width,
