@@ -36,7 +36,7 @@ UNSEEN = [
     ("inference: published, throughput at the batch that memory allows", "dense, never seen", 60),
     ("inference: published, throughput at the batch that memory allows", "MoE, never seen", 20),
     ("inference: published, inter-token latency", "one sequence, never seen", 12),
-    ("inference: published, time to first token", "one sequence, never seen", 18),
+    ("inference: published, time to first token", "one sequence, never seen", 12),
     *(
         pytest.param(
             f"inference: published, other releases and machines, {quantity}", "never seen", rows, marks=pytest.mark.slow
