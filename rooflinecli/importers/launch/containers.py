@@ -14,7 +14,8 @@ from typing import Any
 import yaml
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.launch.launch import flattened
+from rooflinecli.core.record import Json
+from rooflinecli.importers.launch.launch import flattened, table
 from rooflinecli.importers.launch.shell_expansion import in_yaml, unknown
 from rooflinecli.importers.source import Options, Tree
 
@@ -83,6 +84,11 @@ def _plain_node(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
         return loader.construct_mapping(node, True)
     assert isinstance(node, yaml.ScalarNode)
     return loader.construct_scalar(node)
+
+
+def _at(tree: object, path: str | None) -> Any:
+    """The value at a dotted path; the tree itself at None."""
+    return tree if path is None else _inside(tree, *path.split("."))
 
 
 def with_maps(document: object, maps: Tree) -> Any:
@@ -273,57 +279,75 @@ def _gpus(document: Tree) -> int | None:
     return next((int(count) for count in counts if count.isdigit()), None)
 
 
-_CHART_SIZES = {
-    "tensor": "--tensor-parallel-size",
-    "data": "--data-parallel-size",
-    "pipeline": "--pipeline-parallel-size",
+_PARALLELISM = {
+    "tensor": "tensor-parallel-size",
+    "data": "data-parallel-size",
+    "pipeline": "pipeline-parallel-size",
+    "expert": "enable-expert-parallel",
 }
 
 
 def servers(values: object) -> Iterator[Options]:
-    """Containers in the form of Kubernetes that the charts of vLLM's production-stack and llm-d make of their values; none for another chart.
-
-    Keys as in llm-d-modelservice 0.4 (charts/llm-d-modelservice/values.yaml): `modelCommand: vllmServe` puts `vllm serve MODEL`
-    before the arguments, and `parallelism` its sizes after them.
-    """
-    models = _inside(values, "servingEngineSpec", "modelSpec")
-    for model in models if isinstance(models, list) else ():
-        if isinstance(model, Mapping) and model.get(
-            "modelURL"
-        ):  # vllmConfig: flags in camel case, further ones as they are
-            config = model.get("vllmConfig")
-            config = config if isinstance(config, Mapping) else {}
-            own = {re.sub("(?<=[a-z])(?=[A-Z])", "-", str(k)).lower(): v for k, v in config.items() if k not in _OTHER}
-            own |= {"enable-lora": model.get("enableLoRA")}
-            if kind := _inside(model, "lmcacheConfig", "kvRole"):
-                own |= {"kv-transfer-config": {"kv_role": kind}}
-            if (
-                _inside(model, "lmcacheConfig", "enabled")
-                and _inside(model, "lmcacheConfig", "cpuOffloadingBufferSize") != 0
-            ):
-                own |= {"kv-offloading-size": _inside(model, "lmcacheConfig", "cpuOffloadingBufferSize") or "lmcache"}
-            command = ["vllm", "serve", str(model["modelURL"]), *_flags(own), *map(str, config.get("extraArgs") or [])]
-            yield {"replicas": model.get("replicaCount", 1), "pod": {"command": command}}
-    yield from _custom_resource(values)
+    """Containers in the form of Kubernetes that charts and operators make of their values, by the rows of servers.yaml; none for another document."""
+    for row in table("servers.yaml").values():
+        if not isinstance(values, Mapping) or any(
+            _at(values, path) != value for path, value in row.get("when", {}).items()
+        ):
+            continue
+        text = _at(values, row["text"]) if "text" in row else None
+        roots = list(yaml.load_all(text, _Loader)) if isinstance(text, str) else [values]
+        for path in row.get("each", ()):
+            roots = [item for root in roots for item in _items(root, *path.split(".")) if isinstance(item, Mapping)]
+        for root in roots if row.get("each") or text is None else ():
+            pools = {role: _at(root, path) for role, path in row.get("pools", {"": None}).items()}
+            pools = {
+                role: pool
+                for role, pool in pools.items()
+                if isinstance(pool, Mapping) and pool.get("create") is not False
+            }
+            for role, pool in pools.items():
+                yield from _started(row, root, pool, role if len(pools) > 1 else "")
     yield from _recipe(values)
-    artifacts = _inside(values, "modelArtifacts")
-    if not isinstance(values, Mapping) or not isinstance(artifacts, Mapping):
-        return
-    pools = {role: values.get(role) for role in ("prefill", "decode") if _inside(values, role, "create") is not False}
-    pools = {role: pool for role, pool in pools.items() if isinstance(_inside(pool, "containers"), list)}
-    uri = str(artifacts.get("uri") or "")  # hf://ORGANIZATION/NAME
-    name = str(artifacts.get("name") or uri.partition("://")[2].partition("?")[0])
-    for role, pool in pools.items():
-        sizes = [(flag, _inside(pool, "parallelism", key)) for key, flag in _CHART_SIZES.items()]
-        after = [word for flag, size in sizes if size for word in (flag, str(size))]
-        after += ["--disaggregation-mode", role] if len(pools) > 1 else []
-        for container in _inside(pool, "containers"):
-            if _inside(container, "modelCommand") in ("vllmServe", "imageDefault"):
-                command = ["vllm", "serve", name, *map(str, container.get("args") or []), *after]
-                yield {
-                    "replicas": _inside(pool, "replicas") or 1,
-                    "pod": {**container, "command": command, "args": None},
-                }
+
+
+def _started(row: Json, root: Tree, pool: Tree, role: str) -> Iterator[Options]:
+    """The servers of one pool of a row of servers.yaml."""
+    found = next((str(_at(root, path)) for path in row["model"] if _at(root, path)), "")
+    name = found.partition("://")[2].partition("?")[0] if "://" in found else found  # hf://ORGANIZATION/NAME
+    for container in _items(pool, *row["containers"].split(".")) or [{}] if "containers" in row else [pool]:
+        commands = row.get("command", {"None": "vllm serve"})
+        command = commands.get(str(_at(container, row["engine"]) if "engine" in row else None))
+        if (
+            not name
+            or command is None
+            or ("command" in container and "engine" not in row and name not in str(container))
+        ):
+            continue
+        own = {
+            re.sub("(?<=[a-z])(?=[A-Z])", "-", str(k)).lower(): v
+            for k, v in (_at(root, row.get("flags", "-")) or {}).items()
+        }
+        own = {k: v for k, v in own.items() if k not in ("extra-args", "v0", "v1")}
+        own |= {flag: _at(root, path) or None for flag, path in row.get("set", {}).items()}
+        own |= (
+            {flag: _at(pool, f"parallelism.{key}") or None for key, flag in _PARALLELISM.items()}
+            if role or "pools" in row
+            else {}
+        )
+        own |= {"disaggregation-mode": role} if role else {}
+        words = [word for path in row.get("args", ()) for word in map(str, _at(root, path) or [])]
+        words += (
+            [*map(str, container.get("args") or []), *_listed(_environment(container))] if "containers" in row else []
+        )
+        count = str(_at(root, row.get("devices", "-")) or "").rpartition(":")[2]
+        limits = (
+            {"resources": {"limits": {"gpu": count}}}
+            if count.isdigit() and "cpu" not in str(_at(root, row.get("devices", "-")))
+            else {}
+        )
+        kept = {k: v for k, v in container.items() if k != "args"} if "containers" in row else {}
+        pod = {**kept, "command": [*command.split(), name, *words, *_flags(own)], **limits}
+        yield {"replicas": _at(pool, row.get("replicas", "replicas")) or 1, "pod": pod}
 
 
 def _flags(mapping: object) -> list[str]:
@@ -336,7 +360,6 @@ def _flags(mapping: object) -> list[str]:
     ]
 
 
-_OTHER = ("extraArgs", "v0", "v1")  # keys of vllmConfig that are no flags
 _BACKENDS = {"vllm": "vllm serve", "sglang": "sglang serve --model-path", "trtllm": "trtllm-serve"}
 
 
@@ -378,49 +401,7 @@ def _recipe(values: object) -> Iterator[Options]:
 _LOAD = {"input-len": "isl", "output-len": "osl"}
 
 
-def _custom_resource(document: object) -> Iterator[Options]:
-    """The server that an operator starts for an object of its kind: KubeAI's Model, KServe's LLMInferenceService, Ray's RayService."""
-    spec, kind = _inside(document, "spec"), _inside(document, "kind")
-    served = _inside(spec, "serveConfigV2") if kind == "RayService" else None
-    for config in yaml.load_all(served, _Loader) if isinstance(served, str) else [document]:
-        for application in _items(config, "applications"):
-            for model in _items(application, "args", "llm_configs"):
-                loaded = _inside(model, "model_loading_config", "model_source") or _inside(
-                    model, "model_loading_config", "model_id"
-                )
-                given = _flags(_inside(model, "engine_kwargs"))
-                yield {
-                    "replicas": _inside(model, "deployment_config", "num_replicas") or 1,
-                    "pod": {"command": ["vllm", "serve", str(loaded), *given]},
-                }
-    if kind == "Model" and _inside(spec, "engine") in _ENGINES:  # kubeai.org/v1, resourceProfile: NAME:DEVICES
-        count = str(_inside(spec, "resourceProfile") or "").rpartition(":")[2]
-        name = str(_inside(spec, "url") or "").partition("://")[2].partition("?")[0]
-        command = [*_ENGINES[str(_inside(spec, "engine"))].split(), name, *map(str, _inside(spec, "args") or [])]
-        limits = {"resources": {"limits": {"gpu": count}}} if count.isdigit() and "gpu" in str(spec) else {}
-        yield {"replicas": _inside(spec, "replicas") or 1, "pod": {"command": command, **limits}}
-    if kind != "LLMInferenceService":
-        return
-    name = str(_inside(spec, "model", "uri") or "").partition("://")[2]
-    pools = {"decode": spec, "prefill": _inside(spec, "prefill")}
-    for role, pool in pools.items():
-        found = _inside(pool, "template", "containers")
-        main = next((one for one in found if isinstance(one, Mapping)), {}) if isinstance(found, list) else {}
-        if not pool or (main.get("command") and name not in str(main)):
-            continue
-        sizes = [(flag, _inside(pool, "parallelism", key)) for key, flag in _CHART_SIZES.items()]
-        after = [word for flag, size in sizes if size for word in (flag, str(size))]
-        after += ["--enable-expert-parallel"] if _inside(pool, "parallelism", "expert") else []
-        after += ["--disaggregation-mode", role] if pools["prefill"] else []
-        given = [*map(str, main.get("args") or []), *_listed(_environment(main))]
-        command = ["vllm", "serve", name, *given, *after]
-        yield {"replicas": _inside(pool, "replicas") or 1, "pod": {**main, "command": command, "args": None}}
-
-
 def _items(tree: object, *keys: str) -> list[Any]:
     """The list under these keys; empty where there is none."""
     found = _inside(tree, *keys)
     return found if isinstance(found, list) else []
-
-
-_ENGINES = {"VLLM": "vllm serve", "LlamaCpp": "llama-server -m"}

@@ -40,25 +40,26 @@ class ToolFlags(NamedTuple):
 
 
 @cache
-def _file(name: str) -> dict[str, Json]:
+def table(name: str) -> dict[str, Json]:
+    """A YAML next to this module."""
     data: dict[str, Json] = yaml.safe_load(Path(__file__).with_name(name).read_text(encoding="utf-8"))
     return data
 
 
 def formats() -> dict[str, dict[str, str]]:
     """Names of number formats, from formats.yaml."""
-    return _file("formats.yaml")
+    return table("formats.yaml")
 
 
 def registry_configs() -> dict[str, Options]:
     """What functions of torchtitan's registry return, from torchtitan_configs.yaml."""
-    return _file("torchtitan_configs.yaml")
+    return table("torchtitan_configs.yaml")
 
 
 @cache
 def flags(tool: str) -> ToolFlags:
     """The flags of one tool of tools/."""
-    entry = _file("flags.yaml")[tool.replace(".", "_")]
+    entry = table("flags.yaml")[tool.replace(".", "_")]
     above = flags(entry["extends"]) if "extends" in entry else ToolFlags({}, {}, (), (), (), {}, {}, {})
     by_pattern = [
         {pattern: why for why, patterns in entry.get(kind, {}).items() for pattern in patterns.split()}
