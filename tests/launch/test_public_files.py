@@ -507,12 +507,18 @@ swift sft --model Qwen/Qwen3-8B --train_type lora --per_device_train_batch_size 
         ("wide.md", "```bash\nvllm serve Qwen/Qwen3-8B -tp 2  ```\n", {"tp": 2}, ""),
         ("both.sh", "python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 1 &\npython3 train.py --hf-checkpoint /root/x --rollout-batch-size 8 --rollout-num-gpus 4 --num-layers 36\n",
          {"tp": 1}, "has a launch of slime as well"),
+        # kserve: a container with its own command, on what the operator mounts; inftyai/llmaz; gpt-neox; a launch that states other layers
+        ("isvc.yaml", "kind: LLMInferenceService\nspec: {model: {uri: 'hf://Qwen/Qwen3-8B'}, template: {containers: [{name: main, command: [vllm, serve, /mnt/models], args: ['--max-num-seqs=9']}]}}",
+         {"model": "Qwen3-8B", "batch": "9"}, ""),
+        ("neox.yml", '{"train_impl": "dpo", "num_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "train_micro_batch_size_per_gpu": 1}', {"recipe": "dpo"}, ""),
+        ("bit.yaml", "model_name_or_path: Qwen/Qwen3-8B\nstage: sft\nfinetuning_type: lora\nquantization_bit: 4\nper_device_train_batch_size: 1\n", {"recipe": "qlora"}, ""),
+        ("less.sh", "python -m maxtext.train base.yml model_name=llama3.1-8b base_num_decoder_layers=4 per_device_batch_size=2", {}, "4 layers: the 32 of the model"),
         # aws-neuron/neuronx-distributed-training
         ("nxd.yaml", "trainer: {devices: 8, num_nodes: 1}\ndistributed_strategy: {tensor_model_parallel_size: 8, zero1: True}\ndata: {micro_batch_size: 1, global_batch_size: 8}\n", {"zero": 1}, ""),
     ],
 )  # fmt: skip
 def test_classes_of_public_files(name, text, wanted, said, tmp_path):
-    given = {"model": "llama-3.1-8b"} if name in ("nxd.yaml", "ds.json") else {}
+    given = {"model": "llama-3.1-8b"} if name in ("nxd.yaml", "ds.json", "neox.yml") else {}
     found, notes = options_of(text, tmp_path, name, hw="h100", **given, **({} if "n" in wanted else {"n": 8}))
     assert {k: found.get(k) for k in wanted} == wanted
     assert said in notes
@@ -535,6 +541,7 @@ def test_classes_of_public_files(name, text, wanted, said, tmp_path):
         ("axolotl.sh", "accelerate launch -m axolotl.cli.train -- examples/llama-3/fft-8b.yaml --hub-model-id x", "its launch is in examples/llama-3/fft-8b.yaml, which is not here"),
         ("swift.sh", "swift sft --model Qwen/Qwen3-8B --per_device_train_batch_size 1 --deepspeed $X/ds.json", "its ZeRO stage and format are in"),
         ("pd.yaml", "spec: {services: {A: {subComponentType: prefill, command: [vllm, serve, Qwen/Qwen3-8B]}, B: {subComponentType: decode, command: [vllm, serve, Qwen/Qwen3-8B]}}}", "phase prefill; #2 vllm Qwen3-8B phase decode"),
+        ("s3.yaml", "kind: LLMInferenceService\nspec: {model: {uri: 's3://bucket/qwen'}, template: {containers: [{name: main, command: [vllm, serve, /mnt/models]}]}}", "give MODEL"),
         ("chart.yaml", "command: [python3, -m, sglang.launch_server, --model-path, Qwen/Qwen3-8B, --tokenizer-mode, auto, --port, '1', '{{ . | quote }}']", "has the arguments, and is known only where it runs"),
     ],
 )  # fmt: skip

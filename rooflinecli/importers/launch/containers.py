@@ -169,7 +169,7 @@ def _within(document: Tree, around: Container) -> Container:
 
 
 _COPIES = (("replicas",), ("deploy", "replicas"), ("minReplicas",), ("scale",))
-_NODES = (("multinode", "nodeCount"), ("leaderWorkerTemplate", "size"), ("parallelism",))
+_NODES = (("multinode", "nodeCount"), ("leaderWorkerTemplate", "size"), ("workloadTemplate", "size"), ("parallelism",))
 
 
 def _count(document: Tree, *keys: str) -> int:
@@ -313,15 +313,16 @@ def servers(values: object) -> Iterator[Options]:
 def _started(row: Json, root: Tree, pool: Tree, role: str) -> Iterator[Options]:
     """The servers of one pool of a row of servers.yaml."""
     found = next((str(_at(root, path)) for path in row["model"] if _at(root, path)), "")
-    name = found.partition("://")[2].partition("?")[0] if "://" in found else found  # hf://ORGANIZATION/NAME
+    name = found.removeprefix("hf://").partition("?")[0]
     for container in _items(pool, *row["containers"].split(".")) or [{}] if "containers" in row else [pool]:
         commands = row.get("command", {"None": "vllm serve"})
         command = commands.get(str(_at(container, row["engine"]) if "engine" in row else None))
-        if (
-            not name
-            or command is None
-            or ("command" in container and "engine" not in row and name not in str(container))
-        ):
+        if "command" in container and "engine" not in row:  # of its own, on what the operator mounts
+            yield {
+                "replicas": _at(pool, "replicas") or 1,
+                "pod": json.loads(json.dumps(container).replace("/mnt/models", name)),
+            }
+        if not name or command is None or ("command" in container and "engine" not in row):
             continue
         own = {
             re.sub("(?<=[a-z])(?=[A-Z])", "-", str(k)).lower(): v

@@ -119,6 +119,9 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
         found = {k: v for k, v in stated.items() if k not in asked} | found
     if "model" not in found and "model" not in asked:
         found["model"] = _described(launch, "" if "hw" in {**found, **asked} else " and --hw")
+    layers, model = launch.shape.get("layers"), str(launch.options.get("model", ""))
+    if layers and model and layers != (named := training_common.model_layers(model)):
+        launch.unmodelled.append(f"{layers} layers: the {named or 'layers'} of the model that it names are taken")
     if launch.framework and "software" not in {**found, **asked}:
         found["software"] = launch.framework
         launch.notes.append(f"priced as {launch.framework}, the framework of the launch; --framework names another")

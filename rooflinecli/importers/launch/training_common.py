@@ -70,6 +70,8 @@ def trainer(launch: Launch, args: LaunchArguments) -> None:
             launch.options["dtype"] = dtype
     if launch.options.get("dtype") == "fp32":
         launch.notes.append("no format is stated, so fp32 is taken; give --dtype")
+    if launch.tool == "llamafactory":  # which has read the rest
+        return
     kind = str(args.pop("rlhf-type") or "") or next(
         (match[1] for word in args.positional if (match := _KIND.search(str(word)))), ""
     )
@@ -88,10 +90,11 @@ def trainer(launch: Launch, args: LaunchArguments) -> None:
         or (rank and "lora-dim" in args.given)
     ):
         four = [on(args.pop(name)) for name in ("load-in-4bit", "use-4bit-quantization", "q-lora", "qlora")]
+        four.append(args.count("quantization-bit", "quant-bit") == 4)
         launch.options |= {"recipe": "qlora" if any(four) else "lora"} | ({"lora-rank": rank} if rank else {})
     optimizer(launch, args.pop("optim", "optimizer"))
     launch.notes.append("of the training script's own arguments, those of Hugging Face's Trainer are read")
-    launch.unmodelled += args.left(flags("trainer")) if launch.tool != "llamafactory" else []
+    launch.unmodelled += args.left(flags("trainer"))
 
 
 _KIND = re.compile(r"(?:^|[/_-])(grpo|ppo|rloo|online_dpo|dpo|kto|orpo|simpo|cpo)[\w-]*(?:\.py)?$")

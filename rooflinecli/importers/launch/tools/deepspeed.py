@@ -55,6 +55,10 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
     if launch.options["dtype"] == "bf16" and str(launch.options.get("zero")) == "0":
         launch.options["zero"] = 1  # BF16_Optimizer shards its states at stage 0 too
     training_common.optimizer(launch, args.pop("optimizer.type"))
+    if (kind := str(args.pop("train-impl", default="normal"))) in ("dpo", "kto"):  # of gpt-neox
+        launch.options["recipe"] = "dpo"
+    elif kind != "normal":
+        launch.unmodelled.append(f"train_impl {kind}: the training step alone is answered")
     _sizes(args, launch)
     if training_common.on(args.pop("checkpoint-activations")):
         launch.options["recompute"] = "full"
