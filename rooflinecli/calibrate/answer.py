@@ -12,8 +12,7 @@ import numpy as np
 from rooflinecli.calibrate.phase_fit import PHASES, PhaseFit, fit_phase, own_rows, software
 from rooflinecli.calibrate.posterior import Array, Posterior
 from rooflinecli.calibrate.predicted_row import MicrobenchmarkRow, PredictedRow, RowPredictor
-from rooflinecli.calibrate.resolve_rows import resolve
-from rooflinecli.calibrate.row_checks import RowContradiction, impossible, one_per_question, repeats
+from rooflinecli.calibrate.resolve_rows import RowContradiction, impossible, one_per_question, repeats, resolve
 from rooflinecli.core.errors import DataError, RooflineError
 from rooflinecli.core.record import Json
 from rooflinecli.engine import build_request

@@ -10,8 +10,7 @@ import numpy as np
 from rooflinecli.calibrate.phase_fit import PHASES, software
 from rooflinecli.calibrate.posterior import BLOCKS
 from rooflinecli.calibrate.predicted_row import PHASE, MicrobenchmarkRow, PredictedRow, RowPredictor, seconds
-from rooflinecli.calibrate.resolve_rows import resolve
-from rooflinecli.calibrate.row_checks import floor_of
+from rooflinecli.calibrate.resolve_rows import floor_of, resolve
 from rooflinecli.core.errors import DataError
 from rooflinecli.engine import build_request
 from rooflinecli.engine.evaluate import PHASES as CALIBRATED

@@ -18,7 +18,7 @@ from rooflinecli.calibrate.posterior import (
     weights,
 )
 from rooflinecli.calibrate.predicted_row import MicrobenchmarkRow, PredictedRow, RowPredictor
-from rooflinecli.calibrate.row_checks import RowContradiction, outliers
+from rooflinecli.calibrate.resolve_rows import RowContradiction, outliers
 from rooflinecli.core.num import Number
 from rooflinecli.engine import apply_calibration
 from rooflinecli.engine.evaluate import SHIPPED

@@ -168,8 +168,7 @@ class AheadOfTime(Question["AotAnswer"]):
 
         if find_spec("jax") is None:
             raise UsageError(f"aot compiles with jax; install it with: {install('measure')}")
-        from rooflinecli.measure.aot import analyse
-        from rooflinecli.measure.function_signature import arguments, load
+        from rooflinecli.measure.aot import analyse, arguments, load
         from rooflinecli.specs.hardware import load_hardware
 
         chip, shapes = load_hardware(self.hw), arguments([*self.args, *self.more])

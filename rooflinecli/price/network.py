@@ -16,7 +16,7 @@ from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives as f
 from rooflinecli.formulas import moe_all2all as moe
 from rooflinecli.ledger.ops import Collective
-from rooflinecli.price import fabrics, torus
+from rooflinecli.price import fabrics
 from rooflinecli.price.chip import Chip, LevelNumbers
 from rooflinecli.price.fabrics import DIRECT, ROOTED, GroupSpan, LevelPrice
 
@@ -28,7 +28,7 @@ COST = {
     "pcie": fabrics.switch,
     "mesh": fabrics.mesh,
     "fabric": fabrics.fabric,
-    "torus": torus.cost,
+    "torus": fabrics.torus,
 }
 
 

@@ -294,14 +294,14 @@ def test_ragged_matmuls_of_experts_are_counted(tmp_path, cli):
 @pytest.mark.parametrize("written", ["f32[a]", "foo", "", "f(x)", "f32[2];1", "f32[2])(f32[2]"])
 def test_arguments_that_are_none_are_refused(written):
     from rooflinecli.core.errors import UsageError
-    from rooflinecli.measure.function_signature import arguments
+    from rooflinecli.measure.aot import arguments
 
     with pytest.raises(UsageError, match="cannot read"):
         arguments([written])
 
 
 def test_nested_arguments_and_numbers():
-    from rooflinecli.measure.function_signature import arguments
+    from rooflinecli.measure.aot import arguments
 
     pair, number, flag = arguments(["(f32[8], {a: i32[], b: (1, -2)}) 0.5 true"])
     assert (pair[0].shape, pair[1]["a"].shape, pair[1]["b"], number, flag) == ((8,), (), (1, -2), 0.5, True)

@@ -8,7 +8,7 @@ import pytest
 from rooflinecli.calibrate.phase_fit import fit, solve_all
 from rooflinecli.calibrate.posterior import BLOCKS, SETTINGS, PriorSettings, log_likelihood, merged, student, weights
 from rooflinecli.calibrate.predicted_row import PredictedRow, RowPredictor, seconds
-from rooflinecli.calibrate.row_checks import outlier_z
+from rooflinecli.calibrate.resolve_rows import outlier_z
 from rooflinecli.core.errors import UsageError
 from rooflinecli.engine import build_request
 from rooflinecli.engine.context import EstimateContext

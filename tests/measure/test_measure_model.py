@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.measure.model import compare, supported, transformer
+from rooflinecli.measure.model import compare, transformer
 from rooflinecli.measure.question import ModelComparison
 from rooflinecli.specs.hardware import load_hardware
 
@@ -39,7 +39,7 @@ def drawn(spec):
 
 def built(name, layers, width, vocab):
     try:
-        return supported.scaled(name, layers, width, vocab)
+        return transformer.scaled(name, layers, width, vocab)
     except UsageError as error:
         pytest.skip(str(error))
 
@@ -138,7 +138,7 @@ def test_training_lowers_the_loss():
 @pytest.mark.parametrize("name", ["deepseek-v3", "vit-b-16", "gpt-oss-20b"])
 def test_what_it_cannot_build_is_refused_with_a_remedy(name):
     with pytest.raises(UsageError, match="try gpt2"):
-        supported.scaled(name, None, None, None)
+        transformer.scaled(name, None, None, None)
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.price.torus import slice_shape
+from rooflinecli.price.fabrics import slice_shape
 from rooflinecli.questions.collective.answer import along_axes, collective
 from rooflinecli.specs.hardware import load_hardware
 

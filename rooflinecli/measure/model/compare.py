@@ -26,7 +26,7 @@ from rooflinecli.measure.contention import around
 from rooflinecli.measure.device import environment, keep_pages, known_chip
 from rooflinecli.measure.jaxpr_counter import Rules, tally
 from rooflinecli.measure.model import transformer
-from rooflinecli.measure.model.supported import scaled
+from rooflinecli.measure.model.transformer import scaled
 from rooflinecli.measure.question import ModelComparison, ModelReport
 from rooflinecli.measure.session import Log
 from rooflinecli.measure.timing import Timing
