@@ -92,8 +92,13 @@ def _csv(answer: Record, table: str) -> str:
         ]
         head = list(dict.fromkeys(name for row in rows for name in row))
         return csv_rows([head, *([row.get(name, "") for name in head] for row in rows)])
-    cells = ((path.removeprefix("phases."), num.value(value)) for path, value in leaves(answer))
-    return csv_rows([("quantity", "value"), *((path, _cell(value)) for path, value in cells if value is not None)])
+    cells = [(path.removeprefix("phases."), num.value(value)) for path, value in leaves(answer)]
+    words = [
+        (path, v if isinstance(v, str) else str(v).lower() if isinstance(v, bool) else repr(v))
+        for path, v in cells
+        if v is not None
+    ]
+    return csv_rows([("quantity", "value"), *words])
 
 
 def _rows(value: object) -> bool:
@@ -104,11 +109,6 @@ def _rows(value: object) -> bool:
 def _words(value: object) -> bool:
     """Whether a value is several words, which are one cell."""
     return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
-
-
-def _cell(value: object) -> str:
-    """A number in full precision, a word as it is."""
-    return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def csv_rows(table: Iterable[Iterable[object]]) -> str:

@@ -163,15 +163,10 @@ def layout(sizes: Mapping[str, Any] | Record) -> str:
     if sizes.get("sequence_parallel"):
         parts.append("sp")
     if sizes.get("recompute", "none") != "none":
-        parts.append(_recompute(sizes))
+        modules = ":" + "+".join(sizes["recompute_modules"]) if sizes.get("recompute_modules") else ""
+        layers = f":{sizes['recompute_layers']:g}-layers" if "recompute_layers" in sizes else ""
+        parts.append(f"recompute-{sizes['recompute']}{modules}{layers}")
     return " ".join(parts)
-
-
-def _recompute(sizes: Mapping[str, Any] | Record) -> str:
-    """'recompute-full', of which modules or layers where not all."""
-    modules = ":" + "+".join(sizes["recompute_modules"]) if sizes.get("recompute_modules") else ""
-    layers = f":{sizes['recompute_layers']:g}-layers" if "recompute_layers" in sizes else ""
-    return f"recompute-{sizes['recompute']}{modules}{layers}"
 
 
 def devices(sizes: Mapping[str, object] | Record) -> str:

@@ -173,7 +173,12 @@ def with_mode(
         priced, empty = by(shot, size), by(shot, 0.0)
         carried = f.all_reduce_volume(size, members)
     else:
-        _exchange_only(op, mode, chip)
+        if op not in PHASES:
+            raise UsageError(
+                f"--backend {mode} moves tokens to experts; ask for dispatch or combine, or leave --backend out"
+            )
+        if not moe_all2all.is_benchmarked(chip, mode):
+            raise UsageError(f"--backend {mode}: these kernels were not timed on {chip.spec.name}; ask for all-to-all")
         experts = lift("k", float(top_k), "experts", "--top-k")
         priced, empty = (
             moe_all2all.price_exchange(
@@ -200,12 +205,3 @@ def _custom_only(op: str, n: Number, chip: Chip, library: str, mode: str) -> Non
         raise UsageError(
             f"--backend {mode}: these kernels reach {min(network.LARGEST_CUSTOM, chip.levels[0].size):.0f} devices of one host; use --backend nccl"
         )
-
-
-def _exchange_only(op: str, mode: str, chip: Chip) -> None:
-    if op not in PHASES:
-        raise UsageError(
-            f"--backend {mode} moves tokens to experts; ask for dispatch or combine, or leave --backend out"
-        )
-    if not moe_all2all.is_benchmarked(chip, mode):
-        raise UsageError(f"--backend {mode}: these kernels were not timed on {chip.spec.name}; ask for all-to-all")

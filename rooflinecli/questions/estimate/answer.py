@@ -334,7 +334,11 @@ def unsupported(ctx: EstimateContext, phases: dict[str, PhaseAnswer], layouts: M
             found.append(f"train: {'; '.join(train.extrapolations)}; the interval is wider for it")
         size = size_notes(ctx.chip.spec.kind, float(num.value(layouts["train"].devices)))
         found += [f"train: {note}, so no run supports its interval" for note in size]
-        found += [*_stack(ctx, train), *_beyond(ctx, train)]
+        if train.layout is not None and ctx.request.software is None:
+            stack = ctx.training_stack(Layout(zero=train.layout.zero))
+            named = [f"train: no --framework: priced as {stack}; naming it narrows the interval"]
+            found += named if stack != UNNAMED else []
+        found += _beyond(ctx, train)
     found += _loaded(ctx, phases.get("decode"), layouts.get("decode"))
     if ctx.request.kv_tier is not None and isinstance(prefill, PrefillAnswer):
         from rooflinecli.engine import kv_tiers
@@ -403,16 +407,6 @@ def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None, layout: Layout | N
             "follows; `roofline simulate` does"
         )
     return found
-
-
-def _stack(ctx: EstimateContext, train: TrainAnswer) -> list[str]:
-    """Which training software an unnamed stack was priced as."""
-    if train.layout is None or ctx.request.software is not None:
-        return []
-    stack = ctx.training_stack(Layout(zero=train.layout.zero))
-    if stack == UNNAMED:
-        return []
-    return [f"train: no --framework: priced as {stack}; naming it narrows the interval"]
 
 
 def _beyond(ctx: EstimateContext, train: TrainAnswer) -> list[str]:

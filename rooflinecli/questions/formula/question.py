@@ -174,7 +174,10 @@ def _read(name: str, text: str) -> tuple[float, str]:
         if unit and measures:
             raise UsageError(f"{name}={text}: more than one unit; write at most one")
         product, unit = product * (number * units.UNITS[dimension or "1"][written]), unit or measures
-    expected = _measure(name)
+    words = name.split("_")  # the dimension of an argument follows from its name, where that does not leave it open
+    expected = _MEASURES.get(name) or ("s" if words[-1] in ("s", "time") or words[0] == "t" else "")
+    if "bytes" in words and "per" not in words:
+        expected = "B"
     if unit and expected and unit != expected:
         raise UsageError(f"{name}={text}: measures {unit}, but {name} is in {expected}")
     if expected in units.RATES and not unit:
@@ -184,11 +187,3 @@ def _read(name: str, text: str) -> tuple[float, str]:
     if expected and product < 0:
         raise UsageError(f"{name}={text}: an amount in {expected} is not negative; write a positive number")
     return product, unit or expected
-
-
-def _measure(name: str) -> str:
-    """The dimension of an argument, by its name; nothing where the name leaves it open."""
-    words = name.split("_")
-    if "bytes" in words and "per" not in words:
-        return "B"
-    return _MEASURES.get(name) or ("s" if words[-1] in ("s", "time") or words[0] == "t" else "")

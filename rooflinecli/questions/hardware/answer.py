@@ -174,6 +174,7 @@ def named(names: list[str]) -> Chips:
 def sheet(name: str) -> ChipSheet:
     """One chip with every figure's basis, citation and file:line, and its efficiency constants."""
     spec = load_hardware(name)
+    chosen = None if spec.price is not None else choose(spec)  # what an estimate's dollars come from
     return ChipSheet(
         chip=record(spec),
         figures=[
@@ -190,14 +191,8 @@ def sheet(name: str) -> ChipSheet:
         ],
         efficiency=list(_constants(spec)),
         sources=dict(spec.sources),
-        offer=_offer(spec),
+        offer=None if chosen is None else f"${chosen.offer.usd:.2f}/h ({chosen.offer.kind})",
     )
-
-
-def _offer(spec: HardwareSpec) -> str | None:
-    """The offer behind an estimate's dollars where the chip's file has no price: '$3.30/h (reserved-3y)'."""
-    chosen = None if spec.price is not None else choose(spec)
-    return None if chosen is None else f"${chosen.offer.usd:.2f}/h ({chosen.offer.kind})"
 
 
 def record(spec: HardwareSpec) -> Chip:

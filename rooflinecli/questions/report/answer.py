@@ -75,7 +75,13 @@ def report(
     answer.simulation, answer.profile = simulation, trace
     at = request.model.document.location("source")
     model = Source(symbol="model", value=None, unit="", at=at, citation=str(request.model.source))
-    answer.sources = [model, *_sources(list(traced.values()))]
+    found: dict[tuple[str, str], Source] = {}
+    for number in _leaves(list(traced.values())):  # inputs that were read from a file, once for each line
+        at, _, citation = number.source.partition("; ")
+        if ".yaml:" in at or ".json:" in at:
+            source = Source(symbol=number.symbol, value=number.value, unit=number.unit, at=at, citation=citation)
+            found.setdefault((number.symbol, at), source)
+    answer.sources = [model, *sorted(found.values(), key=lambda source: (*_line(source.at), source.symbol))]
     wanted = [f"{phase}.{key}" for phase in result.phases for key in EXPLAINED]
     wanted += [f"cost.{key}" for key, _ in result.cost.entries()]
     return answer, {path: traced[path] for path in wanted if path in traced and traced[path].op != "leaf"}
@@ -92,17 +98,6 @@ def outline(request: Request, result: EstimateAnswer) -> ReportAnswer:
         curves={phase: points for phase, points in curves.items() if points},
         sources=[],
     )
-
-
-def _sources(traced: list[Traced]) -> list[Source]:
-    """Every input under traced numbers that was read from a file, once for each line."""
-    found: dict[tuple[str, str], Source] = {}
-    for number in _leaves(traced):
-        at, _, citation = number.source.partition("; ")
-        if ".yaml:" in at or ".json:" in at:
-            source = Source(symbol=number.symbol, value=number.value, unit=number.unit, at=at, citation=citation)
-            found.setdefault((number.symbol, at), source)
-    return sorted(found.values(), key=lambda source: (*_line(source.at), source.symbol))
 
 
 def _line(at: str) -> tuple[str, int, str]:

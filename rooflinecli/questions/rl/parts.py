@@ -106,15 +106,8 @@ def samples_of(question: Rl, steps: int = 1) -> list[Sample]:
     found = []
     for i, tokens in enumerate(outputs):
         turns = [max(tokens // question.turns, 1)] * between
-        found.append(
-            Sample(
-                i // each,
-                heads[i // each],
-                (*turns, max(tokens - sum(turns), 1)),
-                tuple(islice(tools, between)),
-                tuple(islice(waits, between)),
-            )
-        )
+        outside = tuple(islice(tools, between)), tuple(islice(waits, between))
+        found.append(Sample(i // each, heads[i // each], (*turns, max(tokens - sum(turns), 1)), *outside))
     return found
 
 

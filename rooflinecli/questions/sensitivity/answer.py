@@ -204,12 +204,21 @@ def tornado(compared: str, candidates: Sequence[RankedCandidate]) -> Tornado:
         ]
     rows.sort(key=lambda r: (r.distance, -abs(r.lead_at_most - r.lead_at_least)))
     prices = [price for other in others if (price := break_even(first, other)) is not None]
+    # the constant whose flip is the smallest part of its error
+    doubted = min(
+        (r for r in rows if r.inside_error), key=lambda r: r.distance / math.log1p(r.error or 0.0), default=None
+    )
+    resolving = doubted and {
+        "chip": doubted.chip,
+        "figure": doubted.figure,
+        "command": measurement(doubted.figure, doubted.chip, first),
+    }
     return Tornado(
         compared=compared,
         first=first.label,
         lead=lead,
         rows=rows,
-        resolving_measurement=_resolving(rows, first),
+        resolving_measurement=resolving,
         break_even=prices[0] if prices else None,
     )
 
@@ -309,15 +318,6 @@ def _winner(contenders: Sequence[RankedCandidate], chip: str, path: str, factor:
     beyond = factor * math.exp(math.copysign(1e-6, math.log(factor) or 1.0))
     scores = {c.label: float(c.times(path, beyond)) if c.chip == chip else c.score for c in contenders}
     return min(scores, key=lambda label: scores[label])
-
-
-def _resolving(rows: list[TornadoRow], first: RankedCandidate) -> dict[str, str] | None:
-    """The measurement of the constant whose flip is the smallest part of its error; None where no flip is inside the error."""
-    doubted = [r for r in rows if r.inside_error]
-    if not doubted:
-        return None
-    row = min(doubted, key=lambda r: r.distance / math.log1p(r.error or 0.0))
-    return {"chip": row.chip, "figure": row.figure, "command": measurement(row.figure, row.chip, first)}
 
 
 def measurement(path: str, chip: str, contender: RankedCandidate) -> str:

@@ -324,16 +324,10 @@ def min_replicas(question: Simulate, most: int = 4096, progress: Progress | None
     """The fewest replicas whose requests keep to the SLO, with the run of one fewer, which does not (None for one replica).
 
     Found by doubling and halving, since more replicas never serve fewer requests inside the limits but for the draw of
-    who goes where; the last step is run, so that what is printed was seen. Raises UsageError without an SLO, Infeasible
-    when no count keeps to it.
+    who goes where; the last step is run, so that what is printed was seen. Raises Infeasible when no count keeps to it.
     """
     limits = question.limits
-    if limits is None:
-        raise UsageError("--replicas min requires --slo, such as --slo ttft=2s,itl=50ms@99", "slo")
-    if question.autoscale:
-        raise UsageError("--replicas min and --autoscale are mutually exclusive; give one of them", "replicas")
-    if question.concurrency or question.prefill_replicas:
-        raise UsageError("--replicas min requires an open loop on one pool: --qps or --trace", "replicas")
+    assert limits is not None  # without them the question is refused
     trace = recorded(question)
     means = trace.means if trace is not None else tuple(d.mean for d in drawn(question))
     question = with_layout(question, deployment(question.estimate_options, *means).layout)
@@ -382,7 +376,12 @@ def answered(
     )
     values, cut = _intervals(ran, over)
     trace = recorded(ran.question)
-    _warn_long(ran)
+    most, tokens = ran.about["max_context"], ran.every.prompt + ran.every.output
+    beyond = int((tokens > most).sum()) if most else 0
+    if beyond > 0 and float(tokens.mean()) <= float(most or 0):  # a mean beyond it is what an estimate warns of
+        warn(
+            f"{beyond:,} of {len(tokens):,} requests exceed the {most:,} tokens of {ran.about['model']}; an engine refuses them"
+        )
     between = None if trace is not None else list(drawn(ran.question)[0].spread)
     notes = [*NOTES]
     if not question.fixed_lengths and not question.length_range and between and between[1] > 1:
@@ -458,17 +457,6 @@ def _slo(ran: Run, fewer: Run | None) -> SloAnswer | None:
         attainment_with_one_fewer_replica=None if fewer is None else fewer.values["slo_attainment"],
         margin_with_one_fewer_replica=None if fewer is None else fewer.values["slo_attainment_margin"],
     )
-
-
-def _warn_long(ran: Run) -> None:
-    """Warn of requests that the model was not made for, where the mean of them all, which an estimate looks at, is not."""
-    most = ran.about["max_context"]
-    tokens = ran.every.prompt + ran.every.output
-    beyond = int((tokens > most).sum()) if most else 0
-    if beyond > 0 and float(tokens.mean()) <= float(most or 0):
-        warn(
-            f"{beyond:,} of {len(tokens):,} requests exceed the {most:,} tokens of {ran.about['model']}; an engine refuses them"
-        )
 
 
 def cell_values(cell: Cell) -> dict[str, Number]:

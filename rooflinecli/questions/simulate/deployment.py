@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
 from rooflinecli.core.errors import Infeasible, UsageError, unknown
 from rooflinecli.core.units import si
 from rooflinecli.engine import build_request, option_conflicts
-from rooflinecli.engine.choose import ChosenLayout, choose
+from rooflinecli.engine.choose import choose
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer
 from rooflinecli.engine.forward_step import engine_constant
@@ -72,22 +73,16 @@ def deployment(
         raise Infeasible(
             f"{ctx.spec.name} does not fit on {choice.layout.devices:g} of {ctx.request.hardware.name}; `roofline estimate` says by how much"
         )
-    if load and choice.layout.devices > 1:
-        choice = _under_load(asked | {"prompt": round(prompt), "output": round(output)}, load, choice)
+    if load and choice.layout.devices > 1:  # the layout for the load on as many devices, where one sustains it
+        own = {k: v for k, v in asked.items() if k != "batch"} | {"prompt": round(prompt), "output": round(output)}
+        request = build_request.request(own | {"n": choice.layout.devices} | dict(load))
+        with suppress(Infeasible):
+            loaded = choose(context_of(request), ("prefill", "decode"))
+            choice = loaded if loaded.fits else choice
     plan = choice.layout
     found = answer(ctx, ctx.lifted(plan), "decode")
     low, high = (float(end) / float(found.time_s) for end in found.interval_s)
     return Deployment(ctx, plan, StepTimeTable(ctx, plan), int(plan.dp), int(plan.devices), choice.reason, (low, high))
-
-
-def _under_load(asked: dict[str, object], load: tuple[tuple[str, float], ...], alone: ChosenLayout) -> ChosenLayout:
-    """The layout for a load on the devices of `alone`; `alone` where none sustains it."""
-    options = {name: value for name, value in asked.items() if name != "batch"} | {"n": alone.layout.devices}
-    try:
-        choice = choose(context_of(build_request.request(options | dict(load))), ("prefill", "decode"))
-    except Infeasible:
-        return alone
-    return choice if choice.fits else alone
 
 
 @lru_cache(maxsize=64)

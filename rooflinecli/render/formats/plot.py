@@ -165,16 +165,13 @@ def validation(tables: list[Any], folder: Path) -> dict[str, Path]:
     for table in tables:
         if table.points:
             figure = _residuals(plt, table)
-            path = folder / f"{_file_name(table.title)}.png"
+            words = "".join(c if c.isalnum() else " " for c in table.title.lower()).split()
+            path = folder / f"{'-'.join(words)}.png"
             with files.replacing(path, "--plot") as partial:
                 figure.savefig(partial, dpi=80, format="png")
             plt.close(figure)
             written[table.title] = path
     return written
-
-
-def _file_name(title: str) -> str:
-    return "-".join("".join(c if c.isalnum() else " " for c in title.lower()).split())
 
 
 def _residuals(plt: Any, table: Any) -> Any:

@@ -12,6 +12,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import field
+from itertools import zip_longest
 
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.text import CONTROL
@@ -132,20 +133,15 @@ def fit(
     while _total(least) > room and len(least) > 1:
         gone.append(order.pop(0))
         del least[gone[-1]]
-    widths = _grown({i: min(w, room) for i, w in least.items()}, natural, room)
+    widths = {i: min(w, room) for i, w in least.items()}
+    for i in widths:  # columns that were cut down take back what room is left
+        widths[i] += max(min(natural[i] - widths[i], room - _total(widths)), 0)
     text = {i if isinstance(i, int) else heads.index(i) for i in left if isinstance(i, int) or i in heads}
     return Table(widths, text, [heads[i] for i in sorted(gone) if body[i]], indent)
 
 
 def _total(widths: dict[int, int]) -> int:
     return sum(widths.values()) + len(GAP) * (len(widths) - 1)
-
-
-def _grown(widths: dict[int, int], natural: dict[int, int], room: int) -> dict[int, int]:
-    """Columns that were cut down take back what room is left."""
-    for i in widths:
-        widths[i] += max(min(natural[i] - widths[i], room - _total(widths)), 0)
-    return widths
 
 
 def table(
@@ -198,15 +194,12 @@ def pairs(rows: Iterable[Sequence[str]], width: int = PIPE) -> list[str]:
     """Label and value, one to a line; a long value goes on below itself."""
     cleaned = [(clean(label), clean(value)) for label, value in rows]
     wide = min(max((cells(label) for label, _ in cleaned), default=0), max(width // 2, 8))
-    return [line for label, value in cleaned for line in _pair(label, value, wide, width)]
-
-
-def _pair(label: str, value: str, wide: int, width: int) -> list[str]:
-    lines = wrap(value, max(width - wide - len(GAP), 8)) or [""]
-    labels = _broken(label, wide)
-    depth = max(len(labels), len(lines))
-    both = zip(labels + [""] * (depth - len(labels)), lines + [""] * (depth - len(lines)), strict=True)
-    return [(first + _pad(first, wide) + GAP + line).rstrip() for first, line in both]
+    lines = []
+    for label, value in cleaned:
+        parts = _broken(label, wide), wrap(value, max(width - wide - len(GAP), 8)) or [""]
+        for first, line in zip_longest(*parts, fillvalue=""):
+            lines.append((first + _pad(first, wide) + GAP + line).rstrip())
+    return lines
 
 
 def prose(text: str, width: int = PIPE, indent: str = "") -> list[str]:

@@ -373,7 +373,13 @@ def _sources(figures: EmbeddedFigures) -> EscapedHtml:
     body = []
     for i, source in enumerate(figures.data["sources"]):
         value = source["value"]
-        written = "" if value is None else figures(f"sources.{i}.value", _quantity(value, source["unit"]))
+        unit, written = source["unit"], ""
+        if value is not None:
+            known = unit in ("B", "B/s", "FLOP/s", "s", "W")
+            said = (
+                si(value, unit) if known else f"{text(value, 'value')} {unit if unit not in ('1', '') else ''}".strip()
+            )
+            written = figures(f"sources.{i}.value", said)
         body.append([source["symbol"], written, source["at"], source["citation"]])
     return tag(
         "details",
@@ -381,9 +387,3 @@ def _sources(figures: EmbeddedFigures) -> EscapedHtml:
         table("Sources", ["figure", "value", "file and line", "source"], body, hidden=True),
         class_="sources",
     )
-
-
-def _quantity(value: float, unit: str) -> str:
-    if unit in ("B", "B/s", "FLOP/s", "s", "W"):
-        return si(value, unit)
-    return f"{text(value, 'value')} {unit if unit not in ('1', '') else ''}".strip()

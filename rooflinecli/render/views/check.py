@@ -12,7 +12,6 @@ from rooflinecli.questions.check.question import (
     CaseAnswer,
     Change,
     CheckAnswer,
-    FixAnswer,
     RequirementAnswer,
     Sizes,
 )
@@ -119,12 +118,10 @@ def fixes_text(case: CaseAnswer) -> str:
         return "fix search was disabled or ran out of estimates; raise --fix-budget"
     if not case.fixes:
         return "no passing change found (layout, formats, batch, up to 16x the devices, and pairs)"
-    return "passes with: " + "; or ".join(map(_fix, case.fixes))
-
-
-def _fix(fix: FixAnswer) -> str:
-    values = ", ".join(f"{v.quantity} {text(v.value, v.quantity)}" for v in fix.values)
-    return f"{fix.text} ({values})" if values else fix.text
+    values = (", ".join(f"{v.quantity} {text(v.value, v.quantity)}" for v in fix.values) for fix in case.fixes)
+    return "passes with: " + "; or ".join(
+        f"{f.text} ({v})" if v else f.text for f, v in zip(case.fixes, values, strict=True)
+    )
 
 
 def subject(case: CaseAnswer) -> str:

@@ -133,20 +133,15 @@ def headline(answer: EstimateAnswer) -> str:
             parts[-1] += f": {_serving(answer, phases) if work == 'serving' else _training(answer)}"
         else:
             parts[-1] += " does not fit."
-    return f"{answer.model.name} on {answer.hardware.name}, {_number_formats(answer)}. {' '.join(parts)}"
+    load = answer.workload
+    one = load.weight_dtype == load.dtype == load.matmul_dtype
+    formats = load.dtype if one else f"weights in {load.weight_dtype}; matmuls in {load.matmul_dtype}"
+    return f"{answer.model.name} on {answer.hardware.name}, {formats}. {' '.join(parts)}"
 
 
 def _too_large(answer: EstimateAnswer) -> set[str]:
     """The phases that do not fit."""
     return {violation.constraint.partition(".")[0] for violation in answer.violations}
-
-
-def _number_formats(answer: EstimateAnswer) -> str:
-    """Format of the weights and of the matmuls over them; one word where they are one."""
-    work = answer.workload
-    if work.weight_dtype == work.dtype == work.matmul_dtype:
-        return work.dtype
-    return f"weights in {work.weight_dtype}; matmuls in {work.matmul_dtype}"
 
 
 def _serving(answer: EstimateAnswer, phases: Mapping[str, PhaseAnswer]) -> str:

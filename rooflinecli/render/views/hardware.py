@@ -85,8 +85,13 @@ def _across(chips: list[Chip]) -> Table:
 def sheet(answer: ChipSheet) -> Page:
     """One chip: what it is in a line, what it sums up to in a server or pod, every figure; details have the source of each, and constants."""
     chip = answer.chip
+    also = f" (also {', '.join(chip.aliases)})" if chip.aliases else ""
+    identity = (f"{chip.name}{also}", f"{chip.vendor} {chip.kind}", chip.year, chip.file)
     return page(
-        [Headline(_headline(chip, answer.offer), (chip.title,)), Prose(_identity(chip))],
+        [
+            Headline(_headline(chip, answer.offer), (chip.title,)),
+            Prose(", ".join(str(part) for part in identity if part)),
+        ],
         [records(_SYSTEMS, chip.systems)] if chip.systems else [],
         [Pairs([(_label(f.quantity), _value(chip, f)) for f in answer.figures if _first(f.quantity)])],
         [Note(LEGEND)],
@@ -127,13 +132,6 @@ def _headline(chip: Chip, offer: str | None = None) -> str:
         "per device, " if re.search(r"\d+ (GPUs|devices|chips)|\bpod\b|one rack", chip.title) else ""
     )  # a system's name, one device's figures
     return f"{chip.title}: {each}{', '.join(parts)}"
-
-
-def _identity(chip: Chip) -> str:
-    also = f" (also {', '.join(chip.aliases)})" if chip.aliases else ""
-    return ", ".join(
-        str(part) for part in (f"{chip.name}{also}", f"{chip.vendor} {chip.kind}", chip.year, chip.file) if part
-    )
 
 
 # totals of the devices that each network level joins

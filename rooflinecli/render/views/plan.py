@@ -108,7 +108,9 @@ _GROUPS = (
 
 def view(answer: PlanAnswer, estimate: EstimateAnswer | None = None) -> Page:
     """Blocks of a plan of training or serving; `estimate` is that of the first row."""
-    rows, offers = answer.sized, _cheapest(answer.sized)
+    rows = answer.sized
+    offers = [offer for row in rows if isinstance(row, TrainingChip) for offer in row.offers or ()]
+    offers.sort(key=lambda o: (not o.in_time, o.elapsed_usd))  # those in time first, the cheapest first
     return page(
         [Headline(_headline(answer, rows), tuple(row.hardware for row in rows[:1]))],
         [records(_SERVING if isinstance(answer, ServingPlan) else _TRAINING, rows)] if rows else [],
@@ -122,12 +124,6 @@ def view(answer: PlanAnswer, estimate: EstimateAnswer | None = None) -> Page:
         ],
         about=f"{'goodput, GPU-hours, energy, ' if isinstance(answer, TrainingPlan) else ''}commands of the other chips{', offers' if offers else ''}",
     )
-
-
-def _cheapest(rows: list[SizedChip]) -> list[RunOffer]:
-    """Offers of all chips, those in time first, the cheapest first."""
-    found = [offer for row in rows if isinstance(row, TrainingChip) for offer in row.offers or ()]
-    return sorted(found, key=lambda o: (not o.in_time, o.elapsed_usd))
 
 
 def _headline(answer: PlanAnswer, rows: list[SizedChip]) -> str:
