@@ -85,7 +85,7 @@ def _csv(answer: Record, table: str) -> str:
             | {
                 path: cell
                 for key, value in (row.items() if isinstance(row, dict) else row.entries())
-                if not _rows(value)
+                if not isinstance(value, list) or not any(isinstance(item, (Record, dict)) for item in value)
                 for path, cell in ([(key, " ".join(value))] if _words(value) else leaves(value, f"{key}."))
             }
             for name, row in named
@@ -99,11 +99,6 @@ def _csv(answer: Record, table: str) -> str:
         if v is not None
     ]
     return csv_rows([("quantity", "value"), *words])
-
-
-def _rows(value: object) -> bool:
-    """Whether a value is rows of its own, which are no cells of another."""
-    return isinstance(value, list) and any(isinstance(item, (Record, dict)) for item in value)
 
 
 def _words(value: object) -> bool:
@@ -126,14 +121,10 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 def inert(cell: C) -> C | str:
     """A cell that no spreadsheet takes for a formula: text that begins like one gets an apostrophe; numbers stay."""
-    if not isinstance(cell, str) or not cell.startswith(_FORMULA) or _number(cell):
+    if not isinstance(cell, str) or not cell.startswith(_FORMULA):
         return cell
-    return "'" + cell
-
-
-def _number(text: str) -> bool:
     try:
-        float(text)
+        float(cell)
     except ValueError:
-        return False
-    return True
+        return "'" + cell
+    return cell

@@ -66,7 +66,8 @@ def _page(request: Request) -> Response:
         content, code, pinned = _content(request, options), 200, request.query_params.get("pinned", "")
     except RooflineError as error:
         content, code = form.problem(error), 400
-        options = _as_typed(request)
+        known = {field.name for field in form.fields(question)}  # as typed, to be mended where they stand
+        options = {k: v[: form.LONGEST] for k, v in request.query_params.multi_items() if k in known}
     return HTMLResponse(form.page(options, content, question, pinned), code, HEADERS)
 
 
@@ -122,12 +123,6 @@ def _options(request: Request, *excluded: str) -> Options:
         raise UsageError(f"the question is longer than {LONGEST} characters; shorten it")
     pairs = ((k, v) for k, v in request.query_params.multi_items() if k not in ("pinned", *excluded))
     return form.options(pairs, _verb(request))
-
-
-def _as_typed(request: Request) -> Options:
-    """The fields of a question that was refused, to be mended where they stand."""
-    known = {field.name for field in form.fields(_verb(request))}
-    return {k: v[: form.LONGEST] for k, v in request.query_params.multi_items() if k in known}
 
 
 def _files(kind: str, *paths: Path) -> Response:

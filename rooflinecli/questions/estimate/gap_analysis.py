@@ -61,7 +61,7 @@ def explain(phase: str, request: Request, result: EstimateAnswer, plan: Layout, 
     Those that close the gap come before those that leave some of it, and the milder change before the larger.
     """
     step = MeasuredStep(phase, request, plan, result.phases[phase], measured)
-    tried = (*_settings(step), *_amounts(step)) if phase == "train" else _serving(step)
+    tried = _training(step) if phase == "train" else _serving(step)
     unexplained = abs(float(step.expected.time_s) / measured - 1)
     found = [e for e in tried if abs(e.gap) < unexplained - 1e-3]  # moves the right way, and not much too far
     return sorted(found, key=lambda e: (round(abs(e.gap) / CLOSED) if abs(e.gap) > CLOSED else 0, e.change))
@@ -72,8 +72,8 @@ def _explanation(step: MeasuredStep, assumption: str, seconds: float, change: fl
     return Explanation(assumption=assumption, time_s=seconds, mfu=mfu, gap=seconds / step.measured - 1, change=change)
 
 
-def _settings(step: MeasuredStep) -> Iterator[Explanation]:
-    """Assumptions without an amount."""
+def _training(step: MeasuredStep) -> Iterator[Explanation]:
+    """Assumptions without an amount, then those whose amount follows from the gap: only losses, since a gain beyond the datasheet explains none."""
     none = {f"efficiency.{axis}_collective.overlap": 0.0 for axis in AXES}
     most = {f"efficiency.{axis}_collective.overlap": 1.0 for axis in AXES}
     words = ("no communication hidden behind computation", none) if step.slower else ("all communication hidden", most)
@@ -88,10 +88,6 @@ def _settings(step: MeasuredStep) -> Iterator[Explanation]:
             yield _explanation(
                 step, f"microbatches of {size:g}", step.seconds(plan=replace(plan, micro_batch=size)), 0.4
             )
-
-
-def _amounts(step: MeasuredStep) -> Iterator[Explanation]:
-    """Assumptions whose amount follows from the gap; only losses, since a gain beyond the datasheet is no explanation."""
     if not step.slower:
         return
     yield from _rates(step)
@@ -184,24 +180,20 @@ def note(request: Request, result: EstimateAnswer, mfu: str | None, measured: st
         train.measured_mfu = value
         train.measured_time_s = train.time_s * train.mfu / value
     if measured is not None:
-        _time(result, measured)
+        if len(result.phases) != 1:
+            raise UsageError("--measured belongs to one phase; add --phase train, prefill or decode")
+        try:
+            value = units.parse(measured, "s")
+        except ValueError as error:
+            raise UsageError(f"--measured {error}") from None
+        ((name, phase),) = result.phases.items()
+        if value < phase.floor_s:
+            raise ImpossibleValue(
+                f"--measured {measured}: impossible; {name} cannot take less than its floor of {units.duration(phase.floor_s)} "
+                "on this plan. Check batch, lengths, dtype and device count"
+            )
+        phase.measured_time_s = value
     for name, phase in result.phases.items():
         if phase.measured_time_s is not None:
             plans, _ = choose_layouts(context_of(request))
             result.gap_explanations = explain(name, request, result, plans[name].layout, float(phase.measured_time_s))
-
-
-def _time(result: EstimateAnswer, written: str) -> None:
-    if len(result.phases) != 1:
-        raise UsageError("--measured belongs to one phase; add --phase train, prefill or decode")
-    try:
-        value = units.parse(written, "s")
-    except ValueError as error:
-        raise UsageError(f"--measured {error}") from None
-    ((name, phase),) = result.phases.items()
-    if value < phase.floor_s:
-        raise ImpossibleValue(
-            f"--measured {written}: impossible; {name} cannot take less than its floor of {units.duration(phase.floor_s)} "
-            "on this plan. Check batch, lengths, dtype and device count"
-        )
-    phase.measured_time_s = value

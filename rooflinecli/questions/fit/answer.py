@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import replace
 
 from rooflinecli import memory
@@ -120,18 +121,11 @@ def _longest(ctx: EstimateContext, plan: Layout, room: float) -> float:
     """Tokens of one sequence whose cache the rest of the memory holds, as far as the model goes: by halving, since windows and
     states make the cache no straight line."""
 
-    def fits(tokens: int) -> bool:
-        return float(value(memory.kv_cache(ctx.ledger, plan, ctx.formats, 1.0, float(tokens), ctx.lift))) <= room
+    def beyond(tokens: int) -> bool:
+        return float(value(memory.kv_cache(ctx.ledger, plan, ctx.formats, 1.0, float(tokens), ctx.lift))) > room
 
-    low, high = 0, int(ctx.spec.max_context or MOST)
-    if room < 0 or not fits(1):
-        return 0.0
-    if fits(high):
-        return float(high)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return float(low)
+    most = int(ctx.spec.max_context or MOST)
+    return 0.0 if room < 0 else float(bisect_left(range(1, most + 1), True, key=beyond))
 
 
 def parse_file_types(named: list[str] | None) -> tuple[str, ...] | None:

@@ -145,7 +145,18 @@ def sheet(name: str) -> ModelSheet:
         kv_cache=_cache(spec),
         pattern=pattern(spec),
         groups=[_group(group, layer) for group, layer in zip(spec.layers, ledger(spec).layers, strict=True)],
-        towers=[_tower(tower) for tower in spec.towers],
+        towers=[
+            Tower.like(
+                tower,
+                title=tower.name,
+                parameters={"total": parameters(tower).total},
+                layers=tower.n_layers,
+                pattern=pattern(tower),
+                image=(found := tower.images)
+                and ImageTokens.like(cut(tower, IMAGE), pixels=IMAGE, rule=found.kind, source=found.source),
+            )
+            for tower in spec.towers
+        ],
         quantization=spec.quantization.to_dict(differs) if spec.quantization else None,
         checkpoint=spec.checkpoint.to_dict() if spec.checkpoint else None,
         notes=list(spec.notes),
@@ -174,19 +185,6 @@ def _cache(spec: ModelSpec) -> dict[str, int | None]:
         "bytes_at_4096": held(4096.0),
         "bytes_at_max_context": held(whole) or None if whole else None,
     }
-
-
-def _tower(spec: ModelSpec) -> Tower:
-    """A further tower: its parameters and layers, what it reads, and what an image of the default size becomes."""
-    found = spec.images
-    return Tower.like(
-        spec,
-        title=spec.name,
-        parameters={"total": parameters(spec).total},
-        layers=spec.n_layers,
-        pattern=pattern(spec),
-        image=found and ImageTokens.like(cut(spec, IMAGE), pixels=IMAGE, rule=found.kind, source=found.source),
-    )
 
 
 def _group(group: LayerSpec, layer: Layer) -> LayerGroup:

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from dataclasses import field as key
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
 from rooflinecli.core.record import OPTIONAL, Record, former
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Number, OptNumber, OptText, OptWhole, Text, field
-
-if TYPE_CHECKING:
-    from rooflinecli.ledger.ops import Op
-    from rooflinecli.questions.profile.rollup import Rates
 
 
 class KernelShare(Record):
@@ -105,30 +100,6 @@ class Profile(Question[ProfileAnswer]):
     def answer(self, lift: PlainLift = PLAIN) -> ProfileAnswer:
         """Totals, and kernels by name against their floors. Raises DataError for a file that is no trace."""
         from rooflinecli.importers.profiles.read import read
-        from rooflinecli.questions.profile.rollup import profile
+        from rooflinecli.questions.profile.rollup import expected_ops, profile, rates_of
 
-        return profile(read(Path(self.trace)), self._rates(), self.device, self._ops(), lift)
-
-    def _rates(self) -> Rates | None:
-        """Peak and bandwidth from the chip, from options, or both; None when neither is given."""
-        from rooflinecli.price.chip import Chip
-        from rooflinecli.questions.profile.rollup import Rates
-        from rooflinecli.specs.hardware import load_hardware
-
-        if self.hw is None:
-            bare = self.peak is None and self.bandwidth is None
-            return None if bare else Rates(self.dtype, self.peak, self.bandwidth)
-        figures = {f"peak.{self.dtype}": self.peak, "memory.bandwidth": self.bandwidth}
-        override = {path: value for path, value in figures.items() if value is not None}
-        chip = Chip(load_hardware(self.hw), override=override)
-        return Rates(self.dtype, chip.peak(self.dtype), chip.bandwidth, chip)
-
-    def _ops(self) -> list[Op] | None:
-        """The operations of a pass of the model."""
-        if self.model is None:
-            return None
-        from rooflinecli.questions.profile.rollup import expected_ops
-
-        queries = 1.0 if self.seq is None else self.seq
-        keys = queries if self.context is None else self.context
-        return expected_ops(self.model, self.dtype, self.batch, queries, keys, self.tp)
+        return profile(read(Path(self.trace)), rates_of(self), self.device, expected_ops(self), lift)

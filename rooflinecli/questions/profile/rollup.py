@@ -26,7 +26,8 @@ from rooflinecli.phases.forward import ForwardPass
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.quantization.formats import Formats, size_of
-from rooflinecli.questions.profile.question import Communication, Fusion, KernelShare, KernelSum, ProfileAnswer
+from rooflinecli.questions.profile.question import Communication, Fusion, KernelShare, KernelSum, Profile, ProfileAnswer
+from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.snapshots import table
@@ -205,10 +206,16 @@ class Rates:
     bandwidth: float | None
     chip: Chip | None = None
 
-    def peak_for(self, dtype: str) -> float | None:
-        if dtype and dtype != self.dtype and self.chip is not None:
-            return float(self.chip.peak(dtype))
-        return self.peak
+
+def rates_of(question: Profile) -> Rates | None:
+    """Peak and bandwidth from the chip, from options, or both; None when neither is given."""
+    if question.hw is None:
+        bare = question.peak is None and question.bandwidth is None
+        return None if bare else Rates(question.dtype, question.peak, question.bandwidth)
+    figures = {f"peak.{question.dtype}": question.peak, "memory.bandwidth": question.bandwidth}
+    override = {path: value for path, value in figures.items() if value is not None}
+    chip = Chip(load_hardware(question.hw), override=override)
+    return Rates(question.dtype, chip.peak(question.dtype), chip.bandwidth, chip)
 
 
 @dataclass(frozen=True)
@@ -245,7 +252,8 @@ def _work(kernel: Kernel, rates: Rates) -> Op | None:
 
 
 def _against_roofs(kernel: Kernel, op: Op, rates: Rates) -> KernelFloor:
-    peak, bandwidth = rates.peak_for(op.dtype), rates.bandwidth
+    other = op.dtype and op.dtype != rates.dtype and rates.chip is not None
+    peak, bandwidth = float(rates.chip.peak(op.dtype)) if other and rates.chip else rates.peak, rates.bandwidth
     if peak is None and bandwidth is None:
         raise UsageError("floors need a peak or a bandwidth; give --hw, --peak or --bandwidth")
     seconds, calls = kernel.seconds, kernel.calls
@@ -280,12 +288,16 @@ def _names() -> list[tuple[re.Pattern[str], str]]:
     return [(re.compile(name, re.IGNORECASE), row) for name, row in rows]
 
 
-def expected_ops(model: str, dtype: str, batch: float, queries: float, keys: float, tp: float) -> list[Op]:
-    """What one layer of each kind, and what surrounds the layers, does on one device in a forward pass."""
-    spec, width = load_model(model), size_of(dtype)
+def expected_ops(question: Profile) -> list[Op] | None:
+    """What one layer of each kind, and what surrounds the layers, does on one device in a forward pass of --model."""
+    if question.model is None:
+        return None
+    spec, dtype, width = load_model(question.model), question.dtype, size_of(question.dtype)
+    queries = 1.0 if question.seq is None else question.seq
+    keys = queries if question.context is None else question.context
     formats = Formats(width, width, width, max(width, 2.0), max(width, 2.0), dtype, dtype, dtype)
-    forward, book, plan = ForwardPass(formats, decode=queries == 1), ledger(spec), Layout(tp=tp)
-    work = pass_axis_sizes(batch, queries, keys, queries, plan)
+    forward, book, plan = ForwardPass(formats, decode=queries == 1), ledger(spec), Layout(tp=question.tp)
+    work = pass_axis_sizes(question.batch, queries, keys, queries, plan)
     ops = [
         op
         for group in book.layers

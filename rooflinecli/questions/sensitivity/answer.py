@@ -208,11 +208,15 @@ def tornado(compared: str, candidates: Sequence[RankedCandidate]) -> Tornado:
     doubted = min(
         (r for r in rows if r.inside_error), key=lambda r: r.distance / math.log1p(r.error or 0.0), default=None
     )
-    resolving = doubted and {
-        "chip": doubted.chip,
-        "figure": doubted.figure,
-        "command": measurement(doubted.figure, doubted.chip, first),
-    }
+    resolving = (
+        None
+        if doubted is None
+        else {
+            "chip": doubted.chip,
+            "figure": doubted.figure,
+            "command": measurement(doubted.figure, doubted.chip, first),
+        }
+    )
     return Tornado(
         compared=compared,
         first=first.label,

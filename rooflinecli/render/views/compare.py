@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import si
-from rooflinecli.questions.compare.question import INSIDE, CompareAnswer, ComparedChip, MeasuredAnswer, MeasuredGap
+from rooflinecli.questions.compare.question import INSIDE, CompareAnswer, ComparedChip, MeasuredAnswer
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.multi_chip import remedy
 from rooflinecli.questions.sensitivity.answer_types import SensitivityAnswer, Tornado, TornadoRow, Value
@@ -97,17 +97,15 @@ _MEASURED = (
 
 def measured(answer: MeasuredAnswer) -> Page:
     """A table of the rows, then explanations, rows that were not compared, and notes."""
-    notes = [_explanation(row) for row in answer.rows if row.explained_by and row.verdict != INSIDE]
+    notes = []
+    for row in answer.rows:
+        if row.explained_by and row.verdict != INSIDE:
+            each = ", ".join(f"{e.what} (asks {e.asks:.2g})" for e in row.explained_by)  # the mildest first
+            notes.append(f"{row.row}: any one of these would explain {row.gap:+.0%}: {each}")
     for aside in answer.aside:
         count = plural(float(aside["rows"] or 0), "row")
         notes.append(f"{count} from {aside['row']} on not compared: {aside['reason']}")
     return page([records(_MEASURED, answer.rows)], [Prose(note, 2) for note in (*notes, *answer.notes)])
-
-
-def _explanation(row: MeasuredGap) -> str:
-    """The explanations of a row, the mildest first."""
-    each = ", ".join(f"{e.what} (asks {e.asks:.2g})" for e in row.explained_by)
-    return f"{row.row}: any one of these would explain {row.gap:+.0%}: {each}"
 
 
 _ELASTICITIES = (

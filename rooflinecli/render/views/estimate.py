@@ -13,7 +13,6 @@ from rooflinecli.engine.phase_answer import (
     PhaseAnswer,
     PrefillAnswer,
     Residency,
-    SpeculationAnswer,
     TiersAnswer,
     TrainAnswer,
 )
@@ -245,16 +244,14 @@ def _further(phase: PhaseAnswer) -> list[str]:
     if isinstance(phase, TrainAnswer):
         return [f"HFU {percent(float(phase.hfu))}"] if phase.hfu > phase.mfu * 1.001 else []
     if isinstance(phase, DecodeAnswer):
-        each = f"{float(phase.tokens_per_s_per_user):.1f} tok/s per user"
-        return [each, *([_speculation(phase.speculation)] if phase.speculation is not None else [])]
+        each, found = f"{float(phase.tokens_per_s_per_user):.1f} tok/s per user", phase.speculation
+        if found is None:
+            return [each]
+        most = found.break_even_batch
+        until = "" if most is None else f", break-even at {most:g} sequences" if most else ", never breaks even"
+        gain = f"{float(found.mean_accepted_length):.2f} tokens per step, {float(found.speedup):.2f}x"
+        return [each, f"speculation {gain}{until}"]
     return [_sessions(phase.sessions)] if isinstance(phase, PrefillAnswer) and phase.sessions is not None else []
-
-
-def _speculation(found: SpeculationAnswer) -> str:
-    """'speculation 2.41 tokens per step, 1.62x, break-even at 180 sequences'."""
-    most = found.break_even_batch
-    until = "" if most is None else f", break-even at {most:g} sequences" if most else ", never breaks even"
-    return f"speculation {float(found.mean_accepted_length):.2f} tokens per step, {float(found.speedup):.2f}x{until}"
 
 
 def _sessions(found: TiersAnswer) -> str:

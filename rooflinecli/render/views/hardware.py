@@ -99,7 +99,12 @@ def sheet(answer: ChipSheet) -> Page:
             [Pairs([(_label(f.quantity), _value(chip, f)) for f in answer.figures if not _first(f.quantity)])],
             [
                 Prose("where each figure comes from"),
-                Pairs([(_label(f.quantity), _source(f)) for f in answer.figures]),
+                Pairs(
+                    [
+                        (_label(f.quantity), "; ".join(filter(None, (f"{f.source}, {Path(f.at).name}", f.note))))
+                        for f in answer.figures
+                    ]
+                ),
             ],
             [Prose("notes"), *(Prose(f"- {note}", indent=2) for note in chip.notes)] if chip.notes else [],
             [Prose("sources"), *(Prose(f"{key}: {said}", indent=2) for key, said in answer.sources.items())],
@@ -235,11 +240,6 @@ def _value(chip: Chip, figure: SourcedFigure) -> str:
         parts.append(", ".join(p for p in (chip.price.provider, chip.price.date) if p))
     more = "; ".join(filter(None, parts))
     return f"{figure.written}{'' if figure.verified else '?'}{f', {more}' if more else ''}"
-
-
-def _source(figure: SourcedFigure) -> str:
-    """'datasheet-h100, h100-sxm.yaml:28; one way per device': citation, line of the file, and its note."""
-    return "; ".join(filter(None, (f"{figure.source}, {Path(figure.at).name}", figure.note)))
 
 
 def _constants(row: SourcedConstants) -> str:
