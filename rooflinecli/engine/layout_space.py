@@ -34,11 +34,8 @@ DOMAINS = (0, 1, 2)  # fast domains that a shard group fills; 0: all replicas ar
 
 
 OpenValues = dict[str, tuple[Number, ...]]  # option -> what it may be: numbers or words
-COARSE_TP, COARSE_MICRO_BATCH, COARSE_TOKENS = (
-    32,
-    32,
-    512,
-)  # largest sizes of the coarse part; least tokens of a context rank
+COARSE_TP, COARSE_MICRO_BATCH = 32, 32  # largest sizes of the coarse part
+COARSE_TOKENS = 128  # of a context rank at least
 
 
 class LayoutSpace(Protocol):

@@ -125,16 +125,11 @@ def neighbors(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
     yield from _shifted(ctx, layout)
     if r.micro_batch is None:
         sizes = micro_batch_sizes(ctx, layout.dp)
-        smaller = [size for size in sizes if size < layout.micro_batch]
-        larger = [size for size in sizes if size > layout.micro_batch]
-        yield from (layout.with_changes(micro_batch=float(size)) for size in (*smaller[-2:], *larger[:2]))
+        near = [size for size in sizes if layout.micro_batch / 4 <= size <= layout.micro_batch * 4]
+        yield from (layout.with_changes(micro_batch=float(size)) for size in near if size != layout.micro_batch)
     if r.virtual_stages is None and layout.pp > 1:
-        near = {layout.virtual_stages - 1, layout.virtual_stages + 1} - {0.0}
-        yield from (
-            layout.with_changes(virtual_stages=v)
-            for v in sorted({*_chunks(ctx, layout), *near})
-            if v != layout.virtual_stages
-        )
+        chunks = {*_chunks(ctx, layout), layout.virtual_stages - 1, layout.virtual_stages + 1} - {0.0}
+        yield from (layout.with_changes(virtual_stages=v) for v in sorted(chunks) if v != layout.virtual_stages)
     if r.zero is None and layout.replicas > 1:
         yield from (layout.with_changes(zero=zero, shard=r.shard) for zero in (1, 2, 3) if zero != layout.zero)
         if r.shard is None:  # weights sharded inside a network domain, replicated across (HSDP)

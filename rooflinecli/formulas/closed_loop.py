@@ -117,6 +117,12 @@ def queue_for_prefill(load: Number, service: Number) -> Number:
     return load * service / (2 * (1 - load))
 
 
+@formula("u", "1", "the M/D/1 queue solved for its load")
+def load_within(wait: Number, service: Number) -> Number:
+    """2 t_wait / (t + 2 t_wait): the load at which the mean wait is that long."""
+    return 2 * wait / (service + 2 * wait)
+
+
 @formula(
     "t_queue",
     "s",

@@ -237,8 +237,8 @@ def sized(draw: random.Random) -> Iterator[str]:
     if not found["results"]:
         return
     best = found["results"][0]["serve"]
-    if row["devices"] != best["devices"]:
-        yield f"plan {row['devices']} devices, search {best['devices']}"
+    if row["layout"] != found["results"][0]["layout"] or row["devices"] != best["devices"]:
+        yield f"plan {row['layout']} on {row['devices']}, search {found['results'][0]['layout']} on {best['devices']}"
     limits = {"search": (best["ttft_at_bound_s"], best["itl_at_bound_s"])}
     limits["plan"] = row["interval_ttft_s"][1], row["interval_itl_s"][1]
     for name, (first, further) in limits.items():
@@ -252,12 +252,14 @@ def sized(draw: random.Random) -> Iterator[str]:
     model = {k.replace("_", "-"): v for k, v in options.items() if k not in ("hw", "phase", "price")} | {"slo": slo}
     with tempfile.TemporaryDirectory() as folder:
         plan = Path(folder) / "fleet.yaml"
-        chip = {"hw": options["hw"], "devices": 1024, "price": options["price"]}
+        chip = {"hw": options["hw"], "devices": 64 + 2 * row["devices"], "price": options["price"]}
         plan.write_text(json.dumps({"fleet": {"chips": chip}, "models": {"one": model}}))
         fleet = ask("fleet", {"file": str(plan), "objective": "devices"})
     devices = sum(each["devices"] for each in fleet["rows"])
     if devices != row["devices"]:
         yield f"fleet {devices} devices, plan {row['devices']}"
+    if len(fleet["rows"]) == 1 and fleet["rows"][0]["layout"] != row["layout"]:
+        yield f"fleet {fleet['rows'][0]['layout']}, plan {row['layout']}"
     at_load = {"search": best, "fleet": fleet["rows"][0], "plan": row}
     sold = row["devices"] * float(options["price"]) / 3600 / options["qps"] / (options["prompt"] + options["output"])
     for name, priced in at_load.items():

@@ -105,14 +105,33 @@ def test_a_pool_is_what_its_commands_print_times_its_instances() -> None:
         for phase, tokens, latency in (("prefill", 1024, "ttft_s"), ("decode", 128, "itl_s")):
             pool = row[phase]
             result = answered(pool["estimate"])
-            assert result["phases"][phase]["time_s"] == pool[latency]
+            assert result["phases"][phase]["time_s"] + pool.get("queue_s", 0.0) == pytest.approx(
+                pool[latency], rel=1e-15
+            )
             assert result["phases"][phase]["tokens_per_s"] / tokens == pytest.approx(pool["rate"], rel=1e-15)
             rates.append(pool["instances"] * pool["rate"])
             costs += pool["instances"] * result["layout"]["devices"] * result["cost"]["usd_per_device_hour"]
             assert f"--hw {pool['chip']}" in pool["estimate"]
         assert row["requests_per_s"] == min(rates) >= 60
+        pool = row["prefill"]  # M/D/1: half of u / (1 - u) services
+        load = 60 / (pool["instances"] * pool["rate"])
+        assert pool["queue_s"] == pytest.approx(load / (1 - load) / 2 / pool["rate"], rel=1e-12)
         assert row["usd_per_hour"] == pytest.approx(costs, rel=1e-15)
         assert row["usd_per_million_tokens"] == pytest.approx(costs / (min(rates) * 1152 * 3600) * 1e6, rel=1e-14)
+
+
+def test_a_prompt_of_a_pool_meets_its_limit_with_its_wait() -> None:
+    """A tighter TTFT takes more prefill instances, each with less of a queue; of pools of one size the one that carries most is first."""
+    args = [*SERVING, "--qps", "60", "--hw", "h100", "--batch", "1..256x2", "--top", "9"]
+    free = found("search", *args)["pool_rows"]
+    at_bound = free[0]["prefill"]["latency_at_bound_s"]
+    assert at_bound > free[0]["prefill"]["ttft_s"] > free[0]["prefill"]["queue_s"] > 0
+    tight = run_cli("search", *args, "--slo", f"ttft={at_bound * 0.8}s,itl=20ms", "--format", "json").json["pool_rows"]
+    assert all(row["prefill"]["latency_at_bound_s"] <= at_bound * 0.8 * (1 + 1e-9) for row in tight)
+    assert tight[0]["devices"] >= free[0]["devices"]
+    same = [row for row in free if row["devices"] == free[0]["devices"]]
+    carried = [min(row[p]["instances"] * row[p]["rate_at_bound"] for p in ("prefill", "decode")) for row in same]
+    assert len(same) > 1 and carried == sorted(carried, reverse=True)
 
 
 @pytest.mark.slow

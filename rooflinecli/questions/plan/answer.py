@@ -101,7 +101,7 @@ def instance(options: Options, layout: InstanceLayout) -> ServingInstance:
 def plan_chip(asked: PlanTarget, name: str) -> tuple[PlannedChip, int]:
     """The chip's row, or why it has none; and how many layouts were looked at.
 
-    Of the layouts that carry the rate on the fewest devices it is the one with the shortest inter-token latency.
+    It is the first row of a search at the rate: the fewest devices, and the cheapest tokens among those.
     """
 
     def none(why: str) -> PlannedChip:
@@ -110,7 +110,7 @@ def plan_chip(asked: PlanTarget, name: str) -> tuple[PlannedChip, int]:
     assert asked.qps is not None
     options, limits = {**asked.each[name], "hold": asked.hold}, {**asked.limits, "qps": asked.qps}
     try:
-        question = search_request.serving_question(options, "devices,latency", list(asked.plan.where), limits)
+        question = search_request.serving_question(options, None, list(asked.plan.where), limits)
         grid = serving_grid(question, "a service answers requests; plan its training with --tokens")
         keep, _, worst = grid.weigh()
     except UsageError as error:

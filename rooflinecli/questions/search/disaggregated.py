@@ -1,8 +1,9 @@
 """Disaggregated prefill and decode pools: the best instances of each, how many of each, on one chip or each on its own.
 
 Every request passes both pools, so the slower one sets the rate. For each pool only the fastest instance of every size
-can be part of an optimum; pairs of those are tried with every split of the devices. The transfer of the KV cache between
-the pools is not charged.
+can be part of an optimum; pairs of those are tried with every split of the devices. At a request rate a prompt waits in the
+queue of its prefill instance, and its TTFT has the limit with that; at the highest rate of the devices there is no such mean.
+The transfer of the KV cache between the pools is not charged.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import interval_bound, time_at_bound, token_prices
-from rooflinecli.formulas import cost, energy, serving
+from rooflinecli.formulas import closed_loop, cost, energy, serving
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search import instances
@@ -47,6 +48,7 @@ class PoolInstance:
     rate_at_bound: float
     latency_at_bound: float
     watts: float | None  # of a device
+    within_limit: float  # requests per second at the bound with the queue inside the limit
     instances: float = 1.0
 
     @property
@@ -74,14 +76,23 @@ class PoolInstance:
             latency_at_bound=float(time_at_bound(answer, bound)),
         )
 
-    def answer(self) -> Pool:
+    def queue_s(self, qps: float | None, rate: float) -> float | None:
+        """Seconds that a prompt waits where `qps` come to all instances in turn, each of which reads `rate`; None where there is no such mean."""
+        if qps is None or self.phase == "decode":
+            return None
+        return float(closed_loop.queue_for_prefill(qps / (self.instances * rate), 1 / rate))
+
+    def answer(self, qps: float | None) -> Pool:
         """The pool as the contract shows it, with the `roofline estimate` command of one of its instances."""
         words = f"{self.layout.flags()} --batch {self.batch:g}"
+        queue = self.queue_s(qps, self.rate)
+        latency = self.latency + (queue or 0.0)
         return Pool.like(
             self,
-            latency_at_bound_s=self.latency_at_bound,
-            ttft_s=self.latency if self.phase == "prefill" else None,
-            itl_s=self.latency if self.phase == "decode" else None,
+            latency_at_bound_s=self.latency_at_bound + (self.queue_s(qps, self.rate_at_bound) or 0.0),
+            ttft_s=latency if self.phase == "prefill" else None,
+            queue_s=queue,
+            itl_s=latency if self.phase == "decode" else None,
             chip=str(self.options["hw"]),
             estimate=estimate_command(self.options, words, True, (self.phase,)),
         )
@@ -133,23 +144,24 @@ class PoolPair:
         """Output tokens per second."""
         return self.rate * float(self.prefill.ctx.output)
 
-    def answer(self) -> Pools:
-        """The pair as the contract shows it."""
+    def answer(self, qps: float | None) -> Pools:
+        """The pair as the contract shows it, at a request rate."""
         p, d, usd = self.prefill, self.decode, self.usd_per_million
+        prefill = p.answer(qps)
         joules = [energy.joules_per_token(o.total, o.watts, self.tokens_per_s) for o in (p, d) if o.watts]
         on = [f" of {o.options['hw']}" if p.options["hw"] != d.options["hw"] else "" for o in (p, d)]
         names = [" ".join(f"{k}{v}" for k, v in o.layout.entries() if v > 1) or "one device" for o in (p, d)]
         blended = usd[BLENDED]
         price = f", ${blended:.3g}/M tokens" if blended is not None else ""
         return Pools(
-            prefill=p.answer(),
-            decode=d.answer(),
+            prefill=prefill,
+            decode=d.answer(qps),
             devices=self.devices,
             requests_per_s=self.rate,
             usd_per_hour=self.usd_per_hour,
             **usd,
             joules_per_token=float(sum(joules)) if len(joules) == 2 else None,
-            summary=f"{p.instances:g} x {names[0]}{on[0]} for prefill ({1e3 * p.latency:.3g} ms), {d.instances:g} x {names[1]}{on[1]} "
+            summary=f"{p.instances:g} x {names[0]}{on[0]} for prefill ({1e3 * (prefill.ttft_s or 0.0):.3g} ms), {d.instances:g} x {names[1]}{on[1]} "
             f"at batch {d.batch:g} for decode ({1e3 * d.latency:.3g} ms): {self.devices:g} devices sustain {self.rate:.3g} req/s{price}",
         )
 
@@ -160,7 +172,7 @@ def candidates(
     """The instances of one chip that meet the limits of the prefill pool and of the decode pool."""
     grid = instances.evaluate(asked.request, layouts, np.array(asked.batches, dtype=np.float64), apart=True)
     limits = {"prefill": ("ttft_s", asked.ttft), "decode": ("itl_s", asked.itl)}
-    prefill, decode = (_fastest(options, ctx, grid, phase, *limit) for phase, limit in limits.items())
+    prefill, decode = (_fastest(options, ctx, grid, asked.qps, phase, *limit) for phase, limit in limits.items())
     return prefill, decode
 
 
@@ -169,7 +181,7 @@ def ranked(
 ) -> list[Pools]:
     """Pairs of pools on the chips, each pool on any of them, the best first; empty when no pool can meet its limit.
 
-    The fewest devices (or dollars) for the rate asked for, else the highest rate on the devices given, or per device.
+    The fewest devices (or dollars) for the rate asked for, of equals those that carry more, else the highest rate on the devices given, or per device.
     """
     first = asked.objectives[0].quantity.rpartition(".")[2]
 
@@ -179,7 +191,7 @@ def ranked(
         if usd is None and first in (BLENDED, COST["decode"]):
             usd = float("inf")
         size = usd if usd is not None and (first in (BLENDED, COST["decode"]) or len(chips) > 1) else devices
-        return (size if asked.qps is not None else size / pair.rate_at_bound, devices)
+        return (size if asked.qps is not None else size / pair.rate_at_bound, devices, -pair.rate_at_bound)
 
     pairs = [
         pair
@@ -190,27 +202,37 @@ def ranked(
         if (pair := _pair(asked, p, d)) is not None
     ]
     best = sorted(pairs, key=key)[:top]
-    return [PoolPair(pair.prefill.exact(), pair.decode.exact()).answer() for pair in best]
+    return [PoolPair(pair.prefill.exact(), pair.decode.exact()).answer(asked.qps) for pair in best]
 
 
 def _fastest(
-    options: Options, ctx: EstimateContext, grid: instances.InstanceGrid, phase: str, latency: str, limit: float | None
+    options: Options,
+    ctx: EstimateContext,
+    grid: instances.InstanceGrid,
+    qps: float | None,
+    phase: str,
+    latency: str,
+    limit: float | None,
 ) -> list[PoolInstance]:
-    """The fastest instance of every size that meets the limit and is not beaten by a smaller one, all at the bound."""
+    """The fastest instance of every size that meets the limit and is not beaten by a smaller one, all at the bound; of prefill at a
+    request rate, the one that reads most prompts within it."""
     ok = grid.legal & grid.whole(grid.phases[phase].memory.fits)
     answer, bound = grid.phases[phase], ctx.request.bound
     with np.errstate(all="ignore"):
         expected = grid.whole(grid.serve[f"{phase}_requests_per_s"])
         rate_at_bound = grid.whole(interval_bound(expected, "requests_per_s", answer, bound, less=False))
         time = grid.whole(time_at_bound(answer, bound))
-    ok = ok & (time <= (np.inf if limit is None else limit))
-    rates = np.where(ok, rate_at_bound, -1.0)
+        ok = ok & (time <= (np.inf if limit is None else limit))
+        share: np.ndarray | float = 1.0
+        if qps is not None and limit is not None and phase == "prefill":
+            share = closed_loop.load_within(limit - time, 1 / rate_at_bound)
+    rates = np.where(ok, rate_at_bound * share, -1.0)
     watts = grid.whole(answer.derived["power_w"]) if "power_w" in answer.derived else None
     found: dict[float, PoolInstance] = {}
     for i, layout in enumerate(grid.layouts):
         j = int(np.argmax(rates[i]))
         size, rate = float(grid.serve["instance_devices"][i, j]), float(rates[i, j])
-        if rate > (found[size].rate_at_bound if size in found else 0.0):
+        if rate > (found[size].within_limit if size in found else 0.0):
             found[size] = PoolInstance(
                 phase,
                 options,
@@ -220,9 +242,10 @@ def _fastest(
                 size,
                 float(expected[i, j]),
                 float(grid.serve[latency][i, j]),
-                rate,
+                float(rate_at_bound[i, j]),
                 float(time[i, j]),
                 None if watts is None else float(watts[i, j]),
+                rate,
             )
     return list(found.values())
 
@@ -234,7 +257,7 @@ def _pair(asked: ServingSearchQuestion, p: PoolInstance, d: PoolInstance) -> Poo
         return PoolPair(replace(p, instances=float(a)), replace(d, instances=float(b)))
 
     if asked.qps is not None:
-        found = pair(*(serving.instances_for_rate(asked.qps, o.rate_at_bound) for o in (p, d)))
+        found = pair(*(serving.instances_for_rate(asked.qps, o.within_limit) for o in (p, d)))
         return None if asked.devices is not None and found.devices > asked.devices else found
     budget = asked.devices or MOST
     counts = np.arange(1.0, budget // p.devices + 1)

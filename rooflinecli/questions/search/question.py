@@ -209,7 +209,8 @@ class TrainingSearch(LayoutSearch[TrainingRow]):
 
 
 class Pool(Record):
-    """One of two disaggregated pools: its instance, how many of them, requests per second of each, and the latency of its phase, expected and at the bound."""
+    """One of two disaggregated pools: its instance, how many of them, requests per second of each, and the latency of its phase, expected and
+    at the bound. queue_s: the part of the TTFT that a prompt waits at the request rate."""
 
     layout: InstanceSizes
     batch: float
@@ -217,6 +218,7 @@ class Pool(Record):
     rate: float
     rate_at_bound: float
     ttft_s: float | None = key(default=None, metadata=OPTIONAL)
+    queue_s: float | None = key(default=None, metadata=OPTIONAL)
     itl_s: float | None = key(default=None, metadata=OPTIONAL)
     latency_at_bound_s: float
     instances: float
