@@ -89,7 +89,7 @@ def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
     separator = "|" if "|" in head else ","
     names = [name.strip().lower() for name in head.split(separator)]
     if not {"start", "end", "state"} <= set(names):
-        raise DataError(f"{path}:{lines[0][0]}: expected columns start, end and state, got {', '.join(names)}")
+        raise DataError(f"{path}:{lines[0][0]}: expected columns start, end and state, got {', '.join(names)[:80]!r}")
     values = csv.reader((text for _, text in lines[1:]), delimiter=separator)
     return [(n, dict(zip(names, row, strict=False))) for (n, _), row in zip(lines[1:], values, strict=True)]
 
