@@ -135,3 +135,18 @@ def test_a_batch_follows_from_the_tokens_of_a_step():
     (found,) = resolve([row], {"hw": "h100", "model": "llama-3.1-8b", "n": 8, "seq": 4096}).rows
     assert found.options["batch"] == 1024
     assert found.measured == pytest.approx(4194304 / (40000 * 8))
+
+
+def test_a_rate_far_above_what_is_served_reads_as_a_burst_and_says_so():
+    """Gemma 4 31B, 1,000 requests of 8,000 tokens sent at 1 per second, which took 3,795 seconds."""
+    given = {**VLLM, "request_rate": 1.0, "num_prompts": 1000, "completed": 1000, "duration": 3794.56}
+    given |= {"total_input_tokens": 8000000, "total_output_tokens": 1000000, "max_concurrency": None}
+    given |= {
+        "output_throughput": 263.535,
+        "mean_ttft_ms": 1385581.1,
+        "mean_tpot_ms": 22.4,
+        "request_throughput": 0.2635,
+    }
+    (row,) = read_source(Source("log", json.dumps(given)))
+    assert (row.quantity, row.options["concurrency"]) == ("throughput", "max")
+    assert "though sent at 1 per second" in row.notes[-1]

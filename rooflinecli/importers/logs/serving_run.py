@@ -81,9 +81,10 @@ class ServingRun:
             notes = (*notes, "the load is not in the file")
         elif at_once:
             given["concurrency"] = round(count) if count and count <= QUEUED else "max"
+            sent = "" if rate is None else f", though sent at {rate:g} per second"
             notes = (
                 *notes,
-                "all requests at once: a burst has no steady first token or inter-token latency, so only its rate is read",
+                f"all requests at once{sent}: a burst has no steady first token or inter-token latency, so only its rate is read",
             )
             ttft = itl = None
         else:
