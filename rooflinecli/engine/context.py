@@ -172,8 +172,11 @@ class EstimateContext:
 
     def without_trace(self, layout: Layout) -> tuple[EstimateContext, Layout]:
         """This context and a layout with plain numbers, for a search whose steps are not to be explained."""
-        plain = self if not self.lift.traced else EstimateContext(self.request)
-        return plain, Layout(**{key: num.value(value) for key, value in layout.__dict__.items()})
+        if not self.lift.traced:
+            return self, layout
+        return EstimateContext(self.request), Layout(
+            **{key: num.value(value) for key, value in layout.__dict__.items()}
+        )
 
     @property
     def requests_per_pass(self) -> Number:
@@ -290,13 +293,13 @@ class EstimateContext:
         depth = float(self.spec.mtp_layers)
         return depth if depth and num.present(self.training_constants("framework", layout).mtp) else 0.0
 
-    def memoized(self, layout: Layout, key: str, compute: Callable[[], T]) -> T:
-        """What `compute` gives, kept for this very layout; layouts of arrays are too large to keep."""
+    def memoized(self, layout: Layout, key: str, compute: Callable[[], T], arrays: bool = False) -> T:
+        """What `compute` gives, kept for this very layout; of layouts of arrays most things are too large to keep."""
         known = self._memo.get((id(layout), key))
         if known is not None and known[0] is layout:
             return cast(T, known[1])
         value = compute()
-        if num.plain(layout.tp) and num.plain(layout.dp):
+        if arrays or (num.plain(layout.tp) and num.plain(layout.dp)):
             self._memo[id(layout), key] = (layout, value)
         return value
 

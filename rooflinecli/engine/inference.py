@@ -7,7 +7,7 @@ from typing import Any
 from rooflinecli.core import num
 from rooflinecli.core.derivation import label
 from rooflinecli.core.num import Number
-from rooflinecli.engine import residency, serving_load, speculation
+from rooflinecli.engine import counted_loop, residency, serving_load, speculation
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import (
     REGIME,
@@ -94,9 +94,19 @@ def _closed_loop_ttft(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, i
     """Mean TTFT of a closed loop: for prefill and for the throughput of decode, computed once."""
 
     def ttft() -> Number:
-        step = decode_seconds(ctx, layout, busy)
-        alone = lone_prefill_s(ctx, layout)
-        return serving_load.mean_closed_loop_ttft(ctx, layout, busy, alone, itl, step)
+        step, alone = decode_seconds(ctx, layout, busy), lone_prefill_s(ctx, layout)
+        loop = counted_loop.counted(ctx, layout, busy)
+        if loop is None:
+            return serving_load.mean_closed_loop_ttft(ctx, layout, busy, alone, itl, step)
+        mean = alone
+        if not (num.plain(loop.here) and loop.here):
+            mean = serving_load.mean_closed_loop_ttft(ctx, layout, busy, alone, itl, step)
+        # Bounds of a whole request make throughput rise with clients; where counted it differs from its tokens by what prices between sizes miss.
+        written = num.maximum(ctx.output - 1, 0) * itl
+        rest = num.minimum(num.maximum(mean + written, loop.least), loop.most) - written
+        late = engine_constant(ctx, "late_tokens", "1") * speculation.engine_step_time(ctx, itl)
+        first = num.minimum(num.maximum(rest, loop.first * 0.95), loop.first * 1.05) + late
+        return loop.instead_of(first, num.maximum(rest, alone + serving_load.frontend_latency(ctx)))
 
     return ctx.memoized(layout, "closed-loop TTFT", ttft)
 
@@ -148,24 +158,32 @@ def decode_pass(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> Pric
 
 def decode_seconds(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> Number:
     """Seconds of a decode step, without the prefills of other requests."""
-    return ctx.memoized(layout, "decode step", lambda: decode_pass(ctx, layout, busy).seconds)
+    return ctx.memoized(layout, "decode step", lambda: _decode_step(ctx, layout, busy).seconds)
+
+
+def _decode_step(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPass:
+    """A decode step of the sequences that decode at once: all in flight, or as many as were counted."""
+    loop = counted_loop.counted(ctx, layout, busy)
+    if loop is not None:
+        busy = ReplicaLoad("closed", loop.instead_of(loop.decoding, busy.batch), busy.max_batch)
+    return decode_pass(ctx, layout, busy)
 
 
 def token(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPass:
     """ITL: a decode step, and what the prefills of other requests add to it."""
 
     def priced() -> PricedPass:
-        step = decode_pass(ctx, layout, busy)
+        step = _decode_step(ctx, layout, busy)
         ctx.memoized(layout, "decode step", lambda: step.seconds)
         if busy.kind == "static":
             return step
         if busy.kind == "closed":
-            form = serving.lockstep_interference if serving_load.is_lockstep(ctx) else serving.prefill_interference
-            batch = serving_load.sequences_per_stage(layout, busy.batch)
-            cost = busy.prefill_interference_s
+            batch, cost = serving_load.sequences_per_stage(layout, busy.batch), busy.prefill_interference_s
             if ctx.engine.prompts_first:  # passes of prompts alone stall decodes
                 cost = prompt_factor(ctx) * cost
-            added = form(batch, ctx.output, cost)
+            added = serving.prefill_interference(batch, ctx.output, cost)
+            if (loop := counted_loop.counted(ctx, layout, busy)) is not None:
+                added = loop.instead_of(loop.added, added)
             seconds = step.seconds + added
         else:
             seconds = open_itl(ctx, layout, step.seconds, busy.share)

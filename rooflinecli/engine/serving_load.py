@@ -142,7 +142,7 @@ def steady_itl(ctx: EstimateContext, layout: Layout, step: Number, share: Number
     return serving.open_loop_itl(step, share, arrivals(ctx, layout)[0], mixed_overhead(ctx, layout, step))
 
 
-def mixed_overhead(ctx: EstimateContext, layout: Layout, step: Number) -> Number:
+def mixed_overhead(ctx: EstimateContext, layout: Layout, step: Number, others: Number = 0.0) -> Number:
     """Seconds by which a step with one prompt is longer than its decodes and that prompt's share of a full pass."""
     if not ctx.engine.scheduler.look_ahead:
         # A compiled runtime reads weights once for prompts and decodes: open loops of TensorRT-LLM 0.14.
@@ -150,7 +150,7 @@ def mixed_overhead(ctx: EstimateContext, layout: Layout, step: Number) -> Number
     alone = lone_prefill_s(ctx, layout)
     decode = 0.0 * step if ctx.engine.prompts_first else step  # else they stall
     passes = serving.prompt_passes(token_budget(ctx), ctx.uncached_prompt)
-    mixed = mixed_in_graph(ctx, layout, 1.0, decode, mixed_step_s(ctx, decode, alone))
+    mixed = mixed_in_graph(ctx, layout, 1.0, decode, mixed_step_s(ctx, decode, alone), others)
     return num.maximum(mixed - passes * decode - prompt_factor(ctx) * prefill_interference_s(ctx, layout), 0.0)
 
 
@@ -158,7 +158,7 @@ def restart_fraction(ctx: EstimateContext, layout: Layout, load: ReplicaLoad, st
     """Fraction of a closed loop's decode time for kernels and weights of steps with a prompt, were each to start its own: a simulation
     has it in its steps, means leave it out."""
     a = f.arrivals_per_step(num.maximum(load.batch - 1, 0), ctx.output)
-    starts = (1 - 2.718281828459045 ** (-a)) * mixed_overhead(ctx, layout, step)
+    starts = (1 - 2.718281828459045 ** (-a)) * mixed_overhead(ctx, layout, step, a)
     return starts / (step + a * prompt_factor(ctx) * load.prefill_interference_s + starts)
 
 
@@ -172,12 +172,16 @@ def mixed_step_s(ctx: EstimateContext, decode: Number, prefill: Number) -> Numbe
     return label(f.mixed_step(decode, prefill, prompt_factor(ctx), launches, passes), "t_mixed")
 
 
-def mixed_in_graph(ctx: EstimateContext, layout: Layout, batch: Number, decode: Number, mixed: Number) -> Number:
-    """A mixed step that a captured graph has room for is one pass, in which prefill and decodes share the weights; else `mixed`."""
+def mixed_in_graph(
+    ctx: EstimateContext, layout: Layout, batch: Number, decode: Number, mixed: Number, others: Number = 0.0
+) -> Number:
+    """A mixed step that a captured graph has room for is one pass, in which prefill and decodes share the weights; else `mixed`. `others`:
+    prompts that come with one in the mean."""
     room = ctx.engine.scheduler.graph_tokens
     if not room:
         return mixed
-    share = f.share_that_fits(ctx.uncached_prompt, room - batch, 0.0 if ctx.request.equal_lengths else VARIATION)
+    spread = 0.0 if ctx.request.equal_lengths else VARIATION
+    share = f.share_that_fits(ctx.uncached_prompt, room - batch, spread, others)
     if num.plain(share) and not num.value(share):
         return mixed
     both = forward_step(ctx, layout, 1.0, ctx.uncached_prompt + batch, ctx.prompt, decode=False).seconds
@@ -228,13 +232,9 @@ def mean_closed_loop_ttft(
     """TTFT of a prompt whose prefill takes `alone` seconds on an idle replica; `step` is a decode step under this load."""
     batch = sequences_per_stage(layout, load.batch)
     frontend = frontend_latency(ctx)
-    if is_lockstep(ctx):
-        per_stream = engine_constant(ctx, "per_stream", "s")
-        ttft = f.lockstep_ttft(alone, batch, load.prefill_interference_s, frontend, per_stream)
-    else:
-        ttft = _mean_ttft(ctx, client_state(ctx, layout, load, alone, itl, step), batch, itl, frontend)
+    ttft = _mean_ttft(ctx, client_state(ctx, layout, load, alone, itl, step), batch, itl, frontend)
     # Served one after another, as many at once as there are stages: no request waits longer than that.
-    single_itl = token_step(ctx, layout, layout.pp, serving.mean_context(ctx.prompt, ctx.output)).seconds
+    single_itl = lone_token_s(ctx, layout)
     single_ttft = _mean_ttft(ctx, ClosedLoopState(alone, alone, 0.0), 1.0, single_itl, frontend)
     request = serving.e2e_latency(single_ttft, single_itl, ctx.output)
     return num.where(batch > 1, num.minimum(ttft, f.serial_ttft(batch, request, ctx.output, itl)), single_ttft)
@@ -260,11 +260,6 @@ def mean_open_loop_ttft(
     stream, front = engine_constant(ctx, "per_stream", "s"), frontend_latency(ctx)
     ttft = f.open_loop_ttft(alone, others, turn, idle, late * step, front)
     return ttft + f.stream_time(stream, rate, ttft + num.maximum(ctx.output - 1, 0) * itl)
-
-
-def is_lockstep(ctx: EstimateContext) -> bool:
-    """Whether all clients of a closed loop start together each time: equal lengths, and an engine that prefills first."""
-    return ctx.request.equal_lengths and ctx.engine.prompts_first
 
 
 def frontend_latency(ctx: EstimateContext) -> Number:
@@ -295,7 +290,7 @@ def client_state(
     if num.present(held) or ctx.engine.constant("skipped_looks"):
         others = f.prompts_per_mixed_step(arrivals, held, engine_constant(ctx, "skipped_looks", "1"))
         prefill = alone + others * load.prefill_interference_s
-    mixed = mixed_in_graph(ctx, layout, batch, decode, mixed_step_s(ctx, decode, prefill))
+    mixed = mixed_in_graph(ctx, layout, batch, decode, mixed_step_s(ctx, decode, prefill), arrivals)
     share = num.minimum(arrivals / itl * (prompt_factor(ctx) * load.prefill_interference_s), 1)
     burst = f.burst_ttft(batch, per_pass, first, mixed_step_s(ctx, decode / 2, first))
     return ClosedLoopState(burst, mixed, share, f.mean_hold(held, arrivals))
@@ -318,6 +313,12 @@ def token_step(ctx: EstimateContext, layout: Layout, batch: Number, context: Num
     """A decode step per token written, of `batch` sequences on the whole replica."""
     step = speculation.token_step(ctx, layout, sequences_per_stage(layout, batch), context)
     return pipeline_wait(ctx, layout, step, batch, context)
+
+
+def lone_token_s(ctx: EstimateContext, layout: Layout) -> Number:
+    """Seconds of a token where each stage has one sequence."""
+    context = serving.mean_context(ctx.prompt, ctx.output)
+    return ctx.memoized(layout, "lone token", lambda: token_step(ctx, layout, layout.pp, context).seconds)
 
 
 def sequences_per_stage(layout: Layout, batch: Number) -> Number:

@@ -22,12 +22,15 @@ def mixed_step(decode: Number, prompts: Number, factor: Number, launches: Number
 
 
 @formula(
-    "p_g", "1", "lengths of a load are uniform around the one given; a captured graph holds the shorter prompts alone"
+    "p_g",
+    "1",
+    "lengths of a load are uniform around the one given; a captured graph holds the shorter prompts alone, and not two long ones",
 )
-def share_that_fits(prompt: Number, room: Number, variation: float) -> Number:
-    """Share of prompts uniform in [(1 - v) S, (1 + v) S] of at most `room` tokens."""
+def share_that_fits(prompt: Number, room: Number, variation: float, others: Number) -> Number:
+    """Share of prompts uniform in [(1 - v) S, (1 + v) S] of at most `room` tokens; of those that are more than half of it, alone: e^-a."""
     spread = num.maximum(2 * variation * prompt, 1e-9)
-    return num.minimum(num.maximum((room - prompt) / spread + num.where(variation > 0, 0.5, 1.0), 0), 1)
+    share = num.minimum(num.maximum((room - prompt) / spread + num.where(variation > 0, 0.5, 1.0), 0), 1)
+    return share * num.where(2 * prompt > room, 2.718281828459045 ** (-others), 1.0)
 
 
 @formula("b_pad", "sequences", "a captured graph has one batch: fewer sequences are padded up to the next one captured")
@@ -176,17 +179,6 @@ def closed_loop_ttft(
 ) -> Number:
     """t_burst / N_w + (1 - 1 / N_w) t_turn + t_late + o_f + o_c b."""
     return burst / per_slot + (1 - 1 / per_slot) * turn + late + front + per_stream * batch
-
-
-@formula(
-    "t_ttft",
-    "s",
-    "requests of equal length under an engine that reads prompts first: all slots begin together, again and again, and a first "
-    "token stands on average in the middle of the prompts",
-)
-def lockstep_ttft(prompt_pass: Number, batch: Number, prompt_cost: Number, front: Number, per_stream: Number) -> Number:
-    """t_pass + (b - 1) / 2 t_pre + o_f + o_c b."""
-    return prompt_pass + num.maximum(batch - 1, 0) / 2 * prompt_cost + front + per_stream * batch
 
 
 @formula(

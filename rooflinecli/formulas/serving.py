@@ -175,17 +175,6 @@ def pieces_at_once(pieces: Number, stages: Number) -> Number:
 
 
 @formula(
-    "t_wait",
-    "s",
-    "in lockstep half of the burst of prompts lies between the tokens of a request, the other half before its first; "
-    "half read off 84 runs of SGLang",
-)
-def lockstep_interference(batch: Number, output: Number, prompt_cost: Number) -> Number:
-    """1/2 (b - 1) / S_o x t_pre."""
-    return num.maximum(batch - 1, 0) / num.maximum(output, 1) * prompt_cost / 2
-
-
-@formula(
     "t_itl",
     "s",
     "open loop: decode steps get the time that prompts leave; a step that meets an arrival is not replayed as a graph and starts its kernels",

@@ -31,6 +31,7 @@ def test_memory_and_decode_are_those_of_the_whole_prompt(ask):
     assert first == ask("dense", "prefill", prompt=1000, output=100)["memory"]
 
 
+@pytest.mark.usefixtures("means")
 def test_prompts_of_others_disturb_less(ask):
     def added(**more):
         return ask("dense", "decode", concurrency=8, prompt=1000, output=100, **more)["breakdown_s"][

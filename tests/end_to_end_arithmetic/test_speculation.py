@@ -99,6 +99,7 @@ def test_where_it_stops_to_pay(ask):
     assert gains[0] > 1 >= gains[1]
 
 
+@pytest.mark.usefixtures("means")
 def test_under_load_prompts_disturb_a_token_as_before(ask):
     plain, drafted = (ask("dense", "decode", concurrency=B, **o)["breakdown_s"] for o in (LOAD, ASKED))
     assert drafted["prefill_interference"] == pytest.approx(plain["prefill_interference"])

@@ -54,12 +54,6 @@ def test_an_answer_of_nothing_is_a_step_all_the_same():
     assert closed_loop.arrivals_per_step(64, 0) == closed_loop.arrivals_per_step(64, 1) == 64
 
 
-def test_a_first_token_of_slots_in_lockstep_by_hand():
-    """Nine prompts of 20 ms, the first's pass 30: four others in the mean; 10 ms in front and 1 ms a stream. Less than one slot waits for nobody."""
-    assert closed_loop.lockstep_ttft(0.030, 9, 0.020, 0.010, 1e-3) == pytest.approx(0.030 + 4 * 0.020 + 0.010 + 0.009)
-    assert closed_loop.lockstep_ttft(0.030, 0.5, 0.020, 0.010, 0.0) == pytest.approx(0.040)
-
-
 def test_a_first_token_of_one_after_the_other_by_hand():
     """Four requests of 2 s each, 11 tokens 100 ms apart: the last ends after 8 s, and ten steps before that it began."""
     assert closed_loop.serial_ttft(4, 2.0, 11, 0.1) == pytest.approx(8 - 1.0)

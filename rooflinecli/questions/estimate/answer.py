@@ -14,8 +14,8 @@ from rooflinecli.core.units import si
 from rooflinecli.engine import apply_calibration, option_conflicts
 from rooflinecli.engine.choose import ChosenLayout, FeasibleAlternative, choose, nearest_feasible, smaller_work
 from rooflinecli.engine.context import UNNAMED, EstimateContext, whole_model
+from rooflinecli.engine.counted_loop import SIZES, counted
 from rooflinecli.engine.evaluate import answer, derive, prefill_share_under_load, priced, token_prices
-from rooflinecli.engine.forward_step import lone_prefill_s
 from rooflinecli.engine.inference import decode_seconds
 from rooflinecli.engine.layout_candidates import reach
 from rooflinecli.engine.phase_answer import (
@@ -26,7 +26,7 @@ from rooflinecli.engine.phase_answer import (
     TrainAnswer,
     layout_answer,
 )
-from rooflinecli.engine.serving_load import frontend_latency, is_lockstep, load, restart_fraction, steady_itl
+from rooflinecli.engine.serving_load import ReplicaLoad, load, restart_fraction, steady_itl
 from rooflinecli.formulas import cost as money
 from rooflinecli.formulas import energy, roofline, serving, training
 from rooflinecli.layers.parameter_counts import parameters
@@ -317,7 +317,6 @@ def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], plans: dict[str, 
 RESTARTED = 0.07  # of the time between tokens, in a closed loop: a simulation's ITL is longer than the mean's by this much, within 2 %
 # taken by prompts of others in the long run: below it means of 260 random open loops are those of a simulation
 FLOODED, FLOODED_SHORT, FEW = 0.5, 0.3, 20  # the second where answers have a few tokens, each of which differs
-SHORT = 8  # idle first tokens: where a closed loop writes an answer in less, its clients move in bunches that no mean describes
 FULL = 0.9  # of the sequences whose caches fit: beyond it arrivals wait for room
 
 
@@ -362,43 +361,20 @@ def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None, layout: Layout | N
     """Loads in which requests meet each other: slots that begin together, and caches so full that an engine queues or preempts."""
     if not isinstance(decode, DecodeAnswer) or layout is None or decode.load_kind == "static":
         return []
-    found = []
-    if decode.load_kind == "closed" and ctx.request.equal_lengths and num.value(decode.batch) > 1:
-        runs = (
-            f"run in lockstep under {ctx.engine.name}: these are the means of a round"
-            if is_lockstep(ctx)
-            else "bunch up"
-        )
-        found.append(f"serving: requests of equal length {runs}; `roofline simulate` follows it step by step")
-    else:
-        taken = float(num.value(decode.breakdown_s["prefill_interference"])) / float(num.value(decode.time_s))
-        restarted, short = 0.0, False
-        if decode.load_kind == "open":
-            alone = decode_seconds(ctx, layout, load(ctx, layout))
-            steady = steady_itl(ctx, layout, alone, load(ctx, layout).share)
-            taken = float(num.value((1 - alone / steady) * (ctx.output > 1)))
-        if decode.load_kind == "closed" and num.value(decode.batch) > 1:
-            busy = load(ctx, layout)
-            alone = decode_seconds(ctx, layout, busy)
-            restarted = float(num.value(restart_fraction(ctx, layout, busy, alone)))
-            first = lone_prefill_s(ctx, layout) + frontend_latency(ctx)
-            short = bool(num.value((ctx.output - 1) * alone < SHORT * first))
-        if short:
-            found.append(
-                f"serving: an answer is written in less than {SHORT} idle first tokens, so clients move in bunches and means are rough: half of "
-                "such loops differ by more than 8% in throughput and 18% in TTFT, a tenth by more than 28% and 50%; `roofline simulate` "
-                "follows them step by step"
-            )
-        elif restarted >= RESTARTED:
-            found.append(
-                f"serving: steps that take in a prompt start kernels and read weights again, {restarted:.0%} of the time between tokens "
-                "that measured saturated servers do not show and this mean leaves out; `roofline simulate` has it in its steps"
-            )
-        elif taken >= (FLOODED_SHORT if decode.load_kind == "open" and num.value(ctx.output) <= FEW else FLOODED):
-            found.append(
-                f"serving: prompts of others take {taken:.0%} of the time between tokens, so requests bunch up and means are rough; "
-                "`roofline simulate` follows them step by step"
-            )
+    found, busy = [], load(ctx, layout)
+    loop = counted(ctx, layout, busy)
+    if loop is None:
+        found = _rough_means(ctx, layout, busy, decode)
+    elif num.value(layout.pp) > 1:
+        found = [
+            "serving: a pipeline finishes the prompts of a short answer while it reads the next, which is counted roughly; `roofline simulate` "
+            "follows it step by step"
+        ]
+    elif num.value(busy.batch) > SIZES[-1]:
+        found = [
+            f"serving: a loop of short answers or equal lengths is counted step by step up to {SIZES[-1]} clients, and longer in proportion "
+            "beyond; `roofline simulate` follows as many as there are"
+        ]
     held, most = float(num.value(decode.batch)), float(num.value(decode.max_batch))
     asked = ctx.request.concurrency is None or num.value(ctx.request.concurrency) is not MOST
     if asked and most >= 1 and held >= FULL * most:
@@ -407,6 +383,28 @@ def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None, layout: Layout | N
             "follows; `roofline simulate` does"
         )
     return found
+
+
+def _rough_means(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, decode: DecodeAnswer) -> list[str]:
+    """Where prompts take so much of the time between tokens that a mean is not what a simulation has."""
+    alone, restarted, most = decode_seconds(ctx, layout, busy), 0.0, FLOODED
+    taken = decode.breakdown_s["prefill_interference"] / decode.time_s
+    if busy.kind == "open":
+        taken = (1 - alone / steady_itl(ctx, layout, alone, busy.share)) * (ctx.output > 1)
+        most = FLOODED_SHORT if num.value(ctx.output) <= FEW else FLOODED
+    elif num.value(busy.batch) > 1:
+        restarted = float(num.value(restart_fraction(ctx, layout, busy, alone)))
+    if restarted >= RESTARTED:
+        return [
+            f"serving: steps that take in a prompt start kernels and read weights again, {restarted:.0%} of the time between tokens "
+            "that measured saturated servers do not show and this mean leaves out; `roofline simulate` has it in its steps"
+        ]
+    if num.value(taken) < most:
+        return []
+    return [
+        f"serving: prompts of others take {float(num.value(taken)):.0%} of the time between tokens, so requests bunch up and means are rough; "
+        "`roofline simulate` follows them step by step"
+    ]
 
 
 def _beyond(ctx: EstimateContext, train: TrainAnswer) -> list[str]:
