@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 from conftest import run_cli
 
-from rooflinecli.engine.counted_loop import LoopPrices, count
+from rooflinecli.formulas.counted_loop import LoopPrices, count
 from rooflinecli.interfaces import verbs
-from rooflinecli.specs.scheduler import Scheduler
 
 PRICES = LoopPrices(
-    front=0, per_token=0, per_stream=0, prompt=100, steps=4, spread=0, budget=1000, pieces=1, stages=1, factor=1, replayed=1, starts=0,
+    front=0, per_token=0, per_stream=0, prompt=100, steps=4, spread=0, budget=1000, pieces=1, stages=1, factor=1, look_ahead=False, whole=False, rides=True, room=0, replayed=1, starts=0,
     launches=0, decode_1=1, decode_4=1, decode_32=1, pass_1=10, pass_4=34, pass_32=258,
 )  # fmt: skip
 
 
 def two(policy: str, **changed: float) -> Any:
     """(first tokens of the burst, later ones, a token's decode step, prompts in it, sequences) of two clients."""
-    return pytest.approx(count(PRICES._replace(**changed), Scheduler(policy=policy), 2), rel=0.05)
+    rules = {"whole": policy == "trtllm", "rides": policy != "sglang"}
+    return pytest.approx(count(PRICES._replace(**rules, **changed), 2), rel=0.05)
 
 
 def test_two_clients_in_lockstep_by_hand() -> None:
@@ -57,9 +57,7 @@ def test_launches_are_the_least_of_a_step_that_decodes() -> None:
 
 def test_a_graph_holds_short_prompts() -> None:
     """After the burst a prompt that comes while the other decodes takes 1 s in a graph, not 10."""
-    alone, graph = (
-        count(PRICES._replace(budget=101), Scheduler(policy="vllm", graph_tokens=room), 2)[3] for room in (0, 101)
-    )
+    alone, graph = (count(PRICES._replace(budget=101, room=room), 2)[3] for room in (0, 101))
     assert graph < alone / 5
 
 
@@ -72,7 +70,7 @@ def ask(verb: str, options: dict[str, Any]) -> Any:
     [
         {"model": "phi-3-mini-4k", "hw": "h200", "engine": "sglang", "prompt": 128, "output": 1, "concurrency": 4},
         {"model": "qwen3-8b", "hw": "b200", "engine": "vllm", "prompt": 1830, "output": 16, "concurrency": 2},
-        {"model": "gemma-2-9b", "hw": "b200", "engine": "sglang", "prompt": 900, "output": 16, "concurrency": 3},
+        {"model": "gemma-2-9b", "hw": "b200", "engine": "sglang", "prompt": 900, "output": 16, "concurrency": 4},
         {"model": "llama-3.1-8b", "hw": "h200", "engine": "python-server", "prompt": 1644, "output": 16, "concurrency": 32},
         {"model": "mixtral-8x7b", "hw": "a100", "n": 4, "tp": 4, "engine": "trtllm", "prompt": 700, "output": 16, "concurrency": 8},
         {"model": "llama-3.1-8b", "hw": "h100", "engine": "sglang", "prompt": 900, "output": 300, "concurrency": 16, "equal_lengths": True},

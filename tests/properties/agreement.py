@@ -156,7 +156,10 @@ def loads_agree(draw: random.Random) -> Iterator[str]:
         return
     users = min(draw.choice((1, 2, 3, 5, 8, 16, 32)), int(fitting / 2))
     if draw.random() < 0.5:
-        asked = options | {"concurrency": users, "requests_per_client": 40}
+        each = max(
+            40, 600 // users
+        )  # of a few requests the simulated time between tokens varies by 10% from seed to seed
+        asked = options | {"concurrency": users, "requests_per_client": each}
     else:
         top = ask("estimate", options | {"phase": "prefill,decode", "concurrency": users})["phases"]["decode"]
         asked = options | {"qps": round(draw.uniform(0.05, 0.5) * top["tokens_per_s"] / options["output"], 4)}
