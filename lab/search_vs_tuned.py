@@ -141,7 +141,7 @@ def priced(
 def searched(row: Row, hold: str = BOUNDS[0]) -> Searched | None:
     """A run against the search of its question, ranked by the bound that `hold` names; None where no layout fits by our count."""
     ctx, layout, compared = asked(row), published_training.plan(row), published_training.compared(row)
-    question = TrainingSearchQuestion(ctx.request, (int(layout.devices),), (), (), {"recompute": (layout.recompute,)})
+    question = TrainingSearchQuestion(ctx.request, (), (), {"recompute": (layout.recompute,)}, (int(layout.devices),))
     times, ends, blind, needed = [], [], [], dict[str, float]()
     bound = float(time_at_bound(compared.answer, hold))
     for layouts, answer in priced(ctx, question, int(layout.devices)):

@@ -1,6 +1,6 @@
 """Every legal training layout on a number of devices, as arrays: splits of the devices first, then what each split leaves open.
 
-A search tries all of them, the choice of a layout a coarse part, from whose best it goes on (engine/layout_candidates).
+A search tries all of them, the choice of a layout a coarse part, from whose best it goes on (engine/training_layout).
 
 What is legal is engine/legality's to say. Micro-batches are the divisors of a replica's share of the batch and the powers of
 two up to it, expert groups the divisors of dp, virtual stages all that leave every chunk a layer, the embedding or the loss. ZeRO-3 shards over all
@@ -24,16 +24,14 @@ from rooflinecli.core.num import Number, divisors
 from rooflinecli.core.record import Json
 from rooflinecli.engine import explicit_layout, extrapolation, legality
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.specs.layout import CHOSEN, PLACEMENTS, Layout
+from rooflinecli.specs.layout import CHOSEN, OPEN, PLACEMENTS, Layout, OpenValues
 from rooflinecli.specs.request import Request
 
-OPEN = tuple("tp pp cp dp ep micro-batch virtual-stages zero recompute sequence-parallel placement".split())
 ORDER = ("tp", "pp", "cp", "dp", "ep", "micro_batch", "virtual_stages")  # rows of a table of layouts
 
 DOMAINS = (0, 1, 2)  # fast domains that a shard group fills; 0: all replicas are one group
 
 
-OpenValues = dict[str, tuple[Number, ...]]  # option -> what it may be: numbers or words
 COARSE_TP, COARSE_MICRO_BATCH = 32, 32  # largest sizes of the coarse part
 COARSE_TOKENS = 128  # of a context rank at least
 

@@ -12,6 +12,10 @@ AXES = ("tp", "pp", "dp", "cp", "ep")  # the parallel axes
 SIZES = (*AXES, "micro_batch", "virtual_stages")  # everything about a layout that is a whole number
 
 RECOMPUTE = ("none", "selective", "full", "op")
+OPEN = tuple(
+    "tp pp cp dp ep micro-batch virtual-stages zero recompute sequence-parallel placement".split()
+)  # to a search
+OpenValues = dict[str, tuple[Number, ...]]  # option -> what it may be: numbers or words
 CHOSEN = RECOMPUTE[:3]  # what a search tries; `op` belongs to one framework and is asked for
 SCHEDULES_IN = "parallel/schedules"  # one file is one schedule
 SCHEDULES = kinds(SCHEDULES_IN)

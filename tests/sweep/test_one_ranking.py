@@ -38,7 +38,7 @@ def test_an_estimate_takes_what_a_search_ranks_first_or_is_within_five_percent(s
     """Of every layout that a search tries: tensor, pipeline, context and expert groups, micro-batches, virtual stages, ZeRO, recomputation."""
     request = drawn(seed)
     given = {} if request.ep is None else {"ep": (request.ep,)}
-    question = TrainingSearchQuestion(request, (int(request.devices),), (objective("time", ("train",)),), (), given)
+    question = TrainingSearchQuestion(request, (objective("time", ("train",)),), (), given, (int(request.devices),))
     best = search(question).ranking.top(1)
     chosen = estimate(request).phases["train"]
     end = {"pessimistic": chosen.interval_s[1], "expected": chosen.time_s, "floor": chosen.floor_s}[request.bound]

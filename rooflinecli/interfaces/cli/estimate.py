@@ -90,11 +90,11 @@ class PageDelivery(Output):
 
 def report(question: Report, how: PageDelivery) -> int:
     """Write the page; the exit code is 1 where the layout does not fit."""
-    from rooflinecli.questions.search.search_request import search_command
+    from rooflinecli.questions.search.search_request import estimate_command
     from rooflinecli.render.report.page import page
 
     answer, derivations = question.explained()
-    text = page(answer, derivations, search_command(question.options()))
+    text = page(answer, derivations, estimate_command(question.options()))
     write(text, None if how.out == "-" else Path(how.out))
     if how.out != "-":
         print(f"wrote {how.out}")

@@ -15,7 +15,7 @@ from rooflinecli.questions.conditions import IntervalBounds, ends, phase_of
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.multi_chip import Options, unpriced, usd_per_device_hour
 from rooflinecli.questions.multi_chip import each as each_chip
-from rooflinecli.questions.search.search_request import joined, search_command
+from rooflinecli.questions.search.search_request import estimate_command, joined
 from rooflinecli.questions.sensitivity.answer_types import Tornado
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.options import OPTIONS
@@ -163,7 +163,7 @@ def _entry(
 
     best, count = min(found, key=badness)  # the first of equals
     worst = max(best.violations, key=lambda v: v.needed or 0.0, default=None)
-    return ChipResult(name, best, worst.message if worst else "", search_command({**options, "hw": name, "n": count}))
+    return ChipResult(name, best, worst.message if worst else "", estimate_command({**options, "hw": name, "n": count}))
 
 
 def _known(entries: list[ChipResult], rank: str) -> None:

@@ -98,7 +98,7 @@ class Fit(Question["FitAnswer"]):
     def answer(self) -> FitAnswer:
         from rooflinecli.engine import build_request
         from rooflinecli.questions.fit.answer import default_engine_for, fit, parse_file_types
-        from rooflinecli.questions.search.search_request import search_command
+        from rooflinecli.questions.search.search_request import estimate_command
 
         given = {"engine": "llamacpp", **self.options(), "batch": 1, "phase": ["prefill", "decode"]}
         request = build_request.request(given)
@@ -108,4 +108,4 @@ class Fit(Question["FitAnswer"]):
         if found.largest is None:
             return found
         engine, dtype = self.engine or default_engine_for(found.largest), found.largest.lower().replace("f16", "fp16")
-        return replace(found, command=search_command({**given, "engine": engine, "n": 1, "weight-dtype": dtype}))
+        return replace(found, command=estimate_command({**given, "engine": engine, "n": 1, "weight-dtype": dtype}))

@@ -21,20 +21,24 @@ from rooflinecli.questions.fleet.fleet_question import DeviceGroup, Fleet, Fleet
 from rooflinecli.questions.fleet.question import FleetAnswer, PlacedService, RefusedGroup, ServedModel, UsedGroup
 from rooflinecli.questions.plan.answer import ServingInstance, instance
 from rooflinecli.questions.search import instances
-from rooflinecli.questions.search.question import InstanceLayout, InstanceSizes
+from rooflinecli.questions.search.question import InstanceLayout
 from rooflinecli.questions.search.search_request import LARGEST_INSTANCE, serving_question
 from rooflinecli.questions.search.serving import serving_grid
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
 
 RATE = "decode.tokens_per_s"
+NO_ROOM = "no instance that meets the SLO fits on these devices"
 
 
+@dataclass
 class InstanceOptions:
     """Instances of a model on a group by their size; `why` where there are none. `domain`: devices of the group's fast domain."""
 
-    def __init__(self, found: list[ServingInstance], why: str, domain: int, layouts: int):
-        self.found, self.why, self.domain, self.layouts = found, why, domain, layouts
+    found: list[ServingInstance]
+    why: str
+    domain: int
+    layouts: int
 
 
 def offers(task: tuple[FleetService, DeviceGroup, str]) -> InstanceOptions:
@@ -58,37 +62,26 @@ def offers(task: tuple[FleetService, DeviceGroup, str]) -> InstanceOptions:
     if not keep.any():
         closest = found.nearest(worst).lacks
         return InstanceOptions([], f"no instance meets the SLO; the closest is short by {closest}", domain, tried)
-    rates = np.where(keep, found.at_bound(RATE, less=False), 0.0)
-    chosen = (_layout(found.one, rates, rows) for rows in _by_size(found.one.layouts))
-    return InstanceOptions([instance(options, layout) for layout in chosen if layout], "", domain, tried)
+    chosen = _fastest_by_size(found.one, np.where(keep, found.at_bound(RATE, less=False), 0.0))
+    return InstanceOptions([instance(options, layout) for layout in chosen], "", domain, tried)
 
 
 def _domain(ctx: EstimateContext) -> int:
     """Devices that fast links join; of a slice beyond any instance, the largest part that an instance may fill."""
     size = int(extrapolation.scale_up_domain_sizes(ctx.chip)[0])
-    fitting = [part for part in divisors(size) if part <= LARGEST_INSTANCE]
-    return size if size <= 2 * LARGEST_INSTANCE else max(fitting)
+    return size if size <= 2 * LARGEST_INSTANCE else max(n for n in divisors(size) if n <= LARGEST_INSTANCE)
 
 
-def _by_size(layouts: list[InstanceSizes]) -> list[list[int]]:
-    """Places of the layouts of each number of devices, the smallest first."""
-    sizes: dict[int, list[int]] = {}
-    for place, layout in enumerate(layouts):
-        sizes.setdefault(layout.ranks, []).append(place)
-    return [sizes[size] for size in sorted(sizes)]
-
-
-def _layout(grid: instances.InstanceGrid, rates: np.ndarray, rows: list[int]) -> InstanceLayout | None:
-    """The layout and batch with the highest rate among instances of one size; the plainest among equals, None where none keeps to the limits."""
-    replicas = np.array([grid.layouts[i].dp for i in rows]).reshape(-1, 1)
-    all_of = rates[rows]
-    if not all_of.max() > 0:
-        return None
-    ties = np.flatnonzero(all_of.reshape(-1) >= all_of.max() * (1 - 1e-12))
-    width = int(all_of.shape[1])
-    pick = min(map(int, ties), key=lambda t: (int(replicas[t // width, 0]), t))
-    i, j = rows[pick // width], pick % width
-    return grid.layouts[i].at_batch(float(grid.batches[j]))
+def _fastest_by_size(grid: instances.InstanceGrid, rates: np.ndarray) -> list[InstanceLayout]:
+    """Of every number of devices the layout and batch with the highest rate, the fewest replicas among equals; none without a rate."""
+    found = []
+    for size in sorted({layout.ranks for layout in grid.layouts}):
+        rows = [i for i, layout in enumerate(grid.layouts) if layout.ranks == size]
+        enough = rates[rows].max() * (1 - 1e-12)
+        if enough > 0:
+            best = min((i for i in rows if rates[i].max() >= enough), key=lambda i: grid.layouts[i].dp)
+            found.append(grid.layouts[best].at_batch(float(grid.batches[np.argmax(rates[best] >= enough)])))
+    return found
 
 
 def taken(size: int, domain: int, rounding: str) -> int:
@@ -164,15 +157,12 @@ class Placement:
         there = self.found.get((service.name, group.name))
         if there is None:
             return []
-        pairs = [
-            (InstanceOption(taken(one.devices, there.domain, self.rounding), self.rate(one)), one)
-            for one in there.found
+        sizes = [(taken(one.devices, there.domain, self.rounding), one) for one in there.found]
+        return [
+            (InstanceOption(size, float(one.rate.at(self.question.hold, less=False))), one)
+            for size, one in sizes
+            if size <= group.devices
         ]
-        return [(offer, one) for offer, one in pairs if offer.size <= group.devices]
-
-    def rate(self, one: ServingInstance) -> float:
-        """Requests per second at the end held."""
-        return float(one.rate.at(self.question.hold, less=False))
 
     @cached_property
     def programme(self) -> AllocationProgram:
@@ -235,6 +225,9 @@ def report(question: Fleet, found: dict[tuple[str, str], InstanceOptions]) -> Fl
     rows = _rows(placed, given, min(growth, 1.0)) if given is not None else []
     services = [_service(placed, s, rows, alone, growth) for s in question.services]
     groups = [_group(placed, k, rows, fits) for k in range(len(question.groups))]
+    # the model that has no instance; else that of least growth, or where not all fits of the largest share of the fleet
+    room = (lambda s: s.growth or 0.0) if fits else (lambda s: -(s.load or 0.0))
+    bottleneck = next((s for s in services if s.load is None), None) or min(services, key=room, default=None)
     gap = 0.0
     if given is not None and given.weight:
         gap = given.weight / given.bound - 1 if given.bound else float("inf")
@@ -243,7 +236,7 @@ def report(question: Fleet, found: dict[tuple[str, str], InstanceOptions]) -> Fl
         layouts=sum(o.layouts for o in found.values()),
         feasible=fits,
         growth=growth if len(placed.able) == len(question.services) else 0.0,
-        bottleneck=_bottleneck(services, fits),
+        bottleneck=bottleneck.name if bottleneck else None,
         exact=given is None or given.bound == given.weight,
         within=gap,
         devices=sum(g.used for g in groups),
@@ -305,7 +298,12 @@ def _service(
     """What a model was given, and how far its own traffic may grow with the others' as they are."""
     mine = [row for row in rows if row.name == service.name]
     place = placed.able.index(service) if service in placed.able else None
-    refused = [RefusedGroup(group=g, why=why) for g in service.groups if (why := _why(placed, service, g))]
+    groups = [group for name in service.groups for group in placed.question.groups if group.name == name]
+    refused = [
+        RefusedGroup(group=group.name, why=placed.found[service.name, group.name].why or NO_ROOM)
+        for group in groups
+        if not placed.instances(service, group)
+    ]
     return ServedModel(
         name=service.name,
         model=load_model(str(service.options["model"])).name,
@@ -319,14 +317,6 @@ def _service(
         load=placed.programme.load(place) if place is not None else None,
         refused=refused,
     )
-
-
-def _why(placed: Placement, service: FleetService, group: str) -> str:
-    """Why a group offers a model nothing."""
-    there = placed.found[service.name, group]
-    if there.why or placed.instances(service, next(g for g in placed.question.groups if g.name == group)):
-        return there.why
-    return "no instance that meets the SLO fits on these devices"
 
 
 def _group(placed: Placement, place: int, rows: list[PlacedService], fits: bool) -> UsedGroup:
@@ -345,15 +335,3 @@ def _group(placed: Placement, place: int, rows: list[PlacedService], fits: bool)
         price=None if price is None else "given" if group.price is not None else "file",
         usd_per_hour=None if price is None else float(cost.fleet_price(used, price)),
     )
-
-
-def _bottleneck(services: list[ServedModel], fits: bool) -> str | None:
-    """The model with the least growth; where not all fits, the one that would need the largest fraction of the fleet."""
-    for service in services:
-        if service.load is None:
-            return service.name
-    if not services:
-        return None
-    if fits:
-        return min(services, key=lambda s: s.growth or 0.0).name
-    return max(services, key=lambda s: s.load or 0.0).name

@@ -95,7 +95,7 @@ def instance(options: Options, layout: InstanceLayout) -> ServingInstance:
     )
     floor = float(interval_bound(expected, "requests_per_s", decode, "floor", less=False))
     rate = IntervalBounds(expected, "decode", floor, low, high)
-    return ServingInstance(layout, found, rate, estimate_command({**options, "phase": []}, layout.command, True))
+    return ServingInstance(layout, found, rate, estimate_command(options, layout.command, ("prefill", "decode")))
 
 
 def plan_chip(asked: PlanTarget, name: str) -> tuple[PlannedChip, int]:

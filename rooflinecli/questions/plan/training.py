@@ -413,7 +413,7 @@ class ChipPlan:
             price=None if bill is None else "given" if "price" in self.options else "file",
             energy_j=train.derived.get("run_energy_j"),
             offers=None if "price" in self.options else offers or None,
-            command=estimate_command({**self.options, "phase": ["train"]}, tried.best.command, False),
+            command=estimate_command(self.options, tried.best.command, ("train",)),
         )
 
     def _none(self, why: str, nearest: DeviceCountResult | None = None) -> PlannedChip:

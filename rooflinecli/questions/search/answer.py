@@ -113,11 +113,10 @@ def _simulate(options: Options, rows: list[ServingRow], limits: Limits, over: Sp
 
 def _with_commands(found: S, options: Options) -> S:
     """The answer with the whole command line of each row."""
-    serving = isinstance(found, ServingSearch)
-    for row in found.results:
-        row.estimate = estimate_command(options, row.command, serving)
-    if found.nearest_miss is not None:
-        found.nearest_miss.estimate = estimate_command(options, found.nearest_miss.command, serving)
+    phases = ("prefill", "decode") if isinstance(found, ServingSearch) else ("train",)
+    for row in (*found.results, found.nearest_miss):
+        if row is not None:
+            row.estimate = estimate_command(options, row.command, phases)
     return found
 
 

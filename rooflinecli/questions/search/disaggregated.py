@@ -94,7 +94,7 @@ class PoolInstance:
             queue_s=queue,
             itl_s=latency if self.phase == "decode" else None,
             chip=str(self.options["hw"]),
-            estimate=estimate_command(self.options, words, True, (self.phase,)),
+            estimate=estimate_command(self.options, words, (self.phase,)),
         )
 
 
@@ -117,38 +117,21 @@ class PoolPair:
         return float(serving.pooled_rate(p.instances, p.rate, d.instances, d.rate))
 
     @property
-    def rate_at_bound(self) -> float:
-        """Requests per second that pass both pools, at the bound that ranks."""
-        p, d = self.prefill, self.decode
-        return float(serving.pooled_rate(p.instances, p.rate_at_bound, d.instances, d.rate_at_bound))
-
-    @property
     def usd_per_hour(self) -> float | None:
         """Price of both pools, where it is known."""
         p, d = self.prefill.usd_per_hour, self.decode.usd_per_hour
         return None if p is None or d is None else p + d
 
-    @property
-    def usd_per_million(self) -> dict[str, float | None]:
-        """Prices of input tokens, output tokens and both: prompts carry the prefill pool, output tokens the decode pool."""
-        usd, ctx = self.usd_per_hour, self.decode.ctx
-        if usd is None:
-            return {COST["prefill"]: None, COST["decode"]: None, BLENDED: None}
-        share = (self.prefill.usd_per_hour or 0.0) / usd if usd else 0.0
-        inputs = self.rate * float(ctx.request_tokens)
-        prices = token_prices(usd, inputs, self.tokens_per_s, share, ctx.utilization)
-        return {name: float(price) for name, price in prices.items()}
-
-    @property
-    def tokens_per_s(self) -> float:
-        """Output tokens per second."""
-        return self.rate * float(self.prefill.ctx.output)
-
     def answer(self, qps: float | None) -> Pools:
-        """The pair as the contract shows it, at a request rate."""
-        p, d, usd = self.prefill, self.decode, self.usd_per_million
-        prefill = p.answer(qps)
-        joules = [energy.joules_per_token(o.total, o.watts, self.tokens_per_s) for o in (p, d) if o.watts]
+        """The pair as the contract shows it, at a request rate: prompts carry the cost of the prefill pool, output tokens that of the decode pool."""
+        p, d, hourly, ctx = self.prefill, self.decode, self.usd_per_hour, self.decode.ctx
+        prefill, outputs = p.answer(qps), self.rate * float(ctx.output)
+        usd: dict[str, float | None] = {COST["prefill"]: None, COST["decode"]: None, BLENDED: None}
+        if hourly is not None:
+            share = (p.usd_per_hour or 0.0) / hourly if hourly else 0.0
+            prices = token_prices(hourly, self.rate * float(ctx.request_tokens), outputs, share, ctx.utilization)
+            usd = {name: float(price) for name, price in prices.items()}
+        joules = [energy.joules_per_token(o.total, o.watts, outputs) for o in (p, d) if o.watts]
         on = [f" of {o.options['hw']}" if p.options["hw"] != d.options["hw"] else "" for o in (p, d)]
         names = [" ".join(f"{k}{v}" for k, v in o.layout.entries() if v > 1) or "one device" for o in (p, d)]
         blended = usd[BLENDED]
@@ -158,7 +141,7 @@ class PoolPair:
             decode=d.answer(qps),
             devices=self.devices,
             requests_per_s=self.rate,
-            usd_per_hour=self.usd_per_hour,
+            usd_per_hour=hourly,
             **usd,
             joules_per_token=float(sum(joules)) if len(joules) == 2 else None,
             summary=f"{p.instances:g} x {names[0]}{on[0]} for prefill ({1e3 * (prefill.ttft_s or 0.0):.3g} ms), {d.instances:g} x {names[1]}{on[1]} "
@@ -171,9 +154,7 @@ def candidates(
 ) -> tuple[list[PoolInstance], list[PoolInstance]]:
     """The instances of one chip that meet the limits of the prefill pool and of the decode pool."""
     grid = instances.evaluate(asked.request, layouts, np.array(asked.batches, dtype=np.float64), apart=True)
-    limits = {"prefill": ("ttft_s", asked.ttft), "decode": ("itl_s", asked.itl)}
-    prefill, decode = (_fastest(options, ctx, grid, asked.qps, phase, *limit) for phase, limit in limits.items())
-    return prefill, decode
+    return _fastest(options, ctx, grid, asked, "prefill"), _fastest(options, ctx, grid, asked, "decode")
 
 
 def ranked(
@@ -191,7 +172,9 @@ def ranked(
         if usd is None and first in (BLENDED, COST["decode"]):
             usd = float("inf")
         size = usd if usd is not None and (first in (BLENDED, COST["decode"]) or len(chips) > 1) else devices
-        return (size if asked.qps is not None else size / pair.rate_at_bound, devices, -pair.rate_at_bound)
+        p, d = pair.prefill, pair.decode
+        rate = float(serving.pooled_rate(p.instances, p.rate_at_bound, d.instances, d.rate_at_bound))
+        return size if asked.qps is not None else size / rate, devices, -rate
 
     pairs = [
         pair
@@ -206,16 +189,11 @@ def ranked(
 
 
 def _fastest(
-    options: Options,
-    ctx: EstimateContext,
-    grid: instances.InstanceGrid,
-    qps: float | None,
-    phase: str,
-    latency: str,
-    limit: float | None,
+    options: Options, ctx: EstimateContext, grid: instances.InstanceGrid, asked: ServingSearchQuestion, phase: str
 ) -> list[PoolInstance]:
     """The fastest instance of every size that meets the limit and is not beaten by a smaller one, all at the bound; of prefill at a
     request rate, the one that reads most prompts within it."""
+    limit = asked.ttft if phase == "prefill" else asked.itl
     ok = grid.legal & grid.whole(grid.phases[phase].memory.fits)
     answer, bound = grid.phases[phase], ctx.request.bound
     with np.errstate(all="ignore"):
@@ -224,7 +202,7 @@ def _fastest(
         time = grid.whole(time_at_bound(answer, bound))
         ok = ok & (time <= (np.inf if limit is None else limit))
         share: np.ndarray | float = 1.0
-        if qps is not None and limit is not None and phase == "prefill":
+        if asked.qps is not None and limit is not None and phase == "prefill":
             share = closed_loop.load_within(limit - time, 1 / rate_at_bound)
     rates = np.where(ok, rate_at_bound * share, -1.0)
     watts = grid.whole(answer.derived["power_w"]) if "power_w" in answer.derived else None
@@ -241,7 +219,7 @@ def _fastest(
                 float(grid.batches[j]),
                 size,
                 float(expected[i, j]),
-                float(grid.serve[latency][i, j]),
+                float(grid.whole(answer.time_s)[i, j]),
                 float(rate_at_bound[i, j]),
                 float(time[i, j]),
                 None if watts is None else float(watts[i, j]),

@@ -16,8 +16,7 @@ from rooflinecli.engine.evaluate import answer, prefill_share_under_load
 from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.formulas import serving
 from rooflinecli.questions.search.question import InstanceSizes
-from rooflinecli.questions.search.search_request import OpenValues
-from rooflinecli.specs.layout import Layout
+from rooflinecli.specs.layout import Layout, OpenValues
 from rooflinecli.specs.request import Request
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
@@ -12,6 +12,7 @@ from rooflinecli.questions.conditions import Condition, condition
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.sweep.axes import axis
 from rooflinecli.simulate.slo import limits
+from rooflinecli.specs.layout import OPEN, OpenValues
 from rooflinecli.specs.options import LAYOUT, OPTIONS
 from rooflinecli.specs.prices import hourly
 from rooflinecli.specs.quantities import BLENDED, COST, canonical, higher_is_better
@@ -94,23 +95,27 @@ def joined(given: Limits, slo: str | None) -> Limits:
     return merged
 
 
-OpenValues = dict[str, tuple[Number, ...]]  # option -> what it may be: numbers or words
 LARGEST_INSTANCE, LARGEST_BATCH = 64, 1024  # of a serving search
-OPEN = tuple("tp pp cp dp ep micro-batch virtual-stages zero recompute sequence-parallel placement".split())
 
 
 @dataclass(frozen=True)
-class TrainingSearchQuestion:
-    """`open` holds what a layout size may be (missing: anything legal); `devices` the counts to try.
+class SearchQuestion:
+    """What every search is asked: `open` holds what a layout size may be (missing: anything legal)."""
+
+    request: Request
+    objectives: tuple[Objective, ...]
+    conditions: tuple[Condition, ...]
+    open: OpenValues
+
+
+@dataclass(frozen=True)
+class TrainingSearchQuestion(SearchQuestion):
+    """`devices` has the counts to try.
 
     has_precedent: only layouts like published ones; every: each layout a row, not the best of each split of the devices.
     """
 
-    request: Request
     devices: tuple[int, ...]
-    objectives: tuple[Objective, ...]
-    conditions: tuple[Condition, ...]
-    open: OpenValues = field(default_factory=dict)
     has_precedent: bool = False
     every: bool = False
 
@@ -129,8 +134,8 @@ def question(
     limits = {name: axis(OPTIONS[name], given.pop(name)).values for name in OPEN if name in given}
     counts = tuple(int(x) for x in axis(OPTIONS["n"], given.pop("n")).values) if "n" in given else ()
     request = build_request.request({**given, "phase": "train"})
-    found, where = _objectives(objectives, "train"), tuple(condition(text) for text in conditions)
-    return TrainingSearchQuestion(request, counts, found, where, limits, has_precedent, every)
+    found, where = _objectives(objectives, "train"), tuple(map(condition, conditions))
+    return TrainingSearchQuestion(request, found, where, limits, counts, has_precedent, every)
 
 
 def _objectives(names: str, phase: str) -> tuple[Objective, ...]:
@@ -140,29 +145,17 @@ def _objectives(names: str, phase: str) -> tuple[Objective, ...]:
     return found
 
 
-_OF_QUESTION = ("model", "hw", "phase", "n")
-
-
-def search_command(options: Options) -> str:
-    """`roofline estimate` with every option of a question that leaves nothing to a search."""
+def estimate_command(options: Options, layout: str = "", phases: tuple[str, ...] = ()) -> str:
+    """`roofline estimate` with every option of a question; with a layout for its phases, whose options go before those of the question."""
     given = build_request.named(options)
     words = ["roofline", "estimate", str(given.pop("model")), "--hw", str(given.pop("hw"))]
-    for name in OPTIONS:
-        if name in given:
-            words += OPTIONS[name].words(given[name])
-    return shlex.join(words)
-
-
-def estimate_command(options: Options, layout: str, serving: bool, phases: tuple[str, ...] = ()) -> str:
-    """`roofline estimate` with the options of the question and those of the layout, whose own go before."""
-    of_layout = {*_OF_QUESTION, *OPEN, *(("batch",) if serving else ())}
-    words = ["roofline", "estimate", str(options["model"]), "--hw", str(options["hw"])]
-    for phase in phases or (("prefill", "decode") if serving else ("train",)):
+    for phase in phases:
         words += ["--phase", phase]
+    of_layout = {"phase", "n", *OPEN, *(("batch",) if phases != ("train",) else ())} if layout else ()
     for name in OPTIONS:  # in the order of --help, however they were given
-        if name in options and name not in of_layout:
-            words += OPTIONS[name].words(options[name])
-    return f"{shlex.join(words)} {layout}"
+        if name in given and name not in of_layout:
+            words += OPTIONS[name].words(given[name])
+    return f"{shlex.join(words)} {layout}".rstrip()
 
 
 # parts of a layout that an instance does not have; serving splits activations outside TP too
@@ -172,13 +165,9 @@ _TRAINING = {"dp", "cp", *(o.name for o in OPTIONS.values() if o.panel == LAYOUT
 
 
 @dataclass(frozen=True)
-class ServingSearchQuestion:
+class ServingSearchQuestion(SearchQuestion):
     """A serving question: limits in SI, `devices` the most to use, `qps` the rate to carry."""
 
-    request: Request
-    objectives: tuple[Objective, ...]
-    conditions: tuple[Condition, ...]
-    open: OpenValues
     batches: tuple[float, ...]
     devices: float | None
     qps: float | None

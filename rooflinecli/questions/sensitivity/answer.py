@@ -26,7 +26,6 @@ from rooflinecli.questions.conditions import phase_of
 from rooflinecli.questions.estimate.answer import choose_layouts, context_of
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search.question import InstanceLayout, SearchAnswer, ServingRow, TrainingLayout, TrainingRow
-from rooflinecli.questions.search.search_request import OPEN
 from rooflinecli.questions.sensitivity.answer_types import (
     BreakEven,
     Elasticity,
@@ -36,7 +35,7 @@ from rooflinecli.questions.sensitivity.answer_types import (
     Value,
 )
 from rooflinecli.specs.efficiency import CONSTANTS, SETTINGS
-from rooflinecli.specs.layout import SIZES, Layout
+from rooflinecli.specs.layout import OPEN, SIZES, Layout
 from rooflinecli.specs.quantities import BLENDED, scales_with_time
 from rooflinecli.specs.request import Request
 
