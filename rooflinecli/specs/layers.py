@@ -94,7 +94,10 @@ class AttentionSpec(Spec):
     qk_rope_head_dim: Whole | None = None
     conv_bias: bool = Field(False, "recurrent kinds: a bias of the short convolution")
     gated_norm: bool = Field(True, "recurrent kinds: a norm of the output before its gate (Falcon-H1 may lack it)")
-    out_gate: bool = Field(False, "a sigmoid gate on the attention output, as wide as q (Qwen3-Next)")
+    out_gate: bool = Field(
+        False,
+        "a sigmoid gate on the attention output, as wide as q (Qwen3-Next), or as the values of latent attention (Hy4)",
+    )
     out_norm: bool = Field(False, "a norm over all heads before the output projection (BitNet)")
     shared: bool = Field(False, "weights are those of an earlier layer: used again, not counted again (Zamba2)")
     same_values: bool = Field(False, "values are the keys before their norm: no projection of their own (Gemma 4)")

@@ -76,6 +76,7 @@ class ModelSpec(FileSpec):
     norm: Literal["rmsnorm", "layernorm", "layernorm_nobias", "none"] = "rmsnorm"
     final_norm: bool = True
     streams: Whole = Field(1, "parallel residual streams that hyper-connections mix (DeepSeek-V4)")
+    independent_streams: bool = Field(False, "streams are read and written, and not mixed with one another (Hy4)")
     embedding_norm: bool = False
     positions: PositionSpec = Field(PositionSpec)
     patches: PatchSpec | None = None

@@ -271,6 +271,15 @@ def test_kimi_with_its_tower_to_the_unit():
     assert parameters(of(KIMI)).total == 1_026_879_353_328
 
 
+def test_the_decoder_of_hy4_to_the_unit():
+    """769,907,389,085: transformers 5.24, HYV4VLForConditionalGeneration of its defaults on the meta device, without the vision tower."""
+    spec = of({"model_type": "hy_v4_vl_text"})
+    assert parameters(spec).total == 769_907_389_085
+    assert spec.independent_streams and spec.streams == 4
+    rows = {row.name for row in ledger(spec).layers[0].rows}
+    assert {"attention.gate_in", "attention.gate", "streams.1.weights"} <= rows
+
+
 def test_repeats_are_found_behind_what_comes_first():
     a, b, c = {"norms": 1}, {"norms": 2}, {"norms": 3}
     assert stack([a, a, b, c, b, c, b, c, b]) == [

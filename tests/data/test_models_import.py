@@ -136,6 +136,7 @@ def test_every_type_has_cases():
         "deepseek_ref": "deepseek_v4",
         "youtu_llm": "youtu",
         "exaone4_5_text": "exaone4",
+        "hy_v4_vl_text": "hy_v4",
     }  # one code, two names
     assert set(same.values()) <= counted | set(BY_TYPE) | others
     left = set(TYPES) - set(BY_TYPE) - counted - {f"{kind}_text" for kind in counted}

@@ -407,6 +407,11 @@ def gemma4(r: Random) -> Config:
     )
 
 
+def hy_v4(r: Random) -> Config:
+    c = {k: v for k, v in glm_moe_dsa(r).items() if not k.startswith("index_topk_") and k != "index_skip_topk_offset"}
+    return c | {"n_shared_experts": 1, "hc_mult": r.choice([2, 4]), "pad_token_id": 0}
+
+
 def gemma4_unified(r: Random) -> Config:
     return {k: v for k, v in gemma4(r).items() if "per_layer" not in k and "expert" not in k and "moe" not in k}
 
@@ -454,11 +459,11 @@ GENERATORS = {
     "granite_swa": granite_swa, "granitemoe_swa": granitemoe_swa, "hyperclovax": hyperclovax, "internlm3": internlm3,
     "cohere2_moe": cohere2_moe, "mimo_v2_flash": mimo_v2_flash, "gemma3n_text": gemma3n, "gemma4_text": gemma4, "deepseek_v4": deepseek_v4,
     "apertus1p5_text": plain, "exaone": unbiased, "sarvam_mla": sarvam_mla, "sarvam_moe": glm4_moe, "lara_mini": lara_mini,
-    "gemma4_unified_text": gemma4_unified,
+    "gemma4_unified_text": gemma4_unified, "hy_v4": hy_v4,
 }  # fmt: skip
 # Types whose forward pass torch counts otherwise than matmul by matmul: parameters alone (a mixer of its own; an indexer that
 # looks at every key; experts that no 'batched_mm' reaches; streams mixed by coefficients)
-UNCOUNTED = ("olmo_hybrid", "glm_moe_dsa", "dbrx", "gemma3n_text", "deepseek_v4", "lara_mini")
+UNCOUNTED = ("olmo_hybrid", "glm_moe_dsa", "dbrx", "gemma3n_text", "deepseek_v4", "lara_mini", "hy_v4")
 
 
 def cases(seed: int = 20261123) -> list[Config]:
