@@ -21,10 +21,8 @@ _HEAD = """# Rows of desk.yaml in volunteers' databases that were not measured o
 # chip of the same vendor beats theirs twofold on the same file, the file exceeds the memory of the chip, or its bytes go at the rate of a host's memory.
 """
 MIN_RATIO = 2.0  # by how much a lesser chip must be faster
-HOST_RATE, OF_BUS = (
-    64e9,
-    1 / 6,
-)  # bytes per second of two channels of memory; share of a board's bus that every row above it exceeds
+HOST_RATE = 64e9  # bytes per second of two channels of memory
+OF_BUS = 1 / 6  # share of a board's bus that every row above it exceeds
 
 
 def implausible() -> frozenset[str]:

@@ -26,13 +26,8 @@ def highest() -> list[dict[str, Any]]:
         spec, dtype = context.chip.spec, context.dtype
         mfu = float(answer.mfu * answer.time_s / row["step_s"])
         if mfu > best.get((spec.id, dtype), {"mfu": 0.0})["mfu"]:
-            best[spec.id, dtype] = {
-                "chip": spec.id,
-                "kind": spec.kind,
-                "dtype": dtype,
-                "mfu": round(mfu, 4),
-                "row": row["id"],
-            }
+            at = {"chip": spec.id, "kind": spec.kind, "dtype": dtype}
+            best[spec.id, dtype] = {**at, "mfu": round(mfu, 4), "row": row["id"]}
     return [best[key] for key in sorted(best)]
 
 

@@ -22,32 +22,16 @@ NAMES = ("ttft", "tpot", "itl", "e2e")
 
 def simulated(row: Row) -> dict[str, float]:
     """Simulated values of a published run, by name."""
-    options = {
-        "model": row["model"],
-        "hw": row["hw"],
-        "engine": row["engine"],
-        "n": str(row["tp"]),
-        "tp": str(row["tp"]),
-        **FORMATS[row["precision"]],
-    }
-    lengths: Row = {"prompt": str(row["prompt"]), "output": str(row["output"])}
+    options: Row = {key: row[key] for key in ("model", "hw", "engine")} | FORMATS[row["precision"]]
+    options |= {"n": str(row["tp"]), **{key: str(row[key]) for key in ("tp", "prompt", "output")}}
     if "qps" in row:
-        load: Row = {
-            "qps": float(row["qps"]),
-            "num_requests": row["requests"],
-            "replicas": row.get("replicas", 1),
-        }
+        options |= {"qps": float(row["qps"]), "num_requests": row["requests"], "replicas": row.get("replicas", 1)}
     else:
-        load = {
-            "concurrency": row["concurrency"],
-            "length_range": "0.8:1",
-            "scheduler_config": FLAGS.get(row["engine"], ()),
-        }
-        if (
-            row["model"] == "deepseek-r1"
-        ):  # as the launcher of its machines, runners/launch_mi355x-amd.sh, sets NUM_PROMPTS
-            load["num_requests"] = row["concurrency"] * (20 if row["output"] == 8192 else 50)
-    return run(Simulate.read({**options, **load, **lengths})).values
+        flags = FLAGS.get(row["engine"], ())
+        options |= {"concurrency": row["concurrency"], "length_range": "0.8:1", "scheduler_config": flags}
+        if row["model"] == "deepseek-r1":  # runners/launch_mi355x-amd.sh, which starts its machines, sets NUM_PROMPTS
+            options["num_requests"] = row["concurrency"] * (20 if row["output"] == 8192 else 50)
+    return run(Simulate.read(options)).values
 
 
 def group(row: Row) -> str:

@@ -128,8 +128,11 @@ def neighbors(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
         near = [size for size in sizes if layout.micro_batch / 4 <= size <= layout.micro_batch * 4]
         yield from (layout.with_changes(micro_batch=float(size)) for size in near if size != layout.micro_batch)
     if r.virtual_stages is None and layout.pp > 1:
-        chunks = {*_chunks(ctx, layout), layout.virtual_stages - 1, layout.virtual_stages + 1} - {0.0}
-        yield from (layout.with_changes(virtual_stages=v) for v in sorted(chunks) if v != layout.virtual_stages)
+        # those that split a stage's layers evenly, the most that leave each chunk a layer, the embedding or the loss, and one more or less
+        layers, v = ctx.ledger.n_layers, int(layout.virtual_stages)
+        even = divisors(max(round(layers / layout.pp), 1))
+        chunks = {*even, max(int((layers + 2) // layout.pp), 1), v - 1, v + 1} - {0}
+        yield from (layout.with_changes(virtual_stages=float(n)) for n in sorted(chunks) if n != v)
     if r.zero is None and layout.replicas > 1:
         yield from (layout.with_changes(zero=zero, shard=r.shard) for zero in (1, 2, 3) if zero != layout.zero)
         if r.shard is None:  # weights sharded inside a network domain, replicated across (HSDP)
@@ -163,14 +166,6 @@ def _shifted(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
                 changed = {**layout.__dict__, **moved}
                 moved["shard"] = layout.shard * layout.tp * layout.cp / (changed["tp"] * changed["cp"])
             yield _consistent(ctx, layout.with_changes(**moved))
-
-
-def _chunks(ctx: EstimateContext, layout: Layout) -> list[float]:
-    """Virtual stages that split the layers of a pipeline stage evenly, and the most that leave each a layer, the embedding or the loss."""
-    layers = ctx.ledger.n_layers
-    return [
-        float(v) for v in sorted({*divisors(max(round(layers / layout.pp), 1)), max(int((layers + 2) // layout.pp), 1)})
-    ]
 
 
 def _consistent(ctx: EstimateContext, layout: Layout) -> Layout:

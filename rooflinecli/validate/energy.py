@@ -121,20 +121,18 @@ class ImageRow:
 @cache
 def image_rows() -> tuple[ImageRow, ...]:
     """Every row of the table `diffusion` of published_runs/energy.yaml with its estimate."""
-    return tuple(
-        _image_row(run, *[float(v) for v in values])
-        for run in published("energy")["diffusion"]
-        for values in run["rows"]
-    )
-
-
-def _image_row(run: Row, devices: float, ulysses: float, batch: float, watts: float, seconds: float) -> ImageRow:
-    options = {"model": run["model"], "hw": run["hw"], "image": run["image"], "batch": batch, "phase": "prefill"}
-    ctx = EstimateContext(build_request.request(options))
-    layout = Layout(cp=devices, ring="ulysses" if ulysses == devices else "zigzag")
-    answer = inference.prefill(ctx, layout)
-    evaluate.derive(ctx, layout, "prefill", answer)
-    return ImageRow(run["model"], run["hw"], devices, batch, watts, seconds, answer)
+    found = []
+    for run in published("energy")["diffusion"]:
+        named = {key: run[key] for key in ("model", "hw")}
+        for devices, ulysses, batch, watts, seconds in run["rows"]:
+            ctx = EstimateContext(
+                build_request.request({**named, "image": run["image"], "batch": float(batch), "phase": "prefill"})
+            )
+            layout = Layout(cp=float(devices), ring="ulysses" if ulysses == devices else "zigzag")
+            answer = inference.prefill(ctx, layout)
+            evaluate.derive(ctx, layout, "prefill", answer)
+            found.append(ImageRow(**named, devices=devices, batch=batch, watts=watts, seconds=seconds, answer=answer))
+    return tuple(found)
 
 
 def image_values(name: str, row: ImageRow) -> tuple[float, ...]:
@@ -202,10 +200,6 @@ def _power(row: PowerRow, use: tuple[float, float]) -> tuple[float, float, float
     return expected, 0.0, expected / (1 + row.error), min(expected * (1 + row.error), row.tdp)
 
 
-def _times(row: PowerRow) -> tuple[float, float, float, float]:
-    return tuple(float(t) for t in (row.answer.time_s, row.answer.floor_s, *row.answer.interval_s))  # type: ignore[return-value]
-
-
 def _rates(row: PowerRow) -> tuple[float, float, float, float]:
     rate, (low, high) = row.answer.tokens_per_s, row.answer.tokens_per_s_interval
     return float(rate), float(rate * row.answer.time_s / row.answer.floor_s), float(low), float(high)
@@ -215,7 +209,10 @@ QUANTITIES: dict[str, tuple[Callable[[PowerRow], float], Callable[[PowerRow], tu
     "joules per output token": (lambda row: row.watts * row.devices / row.tokens_per_s, joules),
     "power at the estimated throughput": (lambda row: row.watts, lambda row: _power(row, row.use)),
     "power at the measured throughput": (lambda row: row.watts, lambda row: _power(row, row.measured_use)),
-    "inter-token latency": (lambda row: row.itl_s, _times),
+    "inter-token latency": (
+        lambda row: row.itl_s,
+        lambda row: (row.answer.time_s, row.answer.floor_s, *row.answer.interval_s),
+    ),
     "throughput": (lambda row: row.tokens_per_s, _rates),
     "running sequences": (
         lambda row: row.batch,

@@ -213,11 +213,8 @@ def _replicas(row: dict[str, str]) -> int:
 
 def _unusable(row: dict[str, str]) -> str:
     """Why a collected row cannot be used; empty where it can."""
-    tp, dp, experts = (
-        _size(row, "tp_size"),
-        _replicas(row),
-        _size(row, "moe_tp_size") * _size(row, "moe_ep_size"),
-    )
+    tp, dp = _size(row, "tp_size"), _replicas(row)
+    experts = _size(row, "moe_tp_size") * _size(row, "moe_ep_size")
     if row["model_path"] not in wheel.DATA["models"]:
         return "model not described here"
     if tp not in (1, 2, 4, 8) or tp * dp > 8 or (dp > 1 and experts != tp * dp):
