@@ -374,6 +374,16 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
         "Avg latency: 4.3067230121872855 seconds\n",
         [(3, "static", 4.3067230121872855, "s/batch", {"prompt": 512, "output": 256, "batch": 4, "engine": "vllm"})],
     ),
+    "NVIDIA/TensorRT-LLM issues 1410 and 264, gptSessionBenchmark": (
+        "[BENCHMARK] model_name llama_13b world_size 2 num_heads 40 precision float16 batch_size 1 input_length 710 output_length 190 "
+        "gpu_peak_mem(gb) 0.0 tokens_per_sec 43.09 latency(ms) 4409.816 compute_cap sm80 quantization QuantMode.0\n"
+        "[BENCHMARK] batch_size 1 input_length 60 output_length 20 latency(ms) 39.47 tokensPerSec 506.69 gpu_peak_mem(gb) 23.06\n"
+        "[BENCHMARK] batch_size 32 input_length 128 latency(ms) 4.81\n",  # an encoder
+        [
+            (1, "static", 4.409816, "s/batch", {"batch": 1, "prompt": 710, "output": 190, "n": 2, "engine": "trtllm"}),
+            (2, "static", 0.03947, "s/batch", {"batch": 1, "prompt": 60, "output": 20, "engine": "trtllm"}),
+        ],
+    ),
     "vllm-project/vllm-ascend:docs/source/developer_guide/performance_and_debug/performance_benchmark.md": (
         "Throughput: 2.73 requests/s, 699.93 total tokens/s, 349.97 output tokens/s\nTotal num prompt tokens:  1280\n"
         "Throughput: 2.73 requests/s, 699.93 tokens/s\n",

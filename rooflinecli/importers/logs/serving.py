@@ -39,6 +39,7 @@ _TRT_FIELD = re.compile(r"^([A-Z][^:]*?):\s+(\S.*?)\s*$")
 _TRT_DTYPES = {"FP8": "fp8", "NVFP4": "nvfp4", "W4A16_AWQ": "int4", "W8A16": "int8"}
 _MLPERF_FIELD = re.compile(r"^\s*([A-Za-z0-9.][^:]*?)\s*:\s*(\S.*?)\s*$")
 _JETSTREAM = re.compile(r"^([A-Z][\w ]+): ([\d.]+)(?: (?:s|ms|\w+/s))?\s*$")
+_SESSION = re.compile(r"\[BENCHMARK\] ((?:\S+ \S+ )*?batch_size \d+ input_length .*)")
 _LATENCY = re.compile(r"^Avg latency: ([\d.]+) seconds")
 _THROUGHPUT = re.compile(
     r"^Throughput: ([\d.]+) requests/s, ([\d.]+) (?:total )?tokens/s(?:, ([\d.]+) output tokens/s)?"
@@ -462,6 +463,25 @@ def _batch_records(source: Source) -> Iterator[tuple[int, Json]]:
                 yield line, {"tokens_per_second": both, "tokens_per_request": both / served, **asked}
 
 
+def _session_benchmark(source: Source, tool: str) -> list[MeasuredRow]:
+    """What gptSessionBenchmark and benchmark.py of TensorRT-LLM print of a batch: names and values by turns."""
+    found = []
+    for line, text in enumerate(source.lines, start=1):
+        if not (match := _SESSION.search(text)):
+            continue
+        words = match[1].split()
+        said = dict(zip(words[::2], words[1::2], strict=False))
+        sizes = {"batch": "batch_size", "prompt": "input_length", "output": "output_length", "n": "world_size"}
+        options: Options = {o: int(v) for o, name in sizes.items() if (v := positive(said.get(name)))}
+        if "output" not in options:
+            continue  # an encoder
+        mode = said.get("quantization", "QuantMode.0").removeprefix("QuantMode.")
+        notes = (f"weights of its quantization mode {mode}: --weight-dtype",) if mode != "0" else ()
+        value = need(source, line, said, "latency(ms)") / 1000
+        found.append(MeasuredRow(source.at(line), tool, "static", value, "s/batch", {"engine": "trtllm", **options}, notes=notes))  # fmt: skip
+    return found
+
+
 _ROWS: dict[str, Json] = table(Path(__file__).with_name("serving.yaml"))
 READERS = (
     *(ServingFormat(tool, {**_ROWS.get(row.get("like", ""), {}), **row}) for tool, row in _ROWS.items()),
@@ -472,4 +492,5 @@ READERS = (
         ),
         _vllm_batches,
     ),
+    LogReader("TensorRT-LLM benchmark", _SESSION, _session_benchmark),
 )
