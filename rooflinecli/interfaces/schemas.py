@@ -111,7 +111,12 @@ def _record(kind: type[Record], defs: JsonSchema) -> JsonSchema:
     open_ended = False
     for name, field in kind.__dataclass_fields__.items():
         if "spread" in field.metadata:
-            properties |= _derived(defs) if name == "derived" else {}
+            for row in (
+                DERIVED if name == "derived" else ()
+            ):  # computed from others, with their errors and the interval that these make
+                properties |= {key: _described(key, _NUMBER) for key in (row.name, *row.errors)}
+                if row.errors and not row.detail:
+                    properties[f"{row.name}_interval"] = _type(tuple[Any, Any], defs)
             open_ended = open_ended or not name.startswith("derived")
             continue
         optional = "optional" in field.metadata
@@ -126,16 +131,6 @@ def _record(kind: type[Record], defs: JsonSchema) -> JsonSchema:
         "required": required,
         "additionalProperties": open_ended,
     }
-
-
-def _derived(defs: JsonSchema) -> JsonSchema:
-    """Quantities computed from others, with the errors and the interval of those that have errors of their own."""
-    found: JsonSchema = {}
-    for row in DERIVED:
-        found |= {name: _described(name, _NUMBER) for name in (row.name, *row.errors)}
-        if row.errors and not row.detail:
-            found[f"{row.name}_interval"] = _type(tuple[Any, Any], defs)
-    return found
 
 
 def _described(name: str, schema: JsonSchema) -> JsonSchema:

@@ -58,7 +58,12 @@ class Question(Group, Generic[A]):
         self.__dict__.update(_written=written, _values={}, _lift=PLAIN)
         for name, field in self.fields().items():
             if name not in written and field.required:
-                raise UsageError(_missing(field), field.name)
+                shown = field.long if field.positional else field.flag
+                initial = field.help[:1] if field.help[1:2].isupper() else field.help[:1].lower()
+                remedy = f"{initial}{field.help[1:]}"
+                if field.kind == "name":
+                    remedy = f"name one (`roofline {'models' if field.name == 'model' else 'hardware'}` lists them)"
+                raise UsageError(f"no {shown} given; {remedy}", field.name)
             if name in written and not is_estimate_option(field):
                 self.value_of(field)
         self.check()
@@ -273,11 +278,3 @@ def active_parameters(model: str) -> tuple[float, str]:
 
     spec = load_model(model)
     return float(parameters(spec).active), spec.name
-
-
-def _missing(field: Option) -> str:
-    shown = field.long if field.positional else field.flag
-    if field.kind == "name":
-        return f"no {shown} given; name one (`roofline {'models' if field.name == 'model' else 'hardware'}` lists them)"
-    initial = field.help[:1] if field.help[1:2].isupper() else field.help[:1].lower()
-    return f"no {shown} given; {initial}{field.help[1:]}"

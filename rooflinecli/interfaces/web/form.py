@@ -28,7 +28,7 @@ from rooflinecli.questions.report.answer import outline
 from rooflinecli.render.answer import bare, to_json
 from rooflinecli.render.numbers import text as number_text
 from rooflinecli.render.report.html import DerivationTree, EmbeddedFigures, EscapedHtml, join, table, tag
-from rooflinecli.render.report.page import draw, section, sections, shown
+from rooflinecli.render.report.page import document, draw, section, sections, shown
 from rooflinecli.render.views.pictures import pictures
 from rooflinecli.specs.layout import AXES
 from rooflinecli.specs.name_lookup import files
@@ -134,7 +134,11 @@ def part(options: Options, question: type[Question[Any]] = Estimate) -> EscapedH
         return join(draw(view(answer_of, **first)), shown(pictures(answer_of)), _in_use(answer_of))
     request = build_request.request(options)
     result = estimate(request)
-    numbers = section("numbers", "Every number unfolds", _numbers(quantities(plain(result))))
+    folded = [  # their derivations are asked for when they are opened
+        tag("details", tag("summary", tag("code", path), f" = {value!r}"), data_quantity=path)
+        for path, value in quantities(plain(result)).items()
+    ]
+    numbers = section("numbers", "Every number unfolds", tag("div", folded, class_="derivations"))
     result.changes_to_try = changes(options, result)
     outlined = outline(_settled(request, result), result)
     figures = EmbeddedFigures(json.loads(to_json(outlined)))
@@ -195,18 +199,6 @@ def _settled(request: Request, result: EstimateAnswer) -> Request:
     return replace(request, **{name: value for name, value in said.items() if getattr(request, name) is None})
 
 
-def _numbers(found: Options) -> EscapedHtml:
-    """Every quantity, folded: its derivation is asked for when it is opened."""
-    return tag(
-        "div",
-        [
-            tag("details", tag("summary", tag("code", path), f" = {value!r}"), data_quantity=path)
-            for path, value in found.items()
-        ],
-        class_="derivations",
-    )
-
-
 def unfolded(options: Options, quantity: str) -> EscapedHtml:
     """One derivation, as nested details. Raises UsageError for a quantity that does not exist."""
     return tag(
@@ -222,16 +214,6 @@ def problem(error: RooflineError) -> EscapedHtml:
 def page(options: Options, content: str, question: type[Question[Any]] = Estimate, pinned: str = "") -> str:
     """The whole page, its fields filled with the options and its answer already in place."""
     verb = question.verb
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("link", rel="icon", href="data:,"),
-        tag("link", rel="stylesheet", href="style.css"),
-        tag("title", f"roofline {verb}"),
-        tag("script", src="app.js", defer=""),
-    )
     groups, further = _grouped(question, options)
     at = "" if question is Estimate else f"{verb}/"
     form = tag(
@@ -254,15 +236,15 @@ def page(options: Options, content: str, question: type[Question[Any]] = Estimat
         tag("a", name, href="./" if name == "estimate" else name, aria_current="page" if name == verb else None)
         for name in VERBS
     ]
-    body = tag(
-        "body",
+    return document(
+        f"roofline {verb}",
         tag("header", tag("h1", "roofline ", tag("span", verb)), tag("nav", nav, aria_label="Verbs"),
             tag("p", " ".join((question.__doc__ or "").partition("\n\n")[0].split()), " The address bar holds the question.")),
         tag("details", tag("summary", "The question", tag("span", f": {asked}" if asked else "")), form, id="fold"),
         tag("div", tag("p", "", id="status", role="status", aria_live="polite"), tag("main", EscapedHtml(content), id="answer", tabindex="-1"), id="result"),
         _names("models"), _names("hardware"),
+        served=(tag("link", rel="stylesheet", href="style.css"), tag("script", src="app.js", defer="")),
     )  # fmt: skip
-    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
 Fields = dict[str, list[Option]]

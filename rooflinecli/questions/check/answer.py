@@ -11,21 +11,9 @@ from typing import TYPE_CHECKING
 from rooflinecli.core.errors import DataError, RooflineError, UsageError
 from rooflinecli.engine.phase_answer import LayoutAnswer
 from rooflinecli.importers.source import Options
+from rooflinecli.questions.check import question as types
 from rooflinecli.questions.check.cases import FLEET, CheckCase, load
-from rooflinecli.questions.check.question import (
-    FAIL,
-    INCONCLUSIVE,
-    PASS,
-    CaseAnswer,
-    Change,
-    CheckAnswer,
-    CheckSummary,
-    FixAnswer,
-    FixedOption,
-    FixedValue,
-    Sizes,
-    Value,
-)
+from rooflinecli.questions.check.question import FAIL, INCONCLUSIVE, PASS
 from rooflinecli.questions.check.run import LAYOUT, MEASURED, SIMULATED, Estimator, Measured, Outcome, outcome
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.specs.layout import AXES
@@ -38,7 +26,7 @@ if TYPE_CHECKING:
 SCHEMAS = ("roofline/check/2", "roofline/check/1")
 
 
-Fact = Value | dict[str, Sizes]
+Fact = types.Value | dict[str, types.Sizes]
 Saved = dict[str, Fact]  # of a case: its verdict, its layouts, and the expected value of every requirement
 
 
@@ -72,14 +60,14 @@ def saved(path: Path) -> dict[str, Saved]:
     raise DataError(f"{at}: not a report of `roofline check` ({SCHEMAS[0]}); recreate it with --write-baseline")
 
 
-def changes(before: dict[str, Saved], answer: CheckAnswer, tolerance: float) -> list[Change]:
+def changes(before: dict[str, Saved], answer: types.CheckAnswer, tolerance: float) -> list[types.Change]:
     """Verdicts, layouts and quantities that changed, and checks that were added or removed, in the order of the answer."""
-    found: list[Change] = []
+    found: list[types.Change] = []
     now = {f"{case.file}: {case.name}": case for case in answer.checks}
     for name, case in now.items():
         old = before.get(name)
         if old is None:
-            found.append(Change(check=name, what="check", before=None, now=case.verdict))
+            found.append(types.Change(check=name, what="check", before=None, now=case.verdict))
             continue
         facts: list[tuple[str, Fact, str]] = [("verdict", case.verdict, ""), ("layout", case.layout, "")]
         facts += [(row.quantity, row.expected, row.unit) for row in case.requirements]
@@ -87,9 +75,11 @@ def changes(before: dict[str, Saved], answer: CheckAnswer, tolerance: float) -> 
             was = old.get(what, value)
             moved = relative(was, value)
             if was != value and (moved is None or abs(moved) > tolerance):
-                found.append(Change(check=name, what=what, before=was, now=value, unit=unit, change=moved))
+                found.append(types.Change(check=name, what=what, before=was, now=value, unit=unit, change=moved))
     removed = (name for name in before if name not in now)
-    return found + [Change(check=name, what="check", before=before[name]["verdict"], now=None) for name in removed]
+    return found + [
+        types.Change(check=name, what="check", before=before[name]["verdict"], now=None) for name in removed
+    ]
 
 
 def relative(old: object, new: object) -> float | None:
@@ -103,7 +93,7 @@ EFFORT = 300  # estimates of a run by default: those of its checks, and what is 
 _SIZES = ("devices", *AXES, "zero", "micro_batch", "virtual_stages", "recompute")
 
 
-def check(q: Check, measured: Measured | None = None) -> CheckAnswer:
+def check(q: Check, measured: Measured | None = None) -> types.CheckAnswer:
     """The verdicts; `measured` reads the measured files that checks name.
 
     Raises DataError with file:line for an invalid plan, UsageError for a pattern that matches no check.
@@ -126,10 +116,10 @@ def check(q: Check, measured: Measured | None = None) -> CheckAnswer:
     estimator.budget = q.fix_budget if q.fix_budget is not None else max(EFFORT - len(cases), EFFORT // 5)
     suggested = fixes(outcomes, estimator)
     verdicts = [o.verdict for o in outcomes]
-    answer = CheckAnswer(
+    answer = types.CheckAnswer(
         passed=FAIL not in verdicts and (policy == "warn" or INCONCLUSIVE not in verdicts),
         unsure=policy,
-        summary=CheckSummary(
+        summary=types.CheckSummary(
             checks=len(outcomes),
             requirements=sum(len(o.requirements) for o in outcomes),
             pass_=verdicts.count(PASS),
@@ -144,7 +134,7 @@ def check(q: Check, measured: Measured | None = None) -> CheckAnswer:
     return answer
 
 
-def _case(outcome: Outcome, suggested: list[FixAnswer] | None) -> CaseAnswer:
+def _case(outcome: Outcome, suggested: list[types.FixAnswer] | None) -> types.CaseAnswer:
     case, result = outcome.case, outcome.result
     # the requirement that decides: the one missed by most, else the one with the smallest margin
     deciding = min(
@@ -152,7 +142,7 @@ def _case(outcome: Outcome, suggested: list[FixAnswer] | None) -> CaseAnswer:
         key=lambda r: (r.margin is not None or outcome.verdict == PASS, 1e300 if r.margin is None else r.margin),
         default=None,
     )
-    return CaseAnswer.like(
+    return types.CaseAnswer.like(
         case,
         verdict=outcome.verdict,
         verdict_at_expected=outcome.at_expected,
@@ -251,12 +241,12 @@ class BudgetExhausted(Exception):
     """The estimates that a search may take are used up."""
 
 
-def fixes(outcomes: list[Outcome], estimator: Estimator) -> list[list[FixAnswer] | None]:
+def fixes(outcomes: list[Outcome], estimator: Estimator) -> list[list[types.FixAnswer] | None]:
     """Per outcome up to three fixes, nearest first: one kind of change each, or a pair when no single kind is enough.
 
     None for a check that passes, and where the budget ran out first. Pairs wait until every check had its single changes.
     """
-    found: list[list[FixAnswer] | None] = [None] * len(outcomes)
+    found: list[list[types.FixAnswer] | None] = [None] * len(outcomes)
     for paired in (False, True):
         for i, missed in enumerate(outcomes):
             if any(r.quantity.startswith((SIMULATED, LAYOUT, MEASURED, FLEET)) for r in missed.case.requirements):
@@ -275,9 +265,9 @@ class _Search:
         self.kinds = moves(self.case.options, result)
         self.limits = {(r.file, r.line, r.written) for r in missed.requirements if r.verdict != PASS}
 
-    def fixes(self, paired: bool) -> list[FixAnswer] | None:
+    def fixes(self, paired: bool) -> list[types.FixAnswer] | None:
         """Changes of one kind each, or the first pair; those found before the budget ran out are kept, None where it ran out first."""
-        found: list[FixAnswer] = []
+        found: list[types.FixAnswer] = []
         try:
             for kind, candidates in ({"pair": pairs(self.kinds)} if paired else self.kinds).items():
                 changes = next((c for c in candidates if self.passing(c)), None) if len(found) < ALTERNATIVES else None
@@ -318,7 +308,7 @@ class _Search:
             good, bad = (middle, bad) if self.passing(tried) else (good, middle)
         return {**changes, option: good}
 
-    def fix(self, changes: Options) -> FixAnswer:
+    def fix(self, changes: Options) -> types.FixAnswer:
         """The changes, and the quantities of the missed limits with them."""
         found = self.passing(changes)
         assert found is not None and found.result is not None  # only changes that passed are refined and shown
@@ -329,18 +319,18 @@ class _Search:
             "weight-dtype": self.case.options.get("weight-dtype", work.dtype),
             "batch": int(work.batch if work.batch is not None else work.train_batch or 1),
         }
-        changed = [FixedOption(option=k, from_=old, to=changes[k]) for k, old in formats.items() if k in changes]
+        changed = [types.FixedOption(option=k, from_=old, to=changes[k]) for k, old in formats.items() if k in changes]
         for phase, before in self.result.phases.items():  # the sizes of the first phase whose layout differs
             old, new = before.layout_of_phase, found.result.phases[phase].layout_of_phase
             moved = [(k, getattr(old, k), getattr(new, k)) for k in _MOVED if getattr(old, k) != getattr(new, k)]
             if moved:
-                changed += [FixedOption(option=k.replace("_", "-"), from_=a, to=b) for k, a, b in moved]
+                changed += [types.FixedOption(option=k.replace("_", "-"), from_=a, to=b) for k, a, b in moved]
                 break
-        return FixAnswer(
+        return types.FixAnswer(
             text=", ".join(f"{change.option} {change.from_} -> {change.to}" for change in changed),
             changes=changed,
             values=[
-                FixedValue.like(r)
+                types.FixedValue.like(r)
                 for r in found.requirements
                 if (r.file, r.line, r.written) in self.limits and not isinstance(r.value, bool)
             ],

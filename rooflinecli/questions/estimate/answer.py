@@ -31,22 +31,13 @@ from rooflinecli.formulas import cost as money
 from rooflinecli.formulas import energy, roofline, serving, training
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.quantization.formats import size_of
-from rooflinecli.questions.estimate.answer_types import (
-    Cost,
-    EstimateAnswer,
-    HardwareAnswer,
-    ModelAnswer,
-    ParameterCounts,
-    PriceAnswer,
-    Violation,
-    Workload,
-)
+from rooflinecli.questions.estimate import answer_types as types
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.quantities import BLENDED, COST
 from rooflinecli.specs.request import MOST, PHASES, Request
 
 
-def estimate(request: Request, lift: PlainLift = PLAIN) -> EstimateAnswer:
+def estimate(request: Request, lift: PlainLift = PLAIN) -> types.EstimateAnswer:
     """Everything `roofline estimate` prints, SI, the unit in the key. Numbers are Traced when `lift` is.
 
     Raises UsageError for a request that cannot be laid out, Infeasible when no device count holds any phase of it. A plan
@@ -63,7 +54,7 @@ def estimate(request: Request, lift: PlainLift = PLAIN) -> EstimateAnswer:
 
         with_failures(train, num.value(choices["train"].layout.devices), float(parameters(request.model).total))
     violations = [*_violations(ctx, phases), *infeasible]
-    return EstimateAnswer(
+    return types.EstimateAnswer(
         model=_model(ctx),
         hardware=_hardware(ctx),
         layout=next(iter(phases.values())).layout_of_phase,
@@ -121,12 +112,12 @@ def context_of(request: Request) -> EstimateContext:
     return ctx
 
 
-def choose_layouts(ctx: EstimateContext) -> tuple[dict[str, ChosenLayout], list[Violation]]:
+def choose_layouts(ctx: EstimateContext) -> tuple[dict[str, ChosenLayout], list[types.Violation]]:
     """A plan per phase, prefill and decode sharing one; and a violation for each kind of work that no count of devices holds.
 
     Raises Infeasible when that is all of it.
     """
-    found, infeasible = dict[str, ChosenLayout](), list[Violation]()
+    found, infeasible = dict[str, ChosenLayout](), list[types.Violation]()
     serving = tuple(phase for phase in ctx.request.phases if phase != "train")
     training = tuple(phase for phase in ctx.request.phases if phase == "train")
     for phases in filter(None, (serving, training)):
@@ -135,7 +126,7 @@ def choose_layouts(ctx: EstimateContext) -> tuple[dict[str, ChosenLayout], list[
         except Infeasible as error:
             if not (serving and training) or infeasible:
                 raise
-            infeasible.append(Violation(constraint=f"{phases[-1]}.layout", message=str(error)))
+            infeasible.append(types.Violation(constraint=f"{phases[-1]}.layout", message=str(error)))
     return {phase: found[phase] for phase in ctx.request.phases if phase in found}, infeasible
 
 
@@ -158,20 +149,20 @@ def bound(resources: Resources) -> tuple[str, float]:
     return name, first / second if second else float("inf")
 
 
-def _model(ctx: EstimateContext) -> ModelAnswer:
+def _model(ctx: EstimateContext) -> types.ModelAnswer:
     p = parameters(ctx.spec)
-    return ModelAnswer(
+    return types.ModelAnswer(
         name=ctx.spec.name,
         id=ctx.spec.id,
         layers=ctx.ledger.n_layers,
-        parameters=ParameterCounts.like(p),
+        parameters=types.ParameterCounts.like(p),
         weights_bytes=memory.weights(whole_model(ctx.ledger), ctx.formats, 1.0),
     )
 
 
-def _hardware(ctx: EstimateContext) -> HardwareAnswer:
+def _hardware(ctx: EstimateContext) -> types.HardwareAnswer:
     spec, peak = ctx.request.hardware, ctx.chip.peak(ctx.formats.compute)
-    return HardwareAnswer(
+    return types.HardwareAnswer(
         name=spec.name,
         id=spec.id,
         peak_flops_per_s=peak,
@@ -182,13 +173,13 @@ def _hardware(ctx: EstimateContext) -> HardwareAnswer:
     )
 
 
-def _price(ctx: EstimateContext) -> PriceAnswer | None:
+def _price(ctx: EstimateContext) -> types.PriceAnswer | None:
     """The offer that the dollars come from; None for a price given in numbers, and without one."""
     chosen = ctx.offer
     if chosen is None:
         return None
     one, age = chosen.offer, chosen.offer.age_days
-    return PriceAnswer.like(
+    return types.PriceAnswer.like(
         one,
         usd_per_device_hour=one.usd,
         usd_per_device_hour_interval=(chosen.low, chosen.high),
@@ -198,9 +189,9 @@ def _price(ctx: EstimateContext) -> PriceAnswer | None:
     )
 
 
-def _workload(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> Workload:
+def _workload(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> types.Workload:
     r = ctx.request
-    work = Workload(
+    work = types.Workload(
         dtype=ctx.dtype,
         weight_dtype=_weight_dtype(ctx),
         matmul_dtype=ctx.formats.compute,
@@ -240,7 +231,7 @@ def _weight_dtype(ctx: EstimateContext) -> str:
     return stored.dtype if formats.weight != size else ctx.dtype
 
 
-def _violations(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> list[Violation]:
+def _violations(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> list[types.Violation]:
     """Return the violated limits, by how much, and the nearest feasible layout."""
     found = []
     for phase, answered in phases.items():
@@ -260,7 +251,9 @@ def _violations(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> list[Vi
             f"{ctx.request.hardware.name}; {remedy}"
         )
         found.append(
-            Violation(constraint=f"{phase}.memory", needed=needed, available=available, nearest=plan, message=message)
+            types.Violation(
+                constraint=f"{phase}.memory", needed=needed, available=available, nearest=plan, message=message
+            )
         )
     return found
 
@@ -279,7 +272,7 @@ def _flags(remedy: FeasibleAlternative, phase: str, request: Request) -> str:
     return text + (trained if phase == "train" else "")
 
 
-def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], plans: dict[str, Layout]) -> Cost:
+def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], plans: dict[str, Layout]) -> types.Cost:
     """Return the cost of the phases under their layouts at the context's price; sets the steps and time of a run on the training answer."""
     train, price = phases.get("train"), ctx.price
     if isinstance(train, TrainAnswer) and ctx.request.tokens is not None:
@@ -294,7 +287,7 @@ def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], plans: dict[str, 
             prompt = first * ctx.request_tokens
             decode.derived["joules_per_request"] = energy.joules_per_request(prompt, each, ctx.output)
     if price is None:
-        return Cost()
+        return types.Cost()
     usd: dict[str, Number] = {}
     for phase, found in phases.items():
         layout = ctx.lifted(plans[phase])
@@ -311,7 +304,7 @@ def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], plans: dict[str, 
             usd["training_usd"] = money.run_cost(found.run_s, hourly)
     if BLENDED not in usd and {"prefill", "decode"} <= set(phases):
         usd[BLENDED] = money.blended_price(usd[COST["prefill"]], usd[COST["decode"]], ctx.request_tokens, ctx.output)
-    return Cost(**usd, usd_per_device_hour=price)
+    return types.Cost(**usd, usd_per_device_hour=price)
 
 
 RESTARTED = 0.07  # of the time between tokens, in a closed loop: a simulation's ITL is longer than the mean's by this much, within 2 %

@@ -12,17 +12,8 @@ from rooflinecli.engine.residency import kv_bytes
 from rooflinecli.importers.logs.rl import RlStep
 from rooflinecli.layers.build import ledger
 from rooflinecli.layers.recurrent import Recurrent
+from rooflinecli.questions.rl import answer_types as types
 from rooflinecli.questions.rl import parts as rl_parts
-from rooflinecli.questions.rl.answer_types import (
-    MemoryAnswer,
-    PartAnswer,
-    RlAnswer,
-    RoleMemory,
-    RolloutAnswer,
-    RunAnswer,
-    StepAnswer,
-    TrainerAnswer,
-)
 from rooflinecli.questions.rl.parts import Part, Rollout, Sample, Update
 from rooflinecli.questions.rl.question import Rl, step_of
 from rooflinecli.specs import flag_text
@@ -123,17 +114,8 @@ def seconds_of(step: RlStep, part: str, parts: list[Part]) -> float | None:
 
 
 DEVICES = 8  # where -n is not given
-ASIDE = (
-    "log",
-    "changes",
-    "calibrate",
-    "calibrate_question",
-    "search",
-    "steps",
-    "fixed",
-    "n",
-    "weight_sync_bandwidth",
-    "source",
+ASIDE = tuple(
+    "log changes calibrate calibrate_question search steps fixed n weight_sync_bandwidth source".split()
 )  # of no rollout
 OTHER_LOAD = 0.15  # of tokens, beyond which a log is of another load
 SIGMA = 0.6  # of the logarithm of lengths whose mean alone a log states
@@ -149,7 +131,7 @@ class Composed:
     update: Update
     parts: list[Part]
     offloaded: bool
-    memory: MemoryAnswer
+    memory: types.MemoryAnswer
 
     @property
     def overlaps(self) -> bool:
@@ -229,7 +211,7 @@ def compose(question: Rl) -> Composed:
     return Composed(question, samples, made, update, found, bool(moved), memory)
 
 
-def _memory(question: Rl, made: Rollout, update: Update, samples: list[Sample]) -> tuple[MemoryAnswer, float]:
+def _memory(question: Rl, made: Rollout, update: Update, samples: list[Sample]) -> tuple[types.MemoryAnswer, float]:
     """Memory of the roles per device, and the bytes of the trainer's state that leave the device during the rollout."""
     held, engine = update.answer.memory, made.engine
     capacity = float(engine.ctx.chip.capacity)
@@ -264,13 +246,13 @@ def _memory(question: Rl, made: Rollout, update: Update, samples: list[Sample]) 
         rows.append(("reference policy", frozen if rest else 0.0, frozen))
     if question.algorithm == "ppo":
         rows.append(("critic", copies[1] if rest else 0.0, 0.0 if moved else copies[1]))
-    roles = [RoleMemory(role=role, rollout_bytes=first, update_bytes=second) for role, first, second in rows]
-    found = MemoryAnswer(roles=roles, capacity_bytes=capacity, fits=True, offloaded=bool(moved), host_bytes=moved)
+    roles = [types.RoleMemory(role=role, rollout_bytes=first, update_bytes=second) for role, first, second in rows]
+    found = types.MemoryAnswer(roles=roles, capacity_bytes=capacity, fits=True, offloaded=bool(moved), host_bytes=moved)
     found.fits = found.most_bytes <= capacity and cache >= min(wanted, 1.0)
     return found, moved
 
 
-def answered(question: Rl) -> RlAnswer:
+def answered(question: Rl) -> types.RlAnswer:
     """The answer, with the layouts of a search where one was asked for. Raises UsageError, DataError and Infeasible."""
     for path in filter(None, (question.log, question.calibrate)):
         question = with_lengths(question, step_of(path))
@@ -328,12 +310,15 @@ def published_for(question: Rl) -> Constants:
     return RECURRENT if recurrent else PUBLISHED
 
 
-def answer_of(composed: Composed, constants: Constants, log: RlStep | None = None) -> RlAnswer:
+def answer_of(composed: Composed, constants: Constants, log: RlStep | None = None) -> types.RlAnswer:
     """The step of composed parts under constants, next to a logged one."""
     question, made, update = composed.question, composed.rollout, composed.update
     found, step = composed.step(constants)
-    devices = int(question.n or DEVICES)
+    devices, off = int(question.n or DEVICES), question.staleness
     training = devices - question.rollout_devices if question.rollout_devices else devices
+    mode = f"asynchronous, split, {off} step{'s' if off > 1 else ''} off" if off else "synchronous, split"
+    if question.rollout_devices is None:
+        mode = "colocated, samples carried over" if question.carries_over else "synchronous, colocated"
     sums = {side: sum(p.time_s for p in found if p.side == side) for side in ("rollout", "trainer", "both")}
     shorter = min(("rollout", "trainer"), key=lambda side: sums[side])
     tokens = float(sum(s.tokens for s in composed.samples))
@@ -352,11 +337,11 @@ def answer_of(composed: Composed, constants: Constants, log: RlStep | None = Non
     rolled = next(p for p in found if p.name == "rollout")
     layout = update.answer.layout_of_phase
     head = sum(s.prompt for s in composed.samples) / len(composed.samples)
-    return RlAnswer(
+    return types.RlAnswer(
         model=whole.spec.name,
         hardware=chip.name,
         algorithm=question.algorithm,
-        mode=_mode(question),
+        mode=mode,
         staleness=question.staleness,
         load={
             "prompts": question.sequences // question.samples_each,
@@ -366,7 +351,7 @@ def answer_of(composed: Composed, constants: Constants, log: RlStep | None = Non
             "longest_tokens": max(s.tokens for s in composed.samples),
             "turns": question.turns,
         },
-        rollout=RolloutAnswer(
+        rollout=types.RolloutAnswer(
             devices=made.devices,
             engines=made.engines,
             engine=whole.engine.name,
@@ -375,8 +360,8 @@ def answer_of(composed: Composed, constants: Constants, log: RlStep | None = Non
             dtype=whole.dtype,
             tokens_per_s=outputs / rolled.time_s,
         ),
-        trainer=TrainerAnswer(devices=training, layout=layout, optimizer_steps=update.optimizer_steps, mfu=float(update.answer.mfu)),
-        step=StepAnswer.like(
+        trainer=types.TrainerAnswer(devices=training, layout=layout, optimizer_steps=update.optimizer_steps, mfu=float(update.answer.mfu)),
+        step=types.StepAnswer.like(
             step,
             tokens=tokens,
             tokens_per_s=tokens / step.time_s,
@@ -393,7 +378,7 @@ def answer_of(composed: Composed, constants: Constants, log: RlStep | None = Non
         ),
         parts=_parts(composed, found, shorter, log),
         memory=composed.memory,
-        run=None if question.steps is None else RunAnswer(
+        run=None if question.steps is None else types.RunAnswer(
             steps=question.steps,
             time_s=question.steps * step.time_s,
             interval_s=(question.steps * step.interval_s[0], question.steps * step.interval_s[1]),
@@ -408,13 +393,13 @@ def answer_of(composed: Composed, constants: Constants, log: RlStep | None = Non
     )  # fmt: skip
 
 
-def _parts(composed: Composed, found: list[Part], shorter: str, log: RlStep | None) -> list[PartAnswer]:
+def _parts(composed: Composed, found: list[Part], shorter: str, log: RlStep | None) -> list[types.PartAnswer]:
     """Every part, next to what a log says of it; parts that only the log has come last, with no expectation."""
     rows = []
     for part in found:
         measured = None if log is None else seconds_of(log, part.name, found)
         rows.append(
-            PartAnswer.like(
+            types.PartAnswer.like(
                 part,
                 part=part.name,
                 hidden=composed.overlaps and part.side == shorter,
@@ -426,14 +411,6 @@ def _parts(composed: Composed, found: list[Part], shorter: str, log: RlStep | No
         left = (log.step_s or 0.0) - sum(row.measured_s or 0.0 for row in rows)
         rows[[row.part for row in rows].index("fixed")].measured_s = max(left, 0.0) if log.step_s and shown else None
     return rows
-
-
-def _mode(question: Rl) -> str:
-    if question.rollout_devices is None:
-        return "colocated, samples carried over" if question.carries_over else "synchronous, colocated"
-    if not question.staleness:
-        return "synchronous, split"
-    return f"asynchronous, split, {question.staleness} step{'s' if question.staleness > 1 else ''} off"
 
 
 def _notes(composed: Composed, constants: Constants, log: RlStep | None) -> list[str]:

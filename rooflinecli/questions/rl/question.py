@@ -156,20 +156,10 @@ class Rl(
         found = asked.answer()
         best = found.candidates[0] if found.candidates else None
         layout, apart = found.trainer.layout, asked.rollout_devices if best is None else best.rollout_devices
-        chosen: Options = {
-            "n": found.trainer.devices + (apart or 0),
-            "rollout-tp": found.rollout.tp,
-            "tp": layout.tp,
-            "pp": layout.pp,
-            "cp": layout.cp,
-            "ep": layout.ep,
-        }
-        chosen |= {
-            "prompts": found.load["prompts"],
-            "samples": found.load["samples"],
-            "reference": asked.has_reference,
-            "staleness": found.staleness,
-        }
+        chosen: Options = {"n": found.trainer.devices + (apart or 0), "rollout-tp": found.rollout.tp}
+        chosen |= {axis: layout[axis] for axis in ("tp", "pp", "cp", "ep")}
+        chosen |= {name: found.load[name] for name in ("prompts", "samples")}
+        chosen |= {"reference": asked.has_reference, "staleness": found.staleness}
         if apart:
             chosen["rollout-devices"] = apart
         fields = Rl.fields()

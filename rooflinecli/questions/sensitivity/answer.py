@@ -26,14 +26,7 @@ from rooflinecli.questions.conditions import phase_of
 from rooflinecli.questions.estimate.answer import choose_layouts, context_of
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search.question import InstanceLayout, SearchAnswer, ServingRow, TrainingLayout, TrainingRow
-from rooflinecli.questions.sensitivity.answer_types import (
-    BreakEven,
-    Elasticity,
-    SensitivityAnswer,
-    Tornado,
-    TornadoRow,
-    Value,
-)
+from rooflinecli.questions.sensitivity import answer_types as types
 from rooflinecli.specs.efficiency import CONSTANTS, SETTINGS
 from rooflinecli.specs.layout import OPEN, SIZES, Layout
 from rooflinecli.specs.quantities import BLENDED, scales_with_time
@@ -58,7 +51,7 @@ class ScaledConstant(dict[str, Number]):
 
 def elasticities(
     request: Request, phase: str, plan: Layout, override: dict[str, Number] | None = None
-) -> list[Elasticity]:
+) -> list[types.Elasticity]:
     """Elasticities of the expected time, strongest first; figures the time does not feel are left out."""
     base = override or {}
     # a chip of its own, so that its constants are only those used here
@@ -72,13 +65,15 @@ def elasticities(
         )
         slope = (math.log(high) - math.log(low)) / (math.log1p(STEP) - math.log1p(-STEP))
         if abs(slope) > 1e-9:
-            found.append(Elasticity(figure=path, value=value, elasticity=slope))
+            found.append(types.Elasticity(figure=path, value=value, elasticity=slope))
     return sorted(found, key=lambda row: -abs(row.elasticity))
 
 
-def figures(chip: Chip) -> dict[str, Value]:
+def figures(chip: Chip) -> dict[str, types.Value]:
     """What a priced chip read: figures by path, and constants by class and name (a list where dtypes or levels differ)."""
-    found: dict[str, Value] = {path: f.si for path, f in overrides.figures(chip.spec).items() if path not in _SILENT}
+    found: dict[str, types.Value] = {
+        path: f.si for path, f in overrides.figures(chip.spec).items() if path not in _SILENT
+    }
     constants: dict[str, list[float]] = {}
     known = overrides.classes(chip.spec)  # what no file says has nothing to be set
     for (_, kind, *_rest), entry in chip._constants.items():
@@ -92,7 +87,7 @@ def figures(chip: Chip) -> dict[str, Value]:
     return found
 
 
-def of_point(options: Options, set_: list[str] | None) -> SensitivityAnswer:
+def of_point(options: Options, set_: list[str] | None) -> types.SensitivityAnswer:
     """Elasticities of a sweep's single point, for every phase asked for. Raises UsageError for more points than one."""
     from rooflinecli.questions.sweep.axes import space
     from rooflinecli.questions.sweep.run import choices, plan_of, question_of, request_of
@@ -104,7 +99,7 @@ def of_point(options: Options, set_: list[str] | None) -> SensitivityAnswer:
         )
     base = request_of(next(iter(choices(grid))), grid.phases)
     request, override, sizes = question_of(base, grid.sizes, {a.name: a.values[0] for a in grid.sizes})
-    return SensitivityAnswer(
+    return types.SensitivityAnswer(
         schema="roofline/sensitivity/1",
         model=request.model.name,
         hardware=request.hardware.name,
@@ -183,15 +178,15 @@ class RankedCandidate:
         return float(scaling.device_hours(self.ctx.lifted(self.layout).devices, self.base)) / float(tokens)
 
 
-def tornado(compared: str, candidates: Sequence[RankedCandidate]) -> Tornado:
+def tornado(compared: str, candidates: Sequence[RankedCandidate]) -> types.Tornado:
     """The best of the candidates by `compared` against the others: rows by how near a flip is, then by how far the lead moves."""
     contenders = sorted(candidates, key=lambda c: c.score)
     first, others = contenders[0], contenders[1:]
     lead = min(c.score for c in others) / first.score - 1
-    rows: list[TornadoRow] = []
+    rows: list[types.TornadoRow] = []
     for chip in dict.fromkeys(c.chip for c in contenders):
         mine = [c for c in contenders if c.chip == chip]
-        known: dict[str, Value] = {}
+        known: dict[str, types.Value] = {}
         for contender in mine:
             felt = figures(contender.ctx.chip)
             known = {k: v for k, v in felt.items() if not k.rpartition(".")[2].startswith("error")} | known
@@ -216,7 +211,7 @@ def tornado(compared: str, candidates: Sequence[RankedCandidate]) -> Tornado:
             "command": measurement(doubted.figure, doubted.chip, first),
         }
     )
-    return Tornado(
+    return types.Tornado(
         compared=compared,
         first=first.label,
         lead=lead,
@@ -239,8 +234,8 @@ def _errors(mine: Sequence[RankedCandidate]) -> dict[str, float]:
 
 
 def _row(
-    contenders: Sequence[RankedCandidate], chip: str, path: str, value: Value, error: float | None, lead: float
-) -> TornadoRow | None:
+    contenders: Sequence[RankedCandidate], chip: str, path: str, value: types.Value, error: float | None, lead: float
+) -> types.TornadoRow | None:
     """One figure of one chip; None where no contender's standing feels it."""
     steps = np.linspace(-WIDEST, WIDEST, POINTS)
     gaps = _gaps(contenders, chip, path, np.exp(steps))
@@ -252,7 +247,12 @@ def _row(
     each = value if isinstance(value, list) else [value]
     if factor is not None and known is not None and known.most is not None and max(each) * factor > known.most:
         factor = None  # no such constant may be: a fraction stays one
-    return TornadoRow(
+    winner = None
+    if factor is not None:  # who is first just beyond the flip
+        beyond = factor * math.exp(math.copysign(1e-6, math.log(factor) or 1.0))
+        scores = {c.label: float(c.times(path, beyond)) if c.chip == chip else c.score for c in contenders}
+        winner = min(scores, key=lambda label: scores[label])
+    return types.TornadoRow(
         chip=chip,
         figure=path,
         value=value,
@@ -265,7 +265,7 @@ def _row(
         else [v * factor for v in value]
         if isinstance(value, list)
         else value * factor,
-        winner_after_flip=None if factor is None else _winner(contenders, chip, path, factor),
+        winner_after_flip=winner,
         error=error,
         inside_error=bool(factor and error and abs(math.log(factor)) <= math.log1p(error)),
     )
@@ -316,13 +316,6 @@ def _bisect(points: np.ndarray, lost: np.ndarray) -> tuple[float, float]:
     return float(points[near]), float(points[far])
 
 
-def _winner(contenders: Sequence[RankedCandidate], chip: str, path: str, factor: float) -> str:
-    """Who is first just beyond the flip."""
-    beyond = factor * math.exp(math.copysign(1e-6, math.log(factor) or 1.0))
-    scores = {c.label: float(c.times(path, beyond)) if c.chip == chip else c.score for c in contenders}
-    return min(scores, key=lambda label: scores[label])
-
-
 def measurement(path: str, chip: str, contender: RankedCandidate) -> str:
     """The command that pins a figure down: kernels by `roofline measure`, what only a whole run shows by `roofline calibrate`."""
     parts = path.split(".")
@@ -334,7 +327,7 @@ def measurement(path: str, chip: str, contender: RankedCandidate) -> str:
     return f"roofline measure {named}"
 
 
-def break_even(one: RankedCandidate, other: RankedCandidate) -> BreakEven | None:
+def break_even(one: RankedCandidate, other: RankedCandidate) -> types.BreakEven | None:
     """The price of the second's devices at which it costs as much as the first; of the first's, where only the second has one.
 
     None for two plans of one chip, whose price moves both, and where neither has a price.
@@ -344,7 +337,7 @@ def break_even(one: RankedCandidate, other: RankedCandidate) -> BreakEven | None
     if one.price is None:
         one, other = other, one
     assert one.price is not None  # one of them has one
-    return BreakEven(
+    return types.BreakEven(
         chip=other.chip,
         against=one.chip,
         usd_per_device_hour=float(one.price * one.device_hours() / other.device_hours()),  # where both bills are equal
@@ -355,7 +348,7 @@ def break_even(one: RankedCandidate, other: RankedCandidate) -> BreakEven | None
 MOST = 5  # rows that are weighed, and the best of every chip
 
 
-def of_search(answer: SearchAnswer, options: Options) -> Tornado | None:
+def of_search(answer: SearchAnswer, options: Options) -> types.Tornado | None:
     """The tornado of a search; None where one row is shown, or the rows are a Pareto front. Layouts and batches stay as they are.
 
     Rows are compared by the first objective that follows a time; where none does (devices, memory), by the cost of a token, else
@@ -386,7 +379,7 @@ def of_search(answer: SearchAnswer, options: Options) -> Tornado | None:
 
 def of_comparison(
     ranked: Iterable[tuple[int, str, float]], options: dict[str, Options], by: str, bound: str
-) -> Tornado:
+) -> types.Tornado:
     """The tornado of a comparison: place, chip and value of the ranked rows, by chip the options of its estimate."""
     phase, found = phase_of(by), []
     for place, chip, value in ranked:

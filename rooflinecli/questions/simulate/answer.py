@@ -14,6 +14,7 @@ from rooflinecli.engine.build_request import warn
 from rooflinecli.engine.evaluate import prefill_share, token_prices
 from rooflinecli.engine.serving_load import VARIATION, ReplicaLoad
 from rooflinecli.formulas import cost, energy, serving
+from rooflinecli.questions.simulate import question as types
 from rooflinecli.questions.simulate.deployment import (
     Deployment,
     default_lengths,
@@ -23,17 +24,7 @@ from rooflinecli.questions.simulate.deployment import (
     max_context,
     scheduler_of,
 )
-from rooflinecli.questions.simulate.question import (
-    SCHEMA,
-    STUDY_SCHEMA,
-    LoadAnswer,
-    Simulate,
-    SimulateAnswer,
-    SimulatedLayout,
-    SloAnswer,
-    SloTarget,
-    StudyAnswer,
-)
+from rooflinecli.questions.simulate.question import SCHEMA, STUDY_SCHEMA, Simulate
 from rooflinecli.simulate import autoscaler, request_load, slo, summary
 from rooflinecli.simulate import cluster as running
 from rooflinecli.simulate.autoscaler import AutoscaledCluster
@@ -314,7 +305,7 @@ def curves(run: Run, points: int = 200) -> dict[str, list[tuple[float, float]]]:
     }
 
 
-def with_layout(question: Simulate, layout: Layout | SimulatedLayout) -> Simulate:
+def with_layout(question: Simulate, layout: Layout | types.SimulatedLayout) -> Simulate:
     """The question with its layout given, so that another load is served by the same."""
     sizes = {name: int(getattr(layout, name)) for name in ("tp", "pp", "dp", "cp", "ep")}
     return question.replace(n=int(layout.devices), **sizes)
@@ -369,7 +360,7 @@ NOTES = (
 
 def answered(
     question: Simulate, progress: Progress | None = None, over: Spread | None = None
-) -> tuple[SimulateAnswer, Run]:
+) -> tuple[types.SimulateAnswer, Run]:
     """The answer with the run that it is of. Raises UsageError or Infeasible as an estimate does."""
     ran, fewer = (
         min_replicas(question, progress=progress) if question.replicas == "min" else (run(question, progress), None)
@@ -396,10 +387,10 @@ def answered(
             f"the load cannot be sustained: {rate or 'requests '}arrive and {ran.values['requests_per_s']:.3g}/s end; the queue grows "
             "as long as they arrive, and the latencies are of this run alone"
         )
-    answer = SimulateAnswer(
+    answer = types.SimulateAnswer(
         schema=SCHEMA,
         **ran.about,
-        load=LoadAnswer.like(
+        load=types.LoadAnswer.like(
             question,
             kind=question.load_kind,
             format=trace.format if trace else None,
@@ -434,16 +425,16 @@ def _intervals(ran: Run, over: Spread | None) -> tuple[dict[str, list[float]], b
         return {}, True
 
 
-def _slo(ran: Run, fewer: Run | None) -> SloAnswer | None:
+def _slo(ran: Run, fewer: Run | None) -> types.SloAnswer | None:
     limits = ran.question.limits
     if limits is None:
         return None
-    return SloAnswer(
+    return types.SloAnswer(
         limits=dict(limits.main.seconds),
         target=limits.main.share,
         met=ran.meets_slo,
         targets=[
-            SloTarget.like(
+            types.SloTarget.like(
                 target,
                 label=target.label or None,
                 limits=dict(target.seconds),
@@ -471,7 +462,7 @@ def cell_values(cell: Cell) -> dict[str, Number]:
     return {**apart, **ran.values, "feasible": True, "violation": ""}
 
 
-def study(cells: list[Cell], spread: Spread, progress: Callable[[int], None] | None = None) -> StudyAnswer:
+def study(cells: list[Cell], spread: Spread, progress: Callable[[int], None] | None = None) -> types.StudyAnswer:
     """Return a row for each cell in order; after an interrupt, for the cells that had ended."""
     rows: list[dict[str, Number]] = []
     try:
@@ -484,6 +475,6 @@ def study(cells: list[Cell], spread: Spread, progress: Callable[[int], None] | N
             raise
     limits = cells[0][0].limits
     met = all(row["feasible"] and (limits is None or row["slo_attainment_margin"] >= 0) for row in rows)
-    return StudyAnswer(
+    return types.StudyAnswer(
         schema=STUDY_SCHEMA, axes=list(cells[0][1]), slo=limits.text if limits else None, rows=rows, met=met
     )

@@ -15,16 +15,8 @@ from rooflinecli.specs.request import MOST
 LOADS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
 REQUESTS, INSTANTS = 500, 300
 NOT_MEANT = ("kv-tier", "prompts-per-slot", "lengths")  # which an estimate has as means, or for other work
-NUMBERS = (
-    "requests",
-    "ttft_p50_s",
-    "ttft_p99_s",
-    "tpot_p50_s",
-    "tpot_p99_s",
-    "e2e_p99_s",
-    "output_tokens_per_s",
-    "decode_batch_max",
-    "preemptions",
+NUMBERS = tuple(
+    "requests ttft_p50_s ttft_p99_s tpot_p50_s tpot_p99_s e2e_p99_s output_tokens_per_s decode_batch_max preemptions".split()
 )
 
 

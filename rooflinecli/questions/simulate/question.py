@@ -220,21 +220,7 @@ class Simulate(Cluster, RequestLoad, o.Serving, Question["SimulateAnswer"]):
         "hw": "A name or alias (`roofline hardware`), or a YAML path; several make a study.",
         "tp": "Tensor parallel size; several make a study.",
     }
-    studied = (
-        "model",
-        "hw",
-        "engine",
-        "dtype",
-        "kv_dtype",
-        "tp",
-        "pp",
-        "dp",
-        "ep",
-        "n",
-        "qps",
-        "concurrency",
-        "replicas",
-    )
+    studied = tuple("model hw engine dtype kv_dtype tp pp dp ep n qps concurrency replicas".split())
 
     def check(self) -> None:
         super().check()
@@ -279,14 +265,12 @@ class Simulate(Cluster, RequestLoad, o.Serving, Question["SimulateAnswer"]):
 
         Raises UsageError for what cannot be read and for more than 10,000 combinations.
         """
-        lists = {name: _split(str(written[name])) for name in cls.studied if name in written}
+        given = {name: str(written[name]) for name in cls.studied if name in written}
+        parts = {name: [item.strip() for item in text.split(",") if item.strip()] for name, text in given.items()}
+        lists = {name: list(dict.fromkeys(items)) or [given[name]] for name, items in parts.items()}
         if len(combinations := list(itertools.islice(itertools.product(*lists.values()), MAX_CELLS + 1))) > MAX_CELLS:
             raise UsageError(f"more than {MAX_CELLS:,} simulations; give fewer values")
         several = [name for name, values in lists.items() if len(values) > 1]
         rows = [dict(zip(lists, values, strict=True)) for values in combinations]
         fields = cls.fields()
         return [(cls.read({**written, **row}), {fields[name].long: row[name] for name in several}) for row in rows]
-
-
-def _split(text: str) -> list[str]:
-    return list(dict.fromkeys(item.strip() for item in text.split(",") if item.strip())) or [text]

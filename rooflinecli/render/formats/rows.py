@@ -263,12 +263,7 @@ class Parquet:
 
 
 WRITERS: dict[str, Callable[..., Any]] = {
-    "csv": Csv,
-    "json": Json,
-    "jsonl": Jsonl,
-    "markdown": Markdown,
-    "html": Html,
-    "parquet": Parquet,
+    kind.__name__.lower(): kind for kind in (Csv, Json, Jsonl, Markdown, Html, Parquet)
 }
 
 

@@ -29,17 +29,7 @@ TITLES = {
     "decode": ("Decode", "ITL"),
     "train": ("Training", "step"),
 }
-GROUPS = (
-    "matmul",
-    "attention",
-    "elementwise",
-    "communication",
-    "overhead",
-    "engine",
-    "optimizer",
-    "bubble",
-    "stragglers",
-)
+GROUPS = tuple("matmul attention elementwise communication overhead engine optimizer bubble stragglers".split())
 TINY = 0.0005
 COMMAND = 88  # characters of a line of a command
 
@@ -76,17 +66,17 @@ def page(report: ReportAnswer, derivations: dict[str, Traced], command: str) -> 
     )  # fmt: skip
 
 
-def document(title: str, *parts: EscapedHtml) -> str:
-    """A page that loads nothing: its style inside, light and dark, for a screen and for paper."""
+def document(title: str, *parts: EscapedHtml, served: Sequence[EscapedHtml] = ()) -> str:
+    """A page that loads nothing: its style inside, light and dark, for a screen and for paper; one that is `served` has these links instead."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        None if served else tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
         tag("meta", name="color-scheme", content="light dark"),
         tag("link", rel="icon", href="data:,"),
         tag("title", title),
-        tag("style", EscapedHtml(STYLE.read_text(encoding="utf-8"))),
+        served or tag("style", EscapedHtml(STYLE.read_text(encoding="utf-8"))),
     )
     return f"<!doctype html>\n{tag('html', head, tag('body', *parts), lang='en')}\n"
 

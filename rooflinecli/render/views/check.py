@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rooflinecli.core.text import plural
-from rooflinecli.questions.check.question import (
-    FAIL,
-    INCONCLUSIVE,
-    PASS,
-    CaseAnswer,
-    Change,
-    CheckAnswer,
-    RequirementAnswer,
-    Sizes,
-)
+from rooflinecli.questions.check import question as types
+from rooflinecli.questions.check.question import FAIL, INCONCLUSIVE, PASS
 from rooflinecli.render import numbers
 from rooflinecli.render.blocks import Block, Column, Headline, Page, Prose, page, records
 from rooflinecli.render.numbers import percent, text
@@ -34,7 +26,7 @@ _MORE = (
 )
 
 
-def view(answer: CheckAnswer) -> Page:
+def view(answer: types.CheckAnswer) -> Page:
     """The summary, a table for every case, and what changed since the baseline."""
     moved: list[Block] = []
     if answer.moved is not None and answer.tolerance is not None:
@@ -52,7 +44,7 @@ def view(answer: CheckAnswer) -> Page:
     )
 
 
-def _case(case: CaseAnswer, whole: bool, more: Sequence[Column] = ()) -> list[Block]:
+def _case(case: types.CaseAnswer, whole: bool, more: Sequence[Column] = ()) -> list[Block]:
     """A case in a line, with its requirements where the `whole` of it is wanted, and with the columns of the details."""
     binding = f"; binding: {case.binding}" if case.binding and len(case.requirements) > 1 else ""
     blocks: list[Block] = [
@@ -71,15 +63,15 @@ def _case(case: CaseAnswer, whole: bool, more: Sequence[Column] = ()) -> list[Bl
     return [*blocks, Prose(fixes_text(case), 2)] if case.verdict != PASS else blocks
 
 
-def _interval(row: RequirementAnswer) -> str:
+def _interval(row: types.RequirementAnswer) -> str:
     return "" if row.interval is None else numbers.interval(*row.interval, row.unit)
 
 
-def _expected(row: RequirementAnswer) -> str:
+def _expected(row: types.RequirementAnswer) -> str:
     return "" if row.interval is None else text(row.expected, row.quantity)
 
 
-def margin_text(row: RequirementAnswer) -> str:
+def margin_text(row: types.RequirementAnswer) -> str:
     """'margin 12%' or 'over by 3 pp', empty where the limit is no amount."""
     if row.margin is None or isinstance(row.limit, str):
         return ""
@@ -94,7 +86,7 @@ def margin_text(row: RequirementAnswer) -> str:
     return f"margin {amount}" if row.margin >= 0 else f"over by {amount}"
 
 
-def sentence(case: CaseAnswer, row: RequirementAnswer) -> str:
+def sentence(case: types.CaseAnswer, row: types.RequirementAnswer) -> str:
     """One requirement in full, for an annotation: verdict, value, limit, margin, reason, and the fix."""
     if row.implied:
         head = f"{case.name}: the plan does not fit"
@@ -110,7 +102,7 @@ def sentence(case: CaseAnswer, row: RequirementAnswer) -> str:
     return ". ".join(filter(None, parts))
 
 
-def fixes_text(case: CaseAnswer) -> str:
+def fixes_text(case: types.CaseAnswer) -> str:
     """The nearest changes that pass, in one line; empty for a case that passes."""
     if case.verdict == PASS:
         return ""
@@ -124,7 +116,7 @@ def fixes_text(case: CaseAnswer) -> str:
     )
 
 
-def subject(case: CaseAnswer) -> str:
+def subject(case: types.CaseAnswer) -> str:
     """Model, hardware and layout in a few words."""
     if case.model is None:
         return case.problem
@@ -133,14 +125,14 @@ def subject(case: CaseAnswer) -> str:
     return f"{case.model} on {case.hardware}" + (f", {devices}" if devices else "")
 
 
-def findings(answer: CheckAnswer) -> list[tuple[CaseAnswer, RequirementAnswer]]:
+def findings(answer: types.CheckAnswer) -> list[tuple[types.CaseAnswer, types.RequirementAnswer]]:
     """Every requirement that did not pass, with its case."""
     return [(case, row) for case in answer.checks for row in rows(case) if row.verdict != PASS]
 
 
-def rows(case: CaseAnswer) -> list[RequirementAnswer]:
+def rows(case: types.CaseAnswer) -> list[types.RequirementAnswer]:
     """The requirements; for a case that no device count fits, that it must fit."""
-    feasible = RequirementAnswer(
+    feasible = types.RequirementAnswer(
         quantity="feasible", file=case.file, line=case.line, written="true", comparison="==", limit=True, unit="", value=False,
         value_bound="expected", expected=False, floor=None, interval=None, verdict=FAIL, verdict_at_expected=FAIL, margin=None,
         bound="", reason=case.problem, implied=True,
@@ -148,7 +140,7 @@ def rows(case: CaseAnswer) -> list[RequirementAnswer]:
     return case.requirements or [feasible]
 
 
-def summary(answer: CheckAnswer) -> str:
+def summary(answer: types.CheckAnswer) -> str:
     """'5 checks: 4 pass, 1 fail; the plan fails at the pessimistic bound'."""
     counts = ((answer.summary.pass_, PASS), (answer.summary.fail, FAIL), (answer.summary.inconclusive, INCONCLUSIVE))
     verdicts = ", ".join(f"{count} {verdict}" for count, verdict in counts if count or verdict == PASS)
@@ -157,21 +149,20 @@ def summary(answer: CheckAnswer) -> str:
     return f"{plural(answer.summary.checks, 'check')}: {verdicts}; the plan {outcome} at the {bounds} bound{'s' if ' and ' in bounds else ''}"
 
 
-def change_text(change: Change) -> str:
+def change_text(change: types.Change) -> str:
     """One change since the baseline."""
     before, now = change.before, change.now
     if change.what == "check":
         return f"{change.check}: {'new' if before is None else 'removed'}"
     if isinstance(before, dict) and isinstance(now, dict):
-        return f"{change.check}: layout {_layouts(before)} -> {_layouts(now)}"
+        before, now = (
+            ", ".join(f"{phase} {numbers.devices(sizes)}" for phase, sizes in layout.items()) or "none"
+            for layout in (before, now)
+        )
     fraction = f" ({change.change:+.1%})" if change.change is not None else ""
     return f"{change.check}: {change.what} {text(before, change.what)} -> {text(now, change.what)}{fraction}"
 
 
-def _layouts(layout: Mapping[str, Sizes]) -> str:
-    return ", ".join(f"{phase} {numbers.devices(sizes)}" for phase, sizes in layout.items()) or "none"
-
-
-def level(answer: CheckAnswer, verdict: str) -> str:
+def level(answer: types.CheckAnswer, verdict: str) -> str:
     """error or warning, for formats that know the two."""
     return "warning" if verdict == INCONCLUSIVE and answer.unsure == "warn" else "error"

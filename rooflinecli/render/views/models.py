@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import yaml
@@ -103,17 +104,15 @@ def _header(c: Mapping[str, object], parameters: int) -> list[Row]:
 
 def _groups(groups: list[LayerGroup]) -> list[str]:
     """Each kind of layer once, with how many there are, in the order in which they are met."""
-    kinds: dict[str, int] = {}
+    kinds = Counter[str]()
     for group in groups:
-        said = _group(group)
-        kinds[said] = kinds.get(said, 0) + group.layers
+        attention, join = (
+            _said(group.attention or {"kind": "no attention"}),
+            " in parallel with " if group.parallel else "; ",
+        )
+        said = f"{count(group.parameters_per_layer)}: {attention}{join}{_said(group.feedforward or {})}"
+        kinds[said] += group.layers
     return [f"{times} x {said}" for said, times in kinds.items()]
-
-
-def _group(group: LayerGroup) -> str:
-    attention = _said(group.attention or {"kind": "no attention"})
-    join = " in parallel with " if group.parallel else "; "
-    return f"{count(group.parameters_per_layer)}: {attention}{join}{_said(group.feedforward or {})}"
 
 
 def _said(block: Mapping[str, object]) -> str:
@@ -131,13 +130,13 @@ def _said(block: Mapping[str, object]) -> str:
 
 def _few(items: Sequence[object]) -> str:
     """A list as far as a line of a page bears it: a quantized checkpoint names hundreds of modules. JSON has all of them."""
-    said = [_said(x) if isinstance(x, dict) else _short(str(x)) for x in items[:_FEW]]
+    words = [_said(x) if isinstance(x, dict) else str(x) for x in items[:_FEW]]
+    said = [
+        x if len(x) <= _LONGEST or isinstance(item, dict) else f"{x[:_LONGEST]}..."
+        for x, item in zip(words, items, strict=False)
+    ]
     more = [f"and {len(items) - _FEW:,} more"] if len(items) > _FEW else []
     return f"[{', '.join([*said, *more])}]"
-
-
-def _short(said: str) -> str:
-    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}..."
 
 
 def _exact(value: float) -> str:

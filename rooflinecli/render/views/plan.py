@@ -7,16 +7,7 @@ from rooflinecli.core.units import count
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.fleet.question import FleetAnswer
 from rooflinecli.questions.multi_chip import remedy
-from rooflinecli.questions.plan.question import (
-    PlanAnswer,
-    RunOffer,
-    ServiceNumbers,
-    ServingChip,
-    ServingPlan,
-    SizedChip,
-    TrainingChip,
-    TrainingPlan,
-)
+from rooflinecli.questions.plan import question as types
 from rooflinecli.render.blocks import Block, Column, Headline, Page, Pairs, Prose, labelled, page, records
 from rooflinecli.render.numbers import NONE, layout, money, percent, text, to_bound
 from rooflinecli.render.views.compare import BOUNDS
@@ -76,7 +67,7 @@ def _service(layout_first: bool) -> tuple[Column, ...]:
 
 def _rate(row: object) -> str:
     """Requests per second that a service sustains; of a placed model those that it is asked for too."""
-    if isinstance(row, ServingChip):
+    if isinstance(row, types.ServingChip):
         return f"{row.numbers.requests_per_s:.3g}"
     return f"{row.qps:.3g} of {row.held_requests_per_s:.3g}"  # type: ignore[attr-defined]
 
@@ -106,40 +97,40 @@ _GROUPS = (
 )
 
 
-def view(answer: PlanAnswer, estimate: EstimateAnswer | None = None) -> Page:
+def view(answer: types.PlanAnswer, estimate: EstimateAnswer | None = None) -> Page:
     """Blocks of a plan of training or serving; `estimate` is that of the first row."""
     rows = answer.sized
-    offers = [offer for row in rows if isinstance(row, TrainingChip) for offer in row.offers or ()]
+    offers = [offer for row in rows if isinstance(row, types.TrainingChip) for offer in row.offers or ()]
     offers.sort(key=lambda o: (not o.in_time, o.elapsed_usd))  # those in time first, the cheapest first
     return page(
         [Headline(_headline(answer, rows), tuple(row.hardware for row in rows[:1]))],
-        [records(_SERVING if isinstance(answer, ServingPlan) else _TRAINING, rows)] if rows else [],
+        [records(_SERVING if isinstance(answer, types.ServingPlan) else _TRAINING, rows)] if rows else [],
         [Pairs(limits(estimate))] if estimate is not None else [],
         *(labelled("best", row.command) for row in rows[:1]),
         _notes(answer, offers, estimate),
         details=[
-            [records(_TRAINING_MORE, rows)] if isinstance(answer, TrainingPlan) and rows else [],
+            [records(_TRAINING_MORE, rows)] if isinstance(answer, types.TrainingPlan) and rows else [],
             *(labelled(f"{row.rank}", row.command) for row in rows[1:]),
             [records(_OFFERS, offers[:_SHOWN])] if offers else [],
         ],
-        about=f"{'goodput, GPU-hours, energy, ' if isinstance(answer, TrainingPlan) else ''}commands of the other chips{', offers' if offers else ''}",
+        about=f"{'goodput, GPU-hours, energy, ' if isinstance(answer, types.TrainingPlan) else ''}commands of the other chips{', offers' if offers else ''}",
     )
 
 
-def _headline(answer: PlanAnswer, rows: list[SizedChip]) -> str:
+def _headline(answer: types.PlanAnswer, rows: list[types.SizedChip]) -> str:
     goal = f"{answer.way}, by {BOUNDS[answer.hold]}"
     if not rows:
         return f"{_work(answer)}: infeasible on every chip ({goal})"
     best = rows[0]
     found = f"{best.devices:,} x {best.hardware}"
-    if isinstance(best, TrainingChip):
+    if isinstance(best, types.TrainingChip):
         usd = "" if best.elapsed_usd is None else f", {money(best.elapsed_usd)}"
         found += (
             f", {text(best.elapsed_s, 'run_s')} ({text(best.elapsed_interval_s, 'run_s')}){usd}, "
             f"goodput {percent(best.goodput)}, MFU {percent(best.mfu)}"
         )
-    elif isinstance(best, ServingChip) and isinstance(answer, ServingPlan):
-        n: ServiceNumbers = best.numbers
+    elif isinstance(best, types.ServingChip) and isinstance(answer, types.ServingPlan):
+        n: types.ServiceNumbers = best.numbers
         each = text(n.usd_per_million_tokens_at_qps, "usd_per_million_tokens")
         usd = (
             ""
@@ -152,13 +143,13 @@ def _headline(answer: PlanAnswer, rows: list[SizedChip]) -> str:
     return f"{_work(answer)}: {found}; {goal}"
 
 
-def _work(answer: PlanAnswer) -> str:
+def _work(answer: types.PlanAnswer) -> str:
     """'Llama 3 8B, 15.0T tokens within 30 d'."""
-    if isinstance(answer, TrainingPlan):
+    if isinstance(answer, types.TrainingPlan):
         by = f" within {text(answer.deadline_s, 'time_s')}" if answer.deadline_s else ""
         budget = f" for at most {money(answer.budget_usd)}" if answer.budget_usd else ""
         return f"{answer.model}, {count(answer.tokens or 0.0)} tokens{by}{budget}"
-    assert isinstance(answer, ServingPlan)
+    assert isinstance(answer, types.ServingPlan)
     limits = "".join(f", {name.upper()} at most {text(s, 'time_s')}" for name, s in answer.limits_s.items())
     return f"{answer.model}, {answer.qps:g} req/s{limits}"
 
@@ -170,7 +161,7 @@ def _energy(joules: float | None) -> str:
     return f"{joules / 3.6e9:,.3g} MWh" if joules < 3.6e12 else f"{joules / 3.6e12:,.3g} GWh"
 
 
-def _cheaper_and_faster(row: TrainingChip) -> str | None:
+def _cheaper_and_faster(row: types.TrainingChip) -> str | None:
     """The nearest count tried that beats the chosen one in time and cost, both at the bound."""
     better = [
         (devices, usd, run_s)
@@ -184,12 +175,14 @@ def _cheaper_and_faster(row: TrainingChip) -> str | None:
     return f"{devices:,} x {row.hardware}: cheaper and faster at the bound ({money(usd)}, {text(run_s, 'run_s')})"
 
 
-def _notes(answer: PlanAnswer, offers: list[RunOffer], estimate: EstimateAnswer | None) -> list[Block]:
+def _notes(answer: types.PlanAnswer, offers: list[types.RunOffer], estimate: EstimateAnswer | None) -> list[Block]:
     found = [f"{row.hardware}: infeasible, {row.why}" for row in answer.rows if not row.feasible]
     if estimate is not None and estimate.workload.seq is not None:
         work = estimate.workload
         found.append(f"global batch: {work.train_batch:,g} sequences of {work.seq:,g} tokens (--batch, --seq)")
-    found += [note for row in answer.sized if isinstance(row, TrainingChip) and (note := _cheaper_and_faster(row))]
+    found += [
+        note for row in answer.sized if isinstance(row, types.TrainingChip) and (note := _cheaper_and_faster(row))
+    ]
     if offers:
         offer = offers[0]
         usd = f"{money(offer.elapsed_usd)} at {text(offer.usd_per_device_hour, 'usd_per_hour')}"
@@ -198,8 +191,8 @@ def _notes(answer: PlanAnswer, offers: list[RunOffer], estimate: EstimateAnswer 
         found.append(f"cheapest offer: {whose}: {usd}")
     if answer.unpriced:
         found.append(f"{remedy(answer.unpriced)}; without it a chip ranks by time, after the others")
-    if isinstance(answer, ServingPlan) and answer.period_s:
-        bills = [(row.hardware, row.bill_usd) for row in answer.sized if isinstance(row, ServingChip)]
+    if isinstance(answer, types.ServingPlan) and answer.period_s:
+        bills = [(row.hardware, row.bill_usd) for row in answer.sized if isinstance(row, types.ServingChip)]
         costs = ", ".join(f"{chip} {money(usd)}" for chip, usd in bills if usd is not None)
         found += [f"cost over {text(answer.period_s, 'time_s')}: {costs}"] if costs else []
     return [Prose(note, indent=2) for note in found]
