@@ -13,8 +13,8 @@ import sys
 import pytest
 from conftest import ROOT
 
-SIMULATE = '    seed: Whole = field("whole"'
-DRAIN = '    drain_seconds: OptNumber = field("time", "Time to drain a replica.", default=None, metavar="TIME")\n'
+SIMULATE = '    seed: o.Whole = o.field("whole"'
+DRAIN = '    drain_seconds: o.OptNumber = o.field("time", "Time to drain a replica.", default=None, metavar="TIME")\n'
 ENGINE = '    engine: OptText = field("word"'
 WARM = (
     '    warm_up: OptNumber = field("time", "Time to warm an engine up.", default=None, panel=ENGINE, phase="serve")\n'
