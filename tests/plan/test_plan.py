@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from rooflinecli.formulas import scaling
 from rooflinecli.questions.plan import training as device_counts
+from rooflinecli.questions.plan.question import Plan
 from rooflinecli.questions.search.search_request import question
 from rooflinecli.questions.search.training import search
 
@@ -54,6 +55,16 @@ def test_the_fewest_is_that_of_trying_every_count(work: float, first: int, power
 
     every = next((n for n in ladder if over(n) <= 1), None)
     assert device_counts.min_count(ladder, over, first) == every
+
+
+@pytest.mark.parametrize("splits", [True, False])
+def test_a_power_of_two_that_meets_the_deadline_is_not_passed_over(splits: bool) -> None:
+    """Counts between powers of two split into fewer layouts, so that all of them up to the next may be too slow: the power below stands."""
+    asked = device_counts.target(Plan("llama-3-8b", "h100", tokens="1T", deadline="30d"))
+    chip = device_counts.ChipPlan(asked, "h100")
+    chip.over_deadline = lambda n: 700 / n * (1 if n & (n - 1) == 0 or splits else 3)  # type: ignore[method-assign]
+    counts = device_counts.ladder(131_072, 8)
+    assert chip._enough(counts, 30 * 86400.0) == (704 if splits else 1024)
 
 
 def starved(n: int) -> float:

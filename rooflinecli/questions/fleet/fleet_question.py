@@ -27,13 +27,7 @@ from rooflinecli.specs.yaml_loader import read
 MOST = 100_000  # devices of a group
 
 
-def _counted(value: Any) -> Any:
-    """`h100: 64` is `h100: {devices: 64}`."""
-    return value if isinstance(value, dict) else {"devices": value}
-
-
-def _several(value: Any) -> Any:
-    return value if isinstance(value, list) else [value]
+SEVERAL = BeforeValidator(lambda value: value if isinstance(value, list) else [value])
 
 
 class GroupSpec(BaseModel):
@@ -59,7 +53,8 @@ class GroupSpec(BaseModel):
         return self
 
 
-Group = Annotated[GroupSpec, BeforeValidator(_counted)]
+# `h100: 64` is `h100: {devices: 64}`
+Group = Annotated[GroupSpec, BeforeValidator(lambda value: value if isinstance(value, dict) else {"devices": value})]
 
 
 class ServiceSpec(BaseModel):
@@ -73,10 +68,10 @@ class ServiceSpec(BaseModel):
     slo: Name | None = Field(
         None, description="limits of the mean first token and inter-token latency, such as ttft=1s,itl=40ms"
     )
-    hw: Annotated[tuple[Name, ...], BeforeValidator(_several)] | None = Field(
+    hw: Annotated[tuple[Name, ...], SEVERAL] | None = Field(
         None, description="groups of the fleet that it may run on; all by default", min_length=1
     )
-    where: Annotated[tuple[Name, ...], BeforeValidator(_several)] = Field(
+    where: Annotated[tuple[Name, ...], SEVERAL] = Field(
         (), description="what must also hold of an instance, such as 'decode.memory.headroom >= 10 %'"
     )
 

@@ -242,7 +242,7 @@ def _useful(counts: list[int], time: Ratio) -> list[int]:
     return counts
 
 
-FIRST = 512  # devices tried first; the next count is guessed from how far this one is off
+MFU = 0.25  # that the first count tried would need; the next is guessed from how far it is off
 HOST = 8  # devices of a host, where the chip's file does not say
 RUN, BILL = "train.run_s", "cost.training_usd"
 
@@ -345,7 +345,7 @@ class ChipPlan:
             return self._none(f"-n {most:,}: {self.request.hardware.not_rented(most) or 'below a slice'}")
         if self.asked.plan.deadline is None:
             return self._within_budget(counts)
-        enough = min_count(counts, self.over_deadline, FIRST)
+        enough = self._enough(counts, self.asked.plan.deadline)
         if enough is None:
             return self._too_slow()
         if self.asked.budget is not None and self.over_budget(enough) > 1:  # more devices may cost less
@@ -357,6 +357,21 @@ class ChipPlan:
         if self.priced and more in counts:  # it splits into more layouts and may be cheaper and faster
             self.at(more)
         return self.row(self.at(enough))
+
+    def _enough(self, counts: list[int], deadline_s: float) -> int | None:
+        """The least power of two that meets the deadline, which splits into most layouts, then the least count between it and the one below."""
+        ctx = EstimateContext(self.request)
+        flops = 3 * ctx.model_flops(ctx.train_batch, ctx.seq, ctx.seq, ctx.seq, decode=False)
+        flops = float(flops / (ctx.train_batch * ctx.seq) * (self.request.tokens or 0.0))
+        first = math.ceil(
+            scaling.devices_for_deadline(flops, deadline_s, float(ctx.chip.peak(ctx.formats.compute)), MFU)
+        )
+        powers = [n for n in counts if n & (n - 1) == 0 or n == counts[-1]]
+        enough = min_count(powers, self.over_deadline, first)
+        if enough is None:
+            return None
+        between = [n for n in counts if max((p for p in powers if p < enough), default=0) < n <= enough]
+        return min_count(between, self.over_deadline, math.ceil(enough * self.over_deadline(enough)))
 
     def _run_s(self, devices: int) -> float:
         return self.at(devices).held(RUN, self.asked.hold)

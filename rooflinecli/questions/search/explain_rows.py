@@ -82,7 +82,7 @@ def fastest_layout(
 def report(question: TrainingSearchQuestion, found: TrainingSearchResult, top: int = 5) -> TrainingSearch:
     """The answer, with the best `top` rows or the whole Pareto front."""
     pareto = len(question.objectives) == 2
-    rows = [_row(question, e) for e in (found.front.top() if pareto else found.ranking.top(top))]
+    rows = [_row(question, e) for e in (found.front if pareto else found.ranking.top(top))]
     for row in rows[1:] if not pareto else ():
         row.why = why(rows[0], row, question)
     request = question.request

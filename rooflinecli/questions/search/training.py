@@ -75,24 +75,6 @@ class Ranking:
             self.entries = dict(order[:count])
 
 
-@dataclass
-class ParetoFront:
-    """Layouts that none beats in both objectives."""
-
-    entries: list[RankedLayout] = field(default_factory=list)
-
-    def offer(self, entry: RankedLayout) -> None:
-        """Take a layout in where none dominates it, and drop those that it dominates."""
-        if any(e.keys[0] <= entry.keys[0] and e.keys[1] <= entry.keys[1] for e in self.entries):
-            return
-        self.entries = [e for e in self.entries if not (entry.keys[0] <= e.keys[0] and entry.keys[1] <= e.keys[1])]
-        self.entries.append(entry)
-
-    def top(self) -> list[RankedLayout]:
-        """All of the front, by the first objective."""
-        return sorted(self.entries, key=lambda e: e.keys)
-
-
 def frontier(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Indices of points not dominated (both minimized), by rising `first`."""
     order = np.lexsort([second, first])
@@ -107,31 +89,30 @@ def indistinguishable(ranked: list[RankedLayout]) -> list[RankedLayout]:
     exposed or not, does not. Two are within it when the bounds that rank differ by no more than that, so one that no published
     run supports is among them only where it is good enough in spite of it.
     """
-    return [entry for entry in ranked if entry is ranked[0] or _same(ranked[0], entry)]
 
+    def same(other: RankedLayout) -> bool:
+        a, b = abs(ranked[0].keys[0]), abs(other.keys[0])
+        if a <= 0 or b <= 0 or not math.isfinite(a * b):
+            return a == b
+        return abs(math.log(b / a)) <= math.hypot(ranked[0].error, other.error)
 
-def _same(one: RankedLayout, other: RankedLayout) -> bool:
-    a, b = abs(one.keys[0]), abs(other.keys[0])
-    if a <= 0 or b <= 0 or not math.isfinite(a * b):
-        return a == b
-    return abs(math.log(b / a)) <= math.hypot(one.error, other.error)
+    return [entry for entry in ranked if entry is ranked[0] or same(entry)]
 
 
 def separating_measurement(best: TrainAnswer, simplest: TrainAnswer, same: bool) -> str:
     """What to measure, since the model cannot say which is faster."""
     if same:
         return "one measured step of each; the difference is below the model's uncertainty"
-    spent = [(axis, _communication(best, axis), _communication(simplest, axis)) for axis in _AXES]
-    axis, one, other = max(spent, key=lambda found: abs(found[1] - found[2]))
+
+    def spent(answer: TrainAnswer, axis: str) -> float:
+        return float(answer.communication_s.get(axis, 0.0) + answer.hidden_s.get(axis, 0.0))
+
+    axis = max(_AXES, key=lambda axis: abs(spent(best, axis) - spent(simplest, axis)))
+    one, other = spent(best, axis), spent(simplest, axis)
     return (
         f"they differ most in {axis} communication ({duration(one)} vs {duration(other)}, exposed or not); "
         f"`roofline measure collectives` on these links, or one measured step of each, would resolve it"
     )
-
-
-def _communication(answer: TrainAnswer, axis: str) -> float:
-    """Seconds of communication of an axis, exposed or overlapped."""
-    return float(answer.communication_s.get(axis, 0.0) + answer.hidden_s.get(axis, 0.0))
 
 
 CHUNK = 16384
@@ -150,7 +131,7 @@ class TrainingSearchResult:
     meeting: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
     ranking: Ranking = field(default_factory=Ranking)
-    front: ParetoFront = field(default_factory=ParetoFront)
+    front: list[RankedLayout] = field(default_factory=list)  # of two objectives: those that none beats in both
     memory_miss: RankedLayout | None = None
     limit_miss: RankedLayout | None = None
 
@@ -167,8 +148,9 @@ class TrainingSearchResult:
             self.reject(why, count)
         for split, entry in part.ranking.entries.items():
             self.ranking.offer(split, entry)
-        for entry in part.front.entries:
-            self.front.offer(entry)
+        if part.front:
+            both = [*self.front, *part.front]
+            self.front = [both[i] for i in frontier(*np.array([entry.keys for entry in both]).T)]
         for name in ("memory_miss", "limit_miss"):
             mine, other = getattr(self, name), getattr(part, name)
             if other is not None and (mine is None or other.keys < mine.keys):
@@ -316,8 +298,7 @@ def _rank(
             yield RankedLayout(layout, own, _ties(layout), tuple(expected), error)
 
     if len(keys) == 2:
-        for entry in entries(frontier(keys[0], keys[1])):
-            found.front.offer(entry)
+        found.front = list(entries(frontier(keys[0], keys[1])))
     order = np.lexsort([*(layouts.sizes[name][kept] for name in reversed(_TIES)), *reversed(keys)])
     if question.every:
         for entry in entries(order[:MOST_ROWS]):
