@@ -34,7 +34,7 @@ from rooflinecli.specs.request import MOST
 
 SHORT = 8  # idle first tokens: where an answer is written in less, clients move in bunches
 FEW = 64  # tokens of an answer: of more, clients beyond those that are counted have the means that agree with measured servers
-SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # clients that are counted; means of others lie between them
+SIZES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)  # clients that are counted; means of others lie between them
 BRIEF = 512  # tokens of a prompt: many shorter ones take less than four tell
 DIGITS = 7  # of prices, so that an array counts what a scalar does
 
@@ -71,7 +71,7 @@ def _means(ctx: EstimateContext, layout: Layout, batch: Number) -> CountedMeans 
     tokens, context = num.maximum(ctx.output - 1, 0), serving.mean_context(ctx.prompt, ctx.output)
     lone = lone_prefill_s(ctx, layout) + frontend_latency(ctx) + engine_constant(ctx, "per_stream", "s")
     single = lone_token_s(ctx, layout)
-    short = (batch > 1) & (ctx.request.equal_lengths | (tokens * single < SHORT * lone))
+    short = ctx.request.equal_lengths | (tokens * single < SHORT * lone)
     if not num.present(short):
         return None
     accepted = speculation.engine_step_time(ctx, 1.0)  # tokens of a step
@@ -90,6 +90,7 @@ def _means(ctx: EstimateContext, layout: Layout, batch: Number) -> CountedMeans 
         request = num.minimum(first + tokens * (step + added) / accepted, slowest)
         knots.append((float(size), request, first, added / accepted, decoding))
     top, slowest = knots[-1][:2]
+    short = short & (batch > 1)
     here = short & ((batch <= top) | (ctx.output <= FEW) | ctx.request.equal_lengths)
     request, *others = (_interpolated(knots, i, batch) for i in (1, 2, 3, 4))
     most = num.where(here, request, slowest * num.maximum(batch / top, 1))

@@ -101,11 +101,9 @@ def _closed_loop_ttft(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, i
         mean = alone
         if not (num.plain(loop.here) and loop.here):
             mean = serving_load.mean_closed_loop_ttft(ctx, layout, busy, alone, itl, step)
-        # Bounds of a whole request make throughput rise with clients; where counted it differs from its tokens by what prices between sizes miss.
-        written = num.maximum(ctx.output - 1, 0) * itl
+        written, late = num.maximum(ctx.output - 1, 0) * itl, engine_constant(ctx, "late_tokens", "1")
         rest = num.minimum(num.maximum(mean + written, loop.least), loop.most) - written
-        late = engine_constant(ctx, "late_tokens", "1") * speculation.engine_step_time(ctx, itl)
-        first = num.minimum(num.maximum(rest, loop.first * 0.95), loop.first * 1.05) + late
+        first = loop.first + late * speculation.engine_step_time(ctx, itl)
         return loop.instead_of(first, num.maximum(rest, alone + serving_load.frontend_latency(ctx)))
 
     return ctx.memoized(layout, "closed-loop TTFT", ttft)
@@ -118,8 +116,10 @@ def throughput(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, itl: Num
     bound = serving.prompt_bound_throughput(ctx.output, busy.prefill_interference_s, layout.pp, layout.dp)
     if num.value(ctx.request.concurrency) is MOST:  # as many more requests are queued, so that no client is ever idle
         return num.minimum(serving.decode_throughput(busy.batch, itl, layout.dp), bound)
-    ttft = _closed_loop_ttft(ctx, layout, busy, itl)
-    return num.minimum(serving.closed_loop_throughput(busy.batch, ctx.output, ttft, itl, layout.dp), bound)
+    request = serving.e2e_latency(_closed_loop_ttft(ctx, layout, busy, itl), itl, ctx.output)
+    if (loop := counted_loop.counted(ctx, layout, busy)) is not None:  # whose bounds make it rise with clients
+        request = num.minimum(num.maximum(request, loop.least), loop.most)
+    return num.minimum(serving.closed_loop_throughput(busy.batch, ctx.output, request, layout.dp), bound)
 
 
 def decode(ctx: EstimateContext, layout: Layout) -> DecodeAnswer:

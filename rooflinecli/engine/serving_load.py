@@ -215,27 +215,29 @@ def _root(excess: Callable[[Number], Number], most: Number) -> Number:
 # Settings of a scheduler (token budget, poll and stream intervals, batch wait) are in the engine's file or after --scheduler-config.
 
 
-@dataclass(slots=True)
-class ClosedLoopState:
-    """What a request meets: the TTFT of the initial burst, a mixed step with its prompt, the fraction of time that prefills take,
-    and the steps of its batch wait."""
-
-    burst: Number
-    mixed: Number
-    share: Number
-    held: Number = 0.0
-
-
 def mean_closed_loop_ttft(
     ctx: EstimateContext, layout: Layout, load: ReplicaLoad, alone: Number, itl: Number, step: Number
 ) -> Number:
-    """TTFT of a prompt whose prefill takes `alone` seconds on an idle replica; `step` is a decode step under this load."""
-    batch = sequences_per_stage(layout, load.batch)
-    frontend = frontend_latency(ctx)
-    ttft = _mean_ttft(ctx, client_state(ctx, layout, load, alone, itl, step), batch, itl, frontend)
+    """TTFT of a prompt whose prefill takes `alone` seconds on an idle replica, averaged over a client's requests: the one in the initial
+    burst, and those that follow another; `step` is a decode step under this load."""
+    batch, frontend, each = sequences_per_stage(layout, load.batch), frontend_latency(ctx), ctx.requests_per_client
+    names = (("skipped_looks", "1"), ("late_tokens", "1"), ("look_ahead", "1"), ("per_stream", "s"))
+    poll, late, ahead, per_stream = (engine_constant(ctx, *constant) for constant in names)
+    arrivals, held, decode, mixed = _step_with_prompt(ctx, layout, load, alone, step)
+    per_pass = serving.prompts_per_pass(token_budget(ctx), ctx.uncached_prompt)
+    together, first = num.minimum(per_pass, batch), alone
+    if not (num.plain(together) and num.value(together) <= 1):
+        several = forward_step(ctx, layout, together, *computed_tokens(ctx), decode=False).seconds
+        first = num.where(together > 1, several, alone)
+    burst = f.burst_ttft(batch, per_pass, first, mixed_step_s(ctx, decode / 2, first))
+    share = num.minimum(arrivals / itl * (prompt_factor(ctx) * load.prefill_interference_s), 1)
+    busy_step = speculation.engine_step_time(ctx, itl)
+    turn = f.turn_ttft(held, poll, ahead, busy_step, mixed, share)
+    ttft = f.closed_loop_ttft(burst, turn, each, late * busy_step, frontend, per_stream, batch)
     # Served one after another, as many at once as there are stages: no request waits longer than that.
     single_itl = lone_token_s(ctx, layout)
-    single_ttft = _mean_ttft(ctx, ClosedLoopState(alone, alone, 0.0), 1.0, single_itl, frontend)
+    single_late = late * speculation.engine_step_time(ctx, single_itl)
+    single_ttft = f.closed_loop_ttft(alone, alone, each, single_late, frontend, per_stream, 1.0)
     request = serving.e2e_latency(single_ttft, single_itl, ctx.output)
     return num.where(batch > 1, num.minimum(ttft, f.serial_ttft(batch, request, ctx.output, itl)), single_ttft)
 
@@ -245,15 +247,14 @@ def mean_open_loop_ttft(
 ) -> Number:
     """TTFT of an arrival that finds the system empty, or others with whose steps its prompt shares, as a client of a closed loop does."""
     others = serving.busy_probability(load.batch, ctx.output)
-    state = client_state(ctx, layout, load, alone, itl, step)
+    _, held, _, mixed = _step_with_prompt(ctx, layout, load, alone, step)
     poll, late, ahead = (engine_constant(ctx, name, "1") for name in ("skipped_looks", "late_tokens", "look_ahead"))
     engine_step = speculation.engine_step_time(ctx, itl)
-    mixed = state.mixed
     if not ctx.engine.scheduler.look_ahead:
         # A compiled runtime reads weights once for prompts and decodes: open loops of TensorRT-LLM 0.14.
         mixed = engine_step + load.prefill_interference_s + uncaptured_launch_s(ctx)
     queue = f.queue_for_prefill(load.share, load.prefill_interference_s)
-    turn = f.turn_ttft(state.held, poll + 1.0, ahead, engine_step, mixed, 0.0) + queue
+    turn = f.turn_ttft(held, poll + 1.0, ahead, engine_step, mixed, 0.0) + queue
     further = num.minimum(prefill_interference_s(ctx, layout), alone)
     rate, *_ = arrivals(ctx, layout)
     idle = f.wait_for_passes(rate, alone, further)
@@ -270,40 +271,23 @@ def frontend_latency(ctx: EstimateContext) -> Number:
     return seconds
 
 
-def client_state(
-    ctx: EstimateContext, layout: Layout, load: ReplicaLoad, alone: Number, itl: Number, step: Number
-) -> ClosedLoopState:
-    """What a request meets; `alone` is the prefill of one prompt on an idle replica, `step` a decode step."""
+def _step_with_prompt(
+    ctx: EstimateContext, layout: Layout, load: ReplicaLoad, alone: Number, step: Number
+) -> tuple[Number, Number, Number, Number]:
+    """Prompts that come during a step, steps of the mean batch wait, and seconds of the decodes in a step with a prompt and of that step."""
     batch = sequences_per_stage(layout, load.batch)
-    arrivals, budget = f.arrivals_per_step(batch, ctx.output), token_budget(ctx)
+    arrivals = f.arrivals_per_step(batch, ctx.output)
     held: Number = 0.0  # steps from the first prompt that waits to the pass that prefills it
     if ctx.engine.scheduler.hold_steps:
         most, share = (engine_constant(ctx, name, "1") for name in ("hold_steps", "hold_share"))
-        held = f.held_steps(most, share, budget, batch, ctx.uncached_prompt, arrivals)
-    per_pass = serving.prompts_per_pass(budget, ctx.uncached_prompt)
-    together, first = num.minimum(per_pass, batch), alone
-    if not (num.plain(together) and num.value(together) <= 1):
-        several = forward_step(ctx, layout, together, *computed_tokens(ctx), decode=False).seconds
-        first = num.where(together > 1, several, alone)
+        held = f.held_steps(most, share, token_budget(ctx), batch, ctx.uncached_prompt, arrivals)
     decode = 0.0 * batch if ctx.engine.prompts_first else speculation.engine_step_time(ctx, step)  # else they stall
     prefill = alone
     if num.present(held) or ctx.engine.constant("skipped_looks"):
         others = f.prompts_per_mixed_step(arrivals, held, engine_constant(ctx, "skipped_looks", "1"))
         prefill = alone + others * load.prefill_interference_s
     mixed = mixed_in_graph(ctx, layout, batch, decode, mixed_step_s(ctx, decode, prefill), arrivals)
-    share = num.minimum(arrivals / itl * (prompt_factor(ctx) * load.prefill_interference_s), 1)
-    burst = f.burst_ttft(batch, per_pass, first, mixed_step_s(ctx, decode / 2, first))
-    return ClosedLoopState(burst, mixed, share, f.mean_hold(held, arrivals))
-
-
-def _mean_ttft(ctx: EstimateContext, state: ClosedLoopState, batch: Number, itl: Number, frontend: Number) -> Number:
-    """TTFT averaged over a client's requests: the one in the initial burst, and those that follow another."""
-    poll, late, ahead = (engine_constant(ctx, name, "1") for name in ("skipped_looks", "late_tokens", "look_ahead"))
-    step = speculation.engine_step_time(ctx, itl)
-    turn = f.turn_ttft(state.held, poll, ahead, step, state.mixed, state.share)
-    turn = num.where(batch > 1, turn, state.mixed)  # a lone client does not wait
-    per_stream = engine_constant(ctx, "per_stream", "s")
-    return f.closed_loop_ttft(state.burst, turn, ctx.requests_per_client, late * step, frontend, per_stream, batch)
+    return arrivals, f.mean_hold(held, arrivals), decode, mixed
 
 
 # --- a decode step: per token written, through a pipeline of stages, padded to a captured CUDA graph -----------------------------

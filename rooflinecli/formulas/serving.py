@@ -30,9 +30,9 @@ def decode_throughput(batch: Number, step_time: Number, replicas: Number) -> Num
     "tokens/s",
     "Little 1961: each of the sequences in flight takes its first token and an inter-token latency for every further one",
 )
-def closed_loop_throughput(batch: Number, output: Number, ttft: Number, itl: Number, replicas: Number) -> Number:
-    """b S_o / (TTFT + (S_o - 1) ITL) of all replicas."""
-    return batch * output * replicas / e2e_latency(ttft, itl, output)
+def closed_loop_throughput(batch: Number, output: Number, request: Number, replicas: Number) -> Number:
+    """b S_o / t_request of all replicas."""
+    return batch * output * replicas / request
 
 
 @formula(
