@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from rooflinecli.core.errors import UsageError, unknown
-from rooflinecli.core.expressions import Scope
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.specs import parse_values
 from rooflinecli.specs.options import KINDS, OPTIONS, Group, Option
@@ -169,7 +168,8 @@ class Question(Group, Generic[A]):
 
     def check(self) -> None:
         """Raise UsageError for the first row of conflicts.yaml, under the names of the question's classes, that its fields meet."""
-        from rooflinecli.specs.snapshots import table  # here: a help page reads none
+        from rooflinecli.core.expressions import Scope  # here: a help page needs neither
+        from rooflinecli.specs.snapshots import table
 
         fields = self.fields()
         names = {
