@@ -115,7 +115,10 @@ class DrawnExercise:
         """The exercise with an answer and what is said of it."""
         found = self.asked()
         found.given, found.answer = written, self.answer
-        found.answer_text, found.derivation = self._text(), explain(self.value, 3)
+        plain, known = self.unit in ("1", "tokens", "params"), self.unit in units.UNITS
+        written_out = units.count(self.answer, 4) if plain else units.si(self.answer, self.unit, 4) if known else ""
+        found.answer_text = written_out or f"{self.answer:,.5g} {self.unit}"
+        found.derivation = explain(self.value, 3)
         if self.whole is not None and self.whole != self.answer:
             found.answer_text += f", {self.whole:,.0f} whole"
         try:
@@ -128,15 +131,6 @@ class DrawnExercise:
         found.verdict = "right" if right else "wrong" if slip is None else "nearly"
         found.remark = None if right else slip
         return found
-
-    def _text(self) -> str:
-        if self.unit in ("1", "params", "tokens", *units.UNITS):
-            return (
-                units.si(self.answer, self.unit, 4)
-                if self.unit not in ("1", "tokens", "params")
-                else units.count(self.answer, 4)
-            )
-        return f"{self.answer:,.5g} {self.unit}"
 
     def _slip(self, given: float) -> str | None:
         """The slip whose factor lies between the answer given and the right one; the exercise's own first."""

@@ -49,15 +49,10 @@ def _layouts(question: Rl, devices: int) -> list[Rl]:
         if question.rollout_tp
         else [1 << i for i in range(devices.bit_length()) if 1 << i <= min(devices, 64)]
     )
-    made = []
-    for split in splits:
-        stale = question.staleness if question.is_given(Rl.staleness) or split is None else 1
-        for size in sizes:
-            if size <= (split or devices):
-                made.append(
-                    question.replace(n=devices, rollout_devices=split, rollout_tp=size, staleness=stale, search=None)
-                )
-    return made
+    own, base = question.is_given(Rl.staleness), question.replace(n=devices, search=None)
+    pairs = [(split, size) for split in splits for size in sizes if size <= (split or devices)]
+    late = {split: question.staleness if own or split is None else 1 for split in splits}
+    return [base.replace(rollout_devices=split, rollout_tp=size, staleness=late[split]) for split, size in pairs]
 
 
 def _fitting(question: Rl, constants: Constants, devices: int) -> tuple[Rl, LayoutCandidate | None]:

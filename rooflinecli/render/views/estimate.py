@@ -8,14 +8,7 @@ from rooflinecli.core import num
 from rooflinecli.core.record import Json
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import count, si
-from rooflinecli.engine.phase_answer import (
-    DecodeAnswer,
-    PhaseAnswer,
-    PrefillAnswer,
-    Residency,
-    TiersAnswer,
-    TrainAnswer,
-)
+from rooflinecli.engine import phase_answer
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer, PriceAnswer, TriedChange, Workload
 from rooflinecli.render.blocks import Block, Column, Headline, Note, Page, Pairs, Prose, Table, page, records
 from rooflinecli.render.numbers import NONE, amount, devices, interval, money, percent, rate, text
@@ -107,14 +100,14 @@ def _timed(work: Workload | None, phase: str) -> str:
     return f"{work.batch:g} {kind}s" if work.batch != 1 else f"{'an' if kind == 'image' else 'a'} {kind}"
 
 
-def _throughput(work: Workload, name: str, phase: PhaseAnswer) -> str:
+def _throughput(work: Workload, name: str, phase: phase_answer.PhaseAnswer) -> str:
     """'943 tok/s', '0.44 images/s'."""
     if kind := _made(work, name):
         return f"{float(work.batch or 1) / float(phase.time_s):.3g} {kind}s/s"
     return rate(float(phase.tokens_per_s))
 
 
-def _shares(phase: PhaseAnswer) -> list[tuple[float, str]]:
+def _shares(phase: phase_answer.PhaseAnswer) -> list[tuple[float, str]]:
     """Shares of the expected time by group, the largest first, without what is next to nothing."""
     total = float(phase.time_s)
     return sorted(((float(t) / total, g) for g, t in phase.breakdown_s.items() if t > _SMALL * total), reverse=True)
@@ -143,7 +136,7 @@ def _too_large(answer: EstimateAnswer) -> set[str]:
     return {violation.constraint.partition(".")[0] for violation in answer.violations}
 
 
-def _serving(answer: EstimateAnswer, phases: Mapping[str, PhaseAnswer]) -> str:
+def _serving(answer: EstimateAnswer, phases: Mapping[str, phase_answer.PhaseAnswer]) -> str:
     work, (name, last) = answer.workload, [*phases.items()][-1]
     times = ", ".join(
         f"{_timed(work, phase)} {text(p.time_s, 'time_s')} ({text(p.interval_s, 'interval_s')})"
@@ -163,7 +156,7 @@ def _contract(answer: EstimateAnswer) -> str:
     return "" if answer.price is None or answer.price.kind == "on-demand" else f" ({answer.price.kind})"
 
 
-def _usd_of_one(answer: EstimateAnswer, phase: PhaseAnswer) -> float:
+def _usd_of_one(answer: EstimateAnswer, phase: phase_answer.PhaseAnswer) -> float:
     """Dollars of an image or a video: those of the tokens that its passes go over."""
     tokens = float(phase.tokens_per_s) * float(phase.time_s) / float(answer.workload.batch or 1)
     return float(answer.cost.usd_per_million_input_tokens or 0.0) * tokens / 1e6
@@ -171,7 +164,7 @@ def _usd_of_one(answer: EstimateAnswer, phase: PhaseAnswer) -> float:
 
 def _training(answer: EstimateAnswer) -> str:
     phase = answer.phases["train"]
-    assert isinstance(phase, TrainAnswer)
+    assert isinstance(phase, phase_answer.TrainAnswer)
     run = "" if phase.run_s is None else f", {text(phase.steps, 'steps')} steps in {text(phase.run_s, 'time_s')}"
     if phase.elapsed_s is not None:
         run += f" ({text(phase.elapsed_s, 'time_s')} with failures, {text(phase.elapsed_interval_s, 'time_s')})"
@@ -215,7 +208,7 @@ def _breakdown(answer: EstimateAnswer) -> Pairs:
     for name, phase in answer.phases.items():
         used = (
             f"MBU {percent(float(phase.mbu))}"
-            if isinstance(phase, DecodeAnswer)
+            if isinstance(phase, phase_answer.DecodeAnswer)
             else f"MFU {percent(float(phase.mfu))}"
         )
         more = [
@@ -231,7 +224,7 @@ def _breakdown(answer: EstimateAnswer) -> Pairs:
     return Pairs(rows)
 
 
-def _derived(phase: PhaseAnswer, row: Quantity, at_tdp: str, made: str) -> str:
+def _derived(phase: phase_answer.PhaseAnswer, row: Quantity, at_tdp: str, made: str) -> str:
     """'0.155 J per token (0.13–0.18 J)'; what a diffusion model makes is an image or a video."""
     label = row.label.replace("image", made or "image")
     ends = phase.derived_intervals.get(f"{row.name}_interval")
@@ -239,11 +232,11 @@ def _derived(phase: PhaseAnswer, row: Quantity, at_tdp: str, made: str) -> str:
     return f"{amount(float(phase.derived[row.name]), row.unit)} {label}{at_tdp if row.errors else ''}{between}"
 
 
-def _further(phase: PhaseAnswer) -> list[str]:
+def _further(phase: phase_answer.PhaseAnswer) -> list[str]:
     """Return the figures that only one kind of phase has."""
-    if isinstance(phase, TrainAnswer):
+    if isinstance(phase, phase_answer.TrainAnswer):
         return [f"HFU {percent(float(phase.hfu))}"] if phase.hfu > phase.mfu * 1.001 else []
-    if isinstance(phase, DecodeAnswer):
+    if isinstance(phase, phase_answer.DecodeAnswer):
         each, found = f"{float(phase.tokens_per_s_per_user):.1f} tok/s per user", phase.speculation
         if found is None:
             return [each]
@@ -251,10 +244,14 @@ def _further(phase: PhaseAnswer) -> list[str]:
         until = "" if most is None else f", break-even at {most:g} sequences" if most else ", never breaks even"
         gain = f"{float(found.mean_accepted_length):.2f} tokens per step, {float(found.speedup):.2f}x"
         return [each, f"speculation {gain}{until}"]
-    return [_sessions(phase.sessions)] if isinstance(phase, PrefillAnswer) and phase.sessions is not None else []
+    return (
+        [_sessions(phase.sessions)]
+        if isinstance(phase, phase_answer.PrefillAnswer) and phase.sessions is not None
+        else []
+    )
 
 
-def _sessions(found: TiersAnswer) -> str:
+def _sessions(found: phase_answer.TiersAnswer) -> str:
     """'480 idle sessions: 12% on device, 70% in host (reload 0.21 s), 18% evicted; mean reload 0.15 s'."""
     parts = [f"{percent(float(found.on_device_fraction))} on device"]
     for name, tier in found.tiers.items():
@@ -279,7 +276,7 @@ def _memory(answer: EstimateAnswer) -> Pairs:
     return Pairs(rows, title="memory per device")
 
 
-def _bar(memory: Residency) -> str:
+def _bar(memory: phase_answer.Residency) -> str:
     """'[wwwwgggooooooaa....]': memory to scale, each part by the first letter of its label, the last cells free."""
     total = max(float(memory.capacity_bytes), float(memory.total_bytes))
     cells, upto = "", 0.0
@@ -289,7 +286,7 @@ def _bar(memory: Residency) -> str:
     return f"[{cells:.<{BAR}}]"
 
 
-def _held(memory: Residency) -> str:
+def _held(memory: phase_answer.Residency) -> str:
     used = float(memory.total_bytes) / float(memory.capacity_bytes)
     pieces = [f"{label} {si(float(memory[key]), 'B')}" for key, label in PIECES if memory.get(key)]
     if memory.host_bytes:

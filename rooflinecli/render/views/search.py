@@ -10,15 +10,7 @@ from rooflinecli.core.text import plural
 from rooflinecli.core.units import duration
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.multi_chip import remedy
-from rooflinecli.questions.search.question import (
-    ChipSearch,
-    Pool,
-    SearchAnswer,
-    ServingRow,
-    ServingSearch,
-    TrainingRow,
-    TrainingSearch,
-)
+from rooflinecli.questions.search import question as types
 from rooflinecli.questions.simulate.question import Numbers
 from rooflinecli.render.blocks import Block, Column, Headline, Note, Page, Pairs, Prose, Table, labelled, page, records
 from rooflinecli.render.numbers import devices, interval, label, layout, percent, rate, text, to_bound
@@ -26,21 +18,21 @@ from rooflinecli.render.views.compare import BOUNDS, tornado
 from rooflinecli.render.views.estimate import limits
 from rooflinecli.specs.quantities import AT_QPS
 
-Row = TrainingRow | ServingRow
+Row = types.TrainingRow | types.ServingRow
 _LEGEND = "mb: micro-batch, vs: virtual stages, sp: sequence parallelism, hsdp: replicas of a shard group (HSDP)"
 _MARK = "*"  # on a layout that no published run supports
 _IN_TABLE = ("tokens_per_s", "time_s")
 _ELASTICITIES = 12
 
 
-def view(answer: SearchAnswer, estimate: EstimateAnswer | None = None) -> Page:
+def view(answer: types.SearchAnswer, estimate: EstimateAnswer | None = None) -> Page:
     """Blocks of a search of training layouts or serving instances; `estimate` is that of the best."""
     rows: list[Row] = [*answer.results]
-    if isinstance(answer, TrainingSearch):
+    if isinstance(answer, types.TrainingSearch):
         headline, more = _training_headline(answer), _within_uncertainty(answer)
     else:
         headline, more = _serving_headline(answer), _pools(answer)
-    pools, miss = answer.pools if isinstance(answer, ServingSearch) else None, answer.nearest_miss
+    pools, miss = answer.pools if isinstance(answer, types.ServingSearch) else None, answer.nearest_miss
     return page(
         [Headline(headline, (answer.model, answer.hardware)), Prose(_counts(answer), style="dim")],
         [_table(answer)] if rows else [],
@@ -54,7 +46,7 @@ def view(answer: SearchAnswer, estimate: EstimateAnswer | None = None) -> Page:
         [
             Prose(f"{place(row, i)} simulated: {_simulated(row.simulate)}")
             for i, row in enumerate(rows, 1)
-            if isinstance(row, ServingRow) and row.simulate is not None
+            if isinstance(row, types.ServingRow) and row.simulate is not None
         ],
         [Prose(f"disaggregated: {pools.summary}", indent=2)] if pools is not None else [],
         _chips(answer, rows),
@@ -63,7 +55,7 @@ def view(answer: SearchAnswer, estimate: EstimateAnswer | None = None) -> Page:
         tornado(answer.tornado) if answer.tornado is not None else [],
         details=[
             _limits(answer),
-            [Note(_LEGEND)] if rows and isinstance(answer, TrainingSearch) else [],
+            [Note(_LEGEND)] if rows and isinstance(answer, types.TrainingSearch) else [],
             [Prose(f"{place(row, i)} is {row.why}", indent=2) for i, row in enumerate(rows, 1) if row.why],
             _unsupported(rows, 1),
             *more,
@@ -90,7 +82,7 @@ def _unsupported(rows: Sequence[Row], start: int = 0) -> list[Block]:
 
 
 def _extrapolations(row: Row) -> list[str]:
-    return row.extrapolations if isinstance(row, TrainingRow) else []
+    return row.extrapolations if isinstance(row, types.TrainingRow) else []
 
 
 def place(row: Row, i: int) -> str:
@@ -98,7 +90,7 @@ def place(row: Row, i: int) -> str:
     return str(row.rank or i)
 
 
-def _counts(answer: SearchAnswer) -> str:
+def _counts(answer: types.SearchAnswer) -> str:
     counts = f"{answer.layouts:,} legal layouts, {answer.fit:,} fit in memory"
     if not answer.where:
         return counts
@@ -112,7 +104,7 @@ def _constraint(written: str) -> str:
     return f"{label(name)} {limit if seconds is None else f'{seconds[1]} {duration(float(seconds[2]))}'}"
 
 
-def _limits(answer: SearchAnswer) -> list[Block]:
+def _limits(answer: types.SearchAnswer) -> list[Block]:
     """The best row's values that limits apply to, but for the latencies, which the table has."""
     values = answer.results[0].limits_at_bound if answer.results else None
     shown = ", ".join(
@@ -123,17 +115,17 @@ def _limits(answer: SearchAnswer) -> list[Block]:
     return [Prose(f"limits apply at {BOUNDS[answer.bound]}, where the best has {shown}", style="dim")]
 
 
-def _goal(answer: SearchAnswer) -> str:
+def _goal(answer: types.SearchAnswer) -> str:
     kind = "first of the Pareto front of" if answer.pareto else "best"
     return f"{kind} {' and '.join(map(label, answer.objective))} by {BOUNDS[answer.bound]}"
 
 
-def _infeasible(answer: SearchAnswer) -> str:
+def _infeasible(answer: types.SearchAnswer) -> str:
     what = "satisfies the constraints" if answer.fit else "fits in memory"
     return f"{answer.model} on {answer.hardware}: none of {answer.layouts:,} layouts {what}"
 
 
-def _training_headline(answer: TrainingSearch) -> str:
+def _training_headline(answer: types.TrainingSearch) -> str:
     if not answer.results:
         return _infeasible(answer)
     best = answer.results[0]
@@ -143,7 +135,7 @@ def _training_headline(answer: TrainingSearch) -> str:
     )
 
 
-def _serving_headline(answer: ServingSearch) -> str:
+def _serving_headline(answer: types.ServingSearch) -> str:
     if not answer.results:
         return _infeasible(answer)
     best = answer.results[0]
@@ -178,29 +170,29 @@ _SERVING = (
 )
 
 
-def _latency(row: ServingRow, name: str, word: str = "") -> str:
+def _latency(row: types.ServingRow, name: str, word: str = "") -> str:
     """A latency, and the value at which it was limited and ranked where that is another."""
     return to_bound(row.serve[f"{name}_s"], row.serve.get(f"{name}_at_bound_s"), word)
 
 
-def _table(answer: SearchAnswer) -> Table:
+def _table(answer: types.SearchAnswer) -> Table:
     """The ranked rows: their places, chips where there are several, devices where they differ."""
     results: list[Row] = [*answer.results]
     ranks = iter(f"{place(row, i)}{_MARK if _extrapolations(row) else ''}" for i, row in enumerate(results, 1))
-    devices = {row.layout.devices if isinstance(row, TrainingRow) else row.serve["devices"] for row in results}
+    devices = {row.layout.devices if isinstance(row, types.TrainingRow) else row.serve["devices"] for row in results}
     goals = [name for name in answer.objective if name.rpartition(".")[2] not in _IN_TABLE]
     columns = [
         c
-        for c in (_TRAINING if isinstance(answer, TrainingSearch) else _SERVING)
+        for c in (_TRAINING if isinstance(answer, types.TrainingSearch) else _SERVING)
         if c.head != "devices" or len(devices) > 1
     ]
-    if isinstance(answer, TrainingSearch):
+    if isinstance(answer, types.TrainingSearch):
         columns += map(lambda name: Column(label(name), lambda r: text(r.score[name], name)), goals)
     chip = [] if answer.chips is None else [Column("chip", lambda r: r.chip or "", text=True)]
     return records([Column("", lambda _: next(ranks)), *chip, *columns], results)
 
 
-def _within_uncertainty(answer: TrainingSearch) -> list[list[Block]]:
+def _within_uncertainty(answer: types.TrainingSearch) -> list[list[Block]]:
     found = answer.within_uncertainty
     if found is None:
         return []
@@ -214,7 +206,7 @@ def _within_uncertainty(answer: TrainingSearch) -> list[list[Block]]:
     ]
 
 
-def _pools(answer: ServingSearch) -> list[list[Block]]:
+def _pools(answer: types.ServingSearch) -> list[list[Block]]:
     """Disaggregated pools, the best first, and the commands of the best."""
     if answer.pools is None:
         return []
@@ -238,18 +230,18 @@ def _pools(answer: ServingSearch) -> list[list[Block]]:
     ]
 
 
-def _pool(pool: Pool, several: bool) -> str:
+def _pool(pool: types.Pool, several: bool) -> str:
     """'4 x 2 h100 (tp2), batch 8'."""
     sizes, on = layout(pool.layout), f" {pool.chip}" if several else ""
     return f"{pool.instances:g} x {pool.devices:g}{on}{f' ({sizes})' if sizes else ''}, batch {pool.batch:g}"
 
 
-def _chips(answer: SearchAnswer, rows: list[Row]) -> list[Block]:
+def _chips(answer: types.SearchAnswer, rows: list[Row]) -> list[Block]:
     """Chips without a row, each with its reason; and those without a price."""
     found: list[Block] = []
     for chip in answer.chips or ():
         if not chip.feasible:
-            miss = chip.nearest_miss if isinstance(chip, ChipSearch) else None
+            miss = chip.nearest_miss if isinstance(chip, types.ChipSearch) else None
             why = chip.why or (f"short by {miss.lacks}" if miss else "nothing fits")
             found.append(Prose(f"{chip.chip}: infeasible, {why}", indent=2))
     shown = {row.chip for row in rows}
@@ -267,10 +259,10 @@ def _simulated(values: Numbers) -> str:
     )
 
 
-def _elasticities(answer: SearchAnswer) -> list[Block]:
+def _elasticities(answer: types.SearchAnswer) -> list[Block]:
     if not answer.sensitivity:
         return []
-    time = "step time" if isinstance(answer, TrainingSearch) else "ITL"
+    time = "step time" if isinstance(answer, types.TrainingSearch) else "ITL"
     columns = (Column("elasticity", lambda r: f"{r.elasticity:+.3f}"), Column("value", "figure", text=True))
     head = Prose(f"elasticity: % change in {time} per 1% change of each value")
     return [head, records(columns, answer.sensitivity[:_ELASTICITIES])]
