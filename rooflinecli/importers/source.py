@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-import math
 import re
 import zlib
 from bisect import bisect
@@ -256,14 +255,14 @@ def load(path: Path) -> Source:
 
 
 def number(value: Any) -> float | None:
-    """A finite number from JSON or text ("6,785", "8"); None for anything else."""
+    """A number from JSON or text ("6,785", "8") of a size whose ratios are finite; None for anything else."""
     if isinstance(value, bool) or value is None:
         return None
     try:
         found = float(value.replace(",", "")) if isinstance(value, str) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
-    return found if math.isfinite(found) else None
+    return found if not found or 1e-100 < abs(found) < 1e100 else None
 
 
 def positive(value: Any) -> float | None:

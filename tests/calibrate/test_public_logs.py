@@ -561,7 +561,9 @@ def _changed(text: str, rng: random.Random) -> str:
             lambda: "\n".join(lines[:i] + lines[i + rng.randint(1, 4) :]),
             lambda: text[:at] + rng.choice("0-,:{}[\"'x \t|.e#") + text[at + 1 :],
             lambda: (
-                text[: figure.start()] + rng.choice(("0", "-1", "nan", "1e400", "", "9" * 40)) + text[figure.end() :]
+                text[: figure.start()]
+                + rng.choice(("0", "-1", "nan", "1e400", "1e308", "1e-320", "", "9" * 40))
+                + text[figure.end() :]
             ),
         )
     )()

@@ -11,7 +11,7 @@ from calibrate.logs import LOGS, MEGATRON, NCCL, SERVE, SGLANG
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.logs import read, read_source, readers
-from rooflinecli.importers.source import Source
+from rooflinecli.importers.source import Source, number
 
 # logs whose every line is whole in itself, so that a cut between two of them shows nowhere
 LINES = (
@@ -272,3 +272,9 @@ def test_sizes_of_early_megatron_and_gpt_neox():
     assert {"tp": 2, "pp": 4}.items() <= read_source(Source("log", neox))[0].options.items()
     early = "using world size: 16 and model-parallel size: 8 \n" + text
     assert {"n": 16, "tp": 8}.items() <= read_source(Source("log", early))[0].options.items()
+
+
+def test_a_figure_of_no_size_of_this_world_is_none():
+    """Ratios of it would overflow."""
+    assert number("1e-320") is None and number(10**400) is None and number("1e308") is None
+    assert number("0") == 0.0 and number("6,785") == 6785.0
