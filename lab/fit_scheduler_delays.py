@@ -18,7 +18,7 @@ from rooflinecli.engine import build_request
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import prefill_pass
 from rooflinecli.engine.inference import decode_seconds, token
-from rooflinecli.engine.serving_load import client_state, load, sequences_per_stage
+from rooflinecli.engine.serving_load import burst_ttft, load, prompt_factor, sequences_per_stage, step_with_prompt
 from rooflinecli.formulas import closed_loop
 from rooflinecli.validate import inference
 from rooflinecli.validate.stats import Table
@@ -83,21 +83,20 @@ def _run(run: inference.Run) -> tuple[Any, ...]:
     served = load(ctx, layout)
     cell = f"{run.options['model']} {run.options['hw']} {run.engine} {ctx.dtype} {layout.tp:g} {layout.dp:g}"
     itl, batch = token(ctx, layout, served).seconds, sequences_per_stage(layout, served.batch)
-    clients = client_state(
-        ctx, layout, served, prefill_pass(ctx, layout).seconds, itl, decode_seconds(ctx, layout, served)
-    )
-    engine = ctx.engine
+    alone, engine = prefill_pass(ctx, layout).seconds, ctx.engine
+    arrivals, held, decode, mixed = step_with_prompt(ctx, layout, served, alone, decode_seconds(ctx, layout, served))
+    share = min(arrivals / itl * prompt_factor(ctx) * served.prefill_interference_s, 1.0)
     return (
         run.group,
         half_by_name(cell),
         run.measured["ttft"],
-        clients.burst,
+        burst_ttft(ctx, layout, batch, alone, decode),
         engine.constant("look_ahead"),
-        clients.mixed,
-        clients.share,
+        mixed,
+        share,
         batch,
         itl,
-        clients.held + engine.constant("skipped_looks") / 2,
+        held + engine.constant("skipped_looks") / 2,
         engine.constant("late_tokens") * itl + engine.scheduler.per_token * ctx.prompt,
         inference.predict(run)["ttft"][0],
     )

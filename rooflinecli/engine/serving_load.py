@@ -223,13 +223,8 @@ def mean_closed_loop_ttft(
     batch, frontend, each = sequences_per_stage(layout, load.batch), frontend_latency(ctx), ctx.requests_per_client
     names = (("skipped_looks", "1"), ("late_tokens", "1"), ("look_ahead", "1"), ("per_stream", "s"))
     poll, late, ahead, per_stream = (engine_constant(ctx, *constant) for constant in names)
-    arrivals, held, decode, mixed = _step_with_prompt(ctx, layout, load, alone, step)
-    per_pass = serving.prompts_per_pass(token_budget(ctx), ctx.uncached_prompt)
-    together, first = num.minimum(per_pass, batch), alone
-    if not (num.plain(together) and num.value(together) <= 1):
-        several = forward_step(ctx, layout, together, *computed_tokens(ctx), decode=False).seconds
-        first = num.where(together > 1, several, alone)
-    burst = f.burst_ttft(batch, per_pass, first, mixed_step_s(ctx, decode / 2, first))
+    arrivals, held, decode, mixed = step_with_prompt(ctx, layout, load, alone, step)
+    burst = burst_ttft(ctx, layout, batch, alone, decode)
     share = num.minimum(arrivals / itl * (prompt_factor(ctx) * load.prefill_interference_s), 1)
     busy_step = speculation.engine_step_time(ctx, itl)
     turn = f.turn_ttft(held, poll, ahead, busy_step, mixed, share)
@@ -242,12 +237,22 @@ def mean_closed_loop_ttft(
     return num.where(batch > 1, num.minimum(ttft, f.serial_ttft(batch, request, ctx.output, itl)), single_ttft)
 
 
+def burst_ttft(ctx: EstimateContext, layout: Layout, batch: Number, alone: Number, decode: Number) -> Number:
+    """Mean TTFT where `batch` prompts come at once; `decode` is a decode step of all of them."""
+    per_pass = serving.prompts_per_pass(token_budget(ctx), ctx.uncached_prompt)
+    together, first = num.minimum(per_pass, batch), alone
+    if not (num.plain(together) and num.value(together) <= 1):
+        several = forward_step(ctx, layout, together, *computed_tokens(ctx), decode=False).seconds
+        first = num.where(together > 1, several, alone)
+    return f.burst_ttft(batch, per_pass, first, mixed_step_s(ctx, decode / 2, first))
+
+
 def mean_open_loop_ttft(
     ctx: EstimateContext, layout: Layout, load: ReplicaLoad, alone: Number, itl: Number, step: Number
 ) -> Number:
     """TTFT of an arrival that finds the system empty, or others with whose steps its prompt shares, as a client of a closed loop does."""
     others = serving.busy_probability(load.batch, ctx.output)
-    _, held, _, mixed = _step_with_prompt(ctx, layout, load, alone, step)
+    _, held, _, mixed = step_with_prompt(ctx, layout, load, alone, step)
     poll, late, ahead = (engine_constant(ctx, name, "1") for name in ("skipped_looks", "late_tokens", "look_ahead"))
     engine_step = speculation.engine_step_time(ctx, itl)
     if not ctx.engine.scheduler.look_ahead:
@@ -271,7 +276,7 @@ def frontend_latency(ctx: EstimateContext) -> Number:
     return seconds
 
 
-def _step_with_prompt(
+def step_with_prompt(
     ctx: EstimateContext, layout: Layout, load: ReplicaLoad, alone: Number, step: Number
 ) -> tuple[Number, Number, Number, Number]:
     """Prompts that come during a step, steps of the mean batch wait, and seconds of the decodes in a step with a prompt and of that step."""
