@@ -246,7 +246,7 @@ def _container(document: Tree, named: Tree, environment: dict[str, str], around:
 def _image(image: str) -> list[str]:
     """The entry point of a known image that is given flags alone."""
     entries = {
-        "text-generation-inference": "text-generation-launcher", r"llama\.cpp": "llama-server", r"vllm[-_]openai|vllm/vllm": "vllm serve",
+        "text-generation-inference": "text-generation-launcher", r"llama\.cpp": "llama-server", r"vllm[-_]openai|vllm/vllm|\$\{?VLLM_IMAGE": "vllm serve",
     }  # fmt: skip
     return next((command.split() for name, command in entries.items() if re.search(name, image)), [])
 

@@ -295,7 +295,12 @@ def _filled(node: object, root: object, depth: int, above: tuple[Any, ...] = ())
         value = _value(match[1], root, depth, above)
         return match[0] if value is None or isinstance(value, (Mapping, list)) else str(value)
 
-    return _WHOLE.sub(written, node)
+    text = _WHOLE.sub(written, node)
+    product = _PRODUCT.fullmatch(text)
+    return int(product[1]) * int(product[2]) if product else text
+
+
+_PRODUCT = re.compile(r"\$\{mul(?:tiply)?:\s*(\d+)\s*,\s*(\d+)\s*\}")
 
 
 def _value(inside: str, root: object, depth: int, above: tuple[Any, ...]) -> Any:

@@ -280,9 +280,9 @@ def _launched(words: list[str], source: Source, line: int, job: containers.Conta
                 named = Source(text, name, source.folder, source.files, source.absent, over)
                 yield from _ranked(launches(named), words, job)
             elif _TRAINS.search(" ".join(words)):
-                named = before.startswith("-") and before != "--" and "=" not in before
-                flag = word if word.startswith("-") else before if named else ""
-                if (flag or base.endswith(".json")) and not _CONFIG.search(flag + base):
+                flagged = before.startswith("-") and before != "--" and "=" not in before
+                flag = word if word.startswith("-") else before if flagged else ""
+                if (flag or base.endswith(".json")) and not _CONFIG.search(flag + base) or "data" in flag:
                     continue
                 source.absent.append(_tail(base))
 

@@ -33,7 +33,6 @@ from rooflinecli.specs.options import Option
 TOOLS = ("verl", "nemo-rl")  # that --emit writes
 _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
 _OURS = re.compile(r"^# roofline: (.+)$", re.MULTILINE)
-_PRODUCT = re.compile(r"\$\{mul:\s*(\d+)\s*,\s*(\d+)\s*\}")
 _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 _GENERATION = "policy.generation"
 _MODELS = ("model", "critic", "reward-model")
@@ -134,8 +133,10 @@ def _algorithm(launch: Launch, written: object, key: str) -> None:
 def _verl(args: LaunchArguments, launch: Launch) -> None:
     """What verl says with several keys: devices, algorithm, mini-batches of prompts, packing, offload, staleness."""
     found = launch.options
-    _algorithm(launch, args.pop("algorithm.adv_estimator", default="gae"), "algorithm.adv_estimator")
-    if (script := str(args.pop("script"))) not in ("None", "verl.trainer.main_ppo"):
+    script = str(args.pop("script"))
+    usual = f"of {script}" if script.startswith("recipe.") else "gae"
+    _algorithm(launch, args.pop("algorithm.adv_estimator", default=usual), "algorithm.adv_estimator")
+    if script not in ("None", "verl.trainer.main_ppo"):
         launch.notes.append(f"{script} is taken as verl.trainer.main_ppo, whose roles share their devices")
     found["reference"] = _any_on(args, *_KL)
     if not found["reference"] and _number(args, "algorithm.kl_ctrl.kl_coef", default=0) and _KL[1] not in args.given:
@@ -307,13 +308,14 @@ def arguments(source: Source) -> tuple[str, LaunchArguments]:
         keys = (_config(text, source) if text else {}) | {m[1]: m[2].strip("'\"") for m in overrides}
         if overrides and (tool := _tool(keys)):
             source.absent += absent or ([] if config or tool == "verl" else ["grpo_math_1B.yaml of NeMo RL"])
-            script = next((w for w in words if w.endswith(".py") or w.startswith("verl.")), None)
-            return tool, _switched_on(keys | ({"script": script} if tool == "verl" else {}))
+            ran = next((w for w in words if w.endswith(".py") or _VERL.fullmatch(w)), None)
+            return tool, _switched_on(keys | ({"script": ran} if tool == "verl" else {}))
     if other := next((name for mark, name in UNREAD.items() if mark in source.text), ""):
         raise UsageError(f"{source.name}: a launch of {other}, which is not read; give the options instead", "from")
     raise UsageError(f"{source.name}: no launch of verl, NeMo RL, OpenRLHF or slime; give the options instead", "from")
 
 
+_VERL = re.compile(r"verl\.[\w.]+|recipe\.[\w.]+|[\w.]+\.main_\w+")
 _OWN = ("ppo_trainer", "ppo_megatron_trainer")  # configs of verl, whose defaults are known
 _FLAGGED = re.compile(r"openrlhf\.cli\.train_ppo\w*|(?:.*/)?train(?:_async)?\.py")
 
@@ -331,15 +333,16 @@ def _switched_on(keys: Json) -> LaunchArguments:
         key.removesuffix("enabled") for key, value in keys.items()
         if key.endswith(".enabled") and not key.endswith("colocated.enabled") and str(value).lower() in ("false", "0", "no")
     )  # fmt: skip
-    return LaunchArguments.of_tree({k: v for k, v in keys.items() if v not in _EMPTY and not k.startswith(off)})
+    found = {k: v for k, v in keys.items() if v not in _EMPTY and not k.startswith(off)}
+    null = "algorithm.adv_estimator" in keys and keys["algorithm.adv_estimator"] is None  # of a recipe of its own
+    return LaunchArguments.of_tree(found | ({"algorithm.adv_estimator": "null"} if null else {}))
 
 
 def _config(text: str, source: Source) -> Json:
     """The keys of a config over those that its `defaults` names, references filled in; none of a text that is no mapping."""
     found = flattened(interpolated(_tree(text, source)))
     found.pop("", None)
-    products = {key: _PRODUCT.fullmatch(value) for key, value in found.items() if isinstance(value, str)}
-    return found | {key: int(match[1]) * int(match[2]) for key, match in products.items() if match}
+    return found
 
 
 def _tree(text: str, source: Source) -> Json:

@@ -20,7 +20,12 @@ _TRAINED = {
 
 
 def claims(tree: Tree) -> bool:
-    return "model_name_or_path" in tree and "finetuning_type" in tree and "tensor_model_parallel_size" not in tree
+    exports = "export_dir" in tree and "per_device_train_batch_size" not in tree  # merges an adapter
+    return (
+        {"model_name_or_path", "finetuning_type"} <= tree.keys()
+        and "tensor_model_parallel_size" not in tree
+        and not exports
+    )
 
 
 def read(tree: Tree, launch: Launch) -> None:

@@ -38,10 +38,15 @@ def starts(words: list[str]) -> list[str] | None:
     """key=value after the module or script that trains."""
     for i, word in enumerate(words):
         bare = word.lower()
-        trains = ("maxtext" in bare and "train" in bare) or bare in ("train.py", "maxtext/train.py")
+        trains = ("maxtext" in bare and "train" in bare) or (
+            bare == "train.py" and _OWN.search(" ".join(words[i + 1 :]))
+        )
         if trains and any("=" in after for after in words[i + 1 :]):
             return words[i + 1 :]
     return None
+
+
+_OWN = re.compile(r"\.yml\b|(?<!-)\b(model_name|per_device_batch_size|base_output_directory|ici_\w+|dcn_\w+)=")
 
 
 def claims(tree: Tree) -> bool:
@@ -106,6 +111,8 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
     dtype_names.compute(launch, args.pop("dtype"), "dtype")
     if narrow := str(args.pop("quantization", default="") or ""):
         launch.options["dtype"] = "int8" if "int8" in narrow else "fp8"
+        if "int8" not in narrow and "fp8" not in narrow:
+            launch.unmodelled.append(f"quantization {narrow}: taken as fp8")
     launch.unmodelled += [left for left in args.left(FLAGS) if not left.split()[0].endswith("_parallelism")]
 
 

@@ -41,7 +41,11 @@ def claims(tree: Tree) -> bool:
         "optim" in key for key in flat
     )  # to generate with
     other = loads or keys & {"convert_name", "run_best", "eval_batch_size"}  # conversion, tuning, evaluation
-    return _SIZES["tp"] in keys and not other and not {"actor_rollout_ref", "inference", "gpt_model_file"} & set(tree)
+    return (
+        _SIZES["tp"] in keys
+        and not other
+        and not {"actor_rollout_ref", "reward_model", "inference", "gpt_model_file"} & set(tree)
+    )
 
 
 def read(tree: Tree, launch: Launch) -> None:
