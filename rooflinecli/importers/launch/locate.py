@@ -282,7 +282,7 @@ def _launched(words: list[str], source: Source, line: int, job: containers.Conta
             elif _TRAINS.search(" ".join(words)):
                 flagged = before.startswith("-") and before != "--" and "=" not in before
                 flag = word if word.startswith("-") else before if flagged else ""
-                if (flag or base.endswith(".json")) and not _CONFIG.search(flag + base) or "data" in flag:
+                if ((flag or base.endswith(".json")) and not _CONFIG.search(flag + base)) or "data" in flag:
                     continue
                 source.absent.append(_tail(base))
 
