@@ -35,16 +35,9 @@ def wheel_rows() -> Iterator[Row]:
         keep = (table["op_name"] == op) & (table["nccl_dtype"] == "half") & (table["latency"] > 0)
         sizes, groups = 2 * table["message_size"][keep], table["num_gpus"][keep]
         (size, n), seconds = wheel.median_rows([sizes, groups], table["latency"][keep] * 1e-3)
+        alike = {"table": f"NCCL {name}", "group": chip, "op": name, "hw": ours}
         for s, g, t in zip(size, n, seconds, strict=True):
-            yield {
-                "table": f"NCCL {name}",
-                "group": chip,
-                "op": name,
-                "hw": ours,
-                "devices": g,
-                "bytes": s,
-                "time_s": t,
-            }
+            yield {**alike, "devices": g, "bytes": s, "time_s": t}
 
 
 def timed(row: Row) -> tuple[float, ...]:

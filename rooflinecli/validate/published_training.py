@@ -178,10 +178,7 @@ def tables() -> list[Table]:
         families = [p for p in table.points if not p.group.endswith(AT_FAULT)]
         alike = [line for p in families if "mean" in (line := summary(p))]  # the same weight for every family
         mean = {key: float(np.mean([line[key] for line in alike])) for key in ("mean", "median", "coverage")}
-        table.rows += [
-            summary(joined("all", families)),
-            {"group": "mean over families", "rows": len(alike), **mean},
-        ]
+        table.rows += [summary(joined("all", families)), {"group": "mean over families", "rows": len(alike), **mean}]
         if which == BOTH:  # its families are in the tables of the rounds
             table.rows, table.points = table.rows[len(table.points) :], []
         made.append(table)
