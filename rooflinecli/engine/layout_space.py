@@ -159,7 +159,9 @@ def layouts(ctx: EstimateContext, space: LayoutSpace, devices: int) -> LayoutArr
 
 
 def _splits(ctx: EstimateContext, space: LayoutSpace, devices: int) -> Iterator[tuple[int, int, int, int]]:
-    tps = cps = sizes = divisors(devices)
+    sizes = divisors(devices)
+    tps: Sequence[int] = sizes
+    cps: Sequence[int] = sizes
     if isinstance(space, CoarseSpace):
         tps = [tp for tp in sizes if tp <= COARSE_TP]
         cps = [cp for cp in sizes if cp & (cp - 1) == 0 and (cp == 1 or ctx.seq / cp >= COARSE_TOKENS)]

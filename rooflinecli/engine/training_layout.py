@@ -101,8 +101,9 @@ def refined(ctx: EstimateContext, devices: int) -> tuple[Layout, bool, int] | No
         return None
     single = partial(neighbors, ctx)
     least, layout = min((descent(*start, single) for start in starts), key=lambda pair: pair[0])
-    far = descent(least, layout, lambda one: (other for near in single(one) for other in single(near)))
-    least, layout = descent(*far, single)
+    if len(starts) > 1:  # of one split the coarse part has nearly all
+        far = descent(least, layout, lambda one: (other for near in single(one) for other in single(near)))
+        least, layout = descent(*far, single)
     return layout, not least[0], count + len(scores)
 
 

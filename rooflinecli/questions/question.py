@@ -7,6 +7,7 @@ line, a plan file, an MCP client or a form writes them (`Simulate.read({"prompts
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 CONFLICTS = Path(__file__).with_name("conflicts.yaml")
 Q = TypeVar("Q", bound="Question[Any]")
+
+
+@cache
+def _conflicts() -> dict[str, Any]:
+    from rooflinecli.specs.snapshots import table  # here: a help page needs none
+
+    found: dict[str, Any] = table(CONFLICTS)
+    return found
 
 
 class Question(Group, Generic[A]):
@@ -168,8 +177,7 @@ class Question(Group, Generic[A]):
 
     def check(self) -> None:
         """Raise UsageError for the first row of conflicts.yaml, under the names of the question's classes, that its fields meet."""
-        from rooflinecli.core.expressions import Scope  # here: a help page needs neither
-        from rooflinecli.specs.snapshots import table
+        from rooflinecli.core.expressions import Scope  # here: a help page does not need it
 
         fields = self.fields()
         names = {
@@ -177,7 +185,7 @@ class Question(Group, Generic[A]):
             "default": lambda name: fields[name].default,
             "given": lambda *asked: sum(self.is_given(fields[name]) for name in asked),
         }
-        for row in (row for kind in type(self).__mro__ for row in table(CONFLICTS).get(kind.__name__, ())):
+        for row in (row for kind in type(self).__mro__ for row in _conflicts().get(kind.__name__, ())):
             for each in row.get("each", (None,)):
                 own = (
                     {}

@@ -147,3 +147,20 @@ def test_a_framework_without_sharded_gradients_is_given_none():
         *"-n 8 --phase train --batch 64 --framework megatron-2022 --format json".split(),
     )
     assert {row["layout"]["zero"] for row in found.json["results"]} <= {0, 1}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "gemma-2-27b --hw v100 -n 32 --batch 64 --seq-len 32768 --framework deepspeed --recompute full",  # on TP 16 alone
+        pytest.param(
+            "qwen2.5-32b --hw tpu-v6e -n 384 --batch 6144 --seq-len 512", marks=pytest.mark.slow
+        ),  # half of the replicas sharded
+    ],
+)
+def test_the_choice_of_a_training_layout_is_that_of_the_search(options):
+    args = options.split()
+    chosen = run_cli("estimate", *args, "--phase", "train", "--format", "json").json
+    best = run_cli("search", *args, "--phase", "train", "--top", "1", "--format", "json").json["results"][0]
+    assert chosen["feasible"]
+    assert chosen["phases"]["train"]["interval_s"][1] <= 1.05 * best["interval_s"][1]
