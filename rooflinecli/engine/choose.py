@@ -115,7 +115,7 @@ def _trained(ctx: EstimateContext, devices: int) -> ChosenLayout | None:
     """The fastest training layout on the devices; None where nothing is left open or nothing fits."""
     if all(getattr(ctx.request, name) is not None for name in ("tp", "pp", "dp", "micro_batch", "zero", "recompute")):
         return None
-    from rooflinecli.engine import training_layout  # which imports numpy
+    from rooflinecli.engine import training_layout
 
     found = training_layout.refined(ctx, devices)
     if found is None or not found[1]:

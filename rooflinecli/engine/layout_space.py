@@ -16,9 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rooflinecli.core.num import Number, divisors
 from rooflinecli.core.record import Json
@@ -26,6 +24,9 @@ from rooflinecli.engine import explicit_layout, extrapolation, legality
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.specs.layout import CHOSEN, OPEN, PLACEMENTS, Layout, OpenValues
 from rooflinecli.specs.request import Request
+
+if TYPE_CHECKING:
+    import numpy as np
 
 ORDER = ("tp", "pp", "cp", "dp", "ep", "micro_batch", "virtual_stages")  # rows of a table of layouts
 
@@ -126,6 +127,8 @@ class LayoutArrays:
 
 def layouts(ctx: EstimateContext, space: LayoutSpace, devices: int) -> LayoutArrays:
     """All of them, or the coarse part. Sizes the question fixes are taken as given and still have to be legal."""
+    import numpy as np
+
     rows, experts, coarse = list[np.ndarray](), ctx.ledger.experts, isinstance(space, CoarseSpace)
     stages = ctx.ledger.n_layers + 2  # at most: embedding and loss count as layers
     for number, (tp, pp, cp, dp) in enumerate(_splits(ctx, space, devices)):
@@ -211,6 +214,8 @@ def structures(space: LayoutSpace) -> Iterator[DeviceSplit]:
 
 def affected_axes(ctx: EstimateContext, found: LayoutArrays, space: LayoutSpace, structure: DeviceSplit) -> np.ndarray:
     """Indices of the layouts for which this structure is not the same as a plainer one."""
+    import numpy as np
+
     if structure.zero > 1 and structure.zero > legality.most_zero(ctx, structure.layout(ctx.request)):
         return np.zeros(0, dtype=int)
     keep = np.ones(len(found), dtype=bool)
@@ -235,6 +240,8 @@ def affected_axes(ctx: EstimateContext, found: LayoutArrays, space: LayoutSpace,
 
 def _ordered_apart(found: LayoutArrays, one: str, other: str) -> np.ndarray:
     """Where two orders of the axes differ: where they do not only move axes of one device."""
+    import numpy as np
+
     differ = np.zeros(len(found), dtype=bool)
     for a, b in combinations(("cp", "dp", "pp"), 2):
         if (one.index(a) < one.index(b)) != (other.index(a) < other.index(b)):
@@ -244,6 +251,8 @@ def _ordered_apart(found: LayoutArrays, one: str, other: str) -> np.ndarray:
 
 def groups(ctx: EstimateContext, found: LayoutArrays, domains: int) -> np.ndarray:
     """Replicas of a shard group of each layout."""
+    import numpy as np
+
     _, first, at = np.unique(found.split, return_index=True, return_inverse=True)  # a split has one size of group
     tp, cp, dp = (found.sizes[name][first] for name in ("tp", "cp", "dp"))
     most = [shard_group(ctx, domains, *map(int, ranks)) for ranks in zip(tp * cp, dp, strict=True)]

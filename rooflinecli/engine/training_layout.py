@@ -1,5 +1,5 @@
 """The choice of a training layout on a number of devices: the best of a coarse part of what `roofline search` tries, priced as arrays as
-it does, from which one size after another moves to where the step is fastest.
+it does (on few devices the best of the plain candidates), from which one size after another moves to where the step is fastest.
 
 Moves keep the device count: they shift a factor between two parallel axes, or change the micro-batch, the virtual stages, the ZeRO stage,
 recomputation, sequence parallelism or the order of the axes. The score is the search's, the step at the bound of its interval.
@@ -12,17 +12,17 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-import numpy as np
-
 from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.num import Number, divisors
 from rooflinecli.engine import layout_space, legality
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import priced, time_at_bound
+from rooflinecli.engine.layout_candidates import candidates
 from rooflinecli.engine.layout_space import micro_batch_sizes, shard_group
 from rooflinecli.engine.residency import resident_memory
 from rooflinecli.specs.layout import Layout
 
+FEW = 16  # devices, whose splits are few
 STARTS = 4  # splits of the devices from which it goes on
 MAX_PRICED = 1000  # layouts, one by one: some tenths of a second
 AXES = ("tp", "pp", "dp", "cp")
@@ -34,6 +34,8 @@ _SIZES = (*AXES, "ep", "micro_batch", "virtual_stages", "zero", "shard", "recomp
 
 def coarse(ctx: EstimateContext, devices: int) -> tuple[list[tuple[Score, Layout]], int]:
     """The best of the coarse part by their split of the devices, and how many layouts it has."""
+    import numpy as np
+
     space, found, count = layout_space.CoarseSpace(ctx.request), list[tuple[Score, Layout]](), 0
     every = layout_space.layouts(ctx, space, devices)
     with np.errstate(all="ignore"):
@@ -57,11 +59,22 @@ def coarse(ctx: EstimateContext, devices: int) -> tuple[list[tuple[Score, Layout
                 shard = {} if row["shard"] is None else {"shard": float(row["shard"])}
                 layout = part.structure.layout(ctx.request, sizes | shard)
                 found.append(((not len(fits), float(value[i])), _plain(ctx, layout)))
+    return _by_split(found), count
+
+
+def from_candidates(ctx: EstimateContext, devices: int) -> tuple[list[tuple[Score, Layout]], int]:
+    """The same of the candidates that a device count is found by, priced one by one: on few devices sooner than numpy is imported."""
+    layouts = list(candidates(ctx, "train", devices))
+    return _by_split([(score, one) for one in layouts if (score := _score(ctx, one)) is not None]), len(layouts)
+
+
+def _by_split(found: list[tuple[Score, Layout]]) -> list[tuple[Score, Layout]]:
+    """The best of each split of the devices, of the best splits."""
     found.sort(key=lambda pair: pair[0])
     splits = dict[tuple[Number, ...], tuple[Score, Layout]]()
     for score, layout in found:
         splits.setdefault((layout.tp, layout.pp, layout.cp, layout.ep), (score, layout))
-    return list(splits.values())[:STARTS], count
+    return list(splits.values())[:STARTS]
 
 
 def _plain(ctx: EstimateContext, layout: Layout) -> Layout:
@@ -79,7 +92,7 @@ def refined(ctx: EstimateContext, devices: int) -> tuple[Layout, bool, int] | No
 
     Where none fits it is the one that needs least memory; None where none is legal.
     """
-    starts, count = coarse(ctx, devices)
+    starts, count = (coarse if devices > FEW else from_candidates)(ctx, devices)
     scores: dict[tuple[Any, ...], Score | None] = {}
 
     def score(layout: Layout) -> Score | None:

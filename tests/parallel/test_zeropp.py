@@ -9,7 +9,17 @@ import pytest
 from rooflinecli.engine import build_request
 from rooflinecli.questions.estimate.answer import estimate
 
-BASE = {"model": "llama-3-8b", "hw": "a100", "n": 64, "dp": 64, "zero": 3, "phase": "train", "seq": 4096, "batch": 64}
+BASE = {
+    "model": "llama-3-8b",
+    "hw": "a100",
+    "n": 64,
+    "dp": 64,
+    "zero": 3,
+    "shard": 64,
+    "phase": "train",
+    "seq": 4096,
+    "batch": 64,
+}
 PARAMETERS = 8_030_261_248  # Llama 3 8B
 FAR, NEAR = 63 / 64, 7 / 8  # of a tensor, what a device takes from all 64 and from the eight of its host
 
@@ -47,12 +57,12 @@ def test_a_host_holds_the_weights_a_second_time():
 
 def test_the_copy_is_split_over_the_replicas_of_a_host():
     """Under tp 2 a host has four ranks of every shard group, each with half of the weights."""
-    held = train("deepspeed+hpz", tp=2, dp=32).memory.weights_bytes
-    plain = train("deepspeed", tp=2, dp=32).memory.weights_bytes
+    held = train("deepspeed+hpz", tp=2, dp=32, shard=32).memory.weights_bytes
+    plain = train("deepspeed", tp=2, dp=32, shard=32).memory.weights_bytes
     assert held / plain == pytest.approx(1 + 32 / 4)
 
 
-@pytest.mark.parametrize("options", [{"n": 8, "dp": 8, "batch": 8}, {"shard": 8}])
+@pytest.mark.parametrize("options", [{"n": 8, "dp": 8, "shard": 8, "batch": 8}, {"shard": 8}])
 def test_a_shard_group_inside_a_host_needs_no_copy(options):
     plain, copied = (train(name, **options) for name in ("deepspeed", "deepspeed+hpz"))
     assert copied.memory.weights_bytes == plain.memory.weights_bytes
