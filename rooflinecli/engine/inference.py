@@ -103,7 +103,9 @@ def _closed_loop_ttft(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, i
             mean = serving_load.mean_closed_loop_ttft(ctx, layout, busy, alone, itl, step)
         written, late = num.maximum(ctx.output - 1, 0) * itl, engine_constant(ctx, "late_tokens", "1")
         rest = num.minimum(num.maximum(mean + written, loop.least), loop.most) - written
-        first = loop.first + late * speculation.engine_step_time(ctx, itl)
+        # Throughput keeps to Little's law and rises with clients: what prices between sizes miss is in the first token, up to 5%.
+        first = num.minimum(num.maximum(rest, loop.first * 0.95), loop.first * 1.05)
+        first = first + late * speculation.engine_step_time(ctx, itl)
         return loop.instead_of(first, num.maximum(rest, alone + serving_load.frontend_latency(ctx)))
 
     return ctx.memoized(layout, "closed-loop TTFT", ttft)
@@ -117,8 +119,6 @@ def throughput(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, itl: Num
     if num.value(ctx.request.concurrency) is MOST:  # as many more requests are queued, so that no client is ever idle
         return num.minimum(serving.decode_throughput(busy.batch, itl, layout.dp), bound)
     request = serving.e2e_latency(_closed_loop_ttft(ctx, layout, busy, itl), itl, ctx.output)
-    if (loop := counted_loop.counted(ctx, layout, busy)) is not None:  # whose bounds make it rise with clients
-        request = num.minimum(num.maximum(request, loop.least), loop.most)
     return num.minimum(serving.closed_loop_throughput(busy.batch, ctx.output, request, layout.dp), bound)
 
 
