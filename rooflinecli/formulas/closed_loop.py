@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflinecli.core import num
-from rooflinecli.core.derivation import formula
+from rooflinecli.core.derivation import formula, label, solved_value
 from rooflinecli.core.num import Number
 
 _FIT = "front end and streams fitted to serving runs, groups of runs held out; docs/accuracy.md"
@@ -134,10 +134,12 @@ def load_within(wait: Number, service: Number) -> Number:
 def wait_for_passes(rate: Number, alone: Number, further: Number) -> Number:
     """U (1/2 + r t_pre) (t + v / t): t = t_pass + (q + r t - 1) t_pre is the mean pass, q = e^(-r t) the chance that nobody came during it,
     v = t_pre^2 (q (1 - q) + r t (1 - 2 q)) / (1 - (r t_pre)^2) its variance, U = t / (t + q / r) the fraction of time that passes take."""
-    mean = alone
+    r, first, each = num.value(rate), num.value(alone), num.value(further)
+    solved = first
     for _ in range(ROUNDS):
-        idle = 2.718281828459045 ** (-rate * mean)
-        mean = alone + further * (idle + rate * mean - 1)
+        solved = first + each * (2.718281828459045 ** (-r * solved) + r * solved - 1)
+    mean = solved_value(solved, alone, "t", "s", "t = t_pass + (q + r t - 1) t_pre")
+    idle = label(2.718281828459045 ** (-rate * mean), "q", "1")
     came = rate * mean
     variance = further**2 * (idle * (1 - idle) + came * (1 - 2 * idle)) / (1 - num.minimum(rate * further, 0.99) ** 2)
     return mean / (mean + idle / rate) * (0.5 + rate * further) * (mean + variance / mean)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflinecli.core import num
-from rooflinecli.core.derivation import formula
+from rooflinecli.core.derivation import formula, label
 from rooflinecli.core.num import Number
 
 _FIT = "fitted to serving runs, groups of runs held out; docs/accuracy.md"
@@ -214,10 +214,11 @@ def backlog_interference(
 
     added = 0.0 * itl
     for _ in range(2):  # the chance that others decode follows from the ITL
-        busy = 1 - 2.718281828459045 ** (-rate * (output - 1) * (itl + added))
-        own = prompt + busy * (mixed - prompt)
+        # named, since each of them appears several times in the next: an explanation would write them out again and again
+        busy = label(1 - 2.718281828459045 ** (-rate * (output - 1) * (itl + added)), "P_busy", "1")
+        own = label(prompt + busy * (mixed - prompt), "t_own")
         early = (taken(busy * itl) - taken(itl)) * (1 - load**before)
-        added = (early + (taken(own) - taken(itl)) * (1 - load**within)) / ((1 - load) * tokens)
+        added = label((early + (taken(own) - taken(itl)) * (1 - load**within)) / ((1 - load) * tokens), "t_wait")
     return added
 
 
