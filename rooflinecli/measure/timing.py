@@ -132,7 +132,11 @@ def measure(
     Short runs are batched (several enqueued, one wait), because a single one drowns in the cost of waiting.
     """
     deadline = clock() + protocol.budget
-    single = _warm(run, wait, protocol, clock)
+    single = float("inf")  # the quickest warm-up run decides whether to batch
+    for turn in range(max(protocol.warm_up, 1)):
+        start = clock()
+        wait(run(turn))
+        single = min(single, clock() - start)
     batch = 1 if single >= protocol.short else min(256, max(2, int(protocol.batched / max(single, 1e-7)) + 1))
     subtract = dispatch if single < 40 * dispatch else 0.0
     samples: list[float] = []
@@ -154,16 +158,6 @@ def measure(
         if clock() >= deadline + 2 * protocol.budget and len(samples) >= 3:
             break
     return Timing(summarize(samples), tuple(samples), batch, subtract)
-
-
-def _warm(run: Run[T], wait: Wait[T], protocol: Protocol, clock: Callable[[], float]) -> float:
-    """Warm-up runs; the quickest decides whether to batch."""
-    best = float("inf")
-    for turn in range(max(protocol.warm_up, 1)):
-        start = clock()
-        wait(run(turn))
-        best = min(best, clock() - start)
-    return best
 
 
 def timed(case: KernelCase, protocol: Protocol, environment: Environment, dispatch: float) -> Timing:

@@ -41,16 +41,12 @@ def collective(op: str, mesh: Mesh) -> Function:
     return jax.shard_map(lambda x: fn(x[0])[None], mesh=mesh, in_specs=(P(AXIS),), out_specs=P(AXIS), check_vma=False)
 
 
-def block_elements(op: str, size: int, n: int, itemsize: int) -> int:
-    """Elements one device starts with, so that the whole tensor is `size` bytes: a shard for all-gather, all of it otherwise."""
-    elements = max(n, size // itemsize // n * n)
-    return elements // n if OPS[op][1] else elements
-
-
 def build(case: KernelCase) -> Kernel:
     mesh = Mesh(np.array(jax.devices()), (AXIS,))
     n, name = len(jax.devices()), jax_name(case.dtype)
-    width = block_elements(case.op, case.sizes["bytes"], n, jnp.dtype(name).itemsize)
+    # The whole tensor is `bytes`: a device starts with a shard of it for all-gather, with all of it otherwise.
+    elements = max(n, case.sizes["bytes"] // jnp.dtype(name).itemsize // n * n)
+    width = elements // n if OPS[case.op][1] else elements
     sharding = NamedSharding(mesh, P(AXIS))
 
     def make(i: int) -> Arrays:
