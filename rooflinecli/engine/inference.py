@@ -103,10 +103,10 @@ def _closed_loop_ttft(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, i
             mean = serving_load.mean_closed_loop_ttft(ctx, layout, busy, alone, itl, step)
         written, late = num.maximum(ctx.output - 1, 0) * itl, engine_constant(ctx, "late_tokens", "1")
         rest = num.minimum(num.maximum(mean + written, loop.least), loop.most) - written
-        # Throughput keeps to Little's law and rises with clients: what prices between sizes miss is in the first token, up to 5%.
-        first = num.minimum(num.maximum(rest, loop.first * 0.95), loop.first * 1.05)
-        first = first + late * speculation.engine_step_time(ctx, itl)
-        return loop.instead_of(first, num.maximum(rest, alone + serving_load.frontend_latency(ctx)))
+        # Throughput keeps to Little's law and rises with clients: what prices between sizes miss is in the first token.
+        rest = num.maximum(rest, alone + serving_load.frontend_latency(ctx))
+        first = num.minimum(rest, loop.first * 1.05) + late * speculation.engine_step_time(ctx, itl)
+        return loop.instead_of(first, rest)
 
     return ctx.memoized(layout, "closed-loop TTFT", ttft)
 
@@ -183,7 +183,11 @@ def token(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPass
                 cost = prompt_factor(ctx) * cost
             added = serving.prefill_interference(batch, ctx.output, cost)
             if (loop := counted_loop.counted(ctx, layout, busy)) is not None:
-                added = loop.instead_of(loop.added, added)
+                # the rest of a request lies within 5% of the first token that was counted, so that throughput rises with clients
+                tokens = num.maximum(ctx.output - 1, 1)
+                least, most = ((loop.most - loop.first * share) / tokens for share in (1.05, 0.95))
+                counted = num.minimum(num.maximum(step.seconds + loop.added, least), most) - step.seconds
+                added = loop.instead_of(num.where(ctx.output > 1, num.maximum(counted, 0), loop.added), added)
             seconds = step.seconds + added
         else:
             seconds = open_itl(ctx, layout, step.seconds, busy.share)

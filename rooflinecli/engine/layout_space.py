@@ -13,11 +13,12 @@ import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import combinations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number, divisors
 from rooflinecli.core.record import Json
 from rooflinecli.engine import explicit_layout, extrapolation, legality

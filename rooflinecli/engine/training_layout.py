@@ -51,7 +51,7 @@ def coarse(ctx: EstimateContext, devices: int) -> tuple[list[tuple[Score, Layout
                 part = part.take(fits)
                 time = time_at_bound(priced(ctx, part.plan(ctx.request), "train"), ctx.request.bound)
                 value = np.broadcast_to(time, (len(part),))
-            order = np.argsort(value, kind="stable")
+            order = np.lexsort((value,))
             _, first = np.unique(part.split[order], return_index=True)
             best = order[np.sort(first)[:STARTS]]
             for i, row in zip(best, part.rows(best), strict=True):

@@ -125,7 +125,7 @@ def test_rules_are_read():
         (("--qps", "2", "--autoscale", "1:2@3"), "--startup-time"),
         (("--qps", "2", "--startup-time", "3min"), "--autoscale"),
         (("--qps", "2", "--replicas", "3", "--autoscale", "1:2@3", "--startup-time", "1min"), "leave --replicas out"),
-        (("--qps", "2", "--replicas", "min", "--slo", "ttft=1s", "--autoscale", "1:2@3", "--startup-time", "1min"), "leave --replicas out"),
+        (("--qps", "2", "--replicas", "min", "--slo", "ttft=1s", "--autoscale", "1:2@3", "--startup-time", "1min"), "--replicas min and --autoscale"),
         (("--concurrency", "2", "--autoscale", "1:2@3", "--startup-time", "1min"), "open loop"),
     ],
 )  # fmt: skip
