@@ -40,6 +40,17 @@ def request(options: dict[str, Any]) -> Request:
         fields.setdefault("engine", only_engine)
     if "batch" in given and in_tokens(given["batch"]):
         fields["batch"] = whole_sequences(fields["batch"], fields.get("seq"), model)
+    loaded = [name for name in ("concurrency", "qps") if name in given]
+    if (
+        loaded
+        and "decode" in fields["phases"]
+        and model.writes
+        and num.plain(out := fields.get("output", 1))
+        and out < 1
+    ):
+        raise UsageError(
+            f"--output {out:g}: requests of a --{loaded[0]} write a token at least; give --output 1", "output"
+        )
     _check_power(fields["hardware"], fields.get("power_cap"))
     warn_about(model, fields)
     warn_of_region(fields["hardware"], fields.get("price"), fields.get("region"))

@@ -36,6 +36,7 @@ from rooflinecli.specs.request import MOST
 
 MANY = 1048576.0  # prompts in one pass, among which weights and kernel launches are shared until they vanish
 ROUNDS = 8
+UNSOLVED, BISECTIONS = 1e-2, 48  # of the sequences in flight; halvings of their range where secants do not end
 BEHIND = 1e-3  # of the sequences in flight: a request rate missed by more is not sustained
 VARIATION = 0.2  # of a length given as one number
 LEAST = 1e-12  # sequences in flight: a request rate may be arbitrarily low
@@ -134,7 +135,8 @@ def open_itl(ctx: EstimateContext, layout: Layout, step: Number, share: Number) 
     if ctx.engine.prompts_first:  # all prompts that came are read before the next token, and those that come meanwhile
         before, within = MANY * before, MANY * within
     alone = lone_prefill_s(ctx, layout)
-    return itl + serving.backlog_interference(itl, share, rate, starts, ctx.output, alone, mixed, before, within)
+    added = serving.backlog_interference(itl, share, rate, starts, ctx.output, alone, mixed, before, within)
+    return num.maximum(itl + added, step)  # of few tokens that find no prompts, a step at least
 
 
 def steady_itl(ctx: EstimateContext, layout: Layout, step: Number, share: Number) -> Number:
@@ -207,7 +209,15 @@ def _root(excess: Callable[[Number], Number], most: Number) -> Number:
         flat = num.where(f_now > 0, farthest, now)  # more in flight only adds to what is asked for
         following = num.where(slope < 0, now - f_now / num.where(slope < 0, slope, -1.0), flat)
         before, f_before, now = now, f_now, num.minimum(num.maximum(following, LEAST), farthest)
-    return now
+    unsolved = abs(excess(now)) > UNSOLVED * num.maximum(now, 1.0)
+    if not num.present(unsolved):
+        return now
+    low, high = 0.0 * most + LEAST, farthest  # steps of a graph, or of experts, make it neither convex nor smooth
+    for _ in range(BISECTIONS):
+        middle = (low * high) ** 0.5
+        beyond = excess(middle) > 0
+        low, high = num.where(beyond, middle, low), num.where(beyond, high, middle)
+    return num.where(unsolved, high, now)
 
 
 # --- mean TTFT, in closed form: the same scheduler rules and constants that a simulation steps through --------------------------

@@ -215,7 +215,7 @@ def backlog_interference(
     added = 0.0 * itl
     for _ in range(2):  # the chance that others decode follows from the ITL
         # named, since each of them appears several times in the next: an explanation would write them out again and again
-        busy = label(1 - 2.718281828459045 ** (-rate * (output - 1) * (itl + added)), "P_busy", "1")
+        busy = label(1 - 2.718281828459045 ** (-rate * (output - 1) * num.maximum(itl + added, 0.0)), "P_busy", "1")
         own = label(prompt + busy * (mixed - prompt), "t_own")
         early = (taken(busy * itl) - taken(itl)) * (1 - load**before)
         added = label((early + (taken(own) - taken(itl)) * (1 - load**within)) / ((1 - load) * tokens), "t_wait")

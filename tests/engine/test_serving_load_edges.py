@@ -1,0 +1,42 @@
+"""Open loops where the search for the sequences in flight, or the terms of short answers, once went astray."""
+
+from __future__ import annotations
+
+import pytest
+
+from rooflinecli.core.errors import UsageError
+from rooflinecli.engine import build_request
+from rooflinecli.questions.estimate.answer import estimate
+
+PHASES = ["prefill", "decode"]
+
+
+def decode(model: str, **load):
+    return estimate(
+        build_request.request({"model": model, "hw": "h100", "n": 1, "phase": PHASES, "prompt": 1024, **load})
+    ).phases["decode"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "qps"), [("sglang", 8.0), ("sglang", 8.85), ("trtllm", 11.3), ("vllm", 9.4), ("vllm", 10.5)]
+)
+def test_the_itl_of_a_rate_lies_between_those_of_its_neighbors(engine, qps):
+    """Of a mixture of experts: steps of the expert kernels make the in-flight sequences neither convex nor smooth in the rate."""
+    less, itl, more = (
+        decode("qwen3-30b-a3b", output=32, engine=engine, qps=qps + by).time_s for by in (-0.05, 0.0, 0.05)
+    )
+    assert less * 0.95 < itl < more * 1.05
+
+
+@pytest.mark.parametrize("qps", [15, 20, 25, 30])
+@pytest.mark.parametrize("output", [2, 3, 4])
+def test_an_itl_is_a_decode_step_at_least(output, qps):
+    found = decode("llama-3.1-8b", output=output, engine="sglang", qps=qps)
+    assert found.floor_s <= found.interval_s[0] <= found.time_s <= found.interval_s[1]
+    assert found.time_s > 6e-3  # a step of one sequence takes 6.6 ms
+
+
+@pytest.mark.parametrize("load", [{"qps": 2}, {"concurrency": 4}])
+def test_a_load_writes_tokens(load):
+    with pytest.raises(UsageError, match="write a token at least"):
+        decode("llama-3.1-8b", output=0, **load)
