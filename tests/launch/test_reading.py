@@ -115,6 +115,7 @@ def test_a_size_that_only_running_tells_is_refused_unless_given(tmp_path):
         ("vllm serve deepseek-ai/DeepSeek-V3 -tp 8 --enable-expert-parallel", {"tp": 8, "dp": 1, "ep": 8, "n": 8}),
         ("vllm serve Qwen/Qwen3-8B -tp 2 --data-parallel-size=4 --enable-expert-parallel", {"tp": 2, "dp": 4, "ep": 1, "n": 8}),
         ("python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --tp 16 --dp 2 --enable-dp-attention --ep-size 16", {"tp": 8, "dp": 2, "ep": 16, "n": 16}),
+        ("python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --tp 8 --dp 8 --enable-dp-attention --max-running-requests 128", {"tp": 1, "dp": 8, "batch": 16}),
         ("python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --tp 16 --dp 2 --enable-dp-attention", {"tp": 8, "dp": 2, "ep": 2, "n": 16}),
         ("python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --tp 8 --moe-a2a-backend deepep", {"tp": 8, "dp": 1, "ep": 8, "n": 8}),
         ("python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --tp 8 --ep-size 8", {"tp": 8, "dp": 1, "ep": 8, "n": 8}),

@@ -40,7 +40,13 @@ def read(words: list[str], launch: Launch) -> None:
     serving_common.unresolved(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "dp", "ep")}, args, FLAGS)
     if args.pop("chunked-prefill-size") != "-1":  # which takes a prompt whole
         args.put(launch, "token-budget", "chunked-prefill-size")
+    most = args.whole(launch, "max-running-requests") if group > 1 else None
     serving_common.limits(launch, args, FLAGS, "sglang")
+    if most is not None:  # srt/managers/tp_worker.py divides it under DP attention
+        launch.options["batch"] = max(most // group, 1)
+        launch.notes.append(
+            f"--max-running-requests {most} is that of {group} ranks of attention: {max(most // group, 1)} on each"
+        )
 
 
 def write(options: Options, model: str) -> str:
@@ -52,4 +58,6 @@ def write(options: Options, model: str) -> str:
         "--ep-size": ep if ep > 1 and group in (1, dp) else None, "--enable-two-batch-overlap": options.get("overlap") == "two-batch",
         "--kv-cache-dtype": "fp8_e4m3" if options.get("kv-dtype") == "fp8" else None,
     }  # fmt: skip
+    if inside and options.get("batch"):
+        own["--max-running-requests"] = int(options["batch"]) * int(dp)
     return serving_common.command(["python", "-m", "sglang.launch_server", "--model-path", model], FLAGS, options, own)
