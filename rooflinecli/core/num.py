@@ -14,6 +14,7 @@ from typing import Any
 
 Number = Any  # float | int | numpy.ndarray | Traced | pint.Quantity | sympy.Expr | jax.Array
 INF = math.inf
+E = math.e  # any kind of number may be its exponent
 _PLAIN = (float, int, bool)
 _BARE = frozenset(_PLAIN)  # nearly always one of these itself, and a set is asked sooner than a type about its bases
 

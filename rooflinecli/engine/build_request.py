@@ -40,17 +40,8 @@ def request(options: dict[str, Any]) -> Request:
         fields.setdefault("engine", only_engine)
     if "batch" in given and in_tokens(given["batch"]):
         fields["batch"] = whole_sequences(fields["batch"], fields.get("seq"), model)
-    loaded = [name for name in ("concurrency", "qps") if name in given]
-    if (
-        loaded
-        and "decode" in fields["phases"]
-        and model.writes
-        and num.plain(out := fields.get("output", 1))
-        and out < 1
-    ):
-        raise UsageError(
-            f"--output {out:g}: requests of a --{loaded[0]} write a token at least; give --output 1", "output"
-        )
+    if "decode" in fields["phases"] and model.writes:
+        _check_output(fields)
     _check_power(fields["hardware"], fields.get("power_cap"))
     warn_about(model, fields)
     warn_of_region(fields["hardware"], fields.get("price"), fields.get("region"))
@@ -251,6 +242,15 @@ def warn_about(model: ModelSpec, fields: dict[str, Any]) -> None:
     if dtype and FORMATS[dtype][0] < 1 and "weight_dtype" not in fields and not only_experts:
         warn(
             f"--dtype {dtype} narrows activations too; for quantized weights alone (GPTQ, AWQ, GGUF) use --weight-dtype {dtype}"
+        )
+
+
+def _check_output(fields: dict[str, Any]) -> None:
+    """Raises UsageError for a load of requests without output."""
+    load, output = next((name for name in ("concurrency", "qps") if name in fields), None), fields.get("output", 1.0)
+    if load is not None and num.plain(output) and output < 1:
+        raise UsageError(
+            f"--output {output:g}: requests of a --{load} write a token at least; give --output 1", "output"
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -24,8 +23,6 @@ from rooflinecli.engine.legality import LegalityRule
 from rooflinecli.engine.phase_answer import LayoutAnswer, layout_answer
 from rooflinecli.engine.residency import resident_memory
 from rooflinecli.specs.layout import Layout
-
-STARTS, STARTS_PER_KIND = int(os.environ.get("ST", "6")), int(os.environ.get("PK", "2"))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,9 +70,8 @@ def choose(ctx: EstimateContext, phases: tuple[str, ...], fastest: bool = True) 
         unsustained += [one.unsustained for one in tried if one.unsustained is not None]
         best = _best(ctx, phases if fastest else (), tried)
         if best is not None:
-            if fastest and phases == ("train",):
-                trained = _trained(ctx, devices)
-                best = best if trained is None else Candidate(trained.layout, True)
+            if fastest and phases == ("train",) and (trained := _trained(ctx, devices, tried)) is not None:
+                best = Candidate(trained.layout, True)
             why = _why_count(ctx, best.layout, best.needs(ctx, phases), smaller)
             if fastest and phases != ("train",):
                 best = _staged(ctx, phases, best)
@@ -111,13 +107,13 @@ def _on(ctx: EstimateContext, phases: tuple[str, ...], devices: int, broken: lis
     return ChosenLayout(least.layout, False, reason, False)
 
 
-def _trained(ctx: EstimateContext, devices: int) -> ChosenLayout | None:
-    """The fastest training layout on the devices; None where nothing is left open or nothing fits."""
+def _trained(ctx: EstimateContext, devices: int, tried: list[Candidate] | None = None) -> ChosenLayout | None:
+    """The fastest training layout on the devices, of which the candidates may be known; None where nothing is left open or nothing fits."""
     if all(getattr(ctx.request, name) is not None for name in ("tp", "pp", "dp", "micro_batch", "zero", "recompute")):
         return None
     from rooflinecli.engine import training_layout
 
-    found = training_layout.refined(ctx, devices)
+    found = training_layout.refined(ctx, devices, None if tried is None else [one.layout for one in tried])
     if found is None or not found[1]:
         return None
     layout, _, count = found

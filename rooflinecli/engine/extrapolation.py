@@ -23,6 +23,7 @@ from rooflinecli.specs.training_envelope import OF_THE_QUESTION, TrainingEnvelop
 
 FURTHER = 1.25  # times a published size is a full extrapolation
 TERMS = "extrapolation"  # under which a context memoizes the terms of a layout
+UNNOTED = ("stack", "family", "format")  # seldom published together
 SLIGHT = 0.05  # of the way beyond published runs: not worth a note
 
 
@@ -142,11 +143,7 @@ def extrapolation_notes(ctx: EstimateContext, layout: Layout, answer: TrainAnswe
     time, fraction = num.value(answer.time_s), _hidden_fraction(answer)
     notes = []
     for term in ctx.memoized(layout, TERMS, lambda: of(ctx, layout, answer)):
-        if num.value(term.beyond) >= SLIGHT and term.kind not in (
-            "stack",
-            "family",
-            "format",
-        ):  # seldom published together
+        if num.value(term.beyond) >= SLIGHT and term.kind not in UNNOTED:
             hides = f"hides {duration(fraction * time)} of communication behind a step of {duration(time)}; "
             notes.append(f"{hides if term.kind == 'hidden' else ''}{term.say()}")
     return notes

@@ -160,7 +160,7 @@ def restart_fraction(ctx: EstimateContext, layout: Layout, load: ReplicaLoad, st
     """Fraction of a closed loop's decode time for kernels and weights of steps with a prompt, were each to start its own: a simulation
     has it in its steps, means leave it out."""
     a = f.arrivals_per_step(num.maximum(load.batch - 1, 0), ctx.output)
-    starts = (1 - 2.718281828459045 ** (-a)) * mixed_overhead(ctx, layout, step, a)
+    starts = (1 - num.E ** (-a)) * mixed_overhead(ctx, layout, step, a)
     return starts / (step + a * prompt_factor(ctx) * load.prefill_interference_s + starts)
 
 

@@ -26,9 +26,8 @@ FEW = 16  # devices, whose splits are few
 STARTS = 4  # splits of the devices from which it goes on
 MAX_PRICED = 1000  # layouts, one by one: some tenths of a second
 AXES = ("tp", "pp", "dp", "cp")
-Score = tuple[
-    bool, float
-]  # whether it exceeds the memory, then what is less the better: bytes, or seconds at the bound
+# whether it exceeds the memory, then what is less the better: bytes, or seconds at the bound
+Score = tuple[bool, float]
 _SIZES = (*AXES, "ep", "micro_batch", "virtual_stages", "zero", "shard", "recompute", "sequence_parallel", "placement")
 
 
@@ -62,9 +61,8 @@ def coarse(ctx: EstimateContext, devices: int) -> tuple[list[tuple[Score, Layout
     return _by_split(found), count
 
 
-def from_candidates(ctx: EstimateContext, devices: int) -> tuple[list[tuple[Score, Layout]], int]:
+def from_candidates(ctx: EstimateContext, layouts: list[Layout]) -> tuple[list[tuple[Score, Layout]], int]:
     """The same of the candidates that a device count is found by, priced one by one: on few devices sooner than numpy is imported."""
-    layouts = list(candidates(ctx, "train", devices))
     return _by_split([(score, one) for one in layouts if (score := _score(ctx, one)) is not None]), len(layouts)
 
 
@@ -87,12 +85,15 @@ def _plain(ctx: EstimateContext, layout: Layout) -> Layout:
     return layout.with_changes(**changes)
 
 
-def refined(ctx: EstimateContext, devices: int) -> tuple[Layout, bool, int] | None:
+def refined(ctx: EstimateContext, devices: int, tried: list[Layout] | None = None) -> tuple[Layout, bool, int] | None:
     """The fastest layout reached from the best of the coarse part, whether it fits, and how many layouts were looked at on the way.
 
-    Where none fits it is the one that needs least memory; None where none is legal.
+    `tried`: the candidates, where they are known. Where none fits it is the one that needs least memory; None where none is legal.
     """
-    starts, count = (coarse if devices > FEW else from_candidates)(ctx, devices)
+    if devices > FEW:
+        starts, count = coarse(ctx, devices)
+    else:
+        starts, count = from_candidates(ctx, list(candidates(ctx, "train", devices)) if tried is None else tried)
     scores: dict[tuple[Any, ...], Score | None] = {}
 
     def score(layout: Layout) -> Score | None:

@@ -30,7 +30,7 @@ def share_that_fits(prompt: Number, room: Number, variation: float, others: Numb
     """Share of prompts uniform in [(1 - v) S, (1 + v) S] of at most `room` tokens; of those that are more than half of it, alone: e^-a."""
     spread = num.maximum(2 * variation * prompt, 1e-9)
     share = num.minimum(num.maximum((room - prompt) / spread + num.where(variation > 0, 0.5, 1.0), 0), 1)
-    return share * num.where(2 * prompt > room, 2.718281828459045 ** (-others), 1.0)
+    return share * num.where(2 * prompt > room, num.E ** (-others), 1.0)
 
 
 @formula("b_pad", "sequences", "a captured graph has one batch: fewer sequences are padded up to the next one captured")
@@ -129,17 +129,17 @@ def load_within(wait: Number, service: Number) -> Number:
 @formula(
     "t_queue",
     "s",
-    "nobody decodes: whoever arrives during a pass of prompts is read in the next one, together with all others who did (gated service)",
+    "no sequence decodes: whoever arrives during a pass of prompts is read in the next one, together with all others who did (gated service)",
 )
 def wait_for_passes(rate: Number, alone: Number, further: Number) -> Number:
-    """U (1/2 + r t_pre) (t + v / t): t = t_pass + (q + r t - 1) t_pre is the mean pass, q = e^(-r t) the chance that nobody came during it,
+    """U (1/2 + r t_pre) (t + v / t): t = t_pass + (q + r t - 1) t_pre is the mean pass, q = e^(-r t) the chance that no request came during it,
     v = t_pre^2 (q (1 - q) + r t (1 - 2 q)) / (1 - (r t_pre)^2) its variance, U = t / (t + q / r) the fraction of time that passes take."""
     r, first, each = num.value(rate), num.value(alone), num.value(further)
     solved = first
     for _ in range(ROUNDS):
-        solved = first + each * (2.718281828459045 ** (-r * solved) + r * solved - 1)
+        solved = first + each * (num.E ** (-r * solved) + r * solved - 1)
     mean = solved_value(solved, alone, "t", "s", "t = t_pass + (q + r t - 1) t_pre")
-    idle = label(2.718281828459045 ** (-rate * mean), "q", "1")
+    idle = label(num.E ** (-rate * mean), "q", "1")
     came = rate * mean
     variance = further**2 * (idle * (1 - idle) + came * (1 - 2 * idle)) / (1 - num.minimum(rate * further, 0.99) ** 2)
     return mean / (mean + idle / rate) * (0.5 + rate * further) * (mean + variance / mean)

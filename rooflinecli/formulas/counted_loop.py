@@ -16,7 +16,7 @@ GOLDEN, SILVER = 0.6180339887498949, 0.41421356237309515  # multiples modulo 1 a
 
 class LoopPrices(NamedTuple):
     """Seconds and tokens of a replica, and rules of its scheduler: whether an arrival waits for the step after the next (`look_ahead`), a
-    step reads `whole` prompts, and sequences that decode have a part in it (`rides`). Of a prompt in a graph with `room` for so many tokens
+    step reads `whole` prompts, and sequences that decode have a part in it (`rides`). Of a prompt in a graph with `room` for that many tokens
     (`replayed`), what launches replace (`starts`) and the least they take; steps of as many sequences or prompts as PRICED says."""
 
     front: float
@@ -68,11 +68,8 @@ def between(one: float, few: float, many: float, size: float, power: float) -> f
 def count(p: LoopPrices, clients: int) -> tuple[float, ...]:
     """Mean first tokens of the burst and of requests that follow another; of a token its decode step, what prompts add to it, and sequences
     in that step."""
-    prices = (
-        p.decode_1,
-        p.decode_4,
-        p.decode_32,
-    )  # over a root: of experts neither the number nor its logarithm is a line
+    prices = p.decode_1, p.decode_4, p.decode_32
+    # over a root: of experts neither the number nor its logarithm is a line
     decodes = [0.0, *(between(*prices, size, 0.5) for size in range(1, clients + 1))]
     shortest, longer = p.prompt * (1 - p.spread), p.prompt * 2 * p.spread
     fewest, more = p.steps * (1 - p.spread) + 0.5, p.steps * 2 * p.spread
@@ -107,9 +104,8 @@ def count(p: LoopPrices, clients: int) -> tuple[float, ...]:
             added, least = p.mixed(tokens, riding, batch > 0)
             seconds = max(decodes[riding] + added / p.stages, least / p.stages)
             now, stalled = now + seconds, stalled + (seconds - decodes[riding]) * batch
-            first = now + added * (
-                1 - 1 / p.stages
-            )  # a pipeline takes the next prompts while its last stages finish these
+            # a pipeline takes the next prompts while its last stages finish these
+            first = now + added * (1 - 1 / p.stages)
             for steps, instant in read:
                 seen += 1
                 burst, later = (burst + first - instant, later) if seen <= clients else (burst, later + first - instant)

@@ -8,7 +8,6 @@ from rooflinecli.core.num import Number
 
 _LORA = "Hu et al. 2021, LoRA, section 4.1"
 _QLORA = "Dettmers et al. 2023, QLoRA, section 3: 4-bit NormalFloat, blocks of 64, constants quantized to 8 bits in blocks of 256"
-_DPO = "Rafailov et al. 2023, Direct Preference Optimization, eq. 7"
 
 
 @formula("N_ad", "params", _LORA)

@@ -184,7 +184,7 @@ def open_loop_itl(step: Number, load: Number, rate: Number = 0.0, starts: Number
     itl = step / (1 - load)
     if num.present(starts):
         for _ in range(OPEN_LOOP_ROUNDS):
-            itl = (step + (1 - 2.718281828459045 ** (-rate * itl)) * starts) / (1 - load)
+            itl = (step + (1 - num.E ** (-rate * itl)) * starts) / (1 - load)
     return itl
 
 
@@ -210,12 +210,12 @@ def backlog_interference(
     tokens = num.maximum(output - 1, 1)
 
     def taken(window: Number) -> Number:
-        return load * window + (1 - 2.718281828459045 ** (-rate * window)) * starts
+        return load * window + (1 - num.E ** (-rate * window)) * starts
 
     added = 0.0 * itl
     for _ in range(2):  # the chance that others decode follows from the ITL
         # named, since each of them appears several times in the next: an explanation would write them out again and again
-        busy = label(1 - 2.718281828459045 ** (-rate * (output - 1) * num.maximum(itl + added, 0.0)), "P_busy", "1")
+        busy = label(1 - num.E ** (-rate * (output - 1) * num.maximum(itl + added, 0.0)), "P_busy", "1")
         own = label(prompt + busy * (mixed - prompt), "t_own")
         early = (taken(busy * itl) - taken(itl)) * (1 - load**before)
         added = label((early + (taken(own) - taken(itl)) * (1 - load**within)) / ((1 - load) * tokens), "t_wait")
@@ -225,7 +225,7 @@ def backlog_interference(
 @formula("P_busy", "1", "sequences that decode are Poisson when arrivals are: one minus the chance of none (M/G/inf)")
 def busy_probability(in_flight: Number, output: Number) -> Number:
     """1 - e^(-b (1 - 1 / S_o)): chance that an arrival finds others decoding."""
-    return 1 - 2.718281828459045 ** (-in_flight * (1 - 1 / num.maximum(output, 1)))
+    return 1 - num.E ** (-in_flight * (1 - 1 / num.maximum(output, 1)))
 
 
 @formula("b", "sequences", "Little 1961: requests in flight are rate times the time each takes")

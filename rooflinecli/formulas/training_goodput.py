@@ -43,12 +43,7 @@ def daly_interval(checkpoint: Number, mtbf: Number) -> Number:
 )
 def slowdown(interval: Number, checkpoint: Number, restart: Number, mtbf: Number) -> Number:
     """(M/tau) e^(R/M) (e^((tau + delta)/M) - 1)."""
-    return (
-        mtbf
-        / interval
-        * 2.718281828459045 ** (restart / mtbf)
-        * (2.718281828459045 ** ((interval + checkpoint) / mtbf) - 1)
-    )
+    return mtbf / interval * num.E ** (restart / mtbf) * (num.E ** ((interval + checkpoint) / mtbf) - 1)
 
 
 @formula(
@@ -58,7 +53,7 @@ def slowdown(interval: Number, checkpoint: Number, restart: Number, mtbf: Number
 )
 def mtbf_quantile(mtbf: Number, spread: Number, z: Number) -> Number:
     """M e^(z s): a fleet's device MTBF, z standard deviations of its logarithm from the mean."""
-    return mtbf * 2.718281828459045 ** (z * spread)
+    return mtbf * num.E ** (z * spread)
 
 
 @formula("M", "s", "gamma posterior: what fleets have in common counts as 1/s^2 failures")
@@ -79,7 +74,7 @@ def spare_shortage(failed: Number, spares: float) -> float:
     Source: Palm's theorem, hosts under repair are Poisson.
     """
     mean = float(num.value(failed))
-    term, found = 2.718281828459045**-mean, 0.0
+    term, found = num.E**-mean, 0.0
     for k in range(int(spares)):
         found, term = found + term, term * mean / (k + 1)
     return max(1 - found, 0.0)

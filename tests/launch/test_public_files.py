@@ -452,11 +452,11 @@ spec:
   - {name: prefill, replicas: 1, template: {spec: {containers: [{name: prefill, command: [sh, -c], args: ["vllm serve --model /models/Qwen3-8B"]}]}}}
   - {name: decode, replicas: 2, template: {spec: {containers: [{name: decode, command: [sh, -c], args: ["vllm serve --model /models/Qwen3-8B"]}]}}}
 """
-ROLES = """cat > /tmp/c.yaml <<'EOF'
+ROLES = """cat > /etc/serve/c.yaml <<'EOF'
 kv_cache_config: {free_gpu_memory_fraction: __SHARE__}
 EOF
-sed -i "s/__SHARE__/${SHARE:-0.9}/" /tmp/c.yaml
-trtllm-serve serve Qwen/Qwen3-8B --server_role CONTEXT --config /tmp/c.yaml
+sed -i "s/__SHARE__/${SHARE:-0.9}/" /etc/serve/c.yaml
+trtllm-serve serve Qwen/Qwen3-8B --server_role CONTEXT --config /etc/serve/c.yaml
 """
 MEGABLOCKS = """B=8
 if [ -n "${6}" ]; then

@@ -365,7 +365,7 @@ _BACKENDS = {"vllm": "vllm serve", "sglang": "sglang serve --model-path", "trtll
 
 
 def _recipe(values: object) -> Iterator[Options]:
-    """The engines of a recipe of NVIDIA's srt-slurm 1.0 (docs/config-reference.md): prefill, decode or aggregated workers of so many devices."""
+    """The engines of a recipe of NVIDIA's srt-slurm 1.0 (docs/config-reference.md): prefill, decode or aggregated workers with their devices."""
     backend, resources = _inside(values, "backend"), _inside(values, "resources")
     kind = next((kind for kind in _BACKENDS if isinstance(_inside(backend, f"{kind}_config"), Mapping)), None)
     if kind is None or not isinstance(resources, Mapping):
