@@ -42,7 +42,7 @@ WIDENING = {
     "family": (
         0.06,
         0.27,
-        "a model family whose runs in this format, with this stack, on this chip are not among the rows: 0.11 beside 0.09, mixtures 0.33 beside 0.18",
+        "a model family whose runs in this format, with this stack, on this chip are not among the rows: 0.11 against 0.09, mixtures 0.33 against 0.18",
     ),
     "mixer": (0.35, 0.1, "a sequence mixer that no constant was fitted to"),
     "format": (
