@@ -18,7 +18,7 @@ from rooflinecli.importers.logs import read
 from rooflinecli.importers.source import MeasuredRow, Options
 from rooflinecli.questions.compare.question import INSIDE, GapExplanation, MeasuredGap
 from rooflinecli.questions.estimate.answer import estimate
-from rooflinecli.questions.estimate.gap_analysis import explain as assumptions
+from rooflinecli.questions.estimate.explain import explain as assumptions
 from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.request import MOST as MEMORY_LIMIT
 

@@ -58,7 +58,7 @@ def answer(asked: Question[Any]) -> dict[str, object]:
 
         return dict(plain(asked.answer(rows_of_plan)))  # type: ignore[call-arg]
     if asked.verb == "calibrate":
-        from rooflinecli.calibrate.report import report
+        from rooflinecli.calibrate.answer import report
 
         return dict(plain(report(asked.answer())))
     return dict(plain(asked.answer()))

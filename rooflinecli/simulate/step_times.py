@@ -17,6 +17,8 @@ them for its share of the pass, while the rest of it (`fill`) delays its own fir
 
 from __future__ import annotations
 
+import numpy as np
+
 from rooflinecli.engine import serving_load
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import forward_step, uncaptured_launch_s
@@ -51,8 +53,6 @@ class StepTimeTable:
 
     def grow_prompts(self, tokens: int) -> None:
         """Extend the tables of prefill passes up to at least `tokens`."""
-        import numpy as np
-
         start = len(self.linear)
         stop = max(-(-(tokens + 1) // BLOCK) * BLOCK, min(2 * start, start + 16 * BLOCK))
         sizes = np.arange(start, stop, dtype=np.float64)
@@ -64,8 +64,6 @@ class StepTimeTable:
 
     def grow_decodes(self, batch: int) -> None:
         """Extend the rows of decode steps up to at least `batch` sequences: row[i] is for contexts of bit length i."""
-        import numpy as np
-
         sizes = np.arange(len(self.level), -(-(batch + 1) // ROWS) * ROWS, dtype=np.float64)[:, None]
         contexts = 2.0 ** np.arange(KNOTS)[None, :]
         per_stage = serving_load.sequences_per_stage(self.layout, sizes)

@@ -7,11 +7,10 @@ import pytest
 import yaml
 from calibrate.test_fit import decode_rows
 
-from rooflinecli.calibrate.answer import CalibrationAnswer
+from rooflinecli.calibrate.answer import CalibrationAnswer, hardware_yaml, report
 from rooflinecli.calibrate.phase_fit import MOST, fit, fit_phase, local, log_evidence, places, with_share
 from rooflinecli.calibrate.posterior import SETTINGS
 from rooflinecli.calibrate.predicted_row import RowPredictor
-from rooflinecli.calibrate.report import hardware_yaml, report
 from rooflinecli.engine import apply_calibration, build_request
 from rooflinecli.formulas.calibration import similarity
 from rooflinecli.specs.hardware import Calibration, load_hardware

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rooflinecli.interfaces.python import api
-from rooflinecli.questions.simulate.from_estimate import served
+from rooflinecli.questions.report.answer import served
 from tests.conftest import run_cli
 from tests.report.conftest import embedded
 from tests.report.test_page import Reader

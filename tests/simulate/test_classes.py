@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.simulate.slo import NAMES, limits
-from rooflinecli.simulate.timeline import round_interval
+from rooflinecli.simulate.summary import round_interval
 
 BASE = ("simulate", "llama-3-8b", "--hw", "h100", "--engine", "vllm", "--no-interval")
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from simulate.test_schedulers import LENGTHS, ROUND, jobs_of, scheduler
 
 from rooflinecli.core.errors import Infeasible, UsageError
-from rooflinecli.simulate import cluster, failures
-from rooflinecli.simulate.failures import ReplicaFailure
+from rooflinecli.simulate import changing_clusters, cluster
+from rooflinecli.simulate.changing_clusters import ReplicaFailure
 from rooflinecli.simulate.prefix_cache import PrefixCache
 from rooflinecli.simulate.replica import Replica, ReplicaLimits
 from rooflinecli.simulate.request import INF
@@ -39,7 +39,7 @@ def made(prices, count, router=ROUND, pool=10**6):
 
 
 def run(prices, jobs, found, count=2, router=ROUND, pool=10**6):
-    degraded = failures.DegradedCluster(made(prices, count, router, pool), found)
+    degraded = changing_clusters.DegradedCluster(made(prices, count, router, pool), found)
     return sorted(degraded.run_open_loop(jobs), key=lambda job: job.index), degraded.restarts
 
 
@@ -64,7 +64,7 @@ def test_a_loss_when_all_is_over_changes_nothing(prices, router):
 )
 def test_every_request_ends_once_where_somebody_is(prices, rows, pool, at):
     found = tuple(ReplicaFailure(*each) for each in at)
-    if failures.max_concurrent_failures(found) > 2:
+    if changing_clusters.max_concurrent_failures(found) > 2:
         return
     ended, _ = run(prices, jobs_of(rows), found, 3, pool=pool)
     assert [job.index for job in ended] == list(range(len(rows)))
@@ -92,17 +92,20 @@ def test_requests_wait_while_nobody_is_there(prices):
 
 
 def test_losses_are_read():
-    assert failures.losses("1@2min:10min,2@30s") == (ReplicaFailure(1, 120.0, 600.0), ReplicaFailure(2, 30.0, INF))
-    assert failures.losses("1@0s:500ms") == (ReplicaFailure(1, 0.0, 0.5),)
+    assert changing_clusters.losses("1@2min:10min,2@30s") == (
+        ReplicaFailure(1, 120.0, 600.0),
+        ReplicaFailure(2, 30.0, INF),
+    )
+    assert changing_clusters.losses("1@0s:500ms") == (ReplicaFailure(1, 0.0, 0.5),)
     assert (
-        failures.max_concurrent_failures(
+        changing_clusters.max_concurrent_failures(
             (ReplicaFailure(1, 0.0, 10.0), ReplicaFailure(1, 5.0, 10.0), ReplicaFailure(1, 10.0, 1.0))
         )
         == 2
     )
     for wrong in ("", "1", "0@1min", "1@soon", "x@1min", "1@1min:0s", "-1@1min", "1@1min:", "1@5", "1@-500ms"):
         with pytest.raises(UsageError, match="--failures"):
-            failures.losses(wrong)
+            changing_clusters.losses(wrong)
 
 
 def test_a_promise_that_holds_with_one_away_needs_a_spare():

@@ -13,8 +13,8 @@ from simulate.test_losses import made
 from simulate.test_schedulers import LENGTHS, jobs_of
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.simulate import autoscaler, cluster
-from rooflinecli.simulate.autoscaler import AutoscaledCluster, AutoscalePolicy
+from rooflinecli.simulate import changing_clusters, cluster
+from rooflinecli.simulate.changing_clusters import AutoscaledCluster, AutoscalePolicy
 from rooflinecli.specs.registry import load
 
 BASE = ("simulate", "llama-3-8b", "--hw", "h100", "--engine", "vllm", "--no-interval")
@@ -82,9 +82,9 @@ def test_a_part_of_a_target_takes_a_whole_replica(prices):
 def test_what_is_paid_is_an_area():
     """Two for ten seconds, four for five, one for five: 45 replica-seconds of 20."""
     paid = [(0.0, 2), (10.0, 4), (15.0, 1)]
-    assert autoscaler.mean(paid, 0, 20) == pytest.approx(45 / 20)
-    assert autoscaler.mean(paid, 12, 16) == pytest.approx((3 * 4 + 1) / 4)
-    assert autoscaler.mean([(0.0, 3)], 0, 1) == 3
+    assert changing_clusters.mean_paid(paid, 0, 20) == pytest.approx(45 / 20)
+    assert changing_clusters.mean_paid(paid, 12, 16) == pytest.approx((3 * 4 + 1) / 4)
+    assert changing_clusters.mean_paid([(0.0, 3)], 0, 1) == 3
 
 
 @pytest.mark.slow
@@ -110,13 +110,13 @@ def test_a_peak_costs_less_where_replicas_come_and_go(tmp_path):
 
 
 def test_rules_are_read():
-    assert autoscaler.rule("1:8@32", "3min") == AutoscalePolicy(1, 8, 32.0, 180.0)
+    assert changing_clusters.autoscale_policy("1:8@32", "3min") == AutoscalePolicy(1, 8, 32.0, 180.0)
     for wrong in ("8", "1:8", "8:1@3", "0:3@1", "1:2@0", "1:2@x", "1:2@inf", ":@"):
         with pytest.raises(UsageError, match="--autoscale"):
-            autoscaler.rule(wrong, "3min")
+            changing_clusters.autoscale_policy(wrong, "3min")
     for start in ("", "soon", "-3s"):
         with pytest.raises(UsageError, match="--startup-time"):
-            autoscaler.rule("1:2@3", start)
+            changing_clusters.autoscale_policy("1:2@3", start)
 
 
 @pytest.mark.parametrize(

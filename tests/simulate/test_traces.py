@@ -11,7 +11,7 @@ from conftest import ROOT
 from rooflinecli.core.errors import DataError, RooflineWarning, UsageError
 from rooflinecli.importers.traces.formats import FORMATS
 from rooflinecli.interfaces.cli.main import notes_after_the_answer
-from rooflinecli.simulate.trace_replay import read
+from rooflinecli.simulate.request_load import read
 
 EXAMPLES = ROOT / "examples" / "traces"
 KNOWN = {

@@ -65,7 +65,7 @@ def validate(question: Validate, how: ValidateDelivery) -> None:
 
 def calibrate(question: Calibrate, how: CalibrateDelivery) -> int:
     """Calibrate and print; the exit code is 1 where held-out rows got worse."""
-    from rooflinecli.calibrate.report import hardware_yaml, report
+    from rooflinecli.calibrate.answer import hardware_yaml, report
     from rooflinecli.core import files
 
     result = question.answer()

@@ -65,7 +65,7 @@ def _one(question: Simulate, how: SimulateDelivery, over: SpreadMap) -> int:
     if how.requests_out is not None:
         save(table(ran.every), Path(how.requests_out), "--requests-out")
     if how.timeline is not None:
-        from rooflinecli.simulate.timeline import timeline
+        from rooflinecli.simulate.summary import timeline
 
         course = timeline(ran.every, ran.replicas, how.timeline_interval or 0.0, question.limits, ran.paid)
         save(course, Path(how.timeline), "--timeline")

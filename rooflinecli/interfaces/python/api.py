@@ -250,7 +250,7 @@ def _simulated(question: Simulate) -> Simulation:
 
 
 def _calibrated(question: Calibrate) -> Calibration:
-    from rooflinecli.calibrate.report import hardware_yaml, report
+    from rooflinecli.calibrate.answer import hardware_yaml, report
 
     found = question.answer()
     return Calibration(plain(report(found)), hardware_yaml(found) if found.moved else None)

@@ -60,7 +60,7 @@ class Estimate(EstimateOptions, Question["EstimateAnswer"]):
     def answer_to(self, request: Request) -> EstimateAnswer:
         """The answer to the request, with the measured values compared."""
         from rooflinecli.questions.estimate.answer import estimate
-        from rooflinecli.questions.estimate.gap_analysis import note
+        from rooflinecli.questions.estimate.explain import note
 
         result = estimate(request)
         note(request, result, self.text_of(Estimate.mfu), self.text_of(Estimate.measured))

@@ -40,8 +40,7 @@ class Report(EstimateOptions, Question["ReportAnswer"]):
         from rooflinecli.engine import build_request
         from rooflinecli.importers.profiles.read import read
         from rooflinecli.questions.profile.compare_estimate import against
-        from rooflinecli.questions.report.answer import report
-        from rooflinecli.questions.simulate.from_estimate import served
+        from rooflinecli.questions.report.answer import report, served
 
         options, trace = self.options(), None
         request = build_request.request(options)

@@ -11,8 +11,7 @@ from rooflinecli.core.num import Number as Quantity
 from rooflinecli.core.record import Quantities
 from rooflinecli.formulas import cost, counts, training
 from rooflinecli.formulas import scaling as law
-from rooflinecli.questions.calculator import calculators
-from rooflinecli.questions.question import Question
+from rooflinecli.questions.question import Question, calculators
 from rooflinecli.specs.options import Group, Number, OptNumber, OptText, Text, field
 
 Point = dict[str, Quantity]  # quantities of a row by name

@@ -10,8 +10,7 @@ from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
 from rooflinecli.core.record import Quantities
 from rooflinecli.formulas import cost, counts, serving
-from rooflinecli.questions.calculator import calculators
-from rooflinecli.questions.question import Question
+from rooflinecli.questions.question import Question, calculators
 from rooflinecli.specs.options import Group, Number, OptNumber, OptText, Text, field
 
 

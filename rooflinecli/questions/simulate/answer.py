@@ -25,16 +25,14 @@ from rooflinecli.questions.simulate.deployment import (
     scheduler_of,
 )
 from rooflinecli.questions.simulate.question import SCHEMA, STUDY_SCHEMA, Simulate
-from rooflinecli.simulate import autoscaler, request_load, slo, summary
+from rooflinecli.simulate import changing_clusters, request_load, slo, summary
 from rooflinecli.simulate import cluster as running
-from rooflinecli.simulate.autoscaler import AutoscaledCluster
+from rooflinecli.simulate.changing_clusters import AutoscaledCluster, DegradedCluster, max_concurrent_failures
 from rooflinecli.simulate.cluster import Cluster, Progress
-from rooflinecli.simulate.failures import DegradedCluster, max_concurrent_failures
 from rooflinecli.simulate.replica import Replica
 from rooflinecli.simulate.request import RequestLatencies, SimRequest, times
-from rooflinecli.simulate.request_load import Lengths, lengths, spread
+from rooflinecli.simulate.request_load import Lengths, Trace, lengths, read, spread
 from rooflinecli.simulate.summary import is_short, is_sustained
-from rooflinecli.simulate.trace_replay import Trace
 from rooflinecli.specs.layout import Layout
 
 
@@ -139,8 +137,6 @@ def recorded(question: Simulate) -> Trace | None:
     """The trace asked for, read once."""
     if not question.trace:
         return None
-    from rooflinecli.simulate.trace_replay import read
-
     return read(
         question.trace,
         question.trace_speed,
@@ -210,7 +206,7 @@ def _answered(
             "warmup",
         )
     scaled = changing.paid if isinstance(changing, AutoscaledCluster) else None
-    paid = None if scaled is None else autoscaler.mean(scaled, *summary.steady_window(found))
+    paid = None if scaled is None else changing_clusters.mean_paid(scaled, *summary.steady_window(found))
     devices = one.devices * (copies if paid is None else paid)
     values = summary.summary(found, replicas, question.limits, devices, question.warmup or 0.0, paid)
     values = {

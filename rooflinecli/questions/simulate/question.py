@@ -14,8 +14,7 @@ from rooflinecli.questions.question import Question
 from rooflinecli.specs import options as o
 
 if TYPE_CHECKING:
-    from rooflinecli.simulate.autoscaler import AutoscalePolicy
-    from rooflinecli.simulate.failures import ReplicaFailure
+    from rooflinecli.simulate.changing_clusters import AutoscalePolicy, ReplicaFailure
     from rooflinecli.simulate.slo import SloSet
 
 
@@ -187,15 +186,15 @@ class Cluster(RequestLoad):
 
     @property
     def replica_failures(self) -> tuple[ReplicaFailure, ...]:
-        from rooflinecli.simulate.failures import losses
+        from rooflinecli.simulate.changing_clusters import losses
 
         return losses(self.failures) if self.failures else ()
 
     @property
     def scaling(self) -> AutoscalePolicy | None:
-        from rooflinecli.simulate.autoscaler import rule
+        from rooflinecli.simulate.changing_clusters import autoscale_policy
 
-        return rule(self.autoscale, self.startup_time or "") if self.autoscale else None
+        return autoscale_policy(self.autoscale, self.startup_time or "") if self.autoscale else None
 
     @property
     def copies(self) -> int:

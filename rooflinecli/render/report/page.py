@@ -10,8 +10,7 @@ from rooflinecli.core.derivation import Traced
 from rooflinecli.core.record import Json, Record
 from rooflinecli.core.units import duration, si
 from rooflinecli.questions.ops.answer import Operation
-from rooflinecli.questions.report.answer import ReportAnswer
-from rooflinecli.questions.simulate.from_estimate import Unserved
+from rooflinecli.questions.report.answer import ReportAnswer, Unserved
 from rooflinecli.render.answer import to_json
 from rooflinecli.render.blocks import Block, Command, Drawing, Headline, Note, Page, Pairs, Picture, Table, records
 from rooflinecli.render.formats.terminal import command

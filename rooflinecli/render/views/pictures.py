@@ -13,9 +13,9 @@ from rooflinecli.measure.aot import AotAnswer
 from rooflinecli.questions.compare.question import CompareAnswer
 from rooflinecli.questions.ops.answer import OpsAnswer
 from rooflinecli.questions.plan.question import ServingChip, ServingPlan, TrainingChip, TrainingPlan
+from rooflinecli.questions.report.answer import ServedLoad
 from rooflinecli.questions.search.question import ServingRow, ServingSearch, TrainingRow, TrainingSearch
 from rooflinecli.questions.simulate.answer import Run, curves
-from rooflinecli.questions.simulate.from_estimate import ServedLoad
 from rooflinecli.questions.simulate.question import SimulateAnswer, StudyAnswer
 from rooflinecli.render.blocks import Picture
 from rooflinecli.render.numbers import label, layout
