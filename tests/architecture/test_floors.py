@@ -50,6 +50,9 @@ IMPORTED_LATE = tuple(
         "questions.search",
         "questions.fleet",
         "questions.sensitivity",
+        "simulate.request_load",
+        "simulate.step_times",
+        "simulate.summary",
         "render.formats.rows",  # of sweeps alone
     )
 )
