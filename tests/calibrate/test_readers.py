@@ -220,6 +220,76 @@ def test_wrong_results_of_a_collective_are_no_measurement():
     assert (first.doubt, second.doubt) == ("7 results are wrong", "")
 
 
+def test_ranks_that_share_a_device_measure_no_link():
+    shared = NCCL.replace(
+        "Rank  1 Group  0 Pid 2 on node device  1 [0000:43:00]", "Rank  1 Group  0 Pid 2 on node device  0 [0000:1b:00]"
+    )
+    assert shared != NCCL
+    assert {r.doubt for r in read_source(Source("log", shared))} == {
+        "all 2 ranks are on one device, so no link is measured"
+    }
+    other = shared.replace("Pid 2 on node", "Pid 2 on node2")
+    assert {r.doubt for r in read_source(Source("log", other))} == {""}
+
+
+def test_experts_that_a_command_or_a_column_keeps_on_the_host():
+    table = "| model | backend | {head} test | t/s |\n| --- | --- | {rule} --- | --- |\n| qwen3moe 30B.A3B Q4_0 | CUDA | {cell} {test} | 20.0 |\n"
+    plain = table.format(head="", rule="", cell="", test="tg64@pp128")
+    (row,) = read_source(Source("log", plain))
+    assert (row.options["prompt"], row.options.get("experts-on"), row.unread) == (128.0, None, "")
+    command = "$ ./llama-bench -m a.gguf -ngl 99 -ot {}\n"
+    column = table.format(head="ot |", rule="--- |", cell="exps=CPU |", test="tg128")
+    for text in (command.format("exps=CPU") + plain, command.format('"\\.ffn_.*_exps\\.=CPU"') + plain, column):
+        assert read_source(Source("log", text))[0].options["experts-on"] == "host"
+    (row,) = read_source(Source("log", command.format("blk.1.ffn_up_exps=CPU") + plain))
+    assert row.unread and "experts-on" not in row.options
+    both = command.format("exps=CPU") + plain + "$ ./llama-bench -m b.gguf\n" + plain
+    assert [r.options.get("experts-on") for r in read_source(Source("log", both))] == ["host", None]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('\n:::MLLOG {"key": "loadgen_version", "value": "4.1"}', "LoadGen's detail log"),
+        (':::MLLOG {"key": "power_reading", "value": 5056, "metadata": ""}', "5056 W of the whole system"),
+        ("| model | test | t/s (main) | t/s (PR) |\n|---|---|---|---|\n| llama 8B Q4_0 | pp512 | 123.46 | 165.26 |\n", ":1: a table that compares builds"),
+        ("epoch,train_runtime,train_samples_per_second\n0.25,1830.0024,6.995\n", "unknown measurement format"),
+    ],
+)  # fmt: skip
+def test_what_is_next_to_a_result_is_refused_by_its_name(text, reason):
+    with pytest.raises(DataError, match=reason):
+        read_source(Source("log", text))
+
+
+def test_deepspeed_prints_its_configuration_behind_a_time_and_a_place():
+    said = {
+        "train_batch_size .............": 384,
+        "train_micro_batch_size_per_gpu ": 24,
+        "world_size ...................": 16,
+    }
+    lines = [
+        f"[2024-07-08 05:54:22,084] [INFO] [config.py:1001:print]   {name} {value}" for name, value in said.items()
+    ]
+    lines += [
+        "[2024-07-08 05:54:22,084] [INFO] [config.py:1001:print]   zero_config .................. stage=2 reduce_scatter=True"
+    ]
+    lines += [
+        "[2024-07-08 05:54:24,854] [INFO] [timer.py:258:stop] epoch=0/global_step=10, CurrSamplesPerSec=1682.49, MemAllocated=5.5GB"
+    ]
+    for prefix in ("", "node-019: "):
+        (row,) = read_source(Source("log", "\n".join(prefix + line for line in lines)))
+        assert {"batch": 384, "micro-batch": 24, "n": 16, "zero": 2}.items() <= row.options.items()
+
+
+@pytest.mark.parametrize(
+    "line", ["chosen: -31.9, rejected: -33.9, loss: 0.66", "{'loss': 0.6, 'rewards/chosen': -0.1}"]
+)
+def test_a_loss_of_pairs_is_the_recipe_of_a_run(line):
+    (row,) = read_source(Source("log", f"{line}\n{MEGATRON}"))
+    assert row.options["recipe"] == "dpo" and "reference model" in row.notes[-1]
+    assert "recipe" not in read_source(Source("log", MEGATRON))[0].options
+
+
 def test_a_run_of_the_trainer_is_its_time_over_its_steps():
     """Two decimals of a rate are not a step: 701.9971 s at 0.043 steps a second are 30 steps. The dictionary and the table are one run."""
     said = "{'train_runtime': 701.9971, 'train_samples_per_second': 0.62, 'train_steps_per_second': 0.043, 'epoch': 15.0}\n"
@@ -231,6 +301,9 @@ def test_a_run_of_the_trainer_is_its_time_over_its_steps():
     assert (row.value, row.options["batch"]) == (pytest.approx(701.9971 / 30), 15.0)
     (row,) = read_source(Source("log", said.replace("701.9971", "70199.71")))
     assert (row.value, row.unit) == (0.62, "samples/s")  # 3018 steps, 35 more or fewer
+    memory = "".join(f"  'train_mem_gpu_{i}_delta': {i},\n" for i in range(40))
+    (row,) = read_source(Source("log", said.replace("'epoch'", memory + "'epoch'")))  # skip_memory_metrics=False
+    assert row.value == pytest.approx(701.9971 / 30)
 
 
 def test_a_prompt_behind_a_context_is_one_with_a_cached_prefix():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pkgutil
+import re
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
@@ -13,6 +14,8 @@ from typing import Protocol
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.source import MeasuredRow, Source, load
 
+# a loss of pairs: TRL, LLaMA-Factory and NeMo-Aligner; DeepSpeed-Chat
+_PAIRS = re.compile(r"rewards?[/_]chosen|^chosen: [-\d.]+, rejected: [-\d.]+", re.MULTILINE)
 _TRACES = ('"traceEvents"', "Total Time (ns),Instances", 'Total Time (ns)","Instances')  # torch, JAX; nsys stats
 
 
@@ -50,12 +53,22 @@ def read_source(source: Source) -> list[MeasuredRow]:
     found = [reading for reader in claimed for reading in reader.read(source)]
     if not found:
         names = " and ".join(reader.TOOL for reader in claimed)
-        raise DataError(f"{source.at(len(source.lines))}: looks like {names}, but has no result; was it cut short?")
+        raise DataError(
+            f"{source.at(len(source.lines))}: looks like {names}, but has no result in the form that they print; give their whole output"
+        )
     for row in found:
         if not (row.value > 0 and math.isfinite(row.value)):
             raise DataError(
                 f"{row.where}: {row.tool}: {row.value:g} {row.unit} is no measurement; was the file changed?"
             )
+    if _PAIRS.search(source.plain):
+        pairs = "preference optimization: a sample is a pair, and a reference model reads it too"
+        found = [
+            replace(row, options={"recipe": "dpo", **row.options}, notes=(*row.notes, pairs))
+            if row.quantity == "train"
+            else row
+            for row in found
+        ]
     return _once(found)
 
 

@@ -24,7 +24,7 @@ _NCCL_NAME = re.compile(
 _NCCL_FACTOR = 1.02
 _NCCL_SUMS = ("sum", "prod", "min", "max", "avg", "mulsum")
 _NCCL_DEVICES = re.compile(r"\bnThread\s+(\d+)\s+nGpus\s+(\d+)\b")  # of one process
-_NCCL_RANK = re.compile(r"^\W*Rank\s+(\d+)\s.*\bdevice\s+\d+ +(?:\[\S+\] +)?(.*?)\s*$")
+_NCCL_RANK = re.compile(r"^\W*Rank\s+(\d+)\s.*?(\S+) +device\s+(\d+) +(?:\[\S+\] +)?(.*?)\s*$")
 _OSU_OPS = {
     "allreduce": "all-reduce",
     "allgather": "all-gather",
@@ -60,7 +60,7 @@ _MEASURE = "roofline-measure/1"
 def _nccl(source: Source, tool: str) -> list[MeasuredRow]:
     """nccl-tests and rccl-tests: microseconds out of place. The line that names the program may follow its table."""
     found: list[MeasuredRow] = []
-    name, ranks, inside, devices, first, width = None, dict[str, str](), False, 0, 0, 0
+    name, ranks, inside, devices, first, width = None, dict[str, tuple[str, ...]](), False, 0, 0, 0
     for line, text in enumerate(source.lines, start=1):
         if match := _NCCL_NAME.search(text):
             name = NCCL_OPS.get(match[1], match[1])
@@ -71,7 +71,7 @@ def _nccl(source: Source, tool: str) -> list[MeasuredRow]:
         if match := _NCCL_DEVICES.search(text):
             devices = int(match[1]) * int(match[2])  # one may be that of each of several processes
         if match := _NCCL_RANK.match(text):
-            ranks[match[1]] = match[2]
+            ranks[match[1]] = match.groups()[1:]
         if _NCCL_HEAD.match(text):
             columns = text.split()
             width = len(columns) - columns.index("time") if "time" in columns else 8
@@ -95,9 +95,12 @@ def _nccl_named(row: MeasuredRow, op: str | None) -> MeasuredRow:
     return replace(row, probe={**row.probe, "op": op}, unread=apart)
 
 
-def _nccl_row(where: str, tool: str, text: str, width: int, ranks: dict[str, str], devices: int) -> MeasuredRow | None:
+def _nccl_row(
+    where: str, tool: str, text: str, width: int, ranks: dict[str, tuple[str, ...]], devices: int
+) -> MeasuredRow | None:
     """size count type [redop] [root], then `width` cells: time algbw busbw #wrong, out of place and in place; what moves is the larger
-    of in and out. The collective as its columns tell it: the root of one, whether it reduces, and how much more the bus carries."""
+    of in and out. The collective as its columns tell it: the root of one, whether it reduces, and how much more the bus carries.
+    `ranks` has the host, the index and the name of each rank's device."""
     cells = text.strip().lstrip("#").split()
     size, start = positive(cells[0]) if cells else None, len(cells) - width
     if size is None or start < 3 or width < 3 or not cells[2].isalnum():
@@ -111,10 +114,12 @@ def _nccl_row(where: str, tool: str, text: str, width: int, ranks: dict[str, str
         op = "reduce-scatter" if _NCCL_FACTOR * bus < out else "all-reduce"
     n = max((int(rank) + 1 for rank in ranks), default=devices)  # a copy of a log may leave ranks out
     probe: Json = {"op": op, "bytes": size, "n": n if n > 1 else None}
-    if names := {name for name in ranks.values() if name}:
+    if names := {name for _, _, name in ranks.values() if name}:
         probe["device"] = sorted(names)
     wrong = positive(cells[start + 3]) if len(cells) > start + 3 else None
     doubt = f"{wrong:g} results are wrong" if wrong else ""
+    if len(ranks) > 1 and len(set(ranks.values())) == 1:
+        doubt = f"all {len(ranks)} ranks are on one device, so no link is measured"
     return MeasuredRow(where, tool, "collective", time * 1e-6, probe=probe, doubt=doubt)
 
 

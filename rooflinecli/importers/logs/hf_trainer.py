@@ -11,6 +11,7 @@ from rooflinecli.importers.source import MeasuredRow, Options, Source, number, p
 
 TOOL = "Hugging Face Trainer"
 _FIELD = re.compile(r"['\"]?(\w+)['\"]?\s*[:=]\s*['\"]?([\d.]+(?::[\d.]+)*(?:e[+-]?\d+)?)")
+_SUMMARY = re.compile(r"train_runtime['\"]?\s*[:=]\s*['\"]?\d")  # a figure, not the heading of a column
 _ROW = re.compile(r"(?:.*\s)?\w+\s+=\s+[\d.:]+\s*$")  # of the table that Trainer.log_metrics prints
 _HEAD = {  # what the Trainer logs before the first step
     "steps": re.compile(r"Total optimization steps\s*=\s*([\d,]+)"),
@@ -23,7 +24,7 @@ HALF = 5e-4  # half of the last digit of a rate: the Trainer rounds to three dec
 
 
 def claims(source: Source) -> bool:
-    summary = "train_runtime" in source.plain and "train_samples_per_second" in source.plain
+    summary = "train_samples_per_second" in source.plain and _SUMMARY.search(source.plain) is not None
     return summary or ("train_runtime" not in source.plain and any(_bars(source)))
 
 
@@ -47,13 +48,13 @@ def _head(text: str) -> dict[str, float]:
 
 def read(source: Source) -> list[MeasuredRow]:
     text, printed = source.plain, list[tuple[int, int, dict[str, float]]]()
-    for start in (match.start() for match in re.finditer("train_runtime", text)):
+    for start in (match.start() for match in _SUMMARY.finditer(text)):
         line = source.line_of(start)
         if _ROW.match(source.lines[line - 1]):
             block = "\n".join(row for row in source.lines[max(line - 6, 0) : line + 4] if _ROW.match(row))
         else:
             first = max(text.rfind(mark, 0, start) for mark in ("TrainOutput", "{"))
-            block, closed, _ = text[first : start + 600].partition("}")
+            block, closed, _ = text[first : start + 2000].partition("}")
             if not closed:
                 raise DataError(f"{source.at(line)}: the summary does not end; was the file cut short?")
         fields = {name: figure for name, value in _FIELD.findall(block) if (figure := _figure(value)) is not None}

@@ -11,11 +11,14 @@ from rooflinecli.importers.source import MeasuredRow, Options, Source, csv_rows,
 
 TOOL = "llama-bench"
 _FORMAT = re.compile(r"\b(I?Q\d\w*|MXFP4|NVFP4|BF16|F16|F32)\b(?: - (Small|Medium|Large))?", re.IGNORECASE)
+_EXPERTS = re.compile(r"^[^\d,;]*exps[^\d,;]*=CPU$")  # every routed expert of every layer
 _WIDE = {"fp16": 16.0, "bf16": 16.0, "fp32": 32.0, "q8_0": 8.5}  # bits a weight
-_TEST = re.compile(r"^(pp|tg) ?(\d+)(\+tg)?(?: ?\d+)?(?: ?@ ?d(\d+))?$")
+_TEST = re.compile(r"^(pp|tg) ?(\d+)(\+tg)?(?: ?\d+)?(?: ?@ ?(?:d|pp)(\d+))?$")  # tg64@pp128 of ik_llama.cpp: depth 128
 _CARD = re.compile(r" *(?:Device \d+: |ggml_vulkan: \d+ = )(.+?)(?:, compute|, gfx| \(|$)")
 # a backend is that of the program, of which a run may use none: a heading or a command says so
 _HOST = re.compile(r"^#+ *CPU( only)? *$|llama-bench.*(-ngl|--n-gpu-layers)[ =]0\b")
+# tensors that a command or the text before a table keeps on the host
+_PLACED = re.compile(r"(?:-ot|--override-tensor)[ =`\"']+([^\s`\"']+=CPU)\b")
 SCATTER = 0.1  # of a rate: a larger standard deviation of its runs is noted
 _ALL = 99  # layers on the device: more than most models have, which is how all of them are asked for
 _METAL_2025, _CUDA_2024 = 4000, 3300  # builds from which, and up to which, other constants hold: 2024-11, 2024-07
@@ -67,6 +70,8 @@ def _reading(source: Source, line: int, row: Json, test: _Test) -> MeasuredRow:
     elif test.kind == "tg":
         options |= {"prompt": test.depth or 1.0, "output": test.tokens}
     unread = "" if test.kind in ("pp", "tg") else "one rate of prompt and answer together"
+    if row.get("ot") and "experts-on" not in options:
+        unread = f"-ot {row['ot']}: what it keeps on the host is not that of any option"
     return MeasuredRow(source.at(line), TOOL, quantity, value, options=options, probe=probe, notes=notes, unread=unread)
 
 
@@ -127,7 +132,7 @@ def _server(source: Source, row: Json, cards: list[str]) -> Options:
     elif stated and backend == "cuda" and stated < _CUDA_2024:
         engine = "llamacpp-2024"
     devices = 0 if "rpc" in str(row.get("backends") or row.get("backend")).lower() else len(cards)
-    hosted = positive(row.get("n_cpu_moe"))
+    hosted, placed = positive(row.get("n_cpu_moe")), str(row.get("ot") or "")
     layers = next((value for name in ("n_gpu_layers", "ngl") if (value := number(row.get(name))) is not None), None)
     caches = {str(row[name]) for name in ("type_k", "type_v") if row.get(name)} - {"f16"}
     fused = str(row.get("flash_attn", row.get("fa", ""))).lower()
@@ -136,7 +141,7 @@ def _server(source: Source, row: Json, cards: list[str]) -> Options:
         "n": devices or None,
         "pp": devices if devices > 1 else None,
         "gpu-layers": layers if layers is not None and 0 <= layers < _ALL else None,
-        "experts-on": f"host:{hosted:g}" if hosted else None,
+        "experts-on": f"host:{hosted:g}" if hosted else "host" if _EXPERTS.search(placed) else None,
         "kv-dtype": caches.pop() if len(caches) == 1 else None,
         "flash": {"0": False, "false": False, "1": True, "true": True}.get(fused),
     }
@@ -144,12 +149,16 @@ def _server(source: Source, row: Json, cards: list[str]) -> Options:
 
 
 def _markdown(source: Source) -> list[MeasuredRow]:
-    found, host = list[MeasuredRow](), False
+    found, host, placed, compared = list[MeasuredRow](), False, "", 0
     header: list[str] | None = None
     for line, text in enumerate(source.lines, start=1):
         cells = [cell.strip() for cell in text.strip().strip("|").split("|")] if text.lstrip().startswith("|") else []
         if not cells and (text.startswith("#") or "llama-bench" in text):
             host = _HOST.search(text) is not None
+        if not cells and ((match := _PLACED.search(text)) or re.search(r"llama-bench\S* +-", text)):
+            placed = match[1] if match else ""
+        if "test" in cells and "t/s" not in cells:
+            compared = compared or line
         if "t/s" in cells and ("test" in cells or {"n_prompt", "n_gen"} <= set(cells)):  # the latter until 2023-08
             header = cells
         elif header and cells and not set(text) <= set("|-: "):
@@ -158,6 +167,7 @@ def _markdown(source: Source) -> list[MeasuredRow]:
                     f"{source.at(line)}: {len(cells)} cells under {len(header)} columns; was the file cut short?"
                 )
             row = dict(zip(header, cells, strict=True)) | ({"backend": "CPU"} if host else {})
+            row.setdefault("ot", placed)
             if "est_ppt (ms)" in row:
                 found += _benchy(source, line, row, found)
                 continue
@@ -170,6 +180,10 @@ def _markdown(source: Source) -> list[MeasuredRow]:
                 found.append(_reading(source, line, row, test))
         elif not cells:
             header = None
+    if compared and not found:
+        raise DataError(
+            f"{source.at(compared)}: a table that compares builds, with a t/s column for each; give what llama-bench prints"
+        )
     return found
 
 

@@ -28,6 +28,8 @@ def claims(source: Source) -> bool:
 
 def read(source: Source) -> list[MeasuredRow]:
     events = list(_events(source))
+    if any(event["key"].startswith("loadgen_") for _, event in events):
+        raise DataError(f"{source.at(1)}: LoadGen's detail log; give mlperf_log_summary.txt of the same run")
     said = {event["key"]: event.get("value") for _, event in events if event.get("key") != "tracked_stats"}
     benchmark = str(said.get("submission_benchmark", ""))
     options: Options = {

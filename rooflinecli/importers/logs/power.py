@@ -20,10 +20,10 @@ _HEADERS = {  # tool -> its header, the column of power and those that name a de
     "DCGM": (re.compile(r"#\s*Entity\b.*\bPOW"), re.compile(r"POW"), ("Entity",)),
 }
 _LINES = {  # tool -> a sample by itself: the device, if it is named, and W
-    "DCGM exporter": re.compile(r'DCGM_FI_DEV_POWER_USAGE\{.*?gpu="(\w+)".*?\} ([\d.]+)'),
-    "MLPerf power": re.compile(r"Time,([^,]{0,0})[^,]+,Watts,([\d.]+),"),
+    "DCGM exporter": re.compile(r'DCGM_FI_DEV_POWER_USAGE\{.*?gpu="(?P<device>\w+)".*?\} (?P<watts>[\d.]+)'),
+    "MLPerf power": re.compile(r'(?:Time,[^,]+,Watts,|.*:::MLLOG .*"power_reading", "value": )(?P<watts>[\d.]+),'),
 }
-_MARKS = ("power.draw", "pwr", "POW", ",Watts,", "gpu_energy")
+_MARKS = ("power.draw", "pwr", "POW", ",Watts,", "power_reading", "gpu_energy")
 _ZEUS = re.compile(r"\btime=([\d.]+),\s*gpu_energy=\{([^}]*)\}")
 
 
@@ -68,7 +68,7 @@ def measured(source: Source) -> PowerLog | None:
             header = ["unit", *header] if tool == "DCGM" else header  # 'GPU 0' is two words
         elif alone:
             tool, first = alone[0], first or line
-            samples.append((alone[1][1], number(alone[1][2]) or 0.0))
+            samples.append((alone[1].groupdict().get("device", ""), number(alone[1]["watts"]) or 0.0))
         elif match := _ZEUS.search(text):  # joules of each device over a window
             tool, first, seconds = "Zeus", first or line, positive(match[1]) or 1.0
             joules = re.findall(r"(\w+):\s*([\d.]+)", match[2])

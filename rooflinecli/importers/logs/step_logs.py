@@ -154,9 +154,10 @@ class StepLog:
 
 
 def _printed(source: Source, name: str) -> str:
-    """The first value of an argument printed as `name ..... value` (Megatron) or `name: value` / `name = value` (YAML dumps)."""
-    start = r"^(?:\[?\w+\]?:?\s|\S+:\s|.*\bConfig param\s)?\s*"
-    match = re.search(rf"{start}{name}\s*(?:\.{{3,}}|:|=)\s*([^\s,#]+)", source.plain, re.MULTILINE)
+    """The first value of an argument printed as `name ..... value` (Megatron; DeepSpeed, behind its time and place) or `name: value` /
+    `name = value` (YAML dumps)."""
+    start = r"^(?:\[?\w+\]?:?\s|(?:\S+:\s+)?(?:\[[^]\n]*\]\s*)*|.*\bConfig param\s)?\s*"
+    match = re.search(rf"{start}{name}\s*(?:\.{{3,}}|:|=|  )\s*([^\s,#]+)", source.plain, re.MULTILINE)
     return match[1] if match else ""
 
 
