@@ -30,7 +30,7 @@ from rooflinecli.questions.search.serving import search
 from rooflinecli.questions.search.training import CHUNK, answer_of, needs
 from rooflinecli.questions.sweep.run import SweepBlock
 from rooflinecli.specs import training_envelope as shipped_envelope
-from rooflinecli.specs.layout import Layout
+from rooflinecli.specs.layout import Layout, OpenValues
 from rooflinecli.specs.request import BOUNDS
 from rooflinecli.specs.snapshots import published
 from rooflinecli.specs.training_envelope import widening
@@ -56,6 +56,13 @@ _GIVEN = (
     "ep_overlap",
     "tp_overlap",
 )
+# What the software of a family lacked, though its name stands for later releases too: the distributed optimizer and sequence parallelism came to
+# Megatron-LM in 2022, and DeepSpeed's pipeline engine refuses ZeRO-2 and ZeRO-3.
+_LACKED: dict[tuple[str, str], OpenValues] = {
+    ("megatron_sc21_t1", "megatron-2022"): {"zero": (0,), "sequence-parallel": (False,)},
+    ("megatron_sc21_t2", "megatron-2022"): {"zero": (0,), "sequence-parallel": (False,)},
+    ("bloom", "deepspeed"): {"zero": (0, 1)},
+}
 KNOWN = ("llama-3.1-405b", "deepseek-v3", "nemotron", "mixtral")
 
 
@@ -123,6 +130,15 @@ def asked(row: Row) -> EstimateContext:
     return published_training.ctx(row, asked={"phases": ("train",), **given}) if given else ctx
 
 
+def question_of(row: Row) -> TrainingSearchQuestion:
+    """The search of a run: its recomputation, and what its software had."""
+    ctx, layout = asked(row), published_training.plan(row)
+    lacked = _LACKED.get((published_training.family(row), layout.software), {})
+    return TrainingSearchQuestion(
+        ctx.request, (), (), {"recompute": (layout.recompute,), **lacked}, (int(layout.devices),)
+    )
+
+
 def priced(
     ctx: EstimateContext, question: TrainingSearchQuestion, n: int
 ) -> Iterator[tuple[layout_space.LayoutArrays, SweepBlock]]:
@@ -140,11 +156,11 @@ def priced(
 
 def searched(row: Row, hold: str = BOUNDS[0]) -> Searched | None:
     """A run against the search of its question, ranked by the bound that `hold` names; None where no layout fits by our count."""
-    ctx, layout, compared = asked(row), published_training.plan(row), published_training.compared(row)
-    question = TrainingSearchQuestion(ctx.request, (), (), {"recompute": (layout.recompute,)}, (int(layout.devices),))
+    question, compared = question_of(row), published_training.compared(row)
+    ctx, devices = EstimateContext(question.request), question.devices[0]
     times, ends, blind, needed = [], [], [], dict[str, float]()
     bound = float(time_at_bound(compared.answer, hold))
-    for layouts, answer in priced(ctx, question, int(layout.devices)):
+    for layouts, answer in priced(ctx, question, devices):
         found = answer.phases["train"]
         assert isinstance(found, TrainAnswer)
         with np.errstate(all="ignore"):

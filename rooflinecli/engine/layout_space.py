@@ -1,6 +1,7 @@
-"""Every legal training layout on a number of devices, as arrays: splits of the devices first, then what each split leaves open.
+"""Every legal training layout on a number of devices: splits of the devices first, then what each split leaves open.
 
-A search tries all of them, the choice of a layout a coarse part, from whose best it goes on (engine/training_layout).
+A search tries all of them as arrays, the choice of a layout a coarse part, from whose best it goes on (engine/training_layout): on few devices,
+and to find a device count, a part so small that its layouts are sooner priced one by one than numpy is imported.
 
 What is legal is engine/legality's to say. Micro-batches are the divisors of a replica's share of the batch and the powers of
 two up to it, expert groups the divisors of dp, virtual stages all that leave every chunk a layer, the embedding or the loss. ZeRO-3 shards over all
@@ -14,7 +15,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from itertools import combinations
+from itertools import combinations, product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -23,6 +24,8 @@ from rooflinecli.core.num import Number, divisors
 from rooflinecli.core.record import Json
 from rooflinecli.engine import explicit_layout, extrapolation, legality
 from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.layout_candidates import divides_heads, scale_up_domain
+from rooflinecli.engine.legality import LegalityRule
 from rooflinecli.specs.layout import CHOSEN, OPEN, PLACEMENTS, Layout, OpenValues
 from rooflinecli.specs.request import Request
 
@@ -32,10 +35,12 @@ if TYPE_CHECKING:
 ORDER = ("tp", "pp", "cp", "dp", "ep", "micro_batch", "virtual_stages")  # rows of a table of layouts
 
 DOMAINS = (0, 1, 2)  # fast domains that a shard group fills; 0: all replicas are one group
-
-
 COARSE_TP, COARSE_MICRO_BATCH = 32, 32  # largest sizes of the coarse part
 COARSE_TOKENS = 128  # of a context rank at least
+FEW_MICRO_BATCH, FEW_TOKENS = (
+    4,
+    8192,
+)  # the same of the few that are priced one by one; longer sequences have one context size
 
 
 class LayoutSpace(Protocol):
@@ -50,9 +55,10 @@ class LayoutSpace(Protocol):
 
 @dataclass(frozen=True)
 class CoarseSpace:
-    """The sizes that a request leaves open, of which the coarse part is tried."""
+    """The sizes that a request leaves open, of which the coarse part is tried, or few of it."""
 
     request: Request
+    few: bool = False
 
     @property
     def open(self) -> OpenValues:
@@ -130,25 +136,10 @@ def layouts(ctx: EstimateContext, space: LayoutSpace, devices: int) -> LayoutArr
     """All of them, or the coarse part. Sizes the question fixes are taken as given and still have to be legal."""
     import numpy as np
 
-    rows, experts, coarse = list[np.ndarray](), ctx.ledger.experts, isinstance(space, CoarseSpace)
-    stages = ctx.ledger.n_layers + 2  # at most: embedding and loss count as layers
-    for number, (tp, pp, cp, dp) in enumerate(_splits(ctx, space, devices)):
-        groups = [e for e in divisors(dp) if all(x % e == 0 for x in experts)] if experts else [1]
-        sizes = micro_batch_sizes(ctx, dp)
-        most = max(stages // pp, 1)
-        chunks: Sequence[int] = range(1, most + 1)
-        if coarse:
-            groups = sorted({1, *groups[::-2]})
-            sizes = [size for size in sizes if size & (size - 1) == 0 and size <= COARSE_MICRO_BATCH]
-            even = divisors(max(round(ctx.ledger.n_layers / pp), 1))
-            chunks = sorted({1, even[len(even) // 2], most})
-        rest = [
-            _allowed(space, "ep", groups),
-            _allowed(space, "micro-batch", sizes),
-            _allowed(space, "virtual-stages", chunks if pp > 1 else [1]),
-        ]
+    rows = list[np.ndarray]()
+    for number, (split, rest) in enumerate(_sizes(ctx, space, devices)):
         block = np.empty((8, *map(len, rest)))
-        for row, value in zip(block, (number, tp, pp, cp, dp, *np.ix_(*rest)), strict=True):
+        for row, value in zip(block, (number, *split, *np.ix_(*rest)), strict=True):
             row[...] = value
         rows.append(block.reshape(8, -1))
     table = np.concatenate(rows, axis=1) if rows else np.zeros((8, 0))
@@ -162,11 +153,62 @@ def layouts(ctx: EstimateContext, space: LayoutSpace, devices: int) -> LayoutArr
     return replace(found.take(np.flatnonzero(alive)), rejected={why: n for why, n in rejected.items() if n})
 
 
+def few_layouts(ctx: EstimateContext, devices: int, broken: list[LegalityRule] | None = None) -> Iterator[Layout]:
+    """Few of them, one by one; `broken` collects the rules that others break."""
+    space, request = CoarseSpace(ctx.request, few=True), ctx.request
+    common = PLAIN.layout(request, {"zero": 1 if request.zero is None else request.zero})
+    settings, most = list(structures(space)), legality.most_zero(ctx, common)
+    for split, rest in _sizes(ctx, space, devices):
+        for sizes in product(*rest):
+            layout = common.with_changes(**dict(zip(ORDER, (*map(float, split), *sizes), strict=True)))
+            rule = legality.first_violation(ctx, layout, "train")
+            if rule is None:
+                highest = 1 if layout.replicas == 1 else max(most, 1)
+                for one in settings:
+                    if request.zero is not None or one.zero <= highest:
+                        changes = {name: value for name, value in one.settings.items() if value is not None}
+                        yield without_effect_removed(request, layout.with_changes(**changes))
+            elif broken is not None:
+                broken.append(rule)
+
+
+def _sizes(
+    ctx: EstimateContext, space: LayoutSpace, devices: int
+) -> Iterator[tuple[tuple[int, int, int, int], tuple[list[float], ...]]]:
+    """Every split of the devices into tp, pp, cp and dp; with each the expert groups, micro-batches and virtual stages that are tried."""
+    experts, stages = ctx.ledger.experts, ctx.ledger.n_layers + 2  # at most: embedding and loss count as layers
+    coarse = isinstance(space, CoarseSpace)
+    for split in _splits(ctx, space, devices):
+        tp, pp, _, dp = split
+        groups = [e for e in divisors(dp) if all(x % e == 0 for x in experts)] if experts else [1]
+        sizes = micro_batch_sizes(ctx, dp)
+        most = max(stages // pp, 1)
+        chunks: Sequence[int] = range(1, most + 1)
+        if isinstance(space, CoarseSpace) and space.few:
+            inside = [e for e in groups if e * tp <= scale_up_domain(ctx)]
+            groups = sorted({1, max(inside, default=1), groups[-1]})
+            # the fewest devices that fit a model fit it with one sequence
+            largest = 1 if space.request.devices is None else FEW_MICRO_BATCH
+            sizes, chunks = [size for size in sizes if size & (size - 1) == 0 and size <= largest], [1]
+        elif coarse:
+            groups = sorted({1, *groups[::-2]})
+            sizes = [size for size in sizes if size & (size - 1) == 0 and size <= COARSE_MICRO_BATCH]
+            even = divisors(max(round(ctx.ledger.n_layers / pp), 1))
+            chunks = sorted({1, even[len(even) // 2], most})
+        virtual = chunks if pp > 1 else [1]
+        named = ("ep", groups), ("micro-batch", sizes), ("virtual-stages", virtual)
+        yield split, tuple(_allowed(space, name, values) for name, values in named)
+
+
 def _splits(ctx: EstimateContext, space: LayoutSpace, devices: int) -> Iterator[tuple[int, int, int, int]]:
     sizes = divisors(devices)
     tps: Sequence[int] = sizes
     cps: Sequence[int] = sizes
-    if isinstance(space, CoarseSpace):
+    if isinstance(space, CoarseSpace) and space.few:
+        tps = [tp for tp in sizes if tp <= scale_up_domain(ctx) and divides_heads(ctx, tp)]
+        long = space.request.devices is not None and ctx.seq >= 2 * FEW_TOKENS
+        cps = [1, 2 ** int(math.log2(ctx.seq / FEW_TOKENS))] if long else [1]
+    elif isinstance(space, CoarseSpace):
         tps = [tp for tp in sizes if tp <= COARSE_TP]
         cps = [cp for cp in sizes if cp & (cp - 1) == 0 and (cp == 1 or ctx.seq / cp >= COARSE_TOKENS)]
     for tp in _allowed(space, "tp", tps):
@@ -196,6 +238,16 @@ def micro_batch_sizes(ctx: EstimateContext, dp: Number) -> list[int]:
     return sorted({*divisors(share), *(2**i for i in range(share.bit_length()))})
 
 
+def without_effect_removed(request: Request, layout: Layout) -> Layout:
+    """Without what has no effect where it is not asked for: sequence parallelism of one tensor rank, ZeRO of one replica."""
+    changes = dict[str, object]()
+    if request.sequence_parallel is None and layout.tp == 1:
+        changes["sequence_parallel"] = False
+    if request.zero is None and layout.replicas == 1:
+        changes["zero"] = 0
+    return layout.with_changes(**changes)
+
+
 def placements(space: LayoutSpace) -> tuple[Any, ...]:
     """Orders of the axes to try: as given; every one where the network has tiers between hosts; else the usual one."""
     kinds = [level.kind for level in space.request.hardware.network]
@@ -205,10 +257,11 @@ def placements(space: LayoutSpace) -> tuple[Any, ...]:
 def structures(space: LayoutSpace) -> Iterator[DeviceSplit]:
     """ZeRO stage, recomputation, sequence parallelism, shard groups and order of the axes, plainest first: ties go to the first."""
     coarse = isinstance(space, CoarseSpace)
+    few = isinstance(space, CoarseSpace) and space.few
     for recompute in space.open.get("recompute", CHOSEN[::2] if coarse else CHOSEN):
-        for zero in space.open.get("zero", (1, 2, 3) if coarse else (0, 1, 2, 3)):
+        for zero in space.open.get("zero", (1, 3) if few else (1, 2, 3) if coarse else (0, 1, 2, 3)):
             for parallel in space.open.get("sequence-parallel", (True,) if coarse else (False, True)):
-                for domains in DOMAINS if int(zero) == 3 and space.request.shard is None else (0,):
+                for domains in DOMAINS if int(zero) == 3 and space.request.shard is None and not few else (0,):
                     for placement in placements(space)[: 1 if coarse else None]:
                         yield DeviceSplit(int(zero), str(recompute), bool(parallel), domains, placement)
 
@@ -228,7 +281,7 @@ def affected_axes(ctx: EstimateContext, found: LayoutArrays, space: LayoutSpace,
     offered = placements(space)
     if structure.placement is not None and structure.placement != offered[0]:
         for other in offered[: offered.index(structure.placement)]:
-            keep &= _ordered_apart(found, structure.placement, other)
+            keep &= _orders_differ(found, structure.placement, other)
     if (
         structure.domains
     ):  # where its groups split the replicas, otherwise than fewer domains do; a group holds every expert
@@ -239,7 +292,7 @@ def affected_axes(ctx: EstimateContext, found: LayoutArrays, space: LayoutSpace,
     return np.flatnonzero(keep)
 
 
-def _ordered_apart(found: LayoutArrays, one: str, other: str) -> np.ndarray:
+def _orders_differ(found: LayoutArrays, one: str, other: str) -> np.ndarray:
     """Where two orders of the axes differ: where they do not only move axes of one device."""
     import numpy as np
 

@@ -145,9 +145,12 @@ class Microbatch:
         """Charge tensor, expert and context parallel collectives of one layer group."""
         layout, size, full = self.layout, self.ctx.formats.activation, self.layout.recompute == "full"
         reductions = tensor.tp_reductions_per_layer(self.ledger.spec.layers[group.index], layout)
+        gathered = self._gathered_bytes(group, reductions)
         for again in (False, True) if full else (False,):
             repeats = times * self.recomputed if again else times
-            for c in tensor.collectives(layout, self.tokens, sizes["D"], size, repeats, reductions, True, again):
+            for c in tensor.collectives(
+                layout, self.tokens, sizes["D"], size, repeats, reductions, True, again, gathered
+            ):
                 self.communicate(c, 0.0 if again else self._tensor_overlap(c))
         if group.moe:
             width = expert.token_width(sizes)
@@ -158,6 +161,15 @@ class Microbatch:
         if group.mixer is not None:
             for c in context.collectives(layout, self.tokens, group.mixer.exchange(sizes), size, times, True):
                 self.communicate(c, self.constants("cp_collective").overlap)
+
+    def _gathered_bytes(self, group: Layer, branches: Number) -> Number:
+        """Bytes per value that tensor parallelism gathers: the format of the matmul that reads it, or of its gradient, where the stack
+        quantizes before it gathers; tokens of experts are dispatched in 16 bits."""
+        f = self.ctx.formats
+        if not num.present(self.constants("tp_collective").narrow_gather):
+            return f.activation
+        wide = 1.0 if group.moe else 0.0
+        return (wide * f.activation + (branches - wide) * f.matmul_input) / branches
 
     def _expert_overlap(self, c: Collective) -> Number:
         """Fraction of the expert all-to-all that hides behind other microbatches: as asked (--ep-overlap), else as the stack does,
@@ -333,7 +345,7 @@ def _parts(m: Microbatch) -> list[StagePart]:
     if within is None:
         return priced()
     stride = layout.stride
-    key = (within, m.stack, layout.devices, layout.apart, stride["tp"], stride["cp"], stride["ep"])
+    key = (within, m.stack, layout.devices, layout.ep_within_tp, stride["tp"], stride["cp"], stride["ep"])
     if key not in ctx.stage_parts:
         ctx.stage_parts[key] = priced()
     return ctx.stage_parts[key]

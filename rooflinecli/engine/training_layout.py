@@ -17,8 +17,7 @@ from rooflinecli.core.num import Number, divisors
 from rooflinecli.engine import layout_space, legality
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import priced, time_at_bound
-from rooflinecli.engine.layout_candidates import candidates
-from rooflinecli.engine.layout_space import micro_batch_sizes, shard_group
+from rooflinecli.engine.layout_space import few_layouts, micro_batch_sizes, shard_group, without_effect_removed
 from rooflinecli.engine.residency import resident_memory
 from rooflinecli.specs.layout import Layout
 
@@ -57,13 +56,8 @@ def coarse(ctx: EstimateContext, devices: int) -> tuple[list[tuple[Score, Layout
                 sizes = {name: float(row[name]) for name in layout_space.ORDER}
                 shard = {} if row["shard"] is None else {"shard": float(row["shard"])}
                 layout = part.structure.layout(ctx.request, sizes | shard)
-                found.append(((not len(fits), float(value[i])), _plain(ctx, layout)))
+                found.append(((not len(fits), float(value[i])), without_effect_removed(ctx.request, layout)))
     return _by_split(found), count
-
-
-def from_candidates(ctx: EstimateContext, layouts: list[Layout]) -> tuple[list[tuple[Score, Layout]], int]:
-    """The same of the candidates that a device count is found by, priced one by one: on few devices sooner than numpy is imported."""
-    return _by_split([(score, one) for one in layouts if (score := _score(ctx, one)) is not None]), len(layouts)
 
 
 def _by_split(found: list[tuple[Score, Layout]]) -> list[tuple[Score, Layout]]:
@@ -75,16 +69,6 @@ def _by_split(found: list[tuple[Score, Layout]]) -> list[tuple[Score, Layout]]:
     return list(splits.values())[:STARTS]
 
 
-def _plain(ctx: EstimateContext, layout: Layout) -> Layout:
-    """Without what has no effect: sequence parallelism of one tensor rank, ZeRO of one replica."""
-    request, changes = ctx.request, dict[str, object]()
-    if request.sequence_parallel is None and layout.tp == 1:
-        changes["sequence_parallel"] = False
-    if request.zero is None and layout.replicas == 1:
-        changes["zero"] = 0
-    return layout.with_changes(**changes)
-
-
 def refined(ctx: EstimateContext, devices: int, tried: list[Layout] | None = None) -> tuple[Layout, bool, int] | None:
     """The fastest layout reached from the best of the coarse part, whether it fits, and how many layouts were looked at on the way.
 
@@ -93,7 +77,8 @@ def refined(ctx: EstimateContext, devices: int, tried: list[Layout] | None = Non
     if devices > FEW:
         starts, count = coarse(ctx, devices)
     else:
-        starts, count = from_candidates(ctx, list(candidates(ctx, "train", devices)) if tried is None else tried)
+        few = list(few_layouts(ctx, devices)) if tried is None else tried
+        starts, count = _by_split([(score, one) for one in few if (score := _score(ctx, one)) is not None]), len(few)
     scores: dict[tuple[Any, ...], Score | None] = {}
 
     def score(layout: Layout) -> Score | None:
@@ -149,7 +134,11 @@ def neighbors(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
         chunks = {*even, max(int((layers + 2) // layout.pp), 1), v - 1, v + 1} - {0}
         yield from (layout.with_changes(virtual_stages=float(n)) for n in sorted(chunks) if n != v)
     if r.zero is None and layout.replicas > 1:
-        yield from (layout.with_changes(zero=zero, shard=r.shard) for zero in (1, 2, 3) if zero != layout.zero)
+        # what a stage frees pays for a larger micro-batch
+        larger = [float(size) for size in micro_batch_sizes(ctx, layout.dp) if size > layout.micro_batch]
+        batches = [layout.micro_batch] if r.micro_batch is not None else [layout.micro_batch, *larger[:1]]
+        for zero, size in product((zero for zero in (1, 2, 3) if zero != layout.zero), batches):
+            yield layout.with_changes(zero=zero, micro_batch=size, shard=r.shard)
         if r.shard is None:  # weights sharded inside a network domain, replicated across (HSDP)
             domains = {
                 shard_group(ctx, n, int(layout.tp * layout.cp), int(layout.dp)) for n in layout_space.DOMAINS[1:]

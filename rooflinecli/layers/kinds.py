@@ -32,7 +32,7 @@ from rooflinecli.specs.model import ModelSpec
 from rooflinecli.specs.snapshots import table
 
 _HERE = Path(__file__).parent
-_DERIVED = NOTHING | {"apart": None}  # of derived sizes, where a layout sets no `apart`
+_DERIVED = NOTHING | {"ep_within_tp": None}  # of derived sizes, where a layout sets no `ep_within_tp`
 _RULES = ("scan_flops", "step_flops", "moved_values")  # of mixers: they follow from sizes, by formulas/recurrence.py
 _FORMULAS = vars(recurrence) | NOTHING
 _TENSORS = ("cached", "channels", "shifts")  # fields of mixers that are lists of tensors

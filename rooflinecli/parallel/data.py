@@ -37,10 +37,10 @@ def group(layout: Layout, experts: bool) -> ReplicaGroup:
         return ReplicaGroup(
             every, every if layout.shard is None else num.minimum(layout.partition, every), layout.replica_stride
         )
-    apart = layout.apart
-    every = layout.replicas * apart / layout.ep
-    part = every if layout.shard is None else layout.partition * apart / layout.ep
-    return ReplicaGroup(every, part, layout.replica_stride * layout.ep / apart)
+    ep_within_tp = layout.ep_within_tp
+    every = layout.replicas * ep_within_tp / layout.ep
+    part = every if layout.shard is None else layout.partition * ep_within_tp / layout.ep
+    return ReplicaGroup(every, part, layout.replica_stride * layout.ep / ep_within_tp)
 
 
 def collectives(

@@ -18,16 +18,16 @@ COPIES = 4
 SCALED_FP8 = 1.03125  # bytes per value of fp8 with a 32-bit scale for 128 values: what DeepEP dispatches
 
 
-def shard(sizes: Sizes, ep: Number, apart: Number, copies: Number) -> None:
-    """Divide the experts and their redundant `copies` over devices, in place; those that tensor parallelism does not split (`apart` > 1) stay
+def shard(sizes: Sizes, ep: Number, ep_within_tp: Number, copies: Number) -> None:
+    """Divide the experts and their redundant `copies` over devices, in place; those that tensor parallelism does not split (`ep_within_tp` > 1) stay
     whole."""
     if "X" not in sizes:
         return
     if num.present(copies):
         sizes["X"] = sizes["X"] + copies
     sizes["X"] = sizes["X"] / ep
-    if not num.one(apart):
-        sizes["F"], sizes["apart"] = sizes["F"] * apart, apart
+    if not num.one(ep_within_tp):
+        sizes["F"], sizes["ep_within_tp"] = sizes["F"] * ep_within_tp, ep_within_tp
 
 
 def token_width(sizes: Sizes) -> Number:

@@ -63,10 +63,10 @@ def tp_reductions_per_layer(layer: LayerSpec, layout: Layout | None = None) -> N
     count = float((layer.attention is not None) + (layer.cross is not None) + (layer.feedforward.kind != "none"))
     if layer.parallel:
         return 1.0
-    apart = 1.0 if layout is None or layer.feedforward.kind != "moe" else layout.apart
-    if num.one(apart) or layer.feedforward.n_shared or layer.feedforward.shared_d_ff:
+    ep_within_tp = 1.0 if layout is None or layer.feedforward.kind != "moe" else layout.ep_within_tp
+    if num.one(ep_within_tp) or layer.feedforward.n_shared or layer.feedforward.shared_d_ff:
         return count
-    return num.where(apart > 1, count - 1, count)
+    return num.where(ep_within_tp > 1, count - 1, count)
 
 
 def collectives(
@@ -78,10 +78,11 @@ def collectives(
     branches: Number,
     backward: bool,
     again: bool = False,
+    gathered_bytes: Number | None = None,
 ) -> list[Collective]:
     """The collectives of `layers` layers with `branches` split branches each, over `tokens` tokens.
 
-    `again`: those of a recomputed forward pass alone.
+    `again`: those of a recomputed forward pass alone; `gathered_bytes`: per value of an all-gather, where it is sent in another format.
     """
     size = tokens * d_model * bytes_per_value
     passes = 2 if backward and not again else 1
@@ -90,7 +91,8 @@ def collectives(
         return [Collective("tp.all_reduce", "all-reduce", size, "tp", n, stride, layers * branches * passes)]
     # The backward pass gathers the inputs once more, since only their shards were saved.
     gathers = layers * branches * (passes + (1 if backward and not again else 0))
+    gathered = size if gathered_bytes is None else tokens * d_model * gathered_bytes
     return [
-        Collective("tp.all_gather", "all-gather", size, "tp", n, stride, gathers),
+        Collective("tp.all_gather", "all-gather", gathered, "tp", n, stride, gathers),
         Collective("tp.reduce_scatter", "reduce-scatter", size, "tp", n, stride, layers * branches * passes),
     ]

@@ -48,19 +48,19 @@ def pass_axis_sizes(batch: Number, queries: Number, keys: Number, logits: Number
 
 def layer_sizes(layer: Layer, work: Sizes, plan: Layout, document: object, lift: PlainLift) -> Sizes:
     """All sizes a layer's rows need, sharded."""
-    tp, ep, apart, copies = plan.tp, plan.ep, plan.apart, plan.redundant_experts
-    if tp.__class__ is ep.__class__ is apart.__class__ is copies.__class__ is float and not lift.traced:
-        return layer.sizes({**_plain_sharded(layer, tp, ep, apart, copies, None, PLAIN), **work})
-    return layer.sizes({**_sharded(layer, tp, ep, apart, copies, document, lift), **work})
+    tp, ep, ep_within_tp, copies = plan.tp, plan.ep, plan.ep_within_tp, plan.redundant_experts
+    if tp.__class__ is ep.__class__ is ep_within_tp.__class__ is copies.__class__ is float and not lift.traced:
+        return layer.sizes({**_plain_sharded(layer, tp, ep, ep_within_tp, copies, None, PLAIN), **work})
+    return layer.sizes({**_sharded(layer, tp, ep, ep_within_tp, copies, document, lift), **work})
 
 
 def _sharded(
-    layer: Layer, tp: Number, ep: Number, apart: Number, copies: Number, document: object, lift: PlainLift
+    layer: Layer, tp: Number, ep: Number, ep_within_tp: Number, copies: Number, document: object, lift: PlainLift
 ) -> Sizes:
     """Sizes of the model under its sharding, whatever the work."""
     sizes = _lifted(layer.axes, document, lift)
     tensor.shard(sizes, tp, layer.split, layer.shared, layer.over)
-    expert.shard(sizes, ep, apart, copies)
+    expert.shard(sizes, ep, ep_within_tp, copies)
     return sizes
 
 

@@ -179,6 +179,11 @@ class Efficiency(Spec):
         "bytes per weight that sharded parameters are gathered in; 0: those that they are kept in",
         structural=True,
     )
+    narrow_gather: float = _switch(
+        "n_g",
+        "1 where tensor parallelism gathers activations and their gradients in the format of the matmul that reads them",
+        structural=True,
+    )
     host_copy: float = _switch(
         "h_p", "1 where a host keeps a copy of sharded weights, from which the backward pass gathers", structural=True
     )

@@ -95,7 +95,7 @@ class Layout:
 
     @property
     def within_stage(self) -> Layout | None:
-        """What of the layout the layers of a pipeline stage depend on, strides of their groups and `apart` aside; None where it cannot be hashed."""
+        """What of the layout the layers of a pipeline stage depend on, strides of their groups and `ep_within_tp` aside; None where it cannot be hashed."""
         if not all(value.__class__ in _HASHED for value in self.__dict__.values()):
             return None
         return self.with_changes(pp=1.0, dp=1.0, zero=1, virtual_stages=1.0, shard=None, stages=None)
@@ -120,7 +120,7 @@ class Layout:
     @property
     def expert_replicas(self) -> Number:
         """Replicas whose tokens meet in one expert group: ep of them, all where ep includes tp too."""
-        return num.minimum(self.ep, self.dp) if self.expert_tp is None else self.ep / self.apart
+        return num.minimum(self.ep, self.dp) if self.expert_tp is None else self.ep / self.ep_within_tp
 
     @property
     def replicas(self) -> Number:
@@ -133,8 +133,8 @@ class Layout:
         return self.replicas if self.shard is None else self.shard * self.cp
 
     @property
-    def apart(self) -> Number:
-        """Ranks of a tensor group that hold different experts: tp over expert_tp."""
+    def ep_within_tp(self) -> Number:
+        """Expert-parallel ranks inside a tensor group, which hold different experts: tp over expert_tp."""
         if self.ep.__class__ is float and self.ep == 1.0 and self.expert_tp is None:  # nearly always
             return 1.0
         if num.one(self.tp):
@@ -156,9 +156,9 @@ class Layout:
         # Experts of their own on every tensor rank fill the host first; so do those that context shards hold.
         strides["ep"] = strides["dp"]
         if not num.one(self.ep):
-            apart = self.apart
+            shared = self.ep_within_tp
             folded = num.where(constraints.divides(self.ep, self.dp), strides["dp"], self.replica_stride)
-            strides["ep"] = num.where(apart > 1, self.tp / apart, folded)
+            strides["ep"] = num.where(shared > 1, self.tp / shared, folded)
         return strides
 
     @property

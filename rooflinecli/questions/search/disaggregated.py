@@ -153,7 +153,7 @@ def candidates(
     options: Options, ctx: EstimateContext, asked: ServingSearchQuestion, layouts: list[InstanceSizes]
 ) -> tuple[list[PoolInstance], list[PoolInstance]]:
     """The instances of one chip that meet the limits of the prefill pool and of the decode pool."""
-    grid = instances.evaluate(asked.request, layouts, np.array(asked.batches, dtype=np.float64), apart=True)
+    grid = instances.evaluate(asked.request, layouts, np.array(asked.batches, dtype=np.float64), disaggregated=True)
     return _fastest(options, ctx, grid, asked, "prefill"), _fastest(options, ctx, grid, asked, "decode")
 
 

@@ -68,11 +68,11 @@ def request_of(request: Request, sizes: InstanceSizes, **load: float) -> Request
     return replace(request, devices=float(sizes.ranks), **axes, **load)  # type: ignore[arg-type]
 
 
-def evaluate(request: Request, found: list[InstanceSizes], batches: np.ndarray, apart: bool) -> InstanceGrid:
-    """Prefill and decode of every instance at every batch: one closed loop of both, or each in a pool of its own (`apart`)."""
+def evaluate(request: Request, found: list[InstanceSizes], batches: np.ndarray, disaggregated: bool) -> InstanceGrid:
+    """Prefill and decode of every instance at every batch: one closed loop of both, or each in a pool of its own (`disaggregated`)."""
     columns = batches.reshape(1, -1)
     asked = replace(request, phases=("prefill", "decode"))
-    ctx = EstimateContext(replace(asked, batch=columns) if apart else replace(asked, concurrency=columns))
+    ctx = EstimateContext(replace(asked, batch=columns) if disaggregated else replace(asked, concurrency=columns))
     tp, pp, dp, ep = (
         np.array([f[k] for f in found], dtype=np.float64).reshape(-1, 1) for k in ("tp", "pp", "dp", "ep")
     )
@@ -86,7 +86,7 @@ def evaluate(request: Request, found: list[InstanceSizes], batches: np.ndarray, 
         for result in phases.values():
             fits = fits & result.memory.fits
         serve = offered(phases, plan.devices, plan.dp, ctx.prompt, ctx.output)
-        share = 0.0 if apart else prefill_share_under_load(ctx, plan)
+        share = 0.0 if disaggregated else prefill_share_under_load(ctx, plan)
     ok = np.broadcast_to(legal.all_hold(rules), shape)
     offers = {k: np.broadcast_to(v, shape) for k, v in serve.items()}
     return InstanceGrid(found, batches, phases, offers, ok, np.broadcast_to(fits, shape), share)

@@ -221,7 +221,9 @@ def serving_grid(question: ServingSearchQuestion, refusal: str) -> ServingGrid:
     layouts = instances.layouts(ctx, question.open, question.largest_instance)
     if not layouts:
         raise UsageError("no instance matches the given sizes; leave --tp, --pp or --ep open, or raise -n")
-    grid = instances.evaluate(question.request, layouts, np.array(question.batches, dtype=np.float64), apart=False)
+    grid = instances.evaluate(
+        question.request, layouts, np.array(question.batches, dtype=np.float64), disaggregated=False
+    )
     one = grid.serve
     with np.errstate(all="ignore"):
         if question.qps is not None:
