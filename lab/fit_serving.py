@@ -220,8 +220,8 @@ def tables() -> list[Table]:
         errors[name] = linear.left_out(np.array([getattr(row, field) for row in rows]), seen)
     lines = [_line(rows, errors, rate, moe) for rate in (False, True) for moe in (False, True)]
     notes = [
-        "Mean errors, median beside it where it says so, of runs that constants may be fitted to; fitted: every constant refitted to all of them, to first "
-        "order; left out: predicted from a fit without the model (its median and the share inside the interval beside it), the generation of chips, the engine.",
+        "Mean errors, medians next to them where stated, of runs that constants may be fitted to; fitted: every constant refitted to all of them, to first "
+        "order; left out: predicted from a fit without the model (with its median and the share inside the interval), the generation of chips, the engine.",
     ]
     factors = [{"group": free.name, "factor": float(f"{np.exp(x):.4g}")} for free, x in zip(FREE, point, strict=True)]
     return [

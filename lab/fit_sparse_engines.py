@@ -29,7 +29,7 @@ FITTED: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
 }
 NOTE = (
     "Mean errors of inter-token latencies; fitted: the constants named refitted to all runs, to first order; left out: each model "
-    "predicted from a fit without it (the median and the share inside the interval beside it). elsewhere: runs on another chip, in no fit, under "
+    "predicted from a fit without it (with the median and the share inside the interval). elsewhere: runs on another chip, in no fit, under "
     "the constants fitted here."
 )
 

@@ -43,7 +43,7 @@ def _error(row: Row, answer: TrainAnswer) -> float:
 
 
 def fit_to(seen: Iterable[Row], names: Iterable[str] = FREE) -> Values:
-    """Constants that fit these rows; one that moves none of them keeps the value of a chip or framework nobody measured."""
+    """Constants that fit these rows; one that moves none of them keeps the value of a chip or framework without measurements."""
     seen = [row for row in seen if family(row) not in UNSEEN]
     constants, allowed = {name: math.sqrt(FREE[name].low * FREE[name].high) for name in names}, np.ones(len(seen), bool)
     for _ in range(3):  # tables around the middle of the ranges, then around the result

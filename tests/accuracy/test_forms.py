@@ -186,7 +186,7 @@ def test_a_first_token_in_an_open_loop_by_hand() -> None:
     """Alone: the pass, the wait for others' passes, the front end. Always met by others: its turn, then a message that waits for a token more."""
     assert serving.busy_probability(0.0, 9) == 0 and serving.busy_probability(40.0, 9) == pytest.approx(1)
     assert serving.busy_probability(1.0, 4) == pytest.approx(1 - math.exp(-0.75))
-    assert serving.busy_probability(1.0, 1) == 0  # answers of one token: nobody decodes
+    assert serving.busy_probability(1.0, 1) == 0  # answers of one token: none decodes
     assert closed_loop.open_loop_ttft(0.030, 0.0, 0.049, 0.002, 0.008, 0.004) == pytest.approx(0.036)
     turn = closed_loop.turn_ttft(
         0.0, 1.0, 1.0, 0.008, 0.037, 0.0
@@ -224,7 +224,7 @@ def test_the_foot_says_which_load(load: dict, phases: str, words: str) -> None:
 
 
 def test_a_matmul_whose_input_comes_narrow_has_no_pass_that_narrows_it() -> None:
-    """fp8 on H100: three bytes an element at 0.426 of HBM and the launch of that pass (12.2 us beside 2.96 in bf16) are the whole
+    """fp8 on H100: three bytes an element at 0.426 of HBM and the launch of that pass (12.2 us, 2.96 in bf16) are the whole
     difference; static scales and none cost the same."""
     m, k, n = 4096.0, 8192.0, 8192.0
     given = {

@@ -1,4 +1,4 @@
-"""Published fronts of serving beside ours: the arithmetic of a rate per device, and a table that says how far off it is."""
+"""Published fronts of serving and ours: the arithmetic of a rate per device, and a table that says how far off it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What serving takes from a system beside NVLink servers: PCIe, NeuronLink, padded heads, experts of four bits, unpacked weights."""
+"""What serving takes from a system other than NVLink servers: PCIe, NeuronLink, padded heads, experts of four bits, unpacked weights."""
 
 from __future__ import annotations
 
@@ -123,14 +123,14 @@ def test_before_xqa_every_query_head_reads_the_cached_head_for_itself() -> None:
     """64 query heads over 8 cached ones read a cache eight times, 32 over 32 once; the least that is read stays as it is."""
     asked = {"phase": "decode", "batch": 64, "prompt": 2048, "output": 2048, "dtype": "fp8", "tp": 2, "n": 2}
 
-    def told(model: str, engine: str) -> tuple[float, float]:
+    def itl_and_floor(model: str, engine: str) -> tuple[float, float]:
         answer = api.estimate(model, "h100", engine=engine, **asked)["phases"]["decode"]
         return answer["breakdown_s"]["attention"], answer["floor_s"]
 
-    (now, floor), (then, before) = (told("llama-2-70b", name) for name in ("trtllm-cpp", "trtllm-cpp-2023"))
+    (now, floor), (then, before) = (itl_and_floor("llama-2-70b", name) for name in ("trtllm-cpp", "trtllm-cpp-2023"))
     assert then / now == pytest.approx(8, rel=0.01)
     assert before == floor
-    assert told("llama-2-7b", "trtllm-cpp-2023") == told("llama-2-7b", "trtllm-cpp")
+    assert itl_and_floor("llama-2-7b", "trtllm-cpp-2023") == itl_and_floor("llama-2-7b", "trtllm-cpp")
 
 
 def test_graphs_of_fixed_shapes_read_the_cache_to_their_end() -> None:

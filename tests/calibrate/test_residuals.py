@@ -1,4 +1,4 @@
-"""What rows showed beside the blocks: it holds for questions like them, fades with distance, and is in the file as it was in the fit."""
+"""What rows showed in addition to the blocks: it holds for questions like them, fades with distance, and is in the file as it was in the fit."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ HEAD = norms("attn_q_norm", "attn_k_norm", width=H)
 FULL = {"attn_q_norm.weight": (HEADS * H,), "attn_k_norm.weight": (KV * H,)}
 QKV = biases(attn_q=HEADS * H, attn_k=KV * H, attn_v=KV * H)
 GATED, PLAIN = weights(MATRICES, GATE, UP, DOWN), weights(MATRICES, UP, DOWN)
-# architecture -> tensors of a layer, whether the final norm has a bias or is none, keys beside the usual
+# architecture -> tensors of a layer, whether the final norm has a bias or is none, keys in addition to the usual
 LAYER = {
     "olmo": (GATED, None, {}),
     "olmo2": (GATED | AFTER | FULL, False, {}),
@@ -96,9 +96,9 @@ def test_parameters_are_the_elements_of_the_file(tmp_path, name, tied):
     assert {g.attention.window for g in spec.layers} <= {window, None}
 
 
-@pytest.mark.parametrize(("name", "beside"), [("dots1", HEAD), ("glm4moe", HEAD | QKV), ("glm4moe", {})])
-def test_leading_dense_layers_and_shared_experts(tmp_path, name, beside):
-    dense, mixed = GATED | TWO | beside, weights(MATRICES, MIXED, SHARED) | TWO | beside
+@pytest.mark.parametrize(("name", "extra"), [("dots1", HEAD), ("glm4moe", HEAD | QKV), ("glm4moe", {})])
+def test_leading_dense_layers_and_shared_experts(tmp_path, name, extra):
+    dense, mixed = GATED | TWO | extra, weights(MATRICES, MIXED, SHARED) | TWO | extra
     elements, _ = write(tmp_path / "m.gguf", name, [dense, mixed, mixed], False, DOTS)
     counted = parameters(load_model(str(tmp_path / "m.gguf")))
     assert counted.total == elements

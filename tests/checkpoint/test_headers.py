@@ -153,8 +153,8 @@ def test_an_unknown_architecture_is_read_off_its_tensors(tmp_path):
     gguf(tmp_path / "llama.gguf", LLAMA, TINY)
     renamed = {key.replace("llama.", "hyena."): value for key, value in LLAMA.items()}
     gguf(tmp_path / "hyena.gguf", renamed | {"general.architecture": "hyena"}, TINY)
-    told, found = (load_model(str(tmp_path / f"{name}.gguf")) for name in ("llama", "hyena"))
-    assert parameters(found).total == parameters(told).total and found.n_layers == told.n_layers
+    declared, found = (load_model(str(tmp_path / f"{name}.gguf")) for name in ("llama", "hyena"))
+    assert parameters(found).total == parameters(declared).total and found.n_layers == declared.n_layers
     gguf(tmp_path / "none.gguf", {k: v for k, v in LLAMA.items() if k != "general.architecture"}, TINY)
     with pytest.raises(DataError, match=r"general\.architecture is missing"):
         load_model(str(tmp_path / "none.gguf"))

@@ -85,7 +85,7 @@ WIDE_EXPERTS = {
     n: tuple(FF if a == XF else a for a in shape) for n, shape in MIXED.items()
 }  # Jamba: as wide as its MLPs
 SSD_STATE = CONV * TAPS + INNER * STATE
-# architecture -> layers, keys beside the usual, tied, values of state of one sequence beside keys and values, layers that attend
+# architecture -> layers, keys in addition to the usual, tied, values of state of one sequence in addition to keys and values, layers that attend
 FILES = {
     "jamba": (
         [MAMBA | TWO | MLP, MAMBA | TWO | WIDE_EXPERTS, ATTENTION | TWO | MLP, MAMBA | TWO | WIDE_EXPERTS],
@@ -180,7 +180,7 @@ def test_layers_stand_where_the_file_has_them(tmp_path, name):
 
 
 def test_layers_that_read_an_earlier_cache_keep_none(tmp_path):
-    """Gemma 3n: files hold keys and values of every layer, the last of which nobody reads."""
+    """Gemma 3n: files hold keys and values of every layer, the last of which are not read."""
     n, small, rank, streams = 4, 32, 16, 4
     layer = ATTENTION | QK | MLP | {
         "attn_norm.weight": (D,), "post_attention_norm.weight": (D,), "ffn_norm.weight": (D,), "post_ffw_norm.weight": (D,),

@@ -44,13 +44,13 @@ def modelopt(layers: dict, **more) -> dict:
     return {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": listed, **more}
 
 
-def nvfp4(inputs, outputs, beside=8):
+def nvfp4(inputs, outputs, scales=8):
     """Half a byte a weight, a byte per 16, one fp32 of the weights and one of the input."""
-    return inputs * outputs // 2 + inputs * outputs // 16 + beside
+    return inputs * outputs // 2 + inputs * outputs // 16 + scales
 
 
 def test_each_module_in_the_format_that_names_it():
-    """Attention in fp8, MLPs in nvfp4 but for one layer's, which nobody names; the head in nvfp4 for 16-bit inputs."""
+    """Attention in fp8, MLPs in nvfp4 but for one layer's, which no rule names; the head in nvfp4 for 16-bit inputs."""
     names = {f"model.language_model.layers.{i}.self_attn.{x}_proj": "FP8" for i in range(LAYERS) for x in "qkvo"}
     names |= {f"model.language_model.layers.{i}.mlp.{x}_proj": "NVFP4" for i in (0, 2) for x in ("gate", "up", "down")}
     expected = LAYERS * (ATTENTION + 4 * 8) + 2 * 3 * nvfp4(D, FF) + 2 * MLP + 2 * TABLE + NORMS

@@ -91,7 +91,7 @@ HERE = other_tools()
 @pytest.mark.sampled(27)
 @pytest.mark.parametrize("name", sorted(HERE))
 def test_an_option_of_another_tool_is_told_by_its_name_here(name):
-    """--gpus is -n; what it is told to be is an option of the verb."""
+    """--gpus is -n; what the message names is an option of the verb."""
     verb = "plan" if name == "--days" else "estimate"
     ran = run_cli(verb, "llama-3.1-8b", "--hw", "h100", name, "8")
     assert (ran.code, ran.out) == (2, "")

@@ -38,7 +38,7 @@ def test_no_help_speaks_of_types(verb):
 
 
 def test_lists_are_recognised_as_types():
-    """The pattern finds what Typer prints where nobody names a value."""
+    """The pattern finds what Typer prints where no value is named."""
     assert TYPES.search("names... <list[str]>  A name") and TYPES.search("--hw TEXT") and not TYPES.search("--hw NAME")
 
 

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from conftest import ROOT
 
 from rooflinecli.interfaces.schemas import estimate_answer
+from rooflinecli.specs.registry import canonical, kinds
 
 KEPT = Path(__file__).parent / "estimate-1.txt"
 
@@ -64,3 +66,15 @@ def test_every_schema_has_a_name_and_a_number():
     assert len(ours) > 8 and {name for name in ours if not re.fullmatch(r"roofline/[a-z-]+/\d+", name)} == {
         "roofline-measure/1"
     }
+
+
+@pytest.mark.parametrize(
+    ("folder", "names"),
+    [
+        ("layers/attention", "uneven reused"),
+        ("layers/components", "streams"),
+        ("layers/images", "smart longest whole padded shrunk budget tiles split canvas latent"),
+    ],
+)
+def test_kinds_of_earlier_model_files_are_still_read(folder, names):
+    assert {canonical(folder, name) for name in names.split()} <= set(kinds(folder))

@@ -1,4 +1,4 @@
-"""Fields that configs on the Hub hold beside those of their class: left over from training, from another class, from an older release.
+"""Fields that configs on the Hub hold in addition to those of their class: left over from training, from another class, from an older release.
 
 Parameters are those of transformers 5.23.0 on the meta device (AutoConfig.for_model of the same dictionary).
 """

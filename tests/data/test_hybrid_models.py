@@ -174,7 +174,7 @@ def test_what_is_not_read_says_why(name):
 
 
 def test_a_vision_language_config_as_older_files_are_is_the_same_decoder():
-    """Fields of the decoder beside vision_config, as Qwen2-VL has them on the Hub."""
+    """Fields of the decoder next to vision_config, as Qwen2-VL has them on the Hub."""
     nested = config("qwen2_5-vl-7b")
     text = {k: v for k, v in nested["text_config"].items() if k != "model_type"}
     flat = {**text, **{k: v for k, v in nested.items() if k != "text_config"}}

@@ -73,7 +73,7 @@ HALF = 2 * 256 + 256 * 4 * 32 + 64 * 256 + 3 * 256 * 256  # parameters of a laye
 HALVED = 6 * HALF + 500 * 256 + 256 + 256 * 500
 
 
-# Adapters of rank 16 beside the four linear layers of a block.
+# Adapters of rank 16 next to the four linear layers of a block.
 ADAPTERS = {
     "all": 16 * (256 + 256 + 128 + 256 + 256 + 1024 + 512 + 256),
     "attention": 16 * (512 + 384),

@@ -96,7 +96,7 @@ def routed(
 
 
 def touched(experts: float, top_k: float, tokens: float) -> float:
-    """Experts that at least one of so many tokens visits, each token drawing top_k of them."""
+    """Experts that at least one of the tokens visits, each token drawing top_k of them."""
     return experts * (1 - (1 - top_k / experts) ** tokens)
 
 
@@ -170,7 +170,7 @@ def scores(
 
 
 def elementwise(elements: float, *, moved: float = 0, times: float = 1) -> Kernel:
-    """A pass that reads or writes so many 16-bit elements and `moved` bytes beside them; it has no floor."""
+    """A pass that reads or writes a number of 16-bit elements and `moved` further bytes; it has no floor."""
     return Kernel("elementwise", "elementwise", norm(3, 1e-6, (elements * 2 + moved) * times / (0.5 * W)), 0.12)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# 4 query and 2 key/value heads of 32 beside a width of 256, so that heads x head_dim is not d_model
+# 4 query and 2 key/value heads of 32 at a width of 256, so that heads x head_dim is not d_model
 _DENSE = """
 d_model: 256
 vocab_size: 1000

@@ -1,4 +1,4 @@
-"""Capacity of experts and shared experts beside the exchange: what they change in a step, held against arithmetic of its own."""
+"""Capacity of experts and shared experts that overlap the exchange: what they change in a step, compared with arithmetic of its own."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def test_padded_capacity_works_as_an_imbalance_of_the_same_size(cli) -> None:
 
 
 def test_shared_experts_hide_no_more_of_the_exchange_than_they_take(cli) -> None:
-    plain, beside = step(cli, "deepseek-v3"), step(cli, "deepseek-v3", "--shared-expert-overlap")
-    moved = plain["communication_s"]["ep"] - beside["communication_s"]["ep"]
-    # One shared expert of 2048 beside 7168: three products forward, six backward, over the layers with experts of the fullest of eight
+    plain, overlapping = step(cli, "deepseek-v3"), step(cli, "deepseek-v3", "--shared-expert-overlap")
+    moved = plain["communication_s"]["ep"] - overlapping["communication_s"]["ep"]
+    # One shared expert of 2048 by 7168: three products forward, six backward, over the layers with experts of the fullest of eight
     # stages and 32 microbatches of 4096 tokens; at a third to all of the chip's fp8 peak.
     flops = 3 * 6 * 4096 * 7168 * 2048 * (58 / 8) * 32
     least, most = flops / 1.979e15, 3 * flops / 1.979e15
     assert 0.5 * least < moved < most
-    assert beside["time_s"] < plain["time_s"] and beside["floor_s"] == plain["floor_s"]
+    assert overlapping["time_s"] < plain["time_s"] and overlapping["floor_s"] == plain["floor_s"]
 
 
 def test_exposed_expert_exchange_takes_its_whole_time(cli) -> None:

@@ -86,7 +86,7 @@ def test_a_first_token_in_a_closed_loop(ask):
 
 
 def test_a_slot_alone_waits_for_nobody(ask):
-    """Nobody else is under way: every request is read at once, whether it follows another or not."""
+    """No other request is in flight: every request is read at once, whether it follows another or not."""
     alone = ask("dense", "prefill", prompt=200, output=100)["time_s"]
     for per_slot in (1, 10, "inf"):
         found = ask("dense", "prefill", concurrency=1, prompts_per_slot=per_slot, **LOAD)["time_s"]

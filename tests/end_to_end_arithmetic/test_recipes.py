@@ -1,4 +1,4 @@
-"""Training less, or against a reference: adapters beside frozen weights, four-bit bases, preference pairs."""
+"""Training less, or against a reference: adapters of frozen weights, four-bit bases, preference pairs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FROZEN = flat(DENSE, "forward inputs")
 
 
 def adapter(k: int, n: int, again: float | None = None) -> Kernel:
-    """Down to rank 16 and up beside a k x n matrix: the input read, the output read and written."""
+    """Down to rank 16 and up, next to a k x n matrix: the input read, the output read and written."""
     flops, traffic = 2 * S * 16 * (k + n), S * (k + 2 * n) * 2
     once_more = (S * k if again is None else again) * 3 / 0.4e12
     seconds = norm(2, flops * (1 + 32 / k) / 50e12, traffic / 0.8e12) + 3e-6 + 0.5e-9 * k + once_more

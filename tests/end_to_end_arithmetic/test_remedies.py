@@ -118,7 +118,7 @@ def test_a_training_plan_is_the_fastest_tried():
 
 
 def test_where_nothing_fits_no_layout_is_the_only_one():
-    """Of several that do not fit none is told as the one that does."""
+    """Of several that do not fit none is reported as the one that does."""
     options = {"model": "llama-3.1-405b", "hw": "h100", "n": 2, "phase": "prefill,decode", "batch": 8}
     assert "that fits" not in estimate(build_request.request(options)).layout.reason
 

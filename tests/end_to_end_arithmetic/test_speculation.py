@@ -21,7 +21,7 @@ TOKENS = 1 + 0.5 + 0.25 + 0.125  # the target's own, and a run of accepted draft
 
 
 def verify(positions: int) -> float:
-    """The target over so many positions of each sequence: the cache is read once, each position multiplies against it."""
+    """The target over a number of positions of each sequence: the cache is read once, each position multiplies against it."""
     one = cached_attention(B, 4, 2, 32, 32, CONTEXT)
     flops = one.flops * positions
     traffic = one.bytes + B * 4 * 64 * 2 * (positions - 1)

@@ -1,4 +1,4 @@
-"""A further tower reads its own input, whole, beside the first: every pass and every step pays for both."""
+"""A further tower reads its own whole input in addition to the first: every pass and every step pays for both."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_microbatches_of_two_keep_twice(ask):
 
 
 def test_a_framework_holds_copies_of_its_logits(ask):
-    """software `eager`: 8 bytes a logit beside the logits."""
+    """software `eager`: 8 bytes a logit in addition to the logits."""
     assert activations(ask, software="eager") == 2 * S * (6 * KEPT + LOGITS) + 8 * S * 1000
 
 
@@ -97,7 +97,7 @@ def test_part_recomputation_keeps_the_rest(ask):
 
 
 def test_layers_on_the_host_keep_nothing_and_one_is_at_work(ask):
-    """Four of six layers wait on the host, then all; beside what the others keep a layer on its way, or the logits."""
+    """Four of six layers wait on the host, then all; in addition to what the others keep, a layer on its way, or the logits."""
     assert activations(ask, offload="activations:4") == pytest.approx(2 * S * (2 * KEPT + max(KEPT, LOGITS)))
     assert activations(ask, offload="activations") == pytest.approx(2 * S * max(KEPT, LOGITS))
     assert activations(ask, offload="optimizer+activations:6") == pytest.approx(2 * S * max(KEPT, LOGITS))
@@ -113,7 +113,7 @@ def test_a_loss_in_parts_holds_the_logits_of_one(ask):
 
 
 def test_the_largest_layer_is_the_one_at_work(ask):
-    """An expert layer: every token's two copies, gate and up, hidden, beside router, shared expert and attention."""
+    """An expert layer: every token's two copies, gate and up, hidden, next to router, shared expert and attention."""
     visit = 256 + 2 * 160 + 160
     shared = 2 * 192 + 192
     moe = NORMS + 256 + HEADS + GIVEN + 256 + 2 * visit + shared
@@ -122,7 +122,7 @@ def test_the_largest_layer_is_the_one_at_work(ask):
 
 
 def test_op_keeps_what_attention_gave_and_half_of_the_matmuls(ask):
-    """Outputs of the query, output and gate projections, counted as half of each; one layer at work beside them."""
+    """Outputs of the query, output and gate projections, counted as half of each; one layer at work in addition."""
     half = (HEADS + 256 + GATES) / 2
     assert activations(ask, recompute="op") == 2 * S * (6 * (256 + GIVEN + half) + max(KEPT, LOGITS))
 

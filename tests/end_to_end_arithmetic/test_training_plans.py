@@ -109,7 +109,7 @@ def test_uneven_stages_run_at_the_pace_of_the_slowest(ask, stages, slowest):
 
 
 def test_gradients_of_two_replicas_are_summed_layer_by_layer(ask):
-    """Six buckets of fp32 gradients: 0.85 of the exchange shows, 0.15 runs beside a microbatch."""
+    """Six buckets of fp32 gradients: 0.85 of the exchange shows, 0.15 overlaps a microbatch."""
     bucket = PARAMETERS * 4 / 6
     spent, least = 6 * all_reduce(bucket, 2), 6 * bucket / INSIDE
     around = Around(adam(PARAMETERS), exchange=spent, tail=least)
@@ -131,7 +131,7 @@ def test_zero_1_scatters_gradients_and_gathers_weights(ask):
 
 
 def test_zero_2_scatters_the_gradients_of_every_microbatch(ask):
-    """A shard has no room for a whole sum, so the first three of four microbatches scatter theirs too, each beside its own computation."""
+    """A shard has no room for a whole sum, so the first three of four microbatches scatter theirs too, each overlapping its own computation."""
     once, each = (step(ask, n=2, dp=2, zero=zero, batch=2 * COUNT) for zero in (1, 2))
     late = exchange_shown(STAGE, Around(0.0, exchange=6 * gathering(PARAMETERS * 4 / 6, 2)))
     assert each["time_s"] - once["time_s"] == pytest.approx((COUNT - 1) * late)
@@ -152,7 +152,7 @@ def test_ranks_that_send_their_weights_in_turn_wait_for_one_another(ask, zero, m
 
 
 def test_zero_3_moves_weights_twice_and_gradients_once_every_microbatch(ask):
-    """In 16 bits, a tenth of it beside the computation."""
+    """In 16 bits, a tenth of it overlaps the computation."""
     bucket = PARAMETERS * 2 / 6
     spent, least = 6 * 3 * gathering(bucket, 2), 6 * 3 * bucket / 2 / INSIDE
     wires = {"dp": (spent, least, 0.9 * spent)}
@@ -207,7 +207,7 @@ def test_gradients_beside_a_long_step_cost_what_never_hides(ask):
 
 
 def test_axes_that_hide_add_up_before_they_meet_the_work(ask):
-    """Tensor shards hide 0.75 of their sums; the exchange hides beside what already runs there, so more of it shows."""
+    """Tensor shards hide 0.75 of their sums; the exchange overlaps what already runs there, so more of it shows."""
     wires = {"tp": shown(6 * 4, all_reduce(STREAM, 2), STREAM / INSIDE, 0.25)}
     bucket = HALVED * 4 / 6
     around = Around(adam(HALVED), wires, exchange=6 * all_reduce(bucket, 2), tail=6 * bucket / INSIDE)

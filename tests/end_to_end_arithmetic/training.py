@@ -95,7 +95,7 @@ def flat(work: list[Work], parts: str = "forward inputs weights") -> list[Kernel
 
 @dataclass
 class Around:
-    """What a step has beside the kernels of its microbatches. `wires`: axis -> seconds, least seconds, exposed seconds."""
+    """What a step has in addition to the kernels of its microbatches. `wires`: axis -> seconds, least seconds, exposed seconds."""
 
     optimizer: float
     wires: dict[str, tuple[float, float, float]] = field(default_factory=dict)
@@ -115,19 +115,19 @@ def shown(times: float, spent: float, least: float, share: float) -> tuple[float
 
 
 def stage_parts(kernels: list[Kernel], around: Around) -> tuple[float, float]:
-    """Seconds of a microbatch's work, exposed communication among it, and of the communication hidden beside it."""
+    """Seconds of a microbatch's work, exposed communication among it, and of the communication hidden behind it."""
     exposed = sum(exposed for _, _, exposed in around.wires.values())
     spent = sum(spent for spent, _, _ in around.wires.values())
     return total(kernels) + exposed + around.overhead, spent - exposed
 
 
 def stage_seconds(kernels: list[Kernel], around: Around) -> float:
-    """A microbatch: work and what hides beside it in the p-norm of hand.yaml."""
+    """A microbatch: work and what hides behind it in the p-norm of hand.yaml."""
     return norm(2.5, *stage_parts(kernels, around))
 
 
 def exchange_shown(kernels: list[Kernel], around: Around) -> float:
-    """What replicas exchange once a step: 0.85 in plain sight, the rest beside a microbatch and what hides there already."""
+    """What replicas exchange once a step: 0.85 exposed, the rest overlapping a microbatch and what hides there already."""
     work, hidden = stage_parts(kernels, around)
     t = around.exchange
     return 0.85 * t + norm(2.5, work, hidden + 0.15 * t) - norm(2.5, work, hidden)
@@ -155,11 +155,11 @@ def check(answer: dict[str, Any], kernels: list[Kernel], around: Around) -> floa
     assert answer["resources_s"] == pytest.approx({"compute": compute, "memory": memory, "communication": wires})
     if not a.tail:
         assert answer["floor_s"] == pytest.approx(max(compute, memory, wires))
-    beside = (hidden - stage + work) * a.count + a.exchange - after
-    assert sum(answer["hidden_s"].values()) == pytest.approx(beside, abs=1e-15)
-    shares = (0.21 * min(beside / seconds, 1.5), 0.11 * min(communication / seconds, 1.5))
+    overlapped = (hidden - stage + work) * a.count + a.exchange - after
+    assert sum(answer["hidden_s"].values()) == pytest.approx(overlapped, abs=1e-15)
+    shares = (0.21 * min(overlapped / seconds, 1.5), 0.11 * min(communication / seconds, 1.5))
     model = "mixture" if a.experts else "dense"
-    new = (unlike(beside / seconds, model), *(PRECEDENT["widening"][kind][model] for kind in a.unlike))
+    new = (unlike(overlapped / seconds, model), *(PRECEDENT["widening"][kind][model] for kind in a.unlike))
     error = sum(e * e for e in (0.13, 0.24 if a.experts else 0.0, *shares, *new)) ** 0.5
     low = max(answer["floor_s"], seconds / (1 + error))
     assert answer["interval_s"] == pytest.approx([low, seconds * (1 + error)])

@@ -9,7 +9,7 @@ from conftest import run_cli
 
 from rooflinecli.engine import build_request
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.layout_candidates import candidates
+from rooflinecli.engine.layout_candidates import candidates, reach, scale_up_domain
 
 LLAMA, MIXTRAL = "llama-3-8b", "mixtral-8x7b"  # 32 heads; 32 heads and eight experts
 
@@ -76,7 +76,7 @@ SERVED = {"phase": "decode", "prompt": 100, "output": 100, "batch": 8}
 @pytest.mark.parametrize(
     ("devices", "given", "expected"),
     [
-        (12, {"n": 12}, {(1, 1, 12), (2, 1, 6), (4, 1, 3)}),  # 8 does not divide 12, stages only beside 8
+        (12, {"n": 12}, {(1, 1, 12), (2, 1, 6), (4, 1, 3)}),  # 8 does not divide 12, stages only with 8
         (16, {"n": 16}, {(1, 1, 16), (2, 1, 8), (4, 1, 4), (8, 1, 2), (8, 2, 1)}),
         (16, {"n": 16, "tp": 4}, {(4, 1, 4), (4, 2, 2), (4, 4, 1)}),
         (16, {"n": 16, "pp": 2}, {(1, 2, 8), (2, 2, 4), (4, 2, 2), (8, 2, 1)}),
@@ -105,7 +105,7 @@ def test_attention_for_itself_spreads_experts_over_all_its_ranks():
     ("tp", "dp", "groups"),
     [
         (1, 16, {1, 8}),  # eight inside a host, and eight at most
-        (2, 8, {1, 4, 8}),  # four beside two tensor ranks in a host
+        (2, 8, {1, 4, 8}),  # four with two tensor ranks in a host
         (4, 4, {1, 2, 4}),
         (8, 2, {1, 2}),  # none inside: a host is full
         (1, 12, {1, 4}),
@@ -164,3 +164,9 @@ def test_the_choice_of_a_training_layout_is_that_of_the_search(options):
     best = run_cli("search", *args, "--phase", "train", "--top", "1", "--format", "json").json["results"][0]
     assert chosen["feasible"]
     assert chosen["phases"]["train"]["interval_s"][1] <= 1.05 * best["interval_s"][1]
+
+
+def test_a_chip_without_a_network_is_alone():
+    alone, server = ctx(LLAMA, "core-i9-13900k"), ctx(LLAMA, "h100")
+    assert (scale_up_domain(alone), reach(alone)) == (1, 1)
+    assert scale_up_domain(server) == 8 and reach(server) > 8

@@ -103,7 +103,7 @@ def test_documents_attend_to_themselves():
 
 
 def test_an_image_is_made_in_steps_with_and_without_the_prompt():
-    """DiT-XL/2: 250 steps of 256 patches, guided; FLUX.1-dev: 28 steps beside 512 tokens of prompt, not guided."""
+    """DiT-XL/2: 250 steps of 256 patches, guided; FLUX.1-dev: 28 steps with 512 tokens of prompt, not guided."""
     dit, flux = ctx("dit-xl-2", batch=3), ctx("flux.1-dev", batch=3)
     assert (dit.steps, dit.uses_guidance, dit.requests_per_pass, dit.sequences_per_pass, dit.prompt, dit.output) == (
         250,

@@ -20,7 +20,7 @@ from rooflinecli.specs.request import Request
 HAND = str(
     Path(__file__).parents[1] / "end_to_end_arithmetic" / "hand.yaml"
 )  # four devices inside; its file says its own error
-MIXED = str(Path(__file__).parent / "mixed_experts.yaml")  # layers of 8 experts beside layers of 32
+MIXED = str(Path(__file__).parent / "mixed_experts.yaml")  # layers of 8 experts next to layers of 32
 LIMITS = training_envelope.TrainingEnvelope(
     together=(("cp", "cp"), ("tp", "ep"), ("pp", "ZeRO-2"), ("pp", "ZeRO-3"), ("virtual stages", "ep")),
     tensor=2.0,
@@ -92,7 +92,7 @@ def test_a_size_goes_so_far_beyond(plan, model, kind, far):
 def test_few_tokens_on_a_context_rank(seq, far):
     """1000 and more are known; 889 is half of the way to 800."""
     assert beyond(Layout(cp=4.0), seq=seq).get("context", 0.0) == pytest.approx(far)
-    assert "context" not in beyond(Layout(), seq=100.0)  # a short sequence that nobody splits
+    assert "context" not in beyond(Layout(), seq=100.0)  # a short sequence that no run splits
 
 
 def test_hidden_seconds_and_full_memory():

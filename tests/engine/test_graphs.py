@@ -21,7 +21,7 @@ from rooflinecli.validate import inference as served
 
 ASKED = {"model": "llama-3.1-8b", "hw": "h100", "engine": "trtllm", "dtype": "fp8", "prompt": 1000, "output": 1000}
 ONE = Layout(zero=0)
-TOLD = {"scheduler": "graph_batches=64/128/256"}
+GRAPHS = {"scheduler": "graph_batches=64/128/256"}
 
 
 def ctx(**more):
@@ -53,7 +53,7 @@ def test_a_static_batch_takes_what_the_graph_takes():
         forward_step(ctx(), ONE, batch, 1.0, 1500 * 129 / batch, decode=True, engine=False).seconds
         for batch in (256.0, 129.0)
     )
-    padded, plain = step(129, **TOLD), step(129)
+    padded, plain = step(129, **GRAPHS), step(129)
     assert more > 1.05 * own
     assert padded.time_s - plain.time_s == pytest.approx(more - own)
     assert padded.breakdown_s["padding"] == pytest.approx(more - own)
@@ -62,19 +62,19 @@ def test_a_static_batch_takes_what_the_graph_takes():
 
 @pytest.mark.parametrize("batch", [64, 128, 256, 257])
 def test_what_a_graph_holds_exactly_or_none_holds_is_not_padded(batch):
-    assert step(batch, **TOLD).time_s == step(batch).time_s
+    assert step(batch, **GRAPHS).time_s == step(batch).time_s
 
 
 def test_an_ideal_chip_and_a_round_of_speculation_pad_nothing():
-    assert step(129, efficiency="ideal", **TOLD).time_s == step(129, efficiency="ideal").time_s
+    assert step(129, efficiency="ideal", **GRAPHS).time_s == step(129, efficiency="ideal").time_s
     drafts = {"speculate": "llama-3.2-1b", "draft_tokens": 4, "acceptance": 0.7}
-    assert step(129, **drafts, **TOLD).time_s == step(129, **drafts).time_s
+    assert step(129, **drafts, **GRAPHS).time_s == step(129, **drafts).time_s
 
 
 def test_the_rarer_the_prompts_the_more_steps_are_padded():
     """A closed loop of 129: every 62nd step and no other holds a prompt (129 x 1,000 over 8,192 x 1,000)."""
-    still = step(129, **TOLD).breakdown_s["padding"]
-    loaded = inference.decode(ctx(concurrency=129, **TOLD), ONE).breakdown_s["padding"]
+    still = step(129, **GRAPHS).breakdown_s["padding"]
+    loaded = inference.decode(ctx(concurrency=129, **GRAPHS), ONE).breakdown_s["padding"]
     assert loaded == pytest.approx(still * (1 - 129 / 8192))
 
 
@@ -83,17 +83,17 @@ def test_ranks_wait_for_the_prompts_of_all():
     mixture = {"model": "qwen3-30b-a3b"}
     apart, together = Layout(zero=0, ep=1.0), Layout(zero=0, dp=4.0, ep=4.0)
     for plan, ranks in ((apart, 1), (together, 4)):
-        still = step(129, plan, **mixture, **TOLD).breakdown_s["padding"]
-        loaded = inference.decode(ctx(concurrency=129, **mixture, **TOLD), plan).breakdown_s["padding"]
+        still = step(129, plan, **mixture, **GRAPHS).breakdown_s["padding"]
+        loaded = inference.decode(ctx(concurrency=129, **mixture, **GRAPHS), plan).breakdown_s["padding"]
         assert loaded == pytest.approx(still * (1 - 129 / 8192) ** ranks)
-    alone, four = (inference.decode(ctx(concurrency=129, **TOLD), Layout(zero=0, dp=dp)) for dp in (1.0, 4.0))
+    alone, four = (inference.decode(ctx(concurrency=129, **GRAPHS), Layout(zero=0, dp=dp)) for dp in (1.0, 4.0))
     assert four.time_s == alone.time_s
 
 
 def test_a_sweep_pads_as_one_question_does():
     batches = np.array([63.0, 100.0, 129.0, 300.0])
-    swept = inference.decode(EstimateContext(replace(build_request.request({**ASKED, **TOLD}), batch=batches)), ONE)
-    assert swept.time_s.tolist() == [float(step(int(b), **TOLD).time_s) for b in batches]
+    swept = inference.decode(EstimateContext(replace(build_request.request({**ASKED, **GRAPHS}), batch=batches)), ONE)
+    assert swept.time_s.tolist() == [float(step(int(b), **GRAPHS).time_s) for b in batches]
 
 
 @pytest.mark.parametrize("written", ["64/32", "0/8", "8/a", "8/8", ""])
@@ -165,5 +165,5 @@ def test_where_the_bench_s_batch_is_not_known_nothing_is_padded():
     assert load_model("deepseek-r1").layers[0].attention.kind == "mla"
     for other in ({"model": "deepseek-r1"}, {"dtype": "mxfp4", "model": "gpt-oss-120b"}, {"engine": "trtllm-cpp"}):
         assert served.graph_batches({**ROW, **other}) == ()
-    told = {run.group for run in served.published_runs() if "graph_batches" in run.options.get("scheduler", "")}
-    assert told == {"trtllm_v10", "trtllm_v12", "trtllm_v10_rtx6000", "trtllm_v12_rtx6000"}
+    groups = {run.group for run in served.published_runs() if "graph_batches" in run.options.get("scheduler", "")}
+    assert groups == {"trtllm_v10", "trtllm_v12", "trtllm_v10_rtx6000", "trtllm_v12_rtx6000"}

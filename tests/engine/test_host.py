@@ -74,7 +74,7 @@ OUTER = (2 * V * D + D) * 2.0
 
 
 def full(capacity: float, **more) -> dict:
-    """What `as_fits` asks of a device of so many bytes, of which 1000 stay free."""
+    """What `as_fits` asks of a device of that many bytes, of which 1000 stay free."""
     one = ctx(weight_dtype="bf16", kv_dtype="bf16", **more)
     chip = SimpleNamespace(capacity=capacity)
     held = SimpleNamespace(

@@ -83,14 +83,14 @@ def test_the_first_that_does_not(row):
 
 @pytest.mark.parametrize("row", HOLDS + [each[:3] for each in BROKEN if 0.0 not in each[2].values()], ids=given)
 def test_an_array_is_judged_as_its_scalars(row):
-    """Sizes as arrays of one layout and the undivided one beside it."""
+    """Sizes as arrays of one layout and the undivided one."""
     model, phase, sizes = row
     one_, plan = ctx(model, seq=4096.0), Layout(**sizes)
     fixed = {name: size for name, size in sizes.items() if name in ("shard", "expert_tp", "redundant_experts")}
     both = Layout(**{name: fixed.get(name, np.array([size, 1.0])) for name, size in sizes.items()})
-    told = np.broadcast_to(legality.all_hold(list(legality.rules(one_, both, phase))), 2)
-    assert told[0] == (legality.first_violation(one_, plan, phase) is None)
-    assert told[1] == (legality.first_violation(one_, Layout(**fixed), phase) is None)
+    verdicts = np.broadcast_to(legality.all_hold(list(legality.rules(one_, both, phase))), 2)
+    assert verdicts[0] == (legality.first_violation(one_, plan, phase) is None)
+    assert verdicts[1] == (legality.first_violation(one_, Layout(**fixed), phase) is None)
 
 
 LEARNED = "gpt2"  # 1024 learned positions
@@ -103,7 +103,7 @@ LEARNED = "gpt2"  # 1024 learned positions
         ("train", {"seq": 1025.0}, "seq"),
         ("decode", {"prompt": 1000.0, "output": 24.0}, None),
         ("decode", {"prompt": 1000.0, "output": 25.0}, "prompt"),
-        ("decode", {"output": 1024.0}, "prompt"),  # beside the usual prompt
+        ("decode", {"output": 1024.0}, "prompt"),  # with the usual prompt
     ],
 )
 def test_learned_positions_end_where_they_end(phase, lengths, option):

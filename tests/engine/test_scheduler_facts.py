@@ -82,12 +82,15 @@ def test_a_message_that_waits_for_ten_tokens_more_comes_ten_steps_later():
 
 def test_a_poll_of_ten_steps_costs_half_of_those_skipped_and_what_came_meanwhile():
     """9 steps skipped, 4.5 of them waited for in the mean; 8/100 of a prompt comes with each, in nine turns of ten."""
-    plan, told = Layout(zero=0), ctx(engine="vllm", scheduler="poll_steps=1,launch=0 s,graph_tokens=0,prompt_factor=1")
-    itl, cost = inference.decode(told, plan).time_s, prefill_interference_s(told, plan)
+    plan, loaded_ctx = (
+        Layout(zero=0),
+        ctx(engine="vllm", scheduler="poll_steps=1,launch=0 s,graph_tokens=0,prompt_factor=1"),
+    )
+    itl, cost = inference.decode(loaded_ctx, plan).time_s, prefill_interference_s(loaded_ctx, plan)
     share = 0.08 / itl * cost
     expected = 0.9 * (4.5 * itl + 9 * 0.08 * cost * (1 + share / 2))
     slow = first(engine="vllm", scheduler="poll_steps=10,launch=0 s,graph_tokens=0,prompt_factor=1")
-    assert slow - inference.prefill(told, plan).time_s == pytest.approx(expected, rel=1e-6)
+    assert slow - inference.prefill(loaded_ctx, plan).time_s == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_token_of_the_prompt_costs_the_front_end_its_share():
@@ -96,9 +99,9 @@ def test_a_token_of_the_prompt_costs_the_front_end_its_share():
 
 
 def test_an_explanation_says_that_it_was_told():
-    told = ctx(engine="sglang", scheduler="stream_steps=10").engine
-    assert told.written("late_tokens") == "--scheduler"
-    assert "sglang.yaml" in told.written("front")
+    loaded_ctx = ctx(engine="sglang", scheduler="stream_steps=10").engine
+    assert loaded_ctx.written("late_tokens") == "--scheduler"
+    assert "sglang.yaml" in loaded_ctx.written("front")
 
 
 @pytest.mark.parametrize(
@@ -133,10 +136,10 @@ BARE = "poll_steps=1,look_ahead=0,launch=0 s,front=0 s,per_token=0 s,per_stream=
 
 def turn_of(engine, settings, **more):
     """(first token of a slot's later requests, whole seconds of the step that holds the prompt)."""
-    told = ctx(engine=engine, scheduler=settings, prompts_per_slot="inf", **more)
+    loaded_ctx = ctx(engine=engine, scheduler=settings, prompts_per_slot="inf", **more)
     plan = Layout(zero=0)
-    itl, cost = inference.decode(told, plan).time_s, prefill_interference_s(told, plan)
-    first = inference.prefill(told, plan).time_s
+    itl, cost = inference.decode(loaded_ctx, plan).time_s, prefill_interference_s(loaded_ctx, plan)
+    first = inference.prefill(loaded_ctx, plan).time_s
     return first, first / (1 + 0.08 / itl * cost / 2)
 
 
@@ -152,10 +155,10 @@ def test_a_graph_that_holds_prompt_and_decodes_reads_weights_once(monkeypatch):
     """1000 tokens and 8 decodes fit into 1008: a decode step, and what 1008 tokens take more than 8; no other prompt came with it, e^-0.08."""
     monkeypatch.setattr(counted_loop, "counted", lambda *_: None)
     plan, quiet = Layout(zero=0), ctx(engine="vllm", concurrency=None, batch=8)
-    whole, beside = (forward_step(quiet, plan, 1.0, n, k, False).seconds for n, k in ((1008.0, 1000.0), (8.0, 1.0)))
+    whole, after = (forward_step(quiet, plan, 1.0, n, k, False).seconds for n, k in ((1008.0, 1000.0), (8.0, 1.0)))
     step = inference.decode(quiet, plan).time_s
     alone = inference.prefill(quiet, plan).time_s
-    fits, alone_in_it = step + whole - beside, math.exp(-0.08)
+    fits, alone_in_it = step + whole - after, math.exp(-0.08)
     mixed = alone_in_it * fits + (1 - alone_in_it) * (step + alone)
     assert turn_of("vllm", f"{BARE},graph_tokens=1008", equal_lengths=True)[1] == pytest.approx(mixed)
     assert turn_of("vllm", f"{BARE},graph_tokens=1007", equal_lengths=True)[1] == pytest.approx(step + alone)

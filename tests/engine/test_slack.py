@@ -95,5 +95,5 @@ def test_a_plan_that_slack_alone_would_refuse_fits():
 def test_it_is_named_where_memory_is_printed(cli):
     run = cli(*ASKED.split(), "--framework", "deepspeed", "--details")
     assert "not counted: allocator slack" in " ".join(run.out.split()) and "(13%)" in run.out
-    told = cli(*ASKED.split(), "--explain", "train.memory.slack_bytes")
-    assert "s_a[allocator]" in told.out and told.code == 0, told.err
+    explained = cli(*ASKED.split(), "--explain", "train.memory.slack_bytes")
+    assert "s_a[allocator]" in explained.out and explained.code == 0, explained.err

@@ -1,4 +1,4 @@
-"""On TPUs XLA hides a tensor group's sums beside the matmuls of a prompt; those of a token stay exposed. Worked out by hand from the parts."""
+"""On TPUs XLA hides a tensor group's sums overlapping the matmuls of a prompt; those of a token stay exposed. Worked out by hand from the parts."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def test_what_hides_meets_the_work_in_a_norm(override, hidden):
     sent = parts(FULL)["communication"]
     starts = ("communication", "overhead", "engine")  # charged behind the layers
     worked = sum(seconds for name, seconds in parts(FULL).items() if name not in starts)
-    beside = (worked**3.66 + (hidden * sent) ** 3.66) ** (1 / 3.66)
-    expected = (1 - hidden) * sent + beside - worked
+    joined = (worked**3.66 + (hidden * sent) ** 3.66) ** (1 / 3.66)
+    expected = (1 - hidden) * sent + joined - worked
     assert parts(override)["communication"] == pytest.approx(expected, rel=1e-9)
 
 

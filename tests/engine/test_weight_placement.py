@@ -100,7 +100,7 @@ def test_prompts_start_layer_by_layer():
 
 
 def test_few_sessions_all_stay_on_the_device():
-    """Twenty sessions less eight under way: nobody goes down a tier, nothing is brought back."""
+    """Twenty sessions less eight under way: no session moves down a tier, nothing is brought back."""
     asked = {"engine": "vllm", "n": 1, "prompt": 2048, "output": 256, "concurrency": 8, "phase": ["prefill"]}
     found = api.estimate("llama-3-8b", "h100", **asked, prefix_hit=0.75, sessions=20, kv_tier="host=256GB@50GB/s")
     sessions = found["phases"]["prefill"]["sessions"]

@@ -134,7 +134,7 @@ def test_by_hand() -> None:
 
 
 def test_of_equal_bundles_the_one_on_fewer_groups_then_on_fewer_of_the_first_is_taken() -> None:
-    """Lots of one group, devices of the other; four of the first beside one of the other are beaten by three beside none."""
+    """Lots of one group, devices of the other; four of the first with one of the other are beaten by three alone."""
     found = {(0,): 5.0, (1,): 3.0, (2,): 1.0, (3,): 0.0, (4,): 1.0}
     assert pareto_optimal(found) == [((0,), 5.0), ((3,), 0.0), ((1,), 3.0), ((2,), 1.0)]
 

@@ -21,7 +21,7 @@ MODEL = "llama-3-8b"
 
 @dataclass(frozen=True)
 class Made:
-    """An instance of so many devices that carries so many requests per second, at two dollars an hour for each device."""
+    """An instance of a number of devices that carries a rate of requests, at two dollars an hour for each device."""
 
     devices: int
     carries: float
@@ -50,10 +50,10 @@ class Made:
         )
 
 
-def told(
+def placed_answer(
     groups: dict[str, int], qps: dict[str, float], found: dict[tuple[str, str], tuple[Made, ...]], domain: int = 8
 ) -> FleetAnswer:
-    """The answer of models with these rates on groups of so many devices, a price given for the first."""
+    """The answer of models with these rates on groups of these devices, a price given for the first."""
     each = tuple(
         DeviceGroup(name, "h100-sxm", devices, None if place else "2")
         for place, (name, devices) in enumerate(groups.items())
@@ -68,7 +68,7 @@ def told(
 
 def test_an_instance_takes_its_own_devices_and_stays_inside_a_host():
     """Two instances of five devices take ten, in two hosts of eight: a third host is left, so traffic may grow by half."""
-    said = told({"a": 24}, {"chat": 3.5}, {("chat", "a"): (Made(5, 2.0),)})
+    said = placed_answer({"a": 24}, {"chat": 3.5}, {("chat", "a"): (Made(5, 2.0),)})
     (row,) = said["rows"]
     assert (row["instances"], row["devices"], row["unused"], row["usd_per_hour"]) == (2, 10, 0, 20.0)
     assert said["feasible"] and said["spare"] == 14 and said["growth"] == pytest.approx(6 / 3.5)
@@ -78,18 +78,20 @@ def test_an_instance_takes_its_own_devices_and_stays_inside_a_host():
 def test_parts_that_do_not_go_in_together_give_way_to_those_that_do():
     """Ten devices in hosts of six: 3 + 3 and 2 + 2 find no room one by one, and 2 + 2 + 2 carry almost as much as 3 + 3."""
     found = {("one", "a"): (Made(3, 3.0), Made(2, 1.9)), ("two", "a"): (Made(2, 1.0),)}
-    said = told({"a": 10}, {"one": 5.5, "two": 2.0}, found, domain=6)
+    said = placed_answer({"a": 10}, {"one": 5.5, "two": 2.0}, found, domain=6)
     assert said["feasible"] and {row["name"]: (row["instances"], row["devices"]) for row in said["rows"]} == {
         "one": (3, 6),
         "two": (2, 4),
     }
-    alone = told({"a": 10}, {"one": 5.5}, {("one", "a"): found["one", "a"]}, domain=6)
+    alone = placed_answer({"a": 10}, {"one": 5.5}, {("one", "a"): found["one", "a"]}, domain=6)
     assert [(row["instances"], row["devices"]) for row in alone["rows"]] == [(2, 6)]
 
 
 def test_a_model_on_two_groups_has_its_traffic_by_what_each_carries():
     """Four devices of 0.5 requests a second and four of 0.25: three in all, two thirds of them on the first."""
-    said = told({"a": 4, "b": 4}, {"chat": 2.4}, {("chat", "a"): (Made(1, 0.5),), ("chat", "b"): (Made(1, 0.25),)})
+    said = placed_answer(
+        {"a": 4, "b": 4}, {"chat": 2.4}, {("chat", "a"): (Made(1, 0.5),), ("chat", "b"): (Made(1, 0.25),)}
+    )
     first, other = said["rows"]
     carried = first["held_requests_per_s"] + other["held_requests_per_s"]
     assert carried == 2.5 and first["share"] == pytest.approx(2 / 2.5)
@@ -100,7 +102,7 @@ def test_a_model_on_two_groups_has_its_traffic_by_what_each_carries():
 def test_what_does_not_fit_names_whom_it_lacks_most_and_how_many_would_do():
     """Two requests of one a device need two of four devices and leave two to the eight of the other; eight leave none to the two. All need ten devices."""
     found = {("small", "a"): (Made(1, 1.0),), ("large", "a"): (Made(1, 1.0),)}
-    said = told({"a": 4}, {"small": 2.0, "large": 8.0}, found)
+    said = placed_answer({"a": 4}, {"small": 2.0, "large": 8.0}, found)
     assert not said["feasible"] and said["bottleneck"] == "large" and said["groups"][0]["needed"] == 10
     # whole devices: three for the large, one for the small
     assert said["growth"] == pytest.approx(3 / 8) and {row["name"]: row["devices"] for row in said["rows"]} == {
@@ -112,7 +114,9 @@ def test_what_does_not_fit_names_whom_it_lacks_most_and_how_many_would_do():
 
 
 def test_a_group_too_small_for_any_instance_says_so():
-    said = told({"a": 4, "b": 8}, {"chat": 1.0}, {("chat", "a"): (Made(8, 1.0),), ("chat", "b"): (Made(8, 1.0),)})
+    said = placed_answer(
+        {"a": 4, "b": 8}, {"chat": 1.0}, {("chat", "a"): (Made(8, 1.0),), ("chat", "b"): (Made(8, 1.0),)}
+    )
     assert said["models"][0]["refused"] == [
         RefusedGroup(group="a", why="no instance that meets the SLO fits on these devices")
     ]

@@ -27,7 +27,7 @@ def test_a_first_token_by_hand():
 
 
 def test_a_step_of_prompts_and_decodes_by_hand():
-    """20 ms of prompts take 30 beside decodes of 8; 500 operations of 100 us take 50; a prompt in three pieces meets three steps."""
+    """20 ms of prompts take 30 with decodes of 8; 500 operations of 100 us take 50; a prompt in three pieces meets three steps."""
     assert closed_loop.mixed_step(0.008, 0.020, 1.5, 0.0, 1) == pytest.approx(0.038)
     assert closed_loop.mixed_step(0.008, 0.020, 1.5, 500 * 100e-6, 1) == pytest.approx(0.050)
     assert closed_loop.mixed_step(0.008, 0.060, 1.5, 500 * 100e-6, 3) == pytest.approx(0.150)
@@ -102,7 +102,7 @@ def test_the_wait_for_passes_of_prompts_alone_beside_a_queue_that_is_served_toge
 
 
 def test_prompts_between_the_tokens_of_a_short_answer() -> None:
-    """Two tokens: what came in the step before the own prompt, where others decoded, delays the second; none came where nobody did."""
+    """Two tokens: what came in the step before the own prompt, where others decoded, delays the second; none came where none decoded."""
     steady, rate = 0.02, 1e-3
     idle = serving.backlog_interference(steady, 0.5, rate, 0.0, 2, 0.1, 0.12, 1, 0)
     assert steady + idle == pytest.approx(0.01, rel=1e-3)  # a step of 10 ms, half of the time

@@ -29,7 +29,7 @@ def test_what_experts_move_and_multiply() -> None:
 
 
 def test_slots_passed_over_and_starts() -> None:
-    """A kernel that permutes its own 30 slots looks at a tenth of 200 beside, one that masks passes over all; 256 slots are half way to a whole start."""
+    """A kernel that permutes its own 30 slots looks at a tenth of 200 in addition, one that masks passes over all; 256 slots are half way to a whole start."""
     assert f.slots_passed(30.0, 200.0, 0.0) == pytest.approx(50) and f.slots_passed(30.0, 200.0, 1.0) == pytest.approx(
         200
     )

@@ -96,7 +96,7 @@ WORKED = [
     (serving.images_per_second, (640.0, 64.0), 10.0),
     # training
     (memory.autodiff_residuals, (10.0, 8.0, 7.0, 6.0), 122.0),
-    (memory.tiled_feedforward, (100.0, 60.0, 4.0), 55.0),  # 40 beside it and a quarter of 60
+    (memory.tiled_feedforward, (100.0, 60.0, 4.0), 55.0),  # 40 and a quarter of 60
     (memory.tiled_feedforward, (100.0, 60.0, 1.0), 100.0),
     (training.step_error, (2.0, 3.0, 6.0, 0.0), 7.0),
     (training.step_error, (0.0, 0.0, 0.0, 3.0, 4.0), 5.0),

@@ -161,8 +161,8 @@ def test_what_is_wrong_is_an_answer_with_its_remedy(name, arguments, says):
     found, text = tools.call(name, arguments)
     assert found is None and says in text
     if name != "guess":
-        told = call(name, arguments)
-        assert told.is_error is True and says in told.content[0].text
+        reply = call(name, arguments)
+        assert reply.is_error is True and says in reply.content[0].text
 
 
 def test_without_the_sdk_the_command_says_what_to_install(cli, monkeypatch):

@@ -69,8 +69,10 @@ def test_any_number_unfolds_into_what_explain_says(client, cli):
     for path in paths[:: len(paths) // 8]:
         got = client.get(f"/unfold?{ASKED}&quantity={path}")
         assert got.status_code == 200 and path in got.text
-    told = cli("estimate", *WORDS, "--explain", "decode.time_s", "--depth", "1").out
-    assert told.split("[")[0].split("=")[1].split()[0] in client.get(f"/unfold?{ASKED}&quantity=decode.time_s").text
+    explained = cli("estimate", *WORDS, "--explain", "decode.time_s", "--depth", "1").out
+    assert (
+        explained.split("[")[0].split("=")[1].split()[0] in client.get(f"/unfold?{ASKED}&quantity=decode.time_s").text
+    )
 
 
 HOSTILE = [

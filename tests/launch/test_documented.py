@@ -1,4 +1,4 @@
-"""What a tool is told, its parser knows: no written launch carries a flag or key beyond those of its own argument parser."""
+"""What is written for a tool, its parser knows: no written launch carries a flag or key beyond those of its own argument parser."""
 
 from __future__ import annotations
 

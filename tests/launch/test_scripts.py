@@ -299,3 +299,23 @@ def test_cores_of_a_slice_are_counted_as_chips(tmp_path):
 def test_a_tuned_checkpoint_has_the_sizes_of_what_it_was_tuned_from(name, model, tmp_path):
     found, said = options_of(f"vllm serve {name}", tmp_path)
     assert found["model"] == model and ("taken to have the sizes" in said) == (model != name)
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ('[ "$A" = 1 ]', True),
+        ('[ "$A" != 1 ]', False),
+        ("[[ $A == 1 && $B == 2 ]]", False),
+        ("[[ $A == 2 || $B == 3 ]]", True),
+        ("[ $A -lt $B ]", True),
+        ("! [ $A -lt $B ]", False),
+        ("[[ $A -gt $B ]]", False),
+        ('[ -z "$C" ]', True),
+        ("test $B -eq 3", True),
+        ("test ! $B -eq 3", False),
+    ],
+)
+def test_a_condition_that_is_known_leaves_one_branch(condition, holds):
+    ran = [c for c in commands(f"A=1\nB=3\nC=\nif {condition}; then run yes; else run no; fi") if c[0] == "run"]
+    assert ran == [["run", "yes" if holds else "no"]]

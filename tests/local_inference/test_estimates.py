@@ -174,6 +174,6 @@ def test_every_engine_explains_what_it_answers(engine, cli):
     asked = ("llama-3-8b", "--hw", "rtx-4090", "-n", "1", "--tp", "1", "--weight-dtype", "q4_k_m", "--batch", "1", "--prompt", "512", "--output", "16", "--engine", engine)  # fmt: skip
     answer = cli("estimate", *asked, "--phase", "prefill,decode", "--format", "json").json["phases"]
     for phase in ("prefill", "decode"):
-        told = cli("estimate", *asked, "--phase", phase, "--explain", f"{phase}.time_s", "--depth", "0")
-        assert told.code == 0, told.err
-        assert f"({answer[phase]['time_s']!r})" in told.out
+        explained = cli("estimate", *asked, "--phase", phase, "--explain", f"{phase}.time_s", "--depth", "0")
+        assert explained.code == 0, explained.err
+        assert f"({answer[phase]['time_s']!r})" in explained.out

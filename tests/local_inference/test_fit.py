@@ -1,4 +1,4 @@
-"""`roofline fit`: which files of a model a machine on a desk holds, what they weigh, and who is told why not."""
+"""`roofline fit`: which files of a model a machine on a desk holds, what they weigh, and the reason where it holds none."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_model_without_such_files_is_told_why(model, says):
     ("file", "published"), [("Q4_K_M", 48.4), ("Q5_0", 55.0), ("Q5_K_M", 56.7), ("Q6_K", 65.5), ("Q8_0", 84.8)]
 )
 def test_a_hybrid_weighs_what_its_published_files_do(file, published):
-    """Delta-rule layers beside attention and 512 experts: within 0.2 % of five files, rounded to three digits."""
+    """Delta-rule layers with attention and 512 experts: within 0.2 % of five files, rounded to three digits."""
     found = fit(
         build_request.request({"model": "qwen3-next-80b-a3b", "hw": "m4-max", "engine": "llamacpp", "batch": 1}),
         (file,),
@@ -78,7 +78,7 @@ def test_a_hybrid_weighs_what_its_published_files_do(file, published):
 
 
 def test_a_tower_that_reads_images_is_a_file_of_its_own():
-    """Qwen2.5-VL 7B: the text model in Q4_K_M beside 16 bits of everything the tower holds."""
+    """Qwen2.5-VL 7B: the text model in Q4_K_M and 16 bits of everything the tower holds."""
     spec = load_model("qwen2.5-vl-7b")
     text = spec.with_changes(towers=[])
     text._document = spec.document

@@ -28,7 +28,7 @@ def test_rows_that_a_lesser_chip_beats_twofold_stand_apart():
     assert not beaten_by_lesser((lesser, {**slow, "engine": "mlx"}))  # other kernels
     assert not beaten_by_lesser((lesser, {**slow, "hardware": "rtx-3060-12"}))  # the other is no lesser chip
     assert not beaten_by_lesser((lesser, {**slow, "hardware": "mi300x"}))  # nor of the same maker
-    assert not beaten_by_lesser((lesser, {**slow, "group": "llamacpp_cuda_board"}))  # nobody's database
+    assert not beaten_by_lesser((lesser, {**slow, "group": "llamacpp_cuda_board"}))  # of no database
     assert not beaten_by_lesser((lesser, {"prefill": 1.0, **{k: v for k, v in slow.items() if k != "decode"}}))
 
 

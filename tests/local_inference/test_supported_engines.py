@@ -43,7 +43,7 @@ def test_a_format_that_brings_its_engine_tells_too(cli):
 
 
 def test_files_of_a_tool_that_is_not_known_there_are_told_in_a_fit(cli):
-    """Each format its own tool: EXL2 on a Mac is told of, GGUF and MLX beside it are not."""
+    """Each format its own tool: EXL2 on a Mac is reported, GGUF and MLX are not."""
     asked = ("fit", "llama-3.1-8b", "--hw", "m4-max", "--file", "Q4_K_M,exl2-4.65,mlx-4")
     notes = cli(*asked, "--format", "json").json["notes"]
     assert len(notes) == 1 and "ExLlamaV2" in notes[0]

@@ -1,4 +1,4 @@
-"""The fit finds constants it was not told, ignores what disturbed it, says when it is no good, and agrees with the engine."""
+"""The fit finds constants it was not given, ignores what disturbed it, says when it is no good, and agrees with the engine."""
 
 import math
 import random

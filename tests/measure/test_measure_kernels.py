@@ -150,3 +150,13 @@ def test_pallas_kernels_lower_for_tpu(monkeypatch):
         ),
     ):
         assert "tpu_custom_call" in jax.jit(fn).trace(*args).lower(lowering_platforms=("tpu",)).as_text()
+
+
+@pytest.mark.parametrize("name", sorted(xla.ROWS))
+def test_a_function_of_rows_takes_the_operands_that_its_row_says(name):
+    """A number of operands is bytes that a fit divides by."""
+    function, operands = xla.ROWS[name]
+    rows = jax.ShapeDtypeStruct((8, 1024), jnp.float32)
+    jax.eval_shape(function, *[rows] * operands)
+    with pytest.raises((TypeError, ValueError)):
+        jax.eval_shape(function, *[rows] * (operands + 1))

@@ -174,3 +174,20 @@ def test_a_time_below_the_floor_and_a_noisy_profile_are_remarked():
         == "34% of the profile's timings were taken on a busy machine"
     )
     assert noise(SimpleNamespace(measured={})) == "" == noise(SimpleNamespace(measured=None))
+
+
+def test_matmuls_of_a_program_by_hand():
+    """[m, k] . [k, n] of batched matmuls, convolutions and ragged rows, each size another."""
+    from rooflinecli.measure.jaxpr_counter import Rules, tally
+
+    def shapes(function, *sizes):
+        counted = tally(jax.make_jaxpr(function)(*[jax.ShapeDtypeStruct(size, jnp.float32) for size in sizes]), Rules())
+        return [(d.m, d.k, d.n, d.g, d.flops, d.bytes) for d in counted.dots]
+
+    batched = shapes(lambda x, w: jnp.einsum("gmk,gkn->gmn", x, w), (3, 5, 7), (3, 7, 11))
+    assert batched == [(5, 7, 11, 3, 2 * 3 * 5 * 7 * 11, 4 * 3 * (5 * 7 + 7 * 11 + 5 * 11))]
+    image, window = (1, 3, 10, 12), (4, 3, 2, 2)  # 4 channels of 9 x 11 positions, each a window of 3 x 2 x 2
+    convolved = shapes(lambda x, w: jax.lax.conv(x, w, (1, 1), "VALID"), image, window)
+    assert [c[:5] for c in convolved] == [(9 * 11, 12, 4, 1, 2 * 99 * 12 * 4)]
+    ragged = shapes(lambda x, w: jax.lax.ragged_dot(x, w, np.array([2, 3], np.int32)), (5, 7), (2, 7, 11))
+    assert [r[:5] for r in ragged] == [(5, 7, 11, 1, 2 * 5 * 7 * 11)]

@@ -1,4 +1,4 @@
-"""Data beside a fit: observed clocks, warm caches, torch kernels, and shipped constants."""
+"""Data next to a fit: observed clocks, warm caches, torch kernels, and shipped constants."""
 
 import subprocess
 from pathlib import Path
@@ -27,8 +27,8 @@ def test_clocks_power_and_temperature_are_read_and_summed_up(monkeypatch):
     now = device.seen()
     assert now == {"sm_mhz": 1980, "memory_mhz": 2619, "power_w": 640.25, "celsius": 54}
     later = {**now, "sm_mhz": 1410.0}
-    told = device.summary([{"conditions": now}, {"conditions": later}, {"conditions": now}, {}])
-    assert "1410 / 1980 / 1980 MHz SM" in told and "54 / 54 / 54 C" in told
+    stated = device.summary([{"conditions": now}, {"conditions": later}, {"conditions": now}, {}])
+    assert "1410 / 1980 / 1980 MHz SM" in stated and "54 / 54 / 54 C" in stated
 
 
 def test_what_a_device_does_not_report_is_left_out(monkeypatch):
@@ -85,7 +85,7 @@ def test_measured_constants_are_nearer_where_the_timings_are_theirs(env):
 
 
 def test_a_pass_beside_the_kernel_is_not_asked_for():
-    """fp8 on an H100 is priced with the quantizing of its input, which nobody timed with the matmul."""
+    """fp8 on an H100 is priced with the quantizing of its input, which was not timed with the matmul."""
     from rooflinecli.questions.kernel.question import Matmul
 
     chip = load_hardware("h100-sxm")

@@ -66,7 +66,7 @@ def active(model: Any, settings: Any) -> int:
 
 
 def real() -> dict[str, dict[str, Any]]:
-    """Published configs kept beside the tests, by file name."""
+    """Published configs kept with the tests, by file name."""
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(REAL.glob("*.json"))}
 
 

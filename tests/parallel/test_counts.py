@@ -149,7 +149,7 @@ def test_backward_flops(flash, factor):
 
 
 def test_gradients_and_the_work_beside_them_meet_in_a_norm():
-    """One microbatch, a slow network: what shows is what the all-reduce adds to the work it runs beside."""
+    """One microbatch, a slow network: what shows is what the all-reduce adds to the work that it overlaps."""
     override = {"network.1.bandwidth": 1e9}
     ctx = EstimateContext(
         Request(load_model("llama-3-8b"), load_hardware("h100-sxm"), batch=16.0, seq=4096.0), override=override

@@ -25,7 +25,7 @@ def test_llama_3_is_inside() -> None:
 
 
 def test_byterobust_is_inside() -> None:
-    """arXiv 2509.16293: 97 % effective training time on 9,600 GPUs over three months, with copies in peers' memory beside the training."""
+    """arXiv 2509.16293: 97 % effective training time on 9,600 GPUs over three months, with copies in peers' memory during the training."""
     answer = TrainingGoodput(n=9600, params=200e9, storage="peer", async_save=True).answer()
     assert answer.goodput_interval[0] < 0.97 < answer.goodput_interval[1]
 

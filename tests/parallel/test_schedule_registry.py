@@ -115,7 +115,7 @@ def test_zb_v_and_interleaved_zero_bubble_say_what_they_need():
 
 
 def test_only_interleaved_points_of_a_sweep_need_whole_rounds():
-    """Microbatches come in multiples of pp where stages are interleaved; a plain pipeline beside them takes any number."""
+    """Microbatches come in multiples of pp where stages are interleaved; a plain pipeline takes any number."""
     plan = Layout(pp=4.0, virtual_stages=np.array([1.0, 2.0, 2.0, 1.0]))
     (need,) = one_f_one_b.needs(plan, np.array([3.0, 3.0, 8.0, 8.0]))
     assert list(need.holds) == [True, False, True, True]

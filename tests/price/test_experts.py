@@ -160,7 +160,7 @@ def test_serving_sees_less_of_the_walk_over_experts_and_as_much_less_of_other_st
 
 @pytest.mark.parametrize("crowd", [0.0, 1.0])
 def test_a_layer_of_experts_in_serving_by_hand(crowd: float) -> None:
-    """320 tokens on one rank of a B200: every constant of the kernels with its factor of serving, and of a crowded step beside."""
+    """320 tokens on one rank of a B200: every constant of the kernels with its factor of serving, and of a crowded step too."""
     chip = Chip(load_hardware("b200-sxm"))
     c, s, crowded = (
         chip.constants(*names)

@@ -13,7 +13,7 @@ from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import Request
 
-FLOPS = 1e15  # long enough that traffic and launches are nothing beside it
+FLOPS = 1e15  # long enough that traffic and launches are negligible
 ATTENTION = Op("scores", "prefill_attention", "bf16", FLOPS, 1.0, n=128, length=8192, gradient=Gradient(2.5, 1.0))
 
 

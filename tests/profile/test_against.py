@@ -1,4 +1,4 @@
-"""`profile --against`: kernels beside the operations of an estimate, in traces that JAX takes here and in ones made by hand."""
+"""`profile --against`: kernels next to the operations of an estimate, in traces that JAX takes here and in ones made by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real Chromium without a window, spoken to over its DevTools pipe: nothing to install beside the browser itself.
+"""A real Chromium without a window, spoken to over its DevTools pipe: nothing to install but the browser itself.
 
 `python tests/report/browser.py` says which browser the tests use, and installs Debian's when there is none.
 """

@@ -53,11 +53,11 @@ def test_points_are_estimates(cli, page_of, name, model, hw, phase):
             "--format",
             "json",
         )
-        told = ran.json["phases"][phase]
-        assert {key: told[key] for key in ("time_s", "floor_s", "interval_s", "tokens_per_s")} == {
+        estimated = ran.json["phases"][phase]
+        assert {key: estimated[key] for key in ("time_s", "floor_s", "interval_s", "tokens_per_s")} == {
             key: point[key] for key in ("time_s", "floor_s", "interval_s", "tokens_per_s")
         }
-        assert told["memory"]["total_bytes"] == point["memory_bytes"]
+        assert estimated["memory"]["total_bytes"] == point["memory_bytes"]
         assert point["feasible"] == ran.json["feasible"]
 
 
@@ -95,3 +95,16 @@ def test_under_load(cli, load):
     assert len(points) > 5
     if load[0] == "--concurrency":
         assert next(p for p in points if p["batch"] == 16)["time_s"] == answer["time_s"]
+
+
+def test_a_curve_of_serving_ends_with_the_largest_batch_that_fits():
+    from rooflinecli.engine import build_request
+    from rooflinecli.engine.context import EstimateContext
+    from rooflinecli.engine.evaluate import answered
+    from rooflinecli.questions.report.answer import curve
+    from rooflinecli.specs.layout import Layout
+
+    request = build_request.request({"model": "llama-3-8b", "hw": "h100", "phase": "decode", "batch": 3})
+    answer = answered(EstimateContext(request), Layout(zero=0), "decode")
+    batches = [point.batch for point in curve(request, "decode", Layout(zero=0), answer)]
+    assert batches == sorted({3.0, *(2.0**i for i in range(17) if 2**i <= answer.max_batch), answer.max_batch})

@@ -132,8 +132,8 @@ def test_marks_stand_where_their_numbers_say(page_of, name):
     for x, path in marks:
         from math import log
 
-        told = low * (high / low) ** ((float(x) - a) / (b - a))
-        assert log(told / at(data, path)["intensity_flops_per_byte"]) == pytest.approx(0, abs=0.02)
+        on_axis = low * (high / low) ** ((float(x) - a) / (b - a))
+        assert log(on_axis / at(data, path)["intensity_flops_per_byte"]) == pytest.approx(0, abs=0.02)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -85,7 +85,7 @@ def test_a_closed_loop_without_a_promise_draws_the_first_token(tmp_path):
 
 
 def test_a_told_server_is_simulated_as_told():
-    """First tokens that come with ten more, of the estimate and of the load drawn beside it."""
+    """First tokens that come with ten more, of the estimate and of the load drawn next to it."""
     load = {"model": "llama-3-8b", "hw": "h100", "n": 1, "engine": "vllm", "prompt": 1024, "output": 128, "qps": 8}
     at_once, late = (served({**load, "scheduler": f"stream_steps={n}"}, None)["values"]["ttft_p50_s"] for n in (1, 11))
     assert late - at_once > 9 * 5e-3  # a step of eight 8B-sequences takes more than 5 ms

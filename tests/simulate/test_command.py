@@ -216,7 +216,7 @@ def test_lengths_left_out_are_those_of_an_estimate():
 
 
 def test_layers_on_the_host_leave_room_for_cache():
-    """Sixteen of 32 layers on the device: half the cache of a token lies there, beside half of the layers' weights."""
+    """Sixteen of 32 layers on the device: half the cache of a token lies there, with half of the layers' weights."""
     asked = (
         "simulate",
         "llama-3-8b",

@@ -1,4 +1,4 @@
-"""The closed form of a first token beside the simulation, under the same scheduler: where lengths vary and the cache is not full."""
+"""The closed form of a first token compared with the simulation, under the same scheduler: where lengths vary and the cache is not full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas that stop: no request is lost, none goes where nobody is, and a promise needs a spare."""
+"""Replicas that stop: no request is lost, none goes to a stopped replica, and an SLO needs a spare."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_a_new_one_serves_after_its_start_up_and_is_let_go_after_a_while(prices)
 
 
 def test_what_still_starts_is_let_go_first_and_may_start_again(prices):
-    """By hand: a start-up of 400 s is longer than the five minutes after which nobody asks for the three, so that none of them ever serves;
+    """By hand: a start-up of 400 s is longer than the five minutes after which the three are no longer needed, so that none of them ever serves;
     four requests at 1000 s make the look at 1005 s start three once more, which serve at 1405 s."""
     early, again = [(1.0, 100, 6000)] * 4, [(1000.0, 100, 60000)] * 4
     ended, state = run(

@@ -133,7 +133,7 @@ def test_prompts_take_longer_where_sequences_decode(prices):
     assert riding[2] < 0.7 * alone and riding[3] == riding[0]
     rows = [(0.0, 100, 40), (0.2, 100, 5)]
     first = [run(prices, jobs_of(rows), scheduler(prompt_factor=f))[0] for f in (1.0, 2.0)]
-    assert first[0][0].first == first[1][0].first  # nobody decoded yet
+    assert first[0][0].first == first[1][0].first  # no request decoded yet
     assert first[1][1].first > first[0][1].first
 
 
@@ -236,3 +236,18 @@ def test_samples_of_a_long_run_are_thinned_evenly():
         if step >= stats.due:
             stats.sample(float(step), 1, 0, 0.0)
     assert [instant for instant, *_ in stats.samples] == [4.0 * i for i in range(1, 5 * SAMPLES // 4 + 1)]
+
+
+def test_a_replica_that_is_idle_after_the_warm_up_has_no_statistics(prices):
+    """One replica ends before the warm-up does and never takes the step that starts its statistics over."""
+    from rooflinecli.simulate.request import times
+    from rooflinecli.simulate.summary import summary
+
+    made = [Replica(prices, ReplicaLimits(10**6, 64), scheduler()) for _ in range(2)]
+    for replica in made:
+        replica.warm = 50.0
+    ended = run_open_loop(Cluster(made, ROUND), jobs_of([(0.0, 64, 32), (0.1, 64, 32), (60.0, 64, 16)]))
+    counted = summary(times(ended).since(50.0), made, None, 2.0, warmup=50.0)
+    assert sum(sum(replica.tally.gaps.values()) for replica in made) == 15 and counted["requests"] == 1
+    last = max(ended, key=lambda job: job.arrival)
+    assert counted["itl_mean_s"] == pytest.approx((last.finish - last.first) / 15)

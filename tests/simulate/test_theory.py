@@ -130,7 +130,7 @@ def test_a_pipeline_reads_prompts_at_its_stages_rate(ctx):
 
 def test_a_long_prompt_is_longer_in_front_of_the_scheduler():
     """Requests far apart: 4096 tokens at 5 us each are 20.48 ms more until the first token."""
-    bare, told = (
+    bare, informed = (
         answer(
             Simulate(
                 **dict(CHIP),
@@ -145,4 +145,4 @@ def test_a_long_prompt_is_longer_in_front_of_the_scheduler():
         )
         for each in (BARE, (*BARE, "per_token=5 us"))
     )
-    assert told.values["ttft_mean_s"] - bare.values["ttft_mean_s"] == pytest.approx(4096 * 5e-6, rel=1e-6)
+    assert informed.values["ttft_mean_s"] - bare.values["ttft_mean_s"] == pytest.approx(4096 * 5e-6, rel=1e-6)

@@ -54,7 +54,7 @@ def test_the_reason_says_how_many_layouts_were_tried():
 
 
 def test_an_expert_group_is_chosen():
-    """Experts are spread where no published run keeps so many whole."""
+    """Experts are spread where no published run keeps that many whole."""
     plan = estimate(
         Request(load_model("qwen3-30b-a3b"), load_hardware("h100"), devices=16.0, phases=("train",), batch=64.0)
     ).layout

@@ -67,7 +67,7 @@ def test_a_full_memory_is_wholly_new_and_so_is_what_two_tuned_models_hide():
 
 
 def test_leaving_a_family_out_moves_what_is_supported():
-    """Context parallelism of few tokens came with nobody else; without those runs the limit would be higher. The test above can fail."""
+    """Context parallelism of few tokens came with no other run; without those runs the limit would be higher. The test above can fail."""
     rows = training_envelope.layouts()
     fewest = min(row["context"] for row in rows if row["kind"] == "gpu")
     families = {published_training.family(row["row"]) for row in rows if row["context"] == fewest}

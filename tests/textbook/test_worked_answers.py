@@ -109,7 +109,7 @@ ROWS = [
     ("N6.1 data", "scaling kaplan --tokens 10B", "loss_by_tokens", 2.26244, 1e-5),
     ("N6.1 compute", "scaling kaplan --pflop-s-days 1", "loss_by_compute", 2.65808, 1e-5),
     ("N6.2", "scaling loss -p 70B --tokens 1.4T --fit hoffmann", "fits.hoffmann.loss", 1.93665, 1e-5),
-    # the corrected fit beside it: 1.8172 + 482.01/N^0.3478 + 2085.43/D^0.3658 worked out by hand
+    # the corrected fit: 1.8172 + 482.01/N^0.3478 + 2085.43/D^0.3658 worked out by hand
     ("N6.2 corrected", "scaling loss -p 70B --tokens 1.4T", "fits.besiroglu.loss", 1.97389, 1e-4),
     ("N11.3 batch", "serving beam --beams 4 --batch 8 --output 100", "decode_batch", 32, 0),
     ("N11.3 cache", "serving beam --beams 4 --batch 8 --prompt 50 --output 100", "caches.beams.multiple", 4, 1e-12),
