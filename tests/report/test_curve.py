@@ -100,7 +100,7 @@ def test_under_load(cli, load):
 def test_a_curve_of_serving_ends_with_the_largest_batch_that_fits():
     from rooflinecli.engine import build_request
     from rooflinecli.engine.context import EstimateContext
-    from rooflinecli.engine.evaluate import answered
+    from rooflinecli.engine.evaluate import answer as answered
     from rooflinecli.questions.report.answer import curve
     from rooflinecli.specs.layout import Layout
 
