@@ -22,7 +22,7 @@ from hypothesis import Phase, settings
 
 # CI repeats itself, so that a landing does not depend on luck; every run by hand looks at fresh cases.
 settings.register_profile("ci", derandomize=True)
-settings.register_profile("quick", max_examples=20)
+settings.register_profile("quick", max_examples=10)
 settings.load_profile("ci" if os.environ.get("CI") else "quick")
 # A mutant is dead at the first failure; a smaller example of it is of no use.
 settings.register_profile("mutants", derandomize=True, phases=[Phase.explicit, Phase.generate])
@@ -39,8 +39,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def examples(n: int) -> int:
-    """Random cases of a fuzz test: all in CI, a fifth by hand, where every run draws others."""
-    return n if os.environ.get("CI") else n // 5
+    """Random cases of a fuzz test: all in CI, a tenth by hand, where every run draws others."""
+    return n if os.environ.get("CI") else n // 10
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -75,6 +75,7 @@ def test_no_winner_claims_much_over_a_tuned_mixture_on_hosts_that_issue_slowly(s
     assert result.gain <= 1.3 and result.place <= 0.05
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("chip", ["gb200", "gb300"])
 def test_a_dense_run_of_four_bits_ranks_in_the_first_twentieth(searched, chip):
     """It hides more than nine of ten runs do, and less than some do."""

@@ -61,6 +61,7 @@ def test_a_log_becomes_a_file_that_estimates_read(log, tmp_path):
     assert low >= mine["phases"]["decode"]["floor_s"]
 
 
+@pytest.mark.slow
 def test_beyond_the_rows_the_interval_is_the_wider_one_and_says_so(log, tmp_path):
     out = tmp_path / "mine.yaml"
     assert run_cli("calibrate", str(log), "--hw", "h100", "-n", "1", "--out", str(out)).code == 0
@@ -169,6 +170,7 @@ def test_unknown_factors_in_a_file_are_errors(tmp_path):
     assert "matmull" in ran.err
 
 
+@pytest.mark.slow
 def test_more_requests_in_flight_than_allowed_contradict_themselves(log, tmp_path):
     """The usual factor of two to nine: a rate that counts prompts too."""
     lines = log.read_text().splitlines()
@@ -184,6 +186,7 @@ def test_more_requests_in_flight_than_allowed_contradict_themselves(log, tmp_pat
     assert "Little's law" in said[0]["reason"]
 
 
+@pytest.mark.slow
 def test_measured_rows_stand_beside_the_estimate(log):
     ran = run_cli("compare", "llama-3.1-8b", "--hw", "h100", "-n", "1", "--measured", str(log), "--format", "json")
     assert ran.code == 0, ran.err
@@ -281,6 +284,7 @@ def test_an_ideal_machine_is_not_calibrated(log, tmp_path):
     assert expected[0]["time_s"] != expected[1]["time_s"]
 
 
+@pytest.mark.slow
 def test_one_row_alone_is_told_how_far_it_moved_a_block(tmp_path):
     """Nothing contradicts a single row, so a mistake in it moves the constants as far: the command says which and by how much."""
     step = estimate("h100-sxm", 16, 1024)["phases"]["decode"]["time_s"]

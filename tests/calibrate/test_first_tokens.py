@@ -36,6 +36,7 @@ def test_two_rows_of_a_standing_queue_do_not_make_a_server_at_rest_slow(slower):
     assert answered(fit(first_tokens([slower] * 2, (64, 128)))).max() < 1.5
 
 
+@pytest.mark.slow
 def test_many_such_rows_do():
     assert answered(fit(first_tokens([4.0] * 30, LOADS * 6))).min() > 2.5
 

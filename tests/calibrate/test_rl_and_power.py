@@ -134,6 +134,7 @@ def test_power_is_the_mean_of_devices_at_work(tool):
         read_source(Source("log", text))
 
 
+@pytest.mark.slow
 def test_power_next_to_a_run_is_noted_against_the_rating(tmp_path):
     run, smi = tmp_path / "run.json", tmp_path / "power.csv"
     run.write_text(json.dumps(VLLM))

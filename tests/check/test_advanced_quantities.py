@@ -120,6 +120,7 @@ def test_the_regret_of_serving_is_against_every_split(tmp_path: Path) -> None:
         assert row["expected"] == pytest.approx(times[tp] / best - 1, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_measured_rows_are_held_beside_their_estimates(tmp_path: Path) -> None:
     require = "measured.decode.time_s: '<= 12 ms', measured.prefill.time_s: '<= 1 s', measured.gap: '<= 99 %', measured.inside_share: '>= 0 %'"
     rows = held(tmp_path, CHAT, require, 0, [logs.VLLM])

@@ -67,6 +67,7 @@ def test_same_devices_cost_and_memory_are_what_they_say():
     assert h200["layout"]["devices"] <= 8
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("rank", "more"),
     [
@@ -148,6 +149,7 @@ def test_formats_agree():
     assert all(r["name"] in shown for r in answer["rows"])
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "args",
     [

@@ -37,6 +37,7 @@ def apply(made, remedy):
     return made
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("missed_by", LIMITS, ids=lambda r: r[0])
 def test_every_remedy_passes_when_written_into_the_plan(tmp_path, missed_by):
     require = limits(tmp_path, *missed_by)
@@ -94,6 +95,7 @@ def test_a_training_run_is_saved_by_devices_or_interleaving(tmp_path):
     assert {"virtual-stages", "devices"} & {c["option"] for r in found["fixes"] for c in r["changes"]}
 
 
+@pytest.mark.slow
 def test_what_nothing_saves_says_so(tmp_path):
     found = report(tmp_path, plan(require={"decode.time_s": "<= 1 ns"}))["checks"][0]
     assert found["fixes"] == []

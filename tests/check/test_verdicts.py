@@ -81,6 +81,7 @@ def test_the_pessimistic_end_of_a_throughput_is_its_low_one_and_of_a_cost_its_hi
     assert cost["floor"] == pytest.approx(price * 8 * phase["floor_s"] / 3600 / 32 * 1e6)
 
 
+@pytest.mark.slow
 def test_training_runs_in_days_and_dollars(tmp_path):
     made = {
         "checks": {

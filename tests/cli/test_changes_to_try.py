@@ -57,6 +57,7 @@ def test_nothing_is_proposed_for_what_does_not_fit():
     assert changes(question.all_options(), question.answer()) == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "asked",
     [

@@ -119,7 +119,7 @@ def test_infeasible_prints_the_answer_and_the_nearest_plan():
     assert "does not fit" in run_cli(*BASE, "-n", "1").out
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "quantity",
     [

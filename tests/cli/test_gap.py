@@ -33,6 +33,7 @@ def test_those_that_close_the_gap_come_first_and_the_milder_before_the_larger(lo
     assert changes == sorted(changes)
 
 
+@pytest.mark.slow
 def test_the_slower_link_it_names_gives_the_measured_step(low):
     row = next(r for r in low["gap_explanations"] if r["assumption"].startswith("InfiniBand"))
     rate = row["assumption"].split(": ")[1].partition(" per device")[0]
@@ -50,6 +51,7 @@ def test_the_slower_link_it_names_gives_the_measured_step(low):
     assert slow.time_s == pytest.approx(low["phases"]["train"]["measured_time_s"], rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_faster_step_is_never_explained_by_a_loss(cli):
     fast = cli(*ASK, "--mfu", "0.55", "--format", "json").json
     assert all(row["time_s"] < fast["phases"]["train"]["time_s"] for row in fast["gap_explanations"])

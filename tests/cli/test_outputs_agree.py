@@ -7,6 +7,7 @@ import shlex
 import pytest
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "asked",
     [

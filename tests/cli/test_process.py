@@ -33,6 +33,7 @@ def test_exit_codes(arguments: tuple[str, ...], code: int, words: str) -> None:
     assert run.returncode == code and words in run.stderr and "Traceback" not in run.stderr
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device that is always full is a Linux one")
 @pytest.mark.parametrize("arguments", [("models",), ("--help",), ("fit", "--help"), ("--version",)])
 def test_a_full_disk_is_one_sentence(arguments: tuple[str, ...]) -> None:

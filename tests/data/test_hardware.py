@@ -87,10 +87,10 @@ def test_every_figure_has_a_source(name: str) -> None:
             assert not figure.verified, f"{name}{path}: recalled, yet marked verified"
 
 
-@pytest.mark.sampled(66)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_every_source_key_is_defined_and_none_is_idle(path: Path) -> None:
-    raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    raw = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
     used = set(re.findall(r"source: ([\w-]+)[,}]", path.read_text(encoding="utf-8")))
     declared = set(raw.get("sources", {}))
     assert declared <= used, f"idle sources {declared - used}"

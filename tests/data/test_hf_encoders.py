@@ -65,6 +65,7 @@ def ctx(name: str, **asked) -> EstimateContext:
     return EstimateContext(Request(load_model(name), load_hardware("h100"), **asked))
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("case", RANDOM, ids=lambda case: case["file"])
 def test_random_sizes_classes_and_switches(case):
     spec = read(case["file"], case["change"])

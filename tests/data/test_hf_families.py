@@ -32,6 +32,7 @@ def spec_of(config: dict):
     return model_from(Document(from_config(config), Path("config.json")))
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("kind", sorted(BY_TYPE))
 def test_parameters(kind):
     for row in BY_TYPE[kind]:
@@ -70,6 +71,7 @@ def test_every_type_is_read_or_refused_for_a_reason():
             from_config({"model_type": kind})
 
 
+@pytest.mark.slow
 def test_all_types_of_transformers_are_known():
     auto = pytest.importorskip("transformers.models.auto.configuration_auto")
     left = set(auto.CONFIG_MAPPING_NAMES) - set(TYPES) - set(WRAPPED) - set(refused())

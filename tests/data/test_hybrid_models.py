@@ -66,6 +66,7 @@ def state_bytes(name: str, state_dtype: str | None) -> float:
     return sum(layer.mixer.cache_bytes(f, sizes, 1.0, 4096.0) * layer.repeat for layer, sizes in held)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", READ)
 def test_parameters(name):
     counted, known = parameters(spec_of(name)), COUNTS[name]
@@ -189,6 +190,7 @@ def test_a_wrapper_of_an_unknown_decoder_is_refused():
         from_config(odd)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("case", RANDOM, ids=lambda case: case["file"])
 def test_parameters_of_random_sizes(case):
     """Sizes, biases and tying changed at random; counted by transformers on the meta device (tests/oracle/hybrids.py)."""

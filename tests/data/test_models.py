@@ -42,6 +42,7 @@ CACHE = [
 ]
 
 
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_loads_and_cites(path):
     spec = load_model(path.stem)

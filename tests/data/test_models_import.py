@@ -52,6 +52,7 @@ def config_path(name: str) -> Path:
     return ROOT / "data" / "hf" / f"{name}.json"
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("kind", sorted(BY_TYPE))
 def test_parameters_of_random_configs(kind):
     for row in BY_TYPE[kind]:
@@ -59,6 +60,7 @@ def test_parameters_of_random_configs(kind):
         assert (counted.total, counted.active) == (row["total"], row["active"]), row["config"]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("kind", sorted(BY_TYPE))
 def test_forward_flops_of_random_configs(kind):
     """Matmuls of a whole forward pass, attention counted over every pair of tokens."""

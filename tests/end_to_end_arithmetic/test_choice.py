@@ -33,6 +33,7 @@ def every(ask, phase: str, devices: int, layouts: list[dict], **options) -> list
     return found
 
 
+@pytest.mark.slow
 def test_training_takes_the_fastest_of_what_is_tried(ask):
     """Splits into tp, pp and dp; ZeRO 1 or 3 where there are replicas; no recomputation or all; microbatches of 1, 2, 4."""
     tried = [

@@ -16,6 +16,7 @@ def step(cli: Any, model: str, *more: str) -> dict[str, Any]:
     return dict(answer["phases"]["train"])
 
 
+@pytest.mark.slow
 def test_a_capacity_moves_the_exchange_in_proportion_and_says_so(cli) -> None:
     one = ["mixtral-8x7b", "--hw", "h100", "-n", "8", "--dp", "8", "--ep", "8", "--phase", "train", "--format", "json"]
     found = [
@@ -46,6 +47,7 @@ def test_shared_experts_hide_no_more_of_the_exchange_than_they_take(cli) -> None
     assert overlapping["time_s"] < plain["time_s"] and overlapping["floor_s"] == plain["floor_s"]
 
 
+@pytest.mark.slow
 def test_exposed_expert_exchange_takes_its_whole_time(cli) -> None:
     """With --ep-overlap a twentieth of the expert all-to-all is exposed whatever the stack; Megatron-LM and older bridges expose all of it."""
     stack = ["--framework", "megatron"]

@@ -24,7 +24,7 @@ from end_to_end_arithmetic.hand import (
 
 from rooflinecli.specs.snapshots import PUBLISHED
 
-PRECEDENT = yaml.safe_load((PUBLISHED / "precedent.yaml").read_text(encoding="utf-8"))
+PRECEDENT = yaml.load((PUBLISHED / "precedent.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
 S, COUNT = 256, 4  # tokens of a sequence; microbatches of one sequence
 
 

@@ -76,7 +76,7 @@ def test_a_stale_price_fails_a_check(tmp_path: Path) -> None:
 def test_offers_keep_the_form_of_the_table() -> None:
     folder = Path(__file__).parents[2] / "hardware" / "prices"
     for path in folder.glob("*.yaml"):
-        rows = yaml.safe_load(path.read_text())["offers"]
+        rows = yaml.load(path.read_text(), yaml.CSafeLoader)["offers"]
         found = prices.offers(load_hardware(path.stem))
         assert len(found) >= len(rows)
         assert all(o.usd > 0 and o.age_days is not None and o.age_days > 0 for o in found if o.date)

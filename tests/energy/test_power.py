@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import run_cli
+from conftest import examples, run_cli
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +29,7 @@ def phase(name: str = "decode", **options: object) -> PhaseAnswer:
 @given(
     static=st.floats(0.05, 0.9), m=st.floats(0, 2), c=st.floats(0, 2), u=st.floats(0, 1), f=st.floats(0, 1), dt=st.floats(1, 20)
 )  # fmt: skip
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_more_work_per_second_never_draws_less_and_a_slower_pass_never_needs_less_energy(
     static: float, m: float, c: float, u: float, f: float, dt: float
 ) -> None:
@@ -61,6 +61,7 @@ def test_measured_power_is_predicted_for_models_that_the_fit_never_saw() -> None
     assert len(joined("all", [at_measured]).measured) == 262
 
 
+@pytest.mark.slow
 def test_the_power_of_models_with_experts_is_within_the_bar_of_their_energy_and_h100_s_energy_too() -> None:
     experts = [row for row in validated.rows() if row.kind == "MoE"]
     for quantity, found in (

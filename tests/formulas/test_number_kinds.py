@@ -57,6 +57,7 @@ def same(a: float, b: float) -> bool:
     return a == b or abs(a - b) <= 2 * math.ulp(abs(a))
 
 
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize("name", [n for n in sorted(FORMULAS) if arguments(FORMULAS[n])])
 def test_scalar_numpy_and_traced_agree(name):
     entry = FORMULAS[name]
@@ -74,6 +75,7 @@ def test_scalar_numpy_and_traced_agree(name):
         assert isinstance(traced, Traced) and traced.value == plain, name
 
 
+@pytest.mark.sampled(80)
 @pytest.mark.parametrize("name", sorted(FORMULAS))
 def test_formulas_have_a_source_a_unit_and_a_sentence(name):
     entry = FORMULAS[name]

@@ -17,7 +17,7 @@ from rooflinecli.questions.question import CONFLICTS
 from rooflinecli.questions.rl.question import Rl
 from rooflinecli.questions.simulate.question import Simulate
 
-ROWS = yaml.safe_load(CONFLICTS.read_text(encoding="utf-8"))
+ROWS = yaml.load(CONFLICTS.read_text(encoding="utf-8"), yaml.CSafeLoader)
 KNOWN = {"len", "default", "given"}
 
 

@@ -102,6 +102,7 @@ def test_the_other_questions(cli):
     assert call("check", {"plan": plan}).structured_content["answer"]["passed"] is False
 
 
+@pytest.mark.slow
 def test_a_simulation_is_the_command_lines(cli):
     load = {"qps": "4", "requests": 200, "prompt": "512", "output": "64", "slo": "ttft=2s,itl=50ms@99"}
     asked = {"model": "llama-3.1-8b", "hw": "h100", "tp": 1, **load}

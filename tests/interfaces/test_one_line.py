@@ -60,6 +60,7 @@ def roofline(copy, *argv: str) -> str:
     return run(copy, "-m", "rooflinecli", *argv)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("flag", ["--drain-seconds", "--warm-up"])
 def test_an_option_is_in_help_and_completion_of_the_command_line(copy, flag):
     assert f"{flag} TIME" in roofline(copy, "simulate", "--help")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import run_cli
+from conftest import examples, run_cli
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -103,7 +103,9 @@ def test_an_old_flag_and_a_new_one_answer_alike():
     assert old.code == new.code == 0 and old.out == new.out
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])  # each asks by four interfaces
+@settings(
+    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)  # each asks by four interfaces
 @given(st.integers(1, 2000), st.integers(1, 300), st.floats(0.1, 50))
 def test_the_same_values_by_every_way_in_are_the_same_question(prompt, requests, qps):
     """Arguments of Python, text of a command line, numbers of JSON."""

@@ -96,6 +96,7 @@ def test_hostile_questions_get_a_sentence(client, path, query):
     assert {k: got.headers[k] for k in HEADERS} == HEADERS
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("verb", [v for v in form.VERBS if v not in ("plan", "search", "rl")])
 def test_every_verb_has_a_page_of_its_fields_and_answers_as_the_command_line(client, verb):
     question = verbs.question(verb)

@@ -58,6 +58,7 @@ def plans(trains: bool):
             }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("tool", [name for name in emit.tools() if name not in ("nemo", "deepspeed")])
 def test_only_flags_of_the_parser_are_written(tool):
     module = emit.tool(tool)

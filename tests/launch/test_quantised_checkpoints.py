@@ -15,6 +15,7 @@ def _tool(launch: str) -> str:
     return {"vllm": "vllm", "python": "sglang", "trtllm-serve": "trtllm"}[launch.split()[0]]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("model", ["deepseek-v3", "kimi-k2", "gpt-oss-120b", "deepseek-v4-flash", "llama-3.1-8b"])
 @pytest.mark.parametrize("tool", ["vllm", "sglang", "trtllm"])
 def test_its_launch_gives_the_same_answer_again(cli, tmp_path, tool, model):

@@ -74,6 +74,7 @@ def differing(options: dict, back: dict) -> dict:
     return extra | {k: (v, back.get(k)) for k, v in options.items() if k not in back or not emit.same(k, v, back[k])}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("tool", SERVE)
 @settings(max_examples=examples(50), deadline=None)
 @given(options=serving())
@@ -84,6 +85,7 @@ def test_a_served_plan_comes_back(tool, options):
     assert back.missing == {} and back.unmodelled == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("tool", TRAIN)
 @settings(max_examples=examples(50), deadline=None)
 @given(options=training())

@@ -181,6 +181,7 @@ def test_operations_are_immutable():
         op.flops = 2.0
 
 
+@pytest.mark.slow
 def test_operations_are_built_by_keyword():
     """Thirteen fields in a row say nothing; wherever the package builds one, each is named."""
     package = Path(__file__).resolve().parents[2] / "rooflinecli"

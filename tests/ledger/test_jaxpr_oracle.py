@@ -133,6 +133,7 @@ def test_a_forgotten_row_would_be_caught():
     assert ledger_flops({**GATED, "gated": False}, 1, 32) != 3 * one
 
 
+@pytest.mark.slow
 def test_xla_cost_analysis_is_close():
     """XLA adds elementwise FLOPs (norms, softmax, activation), about 4 % at this size; never less than the matmuls."""
     tokens = jnp.zeros((2, 64), jnp.int32)

@@ -16,6 +16,7 @@ from rooflinecli.specs.name_lookup import files
 FORMATS = formats("bf16", None, None, {"bf16": 1}, "any chip", None, None, "")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("decode", [False, True])
 @pytest.mark.parametrize("tp", [1.0, 4.0])
 def test_the_shared_rows_of_a_layer_are_the_kernels_it_would_have_alone(decode: bool, tp: float):

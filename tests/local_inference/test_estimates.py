@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from local_inference.question import question
@@ -26,7 +27,7 @@ CHIPS = ("rtx-4060", "rtx-3090", "rtx-2080-ti", "dgx-spark", "m1", "m3-max", "m5
 DESK = tuple(name for name, engine in engines().items() if engine.backends)
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("file", ["q4_k_m", "q8_0", "iq2_xs"])
 def test_no_engine_beats_the_floor_on_any_chip(chip, file):
@@ -38,7 +39,7 @@ def test_no_engine_beats_the_floor_on_any_chip(chip, file):
             assert answer.interval_s[0] <= answer.time_s <= answer.interval_s[1]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(context=st.integers(1, 100_000), chip=st.sampled_from(CHIPS))
 def test_a_longer_context_never_speeds_a_token_up(context, chip):
     short, long = (decode(question(chip, prompt=float(n)), Layout()).time_s for n in (context, 2 * context))

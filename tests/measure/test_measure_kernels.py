@@ -77,7 +77,7 @@ def test_adamw_takes_one_step():
     assert float(p) == pytest.approx(1.0 - 3e-4 * (0.2 / 0.2**0.5 + 0.1), rel=1e-6)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("op", sorted(xla.ROWS))
 def test_streams_run(op):
     kernel, inputs = ready(cases.streamed("elementwise", op, "elementwise", "fp32", {"rows": 4, "width": 1024}, 1))
@@ -138,6 +138,7 @@ def test_a_wrong_kernel_is_not_timed():
     assert timing._checked(case, right, [inputs], timing.Protocol(budget=0.01)).fn is right.options[1]
 
 
+@pytest.mark.slow
 def test_pallas_kernels_lower_for_tpu(monkeypatch):
     monkeypatch.setattr(xla.jax, "default_backend", lambda: "tpu")
     spec = jax.ShapeDtypeStruct

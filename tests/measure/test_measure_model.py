@@ -52,6 +52,7 @@ def test_parameters_equal_the_ledger(which):
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["gpt2", "gpt2-xl", "llama-3-8b", "qwen2.5-7b", "mistral-7b-v0.1"])
 def test_parameters_of_whole_models_equal_the_ledger(name):
     spec = built(name, None, None, None)
@@ -100,6 +101,7 @@ def test_decoding_with_a_cache_is_the_forward_pass(which):
         np.testing.assert_allclose(pair[0], expected[0], rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_experts_are_the_weighted_sum_of_those_chosen():
     spec = built("qwen3-30b-a3b", 1, 64, 64)
     f = spec.layers[0].feedforward
@@ -115,6 +117,7 @@ def test_experts_are_the_weighted_sum_of_those_chosen():
     np.testing.assert_allclose(jax.jit(partial(transformer.experts, f))(layer, x), expected, rtol=2e-4, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_attention_is_causal():
     spec = built("gpt2", 1, 64, 64)
     forward = partial(jax.jit(partial(transformer.forward, spec)), drawn(spec))

@@ -98,7 +98,7 @@ def test_rows_that_ran_are_called_feasible():
     assert refused == ["run-deepseek-v3"]
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("source", "limit"),
     [
@@ -130,6 +130,7 @@ def test_step_time_of_other_families(source, limit):
     assert mean(errors) < limit
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("row", TIMED[::9], ids=lambda r: r["id"])
 def test_no_published_time_beats_the_floor_and_no_estimate_does(row):
     answer = published_training.compared(row).answer
@@ -174,6 +175,7 @@ def test_hours_of_whole_runs(run):
     assert abs(published_training.compared(ROWS[run]).error) < 0.15
 
 
+@pytest.mark.slow
 def test_every_plan_that_ran_is_legal():
     """DeepSeek-V3 in 16 chunks of 61 layers, Llama 405B in 128 chunks of 126, experts over more ranks than replicas."""
     assert [

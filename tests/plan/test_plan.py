@@ -329,6 +329,7 @@ def test_why_nothing_keeps_to_a_limit_is_said_in_words_and_units():
     assert "1 devices" not in text and "up to 1 device" in text, text
 
 
+@pytest.mark.slow
 def test_a_neighboring_count_that_is_cheaper_and_faster_is_named():
     ran = run_cli("plan", "llama-3-8b", "--tokens", "1T", "--hw", "h100", "--deadline", "30d")
     text = " ".join(ran.out.split())
@@ -348,6 +349,7 @@ def test_heads_of_a_service_say_which_rate_the_dollars_are_at():
     assert "/M input and output tokens at 2 req/s" in " ".join(ran.out.split())
 
 
+@pytest.mark.slow
 def test_plan_search_fleet_and_estimate_price_the_tokens_of_a_rate_alike(tmp_path):
     """Dollars an hour over the tokens that 2 requests/s bring in it, whatever the instances could carry."""
     load = ["llama-3-8b", "--prompt", "1500", "--output", "100", "--qps", "2"]

@@ -12,7 +12,7 @@ from rooflinecli.questions.collective.answer import collective
 from rooflinecli.specs.hardware import load_hardware
 
 
-@pytest.mark.sampled(166)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("op", ["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute"])
 @pytest.mark.parametrize("devices", [8, 16, 1024, 65536])
 @pytest.mark.parametrize("size", [1e3, 64e6, 10e9])

@@ -141,6 +141,7 @@ def test_strides_follow_the_placement() -> None:
     assert (usual.replica_stride, llama3.replica_stride) == (8, 128)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("oversubscription", "order"), [(7.0, "tp-cp-pp-dp"), (1.0, "tp-cp-dp-pp")])
 def test_llama_3s_order_of_axes(cluster: HardwareSpec, oversubscription: float, order: str, tmp_path: Path) -> None:
     """Llama 3 report, section 3.3.2: [TP, CP, PP, DP], optimized for network communication (tp8 cp16 pp16 dp8 at 131,072 tokens)."""

@@ -54,6 +54,7 @@ def test_each_engine_by_its_rule(engine: str, room: float) -> None:
     assert found.phases["decode"].max_batch == pytest.approx(room / (1024 * 32 * 2 * 8 * 128 * 2), abs=2)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("seed", range(60))
 def test_nothing_is_feasible_beyond_its_own_max_batch(seed: int) -> None:
     draw = random.Random(seed)

@@ -133,7 +133,7 @@ def test_an_axis_of_size_one_adds_no_communication(case):
     assert a.breakdown_s.get("communication", 0.0) == 0.0 and a.resources_s.communication == 0.0
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.sampled_from(MODELS), st.sampled_from([1, 2, 5, 16]), st.sampled_from([64, 512]))
 def test_doubling_the_batch_doubles_model_flops(model, batch, seq):
     request = Request(

@@ -61,6 +61,7 @@ def test_the_embedded_estimate_is_the_commands(cli, page_of, name):
     assert embedded(page_of(name).read_text())["estimate"] == estimate
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_figure_shown_is_in_the_json(page_of, name):
     html = page_of(name).read_text()

@@ -22,6 +22,7 @@ def page(tmp_path_factory):
     return path.read_text()
 
 
+@pytest.mark.slow
 def test_its_derivations_stay_readable(page):
     """A formula that repeats its own intermediate values writes them out again each time, which once made 86 MB of a page."""
     assert len(page) < 3e6

@@ -153,6 +153,7 @@ def test_what_is_written_reads_back(tool, more, tmp_path):
     assert found["model"] == "Qwen3-30B-A3B"
 
 
+@pytest.mark.slow
 def test_the_command_line_reads_and_writes_launches(tmp_path):
     path = tmp_path / "run.sh"
     path.write_text(VERL)

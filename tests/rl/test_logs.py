@@ -25,7 +25,7 @@ def logs(tmp_path):
     return paths
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("tool", LOGS)
 def test_parts_of_a_log_stand_next_to_the_expected_ones(tool, logs):
     a = Rl(**BASE, log=str(logs[tool])).answer()

@@ -18,6 +18,7 @@ def answer(*args):
     return json.loads(ran.out)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm", "cuda-graph", "python-server"])
 def test_every_engine_answers_in_every_format(engine):
     args = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from conftest import run_cli
+from conftest import examples, run_cli
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from simulate.test_schedulers import LENGTHS, ROUND, jobs_of, scheduler
@@ -56,7 +56,7 @@ def test_a_loss_when_all_is_over_changes_nothing(prices, router):
     )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=LENGTHS,
     pool=st.integers(1200, 6000),

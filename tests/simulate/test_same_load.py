@@ -35,7 +35,7 @@ def both(asked: dict[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
     return expected, {name: values[name] for name in names}
 
 
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(20))
 def test_an_open_loop(seed: int) -> None:
     asked = question(seed)
@@ -61,6 +61,7 @@ def test_an_open_loop_of_short_answers(engine: str, output: int, qps: float) -> 
         assert expected["tpot_mean_s"] == pytest.approx(simulated["tpot_mean_s"], rel=0.15)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("seed", range(20))
 def test_a_closed_loop(seed: int) -> None:
     asked = question(seed) | {"concurrency": random.Random(seed).choice((1, 2, 3, 5, 8, 16, 32, 48))}

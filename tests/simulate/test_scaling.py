@@ -6,7 +6,7 @@ import csv
 import json
 
 import pytest
-from conftest import run_cli
+from conftest import examples, run_cli
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from simulate.test_losses import made
@@ -34,7 +34,7 @@ def test_as_many_at_least_as_at_most_is_a_fleet(prices):
     assert [(j.replica, j.finish) for j in ended] == [(j.replica, pytest.approx(j.finish)) for j in plain]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=LENGTHS, gap=st.floats(0, 400), target=st.floats(0.5, 20), start=st.floats(0, 40))
 def test_every_request_ends_once_and_no_more_are_paid_than_may_be(prices, rows, gap, target, start):
     """Two bursts, some time apart."""

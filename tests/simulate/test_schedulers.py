@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from conftest import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from simulate import tiny
@@ -40,7 +41,7 @@ def jobs_of(rows):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=LENGTHS, pool=st.integers(1200, 6000), swap=st.booleans(), ahead=st.integers(0, 1), mixed=st.booleans())
 def test_nothing_is_lost_and_no_limit_is_passed(prices, policy, rows, pool, swap, ahead, mixed):
     """Requests and tokens are conserved; no step beyond the budget, no instant beyond the pool; time goes forward."""
@@ -180,7 +181,7 @@ def test_the_last_token_of_a_cached_prompt_is_computed(prices):
     assert ended[1].hit == replica.tally.hit_tokens == 959
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=st.lists(
         st.tuples(st.floats(0, 1), st.integers(1, 60), st.integers(1, 80), st.integers(0, 3)), min_size=1, max_size=40

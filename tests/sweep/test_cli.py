@@ -187,6 +187,7 @@ def test_search_formats(args: list[str]) -> None:
     assert roofline("search", *args, "--format", "markdown").stdout.count("|") > 8
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "args", [["-n", "32", "--batch", "64", "--seq", "2k"], ["--phase", "decode", "--prompt", "1k", "--itl", "20 ms"]]
 )
@@ -217,7 +218,7 @@ def test_fewest_devices_that_finish_a_run_in_time() -> None:
     roofline("search", *args, "-n", str(devices // 2), code=1)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "name",
     [

@@ -53,6 +53,7 @@ def test_the_reason_says_how_many_layouts_were_tried():
     assert "of " in reason and "layouts tried; `roofline search` tries every one" in reason
 
 
+@pytest.mark.slow
 def test_an_expert_group_is_chosen():
     """Experts are spread where no published run keeps that many whole."""
     plan = estimate(

@@ -39,6 +39,7 @@ def test_attention_for_itself_leaves_no_tensor_ranks():
     assert {(f["tp"], f["dp"], f["ep"]) for f in found} == {(1, n, n) for n in (1, 2, 4, 8)}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("more", ["-n 16 --top 6", "-n 16 --attention-dp --top 2", "-n 16 --tp 4 --ep 16 --top 1"])
 def test_a_row_is_what_its_command_prints(cli, more):
     rows = cli("search", *shlex.split(f"{ASKED} {more}"), "--format", "json").json["results"]

@@ -83,6 +83,7 @@ def test_fewest_devices_carry_the_rate_and_one_fewer_instance_does_not() -> None
     assert ask(qps=80, itl=0.03, ttft=0.4)["results"][0]["serve"]["devices"] >= best["devices"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("bound", ["pessimistic", "expected", "floor"])
 def test_limits_hold_at_the_bound_that_ranks(bound: str) -> None:
     """The command of the winner, asked again, keeps to the limits at the bound; the row prints that number."""

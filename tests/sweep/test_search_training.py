@@ -119,9 +119,8 @@ def ask(
     return asked, search(asked)
 
 
-@pytest.mark.parametrize(
-    "case", SMALL[:1] + [pytest.param(c, marks=pytest.mark.slow) for c in SMALL[1:]], ids=lambda c: f"{c[0]}-{c[2]}"
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("case", SMALL, ids=lambda c: f"{c[0]}-{c[2]}")
 def test_search_equals_brute_force(case: tuple[Any, ...]) -> None:
     best, fitting = brute_force(*case)
     _, found = ask(*case)

@@ -46,6 +46,7 @@ def at(width: int, cli, monkeypatch, *command: str) -> list[str]:
     return ran.out.splitlines()
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_eighty_columns_hold_every_table(cli, monkeypatch, command: tuple[str, ...]) -> None:
     lines = at(80, cli, monkeypatch, *command)
@@ -68,7 +69,7 @@ def test_a_long_list_says_what_it_lacks_and_wide_shows_every_column(cli, monkeyp
     assert "not shown for lack of room" in " ".join(narrow) and "decode MFU" in " ".join(narrow)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("width", [25, 40, 80])
 @pytest.mark.parametrize(
     "command", [c for c in COMMANDS if c[0] in ("sweep", "search", "compare", "collective")], ids=" ".join
