@@ -78,6 +78,7 @@ def test_beyond_the_rows_the_interval_is_the_wider_one_and_says_so(log, tmp_path
     )
 
 
+@pytest.mark.slow
 def test_an_explanation_cites_the_calibration(log, tmp_path):
     out = tmp_path / "mine.yaml"
     run_cli("calibrate", str(log), "--hw", "h100", "-n", "1", "--out", str(out))
@@ -117,6 +118,7 @@ def test_a_sized_description_of_another_model_is_refused(tmp_path):
     assert "llama 8B Q4_K" in ran.err
 
 
+@pytest.mark.slow
 def test_rows_below_the_floor_are_named_and_left_out(log, tmp_path):
     """A rate of prompts and answers together, read as one of answers, beats the memory."""
     lines = log.read_text().splitlines()
@@ -250,6 +252,7 @@ def test_worse_on_the_rows_held_out_writes_nothing_without_force(tmp_path, monke
     assert out.exists()
 
 
+@pytest.mark.slow
 def test_an_ideal_machine_is_not_calibrated(log, tmp_path):
     """Where every kernel reaches the roofline nothing that was measured counts: neither time nor interval moves."""
     profile = tmp_path / "mine.yaml"

@@ -46,6 +46,7 @@ def test_filters_narrow_the_list() -> None:
     assert "no chip passes" in roofline("--min-memory", "9 TiB").stdout
 
 
+@pytest.mark.slow
 def test_a_comparison_gives_ridge_points() -> None:
     chips = json.loads(roofline("h100", "mi300x", "tpu-v5p", "-f", "json").stdout)
     assert [chip["name"] for chip in chips] == ["h100-sxm", "mi300x", "tpu-v5p"]

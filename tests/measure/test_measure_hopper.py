@@ -27,7 +27,7 @@ def hopper(monkeypatch):
     )
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("band", xla.BANDS)
 def test_matmul_lowers_within_shared_memory(band):
     traced = jax.jit(lambda x, w: xla.hopper_matmul(x, w, band)).trace(*(SPEC((4096, 4096), jnp.bfloat16),) * 2)

@@ -52,6 +52,7 @@ def test_a_warm_kernel_meets_one_set_of_inputs(env, monkeypatch):
     assert met[0] > 1 and met[1] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case", [cases.matmul(8, 64, 32, "bf16", "torch"), cases.prefill(1, 32, 4, 2, 16, "bf16", "torch")]
 )

@@ -64,6 +64,7 @@ def compiled() -> list[list[list]]:
     return json.loads(ran.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("at", range(len(CASES)), ids=[c[0] for c in CASES])
 def test_xla_inserts_the_collective_named(compiled, at):

@@ -336,6 +336,7 @@ def test_a_neighboring_count_that_is_cheaper_and_faster_is_named():
     assert "64 x H100 SXM5 80GB: cheaper and faster at the bound ($" in text and "global batch: 1,024 sequences" in text
 
 
+@pytest.mark.slow
 def test_a_budget_that_the_expected_cost_meets_says_so():
     asked = ["plan", "llama-3-8b", "--tokens", "1T", "--hw", "h100", "--budget", "100000 USD", "-n", "8"]
     ran = run_cli(*asked)

@@ -20,7 +20,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("model", "hw", "more"), CASES)
 def test_the_rows_of_a_phase_add_up_to_its_time(cli, model, hw, more):
     listed = cli("ops", model, "--hw", hw, "--format", "json", *more)

@@ -117,6 +117,7 @@ def totals(page_of, request):
             TOTALS[f"estimate.phases.{phase}"] = answer["time_s"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_marks_stand_where_their_numbers_say(page_of, name):
     """A mark on the drawn roofline, read back through the tick labels' positions, gives the JSON's intensity."""

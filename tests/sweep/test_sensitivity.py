@@ -31,6 +31,7 @@ def request(model: str, chip: str, phase: str) -> Request:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]}-{c[1]}-{c[2]}")
 def test_central_differences_agree_with_automatic_differentiation(case: tuple[str, str, str, Layout]) -> None:

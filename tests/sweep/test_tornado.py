@@ -70,6 +70,7 @@ def test_rows_are_ordered_by_how_near_they_flip(compared: dict[str, Any]) -> Non
             assert row["flip_value"] <= 1, "a fraction of a peak stays one"
 
 
+@pytest.mark.slow
 def test_at_the_break_even_price_the_two_cost_the_same() -> None:
     args = ["llama-3-8b", "-n", "1", "--batch", "32", "--rank", COST]
     pair = found("compare", *args, "--hw", "h200,h100", "--sensitivity")["tornado"]["break_even"]
