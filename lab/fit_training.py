@@ -23,7 +23,7 @@ from rooflinecli.validate.published_training import timed as rows
 from rooflinecli.validate.stats import Table
 
 PRIOR = 0.05  # weight of (ln of a rate over that of an unknown chip)^2: decides only what rows leave open, such as matmuls against attention on one length
-UNSEEN_ERROR = 0.25  # base error of a framework or chip that no fit saw (hardware/defaults, residual)
+UNSEEN_ERROR = 0.25  # of a framework or chip that no fit saw
 UNSEEN = ("korthikanti_t5", "torchtune", "whole_runs")  # in no fit, here or in what ships
 COLUMNS = ("fitted", "shipped", "left_out", "left_out_median", "left_out_inside")
 
@@ -103,8 +103,8 @@ def tables() -> list[Table]:
     shown = ", ".join(f"{name} {halves[name]:.3g} / {value:.3g}" for name, value in whole.items())
     notes = [
         "fitted: mean error on the half that its fit did not see; left out: all rows of the family, with every constant fitted to the other "
-        "families alone, or at the value of an unknown framework or chip where no other moves it; then the share of them inside the 80% interval, whose base is "
-        f"{UNSEEN_ERROR} where a constant is at that value, as for frameworks that no fit saw. "
+        "families alone, or at the value of an unknown framework or chip where no other moves it; then the share of them inside the 80% interval, which "
+        f"{UNSEEN_ERROR} widens where a constant is at that value, as for frameworks that no fit saw. "
         "The last line gives every family the same weight.",
         f"Fitted to half / to all: {shown}.",
     ]
@@ -121,8 +121,8 @@ def _scored(row: Row, halves: Values, others: Values) -> dict[str, Any]:
     """Errors of one row under the three sets of constants, and whether its interval without the family holds it."""
     left_out = {name: others[name] for name in names_of(row)}
     unseen = any(value == unknown(name, others) for name, value in left_out.items())
-    answer = answered(row, left_out, UNSEEN_ERROR if unseen else None)
-    low, high = answer.interval_s
+    answer = answered(row, left_out)
+    width = math.hypot(answer.interval_s[1] / answer.time_s - 1, UNSEEN_ERROR * unseen)
     return {
         "group": family(row),
         "moe": moe(row),
@@ -130,7 +130,7 @@ def _scored(row: Row, halves: Values, others: Values) -> dict[str, Any]:
         "fitted": abs(error(row, halves)),
         "shipped": abs(error(row, {})),
         "left_out": abs(_error(row, answer)),
-        "left_out_inside": bool(low <= row["step_s"] <= high),
+        "left_out_inside": bool(1 / (1 + width) <= row["step_s"] / answer.time_s <= 1 + width),
     }
 
 

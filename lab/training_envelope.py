@@ -12,7 +12,10 @@ from functools import lru_cache
 import numpy as np
 import yaml
 
+from rooflinecli.engine import extrapolation
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.extrapolation import FURTHER, configuration, mixers, parallel_techniques, scale_up_domain_sizes
+from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.parallel import data
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.snapshots import PUBLISHED
@@ -40,9 +43,9 @@ WIDENING = {
     "memory": (0.36, 0.96, "memory fuller than counted for nine of ten published runs"),
     "stack": (0.20, 0.20, "software that is not named: published runs asked without theirs"),
     "family": (
-        0.06,
-        0.27,
-        "a model family whose runs in this format, with this stack, on this chip are not among the rows: 0.11 against 0.09, mixtures 0.33 against 0.18",
+        0.08,
+        0.2,
+        "a model family whose runs in this format, with this stack, on this chip are not among the rows, beyond what other runs of the stack need",
     ),
     "mixer": (0.35, 0.1, "a sequence mixer that no constant was fitted to"),
     "format": (
@@ -58,6 +61,7 @@ WIDENING = {
 }
 FITTED = 4  # rounds before this one had constants fitted to them
 MIN_RUNS = 2  # that make a combination of techniques a precedent; one may be an ablation
+WIDTH_QUANTILE = 0.82  # of runs, chosen with the weights of `widths` by the interval score of one half of the runs on the other (docs/accuracy.md)
 QUANTILE = 0.9  # of the rows lie within the limits of hidden communication and memory
 # Families that were not run for the fastest step: their layouts are precedents, but not choices.
 OTHER = {
@@ -74,9 +78,14 @@ OTHER = {
 
 
 @lru_cache(maxsize=1)
-def layouts() -> tuple[Row, ...]:
+def compared_runs() -> tuple[Row, ...]:
     """Every timed row with the techniques and sizes of its layout, but for those whose source leaves out what decides the time."""
-    return tuple(_layout(row) for row in timed() if not {"at_fault", "unstated"} & row.keys())
+    return tuple(_layout(row) for row in timed() if "at_fault" not in row)
+
+
+def layouts() -> tuple[Row, ...]:
+    """Those whose source states the layout."""
+    return tuple(row for row in compared_runs() if "unstated" not in row["row"])
 
 
 def _layout(row: Row) -> Row:
@@ -88,7 +97,8 @@ def _layout(row: Row) -> Row:
         "kind": context.chip.spec.kind,
         "chip": context.chip.spec.id,
         "software": layout.software,
-        "configuration": configuration(context, context.training_stack(layout)),
+        "stack": context.training_stack(layout),
+        "configuration": configuration(context, layout),
         "mixers": mixers(context),
         "moe": answered.moe,
         "uses": {name for name, used in parallel_techniques(context.chip, layout).items() if used},
@@ -100,7 +110,43 @@ def _layout(row: Row) -> Row:
         "sharding": group.part * group.stride / domain if layout.zero == 3 else 0.0,
         "hidden": float(sum(answer.hidden_s.values()) / answer.time_s),
         "memory": float(answer.memory.total_bytes / answer.memory.capacity_bytes),
+        "needed": _needed(context, layout, answer, row["step_s"]),
     }
+
+
+def _needed(context: EstimateContext, layout: Layout, answer: TrainAnswer, measured: float) -> float:
+    """The half width that would reach a run's measured time, beyond what its layout and its communication add."""
+    terms = extrapolation.own(extrapolation.of(context, layout, answer))
+    added = extrapolation.error(context, terms) ** 2 + answer.communication_error_fraction**2
+    return float(np.sqrt(max(np.expm1(abs(np.log(answer.time_s / measured))) ** 2 - added, 0.0)))
+
+
+def widths(rows: tuple[Row, ...]) -> Row:
+    """measured and stacks of published_runs/precedent.yaml: the half width that WIDTH_QUANTILE of runs need. The runs of the chip, stack,
+    format and family in question count one each; all others of the stack together count as one, and so do all of other stacks."""
+
+    def width(like: Row) -> float:
+        alike = [row for row in rows if row["moe"] == like["moe"]]
+        far = [(row["stack"] == like["stack"]) + _same(row, like) for row in alike]
+        weights = [1.0 if of == 2 else 1.0 / far.count(of) for of in far]
+        needed = [row["needed"] for row in alike]
+        return round(float(np.quantile(needed, WIDTH_QUANTILE, weights=weights, method="inverted_cdf")), 3)
+
+    chips: dict[str, dict[str, float]] = defaultdict(dict)
+    for row in sorted(rows, key=lambda row: (row["chip"], row["configuration"])):
+        chips[row["chip"]].setdefault(row["configuration"], width(row))
+    models = {"dense": False, "mixture": True}
+    stacks = {
+        stack: {
+            model: width({"stack": stack, "moe": moe, "chip": "", "configuration": ""}) for model, moe in models.items()
+        }
+        for stack in [*sorted({row["stack"] for row in rows}), "others"]
+    }
+    return {"measured": dict(chips), "stacks": stacks}
+
+
+def _same(row: Row, like: Row) -> bool:
+    return (row["chip"], row["configuration"]) == (like["chip"], like["configuration"])
 
 
 def envelope(rows: tuple[Row, ...]) -> Row:
@@ -115,10 +161,6 @@ def envelope(rows: tuple[Row, ...]) -> Row:
         "kinds": {kind: _of_kind(members) for kind, members in sorted(kinds.items())},
         "frameworks": {name: float(f"{domains:.6g}") for name, domains in sorted(frameworks.items())},
         "chips": sorted({row["chip"] for row in rows if round_of(row["row"]) < 3}),
-        "measured": {
-            chip: sorted({row["configuration"] for row in rows if row["chip"] == chip})
-            for chip in sorted({row["chip"] for row in rows})
-        },
         "mixers": sorted(set().union(*(row["mixers"] for row in rows if round_of(row["row"]) < FITTED))),
     }
 
@@ -159,7 +201,7 @@ def _end(alike: list[Row], limit: float, name: str) -> float:
 def text() -> str:
     """The file."""
     widening = {kind: {"dense": dense, "mixture": mixture, "of": of} for kind, (dense, mixture, of) in WIDENING.items()}
-    document = {**envelope(layouts()), "widening": widening}
+    document = {**envelope(layouts()), **widths(compared_runs()), "widening": widening}
     return _HEAD + yaml.safe_dump(document, sort_keys=False, width=140, default_flow_style=None)
 
 

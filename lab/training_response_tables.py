@@ -54,11 +54,9 @@ def names_of(row: Row) -> list[str]:
     return [name for name, free in FREE.items() if free.moves(row)]
 
 
-def answered(row: Row, constants: Values, error: float | None = None) -> TrainAnswer:
-    """The engine's answer with some constants replaced, and the base of its interval where one is given."""
+def answered(row: Row, constants: Values) -> TrainAnswer:
+    """The engine's answer with some constants replaced."""
     override = {FREE[name].override: constants[name] for name in names_of(row) if name in constants}
-    if error is not None:
-        override["efficiency.residual.error"] = error
     return train(published_training.ctx(row, override), published_training.plan(row))
 
 

@@ -65,22 +65,32 @@ def extrapolation_terms(
             ),
         ),
     ]
-    spec = ctx.chip.spec
-    calibrated = "residual" in spec.efficiency.get("training", {}) or bool(spec.calibration)
-    if calibrated:
-        return terms
-    if not runs.fitted:
-        terms.append(ExtrapolationTerm("chip", 1.0, lambda: f"no published training run on {spec.name} was fitted"))
-    return terms + _configuration(ctx, layout, runs)
+    return terms if _has_own_error(ctx) else terms + _configuration(ctx, layout, runs)
+
+
+def _has_own_error(ctx: EstimateContext) -> bool:
+    """Whether the chip's file or a calibration says how far off a step is, so that no published run has to."""
+    return "residual" in ctx.chip.spec.efficiency.get("training", {}) or bool(ctx.chip.spec.calibration)
+
+
+def measured_error(ctx: EstimateContext, layout: Layout) -> float | None:
+    """Half width that published runs of the same configuration need for what their layouts do not explain, else other runs of the
+    stack; None where the chip says."""
+    runs = known(ctx, layout)
+    return None if _has_own_error(ctx) else runs.measured.get(configuration(ctx, layout), runs.others)
 
 
 def _configuration(ctx: EstimateContext, layout: Layout, runs: TrainingEnvelope) -> list[ExtrapolationTerm]:
-    """What decides the time of a step besides its layout: the stack, the model's family in this format, its mixers."""
-    stack, terms = ctx.training_stack(layout), []
+    """What decides the time of a step besides its layout: the stack, the model's family in this format, its mixers. Runs of one and the
+    same configuration tell their own error."""
+    stack, spec, terms = ctx.training_stack(layout), ctx.chip.spec, []
     if layout.software == UNNAMED and stack != UNNAMED:
         terms.append(ExtrapolationTerm("stack", 1.0, lambda: f"no --framework: priced as {stack}"))
-    if configuration(ctx, stack) not in runs.measured:
-        terms.append(ExtrapolationTerm("family", 1.0, lambda: f"no published run trains {configuration(ctx, stack)}"))
+    if configuration(ctx, layout) in runs.measured:
+        return terms
+    terms.append(ExtrapolationTerm("family", 1.0, lambda: f"no published run trains {configuration(ctx, layout)}"))
+    if not runs.fitted:
+        terms.append(ExtrapolationTerm("chip", 1.0, lambda: f"no published training run on {spec.name} was fitted"))
     if "fp4" in ctx.formats.compute:
         terms.append(
             ExtrapolationTerm(
@@ -95,9 +105,10 @@ def _configuration(ctx: EstimateContext, layout: Layout, runs: TrainingEnvelope)
     return terms
 
 
-def configuration(ctx: EstimateContext, stack: str) -> str:
+def configuration(ctx: EstimateContext, layout: Layout) -> str:
     """Stack, format and family of a question, as published_runs/precedent.yaml lists them."""
-    return f"{stack} {ctx.formats.compute} {ctx.spec.family or 'unnamed'}"
+    family = f"{ctx.spec.family or 'unnamed'}{' experts' if ctx.is_moe else ''}"
+    return f"{ctx.training_stack(layout)} {ctx.formats.compute} {family}"
 
 
 def mixers(ctx: EstimateContext) -> set[str]:

@@ -81,7 +81,7 @@ class Microbatch:
             self._compute([*mixing, *self.forward.ops(group.rows_after_mixer, sizes)], times, early_stop)
             if self.recipe.frozen:
                 self._adapters(group, sizes, times)
-            self.costs.add([*self._biases(group, sizes), *self._unfused_activation(group, sizes)], times)
+            self.costs.add(self._biases(group, sizes), times)
             self._communication(group, sizes, times)
         return self.costs.total - before
 
@@ -123,14 +123,6 @@ class Microbatch:
                 moved = moved + product(c.y, sizes) * (clamped if row.kind == "grouped_matmul" else passes)
         return [self._elementwise("bias", moved * self.ctx.formats.activation)]
 
-    def _unfused_activation(self, group: Layer, sizes: Sizes) -> list[Op]:
-        """What the squared ReLU of routed experts moves beyond a fused kernel, forward and backward (Megatron Core fuses it only with
-        use_fused_weighted_squared_relu)."""
-        spec, unfused = self.ledger.spec.layers[group.index].feedforward, self.constants("experts").squared_relu_bytes
-        if not (group.moe and spec.activation == "relu2" and num.present(unfused)):
-            return []
-        return [self._elementwise("moe.squared_relu", product(("X", "C", "F"), sizes) * unfused)]
-
     def _elementwise(self, name: str, moved: Number) -> Op:
         return Op(name=name, kind="elementwise", dtype=self.ctx.formats.compute, flops=0.0, bytes=moved)
 
@@ -156,7 +148,8 @@ class Microbatch:
             width = expert.token_width(sizes)
             for c in expert.collectives(layout, self.tokens, sizes["top_k"], width, size, times, True):
                 self.communicate(c, self._expert_overlap(c), self._shared_experts(group, sizes, times))
-            step = self.constants("step")
+            hybrid = self.ctx.chip.constants(REGIME, "experts", "hybrid") if self._is_hybrid() else None
+            step = hybrid or self.constants("step")
             self.costs.add_time("overhead", step.per_moe_layer * times, "step", step.error)
         if group.mixer is not None:
             for c in context.collectives(layout, self.tokens, group.mixer.exchange(sizes), size, times, True):

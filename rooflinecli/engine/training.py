@@ -234,7 +234,9 @@ def _errors(
 ) -> tuple[Number, Number]:
     """80% relative error of a step, and the part of it from its communication: other layouts on the chip share the rest."""
     c = ctx.training_constants("residual", layout)
-    experts = c.error_experts if ctx.is_moe else 0.0
+    base, experts = extrapolation.measured_error(ctx, layout), 0.0
+    if base is None:
+        base, experts = c.error, c.error_experts if ctx.is_moe else 0.0
     of_hidden = training.communication_error(c.error_hidden, sum(hidden.values()), seconds)
     of_exposed = training.communication_error(c.error_exposed, sum(exposed.values()), seconds)
     fraction = sum(hidden.values()) / seconds
@@ -243,7 +245,7 @@ def _errors(
         extrapolation.TERMS,
         lambda: extrapolation.extrapolation_terms(ctx, layout, fraction, resident),
     )
-    error = training.step_error(c.error, experts, of_hidden, of_exposed, extrapolation.error(ctx, terms))
+    error = training.step_error(base, experts, of_hidden, of_exposed, extrapolation.error(ctx, terms))
     return error, training.step_error(0.0, 0.0, of_hidden, of_exposed)
 
 

@@ -155,9 +155,6 @@ class Efficiency(Spec):
     bias_passes: float = _number(
         "x_b", "framework: passes over the output of a biased matmul for its bias and bias gradient"
     )
-    squared_relu_bytes: float = _bytes(
-        "b_relu2", "experts: bytes per hidden value that unfused squared-ReLU kernels add, forward and backward"
-    )
     optimizer_bytes: float = _bytes(
         "b_opt", "framework: bytes per parameter of passes outside the optimizer: unscale, norm, clip, zero"
     )

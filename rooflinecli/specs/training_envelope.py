@@ -5,6 +5,7 @@ published_runs/precedent.yaml is made from the rows by `python -m lab.training_e
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from itertools import combinations
 
@@ -32,8 +33,10 @@ class TrainingEnvelope:
     together: pairs of TECHNIQUES that fewer than two runs combine (a pair of one and the same: that fewer have at all). tensor: ranks of a
     tensor group per fast domain. stages: virtual stages. context: tokens of a sequence on a context rank, the fewest. experts: of a
     layer on one device. sharding: fast domains over which weights are sharded. hidden and memory: what nine of ten runs keep to, of the
-    step and of the capacity, and where all is new. fitted: whether constants were fitted to runs of the chip. measured: stack, format and
-    model family of the runs on the chip. mixers: kinds of sequence mixer that constants were fitted to.
+    step and of the capacity, and where all is new. fitted: whether constants were fitted to runs of the chip. measured: by stack, format
+    and model family of the runs on the chip, the half width that a step of such a run needs; others: that of a configuration without
+    runs, by what other runs of the stack need (None on a kind of chip without runs). mixers: kinds of sequence mixer that constants were
+    fitted to.
     """
 
     together: tuple[tuple[str, str], ...]
@@ -45,7 +48,8 @@ class TrainingEnvelope:
     hidden: tuple[float, float]
     memory: tuple[float, float]
     fitted: bool
-    measured: frozenset[str]
+    measured: Mapping[str, float]
+    others: float | None
     mixers: frozenset[str]
 
 
@@ -66,7 +70,8 @@ def envelope(kind: str, chip: str, software: str, mixture: bool) -> TrainingEnve
         hidden=tuple(of["hidden"][model]),
         memory=tuple(of["memory"][model]),
         fitted=chip in data["chips"],
-        measured=frozenset(data["measured"].get(chip, ())),
+        measured=data["measured"].get(chip, {}),
+        others=data["stacks"].get(software, data["stacks"]["others"])[model] if kind in data["kinds"] else None,
         mixers=frozenset(data["mixers"]),
     )
 

@@ -31,7 +31,8 @@ LIMITS = training_envelope.TrainingEnvelope(
     hidden=(0.2, 0.25),
     memory=(0.8, 1.0),
     fitted=True,
-    measured=frozenset({"typical bf16 llama", "megatron-bridge bf16 llama"}),
+    measured={"typical bf16 llama": 0.1, "megatron-bridge bf16 llama": 0.1},
+    others=0.12,
     mixers=frozenset({"gqa"}),
 )
 FULL = SimpleNamespace(total_bytes=40.0, capacity_bytes=50.0)  # all that published ones fill
@@ -143,7 +144,7 @@ def test_kinds_add_in_quadrature():
 
 def test_a_chip_that_no_run_was_fitted_to(monkeypatch):
     """Unless its file says itself how well a step is known; and it is no fault of a layout."""
-    bare = training_envelope.TrainingEnvelope(**{**vars(LIMITS), "fitted": False})
+    bare = training_envelope.TrainingEnvelope(**{**vars(LIMITS), "fitted": False, "measured": {}})
     monkeypatch.setattr(extrapolation, "known", lambda ctx, plan: bare)
     assert "chip" not in beyond(Layout())
     found = extrapolation.extrapolation_terms(ctx(chip="rtx-4090"), Layout(), 0.0, FULL)
