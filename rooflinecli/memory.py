@@ -246,11 +246,12 @@ def preconditioning_flops(ledger: Ledger, optimizer: Optimizer, lift: PlainLift)
 @dataclass(frozen=True, slots=True)
 class FrameworkSavedTensors:
     """Bytes that a framework saves besides the inputs of operations: per logit, per value of a norm's input, and per output value of
-    an activation function."""
+    an activation function; and those that it keeps of one's input value where they are fewer than an activation's."""
 
     logit: Number = 0.0
     norm: Number = 0.0
     gate: Number = 0.0
+    gate_input: Number = 0.0
 
 
 NOTHING = FrameworkSavedTensors()
@@ -344,6 +345,10 @@ def backward_working_set(
     kept = _layer_saved(group.rows, sizes, formats, recompute.dropped_tensors(layout))
     if num.present(framework.norm) or num.present(framework.gate):
         kept = kept + _framework_saved(group.rows, sizes, recompute.recomputed_rows(layout), framework)
+    if num.present(framework.gate_input):
+        outputs = [row for row in group.rows if row.contraction and row.name.startswith(("moe.", "feedforward."))]
+        inputs = sum(product(y, sizes) for row in outputs for y in row.saves if not set(row.contraction.k) <= set(y))
+        kept = kept - inputs * (formats.activation - framework.gate_input)
     if layout.dropout:
         kept = kept + sum(product(axes, sizes) for row in group.rows for axes in row.masks)
     if not layout.flash and scores and group.mixer is not None:

@@ -306,7 +306,7 @@ class EstimateContext:
     def framework_saved_tensors(self, layout: Layout) -> FrameworkSavedTensors:
         """What the training framework saves for the backward pass besides the inputs of operations."""
         c = self.training_constants("framework", layout)
-        return FrameworkSavedTensors(c.logit_bytes, c.norm_bytes, c.gate_bytes)
+        return FrameworkSavedTensors(c.logit_bytes, c.norm_bytes, c.gate_bytes, c.gate_input)
 
     def pads_heads(self, layout: Layout, phase: str) -> bool:
         """Whether the engine, or in training the framework, pads attention heads to a multiple of tp."""

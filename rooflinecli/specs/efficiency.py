@@ -207,6 +207,11 @@ class Efficiency(Spec):
         "framework: bytes per value of an activation function's output kept for backward in addition",
         structural=True,
     )
+    gate_input: float = _bytes(
+        "b_in",
+        "framework: bytes per value of an activation function's input kept for backward; 0: those of an activation",
+        structural=True,
+    )
     early_stop: float = _switch(
         "early_stop",
         "framework: 1 where recomputation stops before a layer's last projection, which no gradient reads",
