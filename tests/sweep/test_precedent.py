@@ -89,7 +89,7 @@ def test_tensor_parallelism_across_hosts_is_told_and_widens():
     }
     wide = train("llama-3-70b", "h100", **plan)
     assert any("tensor parallelism over 16 devices" in said for said in wide.extrapolations)
-    inside = train("llama-3-70b", "h100", **{**plan, "tp": 8.0, "pp": 8.0})
+    inside = train("llama-3-70b", "h100", **{**plan, "tp": 4.0, "pp": 16.0})
     assert not inside.extrapolations
     file = yaml.load(training_envelope.FILE.read_text(encoding="utf-8"), yaml.CSafeLoader)
     error, family = (file["widening"][kind]["dense"] for kind in ("tensor", "family"))
