@@ -66,6 +66,11 @@ def test_rails_keep_rings_apart_and_not_exchanges(cluster: HardwareSpec) -> None
     for op, slower in (("all-reduce", True), ("all-to-all", False)):
         plain, rails = (collective(op, 8e9, spec, 512.0).expected_s for spec in (colliding, railed))
         assert (rails < 0.8 * plain) == slower and rails <= plain
+    free, railed = (
+        collective("all-reduce", 8e9, changed(cluster, 1, collisions=c, rails=True), 512.0).expected_s
+        for c in (None, 1.4)
+    )
+    assert railed == pytest.approx(free)  # each rail has a switch of its own
 
 
 def test_unmeasured_contention_is_wide_and_ones_own_measurement_closes_it(cluster: HardwareSpec) -> None:

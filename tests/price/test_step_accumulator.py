@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from rooflinecli.ledger.ops import Collective
 from rooflinecli.price.accumulator import StepAccumulator
 from rooflinecli.price.chip import Chip
+from rooflinecli.price.network import custom_all_reduce
 from rooflinecli.specs.hardware import load_hardware
 
 
@@ -56,3 +58,14 @@ def test_floors_are_taken_by_their_own_share():
     assert own.volumes == {"tp": 300.0, "pp": 30.0}
     assert (own.t_compute, own.t_memory, own.t_communication) == (0.5, 0.75, 0.25)
     assert (own.flops, own.bytes) == (21e9, 12e9)
+
+
+def test_an_all_reduce_of_an_engine_runs_in_its_own_kernel():
+    """Small sums in one NVLink domain; NCCL has every other collective, and every one without a library."""
+
+    def seconds(op, library=""):
+        return bill().collective(Collective(op, op, 64e3, "tp", 8.0, 1.0, library=library))
+
+    own = custom_all_reduce(64e3, 8.0, bill().chip, "vllm").expected
+    assert seconds("all-reduce", "vllm") == own < seconds("all-reduce")
+    assert seconds("all-gather", "vllm") == seconds("all-gather")
