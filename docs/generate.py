@@ -65,7 +65,7 @@ def cli() -> str:
 
 
 def formulas() -> str:
-    from rooflinecli.formulas import every
+    from rooflinecli.formulas import all_formulas
 
     parts = [
         "# Formulas",
@@ -74,7 +74,7 @@ def formulas() -> str:
         "`roofline formula NAME` shows one.",
     ]
     module = ""
-    for name, entry in every().items():
+    for name, entry in all_formulas().items():
         if entry.module != module:
             module = entry.module
             parts += ["", f"## {module.rpartition('.')[2]}"]

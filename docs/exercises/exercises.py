@@ -194,7 +194,7 @@ def rows(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from chapter["rows"]
 
 
-def every() -> list[Answer]:
+def all_answers() -> list[Answer]:
     return [
         answer
         for name in PAGES

@@ -127,7 +127,7 @@ def anchor(name: str) -> str:
 def main() -> int:
     wrong = [
         f"{answer.name}: {answer.got()!r}, expected {answer.expected()!r}"
-        for answer in exercises.every()
+        for answer in exercises.all_answers()
         if not answer.holds()
     ]
     stale = []

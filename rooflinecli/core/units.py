@@ -64,7 +64,7 @@ EXAMPLES = {
     "USD/h": "2.50 USD/h", "tokens": "15T", "length": "4k", "USD": "9 MUSD", "FLOP": "1 EFLOP", "tokens/s": "1500 tokens/s",
 }  # fmt: skip
 RATES = ("B/s", "FLOP/s", "Hz")  # of a machine: 15 is never meant as 15 bytes per second, so they always say their unit
-_PURE = ("1", "tokens", "length")  # may come as a bare number
+_UNITLESS = ("1", "tokens", "length")  # may come as a bare number
 
 
 def parse(text: str | float | int, unit: str) -> float:
@@ -75,7 +75,7 @@ def parse(text: str | float | int, unit: str) -> float:
     if isinstance(text, bool) or not isinstance(text, (str, int, float)):
         raise ValueError(f"expected a number in {unit}, got {text!r}")
     if isinstance(text, (int, float)):
-        if unit in _PURE or text == 0:
+        if unit in _UNITLESS or text == 0:
             return float(text)
         raise ValueError(f"{text!r} has no unit; write it with one, for example '{EXAMPLES[unit]}'")
     match = _TEXT.match(text)
@@ -104,7 +104,7 @@ def value(digits: str, unit: str = "1") -> float:
     """
     if "," in digits:
         joined, point = digits.replace(",", ""), digits.replace(",", ".")
-        if (unit in _PURE and re.fullmatch(r"[-+]?[1-9]\d{0,2}(,\d{3})+", digits)) or digits.count(",") > 1:
+        if (unit in _UNITLESS and re.fullmatch(r"[-+]?[1-9]\d{0,2}(,\d{3})+", digits)) or digits.count(",") > 1:
             either = joined
         else:
             either = point if digits.startswith("0,") else f"{joined} or {point}"
@@ -146,5 +146,4 @@ def count(value: float, digits: int = 3) -> str:
 def _round(value: float, digits: int) -> str:
     """Fixed-point text with `digits` significant digits, never in exponent form."""
     magnitude = len(str(int(abs(value)))) if abs(value) >= 1 else 0
-    text = f"{value:.{max(digits - magnitude, 0)}f}" if abs(value) >= 1 else f"{value:.{digits}g}"
-    return text
+    return f"{value:.{max(digits - magnitude, 0)}f}" if abs(value) >= 1 else f"{value:.{digits}g}"

@@ -195,7 +195,7 @@ def _linears(spec: ModelSpec) -> Iterator[Linear]:
     rows, gemma4 = ledger(spec), spec.family.startswith("gemma4")
     for number, index in enumerate(spec.order):
         at, a = f"model.layers.{number}", spec.layers[index].attention
-        if a is not None and a.kind in linear_layers.SPLIT and not a.shared:
+        if a is not None and a.kind in linear_layers.NAMED_KINDS and not a.shared:
             yield from linear_layers.attention(spec.d_model, a, at)
         elif a is not None:
             yield from _rows(rows.layers[index], f"{at}.self_attn", "attention.")

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from rooflinecli.core.derivation import Formula
 
 
-def every() -> dict[str, Formula]:
+def all_formulas() -> dict[str, Formula]:
     """name -> Formula of all modules, which are imported then, in module order."""
     import pkgutil
     from importlib import import_module

@@ -15,7 +15,7 @@ from rooflinecli.core.errors import RooflineWarning
 from rooflinecli.core.record import plain
 from rooflinecli.questions.question import Question
 
-A = TypeVar("A")
+AnswerT = TypeVar("AnswerT")
 _QUESTIONS = {
     "estimate": "questions.estimate.question:Estimate",
     "explain": "questions.estimate.question:Explain",
@@ -64,7 +64,7 @@ def answer(asked: Question[Any]) -> dict[str, object]:
     return dict(plain(asked.answer()))
 
 
-_ONE = threading.Lock()  # warnings belong to the whole process
+_WARNINGS_LOCK = threading.Lock()  # warnings belong to the whole process
 
 
 def answer_with_sources(asked: Callable[[], Question[object]], options: dict[str, object]) -> dict[str, object]:
@@ -72,16 +72,16 @@ def answer_with_sources(asked: Callable[[], Question[object]], options: dict[str
 
     Raises the errors of rooflinecli.core.errors.
     """
-    with _ONE, warnings.catch_warnings(record=True) as caught:
+    with _WARNINGS_LOCK, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", RooflineWarning)
         found = answer(asked())
     texts = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, RooflineWarning))
     return {"answer": found, "remarks": list(texts), "sources": _sources(options)}
 
 
-def without_warnings(answer: Callable[[], A]) -> A:
+def without_warnings(answer: Callable[[], AnswerT]) -> AnswerT:
     """An answer alone, one at a time."""
-    with _ONE, warnings.catch_warnings():
+    with _WARNINGS_LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore", RooflineWarning)
         return answer()
 

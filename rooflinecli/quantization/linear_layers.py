@@ -18,7 +18,8 @@ from rooflinecli.core.record import Json
 from rooflinecli.specs.layers import AttentionSpec, FeedForwardSpec
 from rooflinecli.specs.snapshots import table
 
-SPLIT = ("gqa", "mha", "mqa", "mla", "shared-kv", "sparse-gqa", "sparse-mla", "gated-delta", "mamba2", "short-conv")
+# kinds of mixers whose projections checkpoints keep one by one
+NAMED_KINDS = "gqa mha mqa mla shared-kv sparse-gqa sparse-mla gated-delta mamba2 short-conv".split()
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,13 @@ def _table() -> Json:
 def attention(d: int, a: AttentionSpec, layer: str) -> Iterator[Linear]:
     """The projections of a mixer whose matrices are known by name."""
     kind = a.kind if a.kind in _table() else "gqa"
-    yield from _listed(_table()[kind], Scope({"d": d}, _table()["let"], a), layer)
+    yield from _expanded(_table()[kind], Scope({"d": d}, _table()["let"], a), layer)
 
 
-def _listed(rows: list[Any], scope: Scope, layer: str) -> Iterator[Linear]:
+def _expanded(rows: list[Any], scope: Scope, layer: str) -> Iterator[Linear]:
     for row in rows:
         if isinstance(row, str):
-            yield from _listed(_table()[row], scope, layer)
+            yield from _expanded(_table()[row], scope, layer)
             continue
         name, inputs, outputs, *conditions = row
         if all(map(scope.value, conditions)):
@@ -61,37 +62,37 @@ def _listed(rows: list[Any], scope: Scope, layer: str) -> Iterator[Linear]:
 def feedforward(d: int, f: FeedForwardSpec, layer: str, shared_is_mlp: bool = False) -> Iterator[Linear]:
     """The matrices of a feed-forward block: dense, or experts with the shared one and the router; `shared_is_mlp`: the shared
     expert is called mlp (Gemma 4)."""
-    at, ff = f"{layer}.mlp", f.d_ff or 0
+    block, ff = f"{layer}.mlp", f.d_ff or 0
     if shared_is_mlp and f.kind == "moe":
-        yield from _three(f"{layer}.experts.0", d, ff, f.gated, "experts", f.n_experts or 0)
-        yield from _three(at, d, f.shared_d_ff or f.n_shared * ff, f.gated, "layers", 1)
+        yield from _mlp(f"{layer}.experts.0", d, ff, f.gated, "experts", f.n_experts or 0)
+        yield from _mlp(block, d, f.shared_d_ff or f.n_shared * ff, f.gated, "layers", 1)
         yield Linear(f"{layer}.router.proj", d, f.n_experts or 0, "router")
         return
     if f.kind == "moe":
         inner = f.latent_dim or d
         if f.latent_dim:
-            yield Linear(f"{at}.fc1_latent_proj", d, inner)
-            yield Linear(f"{at}.fc2_latent_proj", inner, d)
-        yield from _three(f"{at}.experts.0", inner, ff, f.gated, "experts", f.n_experts or 0)
+            yield Linear(f"{block}.fc1_latent_proj", d, inner)
+            yield Linear(f"{block}.fc2_latent_proj", inner, d)
+        yield from _mlp(f"{block}.experts.0", inner, ff, f.gated, "experts", f.n_experts or 0)
         shared = f.shared_d_ff or f.n_shared * ff
         if shared:
-            yield from _three(f"{at}.shared_experts", d, shared, f.gated, "layers", 1)
-        yield Linear(f"{at}.gate", d, f.n_experts or 0, "router")
+            yield from _mlp(f"{block}.shared_experts", d, shared, f.gated, "layers", 1)
+        yield Linear(f"{block}.gate", d, f.n_experts or 0, "router")
     elif f.kind in ("gated", "dense"):
-        yield from _three(at, d, ff, f.kind == "gated", "layers", 1)
+        yield from _mlp(block, d, ff, f.kind == "gated", "layers", 1)
 
 
-def _three(at: str, d: int, ff: int, gated: bool, part: str, copies: int) -> Iterator[Linear]:
+def _mlp(block: str, d: int, ff: int, gated: bool, part: str, copies: int) -> Iterator[Linear]:
     for name in ("gate_proj", "up_proj") if gated else ("up_proj",):
-        yield Linear(f"{at}.{name}", d, ff, part, copies)
-    yield Linear(f"{at}.down_proj", ff, d, part, copies)
+        yield Linear(f"{block}.{name}", d, ff, part, copies)
+    yield Linear(f"{block}.down_proj", ff, d, part, copies)
 
 
 _NUMBERED = re.compile(r"^(?!re:|.*(?:mtp|vis|audio)).*?\b(?=layers\.\d)")
 
 
 @lru_cache(maxsize=65536)
-def _usual(pattern: str) -> str:
+def _normalized(pattern: str) -> str:
     """Normalize a pattern to the names used here; the prefix of `layers.3` becomes model (language_model.model, backbone)."""
     for usual, spelling in _table()["spelled"].items():
         pattern = re.sub(spelling, usual, pattern)
@@ -103,7 +104,7 @@ def matches(pattern: str, name: str) -> bool:
 
     Raises re.error for an expression that is none.
     """
-    pattern = _usual(pattern)
+    pattern = _normalized(pattern)
     if pattern.startswith("re:"):
         return re.match(pattern[3:], name) is not None
     bare = pattern.removesuffix(".*").removeprefix("*").removesuffix("*").strip(".")

@@ -34,7 +34,7 @@ class Cluster:
     ended: list[SimRequest] = field(default_factory=list)
 
     @property
-    def every(self) -> list[Replica]:
+    def all_replicas(self) -> list[Replica]:
         return [*self.replicas, *self.decoders]
 
     def submit(self, job: SimRequest, among: list[int] | None = None) -> None:
@@ -113,7 +113,7 @@ def run_closed_loop(cluster: Cluster, jobs: list[SimRequest], concurrency: int) 
     """Closed loop: every replica keeps `concurrency` of its share of the requests in flight. Returns the requests that ended."""
     if cluster.decoders:
         left = deque(jobs)
-        first = [left.popleft() for _ in range(min(concurrency * len(cluster.every), len(left)))]
+        first = [left.popleft() for _ in range(min(concurrency * len(cluster.all_replicas), len(left)))]
 
         def follow(job: SimRequest) -> SimRequest | None:
             if not left:
@@ -173,7 +173,7 @@ def _run_by_events(cluster: Cluster, jobs: list[SimRequest], follow: Follow | No
     """A request that ends on one replica starts another elsewhere: the replica whose clock is behind steps first."""
     arrivals = [(job.arrival, job.index, job) for job in jobs]
     heapify(arrivals)
-    replicas = cluster.every
+    replicas = cluster.all_replicas
     while True:
         until = arrivals[0][0] if arrivals else INF
         stepped = next((r for r in sorted(replicas, key=lambda r: r.now) if r.step(until)), None)

@@ -35,25 +35,25 @@ PUBLISHED = Path(_PACKAGE) / "published_runs"
 
 def load(kind: type[S], path: Path, base: str) -> S:
     """The spec of a file. Raises DataError."""
-    kept = _recall(path, kind.__name__)
-    if kept is not None:
-        spec: S = _decoded(kept)
+    snapshot = _cached(path, kind.__name__)
+    if snapshot is not None:
+        spec: S = _decoded(snapshot)
         spec.locate(Unread(path, partial(_read, path, base)))
         return spec
     from rooflinecli.specs.validation import validate
 
     spec = validate(kind, _read(path, base))
-    _keep(path, kind.__name__, spec.document, _encoded(spec))
+    _store(path, kind.__name__, spec.document, _encoded(spec))
     return spec
 
 
 def table(path: Path, read: Callable[[Path], Any] = lambda path: _read(path, "").data) -> Any:
     """What the package's tables say, as plain data: the file's own, or what `read` makes of it."""
-    kept = _recall(path, "table")
-    if kept is None:
-        kept = read(path)
-        _keep(path, "table", None, kept)
-    return kept
+    snapshot = _cached(path, "table")
+    if snapshot is None:
+        snapshot = read(path)
+        _store(path, "table", None, snapshot)
+    return snapshot
 
 
 @lru_cache(maxsize=16)
@@ -95,19 +95,19 @@ def _decoded(value: Any) -> Any:
         spec = object.__new__(Spec.KINDS[name])
         entries = spec.__dict__
         for key, item in inside.items():
-            entries[key] = item if item.__class__ in _BARE else _decoded(item)
+            entries[key] = item if item.__class__ in _SCALARS else _decoded(item)
         return spec
     if kind is dict:
         return {key: _decoded(item) for key, item in value.items()}
     return [_decoded(item) for item in value] if kind is list else value
 
 
-_BARE = frozenset((str, float, int, bool, type(None)))
+_SCALARS = frozenset((str, float, int, bool, type(None)))
 
 
-def _recall(path: Path, kind: str) -> Any:
+def _cached(path: Path, kind: str) -> Any:
     """What was kept of a file, None where nothing was or it no longer counts."""
-    place = _place(path, kind)
+    place = _cache_path(path, kind)
     if place is None:
         return None
     try:
@@ -115,16 +115,16 @@ def _recall(path: Path, kind: str) -> Any:
             written = file.read()
         if int.from_bytes(written[:4], "little") != zlib.crc32(written[4:]):
             return None
-        code, of, stamps, data = marshal.loads(memoryview(written)[4:])
-        whole = code == _code() and of == (str(path), kind) and all(_stamp(stamp[0]) == stamp for stamp in stamps)
+        code, subject, stamps, data = marshal.loads(memoryview(written)[4:])
+        whole = code == _code() and subject == (str(path), kind) and all(_stamp(stamp[0]) == stamp for stamp in stamps)
     except (OSError, ValueError, EOFError, TypeError):
         return None
     return data if whole else None
 
 
-def _keep(path: Path, kind: str, document: Document | None, data: Any) -> None:
+def _store(path: Path, kind: str, document: Document | None, data: Any) -> None:
     """Keep what a file says, unless it changed so lately that it may change again within a tick of the file system's clock."""
-    place = _place(path, kind)
+    place = _cache_path(path, kind)
     if place is None:
         return
     stamps = [_stamp(str(path))]
@@ -157,11 +157,11 @@ def _code() -> int:
     return zlib.crc32(repr([_stamp(file) for file in (*files, os.path.join(_PACKAGE, "core", "units.py"))]).encode())
 
 
-def _place(path: Path, kind: str) -> str | None:
+def _cache_path(path: Path, kind: str) -> str | None:
     """The file of a snapshot; None for a file that the package did not bring, and where there are to be none."""
     written, folder = str(path), os.environ.get("ROOFLINE_CACHE", "")
-    ours = any(written.startswith(root + os.sep) for root in (_PACKAGE, shipped("hardware"), shipped("models")))
-    if not ours or folder == "0":
+    packaged = any(written.startswith(root + os.sep) for root in (_PACKAGE, shipped("hardware"), shipped("models")))
+    if not packaged or folder == "0":
         return None
     if not folder:
         root = os.environ.get("XDG_CACHE_HOME", "")

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rooflinecli.core.derivation import Traced, formula, leaf
-from rooflinecli.formulas import every
+from rooflinecli.formulas import all_formulas
 
-FORMULAS = every()
+FORMULAS = all_formulas()
 
 
 def test_formulas_are_listed_by_module_and_name():

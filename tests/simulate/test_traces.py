@@ -317,16 +317,16 @@ def test_the_first_requests_of_a_trace(tmp_path):
 
 def test_requests_of_a_trace_arrive_as_recorded_at_a_rate_or_when_others_end():
     """In a closed loop and at a rate every turn, or every session in proportion to its turns, arrives anew."""
-    from rooflinecli.questions.simulate.answer import _recorded_jobs
+    from rooflinecli.questions.simulate.answer import _trace_requests
     from rooflinecli.questions.simulate.question import Simulate
 
     trace = read(str(EXAMPLES / "sessions.csv"))
     question = Simulate(model="llama-3-8b", hw="h100", trace=str(EXAMPLES / "sessions.csv"))
-    jobs, follow = _recorded_jobs(question, trace)
+    jobs, follow = _trace_requests(question, trace)
     assert follow is not None and len(jobs) < len(trace.rows)
     assert [job.arrival for job in jobs] == sorted(row.time for row in trace.rows if row.time is not None)
-    jobs, follow = _recorded_jobs(question.replace(concurrency=4), trace)
+    jobs, follow = _trace_requests(question.replace(concurrency=4), trace)
     assert follow is None and [job.arrival for job in jobs] == [0.0] * len(trace.rows)
-    jobs, follow = _recorded_jobs(question.replace(qps=2.0, arrivals="constant"), trace)
+    jobs, follow = _trace_requests(question.replace(qps=2.0, arrivals="constant"), trace)
     gaps = {round(b.arrival - a.arrival, 9) for a, b in pairwise(jobs)}
     assert follow is not None and gaps == {round(len(trace.rows) / 2.0 / len(jobs), 9)}

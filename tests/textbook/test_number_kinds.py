@@ -9,10 +9,10 @@ import pytest
 import sympy
 
 from rooflinecli.core.derivation import FORMULAS, Traced, leaf
-from rooflinecli.formulas import every
+from rooflinecli.formulas import all_formulas
 
 MODULES = {"scaling", "serving", "speculation", "occupancy"}
-every()
+all_formulas()
 MINE = sorted(
     name
     for name, entry in FORMULAS.items()

@@ -30,7 +30,7 @@ def load(name: str) -> ModuleType:
 
 generate = load("generate")
 exercises = generate.exercises
-ANSWERS = exercises.every()
+ANSWERS = exercises.all_answers()
 
 
 @pytest.mark.sampled(10)
@@ -103,7 +103,7 @@ def test_a_stale_page_a_wrong_row_and_a_strange_key_are_caught(monkeypatch, caps
     assert generate.main() == 1 and "stale: docs/workbook.md" in capsys.readouterr().out
     monkeypatch.undo()
     monkeypatch.setattr(sys, "argv", ["generate.py", "--check"])
-    monkeypatch.setattr(exercises, "every", lambda: [changed(ANSWERS[0], value=1.0)])
+    monkeypatch.setattr(exercises, "all_answers", lambda: [changed(ANSWERS[0], value=1.0)])
     assert generate.main() == 1 and "wrong: W0.1" in capsys.readouterr().out
     (tmp_path / "docs" / "exercises").mkdir(parents=True)
     (tmp_path / "docs" / "exercises" / "workbook.yaml").write_text("chapters: [{rows: [{id: X, quetsion: typo}]}]\n")

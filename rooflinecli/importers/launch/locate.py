@@ -30,13 +30,13 @@ _FENCED = re.compile(
 )
 LARGEST = 2_000_000
 _SUFFIXES = frozenset(".toml .json .yaml .yml .md .rst .sh .bash .slurm .sbatch".split())
-_RUNS = re.compile(r"\b(python3?|torchrun|deepspeed|vllm|trtllm-\w+|sglang|llama-server|accelerate)\b")
+_LAUNCHER = re.compile(r"\b(python3?|torchrun|deepspeed|vllm|trtllm-\w+|sglang|llama-server|accelerate)\b")
 _EVALUATION = re.compile(r"(?:.*[/_-])?(?:eval|evaluat|infer|generat|convert)\w*\.py")  # scripts that train nothing
-_TRAINS = re.compile(r"train|torchrun|accelerate|deepspeed|run_(?:sft|dpo|grpo|rm)|finetun")
+_TRAINER = re.compile(r"train|torchrun|accelerate|deepspeed|run_(?:sft|dpo|grpo|rm)|finetun")
 UNREAD = {"--actor_model_name_or_path": "DeepSpeed-Chat's PPO"}  # by what their commands have
 _CONFIG = re.compile(r"config|recipe|deepspeed|\bds_|zero\d")  # in the flag or name of a JSON that is one
 # flags of a server that is one of several pods of the same engine
-_PART = (
+_POD_FLAGS = (
     "--node-rank", "--data-parallel-start-rank", "--data-parallel-address", "--dist-init-addr", "--headless", "--nnodes",
 )  # fmt: skip
 
@@ -81,7 +81,7 @@ def launches(source: Source) -> Iterator[Launch]:
     """Every launch in it, in order."""
     suffix = Path(source.name).suffix.lower()
     if source.folder is not None and suffix not in _SUFFIXES:
-        suffix = _kind(source.text)
+        suffix = _suffix_of(source.text)
     if suffix == ".toml":
         tree = parse(source.text, source.name, tomllib.loads)
         for key, value in source.overrides.items():
@@ -99,7 +99,7 @@ def launches(source: Source) -> Iterator[Launch]:
         yield from _script(source.text, source, {})
 
 
-def _kind(text: str) -> str:
+def _suffix_of(text: str) -> str:
     """The suffix that a saved config should have, by its content: a mapping in JSON, TOML or YAML; empty for a script."""
     if text.startswith("#!"):
         return ""
@@ -185,18 +185,18 @@ def _processes(document: object, source: Source) -> Iterator[Launch]:
             values |= {"@": process.arguments, "*": process.arguments}
         shell = ShellEvaluator(values).shell
         words = [shell.text(w.replace("\\", "\\\\")) if "$" in w else w for w in process.words]
-        found = list(_launched(words, source, 0, process))
+        found = list(_of_words(words, source, 0, process))
         if process.script and not found:
             found = list(_script(process.script, source, values, job=process))
         for launch in found:
             if not load(TOOLS, launch.tool).TRAINS and isinstance(launch.options.get("n"), int):
-                _placed(launch, process)
+                _in_container(launch, process)
             if process.role and len(launch.options.get("phase", ())) == 2:
                 launch.options["phase"] = [process.role]
             yield launch
 
 
-def _placed(launch: Launch, process: containers.Container) -> None:
+def _in_container(launch: Launch, process: containers.Container) -> None:
     """Apply the copies and devices of the enclosing objects to a server."""
     ranks, tp, chips, cores = launch.options["n"], launch.options.get("tp"), process.devices, process.cores
     if cores > 1 and chips and ranks == chips * cores and isinstance(tp, int) and tp % cores == 0:
@@ -225,7 +225,7 @@ def _script(
     if script.devices:
         job = replace(job or containers.Container([]), gpus=script.devices)
     for command in script.commands:
-        for launch in _launched(command.words, source, command.line + offset, job):
+        for launch in _of_words(command.words, source, command.line + offset, job):
             for condition in script.undecided[:1]:
                 launch.notes.append(f"not decidable from here, so every branch was followed: {one_line(condition)}")
             if command.arguments:
@@ -239,7 +239,7 @@ _STARTS_NOTHING = frozenset(
 )
 
 
-def _launched(words: list[str], source: Source, line: int, job: containers.Container | None = None) -> Iterator[Launch]:
+def _of_words(words: list[str], source: Source, line: int, job: containers.Container | None = None) -> Iterator[Launch]:
     """The launch that a command is, or names the config of."""
     if not words or words[0] in _STARTS_NOTHING:
         return
@@ -253,13 +253,13 @@ def _launched(words: list[str], source: Source, line: int, job: containers.Conta
         rest = tool.starts(words) if hasattr(tool, "starts") else serving_common.started(words, tool.FLAGS)
         if rest is None:
             continue
-        launch = Launch(name, where, part=any(w.partition("=")[0].replace("_", "-") in _PART for w in words))
+        launch = Launch(name, where, part=any(w.partition("=")[0].replace("_", "-") in _POD_FLAGS for w in words))
         if job is not None:
             launch.devices, launch.cores = job.devices, job.cores
         file = named_file(rest, tool.FILES) if hasattr(tool, "FILES") else ""
         text = source.sibling(file) if file else None
         if file and text is None and tool.TRAINS:
-            source.absent.append(_tail(file))
+            source.absent.append(_shown_path(file))
             return
         config = next(iter(containers.documents(text, f"{where}: {readable(file)}")), None) if text else None
         tool.read(rest, launch, *([config] if isinstance(config, Mapping) else []))
@@ -267,7 +267,7 @@ def _launched(words: list[str], source: Source, line: int, job: containers.Conta
         return
     for before, word in pairwise(words):
         inner = word.partition("=")[2] if word.startswith("--") else word
-        if " " in inner and _RUNS.search(inner):  # a command handed on: xpk workload create --command="..."
+        if " " in inner and _LAUNCHER.search(inner):  # a command handed on: xpk workload create --command="..."
             yield from _script(inner, source, {}, line - 1 if line else 0, containers.xpk(words) or job)
         base = inner or word
         configs = (".toml", ".yaml", ".yml") if "--num-layers" in words else (".toml", ".yaml", ".yml", ".json")
@@ -278,22 +278,22 @@ def _launched(words: list[str], source: Source, line: int, job: containers.Conta
                 over = {k.replace("-", "_"): yaml.safe_load(v[0]) if v else True for k, v in flags.items() if "." in k}
                 name = f"{where}: {readable(base)}"
                 named = Source(text, name, source.folder, source.files, source.absent, over)
-                yield from _ranked(launches(named), words, job)
-            elif _TRAINS.search(" ".join(words)):
+                yield from _on_ranks(launches(named), words, job)
+            elif _TRAINER.search(" ".join(words)):
                 flagged = before.startswith("-") and before != "--" and "=" not in before
                 flag = word if word.startswith("-") else before if flagged else ""
                 if ((flag or base.endswith(".json")) and not _CONFIG.search(flag + base)) or "data" in flag:
                     continue
-                source.absent.append(_tail(base))
+                source.absent.append(_shown_path(base))
 
 
-def _tail(path: str) -> str:
+def _shown_path(path: str) -> str:
     """A path, or its last part where its folder is known only where it runs."""
     folder, _, last = path.rpartition("/")
     return readable(last if unknowns(folder) else path)
 
 
-def _ranked(found: Iterator[Launch], words: list[str], job: containers.Container | None) -> Iterator[Launch]:
+def _on_ranks(found: Iterator[Launch], words: list[str], job: containers.Container | None) -> Iterator[Launch]:
     """Launches of a config on the ranks of the command that names it: torchrun's, deepspeed's, or its job's."""
     ranks = training_common.ranks(LaunchArguments.of_words(words)) or (job.devices if job else None)
     for launch in found:

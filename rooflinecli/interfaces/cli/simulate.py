@@ -56,11 +56,11 @@ def run(cells: list[tuple[Simulate, dict[str, str]]], how: SimulateDelivery) -> 
 
 def _one(question: Simulate, how: SimulateDelivery, over: SpreadMap) -> int:
     """A single question: its answer, its interval, its files."""
-    from rooflinecli.questions.simulate.answer import answered
+    from rooflinecli.questions.simulate.answer import answer_and_run
     from rooflinecli.render.formats.request_log import save, table
 
     with Progress(question.expected, "requests") as bar:
-        answer, ran = answered(question, bar.add, over)
+        answer, ran = answer_and_run(question, bar.add, over)
     show(answer, "simulate", how, changes=_changes(question, answer) if how.format not in ("json", "csv") else ())
     if how.requests_out is not None:
         save(table(ran.every), Path(how.requests_out), "--requests-out")

@@ -243,9 +243,9 @@ def _estimated(question: Estimate) -> Answer:
 
 
 def _simulated(question: Simulate) -> Simulation:
-    from rooflinecli.questions.simulate.answer import answered
+    from rooflinecli.questions.simulate.answer import answer_and_run
 
-    answer, ran = answered(question)
+    answer, ran = answer_and_run(question)
     return Simulation(answer.to_dict(), ran.every)
 
 

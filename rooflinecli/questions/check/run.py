@@ -156,10 +156,12 @@ def simulation_fields() -> list[Option]:
 @lru_cache(maxsize=256)
 def _simulated(question: Simulate) -> tuple[Numbers, dict[str, list[float]]]:
     """The numbers of a question, and their ends. Raises Infeasible."""
-    from rooflinecli.questions.simulate.answer import SEEDS, figures, intervals, min_replicas, repeats, run
+    from rooflinecli.questions.simulate.answer import SEEDS, intervals, min_replicas, run, values_of, variants
 
     found = min_replicas(question)[0] if question.replicas == "min" else run(question)
-    return found.values, intervals(found.values, map(figures, repeats(found.question, SEEDS)), found.first_token_error)
+    return found.values, intervals(
+        found.values, map(values_of, variants(found.question, SEEDS)), found.first_token_error
+    )
 
 
 REGRET, FORMER_REGRET = "regret_fraction", "within_of_best"

@@ -63,7 +63,7 @@ class FormulaQuestion(Question[FormulaAnswer | FormulaList]):
 
     def answer(self, *, evaluated: bool = False) -> FormulaAnswer | FormulaList:
         """With `evaluated`, a formula without arguments is an error that lists those it needs, not its page."""
-        from rooflinecli.formulas import every
+        from rooflinecli.formulas import all_formulas
 
         if self.name is None:
             return FormulaList(
@@ -74,10 +74,10 @@ class FormulaQuestion(Question[FormulaAnswer | FormulaList]):
                         unit=entry.unit,
                         summary=entry.doc.splitlines()[0] if entry.doc else "",
                     )
-                    for name, entry in every().items()
+                    for name, entry in all_formulas().items()
                 ]
             )
-        entry = find(self.name, every())
+        entry = find(self.name, all_formulas())
         found = FormulaAnswer(formula=entry.name, symbol=entry.symbol, unit=entry.unit, source=entry.source)
         if self.arguments or evaluated or not parameters(entry):
             found.value, found.arguments = evaluate(entry, list(self.arguments))
@@ -88,7 +88,7 @@ class FormulaQuestion(Question[FormulaAnswer | FormulaList]):
 
 _FACTORS = re.compile(r"\s*[x×*]\s*(?=[-+.0-9])")
 _NUMBER = re.compile(r"[-+]?(?:[0-9][0-9_,]*\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
-_MEASURES = {
+_ARGUMENT_UNITS = {
     "peak": "FLOP/s",
     "bandwidth": "B/s",
     "size": "B",
@@ -141,10 +141,10 @@ def evaluate(entry: Formula, written: list[str]) -> tuple[Any, dict[str, float]]
     try:
         result = call(*leaves)
         bare = num.value(result)
-        sound = not isinstance(bare, complex) and math.isfinite(bare)
+        finite = not isinstance(bare, complex) and math.isfinite(bare)
     except (ValueError, ZeroDivisionError, OverflowError):
-        sound = False
-    if not sound:
+        finite = False
+    if not finite:
         raise UsageError(f"{entry.name} has no value at {', '.join(written)}; give numbers inside its domain")
     if not isinstance(result, Traced):
         result = leaf(entry.symbol, result, entry.unit, f"{entry.name}: {entry.source}")
@@ -175,7 +175,7 @@ def _read(name: str, text: str) -> tuple[float, str]:
             raise UsageError(f"{name}={text}: more than one unit; write at most one")
         product, unit = product * (number * units.UNITS[dimension or "1"][written]), unit or measures
     words = name.split("_")  # the dimension of an argument follows from its name, where that does not leave it open
-    expected = _MEASURES.get(name) or ("s" if words[-1] in ("s", "time") or words[0] == "t" else "")
+    expected = _ARGUMENT_UNITS.get(name) or ("s" if words[-1] in ("s", "time") or words[0] == "t" else "")
     if "bytes" in words and "per" not in words:
         expected = "B"
     if unit and expected and unit != expected:

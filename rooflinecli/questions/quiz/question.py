@@ -14,7 +14,7 @@ from rooflinecli.core import num, units
 from rooflinecli.core.derivation import Traced
 from rooflinecli.core.derivation_text import explain
 from rooflinecli.core.record import OPTIONAL, Record
-from rooflinecli.formulas import every
+from rooflinecli.formulas import all_formulas
 from rooflinecli.questions.formula.question import evaluate, parameters
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.hardware import load_hardware
@@ -90,7 +90,7 @@ class DrawnExercise:
                 "peak": units.si(chip.peak["bf16"].si, "FLOP/s", 4),
                 "bandwidth": units.si(chip.memory.bandwidth.si, "B/s"),
             }
-        formula = every()[exercise["formula"]]
+        formula = all_formulas()[exercise["formula"]]
         given = {name: text.format(**drawn) for name, text in exercise.get("arguments", {}).items()}
         written = [f"{name}={given.get(name, drawn.get(name, ''))}" for name in parameters(formula)]
         self.value: Traced = evaluate(formula, written)[0]

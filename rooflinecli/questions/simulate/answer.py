@@ -40,7 +40,7 @@ from rooflinecli.specs.layout import Layout
 class Run:
     """A run: the answer in numbers, the times of the requests after the warm-up and of every one, and the replicas as they stopped.
 
-    `paid` says from when on how many replicas cost something; `cut`: it was interrupted; `sought`: in a search for the fewest replicas.
+    `paid` says from when on how many replicas cost something; `search_interrupted`: in a search for the fewest replicas.
     """
 
     question: Simulate
@@ -51,8 +51,8 @@ class Run:
     replicas: list[Replica]
     first_token_error: float = 0.0
     paid: tuple[tuple[float, int], ...] = ()
-    cut: bool = False
-    sought: bool = False
+    interrupted: bool = False
+    search_interrupted: bool = False
 
     @property
     def meets_slo(self) -> bool:
@@ -71,53 +71,55 @@ def run(question: Simulate, progress: Progress | None = None, scale: float = 1.0
     Raises UsageError or Infeasible as an estimate does, and Infeasible for a request larger than the cache.
     """
     found = _run(question, progress, scale)
-    lengthened = question.qps and not question.trace and not question.num_requests
-    while lengthened and question.count < MOST_DRAWN and not found.cut and found.sustained and is_short(found.times):
+    extend = question.qps and not question.trace and not question.num_requests
+    while extend and question.count < MAX_DRAWN and not found.interrupted and found.sustained and is_short(found.times):
         question = question.replace(num_requests=2 * question.count)
         found = _run(question, progress, scale)
     return found
 
 
 def _run(question: Simulate, progress: Progress | None, scale: float) -> Run:
-    trace = recorded(question)
-    prompt, output = drawn(question)
+    trace = trace_of(question)
+    prompt, output = length_distributions(question)
     means = trace.means if trace is not None else (prompt.mean, output.mean)
-    one, ready = fleet(question, question.copies, *means, scale)
-    ready.progress = progress
-    count = question.count * (len(ready.replicas) if question.concurrency else 1)
+    served, cluster = fleet(question, question.copies, *means, scale)
+    cluster.progress = progress
+    count = question.count * (len(cluster.replicas) if question.concurrency else 1)
     jobs, follow = (
-        _recorded_jobs(question, trace) if trace is not None else (_made(question, count, prompt, output), None)
+        _trace_requests(question, trace)
+        if trace is not None
+        else (_drawn_requests(question, count, prompt, output), None)
     )
-    _fit(jobs, ready.every)
+    _check_cache_holds(jobs, cluster.all_replicas)
     _check_classes(question, trace)
     for option, given in (("failures", question.failures), ("autoscale", question.autoscale)):
         if given and follow is not None:
             raise UsageError(
                 f"--{option}: {question.trace} has sessions, whose next turns wait for answers; leave it out", option
             )
-    if question.autoscale and one.ranks > 1:
+    if question.autoscale and served.ranks > 1:
         raise UsageError("--autoscale counts whole copies of a plan; leave --dp out", "autoscale")
     changing: AutoscaledCluster | DegradedCluster | None = None
     if question.scaling is not None:
-        changing = AutoscaledCluster(ready, question.scaling)
+        changing = AutoscaledCluster(cluster, question.scaling)
     elif question.replica_failures:
-        changing = DegradedCluster(ready, question.replica_failures)
-    cut = False
+        changing = DegradedCluster(cluster, question.replica_failures)
+    interrupted = False
     try:
         if changing is not None:
             changing.run_open_loop(jobs)
         elif question.concurrency:
-            running.run_closed_loop(ready, jobs, question.concurrency)
+            running.run_closed_loop(cluster, jobs, question.concurrency)
         else:
-            running.run_open_loop(ready, jobs, follow)
+            running.run_open_loop(cluster, jobs, follow)
     except KeyboardInterrupt:
-        cut = True
-        if not ready.ended:
+        interrupted = True
+        if not cluster.ended:
             raise
-    return replace(_answered(question, one, ready, changing), cut=cut)
+    return replace(_summarized(question, served, cluster, changing), interrupted=interrupted)
 
 
-def drawn(question: Simulate) -> tuple[Lengths, Lengths]:
+def length_distributions(question: Simulate) -> tuple[Lengths, Lengths]:
     """The distributions that lengths are drawn from."""
     usual = ("", "") if question.prompt and question.output else default_lengths(question.estimate_options)
     prompt, output = question.prompt or usual[0], question.output or usual[1]
@@ -133,7 +135,7 @@ def drawn(question: Simulate) -> tuple[Lengths, Lengths]:
     return prompts, outputs
 
 
-def recorded(question: Simulate) -> Trace | None:
+def trace_of(question: Simulate) -> Trace | None:
     """The trace asked for, read once."""
     if not question.trace:
         return None
@@ -146,7 +148,7 @@ def recorded(question: Simulate) -> Trace | None:
     )
 
 
-def _recorded_jobs(
+def _trace_requests(
     question: Simulate, trace: Trace
 ) -> tuple[list[SimRequest], Callable[[SimRequest], SimRequest | None] | None]:
     """Jobs of a trace: as recorded, at a rate of one's own, or one after the other in a closed loop."""
@@ -161,7 +163,7 @@ def _recorded_jobs(
     return trace.jobs()
 
 
-def _made(question: Simulate, count: int, prompt: Lengths, output: Lengths) -> list[SimRequest]:
+def _drawn_requests(question: Simulate, count: int, prompt: Lengths, output: Lengths) -> list[SimRequest]:
     """Jobs of a load that was not recorded; in a closed loop they come when others end."""
     qps = question.qps
     when = [0.0] * count if qps is None else request_load.arrival_times(question.arrivals, qps, count, question.seed)
@@ -169,7 +171,7 @@ def _made(question: Simulate, count: int, prompt: Lengths, output: Lengths) -> l
     return [SimRequest(i, *each) for i, each in enumerate(sizes)]
 
 
-def _fit(jobs: list[SimRequest], replicas: list[Replica]) -> None:
+def _check_cache_holds(jobs: list[SimRequest], replicas: list[Replica]) -> None:
     """Raises Infeasible for a request that no replica can ever hold."""
     if not jobs:
         raise UsageError("the load has no requests; widen --trace-window or raise --num-requests")
@@ -194,11 +196,11 @@ def _check_classes(question: Simulate, trace: Trace | None) -> None:
         raise UsageError(f"--slo {label}: the load has no such class of requests; {has}", "slo")
 
 
-def _answered(
-    question: Simulate, one: Deployment, ready: Cluster, changing: AutoscaledCluster | DegradedCluster | None
+def _summarized(
+    question: Simulate, served: Deployment, cluster: Cluster, changing: AutoscaledCluster | DegradedCluster | None
 ) -> Run:
     copies = question.prefill_replicas + question.decode_replicas or question.copies
-    replicas, every = ready.every, times(ready.ended)
+    replicas, every = cluster.all_replicas, times(cluster.ended)
     found = every.since(question.warmup) if question.warmup else every
     if not len(found.arrival):
         raise UsageError(
@@ -207,26 +209,27 @@ def _answered(
         )
     scaled = changing.paid if isinstance(changing, AutoscaledCluster) else None
     paid = None if scaled is None else changing_clusters.mean_paid(scaled, *summary.steady_window(found))
-    devices = one.devices * (copies if paid is None else paid)
+    devices = served.devices * (copies if paid is None else paid)
     values = summary.summary(found, replicas, question.limits, devices, question.warmup or 0.0, paid)
     values = {
         "replicas": copies,
-        "devices": one.devices * copies,
+        "devices": served.devices * copies,
         **values,
         **(changing.numbers if changing is not None else {}),
-        **_costs(question, one, devices, values),
+        **_costs(question, served, devices, values),
     }
     if paid is not None:
         values["replicas_mean"] = paid
-    scheduler = scheduler_of(one.ctx, question.scheduler_config)
-    about = describe(one, scheduler, replicas[0].limits)
+    scheduler = scheduler_of(served.ctx, question.scheduler_config)
+    about = describe(served, scheduler, replicas[0].limits)
     counts = ((0.0, copies),) if scaled is None else tuple(scaled)
     return Run(question, values, about, found, every, replicas, scheduler.first_token_error, counts)
 
 
-def _costs(question: Simulate, one: Deployment, devices: float, values: dict[str, Number]) -> dict[str, Number]:
+def _costs(question: Simulate, served: Deployment, devices: float, values: dict[str, Number]) -> dict[str, Number]:
     """Dollars and joules per token, where the chip's file or --price says what an hour and a device take."""
-    rate, price, power, plan = values["output_tokens_per_s"], one.ctx.price, one.ctx.chip.power, one.layout
+    ctx, plan, rate = served.ctx, served.layout, values["output_tokens_per_s"]
+    price, power = ctx.price, ctx.chip.power
     found: dict[str, Number] = {}
     if not rate or (price is None and power is None):
         return found
@@ -234,39 +237,39 @@ def _costs(question: Simulate, one: Deployment, devices: float, values: dict[str
     busy = ReplicaLoad(
         "closed" if question.concurrency else "open", max(batch, 1.0) if question.concurrency else batch, 0.0
     )
-    decoded = inference.decode_pass(one.ctx, plan, busy)
-    step, context = decoded.seconds, serving.mean_context(one.ctx.prompt, one.ctx.output)
+    decoded = inference.decode_pass(ctx, plan, busy)
+    step, context = decoded.seconds, serving.mean_context(ctx.prompt, ctx.output)
     if power is not None:
-        use = evaluate.served_compute_use(one.ctx, batch, context, rate, devices)
+        use = evaluate.served_compute_use(ctx, batch, context, rate, devices)
         busy_share = values["engine_utilization"]
-        watts = evaluate.mean_power(one.ctx, decoded.costs.t_memory / step * busy_share, use, decode=True)
+        watts = evaluate.mean_power(ctx, decoded.costs.t_memory / step * busy_share, use, decode=True)
         found["joules_per_output_token"] = float(energy.joules_per_token(devices, watts, rate))
     if price is not None:
         hourly = cost.fleet_price(devices, price)
-        share = prefill_share(one.ctx, plan, step, batch, question.concurrency is None)
-        prices = token_prices(hourly, values["input_tokens_per_s"], rate, share, one.ctx.utilization)
+        share = prefill_share(ctx, plan, step, batch, question.concurrency is None)
+        prices = token_prices(hourly, values["input_tokens_per_s"], rate, share, ctx.utilization)
         found |= {name: float(usd) for name, usd in prices.items()}
     return found
 
 
-def figures(repeat: tuple[Simulate, float]) -> dict[str, Number]:
+def values_of(repeat: tuple[Simulate, float]) -> dict[str, Number]:
     """The numbers alone, of a question run to its end at a scale of its step times."""
     question, scale = repeat
     found = run(question, scale=scale)
-    if found.cut:
+    if found.interrupted:
         raise KeyboardInterrupt
     return found.values
 
 
-MOST_DRAWN = 16_000  # requests to which a run without --num-requests is lengthened until its load is steady
-QUICK = 20_000  # requests up to which a run is repeated for its interval without being asked to
+MAX_DRAWN = 16_000  # requests to which a run without --num-requests is lengthened until its load is steady
+MAX_REPEATED = 20_000  # requests up to which a run is repeated for its interval without being asked to
 SEEDS = 3
 
 
-def repeats(question: Simulate, seeds: int) -> list[tuple[Simulate, float]]:
+def variants(question: Simulate, seeds: int) -> list[tuple[Simulate, float]]:
     """The same question with further seeds, and with every step as fast and as slow as the interval of a decode step is wide."""
-    trace = recorded(question)
-    means = trace.means if trace is not None else tuple(d.mean for d in drawn(question))
+    trace = trace_of(question)
+    means = trace.means if trace is not None else tuple(d.mean for d in length_distributions(question))
     low, high = deployment(question.estimate_options, *means, question.load_per_replica).error
     drawn_again = trace is None or question.qps  # a trace at a rate of one's own has its arrivals drawn
     again = [] if not drawn_again else [(question.replace(seed=question.seed + i), 1.0) for i in range(1, seeds)]
@@ -315,21 +318,21 @@ def min_replicas(question: Simulate, most: int = 4096, progress: Progress | None
     """
     limits = question.limits
     assert limits is not None  # without them the question is refused
-    trace = recorded(question)
-    means = trace.means if trace is not None else tuple(d.mean for d in drawn(question))
+    trace = trace_of(question)
+    means = trace.means if trace is not None else tuple(d.mean for d in length_distributions(question))
     question = with_layout(question, deployment(question.estimate_options, *means).layout)
     seen: dict[int, Run] = {}
 
-    def keeps(count: int) -> bool:
+    def meets(count: int) -> bool:
         if count not in seen:
             seen[count] = run(question.replace(replicas=count), progress)
-        return not seen[count].cut and seen[count].meets_slo and seen[count].sustained
+        return not seen[count].interrupted and seen[count].meets_slo and seen[count].sustained
 
     low = max_concurrent_failures(question.replica_failures)  # at least one is there
     high = low + 1
-    while not keeps(high):
-        if seen[high].cut:
-            return replace(seen[high], sought=True), None
+    while not meets(high):
+        if seen[high].interrupted:
+            return replace(seen[high], search_interrupted=True), None
         margins = [seen[count].values["slo_attainment_margin"] for count in (high // 2, high) if count in seen]
         if high >= most or (  # twice the replicas no longer help: almost no request queues or shares a step
             len(margins) == 2 and margins[1] <= margins[0] + 1e-9 and seen[high].values["running_requests_mean"] < 0.5
@@ -342,9 +345,9 @@ def min_replicas(question: Simulate, most: int = 4096, progress: Progress | None
         low, high = high, high * 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if keeps(middle) else (middle, high)
-        if seen[middle].cut:  # fewer might do as well
-            return replace(seen[high], cut=True, sought=True), None
+        low, high = (low, middle) if meets(middle) else (middle, high)
+        if seen[middle].interrupted:  # fewer might do as well
+            return replace(seen[high], interrupted=True, search_interrupted=True), None
     return seen[high], seen.get(high - 1)
 
 
@@ -354,22 +357,22 @@ NOTES = (
 )
 
 
-def answered(
+def answer_and_run(
     question: Simulate, progress: Progress | None = None, over: Spread | None = None
 ) -> tuple[types.SimulateAnswer, Run]:
     """The answer with the run that it is of. Raises UsageError or Infeasible as an estimate does."""
     ran, fewer = (
         min_replicas(question, progress=progress) if question.replicas == "min" else (run(question, progress), None)
     )
-    values, cut = _intervals(ran, over)
-    trace = recorded(ran.question)
+    values, interrupted = _intervals(ran, over)
+    trace = trace_of(ran.question)
     most, tokens = ran.about["max_context"], ran.every.prompt + ran.every.output
     beyond = int((tokens > most).sum()) if most else 0
     if beyond > 0 and float(tokens.mean()) <= float(most or 0):  # a mean beyond it is what an estimate warns of
         warn(
             f"{beyond:,} of {len(tokens):,} requests exceed the {most:,} tokens of {ran.about['model']}; an engine refuses them"
         )
-    between = None if trace is not None else list(drawn(ran.question)[0].spread)
+    between = None if trace is not None else list(length_distributions(ran.question)[0].spread)
     notes = [*NOTES]
     if not question.fixed_lengths and not question.length_range and between and between[1] > 1:
         notes.append(
@@ -399,8 +402,8 @@ def answered(
         interval=values,
         slo=_slo(ran, fewer),
         classes=slo.classes(ran.times, question.limits),
-        interrupted=cut,
-        search_interrupted=ran.sought,
+        interrupted=interrupted,
+        search_interrupted=ran.search_interrupted,
         sustained=ran.sustained,
         notes=notes,
     )
@@ -410,12 +413,12 @@ def answered(
 def _intervals(ran: Run, over: Spread | None) -> tuple[dict[str, list[float]], bool]:
     """Intervals where repeats are asked for or are quick, and whether the run or its repeats were interrupted."""
     question = ran.question
-    quick = len(ran.times.arrival) <= QUICK
-    if ran.cut or not (question.interval or (question.interval is None and (quick or question.num_seeds))):
-        return {}, ran.cut
+    quick = len(ran.times.arrival) <= MAX_REPEATED
+    if ran.interrupted or not (question.interval or (question.interval is None and (quick or question.num_seeds))):
+        return {}, ran.interrupted
     seeds = question.num_seeds or (SEEDS if quick else 1)
     try:
-        others = (over or map)(figures, repeats(question, seeds))
+        others = (over or map)(values_of, variants(question, seeds))
         return intervals(ran.values, others, ran.first_token_error), False
     except KeyboardInterrupt:  # the run itself is known; a range of some of its repeats would look surer than it is
         return {}, True
@@ -453,7 +456,7 @@ def cell_values(cell: Cell) -> dict[str, Number]:
         ran = min_replicas(question)[0] if question.replicas == "min" else run(question)
     except Infeasible as error:
         return {**apart, "feasible": False, "violation": str(error)}
-    if ran.cut:
+    if ran.interrupted:
         raise KeyboardInterrupt  # a part of a cell is no cell
     return {**apart, **ran.values, "feasible": True, "violation": ""}
 

@@ -226,9 +226,9 @@ class Simulate(Cluster, RequestLoad, o.Serving, Question["SimulateAnswer"]):
         _ = self.limits, self.replica_failures, self.scaling  # which raise for what cannot be read
 
     def answer(self) -> SimulateAnswer:
-        from rooflinecli.questions.simulate.answer import answered
+        from rooflinecli.questions.simulate.answer import answer_and_run
 
-        return answered(self)[0]
+        return answer_and_run(self)[0]
 
     @property
     def load_per_replica(self) -> tuple[tuple[str, float], ...]:

@@ -191,9 +191,9 @@ def formula(r: FormulaAnswer | FormulaList) -> Page:
         )
     if r.value is not None:
         return page([Headline(explain(r.value, 1).splitlines()[0])])
-    from rooflinecli.formulas import every
+    from rooflinecli.formulas import all_formulas
 
-    entry = every()[r.formula]
+    entry = all_formulas()[r.formula]
     arguments = " ".join(f"{name}=..." for name in r.parameters or ())
     return page(
         [Headline(entry.signature)],

@@ -21,7 +21,7 @@ from rooflinecli.specs.quantities import AT_QPS
 Row = types.TrainingRow | types.ServingRow
 _LEGEND = "mb: micro-batch, vs: virtual stages, sp: sequence parallelism, hsdp: replicas of a shard group (HSDP)"
 _MARK = "*"  # on a layout that no published run supports
-_IN_TABLE = ("tokens_per_s", "time_s")
+_SHOWN_OBJECTIVES = ("tokens_per_s", "time_s")
 _ELASTICITIES = 12
 
 
@@ -29,9 +29,9 @@ def view(answer: types.SearchAnswer, estimate: EstimateAnswer | None = None) -> 
     """Blocks of a search of training layouts or serving instances; `estimate` is that of the best."""
     rows: list[Row] = [*answer.results]
     if isinstance(answer, types.TrainingSearch):
-        headline, more = _training_headline(answer), _within_uncertainty(answer)
+        headline, extra = _training_headline(answer), _within_uncertainty(answer)
     else:
-        headline, more = _serving_headline(answer), _pools(answer)
+        headline, extra = _serving_headline(answer), _pools(answer)
     pools, miss = answer.pools if isinstance(answer, types.ServingSearch) else None, answer.nearest_miss
     return page(
         [Headline(headline, (answer.model, answer.hardware)), Prose(_counts(answer), style="dim")],
@@ -39,12 +39,12 @@ def view(answer: types.SearchAnswer, estimate: EstimateAnswer | None = None) -> 
         [Pairs(limits(estimate))] if estimate is not None else [],
         [*_unsupported(rows[:1]), *(labelled("best", rows[0].estimate or rows[0].command) if rows else [])],
         *(
-            labelled(place(row, i), row.estimate or row.command)
+            labelled(rank_label(row, i), row.estimate or row.command)
             for i, row in enumerate(rows, 1)
             if i > 1 and row.best_of_chip
         ),
         [
-            Prose(f"{place(row, i)} simulated: {_simulated(row.simulate)}")
+            Prose(f"{rank_label(row, i)} simulated: {_simulated(row.simulate)}")
             for i, row in enumerate(rows, 1)
             if isinstance(row, types.ServingRow) and row.simulate is not None
         ],
@@ -56,9 +56,9 @@ def view(answer: types.SearchAnswer, estimate: EstimateAnswer | None = None) -> 
         details=[
             _limits(answer),
             [Note(_LEGEND)] if rows and isinstance(answer, types.TrainingSearch) else [],
-            [Prose(f"{place(row, i)} is {row.why}", indent=2) for i, row in enumerate(rows, 1) if row.why],
+            [Prose(f"{rank_label(row, i)} is {row.why}", indent=2) for i, row in enumerate(rows, 1) if row.why],
             _unsupported(rows, 1),
-            *more,
+            *extra,
             [
                 Prose(
                     f"rejected: {'; '.join('{layouts:,} by {constraint}'.format(**r) for r in answer.rejected)}",
@@ -75,7 +75,7 @@ def view(answer: types.SearchAnswer, estimate: EstimateAnswer | None = None) -> 
 def _unsupported(rows: Sequence[Row], start: int = 0) -> list[Block]:
     """What no published run supports of the layouts from `start` on."""
     return [
-        Prose(f"{place(row, i)}{_MARK} {'; '.join(_extrapolations(row))}", indent=3)
+        Prose(f"{rank_label(row, i)}{_MARK} {'; '.join(_extrapolations(row))}", indent=3)
         for i, row in enumerate(rows, 1)
         if i > start and _extrapolations(row)
     ]
@@ -85,7 +85,7 @@ def _extrapolations(row: Row) -> list[str]:
     return row.extrapolations if isinstance(row, types.TrainingRow) else []
 
 
-def place(row: Row, i: int) -> str:
+def rank_label(row: Row, i: int) -> str:
     """The rank of a row, its place in the table where it has none."""
     return str(row.rank or i)
 
@@ -170,17 +170,17 @@ _SERVING = (
 )
 
 
-def _latency(row: types.ServingRow, name: str, word: str = "") -> str:
+def _latency(row: types.ServingRow, name: str, separator: str = "") -> str:
     """A latency, and the value at which it was limited and ranked where that is another."""
-    return to_bound(row.serve[f"{name}_s"], row.serve.get(f"{name}_at_bound_s"), word)
+    return to_bound(row.serve[f"{name}_s"], row.serve.get(f"{name}_at_bound_s"), separator)
 
 
 def _table(answer: types.SearchAnswer) -> Table:
     """The ranked rows: their places, chips where there are several, devices where they differ."""
     results: list[Row] = [*answer.results]
-    ranks = iter(f"{place(row, i)}{_MARK if _extrapolations(row) else ''}" for i, row in enumerate(results, 1))
+    ranks = iter(f"{rank_label(row, i)}{_MARK if _extrapolations(row) else ''}" for i, row in enumerate(results, 1))
     devices = {row.layout.devices if isinstance(row, types.TrainingRow) else row.serve["devices"] for row in results}
-    goals = [name for name in answer.objective if name.rpartition(".")[2] not in _IN_TABLE]
+    goals = [name for name in answer.objective if name.rpartition(".")[2] not in _SHOWN_OBJECTIVES]
     columns = [
         c
         for c in (_TRAINING if isinstance(answer, types.TrainingSearch) else _SERVING)
