@@ -20,7 +20,7 @@ import yaml
 
 from rooflinecli.importers.launch import locate
 from rooflinecli.importers.launch.launch import Launch, flags
-from rooflinecli.specs.registry import load
+from rooflinecli.specs.registry import kinds, load
 
 ROOT = Path(__file__).resolve().parents[2]
 STORE = Path(__file__).with_suffix(".yaml")
@@ -87,7 +87,8 @@ def outcome(tool: str, flag: str) -> tuple[str, str]:
 
 def _left(tool: str, name: str, value: str) -> bool:
     """Whether a launch of this flag alone lists it as not understood."""
-    module, launch = load(locate.TOOLS, tool.replace("_cpp", ".cpp")), Launch(tool, "")
+    own = tool.replace("_cpp", ".cpp")
+    module, launch = load(locate.TOOLS, own if own in kinds(locate.TOOLS) else "trainers"), Launch(tool, "")
     if tool == "maxtext":
         module.read([f"{name}={value}"], launch)
     elif tool in CONFIGS:
@@ -106,7 +107,7 @@ def _left(tool: str, name: str, value: str) -> bool:
     return any(name in one for one in launch.unmodelled)
 
 
-CONFIGS = ("torchtitan", "maxtext", "nemo", "deepspeed", "accelerate", "axolotl")
+CONFIGS = ("torchtitan", "maxtext", "nemo", "deepspeed", "accelerate", "axolotl", "llamafactory")
 # flags that are read where another one gives them their meaning
 CONTEXT = {
     "vllm": ("num-speculative-tokens", "config", "eplb-config"), "sglang": ("deepep-mode", "speculative-eagle-topk"), "trtllm": ("config",),

@@ -15,7 +15,7 @@ _TUNED = re.compile(
     r"[-_](base|instruct|chat|it|pt|hf|thinking|reasoning|sft|dpo|exp|terminus|preview|qat|v0\.\d|\d{4})$",
     re.IGNORECASE,
 )  # or a release's month
-_PLACEHOLDER = re.compile(r"[<\[{].*[>\]}]|(?i:your[-_ ]?model.*|path[/_ ]?to.*)")
+_PLACEHOLDER = re.compile(r"[<\[{].*[>\]}]|__\w+__|(?i:your[-_ ]?model.*|path[/_ ]?to.*)")
 _CACHED = re.compile(r"models--([\w.-]+?)--([\w.-]+)")
 _ORGANIZATION = re.compile(r"\w[\w.-]*")
 _SHARDED = re.compile(r"-\d{5}-of-\d{5}$")
@@ -61,7 +61,8 @@ def checkpoint(launch: Launch, written: object, flag: str) -> None:
         same = _untuned(bare)
     if same is None and not org:
         words = bare.split("-")  # tuned models carry the name of their base last: Hermes-3-Llama-3.1-8B
-        same = next((tail for i in range(1, len(words) - 1) if _full(tail := "-".join(words[i:]))), None)
+        tails = (_untuned("-".join(words[i:])) for i in range(1, len(words) - 1))
+        same = next((tail for tail in tails if tail and _full(tail)), None)
     if same is not None:
         launch.options["model"] = found = same.rpartition("/")[2]
         if found != bare or not _known(org + bare):

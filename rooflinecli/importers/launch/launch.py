@@ -19,13 +19,22 @@ from rooflinecli.importers.launch.shell_expansion import readable, unknowns
 from rooflinecli.importers.source import Options, Tree
 
 _FLAG = re.compile(r"-{1,2}[A-Za-z][\w.:-]*(=.*)?", re.DOTALL)
+# parts of names that bear on the cost: a pattern of flags.yaml hides such a flag only where it spells the part out
+_COSTS = re.compile(
+    "offload|(?<!p)recompute|activation_checkpoint|gradient_checkpoint|parallel|quant|fp8|fp4|int8|int4|8bit|4bit|batch_size|seq_len|sequence_len"
+    "|max_len|expert|shard|dtype|precision|accumul|num_layers|hidden_size|teacher|freeze|frozen|reward_model|gpus|nodes|nproc|replica"
+)
+_OFF = ("[false]", "['false']", "['none']", "['null']", "['no']", "['']")
 _PAIR = re.compile(r"--[A-Za-z][\w-]*[ \t]+[^\s=]+\s*")  # a flag and its value as one word of a list
 _WHOLE = re.compile(r"\$\{([^{}]+)\}")
 _ENVIRONMENT = re.compile(r"(?:oc\.env:|env:)?([A-Za-z_]\w*)\s*(?::-?|,)\s*(.*)", re.DOTALL)
 
 
 class ToolFlags(NamedTuple):
-    """reasons: patterns of flags that change no cost, each with why; noted: those that may, with what is assumed; the others as in flags.yaml."""
+    """reasons: patterns of flags that change no cost, each with why; noted: those that may, with what is assumed; the others as in flags.yaml.
+
+    In a `strict` tool a pattern hides a flag that bears on the cost only where it spells out the part of the name that says so.
+    """
 
     reasons: dict[str, str]
     noted: dict[str, str]
@@ -37,6 +46,12 @@ class ToolFlags(NamedTuple):
     write: dict[str, str]
     launchers: tuple[str, ...] = ()
     image: str = ""
+    strict: bool = False
+    rules: tuple[Tree, ...] = ()
+    claims: tuple[str, ...] = ()
+    command: str = ""
+    framework: str = ""
+    algorithm: tuple[str, ...] = ()
 
 
 @cache
@@ -77,6 +92,12 @@ def flags(tool: str) -> ToolFlags:
         {flag: option or "" for flag, option in entry.get("write", {}).items()},
         tuple(entry.get("launchers", ())),
         entry.get("image", ""),
+        entry.get("strict", above.strict),
+        (*above.rules, *entry.get("rules", ())),
+        tuple(entry.get("claims", ())),
+        entry.get("command", ""),
+        entry.get("framework", ""),
+        tuple(entry.get("algorithm", ())),
     )
 
 
@@ -97,6 +118,7 @@ class Launch:
     speculation: Options = field(default_factory=dict)  # options that hold once the share of accepted tokens is given
     shaping: list[str] = field(default_factory=list)  # flags of the model itself, that a model made of the sizes lacks
     part: bool = False  # one of several processes of the same server
+    trains: bool = True
     per_replica: int | None = None  # sequences of a training batch to a replica, where their number follows from -n
     groups: int = 1  # of replicas, each of which shards the weights, where the size of one follows from -n
     open_file: Callable[[str], str | None] = lambda _: None  # the text of a file that a config names
@@ -179,7 +201,7 @@ class LaunchArguments:
     @classmethod
     def of_tree(cls, tree: Tree) -> LaunchArguments:
         """Keys of a config, joined by dots."""
-        values = {key: value for key, value in flattened(tree).items() if value is not None}
+        values = {key: value for key, value in flattened(tree).items() if value is not None and value != []}
         given = {key: value if isinstance(value, list) else [value] for key, value in values.items()}
         return cls(given, written={name: name for name in given})
 
@@ -200,6 +222,10 @@ class LaunchArguments:
         """The first of these flags that is given."""
         return next((one for one in _spelled(names) if one in self.given), "")
 
+    def has(self, name: str) -> bool:
+        """Whether this flag, or a key of this table, is given."""
+        return bool(self._name([name])) or any(one.startswith(f"{name}.") for one in self.given)
+
     def values(self, name: str) -> list[Any]:
         return self.given.get(self._name([name]), [])
 
@@ -218,9 +244,11 @@ class LaunchArguments:
         value = self.pop(*names)
         if value is not None:
             digits = isinstance(value, str) and value.replace("_", "").isdigit()
-            launch.put(option, value.replace("_", "") if digits else value, self.written(self._name(names)))
+            launch.put(option, value.replace("_", "") if digits else value, self.written(*names))
 
-    def written(self, name: str) -> str:
+    def written(self, *names: str) -> str:
+        """The first of these flags that is given, as it is written."""
+        name = self._name(names) or names[0]
         return self._written.get(name, f"--{name}")
 
     def whole(self, launch: Launch, *names: str, default: int | None = None) -> int | None:
@@ -253,8 +281,14 @@ class LaunchArguments:
             assumed = next(
                 (why for pattern, why in known.noted.items() for one in spelled if fnmatchcase(one, pattern)), ""
             )
-            idle = not assumed and any(fnmatchcase(one, pattern) for one in spelled for pattern in patterns)
-            if name in self._taken or idle or str(self.given[name]).lower() in ("[false]", "['false']"):
+            costs = set(_COSTS.findall(name.lower().replace("-", "_")))
+            idle = not assumed and any(
+                fnmatchcase(one, pattern)
+                and (not known.strict or costs <= set(_COSTS.findall(pattern.lower().replace("-", "_"))))
+                for one in spelled
+                for pattern in patterns
+            )
+            if name in self._taken or idle or str(self.given[name][:1]).lower() in _OFF:
                 continue
             written = one_line(readable(" ".join([self.written(name), *map(str, self.given[name])])))[:80]
             found.append(f"{written} ({assumed})" if assumed else written)
@@ -266,11 +300,12 @@ def _spelled(names: Iterable[str]) -> list[str]:
     return [one for name in names for one in (name, name.replace("-", "_"), re.sub(r"-size$|(?<=seq)s$", "", name))]
 
 
-def named_file(words: list[str], names: Iterable[str]) -> str:
+def named_file(words: list[str], names: Iterable[str], any_suffix: bool = False) -> str:
     """The config that one of these flags names; empty for none."""
     args = LaunchArguments.of_words(words, many=())
     values = [str(args.pop(name)) for name in names]
-    return next((value for value in values if value.endswith((".json", ".yaml", ".yml", ".conf"))), "")
+    suffixes = ("/", ".json", ".yaml", ".yml", ".conf") if not any_suffix else ("",)
+    return next((v for v in values if v not in ("None", "True") and v.endswith(suffixes)), "")
 
 
 def interpolated(tree: object) -> Any:

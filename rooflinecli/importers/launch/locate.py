@@ -31,7 +31,8 @@ _FENCED = re.compile(
 LARGEST = 2_000_000
 _SUFFIXES = frozenset(".toml .json .yaml .yml .md .rst .sh .bash .slurm .sbatch".split())
 _LAUNCHER = re.compile(r"\b(python3?|torchrun|deepspeed|vllm|trtllm-\w+|sglang|llama-server|accelerate)\b")
-_EVALUATION = re.compile(r"(?:.*[/_-])?(?:eval|evaluat|infer|generat|convert)\w*\.py")  # scripts that train nothing
+# scripts that train nothing
+_EVALUATION = re.compile(r"(?:.*[/_-])?(?:eval|evaluat|infer|generat|convert)\w*(?:/.*)?\.py")
 _TRAINER = re.compile(r"train|torchrun|accelerate|deepspeed|run_(?:sft|dpo|grpo|rm)|finetun")
 UNREAD = {"--actor_model_name_or_path": "DeepSpeed-Chat's PPO"}  # by what their commands have
 _CONFIG = re.compile(r"config|recipe|deepspeed|\bds_|zero\d")  # in the flag or name of a JSON that is one
@@ -146,7 +147,7 @@ def _config(tree: Any, source: Source) -> Iterator[Launch]:
     for name in tools if isinstance(tree, Mapping) else ():
         tool = load(TOOLS, name)
         if tools == [name] or tool.claims(tree):
-            launch = Launch(name, source.name, open_file=source.sibling)
+            launch = Launch(name, source.name, open_file=source.sibling, trains=tool.TRAINS)
             tool.read(tree, launch)
             if base := tree.get("defaults", tree.get("extends")) if tool.TRAINS else None:
                 launch.notes.append(f"what it inherits from {one_line(str(base))} is not read")
@@ -189,7 +190,7 @@ def _processes(document: object, source: Source) -> Iterator[Launch]:
         if process.script and not found:
             found = list(_script(process.script, source, values, job=process))
         for launch in found:
-            if not load(TOOLS, launch.tool).TRAINS and isinstance(launch.options.get("n"), int):
+            if not launch.trains and isinstance(launch.options.get("n"), int):
                 _in_container(launch, process)
             if process.role and len(launch.options.get("phase", ())) == 2:
                 launch.options["phase"] = [process.role]
@@ -246,17 +247,18 @@ def _of_words(words: list[str], source: Source, line: int, job: containers.Conta
     where = f"{source.name}:{line}" if line and source.folder else source.name
     evaluates = any(_EVALUATION.fullmatch(word) for word in words)
     evaluates |= any(flag in ("-m", "--module") and "eval" in module for flag, module in pairwise(words))
-    for name in kinds(TOOLS):
+    for name in ("trainers", *kinds(TOOLS)):  # whose commands may be behind another's launcher
         tool = load(TOOLS, name)
         if evaluates and tool.TRAINS:
             continue
         rest = tool.starts(words) if hasattr(tool, "starts") else serving_common.started(words, tool.FLAGS)
         if rest is None:
             continue
-        launch = Launch(name, where, part=any(w.partition("=")[0].replace("_", "-") in _POD_FLAGS for w in words))
+        part = any(w.partition("=")[0].replace("_", "-") in _POD_FLAGS for w in words)
+        launch = Launch(name, where, part=part, trains=tool.TRAINS)
         if job is not None:
             launch.devices, launch.cores = job.devices, job.cores
-        file = named_file(rest, tool.FILES) if hasattr(tool, "FILES") else ""
+        file = named_file(rest, tool.FILES, tool.TRAINS) if hasattr(tool, "FILES") else ""
         text = source.sibling(file) if file else None
         if file and text is None and tool.TRAINS:
             source.absent.append(_shown_path(file))
@@ -298,7 +300,7 @@ def _on_ranks(found: Iterator[Launch], words: list[str], job: containers.Contain
     ranks = training_common.ranks(LaunchArguments.of_words(words)) or (job.devices if job else None)
     for launch in found:
         sizes = [launch.options.get(axis, 1) for axis in ("tp", "pp", "cp")]
-        if ranks and "n" not in launch.options and load(TOOLS, launch.tool).TRAINS and ranks % prod(sizes) == 0:
+        if ranks and "n" not in launch.options and launch.trains and ranks % prod(sizes) == 0:
             launch.options |= {"n": ranks, "dp": ranks // prod(sizes)}
             launch.notes = [note for note in launch.notes if not note.endswith("give -n")]
         yield launch

@@ -16,6 +16,7 @@ from rooflinecli.importers.launch.launch import Launch
 from rooflinecli.importers.launch.locate import TOOLS
 from rooflinecli.importers.launch.serving_common import has_experts
 from rooflinecli.importers.launch.shell_expansion import readable
+from rooflinecli.importers.launch.tools import trainers
 from rooflinecli.importers.source import Options, Tree
 from rooflinecli.specs import flag_text
 from rooflinecli.specs.options import OPTIONS, find
@@ -43,7 +44,7 @@ def read(source: str) -> Launch:
         file = one_line(opened.absent[0])
         raise DataError(f"{opened.name}: its launch is in {file}, which is not here; give that file")
     if not found:
-        tools = ", ".join(kinds(TOOLS))
+        tools = ", ".join(sorted({*kinds(TOOLS), *trainers.names()} - {"trainers"}))
         raise UsageError(f"{opened.name}: no launch of a supported tool ({tools}); give the options instead")
     if which is not None:
         if not 1 <= which <= len(found):
@@ -128,7 +129,7 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
     copies = (
         launch.tool == "vllm" or found.get("dp", 1) == 1
     )  # where ranks of attention data parallelism are not separate servers
-    served = not load(TOOLS, launch.tool).TRAINS
+    served = not launch.trains
     if found.get("ep", 1) != 1 and copies and served and has_experts({**found, **asked}) is False:
         found["ep"] = 1
         found.pop("expert-tp", None)
@@ -145,6 +146,8 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
     serving = "train" not in str({**found, **asked}.get("phase", ""))
     if serving and {"concurrency", "qps"} & {*found, *asked}:
         found.pop("batch", None)
+    if launch.trains and (unsaid := [f"--{name}" for name in ("batch", "seq") if name not in {**found, **asked}]):
+        launch.notes.append(f"not stated, so the defaults of an estimate are taken; give {' and '.join(unsaid)}")
     settled = {"give -n": "n", "give --prompt and --output": "prompt"}  # what a note asks for may have been given
     launch.notes = [n for n in launch.notes if not any(n.endswith(k) and v in asked for k, v in settled.items())]
     for remark in remarks(launch):

@@ -6,7 +6,6 @@ Keys as in verl 0.7 (verl/trainer/config), NeMo RL 0.6 (examples/configs/grpo_ma
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,13 +17,13 @@ import yaml
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.record import Json
 from rooflinecli.core.text import one_line
-from rooflinecli.importers.launch import containers, dtype_names
+from rooflinecli.importers.launch import containers, dtype_names, rules
 from rooflinecli.importers.launch.emit import hub
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, flattened, interpolated
 from rooflinecli.importers.launch.locate import UNREAD, Source, open_text
 from rooflinecli.importers.launch.read import remarks
 from rooflinecli.importers.launch.shell_evaluator import Command, ShellEvaluator
-from rooflinecli.importers.launch.shell_expansion import readable, unknowns
+from rooflinecli.importers.launch.shell_expansion import readable
 from rooflinecli.importers.source import Options, parse, read_text
 from rooflinecli.specs import flag_text
 from rooflinecli.specs.model import load_model
@@ -68,20 +67,24 @@ def options(
         elif option not in _MODELS:
             word = str(written).lower()
             switch = word in ("true", "false") or written is True
-            found[option] = word != "false" if switch else written if option in _TEXT else _number(args, key)
+            found[option] = word != "false" if switch else written if option in _TEXT else rules.number(key, written)
     if found.get("lora-rank"):
         found["recipe"] = "lora"
     else:
         found.pop("lora-rank", None)
     if found.get("engine") not in ("vllm", "sglang", "trtllm"):
         found.pop("engine", None)
-    {"verl": _verl, "nemo-rl": _nemo, "openrlhf": _openrlhf, "slime": _slime}[tool](args, launch)
-    if not found.get("packing", True):  # else micro-batches are packed by their tokens
-        found |= (
-            {"micro-batch": _number(args, *known.read["micro-batch"])}
-            if args.values(known.read["micro-batch"][0])
-            else {}
-        )
+    keys, usual = known.algorithm
+    rules.apply(known.rules, args, launch)
+    written = str(args.pop(*keys.split(), default=found.get("algorithm", usual)))
+    found["algorithm"] = _ESTIMATORS.get(written, "grpo")
+    if written not in _ESTIMATORS:
+        launch.unmodelled.append(f"{args.written(*keys.split())} {written} (taken at the cost of grpo)")
+    if "reference" in found:
+        found["reference"] = bool(found["reference"])
+    micro = known.read["micro-batch"]
+    if not found.get("packing", True) and args.has(micro[0]):  # else micro-batches are packed by their tokens
+        found["micro-batch"] = rules.number(micro[0], args.pop(*micro))
     launch.notes += [
         f"its base config {one_line(readable(file))} is not here; what it sets is not read" for file in opened.absent
     ]
@@ -89,10 +92,10 @@ def options(
         found.pop("critic", None)
     for row, what, share in (("prompt-length", "prompts", 1), ("length", "prompt + output", 2)):
         if (names := known.read.get(row)) and any(name in args.given for name in names):
-            most = _number(args, *names)
+            most = rules.number(names[0], args.pop(*names))
             if "prompt" not in given:
                 launch.notes.append(
-                    f"{args.written(names[0])} {most} caps {what}, and no length is stated; give --prompt"
+                    f"{args.written(*names)} {most} caps {what}, and no length is stated; give --prompt"
                 )
             found |= {"prompt": most // share} if 1 < most // share < PROMPT else {}
     args.given = {name: values for name, values in args.given.items() if not _idle(name, values)}
@@ -122,161 +125,6 @@ def _checkpoint(launch: Launch, option: str, written: object, key: str) -> None:
     launch.notes += one.notes
     if option == "model" and "dtype" in one.options:
         launch.options["rollout-dtype"] = one.options["dtype"]
-
-
-def _algorithm(launch: Launch, written: object, key: str) -> None:
-    launch.options["algorithm"] = _ESTIMATORS.get(str(written), "grpo")
-    if str(written) not in _ESTIMATORS:
-        launch.unmodelled.append(f"{key} {written} (taken at the cost of grpo)")
-
-
-def _verl(args: LaunchArguments, launch: Launch) -> None:
-    """What verl says with several keys: devices, algorithm, mini-batches of prompts, packing, offload, staleness."""
-    found = launch.options
-    script = str(args.pop("script"))
-    usual = f"of {script}" if script.startswith("recipe.") else "gae"
-    _algorithm(launch, args.pop("algorithm.adv_estimator", default=usual), "algorithm.adv_estimator")
-    if script not in ("None", "verl.trainer.main_ppo"):
-        launch.notes.append(f"{script} is taken as verl.trainer.main_ppo, whose roles share their devices")
-    found["reference"] = _any_on(args, *_KL)
-    if not found["reference"] and _number(args, "algorithm.kl_ctrl.kl_coef", default=0) and _KL[1] not in args.given:
-        launch.notes.append(
-            "algorithm.kl_ctrl.kl_coef has no effect without use_kl_in_reward, as of verl 0.3; before, give --reference"
-        )
-    if not _on(args, "reward_model.enable"):
-        found.pop("reward-model", None)
-    dynamic = _on(args, f"{_ACTOR}.use_dynamic_bsz")
-    if f"{_ACTOR}.ppo_mini_batch_size" in args.given:
-        found["mini-batch"] = _number(args, f"{_ACTOR}.ppo_mini_batch_size") * int(found.get("samples", 1))
-    if not dynamic:
-        found.pop("max-tokens-per-device", None)
-    turns = f"{_ROLLOUT}.multi_turn.max_assistant_turns"
-    if _on(args, f"{_ROLLOUT}.multi_turn.enable") and turns in args.given:
-        found["turns"] = _number(args, turns)
-    packed = "actor_rollout_ref.model.use_remove_padding"
-    if packed in args.given and not _on(args, packed) and not dynamic:
-        found["packing"] = False
-    states = ("param_offload", "optimizer_offload")
-    offloads = [f"{_ACTOR}.{section}.{state}" for section in ("megatron", "fsdp_config") for state in states]
-    if any(key in args.given for key in offloads):
-        found["offload-state"] = _any_on(args, *offloads)
-    if str(args.pop(f"{_ACTOR}.strategy", default="")).startswith("fsdp"):
-        found["zero"] = 3
-    if _on(args, "actor_rollout_ref.model.enable_gradient_checkpointing") and not any(
-        ".megatron." in k for k in args.given
-    ):
-        found["recompute"] = "full"
-    training = _product(args, "trainer.nnodes", "trainer.n_gpus_per_node")
-    apart = _product(args, "rollout.nnodes", "rollout.n_gpus_per_node")
-    if training:
-        found["n"] = training + apart
-    if apart:
-        found["rollout-devices"] = apart
-        found["staleness"] = max(math.ceil(_number(args, "async_training.staleness_threshold", default=0)), 1)
-        found["partial-rollout"] = _on(args, "async_training.partial_rollout")
-
-
-def _nemo(args: LaunchArguments, launch: Launch) -> None:
-    """What NeMo RL says with several keys: devices of both sides, KL term, trajectory age, packing, precision."""
-    found = launch.options
-    _algorithm(launch, args.pop("grpo.adv_estimator.name", default="grpo"), "grpo.adv_estimator.name")
-    penalty, skipped = "loss_fn.reference_policy_kl_penalty", "grpo.skip_reference_policy_logprobs_calculation"
-    if penalty in args.given:
-        found["reference"] = bool(_number(args, penalty)) and not _on(args, skipped)
-    if 1 < (turns := _number(args, "grpo.max_rollout_turns", default=1)) <= 1000:
-        found["turns"] = turns
-    found["packing"] = _any_on(args, "policy.sequence_packing.enabled", "policy.dynamic_batching.enabled")
-    kind = args.pop("policy.megatron_cfg.recompute_granularity", default="full")
-    if _any_on(args, *(f"policy.{side}_cfg.activation_checkpointing" for side in ("megatron", "dtensor"))):
-        found["recompute"] = kind
-    trained, rolled = (_PRECISION.get(str(args.pop(key))) for key in _PRECISIONS.values())
-    trained = "fp8" if _on(args, "policy.megatron_cfg.fp8_cfg.enabled") else trained
-    found |= {"dtype": trained} if trained else {}
-    found |= {"rollout-dtype": rolled} if rolled and rolled != trained else {}
-    if devices := _product(args, "cluster.num_nodes", "cluster.gpus_per_node"):
-        found["n"] = devices
-    resources = f"{_GENERATION}.colocated.resources"
-    if not _on(args, f"{_GENERATION}.colocated.enabled", True):
-        each = _number(args, f"{resources}.gpus_per_node", default=_number(args, "cluster.gpus_per_node", default=1))
-        found["rollout-devices"] = _number(args, f"{resources}.num_nodes", default=1) * each
-    if _on(args, "grpo.async_grpo.enabled"):
-        found["staleness"] = _number(args, "grpo.async_grpo.max_trajectory_age_steps", default=1)
-
-
-def _openrlhf(args: LaunchArguments, launch: Launch) -> None:
-    """What OpenRLHF says with several flags: devices of its groups, algorithm, packing, recomputation."""
-    found = launch.options
-    _algorithm(
-        launch, args.pop("algo.advantage.estimator", "advantage-estimator", default="gae"), "--advantage_estimator"
-    )
-    found["reference"] = bool(_number(args, "algo.kl.init-coef", "init-kl-coef", default=0.01))
-    found["packing"] = _any_on(args, "ds.packing-samples", "packing-samples")
-    if not _any_on(args, "train.dynamic-batch-enable", "use-dynamic-batch"):
-        found.pop("max-tokens-per-device", None)
-    if _any_on(args, "actor.gradient-checkpointing-enable", "gradient-checkpointing"):
-        found["recompute"] = "full"
-    if _any_on(args, "ds.adam-offload", "adam-offload"):
-        found["offload"] = "optimizer"
-    if _any_on(args, "ds.enable-sleep", "deepspeed-enable-sleep"):
-        found["offload-state"] = True
-    trained = _number(args, "actor.num-nodes", "actor-num-nodes", default=1)
-    trained *= _number(args, "actor.num-gpus-per-node", "actor-num-gpus-per-node", default=8)
-    engines = _number(args, "vllm.num-engines", "vllm-num-engines", default=0)
-    apart = engines * int(found.get("rollout-tp", 1))
-    found["n"] = trained
-    if apart and not _any_on(args, "train.colocate-all", "colocate-all-models"):
-        found |= {"n": trained + apart, "rollout-devices": apart}
-        launch.notes.append("reference, critic and reward model are taken to share the devices of the actor")
-    if _any_on(args, "train.async-enable", "async-train"):
-        found["staleness"] = _number(args, "train.async-queue-size", "async-queue-size", default=1)
-
-
-def _slime(args: LaunchArguments, launch: Launch) -> None:
-    """What slime says with several flags: devices of both sides, algorithm, packing by --use-dynamic-batch-size, one step off in train_async.py."""
-    found = launch.options
-    found["engine"] = "sglang"
-    _algorithm(launch, args.pop("advantage-estimator", default="grpo"), "--advantage-estimator")
-    coefficient = _number(args, "kl-coef", default=0)
-    found["reference"] = _on(args, "use-kl-loss") or bool(coefficient)
-    found["packing"] = _on(args, "use-dynamic-batch-size")
-    if not found["packing"]:
-        found.pop("max-tokens-per-device", None)
-    if _on(args, "optimizer-cpu-offload"):
-        found["offload"] = "optimizer"
-    if steps := _number(args, "num-steps-per-rollout", default=0):
-        found["mini-batch"] = int(found["prompts"]) * int(found.get("samples", 1)) // steps
-    trained = _number(args, "actor-num-nodes", default=1) * _number(args, "actor-num-gpus-per-node", default=8)
-    apart = 0 if _on(args, "colocate") else _number(args, "rollout-num-gpus", default=0)
-    found |= {"n": trained + apart} | ({"rollout-devices": apart} if apart else {})
-    if str(args.pop("script")).endswith("train_async.py"):
-        found["staleness"] = 1
-
-
-def _on(args: LaunchArguments, key: str, default: bool = False) -> bool:
-    return str(args.pop(key, default=default)).lower() in ("true", "1", "yes")
-
-
-def _any_on(args: LaunchArguments, *keys: str) -> bool:
-    """Whether one of these is on; all of them count as read."""
-    return True in [_on(args, key) for key in keys]
-
-
-def _number(args: LaunchArguments, *names: str, default: float | None = None) -> Any:
-    """The value of a key as a number. Raises UsageError for one that is not, or that is known only where it runs."""
-    written = args.pop(*names)
-    if default is not None and written is None:
-        return default
-    if unknowns(str(written)):
-        raise UsageError(f"{names[0]} is known only where it runs; write it out")
-    try:
-        value = float(str(written))
-        return int(value) if value == int(value) else value
-    except (ValueError, OverflowError):
-        raise UsageError(f"{names[0]}: expected a number; write it out") from None
-
-
-def _product(args: LaunchArguments, nodes: str, each: str) -> int:
-    return int(_number(args, nodes, default=0)) * int(_number(args, each, default=0))
 
 
 def _commands(source: Source) -> Iterator[Command]:

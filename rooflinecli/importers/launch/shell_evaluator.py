@@ -198,6 +198,8 @@ class ShellEvaluator:
         expanded = [w for node in written for w in self.shell.fields(_raw(node))]
         if not expanded:
             return
+        if expanded[0] == "read" and (text := self._document(redirects)) is not None:  # read -r -d '' NAME <<EOF
+            self.shell.values[expanded[-1]] = text
         if expanded[0].endswith("run_train.sh"):  # of torchtitan, which starts what its environment names
             values = {name: self.shell.text(f"${{{name}}}") for name in ("NGPU", "MODULE", "CONFIG", "CONFIG_FILE")}
             flags = {"--module": "MODULE", "--config": "CONFIG", "--job.config_file": "CONFIG_FILE"}
@@ -291,11 +293,16 @@ class ShellEvaluator:
 
     def _writes(self, redirects: list[Node]) -> None:
         """`cat <<EOF > file`: what the script would put there."""
-        document = next((r for r in redirects if r.type == "heredoc_redirect"), None)
         files = [r for r in redirects if r.type == "file_redirect" and r.children[0].type in (">", ">|")]
         target = next((node for redirect in files for node in _target(redirect)), None)
-        if document is None or target is None:
-            return
+        if target is not None and (text := self._document(redirects)) is not None:
+            self.script.files[self.shell.text(_raw(target)).rpartition("/")[2]] = text
+
+    def _document(self, redirects: list[Node]) -> str | None:
+        """The text of a here-document; None where there is none."""
+        document = next((r for r in redirects if r.type == "heredoc_redirect"), None)
+        if document is None:
+            return None
         body = next((c for c in document.children if c.type == "heredoc_body"), None)
         mark = next((_raw(c) for c in document.children if c.type == "heredoc_start"), "")
         text = _raw(body).rstrip("\t").removesuffix("\n") if body is not None else ""
@@ -303,7 +310,7 @@ class ShellEvaluator:
             text = re.sub(r"^\t+", "", text, flags=re.MULTILINE)
         if mark[:1] not in tuple("'\"\\"):
             text = self.shell.text(text.replace('"', '\\"'))
-        self.script.files[self.shell.text(_raw(target)).rpartition("/")[2]] = text
+        return text
 
     def _if(self, node: Node) -> None:
         """Branches in order: the first whose condition holds; from one that cannot be decided on, all that may run."""
@@ -443,7 +450,7 @@ class ShellEvaluator:
         return None
 
 
-_ARGUMENTS = re.compile(r"\$\{?[#1-9@*]")
+_ARGUMENTS = re.compile(r"\$\{?[#1-9@*]|-z +\"?\$")  # or variables that the caller sets
 _OPTIONS = re.compile(r"\bshift\b|\$\{?OPTARG\b")  # what a loop over options has
 _WORDS = ("word", "number", "string", "raw_string", "ansi_c_string", "translated_string", "concatenation", "command_name",
           "simple_expansion", "expansion", "command_substitution", "arithmetic_expansion")  # fmt: skip

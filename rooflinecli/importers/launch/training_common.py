@@ -14,7 +14,7 @@ import yaml
 
 from rooflinecli.core import files
 from rooflinecli.importers.launch import dtype_names
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.importers.source import Options
 from rooflinecli.specs.model import ModelSpec, load_model
 from rooflinecli.specs.name_lookup import load_registry
@@ -50,70 +50,13 @@ SWITCHES = tuple(
 def ranks(args: LaunchArguments) -> int | None:
     """Processes that torchrun, deepspeed or accelerate starts; None where the command does not say."""
     each, nodes = args.count("nproc-per-node", "num-gpus"), args.count("nnodes", "num-nodes")
+    named = str(args.pop("include", default="")) if not each else ""
+    if re.fullmatch(r"[\w.-]+:\d+(,\d+)*", named):  # deepspeed --include localhost:0,1,2,3
+        return named.count(",") + 1
     return args.count("num-processes") or (each * (nodes or 1) if each else None)
 
 
-def trainer(launch: Launch, args: LaunchArguments) -> None:
-    """Arguments of a training script that are those of Hugging Face's Trainer, over what the config that it names leaves open."""
-    if "model" not in launch.options:
-        dtype_names.checkpoint(
-            launch, args.pop("model-name-or-path", "model-name", "model-id", "model"), "--model_name_or_path"
-        )
-    each, steps = args.count("per-device-train-batch-size"), args.count("gradient-accumulation-steps") or 1
-    if each:
-        local_batch(launch, each, steps)
-    args.put(launch, "seq", "max-seq-length", "max-seq-len", "max-length", "model-max-length", "cutoff-len")
-    if any(on(args.pop(name)) for name in ("gradient-checkpointing", "activation-checkpointing")):
-        launch.options["recompute"] = "full"
-    for dtype, name in (("bf16", "bfloat16"), ("fp16", "float16")):
-        if on(args.pop(dtype)) or args.pop("torch-dtype") == name:
-            launch.options["dtype"] = dtype
-    if launch.options.get("dtype") == "fp32":
-        launch.notes.append("no format is stated, so fp32 is taken; give --dtype")
-    if launch.tool == "llamafactory":  # which has read the rest
-        return
-    kind = str(args.pop("rlhf-type") or "") or next(
-        (match[1] for word in args.positional if (match := _KIND.search(str(word)))), ""
-    )
-    if kind in ("grpo", "ppo", "rloo", "online_dpo"):
-        launch.refuse(
-            "recipe", f"{kind} samples what it trains on, which `roofline rl` prices; for its training step alone"
-        )
-    elif kind:
-        launch.options["recipe"] = "dpo"
-        launch.notes += [f"{kind}: taken at the cost of dpo"] if kind != "dpo" else []
-    rank = args.count("lora-rank", "lora-r", "lora-dim")
-    adapts = [on(args.pop(name)) for name in ("use-peft", "use-lora", "lora-enable", "lora")]
-    if (
-        any(adapts)
-        or args.pop("finetuning-type", "tuner-type", "train-type", "sft-type") == "lora"
-        or (rank and "lora-dim" in args.given)
-    ):
-        four = [on(args.pop(name)) for name in ("load-in-4bit", "use-4bit-quantization", "q-lora", "qlora")]
-        four.append(args.count("quantization-bit", "quant-bit") == 4)
-        launch.options |= {"recipe": "qlora" if any(four) else "lora"} | ({"lora-rank": rank} if rank else {})
-    optimizer(launch, args.pop("optim", "optimizer"))
-    launch.notes.append("of the training script's own arguments, those of Hugging Face's Trainer are read")
-    launch.unmodelled += args.left(flags("trainer"))
-
-
-_KIND = re.compile(r"(?:^|[/_-])(grpo|ppo|rloo|online_dpo|dpo|kto|orpo|simpo|cpo)[\w-]*(?:\.py)?$")
 _OPTIMIZERS = {"8bit": "adamw-8bit", "muon": "muon", "adafactor": "adafactor", "lion": "lion"}
-
-
-def frozen(launch: Launch) -> None:
-    """Adapters on a checkpoint that is stored in another format: those of 4 bits are QLoRA's, others are taken in 16 bits."""
-    stored = (
-        launch.options.pop("weight-dtype", None) or launch.options.pop("dtype", None)
-        if launch.options.get("recipe")
-        else None
-    )
-    if stored == "int4" and launch.options["recipe"] == "lora":
-        launch.options["recipe"] = "qlora"
-    elif stored not in (None, "bf16", "fp16", "fp32"):
-        launch.unmodelled.append(f"a checkpoint in {stored}: the frozen weights are taken in 16 bits")
-    elif stored:
-        launch.options["dtype"] = stored
 
 
 def optimizer(launch: Launch, written: object) -> None:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from rooflinecli.importers.launch import serving_common, training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags
-from rooflinecli.importers.launch.tools import deepspeed
+from rooflinecli.importers.launch.tools import deepspeed, trainers
 from rooflinecli.importers.source import Options, Tree, parse
 
 VERSION = "accelerate 1.10"
@@ -90,7 +90,8 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
         words = LaunchArguments.of_words(tree, training_common.SWITCHES, many=())
         launch.devices = training_common.ranks(words) or launch.devices
         read(_flagged(words, config or {}), launch)
-        training_common.trainer(launch, words)
+        trainers.fill(launch, words, "trainer")
+        launch.notes.append("of the training script's own arguments, those of Hugging Face's Trainer are read")
         return
     args = LaunchArguments.of_tree(tree)
     megatron = {axis: f"megatron_lm_config.megatron_lm_{axis}_degree" for axis in ("tp", "pp")}
@@ -104,27 +105,44 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
     if named := args.pop("deepspeed_config.deepspeed_config_file"):
         text = launch.open_file(str(named))
         if text is None:
-            launch.refuse("zero", f"its ZeRO stage and format are in {named}, which is not here")
+            for option in ("zero", "dtype"):
+                launch.refuse(option, f"its ZeRO stage and format are in {named}, which is not here")
         else:
             config = parse(text, str(named))
             shared = Launch(launch.tool, launch.where)
             deepspeed.read(config if isinstance(config, Mapping) else {}, shared)
-            launch.options |= {
-                k: v for k, v in shared.options.items() if k in ("zero", "dtype", "micro-batch", "batch", "offload")
-            }
+            kept = (
+                "zero",
+                "dtype",
+                "micro-batch",
+                "batch",
+                "offload",
+                "optimizer",
+                "gradient-bytes",
+                "optimizer-bytes",
+            )
+            launch.options |= {k: v for k, v in shared.options.items() if k in kept}
+            launch.per_replica = shared.per_replica
             launch.unmodelled += shared.unmodelled
+            launch.notes += [note for note in shared.notes if "auto" in note]
+            launch.framework = shared.framework
             return
     sharding = args.pop("fsdp_config.fsdp_sharding_strategy", "fsdp_config.sharding_strategy")
     stage = args.pop("deepspeed_config.zero_stage")
     kind = str(args.pop("distributed_type"))
+    launch.framework = "deepspeed" if kind == "DEEPSPEED" else ""
     if args.pop("use_cpu") is True or kind == "MULTI_CPU":
         launch.unmodelled.append("use_cpu: its processes are taken as devices")
     reshard = str(args.pop("fsdp_config.fsdp_reshard_after_forward", default="")).lower()
+    if kind == "DEEPSPEED" and stage is None and "zero" not in launch.missing:
+        stage = 2  # of its DeepSpeedPlugin
+        launch.notes.append("zero_stage is not stated: the 2 of accelerate is taken; give --zero")
     default = {"false": 2}.get(reshard, _STAGES.get(reshard.upper(), 3)) if kind == "FSDP" else 0
     launch.put("zero", stage if stage is not None else _STAGES.get(str(sharding), default), "zero_stage")
     args.pop("fsdp_config.fsdp_version")
-    mixed = str(args.pop("mixed_precision", default="no"))
-    launch.options["dtype"] = {"no": "fp32"}.get(mixed, mixed)
+    if "dtype" not in launch.missing:
+        mixed = str(args.pop("mixed_precision", default="no"))
+        launch.options["dtype"] = {"no": "fp32"}.get(mixed, mixed)
     offloads = [args.pop(f"deepspeed_config.offload_{what}_device", default="none") for what in ("optimizer", "param")]
     if offloads[0] not in ("none", None):
         launch.options["offload"] = "optimizer"

@@ -7,7 +7,7 @@ import re
 
 from rooflinecli.importers.launch import training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, named_file
-from rooflinecli.importers.launch.tools import megatron
+from rooflinecli.importers.launch.tools import megatron, trainers
 from rooflinecli.importers.source import Options, Tree
 
 VERSION = "DeepSpeed 0.17"
@@ -15,6 +15,7 @@ TRAINS = True
 SUFFIX = ".json"
 FILES = ("deepspeed", "deepspeed-config", "ds-config")
 _STAGE = "zero_optimization.stage"
+_OFF = ("none", "false", "0", "1")  # of ZeRO++; a partition of one device is none
 FLAGS = flags("deepspeed")
 
 
@@ -36,7 +37,8 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
         launch.devices = training_common.ranks(words) or launch.devices
         stage = words.pop("zero-stage")
         read(config or {_STAGE: stage}, launch)
-        training_common.trainer(launch, words)
+        trainers.fill(launch, words, "trainer")
+        launch.notes.append("of the training script's own arguments, those of Hugging Face's Trainer are read")
         return
     args = LaunchArguments.of_tree({key.strip(): value for key, value in tree.items()})
     tp = args.whole(launch, "model-parallel-size", "tensor_parallel.autotp_size", default=1)
@@ -50,8 +52,16 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
         launch.put("zero", stages[0], _STAGE)
     _batch(args, launch, (tp or 1) * max(pp or 1, 1))
     _offload(args, launch)
-    on = {kind: str(args.pop(f"{kind}.enabled")).lower() in ("true", "auto") for kind in ("bf16", "fp16", "bfloat16")}
-    launch.options["dtype"] = "bf16" if on["bf16"] or on["bfloat16"] else "fp16" if on["fp16"] else "fp32"
+    kinds = {kind: str(args.pop(f"{kind}.enabled")).lower() for kind in ("bf16", "bfloat16", "fp16")}
+    half = next((kind for word in ("true", "auto") for kind, value in kinds.items() if value == word), "fp32")
+    launch.options["dtype"] = {"bfloat16": "bf16"}.get(half, half)
+    if kinds.get(half) == "auto":
+        launch.notes.append(
+            f"{half}.enabled auto is the trainer's choice, so {launch.options['dtype']} is taken; give --dtype"
+        )
+    variants = {"hpz": "zero_hpz_partition_size", "qgz": "zero_quantized_gradients", "qwz": "zero_quantized_weights"}
+    on = [name for name, key in variants.items() if str(args.pop(f"zero_optimization.{key}")).lower() not in _OFF]
+    launch.framework = "+".join(["deepspeed", *on])
     if launch.options["dtype"] == "bf16" and str(launch.options.get("zero")) == "0":
         launch.options["zero"] = 1  # BF16_Optimizer shards its states at stage 0 too
     training_common.optimizer(launch, args.pop("optimizer.type"))

@@ -95,6 +95,8 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
     launch.put("model", None if name == "default" else _NAMES.get(name, name), "model_name")
     _states(args, launch)
     args.put(launch, "seq", "max_target_length")
+    if float(str(args.first("capacity_factor", -1))) > 0:
+        args.put(launch, "capacity-factor", "capacity_factor")
     launch.options.setdefault("seq", 2048)  # base.yml
     pp, of_stage = int(launch.options.get("pp", 1)), args.whole(launch, "num_layers_per_pipeline_stage") or 1
     layers = found["layers"] or model_layers(str(launch.options.get("model", ""))) or 0

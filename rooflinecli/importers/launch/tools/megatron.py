@@ -18,15 +18,21 @@ VERSION = "Megatron Core 0.20"
 TRAINS = True
 SUFFIX = ".sh"
 _SCRIPT = re.compile(r"(.*/)?(pretrain|finetune|train)(_\w+)?\.py")
+_NAMES = {
+    "--nproc_per_node": "nproc-per-node",
+    "--gpus": "num-gpus",
+    "--num_nodes": "nnodes",
+    "--local_worker_num": "nproc-per-node",
+}
 COUNTING = ("mpirun", "mpiexec", "srun")
-RUNNERS = ("torchrun", "deepspeed", "torch.distributed.run", "torch.distributed.launch", "ft_launcher")
+RUNNERS = ("torchrun", "deepspeed", "msrun", "torch.distributed.run", "torch.distributed.launch", "ft_launcher")
 # scripts and folders whose sizes are no GPT's
 _OTHERS = re.compile(r"(?:^|[/_])(t5|bert|retro|mamba|ict|vit|vlm|vision|hybrid|multimodal|biencoder)(?:[/_.]|$)")
 FLAGS = flags("megatron")
 SIZES = {"nproc-per-node": "n", "nnodes": "n", "num-gpus": "n", "tensor-model-parallel-size": "tp", "pipeline-model-parallel-size": "pp",
          "context-parallel-size": "cp", "expert-model-parallel-size": "ep", "ds-sequence-parallel-size": "cp",
          "num-layers-per-virtual-pipeline-stage": "virtual-stages"}  # fmt: skip
-_SHAPE = {"layers": ("num-layers",), "d_model": ("hidden-size",), "heads": ("num-attention-heads",), "kv_heads": ("num-query-groups",),
+_SHAPE = {"layers": ("num-layers",), "d_model": ("hidden-size",), "heads": ("num-attention-heads",), "kv_heads": ("num-query-groups", "num-key-value-heads"),
           "d_ff": ("moe-ffn-hidden-size", "ffn-hidden-size"), "experts": ("num-experts", "num-moe-experts", "moe-num-experts"), "top_k": ("moe-router-topk", "moe-top-k"),
           "head_dim": ("kv-channels",), "vocab": ("vocab-size", "pad-vocab-size-to")}  # fmt: skip
 _SHARDED = {"optim": 1, "optim_grads": 2, "optim_grads_params": 3, "grad": 2}
@@ -36,7 +42,8 @@ def starts(words: list[str]) -> list[str] | None:
     """Everything after the runner, its own options included; the script itself is dropped."""
     at = next((i for i, w in enumerate(words) if _SCRIPT.fullmatch(w)), None)
     named = {word.partition("=")[0].replace("_", "-") for word in words[at:]} if at is not None else set()
-    if at is None or not named & {"--num-layers", "--encoder-num-layers"} or "--rollout-batch-size" in named:  # slime's
+    own = {"--num-layers", "--encoder-num-layers", "--tensor-model-parallel-size", "--global-batch-size"}
+    if at is None or not named & own or "--rollout-batch-size" in named:  # slime's
         return None
     first = next(
         (i for kind in (RUNNERS, COUNTING) for i, w in enumerate(words[:at]) if w.rpartition("/")[2] in kind), at
@@ -58,14 +65,13 @@ def _counted(runner: list[str], flags: list[str]) -> list[str]:
 
 def read(words: list[str], launch: Launch) -> None:
     """Arguments as a training plan."""
-    args = LaunchArguments.of_words(
-        words, FLAGS.switches, {"--nproc_per_node": "nproc-per-node", "--gpus": "num-gpus", "--num_nodes": "nnodes"}
-    )
+    args = LaunchArguments.of_words(words, FLAGS.switches, _NAMES)
     script = "/".join(str(args.pop("script", default="")).split("/")[-2:])
     sizes = {name: args.whole(launch, name) for name in SIZES}
     per_node, nodes = sizes["nproc-per-node"] or sizes["num-gpus"], sizes["nnodes"]
+    total = args.count("worker-num")  # msrun's, of all nodes
     unknown = any(f"?{name}" in launch.missing for name in ("nproc-per-node", "nnodes", "num-gpus"))
-    devices = None if unknown or not per_node else per_node * (nodes or 1)
+    devices = total or (None if unknown or not per_node else per_node * (nodes or 1))
     ulysses = sizes["ds-sequence-parallel-size"]
     cp = sizes["context-parallel-size"] or ulysses
     training_common.layout(
@@ -82,7 +88,7 @@ def read(words: list[str], launch: Launch) -> None:
     )  # arguments.py: to multiples of 64 under --swiglu
     launch.shape = ({"kv_heads": shape["heads"]} if "heads" in shape else {}) | ({"d_ff": wide} if d else {}) | shape
     launch.unresolved(SIZES | {name: "model" for names in _SHAPE.values() for name in names})
-    if _OTHERS.search(script.lower()):
+    if _OTHERS.search(script.lower()) or args.has("mm-model"):
         launch.refuse("model", f"{script} trains another architecture than its sizes describe here")
     half = "fp16" if args.pop("fp16") else "bf16" if args.pop("bf16") else "fp32"
     launch.options["dtype"] = "fp8" if args.pop("fp8-format", "fp8", "transformer-engine-precision") else half
@@ -131,9 +137,31 @@ def settings(args: LaunchArguments, launch: Launch, gated: bool) -> None:
         launch.options["tp-overlap"] = True
     if args.pop("grad-reduce-in-bf16") or args.pop("grad-sync-dtype", "grad-reduce-dtype") in ("bf16", "bfloat16"):
         launch.options["gradient-bytes"] = 2  # main gradients are kept as they are reduced
+    _states(args, launch)
     stage = _SHARDED.get(str(args.pop("data-parallel-sharding-strategy", "fsdp-sharding-strategy")), 3)
     fsdp = args.pop("fsdp", "use-torch-fsdp2", "use-megatron-fsdp", "use-custom-fsdp")
     launch.options["zero"] = stage if fsdp else 1 if args.pop("use-distributed-optimizer") else 0
+
+
+_BYTES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2, "half": 2, "fp8": 1, "uint8": 1}
+
+
+def _states(args: LaunchArguments, launch: Launch) -> None:
+    """Where the optimizer's states are, and their bytes: those of use_precision_aware_optimizer have formats of their own."""
+    if training_common.on(args.pop("optimizer-cpu-offload")):
+        launch.options["offload"] = "optimizer"
+        if (share := str(args.pop("optimizer-offload-fraction", default="1"))) not in ("1", "1.0"):
+            launch.unmodelled.append(f"optimizer_offload_fraction {share}: all states are taken to be offloaded")
+    if not training_common.on(args.pop("use-precision-aware-optimizer")):
+        return
+    gradients, *states = (
+        _BYTES.get(str(args.pop(f"{what}-dtype", default="fp32")).removeprefix("torch."), 4)
+        for what in ("main-grads", "main-params", "exp-avg", "exp-avg-sq")
+    )
+    if gradients != 4:
+        launch.options["gradient-bytes"] = gradients
+    if sum(states) != 12:
+        launch.options["optimizer-bytes"] = sum(states)
 
 
 def stack(overlaps: bool) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import yaml
 
+from rooflinecli.core.text import one_line
 from rooflinecli.importers.launch import dtype_names, training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, flattened
 from rooflinecli.importers.launch.tools import megatron
@@ -44,7 +45,7 @@ def claims(tree: Tree) -> bool:
     return (
         _SIZES["tp"] in keys
         and not other
-        and not {"actor_rollout_ref", "reward_model", "inference", "gpt_model_file"} & set(tree)
+        and not {"actor_rollout_ref", "reward_model", "rollout", "inference", "gpt_model_file"} & set(tree)
     )
 
 
@@ -57,12 +58,25 @@ def read(tree: Tree, launch: Launch) -> None:
     args = LaunchArguments(
         {_last(key): value for key, value in flat.given.items()}, written={_last(k): k for k in flat.given}
     )
-    per_node, nodes = args.whole(launch, "devices", "gpus_per_node"), args.whole(launch, "num_nodes")
+    bridge = "train" in tree and "trainer" not in tree  # a file of overrides over a recipe of Megatron Bridge
+    per_node = args.whole(launch, "devices", "gpus_per_node", "nproc_per_node")
+    nodes = args.whole(launch, "num_nodes", "nodes", default=1 if bridge else None)
     sizes = {axis: args.whole(launch, name) for axis, name in _SIZES.items()}
     devices = per_node * nodes if per_node and nodes else None
     training_common.layout(launch, devices - _elsewhere(policy, per_node or 0) if devices else None, **sizes)
     launch.unresolved({name: axis for axis, name in _SIZES.items()} | {"devices": "n", "num_nodes": "n"})
-    dtype_names.checkpoint(launch, args.pop("model_name", "model_name_or_path"), "model_name")
+    named = next(
+        (name for name in ("model_name", "model_name_or_path", "hf_path", "pretrained_checkpoint") if args.has(name)),
+        "model_name",
+    )
+    dtype_names.checkpoint(launch, args.pop(named), named)
+    if bridge:
+        recipe = one_line(str(flat.first("recipe.name", flat.first("recipe", ""))))
+        launch.notes.append(
+            f"keys over a recipe of Megatron Bridge{recipe and ', ' + recipe}: what the recipe itself sets is not read"
+        )
+        if "peft" in recipe or "lora" in recipe:
+            launch.options["recipe"] = "lora"
     if re.search("mamba|hybrid", str(args.given.get("spec"))):
         launch.refuse("model", "its spec is another architecture than its name and sizes describe here")
     glu = ["glu" in str(args.pop(name, default="")) for name in ("activation", "activation_func")]
@@ -71,7 +85,7 @@ def read(tree: Tree, launch: Launch) -> None:
         launch.shape.setdefault("kv_heads", launch.shape["heads"])
     sharded = isinstance(policy, Mapping) and tree.get("megatron_cfg") is None
     overlaps = args.pop("overlap_grad_reduce", "overlap_grad_sync") is True
-    launch.framework = "" if sharded else megatron.stack(overlaps)
+    launch.framework = "" if sharded else "megatron-bridge" if bridge else megatron.stack(overlaps)
     if args.given.get("kd_config") or any(".teacher." in key for key in flat.given):
         launch.refuse("recipe", "a teacher runs forward in each step of a distillation, which no recipe here has")
     args.put(launch, "virtual-stages", "virtual_pipeline_model_parallel_size", "num_virtual_stages_per_pipeline_rank")

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from rooflinecli.importers.launch import training_common
+from rooflinecli.importers.launch import dtype_names, training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, registry_configs
 from rooflinecli.importers.launch.training_common import model_layers
 from rooflinecli.importers.source import Options, Tree
@@ -24,7 +24,8 @@ _FLAVORS = {"llama4 17bx16e": "llama-4-scout", "llama4 17bx128e": "llama-4-maver
 
 
 def claims(tree: Tree) -> bool:
-    return isinstance(tree.get("parallelism"), Mapping) or {"job", "training"} <= set(tree)
+    nanotron = {"tokens", "general"} & set(tree)
+    return not nanotron and (isinstance(tree.get("parallelism"), Mapping) or {"job", "training"} <= set(tree))
 
 
 def starts(words: list[str]) -> list[str] | None:
@@ -145,6 +146,10 @@ def _names(key: str) -> list[str]:
 def _model(args: LaunchArguments, launch: Launch) -> None:
     name, flavor = str(args.pop("model.name", default="")), str(args.pop("model.flavor", default=""))
     if not name:
+        return
+    if hub := args.pop("hf_transformers.model"):  # torchtitan.experiments.transformers_modeling_backend
+        args.pop("model.flavor")
+        dtype_names.checkpoint(launch, hub, "hf_transformers.model")
         return
     if name == "flux":
         launch.refuse("model", "flux is another architecture than those priced here")

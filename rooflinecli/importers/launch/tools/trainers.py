@@ -1,0 +1,127 @@
+"""Trainers whose config or command flags.yaml describes in rows (those with `claims` or `command`): Axolotl, LLaMA-Factory, TRL, oumi, NeMo AutoModel,
+torchtune, and the supervised trainers of verl and OpenRLHF. One replica each; the launcher sets how many there are.
+
+Roles of `read`: model, axes, n and nodes, micro-batch and steps of accumulation, batch, seq, lora-rank, targets of adapters, optimizer.
+"""
+
+from __future__ import annotations
+
+import re
+
+import yaml
+
+from rooflinecli.importers.launch import dtype_names, rules, training_common
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, table
+from rooflinecli.importers.source import Tree
+
+TRAINS = True
+_AXES = ("tp", "pp", "cp", "ep", "dp")
+# modules of a layer by the names that decoders of transformers give them
+_QKV = {"q_proj", "k_proj", "v_proj", "qkv_proj", "query_key_value", "Wqkv", "c_attn"}
+_OUT = {"o_proj", "out_proj", "dense", "wo", "output_proj"}
+_FFN = set("gate_proj up_proj down_proj gate_up_proj w1 w2 w3 fc1 fc2 c_fc dense_h_to_4h dense_4h_to_h".split())
+_EVERY = {"all", "all-linear", "*_proj"}
+
+
+def names() -> list[str]:
+    """The trainers there are rows for."""
+    return [name for name, entry in table("flags.yaml").items() if {"claims", "command"} & set(entry)]
+
+
+def claims(tree: Tree) -> str:
+    """The trainer whose config this is; empty for none."""
+    args = LaunchArguments.of_tree(tree)
+    return next((name for name in names() if any(_claims(args, one) for one in flags(name).claims)), "")
+
+
+def _claims(args: LaunchArguments, keys: str) -> bool:
+    """Whether a config has every key of a row and none of those with a `!`."""
+    return all(args.has(key.removeprefix("!")) is not key.startswith("!") for key in keys.split())
+
+
+def _command(words: list[str]) -> str:
+    patterns = {name: command for name in names() if (command := flags(name).command)}
+    return next((name for name, pattern in patterns.items() if re.fullmatch(pattern, " ".join(words), re.DOTALL)), "")
+
+
+def starts(words: list[str]) -> list[str] | None:
+    """The command of such a trainer."""
+    return words if _command(words) else None
+
+
+def read(given: Tree | list[str], launch: Launch) -> None:
+    """Read a run as training options."""
+    if isinstance(given, list):
+        launch.tool = _command(given)
+        several = [name.replace("_", "-") for name in flags(launch.tool).read.get("targets", ())]
+        args = LaunchArguments.of_words(given, training_common.SWITCHES, many=several)
+        pairs = [word.lstrip("+").partition("=") for word in args.positional if re.match(r"\+*[A-Za-z][\w.]*=", word)]
+        args.positional = [word for word in args.positional if "=" not in word]
+        args.given |= {key: [yaml.safe_load(value) if value.isalnum() else value] for key, _, value in pairs}
+        launch.devices = training_common.ranks(args) or launch.devices
+    else:
+        launch.tool = claims(given) or launch.tool
+        args = LaunchArguments.of_tree(given)
+    known = flags(launch.tool).read
+    sizes = {axis: args.whole(launch, *known[axis]) for axis in _AXES if axis in known}
+    each, nodes = (args.whole(launch, *known.get(role, ())) for role in ("n", "nodes"))
+    training_common.layout(launch, each * (nodes or 1) if each else None, **sizes)
+    launch.unresolved({name: axis for axis in (*_AXES, "n") for name in known.get(axis, ())})
+    fill(launch, args, launch.tool)
+
+
+def fill(launch: Launch, args: LaunchArguments, tool: str) -> None:
+    """What a trainer's keys or flags say of the model, the batch, adapters and formats, over what is known already."""
+    known = flags(tool)
+    if known.framework:
+        launch.framework = known.framework
+    stored = None
+    if "model" not in launch.options and "model" in known.read:
+        named = Launch(launch.tool, launch.where, notes=launch.notes, missing=launch.missing)
+        dtype_names.checkpoint(named, args.pop(*known.read["model"]), args.written(*known.read["model"]))
+        stored = named.options.pop("weight-dtype", None) or named.options.pop("dtype", None)
+        launch.options |= named.options
+    micro = args.whole(launch, *known.read.get("micro-batch", ()))
+    steps = args.whole(launch, *known.read.get("steps", ())) or 1
+    if micro:
+        training_common.local_batch(launch, micro, steps)
+    for option in ("batch", "seq"):
+        args.put(launch, option, *known.read.get(option, ()))
+    if rank := args.whole(launch, *known.read.get("lora-rank", ())):
+        launch.options["lora-rank"] = rank
+    rules.apply(known.rules, args, launch)
+    if "dtype" in launch.options and any(args.has(name) for name in ("bf16", "fp16", "torch-dtype")):
+        launch.missing.pop("dtype", None)
+        launch.notes = [note for note in launch.notes if ".enabled auto" not in note]
+    if "lora" in str(launch.options.get("recipe")):
+        _targets(launch, args, known.read.get("targets", ()))
+    else:
+        launch.options.pop("lora-rank", None)
+    training_common.optimizer(launch, args.pop(*known.read.get("optimizer", ())))
+    _stored(launch, stored)
+    launch.unmodelled += args.left(known)
+
+
+def _targets(launch: Launch, args: LaunchArguments, keys: tuple[str, ...]) -> None:
+    """The modules that have adapters; all where none are named."""
+    written = " ".join(str(one) for key in keys for one in args.values(key))
+    args.pop(*keys)
+    named = {word.rpartition(".")[2] for word in re.split(r"[\s,;\[\]'\"]+", written) if word}
+    if not named or named & _EVERY or "lora-targets" in launch.options:
+        return
+    unknown = sorted(named - _FFN - _OUT - _QKV)
+    every = named & _FFN or re.search(r"mlp|gate|up|down", " ".join(unknown))  # a pattern of several names
+    launch.options["lora-targets"] = "all" if every else "attention" if named & _OUT else "qkv"
+    if unknown:
+        launch.unmodelled.append(f"{keys[0]} {', '.join(unknown)}")
+
+
+def _stored(launch: Launch, stored: str | None) -> None:
+    """A checkpoint in another format than it is trained in: adapters on 4 bits are QLoRA's, others are taken in 16 bits."""
+    if stored in ("bf16", "fp16", "fp32"):
+        launch.options.setdefault("dtype", stored)
+    elif stored == "int4" and launch.options.get("recipe") == "lora":
+        launch.options["recipe"] = "qlora"
+    elif stored is not None:
+        launch.unmodelled.append(f"a checkpoint in {stored}: the weights are taken in 16 bits")
+    launch.options.setdefault("dtype", "bf16")

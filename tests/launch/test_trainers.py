@@ -1,0 +1,118 @@
+"""Trainers that flags.yaml describes in rows, and what no reader may pass over: a format the trainer chooses, a stage of a launcher, a key no rule answers."""
+
+from __future__ import annotations
+
+import pytest
+from launch.launched import options_of
+
+import rooflinecli as rl
+
+HEREDOC = """read -r -d '' training_commands <<EOF
+openrlhf.cli.train_sft --max_len 2048 --train_batch_size 256 --micro_train_batch_size 4 --pretrain meta-llama/Meta-Llama-3-8B --zero_stage 2
+   --bf16 --gradient_checkpointing --packing_samples --ds_tensor_parallel_size 2 --zpg 8
+EOF
+if [[ ${1} != "slurm" ]]; then
+    deepspeed --module $training_commands
+fi
+"""
+VERL = """torchrun --standalone --nnodes=1 --nproc_per_node=8 -m verl.trainer.fsdp_sft_trainer data.micro_batch_size_per_gpu=32 optim.lr=1e-4 \\
+ model.partial_pretrain=Qwen/Qwen2.5-0.5B-Instruct model.lora_rank=32 model.target_modules=all-linear model.strategy=fsdp ulysses_sequence_parallel_size=2
+"""
+OUMI = """model: {model_name: meta-llama/Llama-3.1-8B-Instruct, model_max_length: 8192, torch_dtype_str: bfloat16}
+training: {trainer_type: TRL_SFT, use_peft: true, per_device_train_batch_size: 2, gradient_accumulation_steps: 32, optimizer: adamw_torch_fused, enable_gradient_checkpointing: true}
+peft: {lora_r: 8, lora_target_modules: [q_proj, v_proj]}
+fsdp: {enable_fsdp: true, sharding_strategy: HYBRID_SHARD}
+"""
+AUTOMODEL = """step_scheduler: {global_batch_size: 64, local_batch_size: 4}
+distributed: {strategy: fsdp2, tp_size: 2, cp_size: 1, ep_size: 4, sequence_parallel: true, activation_checkpointing: true}
+model: {_target_: nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained, pretrained_model_name_or_path: Qwen/Qwen3-30B-A3B}
+peft: {dim: 8, target_modules: '*_proj'}
+packed_sequence: {packed_sequence_size: 0}
+dataset: {seq_length: 4096}
+"""
+HANDBOOK = """model_name_or_path: Qwen/Qwen3-8B
+use_peft: true
+load_in_4bit: true
+lora_r: 128
+lora_target_modules: [q_proj, k_proj, v_proj, o_proj]
+bf16: true
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 8
+max_seq_length: 2048
+gradient_checkpointing: true
+"""
+TUNE = """model: {_component_: torchtune.models.llama3_1.lora_llama3_1_8b, lora_attn_modules: [q_proj, v_proj, output_proj], lora_rank: 8}
+tokenizer: {max_seq_len: 4096}
+batch_size: 2
+gradient_accumulation_steps: 8
+enable_activation_checkpointing: true
+dtype: bf16
+"""
+BRIDGE = """recipe: {name: nemotron_peft_config}
+train: {global_batch_size: 64, micro_batch_size: 1}
+model: {tensor_model_parallel_size: 2, pipeline_model_parallel_size: 2, seq_length: 8192, offload_modules: [core_attn]}
+optimizer: {use_precision_aware_optimizer: true, exp_avg_dtype: torch.bfloat16, exp_avg_sq_dtype: torch.bfloat16}
+checkpoint: {pretrained_checkpoint: /ckpt/own}
+run: {nproc_per_node: 8}
+"""
+TITAN = '[hf_transformers]\nmodel = "Qwen/Qwen3-8B"\n[model]\nname = "transformers"\nflavor = "full"\n[training]\nlocal_batch_size = 2\nseq_len = 2048\n[parallelism]\n'
+MINDSPORE = "msrun --worker_num 8 --local_worker_num 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --num-key-value-heads 8 --ffn-hidden-size 14336 --swiglu --micro-batch-size 1"
+BASH = "torchrun --nproc_per_node 8 src/train_bash.py --stage sft --do_train --finetuning_type lora --quantization_bit 4 --model_name_or_path Qwen/Qwen3-8B --lora_target q_proj,v_proj --per_device_train_batch_size 4"
+ZEROPP = '{"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8, "zero_quantized_gradients": true}, "fp16": {"enabled": "auto"}, "bf16": {"enabled": false}}'
+ACCELERATE = "compute_environment: LOCAL_MACHINE\nnum_processes: 8\ndistributed_type: "
+CHECKED = 'if [ -z "$MODEL" ]; then exit 1; fi\ntorchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 2 --hidden-size 1024 --num-attention-heads 16\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "wanted", "said"),
+    [
+        # OpenRLHF/OpenRLHF, examples/scripts/train_sft_llama_tensor_parallelism.sh; volcengine/verl, examples/sft/gsm8k
+        ("sft.sh", HEREDOC, {"model": "Meta-Llama-3-8B", "zero": 2, "tp": 2, "batch": "256", "micro-batch": 4, "seq": "2048", "recompute": "full", "dtype": "bf16", "software": "deepspeed"}, "zpg 8"),
+        ("dpo.sh", "deepspeed --include localhost:0,1,2,3 --module openrlhf.cli.train_dpo --pretrain Qwen/Qwen3-8B --max_len 512 --bf16", {"recipe": "dpo", "n": 4, "batch": 128, "zero": 2}, ""),
+        ("verl.sh", VERL, {"n": 8, "dp": 4, "cp": 2, "ring": "ulysses", "recipe": "lora", "lora-rank": 32, "batch": 256, "micro-batch": 32, "zero": 3, "recompute": "full"}, "the 1024 of sft_trainer.yaml"),
+        # oumi-ai/oumi, configs/recipes; NVIDIA-NeMo/Automodel, examples/llm_finetune; huggingface/alignment-handbook, recipes; torchtune, recipes/configs
+        ("oumi.yaml", OUMI, {"model": "Llama-3.1-8B-Instruct", "recipe": "lora", "lora-targets": "qkv", "zero": 3, "batch": 512, "seq": 8192, "recompute": "full"}, "HYBRID_SHARD"),
+        ("auto.yaml", AUTOMODEL, {"model": "Qwen3-30B-A3B", "tp": 2, "ep": 4, "batch": 64, "micro-batch": 4, "seq": 4096, "recipe": "lora", "sequence-parallel": True, "software": "automodel"}, ""),
+        ("sft.yaml", HANDBOOK, {"recipe": "qlora", "lora-rank": 128, "lora-targets": "attention", "batch": 128, "dtype": "bf16"}, "what shards its states is in the launcher's config"),
+        ("tune.yaml", TUNE, {"recipe": "lora", "lora-targets": "attention", "gradient-bytes": 2, "seq": 4096, "batch": 128, "software": "torchtune"}, ""),
+        ("bash.sh", BASH, {"n": 8, "recipe": "qlora", "lora-targets": "qkv", "batch": 32, "seq": 2048}, ""),
+        # keys over a recipe of Megatron Bridge: its own states, what it offloads, and that the recipe is not here
+        ("bridge.yaml", BRIDGE, {"n": 8, "dp": 2, "recipe": "lora", "optimizer-bytes": 8, "software": "megatron-bridge"}, "what the recipe itself sets is not read"),
+        ("bridge.yaml", BRIDGE, {}, "offload_modules core_attn"),
+        ("titan.toml", TITAN, {"model": "Qwen3-8B", "zero": 3}, ""),
+        ("ms.sh", MINDSPORE, {"n": 8, "model": "llama-3-8b"}, ""),
+        # formats and stages that someone else chooses are said, and ZeRO++ is a variant of its framework
+        ("ds.json", ZEROPP, {"dtype": "fp16", "software": "deepspeed+hpz+qgz"}, "fp16.enabled auto is the trainer's choice"),
+        ("acc.yaml", ACCELERATE + "DEEPSPEED\n", {"zero": 2, "software": "deepspeed"}, "the 2 of accelerate is taken"),
+        ("acc.yaml", ACCELERATE + "FSDP\n", {"zero": 3}, "give --batch and --seq"),
+        ("run.sh", CHECKED, {"n": 8}, ""),
+        # a pattern of flags without effect hides none that bears on the cost
+        ("nemo.yaml", "model: {tensor_model_parallel_size: 2, use_sharded_embedding: true, num_layers: 2, hidden_size: 1024, num_attention_heads: 16}", {"tp": 2}, "use_sharded_embedding True"),
+        ("nova.yml", "base_model: Qwen/Qwen3-8B\ndatasets: [x]\nmicro_batch_size: 1\nuse_quantized_matmul: 4bit\n", {"dtype": "bf16"}, "use_quantized_matmul 4bit"),
+    ],
+)  # fmt: skip
+def test_trainers_are_read(name, text, wanted, said, tmp_path):
+    given = {} if "n" in wanted or name == "acc.yaml" or text is BRIDGE else {"n": 8}
+    if name in ("ds.json", "acc.yaml", "tune.yaml", "run.sh", "nemo.yaml", "bridge.yaml"):
+        given["model"] = "llama-3.1-8b"
+    found, notes = options_of(text, tmp_path, name, hw="h100", **given)
+    assert {key: found.get(key) for key in wanted} == wanted
+    assert said in notes
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("predict.yaml", "model_name_or_path: Qwen/Qwen3-8B\nfinetuning_type: lora\ndo_predict: true\n", "it predicts or evaluates"),
+        ("dora.yml", "base_model: Qwen/Qwen3-8B\ndatasets: [x]\nmicro_batch_size: 1\nadapter: dora\n", "adapter dora is no recipe known here"),
+        ("grpo.yaml", HANDBOOK + "num_generations: 16\n", "`roofline rl` prices"),
+        ("tune.yaml", TUNE, "lora_llama3_1_8b is a function of torchtune"),
+        ("auto.yaml", AUTOMODEL.replace("Qwen/Qwen3-30B-A3B", "__MODEL_PATH__"), "is a placeholder; give MODEL"),
+        ("generation.yaml", "model: {path: x}\nrollout: {tensor_model_parallel_size: 2}\ntrainer: {nnodes: 1}\n", "no launch of a supported tool"),
+        ("written.sh", "accelerate launch --config_file $OUT/acc.autogenerated train.py --model_name_or_path Qwen/Qwen3-8B", "acc.autogenerated, which is not here"),
+    ],
+)  # fmt: skip
+def test_trainers_that_are_refused(name, text, said, tmp_path):
+    with pytest.raises(rl.RooflineError) as error:
+        options_of(text, tmp_path, name, hw="h100", n=8)
+    assert said in str(error.value)
