@@ -103,7 +103,7 @@ def _sum(text: str, args: LaunchArguments, options: Options) -> float | None:
     return int(total) if total == int(total) else total
 
 
-def _factor(text: str, args: LaunchArguments, options: Options) -> float | None:
+def _factor(text: str, args: LaunchArguments, options: Options) -> Any:
     names, _, default = text.partition(":")
     if names.startswith("$"):
         return number(names, options.get(names[1:], default or None))
