@@ -160,7 +160,7 @@ def _stack(
     costs.add(forward.ops(head, outer, outer=True), passes if host is None else on_device(passes, host.head))
     overlap = ctx.chip.constants(REGIME, "tp_collective")
     for c in tensor.collectives(layout, tokens, outer["D"], ctx.formats.activation, 1.0, _tp_reductions(ledger), False):
-        c.library = "" if "collective" in ctx.engine.efficiency else ctx.engine.library
+        c.library = "" if "collective" in ctx.engine.efficiency else ctx.engine.all_reduces or ctx.engine.library
         seconds = costs.collective(c, passes)
         if forward.decode or not num.present(
             overlap.overlap

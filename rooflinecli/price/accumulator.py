@@ -9,7 +9,7 @@ from rooflinecli.ledger.ops import GROUPS, MIXING, Collective, ExpertAllToAll, O
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import FUSIBLE, Priced, price
 from rooflinecli.price.moe_all2all import price_exchange
-from rooflinecli.price.network import PricedCollective, price_collective, replacement_price
+from rooflinecli.price.network import NCCL, PricedCollective, price_collective, replacement_price
 
 _SUMS = ("t_compute", "t_memory", "t_communication", "flops", "bytes")
 
@@ -89,7 +89,7 @@ class StepAccumulator:
         key = (c.op, c.size, c.n, c.stride, c.rails, c.outer_share, c.library)
         if plain and c.outer_share.__class__ is float and key in self._collectives:
             return self._collectives[key]
-        priced = price_collective(c, self.chip, self.regime, self.devices)
+        priced = price_collective(c, self.chip, "kernel" if c.library == NCCL else self.regime, self.devices)
         if c.library and c.op == "all-reduce":
             priced = replacement_price(c, self.chip, priced)
         if plain and c.outer_share.__class__ is priced.expected.__class__ is float:

@@ -37,15 +37,17 @@ def price_exchange(e: ExpertAllToAll, chip: Chip) -> PricedCollective:
     nodes = collectives.fan_out(e.n, inside)
     several = num.present(nodes - 1) and _reaches(e, chip, nodes)
     wide = chip.levels[1].bandwidth if several else inner.bandwidth
-    least_in, least_out = _merged(e, inside, nodes)
+    # when every rank and every node gets one copy of a token at most
+    ranks, across = f.destinations_visited(e.n, e.top_k), f.nodes_visited(nodes, e.top_k, e.limit)
+    least_in = f.merged_inside(e.tokens, e.d_model, e.bytes_per_value, ranks, inside)
+    least_out = f.merged_outside(e.tokens, e.d_model, e.bytes_per_value, across, nodes)
     sent_in, sent_out = _sent(e, inside, nodes, (least_in, least_out))
     floor = roofline.floor_time(least_in / inner.bandwidth, least_out / wide if several else 0.0)
     here = _time(e, chip, "", (sent_in, inner.bandwidth), (0.0, wide), 1.0)
     expected, error = here
     if several:
-        across = _time(e, chip, "-nodes", (sent_in, inner.bandwidth), (sent_out, wide), nodes)
-        expected = num.where(nodes > 1, across[0], here[0])
-        error = num.where(nodes > 1, across[1], here[1])
+        there = _time(e, chip, "-nodes", (sent_in, inner.bandwidth), (sent_out, wide), nodes)
+        expected, error = (num.where(nodes > 1, far, near) for far, near in zip(there, here, strict=True))
     return PricedCollective(floor, num.maximum(expected, floor), sent_in + sent_out, error)
 
 
@@ -61,16 +63,6 @@ def _reaches(e: ExpertAllToAll, chip: Chip, nodes: Number) -> bool:
             f"{chip.spec.name}; use fewer, or another --all2all-backend"
         )
     return False  # a sweep masks the points beyond
-
-
-def _merged(e: ExpertAllToAll, inside: Number, nodes: Number) -> tuple[Number, Number]:
-    """Bytes inside and between nodes when every rank and every node gets one copy of a token at most."""
-    ranks = f.destinations_visited(e.n, e.top_k)
-    across = f.nodes_visited(nodes, e.top_k, e.limit)
-    return (
-        f.merged_inside(e.tokens, e.d_model, e.bytes_per_value, ranks, inside),
-        f.merged_outside(e.tokens, e.d_model, e.bytes_per_value, across, nodes),
-    )
 
 
 def _sent(e: ExpertAllToAll, inside: Number, nodes: Number, merged: tuple[Number, Number]) -> tuple[Number, Number]:

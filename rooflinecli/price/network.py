@@ -22,6 +22,7 @@ from rooflinecli.price.fabrics import DIRECT, ROOTED, GroupSpan, LevelPrice
 
 OPS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute", *ROOTED)
 SHOTS = ("one-shot", "two-shot")  # custom all-reduces of serving engines inside one NVLink domain
+NCCL = "nccl"  # the library of an engine without such kernels
 LARGEST_CUSTOM = 8.0  # devices that these kernels serve
 COST = {
     "switch": fabrics.switch,

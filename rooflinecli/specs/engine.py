@@ -108,6 +108,7 @@ class ServingEngine(FileSpec):
     )
     compute: dict[str, str] = Field(dict, "vendor -> the rate at which matmuls of quantized weights run, such as int8")
     library: str = Field("vllm", "library whose kernels of experts, exchanges and all-reduces it runs")
+    all_reduces: str = Field("", "nccl where those of tensor parallelism are NCCL's, at the chip's measured rates")
     efficiency: dict[str, dict[str, Efficiency]] = Field(
         dict, "kernels of its own by class and dtype, in place of the serving constants that GPUs share"
     )

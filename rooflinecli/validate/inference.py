@@ -3,8 +3,8 @@ and model."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
@@ -72,13 +72,6 @@ Prediction = tuple[float, float, float, float]  # expected, floor, low, high
 
 # DeepSeek-R1 of InferenceX with and without drafts of its multi-token prediction in one file (see notes.yaml)
 MAY_DRAFT, DRAFTS, ACCEPTANCE = "deepseek-ai/DeepSeek-R1", 3, 0.7
-REASONS = (
-    "exact copy",
-    "sizes multiplied or a fleet filed as one",
-    "model not described here",
-    "known bad label",
-    "speculation not stated",
-)
 DRAWN = 0.9  # InferenceX draws lengths uniformly in [0.8, 1] of the nominal ones
 
 
@@ -97,6 +90,7 @@ class Run:
     requests: float | None = None  # total, where the source states it
     without_flags: Row | None = None  # the options without the flags of its script, where that is public
     other: Row | None = None  # the options under the other reading of a precision that no source states
+    override: Row | None = None  # constants of the engine that its build replaced
 
 
 def published_runs() -> list[Run]:
@@ -136,6 +130,7 @@ def published_run(row: Row, fit: dict[str, str]) -> Run:
         load == "static",
         seen=fit.get(row["group"], "never seen"),
         requests=row.get("requests"),
+        override={"engine.max_sequences": row["most"]} if "most" in row else None,
     )
 
 
@@ -161,14 +156,18 @@ def cells() -> list[Row]:
             prompt, output = (int(length) for length in lengths.split("x"))
             name = f"{table['group']}-{table['hw']}-{table['model']}-{table['dtype']}-{layout}-{lengths}"
             cell = {"load": "max", "prompt": prompt, "output": output, "requests": data["requests"].get(lengths)}
+            built = data["limits"].get(table["group"], {}).get(f"{table['model']}-tp{table['tp']}")
+            if built is not None:
+                slots, tokens = built.get(str(prompt + output), built["any"])
+                cell["most"] = round(min(slots, tokens / (1 + prompt / output)))
             shared = {key: value for key, value in table.items() if key != "rates"}
             rows.append({**shared, "id": name, **cell, "output_tokens_per_s": rate})
     return rows
 
 
-def collected_runs() -> tuple[list[Run], dict[str, int]]:
+def collected_runs() -> tuple[list[Run], Counter[str]]:
     """Usable runs of the wheel, and the number left out by reason."""
-    runs, out = [], dict.fromkeys(REASONS, 0)
+    runs, out = [], Counter[str]()
     for row, copied in _rows():
         reason = "exact copy" if copied else _unusable(row) or "speculation not stated" * _may_draft(row)
         if reason:
@@ -180,11 +179,7 @@ def collected_runs() -> tuple[list[Run], dict[str, int]]:
 
 def without_flags(runs: list[Run]) -> list[Run]:
     """The runs whose flags are known, without them: TTFT, the one time that flags change."""
-    return [
-        replace(run, options=run.without_flags, measured={"ttft": run.measured["ttft"]})
-        for run in runs
-        if run.without_flags
-    ]
+    return [replace(r, options=r.without_flags, measured={"ttft": r.measured["ttft"]}) for r in runs if r.without_flags]
 
 
 def _rows() -> Iterator[tuple[dict[str, str], bool]]:
@@ -288,7 +283,7 @@ def arrivals(run: Run) -> str:
 
 def predict(run: Run) -> dict[str, Prediction]:
     """Expected, floor, low and high of everything measured in the run."""
-    ctx = EstimateContext(build_request.request(run.options))
+    ctx = EstimateContext(build_request.request(run.options), override=run.override)
     result = {}
     if run.static:
         return {"throughput": _static(ctx, run)}
@@ -312,7 +307,9 @@ def finite(run: Run, answer: DecodeAnswer, override: Row | None = None) -> Numbe
     seconds = waves * batch / rate
     if left:
         last = {**run.options, "concurrency": max(round(left / run.layout.dp), 1)}
-        ctx = EstimateContext(build_request.request(last), override=override)
+        ctx = EstimateContext(
+            build_request.request(last), override={**(run.override or {}), **(override or {})} or None
+        )
         seconds += left / inference.decode(ctx, run.layout).tokens_per_s
     return run.requests / seconds
 
@@ -374,8 +371,10 @@ def tables() -> list[Table]:
     deployed = [deployment_points(row) for row in published("deployments")["rows"]]
     later, earlier = notes("other serving") + excluded("inference_2"), {setup(run) for run in published_runs()}
     found = [
-        *_scored("published", published_runs(), notes("published serving") + excluded("inference"), _published_lines),
-        *_scored("published, other releases and machines", later_runs(), later, partial(_later_lines, earlier)),
+        *_scored("published", published_runs(), notes("published serving") + excluded("inference"), published_lines),
+        *_scored(
+            "published, other releases and machines", later_runs(), later, partial(published_lines, earlier=earlier)
+        ),
         *_scored("published, layout not stated", layouts(), notes("layout not stated")),
         error_table(
             "inference: published deployments of experts, tokens per second",
@@ -427,17 +426,13 @@ def setup(run: Run) -> tuple[object, ...]:
     return run.options["hw"], run.options["model"], run.options.get("dtype"), run.engine
 
 
-def _published_lines(run: Run) -> list[str]:
-    """Lines of a published run: its group, its kind, and its arrival process."""
-    return [run.group, f"{kind(run)}, {run.seen}", *arrival_groups(run)]
-
-
-def _later_lines(earlier: set[tuple[object, ...]], run: Run) -> list[str]:
-    """Lines of a run of a later page: its group, its kind, and for those never seen whether an earlier run is its twin."""
-    lines = [run.group, f"{kind(run)}, {run.seen}"]
-    if run.seen == "never seen":
-        lines += ["never seen", f"{kind(run)}, never seen, {twin(setup(run), earlier)}"]
-    return lines
+def published_lines(run: Run, earlier: Container[object] = ()) -> list[str]:
+    """Lines of a published run: its group, its kind, its arrival process where that is scored separately, and of a later page (`earlier`:
+    setups before it), for those never seen, whether an earlier run is its twin."""
+    lines, how, new = [run.group, f"{kind(run)}, {run.seen}"], arrivals(run), run.seen == "never seen"
+    if how in ("one sequence", "open loop"):
+        lines += [how, f"{how}, never seen"] if new else [how]
+    return [*lines, "never seen", f"{kind(run)}, never seen, {twin(setup(run), earlier)}"] if new and earlier else lines
 
 
 def _kinds(run: Run) -> list[str]:
@@ -449,14 +444,6 @@ def _kinds(run: Run) -> list[str]:
         warm = "warmed up" if benchmark_harness.is_warmed_up(run) else "no warm-up"
         groups.append(f"{both}, {fault or warm}")
     return groups
-
-
-def arrival_groups(run: Run) -> list[str]:
-    """Lines of a run by arrival process, where that is scored separately: all of them, and those of groups never seen."""
-    how = arrivals(run)
-    if how not in ("one sequence", "open loop"):
-        return []
-    return [how, f"{how}, never seen"] if run.seen == "never seen" else [how]
 
 
 def drafting() -> list[Run]:

@@ -258,7 +258,9 @@ def experts(title: str, library: str, file: str, suffix: str, chip: str, written
     columns += [table.get("num_slots", table["num_experts"]), table["moe_tp_size"], table["moe_ep_size"], balanced]
     shape, seconds = wheel.median_rows([column[keep] for column in columns], table["latency"][keep] * 1e-3)
     t, d, f, k, e, tp, ep, even = shape
-    matrices = 3.0 - sum(((f == w) & (e == n) & (k == top)).astype(float) for w, n, top in wheel.DATA["ungated"])
+    named = kernels[measurements.argmax()].endswith("nongated")
+    gates = sum(((d == model) & (f == width) & (e == n)).astype(float) for model, width, n in wheel.DATA["ungated"])
+    matrices = 3.0 - np.maximum(gates, float(named))
     experts = ExpertShape(d, f / tp, matrices, e, k)
     share = np.where(even == 1, 1.0, busiest_rank_share(t, experts, ep, balanced=False))
     storage = ExpertStorage(

@@ -100,25 +100,21 @@ def decoded(row: Row) -> Rate:
 
 
 def prefilled(row: Row) -> Rate:
-    """Prompt tokens per second. Prompts of several sequences share micro-batches."""
+    """Prompt tokens per second; behind the row's `depth` tokens the prompt of both, of which the context is cached. Prompts of several sequences share micro-batches."""
     prompt = float(row.get("prompt", UNSTATED["prompt"]))
+    if depth := float(row.get("depth", 0)):
+        asked = replace(ctx(row, prompt).request, prompt=depth + prompt, prefix_hit=depth / (depth + prompt))
+        return _mean_rate(row, [EstimateContext(asked)], prompt, prefill)
     if row.get("after_prompt") and "micro_batch" in row:
         prompt = max(prompt, min(prompt * float(row["batch"]), float(row["micro_batch"])))
     return _mean_rate(row, contexts(row, prompt), None, prefill)
-
-
-def prefilled_behind(row: Row) -> Rate:
-    """Prompt tokens per second behind the row's `depth` tokens of context: the prompt of both, of which the context is cached."""
-    prompt, depth = float(row["prompt"]), float(row["depth"])
-    asked = replace(ctx(row, prompt).request, prompt=depth + prompt, prefix_hit=depth / (depth + prompt))
-    return _mean_rate(row, [EstimateContext(asked)], prompt, prefill)
 
 
 # quantity of a table -> field of a row, whether the row has tokens before its prompt (None: either), prediction
 QUANTITIES: dict[str, tuple[str, bool | None, Callable[[Row], Rate]]] = {
     "decode": ("decode", None, decoded),
     "prefill": ("prefill", False, prefilled),
-    "prefill behind a context": ("prefill", True, prefilled_behind),
+    "prefill behind a context": ("prefill", True, prefilled),
 }
 
 

@@ -26,7 +26,7 @@ def lines(report):
 
     @cache
     def servers() -> list[Any]:
-        return inference._scored("published", inference.published_runs(), [], inference._published_lines)
+        return inference._scored("published", inference.published_runs(), [], inference.published_lines)
 
     def found(subject: str, title: str) -> dict[str, Any]:
         tables = (

@@ -25,7 +25,7 @@ def test_a_run_comes_as_its_source_says(group, how):
 
 def test_what_is_judged_apart_has_a_line_with_and_without_what_constants_saw():
     runs = inference.published_runs()
-    labels = {run.group: inference.arrival_groups(run) for run in runs if run.options.get("batch", 1) == 1}
+    labels = {run.group: inference.published_lines(run)[2:] for run in runs if run.options.get("batch", 1) == 1}
     assert labels["gptfast"] == ["one sequence"]
     assert labels["neuron_inf2"] == ["one sequence", "one sequence, never seen"]
     assert labels["trtllm_online"] == ["open loop"]
