@@ -31,7 +31,7 @@ _QUESTIONS = {
     "shard": "questions.shard.question:Shard",
     "partitioning": "questions.layouts.question:Partitioning",
     "goodput": "questions.goodput.question:TrainingGoodput",
-    "speculate": "questions.speculate.question:Speculate",
+    "speculate": "questions.serving.question:Speculate",
     "ops": "questions.ops.question:Ops",
     "fit": "questions.fit.question:Fit",
     "quiz": "questions.quiz.question:Quiz",
@@ -54,7 +54,7 @@ def question(verb: str) -> type[Question[object]]:
 def answer(asked: Question[Any]) -> dict[str, object]:
     """The answer as the object of the JSON contract. Raises the errors of rooflinecli.core.errors."""
     if asked.verb == "check":
-        from rooflinecli.calibrate.gap_explanations import rows_of_plan
+        from rooflinecli.calibrate.resolve_rows import rows_of_plan
 
         return dict(plain(asked.answer(rows_of_plan)))  # type: ignore[call-arg]
     if asked.verb == "calibrate":

@@ -16,11 +16,10 @@ from rooflinecli.core.text import plural
 from rooflinecli.measure import device, profile, shape_grids
 from rooflinecli.measure.cases import KernelCase, Record, size_of
 from rooflinecli.measure.collectives import chosen, network
-from rooflinecli.measure.contention import ReferenceKernel, was_contended
 from rooflinecli.measure.device import Environment, compute_capability, environment, keep_pages, known_chip
 from rooflinecli.measure.fit import Fit, usable
 from rooflinecli.measure.question import Suite
-from rooflinecli.measure.session import Log, Session, Tell
+from rooflinecli.measure.session import Log, ReferenceKernel, Session, Tell, was_contended
 from rooflinecli.measure.shape_grids import competing, missing
 from rooflinecli.measure.timing import FULL, QUICK, dispatch_overhead
 from rooflinecli.price.chip import Chip

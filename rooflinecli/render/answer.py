@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from rooflinecli.core import num
 from rooflinecli.core.record import Record, leaves, plain
-from rooflinecli.render.blocks import Page
+from rooflinecli.core.text import one_line
+from rooflinecli.render.blocks import Block, Command, Drawing, Headline, Page, Pairs, Table
 
 C = TypeVar("C")
 _EXACT = 1e16  # a larger float is written with an exponent
@@ -34,7 +35,7 @@ def render(
     if format == "csv":
         return _csv(answer, table)
     if format == "markdown":
-        from rooflinecli.render.formats.markdown import draw as markdown
+        from rooflinecli.render.answer import draw as markdown
 
         return markdown(view(answer))
     if format == "html":
@@ -128,3 +129,36 @@ def inert(cell: C) -> C | str:
     except ValueError:
         return "'" + cell
     return cell
+
+
+def draw(page: Page) -> str:
+    """The blocks of an answer as Markdown."""
+    return "\n\n".join("\n\n".join(map(_block, group)) for group in (*page.groups, *page.details))
+
+
+def _block(block: Block) -> str:
+    if isinstance(block, Headline):
+        return f"### {cell(block.text)}"
+    if isinstance(block, Pairs):
+        title = f"**{cell(block.title)}**\n\n" if block.title else ""
+        return title + table([("quantity", "value"), *block.rows], right=[1])
+    if isinstance(block, Table):
+        title = f"**{cell(block.title)}**\n\n" if block.title else ""
+        numbers = [i for i, column in enumerate(block.columns) if i and not column.text]
+        return title + table([[column.head for column in block.columns], *block.rows], right=numbers)
+    if isinstance(block, Drawing):
+        return block.words or "```\n" + "\n".join(block.lines) + "\n```"
+    return f"```sh\n{block.words}\n```" if isinstance(block, Command) else cell(block.text)
+
+
+def table(rows: Sequence[Sequence[object]], right: Iterable[int] = ()) -> str:
+    """A Markdown table; the first row is its head. Columns in `right` are aligned to the right."""
+    head, *body = [[cell(item) for item in row] for row in rows]
+    numbers = set(right)
+    rule = ["---:" if i in numbers else "---" for i in range(len(head))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *body])
+
+
+def cell(item: object) -> str:
+    """One line of text that ends no cell and opens no HTML."""
+    return one_line(str(item)).replace("<", "&lt;").replace("|", "\\|")

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from rooflinecli.core import units
 from rooflinecli.core.errors import DataError, RooflineWarning, UsageError
 from rooflinecli.core.files import missing_reason
-from rooflinecli.importers.traces.formats import FORMATS, TraceFormat
-from rooflinecli.importers.traces.trace_row import Row, beginning
+from rooflinecli.importers.traces.formats import FORMATS, Row, TraceFormat, beginning
 from rooflinecli.simulate.request import INF, SimRequest
 from rooflinecli.specs import parse_values
 

@@ -16,8 +16,7 @@ from files import gguf
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.lift import PLAIN
-from rooflinecli.importers.checkpoint.gguf import architectures
-from rooflinecli.importers.checkpoint.gguf_by_tensors import _local
+from rooflinecli.importers.checkpoint.gguf import _local, architectures
 from rooflinecli.importers.checkpoint.gguf_header import GgufMetadata
 from rooflinecli.importers.checkpoint.tensor_header import Header
 from rooflinecli.layers.build import ledger

@@ -382,9 +382,9 @@ def test_a_search_prints_the_options_it_was_given():
 
 def test_the_commands_hold_no_list_of_their_own():
     """A field of a group is on every verb: the modules of the verbs spell none of them out."""
-    from rooflinecli.interfaces.cli import answers, errors, estimate, simulate, sweep
+    from rooflinecli.interfaces.cli import answers, estimate, measure, simulate, sweep
 
-    for module in (answers, errors, estimate, simulate, sweep):
+    for module in (answers, estimate, measure, simulate, sweep):
         source = inspect.getsource(module)
         assert not [o.parameter for o in OPTIONS.values() if f"    {o.parameter}: " in source], module.__name__
 

@@ -16,7 +16,7 @@ from rooflinecli.core.lift import PLAIN
 from rooflinecli.engine.stored_weights import checkpoint_format
 from rooflinecli.formulas import attention
 from rooflinecli.importers.hf import from_config
-from rooflinecli.importers.hf.layer_pattern import stack
+from rooflinecli.importers.hf.blocks import stack
 from rooflinecli.layers.build import ledger
 from rooflinecli.layers.images import patch_budget
 from rooflinecli.layers.parameter_counts import parameters

@@ -53,7 +53,7 @@ def test_a_round_is_three_drafts_and_one_verification(ask):
 
 def test_speculate_on_a_chip_is_what_estimate_says():
     from rooflinecli.questions.estimate.answer import estimate
-    from rooflinecli.questions.speculate.question import Speculate
+    from rooflinecli.questions.serving.question import Speculate
 
     pair = {"draft": "llama-3.2-1b", "target": "llama-3.1-8b"}
     answer = Speculate(acceptance_rate=0.7, **pair, hw="h100", devices=1, batch=4, num_speculative_tokens=3).answer()

@@ -10,7 +10,7 @@ import pytest
 
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.render.answer import csv_rows as rows
-from rooflinecli.render.formats.markdown import table
+from rooflinecli.render.answer import table
 from rooflinecli.specs.name_lookup import find, split_count
 
 

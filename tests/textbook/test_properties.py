@@ -11,7 +11,7 @@ from rooflinecli.formulas import speculation as spec
 from rooflinecli.questions.occupancy.question import MultiprocessorOccupancy, SystolicOccupancy, multiprocessor
 from rooflinecli.questions.scaling.question import FITS, TABLE, Chinchilla, InferenceAware, TrainingRun
 from rooflinecli.questions.serving.question import TABLE as SERVING
-from rooflinecli.questions.speculate.question import Speculate, best_length
+from rooflinecli.questions.serving.question import Speculate, best_length
 
 share = st.floats(0.0, 1.0)
 cost = st.floats(0.001, 0.9)

@@ -21,7 +21,7 @@ import yaml
 from rooflinecli.core import expressions
 from rooflinecli.core.record import Json
 from rooflinecli.importers.hf import blocks
-from rooflinecli.importers.hf.layer_pattern import Override, layer_kinds, merged, placed, stack, windows
+from rooflinecli.importers.hf.blocks import Override, layer_kinds, merged, placed, stack, windows
 from rooflinecli.specs.field_reader import ConfigFields, Family
 from rooflinecli.specs.snapshots import table
 from rooflinecli.specs.yaml_loader import Loader

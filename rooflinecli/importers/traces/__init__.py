@@ -1,1 +1,1 @@
-"""Recorded load. `formats` has every format, `trace_row` what they all give."""
+"""Recorded load."""

@@ -1,33 +1,335 @@
-"""Formats of recorded load: a row of formats.yaml says by what a file is recognized and where the figures of a request are."""
+"""Recorded load: its rows, what their readers share (cells, lines and tables, each with file:line), and its formats. A row of formats.yaml says by what a file is recognized and where the figures of a request are.
+
+Two kinds have code of their own. Inputs of benchmark clients, a JSON object a line: vLLM's custom dataset (prompt, output_tokens),
+GuideLLM's (prompt, prompt_tokens_count, output_tokens_count), AIPerf's single and multi turn (text; session_id with turns of text and
+delay in ms), chats (messages), and OpenAI's batches (body). AIPerf's inputs.json (data, a list of sessions with payloads) is the same in
+one document.
+
+Text without a token count has four characters a token; an output of unknown length has 128 tokens. A turn of AIPerf's includes
+the previous turns; a payload or a list of messages contains them. There are no arrival times, unless a line has a timestamp in ms:
+give --qps or --concurrency.
+
+Conversations as ShareGPT's JSON has them: a list of {id, conversations: [{from, value}, ...]}, or one a line. Each question is a turn whose
+prompt includes the previous turns; turns of a conversation follow one another and share their prefix.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
-from rooflinecli.importers.source import at
-from rooflinecli.importers.traces import benchmark_inputs
-from rooflinecli.importers.traces.trace_row import (
-    SPAN,
-    Read,
-    Row,
-    bad,
-    document,
-    heading,
-    keys,
-    lines,
-    pause,
-    prefix_block_keys,
-    read_rows,
-    seconds,
-    table,
-    timestamp,
-    tokens,
-)
+from rooflinecli.importers.source import at, open_text, parse
 from rooflinecli.specs import snapshots
+
+HEAD = 1 << 16  # characters by which a format is recognized
+LONGEST = 1 << 24
+CHARACTERS = 4  # per token of text without a count: English under current tokenizers
+ANSWER = 128  # output tokens of a request without a count, GuideLLM's default
+SPAN = 16  # tokens of a block of a prompt whose text is known, or whose prefix has a name
+
+
+@dataclass(slots=True)
+class Row:
+    """A recorded request. time: seconds, None where the format has none (then a rate must be given). think: seconds after
+    the turn before it in its session ended, for turns without an instant. hashes: keys of prompt blocks of `span` tokens.
+    label: the class of requests that it belongs to, as the file names it."""
+
+    time: float | None
+    prompt: int
+    output: int
+    session: str = ""
+    hashes: tuple[int | str, ...] = ()
+    span: int = 0
+    think: float | None = None
+    label: str = ""
+    images: int = 0
+
+
+Read = Iterator[Row | DataError | None]  # None: a request that failed when it was recorded
+
+
+def beginning(path: Path) -> str:
+    """The part of a file by which its format is recognized."""
+    with open_text(path) as stream:
+        return stream.read(HEAD)
+
+
+def bad(where: str, why: str) -> DataError:
+    """The error of a malformed row."""
+    return DataError(f"{where}: {why}; mend the row, or --skip-invalid leaves such rows out")
+
+
+def tokens(where: str, name: str, written: object, least: int = 1) -> int:
+    """A count of tokens. Raises DataError."""
+    if written is None or written == "":
+        raise bad(where, f"{name} is missing")
+    try:
+        found = float(str(written))
+        whole = int(found)
+    except (ValueError, OverflowError):
+        raise bad(where, f"{name} is {str(written)[:40]!r}, expected a whole number of tokens") from None
+    if whole != found or not least <= whole <= LONGEST:
+        raise bad(where, f"{name} is {str(written)[:40]}, expected a whole number from {least} to {LONGEST:,}")
+    return whole
+
+
+def timestamp(where: str, name: str, text: str) -> float:
+    """Seconds since 1970 of `2023-11-16 18:15:46.6805900`, `2024-05-10 00:00:00.009930+00:00` or `2024-05-10T00:00:00Z`. Raises DataError."""
+    whole, dot, rest = text.strip().partition(".")
+    digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
+    zone = rest[len(digits) :]
+    try:
+        when = datetime.fromisoformat(whole + zone)
+    except ValueError:
+        raise bad(where, f"{name} is {text[:40]!r}, expected for example 2023-11-16 18:15:46.68") from None
+    when = when if when.tzinfo else when.replace(tzinfo=UTC)
+    return when.timestamp() + (float(f"0.{digits}") if dot and digits else 0.0)
+
+
+def seconds(where: str, name: str, written: object, per: float = 1.0) -> float:
+    """An instant in seconds, of units of which a second has `per`. Raises DataError."""
+    try:
+        found = float(str(written)) / per
+    except ValueError:
+        found = float("nan")
+    if not -1e18 < found < 1e18:
+        raise bad(where, f"{name} is {str(written)[:40]!r}, expected seconds")
+    return found
+
+
+def pause(where: str, name: str, written: object, per: float = 1.0) -> float:
+    """Seconds between an answer and the turn after it: none is negative. Raises DataError."""
+    found = seconds(where, name, written, per)
+    if found < 0:
+        raise bad(
+            where, f"{name} is {str(written)[:40]}, expected no less than 0: a turn starts after the previous one"
+        )
+    return found
+
+
+def estimated(text: str) -> int:
+    """Estimated tokens of a text without a count."""
+    return max(len(text) // CHARACTERS, 1)
+
+
+def chat_text(messages: object) -> str | None:
+    """The text of a chat as OpenAI's clients write it, {role, content} or {from, value} each; None where it is none."""
+    if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
+        return None
+    return "".join(_content(m.get("content", m.get("value"))) for m in messages)
+
+
+def _content(content: object) -> str:
+    if isinstance(content, list):
+        return "".join(_content(part.get("text")) for part in content if isinstance(part, dict))
+    return content if isinstance(content, str) else ""
+
+
+def prefix_block_keys(name: str, count: int) -> tuple[str, ...]:
+    """Keys of the first `count` tokens of a prompt that begins as others of that name do, in blocks of SPAN tokens."""
+    return tuple(f"{name}/{i}" for i in range(count // SPAN))
+
+
+def keys(head: str) -> set[str]:
+    """Top-level names of the first object in a file's beginning; all names in it where the object does not end there."""
+    text = head.lstrip().lstrip("[").lstrip()
+    if not text.startswith("{"):
+        return set()
+    try:
+        return set(json.JSONDecoder().raw_decode(text)[0])
+    except (ValueError, RecursionError):
+        return set(re.findall(r'"(\w+)"\s*:', text))
+
+
+def heading(head: str) -> set[str]:
+    """Columns of a CSV file's first line, in lower case."""
+    return {name.strip().lower() for name in head.partition("\n")[0].split(",")}
+
+
+def lines(path: Path) -> Iterator[tuple[str, Json | DataError]]:
+    """(file:line, object) of a JSONL file; an error for a line that is none."""
+    with open_text(path) as stream:
+        for number, line in enumerate(stream, 1):
+            if not line.strip():
+                continue
+            where = f"{path}:{number}"
+            try:
+                found = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                yield where, bad(where, f"not JSON ({error})")
+                continue
+            yield where, found if isinstance(found, dict) else bad(where, "expected an object")
+
+
+def document(path: Path) -> Any:
+    """Parse a JSON file. Raises DataError."""
+    with open_text(path) as stream:
+        return parse(stream.read(), str(path))
+
+
+def table(path: Path) -> Iterator[tuple[str, dict[str, str] | DataError]]:
+    """(file:line, column -> text) of a CSV file with a heading; columns by their names in lower case. Cells beyond them are an error."""
+    import csv
+
+    with open_text(path, newline="") as stream:
+        reader = csv.reader(stream)
+        names = [name.strip().lower() for name in next(reader, [])]
+        for row in reader:
+            if not row:
+                continue
+            where = f"{path}:{reader.line_num}"
+            if any(cell.strip() for cell in row[len(names) :]):
+                yield where, bad(where, f"{len(row)} cells under {len(names)} columns")
+            else:
+                yield where, dict(zip(names, row, strict=False))
+
+
+def read_rows(objects: Iterator[tuple[str, Any]], make: Callable[[str, Any], Row | None]) -> Read:
+    """Yield a row, or an error, for each object or line."""
+    for where, each in objects:
+        if isinstance(each, DataError):
+            yield each
+            continue
+        try:
+            yield make(where, each)
+        except DataError as error:
+            yield error
+
+
+_ASKS = ("human", "user", "system")
+_PROMPT = ("prompt_tokens_count", "prompt_tokens", "prompt_len", "input_tokens", "input_length")
+_OUTPUT = (
+    "output_tokens_count", "output_tokens", "output_len", "output_length", "expected_output_len", "max_tokens", "max_completion_tokens",
+)  # fmt: skip
+_TEXT = ("prompt", "text", "text_input", "question")
+_ELSEWHERE = {"conversations", "conversation", "metrics", "benchmarks", "hash_ids", "chat_id", "ttfts"}
+
+
+def is_benchmark_input(head: str) -> bool:
+    """Whether the keys are those of this format."""
+    names = keys(head)
+    line = names & {*_TEXT, *_PROMPT, "texts", "turns", "messages", "body"} and not head.lstrip().startswith("[")
+    return bool(
+        _is_document(head) or (line and not names & _ELSEWHERE and not {"input_length", "output_length"} <= names)
+    )
+
+
+def benchmark_input_rows(path: Path) -> Read:
+    """One request a line, or the turns of a session."""
+    return read_rows(_payloads(path) if _is_document(beginning(path)) else _turns(lines(path)), _row)
+
+
+def _is_document(head: str) -> bool:
+    return "data" in keys(head) and '"payloads"' in head
+
+
+def _payloads(path: Path) -> Iterator[tuple[str, object]]:
+    """The sessions of AIPerf's inputs.json."""
+    data = document(path).get("data")
+    for number, session in enumerate(data if isinstance(data, list) else [], 1):
+        where = f"{path}: session {number}"
+        payloads = session.get("payloads") if isinstance(session, dict) else None
+        if not isinstance(payloads, list) or not all(isinstance(p, dict) for p in payloads):
+            yield where, bad(where, "expected payloads: [{messages}, ...]")
+            continue
+        name = str(session.get("session_id", number))
+        for turn, payload in enumerate(payloads):
+            yield where, {**payload, "session_id": name, "turn": turn}
+
+
+def _turns(objects: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Lines as they are; sessions of turns one by one, each with the tokens of its context."""
+    for where, each in objects:
+        if isinstance(each, DataError) or not isinstance(each.get("turns"), list):
+            yield where, each
+            continue
+        session, context = str(each.get("session_id", where)), 0
+        for turn, spoken in enumerate(each["turns"]):
+            request = spoken if isinstance(spoken, dict) else {"text": spoken}
+            yield where, {**request, "session_id": session, "turn": turn, "context_tokens": context}
+            context += estimated(_text(request) or "") + _answer("", request, ANSWER)
+
+
+def _row(where: str, line: Json) -> Row:
+    body = line.get("body")
+    request = {**line, **body} if isinstance(body, dict) else line
+    text = _text(request)
+    prompt = next((tokens(where, name, request[name]) for name in _PROMPT if request.get(name) is not None), None)
+    if prompt is None and text is None:
+        raise bad(where, f"neither {' nor '.join(_TEXT[:2])} nor messages nor {_PROMPT[0]}")
+    asked = prompt if prompt is not None else request.get("context_tokens", 0) + estimated(str(text))
+    session, turn = str(request.get("session_id", "")), request.get("turn", 0)
+    time, delay = request.get("timestamp"), request.get("delay")
+    hashes = prefix_block_keys(session, asked) if session else ()
+    return Row(
+        None if time is None else seconds(where, "timestamp", time) / 1e3,
+        asked,
+        _answer(where, request, ANSWER),
+        session,
+        hashes,
+        SPAN if hashes else 0,
+        pause(where, "delay", delay) / 1e3 if delay is not None and (turn or time is None) else 0.0 if turn else None,
+    )
+
+
+def _text(request: Json) -> str | None:
+    whole = next((request[name] for name in _TEXT if isinstance(request.get(name), str)), None)
+    several = request.get("texts")
+    if whole is None and isinstance(several, list):
+        whole = "".join(text for text in several if isinstance(text, str))
+    return whole if whole is not None else chat_text(request.get("messages"))
+
+
+def _answer(where: str, request: Json, unknown: int) -> int:
+    return next((tokens(where, name, request[name]) for name in _OUTPUT if request.get(name) is not None), unknown)
+
+
+def is_sharegpt(head: str) -> bool:
+    """Whether the keys are those of ShareGPT's conversations."""
+    return bool({"conversations", "conversation"} & keys(head))
+
+
+def sharegpt_rows(path: Path) -> Read:
+    """Turns in the order of the file; a conversation that is none is one malformed row, placed by its number."""
+    found = document(path) if beginning(path).lstrip().startswith("[") else [each for _, each in lines(path)]
+    for number, item in enumerate(found, 1):
+        where = f"{path}: conversation {number}"
+        if isinstance(item, DataError):
+            yield item
+            continue
+        turns = item.get("conversations", item.get("conversation")) if isinstance(item, dict) else None
+        if not isinstance(turns, list) or not all(
+            isinstance(turn, dict) and isinstance(_spoken(turn), str) for turn in turns
+        ):
+            yield bad(where, "expected conversations: [{from, value}, ...]")
+            continue
+        yield from _conversation(str(item.get("id", number)), turns)
+
+
+def _conversation(session: str, turns: list[Json]) -> Read:
+    context, first = 0, True
+    for turn, following in zip(turns, [*turns[1:], {}], strict=False):
+        context += estimated(_spoken(turn))
+        if _who(turn) in _ASKS and following and _who(following) not in _ASKS:
+            answer = estimated(_spoken(following))
+            yield Row(None, context, answer, session, prefix_block_keys(session, context), SPAN, None if first else 0.0)
+            first = False
+
+
+def _who(turn: Json) -> str:
+    return str(turn.get("from", turn.get("role", "")))
+
+
+def _spoken(turn: Json) -> Any:
+    return turn.get("value", turn.get("content"))
+
 
 _ALSO = {
     "time": ("time", "timestamp", "arrival", "arrival_s", "arrived_at", "arrival_time"),
@@ -171,8 +473,8 @@ def _simple_csv(where: str, cells: dict[str, str]) -> Row:
 
 
 _CODE = {
-    "benchmark_inputs": TraceFormat(benchmark_inputs.matches, benchmark_inputs.rows),
-    "sharegpt": TraceFormat(benchmark_inputs.is_sharegpt, benchmark_inputs.sharegpt_rows),
+    "benchmark_inputs": TraceFormat(is_benchmark_input, benchmark_input_rows),
+    "sharegpt": TraceFormat(is_sharegpt, sharegpt_rows),
     "simple_csv": TraceFormat(
         lambda head: all(heading(head) & set(_ALSO[name]) for name in ("prompt", "output")),
         lambda path: read_rows(table(path), _simple_csv),

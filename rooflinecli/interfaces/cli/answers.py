@@ -83,8 +83,7 @@ def _compare(question: Any, how: Any) -> Any:
     if not question.measured:
         return _without_sensitivity(question, how).answer()
     from rooflinecli.calibrate.answer import aside
-    from rooflinecli.calibrate.gap_explanations import against
-    from rooflinecli.calibrate.resolve_rows import resolve
+    from rooflinecli.calibrate.resolve_rows import against, resolve
     from rooflinecli.importers.logs import read
     from rooflinecli.questions.compare.question import MeasuredAnswer
 

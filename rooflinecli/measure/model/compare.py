@@ -22,13 +22,12 @@ from rooflinecli.engine.training import train
 from rooflinecli.formulas import roofline
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.measure.cases import jax_name
-from rooflinecli.measure.contention import around
 from rooflinecli.measure.device import environment, keep_pages, known_chip
 from rooflinecli.measure.jaxpr_counter import Rules, tally
 from rooflinecli.measure.model import transformer
 from rooflinecli.measure.model.transformer import scaled
 from rooflinecli.measure.question import ModelComparison, ModelReport
-from rooflinecli.measure.session import Log
+from rooflinecli.measure.session import Log, around
 from rooflinecli.measure.timing import Timing
 from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes, stem_head_axis_sizes
 from rooflinecli.phases.forward import ForwardPass

@@ -19,10 +19,9 @@ from rooflinecli.engine import legality
 from rooflinecli.questions.sweep.axes import Space
 from rooflinecli.questions.sweep.run import Choice, SweepBlock
 from rooflinecli.render import blocks, numbers
-from rooflinecli.render.answer import inert
+from rooflinecli.render.answer import cell, inert
 from rooflinecli.render.blocks import Column, Headline, Note, Picture
 from rooflinecli.render.formats import terminal
-from rooflinecli.render.formats.markdown import cell
 from rooflinecli.specs.request import PHASES
 
 Chunk = dict[str, Any]

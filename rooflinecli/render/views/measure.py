@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rooflinecli.core.record import Json
-from rooflinecli.measure.contention import was_contended
 from rooflinecli.measure.question import ModelReport
+from rooflinecli.measure.session import was_contended
 from rooflinecli.render.blocks import Block, Column, Page, Prose, page, records
 from rooflinecli.render.numbers import error, percent, text
 
