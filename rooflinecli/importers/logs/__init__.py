@@ -48,8 +48,9 @@ def read_source(source: Source) -> list[MeasuredRow]:
     if not claimed and any(mark in source.head for mark in _TRACES):
         raise DataError(f"{source.at(1)}: a trace of kernels, no benchmark; give it to `roofline profile`")
     if not claimed:
-        known = ", ".join(sorted(reader.TOOL for reader in readers()))
-        raise DataError(f"{source.at(1)}: unknown measurement format; expected the output of one of {known}")
+        raise DataError(
+            f"{source.at(1)}: unknown measurement format{_near(source)}; `roofline calibrate --help` and docs/calibrate.md list those that are read"
+        )
     found = [reading for reader in claimed for reading in reader.read(source)]
     if not found:
         names = " and ".join(reader.TOOL for reader in claimed)
@@ -70,6 +71,14 @@ def read_source(source: Source) -> list[MeasuredRow]:
             for row in found
         ]
     return _once(found)
+
+
+def _near(source: Source) -> str:
+    """The formats whose tools a file names, though it has no result of them."""
+    text = f"{source.name}\n{source.head}".lower()
+    first = {tool: [each.split()[0].lower() for each in tool.split(" / ")] for tool in (r.TOOL for r in readers())}
+    named = [tool for tool, words in first.items() if any(re.search(rf"\b{re.escape(w)}\b", text) for w in words)]
+    return f" (it names {', '.join(named[:4])}, and has no result of it)" if named else ""
 
 
 def _once(rows: list[MeasuredRow]) -> list[MeasuredRow]:

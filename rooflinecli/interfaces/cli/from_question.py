@@ -178,10 +178,16 @@ class QuestionCommand(TyperCommand):
 
     def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
         lines = (self.epilog or "").splitlines()
-        if lines:
-            with formatter.section("Examples"):
-                for line in lines:
-                    formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+        if not lines:
+            return
+        with formatter.section("Examples"):
+            start = " " * formatter.current_indent
+            room = formatter.width - len(start)
+            if max(map(len, lines)) > room:
+                from rooflinecli.render.formats.terminal import command as broken
+
+                lines = [part for line in lines for part in broken(line, room)]
+            formatter.write("".join(f"{start}{line}\n" for line in lines))
 
 
 def former_flags(option: Option) -> list[tuple[str, str]]:

@@ -141,7 +141,8 @@ def _frame(rows: Iterable[Mapping[str, Any]] | Mapping[str, Any]) -> Any:
 
 
 class Simulation(Json):
-    """The answer of a simulation: the object that `roofline simulate --format json` prints; its numbers by their names as well.
+    """The answer of a simulation: the object that `roofline simulate --format json` prints. Its parts, and the numbers of the run by
+    their names, are attributes as well: `s.ttft_p99_s`, `s.slo`.
 
     `times` holds every request's seconds and tokens, as arrays.
     """
@@ -159,6 +160,20 @@ class Simulation(Json):
     def __missing__(self, name: str) -> Any:
         """A number of the run, such as ttft_p99_s."""
         return self["simulate"][name]
+
+    def __getattr__(self, name: str) -> Any:
+        """A part of the answer, or a number of the run."""
+        if name in self:
+            return self[name]
+        if name in self.get("simulate", ()):
+            return self["simulate"][name]
+        raise AttributeError(
+            f"a simulation has no {name}; it has {', '.join(self)} and the numbers of the run in simulate"
+        )
+
+    def to_dict(self) -> Json:
+        """The JSON contract as a plain dictionary."""
+        return dict(self)
 
     def to_frame(self) -> Any:
         """A row for each number with the ends of its 80% interval, None where it has none: a pandas frame, or a polars one."""

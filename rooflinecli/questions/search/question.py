@@ -137,13 +137,14 @@ class ServingRow(RankedRow[InstanceLayout]):
 
 
 class NearestMiss(Record):
-    """The layout that comes closest to being feasible, and what it lacks."""
+    """The layout that comes closest to being feasible, and what it lacks, in requests per second where a rate is not reached."""
 
     layout: TrainingLayout | InstanceLayout
     command: str
     lacks: str
     estimate: str = ""
     chip: str | None = key(default=None, metadata=OPTIONAL)
+    missing_requests_per_s: float | None = key(default=None, metadata=OPTIONAL)
 
 
 class ChipOutcome(Record):

@@ -197,19 +197,35 @@ class ServingGrid:
         )
 
     def nearest(self, worst: np.ndarray) -> NearestMiss:
-        """The point that misses its limits by least, or the one that needs least memory."""
+        """The point that misses its limits by least, of equal ones on the fewest devices; or the one that needs least memory."""
         limited = bool(np.isfinite(worst).any())
-        if not limited:
+        if limited:
+            worst = np.where(worst == worst.min(), self.serve["devices"], np.inf)
+        else:
             worst = np.where(self.one.legal, self.one.whole(self.one.phases["decode"].memory.total_bytes), np.inf)
         i, j = map(int, np.unravel_index(int(np.argmin(worst)), worst.shape))
         row = self.row(i, j)
+        found = NearestMiss(layout=row.layout, command=row.command, lacks="")
         if limited:
             conditions = self.question.conditions
             missed = [c.missed(float(v)) for c in conditions if not c.holds(v := self.limited(c)[i, j])]
-            lacks = "; ".join(missed) or f"room on {plural(self.question.devices or 0, 'device')}"
+            found.lacks = "; ".join(missed) or self._room(found, i, j)
         else:
-            lacks = f"memory: it needs {si(row.memory['total_bytes'], 'B')} of {si(row.memory['capacity_bytes'], 'B')}"
-        return NearestMiss(layout=row.layout, command=row.command, lacks=lacks)
+            needed, capacity = (si(row.memory[name], "B") for name in ("total_bytes", "capacity_bytes"))
+            found.lacks = f"memory: it needs {needed} of {capacity}"
+        return found
+
+    def _room(self, miss: NearestMiss, i: int, j: int) -> str:
+        """What a point lacks of its devices, and of the rate that was asked for."""
+        devices, qps = self.question.devices or 0, self.question.qps
+        room = f"room on {plural(devices, 'device')}"
+        if qps is None:
+            return room
+        each = float(self.at_bound("serve.decode_requests_per_s", less=False)[i, j])
+        carried = devices // miss.layout.devices * each
+        miss.missing_requests_per_s = qps - carried
+        needed = f"{self.serve['devices'][i, j]:,g} would carry all"
+        return f"{qps - carried:.3g} of {qps:g} requests/s: {room} is for {carried:.3g}, and {needed}"
 
 
 def serving_grid(question: ServingSearchQuestion, refusal: str) -> ServingGrid:
