@@ -54,7 +54,7 @@ def question(verb: str) -> type[Question[object]]:
 def answer(asked: Question[Any]) -> dict[str, object]:
     """The answer as the object of the JSON contract. Raises the errors of rooflinecli.core.errors."""
     if asked.verb == "check":
-        from rooflinecli.calibrate.resolve_rows import rows_of_plan
+        from rooflinecli.calibrate.answer import rows_of_plan
 
         return dict(plain(asked.answer(rows_of_plan)))  # type: ignore[call-arg]
     if asked.verb == "calibrate":

@@ -82,8 +82,8 @@ def _compare(question: Any, how: Any) -> Any:
     """The comparison, or measured rows next to the estimate on one chip."""
     if not question.measured:
         return _without_sensitivity(question, how).answer()
-    from rooflinecli.calibrate.answer import aside
-    from rooflinecli.calibrate.resolve_rows import against, resolve
+    from rooflinecli.calibrate.answer import against, aside
+    from rooflinecli.calibrate.resolve_rows import resolve
     from rooflinecli.importers.logs import read
     from rooflinecli.questions.compare.question import MeasuredAnswer
 

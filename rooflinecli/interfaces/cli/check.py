@@ -54,7 +54,7 @@ def run(question: Check, how: CheckDelivery) -> int:
 
 def _measured(files: Sequence[Path], options: Options) -> list[MeasuredGap]:
     """Rows of measured files with their estimates; read only where a plan names one."""
-    from rooflinecli.calibrate.resolve_rows import rows_of_plan
+    from rooflinecli.calibrate.answer import rows_of_plan
 
     return rows_of_plan(files, options)
 

@@ -222,7 +222,7 @@ class ServingGrid:
         if qps is None:
             return room
         each = float(self.at_bound("serve.decode_requests_per_s", less=False)[i, j])
-        carried = devices // miss.layout.devices * each
+        carried = devices // int(self.one.serve["instance_devices"][i, 0]) * each
         miss.missing_requests_per_s = qps - carried
         needed = f"{self.serve['devices'][i, j]:,g} would carry all"
         return f"{qps - carried:.3g} of {qps:g} requests/s: {room} is for {carried:.3g}, and {needed}"
