@@ -13,6 +13,7 @@ from rooflinecli.specs.options import Number, OptNumber, OptText, OptWhole, Swit
 
 if TYPE_CHECKING:  # a help page needs neither jax nor numpy
     from rooflinecli.measure.aot import AotAnswer
+    from rooflinecli.measure.cases import KernelCase
     from rooflinecli.measure.run import MeasureAnswer
 
 
@@ -47,12 +48,12 @@ class Suite(Question["MeasureAnswer"]):
     process_id: OptWhole = field("whole", "Which of them this is.", default=None, least=0)
     # fmt: on
 
-    def answer(self, running: Callable[[Json], str] = lambda record: "") -> MeasureAnswer:
-        """Measure and fit; `running(record)` is the progress bar's text of a result."""
+    def answer(self, tell: Callable[[KernelCase, Json | None, int], None] = lambda *progress: None) -> MeasureAnswer:
+        """Measure and fit; `tell` is called before and after each kernel, with its record then, and with how many there are."""
         needs_jax()
         from rooflinecli.measure.run import execute
 
-        return execute(self, running)
+        return execute(self, tell)
 
 
 _SUITES = {

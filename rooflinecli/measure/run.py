@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +17,7 @@ from rooflinecli.measure.collectives import chosen, network
 from rooflinecli.measure.device import Environment, compute_capability, environment, keep_pages, known_chip
 from rooflinecli.measure.fit import Fit, usable
 from rooflinecli.measure.question import Suite
-from rooflinecli.measure.session import Log, ReferenceKernel, Session, Tell, was_contended
+from rooflinecli.measure.session import Log, ReferenceKernel, Session, was_contended
 from rooflinecli.measure.shape_grids import competing, missing
 from rooflinecli.measure.timing import FULL, QUICK, dispatch_overhead
 from rooflinecli.price.chip import Chip
@@ -70,8 +68,8 @@ class MeasureAnswer:
         )
 
 
-def execute(suite: Suite, running: Callable[[Record], str]) -> MeasureAnswer:
-    """Measure and fit; `running(record)` is the progress bar's text of a result. Ctrl-C returns an answer with the completed cases. Raises UsageError or DataError."""
+def execute(suite: Suite, tell: Callable[[KernelCase, Record | None, int], None]) -> MeasureAnswer:
+    """Measure and fit; `tell` is called before and after each kernel, with its record then, and with how many there are. Ctrl-C returns an answer with the completed cases. Raises UsageError or DataError."""
     for dtype in suite.dtype:
         size_of(dtype)
     keep_pages()
@@ -97,9 +95,9 @@ def execute(suite: Suite, running: Callable[[Record], str]) -> MeasureAnswer:
         cases += competing(cases)
     if "collectives" in suite.suites:
         cases += chosen(env, suite.quick)
-    with bar(len([c for c in cases if c.key not in log]), running) as tell:
-        session.tell = tell
-        session.run(cases)
+    planned = len([c for c in cases if c.key not in log])
+    session.tell = lambda case, record: tell(case, record, planned)
+    session.run(cases)
     return _answer(suite, session, out, len(cases))
 
 
@@ -165,36 +163,6 @@ def _fit(suite: Suite, answer: MeasureAnswer) -> None:
     answer.text = text
     if extends:
         answer.extra["held_out"] = compared(answer.records, text, answer.out, extends)
-
-
-@contextmanager
-def bar(total: int, result: Callable[[Record], str]) -> Iterator[Tell]:
-    """Yields `tell(case, record)`; `result(record)` is the text of a running result."""
-    if not sys.stderr.isatty():
-        yield lambda case, record: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(24),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[last]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("starting", total=total, last="")
-
-        def tell(case: KernelCase, record: Record | None) -> None:
-            if record is None:
-                progress.update(task, description=f"timing {case.label}")
-            elif record.get("looks", 1) == 1:
-                progress.update(task, advance=1, last=f"{result(record)}")
-            else:
-                progress.update(task, description=f"second look, {case.label}", last=f"{result(record)}")
-
-        yield tell
 
 
 def compared(records: Iterable[Record], text: str, path: Path, extends: str) -> list[Record]:

@@ -21,6 +21,8 @@ from rooflinecli.specs.options import OptText, Switch, Text, field
 from rooflinecli.validate.question import Validate
 
 if TYPE_CHECKING:
+    from rooflinecli.core.record import Json
+    from rooflinecli.measure.cases import KernelCase
     from rooflinecli.measure.run import MeasureAnswer
 
 
@@ -118,7 +120,14 @@ def suite(question: Suite, how: MeasureDelivery) -> int:
     needs_jax()
     from rooflinecli.render.views.measure import rate
 
-    return _show(question.answer(rate), how)
+    with Progress() as bar:
+
+        def tell(case: KernelCase, record: Json | None, planned: int) -> None:
+            bar.unit = f"timing {case.label}" if record is None else f"{case.label}: {rate(record)}"
+            bar.tell(int(record is not None and record.get("looks", 1) == 1), planned)
+
+        answer = question.answer(tell)
+    return _show(answer, how)
 
 
 def _show(answer: MeasureAnswer, how: MeasureDelivery) -> int:

@@ -89,7 +89,7 @@ def any_encoding() -> None:
 
 
 class Progress:
-    """`add` counts what is done; rich draws the bar after `after` seconds, and it leaves no trace when closed."""
+    """`add` counts what is done, in `unit`s; rich draws the bar after `after` seconds, and it leaves no trace when closed."""
 
     def __init__(self, total: int = 1, unit: str = "points", after: float = 1.0):
         self.total, self.unit, self.after = max(total, 1), unit, after
@@ -109,28 +109,26 @@ class Progress:
             self.drawn = now
             self._bar = self._bar or self._opened()
             rate = self.done / (now - self.start)
-            self._bar.update(
-                self._bar.task_ids[0], completed=self.done, rate=f"{rate:,.3g}/s" if rate < 1e3 else f"{rate:,.0f}/s"
-            )
+            shown = f"{rate:,.3g}/s" if rate < 1e3 else f"{rate:,.0f}/s"
+            self._bar.update(self._bar.task_ids[0], completed=self.done, description=self.unit, rate=shown)
             self._bar.refresh()
 
     def _opened(self) -> RichProgress:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn
         from rich.progress import TimeRemainingColumn as TimeLeft
 
         columns = (
             BarColumn(20),
             TaskProgressColumn(),
             MofNCompleteColumn(),
-            TextColumn(self.unit),
-            TextColumn("{task.fields[rate]}"),
-            TimeLeft(),
+            "{task.description}",
+            "{task.fields[rate]}",
         )
-        console = Console(stderr=True)
         bar = Progress(
             *columns,
-            console=console,
+            TimeLeft(),
+            console=Console(stderr=True),
             transient=True,
             auto_refresh=False,
             redirect_stdout=False,
