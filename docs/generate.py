@@ -1,4 +1,4 @@
-"""Write docs/cli.md, formulas.md, api.md, the tables of compatibility.md, schema/check.json, schema/estimate.json and the transcripts of README.md from the code.
+"""Write docs/cli.md, formulas.md, api.md, the tables of compatibility.md, schema/*.json and the transcripts of README.md from the code.
 
 python docs/generate.py [--check]      --check lists stale pages and exits 1 instead.
 """
@@ -211,10 +211,11 @@ def readme() -> str:
 
 
 def schema(name: str) -> str:
-    """A JSON schema of interfaces/schemas."""
+    """A JSON schema of interfaces/schemas, or of a kind of YAML file."""
     from rooflinecli.interfaces import schemas
+    from rooflinecli.specs.schema import KINDS, text
 
-    return json.dumps(getattr(schemas, name)(), indent=2, ensure_ascii=False) + "\n"
+    return text(name) if name in KINDS else json.dumps(getattr(schemas, name)(), indent=2, ensure_ascii=False) + "\n"
 
 
 PAGES = {
@@ -223,6 +224,8 @@ PAGES = {
     "docs/api.md": api,
     "docs/compatibility.md": compatibility,
     "README.md": readme,
+    "docs/schema/hardware.json": functools.partial(schema, "hardware"),
+    "docs/schema/model.json": functools.partial(schema, "model"),
     "docs/schema/check.json": functools.partial(schema, "plan_file"),
     "docs/schema/estimate.json": functools.partial(schema, "estimate_answer"),
 }

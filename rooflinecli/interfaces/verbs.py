@@ -29,7 +29,7 @@ _QUESTIONS = {
     "calibrate": "calibrate.question:Calibrate",
     "collective": "questions.collective.question:Collective",
     "shard": "questions.shard.question:Shard",
-    "partitioning": "questions.layouts.question:Partitioning",
+    "partitioning": "questions.shard.question:Partitioning",
     "goodput": "questions.goodput.question:TrainingGoodput",
     "speculate": "questions.serving.question:Speculate",
     "ops": "questions.ops.question:Ops",

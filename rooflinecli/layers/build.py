@@ -21,8 +21,8 @@ from rooflinecli.ledger.ledger import (
     norm,
 )
 from rooflinecli.ledger.mixer import CompositeMixer
-from rooflinecli.specs.layers import ComponentSpec
-from rooflinecli.specs.model import AttentionSpec, LayerSpec, ModelSpec
+from rooflinecli.specs.layers import AttentionSpec, ComponentSpec, LayerSpec
+from rooflinecli.specs.model import ModelSpec
 
 
 @cached_by_identity

@@ -21,11 +21,9 @@ from rooflinecli.core.record import Json
 from rooflinecli.specs.document import Document, Unread
 from rooflinecli.specs.figure import REQUIRED, Field, FileSpec, OneLine, Through, Whole
 from rooflinecli.specs.layers import (
-    AttentionSpec,
     Checkpoint,
     ComponentSpec,
     DenoisingSpec,
-    FeedForwardSpec,
     ImageSpec,
     LayerSpec,
     PatchSpec,
@@ -36,17 +34,6 @@ from rooflinecli.specs.name_lookup import find
 from rooflinecli.specs.snapshots import load
 
 Fields = dict[str, object]  # of a block or a group, as written
-__all__ = [
-    "AttentionSpec",
-    "FeedForwardSpec",
-    "LayerSpec",
-    "ModelSpec",
-    "PatchSpec",
-    "PositionSpec",
-    "Quantization",
-    "load_model",
-    "model_from",
-]
 
 
 def _some(layers: list[LayerSpec]) -> list[LayerSpec]:

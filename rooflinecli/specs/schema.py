@@ -1,13 +1,12 @@
 """JSON Schema for the two kinds of YAML, from the specs, so that an editor completes and checks a file.
 
-`python -m rooflinecli.specs.schema` rewrites docs/schema/; a test compares the checked-in files with what this makes.
+`python docs/generate.py` rewrites docs/schema/; a test compares the checked-in files with what this makes.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 from rooflinecli.core import units
@@ -97,14 +96,3 @@ def _overlay(schema: JsonSchema) -> None:
                 needed = schema["$defs"][name].pop("required")
                 whole.setdefault("properties", {})[field] = {"anyOf": [{"required": needed}, {"type": "null"}]}
     schema["if"], schema["else"] = {"required": ["extends"]}, whole
-
-
-def main(folder: Path = Path("docs/schema")) -> None:
-    """Rewrite the checked-in schemas."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for kind in KINDS:
-        (folder / f"{kind}.json").write_text(text(kind), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

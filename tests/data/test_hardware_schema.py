@@ -21,7 +21,7 @@ FOLDERS = {"hardware": ROOT / "hardware", "model": ROOT / "models"}
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_checked_in_schema_is_current(kind: str) -> None:
     checked_in = (ROOT / "docs" / "schema" / f"{kind}.json").read_text(encoding="utf-8")
-    assert checked_in == text(kind), "run `python -m rooflinecli.specs.schema`"
+    assert checked_in == text(kind), "run `python docs/generate.py`"
 
 
 @pytest.mark.slow

@@ -18,8 +18,8 @@ from rooflinecli.formulas import training_goodput as g
 from rooflinecli.interfaces.cli import answers
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.goodput.question import TrainingGoodput
-from rooflinecli.questions.layouts.answer import layouts
 from rooflinecli.questions.shard import answer as notation
+from rooflinecli.questions.shard.answer import layouts
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
 

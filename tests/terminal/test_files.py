@@ -87,12 +87,9 @@ def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path, monkeypa
 
 
 def test_every_writer_of_the_package_goes_through_this_module() -> None:
-    """Nothing else renames files or writes one whole, but the generators of docs and the log that grows line by line."""
+    """Nothing else renames files or writes one whole, but the log that grows line by line."""
     root = Path(files.__file__).parents[1]
-    generators = {
-        "specs/schema.py",
-    }
-    allowed = {"core/files.py", "measure/session.py", *generators}
+    allowed = {"core/files.py", "measure/session.py"}
     writers = {
         str(path.relative_to(root))
         for path in root.rglob("*.py")

@@ -3,6 +3,10 @@
 The Scaling Book's four cases (chapter 3): 1, no contracted dimension is split: nothing to send. 2, one operand's is:
 gather it. 3, both are, along the same axis: add up partial results. 4, both operands split different dimensions along
 one axis: gather one of them first.
+
+`roofline partitioning`: ways to split one layer over n devices in inference, with their collectives, priced and ranked. Feed-forward:
+weights stay (split along one dimension, or two) and activations travel, or weights travel. Attention: by head or by sequence. Pope et al.
+2022, section 3.
 """
 
 from __future__ import annotations
@@ -17,14 +21,19 @@ from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import Quantities
 from rooflinecli.formulas import counts, roofline, sharding
+from rooflinecli.formulas import sharding as f
+from rooflinecli.layers.build import ledger
+from rooflinecli.ledger.ledger import row_parameters
 from rooflinecli.ledger.ops import Collective, Op
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.price.network import price_collective
-from rooflinecli.quantization.formats import FORMATS, size_of
+from rooflinecli.quantization.formats import FORMATS, Formats, formats, size_of
 from rooflinecli.questions.collective.answer import BUS
 from rooflinecli.questions.collective.question import ChipName
+from rooflinecli.questions.layouts.question import Partitioned, PartitionedAttention, PartitioningAnswer
 from rooflinecli.specs.hardware import HardwareSpec
+from rooflinecli.specs.model import ModelSpec
 
 Axes = tuple[str, ...]
 _ARRAY = re.compile(r"([A-Za-z]\w*)\s*\[([^\]]*)\]")
@@ -141,7 +150,6 @@ class Mesh:
         return Collective(send.op, send.op, send.size, "mesh", self.over(send.axes), stride, mesh=mesh)
 
 
-REGIME = "kernel"
 Priced = dict[str, Any]  # quantities of one sharding by name
 SLICED = ("collectives", "communication_bytes", "communication_s", "compute_s", "expected_s", "floor_s")
 RANKED = ("case", "time_s", "floor_s", "communication_bytes", "communication_s", "compute_s", "held_bytes")
@@ -232,7 +240,7 @@ def _price(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> Priced:
     case, sends, local = plan(arrays, mesh, sizes)
     collectives, floor, expected, sent = [], 0.0, 0.0, 0.0
     for send in sends:
-        c = price_collective(mesh.collective(send), mesh.chip, REGIME, mesh.devices)
+        c = price_collective(mesh.collective(send), mesh.chip, "kernel", mesh.devices)
         # the Scaling Book's bytes, whether or not a switch sums
         on_ring = BUS[send.op](send.size, mesh.over(send.axes))
         floor, expected, sent = floor + c.floor, expected + c.expected, sent + on_ring
@@ -249,7 +257,7 @@ def _price(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> Priced:
             }
         )
     op = _local(local, mesh, sizes)
-    kernel = price(op, mesh.chip, REGIME)
+    kernel = price(op, mesh.chip, "kernel")
     compute = roofline.floor_time(kernel.t_compute, kernel.t_memory)
     held = sum(sharding.shard_bytes(_elements(a, sizes), mesh.element, mesh.over(a.used())) for a in arrays[:2])
     total = kernel.expected + expected
@@ -340,3 +348,130 @@ def _ranking(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> list[
     return sorted(
         rows, key=lambda r: (round(float(r["communication_s"]), 9), float(r["held_bytes"]), float(r["time_s"]))
     )
+
+
+SERVING = "serving"
+Sends = list[tuple[str, Number, float, float]]  # operation, bytes, members, stride
+
+
+def layouts(
+    model: ModelSpec,
+    hardware: HardwareSpec,
+    n: int,
+    batch: float,
+    queries: float = 1.0,
+    context: float = 2048.0,
+    dtype: str = "bf16",
+) -> PartitioningAnswer:
+    """Layouts of the last layer of a model for `batch` sequences of `queries` tokens. Raises UsageError."""
+    if n < 1 or n & (n - 1):
+        raise UsageError(f"-n {n}: layouts split devices into powers of two; give one")
+    group = ledger(model).layers[-1]
+    if group.moe or "F" not in group.axes or "K" not in group.axes:
+        raise UsageError(
+            f"{model.name}: layouts are for a dense feed-forward block with heads; experts have --ep in estimate"
+        )
+    chip, form = Chip(hardware), formats(dtype, None, None, dict(hardware.peak), hardware.name)
+    sizes = group.sizes(
+        {a: float(v) for a, v in group.axes.items()} | {"B": batch, "S": queries, "T": context, "O": 1.0, "Z": queries}
+    )
+    weights = (
+        row_parameters(tuple(r for r in group.rows if r.name.startswith("feedforward.") and r.contraction), sizes)
+        * form.weight
+    )
+    tokens, d, ff, first = batch * queries, sizes["D"], sizes["F"], sizes.get("U", sizes["F"])
+    powers, p = [2**i for i in range(n.bit_length())], form.activation
+    ways = [
+        ("1D weight-stationary", _one(tokens, d, n, p), weights / n),
+        *((f"2D weight-stationary {n // y} x {y}", _two(tokens, d, ff, first, n // y, y, p), weights / n) for y in powers[1:-1]),
+        *((f"weight-gathered over {over}", _weight_gathered(tokens, d, weights, over, n, p), weights * over / n) for over in powers[1:]),
+    ]  # fmt: skip
+    rows = [_row(chip, name, n, *sent, read) for name, sent, read in ways]
+    return PartitioningAnswer(
+        model=model.name,
+        hardware=hardware.name,
+        devices=n,
+        tokens=tokens,
+        context=context,
+        weights_bytes=weights,
+        feedforward=sorted(rows, key=lambda row: float(row.time_s)),
+        attention=_attention(chip, sizes, batch, queries, context, n, form),
+    )
+
+
+def _one(tokens: Number, d: Number, n: int, p: float) -> tuple[Sends, Number]:
+    size = tokens * d * p
+    return [("all-gather", size, n, 1.0), ("reduce-scatter", size, n, 1.0)], f.weight_stationary_1d(
+        tokens, d, float(n), p
+    )
+
+
+def _two(tokens: Number, d: Number, ff: Number, first: Number, x: int, y: int, p: float) -> tuple[Sends, Number]:
+    """Width over x devices, hidden over y; the first matmul of a gated block leaves two partial sums."""
+    along, across = tokens * d / x * p, tokens * p / y
+    sends: Sends = [
+        ("all-gather", along, y, 1.0),
+        ("reduce-scatter", across * first, x, float(y)),
+        ("all-gather", across * ff, x, float(y)),
+        ("reduce-scatter", along, y, 1.0),
+    ]
+    return sends, f.weight_stationary_2d(tokens, d, (first + ff) / 2, float(x), float(x * y), p)
+
+
+def _weight_gathered(tokens: Number, d: Number, weights: Number, over: int, n: int, p: float) -> tuple[Sends, Number]:
+    rest, size = n // over, tokens / over * d * p
+    sends: Sends = [
+        ("all-gather", weights * over / n, over, float(rest)),
+        ("all-gather", size, rest, 1.0),
+        ("reduce-scatter", size, rest, 1.0),
+    ]
+    return sends, f.weight_gathered(tokens, d, weights, float(over), float(n), p)
+
+
+def _row(chip: Chip, name: str, n: int, sends: Sends, sent: Number, read: Number) -> Partitioned:
+    """Communication and the weights a device reads, one after the other."""
+    seconds = floor = 0.0
+    for op, size, members, stride in sends:
+        priced = price_collective(Collective(op, op, size, "layout", float(members), stride), chip, SERVING, float(n))
+        seconds, floor = seconds + priced.expected, floor + priced.floor
+    memory = roofline.effective_memory_time(read, chip.bandwidth, chip.constants(SERVING, "matmul").memory)
+    return Partitioned(
+        layout=name,
+        sent_bytes=sent,
+        communication_s=seconds,
+        floor_s=roofline.floor_time(floor, read / chip.bandwidth),
+        weights_read_bytes=read,
+        memory_s=memory,
+        time_s=seconds + memory,
+    )
+
+
+def _attention(
+    chip: Chip, sizes: dict[str, Number], batch: float, queries: float, context: float, n: int, form: Formats
+) -> list[PartitionedAttention]:
+    """By head: no traffic beyond the projections' own. By sequence: q, k and v go to their sequence's device and o comes back."""
+    k, h = sizes["K"], sizes["H"]
+    moved = batch * queries / n * (2 * sizes["N"] + 2 * k) * h * form.activation
+    c = chip.constants(SERVING, "decode_attention")
+    rows = []
+    for name, cache, size in (
+        ("by head", f.cache_by_head(batch, context, k, h, float(n), form.kv), 0.0),
+        ("by sequence", f.cache_by_batch(batch, context, k, h, float(n), form.kv), moved),
+    ):
+        sent = price_collective(
+            Collective("all-to-all", "all-to-all", size, "layout", float(n), 1.0), chip, SERVING, float(n)
+        )
+        travel = sent.expected if size else 0.0
+        memory = roofline.effective_memory_time(cache, chip.bandwidth, c.memory)
+        rows.append(
+            PartitionedAttention(
+                attention=name,
+                cache_bytes=cache,
+                sent_bytes=sent.volume,
+                communication_s=travel,
+                memory_s=memory,
+                floor_s=cache / chip.bandwidth,
+                time_s=travel + memory,
+            )
+        )
+    return sorted(rows, key=lambda row: float(row.time_s))

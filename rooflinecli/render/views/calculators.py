@@ -14,7 +14,7 @@ from rooflinecli.core.text import plural
 from rooflinecli.core.units import count, si
 from rooflinecli.questions.collective.question import CollectiveAnswer
 from rooflinecli.questions.formula.question import FormulaAnswer, FormulaList
-from rooflinecli.questions.layouts.question import PartitioningAnswer
+from rooflinecli.questions.shard.question import PartitioningAnswer
 from rooflinecli.render.blocks import (
     Block,
     Column,
