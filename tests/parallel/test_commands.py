@@ -154,7 +154,7 @@ def test_two_dimensional_layout_falls_with_the_root_of_n(n):
 
 @pytest.mark.parametrize("name", ["1D weight-stationary", "2D weight-stationary 2 x 4", "weight-gathered over 4"])
 def test_layout_formulas_count_what_the_collectives_send(name):
-    from rooflinecli.questions.layouts import answer as module
+    from rooflinecli.questions.shard import answer as module
 
     sends = {
         "1D weight-stationary": module._one(64.0, 512.0, 8, 2.0),

@@ -31,7 +31,7 @@ from rooflinecli.price.network import price_collective
 from rooflinecli.quantization.formats import FORMATS, Formats, formats, size_of
 from rooflinecli.questions.collective.answer import BUS
 from rooflinecli.questions.collective.question import ChipName
-from rooflinecli.questions.layouts.question import Partitioned, PartitionedAttention, PartitioningAnswer
+from rooflinecli.questions.shard.question import Partitioned, PartitionedAttention, PartitioningAnswer
 from rooflinecli.specs.hardware import HardwareSpec
 from rooflinecli.specs.model import ModelSpec
 
