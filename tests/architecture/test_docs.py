@@ -63,6 +63,13 @@ def test_links_point_at_files_that_exist():
             assert (page.parent / target).exists(), f"{page.name} -> {target}"
 
 
+def test_help_fits_a_terminal_of_eighty_columns():
+    blocks = re.findall(
+        r"^```\w*\n(.*?)^```", (ROOT / "docs/cli.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    assert [line for block in blocks for line in block.splitlines() if len(line) > 80] == []
+
+
 def test_the_glossary_names_options_that_exist():
     glossary = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
     of_other_tools = {

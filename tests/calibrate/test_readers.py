@@ -74,8 +74,13 @@ def test_a_cut_in_a_line_is_refused(name):
 
 @pytest.mark.parametrize("text", ["", "hello\n", "{}", '{"loss": 1}', "Name,Time\na,1\n", "[1, 2]"])
 def test_something_else_is_refused(text):
-    with pytest.raises(DataError, match="log:1: unknown measurement format"):
+    with pytest.raises(DataError, match="log:1: unknown measurement format; `roofline calibrate --help` and docs"):
         read_source(Source("log", text))
+
+
+def test_a_format_that_the_file_names_is_said():
+    with pytest.raises(DataError, match=r"unknown measurement format \(it names JetStream, and has no result of it\);"):
+        read_source(Source("log", "JetStream started\n"))
 
 
 def test_files_gzipped_or_binary(tmp_path):

@@ -14,7 +14,7 @@ from rooflinecli.specs.hardware import load_hardware
 
 
 def call(*args):
-    return CliRunner().invoke(cli.app, list(args))
+    return CliRunner().invoke(cli.app("measure"), list(args))
 
 
 def test_help_lists_every_suite():

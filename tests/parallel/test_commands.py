@@ -159,7 +159,7 @@ def test_layout_formulas_count_what_the_collectives_send(name):
     sends = {
         "1D weight-stationary": module._one(64.0, 512.0, 8, 2.0),
         "2D weight-stationary 2 x 4": module._two(64.0, 512.0, 2048.0, 2048.0, 2, 4, 2.0),
-        "weight-gathered over 4": module._gathered(64.0, 512.0, 3e6, 4, 8, 2.0),
+        "weight-gathered over 4": module._weight_gathered(64.0, 512.0, 3e6, 4, 8, 2.0),
     }[name]
     assert sum(collectives.gather_volume(size, members) for _, size, members, _ in sends[0]) == pytest.approx(sends[1])
 

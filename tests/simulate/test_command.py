@@ -250,6 +250,10 @@ def test_requests_are_a_frame():
     frame = found.requests()
     assert len(frame) == 50 and float(frame["ttft_s"].mean()) == pytest.approx(found["ttft_mean_s"])
     assert {"arrival_s", "prompt", "output", "queue_s", "tpot_s", "e2e_s", "replica"} <= set(frame.columns)
+    assert (
+        found.ttft_mean_s == found["ttft_mean_s"] and found.layout == found["layout"] and found.to_dict() == dict(found)
+    )
+    assert not hasattr(found, "tftt_mean_s")
 
 
 def test_an_interrupted_study_keeps_whole_rows(monkeypatch):
