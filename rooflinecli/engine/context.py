@@ -32,8 +32,8 @@ from rooflinecli.price.chip import Chip
 from rooflinecli.quantization.formats import BITS, FORMATS, Formats, experts_alone, experts_format, formats
 from rooflinecli.specs.engine import ServingEngine, load_engine, with_scheduler_overrides
 from rooflinecli.specs.grid import Grid, grid
-from rooflinecli.specs.layers import Quantization
 from rooflinecli.specs.layout import SIZES, Layout
+from rooflinecli.specs.model import Quantization
 from rooflinecli.specs.optimizer import load_optimizer
 from rooflinecli.specs.parse_values import document_lengths
 from rooflinecli.specs.prices import ChosenPrice

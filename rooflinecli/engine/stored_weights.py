@@ -18,9 +18,8 @@ from rooflinecli.quantization import linear_layers, schemes
 from rooflinecli.quantization.formats import BITS
 from rooflinecli.quantization.gguf import SOFTMAX, MixerMatrix, Mixers, file_bytes, file_type
 from rooflinecli.quantization.linear_layers import Linear
-from rooflinecli.specs.layers import Quantization, Widths
 from rooflinecli.specs.layout import Layout
-from rooflinecli.specs.model import ModelSpec
+from rooflinecli.specs.model import ModelSpec, Quantization, Widths
 from rooflinecli.specs.request import Request
 
 _WIDE = 2.0  # bytes per parameter that stays in 16 bits

@@ -21,8 +21,7 @@ from rooflinecli.ledger.ledger import (
     norm,
 )
 from rooflinecli.ledger.mixer import CompositeMixer
-from rooflinecli.specs.layers import AttentionSpec, ComponentSpec, LayerSpec
-from rooflinecli.specs.model import ModelSpec
+from rooflinecli.specs.model import AttentionSpec, ComponentSpec, LayerSpec, ModelSpec
 
 
 @cached_by_identity

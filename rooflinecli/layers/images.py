@@ -9,7 +9,7 @@ import math
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.fast_dataclass import dataclass
-from rooflinecli.specs.layers import ImageSpec
+from rooflinecli.specs.model import ImageSpec
 
 _ANYRES_SLACK = 1.1  # how far over the tiles allowed an image may go before it is scaled down
 _AROUND_CANVAS = 3  # the image's begin, the overview's mark, the image's end

@@ -27,8 +27,7 @@ from rooflinecli.core.record import Json
 from rooflinecli.formulas import recurrence
 from rooflinecli.ledger.ledger import Axes, Block, Row, matmul, norm
 from rooflinecli.ledger.mixer import Mixer
-from rooflinecli.specs.layers import ComponentSpec
-from rooflinecli.specs.model import ModelSpec
+from rooflinecli.specs.model import ComponentSpec, ModelSpec
 from rooflinecli.specs.snapshots import table
 
 _HERE = Path(__file__).parent

@@ -11,8 +11,8 @@ from rooflinecli.core.num import Number
 from rooflinecli.formulas import constraints
 from rooflinecli.ledger.ledger import EVEN, Axes, Sizes, TensorSplit
 from rooflinecli.ledger.ops import Collective
-from rooflinecli.specs.layers import LayerSpec
 from rooflinecli.specs.layout import Layout
+from rooflinecli.specs.model import LayerSpec
 
 HEADS = ("N",)  # axes that are split into whole units
 

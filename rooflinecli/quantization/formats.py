@@ -8,7 +8,7 @@ from dataclasses import replace
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.formulas.counts import quantized_bytes_per_weight
-from rooflinecli.specs.layers import Quantization
+from rooflinecli.specs.model import Quantization
 
 # name -> (bytes per element, scales included; formats a matmul can run in, first one the chip has)
 FORMATS: dict[str, tuple[float, tuple[str, ...]]] = {

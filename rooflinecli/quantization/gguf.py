@@ -15,8 +15,7 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.record import Json
 from rooflinecli.quantization import linear_layers
-from rooflinecli.specs.layers import AttentionSpec, FeedForwardSpec
-from rooflinecli.specs.model import ModelSpec
+from rooflinecli.specs.model import AttentionSpec, FeedForwardSpec, ModelSpec
 from rooflinecli.specs.snapshots import table
 
 Parts = dict[str, int]

@@ -15,7 +15,7 @@ from typing import Any
 from rooflinecli.core.expressions import Scope
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.record import Json
-from rooflinecli.specs.layers import AttentionSpec, FeedForwardSpec
+from rooflinecli.specs.model import AttentionSpec, FeedForwardSpec
 from rooflinecli.specs.snapshots import table
 
 # kinds of mixers whose projections checkpoints keep one by one

@@ -16,7 +16,7 @@ from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.record import Json
 from rooflinecli.quantization.formats import FORMATS
-from rooflinecli.specs.layers import Quantization
+from rooflinecli.specs.model import Quantization
 from rooflinecli.specs.snapshots import table
 
 

@@ -15,9 +15,8 @@ from rooflinecli.memory import device_parameters
 from rooflinecli.quantization.hf_config import patterns
 from rooflinecli.quantization.linear_layers import attention, matches
 from rooflinecli.specs.document import Document
-from rooflinecli.specs.layers import AttentionSpec
 from rooflinecli.specs.layout import Layout
-from rooflinecli.specs.model import model_from
+from rooflinecli.specs.model import AttentionSpec, model_from
 from rooflinecli.specs.validation import validated
 
 D, FF, LAYERS, VOCAB = 64, 96, 3, 500

@@ -19,9 +19,8 @@ from rooflinecli.quantization.formats import experts_alone, formats
 from rooflinecli.quantization.gguf import file_bytes
 from rooflinecli.quantization.schemes import parse, schemes
 from rooflinecli.specs.document import Document
-from rooflinecli.specs.layers import Quantization
 from rooflinecli.specs.layout import Layout
-from rooflinecli.specs.model import load_model, model_from
+from rooflinecli.specs.model import Quantization, load_model, model_from
 
 # a llama of odd sizes: width, feed-forward, query and value width, layers, vocabulary
 D, FF, Q, KV, LAYERS, VOCAB = 320, 832, 384, 128, 3, 1000
@@ -230,7 +229,7 @@ def test_on_the_command_line():
 def test_a_model_without_a_vocabulary_keeps_its_format_as_written():
     """No table of words, so no bytes of one: its weights weigh what their format says."""
     from rooflinecli.engine.stored_weights import exact
-    from rooflinecli.specs.layers import Quantization
+    from rooflinecli.specs.model import Quantization
 
     spec, stored = load_model("vit-l-16"), Quantization(dtype="fp8")
     assert not spec.vocab_size

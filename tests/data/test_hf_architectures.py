@@ -27,9 +27,8 @@ from rooflinecli.questions.models.answer import sheet
 from rooflinecli.render.answer import render
 from rooflinecli.render.views import models as views
 from rooflinecli.specs.document import Document
-from rooflinecli.specs.layers import ImageSpec
 from rooflinecli.specs.layout import Layout
-from rooflinecli.specs.model import model_from
+from rooflinecli.specs.model import ImageSpec, model_from
 
 BF16 = formats("bf16", None, None, {"bf16": 1}, "any")
 V4_FLASH = {

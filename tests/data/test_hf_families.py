@@ -17,9 +17,8 @@ from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes
 from rooflinecli.phases.forward import ForwardPass, ledger_flops
 from rooflinecli.quantization.formats import formats
 from rooflinecli.specs.document import Document
-from rooflinecli.specs.layers import ImageSpec
 from rooflinecli.specs.layout import Layout
-from rooflinecli.specs.model import model_from
+from rooflinecli.specs.model import ImageSpec, model_from
 
 ROOT = Path(__file__).resolve().parents[1]
 CASES = json.loads((ROOT / "oracle" / "golden_dense_families.json").read_text(encoding="utf-8"))["cases"]

@@ -11,8 +11,7 @@ from pydantic import ValidationError
 
 from rooflinecli.specs.efficiency import CONSTANTS, Efficiency
 from rooflinecli.specs.figure import ByteRate, differs
-from rooflinecli.specs.layers import AttentionSpec, ComponentSpec, PositionSpec, Quantization
-from rooflinecli.specs.model import load_model
+from rooflinecli.specs.model import AttentionSpec, ComponentSpec, PositionSpec, Quantization, load_model
 from rooflinecli.specs.validation import validated
 
 

@@ -8,7 +8,7 @@ import pytest
 from rooflinecli.formulas import recurrence
 from rooflinecli.layers import kinds
 from rooflinecli.layers.recurrent import Recurrent
-from rooflinecli.specs.layers import AttentionSpec
+from rooflinecli.specs.model import AttentionSpec
 
 
 class Counted:

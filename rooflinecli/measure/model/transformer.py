@@ -20,8 +20,7 @@ from rooflinecli.core.record import Json
 from rooflinecli.measure.kernels.xla import adamw
 from rooflinecli.specs.document import Document
 from rooflinecli.specs.figure import differs
-from rooflinecli.specs.layers import AttentionSpec, FeedForwardSpec, LayerSpec
-from rooflinecli.specs.model import ModelSpec, load_model, model_from
+from rooflinecli.specs.model import AttentionSpec, FeedForwardSpec, LayerSpec, ModelSpec, load_model, model_from
 
 Cache = list[tuple[jax.Array, jax.Array]]
 _ACT = {

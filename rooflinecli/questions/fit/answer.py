@@ -19,8 +19,8 @@ from rooflinecli.quantization.gguf import file_types
 from rooflinecli.quantization.schemes import parse, schemes
 from rooflinecli.questions.estimate.answer import foreign
 from rooflinecli.questions.fit.question import FitAnswer, FitDevice, FitLoad, FitModel, FitRow
-from rooflinecli.specs.layers import Quantization
 from rooflinecli.specs.layout import Layout
+from rooflinecli.specs.model import Quantization
 from rooflinecli.specs.request import Request
 
 SCHEMA = "roofline/fit/1"

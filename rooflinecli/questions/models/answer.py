@@ -13,8 +13,7 @@ from rooflinecli.layers.parameter_counts import layer_parameters, parameters
 from rooflinecli.ledger.ledger import Layer
 from rooflinecli.quantization.formats import formats
 from rooflinecli.specs.figure import differs
-from rooflinecli.specs.layers import LayerSpec
-from rooflinecli.specs.model import ModelSpec, load_model
+from rooflinecli.specs.model import LayerSpec, ModelSpec, load_model
 from rooflinecli.specs.name_lookup import display_path, load_registry
 
 Block = dict[str, object]  # the fields of a model file's block that are not at their default
