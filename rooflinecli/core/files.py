@@ -67,6 +67,16 @@ def replacing(path: Path, flag: str = "--out") -> Iterator[Path]:
         raise UsageError(f"{flag} {path}: cannot be written ({reason}); give a writable path") from None
 
 
+def check_target(path: Path, flag: str, forms: str) -> None:
+    """Raises UsageError, before a long run, for a file that is none of `forms` (FILE.csv or ...), and for one that cannot be written."""
+    if not path.suffix or f"FILE{path.suffix}" not in forms:
+        raise UsageError(f"{flag} {path}: write to {forms}", flag[2:])
+    if path.is_dir():
+        raise UsageError(f"{flag} {path}: cannot be written (it is a folder); give a file in it", flag[2:])
+    if not path.parent.is_dir():
+        raise UsageError(f"{flag} {path}: there is no folder {path.parent}; make it first", flag[2:])
+
+
 def is_existing_file(path: Path, mark: str = "") -> bool:
     """Whether a file lies there, or one does at what stands before the last `mark`; False for what cannot be a path."""
     try:

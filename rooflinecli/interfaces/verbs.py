@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rooflinecli.core.errors import RooflineWarning
 from rooflinecli.core.record import plain
 from rooflinecli.questions.question import Question
+
+if TYPE_CHECKING:
+    from rooflinecli.importers.source import Options
+    from rooflinecli.questions.compare.question import MeasuredGap
 
 AnswerT = TypeVar("AnswerT")
 _QUESTIONS = {
@@ -54,14 +59,19 @@ def question(verb: str) -> type[Question[object]]:
 def answer(asked: Question[Any]) -> dict[str, object]:
     """The answer as the object of the JSON contract. Raises the errors of rooflinecli.core.errors."""
     if asked.verb == "check":
-        from rooflinecli.calibrate.answer import rows_of_plan
-
-        return dict(plain(asked.answer(rows_of_plan)))  # type: ignore[call-arg]
+        return dict(plain(asked.answer(measured_rows)))  # type: ignore[call-arg]
     if asked.verb == "calibrate":
         from rooflinecli.calibrate.answer import report
 
         return dict(plain(report(asked.answer())))
     return dict(plain(asked.answer()))
+
+
+def measured_rows(files: Sequence[Path], options: Options) -> list[MeasuredGap]:
+    """Rows of the measured files of a plan with their estimates; their readers are imported only where a plan names one."""
+    from rooflinecli.calibrate.answer import rows_of_plan
+
+    return rows_of_plan(files, options)
 
 
 _WARNINGS_LOCK = threading.Lock()  # warnings belong to the whole process

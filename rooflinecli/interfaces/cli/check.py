@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.interfaces.cli.from_question import Delivery, command
 from rooflinecli.interfaces.cli.output import columns, write
+from rooflinecli.interfaces.verbs import measured_rows
 from rooflinecli.questions.check.question import Check, CheckAnswer
-from rooflinecli.questions.compare.question import MeasuredGap
 from rooflinecli.specs.options import OptText, Text, Texts, field
-
-if TYPE_CHECKING:
-    from rooflinecli.importers.source import Options
 
 CI = ("junit", "github", "sarif")  # each is a function of render/formats/check
 FORMATS = ("table", "json", *CI, "markdown")
@@ -35,7 +30,7 @@ def run(question: Check, how: CheckDelivery) -> int:
     """Check and report; the exit code is 1 where a requirement is not met."""
     also = [_also(item) for item in how.report]
     try:
-        answer = question.answer(_measured)
+        answer = question.answer(measured_rows)
     except DataError as error:
         if how.format == "github":
             from rooflinecli.render.formats.check import annotation
@@ -50,13 +45,6 @@ def run(question: Check, how: CheckDelivery) -> int:
     if how.write_baseline is not None:
         write(_rendered("json", answer), Path(how.write_baseline))
     return 0 if answer.passed else 1
-
-
-def _measured(files: Sequence[Path], options: Options) -> list[MeasuredGap]:
-    """Rows of measured files with their estimates; read only where a plan names one."""
-    from rooflinecli.calibrate.answer import rows_of_plan
-
-    return rows_of_plan(files, options)
 
 
 def _rendered(kind: str, answer: CheckAnswer, width: int = 0, schema: str | None = None, details: bool = True) -> str:

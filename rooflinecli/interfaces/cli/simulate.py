@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import UsageError
+from rooflinecli.core.files import check_target
 from rooflinecli.interfaces.cli.from_question import Study, command, draw, show
 from rooflinecli.interfaces.cli.output import INTERRUPTED, Progress
 from rooflinecli.questions.simulate.question import Simulate, SimulateAnswer
@@ -45,7 +46,7 @@ def run(cells: list[tuple[Simulate, dict[str, str]]], how: SimulateDelivery) -> 
         if path is not None and len(cells) > 1:
             raise UsageError(f"{flag} belongs to a single simulation; leave one value of each option", flag[2:])
         if path is not None:
-            request_log.check(Path(path), flag)
+            check_target(Path(path), flag, request_log.FORMS)
     over = how.over([question for question, _ in cells]) or spread_over()
     try:
         return _study(cells, how, over) if len(cells) > 1 else _one(cells[0][0], how, over)

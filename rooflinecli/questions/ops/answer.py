@@ -29,6 +29,7 @@ from rooflinecli.questions.estimate.answer_types import EstimateAnswer, Hardware
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import Request
 
+SCHEMA = "roofline/ops/1"
 SORTS = {"time": "time_s", "flops": "flops", "bytes": "bytes", "intensity": "intensity_flops_per_byte"}
 NOTHING = 1e-9  # of a phase's time: below it a row is rounding
 
@@ -100,7 +101,7 @@ class OnRoofline(Record):
 class OpsAnswer(OnRoofline):
     """An estimate and the operations of its phases."""
 
-    schema: str = "roofline/ops/1"
+    schema: str = SCHEMA
     model: ModelAnswer
     hardware: HardwareAnswer
     workload: Workload
@@ -163,23 +164,16 @@ def operations(request: Request, sort: str = "order", top: int | None = None) ->
             phase: sorted(rows, key=lambda row: getattr(row, key) or 0.0, reverse=True)[:top]
             for phase, rows in listed.items()
         }
-    return OpsAnswer(
-        model=result.model,
-        hardware=result.hardware,
-        workload=result.workload,
+    return OpsAnswer.like(
+        result,
+        schema=SCHEMA,
         roofs=roofs(request),
         phases={
-            phase: PhaseOperations(
-                plan=answer.layout,
-                time_s=answer.time_s,
-                floor_s=answer.floor_s,
-                interval_s=list(answer.interval_s),
-                operations=listed[phase],
+            phase: PhaseOperations.like(
+                answer, plan=answer.layout, interval_s=list(answer.interval_s), operations=listed[phase]
             )
             for phase, answer in result.phases.items()
         },
-        feasible=result.feasible,
-        violations=result.violations,
     )
 
 

@@ -30,15 +30,8 @@ def draw(picture: Picture, target: str) -> str | None:
 
 def check(target: str) -> None:
     """Raises UsageError for a target that nothing can be drawn to, before the answer is computed."""
-    if target == "-":
-        return
-    path = Path(target)
-    if path.suffix not in (".png", ".svg"):
-        raise UsageError(f"--plot {target}: write to FILE.png, FILE.svg or -", "plot")
-    if path.is_dir():
-        raise UsageError(f"--plot {target}: cannot be written (it is a folder); give a file in it", "plot")
-    if not path.parent.is_dir():
-        raise UsageError(f"--plot {target}: there is no folder {path.parent}; make it first", "plot")
+    if target != "-":
+        files.check_target(Path(target), "--plot", "FILE.png, FILE.svg or -")
 
 
 def _curves(picture: Picture) -> dict[str, list[tuple[float, float]]]:

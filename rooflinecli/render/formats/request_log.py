@@ -18,16 +18,9 @@ if TYPE_CHECKING:
 
     Columns = dict[str, NDArray[generic]]
 
+FORMS = "FILE.csv or FILE.parquet"
 WHOLE = ("prompt", "output", "replica", "preempted", "hit")
 NAMES = {**{name: f"{name}_s" for name in ("arrival", "queue", "ttft", "tpot", "e2e")}, "label": "class"}
-
-
-def check(path: Path, flag: str) -> None:
-    """Raises UsageError, before a long run, for a suffix or a folder that `save` could not write."""
-    if path.suffix not in (".csv", ".parquet"):
-        raise UsageError(f"{flag} {path}: write to FILE.csv or FILE.parquet", flag[2:])
-    if not path.parent.is_dir():
-        raise UsageError(f"{flag} {path}: there is no folder {path.parent}; make it first", flag[2:])
 
 
 def table(times: RequestLatencies) -> Columns:
@@ -37,8 +30,8 @@ def table(times: RequestLatencies) -> Columns:
 
 
 def save(columns: Columns, path: Path, flag: str) -> None:
-    """Arrays by column; what is not a number is left empty. Raises UsageError for what `check` refuses or without pyarrow."""
-    check(path, flag)
+    """Arrays by column; what is not a number is left empty. Raises UsageError for another file than FORMS, and without pyarrow."""
+    files.check_target(path, flag, FORMS)
     if path.suffix == ".csv":
         with (
             files.replacing(path, flag) as partial,
