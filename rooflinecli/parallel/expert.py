@@ -2,7 +2,7 @@
 
 In training a token crosses to another node once, however many experts it visits there, and routers visit at most four nodes
 (DeepSeek-V3, section 3.2.2), so at most four copies of it use the network between nodes. In serving the backend decides what
-is sent (formulas/moe_all2all.py), and experts may be spread over tensor-parallel ranks too.
+is sent (formulas/collectives.py), and experts may be spread over tensor-parallel ranks too.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives, roofline
-from rooflinecli.formulas import moe_all2all as f
+from rooflinecli.formulas import collectives as f
 from rooflinecli.ledger.ops import ExpertAllToAll
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.network import PricedCollective

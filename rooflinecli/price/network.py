@@ -14,7 +14,6 @@ from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives as f
-from rooflinecli.formulas import moe_all2all as moe
 from rooflinecli.ledger.ops import Collective
 from rooflinecli.price import fabrics
 from rooflinecli.price.chip import Chip, LevelNumbers
@@ -172,8 +171,8 @@ def custom_all_reduce(size: Number, n: Number, chip: Chip, library: str, shot: s
     """
     bandwidth = chip.levels[0].bandwidth
     one, two = (chip.constants("kernel", "custom_all_reduce", shot, f"{shot}@{library}") for shot in SHOTS)
-    once = moe.one_shot_all_reduce(one.overhead, size, n, one.memory, bandwidth)
-    twice = moe.two_shot_all_reduce(one.overhead, two.overhead, size, n, two.memory, bandwidth)
+    once = f.one_shot_all_reduce(one.overhead, size, n, one.memory, bandwidth)
+    twice = f.two_shot_all_reduce(one.overhead, two.overhead, size, n, two.memory, bandwidth)
     expected = {"one-shot": once, "two-shot": twice}.get(shot, f.faster(once, twice))
     least = f.collective_floor(f.reduced_in_network_volume(size, n), bandwidth)
     sent = {"one-shot": size * (n - 1)}.get(shot, f.all_reduce_volume(size, n))

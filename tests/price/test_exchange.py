@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import TracedLift
 from rooflinecli.core.num import value
-from rooflinecli.formulas import moe_all2all as f
+from rooflinecli.formulas import collectives as f
 from rooflinecli.formulas.grouped_gemm import ranks_inside
 from rooflinecli.ledger.ops import ExpertAllToAll
 from rooflinecli.parallel.expert import exchanges
