@@ -56,7 +56,8 @@ def test_a_sweep_writes_the_points_that_it_has(monkeypatch: pytest.MonkeyPatch, 
             yield box
 
     monkeypatch.setattr(sweep, "answers", interrupted)
-    asked = ("sweep", "llama-3-8b", "--hw", "h100,h200,b200", "--batch", "1,2")
+    layout = ("--tp", "1", "--pp", "1", "--dp", "1")
+    asked = ("sweep", "llama-3-8b", "--hw", "h100,h200,b200", "--batch", "1,2", *layout)
     path = tmp_path / "points.csv"
     ran = run_cli(*asked, "--format", "csv", "--out", str(path))
     assert ran.code == 130 and "interrupted: 4 of 6 points are written" in ran.err

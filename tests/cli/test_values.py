@@ -74,7 +74,7 @@ def test_spellings_of_a_price(written):
     assert number("--price", written, "price") == 2.5
 
 
-def test_a_sweep_without_a_layout_names_the_options_that_give_one(cli):
-    lacking = cli("sweep", "llama-3-70b", "--hw", "h100", "-n", "8", "--batch", "8,32", "--phase", "decode")
+def test_a_large_sweep_without_a_layout_names_the_options_that_give_one(cli):
+    lacking = cli("sweep", "llama-3-70b", "--hw", "h100", "-n", "8", "--batch", "1..501", "--phase", "decode")
     given = cli("sweep", "llama-3-70b", "--hw", "h100", "-n", "2", "--tp", "2", "--batch", "4000", "--phase", "decode")
     assert lacking.code == given.code == 1 and "give --tp" in lacking.err and "give --tp" not in given.err

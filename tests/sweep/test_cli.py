@@ -103,7 +103,7 @@ def test_infeasible_points_stay_unless_asked_away() -> None:
     assert kept == [r for r in found if r["feasible"] == "true"]
     quick = rows(roofline("sweep", *ARGS, "--format", "csv", "--where", "decode.time_s <= 10 ms").stdout)
     assert quick == [r for r in found if r["decode.time_s"] and float(r["decode.time_s"]) <= 0.01] and quick
-    roofline("sweep", "llama-3-405b", "--hw", "h100", "--batch", "1,2", code=1)
+    roofline("sweep", "llama-3-405b", "--hw", "h100", "--batch", "1,2", "--tp", "8", "--pp", "1", "--dp", "1", code=1)
 
 
 def test_a_dtype_one_chip_lacks_leaves_its_points_infeasible() -> None:

@@ -111,18 +111,20 @@ def point(space: axes.Space, index: int) -> dict[str, Any]:
     for axis in reversed((*space.structure, *space.sizes)):
         index, i = divmod(index, len(axis.values))
         options[axis.name] = axis.values[i]
-    sizes = [options.setdefault(k, 1.0) for k in ("tp", "pp", "dp", "cp")]
-    options["n"] = math.prod(sizes)
-    if "train" in space.phases:
-        options.setdefault("zero", 1)
-        options.setdefault("recompute", "none")
-        options.setdefault("micro-batch", "1")
-        options.setdefault("ep", 1.0)  # an estimate chooses what a sweep takes as 1
-    return options
+    options["n"] = math.prod(options.setdefault(k, 1.0) for k in ("tp", "pp", "dp", "cp"))
+    return options if "train" not in space.phases else {"ep": 1.0, **options}  # which an estimate would choose
+
+
+GIVEN = {"serve": {"tp": 1, "pp": 1, "dp": 1}, "train": {"zero": 1, "recompute": "none", "micro_batch": 1}}
+
+
+def whole(options: dict[str, Any]) -> dict[str, Any]:
+    """The options with every size of a layout, so that none is chosen."""
+    return GIVEN["serve"] | (GIVEN["train"] if options["phase"] == "train" else {}) | options
 
 
 def compare(options: dict[str, Any], index: int) -> None:
-    space = axes.space(options)
+    space = axes.space(whole(options))
     index %= space.points
     single = point(space, index)
     try:
@@ -246,7 +248,7 @@ def test_hardware_figures(path: str, phase: str, index: int) -> None:
     )
     relative = not path.startswith("efficiency")
     space = axes.space(
-        {"model": "llama-3-8b", "hw": "h100", "phase": phase, "tp": 2, "batch": "8,64"},
+        whole({"model": "llama-3-8b", "hw": "h100", "phase": phase, "tp": 2, "batch": "8,64"}),
         [f"{path}=" + ",".join((f"x{v}" if relative else f"{v} s" if v < 0.1 else str(v)) for v in values[1:])],
     )
     index %= 2
@@ -271,15 +273,48 @@ def test_sums_without_powers_agree_to_the_bit() -> None:
         "dp": "1,2",
         "zero": 3,
     }
-    space = axes.space(options)
+    space = axes.space(whole(options))
     _, answer = next(run.answers(space, 0, space.points))
     times = answer.flat(answer.phases["train"].memory.total_bytes)
     for index in range(0, space.points, 7):
         assert estimate(build_request.request(point(space, index))).phases["train"].memory.total_bytes == times[index]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"model": "llama-3.3-70b", "hw": "h100", "phase": "prefill,decode", "batch": "8,512"},
+        {"model": "mixtral-8x7b", "hw": "h100,b200", "phase": "decode", "n": "4,8", "concurrency": "4"},
+        {"model": "llama-3-8b", "hw": "h100", "phase": "train", "n": "8", "batch": "64", "micro_batch": "1,2"},
+        pytest.param({"model": "mixtral-8x7b", "hw": "a100", "phase": "train", "n": "32,64"}, marks=pytest.mark.slow),
+    ],
+    ids=lambda options: f"{options['model']} {options['phase']}",
+)
+def test_sizes_left_out_are_those_that_an_estimate_chooses(options: dict[str, Any]) -> None:
+    space = axes.space(options)
+    assert space.chooses and not axes.space(whole(options)).chooses
+    found = list(run.answers(space, 0, space.points))
+    assert len(found) == space.points
+    for choice, answer in found:
+        assert answer.points == 1  # a point at a time
+        values = {axis.name: answer.axes[axis.name] for axis in space.sizes}
+        expected = estimate(build_request.request({**choice, **values, "phase": space.phases}))
+        check(expected, answer, 0)
+        shown = expected.phases[space.phases[0]].layout_of_phase
+        assert {name: answer.layout[name] for name in ("devices", "tp", "pp", "dp", "ep", "micro_batch")} == {
+            name: getattr(shown, name) for name in ("devices", "tp", "pp", "dp", "ep", "micro_batch")
+        }
+
+
+def test_a_large_sweep_takes_sizes_left_out_as_one() -> None:
+    space = axes.space({"model": "llama-3-8b", "hw": "h100", "phase": "decode", "batch": "1..501"})
+    assert space.points > axes.MOST_CHOSEN and not space.chooses
+    _, answer = next(run.answers(space, 0, space.points))
+    assert answer.points == space.points and answer.layout["devices"] == 1
+
+
 def test_the_comparison_can_fail() -> None:
-    space = axes.space({"model": "llama-3-8b", "hw": "h100", "phase": "decode", "batch": "1,2"})
+    space = axes.space({**whole({"phase": "decode"}), "model": "llama-3-8b", "hw": "h100", "batch": "1,2"})
     _, answer = next(run.answers(space, 0, 2))
     expected = estimate(build_request.request(point(space, 0)))
     check(expected, answer, 0)

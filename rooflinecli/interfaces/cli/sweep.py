@@ -14,6 +14,7 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.engine.build_request import warn
 from rooflinecli.interfaces.cli.from_question import Study, command, draw, show
 from rooflinecli.interfaces.cli.output import INTERRUPTED, Progress, columns, print_error
+from rooflinecli.questions.sweep.axes import MOST_CHOSEN
 from rooflinecli.questions.sweep.question import Sweep
 from rooflinecli.specs.options import OptText, Text, field
 from rooflinecli.specs.quantities import first_release
@@ -81,9 +82,10 @@ def run(question: Sweep, how: SweepDelivery) -> int:
         return INTERRUPTED
     if plot and how.plot:
         draw(plot.picture, str(how.plot))
-    if not feasible and not {"tp", "pp", "cp", "ep", "zero"} & {a.name for a in (*space.structure, *space.sizes)}:
+    given = {a.name for a in (*space.structure, *space.sizes)}
+    if not feasible and not space.chooses and not {"tp", "pp", "cp", "ep", "zero"} & given:
         warn(
-            "sweep takes sizes of the layout left out as 1; give --tp, --pp or --zero, such as `roofline estimate` chooses"
+            f"a sweep of more than {MOST_CHOSEN} points takes sizes of the layout left out as 1; give --tp, --pp or --zero, such as `roofline estimate` chooses"
         )
     return 0 if feasible else 1
 

@@ -15,8 +15,8 @@ SCHEMA = "roofline/plan/1"
 
 
 class PlannedChip(Record):
-    """A chip of a plan: its rank, or why it is infeasible. tried: device counts that were searched, with `legal` layouts, `run_s` and
-    `training_usd` of the run at the bound, None where nothing fits."""
+    """A chip of a plan: its rank, or why it is infeasible. tried: device counts with the `legal` layouts that were searched (None: the
+    layout that an estimate chooses decided), `run_s` and `training_usd` of the run at the bound, None where nothing fits."""
 
     rank: int | None = None
     chip: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -19,6 +20,7 @@ from rooflinecli.formulas import cost, scaling
 from rooflinecli.formulas.training_goodput import joined_mtbf
 from rooflinecli.questions import multi_chip
 from rooflinecli.questions.conditions import IntervalBounds, ends
+from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.goodput.question import MTBF, TrainingGoodput, elapsed_interval
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.plan.question import Plan, PlannedChip, RunOffer, TrainingChip
@@ -26,6 +28,7 @@ from rooflinecli.questions.search.explain_rows import FastestLayout, fastest_lay
 from rooflinecli.questions.search.search_request import Limits, estimate_command, joined, question
 from rooflinecli.specs import parse_values, prices
 from rooflinecli.specs.hardware import HardwareSpec
+from rooflinecli.specs.layout import OPEN
 from rooflinecli.specs.name_lookup import split_count
 from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.request import BOUNDS, Request
@@ -245,6 +248,7 @@ def _useful(counts: list[int], time: Ratio) -> list[int]:
 MFU = 0.25  # that the first count tried would need; the next is guessed from how far it is off
 HOST = 8  # devices of a host, where the chip's file does not say
 RUN, BILL = "train.run_s", "cost.training_usd"
+BEHIND = 1.05  # by which the layout that an estimate chooses is slower than the search's at most, on random questions
 
 
 @dataclass
@@ -277,6 +281,7 @@ class ChipPlan:
     def __init__(self, asked: PlanTarget, name: str, over: Spread | None = None):
         self.asked, self.name, self.options, self.over = asked, name, asked.each[name], over
         self.tried: dict[int, DeviceCountResult] = {}
+        self.guesses: dict[int, DeviceCountResult] = {}  # the same under the layouts that an estimate chooses
 
     @cached_property
     def request(self) -> Request:
@@ -300,9 +305,10 @@ class ChipPlan:
             if error.option == "n":  # these sizes do not split this count; another may do
                 return DeviceCountResult(devices, FastestLayout())
             raise
-        if best.estimate is None:
-            return DeviceCountResult(devices, best)
-        if self.asked.hold == "floor":
+        return self._with_goodput(devices, best)
+
+    def _with_goodput(self, devices: int, best: FastestLayout) -> DeviceCountResult:
+        if best.estimate is None or self.asked.hold == "floor":
             return DeviceCountResult(devices, best)
         try:
             answer = TrainingGoodput(n=devices, params=best.estimate.model.parameters.total).answer()
@@ -311,7 +317,25 @@ class ChipPlan:
         return DeviceCountResult(devices, best, float(answer.goodput), answer.goodput_interval)
 
     def over_deadline(self, devices: int) -> float:
-        return self.at(devices).held(RUN, self.asked.hold) / (self.asked.plan.deadline or float("inf"))
+        """The run's time over the deadline, by the layout that an estimate chooses where that decides, else by the search's."""
+        deadline = self.asked.plan.deadline or math.inf
+        if devices not in self.tried:
+            ratio = self.estimated(devices).held(RUN, self.asked.hold) / deadline
+            if ratio <= 1 or BEHIND < ratio < math.inf:
+                return ratio
+        return self.at(devices).held(RUN, self.asked.hold) / deadline
+
+    def estimated(self, devices: int) -> DeviceCountResult:
+        """The layout that an estimate chooses on a number of devices; none where it would answer another question or has no answer."""
+        if devices not in self.guesses:
+            best = FastestLayout()
+            if not self.asked.plan.where and not set(OPEN) & build_request.named(self.options).keys():
+                options = {**self.options, "n": str(devices), "phase": "train", "hold": self.asked.hold}
+                with suppress(UsageError, Infeasible):
+                    found = estimate(build_request.request(options))
+                    best = FastestLayout(estimate=found if found.feasible else None)
+            self.guesses[devices] = self._with_goodput(devices, best)
+        return self.guesses[devices]
 
     def over_budget(self, devices: int) -> float:
         return self.at(devices).held(BILL, self.asked.hold) / (self.asked.budget or float("inf"))
@@ -326,11 +350,11 @@ class ChipPlan:
         row.tried = [
             {
                 "devices": n,
-                "legal": found.best.legal,
+                "legal": found.best.legal if n in self.tried else None,
                 "run_s": found.held(RUN, hold) if found.best.estimate else None,
                 "training_usd": found.held(BILL, hold) if found.best.estimate and self.priced else None,
             }
-            for n, found in sorted(self.tried.items())
+            for n, found in sorted({**self.guesses, **self.tried}.items())
         ]
         return row
 
@@ -355,7 +379,7 @@ class ChipPlan:
             enough = cheaper
         more = 2 ** enough.bit_length()
         if self.priced and more in counts:  # it splits into more layouts and may be cheaper and faster
-            self.at(more)
+            self.estimated(more)
         return self.row(self.at(enough))
 
     def _enough(self, counts: list[int], deadline_s: float) -> int | None:
@@ -439,6 +463,8 @@ class ChipPlan:
         return row
 
     def _too_slow(self) -> PlannedChip:
+        if not self.tried and self.guesses:
+            self.at(min(self.guesses, key=lambda n: self.guesses[n].held(RUN, self.asked.hold)))
         able = [t for t in self.tried.values() if t.best.estimate is not None]
         if not able:
             return self._none(

@@ -90,7 +90,7 @@ def figures(chip: Chip) -> dict[str, types.Value]:
 def of_point(options: Options, set_: list[str] | None) -> types.SensitivityAnswer:
     """Elasticities of a sweep's single point, for every phase asked for. Raises UsageError for more points than one."""
     from rooflinecli.questions.sweep.axes import space
-    from rooflinecli.questions.sweep.run import choices, plan_of, question_of, request_of
+    from rooflinecli.questions.sweep.run import choices, plans_of, question_of, request_of
 
     grid = space(options, set_)
     if grid.points != 1:
@@ -99,11 +99,12 @@ def of_point(options: Options, set_: list[str] | None) -> types.SensitivityAnswe
         )
     base = request_of(next(iter(choices(grid))), grid.phases)
     request, override, sizes = question_of(base, grid.sizes, {a.name: a.values[0] for a in grid.sizes})
+    plans = plans_of(EstimateContext(request, override=override), sizes, override, grid.chooses)
     return types.SensitivityAnswer(
         schema="roofline/sensitivity/1",
         model=request.model.name,
         hardware=request.hardware.name,
-        phases={phase: elasticities(request, phase, plan_of(request, phase, sizes), override) for phase in grid.phases},
+        phases={phase: elasticities(request, phase, plan, override) for phase, plan in plans.items()},
     )
 
 

@@ -21,6 +21,8 @@ from rooflinecli.specs.options import OPTIONS, Option
 from rooflinecli.specs.request import MOST
 
 LARGEST = 100_000_000
+MOST_CHOSEN = 500  # points: each is a choice of some milliseconds, in training of some tenths of a second
+_LEFT_OPEN = {"serve": {"tp", "pp", "dp"}, "train": {"tp", "pp", "dp", "micro-batch", "zero", "recompute"}}
 _RANGE = re.compile(r"^(?P<low>.+?)\.\.(?P<high>[^/x*]+?)(?:\s*(?P<op>[/x*])\s*(?P<step>[^\s/x*]+))?$")
 _UNIT = re.compile(r"^(?P<numbers>.*[0-9x])\s*(?P<unit>[A-Za-z%][A-Za-z%/$]*)$")
 
@@ -101,6 +103,13 @@ class Space:
     @property
     def points(self) -> int:
         return prod(len(axis.values) for axis in (*self.structure, *self.sizes))
+
+    @property
+    def chooses(self) -> bool:
+        """Whether a size of the layout is left out, which `estimate` would choose; a large sweep takes it as 1."""
+        given = {axis.name for axis in (*self.structure, *self.sizes)}
+        kinds = {"train" if phase == "train" else "serve" for phase in self.phases}
+        return self.points <= MOST_CHOSEN and any(_LEFT_OPEN[kind] - given for kind in kinds)
 
     @property
     def swept(self) -> tuple[Axis, ...]:

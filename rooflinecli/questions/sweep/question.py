@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Sweep(EstimateOptions, Several, Question["Iterator[Table]"]):
     """Every number of `estimate` over ranges: `1..512`, `1..512/8` (step), `1..512x2` (factor), lists `1k,4k,32k`.
 
-    The layout is the one given, never chosen: sizes left out are 1, ZeRO is 1, nothing is recomputed (`roofline search`
-    chooses). Points that do not fit stay, with feasible = false and the reason. Exit code 1 when no point is feasible.
+    Sizes of the layout left out are chosen point by point as `estimate` does; above 500 points they are 1, ZeRO is 1 and nothing is
+    recomputed. Points that do not fit stay, with feasible = false and the reason. Exit code 1 when no point is feasible.
     """
 
     verb = "sweep"

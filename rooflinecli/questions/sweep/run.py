@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from rooflinecli.core.num import Number
 from rooflinecli.core.parallel_map import Spread
 from rooflinecli.core.record import MISSING, at, leaves
 from rooflinecli.engine import build_request, explicit_layout, legality, option_conflicts
+from rooflinecli.engine.choose import ChosenLayout
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer as engine_answer
 from rooflinecli.engine.legality import LegalityRule
@@ -28,7 +30,7 @@ from rooflinecli.engine.serving_load import BEHIND, arrivals
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.price import overrides
 from rooflinecli.questions.conditions import condition
-from rooflinecli.questions.estimate.answer import cost
+from rooflinecli.questions.estimate.answer import choose_layouts, cost
 from rooflinecli.questions.estimate.answer_types import Cost
 from rooflinecli.questions.goodput.question import with_failures
 from rooflinecli.questions.sweep.axes import Axis, Space, space
@@ -118,13 +120,14 @@ def lay_out(
 ) -> tuple[dict[str, Number], tuple[int, ...], tuple[int, ...]]:
     """Values of every axis inside the box, the shape they broadcast to, and the transpose back to the order of points."""
     lengths = [stop - start for start, stop in box]
+    alone = all(length == 1 for length in lengths)
     places = sorted(range(len(box)), key=lambda i: lengths[i])  # place -> axis
     shape = tuple(lengths[i] for i in places)
     found: dict[str, Number] = {}
     for i, (axis, (start, stop)) in enumerate(zip(axes, box, strict=True)):
         scale = overrides.figure(request.hardware, axis.name).si if axis.relative else 1.0
-        if len(axis.values) == 1:
-            found[axis.name] = axis.values[0] * scale if axis.relative else axis.values[0]
+        if alone or len(axis.values) == 1:
+            found[axis.name] = axis.values[start] * scale if axis.relative else axis.values[start]
             continue
         dims = [1] * len(box)
         dims[places.index(i)] = stop - start
@@ -133,14 +136,14 @@ def lay_out(
     return found, shape, order
 
 
-def answer(request: Request, axes: tuple[Axis, ...], box: Box) -> SweepBlock:
-    """Evaluate a box. Raises UsageError for a structure that does not exist (a dtype the chip lacks)."""
+def answer(request: Request, axes: tuple[Axis, ...], box: Box, chooses: bool = False) -> SweepBlock:
+    """Evaluate a box, of one point where its layout is chosen. Raises UsageError for a structure that does not exist (a dtype the chip lacks)."""
     sizes, shape, order = lay_out(axes, box, request)
     question, override, fields = question_of(request, axes, sizes)
     with np.errstate(all="ignore"):
         ctx = EstimateContext(question, override=override)
         option_conflicts.check_autoregressive(ctx)
-        plans = {phase: plan_of(question, phase, fields) for phase in option_conflicts.supported_phases(ctx)}
+        plans = plans_of(ctx, fields, override, chooses)
         results = {phase: engine_answer(ctx, plan, phase) for phase, plan in plans.items()}
         bill = cost(ctx, results, plans)
         if isinstance(train := results.get("train"), TrainAnswer) and train.run_s is not None:
@@ -181,8 +184,23 @@ def missing(request: Request, axes: tuple[Axis, ...], box: Box, why: str) -> Swe
     return SweepBlock({}, {}, Cost(), [_rule(why, np.bool_(False))], [], shape, order, sizes, {})
 
 
+def plans_of(
+    ctx: EstimateContext, fields: dict[str, Number], override: dict[str, Number], chooses: bool
+) -> dict[str, Layout]:
+    """The layout of each phase: as `estimate` chooses it, else, or where it finds none, with sizes left out as 1."""
+    phases, choices = option_conflicts.supported_phases(ctx), dict[str, ChosenLayout]()
+    if chooses:
+        sizes = {name: fields[name] for name in (*SIZES, "devices") if name in fields}
+        with suppress(UsageError, Infeasible):
+            asked = replace(ctx.request, phases=phases, **sizes)
+            choices, _ = choose_layouts(EstimateContext(asked, override=override))
+    return {
+        phase: choices[phase].layout if phase in choices else plan_of(ctx.request, phase, fields) for phase in phases
+    }
+
+
 def plan_of(request: Request, phase: str, sizes: dict[str, Number]) -> Layout:
-    """The plan given: sizes default to 1 (dp to what -n leaves), ZeRO to 1, recomputation to none, as the help says."""
+    """The plan given: sizes default to 1 (dp to what -n leaves), ZeRO to 1, recomputation to none."""
     given = {name: sizes[name] for name in SIZES if name in sizes}
     if "devices" in sizes and "dp" not in given:
         given["dp"] = sizes["devices"] / (given.get("tp", 1.0) * given.get("pp", 1.0) * given.get("cp", 1.0))
@@ -345,7 +363,8 @@ def layout(space: Space, wanted: list[str] | None) -> SweepColumns:
     first: RooflineError | None = None
     for choice in choices(space):
         try:
-            probe = answer(request_of(choice, space.phases), space.sizes, tuple((0, 1) for _ in space.sizes))
+            first_point = tuple((0, 1) for _ in space.sizes)
+            probe = answer(request_of(choice, space.phases), space.sizes, first_point, space.chooses)
         except (UsageError, Infeasible) as error:
             first = first or error
             continue
@@ -353,7 +372,7 @@ def layout(space: Space, wanted: list[str] | None) -> SweepColumns:
         return SweepColumns(
             [a.name for a in space.structure if a.name in swept],
             [a.name for a in space.sizes if a.name in swept],
-            select(probe, wanted),
+            [*(["layout.devices"] if space.chooses and not wanted else []), *select(probe, wanted)],
         )
     raise first or UsageError("nothing to sweep")
 
@@ -375,7 +394,7 @@ def answers(space: Space, start: int, stop: int, chunk: int = CHUNK) -> Iterator
 def work(space: Space, start: int, stop: int, chunk: int = CHUNK) -> Iterator[tuple[Choice, Iterator[Box]]]:
     """(structure, its boxes) of points [start, stop), in order."""
     shape = tuple(len(a.values) for a in space.sizes)
-    per = math.prod(shape)
+    per, chunk = math.prod(shape), 1 if space.chooses else chunk
     for i, choice in enumerate(choices(space)):
         low, high = max(start - i * per, 0), min(stop - i * per, per)
         if low < high:
@@ -385,7 +404,7 @@ def work(space: Space, start: int, stop: int, chunk: int = CHUNK) -> Iterator[tu
 def _answer(request: Request, space: Space, box: Box) -> SweepBlock:
     """A box, or why it has none."""
     try:
-        return answer(request, space.sizes, box)
+        return answer(request, space.sizes, box, space.chooses)
     except (UsageError, Infeasible) as error:
         return missing(request, space.sizes, box, str(error))
 
