@@ -39,9 +39,10 @@ class Compared:
     moe: bool
 
 
+@lru_cache(maxsize=1)
 def rows() -> tuple[Row, ...]:
-    """All rows of all rounds, as read."""
-    return tuple(row for name in ROUNDS.values() for row in published(name)["rows"])
+    """All rows of all rounds, each with the number of its file."""
+    return tuple({"round": number, **row} for number, name in ROUNDS.items() for row in published(name)["rows"])
 
 
 def timed() -> tuple[Row, ...]:
@@ -50,8 +51,8 @@ def timed() -> tuple[Row, ...]:
 
 
 def round_of(row: Row) -> int:
-    """The number of the file a row is in: 1 that of the first fit, 2 what came after it, 3 other frameworks."""
-    return int(row.get("round", 1))
+    """The number of the file a row is in, of ROUNDS."""
+    return int(row["round"])
 
 
 def family(row: Row) -> str:
