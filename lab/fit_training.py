@@ -17,7 +17,6 @@ from lab.fit import ABSOLUTE, Array, Constant, Values, fit, half_by_name
 from lab.show import show
 from lab.training_constants import FREE, Row, moe
 from lab.training_response_tables import ConstantResponse, answered, names_of, tabulate
-from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.validate.published_training import family
 from rooflinecli.validate.published_training import timed as rows
 from rooflinecli.validate.stats import Table
@@ -35,11 +34,7 @@ def fitted(row: Row) -> bool:
 
 def error(row: Row, constants: Values) -> float:
     """Signed error of the engine with some constants replaced."""
-    return _error(row, answered(row, constants))
-
-
-def _error(row: Row, answer: TrainAnswer) -> float:
-    return float(answer.time_s) / float(row["step_s"]) - 1
+    return float(answered(row, constants).time_s) / float(row["step_s"]) - 1
 
 
 def fit_to(seen: Iterable[Row], names: Iterable[str] = FREE) -> Values:
@@ -129,7 +124,7 @@ def _scored(row: Row, halves: Values, others: Values) -> dict[str, Any]:
         "tested": not fitted(row),
         "fitted": abs(error(row, halves)),
         "shipped": abs(error(row, {})),
-        "left_out": abs(_error(row, answer)),
+        "left_out": abs(answer.time_s / row["step_s"] - 1),
         "left_out_inside": bool(1 / (1 + width) <= row["step_s"] / answer.time_s <= 1 + width),
     }
 

@@ -62,22 +62,14 @@ def moe(row: Row) -> bool:
     return any(layer.feedforward.kind == "moe" for layer in model(row).layers)
 
 
-def _misaligned(row: Row) -> bool:
-    m = row["model"]
-    return not row["plan"].get("flash", True) and bool(m["d_model"] // m["heads"] % 8)
+def _option(name: str) -> Callable[[Row], bool]:
+    """Rows of a framework with this option."""
+    return lambda row: f"+{name}" in row["plan"].get("software", "")
 
 
-def _clamped(row: Row) -> bool:
-    return "gpt-oss" in str(row["model"].get("name")) and not row["hardware"].startswith("tpu")
-
-
-def _rowwise(row: Row) -> bool:
-    return "+rowwise" in row["plan"].get("software", "")
-
-
-def _host(chips: tuple[str, ...], name: str) -> Callable[[Row], bool]:
-    """Mixtures of experts on hosts of one kind, in one generation of Megatron."""
-    return lambda row: moe(row) and _on(chips, name)(row)
+def _host(chips: tuple[str, ...], *names: str) -> Callable[[Row], bool]:
+    """Mixtures of experts on hosts of one kind, in some generations of Megatron."""
+    return lambda row: moe(row) and _on(chips, *names)(row)
 
 
 FREE = {
@@ -85,9 +77,16 @@ FREE = {
     "deepspeed_traffic": FreeConstant("framework.traffic", software(*DEEPSPEED), 1, 8, "eager_traffic"),
     "nemo_traffic": FreeConstant("framework.traffic", software("nemo-2024"), 1, 6, 1),
     "accumulation_bytes": FreeConstant("framework.accumulate", software(*FSDP), 4, 120, 12),
-    "misaligned_scores": FreeConstant("scores.compute", _misaligned, 0.01, 0.5, 0.5),
-    "host_per_moe_layer": FreeConstant("step.per_moe_layer", _host(X86, "megatron-bridge"), 1e-4, 2e-2, 1e-3),
-    "host_2025": FreeConstant("step.per_moe_layer", _host(X86, "megatron-2025"), 1e-4, 2e-2, "host_per_moe_layer"),
+    "misaligned_scores": FreeConstant(
+        "scores.compute",
+        lambda r: bool(not r["plan"].get("flash", True) and r["model"]["d_model"] // r["model"]["heads"] % 8),
+        0.01,
+        0.5,
+        0.5,
+    ),
+    "host_per_moe_layer": FreeConstant(
+        "step.per_moe_layer", _host(X86, "megatron-bridge", "megatron-2025"), 1e-4, 2e-2, 1e-3
+    ),
     "host_2025_grace": FreeConstant("step.per_moe_layer", _host(GRACE, "megatron-2025"), 1e-4, 2e-2, 1e-3),
     "ampere_matmul": FreeConstant("matmul.any.compute", _on(AMPERE), 0.2, 1.0, 0.58),
     "hopper_matmul": FreeConstant("matmul.any.compute", _on(HOPPER), 0.2, 1.0, 0.58),
@@ -99,7 +98,7 @@ FREE = {
     "blackwell_fp8": FreeConstant("matmul.fp8.compute", _in("fp8", BLACKWELL), 0.1, 1.0, 0.52),
     "ultra_fp8": FreeConstant("matmul.fp8.compute", _in("fp8", ULTRA), 0.1, 1.0, 0.52),
     "ironwood_fp8": FreeConstant("matmul.fp8.compute", _in("fp8", ("tpu-v7",)), 0.1, 1.0, 0.65),
-    "rowwise_fp8": FreeConstant("matmul.fp8@torchtitan+rowwise.compute", _rowwise, 0.1, 1.0, 0.52),
+    "rowwise_fp8": FreeConstant("matmul.fp8@torchtitan+rowwise.compute", _option("rowwise"), 0.1, 1.0, 0.52),
     "blackwell_fp4": FreeConstant("matmul.fp4.compute", _in("fp4", (*BLACKWELL, *ULTRA)), 0.1, 1.0, 0.377),
     "hopper_experts": FreeConstant("grouped_matmul.compute", _experts(HOPPER), 0.05, 1.0, 0.5),
     "blackwell_experts": FreeConstant(
@@ -109,7 +108,13 @@ FREE = {
     "ultra_experts_fp8": FreeConstant("grouped_matmul.fp8.compute", _experts(ULTRA, "fp8"), 0.05, 1.0, 0.45),
     "ironwood_experts": FreeConstant("grouped_matmul.any.compute", _experts(("tpu-v7",), "bf16"), 0.05, 1.0, 0.3),
     "ironwood_experts_fp8": FreeConstant("grouped_matmul.fp8.compute", _experts(("tpu-v7",), "fp8"), 0.05, 1.0, 0.3),
-    "expert_biases": FreeConstant("experts.bias_passes", _clamped, 1, 60, 4),
+    "expert_biases": FreeConstant(
+        "experts.bias_passes",
+        lambda r: "gpt-oss" in str(r["model"].get("name")) and not r["hardware"].startswith("tpu"),
+        1,
+        60,
+        4,
+    ),
     "hopper_attention": FreeConstant(
         "prefill_attention.compute", _on(HOPPER, *MEGATRON, "nemo-2024", "maxtext"), 0.05, 1.0, 0.64
     ),
@@ -128,9 +133,7 @@ FREE = {
     "stragglers": FreeConstant(
         "straggler.per_doubling", lambda row: not row["hardware"].startswith("tpu"), 1e-3, 3e-2, 9e-3
     ),
-    "async_tp": FreeConstant(
-        "tp_collective.overlap", lambda r: "+async" in r["plan"].get("software", ""), 0.05, 1.0, 0.5
-    ),
+    "async_tp": FreeConstant("tp_collective.overlap", _option("async"), 0.05, 1.0, 0.5),
     "internevo_traffic": FreeConstant("framework.traffic", software("internevo"), 1, 8, "eager_traffic"),
     "internevo_turns": FreeConstant("dp_collective.per_hop", software("internevo"), 1e-4, 1e-1, 1e-4),
     "xtuner_attention": FreeConstant("prefill_attention.compute", software("xtuner"), 0.05, 1.0, 0.5),

@@ -13,9 +13,7 @@ import numpy as np
 import yaml
 
 from rooflinecli.engine import extrapolation
-from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.extrapolation import FURTHER, configuration, mixers, parallel_techniques, scale_up_domain_sizes
-from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.parallel import data
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.snapshots import PUBLISHED
@@ -92,6 +90,8 @@ def _layout(row: Row) -> Row:
     context, layout, answered = ctx(row), plan(row), compared(row)
     answer, (domain, fast) = answered.answer, scale_up_domain_sizes(context.chip)
     group = data.group(layout, False)
+    terms = extrapolation.own(extrapolation.of(context, layout, answer))
+    added = extrapolation.error(context, terms) ** 2 + answer.communication_error_fraction**2
     return {
         "row": row,
         "kind": context.chip.spec.kind,
@@ -110,43 +110,29 @@ def _layout(row: Row) -> Row:
         "sharding": group.part * group.stride / domain if layout.zero == 3 else 0.0,
         "hidden": float(sum(answer.hidden_s.values()) / answer.time_s),
         "memory": float(answer.memory.total_bytes / answer.memory.capacity_bytes),
-        "needed": _needed(context, layout, answer, row["step_s"]),
+        # the half width that would reach the measured time, beyond what the layout and its communication add
+        "needed": float(np.sqrt(max(np.expm1(abs(np.log(answer.time_s / row["step_s"]))) ** 2 - added, 0.0))),
     }
-
-
-def _needed(context: EstimateContext, layout: Layout, answer: TrainAnswer, measured: float) -> float:
-    """The half width that would reach a run's measured time, beyond what its layout and its communication add."""
-    terms = extrapolation.own(extrapolation.of(context, layout, answer))
-    added = extrapolation.error(context, terms) ** 2 + answer.communication_error_fraction**2
-    return float(np.sqrt(max(np.expm1(abs(np.log(answer.time_s / measured))) ** 2 - added, 0.0)))
 
 
 def widths(rows: tuple[Row, ...]) -> Row:
     """measured and stacks of published_runs/precedent.yaml: the half width that WIDTH_QUANTILE of runs need. The runs of the chip, stack,
     format and family in question count one each; all others of the stack together count as one, and so do all of other stacks."""
 
-    def width(like: Row) -> float:
-        alike = [row for row in rows if row["moe"] == like["moe"]]
-        far = [(row["stack"] == like["stack"]) + _same(row, like) for row in alike]
-        weights = [1.0 if of == 2 else 1.0 / far.count(of) for of in far]
+    def width(stack: str, moe: bool, *at: str) -> float:
+        alike = [row for row in rows if row["moe"] == moe]
+        near = [(row["stack"] == stack) + ((row["chip"], row["configuration"]) == at) for row in alike]
+        weights = [1.0 if of == 2 else 1.0 / near.count(of) for of in near]
         needed = [row["needed"] for row in alike]
         return round(float(np.quantile(needed, WIDTH_QUANTILE, weights=weights, method="inverted_cdf")), 3)
 
-    chips: dict[str, dict[str, float]] = defaultdict(dict)
-    for row in sorted(rows, key=lambda row: (row["chip"], row["configuration"])):
-        chips[row["chip"]].setdefault(row["configuration"], width(row))
-    models = {"dense": False, "mixture": True}
-    stacks = {
-        stack: {
-            model: width({"stack": stack, "moe": moe, "chip": "", "configuration": ""}) for model, moe in models.items()
-        }
-        for stack in [*sorted({row["stack"] for row in rows}), "others"]
-    }
-    return {"measured": dict(chips), "stacks": stacks}
-
-
-def _same(row: Row, like: Row) -> bool:
-    return (row["chip"], row["configuration"]) == (like["chip"], like["configuration"])
+    chips: dict[str, dict[str, float]] = {row["chip"]: {} for row in sorted(rows, key=lambda row: str(row["chip"]))}
+    for row in sorted(rows, key=lambda row: str(row["configuration"])):
+        at = row["chip"], row["configuration"]
+        chips[at[0]].setdefault(at[1], width(row["stack"], row["moe"], *at))
+    names = [*sorted({row["stack"] for row in rows}), "others"]
+    stacks = {stack: {"dense": width(stack, False), "mixture": width(stack, True)} for stack in names}
+    return {"measured": chips, "stacks": stacks}
 
 
 def envelope(rows: tuple[Row, ...]) -> Row:

@@ -37,6 +37,19 @@ def test_the_file_is_what_the_rows_say():
     )
 
 
+def test_a_configuration_has_the_width_of_its_runs_then_of_its_stack():
+    """Ten runs of one configuration weigh ten; one more run of the stack weighs one, and so do all five of another together."""
+
+    def run(stack: str, configuration: str, needed: float) -> dict[str, object]:
+        return {"stack": stack, "chip": "x", "configuration": configuration, "moe": False, "needed": needed}
+
+    rows = [run("a", "a1", 0.02) for _ in range(10)] + [run("a", "a2", 0.3)] + [run("b", "b1", 0.1) for _ in range(5)]
+    found = training_envelope.widths((*rows, {**run("c", "c1", 0.5), "moe": True}))
+    assert found["measured"]["x"] == {"a1": 0.02, "a2": 0.3, "b1": 0.1, "c1": 0.5}  # 10 of 12 need 0.02 and no more
+    assert {error["mixture"] for error in found["stacks"].values()} == {0.5}
+    assert {stack: found["stacks"][stack]["dense"] for stack in ("a", "b", "others")} == {"a": 0.1, "b": 0.1, "others": 0.1}
+
+
 def test_published_layouts_have_precedent():
     """Nine of ten keep to what nine of ten keep to; in the rest a run cannot go beyond the furthest run."""
     rows = training_envelope.layouts()
