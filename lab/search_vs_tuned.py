@@ -157,7 +157,7 @@ def priced(
 def searched(row: Row, hold: str = BOUNDS[0]) -> Searched | None:
     """A run against the search of its question, ranked by the bound that `hold` names; None where no layout fits by our count."""
     question, compared = question_of(row), published_training.compared(row)
-    ctx, devices = EstimateContext(question.request), question.devices[0]
+    ctx, devices = asked(row), question.devices[0]
     times, ends, blind, needed = [], [], [], dict[str, float]()
     bound = float(time_at_bound(compared.answer, hold))
     for layouts, answer in priced(ctx, question, devices):

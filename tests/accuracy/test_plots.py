@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from conftest import ROOT, run_cli
 
+from rooflinecli.render.views.report_tables import preface, view
+
 pytest.importorskip("matplotlib")
 
 
@@ -29,8 +31,9 @@ def test_a_folder_that_cannot_be_is_one_sentence(tmp_path):
     assert ran.code == 2 and "writable folder" in ran.err and ran.err.count("\n") == 1
 
 
-def test_the_shipped_pictures_are_those_of_the_page():
+def test_the_page_is_headed_and_illustrated_as_the_command_would():
     page = (ROOT / "docs" / "accuracy.md").read_text()
+    assert page.startswith(preface() + "\n\n### ")
     shipped = sorted(p.name for p in (ROOT / "docs" / "img").glob("*.png"))
     assert shipped and all(f"](img/{name})" in page for name in shipped) and page.count("](img/") == len(shipped)
 
@@ -39,7 +42,6 @@ def test_every_column_of_a_calibration_is_written_for_people():
     """Shares are percentages with their sign where they may have one, seconds have one decimal, and none is left to Python."""
     from rooflinecli.core.record import ReportTable
     from rooflinecli.render.blocks import Table
-    from rooflinecli.render.views.report_tables import view
 
     row = {
         "group": "decode",

@@ -47,7 +47,11 @@ def test_a_configuration_has_the_width_of_its_runs_then_of_its_stack():
     found = training_envelope.widths((*rows, {**run("c", "c1", 0.5), "moe": True}))
     assert found["measured"]["x"] == {"a1": 0.02, "a2": 0.3, "b1": 0.1, "c1": 0.5}  # 10 of 12 need 0.02 and no more
     assert {error["mixture"] for error in found["stacks"].values()} == {0.5}
-    assert {stack: found["stacks"][stack]["dense"] for stack in ("a", "b", "others")} == {"a": 0.1, "b": 0.1, "others": 0.1}
+    assert {stack: found["stacks"][stack]["dense"] for stack in ("a", "b", "others")} == {
+        "a": 0.1,
+        "b": 0.1,
+        "others": 0.1,
+    }
 
 
 def test_published_layouts_have_precedent():
