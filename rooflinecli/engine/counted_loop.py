@@ -19,36 +19,41 @@ from rooflinecli.engine.forward_step import (
     uncaptured_launch_s,
 )
 from rooflinecli.engine.serving_load import (
-    VARIATION,
     ReplicaLoad,
+    arrivals,
     frontend_latency,
+    length_spread,
     lone_token_s,
     prefill_interference_s,
     prompt_factor,
     token_step,
 )
 from rooflinecli.formulas import serving
-from rooflinecli.formulas.counted_loop import PRICED, LoopPrices, count
+from rooflinecli.formulas.counted_loop import DECODES, GRAPHS, PASSES, LoopPrices, loop_means
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import MOST
 
 SHORT = 8  # idle first tokens: where an answer is written in less, clients move in bunches
-FEW = 64  # tokens of an answer: of more, clients beyond those that are counted have the means that agree with measured servers
-SIZES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)  # clients that are counted; means of others lie between them
+FEW = 64  # tokens of an answer: of more, clients beyond MANY have the means that agree with measured servers
+MANY = 32.0
+BUSY, BRIEF_ANSWER = 0.2, 20.0  # share of time that prompts take, and tokens of an answer: of fewer each differs
+CROWDED, CROWDED_ERROR = 0.6, 0.5  # share of time beyond which means of a few thousand requests differ by as much
 BRIEF = 512  # tokens of a prompt: many shorter ones take less than four tell
 DIGITS = 7  # of prices, so that an array counts what a scalar does
 
 
 class CountedMeans(NamedTuple):
-    """Means of loops that were counted, `here`: bounds of the seconds of a request, those of its first token, those that prompts of others
-    add to a token, and sequences in a decode step. More clients than were counted have means of formulas within the bounds."""
+    """Means of loops that were counted, `here`: first token, time of a further one, sequences in its step, and a relative error of both times.
+    More clients than are counted have means of formulas, and a request takes between `least` and `most` seconds, so that throughput rises
+    with clients."""
 
     here: Number
+    first: Number
+    itl: Number
+    decoding: Number
+    error: Number
     least: Number
     most: Number
-    first: Number
-    added: Number
-    decoding: Number
 
     def instead_of(self, counted: Number, mean: Number) -> Number:
         """A counted number where the loop was counted, else the mean of a formula."""
@@ -57,96 +62,105 @@ class CountedMeans(NamedTuple):
 
 
 def counted(ctx: EstimateContext, layout: Layout, load: ReplicaLoad) -> CountedMeans | None:
-    """Of a closed loop of equal lengths, or of answers that take less than SHORT idle first tokens to write; None of other loads and of
-    schedulers that wait for more requests."""
-    r, rules, batch = ctx.request, ctx.engine.scheduler, num.value(load.batch)
-    if load.kind != "closed" or num.value(r.concurrency) is MOST or not num.present(batch > 1):
+    """Of a closed loop of equal lengths, or of answers that take less than SHORT idle first tokens to write, and of an open loop of some tokens
+    that prompts keep busy; None of other loads and of schedulers that wait for more requests."""
+    r, rules = ctx.request, ctx.engine.scheduler
+    if load.kind == "static" or (r.concurrency is not None and num.value(r.concurrency) is MOST):
         return None
     if rules.policy == "static" or rules.hold_steps or rules.poll_steps > 1 or ctx.engine.splits_layers:
         return None
-    return ctx.memoized(layout, "counted", lambda: _means(*ctx.without_trace(layout), batch), arrays=True)
+    means, (plain, bare) = _closed if load.kind == "closed" else _open, ctx.without_trace(layout)
+    busy = load.batch if load.kind == "closed" else load.share
+    return ctx.memoized(layout, "counted", lambda: means(plain, bare, num.value(busy)), arrays=True)
 
 
-def _means(ctx: EstimateContext, layout: Layout, batch: Number) -> CountedMeans | None:
-    tokens, context = num.maximum(ctx.output - 1, 0), serving.mean_context(ctx.prompt, ctx.output)
-    lone = lone_prefill_s(ctx, layout) + frontend_latency(ctx) + engine_constant(ctx, "per_stream", "s")
-    single = lone_token_s(ctx, layout)
-    short = ctx.request.equal_lengths | (tokens * single < SHORT * lone)
+def _closed(ctx: EstimateContext, layout: Layout, batch: Number) -> CountedMeans | None:
+    tokens = num.maximum(ctx.output - 1, 0)
+    short = ctx.request.equal_lengths | (tokens * lone_token_s(ctx, layout) < SHORT * _lone(ctx, layout))
+    short = short & (batch > 1)
     if not num.present(short):
         return None
-    accepted = speculation.engine_step_time(ctx, 1.0)  # tokens of a step
-    decodes = (single, *(token_step(ctx, layout, size, context).seconds for size in PRICED[1:]))
-    prices = (
-        *_prices(ctx, layout, 1 + tokens / accepted),
-        *(step * accepted for step in decodes),
-        *_passes(ctx, layout),
-    )
-    knots: list[tuple[Number, ...]] = [(1.0, lone + tokens * single, lone, 0.0 * single, 1.0)]
-    most, each = float(batch) if num.plain(batch) else float(batch.max()), ctx.requests_per_client
-    for size in SIZES[1 : 2 + sum(size < most for size in SIZES[1:-1])]:
-        burst, later, step, added, decoding = _count(short, size, *prices)
-        first = burst / each + (1 - 1 / each) * later
-        slowest = knots[-1][1] * size / knots[-1][0]  # more clients do not make fewer tokens
-        request = num.minimum(first + tokens * (step + added) / accepted, slowest)
-        knots.append((float(size), request, first, added / accepted, decoding))
-    top, slowest = knots[-1][:2]
-    short = short & (batch > 1)
-    here = short & ((batch <= top) | (ctx.output <= FEW) | ctx.request.equal_lengths)
-    request, *others = (_interpolated(knots, i, batch) for i in (1, 2, 3, 4))
-    most = num.where(here, request, slowest * num.maximum(batch / top, 1))
-    return CountedMeans(here, num.where(here, request, slowest) * short, num.where(short, most, INF), *others)
+    here = short & ((batch <= MANY) | (ctx.output <= FEW) | ctx.request.equal_lengths)
+    first, itl, decoding, longer = _count(ctx, layout, short, num.where(here, batch, MANY), 0.0)
+    request = num.where(here, 0.0, first + tokens * itl)
+    longest = num.where(short & (request > 0), request * batch / MANY, INF)
+    return CountedMeans(here, first, itl, decoding, num.maximum(longer - 1, 0), request * short, longest)
 
 
-def _prices(ctx: EstimateContext, layout: Layout, steps: Number) -> tuple[Number, ...]:
-    """Of LoopPrices those before the decode steps; an answer takes `steps` steps."""
+def _open(ctx: EstimateContext, layout: Layout, share: Number) -> CountedMeans | None:
+    here = (share > BUSY) & (ctx.output > 1) & (ctx.output <= BRIEF_ANSWER)
+    if not ctx.engine.scheduler.look_ahead or not num.present(here):  # compiled runtimes have a formula of their own
+        return None
+    first, itl, decoding, _ = _count(ctx, layout, here, 0.0, arrivals(ctx, layout)[0])
+    return CountedMeans(here, first, itl, decoding, CROWDED_ERROR * (share > CROWDED), 0.0, INF)
+
+
+def _lone(ctx: EstimateContext, layout: Layout) -> Number:
+    return lone_prefill_s(ctx, layout) + frontend_latency(ctx) + engine_constant(ctx, "per_stream", "s")
+
+
+def _prices(ctx: EstimateContext, layout: Layout, rate: Number, accepted: Number) -> tuple[Number, ...]:
+    """The numbers of LoopPrices, one after the other."""
     per_token, per_stream = (engine_constant(ctx, name, "s") for name in ("per_token", "per_stream"))
-    prompt, budget, rules = ctx.uncached_prompt, token_budget(ctx), ctx.engine.scheduler
-    spread, replayed, starts, launches = 0.0 if ctx.request.equal_lengths else VARIATION, 0.0, 0.0, 0.0
-    if num.present(prompt * (1 - spread) < rules.graph_tokens):
-        sizes = num.minimum(prompt, rules.graph_tokens) + 8, 8.0
-        both, decodes = (forward_step(ctx, layout, 1.0, n, n, decode=False).seconds for n in sizes)
-        replayed = both - decodes
+    prompt, budget, rules, starts, launches = ctx.uncached_prompt, token_budget(ctx), ctx.engine.scheduler, 0.0, 0.0
+    spread, context = length_spread(ctx), serving.mean_context(ctx.prompt, ctx.output)
     if rules.launch and not ctx.chip.ideal:
         launches, starts = ctx.ledger.operations * engine_constant(ctx, "launch", "s"), uncaptured_launch_s(ctx)
     front, pieces = frontend_latency(ctx) - per_token * ctx.prompt, serving.prompt_passes(budget, prompt)
-    replica = front, per_token, per_stream, prompt, steps, spread, budget, pieces, layout.pp, prompt_factor(ctx)
+    replica = (
+        front,
+        per_token,
+        per_stream,
+        prompt,
+        1 + num.maximum(ctx.output - 1, 0) / accepted,
+        spread,
+        budget,
+        pieces,
+        layout.pp,
+    )
     policy = rules.look_ahead, rules.policy == "trtllm", rules.mixed or rules.policy != "sglang", rules.graph_tokens
-    return *replica, *policy, replayed, starts, launches
+    decodes = [lone_token_s(ctx, layout), *(token_step(ctx, layout, size, context).seconds for size in DECODES[1:])]
+    graphs: list[Number] = [0.0] * len(GRAPHS)
+    if num.present(prompt * (1 - spread) < rules.graph_tokens):
+        graphs = [forward_step(ctx, layout, 1.0, size, size, decode=False).seconds for size in GRAPHS]
+    power = 0.5 if ctx.ledger.moe_layers else 1.0  # of experts neither the number nor its logarithm is a line
+    return (
+        *replica, prompt_factor(ctx), *policy, starts, launches, power, _lone(ctx, layout), ctx.requests_per_client, rate,
+        *(step * accepted for step in decodes), *_passes(ctx, layout), *graphs,
+    )  # fmt: skip
 
 
-def _passes(ctx: EstimateContext, layout: Layout) -> tuple[Number, ...]:
-    """Seconds of passes of as many prompts as PRICED says."""
-    alone, further, prompt = lone_prefill_s(ctx, layout), prefill_interference_s(ctx, layout), ctx.uncached_prompt
-    found = [alone]
-    for size, before, priced in zip(PRICED[1:], PRICED, (prompt <= token_budget(ctx), prompt < BRIEF), strict=False):
+def _passes(ctx: EstimateContext, layout: Layout) -> list[Number]:
+    """Seconds of passes of as many prompts as PASSES says."""
+    further, prompt = prefill_interference_s(ctx, layout), ctx.uncached_prompt
+    found = [lone_prefill_s(ctx, layout)]
+    for size, before, priced in zip(PASSES[1:], PASSES, (prompt <= token_budget(ctx), prompt < BRIEF), strict=False):
         several = found[-1] + (size - before) * further
         if num.present(priced):
             step = forward_step(ctx, layout, size, *computed_tokens(ctx), decode=False)
             several = num.where(priced, step.seconds, several)
         found.append(several)
-    return tuple(found)
+    return found
 
 
-def _count(short: Number, size: int, *prices: Number) -> tuple[Number, ...]:
-    """Means of a loop, or of an array of them where answers are short."""
+def _count(ctx: EstimateContext, layout: Layout, here: Number, batch: Number, rate: Number) -> tuple[Number, ...]:
+    """First token, time of a further one, sequences in its step and how much longer both may be: of a loop, or of an array of them."""
+    accepted = speculation.engine_step_time(ctx, 1.0)  # tokens of a step
+    prices = _prices(ctx, layout, rate, accepted)
 
-    def means(short: bool, *prices: float) -> tuple[float, ...]:
+    def means(here: bool, batch: float, *prices: float) -> tuple[float, ...]:
+        if not here:
+            return 0.0, 0.0, 1.0, 1.0
         rounded: list[Any] = [float(f"{price:.{DIGITS}g}") for price in prices]
-        return count(LoopPrices(*rounded), size) if short else (0.0, 0.0, 0.0, 0.0, 1.0)
+        ends = -len(GRAPHS) - len(PASSES) - len(DECODES), -len(GRAPHS) - len(PASSES), -len(GRAPHS), None
+        tables = (tuple(rounded[slice(*pair)]) for pair in pairwise(ends))
+        return loop_means(LoopPrices(*rounded[: ends[0]], *tables), float(batch))
 
-    if all(map(num.plain, (short, *prices))):
-        return means(short, *prices)
-    import numpy as np
+    found: tuple[Number, ...]
+    if all(map(num.plain, (here, batch, *prices))):
+        found = means(here, batch, *prices)
+    else:
+        import numpy as np
 
-    found: tuple[Number, ...] = np.vectorize(means, otypes=[float] * 5)(short, *prices)
-    return found
-
-
-def _interpolated(knots: list[tuple[Number, ...]], i: int, batch: Number) -> Number:
-    """The i-th mean between those of the sizes counted; beyond the largest it grows as before it, at most in proportion."""
-    low, high = knots[-2:]
-    growth = num.minimum(num.maximum((high[i] - low[i]) / (high[0] - low[0]), 0), high[i] / high[0])
-    found = knots[0][i] + growth * num.maximum(batch - high[0], 0)
-    for low, high in pairwise(knots):
-        found = found + (high[i] - low[i]) * num.minimum(num.maximum((batch - low[0]) / (high[0] - low[0]), 0), 1)
-    return found
+        found = np.vectorize(means, otypes=[float] * 4)(here, batch, *prices)
+    return found[0], found[1] / accepted, *found[2:]

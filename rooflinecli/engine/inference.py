@@ -84,6 +84,8 @@ def _ttft_under_load(ctx: EstimateContext, layout: Layout, step: PricedPass) -> 
         without_prompts = decode_seconds(ctx, layout, busy)
         itl = open_itl(ctx, layout, without_prompts, busy.share)
         seconds = serving_load.mean_open_loop_ttft(ctx, layout, busy, step.seconds, itl, without_prompts)
+        if (loop := counted_loop.counted(ctx, layout, busy)) is not None:
+            seconds = loop.instead_of(loop.first, seconds)
     else:
         seconds = _closed_loop_ttft(ctx, layout, busy, token(ctx, layout, busy).seconds)
     step.costs.add_time("waiting", seconds - step.seconds, "step", 1.0)
@@ -98,15 +100,14 @@ def _closed_loop_ttft(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, i
         loop = counted_loop.counted(ctx, layout, busy)
         if loop is None:
             return serving_load.mean_closed_loop_ttft(ctx, layout, busy, alone, itl, step)
-        mean = alone
-        if not (num.plain(loop.here) and loop.here):
-            mean = serving_load.mean_closed_loop_ttft(ctx, layout, busy, alone, itl, step)
-        written, late = num.maximum(ctx.output - 1, 0) * itl, engine_constant(ctx, "late_tokens", "1")
-        rest = num.minimum(num.maximum(mean + written, loop.least), loop.most) - written
-        # Throughput keeps to Little's law and rises with clients: what prices between sizes miss is in the first token.
-        rest = num.maximum(rest, alone + serving_load.frontend_latency(ctx))
-        first = num.minimum(rest, loop.first * 1.05) + late * speculation.engine_step_time(ctx, itl)
-        return loop.instead_of(first, rest)
+        late = engine_constant(ctx, "late_tokens", "1") * speculation.engine_step_time(ctx, itl)
+        first = loop.first + late
+        if num.plain(loop.here) and loop.here:
+            return loop.instead_of(first, alone)
+        mean = serving_load.mean_closed_loop_ttft(ctx, layout, busy, alone, itl, step)
+        written = num.maximum(ctx.output - 1, 0) * itl  # throughput keeps to Little's law
+        mean = num.minimum(num.maximum(mean + written, loop.least), loop.most) - written
+        return loop.instead_of(first, num.maximum(mean, alone + serving_load.frontend_latency(ctx)))
 
     return ctx.memoized(layout, "closed-loop TTFT", ttft)
 
@@ -126,9 +127,13 @@ def decode(ctx: EstimateContext, layout: Layout) -> DecodeAnswer:
     """ITL in the middle of the output, with as many running sequences on each replica as the load brings."""
     busy = load(ctx, layout)
     step = token(ctx, layout, busy)
+    if busy.kind == "open" and (loop := counted_loop.counted(ctx, layout, busy)) is not None:
+        rate = serving_load.arrivals(ctx, layout)[0]
+        in_flight = num.where(loop.here, serving.sequences_in_flight(rate, ctx.output, step.seconds), busy.batch)
+        busy = ReplicaLoad("open", in_flight, busy.max_batch, busy.prefill_interference_s, busy.share)
     context = serving.mean_context(ctx.prompt, ctx.output)
     flops = ctx.model_flops(busy.batch, 1.0, context, 1.0, decode=True)
-    error, rate_error = _decode_errors(ctx, step, busy)
+    error, rate_error = _decode_errors(ctx, layout, step, busy)
     rate = throughput(ctx, layout, busy, step.seconds)
     devices = layout.tp * layout.cp * layout.pp
     return DecodeAnswer(
@@ -165,7 +170,8 @@ def _decode_step(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> Pri
     """A decode step of the sequences that decode at once: all in flight, or as many as were counted."""
     loop = counted_loop.counted(ctx, layout, busy)
     if loop is not None:
-        busy = ReplicaLoad("closed", loop.instead_of(loop.decoding, busy.batch), busy.max_batch)
+        sequences = busy.batch + 1 if busy.kind == "open" else busy.batch
+        busy = ReplicaLoad("closed", loop.instead_of(loop.decoding, sequences), busy.max_batch)
     return decode_pass(ctx, layout, busy)
 
 
@@ -182,16 +188,13 @@ def token(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPass
             if ctx.engine.prompts_first:  # passes of prompts alone stall decodes
                 cost = prompt_factor(ctx) * cost
             added = serving.prefill_interference(batch, ctx.output, cost)
-            if (loop := counted_loop.counted(ctx, layout, busy)) is not None:
-                # the rest of a request lies within 5% of the first token that was counted, so that throughput rises with clients
-                tokens = num.maximum(ctx.output - 1, 1)
-                least, most = ((loop.most - loop.first * share) / tokens for share in (1.05, 0.95))
-                counted = num.minimum(num.maximum(step.seconds + loop.added, least), most) - step.seconds
-                added = loop.instead_of(num.where(ctx.output > 1, num.maximum(counted, 0), loop.added), added)
             seconds = step.seconds + added
         else:
             seconds = open_itl(ctx, layout, step.seconds, busy.share)
             added = seconds - step.seconds
+        if (loop := counted_loop.counted(ctx, layout, busy)) is not None:
+            added = loop.instead_of(num.maximum(loop.itl - step.seconds, 0) * (ctx.output > 1), added)
+            seconds = step.seconds + added
         step.costs.add_time("prefill_interference", added, "prefill_attention", 0.0)
         return PricedPass(step.costs, label(seconds, "t_itl"))
 
@@ -222,13 +225,15 @@ def _common(ctx: EstimateContext, layout: Layout, phase: str, step: PricedPass, 
     }
 
 
-def _decode_errors(ctx: EstimateContext, step: PricedPass, busy: ReplicaLoad) -> tuple[Number, Number]:
+def _decode_errors(ctx: EstimateContext, layout: Layout, step: PricedPass, busy: ReplicaLoad) -> tuple[Number, Number]:
     """80% relative errors of ITL and of the throughput of whole requests."""
     suffix = "-moe" if ctx.is_moe else ""
     unknown_int4_kernels = ctx.formats.variant == "int4-weights" and not ctx.engine.efficiency
     name = "decode-int4" if unknown_int4_kernels else f"decode{suffix}"
     error = _error(ctx, step, name)
     if busy.kind != "static":
+        if (loop := counted_loop.counted(ctx, layout, busy)) is not None:
+            error = num.maximum(error, num.where(loop.here, loop.error, 0.0))
         return error, _error(ctx, step, name if unknown_int4_kernels else f"throughput{suffix}")
     phases = [table["phase"] for table in ctx.engine.backends.values() if "phase" in table]
     if phases and not any("decode-alone" in phase for phase in phases):  # errors that were fitted on single streams

@@ -12,7 +12,7 @@ from rooflinecli.core import num
 from rooflinecli.core.derivation import label, solved_value
 from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.fast_dataclass import dataclass
-from rooflinecli.core.num import Number
+from rooflinecli.core.num import INF, Number
 from rooflinecli.engine import speculation
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import (
@@ -89,7 +89,8 @@ def prefill_interference_s(ctx: EstimateContext, layout: Layout) -> Number:
 def arrivals(ctx: EstimateContext, layout: Layout) -> tuple[Number, Number, Number]:
     """Requests per second on a replica, seconds that a prompt takes, and the fraction of time that they take together."""
     rate = ctx.from_flag("qps", ctx.request.qps, "1/s", "--qps") / layout.dp
-    cost = prompt_factor(ctx) * prefill_interference_s(ctx, layout)
+    factor = num.where(ctx.output > 1, prompt_factor(ctx), 1.0)  # with answers of one token no sequence decodes
+    cost = factor * prefill_interference_s(ctx, layout)
     return rate, cost, rate * cost
 
 
@@ -157,11 +158,13 @@ def mixed_overhead(ctx: EstimateContext, layout: Layout, step: Number, others: N
 
 
 def restart_fraction(ctx: EstimateContext, layout: Layout, load: ReplicaLoad, step: Number) -> Number:
-    """Fraction of a closed loop's decode time for kernels and weights of steps with a prompt, were each to start its own: a simulation
-    has it in its steps, means leave it out."""
+    """Fraction of a closed loop's decode time for kernels and weights of steps with a prompt, were each to start its own, and for prompts that
+    take longer among decodes: a simulation has both in its steps, means leave them out."""
     a = f.arrivals_per_step(num.maximum(load.batch - 1, 0), ctx.output)
-    starts = (1 - num.E ** (-a)) * mixed_overhead(ctx, layout, step, a)
-    return starts / (step + a * prompt_factor(ctx) * load.prefill_interference_s + starts)
+    prompts, factor = a * load.prefill_interference_s, prompt_factor(ctx)
+    inside = factor if ctx.engine.prompts_first else 1.0
+    left_out = (1 - num.E ** (-a)) * mixed_overhead(ctx, layout, step, a) + (factor - inside) * prompts
+    return left_out / (step + inside * prompts + left_out)
 
 
 def mixed_step_s(ctx: EstimateContext, decode: Number, prefill: Number) -> Number:
@@ -182,8 +185,7 @@ def mixed_in_graph(
     room = ctx.engine.scheduler.graph_tokens
     if not room:
         return mixed
-    spread = 0.0 if ctx.request.equal_lengths else VARIATION
-    share = f.share_that_fits(ctx.uncached_prompt, room - batch, spread, others)
+    share = f.share_that_fits(ctx.uncached_prompt, room - batch, length_spread(ctx), others)
     if num.plain(share) and not num.value(share):
         return mixed
     both = forward_step(ctx, layout, 1.0, ctx.uncached_prompt + batch, ctx.prompt, decode=False).seconds
@@ -191,6 +193,14 @@ def mixed_in_graph(
     in_graph = label(f.mixed_step(decode, both - decodes, prompt_factor(ctx), 0.0, 1.0), "t_mixed")
     whole = num.one(share)
     return in_graph if whole else share * in_graph + (1 - share) * mixed
+
+
+def length_spread(ctx: EstimateContext) -> Number:
+    """Fraction by which lengths vary on either side of their mean, at most as far as the model's context reaches."""
+    if ctx.request.equal_lengths:
+        return 0.0
+    room = (ctx.spec.max_context or INF) / (ctx.prompt + ctx.output)
+    return num.minimum(num.maximum(room - 1, 0), VARIATION)
 
 
 def is_unstable(excess: Number, batch: Number) -> bool:
@@ -237,7 +247,10 @@ def mean_closed_loop_ttft(
     burst = burst_ttft(ctx, layout, batch, alone, decode)
     share = num.minimum(arrivals / itl * (prompt_factor(ctx) * load.prefill_interference_s), 1)
     busy_step = speculation.engine_step_time(ctx, itl)
-    turn = f.turn_ttft(held, poll, ahead, busy_step, mixed, share)
+    under_way = (
+        ctx.uncached_prompt <= ctx.engine.scheduler.graph_tokens
+    )  # else fitted front ends have that part of a step
+    turn = f.turn_ttft(held, poll + under_way, ahead, busy_step, mixed, share)
     ttft = f.closed_loop_ttft(burst, turn, each, late * busy_step, frontend, per_stream, batch)
     # Served one after another, as many at once as there are stages: no request waits longer than that.
     single_itl = lone_token_s(ctx, layout)

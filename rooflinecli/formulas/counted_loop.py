@@ -1,4 +1,4 @@
-"""A closed loop of few clients, counted step by step by the rules that a simulated scheduler follows (simulate/replica, simulate/policies),
+"""A closed loop of few clients, or an open one of short answers, counted step by step by the rules that a simulated scheduler follows (simulate/replica, simulate/policies),
 with a few prices in place of tables."""
 
 from __future__ import annotations
@@ -9,15 +9,24 @@ from heapq import heappop, heappush
 from math import ceil
 from typing import NamedTuple
 
-PRICED = (1.0, 4.0, 32.0)  # sequences of a decode step, and prompts of a pass
-REQUESTS, EACH = 48, 12  # counted in all, and of each client, at least
-GOLDEN, SILVER = 0.6180339887498949, 0.41421356237309515  # multiples modulo 1 are spread evenly: lengths without a seed
+DECODES = (1.0, 4.0, 12.0, 32.0)  # sequences of the decode steps that are priced,
+PASSES = (1.0, 4.0, 32.0)  # prompts of the passes,
+GRAPHS = (8.0, 32.0, 128.0, 512.0)  # and tokens of steps with a prompt that are replayed as one graph
+RAMP = 2  # requests of each client that are left out of the means
+BRIEFLY, LONG = (
+    (96, 12),
+    (400, 24),
+)  # requests that are counted, in all and of each client: for a time, and where it is split
+OPEN = 2000  # requests of an open loop, of which a tenth are left out
+SIZES = (2, 4, 8, 16, 32, 64)  # clients between which the seconds of a request are a line, within one per cent
 
 
 class LoopPrices(NamedTuple):
     """Seconds and tokens of a replica, and rules of its scheduler: whether an arrival waits for the step after the next (`look_ahead`), a
-    step reads `whole` prompts, and sequences that decode have a part in it (`rides`). Of a prompt in a graph with `room` for that many tokens
-    (`replayed`), what launches replace (`starts`) and the least they take; steps of as many sequences or prompts as PRICED says."""
+    step reads `whole` prompts, and sequences that decode have a part in it (`rides`); a graph has `room` for so many tokens, what launches
+    replace (`starts`) and the least they take. `lone` is the first token of a client alone, `each` the requests that a client sends, `rate` those of an open loop a
+    second. Prices lie
+    on lines over a `power` of the size."""
 
     front: float
     per_token: float
@@ -29,67 +38,115 @@ class LoopPrices(NamedTuple):
     pieces: float
     stages: float
     factor: float
-    look_ahead: bool
-    whole: bool
-    rides: bool
+    look_ahead: float
+    whole: float
+    rides: float
     room: float
-    replayed: float
     starts: float
     launches: float
-    decode_1: float
-    decode_4: float
-    decode_32: float
-    pass_1: float
-    pass_4: float
-    pass_32: float
+    power: float
+    lone: float
+    each: float
+    rate: float
+    decodes: tuple[float, ...]
+    passes: tuple[float, ...]
+    graphs: tuple[float, ...]
 
     def mixed(self, tokens: float, riding: int, busy: bool) -> tuple[float, float]:
         """Seconds of a pass of prompts, where others decode or none, and the least that its launches take."""
-        prompts, further = tokens / self.prompt, (self.pass_4 - self.pass_1) / (PRICED[1] - 1)
         if busy and tokens + riding <= self.room:
-            return self.replayed * prompts * self.factor, 0.0
+            together = line(GRAPHS, self.graphs, tokens + riding, self.power)
+            return (together - line(GRAPHS, self.graphs, riding, self.power)) * self.factor, 0.0
+        prompts = tokens / self.prompt
         if prompts > 1:
-            added = between(self.pass_1, self.pass_4, self.pass_32, prompts, 1.0)
+            added = line(PASSES, self.passes, prompts, 1.0)
         else:
-            added = self.pass_1 * prompts + (self.pass_1 - further) * (1 / self.pieces - prompts)
+            further = (self.passes[1] - self.passes[0]) / (PASSES[1] - 1)
+            added = self.passes[0] * prompts + (self.passes[0] - further) * (1 / self.pieces - prompts)
         if busy and self.launches:
             return max(added - self.starts, 0.0) * self.factor, self.launches
         return added * (self.factor if busy else 1.0), 0.0
 
 
-def between(one: float, few: float, many: float, size: float, power: float) -> float:
-    """A price of any size from those of PRICED, on straight lines over a power of the size."""
-    (low, high), (before, after) = (PRICED[:2], (one, few)) if size <= PRICED[1] else (PRICED[1:], (few, many))
-    start = pow(low, power)
-    return before + (after - before) * float((pow(size, power) - start) / (pow(high, power) - start))
+def line(sizes: tuple[float, ...], prices: tuple[float, ...], size: float, power: float) -> float:
+    """The price of any size from those of some, on straight lines over a power of the size."""
+    i = 1
+    while i < len(sizes) - 1 and size > sizes[i]:
+        i += 1
+    start = sizes[i - 1] ** power
+    share: float = (size**power - start) / (sizes[i] ** power - start)
+    return prices[i - 1] + (prices[i] - prices[i - 1]) * share
+
+
+def loop_means(p: LoopPrices, clients: float) -> tuple[float, float, float, float]:
+    """Means of the first token, of a step for each further one, and of the sequences in it. More clients make no fewer tokens: the seconds of a
+    request lie on lines over the clients, and are split as those of a loop of as many are, which take the last number times as long."""
+    steps = p.steps - 1
+    if p.rate:  # the front end's work on a request grows with those in flight, which is rate times the time of each
+        first, step, decoding = count(p, 0, OPEN, 0)
+        others = p.rate * (first + steps * step) / max(1 - p.rate * p.per_stream, 1e-3)
+        return first + p.per_stream * others, step, decoding, 1.0
+    # seconds of each prompt among many, but for the last digits
+    least = (p.passes[-1] - p.passes[-2]) / (PASSES[-1] - PASSES[-2]) / p.stages * (1 + 1e-6)
+    if clients > SIZES[-1]:  # beyond the most that are counted all grow as before it, at most in proportion
+        low, high = (loop_means(p, size) for size in SIZES[-2:])
+        span, beyond = SIZES[-1] - SIZES[-2], clients - SIZES[-1]
+        first, step, decoding = (
+            after + beyond * min(max((after - before) / span, 0.0), after / SIZES[-1])
+            for before, after in zip(low[:3], high[:3], strict=True)
+        )
+        return max(first, least * clients - steps * step), step, decoding, high[3]
+    fewer, shorter, more, longer = 0.0, 0.0, 1.0, p.lone + steps * p.decodes[0]
+    for size in SIZES:
+        if clients <= more:
+            break
+        first, step, _ = count(p, size, *BRIEFLY)
+        request = max(min(first + steps * step, longer * size / more), least * size)
+        fewer, shorter, more, longer = more, longer, float(size), request
+    request = longer + (longer - shorter) / (more - fewer) * (clients - more)
+    first, step, decoding = count(p, max(round(clients), 1), *LONG)
+    scale = request / (first + steps * step)
+    return scale * first, scale * step, decoding, 1 / scale
 
 
 @lru_cache(maxsize=4096)
-def count(p: LoopPrices, clients: int) -> tuple[float, ...]:
-    """Mean first tokens of the burst and of requests that follow another; of a token its decode step, what prompts add to it, and sequences
-    in that step."""
-    prices = p.decode_1, p.decode_4, p.decode_32
-    # over a root: of experts neither the number nor its logarithm is a line
-    decodes = [0.0, *(between(*prices, size, 0.5) for size in range(1, clients + 1))]
+def count(p: LoopPrices, clients: int, some: int, each: int) -> tuple[float, float, float]:
+    """Mean first token; of a further one its step, and sequences that it writes for."""
+    if clients == 1:
+        return p.lone, p.decodes[0], 1.0
+    from random import Random
+
+    random = Random(clients + 1)
+    draw = random.random
+    decodes = [0.0]
     shortest, longer = p.prompt * (1 - p.spread), p.prompt * 2 * p.spread
     fewest, more = p.steps * (1 - p.spread) + 0.5, p.steps * 2 * p.spread
     future: deque[tuple[float, float, int, float]] = deque()  # (seen by the scheduler at, prompt, steps, sent at)
     waiting: deque[tuple[float, float, int, float]] = deque()
-    ends: list[int] = []  # counts of decode steps at which sequences end
+    ends: list[tuple[int, int, float]] = []  # (at which count of decode steps a sequence ends, its steps, first token)
     due = [0.0] * clients  # instants at which clients send their next requests
-    now = decided = ready = burst = later = stalled = decoded = 0.0
-    tick = sent = seen = written = squares = 0
-    while seen < max(REQUESTS, EACH * clients):
-        for place, instant in enumerate(due, clients + 1 - len(due)):
-            sent += 1
-            prompt = shortest + longer * (sent * GOLDEN % 1.0)
-            ready = max(instant + p.front + p.per_token * prompt + p.per_stream * place, ready)
-            future.append((ready, prompt, int(fewest + more * (sent * SILVER % 1.0)) or 1, instant))
-        due.clear()
+    now = decided = ready = sent = burst = later = further = 0.0
+    tick = seen = written = squares = ended = 0
+    ramp, most = RAMP * clients or some // 10, max(some, each * clients)
+    while seen < most:
         batch = len(ends)
+        while due or (p.rate and ready <= now):
+            if p.rate:
+                sent += random.expovariate(p.rate)
+                due.append(sent)
+            place = max(clients - len(due), 0)
+            for instant in due:
+                place += 1
+                prompt = shortest + longer * draw()
+                ready = max(instant + p.front + p.per_token * prompt + p.per_stream * place, ready)
+                future.append((ready, prompt, int(fewest + more * draw()) or 1, instant))
+            due.clear()
+        while len(decodes) <= batch:
+            decodes.append(line(DECODES, p.decodes, len(decodes), p.power))
         if not batch and not waiting:
             now = decided = max(now, future[0][0])
-        while future and future[0][0] <= (decided if p.look_ahead else now):
+        limit = decided if p.look_ahead else now
+        while future and future[0][0] <= limit:
             waiting.append(future.popleft())
         if waiting and (left := p.budget - (batch if p.rides else 0)) > 0:
             riding, tokens, read, decided = batch if p.rides else 0, 0.0, [], now
@@ -102,20 +159,22 @@ def count(p: LoopPrices, clients: int) -> tuple[float, ...]:
                 else:
                     read.append((steps, instant))
             added, least = p.mixed(tokens, riding, batch > 0)
-            seconds = max(decodes[riding] + added / p.stages, least / p.stages)
-            now, stalled = now + seconds, stalled + (seconds - decodes[riding]) * batch
+            now += max(decodes[riding] + added / p.stages, least / p.stages)
             # a pipeline takes the next prompts while its last stages finish these
             first = now + added * (1 - 1 / p.stages)
             for steps, instant in read:
                 seen += 1
-                burst, later = (burst + first - instant, later) if seen <= clients else (burst, later + first - instant)
+                if seen <= clients:
+                    burst += first - instant
+                elif seen > ramp:
+                    later += first - instant
                 if steps > 1:
-                    heappush(ends, tick + (riding > 0) + steps - 1)
-                else:
+                    heappush(ends, (tick + (riding > 0) + steps - 1, steps, first))
+                elif clients:
                     due.append(first)
             steps = int(riding > 0)
         else:
-            riding, steps = batch, ends[0] - tick
+            riding, steps = batch, ends[0][0] - tick
             if future:
                 until = max(ceil((future[0][0] - now) / decodes[batch] - 1e-9), 0) + int(p.look_ahead)
                 steps = min(steps, until) or 1
@@ -123,9 +182,14 @@ def count(p: LoopPrices, clients: int) -> tuple[float, ...]:
         tick += steps
         written += steps * riding
         squares += steps * riding * riding
-        decoded += steps * riding * decodes[riding]
-        while ends and ends[0] <= tick:
-            heappop(ends)
-            due.append(now)
-    written = written or 1
-    return burst / clients, later / (seen - clients), decoded / written, stalled / written, max(squares / written, 1.0)
+        while ends and ends[0][0] <= tick:
+            _, steps, first = heappop(ends)
+            if clients:
+                due.append(now)
+            if seen > ramp:
+                ended += 1
+                further += (now - first) / (steps - 1)
+    first = later / (seen - ramp)
+    if clients:
+        first = burst / clients / p.each + (1 - 1 / p.each) * first
+    return first, further / (ended or 1), max(squares / (written or 1), 1.0)

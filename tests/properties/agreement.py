@@ -156,9 +156,8 @@ def loads_agree(draw: random.Random) -> Iterator[str]:
         return
     users = min(draw.choice((1, 2, 3, 5, 8, 16, 32)), int(fitting / 2))
     if draw.random() < 0.5:
-        each = max(
-            40, 600 // users
-        )  # of a few requests the simulated time between tokens varies by 10% from seed to seed
+        # of a few requests the simulated means vary by 10% from seed to seed, those of short answers most, which are cheap
+        each = max(40, (600 if options["output"] > 16 else 2500) // users)
         asked = options | {"concurrency": users, "requests_per_client": each}
     else:
         top = ask("estimate", options | {"phase": "prefill,decode", "concurrency": users})["phases"]["decode"]

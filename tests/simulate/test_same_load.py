@@ -70,6 +70,32 @@ def test_a_closed_loop(seed: int) -> None:
         assert expected[name] == pytest.approx(value, rel=0.15 if name == "ttft_mean_s" else 0.1), name
 
 
+@pytest.mark.parametrize(
+    "load",
+    [
+        {"model": "phi-3-mini-4k", "hw": "h200", "engine": "sglang", "prompt": 128, "output": 1, "concurrency": 4},
+        {"model": "qwen3-8b", "hw": "b200", "engine": "vllm", "prompt": 1830, "output": 16, "concurrency": 2},
+        {"model": "gemma-2-9b", "hw": "b200", "engine": "sglang", "prompt": 900, "output": 16, "concurrency": 4},
+        {"model": "llama-3.1-8b", "hw": "h200", "engine": "python-server", "prompt": 1644, "output": 16, "concurrency": 32},
+        {"model": "mixtral-8x7b", "hw": "a100", "n": 4, "tp": 4, "engine": "trtllm", "prompt": 700, "output": 16, "concurrency": 8},
+        {"model": "llama-3.1-8b", "hw": "h100", "engine": "sglang", "prompt": 900, "output": 300, "concurrency": 16, "equal_lengths": True},
+        {"model": "mistral-7b-v0.1", "hw": "mi300x", "engine": "vllm", "prompt": 600, "output": 398, "concurrency": 16, "equal_lengths": True},
+    ],
+)  # fmt: skip
+def test_a_loop_that_is_counted(load: dict[str, Any]) -> None:
+    expected, simulated = both({"n": 1} | load | {"requests_per_client": 100})
+    for name, value in simulated.items():
+        assert (load["output"] == 1 and name == "tpot_mean_s") or expected[name] == pytest.approx(value, rel=0.1), name
+
+
+@pytest.mark.parametrize(("output", "qps"), [(2, 20), (3, 20), (4, 10)])
+def test_an_open_loop_whose_prompts_take_turns(output: int, qps: float) -> None:
+    asked = {"model": "llama-3.1-8b", "hw": "h100", "n": 1, "engine": "sglang", "prompt": 1024}
+    expected, simulated = both(asked | {"output": output, "qps": qps, "num_requests": 2500})
+    for name, value in simulated.items():
+        assert expected[name] == pytest.approx(value, rel=0.15), name
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_second_user_costs_no_jump(engine: str) -> None:
     asked = {"model": "phi-3-mini-4k", "hw": "h200", "n": 1, "engine": engine, "prompt": 128, "output": 64}

@@ -14,7 +14,7 @@ from rooflinecli.core.units import si
 from rooflinecli.engine import apply_calibration, option_conflicts
 from rooflinecli.engine.choose import ChosenLayout, FeasibleAlternative, choose, nearest_feasible, smaller_work
 from rooflinecli.engine.context import UNNAMED, EstimateContext, whole_model
-from rooflinecli.engine.counted_loop import SIZES, counted
+from rooflinecli.engine.counted_loop import counted
 from rooflinecli.engine.evaluate import answer, derive, prefill_share_under_load, priced, token_prices
 from rooflinecli.engine.inference import decode_seconds
 from rooflinecli.engine.layout_candidates import reach
@@ -29,6 +29,7 @@ from rooflinecli.engine.phase_answer import (
 from rooflinecli.engine.serving_load import ReplicaLoad, load, restart_fraction, steady_itl
 from rooflinecli.formulas import cost as money
 from rooflinecli.formulas import energy, roofline, serving, training
+from rooflinecli.formulas.counted_loop import SIZES
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.quantization.formats import size_of
 from rooflinecli.questions.estimate import answer_types as types
@@ -307,9 +308,9 @@ def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], plans: dict[str, 
     return types.Cost(**usd, usd_per_device_hour=price)
 
 
-RESTARTED = 0.07  # of the time between tokens, in a closed loop: a simulation's ITL is longer than the mean's by this much, within 2 %
-# taken by prompts of others in the long run: below it means of 260 random open loops are those of a simulation
-FLOODED, FLOODED_SHORT, FEW = 0.5, 0.3, 20  # the second where answers have a few tokens, each of which differs
+RESTARTED = 0.09  # of the time between tokens, in a closed loop: a simulation's ITL is longer than the mean's by this much, within 2 %
+FLOODED = 0.5  # taken by prompts of others: below it means of random open loops are those of a simulation
+NOTABLE = 0.07  # of the times of a loop that was counted
 FULL = 0.9  # of the sequences whose caches fit: beyond it arrivals wait for room
 
 
@@ -363,7 +364,14 @@ def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None, layout: Layout | N
             "serving: a pipeline finishes the prompts of a short answer while it reads the next, which is counted roughly; `roofline simulate` "
             "follows it step by step"
         ]
-    elif num.value(busy.batch) > SIZES[-1]:
+    elif loop.error >= NOTABLE:
+        why = (
+            f"prompts take {float(busy.share):.0%} of the time, and means of a few thousand requests differ by as much as {loop.error:.0%}"
+            if busy.kind == "open"
+            else f"clients meet so that fewer would make as many tokens: their ITL and TTFT are up to {loop.error:.0%} longer"
+        )
+        found = [f"serving: {why}; `roofline simulate` follows them step by step"]
+    elif busy.kind == "closed" and num.value(busy.batch) > SIZES[-1]:
         found = [
             f"serving: a loop of short answers or equal lengths is counted step by step up to {SIZES[-1]} clients, and longer in proportion "
             "beyond; `roofline simulate` follows as many as there are"
@@ -380,11 +388,10 @@ def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None, layout: Layout | N
 
 def _rough_means(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, decode: DecodeAnswer) -> list[str]:
     """Where prompts take so much of the time between tokens that a mean is not what a simulation has."""
-    alone, restarted, most = decode_seconds(ctx, layout, busy), 0.0, FLOODED
+    alone, restarted = decode_seconds(ctx, layout, busy), 0.0
     taken = decode.breakdown_s["prefill_interference"] / decode.time_s
     if busy.kind == "open":
         taken = (1 - alone / steady_itl(ctx, layout, alone, busy.share)) * (ctx.output > 1)
-        most = FLOODED_SHORT if num.value(ctx.output) <= FEW else FLOODED
     elif num.value(busy.batch) > 1:
         restarted = float(num.value(restart_fraction(ctx, layout, busy, alone)))
     if restarted >= RESTARTED:
@@ -392,7 +399,7 @@ def _rough_means(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, decode
             f"serving: steps that take in a prompt start kernels and read weights again, {restarted:.0%} of the time between tokens "
             "that measured saturated servers do not show and this mean leaves out; `roofline simulate` has it in its steps"
         ]
-    if num.value(taken) < most:
+    if num.value(taken) < FLOODED:
         return []
     return [
         f"serving: prompts of others take {float(num.value(taken)):.0%} of the time between tokens, so requests bunch up and means are rough; "
