@@ -217,3 +217,14 @@ def test_constants_left_out_are_those_of_a_family_never_fitted():
 
     unseen = next(row for row in timed() if family(row) in leave_one_family_out.UNSEEN)
     assert leave_one_family_out.training(unseen) == {}
+
+
+@pytest.mark.parametrize(("op", "stride"), [("permute", 4.0), ("all-reduce", 1.0)])
+def test_a_transfer_between_stages_crosses_their_tensor_groups(op, stride):
+    """Stages send to the same rank of the next one, tp devices away."""
+    from rooflinecli.calibrate.predicted_row import _collective
+    from rooflinecli.importers.source import MeasuredRow
+
+    row = MeasuredRow("log:1", "nccl-tests", "collective", 1e-3, probe={"op": op, "bytes": 1e8, "n": 2.0})
+    made, devices = _collective(row, {"tp": "4"})
+    assert (made.op, made.size, made.n, made.stride, devices) == (op, 1e8, 2.0, stride, 2.0 * stride)

@@ -63,7 +63,8 @@ def test_a_gguf_header_is_read_tensor_by_tensor(tmp_path):
     facts = found.facts()
     assert list(facts["dtypes"]) == ["Q4_K", "Q6_K", "F32"]
     assert facts["dtypes"]["Q6_K"] == 512_000 // 256 * 210
-    assert (facts["tensors"], facts["elements"]) == (len(TINY), sum(math.prod(shape) for _, shape, _ in TINY))
+    assert (facts["files"], facts["tensors"]) == (1, len(TINY))
+    assert facts["elements"] == sum(math.prod(shape) for _, shape, _ in TINY)
 
 
 def test_a_gguf_file_is_a_model_whose_weights_are_its_bytes(tmp_path):

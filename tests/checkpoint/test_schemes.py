@@ -236,6 +236,18 @@ def test_a_model_without_a_vocabulary_keeps_its_format_as_written():
     assert exact(spec, stored) is stored
 
 
+@pytest.mark.parametrize(("name", "tables"), [("llama-3.2-1b", 1), ("llama-3-8b", 2)])
+def test_tables_outside_the_layers_count_once_where_they_are_tied(name, tables):
+    """Embedding, head and final norm in 16 bits weigh two bytes each, whether they are one table or two."""
+    from rooflinecli.engine.stored_weights import exact
+    from rooflinecli.specs.layers import Quantization
+
+    spec = load_model(name)
+    assert (1 if spec.tied_embeddings else 2) == tables
+    widths = exact(spec, Quantization(dtype="fp8")).widths
+    assert (widths.outer, widths.head) == (pytest.approx(2.0), pytest.approx(2.0))
+
+
 def test_modules_that_gptqmodel_leaves_stay_in_16_bits():
     """A rule that begins with -: takes what its expression matches out."""
     whole = {"quant_method": "gptq", "bits": 4, "group_size": 32}
