@@ -97,7 +97,7 @@ def tables() -> list[Table]:
     )
     found = []
     for name in kernels.CLASSES:
-        chips = [k for k in kernels.every((name,)) if k.library == reference_library(name, k.chip)]
+        chips = [k for k in kernels.all_kernels((name,)) if k.library == reference_library(name, k.chip)]
         constants = {k.chip: fitted(k) for k in chips}
         found.append(Table(f"refit: {name}", [_row(k, constants) for k in chips], [note]))
     return found

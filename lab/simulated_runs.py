@@ -38,7 +38,7 @@ UNLIMITED = 1 << 50  # tokens: a layout whose weights do not fit has a wrong lab
 
 def lengths(run: Run) -> tuple[float, float]:
     """Shares of the nominal lengths between which they were drawn."""
-    return SPREAD if harness.public(run) else VARIED if run.engine == "vllm" else (1.0, 1.0)
+    return SPREAD if harness.is_inferencex(run) else VARIED if run.engine == "vllm" else (1.0, 1.0)
 
 
 def options(run: Run) -> tuple[tuple[str, str], ...]:
@@ -50,7 +50,7 @@ def options(run: Run) -> tuple[tuple[str, str], ...]:
     }
     if (
         run.engine == "sglang"
-        and not harness.public(run)
+        and not harness.is_inferencex(run)
         and run.group == "Qwen3-32B"
         and not harness.row(run)["precision"]
     ):
@@ -66,17 +66,17 @@ def _narrow_cache(run: Run) -> bool:
     if run.engine == "vllm" and kind == "Kimi":
         return harness.row(run)["precision"] == "fp4"
     if run.engine == "vllm":
-        return harness.public(run) and (
+        return harness.is_inferencex(run) and (
             kind == "Llama"
-            or harness.facts(run)["tuned"]
+            or harness.rule_inputs(run)["tuned"]
             or (blackwell and kind == "gpt" and harness.measured_on(run) >= GPT_NARROW)
         )
-    return harness.public(run) and run.engine == "sglang" and blackwell and kind == "DeepSeek"
+    return harness.is_inferencex(run) and run.engine == "sglang" and blackwell and kind == "DeepSeek"
 
 
 def configured(run: Run, own: Scheduler) -> Scheduler:
     """The scheduler with the flags of the run's script, as far as it is known."""
-    return own.with_changes(**harness.script(run))
+    return own.with_changes(**harness.server_settings(run))
 
 
 @dataclass
@@ -173,7 +173,7 @@ ENGINES = {"vLLM": "vllm", "SGLang": "sglang", "TensorRT-LLM": "trtllm"}
 def _groups(one: Simulated) -> dict[str, bool]:
     """All lines of a table, and whether the run counts in each."""
     run, kind = one.run, inference.kind(one.run)
-    public = harness.public(run)
+    public = harness.is_inferencex(run)
     return {
         "all": True,
         "all, held out": not one.seen,

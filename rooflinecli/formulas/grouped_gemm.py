@@ -91,7 +91,7 @@ def slots_passed(rows: Number, slots: Number, whole_group: Number) -> Number:
 @formula(
     "t_z",
     "s",
-    "z passes in 16 bits over slots as wide as the model and as an expert, who sort, quantize, activate and combine; "
+    "z passes in 16 bits over slots as wide as the model and as an expert, which sort, quantize, activate and combine; "
     + _FIT,
 )
 def slot_passes_time(passes: Number, d_model: Number, width: Number, slots: Number, bandwidth: Number) -> Number:

@@ -18,13 +18,13 @@ from rooflinecli.validate.stats import Row
 if TYPE_CHECKING:  # inference imports this module
     from rooflinecli.validate.inference import Run
 
-WARMED = "2026-01-21"  # d053ae24: warm-up requests
+WARMED_UP_SINCE = "2026-01-21"  # d053ae24: warm-up requests
 SGLANG_056 = "2025-12"  # from then on its runs are of v0.5.6 and later
-COMPILED = 5.0  # seconds of a mean first token, ten times as long as those of the same page without a compiler in its first wave
+COMPILED_TTFT_S = 5.0  # seconds of a mean first token, ten times as long as those of the same page without a compiler in its first wave
 NO_WAITS = {"poll_steps": 1, "stream_steps": 1}
 
 
-def public(run: Run) -> bool:
+def is_inferencex(run: Run) -> bool:
     """Whether it is one of InferenceX, whose scripts are public."""
     source = run.row["silicon_data_source"] if run.row is not None else ""
     return "db-dump" in source or "source_file=20" in source
@@ -32,12 +32,12 @@ def public(run: Run) -> bool:
 
 def is_warmed_up(run: Run) -> bool:
     """Whether requests preceded the timed ones of a public run."""
-    return measured_on(run) >= WARMED
+    return measured_on(run) >= WARMED_UP_SINCE
 
 
-def fault(run: Run) -> str:
+def exclusion(run: Run) -> str:
     """Why a public run does not time the engine, by its own figures; empty where it does."""
-    if not is_warmed_up(run) and run.measured["ttft"] > COMPILED:
+    if not is_warmed_up(run) and run.measured["ttft"] > COMPILED_TTFT_S:
         return "first wave compiled (at fault)"
     # the same script has B200, a slower chip, read prompts four to eight times as fast three weeks before
     return (
@@ -50,14 +50,14 @@ def measured_on(run: Run) -> str:
     return row(run)["silicon_data_source"].partition("measured=")[2][:10]
 
 
-def facts(run: Run) -> Row:
+def rule_inputs(run: Run) -> Row:
     """What the rules of the scripts ask about a run, and the values that they compute; `tuned`: whether a script of vLLM sets a budget of
     two prompts, graphs that hold them, and an fp8 cache."""
     given, concurrency = row(run), run.options["concurrency"]
     prompt, output = int(float(given["isl"])), int(float(given["osl"]))
     wave = math.ceil((round(concurrency * run.layout.dp) + prompt + 64) / 64) * 64
     found = {
-        "public": public(run), "group": run.group, "system": given["system"], "precision": given["precision"], "hw": run.options["hw"],
+        "public": is_inferencex(run), "group": run.group, "system": given["system"], "precision": given["precision"], "hw": run.options["hw"],
         "day": measured_on(run), "version": given["backend_version"], "prompt": prompt, "output": output, "two_prompts": 2 * prompt,
         "one_wave": wave, "roomy_wave": max(wave, 8192), "round_prompt": float(given["isl"]) % 1000 == 0,
         "few": run.layout.tp < 8, "ranks": run.layout.dp > 1, "busy": concurrency >= 16,
@@ -65,9 +65,9 @@ def facts(run: Run) -> Row:
     return {**found, "tuned": any(matches(found, patterns) for patterns in DATA["tuned"])}
 
 
-def script(run: Run) -> Row:
+def server_settings(run: Run) -> Row:
     """The settings of a run's server."""
-    known, settings = facts(run), Row()
+    known, settings = rule_inputs(run), Row()
     for rule in DATA["scripts"][run.engine]:
         if matches(known, rule.get("when", {})) and not ("unless" in rule and matches(known, rule["unless"])):
             settings |= {name: known.get(value, value) for name, value in rule["set"].items()}
@@ -76,7 +76,7 @@ def script(run: Run) -> Row:
 
 def flags(run: Run) -> str:
     """The flags of a run's script as --scheduler takes them; no delays where it sets none."""
-    found = {**NO_WAITS, **{name: value for name, value in script(run).items() if name in MEANS}}
+    found = {**NO_WAITS, **{name: value for name, value in server_settings(run).items() if name in MEANS}}
     return ",".join(f"{name}={value}" for name, value in found.items())
 
 

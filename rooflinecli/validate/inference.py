@@ -247,7 +247,7 @@ def _collected(row: dict[str, str]) -> Run:
     )
     if run.engine == "sglang" and "" < benchmark_harness.measured_on(run) < benchmark_harness.SGLANG_056:
         options["engine"] = "sglang-2025"
-    if benchmark_harness.public(run):
+    if benchmark_harness.is_inferencex(run):
         run.without_flags, run.options = options, {**options, "scheduler": benchmark_harness.flags(run)}
     return run
 
@@ -439,8 +439,8 @@ def _kinds(run: Run) -> list[str]:
     """Groups of a collected run other than its model: its kind, that with its engine, and whether its server was warmed up."""
     both = f"{kind(run)}, {run.engine}"
     groups = [kind(run), both]
-    if run.engine == "sglang" and benchmark_harness.public(run):
-        fault = benchmark_harness.fault(run)
+    if run.engine == "sglang" and benchmark_harness.is_inferencex(run):
+        fault = benchmark_harness.exclusion(run)
         warm = "warmed up" if benchmark_harness.is_warmed_up(run) else "no warm-up"
         groups.append(f"{both}, {fault or warm}")
     return groups

@@ -28,7 +28,7 @@ from rooflinecli.validate.stats import Array, Points, Row, Table, error_table, h
 
 LIBRARIES = ("trtllm", "vllm", "sglang")
 CLASSES: dict[str, Row] = wheel.DATA["kernels"]
-WARM = "weights in L2 of a GDDR card"
+WARM_L2 = "weights in L2 of a GDDR card"
 
 
 @dataclass
@@ -58,10 +58,10 @@ class Kernels:
         return Points.timed(group, self.measured, rows, priced.expected, floor, priced.error)
 
 
-Made = tuple[Op, Array, Array]  # operation, core and scored of the distinct shapes
+BuiltOp = tuple[Op, Array, Array]  # operation, core and scored of the distinct shapes
 
 
-def _matmul(columns: list[Array], chip: str, source: Row) -> Made:
+def _matmul(columns: list[Array], chip: str, source: Row) -> BuiltOp:
     m, n, k = columns
     op = Op(
         name="matmul",
@@ -77,7 +77,7 @@ def _matmul(columns: list[Array], chip: str, source: Row) -> Made:
     return op, like_models(n, k), m > 0
 
 
-def _decode(columns: list[Array], chip: str, source: Row) -> Made:
+def _decode(columns: list[Array], chip: str, source: Row) -> BuiltOp:
     b, s, h, g, d, w = columns
     keys = num.minimum(s, np.where(w == 0, INF, w))
     op = Op(
@@ -105,7 +105,7 @@ def l2(chip: str) -> float:
     return float(wheel.DATA["chips"][chip]["l2"])
 
 
-def _prefill(columns: list[Array], chip: str, source: Row) -> Made:
+def _prefill(columns: list[Array], chip: str, source: Row) -> BuiltOp:
     b, s, h, g, d, w = columns
     op = _prefill_op(b, s, h, (g, d, d), np.where(w == 0, INF, w), d)
     core = (d == 128) & (w == 0) & (s >= 256) & np.isin(h, [4, 8, 16, 32, 64]) & np.isin(g, [1, 2, 4, 8])
@@ -132,7 +132,7 @@ def _prefill_op(
     )
 
 
-def _latent_decode(columns: list[Array], chip: str, source: Row) -> Made:
+def _latent_decode(columns: list[Array], chip: str, source: Row) -> BuiltOp:
     """DeepSeek's multi-head latent attention over latents 512 + 64 wide."""
     b, s, h = columns
     op = Op(
@@ -148,14 +148,14 @@ def _latent_decode(columns: list[Array], chip: str, source: Row) -> Made:
     return op, s > 0, s > 0
 
 
-def _latent_prefill(columns: list[Array], chip: str, source: Row) -> Made:
+def _latent_prefill(columns: list[Array], chip: str, source: Row) -> BuiltOp:
     """The same over whole prompts, expanded to heads 192 wide, values 128."""
     b, s, h = columns
     op = _prefill_op(b, s, h, (h, 192.0, 128.0), INF, 160.0 + 0 * s)
     return op._replace(k=s, quantized=b * s * 576), s > 0, s > 0
 
 
-FORMS: dict[str, Callable[[list[Array], str, Row], Made]] = {
+BUILDERS: dict[str, Callable[[list[Array], str, Row], BuiltOp]] = {
     "matmul": _matmul,
     "prefill": _prefill,
     "decode": _decode,
@@ -194,12 +194,12 @@ def load(name: str, chip: str, library: str) -> Kernels | None:
         return None
     shape = [_column(table, key)[keep] for key in source["keys"]]
     columns, seconds = wheel.median_rows(shape, table["latency"][keep] * 1e-3)
-    op, core, scored = FORMS[source["form"]](columns, chip, source)
+    op, core, scored = BUILDERS[source["form"]](columns, chip, source)
     version = str(table["version"])
     return Kernels(name, chip, library, version, op._replace(variant=variant), seconds, half(*columns), core, scored)
 
 
-def every(names: Iterable[str] = CLASSES) -> Iterator[Kernels]:
+def all_kernels(names: Iterable[str] = CLASSES) -> Iterator[Kernels]:
     """All measured rows, class by class."""
     for name, chip, library in product(names, wheel.CHIPS, LIBRARIES):
         usable = [name, chip, library] not in wheel.DATA["unusable"]
@@ -238,17 +238,17 @@ EXPERT_VERSIONS = 4  # versions of a file to look through
 ADDED = 10  # a version with fewer than a tenth of another's rows only adds a model or two to it
 
 
-def experts(title: str, library: str, file: str, suffix: str, chip: str, written: str) -> Kernels | None:
+def experts(title: str, library: str, file: str, suffix: str, chip: str, dtype_name: str) -> Kernels | None:
     """One expert table in one format, by the kernel with most measurements of it; None where it has none."""
-    name, compute, weight, read = wheel.DATA["expert_formats"][written]
+    name, compute, weight, read = wheel.DATA["expert_formats"][dtype_name]
     if compute not in wheel.chip(chip).spec.peak:
         return None
     versions = [wheel.columns(chip, "moe", library, file, behind) for behind in range(EXPERT_VERSIONS)]
-    rows = [int((t["moe_dtype"] == written).sum()) if t is not None else 0 for t in versions]
+    rows = [int((t["moe_dtype"] == dtype_name).sum()) if t is not None else 0 for t in versions]
     if not (most := max(rows)):
         return None
     table = next(t for t, n in zip(versions, rows, strict=True) if t is not None and n * ADDED >= most)
-    keep = (table["moe_dtype"] == written) & (table["latency"] > 0)
+    keep = (table["moe_dtype"] == dtype_name) & (table["latency"] > 0)
     kernels, measurements = np.unique(table["kernel_source"][keep], return_counts=True)
     keep &= table["kernel_source"] == kernels[measurements.argmax()]
     routing = table["distribution"].astype(str)
@@ -289,7 +289,7 @@ def tables() -> list[Table]:
     for name in CLASSES:
         rows: list[Row] = []
         points: list[Points] = []
-        for k in every((name,)):
+        for k in all_kernels((name,)):
             held_out = ~k.fitted & k.scored
             points.append(k.points(f"{wheel.CHIPS[k.chip]} {k.library} {k.version}", held_out))
             core = k.core[held_out]
@@ -304,21 +304,21 @@ def tables() -> list[Table]:
 def expert_tables() -> list[Table]:
     """A table per family of expert kernels: rows not fitted, by generation (the file that a chip extends), format and library."""
     families: dict[str, dict[str, list[Points]]] = defaultdict(lambda: defaultdict(list))
-    for (title, library, file, suffix), chip, written in product(
+    for (title, library, file, suffix), chip, dtype_name in product(
         wheel.DATA["expert_sources"], wheel.CHIPS, wheel.DATA["expert_formats"]
     ):
-        k = experts(title, library, file, suffix, chip, written)
+        k = experts(title, library, file, suffix, chip, dtype_name)
         if k is None:
             continue
         base = wheel.chip(chip).spec.document.base_document
         group = f"{base.path.stem.lstrip('_') if base is not None else chip} {k.op.variant}"
         families[k.name][group].append(k.points(group, ~k.fitted & k.scored))
         if (~k.scored).any():
-            families[k.name][WARM].append(k.points(WARM, ~k.fitted & ~k.scored))
+            families[k.name][WARM_L2].append(k.points(WARM_L2, ~k.fitted & ~k.scored))
     found = []
     for name, groups in families.items():
-        warm = groups.pop(WARM, None)
+        warm = groups.pop(WARM_L2, None)
         points = [joined(group, parts) for group, parts in sorted(groups.items())]
-        totals = ({WARM: warm} if warm else {}) | {"all": points}
+        totals = ({WARM_L2: warm} if warm else {}) | {"all": points}
         found.append(error_table(f"kernels: {name}", points, notes("experts"), totals))
     return found

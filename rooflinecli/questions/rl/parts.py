@@ -32,11 +32,11 @@ from rooflinecli.specs.parse_values import number
 from rooflinecli.specs.registry import load
 
 PROMPT, OUTPUT, TOOL_OUTPUT = "1k", "lognormal:2k,0.8", "256"
-CARRIED = 2  # steps over which a rollout is timed where samples are carried over, once a step has ended
-TIMED = 4  # engines that are simulated for all where samples are carried over, since none waits for a longest one
+TIMED_STEPS = 2  # steps over which a rollout is timed where samples are carried over, once a step has ended
+SIMULATED = 4  # engines that are simulated for all where samples are carried over, since none waits for a longest one
 BLOCK = 256  # tokens by which prompts of several turns are shared
 QUANTILES = 8  # lengths that stand for all in a packed sequence
-LAST = "last"  # label of the request that ends a sample
+LAST_TURN = "last"  # label of the request that ends a sample
 PREFILL_CHUNK = 4096  # tokens
 MOST_ENGINES = 1024  # devices of one rollout engine that are tried
 
@@ -92,12 +92,12 @@ class Rollout:
 def samples_of(question: Rl, steps: int = 1) -> list[Sample]:
     """The samples of some steps, those of a prompt next to each other. Equal seeds draw equal lengths."""
     prompts, each = question.sequences // question.samples_each * steps, question.samples_each
-    heads = lengths("prompt", question.prompt or PROMPT).draw(prompts, question.seed, 2)
+    openings = lengths("prompt", question.prompt or PROMPT).draw(prompts, question.seed, 2)
     outputs = lengths("output", question.output or OUTPUT).draw(prompts * each, question.seed, 3)
     if question.max_output:
         outputs = [min(tokens, int(question.max_output)) for tokens in outputs]
     if question.turns == 1:
-        return [Sample(i // each, heads[i // each], (tokens,)) for i, tokens in enumerate(outputs)]
+        return [Sample(i // each, openings[i // each], (tokens,)) for i, tokens in enumerate(outputs)]
     between = question.turns - 1
     tools = iter(
         lengths("tool-output", question.tool_output or TOOL_OUTPUT).draw(len(outputs) * between, question.seed, 4)
@@ -107,7 +107,7 @@ def samples_of(question: Rl, steps: int = 1) -> list[Sample]:
     for i, tokens in enumerate(outputs):
         turns = [max(tokens // question.turns, 1)] * between
         outside = tuple(islice(tools, between)), tuple(islice(waits, between))
-        found.append(Sample(i // each, heads[i // each], (*turns, max(tokens - sum(turns), 1)), *outside))
+        found.append(Sample(i // each, openings[i // each], (*turns, max(tokens - sum(turns), 1)), *outside))
     return found
 
 
@@ -130,7 +130,7 @@ def _waits(question: Rl, count: int) -> list[float]:
 def rollout(question: Rl, devices: int, tp: int | None = None) -> Rollout:
     """Simulate the rollout of a step on a number of devices. Raises Infeasible where no engine holds the model."""
     in_flight = 1 + max(question.staleness, 1)  # steps of samples that may be under way at once
-    steps = in_flight + 1 + CARRIED if question.carries_over else max(question.staleness, 1)
+    steps = in_flight + 1 + TIMED_STEPS if question.carries_over else max(question.staleness, 1)
     samples = samples_of(question, steps)
     longest = max(sample.tokens for sample in samples)
     mean = sum(sample.tokens for sample in samples) / len(samples)
@@ -143,12 +143,12 @@ def rollout(question: Rl, devices: int, tp: int | None = None) -> Rollout:
             f"a rollout engine of {one.devices} devices is more than the {devices} of the rollout; lower --rollout-tp"
         )
     engines = max(devices // one.devices, 1) * one.ranks
-    seconds, idle = _played(question, one, samples, engines, mean)
+    seconds, idle = _simulated(question, one, samples, engines, mean)
     low, high = one.error
     prompt = sum(sample.prompt for sample in samples) / len(samples)
     options = (*question.rollout_options(one.devices, int(one.layout.tp)), ("efficiency", "ideal"))
     ideal = deployment(options, prompt, max(mean - prompt, 1.0))
-    floor = min(_played(question, ideal, samples, engines, mean)[0], seconds)
+    floor = min(_simulated(question, ideal, samples, engines, mean)[0], seconds)
     part = Part("rollout", "rollout", floor, seconds, (max(low * seconds, floor), high * seconds))
     return Rollout(
         part, one, engines, engines // one.ranks * one.devices, idle, one.limits(mean, scheduler_of(one.ctx, ()))
@@ -185,7 +185,7 @@ def _fastest(question: Rl, devices: int) -> Rollout:
     return best
 
 
-def _played(question: Rl, one: Deployment, samples: list[Sample], engines: int, mean: float) -> tuple[float, float]:
+def _simulated(question: Rl, one: Deployment, samples: list[Sample], engines: int, mean: float) -> tuple[float, float]:
     """(seconds of a step's rollout, fraction of engine time after an engine's own last sample).
 
     Where samples are carried over, engines hold as many as staleness lets be under way, and a step lasts until a step's samples have
@@ -196,7 +196,7 @@ def _played(question: Rl, one: Deployment, samples: list[Sample], engines: int, 
     each = question.sequences / engines
     room = question.rollout_batch or len(samples)
     held = max(min(round((1 + max(question.staleness, 1)) * each), room), 1)
-    timed = range(0, engines, -(-engines // TIMED)) if question.carries_over else range(engines)
+    timed = range(0, engines, -(-engines // SIMULATED)) if question.carries_over else range(engines)
     for i in timed:  # the samples of a prompt stay together, as a request of several outputs does
         share = samples[i * len(samples) // engines : (i + 1) * len(samples) // engines]
         if not share:
@@ -206,15 +206,15 @@ def _played(question: Rl, one: Deployment, samples: list[Sample], engines: int, 
         jobs, follow = _jobs(question, share, held if question.carries_over else min(room, len(share)))
         run = run_open_loop(Cluster([replica], router), jobs, follow)
         if question.carries_over:
-            finish = sorted(job.finish for job in run if job.label == LAST)
+            finish = sorted(job.finish for job in run if job.label == LAST_TURN)
             first = min(round(each), len(finish) - 1)
-            last = min(round((1 + CARRIED) * each), len(finish) - 1)
+            last = min(round((1 + TIMED_STEPS) * each), len(finish) - 1)
             # mean tokens of a sample under way at any instant: longer ones are more often
             work = sum(sample.output for sample in share)
             context = sum(sample.output * (sample.tokens - sample.output / 2) for sample in share) / work
             one.prices.attention(0, PREFILL_CHUNK)  # grows the tables
             again = held * context / PREFILL_CHUNK * one.prices.linear[PREFILL_CHUNK]  # prefilled, attention aside
-            ends.append((finish[last] - finish[first]) / CARRIED + again)
+            ends.append((finish[last] - finish[first]) / TIMED_STEPS + again)
         else:
             ends.append(max(job.finish for job in run) / max(question.staleness, 1))
     last_end = max(ends)
@@ -228,29 +228,29 @@ def _jobs(
     with the context so far, after the tool's wait; after the last one, another sample."""
     if question.turns == 1 and held >= len(share):
         return [
-            SimRequest(i, 0.0, s.prompt, s.output, hashes=(s.group,), span=s.prompt, label=LAST)
+            SimRequest(i, 0.0, s.prompt, s.output, hashes=(s.group,), span=s.prompt, label=LAST_TURN)
             for i, s in enumerate(share)
         ], None
     turn, queue = [0] * len(share), iter(range(held, len(share)))
 
-    def made(i: int, context: int, arrival: float) -> SimRequest:
+    def request_at(i: int, context: int, arrival: float) -> SimRequest:
         sample, span = share[i], min(BLOCK, share[i].prompt)
-        heads = sample.prompt // span
-        keys = [f"{sample.group}/{b}" for b in range(heads)] + [f"{i}:{b}" for b in range(heads, context // span)]
-        last = LAST if turn[i] + 1 == len(sample.outputs) else ""
+        shared = sample.prompt // span
+        keys = [f"{sample.group}/{b}" for b in range(shared)] + [f"{i}:{b}" for b in range(shared, context // span)]
+        last = LAST_TURN if turn[i] + 1 == len(sample.outputs) else ""
         return SimRequest(i, arrival, context, sample.outputs[turn[i]], hashes=tuple(keys), span=span, label=last)
 
     def follow(job: SimRequest) -> SimRequest | None:
         i, sample = job.index, share[job.index]
-        if job.label == LAST:
+        if job.label == LAST_TURN:
             following = next(queue, None)
-            return None if following is None else made(following, share[following].prompt, job.finish)
+            return None if following is None else request_at(following, share[following].prompt, job.finish)
         context = job.prompt + job.output + sample.tools[turn[i]]
         arrival = job.finish + sample.waits[turn[i]]
         turn[i] += 1
-        return made(i, context, arrival)
+        return request_at(i, context, arrival)
 
-    return [made(i, s.prompt, 0.0) for i, s in enumerate(share[:held])], follow
+    return [request_at(i, s.prompt, 0.0) for i, s in enumerate(share[:held])], follow
 
 
 @dataclass(frozen=True)
