@@ -18,14 +18,7 @@ import yaml
 from rooflinecli.calibrate.phase_fit import PHASES, PhaseFit, fit_phase, own_rows, software
 from rooflinecli.calibrate.posterior import BLOCKS, Array, Posterior, merged
 from rooflinecli.calibrate.predicted_row import PHASE, MicrobenchmarkRow, PredictedRow, RowPredictor, seconds
-from rooflinecli.calibrate.resolve_rows import (
-    RowContradiction,
-    floor_of,
-    impossible,
-    one_per_question,
-    repeats,
-    resolve,
-)
+from rooflinecli.calibrate.resolve_rows import RowContradiction, impossible, one_per_question, repeats, resolve
 from rooflinecli.core.errors import DataError, RooflineError
 from rooflinecli.core.record import Json, Record, ReportTable
 from rooflinecli.core.text import plural
@@ -189,10 +182,7 @@ def _unmeasured(options: Options, quantity: str) -> PredictedRow:
     }
     if "n" in text and "dp" in text:
         del text["dp"]  # it follows from the others
-    if quantity == "train":
-        text["phase"] = ["train"]
-    else:
-        text["phase"] = [PHASES[{"prefill": "prefill", "ttft": "ttft"}.get(quantity, "decode")]]
+    text["phase"] = [PHASES.get(PHASE[quantity], "train")]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ctx = context_of(build_request.request(text))
@@ -372,7 +362,7 @@ def _gap(row: PredictedRow) -> MeasuredGap:
     else:  # with the chip file's own calibration
         answer = CALIBRATED[PHASES[row.phase]](row.ctx, row.layout)
         expected, (low, high) = float(answer.time_s), (float(bound) for bound in answer.interval_s)
-    floor, measured, verdict = floor_of(row), row.measured, ""
+    floor, measured, verdict = row.floor, row.measured, ""
     if measured < floor:
         verdict = "impossible: below the floor"
     elif low is not None and high is not None:

@@ -71,19 +71,24 @@ class PredictedRow:
             else None
         )
 
+    @property
+    def floor(self) -> float:
+        """Seconds at peak rates; 0 for a throughput, whose batch was not measured."""
+        return float(seconds(self.ctx, self.layout, self.quantity, at_floor=True))
+
     def on(self, chip: Chip) -> Number:
         """Expected seconds on a chip whose constants may be arrays."""
         return seconds(self.ctx.on_chip(chip), self.layout, self.quantity)
 
 
-def seconds(ctx: EstimateContext, layout: Layout, quantity: str) -> Number:
-    """Expected seconds of a quantity."""
+def seconds(ctx: EstimateContext, layout: Layout, quantity: str, at_floor: bool = False) -> Number:
+    """Expected seconds of a quantity, or those at peak rates."""
     if quantity == "throughput":
-        return 1.0 / SHIPPED["decode"](ctx, layout).tokens_per_s
+        return 0.0 if at_floor else 1.0 / SHIPPED["decode"](ctx, layout).tokens_per_s
     if quantity == "static":
-        return static(ctx, layout)
-    phase = {"itl": "decode", "ttft": "prefill"}.get(quantity, quantity)
-    return SHIPPED[phase](ctx, layout).time_s
+        return static(ctx, layout, at_floor)
+    answer = SHIPPED[{"itl": "decode", "ttft": "prefill"}.get(quantity, quantity)](ctx, layout)
+    return answer.floor_s if at_floor else answer.time_s
 
 
 def static(ctx: EstimateContext, layout: Layout, at_floor: bool = False) -> Number:

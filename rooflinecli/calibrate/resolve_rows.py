@@ -12,19 +12,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rooflinecli.calibrate.posterior import Array, Posterior, weights
-from rooflinecli.calibrate.predicted_row import (
-    PHASE,
-    MicrobenchmarkRow,
-    PredictedRow,
-    microbenchmark_rows,
-    seconds,
-    static,
-)
+from rooflinecli.calibrate.predicted_row import PHASE, PredictedRow, microbenchmark_rows, seconds
 from rooflinecli.core.errors import DataError, Infeasible, UsageError
 from rooflinecli.core.text import one_line
 from rooflinecli.core.units import duration
 from rooflinecli.engine import build_request
-from rooflinecli.engine.evaluate import SHIPPED
 from rooflinecli.importers.source import MeasuredRow, Options
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.questions.estimate.answer import choose_layouts, context_of
@@ -279,28 +271,15 @@ def impossible(rows: Sequence[PredictedRow]) -> tuple[list[PredictedRow], list[R
     """The rows that physics allows, and those below their floor."""
     possible, wrong = [], []
     for row in rows:
-        floor = floor_of(row)
-        if row.measured >= ROUNDING * floor:
+        if row.measured >= ROUNDING * row.floor:
             possible.append(row)
             continue
         reason = (
-            f"{duration(row.measured)} is below the floor of {duration(floor)}: faster than the hardware's peak. "
+            f"{duration(row.measured)} is below the floor of {duration(row.floor)}: faster than the hardware's peak. "
             "Check unit, device count, number format, and whether the rate is per device or counts prompts"
         )
         wrong.append(RowContradiction(row.where, reason, True))
     return possible, wrong
-
-
-def floor_of(row: PredictedRow) -> float:
-    """Seconds at peak rates; 0 for a throughput, whose batch was not measured."""
-    if isinstance(row, MicrobenchmarkRow):
-        return row.floor
-    if row.quantity == "throughput":
-        return 0.0
-    if row.quantity == "static":
-        return float(static(row.ctx, row.layout, at_floor=True))
-    phase = {"itl": "decode", "ttft": "prefill"}.get(row.quantity, row.quantity)
-    return float(SHIPPED[phase](row.ctx, row.layout).floor_s)
 
 
 def repeats(rows: Sequence[PredictedRow]) -> list[RowContradiction]:

@@ -144,8 +144,7 @@ def csv_rows(source: Source, begins: str) -> Iterator[tuple[int, dict[str, str]]
         elif ",".join(cells).startswith(begins):
             header = cells
         elif header:
-            cut = len(cells) != len(header)
-            if cut:
+            if len(cells) != len(header):
                 raise DataError(
                     f"{source.at(line)}: {len(cells)} cells under {len(header)} columns; was the file cut short?"
                 )

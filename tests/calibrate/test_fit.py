@@ -228,3 +228,20 @@ def test_a_transfer_between_stages_crosses_their_tensor_groups(op, stride):
     row = MeasuredRow("log:1", "nccl-tests", "collective", 1e-3, probe={"op": op, "bytes": 1e8, "n": 2.0})
     made, devices = _collective(row, {"tp": "4"})
     assert (made.op, made.size, made.n, made.stride, devices) == (op, 1e8, 2.0, stride, 2.0 * stride)
+
+
+@pytest.mark.parametrize("quantity", ["static", "throughput", "itl", "prefill"])
+def test_the_floor_of_a_row_is_that_of_what_it_measured(quantity):
+    """Batches prefilled and decoded together take at least their decode steps at peak rates; a throughput has no floor of its own."""
+    from rooflinecli.engine import build_request, evaluate
+    from rooflinecli.engine.context import EstimateContext
+    from rooflinecli.specs.layout import Layout
+
+    ctx = EstimateContext(
+        build_request.request({"model": "llama-3-8b", "hw": "h100", "batch": 8, "prompt": 512, "output": 64})
+    )
+    row = PredictedRow(ctx, Layout(zero=0), quantity, 1.0)
+    step = float(evaluate.SHIPPED["decode"](ctx, row.layout).floor_s)
+    least = {"static": 63 * step / (8 * 64), "throughput": 0.0, "itl": step, "prefill": 0.0}[quantity]
+    assert least <= row.floor <= row.on(ctx.chip) and (row.floor > 0) == (quantity != "throughput")
+    assert quantity != "static" or row.floor < 1.5 * least

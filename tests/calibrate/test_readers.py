@@ -10,7 +10,7 @@ import pytest
 from calibrate.logs import LOGS, MEGATRON, NCCL, SERVE, SGLANG
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.logs import read, read_source, readers
+from rooflinecli.importers.logs import read, read_source, readers, step_logs
 from rooflinecli.importers.source import Source, number
 
 # logs whose every line is whole in itself, so that a cut between two of them shows nowhere
@@ -356,3 +356,11 @@ def test_a_figure_of_no_size_of_this_world_is_none():
     """Ratios of it would overflow."""
     assert number("1e-320") is None and number(10**400) is None and number("1e308") is None
     assert number("0") == 0.0 and number("6,785") == 6785.0
+
+
+def test_every_log_of_steps_says_how_a_line_that_is_cut_begins():
+    """Else the last step of a file cut short is dropped in silence; a step of llm.c has its time first."""
+    assert [reader.TOOL for reader in step_logs.READERS if "begins" not in reader.row] == ["llm.c"]
+    text = "[INFO] [timer.py:258:stop] global_step=10, RunningAvgSamplesPerSec=9.5, CurrSamplesPerSec=9.4, MemAllocated=5.53GB\n"
+    with pytest.raises(DataError, match=r"log:2: .*cut short"):
+        read_source(Source("log", text + text[: text.index("9.4")]))

@@ -364,3 +364,9 @@ def test_details_draw_memory_to_scale(cli):
     for letter, key in (("w", "weights_bytes"), ("o", "optimizer_bytes"), ("a", "activations_bytes")):
         assert abs(bar.count(letter) - 50 * memory[key] / memory["capacity_bytes"]) <= 1
     assert abs(bar.count(".") - 50 * memory["headroom_fraction"]) <= 1
+
+
+def test_what_was_not_asked_of_a_training_step_is_not_answered():
+    bare = run_cli("estimate", "gpt2", "--hw", "h100", "--phase", "train", "--format", "json").json["phases"]["train"]
+    assert (bare["steps"], bare["run_s"]) == (None, None)
+    assert not {"goodput", "goodput_interval", "elapsed_s", "elapsed_interval_s"} & bare.keys()

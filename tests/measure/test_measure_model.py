@@ -194,3 +194,12 @@ def test_matmuls_of_a_program_by_hand():
     assert [c[:5] for c in convolved] == [(9 * 11, 12, 4, 1, 2 * 99 * 12 * 4)]
     ragged = shapes(lambda x, w: jax.lax.ragged_dot(x, w, np.array([2, 3], np.int32)), (5, 7), (2, 7, 11))
     assert [r[:5] for r in ragged] == [(5, 7, 11, 1, 2 * 5 * 7 * 11)]
+
+
+@pytest.mark.parametrize("which", SMALL, ids=lambda w: w[0])
+def test_every_kind_of_layer_traces(which):
+    """[3, 5] tokens of an unlike width keep their places through every layer, experts among them."""
+    spec = built(*which)
+    held = jax.eval_shape(lambda: transformer.initial(spec, "float32"))
+    program = transformer.program("prefill", spec, held, 3, 5, jnp.float32)
+    assert all(leaf.shape[0] == 3 for leaf in jax.tree.leaves(jax.eval_shape(program.fn, *program.args))[:1])

@@ -141,13 +141,8 @@ def _time(source: Source, line: int, path: str, record: Json, row: Json) -> floa
     return None if found is None else found * UNITS[unit]
 
 
-def _csv_metrics(source: Source) -> Records:
-    """AIPerf's CSV as its JSON has the metrics."""
-    yield from _metrics([(line, row["Metric"], row.get("avg", row.get("Avg"))) for line, row in csv_rows(source, "Metric,")])  # fmt: skip
-
-
 def _console_metrics(source: Source) -> Records:
-    """The same of each table that it prints; the load is that of the command before."""
+    """AIPerf's printed tables as its JSON has the metrics; the load is that of the command before."""
     found, start, title = list[tuple[int, str, Any]](), 0, ""
     for line, text in enumerate(source.lines, start=1):
         if "NVIDIA " in text and " | " in text:
@@ -293,7 +288,9 @@ def _mlperf_summary(source: Source) -> Records:
 RECORDS: dict[str, Callable[[Source], Records]] = {
     "objects": lambda source: source.objects,
     "members": lambda source: source.members,
-    "csv_metrics": _csv_metrics,
+    "csv_metrics": lambda source: _metrics(
+        [(i, row["Metric"], row.get("avg", row.get("Avg"))) for i, row in csv_rows(source, "Metric,")]
+    ),
     "console_metrics": _console_metrics,
     "guidellm_benchmarks": _guidellm_benchmarks,
     "blocks": _blocks,

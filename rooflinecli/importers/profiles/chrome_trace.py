@@ -38,7 +38,13 @@ def read_chrome(path: Path, text: str, shapes: Shapes | None = None) -> list[Ker
     for event in events:
         if isinstance(event.get("ts"), str) or isinstance(event.get("dur"), str):  # as rocprof writes them
             event |= {"ts": number(event.get("ts")), "dur": number(event.get("dur"))}
-    timed = [e for e in events if e.get("ph") == "X" and "name" in e and all(_is_time(e.get(k)) for k in ("ts", "dur"))]
+    timed = [
+        e
+        for e in events
+        if e.get("ph") == "X"
+        and "name" in e
+        and all(isinstance(t := e.get(k), (int, float)) and t >= 0 for k in ("ts", "dur"))
+    ]
     names = {e.get("pid"): str(_args(e).get("name", "")) for e in events if e.get("name") == "process_name"}
     counts = partial(_xla_counts, shapes=shapes or {})
     marked = [e for e in timed if "hlo_op" in _args(e) and not e["name"].startswith("end: ")]  # by XLA's CPU backend
@@ -60,10 +66,6 @@ def read_chrome(path: Path, text: str, shapes: Shapes | None = None) -> list[Ker
             f"{path}: no kernels among its {len(events)} events; profile a compiled step, with the device traced"
         )
     return kernels
-
-
-def _is_time(value: object) -> bool:
-    return isinstance(value, (int, float)) and value >= 0
 
 
 def _args(event: Event) -> Json:

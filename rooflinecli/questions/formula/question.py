@@ -157,11 +157,7 @@ def _read(name: str, text: str) -> tuple[float, str]:
     for factor in _FACTORS.split(text.strip()):
         match = _NUMBER.match(factor.strip())
         written = factor.strip()[match.end() :].strip() if match else ""
-        dimension = (
-            ""
-            if written in units.UNITS["1"]
-            else next((d for d, table in units.UNITS.items() if written in table), None)
-        )
+        dimension = next((d for d in ("1", *units.UNITS) if written in units.UNITS[d]), None)
         if match is None or dimension is None:
             raise UsageError(
                 f"{name}={text}: not a number with a known unit; write 4096, 70e9, 70B (a billion), 80GiB, 3.35TB/s or 2x8192"
@@ -170,10 +166,10 @@ def _read(name: str, text: str) -> tuple[float, str]:
             number = units.value(match[0])
         except ValueError as error:
             raise UsageError(f"{name}={text}: {error}") from None
-        measures = "" if dimension == "tokens" else dimension
+        measures = "" if dimension in ("1", "tokens") else dimension
         if unit and measures:
             raise UsageError(f"{name}={text}: more than one unit; write at most one")
-        product, unit = product * (number * units.UNITS[dimension or "1"][written]), unit or measures
+        product, unit = product * (number * units.UNITS[dimension][written]), unit or measures
     words = name.split("_")  # the dimension of an argument follows from its name, where that does not leave it open
     expected = _ARGUMENT_UNITS.get(name) or ("s" if words[-1] in ("s", "time") or words[0] == "t" else "")
     if "bytes" in words and "per" not in words:
