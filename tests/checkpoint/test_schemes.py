@@ -240,7 +240,7 @@ def test_a_model_without_a_vocabulary_keeps_its_format_as_written():
 def test_tables_outside_the_layers_count_once_where_they_are_tied(name, tables):
     """Embedding, head and final norm in 16 bits weigh two bytes each, whether they are one table or two."""
     from rooflinecli.engine.stored_weights import exact
-    from rooflinecli.specs.layers import Quantization
+    from rooflinecli.specs.model import Quantization
 
     spec = load_model(name)
     assert (1 if spec.tied_embeddings else 2) == tables
