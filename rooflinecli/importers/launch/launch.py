@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -322,23 +323,47 @@ def _filled(node: object, root: object, depth: int, above: tuple[Any, ...] = ())
         return [_filled(value, root, depth + 1, above) for value in node]
     if not isinstance(node, str) or "${" not in node:
         return node
-    whole = _WHOLE.fullmatch(node)
-    if whole:
-        return _value(whole[1], root, depth, above)
 
     def written(match: re.Match[str]) -> str:
         value = _value(match[1], root, depth, above)
-        return match[0] if value is None or isinstance(value, (Mapping, list)) else str(value)
+        return match[0] if isinstance(value, (Mapping, list)) else "null" if value is None else str(value)
 
-    text = _WHOLE.sub(written, node)
-    product = _PRODUCT.fullmatch(text)
-    return int(product[1]) * int(product[2]) if product else text
+    text, before = node, ""
+    while text != before and len(text) < 10_000:  # the innermost first
+        if whole := _WHOLE.fullmatch(text):
+            return _value(whole[1], root, depth, above)
+        before, text = text, _WHOLE.sub(written, text)
+    return text
 
 
-_PRODUCT = re.compile(r"\$\{mul(?:tiply)?:\s*(\d+)\s*,\s*(\d+)\s*\}")
+# resolvers of OmegaConf and NeMo over values
+_RESOLVED = re.compile(r"(oc\.decode|mul|multiply|add|sub|div|floor_div|floor):(.*)", re.DOTALL)
+
+
+def _computed(name: str, operands: list[Any]) -> Any:
+    """What a resolver makes of its operands; None where they are no numbers."""
+    if name == "oc.decode":
+        return operands[0] if len(operands) == 1 else operands
+    if not all(isinstance(one, (int, float)) for one in operands):
+        return None
+    first, *others = operands
+    if name in ("mul", "multiply"):
+        return prod(operands)
+    if name in ("add", "sub"):
+        return first + sum(others) if name == "add" else first - sum(others)
+    if name == "floor":
+        return int(first // 1)
+    divisor = prod(others)
+    return None if not divisor else first // divisor if name == "floor_div" else first / divisor
 
 
 def _value(inside: str, root: object, depth: int, above: tuple[Any, ...]) -> Any:
+    if resolver := _RESOLVED.fullmatch(inside):
+        try:
+            found = _computed(resolver[1], [yaml.safe_load(one) for one in resolver[2].split(",")])
+        except yaml.YAMLError:
+            found = None
+        return found if found is not None or resolver[1] == "oc.decode" else f"${{{inside}}}"
     default = _ENVIRONMENT.fullmatch(inside)
     if default:
         try:

@@ -32,7 +32,7 @@ LARGEST = 2_000_000
 _SUFFIXES = frozenset(".toml .json .yaml .yml .md .rst .sh .bash .slurm .sbatch".split())
 _LAUNCHER = re.compile(r"\b(python3?|torchrun|deepspeed|vllm|trtllm-\w+|sglang|llama-server|accelerate)\b")
 # scripts that train nothing
-_EVALUATION = re.compile(r"(?:.*[/_-])?(?:eval|evaluat|infer|generat|convert)\w*(?:/.*)?\.py")
+_EVALUATION = re.compile(r"(?:.*[/_-])?(?:eval|evaluat|infer|generat|convert|embed)\w*(?:/.*)?\.py")
 _TRAINER = re.compile(r"train|torchrun|accelerate|deepspeed|run_(?:sft|dpo|grpo|rm)|finetun")
 UNREAD = {"--actor_model_name_or_path": "DeepSpeed-Chat's PPO"}  # by what their commands have
 _CONFIG = re.compile(r"config|recipe|deepspeed|\bds_|zero\d")  # in the flag or name of a JSON that is one
@@ -54,11 +54,15 @@ class Source:
     overrides: Options = field(default_factory=dict)  # of its keys, in the command that names it
 
     def sibling(self, written: str) -> str | None:
-        """The text of a file that a launch names: made by the script, mounted with it, or in its folder; None for none."""
+        """The text of a file that a launch names: made by the script, mounted with it, in its folder, or by its path from one above; None for none."""
         base = written.rpartition("/")[2]
         if base in self.files:
             return self.files[base]
-        for path in (self.folder / written, self.folder / base) if self.folder and base and not unknowns(base) else ():
+        if self.folder is None or not base or unknowns(base):
+            return None
+        # a script of a repository is run from above its own folder
+        above = self.folder.resolve().parents[:4] if "/" in written.strip("./") and written[:1] != "/" else ()
+        for path in (self.folder / written, self.folder / base, *(folder / written for folder in above)):
             if path.is_file() and path.stat().st_size < LARGEST:
                 return read_text(path, LARGEST, "the launch alone")
         return None

@@ -23,7 +23,7 @@ from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, 
 from rooflinecli.importers.launch.locate import UNREAD, Source, open_text
 from rooflinecli.importers.launch.read import remarks
 from rooflinecli.importers.launch.shell_evaluator import Command, ShellEvaluator
-from rooflinecli.importers.launch.shell_expansion import readable
+from rooflinecli.importers.launch.shell_expansion import readable, unknowns
 from rooflinecli.importers.source import Options, parse, read_text
 from rooflinecli.specs import flag_text
 from rooflinecli.specs.model import load_model
@@ -57,23 +57,23 @@ def options(
     opened = open_text(source)
     tool, args = arguments(opened)
     launch, known = Launch(tool, opened.name), flags(tool)
-    found = launch.options
+    found, missing = launch.options, dict[str, str]()
     for option, places in known.read.items():
         if option == "micro-batch" or (written := args.pop(*places)) is None or option.endswith("length"):
             continue
-        key = next(name for name in places if name in args.given)
-        if option in _MODELS and option not in given:
-            _checkpoint(launch, option, written, key)
-        elif option not in _MODELS:
-            word = str(written).lower()
-            switch = word in ("true", "false") or written is True
-            found[option] = word != "false" if switch else written if option in _TEXT else rules.number(key, written)
+        word, text = str(written).lower(), option in (*_TEXT, *_MODELS)
+        if word in ("true", "false") or written is True:
+            found[option] = word != "false"
+        elif not text and unknowns(str(written)):
+            missing |= {option: f"{args.written(*places)} is known only where it runs"} if option not in given else {}
+        elif option not in _MODELS or option not in given:
+            found[option] = written if text else rules.number(args.written(*places), written)
     if found.get("lora-rank"):
         found["recipe"] = "lora"
     else:
         found.pop("lora-rank", None)
-    if found.get("engine") not in ("vllm", "sglang", "trtllm"):
-        found.pop("engine", None)
+    if found.get("engine") not in (None, "vllm", "sglang", "trtllm"):
+        launch.unmodelled.append(f"a rollout by {found.pop('engine')}: taken at the cost of vLLM's")
     keys, usual = known.algorithm
     rules.apply(known.rules, args, launch)
     written = str(args.pop(*keys.split(), default=found.get("algorithm", usual)))
@@ -90,6 +90,11 @@ def options(
     ]
     if found["algorithm"] != "ppo":
         found.pop("critic", None)
+    missing |= _checkpoints(launch, {option: known.read[option] for option in _MODELS if option in found}, args)
+    if missing:
+        names = ["MODEL" if option == "model" else f"--{option}" for option in missing]
+        listed = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+        raise UsageError(f"{launch.where}: {'; '.join(missing.values())}; give {listed}", next(iter(missing)))
     for row, what, share in (("prompt-length", "prompts", 1), ("length", "prompt + output", 2)):
         if (names := known.read.get(row)) and any(name in args.given for name in names):
             most = rules.number(names[0], args.pop(*names))
@@ -112,19 +117,18 @@ def _idle(name: str, values: list[Any]) -> bool:
     return name.endswith("parallel_size") and str(values[0]) == "1"
 
 
-def _checkpoint(launch: Launch, option: str, written: object, key: str) -> None:
-    """The model of a role; a checkpoint in another format is that of the rollout. Raises UsageError for one known only where it runs."""
-    one = Launch(launch.tool, launch.where)
-    dtype_names.checkpoint(one, written, key)
-    if one.missing:
-        raise UsageError(
-            f"{launch.where}: {'; '.join(one.missing.values())}; give {'MODEL' if option == 'model' else '--' + option}",
-            option,
-        )
-    launch.options[option] = one.options["model"]
-    launch.notes += one.notes
-    if option == "model" and "dtype" in one.options:
-        launch.options["rollout-dtype"] = one.options["dtype"]
+def _checkpoints(launch: Launch, roles: dict[str, tuple[str, ...]], args: LaunchArguments) -> dict[str, str]:
+    """Set the model of each role, and say why where one is not known; a checkpoint in another format is that of the rollout."""
+    missing: dict[str, str] = {}
+    for option, places in roles.items():
+        one = Launch(launch.tool, launch.where)
+        dtype_names.checkpoint(one, launch.options.pop(option), args.written(*places))
+        missing |= dict.fromkeys([option] if one.missing else [], "; ".join(one.missing.values()))
+        launch.options |= {option: one.options["model"]} if "model" in one.options else {}
+        launch.notes += one.notes
+        if option == "model" and "dtype" in one.options:
+            launch.options["rollout-dtype"] = one.options["dtype"]
+    return missing
 
 
 def _commands(source: Source) -> Iterator[Command]:

@@ -39,7 +39,7 @@ def starts(words: list[str]) -> list[str] | None:
     if (found := serving_common.started(words, FLAGS)) is not None or "--per-device-train-batch-size" not in flags:
         return found
     first = next((i for i, word in enumerate(words) if word.rpartition("/")[2] == "torchrun"), 0)
-    named = flags & {"--model-name-or-path", "--model-id"}
+    named = flags & {"--model-name-or-path", "--model-id", "--model-name"}
     return words[first:] if named and deepspeed.starts(words) is None else None
 
 

@@ -27,7 +27,7 @@ _NAMES = {
 COUNTING = ("mpirun", "mpiexec", "srun")
 RUNNERS = ("torchrun", "deepspeed", "msrun", "torch.distributed.run", "torch.distributed.launch", "ft_launcher")
 # scripts and folders whose sizes are no GPT's
-_OTHERS = re.compile(r"(?:^|[/_])(t5|bert|retro|mamba|ict|vit|vlm|vision|hybrid|multimodal|biencoder)(?:[/_.]|$)")
+_OTHERS = re.compile(r"(?:^|[/_])(t5|bert|retro|mamba|ict|vit|vlm|vision|hybrid|multimodal|mimo|biencoder)(?:[/_.]|$)")
 FLAGS = flags("megatron")
 SIZES = {"nproc-per-node": "n", "nnodes": "n", "num-gpus": "n", "tensor-model-parallel-size": "tp", "pipeline-model-parallel-size": "pp",
          "context-parallel-size": "cp", "expert-model-parallel-size": "ep", "ds-sequence-parallel-size": "cp",
@@ -88,7 +88,7 @@ def read(words: list[str], launch: Launch) -> None:
     )  # arguments.py: to multiples of 64 under --swiglu
     launch.shape = ({"kv_heads": shape["heads"]} if "heads" in shape else {}) | ({"d_ff": wide} if d else {}) | shape
     launch.unresolved(SIZES | {name: "model" for names in _SHAPE.values() for name in names})
-    if _OTHERS.search(script.lower()) or args.has("mm-model"):
+    if _OTHERS.search(script.lower()) or args.has("mm-model") or "vlm" in str(args.first("model-provider")):
         launch.refuse("model", f"{script} trains another architecture than its sizes describe here")
     half = "fp16" if args.pop("fp16") else "bf16" if args.pop("bf16") else "fp32"
     launch.options["dtype"] = "fp8" if args.pop("fp8-format", "fp8", "transformer-engine-precision") else half

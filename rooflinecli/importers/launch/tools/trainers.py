@@ -96,7 +96,9 @@ def fill(launch: Launch, args: LaunchArguments, tool: str) -> None:
     if "lora" in str(launch.options.get("recipe")):
         _targets(launch, args, known.read.get("targets", ()))
     else:
-        launch.options.pop("lora-rank", None)
+        launch.options = {
+            key: value for key, value in launch.options.items() if key not in ("lora-rank", "lora-targets")
+        }
     training_common.optimizer(launch, args.pop(*known.read.get("optimizer", ())))
     _stored(launch, stored)
     launch.unmodelled += args.left(known)
@@ -120,7 +122,7 @@ def _stored(launch: Launch, stored: str | None) -> None:
     """A checkpoint in another format than it is trained in: adapters on 4 bits are QLoRA's, others are taken in 16 bits."""
     if stored in ("bf16", "fp16", "fp32"):
         launch.options.setdefault("dtype", stored)
-    elif stored == "int4" and launch.options.get("recipe") == "lora":
+    elif stored == "int4" and "lora" in str(launch.options.get("recipe")):
         launch.options["recipe"] = "qlora"
     elif stored is not None:
         launch.unmodelled.append(f"a checkpoint in {stored}: the weights are taken in 16 bits")
