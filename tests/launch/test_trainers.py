@@ -116,3 +116,35 @@ def test_trainers_that_are_refused(name, text, said, tmp_path):
     with pytest.raises(rl.RooflineError) as error:
         options_of(text, tmp_path, name, hw="h100", n=8)
     assert said in str(error.value)
+
+
+def test_a_trainer_behind_accelerate_is_one_launch_with_the_keys_of_its_command(tmp_path):
+    for folder in ("configs/ds", "jobs/night"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "configs/ds/z2.json").write_text('{"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}')
+    deepspeed = "deepspeed_config: {deepspeed_config_file: configs/ds/z2.json}\n"
+    (tmp_path / "configs/acc.yaml").write_text(ACCELERATE + "DEEPSPEED\n" + deepspeed)
+    config = (
+        "model_name_or_path: Qwen/Qwen3-8B\nfinetuning_type: full\nper_device_train_batch_size: 1\ncutoff_len: 512\n"
+    )
+    (tmp_path / "configs/sft.yaml").write_text(config)
+    script = "accelerate launch --config_file configs/acc.yaml src/train.py configs/sft.yaml per_device_train_batch_size=4 cutoff_len=8192\n"
+    found, said = options_of(script, tmp_path, "jobs/night/run.sh", hw="h100")  # files by their paths from above
+    assert {k: found[k] for k in ("n", "dp", "zero", "micro-batch", "batch", "seq", "software")} == {
+        "n": 8, "dp": 8, "zero": 2, "micro-batch": 4, "batch": 32, "seq": 8192, "software": "deepspeed"}  # fmt: skip
+    assert "give -n" not in said
+
+
+def test_resolvers_of_configs_are_computed(tmp_path):
+    text = (
+        "trainer: {devices: '${oc.decode:${oc.env:GPUS,8}}', num_nodes: 2}\nmodel: {tensor_model_parallel_size: '${oc.decode:${oc.env:TP,2}}', "
+        "global_batch_size: '${floor_div:${multiply:${trainer.devices},${trainer.num_nodes}},${model.tensor_model_parallel_size}}', "
+        "recompute_num_layers: '${oc.decode:${oc.env:R,null}}', micro_batch_size: '${add:1,${sub:3,2}}'}\n"
+    )
+    found, _ = options_of(text, tmp_path, "nemo.yaml", model="llama-3.1-8b")
+    assert {k: found[k] for k in ("n", "tp", "batch", "micro-batch")} == {
+        "n": 16,
+        "tp": 2,
+        "batch": 8,
+        "micro-batch": 2,
+    }

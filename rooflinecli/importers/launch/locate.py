@@ -89,9 +89,6 @@ def launches(source: Source) -> Iterator[Launch]:
         suffix = _suffix_of(source.text)
     if suffix == ".toml":
         tree = parse(source.text, source.name, tomllib.loads)
-        for key, value in source.overrides.items():
-            table, _, name = key.partition(".")
-            tree.setdefault(table, {})[name] = value
         yield from _config(tree, source)
     elif suffix == ".json":
         yield from _config(parse(source.text, source.name), source)
@@ -152,7 +149,7 @@ def _config(tree: Any, source: Source) -> Iterator[Launch]:
         tool = load(TOOLS, name)
         if tools == [name] or tool.claims(tree):
             launch = Launch(name, source.name, open_file=source.sibling, trains=tool.TRAINS)
-            tool.read(tree, launch)
+            tool.read(tree if name in ("accelerate", "deepspeed") else _overridden(tree, source.overrides), launch)
             if base := tree.get("defaults", tree.get("extends")) if tool.TRAINS else None:
                 launch.notes.append(f"what it inherits from {one_line(str(base))} is not read")
             yield launch
@@ -259,7 +256,7 @@ def _of_words(words: list[str], source: Source, line: int, job: containers.Conta
         if rest is None:
             continue
         part = any(w.partition("=")[0].replace("_", "-") in _POD_FLAGS for w in words)
-        launch = Launch(name, where, part=part, trains=tool.TRAINS)
+        launch = Launch(name, where, part=part, trains=tool.TRAINS, open_file=source.sibling)
         if job is not None:
             launch.devices, launch.cores = job.devices, job.cores
         file = named_file(rest, tool.FILES, tool.TRAINS) if hasattr(tool, "FILES") else ""
@@ -271,26 +268,75 @@ def _of_words(words: list[str], source: Source, line: int, job: containers.Conta
         tool.read(rest, launch, *([config] if isinstance(config, Mapping) else []))
         yield launch
         return
+    found: list[Launch] = []
     for before, word in pairwise(words):
         inner = word.partition("=")[2] if word.startswith("--") else word
         if " " in inner and _LAUNCHER.search(inner):  # a command handed on: xpk workload create --command="..."
             yield from _script(inner, source, {}, line - 1 if line else 0, containers.xpk(words) or job)
         base = inner or word
         configs = (".toml", ".yaml", ".yml") if "--num-layers" in words else (".toml", ".yaml", ".yml", ".json")
-        if base.endswith(configs) and len(words) < 200:
-            text = source.sibling(base)
-            if text is not None:
-                flags = LaunchArguments.of_words(words).given
-                over = {k.replace("-", "_"): yaml.safe_load(v[0]) if v else True for k, v in flags.items() if "." in k}
-                name = f"{where}: {readable(base)}"
-                named = Source(text, name, source.folder, source.files, source.absent, over)
-                yield from _on_ranks(launches(named), words, job)
-            elif _TRAINER.search(" ".join(words)):
-                flagged = before.startswith("-") and before != "--" and "=" not in before
-                flag = word if word.startswith("-") else before if flagged else ""
-                if ((flag or base.endswith(".json")) and not _CONFIG.search(flag + base)) or "data" in flag:
-                    continue
-                source.absent.append(_shown_path(base))
+        if not base.endswith(configs) or len(words) >= 200:
+            continue
+        text = source.sibling(base)
+        if text is not None:
+            name = f"{where}: {readable(base)}"
+            named = Source(text, name, source.folder, source.files, source.absent, _overrides(words))
+            found += _on_ranks(launches(named), words, job)
+        elif _TRAINER.search(" ".join(words)):
+            flagged = before.startswith("-") and before != "--" and "=" not in before
+            flag = word if word.startswith("-") else before if flagged else ""
+            if ((flag or base.endswith(".json")) and not _CONFIG.search(flag + base)) or "data" in flag:
+                continue
+            source.absent.append(_shown_path(base))
+    launcher = next((one for one in found if one.tool == "accelerate"), None)
+    trained = [one for one in found if one is not launcher and one.trains]
+    yield from found if launcher is None or len(trained) != 1 else [_started_by(launcher, trained[0])]
+
+
+_PAIR = re.compile(r"\+{0,2}([a-z][\w.]*)=(.+)", re.DOTALL)
+
+
+def _overrides(words: list[str]) -> Options:
+    """Keys of a config that the command which names it sets: --training.seq_len 4096, or seq_len=4096."""
+    flags = {
+        key: values[0] if values else "true"
+        for key, values in LaunchArguments.of_words(words).given.items()
+        if "." in key
+    }
+    pairs = {match[1]: match[2] for word in words if (match := _PAIR.fullmatch(word))}
+    found: Options = {}
+    for key, value in (flags | pairs).items():
+        try:
+            found[key.replace("-", "_")] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            found[key.replace("-", "_")] = value
+    return found
+
+
+def _overridden(tree: Tree, overrides: Options) -> Options:
+    """A config with keys of the command that names it."""
+    changed: Options = dict(tree)
+    for key, value in overrides.items():
+        table, _, inner = key.partition(".")
+        below = changed.get(table)
+        changed[table] = _overridden(below if isinstance(below, Mapping) else {}, {inner: value}) if inner else value
+    return changed
+
+
+def _started_by(launcher: Launch, launch: Launch) -> Launch:
+    """A trainer behind `accelerate launch`, whose own config has the processes, what is sharded, and where its states are."""
+    own = launcher.options
+    launch.options |= {key: own[key] for key in ("zero", "offload") if key in own}
+    launch.options |= {"recompute": "full"} if own.get("recompute") == "full" else {}
+    if "n" in own:
+        ranks = prod(int(launch.options.get(axis, 1)) for axis in ("tp", "pp", "cp"))
+        launch.options |= {"n": own["n"], "dp": own["n"] // ranks}
+    launch.missing |= {key: why for key, why in launcher.missing.items() if key != "dtype" or key not in launch.options}
+    settled = ("give -n", "give --zero") if "zero" in own else ("give -n",)
+    launch.notes = [note for note in launch.notes if not note.endswith(settled)] + launcher.notes
+    launch.unmodelled += launcher.unmodelled
+    launch.framework = launcher.framework or launch.framework
+    return launch
 
 
 def _shown_path(path: str) -> str:

@@ -92,8 +92,8 @@ def options(
         found.pop("critic", None)
     missing |= _checkpoints(launch, {option: known.read[option] for option in _MODELS if option in found}, args)
     if missing:
-        names = ["MODEL" if option == "model" else f"--{option}" for option in missing]
-        listed = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+        asked = ["MODEL" if option == "model" else f"--{option}" for option in missing]
+        listed = " and ".join([", ".join(asked[:-1]), asked[-1]] if asked[1:] else asked)
         raise UsageError(f"{launch.where}: {'; '.join(missing.values())}; give {listed}", next(iter(missing)))
     for row, what, share in (("prompt-length", "prompts", 1), ("length", "prompt + output", 2)):
         if (names := known.read.get(row)) and any(name in args.given for name in names):
