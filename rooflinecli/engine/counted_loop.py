@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from rooflinecli.core import num
 from rooflinecli.core.derivation import solved_value
-from rooflinecli.core.num import INF, Number
+from rooflinecli.core.num import Number
 from rooflinecli.engine import speculation
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import (
@@ -34,8 +34,6 @@ from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import MOST
 
 SHORT = 8  # idle first tokens: where an answer is written in less, clients move in bunches
-FEW = 64  # tokens of an answer: of more, clients beyond MANY have the means that agree with measured servers
-MANY = 32.0
 BUSY, BRIEF_ANSWER = 0.2, 20.0  # share of time that prompts take, and tokens of an answer: of fewer each differs
 CROWDED, CROWDED_ERROR = 0.6, 0.5  # share of time beyond which means of a few thousand requests differ by as much
 BRIEF = 512  # tokens of a prompt: many shorter ones take less than four tell
@@ -43,17 +41,13 @@ DIGITS = 7  # of prices, so that an array counts what a scalar does
 
 
 class CountedMeans(NamedTuple):
-    """Means of loops that were counted, `here`: first token, time of a further one, sequences in its step, and a relative error of both times.
-    More clients than are counted have means of formulas, and a request takes between `least` and `most` seconds, so that throughput rises
-    with clients."""
+    """Means of loops that were counted, `here`: first token, time of a further one, sequences in its step, relative error of both times."""
 
     here: Number
     first: Number
     itl: Number
     decoding: Number
     error: Number
-    least: Number
-    most: Number
 
     def instead_of(self, counted: Number, mean: Number) -> Number:
         """A counted number where the loop was counted, else the mean of a formula."""
@@ -75,16 +69,12 @@ def counted(ctx: EstimateContext, layout: Layout, load: ReplicaLoad) -> CountedM
 
 
 def _closed(ctx: EstimateContext, layout: Layout, batch: Number) -> CountedMeans | None:
-    tokens = num.maximum(ctx.output - 1, 0)
-    short = ctx.request.equal_lengths | (tokens * lone_token_s(ctx, layout) < SHORT * _lone(ctx, layout))
-    short = short & (batch > 1)
-    if not num.present(short):
+    written = num.maximum(ctx.output - 1, 0) * lone_token_s(ctx, layout)
+    here = (ctx.request.equal_lengths | (written < SHORT * _lone(ctx, layout))) & (batch > 1)
+    if not num.present(here):
         return None
-    here = short & ((batch <= MANY) | (ctx.output <= FEW) | ctx.request.equal_lengths)
-    first, itl, decoding, longer = _count(ctx, layout, short, num.where(here, batch, MANY), 0.0)
-    request = num.where(here, 0.0, first + tokens * itl)
-    longest = num.where(short & (request > 0), request * batch / MANY, INF)
-    return CountedMeans(here, first, itl, decoding, num.maximum(longer - 1, 0), request * short, longest)
+    first, itl, decoding, longer = _count(ctx, layout, here, batch, 0.0)
+    return CountedMeans(here, first, itl, decoding, num.maximum(longer - 1, 0))
 
 
 def _open(ctx: EstimateContext, layout: Layout, share: Number) -> CountedMeans | None:
@@ -92,7 +82,7 @@ def _open(ctx: EstimateContext, layout: Layout, share: Number) -> CountedMeans |
     if not ctx.engine.scheduler.look_ahead or not num.present(here):  # compiled runtimes have a formula of their own
         return None
     first, itl, decoding, _ = _count(ctx, layout, here, 0.0, arrivals(ctx, layout)[0])
-    return CountedMeans(here, first, itl, decoding, CROWDED_ERROR * (share > CROWDED), 0.0, INF)
+    return CountedMeans(here, first, itl, decoding, CROWDED_ERROR * (share > CROWDED))
 
 
 def _lone(ctx: EstimateContext, layout: Layout) -> Number:

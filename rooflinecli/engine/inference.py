@@ -100,14 +100,11 @@ def _closed_loop_ttft(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, i
         loop = counted_loop.counted(ctx, layout, busy)
         if loop is None:
             return serving_load.mean_closed_loop_ttft(ctx, layout, busy, alone, itl, step)
+        mean = alone
+        if not (num.plain(loop.here) and loop.here):
+            mean = serving_load.mean_closed_loop_ttft(ctx, layout, busy, alone, itl, step)
         late = engine_constant(ctx, "late_tokens", "1") * speculation.engine_step_time(ctx, itl)
-        first = loop.first + late
-        if num.plain(loop.here) and loop.here:
-            return loop.instead_of(first, alone)
-        mean = serving_load.mean_closed_loop_ttft(ctx, layout, busy, alone, itl, step)
-        written = num.maximum(ctx.output - 1, 0) * itl  # throughput keeps to Little's law
-        mean = num.minimum(num.maximum(mean + written, loop.least), loop.most) - written
-        return loop.instead_of(first, num.maximum(mean, alone + serving_load.frontend_latency(ctx)))
+        return loop.instead_of(loop.first + late, mean)
 
     return ctx.memoized(layout, "closed-loop TTFT", ttft)
 
