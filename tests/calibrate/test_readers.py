@@ -364,3 +364,10 @@ def test_every_log_of_steps_says_how_a_line_that_is_cut_begins():
     text = "[INFO] [timer.py:258:stop] global_step=10, RunningAvgSamplesPerSec=9.5, CurrSamplesPerSec=9.4, MemAllocated=5.53GB\n"
     with pytest.raises(DataError, match=r"log:2: .*cut short"):
         read_source(Source("log", text + text[: text.index("9.4")]))
+
+
+def test_sides_of_a_matmul_are_read_in_their_order():
+    text = "Command line: ./mamf-finder.py --dtype bfloat16\n    1 |  501.2 TFLOPS @ 1024x2048x4096 (MxNxK) | best:  501.2 TFLOPS\n"
+    (row,) = read_source(Source("log", text))
+    assert [row.probe[side] for side in ("m", "n", "k")] == [1024, 2048, 4096]
+    assert row.value == pytest.approx(2 * 1024 * 2048 * 4096 / 501.2e12)

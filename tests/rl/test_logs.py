@@ -149,3 +149,14 @@ def test_a_file_without_steps_is_refused(tmp_path):
 def test_a_flag_of_the_calibrated_run_without_a_value_is_refused(logs):
     with pytest.raises(UsageError, match="--prompts has no value"):
         Rl(**BASE, calibrate=str(logs["verl"]), calibrate_question="-n 4 --prompts").answer()
+
+
+def test_what_a_log_leaves_out_of_a_step_is_none():
+    from dataclasses import asdict
+
+    from rooflinecli.importers.logs import rl
+    from rooflinecli.importers.source import Source
+
+    (step,) = rl.steps(Source("log", "step:3 - timing_s/step: 61.5 - timing_s/gen:20.25"))
+    stated = {name: value for name, value in asdict(step).items() if value not in (None, {})}
+    assert stated == {"where": "log:1", "tool": "verl", "number": 3, "step_s": 61.5, "generation_s": 20.25}

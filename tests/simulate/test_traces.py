@@ -62,6 +62,9 @@ def test_instants_and_lengths_are_those_written(tmp_path):
         found = read(str(tmp_path / name)).rows
         assert [(r.prompt, r.output) for r in found] == [(374, 44), (396, 109)], name
         assert [r.time for r in found] == [0, pytest.approx(4.314579, abs=1e-6)], name
+    bare = read(str(tmp_path / "plain.csv")).rows[0]
+    stated = (bare.session, bare.hashes, bare.span, bare.think, bare.label, bare.images)
+    assert stated == ("", (), 0, None, "", 0)  # of what no column has
 
 
 def test_a_malformed_row_is_placed_and_can_be_skipped(tmp_path):
