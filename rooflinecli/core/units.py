@@ -87,11 +87,8 @@ def parse(text: str | float | int, unit: str) -> float:
     factors = UNITS[unit]
     if written not in factors:
         other = next((dim for dim, table in UNITS.items() if written in table and written), None)
-        why = (
-            f"'{written}' measures {other}"
-            if other
-            else (f"unknown unit '{written}'" if written else "the unit is missing")
-        )
+        missing = f"unknown unit '{written}'" if written else "the unit is missing"
+        why = f"'{written}' measures {other}" if other else missing
         expected = "a time in us, ms, s, min, h or days" if unit == "s" else unit
         raise ValueError(f"{text!r}: {why}; expected {expected}, for example '{EXAMPLES[unit]}'")
     return number * factors[written]

@@ -257,7 +257,7 @@ def test_experts_that_a_command_or_a_column_keeps_on_the_host():
     [
         ('\n:::MLLOG {"key": "loadgen_version", "value": "4.1"}', "LoadGen's detail log"),
         (':::MLLOG {"key": "power_reading", "value": 5056, "metadata": ""}', "5056 W of the whole system"),
-        ("| model | test | t/s (main) | t/s (PR) |\n|---|---|---|---|\n| llama 8B Q4_0 | pp512 | 123.46 | 165.26 |\n", ":1: a table that compares builds"),
+        ("| model | test | t/s (main) | t/s (PR) |\n|---|---|---|---|\n| llama 8B Q4_0 | pp512 | 123.46 | 165.26 |\n", ":1: a table with a t/s column for each build"),
         ("epoch,train_runtime,train_samples_per_second\n0.25,1830.0024,6.995\n", "unknown measurement format"),
     ],
 )  # fmt: skip

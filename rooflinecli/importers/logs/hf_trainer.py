@@ -34,10 +34,9 @@ def _bars(source: Source) -> Iterator[MeasuredRow]:
         head = _head(source.plain[: bar.start()])
         seconds = _figure(bar[2])
         if head.get("steps") == float(bar[1]) and seconds:
-            options: Options = {"software": "pytorch", "batch": head.get("batch")}
-            given = {name: value for name, value in options.items() if value is not None}
+            options: Options = {"software": "pytorch"} | ({"batch": head["batch"]} if "batch" in head else {})
             where = source.at(source.line_of(bar.start()))
-            yield MeasuredRow(where, TOOL, "train", seconds / float(bar[1]), options=given, notes=(_WHOLE,))
+            yield MeasuredRow(where, TOOL, "train", seconds / float(bar[1]), options=options, notes=(_WHOLE,))
 
 
 def _head(text: str) -> dict[str, float]:

@@ -132,7 +132,7 @@ def _server(source: Source, row: Json, cards: list[str]) -> Options:
     elif stated and backend == "cuda" and stated < _CUDA_2024:
         engine = "llamacpp-2024"
     devices = 0 if "rpc" in str(row.get("backends") or row.get("backend")).lower() else len(cards)
-    hosted, placed = positive(row.get("n_cpu_moe")), str(row.get("ot") or "")
+    hosted = positive(row.get("n_cpu_moe"))
     layers = next((value for name in ("n_gpu_layers", "ngl") if (value := number(row.get(name))) is not None), None)
     caches = {str(row[name]) for name in ("type_k", "type_v") if row.get(name)} - {"f16"}
     fused = str(row.get("flash_attn", row.get("fa", ""))).lower()
@@ -141,7 +141,7 @@ def _server(source: Source, row: Json, cards: list[str]) -> Options:
         "n": devices or None,
         "pp": devices if devices > 1 else None,
         "gpu-layers": layers if layers is not None and 0 <= layers < _ALL else None,
-        "experts-on": f"host:{hosted:g}" if hosted else "host" if _EXPERTS.search(placed) else None,
+        "experts-on": f"host:{hosted:g}" if hosted else "host" if _EXPERTS.search(str(row.get("ot"))) else None,
         "kv-dtype": caches.pop() if len(caches) == 1 else None,
         "flash": {"0": False, "false": False, "1": True, "true": True}.get(fused),
     }
@@ -182,7 +182,7 @@ def _markdown(source: Source) -> list[MeasuredRow]:
             header = None
     if compared and not found:
         raise DataError(
-            f"{source.at(compared)}: a table that compares builds, with a t/s column for each; give what llama-bench prints"
+            f"{source.at(compared)}: a table with a t/s column for each build; give what llama-bench prints"
         )
     return found
 

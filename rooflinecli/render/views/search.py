@@ -33,6 +33,7 @@ def view(answer: types.SearchAnswer, estimate: EstimateAnswer | None = None) -> 
     else:
         headline, extra = _serving_headline(answer), _pools(answer)
     pools, miss = answer.pools if isinstance(answer, types.ServingSearch) else None, answer.nearest_miss
+    rejected = "; ".join("{layouts:,} by {constraint}".format(**r) for r in answer.rejected)
     return page(
         [Headline(headline, (answer.model, answer.hardware)), Prose(_counts(answer), style="dim")],
         [_table(answer)] if rows else [],
@@ -59,14 +60,7 @@ def view(answer: types.SearchAnswer, estimate: EstimateAnswer | None = None) -> 
             [Prose(f"{rank_label(row, i)} is {row.why}", indent=2) for i, row in enumerate(rows, 1) if row.why],
             _unsupported(rows, 1),
             *extra,
-            [
-                Prose(
-                    f"rejected: {'; '.join('{layouts:,} by {constraint}'.format(**r) for r in answer.rejected)}",
-                    indent=2,
-                )
-            ]
-            if answer.rejected
-            else [],
+            [Prose(f"rejected: {rejected}", indent=2)] if rejected else [],
         ],
         about="why the others trail, what rejected layouts" + (", disaggregated pools" if pools is not None else ""),
     )
@@ -196,14 +190,11 @@ def _within_uncertainty(answer: types.TrainingSearch) -> list[list[Block]]:
     found = answer.within_uncertainty
     if found is None:
         return []
-    return [
-        [
-            Prose(
-                f"{found.layouts:,} layouts, each the best of its split, are within model uncertainty of the best; the simplest is "
-                f"{devices(found.simplest)}: {found.command}. {found.separates[0].upper()}{found.separates[1:]}."
-            )
-        ]
-    ]
+    text = (
+        f"{found.layouts:,} layouts, each the best of its split, are within model uncertainty of the best; the simplest is "
+        f"{devices(found.simplest)}: {found.command}. {found.separates[0].upper()}{found.separates[1:]}."
+    )
+    return [[Prose(text)]]
 
 
 def _pools(answer: types.ServingSearch) -> list[list[Block]]:
