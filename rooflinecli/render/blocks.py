@@ -50,12 +50,13 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under columns. The first column stays whatever the width."""
+    """Rows of cells under columns. The first column stays whatever the width; it holds text, unless all of them are `numeric`."""
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[str]]
     title: str = ""
     indent: int = 0
+    numeric: bool = False
 
 
 def records(columns: Sequence[Column], rows: Iterable[object], title: str = "", indent: int = 0) -> Table:

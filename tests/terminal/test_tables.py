@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rooflinecli.render.blocks import Column, Table
 from rooflinecli.render.formats import terminal
 from rooflinecli.render.formats.terminal import columns
 
@@ -37,6 +38,12 @@ COMMANDS = [
     ("formula",),
 ]
 FIGURE = re.compile(r"\d[\d.,]*… | \d[\d.,]*…$")
+
+
+def lines_of(grid: list[list[str]], width: int, text=(), drop=None, indent: int = 0) -> list[str]:
+    """The lines of a table whose first row has the headings; `drop`: rank by column."""
+    columns = [Column(head, text=i in text, drop=(drop or {}).get(i, 0)) for i, head in enumerate(grid[0])]
+    return terminal.table(Table(columns, grid[1:], indent=indent), width)
 
 
 def at(width: int, cli, monkeypatch, *command: str) -> list[str]:
@@ -83,13 +90,13 @@ def test_a_narrow_answer_has_every_word_of_the_wide_one(cli, monkeypatch, comman
 
 def test_a_table_folds_under_the_columns_that_tell_its_rows_apart() -> None:
     grid = [["", "layout", "step", "memory"], ["1", "tp8", "65.3 s", "76.0 GB"], ["2", "tp4 pp2", "67.6 s", "64.6 GB"]]
-    assert terminal.table(grid, 20, left=(0, 1)) == [
+    assert lines_of(grid, 20, text=(1,)) == [
         "   layout     step", "1  tp8      65.3 s", "2  tp4 pp2  67.6 s", "    memory", "1  76.0 GB", "2  64.6 GB",
     ]  # fmt: skip
     marked = [[row[0] and "*", *row[1:]] for row in grid]
     marked[2][0] = "*"
-    assert terminal.table(marked, 20, left=(0, 1))[3] == "   layout    memory"
-    assert terminal.table([["name", "bandwidth of the link"], ["x", "1.00 TB/s"]], 20) == ["x", "bandwidth   1.00", "of the      TB/s", "link"]  # fmt: skip
+    assert lines_of(marked, 20, text=(1,))[3] == "   layout    memory"
+    assert lines_of([["name", "bandwidth of the link"], ["x", "1.00 TB/s"]], 20) == ["x", "bandwidth   1.00", "of the      TB/s", "link"]  # fmt: skip
 
 
 def test_a_pipe_has_a_width_that_nothing_changes(cli, monkeypatch) -> None:
@@ -134,7 +141,7 @@ words = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), max_si
     st.integers(8, 200),
 )
 def test_any_text_in_any_width(grid: list[list[str]], width: int) -> None:
-    lines = terminal.table(grid, width)
+    lines = lines_of(grid, width)
     assert all(terminal.cells(line) <= width for line in lines)
     assert not any(c in line for line in lines for c in "\x1b\n\r\x07")
 
@@ -142,9 +149,9 @@ def test_any_text_in_any_width(grid: list[list[str]], width: int) -> None:
 @pytest.mark.parametrize("width", [24, 60, 100])
 def test_a_terminal_with_styles_shows_the_same_cells(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     grid = [["chip", "memory\nGB", "note"], ["h100", "80", "a 漢字 and [bold]"], ["b200", "192", "no"]]
-    plain = terminal.table(grid, width, indent="  ")
+    plain = lines_of(grid, width, indent=2)
     monkeypatch.setattr(terminal, "colored", lambda: True)
-    drawn = [re.sub(r"\x1b\[\d+m", "", line) for line in terminal.table(grid, width, indent="  ")]
+    drawn = [re.sub(r"\x1b\[\d+m", "", line) for line in lines_of(grid, width, indent=2)]
     assert all(terminal.cells(line) <= width for line in drawn)
     assert [line.rstrip() for line in drawn] == plain
 
@@ -164,9 +171,9 @@ def test_a_line_that_fits_is_what_breaking_it_gives(text: str, width: int) -> No
 
 def test_columns_go_in_the_order_stated() -> None:
     grid = [["name", "alpha", "beta", "gamma"], *[["x", "1", "2", "3"]] * 13]
-    assert terminal.table(grid, 19, drop=("alpha",))[:2] == ["name  beta  gamma", "x        2      3"]
-    assert terminal.table(grid, 19)[:2] == ["name  alpha  beta", "x         1     2"]
-    assert terminal.table(grid, 200)[:2] == ["name  alpha  beta  gamma", "x         1     2      3"]
+    assert lines_of(grid, 19, drop={1: 1})[:2] == ["name  beta  gamma", "x        2      3"]
+    assert lines_of(grid, 19)[:2] == ["name  alpha  beta", "x         1     2"]
+    assert lines_of(grid, 200)[:2] == ["name  alpha  beta  gamma", "x         1     2      3"]
 
 
 def test_a_command_line_that_is_folded_can_still_be_run() -> None:

@@ -126,6 +126,12 @@ DROPPED = (
 )  # fmt: skip
 
 
+def _drop(name: str, place: int) -> int:
+    """The rank by which a column goes where there is no room for all; `place` is its own from the right."""
+    last = name.rpartition(".")[2]
+    return 1000 * DROPPED.index(last) + place if last in DROPPED else 0
+
+
 class Table:
     """Rows with units for people, at most `limit` of them."""
 
@@ -142,14 +148,9 @@ class Table:
         self.grid += zip(*([_shown(n, v) for v in _head(chunk[n], rows)] for n in self.names), strict=True)
 
     def lines(self) -> list[str]:
-        heads = [_title(name) for name in self.names]
-        drop = [
-            _title(name).replace("\n", " ")
-            for last in DROPPED
-            for name in reversed(self.names)
-            if name.rpartition(".")[2] == last
-        ]
-        return terminal.table([heads, *self.grid], self.width, left=(), drop=drop)
+        places = {name: n for n, name in enumerate(reversed(self.names), 1)}
+        columns = [Column(_title(name), drop=_drop(name, places[name])) for name in self.names]
+        return terminal.table(blocks.Table(columns, self.grid, numeric=True), self.width)
 
     def close(self) -> None:
         lines = self.lines() if self.grid else []

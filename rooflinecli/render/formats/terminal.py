@@ -7,17 +7,17 @@ more rows than a screen has drop columns instead, in the order they state, and s
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import replace
 from itertools import zip_longest
 
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.text import CONTROL
-from rooflinecli.render.blocks import Block, Command, Drawing, Headline, Note, Page, Pairs, Prose
-from rooflinecli.render.blocks import Table as Blocks
+from rooflinecli.render.blocks import Block, Column, Command, Drawing, Headline, Note, Page, Pairs, Prose, Table
 
 PIPE = 120  # columns of a pipe or a file, which have none of their own
 NARROWEST = 20
@@ -43,8 +43,8 @@ def _block(block: Block, width: int) -> list[str]:
         return [style(line) for line in prose(block.text, width, " " * block.indent)]
     if isinstance(block, Pairs):
         return [*(bold(line) for line in prose(block.title, width) if line), *pairs(block.rows, width)]
-    if isinstance(block, Blocks):
-        return _table(block, width)
+    if isinstance(block, Table):
+        return table(block, width)
     if isinstance(block, Drawing):
         return list(block.lines)
     return (
@@ -52,83 +52,50 @@ def _block(block: Block, width: int) -> list[str]:
     )
 
 
-def _table(block: Blocks, width: int) -> list[str]:
-    heads = [column.head for column in block.columns]
-    dropped = sorted((c for c in block.columns if c.drop), key=lambda c: c.drop)
-    lines = table(
-        [heads, *block.rows],
-        width,
-        left=[i for i, column in enumerate(block.columns) if column.text or i == 0],
-        drop=[column.head for column in dropped],
-        shrink={column.head: column.least for column in block.columns if column.least},
-        indent=" " * block.indent,
-    )
-    return [*([bold(block.title)] if block.title else []), *lines]
-
-
-Grid = Sequence[Sequence[str]]
 GAP = "  "
 FOLDED = 12  # rows of a table that keeps all of its columns; a longer one is a list
 
 
 @dataclass
-class Table:
-    """A grid made to fit: which columns stayed, how wide each is, what was dropped."""
+class FittedTable:
+    """A table made to fit: which columns stayed, how wide each is, which hold text, what was dropped."""
 
     widths: dict[int, int]
     left: set[int]
-    dropped: list[str] = field(default_factory=list)
-    indent: str = ""
+    dropped: list[str]
+    indent: int
 
     def line(self, row: Sequence[str]) -> str:
-        """One row of the grid, aligned; a cell wider than its column goes on below itself."""
+        """One row of the table, aligned; a cell wider than its column goes on below itself."""
         parts = {i: _broken(row[i], w) for i, w in self.widths.items()}
         lines = []
         for n in range(max(map(len, parts.values()))):
             shown = ((part[n] if n < len(part) else "", self.widths[i], i in self.left) for i, part in parts.items())
             padded = (cell + _pad(cell, w) if left else _pad(cell, w) + cell for cell, w, left in shown)
-            lines.append((self.indent + GAP.join(padded)).rstrip())
+            lines.append((" " * self.indent + GAP.join(padded)).rstrip())
         return "\n".join(lines)
 
-    def head(self, names: Sequence[str]) -> list[str]:
+    def head(self, columns: Sequence[Column]) -> list[str]:
         """The headings; one that holds line breaks takes several lines, the last of them above its figures."""
-        parts = [name.split("\n") for name in names]
+        parts = [column.head.split("\n") for column in columns]
         depth = max(map(len, parts))
         stacked = [[""] * (depth - len(p)) + p for p in parts]
         return [self.line([column[i] for column in stacked]) for i in range(depth)]
 
-    def note(self, width: int) -> list[str]:
-        """Return the note on dropped columns, if any."""
-        if not self.dropped:
-            return []
-        return [
-            dim(line)
-            for line in prose(f"not shown for lack of room: {', '.join(self.dropped)}; --wide shows all", width)
-        ]
 
+def fit(block: Table, width: int) -> FittedTable:
+    """How a table stands in `width` columns.
 
-def fit(
-    grid: Grid,
-    width: int,
-    *,
-    left: Iterable[str | int] = (0,),
-    drop: Iterable[str] = (),
-    shrink: dict[str, int] | None = None,
-    indent: str = "",
-) -> Table:
-    """How `grid` (its first row the headings) stands in `width` columns.
-
-    Columns in `shrink` are cut down to their least first; then columns go in the order of `drop`, and after those from
-    the right. The first column stays, cut if it must be. `left` names the columns that hold text.
+    Columns that may be cut are cut down to their least first; then columns go in the order of their `drop`, and after those from
+    the right. The first column stays, cut if it must be.
     """
-    heads = [clean(name) for name in grid[0]]
-    body = [max((cells(clean(row[i])) for row in grid[1:]), default=0) for i in range(len(heads))]
-    above = [max(map(cells, name.split("\n"))) for name in grid[0]]
+    columns = block.columns
+    body = [max((cells(clean(row[i])) for row in block.rows), default=0) for i in range(len(columns))]
+    above = [max(map(cells, column.head.split("\n"))) for column in columns]
     natural = dict(enumerate(map(max, body, above)))
-    least = {i: min(w, (shrink or {}).get(heads[i], w)) for i, w in natural.items()}
-    room = max(width - len(indent), 1)
-    named = [heads.index(name, 1) for name in drop if name in heads[1:]]
-    order = list(dict.fromkeys([*named, *range(len(heads) - 1, 0, -1)]))
+    least = {i: min(w, columns[i].least or w) for i, w in natural.items()}
+    room = max(width - block.indent, 1)
+    order = sorted(range(1, len(columns)), key=lambda i: (columns[i].drop or math.inf, i if columns[i].drop else -i))
     gone = []
     while _total(least) > room and len(least) > 1:
         gone.append(order.pop(0))
@@ -136,56 +103,52 @@ def fit(
     widths = {i: min(w, room) for i, w in least.items()}
     for i in widths:  # columns that were cut down take back what room is left
         widths[i] += max(min(natural[i] - widths[i], room - _total(widths)), 0)
-    text = {i if isinstance(i, int) else heads.index(i) for i in left if isinstance(i, int) or i in heads}
-    return Table(widths, text, [heads[i] for i in sorted(gone) if body[i]], indent)
+    left = {i for i, column in enumerate(columns) if column.text or (i == 0 and not block.numeric)}
+    return FittedTable(widths, left, [clean(columns[i].head) for i in sorted(gone) if body[i]], block.indent)
 
 
 def _total(widths: dict[int, int]) -> int:
     return sum(widths.values()) + len(GAP) * (len(widths) - 1)
 
 
-def table(
-    grid: Grid,
-    width: int = PIPE,
-    *,
-    left: Iterable[str | int] = (0,),
-    drop: Iterable[str] = (),
-    shrink: dict[str, int] | None = None,
-    indent: str = "",
-) -> list[str]:
-    """The lines of `grid` made to fit (see `fit`): headings, rows, and a note where columns were dropped."""
-    made = fit(grid, width, left=left, drop=drop, shrink=shrink, indent=indent)
-    if made.dropped and len(grid) <= 1 + FOLDED and width - len(indent) >= NARROWEST:
-        return _folded(grid, width, made.left, shrink, indent)
-    head, *body = grid
-    lines = [*map(bold, made.head(head)), *map(made.line, body)]
-    return [*(part for line in lines for part in line.split("\n")), *made.note(width)]
+def table(block: Table, width: int = PIPE) -> list[str]:
+    """The lines of a table made to fit (see `fit`): title, headings, rows, and a note where columns were dropped."""
+    made, title = fit(block, width), [bold(block.title)] if block.title else []
+    if made.dropped and len(block.rows) <= FOLDED and width - block.indent >= NARROWEST:
+        return [*title, *_folded(block, width)]
+    lines = [*title, *map(bold, made.head(block.columns)), *map(made.line, block.rows)]
+    if made.dropped:
+        more = f"not shown for lack of room: {', '.join(made.dropped)}; --wide shows all"
+        lines += map(dim, prose(more, width))
+    return [part for line in lines for part in line.split("\n")]
 
 
-def _folded(grid: Grid, width: int, left: set[int], shrink: dict[str, int] | None, indent: str) -> list[str]:
+def _folded(block: Table, width: int) -> list[str]:
     """The lines of a table that is too wide: its columns in tables under each other, each with the columns that tell the rows
     apart; labels and values for each row where that would take more than six."""
-    full = [i for i in range(len(grid[0])) if i == 0 or any(clean(row[i]).strip() for row in grid[1:])]
-    keys = full[: 1 if len({row[0] for row in grid[1:]}) == len(grid) - 1 else 2]
+    rows, columns = block.rows, block.columns
+    full = [i for i in range(len(columns)) if i == 0 or any(clean(row[i]).strip() for row in rows)]
+    keys = full[: 1 if len({row[0] for row in rows}) == len(rows) else 2]
     rest, lines, tables = full[len(keys) :], [], 0
     while rest and tables < 6:
         for stop in range(len(rest), 0, -1):
             taken = [*keys, *rest[:stop]]
-            part = [[row[i] for i in taken] for row in grid]
-            text = [n for n, i in enumerate(taken) if i in left]
-            if not fit(part, width, left=text, shrink=shrink, indent=indent).dropped:
+            part = replace(
+                block, columns=[columns[i] for i in taken], rows=[[row[i] for i in taken] for row in rows], title=""
+            )
+            if not fit(part, width).dropped:
                 break
         else:
             break
-        lines += table(part, width, left=text, shrink=shrink, indent=indent)
+        lines += table(part, width)
         rest, tables = rest[stop:], tables + 1
     if not rest:
         return lines
-    lines, inner = [], indent + "  " if width >= 40 else ""
-    for row in grid[1:]:
+    lines, inner = [], " " * (block.indent + 2) if width >= 40 else ""
+    for row in rows:
         title = "  ".join(row[i] for i in keys if row[i].strip())
-        lines += [bold(line) for line in prose(title, width - len(indent))]
-        found = [(grid[0][i], row[i]) for i in full[len(keys) :] if row[i].strip()]
+        lines += [bold(line) for line in prose(title, width - block.indent)]
+        found = [(columns[i].head, row[i]) for i in full[len(keys) :] if row[i].strip()]
         lines += [inner + line for line in pairs(found, width - len(inner))]
     return lines
 
