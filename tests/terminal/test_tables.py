@@ -189,3 +189,16 @@ def test_a_kernel_begins_with_its_time(cli):
     first = f"{first} {rows.pop(0).strip()}".strip()  # a narrow terminal breaks it
     assert first.startswith("attention on H100") and "expected" in first and "80% interval" in first
     assert first.endswith("bottleneck memory") and not any(row.startswith(("op ", "hardware", "dtype")) for row in rows)
+
+
+def test_tables_of_errors_have_their_columns_in_order_under_their_headings():
+    from rooflinecli.render.blocks import Table
+    from rooflinecli.render.views.report_tables import LEGEND, _table
+
+    row = {"rank": 3.0, "coverage": 0.81, "bias": -0.02, "mean": 0.104, "group": "h100", "rows": 12, "note": "own", "seconds": 2.25}  # fmt: skip
+    made = _table([row])
+    assert isinstance(made, Table) and "geometric mean" in LEGEND
+    assert [c.head for c in made.columns] == [
+        "group", "rows", "CPU s", "mean error", "bias", "in the 80% interval", "rank of the published", "note",
+    ]  # fmt: skip
+    assert made.rows[0][:5] == ["h100", "12", "2.2", "10.4%", "-2.0%"]
