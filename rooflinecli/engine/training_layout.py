@@ -14,7 +14,7 @@ from typing import Any
 
 from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.num import Number, divisors
-from rooflinecli.engine import layout_space, legality
+from rooflinecli.engine import extrapolation, layout_space, legality
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import priced, time_at_bound
 from rooflinecli.engine.layout_space import few_layouts, micro_batch_sizes, shard_group, without_effect_removed
@@ -22,7 +22,7 @@ from rooflinecli.engine.residency import resident_memory
 from rooflinecli.specs.layout import Layout
 
 FEW = 16  # devices, whose splits are few
-STARTS = 4  # splits of the devices from which it goes on
+STARTS = 6  # splits of the devices from which it goes on
 MAX_PRICED = 1000  # layouts, one by one: some tenths of a second
 AXES = ("tp", "pp", "dp", "cp")
 # whether it exceeds the memory, then what is less the better: bytes, or seconds at the bound
@@ -128,10 +128,12 @@ def neighbors(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
         near = [size for size in sizes if layout.micro_batch / 4 <= size <= layout.micro_batch * 4]
         yield from (layout.with_changes(micro_batch=float(size)) for size in near if size != layout.micro_batch)
     if r.virtual_stages is None and layout.pp > 1:
-        # those that split a stage's layers evenly, the most that leave each chunk a layer, the embedding or the loss, and one more or less
+        # those that split a stage's layers evenly, the most that leave each chunk a layer, the embedding or the loss, the most of published
+        # runs, beyond which the interval is wider, and one more or less
         layers, v = ctx.ledger.n_layers, int(layout.virtual_stages)
         even = divisors(max(round(layers / layout.pp), 1))
-        chunks = {*even, max(int((layers + 2) // layout.pp), 1), v - 1, v + 1} - {0}
+        most = max(int((layers + 2) // layout.pp), 1)
+        chunks = {*even, most, min(int(extrapolation.known(ctx, layout).stages), most), v - 1, v + 1} - {0}
         yield from (layout.with_changes(virtual_stages=float(n)) for n in sorted(chunks) if n != v)
     if r.zero is None and layout.replicas > 1:
         # what a stage frees pays for a larger micro-batch
