@@ -139,7 +139,7 @@ def neighbors(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
         # what a stage frees pays for a larger micro-batch
         larger = [float(size) for size in micro_batch_sizes(ctx, layout.dp) if size > layout.micro_batch]
         batches = [layout.micro_batch] if r.micro_batch is not None else [layout.micro_batch, *larger[:1]]
-        for zero, size in product((zero for zero in (1, 2, 3) if zero != layout.zero), batches):
+        for zero, size in product((zero for zero in (0, 1, 2, 3) if zero != layout.zero), batches):
             yield layout.with_changes(zero=zero, micro_batch=size, shard=r.shard)
         if r.shard is None:  # weights sharded inside a network domain, replicated across (HSDP)
             domains = {
@@ -168,6 +168,8 @@ def _shifted(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
         others = (axis for axis in open_axes if axis != source)
         for target, factor in product(others, [p for p in (2, 3, 5, 7) if not size % p]):
             moved: dict[str, Number | None] = {source: float(size // factor), target: getattr(layout, target) * factor}
+            if request.zero is None and layout.replicas == 1:
+                moved["zero"] = 1
             if request.shard is None and layout.shard is not None:  # the group fills the same network domain
                 changed = {**layout.__dict__, **moved}
                 moved["shard"] = layout.shard * layout.tp * layout.cp / (changed["tp"] * changed["cp"])
@@ -186,8 +188,6 @@ def _consistent(ctx: EstimateContext, layout: Layout) -> Layout:
         changes["sequence_parallel"] = bool(layout.tp > 1)
     if request.zero is None and layout.replicas == 1:
         changes["zero"] = 0
-    elif request.zero is None and layout.zero == 0:
-        changes["zero"] = 1
     if request.virtual_stages is None:
         changes["virtual_stages"] = 1.0
     if (
