@@ -23,8 +23,8 @@ from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number, divisors
 from rooflinecli.core.record import Json
 from rooflinecli.engine import explicit_layout, extrapolation, legality
+from rooflinecli.engine.choose import divides_heads, scale_up_domain
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.layout_candidates import divides_heads, scale_up_domain
 from rooflinecli.engine.legality import LegalityRule
 from rooflinecli.specs.layout import CHOSEN, OPEN, PLACEMENTS, Layout, OpenValues
 from rooflinecli.specs.request import Request

@@ -7,9 +7,8 @@ import re
 import pytest
 
 from rooflinecli.engine import build_request
-from rooflinecli.engine.choose import choose, evaluate_candidates, nearest_feasible
+from rooflinecli.engine.choose import candidates, choose, evaluate_candidates, nearest_feasible
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.layout_candidates import candidates
 from rooflinecli.questions.estimate.answer import estimate
 
 LATENT = {"model": "deepseek-v3", "hw": "h200", "tp": 16, "phase": "decode", "prompt": 8000, "output": 1000}

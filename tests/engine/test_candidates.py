@@ -8,8 +8,8 @@ import pytest
 from conftest import run_cli
 
 from rooflinecli.engine import build_request
+from rooflinecli.engine.choose import candidates, reach, scale_up_domain
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.layout_candidates import candidates, reach, scale_up_domain
 
 LLAMA, MIXTRAL = "llama-3-8b", "mixtral-8x7b"  # 32 heads; 32 heads and eight experts
 

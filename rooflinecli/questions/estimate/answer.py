@@ -12,12 +12,11 @@ from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.core.units import si
 from rooflinecli.engine import apply_calibration, option_conflicts
-from rooflinecli.engine.choose import ChosenLayout, FeasibleAlternative, choose, nearest_feasible, smaller_work
+from rooflinecli.engine.choose import ChosenLayout, FeasibleAlternative, choose, nearest_feasible, reach, smaller_work
 from rooflinecli.engine.context import UNNAMED, EstimateContext, whole_model
 from rooflinecli.engine.counted_loop import counted
 from rooflinecli.engine.evaluate import answer, derive, prefill_share_under_load, priced, token_prices
 from rooflinecli.engine.inference import decode_seconds
-from rooflinecli.engine.layout_candidates import reach
 from rooflinecli.engine.phase_answer import (
     DecodeAnswer,
     PhaseAnswer,

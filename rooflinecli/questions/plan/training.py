@@ -14,8 +14,8 @@ from rooflinecli.core.parallel_map import Spread
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import duration
 from rooflinecli.engine import build_request
+from rooflinecli.engine.choose import reach
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.layout_candidates import reach
 from rooflinecli.formulas import cost, scaling
 from rooflinecli.formulas.training_goodput import joined_mtbf
 from rooflinecli.questions import multi_chip
