@@ -371,3 +371,11 @@ def test_sides_of_a_matmul_are_read_in_their_order():
     (row,) = read_source(Source("log", text))
     assert [row.probe[side] for side in ("m", "n", "k")] == [1024, 2048, 4096]
     assert row.value == pytest.approx(2 * 1024 * 2048 * 4096 / 501.2e12)
+
+
+def test_a_run_of_mlperf_has_the_layout_that_its_configuration_prints():
+    """The benchmark's own events state batch and length; the configuration of NeMo before them has the parallel sizes."""
+    config = "  tensor_model_parallel_size: 4\n  pipeline_model_parallel_size: 8\n  context_parallel_size: 2\n  micro_batch_size: 1\n  global_batch_size: 2\n"
+    text = LOGS["mllog"][0]
+    (plain,), (row,) = read_source(Source("log", text)), read_source(Source("log", config + text))
+    assert row.options == plain.options | {"tp": 4, "pp": 8, "cp": 2, "micro-batch": 1} and row.value == plain.value

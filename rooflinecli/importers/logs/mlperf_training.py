@@ -8,7 +8,7 @@ from typing import Any
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
-from rooflinecli.importers.logs.step_logs import settled
+from rooflinecli.importers.logs import step_logs
 from rooflinecli.importers.source import MeasuredRow, Options, Source, positive
 
 TOOL = "MLPerf training :::MLLOG"
@@ -19,6 +19,8 @@ _MODELS = {
     "llama31_405b": "llama-3.1-405b",
     "llama31_8b": "llama-3.1-8b",
 }
+# whose configuration most submissions print
+_NEMO = next(reader for reader in step_logs.READERS if reader.TOOL == "NeMo")
 _NO_TEXT = ("resnet", "ssd", "maskrcnn", "retinanet", "unet3d", "rnnt", "dlrm", "dlrm_dcnv2", "minigo", "stable_diffusion", "flux1", "gnn", "rgat")  # fmt: skip
 
 
@@ -32,20 +34,17 @@ def read(source: Source) -> list[MeasuredRow]:
         raise DataError(f"{source.at(1)}: LoadGen's detail log; give mlperf_log_summary.txt of the same run")
     said = {event["key"]: event.get("value") for _, event in events if event.get("key") != "tracked_stats"}
     benchmark = str(said.get("submission_benchmark", ""))
-    options: Options = {
-        "model": _MODELS.get(benchmark),
-        "batch": positive(said.get("global_batch_size")),
-        "seq": positive(said.get("max_sequence_length")),
-        "recipe": "lora" if benchmark.endswith("_lora") else None,
-    }
+    named = {"batch": "global_batch_size", "seq": "max_sequence_length"}
+    options: Options = _NEMO.sizes(source) | {o: v for o, name in named.items() if (v := positive(said.get(name)))}
+    options |= {"model": _MODELS.get(benchmark), "recipe": "lora" if benchmark.endswith("_lora") else None}
     timed = [(i, v) for i, text in enumerate(source.lines, 1) if (m := _TIMING.search(text)) and (v := positive(m[1]))]
     rate = "tokens/s" if benchmark == "gpt3" else "samples/s"
     if benchmark in _NO_TEXT:
         raise DataError(f"{source.at(1)}: MLPerf's {benchmark} is no language model; give a log of one")
-    named = [steps for name in ("train_step_time", "train_step_timing") if (steps := _stats(events, name))]
-    for steps, unit in (*((steps, "s") for steps in named), (timed, "s"), (_stats(events, "throughput"), rate)):
+    stated = [steps for name in ("train_step_time", "train_step_timing") if (steps := _stats(events, name))]
+    for steps, unit in (*((steps, "s") for steps in stated), (timed, "s"), (_stats(events, "throughput"), rate)):
         if steps:
-            return settled(source, TOOL, steps, unit, options)
+            return step_logs.settled(source, TOOL, steps, unit, options)
     if "run_stop" in said:
         raise DataError(
             f"{source.at(len(source.lines))}: {benchmark}: a whole run, whose tracked_stats have neither the time of a step nor a throughput"

@@ -68,7 +68,7 @@ class StepLog:
         before = 0
         batch = re.compile(self.row["batch"]) if "batch" in self.row else None
         for steps, text in _runs(source, self._steps(source)):
-            given = self._sizes(text)
+            given = self.sizes(text)
             if before and any(each.lstrip().startswith("```") for each in source.lines[before : steps[0][0]]):
                 options = {}
             before = steps[-1][0]
@@ -115,7 +115,7 @@ class StepLog:
         text = source.lines[line - 1]
         return text if self.step.search(text) else "".join(source.lines[line - 1 : line + 1])
 
-    def _sizes(self, text: Source) -> Options:
+    def sizes(self, text: Source) -> Options:
         """Options that the log prints."""
         found: Options = {}
         for pattern in self.row.get("sizes", ()):
