@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import prod
@@ -15,7 +15,8 @@ import yaml
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
-from rooflinecli.importers.launch.launch import flattened, table
+from rooflinecli.core.text import one_line
+from rooflinecli.importers.launch.launch import ToolFlags, flags, flattened, table
 from rooflinecli.importers.launch.shell_expansion import in_yaml, unknown
 from rooflinecli.importers.source import Options, Tree
 
@@ -24,7 +25,7 @@ _HELM = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.DOTALL)
 _VALUE = re.compile(r"^[$]?\.Values((?:\.[\w-]+)+)\s*(?:\|\s*(?:quote|toString|int)\s*)?$")
 _FROM_ENVIRONMENT = re.compile(r"\$\((\w+)\)")
 _DEFAULT = re.compile(r"default\s+(\"[^\"]*\"|'[^']*'|[\w./-]+)")
-COMMANDS = ("command", "args", "arguments", "entrypoint", "cmd")
+COMMANDS = ("entrypoint", "command", "args", "arguments", "cmd", "extraArgs", "extra_args")
 LARGEST = 2_000_000
 
 
@@ -38,6 +39,8 @@ class Container:
     gpus: int | None = None  # of one pod
     arguments: list[str] = field(default_factory=list)  # what the shell text sees as "$@"
     copies: int = 1  # servers like this one
+    most: int = 1  # of them, as the load asks for
+    chip: str = ""  # that the pod asks for by name
     nodes: int = 1  # pods that are one server
     chips: int | None = None  # of a TPU slice
     cores: int = 1  # ranks that one device carries: a TPU chip of two cores
@@ -67,6 +70,14 @@ def documents(text: str, name: str, values: object = None) -> list[Any]:
         ) from None
 
 
+def _parsed(text: str) -> Any:
+    """A text as YAML; None where it is none."""
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.YAMLError:
+        return None
+
+
 class _Loader(yaml.SafeLoader):
     """SafeLoader that takes unknown tags (!reference, !Sub) as their plain value."""
 
@@ -88,7 +99,7 @@ def _plain_node(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
 
 def _at(tree: object, path: str | None) -> Any:
     """The value at a dotted path; the tree itself at None."""
-    return tree if path is None else _inside(tree, *path.split("."))
+    return _inside(tree, *path.split(".")) if path else tree
 
 
 def with_maps(document: object, maps: Tree) -> Any:
@@ -132,24 +143,65 @@ def containers(document: object, around: Container | None = None) -> Iterator[Co
     around = _within(document, around or Container([]))
     named = {key: document[key] for key in COMMANDS if document.get(key)}
     environment = _environment(document)
-    if not named and _image(str(document.get("image") or "")):  # the flags that a server reads from its environment
-        found = {name: _VARIABLES.fullmatch(name) for name in environment}
-        flags = {name: (match[1] or match[2]).lower().replace("_", "-") for name, match in found.items() if match}
-        named = {"args": [f"--{flag}={environment[name]}" for name, flag in flags.items()] + _listed(environment)}
+    given = _listed(environment)
+    if (
+        not named
+        and _image(document)
+        and (given or any(re.fullmatch(one.environment, k) for one in _servers() for k in environment))
+    ):
+        named = {"args": given}  # flags that a server reads from its environment
     if named and not any(isinstance(v, Mapping) for v in named.values()):
         yield _container(document, named, environment, around)
     for key, value in document.items():
         if key == "commands" and isinstance(value, list):  # of dstack
             value = "\n".join([*map(str, value), ""])
+        if isinstance(value, str) and "containers:" in value and isinstance(inner := _parsed(value), Mapping):
+            yield from containers(inner, around)  # an object in an annotation or a patch
+            continue
         command = isinstance(value, str) and (key.endswith(("_cmd", "_command")) or "\n" in value or key == "run")
         if command and key not in COMMANDS:
             each, nodes = _gpus(document), _count(document, "num_nodes")
             named = {"SKYPILOT_NUM_GPUS_PER_NODE": each, "SKYPILOT_NUM_NODES": nodes, "DSTACK_GPUS_NUM": each}
             own = {name: str(count) for name, count in named.items() if each}
             copies = _count(document, "service", "replicas")
-            yield Container([], value, own | environment, gpus=each, copies=copies, nodes=nodes)
+            yield replace(around, script=value, environment=own | environment, gpus=each, copies=copies, nodes=nodes)
         elif key not in (*COMMANDS, "env", "environment", "envs"):
             yield from containers(value, around)
+
+
+def unread(document: object, processes: list[Container], tools: set[str]) -> list[str]:
+    """Flags that a server reads, and keys or variables of their names, which are in a document and in none of the commands of these tools that it starts."""
+    started = " ".join(" ".join([*one.words, one.script, *one.arguments]) for one in processes).replace("_", "-")
+    read = {name for one in _servers() for names in one.sizes.values() for name in names.split()}
+    read |= {name for one in _servers() for names in one.read.values() for name in names}
+    found = []
+    for key, value in _named(document):
+        text = str(value or "").strip()
+        flag = text.split()[0].partition("=")[0].replace("_", "-") if text[:2] == "--" else ""
+        name = re.sub("(?<=[a-z])(?=[A-Z])", "-", key).replace("_", "-").lower()
+        own = any(re.fullmatch(flags(tool).environment, key) for tool in tools)
+        stated = (
+            text and not own and not isinstance(value, bool) and "-" in name and name in read and name[:5] != "model"
+        )
+        if (flag[2:] in read and flag not in started) or (stated and f"--{name}" not in started and key not in started):
+            found.append(one_line(f"{key} {text}")[:80])
+    return list(dict.fromkeys(found))
+
+
+def _servers() -> list[ToolFlags]:
+    """The flags of every server."""
+    return [flags(name) for name, entry in table("flags.yaml").items() if entry.get("extends") == "serving"]
+
+
+def _named(tree: object, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value of a document with the last key above it; a variable of a container with its name."""
+    if isinstance(tree, Mapping) and isinstance(tree.get("name"), str) and "value" in tree:
+        yield tree["name"], tree["value"]
+    elif isinstance(tree, (Mapping, list)):
+        for name, inner in tree.items() if isinstance(tree, Mapping) else ((key, inner) for inner in tree):
+            yield from _named(inner, str(name))
+    else:
+        yield key, tree
 
 
 def _within(document: Tree, around: Container) -> Container:
@@ -160,27 +212,29 @@ def _within(document: Tree, around: Container) -> Container:
     placed = {str(key): str(value) for tree in trees for key, value in tree.items()}
     slices = next((v for k, v in placed.items() if k.endswith("topology") and re.fullmatch(r"\d+(x\d+)+", v)), None)
     names = [str(document.get(key)) for key in ("name", "subComponentType")]
+    asked = [one["values"] for one in _items(document, "matchExpressions") if _ACCELERATOR.search(str(one.get("key")))]
+    labels = [value for key, value in placed.items() if _ACCELERATOR.search(key)]
+    chips = labels or [str(values[0]) for values in asked if isinstance(values, list) and len(values) == 1]
+    copies = around.copies * prod(_count(document, *keys) for keys in _COPIES)
+    kinds = [kind.partition(":")[0] for kind in _accelerators(document) if not kind[:1].isdigit()]
     return Container(
-        [], role=next((name for name in names if name in ("prefill", "decode")), around.role), gpus=_gpus(document) or around.gpus, copies=around.copies * prod(_count(document, *keys) for keys in _COPIES),
+        [], role=next((name for name in names if name in ("prefill", "decode")), around.role), gpus=_gpus(document) or around.gpus, copies=copies,
+        most=max([around.most, copies, *(_count(document, *keys) for keys in _MOST)]), chip=next(iter(chips or kinds[:1]), around.chip),
         nodes=around.nodes * max(_count(document, *keys) for keys in _NODES),
         cores=max(around.cores, _cores(placed.get("cloud.google.com/gke-tpu-accelerator", ""))),
         chips=prod(map(int, slices.split("x"))) if slices else around.chips,
     )  # fmt: skip
 
 
-_COPIES = (("replicas",), ("deploy", "replicas"), ("minReplicas",), ("scale",))
+_ACCELERATOR = re.compile(r"gke-(tpu-)?accelerator$|gpu\.product(-name)?$")
+_COPIES = (("replicas",), ("deploy", "replicas"), ("minReplicas",), ("scale",), ("autoscaling_config", "min_replicas"))
+_MOST = (("maxReplicas",), ("autoscaling_config", "max_replicas"), ("service", "replica_policy", "max_replicas"))
 _NODES = (("multinode", "nodeCount"), ("leaderWorkerTemplate", "size"), ("workloadTemplate", "size"), ("parallelism",))
 
 
 def _count(document: Tree, *keys: str) -> int:
     found = _inside(document, *keys)
     return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 1
-
-
-# variables that servers read as flags: text-generation-launcher by their names, llama.cpp with LLAMA_ARG_ before them
-_VARIABLES = re.compile(
-    r"LLAMA_ARG_(\w+)|(MODEL_ID|NUM_SHARD|SHARDED|QUANTIZE|DTYPE|KV_CACHE_DTYPE|SPECULATE|HF_NUM_CORES|MAX_\w+)"
-)
 
 
 def _listed(environment: dict[str, str]) -> list[str]:
@@ -219,15 +273,19 @@ def _container(document: Tree, named: Tree, environment: dict[str, str], around:
     """The process of a container, $(NAME) filled from its environment as Kubernetes does."""
 
     def filled(text: object) -> str:
-        return _FROM_ENVIRONMENT.sub(lambda match: environment.get(match[1], match[0]), str(text))
+        return _FROM_ENVIRONMENT.sub(lambda match: environment.get(match[1], unknown(match[0])), str(text))
 
-    values = [named[key] for key in ("entrypoint", "command", "args", "arguments", "cmd") if key in named]
+    values = [named[key] for key in COMMANDS if key in named]
     scripts = [filled(value) for value in values if isinstance(value, str)]
     words = [filled(item) for value in values if isinstance(value, list) for item in value]
-    image = _image(str(document.get("image") or ""))
+    image = _image(document)
     first = (words or " ".join(scripts).split() or [""])[0]
-    if image == ["vllm", "serve"] and (not first.startswith("-") or first == "-m"):  # a command of its own
+    if (
+        (first and not first.startswith("-")) or first == "-m" or (not first and image == ["vllm", "serve"])
+    ):  # a command of its own
         image = []
+    mounts = [one.split(":") for one in _items(document, "volumes") if isinstance(one, str) and ":" in one]
+    words, scripts = mounted(words, mounts), mounted(scripts, mounts)
     found = replace(around, environment=environment, gpus=_gpus(document) or around.gpus)
     shell = len(words) > 2 and words[0].rpartition("/")[2] in ("bash", "sh") and re.fullmatch(r"-\w*c\w*", words[1])
     if shell and ("$@" in words[2] or "$*" in words[2]):  # sh -c SCRIPT NAME ARGUMENTS
@@ -243,11 +301,24 @@ def _container(document: Tree, named: Tree, environment: dict[str, str], around:
     return replace(found, words=[*image, *words], script=" ".join(scripts))
 
 
-def _image(image: str) -> list[str]:
+def mounted(texts: list[str], mounts: Iterable[list[str]]) -> list[str]:
+    """Words or lines of a container, with a model at a mounted path under the name that it has outside; mounts: (outside, inside, ...)."""
+    for outside, inside, *_ in mounts:
+        if inside.startswith("/") and re.search(
+            r"/[\w.-]*\d[bB]\b[\w.-]*$|\.gguf$", outside
+        ):  # named by a size, or a file
+            path = re.compile(rf"(^|[=\s]){re.escape(inside.rstrip('/'))}(?=[/\s]|$)")
+            named = outside.replace("\\", "\\\\")
+            texts = [path.sub(rf"\g<1>{named}", text) for text in texts]
+    return texts
+
+
+def _image(document: Tree) -> list[str]:
     """The entry point of a known image that is given flags alone."""
     entries = {
         "text-generation-inference": "text-generation-launcher", r"llama\.cpp": "llama-server", r"vllm[-_]openai|vllm/vllm|\$\{?VLLM_IMAGE": "vllm serve",
     }  # fmt: skip
+    image = " ".join(str(value) for key, value in document.items() if str(key).startswith("image"))
     return next((command.split() for name, command in entries.items() if re.search(name, image)), [])
 
 
@@ -271,20 +342,24 @@ def _gpus(document: Tree) -> int | None:
     limits = _inside(document, "resources", "limits") or _inside(document, "resources", "requests")
     names = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "gpu")
     counts = [str(limits[name]) for name in limits if name in names] if isinstance(limits, Mapping) else []
-    asked = _inside(document, "resources", "accelerators") or _inside(
-        document, "resources", "gpu"
-    )  # SkyPilot, dstack: H100:8, {H100: 8}
-    kinds = [str(asked), *(f"{k}:{v}" for k, v in asked.items())] if isinstance(asked, Mapping) else [str(asked)]
-    counts += [kind.rpartition(":")[2] if ":" in kind else "1" for kind in kinds if asked]
-    return next((int(count) for count in counts if count.isdigit()), None)
+    for kind in _accelerators(document):
+        counts.append(next((part for part in kind.split(":") if part.isdigit()), "1"))
+    for one in _items(document, "deploy", "resources", "reservations", "devices"):
+        shown = ",".join(map(str, one.get("device_ids") or ())) if isinstance(one, Mapping) else ""
+        counts += [str(len(shown.split(","))) if shown else str(_inside(one, "count"))]
+    return next((int(count) for count in counts if count.isdigit() and int(count)), None)
 
 
-_PARALLELISM = {
-    "tensor": "tensor-parallel-size",
-    "data": "data-parallel-size",
-    "pipeline": "pipeline-parallel-size",
-    "expert": "enable-expert-parallel",
-}
+def _accelerators(document: Tree) -> list[str]:
+    """What SkyPilot and dstack ask for, as KIND:COUNT: H100:8, {H100: 8}."""
+    asked = _inside(document, "resources", "accelerators") or _inside(document, "resources", "gpu")
+    return [f"{k}:{v or 1}" for k, v in asked.items()] if isinstance(asked, Mapping) else [str(asked)] if asked else []
+
+
+def served(document: object) -> list[Options]:
+    """The servers of a document, or of one that it has inside with its variants."""
+    inner = document.values() if isinstance(document, Mapping) else ()
+    return list(servers(document)) or [found for one in inner if isinstance(one, Mapping) for found in servers(one)]
 
 
 def servers(values: object) -> Iterator[Options]:
@@ -300,106 +375,85 @@ def servers(values: object) -> Iterator[Options]:
             roots = [item for root in roots for item in _items(root, *path.split(".")) if isinstance(item, Mapping)]
         for root in roots if row.get("each") or text is None else ():
             pools = {role: _at(root, path) for role, path in row.get("pools", {"": None}).items()}
-            pools = {
-                role: pool
-                for role, pool in pools.items()
-                if isinstance(pool, Mapping) and pool.get("create") is not False
-            }
+            pools = {k: v for k, v in pools.items() if isinstance(v, Mapping) and v.get("create") is not False}
             for role, pool in pools.items():
-                yield from _started(row, root, pool, role if len(pools) > 1 else "")
-    yield from _recipe(values)
+                inner = _at(pool, row["container"]) if "container" in row else {}
+                for one in (inner if isinstance(inner, list) else [inner]) or [{}]:
+                    yield from _server(row, root, pool, one or {}, role, len(pools) > 1)
 
 
-def _started(row: Json, root: Tree, pool: Tree, role: str) -> Iterator[Options]:
-    """The servers of one pool of a row of servers.yaml."""
-    found = next((str(_at(root, path)) for path in row["model"] if _at(root, path)), "")
-    name = found.removeprefix("hf://").partition("?")[0]
-    for container in _items(pool, *row["containers"].split(".")) or [{}] if "containers" in row else [pool]:
-        commands = row.get("command", {"None": "vllm serve"})
-        command = commands.get(str(_at(container, row["engine"]) if "engine" in row else None))
-        if "command" in container and "engine" not in row:  # of its own, on what the operator mounts
-            yield {
-                "replicas": _at(pool, "replicas") or 1,
-                "pod": json.loads(json.dumps(container).replace("/mnt/models", name)),
-            }
-        if not name or command is None or ("command" in container and "engine" not in row):
-            continue
-        own = {
-            re.sub("(?<=[a-z])(?=[A-Z])", "-", str(k)).lower(): v
-            for k, v in (_at(root, row.get("flags", "-")) or {}).items()
+def _server(row: Json, root: Tree, pool: Tree, container: Tree, role: str, apart: bool) -> Iterator[Options]:
+    """The servers of one container of a row of servers.yaml."""
+
+    def stated(path: str) -> Any:
+        return next(
+            (found for tree in (container, pool, root) if tree and (found := _at(tree, path)) is not None), None
+        )
+
+    uri = next((str(stated(path)) for path in row["model"] if stated(path)), "").partition("?")[0]
+    name = re.sub(r"^hf:(//)?", "", uri)
+    name = f"./{re.split('[/:]', name.rstrip('/'))[-1]}" if "://" in name else name
+    engine = " ".join(str(stated(path)) for path in row.get("engine", "-").split() if stated(path))
+    command = next((v for k, v in row.get("command", {"": "vllm serve"}).items() if re.fullmatch(k, engine)), None)
+    own = {
+        re.sub("(?<=[a-z])(?=[A-Z])", "-", k).replace("_", "-").lower(): v
+        for k, v in flattened(stated(row.get("flags", "-")) or {}).items()
+    }
+    own = {k: v for k, v in own.items() if k not in row.get("drop", ())}
+    own |= {flag: stated(path.format(role)) or None for flag, path in row.get("set", {}).items()}
+    own |= {"disaggregation-mode": role} if apart and role in ("prefill", "decode") else {}
+    words = [word for path in row.get("args", ()) for word in map(str, stated(path) or [])]
+    words += [*map(str, container.get("args") or []), *_listed(_environment(container))]
+    if "command" in container:  # its own, on what the operator mounts
+        pod = container
+    elif command is None or not (name or words):
+        return
+    else:
+        pod = {
+            **container,
+            "args": None,
+            "command": [*command.split(), *([name] if name else []), *words, *_flags(own)],
         }
-        own = {k: v for k, v in own.items() if k not in ("extra-args", "v0", "v1")}
-        own |= {flag: _at(root, path) or None for flag, path in row.get("set", {}).items()}
-        own |= (
-            {flag: _at(pool, f"parallelism.{key}") or None for key, flag in _PARALLELISM.items()}
-            if role or "pools" in row
-            else {}
-        )
-        own |= {"disaggregation-mode": role} if role else {}
-        words = [word for path in row.get("args", ()) for word in map(str, _at(root, path) or [])]
-        words += (
-            [*map(str, container.get("args") or []), *_listed(_environment(container))] if "containers" in row else []
-        )
-        count = str(_at(root, row.get("devices", "-")) or "").rpartition(":")[2]
-        limits = (
-            {"resources": {"limits": {"gpu": count}}}
-            if count.isdigit() and "cpu" not in str(_at(root, row.get("devices", "-")))
-            else {}
-        )
-        kept = {k: v for k, v in container.items() if k != "args"} if "containers" in row else {}
-        pod = {**kept, "command": [*command.split(), name, *words, *_flags(own)], **limits}
-        yield {"replicas": _at(pool, row.get("replicas", "replicas")) or 1, "pod": pod}
+    count = str(stated(row.get("devices", "-").format(role)) or "").rpartition(":")[2]
+    replicas = stated(row.get("replicas", "replicas").format(role)) or 1
+    if not count.isdigit() and "nodes" in row:  # of a worker over whole nodes
+        count = str(prod(int(stated(path.format(role)) or 0) for path in row["nodes"]) // int(replicas))
+    asked = str(stated(row.get("devices", "-").format(role)) or "")
+    chip = str(stated(row.get("chip", "-")) or "").partition(":")[0].removeprefix("nvidia-gpu-")
+    if count.isdigit() and "cpu" not in asked:
+        pod = {**pod, "resources": {"limits": {"gpu": count}}}
+    if chip and chip != "cpu":
+        pod = {**pod, "nodeSelector": {"gpu.product": chip}}
+    yield {"replicas": replicas, "pod": json.loads(json.dumps(pod).replace("/mnt/models", name or "/mnt/models"))}
 
 
-def _flags(mapping: object) -> list[str]:
+def _flags(mapping: Tree) -> list[str]:
     """Flags of a command by the keys of a mapping; those that are off are left out."""
-    items = mapping.items() if isinstance(mapping, Mapping) else ()
     return [
         f"--{key}" + ("" if value is True else f"={json.dumps(value) if isinstance(value, Mapping) else value}")
-        for key, value in items
+        for key, value in mapping.items()
         if value is not False and value is not None
     ]
 
 
-_BACKENDS = {"vllm": "vllm serve", "sglang": "sglang serve --model-path", "trtllm": "trtllm-serve"}
-
-
-def _recipe(values: object) -> Iterator[Options]:
-    """The engines of a recipe of NVIDIA's srt-slurm 1.0 (docs/config-reference.md): prefill, decode or aggregated workers with their devices."""
-    backend, resources = _inside(values, "backend"), _inside(values, "resources")
-    kind = next((kind for kind in _BACKENDS if isinstance(_inside(backend, f"{kind}_config"), Mapping)), None)
-    if kind is None or not isinstance(resources, Mapping):
-        return
-    short = {"prefill": "prefill", "decode": "decode", "aggregated": "agg"}
-    for role, pool in _inside(backend, f"{kind}_config").items():
-        workers = resources.get(f"{short.get(role)}_workers")
-        if not isinstance(pool, Mapping) or not isinstance(workers, int) or not workers:
-            continue
-        name = (
-            _inside(values, "identity", "model", "repo")
-            or pool.get("served-model-name")
-            or pool.get("served_model_name")
-        )
-        name = str(name or _inside(values, "model", "path")).removeprefix("hf:")
-        whole = int(resources.get(f"{short[role]}_nodes") or 0) * int(resources.get("gpus_per_node") or 0)
-        each = resources.get(f"gpus_per_{short[role]}") or whole // workers
-        precision = str(_inside(values, "model", "precision") or "")
-        said = {"precision": precision} if precision.lower() not in name.lower() and "quantization" not in pool else {}
-        load = _inside(values, "benchmark")
-        said |= {ours: _inside(load, key) for ours, key in _LOAD.items() if str(_inside(load, key) or "").isdigit()}
-        said |= {"concurrencies": _inside(load, "concurrencies")} | (
-            {} if role == "aggregated" else {"disaggregation-mode": role}
-        )
-        own = {
-            k: v
-            for k, v in flattened(pool).items()
-            if str(k).replace("_", "-") not in ("model-path", "served-model-name")
-        }
-        pod = {"command": [*_BACKENDS[kind].split(), name, *_flags(own | said)], "resources": {"limits": {"gpu": each}}}
-        yield {"replicas": workers, "pod": pod}
-
-
-_LOAD = {"input-len": "isl", "output-len": "osl"}
+def joined(found: list[Any]) -> list[Any]:
+    """Documents with each InferenceService as the container of its ServingRuntime, where that is here too."""
+    kinds = {
+        kind: [one for one in found if _inside(one, "kind") == kind] for kind in ("ServingRuntime", "InferenceService")
+    }
+    runtimes = {str(_at(one, "metadata.name")): one for one in kinds["ServingRuntime"]}
+    for service in kinds["InferenceService"]:
+        model = _at(service, "spec.predictor.model")
+        runtime = runtimes.get(str(_inside(model, "runtime")))
+        if runtime is not None and (inner := _items(runtime, "spec", "containers")):
+            words = [
+                *map(str, inner[0].get("command") or []),
+                *map(str, inner[0].get("args") or []),
+                *map(str, model.get("args") or []),
+            ]
+            model |= {**inner[0], **model, "command": words, "args": None}
+            found = [one for one in found if one is not runtime]
+    return found
 
 
 def _items(tree: object, *keys: str) -> list[Any]:

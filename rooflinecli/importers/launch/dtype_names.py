@@ -15,9 +15,9 @@ _TUNED = re.compile(
     r"[-_](base|instruct|chat|it|pt|hf|thinking|reasoning|sft|dpo|exp|terminus|preview|qat|v0\.\d|\d{4})$",
     re.IGNORECASE,
 )  # or a release's month
-_PLACEHOLDER = re.compile(r"[<\[{].*[>\]}]|__\w+__|(?i:your[-_ ]?model.*|path[/_ ]?to.*)")
+_PLACEHOLDER = re.compile(r"[<\[{].*[>\]}]|__\w+__|(?i:your[-_ ]?model.*|path[/_ ]?to.*|model[-_]?(name|path|id))")
 _CACHED = re.compile(r"models--([\w.-]+?)--([\w.-]+)")
-_ORGANIZATION = re.compile(r"\w[\w.-]*")
+_ORGANIZATION = re.compile(r"(?!(?:models?|weights|checkpoints?|ckpts?|llms?|data)$)\w[\w.-]*")  # no folder
 _SHARDED = re.compile(r"-\d{5}-of-\d{5}$")
 
 
@@ -162,10 +162,10 @@ def quantized(launch: Launch, written: object, flag: str) -> None:
     if written is None or str(written).lower() in ("none", "null", "auto"):
         return
     word = str(written).lower().replace("_", "-")
-    if word in formats()["quantized"]:
-        launch.options |= _option(formats()["quantized"][word])
-    elif word == "compressed-tensors" and {"dtype", "weight-dtype"} & set(launch.options):
-        return  # the checkpoint's name has the format
+    if stated := formats()["quantized"].get(word):
+        launch.options |= _option(stated)
+    elif word in formats()["stored"]:
+        return  # the checkpoint has the format
     else:
         launch.refuse("weight-dtype", f"{flag} {written} is no format known here")
 

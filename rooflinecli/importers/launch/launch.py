@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
@@ -53,6 +53,9 @@ class ToolFlags(NamedTuple):
     command: str = ""
     framework: str = ""
     algorithm: tuple[str, ...] = ()
+    sizes: dict[str, str] = {}
+    draft: dict[str, str] = {}
+    environment: str = ""
 
 
 @cache
@@ -89,7 +92,7 @@ def flags(tool: str) -> ToolFlags:
         many,
         shaping,
         entry.get("short", {}),
-        {option: tuple(names.split()) for option, names in entry.get("read", {}).items()},
+        {**above.read, **{option: tuple(names.split()) for option, names in entry.get("read", {}).items()}},
         {flag: option or "" for flag, option in entry.get("write", {}).items()},
         tuple(entry.get("launchers", ())),
         entry.get("image", ""),
@@ -99,6 +102,9 @@ def flags(tool: str) -> ToolFlags:
         entry.get("command", ""),
         entry.get("framework", ""),
         tuple(entry.get("algorithm", ())),
+        entry.get("sizes", {}),
+        entry.get("draft", {}),
+        entry.get("environment", ""),
     )
 
 
@@ -124,6 +130,8 @@ class Launch:
     groups: int = 1  # of replicas, each of which shards the weights, where the size of one follows from -n
     open_file: Callable[[str], str | None] = lambda _: None  # the text of a file that a config names
     shape: Options = field(default_factory=dict)  # of the model, where a launch describes it instead of naming it
+    environment: dict[str, str] = field(default_factory=dict)  # variables that the server itself reads
+    group: int = 1  # replicas of attention inside one tensor parallel group
 
     def put(self, option: str, written: object, flag: str) -> None:
         """Set an option as written, unless it is empty, `auto` or None."""
@@ -190,8 +198,8 @@ class LaunchArguments:
                 name = short.get(flag, flag.lstrip("-").replace("_", "-"))
                 given[name] = [value] if equals else []
                 written[name] = flag
-                current = None if equals or name in switches else name
-            elif current is None or word == "--":
+                current = None if equals else name
+            elif current is None or word == "--" or (current in switches and word.lower() not in ("true", "false")):
                 positional.append(word)
             else:
                 given[current].append(word)
@@ -218,6 +226,11 @@ class LaunchArguments:
             if value is not None and value is not False:
                 one = json.dumps(value) if isinstance(value, Mapping) else value
                 self.given.setdefault(key, value if isinstance(value, list) else [] if value is True else [one])
+
+    def unpack(self, name: str, parse: Callable[[object], Tree]) -> None:
+        """A flag whose value is a mapping, as flags of its keys; those that are given go before."""
+        for key, value in parse(self.pop(name)).items():
+            self.given.setdefault(f"{name}.{key}".replace("_", "-"), [value])
 
     def _name(self, names: Iterable[str]) -> str:
         """The first of these flags that is given."""
@@ -248,9 +261,9 @@ class LaunchArguments:
             launch.put(option, value.replace("_", "") if digits else value, self.written(*names))
 
     def written(self, *names: str) -> str:
-        """The first of these flags that is given, as it is written."""
+        """The first of these flags that is given, as it is written; a variable by its name."""
         name = self._name(names) or names[0]
-        return self._written.get(name, f"--{name}")
+        return self._written.get(name, name if name.isupper() else f"--{name}")
 
     def whole(self, launch: Launch, *names: str, default: int | None = None) -> int | None:
         """A whole number that several options follow from; what is not one makes the launch unreadable there."""
@@ -273,27 +286,27 @@ class LaunchArguments:
     def left(self, known: ToolFlags, also: Iterable[str] = ()) -> list[str]:
         """Flags that were neither read nor idle, with their values and what is assumed; and positional words that may hold flags."""
         patterns = (*known.reasons, *also, "_comment*", "*._comment*")  # JSON has no comments
-        hidden = [
-            one_line(readable(word))[:80] for word in self.positional if unknowns(word) and word not in self.models
-        ]
-        found = []
-        for name in self.given:
+        words = [word for word in self.positional if word not in self.models]
+        found = [one_line(readable(word))[:80] for word in words if unknowns(word)]
+        for name, values in self.given.items():
             spelled = {name, name.replace("_", "-"), name.replace("-", "_")}
-            assumed = next(
-                (why for pattern, why in known.noted.items() for one in spelled if fnmatchcase(one, pattern)), ""
-            )
+            spelled |= {f"{one}={' '.join(map(str, values))}" for one in spelled}
+
+            def matches(patterns: Iterable[str], spelled: set[str] = spelled) -> Iterator[str]:
+                return (pattern for pattern in patterns for one in spelled if fnmatchcase(one, pattern))
+
+            assumed = next((known.noted[pattern] for pattern in matches(known.noted)), "")
+            off = str(values[:1]).lower() in _OFF and not any("=" in one for one in matches(known.noted))
             costs = set(_COSTS.findall(name.lower().replace("-", "_")))
             idle = not assumed and any(
-                fnmatchcase(one, pattern)
-                and (not known.strict or costs <= set(_COSTS.findall(pattern.lower().replace("-", "_"))))
-                for one in spelled
-                for pattern in patterns
+                not known.strict or costs <= set(_COSTS.findall(pattern.lower().replace("-", "_")))
+                for pattern in matches(patterns)
             )
-            if name in self._taken or idle or str(self.given[name][:1]).lower() in _OFF:
+            if name in self._taken or off or idle:
                 continue
-            written = one_line(readable(" ".join([self.written(name), *map(str, self.given[name])])))[:80]
+            written = one_line(readable(" ".join([self.written(name), *map(str, values)])))[:80]
             found.append(f"{written} ({assumed})" if assumed else written)
-        return hidden + found
+        return found
 
 
 def _spelled(names: Iterable[str]) -> list[str]:

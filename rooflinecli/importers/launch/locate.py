@@ -15,13 +15,14 @@ from typing import Any
 import yaml
 
 from rooflinecli.core import files
-from rooflinecli.core.errors import DataError
+from rooflinecli.core.errors import DataError, RooflineError
 from rooflinecli.core.text import one_line
 from rooflinecli.importers.launch import containers, serving_common, training_common
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments, interpolated, named_file
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, interpolated, named_file
 from rooflinecli.importers.launch.shell_evaluator import ShellEvaluator
 from rooflinecli.importers.launch.shell_expansion import Value, readable, unknowns
 from rooflinecli.importers.source import Options, Tree, parse, read_text
+from rooflinecli.specs.name_lookup import find
 from rooflinecli.specs.registry import kinds, load
 
 TOOLS = "importers/launch/tools"
@@ -52,6 +53,7 @@ class Source:
     files: dict[str, str] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)  # configs that its commands name, and that are not here
     overrides: Options = field(default_factory=dict)  # of its keys, in the command that names it
+    loads: list[dict[str, list[str]]] = field(default_factory=list)  # of the benchmarks that it runs
 
     def sibling(self, written: str) -> str | None:
         """The text of a file that a launch names: made by the script, mounted with it, in its folder, or by its path from one above; None for none."""
@@ -159,7 +161,7 @@ def _config(tree: Any, source: Source) -> Iterator[Launch]:
 def _yaml(source: Source) -> Iterator[Launch]:
     chart = source.sibling("values.yaml") or source.sibling("../values.yaml") if "{{" in source.text else None
     values = next(iter(containers.documents(chart, "values.yaml")), None) if chart else None
-    found = containers.documents(source.text, source.name, values)
+    found = containers.joined(containers.documents(source.text, source.name, values))
     maps = [one for one in found if isinstance(one, Mapping) and one.get("kind") == "ConfigMap"]
     shared = {str((one.get("metadata") or {}).get("name")): one.get("data") for one in maps}
     for data in (one.get("data") for one in maps):  # files by name
@@ -180,22 +182,33 @@ def _yaml(source: Source) -> Iterator[Launch]:
 
 
 def _processes(document: object, source: Source) -> Iterator[Launch]:
-    for process in containers.containers(list(containers.servers(document)) or document):
-        host = ShellEvaluator().shell
-        values: dict[str, Value] = {k: host.text(v) if "${" in v else v for k, v in process.environment.items()}
-        if process.arguments:
-            values |= {"@": process.arguments, "*": process.arguments}
-        shell = ShellEvaluator(values).shell
-        words = [shell.text(w.replace("\\", "\\\\")) if "$" in w else w for w in process.words]
-        found = list(_of_words(words, source, 0, process))
-        if process.script and not found:
-            found = list(_script(process.script, source, values, job=process))
-        for launch in found:
-            if not launch.trains and isinstance(launch.options.get("n"), int):
+    started = [
+        (process, launch)
+        for process in containers.containers(containers.served(document) or document)
+        for launch in _started(process, source)
+    ]
+    for process, launch in started:
+        if not launch.trains:
+            if isinstance(launch.options.get("n"), int):
                 _in_container(launch, process)
-            if process.role and len(launch.options.get("phase", ())) == 2:
-                launch.options["phase"] = [process.role]
-            yield launch
+            launch.unmodelled += containers.unread(
+                document, [one for one, _ in started], {one.tool for _, one in started}
+            )
+        if process.role and len(launch.options.get("phase", ())) == 2:
+            launch.options["phase"] = [process.role]
+        yield launch
+
+
+def _started(process: containers.Container, source: Source) -> list[Launch]:
+    """The launches of one process of a container."""
+    host = ShellEvaluator().shell
+    values: dict[str, Value] = {k: host.text(v) if "${" in v else v for k, v in process.environment.items()}
+    if process.arguments:
+        values |= {"@": process.arguments, "*": process.arguments}
+    shell = ShellEvaluator(values).shell
+    words = [shell.text(w.replace("\\", "\\\\")) if "$" in w else w for w in process.words]
+    found = list(_of_words(words, source, 0, process))
+    return found or list(_script(process.script, source, values, job=process) if process.script else ())
 
 
 def _in_container(launch: Launch, process: containers.Container) -> None:
@@ -206,8 +219,6 @@ def _in_container(launch: Launch, process: containers.Container) -> None:
         launch.notes.append(
             f"{ranks} ranks on {chips} chips of {cores} cores: a device here is a chip, so tp {tp} is tp {tp // cores}"
         )
-    elif process.gpus and ranks % process.gpus:
-        launch.notes.append(f"the container asks for {process.gpus} devices, the launch uses {ranks}")
     if process.copies > 1 and (process.nodes > 1 or not launch.part):
         ep, cut, _ = serving_common.expert_group(launch.options)
         launch.options["dp"] = process.copies * int(launch.options.get("dp", 1))
@@ -215,6 +226,8 @@ def _in_container(launch: Launch, process: containers.Container) -> None:
         if ep > 1:
             serving_common.cut_experts(launch.options, cut)  # each server has its own experts
         launch.notes.append(f"{process.copies} replicas of the server")
+    if process.most > process.copies:
+        launch.notes.append(f"up to {process.most} replicas, as the load asks for; priced with {process.copies}")
 
 
 def _script(
@@ -224,10 +237,10 @@ def _script(
     script = evaluator.read(text)
     values.update(evaluator.shell.values)
     source.files |= script.files
-    if script.devices:
-        job = replace(job or containers.Container([]), gpus=script.devices)
+    if script.devices or script.chip:
+        job = replace(job or containers.Container([]), gpus=script.devices, chip=script.chip)
     for command in script.commands:
-        for launch in _of_words(command.words, source, command.line + offset, job):
+        for launch in _of_words(command.words, source, command.line + offset, job, command.environment):
             for condition in script.undecided[:1]:
                 launch.notes.append(f"not decidable from here, so every branch was followed: {one_line(condition)}")
             if command.arguments:
@@ -241,9 +254,23 @@ _STARTS_NOTHING = frozenset(
 )
 
 
-def _of_words(words: list[str], source: Source, line: int, job: containers.Container | None = None) -> Iterator[Launch]:
+def _of_words(
+    words: list[str],
+    source: Source,
+    line: int,
+    job: containers.Container | None = None,
+    exported: Mapping[str, str] = {},
+) -> Iterator[Launch]:
     """The launch that a command is, or names the config of."""
     if not words or words[0] in _STARTS_NOTHING:
+        return
+    clients = flags("clients")
+    if (client := serving_common.started(words, clients)) is not None:
+        asked = LaunchArguments.of_words(_counted(client))
+        load_of = {
+            option: [str(v) for name in names for v in asked.values(name)] for option, names in clients.read.items()
+        }
+        source.loads.append({option: values for option, values in load_of.items() if values})
         return
     where = f"{source.name}:{line}" if line and source.folder else source.name
     evaluates = any(_EVALUATION.fullmatch(word) for word in words)
@@ -257,8 +284,14 @@ def _of_words(words: list[str], source: Source, line: int, job: containers.Conta
             continue
         part = any(w.partition("=")[0].replace("_", "-") in _POD_FLAGS for w in words)
         launch = Launch(name, where, part=part, trains=tool.TRAINS, open_file=source.sibling)
+        before = words[: len(words) - len(rest)]
+        rest = containers.mounted(rest, [word.removeprefix("--volume=").split(":") for word in before if ":" in word])
+        variables = {**(job.environment if job else {}), **exported, **serving_common.assigned(before)}
         if job is not None:
             launch.devices, launch.cores = job.devices, job.cores
+        if not tool.TRAINS:
+            launch.devices = serving_common.visible(variables, before) or launch.devices
+            launch.environment = serving_common.variables(variables, tool.FLAGS, source.text)
         file = named_file(rest, tool.FILES, tool.TRAINS) if hasattr(tool, "FILES") else ""
         text = source.sibling(file) if file else None
         if file and text is None and tool.TRAINS:
@@ -266,10 +299,17 @@ def _of_words(words: list[str], source: Source, line: int, job: containers.Conta
             return
         config = next(iter(containers.documents(text, f"{where}: {readable(file)}")), None) if text else None
         tool.read(rest, launch, *([config] if isinstance(config, Mapping) else []))
+        if job is not None and job.chip:
+            _on_chip(launch, job.chip)
+        ranks = launch.options.get("n")
+        if not tool.TRAINS and isinstance(ranks, int) and launch.devices and launch.cores == 1:
+            several = launch.part or launch.options.get("pp", 1) != 1  # nodes, each with these devices
+            odd = ranks % launch.devices or (ranks > launch.devices and not several)
+            launch.notes += [f"{launch.devices} devices are given to it, and it uses {ranks}"] if odd else []
         yield launch
         return
     found: list[Launch] = []
-    for before, word in pairwise(words):
+    for ahead, word in pairwise(words):
         inner = word.partition("=")[2] if word.startswith("--") else word
         if " " in inner and _LAUNCHER.search(inner):  # a command handed on: xpk workload create --command="..."
             yield from _script(inner, source, {}, line - 1 if line else 0, containers.xpk(words) or job)
@@ -283,8 +323,8 @@ def _of_words(words: list[str], source: Source, line: int, job: containers.Conta
             named = Source(text, name, source.folder, source.files, source.absent, _overrides(words))
             found += _on_ranks(launches(named), words, job)
         elif _TRAINER.search(" ".join(words)):
-            flagged = before.startswith("-") and before != "--" and "=" not in before
-            flag = word if word.startswith("-") else before if flagged else ""
+            flagged = ahead.startswith("-") and ahead != "--" and "=" not in ahead
+            flag = word if word.startswith("-") else ahead if flagged else ""
             if ((flag or base.endswith(".json")) and not _CONFIG.search(flag + base)) or "data" in flag:
                 continue
             source.absent.append(_shown_path(base))
@@ -337,6 +377,23 @@ def _started_by(launcher: Launch, launch: Launch) -> Launch:
     launch.unmodelled += launcher.unmodelled
     launch.framework = launcher.framework or launch.framework
     return launch
+
+
+def _on_chip(launch: Launch, written: str) -> None:
+    """Set the chip that the job or the pod asks for, where it is one of those known here."""
+    name = re.sub(r"[-_](podslice|slice|device|mega|accelerator)\b", "", written)
+    try:
+        launch.options.setdefault("hw", find("hardware", name).stem)
+    except RooflineError:
+        launch.notes.append(
+            f"it asks for the accelerator {one_line(written)}, which is not known here; --hw names the chip"
+        )
+
+
+def _counted(words: list[str]) -> list[str]:
+    """The flags of a benchmark, with the lengths that guidellm has in its --data."""
+    lengths = re.findall(r"\b(prompt|output)_tokens[\"']?[=:]\s*(\d+)", " ".join(words))
+    return [*words, *(f"--{name}-tokens={count}" for name, count in lengths)]
 
 
 def _shown_path(path: str) -> str:

@@ -12,10 +12,10 @@ from rooflinecli.core import files
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.text import one_line
 from rooflinecli.importers.launch import dtype_names, locate, training_common
-from rooflinecli.importers.launch.launch import Launch
+from rooflinecli.importers.launch.launch import Launch, flags
 from rooflinecli.importers.launch.locate import TOOLS
 from rooflinecli.importers.launch.serving_common import has_experts
-from rooflinecli.importers.launch.shell_expansion import readable
+from rooflinecli.importers.launch.shell_expansion import readable, unknowns
 from rooflinecli.importers.launch.tools import trainers
 from rooflinecli.importers.source import Options, Tree
 from rooflinecli.specs import flag_text
@@ -66,8 +66,35 @@ def read(source: str) -> Launch:
     launch = found[0]
     if tool:
         launch.notes.append(f"the file has a launch of {tool} as well; `roofline rl --from` reads it")
+    if opened.loads and not launch.trains:
+        _loaded(launch, opened.loads)
     _ours(launch, opened.text)
     return launch
+
+
+def _loaded(launch: Launch, loads: list[dict[str, list[str]]]) -> None:
+    """The load of the benchmarks that the file runs, where they state one; several are listed."""
+    found = {
+        option: list(dict.fromkeys(v for one in loads for v in one.get(option, ()))) for option in flags("clients").read
+    }
+    found["qps"] = [rate for rate in found["qps"] if rate != "inf"]
+    if found["qps"]:
+        found.pop("concurrency")
+    several = {option: values for option, values in found.items() if len(values) > 1 or any(map(unknowns, values))}
+    replicas = int(launch.options.get("dp") or 1)
+    for option, values in found.items():
+        if len(values) == 1 and option not in several and re.fullmatch(r"[\d.]+", values[0]):
+            each = option == "concurrency" and replicas > 1
+            launch.options[option] = f"{float(values[0]) / replicas:g}" if each else values[0]
+    if stated := [
+        f"--{option} {launch.options[option]}" for option in found if option in launch.options and option not in several
+    ]:
+        launch.notes = [note for note in launch.notes if not note.endswith("give --prompt and --output")]
+        launch.notes.append(f"the load is that of its benchmark: {' '.join(stated)}")
+    for option, values in several.items():
+        launch.notes.append(
+            f"its benchmark runs --{option} {one_line(readable(', '.join(values)))[:80]}, which is not read; give one"
+        )
 
 
 def _rl_tool(source: locate.Source) -> str:
@@ -103,6 +130,8 @@ def _ours(launch: Launch, text: str) -> None:
         for option, value in flag_text.fields(match[1] or json.loads(f'"{match[2]}"')):
             launch.options[option.name] = value
             launch.missing.pop(option.name, None)
+        if "dtype" in launch.options:
+            launch.missing.pop("weight-dtype", None)
         launch.notes = []
 
 
@@ -148,6 +177,11 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
         found.pop("batch", None)
     if launch.trains and (unsaid := [f"--{name}" for name in ("batch", "seq") if name not in {**found, **asked}]):
         launch.notes.append(f"not stated, so the defaults of an estimate are taken; give {' and '.join(unsaid)}")
+    tp, dp = asked.get("tp"), int(str({**found, **asked}.get("dp", 1)))
+    if tp is not None and dp > 1 and launch.group > 1:
+        launch.notes.append(
+            f"--tp {tp} is that of each of {dp} ranks of attention, {int(str(tp)) * dp} devices; SGLang's --tp-size counts all of them"
+        )
     settled = {"give -n": "n", "give --prompt and --output": "prompt"}  # what a note asks for may have been given
     launch.notes = [n for n in launch.notes if not any(n.endswith(k) and v in asked for k, v in settled.items())]
     for remark in remarks(launch):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from math import prod
+from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.text import one_line
@@ -29,32 +31,72 @@ def arguments(
     return args
 
 
-def formats(launch: Launch, args: LaunchArguments, flags: ToolFlags, model: Any) -> None:
-    """Set the model and the number formats of a server."""
+def opened(
+    given: list[str] | Tree, launch: Launch, flags: ToolFlags, config: Tree | None = None, files: tuple[str, ...] = ()
+) -> tuple[LaunchArguments, dict[str, int | None]]:
+    """The arguments of a server, its model and number formats set, and its sizes by axis."""
+    args = arguments(given, flags, config, files)
+    for name, value in launch.environment.items():
+        args.given.setdefault(flags.short.get(f"--{name}", name), [value])
+    model = args.model(*flags.read.get("model", ()))
 
-    def given(row: str) -> tuple[Any, str]:
+    def stated(row: str) -> tuple[Any, str]:
         names = flags.read.get(row, ())
         return args.pop(*names), args.written(next((name for name in names if name in args.given), ""))
 
-    dtype_names.quantized(launch, *given("quantization"))
-    written = given("model")[1]
+    dtype_names.quantized(launch, *stated("quantization"))
+    written = stated("model")[1]
     dtype_names.checkpoint(launch, model, written if written != "--" else "the model")
-    dtype_names.served(launch, *given("dtype"))
-    dtype_names.cache(launch, *given("kv-dtype"))
-    dtype_names.state(launch, given("state-dtype")[0])
+    file = str(launch.options.get("model", model))
+    if str(model).endswith(".gguf") and not {"dtype", "weight-dtype"} & set(launch.options) and not Path(file).exists():
+        launch.missing["weight-dtype"] = f"{one_line(str(model))} does not name its format"
+    if "dtype" in flags.read:
+        dtype_names.served(launch, *stated("dtype"))
+    dtype_names.cache(launch, *stated("kv-dtype"))
+    dtype_names.state(launch, stated("state-dtype")[0])
+    return args, {axis: args.whole(launch, *names.split()) for axis, names in flags.sizes.items()}
 
 
-def limits(launch: Launch, args: LaunchArguments, flags: ToolFlags, engine: str | None) -> None:
+def closed(
+    launch: Launch,
+    args: LaunchArguments,
+    flags: ToolFlags,
+    sizes: Mapping[str, int | None],
+    engine: str | None,
+    group: int = 1,
+) -> None:
+    """Set the layout of a server of these sizes, whose experts `group` replicas share, its drafting and limits, and list what is left."""
+    server(launch, *(sizes.get(axis) for axis in ("tp", "pp", "dp")))
+    place_experts(launch, sizes.get("ep"), group)
+    _drafted(launch, *(args.pop(*flags.draft.get(part, "").split()) for part in ("method", "tokens", "model")))
+    names = {name: axis for axis, written in flags.sizes.items() for name in written.split()}
+    hidden = [word for word in args.positional if unknowns(word) and word not in args.models]
+    if hidden and not set(names) & set(args.given) and len(args.left(flags)) == len(hidden):
+        launch.missing["tp"] = f"{one_line(readable(hidden[0]))} has the arguments, and is known only where it runs"
+    if launch.unresolved(names):
+        launch.options.pop("n", None)
+    _limits(launch, args, flags, engine)
+
+
+def _limits(launch: Launch, args: LaunchArguments, flags: ToolFlags, engine: str | None) -> None:
     """Set the engine, what it admits and its role, and list the flags that are left."""
     workers = [name for name in ("is-prefill-worker", "is-decode-worker") if name in args.given]
     role(launch, args.given.get("disaggregation-mode"), args.given.get("kv-transfer-config"), *workers)
-    for option in ("batch", "token-budget", "gpu-memory-utilization", "redundant-experts"):
-        args.put(launch, option, *flags.read.get(option, ()))
-    for option, flag in (("batch", "batch-size"), ("prompt", "input-len"), ("output", "output-len")):  # of benchmarks
-        if len(args.values(flag)) > 1:
-            launch.refuse(option, f"--{flag} runs several sizes, {' '.join(args.values(flag))}")
-        args.put(launch, option, flag)
-    if longest := next((name for name in flags.read["length"] if name in args.given), None):
+    for option in (
+        "batch",
+        "token-budget",
+        "gpu-memory-utilization",
+        "redundant-experts",
+        "prompt",
+        "output",
+        "concurrency",
+    ):
+        names = flags.read.get(option, ())
+        given = next((name for name in names if name in args.given), "")
+        if len(args.values(given)) > 1:
+            launch.refuse(option, f"{args.written(given)} runs several sizes, {' '.join(args.values(given))}")
+        args.put(launch, option, *names)
+    if longest := next((name for name in flags.read.get("length", ()) if name in args.given), None):
         cap = args.pop(longest)
         if "prompt" not in launch.options:
             dtype_names.length(launch, cap, args.written(longest))
@@ -65,7 +107,8 @@ def limits(launch: Launch, args: LaunchArguments, flags: ToolFlags, engine: str 
 def server(launch: Launch, tp: int | None, pp: int | None = None, dp: int | None = None) -> None:
     """Set the sizes of a server: missing ones are 1, the devices are their product."""
     sizes = {"tp": tp or 1, "pp": pp or 1, "dp": dp or 1}
-    launch.options |= {"phase": ["prefill", "decode"], **sizes, "cp": 1, "ep": 1, "n": prod(sizes.values())}
+    layout = {"phase": ["prefill", "decode"], **sizes, "cp": 1, "ep": 1, "n": prod(sizes.values())}
+    launch.options = layout | launch.options
 
 
 def place_experts(launch: Launch, ep: int | None, group: int = 1) -> None:
@@ -116,18 +159,6 @@ def has_experts(options: Options) -> bool | None:
     return None if model is None else any(group.feedforward.kind == "moe" for group in model.layers)
 
 
-def unresolved(launch: Launch, names: dict[str, str], args: LaunchArguments, flags: ToolFlags) -> None:
-    """A size that only the running script knows is one of the options; without it the sizes are not the server's.
-
-    Nor are they where the server's arguments are in a variable.
-    """
-    hidden = [word for word in args.positional if unknowns(word) and word not in args.models]
-    if hidden and not set(names) & set(args.given) and len(args.left(flags)) == len(hidden):
-        launch.missing["tp"] = f"{one_line(readable(hidden[0]))} has the arguments, and is known only where it runs"
-    if launch.unresolved(names):
-        launch.options.pop("n", None)
-
-
 def command(words: Iterable[str], flags: ToolFlags, options: Options, own: Options) -> str:
     """A command with one flag to a line, those of the rows of a tool; `own` are the values that are no option as it is.
 
@@ -154,11 +185,44 @@ def started(words: list[str], flags: ToolFlags) -> list[str] | None:
         for i in range(len(words) - len(parts) + 1):
             first = words[i] if parts[0] == "-m" else words[i].rpartition("/")[2]
             rest = words[i + len(parts) :]
-            alone = not i or words[0].startswith("python")  # a launch without flags, rather than words of a sentence
+            alone = not i or parts[0] == "-m"  # a launch without flags, rather than words of a sentence
             if [first, *words[i + 1 : i + len(parts)]] == parts and (rest or alone):
                 return rest
     at = next((i for i, word in enumerate(words) if flags.image and re.search(f"/{flags.image}", word)), 0)
-    return words[at + 1 :] or None if at and "run" in words[:at] else None
+    configured = any(re.match(flags.environment, name) for name in assigned(words[:at])) if flags.environment else False
+    return words[at + 1 :] if at and "run" in words[:at] and (configured or words[at + 1 :]) else None
+
+
+def assigned(words: Iterable[str]) -> dict[str, str]:
+    """Variables that a command sets before its server: `env A=1`, `docker run -e A=1`, `--env=A=1`."""
+    found = (re.fullmatch(r"(?:--env=|-e)?([A-Z_][A-Z0-9_]*)=(.*)", word, re.DOTALL) for word in words)
+    return {match[1]: match[2] for match in found if match}
+
+
+def variables(environment: Mapping[str, str], flags: ToolFlags, text: str) -> dict[str, str]:
+    """Variables that a server itself reads, by the flag that they are or their name; not those that the text around it uses."""
+    found = {name: re.fullmatch(flags.environment, name) for name in environment if flags.environment}
+    flags_of = {name: match[1].lower().replace("_", "-") for name, match in found.items() if match and match.lastindex}
+    alone = [name for name, match in found.items() if match and name not in flags_of]
+    own = {name: name for name in alone if not re.search(rf"\$[{{(]?{name}\b", text)}
+    return {flag: environment[name] for name, flag in {**flags_of, **own}.items()}
+
+
+_VISIBLE = re.compile(r"(CUDA|HIP|ROCR|NVIDIA|ASCEND_RT)_VISIBLE_DEVICES|ZE_AFFINITY_MASK")
+
+
+def visible(environment: Mapping[str, str], words: list[str]) -> int | None:
+    """Devices that a server is shown, by its environment or by `docker run --gpus`; None where neither counts them."""
+    given = [value for name, value in environment.items() if _VISIBLE.fullmatch(name)]
+    after = dict(pairwise([part for word in words for part in word.split("=", 1 if word.startswith("--gpus=") else 0)]))
+    docker = after.get("--gpus", "").strip("'\"")
+    given += [docker.removeprefix("device=")] if docker.startswith("device=") else []
+    lists = [
+        value
+        for value in given
+        if re.fullmatch(r"[\w.:-]+(,[\w.:-]+)*", value) and value not in ("all", "void", "none")
+    ]
+    return len(lists[0].split(",")) if lists else int(docker) if docker.isdigit() else None
 
 
 def role(launch: Launch, *values: object) -> None:
@@ -173,9 +237,9 @@ def role(launch: Launch, *values: object) -> None:
             return
 
 
-def speculation(launch: Launch, method: object, tokens: object, model: object = None) -> None:
+def _drafted(launch: Launch, method: object, tokens: object, model: object = None) -> None:
     """Drafting as --speculate and --draft-tokens: multi-token prediction, an EAGLE head, or a draft model by its name."""
-    word = str(method or "").lower().replace("_", "-")
+    word = str(method or ("ngram" if model == "[ngram]" else "")).lower().replace("_", "-")
     if not word and model is None:
         return
     if "ngram" in word or "prompt-lookup" in word:

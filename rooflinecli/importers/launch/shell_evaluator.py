@@ -70,6 +70,7 @@ class Command:
     words: list[str]
     line: int
     arguments: bool = False  # it passes on the script's own, of which there are none here
+    environment: dict[str, str] = field(default_factory=dict)  # what the script exports to it
 
 
 @dataclass
@@ -80,18 +81,20 @@ class Script:
     files: dict[str, str] = field(default_factory=dict)
     undecided: list[str] = field(default_factory=list)
     devices: int | None = None  # of the job, from its header
+    chip: str = ""  # that its header names
 
 
 class ShellEvaluator:
     """Evaluator of a script's syntax tree; `open_file` returns the text of a sourced file."""
 
     def __init__(self, values: dict[str, Value] | None = None, open_file: Callable[[str], str | None] | None = None):
-        self.shell = ShellExpander({"@": [], "*": [], "#": "0", **(values or {})})
+        self.shell = ShellExpander({"@": [], "*": [], "#": "0", **(values or {})}, self._substituted)
         self.open_file = open_file or (lambda written: None)
         self.ended = False  # the branch that is followed has left the script
         self.script = Script()
         self.functions: dict[str, Node] = {}
         self.called: list[str] = []
+        self.exported: set[str] = set()
         self.steps = 0
         self.depth = 0
         self.line: int | None = None  # of the command whose text is parsed, used for all its commands
@@ -100,7 +103,7 @@ class ShellEvaluator:
         """The commands of a script. Raises DataError for one nested too deeply."""
         job = batch_header(text)
         self.shell.values = {**_batch_variables(job), **self.shell.values}
-        self.script.devices = batch_devices(job)
+        self.script.devices, self.script.chip = batch_devices(job), batch_chip(job)
         try:
             self.follow([_parsed(text)])
         except RecursionError:
@@ -169,6 +172,8 @@ class ShellEvaluator:
             return
         parts = [] if body is None else [body] if body.type == "variable_assignment" else body.children
         assigned = [part for part in parts if part.type == "variable_assignment"]
+        if parts and _raw(parts[0]) == "export":
+            self.exported |= {_raw(part).partition("=")[0] for part in parts[1:]}
         words: list[Node] = []
         if body is not None and body.type == "command":
             redirects = [part for part in parts if part.type in _REDIRECTS] + redirects
@@ -224,7 +229,9 @@ class ShellEvaluator:
                 self.called.pop()
         else:
             own = not self.shell.values["@"] and any(_raw(node).strip('"') in ("$@", "${@}", "$*") for node in written)
-            self._ran(Command(expanded, self.line or written[0].start_point.row + 1, own))
+            names = self.exported | {_raw(node).partition("=")[0] for node in assigned}
+            seen = {name: value for name in names if isinstance(value := self.shell.values.get(name), str)}
+            self._ran(Command(expanded, self.line or written[0].start_point.row + 1, own, seen))
 
     def _either(self, assigned: list[Node], written: list[Node], redirects: list[Node]) -> bool:
         """A command with a variable of which branches left several texts: once with each of them."""
@@ -254,6 +261,14 @@ class ShellEvaluator:
             for match in re.finditer(r"(?:^|\0|;)s([/|#@])(.+?)\1(.*?)\1", "\0".join(command.words[1:-1])):
                 self.script.files[base] = self.script.files[base].replace(match[2], match[3])
         self.script.commands.append(command)
+
+    def _substituted(self, text: str) -> None:
+        """`PID=$(start_server ...)`: a function of the script runs, and what it prints stays unknown."""
+        name = text.split(maxsplit=1)[0] if text.split() else ""
+        if name in self.functions and name not in self.called:
+            undecided = list(self.script.undecided)
+            self._handed(text, self.line or 0)
+            self.script.undecided = undecided
 
     def _handed(self, text: str, line: int) -> None:
         """The commands of a text that a command on this line runs."""
@@ -293,7 +308,7 @@ class ShellEvaluator:
 
     def _writes(self, redirects: list[Node]) -> None:
         """`cat <<EOF > file`: what the script would put there."""
-        files = [r for r in redirects if r.type == "file_redirect" and r.children[0].type in (">", ">|")]
+        files = [r for r in redirects if r.type == "file_redirect" and r.children[0].type in (">", ">|", ">>")]
         target = next((node for redirect in files for node in _target(redirect)), None)
         if target is not None and (text := self._document(redirects)) is not None:
             self.script.files[self.shell.text(_raw(target)).rpartition("/")[2]] = text
@@ -379,7 +394,7 @@ class ShellEvaluator:
         if all(unknowns(word) for word in before["@"] or ()):
             had: dict[str, Value] = {k: v for k, v in before.items() if isinstance(v, str) and v and not unknowns(v)}
             left = self.shell.values
-            new = [k for k, v in left.items() if k not in before and isinstance(v, str) and unknowns(v)]
+            new = [k for k, v in left.items() if not before.get(k) and isinstance(v, str) and unknowns(v)]
             self.shell.values = {k: v for k, v in left.items() if k not in new} | had
 
     def _case(self, node: Node) -> None:
@@ -529,6 +544,13 @@ def batch_devices(job: dict[str, str]) -> int | None:
         or (nodes * each if nodes and each else None)
         or (tasks * of_task if tasks and of_task else None)
     )
+
+
+def batch_chip(job: dict[str, str]) -> str:
+    """The accelerator that a job asks for by name, as in --gres=gpu:h100:8; empty for none."""
+    asked = [job.get(name, "") for name in ("gres", "gpus-per-node", "gpus", "gpus-per-task")]
+    found = (re.fullmatch(r"(?:gpu:)?(?!gpu:)([A-Za-z][-\w]*):\d+", one) for one in asked)
+    return next((match[1] for match in found if match), "")
 
 
 def _batch_variables(job: dict[str, str]) -> dict[str, str | list[str]]:

@@ -121,8 +121,9 @@ def past(text: str, i: int) -> int:
 class ShellExpander:
     """Variables of a script, and words under them."""
 
-    def __init__(self, values: dict[str, Value] | None = None):
+    def __init__(self, values: dict[str, Value] | None = None, run: Callable[[str], None] | None = None):
         self.values: dict[str, Value] = dict(values or {})
+        self._run = run or (lambda text: None)  # what a substitution runs
 
     def fields(self, raw: str) -> list[str]:
         """A word as written -> the words it becomes."""
@@ -196,6 +197,7 @@ class ShellExpander:
             inner = raw[2 if raw[0] == "$" else 1 : -1].strip()
             if inner.startswith("echo ") and not re.search(r"[|;&<>]", inner):
                 return self.text(inner[5:].strip())
+            self._run(inner)
             return "." if inner == "pwd" else unknown(" ".join(raw.split())[:60])
         return self._named(raw[1:])
 

@@ -17,8 +17,6 @@ TRAINS = False
 SUFFIX = ".sh"
 FLAGS = flags("llama_cpp")
 _FILES = {"bf16": "BF16", "fp16": "F16", "mxfp4": "MXFP4"}  # formats whose file types gguf names otherwise
-
-
 MOST_LAYERS = 60  # what people write to mean all of them: 70, 99, 999
 
 
@@ -30,31 +28,27 @@ def starts(words: list[str]) -> list[str] | None:
 
 def read(words: list[str], launch: Launch) -> None:
     """Read a server's flags: layers split over the cards are pipeline stages, rows are tensor parallelism; slots share the context."""
-    args = LaunchArguments.of_words(words, FLAGS.switches, FLAGS.short, ())
+    args, _ = serving_common.opened(words, launch, FLAGS)
     bench = args.pop("bench")
     repository = str(args.pop("hf-repo", default=""))
-    named, _, kind = repository.rpartition(":") if ":" in repository else (repository, "", "")
-    file = args.pop("model", "hf-file")
-    dtype_names.checkpoint(
-        launch, file or (f"{named.removesuffix('-GGUF')}-{kind}" if kind else named) or None, "--model"
-    )
-    keys = args.pop("cache-type-k")
-    dtype_names.cache(launch, keys, "--cache-type-k")
+    if repository and "model" not in launch.options:
+        named, _, kind = repository.partition(":")
+        dtype_names.checkpoint(launch, f"{named.removesuffix('-GGUF')}-{kind}" if kind else named, "--hf-repo")
+    keys = args.first("cache-type-k")
     if args.pop("cache-type-v") != keys:
         launch.unmodelled.append("--cache-type-v unlike --cache-type-k")
-    cards = len(re.split("[,/]", str(args.pop("tensor-split", default="1"))))
-    by_row = args.pop("split-mode") == "row"
-    serving_common.server(launch, cards if by_row else 1, 1 if by_row else cards)
+    split, mode = args.pop("tensor-split"), args.pop("split-mode")
+    cards = len(re.split("[,/]", str(split))) if split else launch.devices or 1
+    sizes = {"tp" if mode == "row" else "pp": 1 if mode == "none" else cards}
     _on_host(args, launch)
-    serving_common.speculation(launch, None, args.pop("draft-max", "draft"), args.pop("model-draft"))
     slots = args.whole(launch, "parallel", default=1) or 1
-    launch.options |= {"batch": slots, "engine": "llamacpp"}
+    launch.options["batch"] = slots
     if bench:
         _benchmarked(args, launch)
     context = args.whole(launch, "ctx-size")
     if context:
         dtype_names.length(launch, context // slots, "--ctx-size for each slot")
-    launch.unmodelled += args.left(FLAGS)
+    serving_common.closed(launch, args, FLAGS, sizes, "llamacpp")
 
 
 def _benchmarked(args: LaunchArguments, launch: Launch) -> None:

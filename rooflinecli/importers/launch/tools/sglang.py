@@ -17,31 +17,22 @@ FLAGS = flags("sglang")
 
 def read(words: list[str], launch: Launch) -> None:
     """A server's flags. With --enable-dp-attention the data parallel replicas lie inside the tensor parallel group."""
-    args = serving_common.arguments(words, FLAGS)
-    serving_common.formats(launch, args, FLAGS, args.model("model-path"))
-    tp, pp, dp, ep = (args.whole(launch, f"{axis}-size") for axis in ("tp", "pp", "dp", "ep"))
+    args, sizes = serving_common.opened(words, launch, FLAGS)
+    tp, dp, group = sizes["tp"], sizes["dp"], 1
     if str(args.pop("moe-a2a-backend")) == "deepep" or args.pop("enable-deepep-moe"):
         args.pop("deepep-mode")
-        ep = tp  # sglang/srt/server_args.py: experts over the whole tensor parallel group
-    group = 1
+        sizes["ep"] = tp  # sglang/srt/server_args.py: experts over the whole tensor parallel group
     if args.pop("enable-dp-attention") and tp and dp:
         if tp % dp:
             launch.refuse("tp", f"--dp-size {dp} does not divide --tp-size {tp} under --enable-dp-attention")
-        tp, group = max(tp // dp, 1), dp
-    serving_common.server(launch, tp, pp, dp)
-    serving_common.place_experts(launch, ep, group)
-    serving_common.speculation(
-        launch, args.pop("speculative-algorithm", "speculative-algo"), args.pop("speculative-num-steps", "speculative-num-draft-tokens"),
-        args.pop("speculative-draft-model-path", "speculative-draft"),
-    )  # fmt: skip
-    args.pop("speculative-eagle-topk", "speculative-num-draft-tokens")
+        sizes["tp"], group = max(tp // dp, 1), dp
+        launch.group = dp
     if args.pop("enable-two-batch-overlap"):
         launch.options["overlap"] = "two-batch"
-    serving_common.unresolved(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "dp", "ep")}, args, FLAGS)
     if args.pop("chunked-prefill-size") != "-1":  # which takes a prompt whole
         args.put(launch, "token-budget", "chunked-prefill-size")
     most = args.whole(launch, "max-running-requests") if group > 1 else None
-    serving_common.limits(launch, args, FLAGS, "sglang")
+    serving_common.closed(launch, args, FLAGS, sizes, "sglang", group)
     if most is not None:  # srt/managers/tp_worker.py divides it under DP attention
         launch.options["batch"] = max(most // group, 1)
         launch.notes.append(

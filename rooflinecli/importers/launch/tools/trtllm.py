@@ -28,29 +28,22 @@ def read(given: list[str] | Tree, launch: Launch, config: Tree | None = None) ->
         launch.refuse("?disaggregated", why)
         return
     alone = None if isinstance(given, list) else flattened(given)
-    args = serving_common.arguments(alone or given, FLAGS, config and flattened(config), FILES)
-    serving_common.formats(launch, args, FLAGS, args.model(*FLAGS.read["model"]))
-    tp, pp, ep = (args.whole(launch, f"{axis}-size") for axis in ("tp", "pp", "ep"))
+    args, sizes = serving_common.opened(alone or given, launch, FLAGS, config and flattened(config), FILES)
+    tp = sizes["tp"]
     apart = str(args.pop("enable-attention-dp", default="")).lower() == "true" and tp is not None
-    serving_common.server(launch, 1 if apart else tp, pp, tp if apart else None)
-    serving_common.place_experts(launch, ep, tp if apart and tp else 1)
+    if apart:
+        sizes |= {"tp": 1, "dp": tp}
     if tp is None and "checkpoint-dir" in args.given:
         launch.refuse("tp", "trtllm-build has the ranks of its checkpoint")
-    serving_common.role(
-        launch, {"CONTEXT": "prefill", "GENERATION": "decode"}.get(str(args.first("server-role")).upper())
-    )
-    serving_common.unresolved(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "ep")}, args, FLAGS)
-    draft = "speculative-config."
-    serving_common.speculation(
-        launch, args.pop(f"{draft}decoding-type"), args.pop(f"{draft}max-draft-len", f"{draft}num-nextn-predict-layers"),
-        args.pop(f"{draft}speculative-model-dir", f"{draft}speculative-model"),
-    )  # fmt: skip
     prompt = str(args.pop("max-input-len"))
     if "max-seq-len" not in args.given and prompt.isdigit():
         note = f"--max_input_len {prompt} caps prompts; a launch states no load; give --prompt and --output"
         launch.notes.append(note)
         launch.options |= {"prompt": int(prompt)} if int(prompt) < 2048 else {}
-    serving_common.limits(launch, args, FLAGS, "trtllm")
+    serving_common.closed(launch, args, FLAGS, sizes, "trtllm", tp if apart and tp else 1)
+    serving_common.role(
+        launch, {"CONTEXT": "prefill", "GENERATION": "decode"}.get(str(args.first("server-role")).upper())
+    )
 
 
 def write(options: Options, model: str) -> str:

@@ -9,7 +9,7 @@ import json
 import re
 
 from rooflinecli.importers.launch import serving_common
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags
+from rooflinecli.importers.launch.launch import Launch, flags
 from rooflinecli.importers.source import Options, Tree
 
 VERSION = "vLLM 0.11"
@@ -32,26 +32,18 @@ def claims(tree: Tree) -> bool:
 
 def read(given: list[str] | Tree, launch: Launch, config: Tree | None = None) -> None:
     """A server's flags, over those of the YAML that --config names, as options of an estimate."""
-    args = serving_common.arguments(given, FLAGS, config, FILES)
-    serving_common.formats(launch, args, FLAGS, args.model("model"))
-    tp, pp, dp = (args.whole(launch, f"{axis}-parallel-size") for axis in ("tensor", "pipeline", "data"))
-    serving_common.server(launch, tp, pp, dp)
-    if args.pop("enable-expert-parallel"):  # vllm/config/parallel.py: EP = TP x DP
-        serving_common.place_experts(launch, (tp or 1) * (dp or 1), dp or 1)
+    args, sizes = serving_common.opened(given, launch, FLAGS, config, FILES)
+    tp, dp = sizes["tp"] or 1, sizes["dp"] or 1
+    spread = args.pop("enable-expert-parallel")
+    if spread:  # vllm/config/parallel.py: EP = TP x DP
+        sizes["ep"] = tp * dp
         if {"?tensor-parallel-size", "?data-parallel-size"} & set(launch.missing):
             launch.missing["ep"] = "--enable-expert-parallel is over ranks that the running script knows"
-    elif serving_common.has_experts(launch.options):  # fused_moe/config.py: without it experts are cut over TP x DP
-        serving_common.place_experts(launch, 1, dp or 1)
-    _drafted(args, launch)
-    serving_common.unresolved(
-        launch, {"tensor-parallel-size": "tp", "pipeline-parallel-size": "pp", "data-parallel-size": "dp"}, args, FLAGS
-    )
-    if args.given.get("decode-context-parallel-size") == ["1"]:
-        args.pop("decode-context-parallel-size")
+    args.unpack("speculative-config", _json)
     if args.pop("enable-dbo"):
         launch.options["overlap"] = "two-batch"
-    exchange = _EXCHANGES.get(str(args.pop("all2all-backend")))
-    if exchange and launch.options.get("ep", 1) > 1:
+    exchange = _EXCHANGES.get(str(args.pop("all2all-backend", "VLLM_ALL2ALL_BACKEND")))
+    if exchange and spread and tp * dp > 1:
         launch.options["exchange"] = exchange
     copies = _json(args.first("eplb-config", "{}")).get("num_redundant_experts")
     copies = copies or args.pop("num-redundant-experts")
@@ -63,19 +55,9 @@ def read(given: list[str] | Tree, launch: Launch, config: Tree | None = None) ->
         args.pop("additional-config")
         option = "weight-dtype" if quantized[1] == "int4" else "dtype"
         launch.options[option] = quantized[1].replace("float8", "fp8")
-    serving_common.limits(launch, args, FLAGS, "vllm")
-
-
-def _drafted(args: LaunchArguments, launch: Launch) -> None:
-    """--speculative-config, whole or key by key, or the flags that it had before 0.9."""
-    config = _json(args.pop("speculative-config"))
-    for key in ("method", "model", "num_speculative_tokens"):
-        config[key] = args.pop(f"speculative-config.{key}".replace("_", "-")) or config.get(key)
-    model = args.pop("speculative-model") or config["model"]
-    tokens = args.pop("num-speculative-tokens") or config["num_speculative_tokens"]
-    serving_common.speculation(
-        launch, config["method"] or ("ngram" if str(model) == "[ngram]" else None), tokens, model
-    )
+    # fused_moe/config.py: without expert parallelism experts are cut over TP x DP
+    group = dp if spread or serving_common.has_experts(launch.options) else 1
+    serving_common.closed(launch, args, FLAGS, sizes, "vllm", group)
 
 
 def _json(written: object) -> Options:
