@@ -78,7 +78,7 @@ def refined(ctx: EstimateContext, devices: int, tried: list[Layout] | None = Non
         starts, count = coarse(ctx, devices)
     else:
         few = list(few_layouts(ctx, devices)) if tried is None else tried
-        starts, count = _by_split([(priced, one) for one in few if (priced := _score(ctx, one)) is not None]), len(few)
+        starts, count = _by_split([(found, one) for one in few if (found := _score(ctx, one)) is not None]), len(few)
     scores: dict[tuple[Any, ...], Score | None] = {}
 
     def score(layout: Layout) -> Score | None:
