@@ -280,10 +280,8 @@ def _container(document: Tree, named: Tree, environment: dict[str, str], around:
     words = [filled(item) for value in values if isinstance(value, list) for item in value]
     image = _image(document)
     first = (words or " ".join(scripts).split() or [""])[0]
-    if (
-        (first and not first.startswith("-")) or first == "-m" or (not first and image == ["vllm", "serve"])
-    ):  # a command of its own
-        image = []
+    own = not first.startswith("-") if first else image == ["vllm", "serve"]
+    image = [] if own or first == "-m" else image  # a command of its own
     mounts = [one.split(":") for one in _items(document, "volumes") if isinstance(one, str) and ":" in one]
     words, scripts = mounted(words, mounts), mounted(scripts, mounts)
     found = replace(around, environment=environment, gpus=_gpus(document) or around.gpus)
@@ -294,9 +292,7 @@ def _container(document: Tree, named: Tree, environment: dict[str, str], around:
         return replace(found, script="\n".join([*words[2:], *scripts]))
     if scripts and not words:
         return replace(found, script=" ".join([*image, *scripts]))
-    if (
-        words and scripts and not re.search(r"(^|/)(ba|da|z)?sh$", words[0])
-    ):  # an entry point and the line of its arguments
+    if scripts and not re.search(r"(^|/)(ba|da|z)?sh$", words[0]):  # an entry point and the line of its arguments
         return replace(found, words=[*image, *words, *_split(" ".join(scripts))])
     return replace(found, words=[*image, *words], script=" ".join(scripts))
 
@@ -304,13 +300,14 @@ def _container(document: Tree, named: Tree, environment: dict[str, str], around:
 def mounted(texts: list[str], mounts: Iterable[list[str]]) -> list[str]:
     """Words or lines of a container, with a model at a mounted path under the name that it has outside; mounts: (outside, inside, ...)."""
     for outside, inside, *_ in mounts:
-        if inside.startswith("/") and re.search(
-            r"/[\w.-]*\d[bB]\b[\w.-]*$|\.gguf$", outside
-        ):  # named by a size, or a file
+        if inside.startswith("/") and _NAMED_MODEL.search(outside):
             path = re.compile(rf"(^|[=\s]){re.escape(inside.rstrip('/'))}(?=[/\s]|$)")
             named = outside.replace("\\", "\\\\")
             texts = [path.sub(rf"\g<1>{named}", text) for text in texts]
     return texts
+
+
+_NAMED_MODEL = re.compile(r"/[\w.-]*\d[bB]\b[\w.-]*$|\.gguf$")  # by its size, or a file
 
 
 def _image(document: Tree) -> list[str]:
@@ -386,9 +383,8 @@ def _server(row: Json, root: Tree, pool: Tree, container: Tree, role: str, apart
     """The servers of one container of a row of servers.yaml."""
 
     def stated(path: str) -> Any:
-        return next(
-            (found for tree in (container, pool, root) if tree and (found := _at(tree, path)) is not None), None
-        )
+        found = (_at(tree, path) for tree in (container, pool, root) if tree)
+        return next((one for one in found if one is not None), None)
 
     uri = next((str(stated(path)) for path in row["model"] if stated(path)), "").partition("?")[0]
     name = re.sub(r"^hf:(//)?", "", uri)
@@ -414,11 +410,11 @@ def _server(row: Json, root: Tree, pool: Tree, container: Tree, role: str, apart
             "args": None,
             "command": [*command.split(), *([name] if name else []), *words, *_flags(own)],
         }
-    count = str(stated(row.get("devices", "-").format(role)) or "").rpartition(":")[2]
+    asked = str(stated(row.get("devices", "-").format(role)) or "")
+    count = asked.rpartition(":")[2]
     replicas = stated(row.get("replicas", "replicas").format(role)) or 1
     if not count.isdigit() and "nodes" in row:  # of a worker over whole nodes
         count = str(prod(int(stated(path.format(role)) or 0) for path in row["nodes"]) // int(replicas))
-    asked = str(stated(row.get("devices", "-").format(role)) or "")
     chip = str(stated(row.get("chip", "-")) or "").partition(":")[0].removeprefix("nvidia-gpu-")
     if count.isdigit() and "cpu" not in asked:
         pod = {**pod, "resources": {"limits": {"gpu": count}}}

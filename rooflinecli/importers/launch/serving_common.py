@@ -16,26 +16,23 @@ from rooflinecli.importers.launch.launch import Launch, LaunchArguments, ToolFla
 from rooflinecli.importers.launch.shell_expansion import readable, unknowns
 from rooflinecli.importers.source import Options, Tree
 
+_ADMITTED = "batch token-budget gpu-memory-utilization redundant-experts prompt output concurrency".split()
+_ROLES = {"prefill": r"prefill|kv_producer", "decode": r"decode|kv_consumer"}  # the first that is named
 _WIDE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
-
-
-def arguments(
-    given: list[str] | Tree, flags: ToolFlags, config: Tree | None = None, files: tuple[str, ...] = ()
-) -> LaunchArguments:
-    """The flags of a command over those of the config that one of `files` names, or the config alone."""
-    words, tree = ([], given) if isinstance(given, Mapping) else (given, config)
-    args = LaunchArguments.of_words(words, flags.switches, flags.short, flags.many)
-    if tree is not None:
-        args.pop(*files)
-        args.under({flags.short.get(f"--{key}", str(key).replace("_", "-")): value for key, value in tree.items()})
-    return args
 
 
 def opened(
     given: list[str] | Tree, launch: Launch, flags: ToolFlags, config: Tree | None = None, files: tuple[str, ...] = ()
 ) -> tuple[LaunchArguments, dict[str, int | None]]:
-    """The arguments of a server, its model and number formats set, and its sizes by axis."""
-    args = arguments(given, flags, config, files)
+    """The arguments of a server, its model and number formats set, and its sizes by axis.
+
+    They are the flags of a command over those of the config that one of `files` names, or the config alone.
+    """
+    words, tree = ([], given) if isinstance(given, Mapping) else (given, config)
+    args = LaunchArguments.of_words(words, flags.switches, flags.short, flags.many)
+    if tree is not None:
+        args.pop(*files)
+        args.under({flags.short.get(f"--{key}", str(key).replace("_", "-")): value for key, value in tree.items()})
     for name, value in launch.environment.items():
         args.given.setdefault(flags.short.get(f"--{name}", name), [value])
     model = args.model(*flags.read.get("model", ()))
@@ -66,7 +63,9 @@ def closed(
     group: int = 1,
 ) -> None:
     """Set the layout of a server of these sizes, whose experts `group` replicas share, its drafting and limits, and list what is left."""
-    server(launch, *(sizes.get(axis) for axis in ("tp", "pp", "dp")))
+    layout = {axis: sizes.get(axis) or 1 for axis in ("tp", "pp", "dp")}
+    layout |= {"cp": 1, "ep": 1, "n": prod(layout.values())}
+    launch.options = {"phase": ["prefill", "decode"], **layout} | launch.options
     place_experts(launch, sizes.get("ep"), group)
     _drafted(launch, *(args.pop(*flags.draft.get(part, "").split()) for part in ("method", "tokens", "model")))
     names = {name: axis for axis, written in flags.sizes.items() for name in written.split()}
@@ -82,15 +81,7 @@ def _limits(launch: Launch, args: LaunchArguments, flags: ToolFlags, engine: str
     """Set the engine, what it admits and its role, and list the flags that are left."""
     workers = [name for name in ("is-prefill-worker", "is-decode-worker") if name in args.given]
     role(launch, args.given.get("disaggregation-mode"), args.given.get("kv-transfer-config"), *workers)
-    for option in (
-        "batch",
-        "token-budget",
-        "gpu-memory-utilization",
-        "redundant-experts",
-        "prompt",
-        "output",
-        "concurrency",
-    ):
+    for option in _ADMITTED:
         names = flags.read.get(option, ())
         given = next((name for name in names if name in args.given), "")
         if len(args.values(given)) > 1:
@@ -102,13 +93,6 @@ def _limits(launch: Launch, args: LaunchArguments, flags: ToolFlags, engine: str
             dtype_names.length(launch, cap, args.written(longest))
     launch.options |= {"engine": engine} if engine else {}
     launch.unmodelled += args.left(flags)
-
-
-def server(launch: Launch, tp: int | None, pp: int | None = None, dp: int | None = None) -> None:
-    """Set the sizes of a server: missing ones are 1, the devices are their product."""
-    sizes = {"tp": tp or 1, "pp": pp or 1, "dp": dp or 1}
-    layout = {"phase": ["prefill", "decode"], **sizes, "cp": 1, "ep": 1, "n": prod(sizes.values())}
-    launch.options = layout | launch.options
 
 
 def place_experts(launch: Launch, ep: int | None, group: int = 1) -> None:
@@ -217,24 +201,15 @@ def visible(environment: Mapping[str, str], words: list[str]) -> int | None:
     after = dict(pairwise([part for word in words for part in word.split("=", 1 if word.startswith("--gpus=") else 0)]))
     docker = after.get("--gpus", "").strip("'\"")
     given += [docker.removeprefix("device=")] if docker.startswith("device=") else []
-    lists = [
-        value
-        for value in given
-        if re.fullmatch(r"[\w.:-]+(,[\w.:-]+)*", value) and value not in ("all", "void", "none")
-    ]
+    lists = [value for value in given if re.fullmatch(r"(?!all$|void$|none$)[\w.:-]+(,[\w.:-]+)*", value)]
     return len(lists[0].split(",")) if lists else int(docker) if docker.isdigit() else None
 
 
 def role(launch: Launch, *values: object) -> None:
     """Restrict the phases of a worker that only prefills or only decodes; the other phase is another launch."""
     text = " ".join(str(one).lower() for one in values if one is not None)
-    for phase, words in (
-        ("prefill", ("prefill", "kv_producer", "true-prefill")),
-        ("decode", ("decode", "kv_consumer")),
-    ):
-        if any(word in text for word in words):
-            launch.options["phase"] = [phase]
-            return
+    if phase := next((one for one, named in _ROLES.items() if re.search(named, text)), None):
+        launch.options["phase"] = [phase]
 
 
 def _drafted(launch: Launch, method: object, tokens: object, model: object = None) -> None:
