@@ -79,7 +79,7 @@ def test_help_is_grouped_has_examples_and_fits_80_columns(verb):
     for panel in ("Model and load:", "Layout:", "Numbers:", "Engine:", "Output:", "Examples:"):
         assert f"\n{panel}\n" in text
     assert "<str>" not in text and max(map(len, text.splitlines())) <= 80
-    examples = text.split("\nExamples:\n")[1].strip().splitlines()
+    examples = text.split("\nExamples:\n")[1].replace("\\\n", "").strip().splitlines()
     assert 2 <= len(examples) <= 3 and all(line.strip().startswith(f"roofline {verb} ") for line in examples)
 
 

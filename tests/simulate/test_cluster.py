@@ -132,7 +132,22 @@ def test_a_scheduler_without_workers_is_refused_within_seconds():
     assert ran.code == 2 and "has no workers" in ran.err and time.monotonic() - start < 30
 
 
-SWEEP = ("sweep", "llama-3-8b", "--hw", "h100,a100", "--tp", "1,2,4", "--batch", "1..16", "--format", "csv")
+SWEEP = (
+    "sweep",
+    "llama-3-8b",
+    "--hw",
+    "h100,a100",
+    "--tp",
+    "1,2,4",
+    "--pp",
+    "1",
+    "--dp",
+    "1",
+    "--batch",
+    "1..16",
+    "--format",
+    "csv",
+)
 
 
 def test_a_study_goes_on_from_the_answers_that_were_kept(tmp_path, monkeypatch):
