@@ -67,6 +67,7 @@ RECIPES = "base: {model: {path: hf:Qwen/Qwen3-8B}, resources: {gpu_type: h100, a
         ("bench.sh", BENCH, {"prompt": "1024", "output": "128", "concurrency": "16", "batch": None}, "the load is that of its benchmark"),
         ("sweep.sh", SWEEP, {"prompt": "512", "concurrency": None}, "its benchmark runs --concurrency 1, 8"),
         ("isvc.yaml", KSERVE, {"model": "qwen3-8b", "batch": "8", "dtype": "fp16", "dp": 2}, "2 replicas"),
+        ("llmisvc.yaml", "kind: LLMInferenceService\nspec: {model: {uri: 'pvc://s/q', name: Qwen/Qwen3-8B}, template: {containers: [{name: main}]}}", {"model": "Qwen3-8B"}, ""),
         ("pid.sh", SUBSTITUTED, {"model": "Qwen3-8B", "tp": 2}, ""),
         ("patch.yaml", PATCH, {"model": "Qwen3-8B", "batch": "4"}, ""),
         ("options.sh", OPTIONS, {"model": "Qwen3-8B"}, ""),
@@ -104,6 +105,8 @@ def test_a_size_given_for_ranks_of_attention_is_said_to_be_of_each(tmp_path):
         ("empty.sh", 'M="${M:-}"\nif [ -z "$M" ]; then exit 1; fi\nvllm serve --model "$M" -tp 2', "give MODEL"),
         ("all.sh", 'exec python3 -m vllm.entrypoints.openai.api_server "$@"', "names no model"),
         ("tgis.yaml", "image: quay.io/x/text-generation-inference:fast\ncommand: [text-generation-launcher]\nargs: [--model-name=/mnt/models/]", "/mnt/models/ names no model"),
+        ("count.sh", "if [ $# = 2 ]; then\n vllm serve $1 -tp 2\nelse\n exit\nfi\n", "$1 is known only where it runs; give MODEL"),
+        ("spec.yaml", "image: ghcr.io/huggingface/text-generation-inference:3\ncommand: ${MODEL_SPECIFIER}", "is known only where it runs"),
         ("none.yaml", "services: {x: {image: 'ghcr.io/ggml-org/llama.cpp:server'}}", "no launch"),
     ],
 )  # fmt: skip

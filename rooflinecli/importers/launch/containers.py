@@ -17,7 +17,7 @@ from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
 from rooflinecli.core.text import one_line
 from rooflinecli.importers.launch.launch import ToolFlags, flags, flattened, table
-from rooflinecli.importers.launch.shell_expansion import in_yaml, unknown
+from rooflinecli.importers.launch.shell_expansion import in_yaml, unknown, unknowns
 from rooflinecli.importers.source import Options, Tree
 
 _HELM_LINE = re.compile(r"^[ \t]*(\{\{[^{}\n]*\}\}[ \t]*)+$", re.MULTILINE)  # control, assignments, includes: not YAML
@@ -280,7 +280,9 @@ def _container(document: Tree, named: Tree, environment: dict[str, str], around:
     words = [filled(item) for value in values if isinstance(value, list) for item in value]
     image = _image(document)
     first = (words or " ".join(scripts).split() or [""])[0]
-    own = not first.startswith("-") if first else image == ["vllm", "serve"]
+    own = (
+        not first.startswith("-") and not unknowns(first) and "$" not in first if first else image == ["vllm", "serve"]
+    )
     image = [] if own or first == "-m" else image  # a command of its own
     mounts = [one.split(":") for one in _items(document, "volumes") if isinstance(one, str) and ":" in one]
     words, scripts = mounted(words, mounts), mounted(scripts, mounts)
@@ -386,7 +388,9 @@ def _server(row: Json, root: Tree, pool: Tree, container: Tree, role: str, apart
         found = (_at(tree, path) for tree in (container, pool, root) if tree)
         return next((one for one in found if one is not None), None)
 
-    uri = next((str(stated(path)) for path in row["model"] if stated(path)), "").partition("?")[0]
+    uris = [str(stated(path)).partition("?")[0] for path in row["model"] if stated(path)]
+    of_hub = (one for one in uris if re.fullmatch(r"hf:.*|[\w.-]+/[\w.-]+", one))
+    uri = next(of_hub, next(iter(uris), ""))
     name = re.sub(r"^hf:(//)?", "", uri)
     name = f"./{re.split('[/:]', name.rstrip('/'))[-1]}" if "://" in name else name
     engine = " ".join(str(stated(path)) for path in row.get("engine", "-").split() if stated(path))

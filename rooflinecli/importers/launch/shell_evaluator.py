@@ -330,6 +330,7 @@ class ShellEvaluator:
     def _if(self, node: Node) -> None:
         """Branches in order: the first whose condition holds; from one that cannot be decided on, all that may run."""
         maybe: list[list[Node]] = []
+        skipped: list[Node] = []
         for condition, branch in _branches(node):
             holds = True if condition is None else self._decided(condition)
             self.follow([one for one in condition or [] if " --" in _raw(one)])  # `if trtllm-bench --model ...; then`
@@ -337,15 +338,17 @@ class ShellEvaluator:
                 self.script.undecided.append(" ".join(" ".join(map(_raw, condition or [])).split())[:80])
             if holds is not False:
                 maybe.append(branch)
+            else:
+                skipped += branch
             if holds:
                 break
         else:
             maybe.append([])  # none of them may hold
         self._any(maybe)
         conditions = " ".join(_raw(one) for condition, _ in _branches(node) for one in condition or [])
-        self.ended = self.ended and not _ARGUMENTS.search(
-            conditions
-        )  # a script that checks its arguments is given them
+        if self.ended and _ARGUMENTS.search(conditions):  # a script that checks its arguments is given them
+            self.ended = False
+            self.follow(skipped)
 
     def _any(self, ways: list[list[Node]]) -> None:
         """Follow alternative branches, each from the same start, and merge the variables they leave."""
