@@ -478,7 +478,7 @@ swift sft --model Qwen/Qwen3-8B --train_type lora --per_device_train_batch_size 
         ("role.sh", ROLES, {"phase": ["prefill"], "gpu-memory-utilization": 0.9}, ""),  # vllm-project/aibrix
         ("moe.sh", MEGABLOCKS, {"micro-batch": "8", "optimizer": "adafactor", "n": 8}, "--moe-expert-model-parallelism"),
         # modelscope/ms-swift, lm-sys/FastChat
-        ("swift.sh", SWIFT, {"n": 2, "zero": "2", "recipe": "lora", "offload": "optimizer", "dtype": "bf16", "recompute": "full"}, "Trainer"),
+        ("swift.sh", SWIFT, {"n": 2, "zero": 2, "recipe": "lora", "offload": "optimizer", "dtype": "bf16", "recompute": "full"}, "priced as deepspeed"),
         ("train.sh", "torchrun --nproc_per_node=4 train.py --model_name_or_path meta-llama/Llama-2-7b-hf --bf16 True --per_device_train_batch_size 2 --fsdp 'full_shard auto_wrap'",
          {"n": 4, "zero": 3, "dtype": "bf16", "micro-batch": 2, "batch": 8}, "Trainer"),
         ("run.py.sh", "python mason.py --image x --gpus 1 -- torchrun --nproc_per_node=1 dpo.py --model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 4 --tau 2",

@@ -278,8 +278,8 @@ def test_a_base_config_that_is_absent_is_named(tmp_path):
 
 def test_all_that_an_rl_launch_leaves_open_is_asked_at_once():
     launch = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=$M critic.model.path=/x/y actor_rollout_ref.rollout.tensor_model_parallel_size=$TP"
-    with pytest.raises(UsageError, match=r"give --rollout-tp, MODEL and --critic$"):
-        options(launch)
+    with pytest.raises(UsageError, match=r"give --rollout-tp, MODEL, --critic and -n$"):
+        options(f"{launch} trainer.n_gpus_per_node=$N")
     with pytest.raises(UsageError, match=r"give --rollout-tp and MODEL$"):  # a critic is PPO's
         options(f"{launch} algorithm.adv_estimator=grpo")
     assert options(launch, given=("model", "critic", "rollout-tp"))["algorithm"] == "ppo"

@@ -56,6 +56,7 @@ class ToolFlags(NamedTuple):
     sizes: dict[str, str] = {}
     draft: dict[str, str] = {}
     environment: str = ""
+    writes: tuple[Tree, ...] = ()
 
 
 @cache
@@ -70,11 +71,6 @@ def formats() -> dict[str, dict[str, str]]:
     return table("formats.yaml")
 
 
-def registry_configs() -> dict[str, Options]:
-    """What functions of torchtitan's registry return, from torchtitan_configs.yaml."""
-    return table("torchtitan_configs.yaml")
-
-
 @cache
 def flags(tool: str) -> ToolFlags:
     """The flags of one tool of tools/."""
@@ -84,28 +80,19 @@ def flags(tool: str) -> ToolFlags:
         {pattern: why for why, patterns in entry.get(kind, {}).items() for pattern in patterns.split()}
         for kind in ("idle", "noted")
     ]
-    switches, many, shaping = (tuple(entry.get(kind, "").split()) for kind in ("switches", "many", "shaping"))
+    words: dict[str, Any] = {key: tuple(entry.get(key, "").split()) for key in ("switches", "many", "shaping")}
+    lists: dict[str, Any] = {key: tuple(entry.get(key, ())) for key in ("launchers", "claims", "algorithm", "writes")}
+    texts: dict[str, Any] = {key: entry.get(key, "") for key in ("image", "command", "framework", "environment")}
+    maps: dict[str, Any] = {key: entry.get(key, {}) for key in ("short", "sizes", "draft")}
     return ToolFlags(
         {**above.reasons, **by_pattern[0]},
         {**above.noted, **by_pattern[1]},
-        switches,
-        many,
-        shaping,
-        entry.get("short", {}),
-        {**above.read, **{option: tuple(names.split()) for option, names in entry.get("read", {}).items()}},
-        {flag: option or "" for flag, option in entry.get("write", {}).items()},
-        tuple(entry.get("launchers", ())),
-        entry.get("image", ""),
-        entry.get("strict", above.strict),
-        (*above.rules, *entry.get("rules", ())),
-        tuple(entry.get("claims", ())),
-        entry.get("command", ""),
-        entry.get("framework", ""),
-        tuple(entry.get("algorithm", ())),
-        entry.get("sizes", {}),
-        entry.get("draft", {}),
-        entry.get("environment", ""),
-    )
+        read={**above.read, **{option: tuple(names.split()) for option, names in entry.get("read", {}).items()}},
+        write={flag: option or "" for flag, option in entry.get("write", {}).items()},
+        strict=entry.get("strict", above.strict),
+        rules=(*above.rules, *entry.get("rules", ())),
+        **words, **lists, **texts, **maps,
+    )  # fmt: skip
 
 
 @dataclass
@@ -240,6 +227,10 @@ class LaunchArguments:
         """Whether this flag, or a key of this table, is given."""
         return bool(self._name([name])) or any(one.startswith(f"{name}.") for one in self.given)
 
+    def read(self, name: str) -> bool:
+        """Whether this flag is given and was read."""
+        return name in self.given and name in self._taken
+
     def values(self, name: str) -> list[Any]:
         return self.given.get(self._name([name]), [])
 
@@ -349,34 +340,20 @@ def _filled(node: object, root: object, depth: int, above: tuple[Any, ...] = ())
     return text
 
 
-# resolvers of OmegaConf and NeMo over values
-_RESOLVED = re.compile(r"(oc\.decode|mul|multiply|add|sub|div|floor_div|floor):(.*)", re.DOTALL)
-
-
-def _computed(name: str, operands: list[Any]) -> Any:
-    """What a resolver makes of its operands; None where they are no numbers."""
-    if name == "oc.decode":
-        return operands[0] if len(operands) == 1 else operands
-    if not all(isinstance(one, (int, float)) for one in operands):
-        return None
-    first, *others = operands
-    if name in ("mul", "multiply"):
-        return prod(operands)
-    if name in ("add", "sub"):
-        return first + sum(others) if name == "add" else first - sum(others)
-    if name == "floor":
-        return int(first // 1)
-    divisor = prod(others)
-    return None if not divisor else first // divisor if name == "floor_div" else first / divisor
+# resolvers of OmegaConf and NeMo over numbers
+_RESOLVERS: dict[str, Callable[..., Any]] = {
+    "mul": lambda *some: prod(some), "multiply": lambda *some: prod(some), "add": lambda *some: sum(some), "sub": lambda one, other: one - other,
+    "div": lambda one, other: one / other, "floor_div": lambda one, other: one // other, "floor": int, "oc.decode": lambda one: one,
+}  # fmt: skip
 
 
 def _value(inside: str, root: object, depth: int, above: tuple[Any, ...]) -> Any:
-    if resolver := _RESOLVED.fullmatch(inside):
+    name, _, operands = inside.partition(":")
+    if name in _RESOLVERS:
         try:
-            found = _computed(resolver[1], [yaml.safe_load(one) for one in resolver[2].split(",")])
-        except yaml.YAMLError:
-            found = None
-        return found if found is not None or resolver[1] == "oc.decode" else f"${{{inside}}}"
+            return _RESOLVERS[name](*(yaml.safe_load(one) for one in operands.split(",")))
+        except (yaml.YAMLError, TypeError, ValueError, ZeroDivisionError):
+            return f"${{{inside}}}"
     default = _ENVIRONMENT.fullmatch(inside)
     if default:
         try:

@@ -32,7 +32,7 @@ from rooflinecli.specs.options import Option
 TOOLS = ("verl", "nemo-rl")  # that --emit writes
 _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
 _OURS = re.compile(r"^# roofline: (.+)$", re.MULTILINE)
-_ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+_ROLLOUT = "actor_rollout_ref.rollout"
 _GENERATION = "policy.generation"
 _MODELS = ("model", "critic", "reward-model")
 _TEXT = ("engine", "recompute")  # words; the others are numbers
@@ -40,9 +40,6 @@ _ESTIMATORS = {  # the names of verl last, which are written
     "ppo": "ppo", "group_norm": "grpo", "dr_grpo": "grpo", "gspo": "grpo", "reinforce": "reinforce++", "reinforce_baseline": "reinforce++",
     "reinforce_plus_plus_baseline": "reinforce++", "grpo": "grpo", "gae": "ppo", "rloo": "rloo", "reinforce_plus_plus": "reinforce++",
 }  # fmt: skip
-_PRECISION = {"bfloat16": "bf16", "float16": "fp16", "fp8": "fp8"}
-_PRECISIONS = {"dtype": "policy.precision", "rollout-dtype": f"{_GENERATION}.vllm_cfg.precision"}
-_KL = (f"{_ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward")
 _EMPTY = (None, "", "null", "None")
 PROMPT = 1000  # tokens of a prompt where --prompt is not given
 
@@ -91,8 +88,10 @@ def options(
     if found["algorithm"] != "ppo":
         found.pop("critic", None)
     missing |= _checkpoints(launch, {option: known.read[option] for option in _MODELS if option in found}, args)
+    missing |= {option: why for option, why in launch.missing.items() if option not in given}
     if missing:
-        asked = ["MODEL" if option == "model" else f"--{option}" for option in missing]
+        spelled = {"model": "MODEL", "n": "-n"}
+        asked = [spelled.get(option, f"--{option}") for option in missing]
         listed = " and ".join([", ".join(asked[:-1]), asked[-1]] if asked[1:] else asked)
         raise UsageError(f"{launch.where}: {'; '.join(missing.values())}; give {listed}", next(iter(missing)))
     for row, what, share in (("prompt-length", "prompts", 1), ("length", "prompt + output", 2)):
@@ -231,7 +230,18 @@ def emit(tool: str, given: Options) -> str:
             (option == "lora-rank" and tool == "nemo-rl") or (option == "micro-batch" and left.get("packing", True))
         ):  # read of a section that is not written
             keys[places[0]] = left.pop(option)
-    (_write_verl if tool == "verl" else _write_nemo)(left, keys)
+    devices, apart = int(left.pop("n")), int(left.pop("rollout-devices", 0))
+    samples = int(keys.get(f"{_ROLLOUT}.n", 1))
+    if left.get("mini-batch") and int(left["mini-batch"]) % samples == 0:
+        left["mini-prompts"] = int(left["mini-batch"]) // samples
+    sides = {"hosts": devices, "trained-hosts": devices - apart} | ({"rolled-hosts": apart} if apart else {})
+    for name, count in sides.items():  # whole hosts of 8, or one smaller host
+        left[name], left[name.removesuffix("s")] = (count // 8, 8) if count % 8 == 0 else (1, count)
+    args = LaunchArguments({name: [value] for name, value in left.items()})
+    rules.apply(flags(tool).writes, args, Launch(tool, "", options=keys))
+    written = {"mini-batch"} if args.read("mini-prompts") else set()
+    own = {f"{side}{part}" for side in ("", "trained-", "rolled-") for part in ("hosts", "host")} | {"mini-prompts"}
+    left = {name: value for name, value in left.items() if not args.read(name) and name not in own | written}
     switches = {f"--{'' if value else 'no-'}{name}": None for name, value in left.items() if isinstance(value, bool)}
     ours = switches | {f"--{name}": str(value) for name, value in left.items() if not isinstance(value, bool)}
     words = [word for pair in ours.items() for word in pair if word is not None]
@@ -247,61 +257,3 @@ def emit(tool: str, given: Options) -> str:
             node = node.setdefault(section, {})
         node[last] = value
     return comment + "defaults: grpo_math_1B.yaml\n" + yaml.safe_dump(tree, sort_keys=False)
-
-
-def _nodes(devices: int) -> tuple[int, int]:
-    """(nodes, devices of each): whole hosts of 8, or one smaller host."""
-    return (devices // 8, 8) if devices % 8 == 0 else (1, devices)
-
-
-def _write_verl(left: Options, keys: Json) -> None:
-    algorithm, samples = str(left.get("algorithm", "grpo")), int(keys.get(f"{_ROLLOUT}.n", 1))
-    names = {ours: theirs for theirs, ours in _ESTIMATORS.items()}
-    keys["algorithm.adv_estimator"] = names.get(algorithm, "grpo")
-    if algorithm in names:
-        left.pop("algorithm", None)
-    if "reference" in left:
-        keys[_KL[0]] = bool(left.pop("reference"))
-    if left.get("mini-batch") and int(left["mini-batch"]) % samples == 0:
-        keys[f"{_ACTOR}.ppo_mini_batch_size"] = int(left.pop("mini-batch")) // samples
-    keys[f"{_ACTOR}.use_dynamic_bsz"] = f"{_ACTOR}.ppo_max_token_len_per_gpu" in keys
-    keys["actor_rollout_ref.model.use_remove_padding"] = bool(left.pop("packing", True))
-    if "offload-state" in left:
-        keys[f"{_ACTOR}.megatron.param_offload"] = keys[f"{_ACTOR}.megatron.optimizer_offload"] = bool(
-            left.pop("offload-state")
-        )
-    if "reward_model.model.path" in keys:
-        keys["reward_model.enable"] = True
-    if int(left.get("turns", 1)) > 1:
-        keys |= {f"{_ROLLOUT}.multi_turn.enable": True, f"{_ROLLOUT}.multi_turn.max_assistant_turns": left.pop("turns")}
-    if left.get("recipe") == "lora" and "actor_rollout_ref.model.lora_rank" in keys:
-        left.pop("recipe")
-    devices, apart = int(left.pop("n")), int(left.pop("rollout-devices", 0))
-    keys["trainer.nnodes"], keys["trainer.n_gpus_per_node"] = _nodes(devices - apart)
-    if apart:
-        keys["rollout.nnodes"], keys["rollout.n_gpus_per_node"] = _nodes(apart)
-        keys["async_training.staleness_threshold"] = left.get("staleness", 0)
-        keys["async_training.partial_rollout"] = bool(left.pop("partial-rollout", False))
-        if left.get("staleness"):
-            left.pop("staleness")
-
-
-def _write_nemo(left: Options, keys: Json) -> None:
-    if left.get("algorithm") == "grpo":
-        left.pop("algorithm")
-    if "reference" in left:
-        keys["loss_fn.reference_policy_kl_penalty"] = 0.01 if left.pop("reference") else 0
-    if "turns" in left:
-        keys["grpo.max_rollout_turns"] = left.pop("turns")
-    keys["policy.sequence_packing.enabled"] = bool(left.pop("packing", True))
-    keys["policy.megatron_cfg.enabled"], keys["policy.dtensor_cfg.enabled"] = True, False
-    written = {ours: theirs for theirs, ours in _PRECISION.items()}
-    keys |= {key: written[left.pop(option)] for option, key in _PRECISIONS.items() if left.get(option) in written}
-    devices, apart = int(left.pop("n")), int(left.pop("rollout-devices", 0))
-    keys["cluster.num_nodes"], keys["cluster.gpus_per_node"] = _nodes(devices)
-    keys[f"{_GENERATION}.colocated.enabled"] = not apart
-    if apart:
-        resources = f"{_GENERATION}.colocated.resources"
-        keys[f"{resources}.num_nodes"], keys[f"{resources}.gpus_per_node"] = _nodes(apart)
-    if left.get("staleness"):
-        keys |= {"grpo.async_grpo.enabled": True, "grpo.async_grpo.max_trajectory_age_steps": left.pop("staleness")}

@@ -21,6 +21,7 @@ from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.importers.launch.shell_expansion import readable, unknowns
 from rooflinecli.importers.source import Options, Tree
 
+_UNKNOWN = " is known only where it runs; write it out"
 _OFF = "|false|0|no|none|null|off"
 _PATTERNS = {True: "true|1|yes|on", False: _OFF, "given": ".+", "absent": ""}  # YAML's on and off are booleans
 
@@ -55,7 +56,12 @@ def apply(rules: Iterable[Tree], args: LaunchArguments, launch: Launch) -> None:
 def _set(options: Tree, args: LaunchArguments, launch: Launch, match: re.Match[str] | None = None) -> None:
     for option, value in options.items():
         if isinstance(value, str) and value.startswith("="):
-            value = _sum(value[1:], args, launch.options)
+            try:
+                value = _sum(value[1:], args, launch.options)
+            except UsageError as error:
+                if not str(error).endswith(_UNKNOWN):
+                    raise
+                launch.missing[option], value = str(error).removesuffix(_UNKNOWN) + " is known only where it runs", None
         elif isinstance(value, str) and value.startswith("\\") and match:
             value = match.expand(value)
             value = int(value) if value.isdigit() else value
@@ -118,7 +124,7 @@ def number(name: str, written: object) -> Any:
     if written is None:
         return None
     if unknowns(str(written)):
-        raise UsageError(f"{name} is known only where it runs; write it out")
+        raise UsageError(f"{name}{_UNKNOWN}")
     try:
         value = float(str(written))
         return int(value) if value == int(value) else value

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from itertools import pairwise
 
-from rooflinecli.importers.launch import serving_common, training_common
+from rooflinecli.importers.launch import rules, serving_common, training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags
 from rooflinecli.importers.launch.tools import deepspeed, trainers
 from rooflinecli.importers.source import Options, Tree, parse
 
 VERSION = "accelerate 1.10"
 TRAINS = True
-_STAGES = {"FULL_SHARD": 3, "1": 3, "SHARD_GRAD_OP": 2, "2": 2, "NO_SHARD": 0, "3": 0, "HYBRID_SHARD": 3, "4": 3}
 FLAGS = flags("accelerate")
 FILES = ("config-file",)
 _KINDS = {"use_fsdp": "FSDP", "use_deepspeed": "DEEPSPEED", "multi_gpu": "MULTI_GPU"}
@@ -34,32 +32,11 @@ def starts(words: list[str]) -> list[str] | None:
         return None  # the config of a trainer has the rest
     if program == "trl" and words[2:]:
         return [*words[2:], f"trl_{words[1]}"]
-    if program == "swift" and (kind := next((word for word in words[1:] if word in ("sft", "pt", "rlhf")), "")):
-        return _swift(kind, words[1:], flags)
     if (found := serving_common.started(words, FLAGS)) is not None or "--per-device-train-batch-size" not in flags:
         return found
     first = next((i for i, word in enumerate(words) if word.rpartition("/")[2] == "torchrun"), 0)
     named = flags & {"--model-name-or-path", "--model-id", "--model-name"}
     return words[first:] if named and deepspeed.starts(words) is None else None
-
-
-def _swift(kind: str, words: list[str], flags: set[str]) -> list[str]:
-    """Arguments of ms-swift as those of Trainer, with its defaults: adapters, bf16, recomputation, and ZeRO stages by name."""
-    own = {"--gradient_checkpointing": "true", "--torch_dtype": "bfloat16"}
-    if not flags & {"--tuner-type", "--train-type", "--sft-type"}:
-        own["--tuner_type"] = "full" if kind == "pt" else "lora"
-    found = [word for flag, value in own.items() if flag.replace("_", "-") not in flags for word in (flag, value)]
-    for before, word in pairwise(["", *words]):
-        stage = re.fullmatch(r"zero([0-3])(_offload)?", word) if before == "--deepspeed" else None
-        found += (
-            [f"--zero_stage={stage[1]}", *(["--offload_optimizer_device=cpu"] if stage[2] else [])] if stage else [word]
-        )
-    named = any(
-        not re.fullmatch(r"zero[0-3](_offload)?", word) for before, word in pairwise(words) if before == "--deepspeed"
-    )
-    return [
-        "--deepspeed_config_file" if word == "--deepspeed" else word for word in found if named or word != "--deepspeed"
-    ]
 
 
 def _flagged(words: LaunchArguments, config: Tree) -> Options:
@@ -107,6 +84,9 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
         if text is None:
             for option in ("zero", "dtype"):
                 launch.refuse(option, f"its ZeRO stage and format are in {named}, which is not here")
+            launch.framework = "deepspeed"
+            args.pop("distributed_type")
+            launch.unmodelled += args.left(FLAGS)
         else:
             config = parse(text, str(named))
             shared = Launch(launch.tool, launch.where)
@@ -126,30 +106,6 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
             launch.unmodelled += shared.unmodelled
             launch.notes += [note for note in shared.notes if "auto" in note]
             launch.framework = shared.framework
-            return
-    sharding = args.pop("fsdp_config.fsdp_sharding_strategy", "fsdp_config.sharding_strategy")
-    stage = args.pop("deepspeed_config.zero_stage")
-    kind = str(args.pop("distributed_type"))
-    launch.framework = "deepspeed" if kind == "DEEPSPEED" else ""
-    if args.pop("use_cpu") is True or kind == "MULTI_CPU":
-        launch.unmodelled.append("use_cpu: its processes are taken as devices")
-    reshard = str(args.pop("fsdp_config.fsdp_reshard_after_forward", default="")).lower()
-    if kind == "DEEPSPEED" and stage is None and "zero" not in launch.missing:
-        stage = 2  # of its DeepSpeedPlugin
-        launch.notes.append("zero_stage is not stated: the 2 of accelerate is taken; give --zero")
-    default = {"false": 2}.get(reshard, _STAGES.get(reshard.upper(), 3)) if kind == "FSDP" else 0
-    launch.put("zero", stage if stage is not None else _STAGES.get(str(sharding), default), "zero_stage")
-    args.pop("fsdp_config.fsdp_version")
-    if "dtype" not in launch.missing:
-        mixed = str(args.pop("mixed_precision", default="no"))
-        launch.options["dtype"] = {"no": "fp32"}.get(mixed, mixed)
-    offloads = [args.pop(f"deepspeed_config.offload_{what}_device", default="none") for what in ("optimizer", "param")]
-    if offloads[0] not in ("none", None):
-        launch.options["offload"] = "optimizer"
-    if offloads[1] not in ("none", None) or args.pop("fsdp_config.fsdp_offload_params") is True:
-        launch.unmodelled.append("parameters offloaded to the host: weights are taken to stay on the device")
-    if args.pop("fsdp_config.fsdp_activation_checkpointing") is True:
-        launch.options["recompute"] = "full"
-    if str(args.pop("deepspeed_config.gradient_accumulation_steps", default=1)) not in ("1", "auto"):
-        launch.notes.append("gradient_accumulation_steps splits a batch but does not set its size; give --batch")
+        return
+    rules.apply(FLAGS.rules, args, launch)
     launch.unmodelled += args.left(FLAGS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from rooflinecli.importers.launch import training_common
+from rooflinecli.importers.launch import rules, training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, named_file
 from rooflinecli.importers.launch.tools import megatron, trainers
 from rooflinecli.importers.source import Options, Tree
@@ -51,7 +51,6 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
     else:
         launch.put("zero", stages[0], _STAGE)
     _batch(args, launch, (tp or 1) * max(pp or 1, 1))
-    _offload(args, launch)
     kinds = {kind: str(args.pop(f"{kind}.enabled")).lower() for kind in ("bf16", "bfloat16", "fp16")}
     half = next((kind for word in ("true", "auto") for kind, value in kinds.items() if value == word), "fp32")
     launch.options["dtype"] = {"bfloat16": "bf16"}.get(half, half)
@@ -62,19 +61,9 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
     variants = {"hpz": "zero_hpz_partition_size", "qgz": "zero_quantized_gradients", "qwz": "zero_quantized_weights"}
     on = [name for name, key in variants.items() if str(args.pop(f"zero_optimization.{key}")).lower() not in _OFF]
     launch.framework = "+".join(["deepspeed", *on])
-    if launch.options["dtype"] == "bf16" and str(launch.options.get("zero")) == "0":
-        launch.options["zero"] = 1  # BF16_Optimizer shards its states at stage 0 too
     training_common.optimizer(launch, args.pop("optimizer.type"))
-    if (kind := str(args.pop("train-impl", default="normal"))) in ("dpo", "kto"):  # of gpt-neox
-        launch.options["recipe"] = "dpo"
-    elif kind != "normal":
-        launch.unmodelled.append(f"train_impl {kind}: the training step alone is answered")
     _sizes(args, launch)
-    if training_common.on(args.pop("checkpoint-activations")):
-        launch.options["recompute"] = "full"
-    if training_common.on(args.pop("bf16.bf16_master_weights_and_grads")):  # no copies in fp32
-        states = 4 if training_common.on(args.pop("bf16.bf16_optimizer_states")) else 8
-        launch.options |= {"gradient-bytes": 2, "optimizer-bytes": states}
+    rules.apply(FLAGS.rules, args, launch)
     launch.unmodelled += args.left(FLAGS)
 
 
@@ -93,16 +82,6 @@ def _batch(args: LaunchArguments, launch: Launch, within: int) -> None:
             launch.notes = [n for n in launch.notes if not n.startswith("the number of devices")]
     elif micro:
         launch.per_replica = micro * (steps or 1)
-
-
-def _offload(args: LaunchArguments, launch: Launch) -> None:
-    optimizer, weights = (args.pop(f"zero_optimization.offload_{what}.device") for what in ("optimizer", "param"))
-    if optimizer in ("cpu", "nvme") or training_common.on(args.pop("zero_optimization.cpu_offload")):
-        launch.options["offload"] = "optimizer"
-    if weights in ("cpu", "nvme"):
-        why = "weights are taken to stay on the device"
-        launch.unmodelled.append(f"zero_optimization.offload_param.device {weights}: {why}")
-    args.pop(*(name for name in args.given if name.startswith("zero_optimization.offload_")))
 
 
 def _sizes(args: LaunchArguments, launch: Launch) -> None:

@@ -10,7 +10,7 @@ from math import prod
 
 import yaml
 
-from rooflinecli.importers.launch import dtype_names, training_common
+from rooflinecli.importers.launch import dtype_names, rules, training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags
 from rooflinecli.importers.launch.training_common import model_layers
 from rooflinecli.importers.source import Options, Tree
@@ -23,12 +23,6 @@ _AXES = {"dp": ("data",), "fsdp": ("fsdp", "fsdp_transpose"), "tp": ("tensor", "
          "pp": ("pipeline",), "cp": ("context", "sequence"), "ep": ("expert",)}  # fmt: skip
 _NAMES = {"deepseek3-671b": "deepseek-v3", "deepseek2-16b": "deepseek-v2-lite", "kimi-k2-1t": "kimi-k2", "llama4-17b-16e": "llama-4-scout",
           "llama4-17b-128e": "llama-4-maverick"}  # fmt: skip
-# policies of layers/decoders.py by what they compute again: nothing but pointwise work, the feed-forward, or all
-_REMAT = {
-    "full": "full", "none": "none", "minimal": "none", "minimal_with_context": "none", "minimal_flash": "none", "save_qkv_proj": "selective",
-    "save_dot_with_context_except_mlp": "selective", "save_dot_except_mlp": "selective", "save_dot_except_mlpwi": "selective",
-    "save_out_proj": "full",
-}  # fmt: skip
 _SHAPE = {"layers": "base_num_decoder_layers", "d_model": "base_emb_dim", "heads": "base_num_query_heads", "kv_heads": "base_num_kv_heads",
           "d_ff": "base_mlp_dim", "head_dim": "head_dim", "vocab": "vocab_size", "experts": "num_experts", "top_k": "num_experts_per_tok"}  # fmt: skip
 FLAGS = flags("maxtext")
@@ -93,7 +87,6 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
     )
     name = str(tree.get("model_name") or "").removesuffix("-2dfsdp")  # the same sizes under other sharding rules
     launch.put("model", None if name == "default" else _NAMES.get(name, name), "model_name")
-    _states(args, launch)
     args.put(launch, "seq", "max_target_length")
     if float(str(args.first("capacity_factor", -1))) > 0:
         args.put(launch, "capacity-factor", "capacity_factor")
@@ -103,31 +96,10 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
     if pp > 1 and layers >= pp * of_stage:  # stages are visited in turns, a few layers at a time
         launch.options["virtual-stages"] = layers // (pp * of_stage)
     _batch(args, launch)
-    policy = args.pop("remat_policy", default="full")
-    launch.options["recompute"] = _REMAT.get(str(policy), "selective")
-    if "except_mlp" in str(policy):
-        launch.options["recompute-modules"] = "mlp"
-    if str(policy) not in _REMAT:
-        launch.unmodelled.append(f"remat_policy {policy}: taken as selective recomputation")
     training_common.optimizer(launch, args.pop("opt_type"))
     dtype_names.compute(launch, args.pop("dtype"), "dtype")
-    if narrow := str(args.pop("quantization", default="") or ""):
-        launch.options["dtype"] = "int8" if "int8" in narrow else "fp8"
-        if "int8" not in narrow and "fp8" not in narrow:
-            launch.unmodelled.append(f"quantization {narrow}: taken as fp8")
+    rules.apply(FLAGS.rules, args, launch)
     launch.unmodelled += [left for left in args.left(FLAGS) if not left.split()[0].endswith("_parallelism")]
-
-
-def _states(args: LaunchArguments, launch: Launch) -> None:
-    """Bytes of gradients and optimizer state: moments are kept in the weights' format, fp32, or mu_dtype; bf16 weights need no fp32 copy."""
-    size = {"bfloat16": 2, "float16": 2}
-    weights = size.get(str(args.pop("weight_dtype")), 4)
-    first = size.get(str(args.pop("mu_dtype", default="")), weights)
-    total = weights + first + (weights if weights == 4 else 0)
-    if total != 12:
-        launch.options["optimizer-bytes"] = total
-    if size.get(str(args.pop("grad_dtype")), weights) == 2:
-        launch.options["gradient-bytes"] = 2
 
 
 def _size(args: LaunchArguments, launch: Launch, names: tuple[str, ...]) -> int | None:

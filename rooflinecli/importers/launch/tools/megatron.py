@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from itertools import groupby, pairwise
 
-from rooflinecli.importers.launch import serving_common, training_common
+from rooflinecli.importers.launch import rules, serving_common, training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags
 from rooflinecli.importers.launch.training_common import shape_of
 from rooflinecli.importers.source import Options
@@ -129,14 +129,7 @@ def settings(args: LaunchArguments, launch: Launch, gated: bool) -> None:
     for option, names in FLAGS.read.items():
         args.put(launch, option, *names)
     launch.options["sequence-parallel"] = bool(args.pop("sequence-parallel")) and launch.options.get("tp", 1) != 1
-    if args.pop("moe-shared-expert-overlap"):
-        launch.options["shared-expert-overlap"] = True
-    if args.pop("overlap-moe-expert-parallel-comm"):
-        launch.options["ep-overlap"] = True
-    if args.pop("tp-comm-overlap"):
-        launch.options["tp-overlap"] = True
-    if args.pop("grad-reduce-in-bf16") or args.pop("grad-sync-dtype", "grad-reduce-dtype") in ("bf16", "bfloat16"):
-        launch.options["gradient-bytes"] = 2  # main gradients are kept as they are reduced
+    rules.apply(FLAGS.rules, args, launch)
     _states(args, launch)
     stage = _SHARDED.get(str(args.pop("data-parallel-sharding-strategy", "fsdp-sharding-strategy")), 3)
     fsdp = args.pop("fsdp", "use-torch-fsdp2", "use-megatron-fsdp", "use-custom-fsdp")
@@ -147,11 +140,7 @@ _BYTES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16
 
 
 def _states(args: LaunchArguments, launch: Launch) -> None:
-    """Where the optimizer's states are, and their bytes: those of use_precision_aware_optimizer have formats of their own."""
-    if training_common.on(args.pop("optimizer-cpu-offload")):
-        launch.options["offload"] = "optimizer"
-        if (share := str(args.pop("optimizer-offload-fraction", default="1"))) not in ("1", "1.0"):
-            launch.unmodelled.append(f"optimizer_offload_fraction {share}: all states are taken to be offloaded")
+    """Bytes of the states of use_precision_aware_optimizer, which have formats of their own."""
     if not training_common.on(args.pop("use-precision-aware-optimizer")):
         return
     gradients, *states = (

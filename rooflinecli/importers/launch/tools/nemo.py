@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import yaml
 
 from rooflinecli.core.text import one_line
-from rooflinecli.importers.launch import dtype_names, training_common
+from rooflinecli.importers.launch import dtype_names, rules, training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, flattened
 from rooflinecli.importers.launch.tools import megatron
 from rooflinecli.importers.launch.training_common import shape_of
@@ -93,19 +93,8 @@ def read(tree: Tree, launch: Launch) -> None:
     each = args.whole(launch, "per_device_train_batch_size")  # LLaMA-Factory's, of a replica
     if each:
         training_common.local_batch(launch, each, args.whole(launch, "gradient_accumulation_steps") or 1)
-    launch.options["dtype"] = "fp8" if args.pop("fp8") not in (None, False) else "bf16"
-    if str(args.pop("precision", default="bf16")) in ("16", "16-mixed", "fp16"):
-        launch.options["dtype"] = "fp16"
-    if "distributed" in str(args.pop("name", default="")) and launch.options["zero"] == 0:
-        launch.options["zero"] = 1
-    if args.pop("zero1") is True:  # of NeuronX Distributed Training
-        launch.options["zero"] = 1
-    if args.pop("cpu_offload") is True:
-        launch.options["offload"] = "optimizer"
-        launch.unmodelled.append("cpu_offload: weights are taken to stay on the device")
-    if "lora" in str(args.pop("finetuning_type", "peft_scheme", default="")):
-        launch.options["recipe"] = "lora"
-        args.put(launch, "lora-rank", "lora_rank")
+    rules.apply(FLAGS.rules, args, launch)
+    args.put(launch, "lora-rank", *(["lora_rank"] if launch.options.get("recipe") == "lora" else []))
     peft = str(args.pop("dim", default="")) if any(key.endswith("peft.dim") for key in flat.given) else ""
     if peft.isdigit() and flat.first("megatron_cfg.peft.enabled", True) is True:
         launch.options |= {"recipe": "lora", "lora-rank": int(peft)}

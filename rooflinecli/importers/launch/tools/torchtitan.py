@@ -6,8 +6,8 @@ import json
 import re
 from collections.abc import Mapping
 
-from rooflinecli.importers.launch import dtype_names, training_common
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, registry_configs
+from rooflinecli.importers.launch import dtype_names, rules, training_common
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, table
 from rooflinecli.importers.launch.training_common import model_layers
 from rooflinecli.importers.source import Options, Tree
 
@@ -41,9 +41,9 @@ def _registered(words: list[str], launch: Launch) -> Options:
     args = LaunchArguments.of_words(words, many=())
     launch.devices = training_common.ranks(args) or launch.devices
     name = re.sub(r"^graph_trainer_", "", str(args.pop("config")))
-    kind = max((key for key in registry_configs() if name.startswith(key)), key=len, default="")
+    kind = max((key for key in table("torchtitan_configs.yaml") if name.startswith(key)), key=len, default="")
     job: Options = {}
-    if row := registry_configs().get(kind):
+    if row := table("torchtitan_configs.yaml").get(kind):
         family, flavor = row["model"].split()
         narrow = row.get("float8") or "float8" in name or "mxfp8" in name
         job = {
@@ -95,26 +95,16 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
     )
     if local:
         training_common.local_batch(launch, local)
-    _recomputed(args, launch)
     narrow = any("float8" in str(c) or "mx" in str(c) for c in args.given.get("model.converters", []))
     narrow = args.pop("float8.enable_float8_linear") is True or narrow  # before there were converters
     args.pop("model.converters")
-    if args.given.get("training.dtype") == [
-        "bfloat16"
-    ]:  # parameters, gradients and optimizer states, without copies in fp32
-        launch.options |= {"gradient-bytes": 2, "optimizer-bytes": 4}
-    elif str(args.pop("training.mixed_precision_reduce", default="float32")) != "float32":
-        launch.unmodelled.append(
-            "training.mixed_precision_reduce: gradients are reduced in 4 bytes; give --gradient-bytes"
-        )
+    del launch.options["recompute"]
+    rules.apply(FLAGS.rules, args, launch)
+    if "recompute" not in launch.options:
+        _recomputed(args, launch)
     training_common.optimizer(launch, args.pop("optimizer.name"))
-    if args.pop("optimizer.early_step_in_backward") is True:
-        launch.unmodelled.append("optimizer.early_step_in_backward: gradients are kept until the step")
     mixed = str(args.pop("training.mixed_precision_param", "training.dtype", default="bfloat16"))
     launch.options["dtype"] = "fp8" if narrow else {"bfloat16": "bf16", "float32": "fp32"}.get(mixed, mixed)
-    if args.pop("training.enable_cpu_offload") is True:
-        launch.options["offload"] = "optimizer"
-        launch.unmodelled.append("training.enable_cpu_offload: weights are taken to stay on the device")
     schedule = args.pop(*_names("pipeline_parallel_schedule"))
     kind = str(schedule or "").lower()
     if kind in _SCHEDULES:
@@ -160,21 +150,19 @@ def _model(args: LaunchArguments, launch: Launch) -> None:
 
 
 def _recomputed(args: LaunchArguments, launch: Launch) -> None:
+    """Every n-th layer, which `selective` computes again where it names no operations."""
     mode = args.pop("activation_checkpoint.mode", default="selective")
     option = str(args.pop("activation_checkpoint.selective_ac_option", default="2"))
-    if mode == "selective" and option == "op":
-        launch.options["recompute"] = "op"
-    elif mode == "selective" and option.isdigit() and int(option) > 0:
-        launch.options["recompute"] = "full"
-        if layers := model_layers(str(launch.options.get("model", ""))):
-            launch.options["recompute-layers"] = layers // int(option)
-        else:
-            why = "every layer is taken to compute again"
-            launch.unmodelled.append(f"activation_checkpoint.selective_ac_option {option}: {why}")
-    elif mode in ("none", "full"):
-        launch.options["recompute"] = mode
-    else:
+    layers = model_layers(str(launch.options.get("model", "")))
+    if mode != "selective" or not option.isdigit() or int(option) < 1:
         launch.refuse("recompute", f"activation_checkpoint.mode {mode} {option} is not known here")
+    elif layers:
+        launch.options["recompute-layers"] = layers // int(option)
+    else:
+        launch.unmodelled.append(
+            f"activation_checkpoint.selective_ac_option {option}: every layer is taken to compute again"
+        )
+    launch.options["recompute"] = "full"
 
 
 def write(options: Options, model: str) -> str:

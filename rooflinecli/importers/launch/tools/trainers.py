@@ -54,7 +54,8 @@ def read(given: Tree | list[str], launch: Launch) -> None:
     if isinstance(given, list):
         launch.tool = _command(given)
         several = [name.replace("_", "-") for name in flags(launch.tool).read.get("targets", ())]
-        args = LaunchArguments.of_words(given, training_common.SWITCHES, many=several)
+        switches = [name for name in training_common.SWITCHES if name != "deepspeed"]  # which names a config here
+        args = LaunchArguments.of_words(given, switches, many=several)
         pairs = [word.lstrip("+").partition("=") for word in args.positional if re.match(r"\+*[A-Za-z][\w.]*=", word)]
         args.positional = [word for word in args.positional if "=" not in word]
         args.given |= {key: [yaml.safe_load(value) if value.isalnum() else value] for key, _, value in pairs}
