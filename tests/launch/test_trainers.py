@@ -6,6 +6,7 @@ import pytest
 from launch.launched import options_of
 
 import rooflinecli as rl
+from rooflinecli.importers.launch.launch import LaunchArguments, flags
 
 HEREDOC = """read -r -d '' training_commands <<EOF
 openrlhf.cli.train_sft --max_len 2048 --train_batch_size 256 --micro_train_batch_size 4 --pretrain meta-llama/Meta-Llama-3-8B --zero_stage 2
@@ -148,3 +149,11 @@ def test_resolvers_of_configs_are_computed(tmp_path):
         "batch": 8,
         "micro-batch": 2,
     }
+
+
+def test_a_value_that_reads_like_an_idle_name_hides_no_flag() -> None:
+    given = {"vision-tower": ["openai/clip-vit-large"], "adapter": ["/data/checkpoints/a"]}
+    assert LaunchArguments(given).left(flags("deepspeed")) == [
+        "--vision-tower openai/clip-vit-large",
+        "--adapter /data/checkpoints/a",
+    ]

@@ -281,10 +281,10 @@ class LaunchArguments:
         found = [one_line(readable(word))[:80] for word in words if unknowns(word)]
         for name, values in self.given.items():
             spelled = {name, name.replace("_", "-"), name.replace("-", "_")}
-            spelled |= {f"{one}={' '.join(map(str, values))}" for one in spelled}
+            valued = {f"{one}={' '.join(map(str, values))}" for one in spelled}
 
-            def matches(patterns: Iterable[str], spelled: set[str] = spelled) -> Iterator[str]:
-                return (pattern for pattern in patterns for one in spelled if fnmatchcase(one, pattern))
+            def matches(patterns: Iterable[str], names: set[str] = spelled, valued: set[str] = valued) -> Iterator[str]:
+                return (p for p in patterns for one in (valued if "=" in p else names) if fnmatchcase(one, p))
 
             assumed = next((known.noted[pattern] for pattern in matches(known.noted)), "")
             off = str(values[:1]).lower() in _OFF and not any("=" in one for one in matches(known.noted))
