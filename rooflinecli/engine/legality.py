@@ -135,11 +135,6 @@ def _widest_group(layout: Layout, phase: str) -> Number:
     return widest
 
 
-def _tower_heads(ledger: Ledger) -> list[tuple[int, str]]:
-    """Heads of every encoder, with its name."""
-    return [(heads, tower.ledger.spec.name) for tower in ledger.towers for heads in tower.ledger.heads]
-
-
 def _source_encoders(ledger: Ledger) -> list[tuple[Number, int]]:
     """Length and limit of the encoders with learned positions that read the prompt."""
     specs = [(tower.length, tower.ledger.spec) for tower in ledger.towers]
@@ -156,7 +151,7 @@ _NAMES = {  # of the rules, besides those of the layout
     "num": num,
     "most_zero_of": most_zero,
     "widest_group": _widest_group,
-    "tower_heads": _tower_heads,
+    "tower_heads": lambda ledger: [(n, tower.ledger.spec.name) for tower in ledger.towers for n in tower.ledger.heads],
     "source_encoders": _source_encoders,
     "feedforwards": lambda ctx: [layer.feedforward for layer in ctx.spec.layers],
 }

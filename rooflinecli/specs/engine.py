@@ -27,100 +27,45 @@ class ServingEngine(FileSpec):
     aliases: list[str] = Field(list)
     per_step: Time = Field(REQUIRED, "seconds of scheduling and sampling per engine step")
     per_layer: Time = Field(0.0, "seconds per layer: kernel starts, where the chip's file gives none of its own")
-    per_moe_layer: Time = Field(
-        0.0, "seconds more per mixture-of-experts layer, where the chip's file gives none of its own"
-    )
-    routing_inside: Time = Field(
-        0.0,
-        ge=0,
-        description="seconds less per mixture-of-experts layer of a decode step where the kernel of its experts takes the router's logits and sums the experts' outputs",
-    )
-    routing_inside_formats: tuple[str, ...] = Field(
-        (), description="formats of experts whose kernels do so: weights, and activations where they differ"
-    )
-    prompt_per_layer: Time = Field(
-        0.0, "seconds more per layer of a pass over one prompt, for which no graph is replayed"
-    )
-    prompt_per_moe_layer: Time = Field(
-        0.0, "seconds more per mixture-of-experts layer of such a pass: its kernels are started one by one"
-    )
+    # fmt: off
+    per_moe_layer: Time = Field(0.0, "seconds more per mixture-of-experts layer, where the chip's file gives none of its own")
+    routing_inside: Time = Field(0.0, ge=0, description="seconds less per mixture-of-experts layer of a decode step where the kernel of its experts takes the router's logits and sums the experts' outputs")
+    routing_inside_formats: tuple[str, ...] = Field((), description="formats of experts whose kernels do so: weights, and activations where they differ")
+    prompt_per_layer: Time = Field(0.0, "seconds more per layer of a pass over one prompt, for which no graph is replayed")
+    prompt_per_moe_layer: Time = Field(0.0, "seconds more per mixture-of-experts layer of such a pass: its kernels are started one by one")
     per_sequence: Time = Field(REQUIRED, "seconds per sequence and engine step")
-    per_sequence_moe: Time | None = Field(
-        None, "the same where layers have experts, when it is another era of the engine that ran them"
-    )
-    splits_layers: bool = Field(
-        False, "several devices share out the layers, one after the other, unless a layout is given"
-    )
-    looks_up_on_host: bool = Field(
-        False, "an embedding that is not the head stays in the host's memory, of which a token needs one row"
-    )
+    per_sequence_moe: Time | None = Field(None, "the same where layers have experts, when it is another era of the engine that ran them")
+    splits_layers: bool = Field(False, "several devices share out the layers, one after the other, unless a layout is given")
+    looks_up_on_host: bool = Field(False, "an embedding that is not the head stays in the host's memory, of which a token needs one row")
     per_pixel: Time = Field(0.0, "seconds of the autoencoder for a pixel of a made image or frame")
-    host_per_layer: Time = Field(
-        0.0, "seconds in which the host starts the kernels of a layer, while the device runs others"
-    )
+    host_per_layer: Time = Field(0.0, "seconds in which the host starts the kernels of a layer, while the device runs others")
     per_split: Time = Field(0.0, "seconds more per step where layers are shared out over devices")
-    split_efficiency: Scalar = Field(
-        1.0, "of the gain that micro-batches of a prompt passing from device to device could bring", gt=0, le=1
-    )
-    pads_heads: bool = Field(
-        False, "heads that the tensor-parallel size does not divide are padded up to the next multiple"
-    )
-    ranks: Scalar = Field(
-        1.0, "tensor-parallel ranks of a device, such as its cores: heads are padded to a multiple of all ranks", ge=1
-    )
-    copies_heads: Literal["", "queries", "ranks"] = Field(
-        "",
-        "cached heads that the ranks do not divide are copied, weights and cache: one for each query head, or for each rank "
-        "where they divide the ranks",
-    )
+    split_efficiency: Scalar = Field(1.0, "of the gain that micro-batches of a prompt passing from device to device could bring", gt=0, le=1)
+    pads_heads: bool = Field(False, "heads that the tensor-parallel size does not divide are padded up to the next multiple")
+    ranks: Scalar = Field(1.0, "tensor-parallel ranks of a device, such as its cores: heads are padded to a multiple of all ranks", ge=1)
+    copies_heads: Literal["", "queries", "ranks"] = Field("", "cached heads that the ranks do not divide are copied, weights and cache: one for each query head, or for each rank " "where they divide the ranks")
     whole_head: bool = Field(False, "every device of a tensor-parallel group holds the embedding and the head whole")
-    prompt_bucket: Scalar = Field(
-        0.0, "prompts are padded to the next power of two, of at least this many tokens; 0: no padding", ge=0
-    )
-    routing_skew: Scalar = Field(
-        1.5,
-        "how even the routing of its tokens is: the shape r of experts_with_work in formulas/grouped_gemm.py, smaller where few experts get most",
-        ge=0.45,
-    )
+    prompt_bucket: Scalar = Field(0.0, "prompts are padded to the next power of two, of at least this many tokens; 0: no padding", ge=0)
+    routing_skew: Scalar = Field(1.5, "how even the routing of its tokens is: the shape r of experts_with_work in formulas/grouped_gemm.py, smaller where few experts get most", ge=0.45)
     whole_cache: bool = Field(False, "layers whose attention has a window keep every token in the cache all the same")
     kv_dtype_fp8: bool = Field(False, "the cache is kept in fp8 where matmuls run in fp8")
     cache_dtype: str = Field("", "number format of the cache where none is given; empty: that of the activations")
-    prompts_first: bool = Field(
-        False, "prompts are read before any token is written, so that requests of equal length run in lockstep"
-    )
-    ttft_error: Scalar = Field(
-        1.0, "relative error (80%) of a time to first token under load: schedulers and harnesses differ", ge=0
-    )
-    ttft_error_with_flags: Scalar | None = Field(
-        None, ge=0, description="the same where the flags of its scheduler are given"
-    )
-    kv_fraction: Scalar = Field(
-        1.0, "share of the memory left after weights and reserve that becomes cache", gt=0, le=1
-    )
+    prompts_first: bool = Field(False, "prompts are read before any token is written, so that requests of equal length run in lockstep")
+    ttft_error: Scalar = Field(1.0, "relative error (80%) of a time to first token under load: schedulers and harnesses differ", ge=0)
+    ttft_error_with_flags: Scalar | None = Field(None, ge=0, description="the same where the flags of its scheduler are given")
+    kv_fraction: Scalar = Field(1.0, "share of the memory left after weights and reserve that becomes cache", gt=0, le=1)
     reserve: str = Field("0 B", "memory kept back per device for the runtime")
-    reserve_experts: str = Field(
-        "0 B", "additional memory kept back where experts stand on several replicas: their gathered tokens"
-    )
+    reserve_experts: str = Field("0 B", "additional memory kept back where experts stand on several replicas: their gathered tokens")
     max_sequences: Whole = Field(2048, "most sequences the scheduler takes at once")
-    backends: dict[str, dict[str, dict[str, Efficiency]]] = Field(
-        dict,
-        "its kernels by machine: chip, vendor-architecture or vendor -> operation class -> dtype, variant or 'any'",
-    )
+    backends: dict[str, dict[str, dict[str, Efficiency]]] = Field(dict, "its kernels by machine: chip, vendor-architecture or vendor -> operation class -> dtype, variant or 'any'")
     compute: dict[str, str] = Field(dict, "vendor -> the rate at which matmuls of quantized weights run, such as int8")
     library: str = Field("vllm", "library whose kernels of experts, exchanges and all-reduces it runs")
     all_reduces: str = Field("", "nccl where those of tensor parallelism are NCCL's, at the chip's measured rates")
-    efficiency: dict[str, dict[str, Efficiency]] = Field(
-        dict, "kernels of its own by class and dtype, in place of the serving constants that GPUs share"
-    )
-    scheduler: Scheduler = Field(
-        Scheduler, "how it forms its steps: for `roofline simulate`, and for the formulas of a first token"
-    )
-    known_on: list[str] = Field(
-        list, "makers and kinds of chips that its constants or its makers know, such as 'nvidia gpu'; empty: any"
-    )
-    on: dict[str, str] = Field(
-        dict, "vendor -> the engine file that has the constants of its build for that vendor's chips"
-    )
+    efficiency: dict[str, dict[str, Efficiency]] = Field(dict, "kernels of its own by class and dtype, in place of the serving constants that GPUs share")
+    scheduler: Scheduler = Field(Scheduler, "how it forms its steps: for `roofline simulate`, and for the formulas of a first token")
+    known_on: list[str] = Field(list, "makers and kinds of chips that its constants or its makers know, such as 'nvidia gpu'; empty: any")
+    on: dict[str, str] = Field(dict, "vendor -> the engine file that has the constants of its build for that vendor's chips")
+    # fmt: on
     note: str = ""
     source: str
     _told: frozenset[str] = frozenset()  # entries of its scheduler that an option gave

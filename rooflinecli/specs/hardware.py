@@ -45,21 +45,17 @@ class LocalResidual(Spec):
 class Calibration(Spec):
     """One fit to a user's rows: of one phase, on this chip, with one engine or framework."""
 
-    factors: dict[str, float] = Field(
-        REQUIRED, "efficiency.CLASS.NAME or engine.NAME -> what the constant is multiplied by"
-    )
+    # fmt: off
+    factors: dict[str, float] = Field(REQUIRED, "efficiency.CLASS.NAME or engine.NAME -> what the constant is multiplied by")
     error: float = Field(REQUIRED, "relative error (80%) of this phase within the range of the rows", gt=0)
     date: OneLine
     rows: Whole
     sources: list[OneLine] = Field(list, "the files that the rows were read from")
     before: float = Field(REQUIRED, "median |error| of the shipped constants on the rows held out, or on all", ge=0)
     after: float = Field(REQUIRED, "median |error| of these constants on the same rows", ge=0)
-    range: dict[str, tuple[float, float]] = Field(
-        dict, "least and most of each quantity among the rows; outside it, the error is wider"
-    )
-    near: list[LocalResidual] = Field(
-        list, "rows whose own deviation holds for questions like them: it fades as sizes differ by factors of e"
-    )
+    range: dict[str, tuple[float, float]] = Field(dict, "least and most of each quantity among the rows; outside it, the error is wider")
+    near: list[LocalResidual] = Field(list, "rows whose own deviation holds for questions like them: it fades as sizes differ by factors of e")
+    # fmt: on
     note: str = ""
 
 
@@ -91,27 +87,16 @@ class Level(Spec):
     size: Whole | None = Field(None, "devices in one domain of this level; omitted: as many as asked for")
     bandwidth: ByteRate
     latency: Seconds | None = None
-    oversubscription: float = Field(
-        1.0, "bandwidth of the devices of an inner domain over that of its uplinks to this level", ge=1
-    )
-    collisions: float | None = Field(
-        None,
-        "fabric: how much longer flows take that share uplinks by hash (ECMP); 1 with adaptive or planned routes. "
-        "Omitted: 1, and 1.4 (1 to 1.8) behind another fabric level",
-        ge=1,
-    )
-    rails: bool = Field(
-        False, "fabric: ports of equal number in all hosts share a leaf switch; only all-to-alls leave it"
-    )
+    # fmt: off
+    oversubscription: float = Field(1.0, "bandwidth of the devices of an inner domain over that of its uplinks to this level", ge=1)
+    collisions: float | None = Field(None, "fabric: how much longer flows take that share uplinks by hash (ECMP); 1 with adaptive or planned routes. " "Omitted: 1, and 1.4 (1 to 1.8) behind another fabric level", ge=1)
+    rails: bool = Field(False, "fabric: ports of equal number in all hosts share a leaf switch; only all-to-alls leave it")
     in_network_reduction: bool = Field(False, "the switch sums for an all-reduce (SHARP): half the bytes")
     axes: int | None = Field(None, "torus: number of axes")
-    wrap: Literal["always", "never", "axis-16", "cubes-4x4x4"] = Field(
-        "always", "torus: when an axis closes into a ring"
-    )
+    wrap: Literal["always", "never", "axis-16", "cubes-4x4x4"] = Field("always", "torus: when an axis closes into a ring")
     shape: list[int] | None = Field(None, "torus: the whole pod")
-    slice: list[int] | None = Field(
-        None, "torus: axes of the slice in use, where optical switches join cubes otherwise than nearest to a cube"
-    )
+    slice: list[int] | None = Field(None, "torus: axes of the slice in use, where optical switches join cubes otherwise than nearest to a cube")
+    # fmt: on
     twisted: bool = Field(False, "torus: slices of k x k x 2k and k x 2k x 2k are twisted")
     efficiency: dict[str, Efficiency] = Field(dict, "per collective, or 'any'")
 
@@ -195,9 +180,8 @@ class HardwareSpec(FileSpec):
     year: int | None = None
     architecture: OneLine = Field("", "generation, such as ada: engines may have constants of their own for it")
     sources: dict[str, str] = Field(dict, "short key -> citation; figures name a key")
-    peak: Annotated[dict[str, FlopRate], Through(_known_dtypes)] = Field(
-        REQUIRED, "dense matrix FLOP/s per device and dtype; never a sparse headline rate"
-    )
+    # fmt: off
+    peak: Annotated[dict[str, FlopRate], Through(_known_dtypes)] = Field(REQUIRED, "dense matrix FLOP/s per device and dtype; never a sparse headline rate")
     memory: Memory
     on_chip: Annotated[dict[str, Figure], Through(_on_chip_units, before=True)] = Field(dict)
     units: Units | None = None
@@ -205,18 +189,13 @@ class HardwareSpec(FileSpec):
     devices_per_host: Count | None = None
     slices: Slices | None = Field(None, "counts of chips that are rented; omitted: any")
     host_link: ByteRate | None = Field(None, "device to host, one way (PCIe, NVLink-C2C)")
-    host_memory: ByteRate | None = Field(
-        None, "bandwidth of the host's memory, reads and writes together, shared out to its devices"
-    )
+    host_memory: ByteRate | None = Field(None, "bandwidth of the host's memory, reads and writes together, shared out to its devices")
     power: Watts | None = None
     draw: PowerDraw | None = Field(None, "power under load; omitted: that of its kind (hardware/defaults), else TDP")
     price: Price | None = None
-    efficiency: dict[str, dict[str, dict[str, Efficiency]]] = Field(
-        dict, "regime (kernel, serving, training) -> operation class -> dtype or 'any'"
-    )
-    calibration: dict[Calibrated, dict[str, Calibration]] = Field(
-        dict, "what `roofline calibrate` found: phase -> engine (serving) or software (training) -> factors"
-    )
+    efficiency: dict[str, dict[str, dict[str, Efficiency]]] = Field(dict, "regime (kernel, serving, training) -> operation class -> dtype or 'any'")
+    calibration: dict[Calibrated, dict[str, Calibration]] = Field(dict, "what `roofline calibrate` found: phase -> engine (serving) or software (training) -> factors")
+    # fmt: on
     measured: dict[str, str | float | int] = Field(dict, "provenance of a measured profile")
     notes: list[str] = Field(list)
 

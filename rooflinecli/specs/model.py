@@ -52,9 +52,8 @@ class ImageSpec(Spec):
     kind: Annotated[str, OneOf("layers/images")]
     patch: Whole = Field(REQUIRED, "pixels of a patch's side")
     size: Whole | None = Field(None, "pixels of the side that an image, or a tile of it, is brought to")
-    height: Whole | None = Field(
-        None, "pixels of the other side of what is made by default, where it is no square of `size`"
-    )
+    # fmt: off
+    height: Whole | None = Field(None, "pixels of the other side of what is made by default, where it is no square of `size`")
     merge: Whole = Field(1, "patches along a side that become one token")
     extra: int = Field(0, "positions of the tower in addition to the patches of an image or tile (a class token)", ge=0)
     tokens: Whole | None = Field(None, "prompt tokens of an image or tile, where the patches do not say")
@@ -64,9 +63,8 @@ class ImageSpec(Spec):
     least: Whole | None = Field(None, "pixels that an image is enlarged to")
     most: Whole | None = Field(None, "pixels that an image is reduced to")
     tiles: Whole = Field(1, "tiles that an image is cut into at most")
-    grids: list[list[int]] = Field(
-        list, "heights and widths in pixels that an image may be brought to, the best of which is taken"
-    )
+    grids: list[list[int]] = Field(list, "heights and widths in pixels that an image may be brought to, the best of which is taken")
+    # fmt: on
     overview: bool = Field(False, "the whole image as a further tile, where it was cut")
     source: str = Field("", "where the rule and its sizes come from")
 
@@ -99,10 +97,8 @@ class AttentionSpec(Spec):
     qkv_bias: bool = False
     key_bias: bool = Field(True, "whether qkv_bias is on the keys too (Whisper has none there)")
     out_bias: bool = False
-    qk_norm: Literal["none", "head", "full", "head_layernorm", "head_bias"] = Field(
-        "none",
-        "head: a scale of head_dim; head_bias: scale and shift of it; head_layernorm: a scale per head; full: over all heads",
-    )
+    # fmt: off
+    qk_norm: Literal["none", "head", "full", "head_layernorm", "head_bias"] = Field("none", "head: a scale of head_dim; head_bias: scale and shift of it; head_layernorm: a scale per head; full: over all heads")
     sinks: bool = Field(False, "one learned sink logit per head")
     rotary: bool = True
     q_lora_rank: Whole | None = Field(None, "MLA: rank of the query compression; omitted: full-rank q")
@@ -111,16 +107,12 @@ class AttentionSpec(Spec):
     qk_rope_head_dim: Whole | None = None
     conv_bias: bool = Field(False, "recurrent kinds: a bias of the short convolution")
     gated_norm: bool = Field(True, "recurrent kinds: a norm of the output before its gate (Falcon-H1 may lack it)")
-    out_gate: bool = Field(
-        False,
-        "a sigmoid gate on the attention output, as wide as q (Qwen3-Next), or as the values of latent attention (Hy4)",
-    )
+    out_gate: bool = Field(False, "a sigmoid gate on the attention output, as wide as q (Qwen3-Next), or as the values of latent attention (Hy4)")
     out_norm: bool = Field(False, "a norm over all heads before the output projection (BitNet)")
     shared: bool = Field(False, "weights are those of an earlier layer: used again, not counted again (Zamba2)")
     same_values: bool = Field(False, "values are the keys before their norm: no projection of their own (Gemma 4)")
-    state_dtype: str | None = Field(
-        None, "recurrent kinds: number format of the state in memory; omitted: that of the kind"
-    )
+    state_dtype: str | None = Field(None, "recurrent kinds: number format of the state in memory; omitted: that of the kind")
+    # fmt: on
     sizes: dict[str, Whole] = Field(dict, "further sizes by name; the file of the kind declares which it reads")
 
     @classmethod
@@ -157,9 +149,8 @@ class FeedForwardSpec(Spec):
     d_ff: Whole | None = Field(None, "width of the hidden layer; of one expert in a mixture")
     activation: str = "silu"
     bias: bool = False
-    shared_bias: bool | None = Field(
-        None, "moe: bias of the shared expert where it differs from the others (DeepSeek-V2)"
-    )
+    # fmt: off
+    shared_bias: bool | None = Field(None, "moe: bias of the shared expert where it differs from the others (DeepSeek-V2)")
     gated: bool = Field(True, "moe: whether each expert is gated (three matrices) or plain (two)")
     n_experts: Whole | None = None
     top_k: Whole | None = None
@@ -169,9 +160,8 @@ class FeedForwardSpec(Spec):
     router_bias: bool = False
     inner_norm: bool = Field(False, "a norm of the hidden layer before the down projection (BitNet)")
     scalars: int = Field(0, "learned scalars of the activation (xIELU of Apertus)", ge=0)
-    latent_dim: Whole | None = Field(
-        None, "moe: width that routed experts work in, down from d_model and back (Nemotron-H)"
-    )
+    latent_dim: Whole | None = Field(None, "moe: width that routed experts work in, down from d_model and back (Nemotron-H)")
+    # fmt: on
     score_bias: bool = Field(False, "a per-expert correction bias that is a buffer or parameter of the router")
 
     def __post_init__(self) -> None:
@@ -238,9 +228,8 @@ class Quantization(Spec):
     method: str = Field("", "tool that wrote it, where its tensors are counted one by one (awq, gptq, exl3, ...)")
     bits: float | None = Field(None, "bits per packed weight where they are not those of dtype", gt=0, le=32)
     head_bits: float | None = Field(None, "bits per weight of the head, where it is quantized", gt=0, le=16)
-    block: list[Whole] | None = Field(
-        None, "outputs x inputs that share one scale, instead of group_size", min_length=2, max_length=2
-    )
+    # fmt: off
+    block: list[Whole] | None = Field(None, "outputs x inputs that share one scale, instead of group_size", min_length=2, max_length=2)
     input_bits: int = Field(0, "further bits per input of each matrix (the g_idx of GPTQ)", ge=0)
     output_bits: int = Field(0, "further bits per output of each matrix (a scale per channel)", ge=0)
     tensor_bits: int = Field(0, "further bits per matrix (tables, a scale per tensor)", ge=0)
@@ -249,12 +238,9 @@ class Quantization(Spec):
     weight_only: bool = Field(False, "matmuls run in the 16 bits of their inputs, whatever the weights are in")
     only: list[str] = Field(list, "modules quantized, all others left; omitted: every linear one")
     kept: list[str] = Field(list, "modules left in 16 bits, as a config names them; re: before an expression")
-    experts: Quantization | None = Field(
-        None, "routed experts, where they are stored in another format than the rest (DeepSeek-V4)"
-    )
-    others: list[ModuleFormat] = Field(
-        list, "modules stored in formats of their own; the first that names one counts (ModelOpt's MIXED_PRECISION)"
-    )
+    experts: Quantization | None = Field(None, "routed experts, where they are stored in another format than the rest (DeepSeek-V4)")
+    others: list[ModuleFormat] = Field(list, "modules stored in formats of their own; the first that names one counts (ModelOpt's MIXED_PRECISION)")
+    # fmt: on
     widths: Widths | None = Field(None, "where tensors differ (GGUF): the mean of each part instead")
 
 
@@ -301,9 +287,8 @@ class ModelSpec(FileSpec):
     lm_head: bool = True
     lm_head_bias: bool = False
     embedding_dim: Whole | None = Field(None, "embedding width where it differs from d_model (OPT-350M)")
-    embedding_down: bool = Field(
-        True, "whether the stream returns to the embedding's width (not so in ELECTRA's discriminator)"
-    )
+    # fmt: off
+    embedding_down: bool = Field(True, "whether the stream returns to the embedding's width (not so in ELECTRA's discriminator)")
     norm: Literal["rmsnorm", "layernorm", "layernorm_nobias", "none"] = "rmsnorm"
     final_norm: bool = True
     streams: Whole = Field(1, "parallel residual streams that hyper-connections mix (DeepSeek-V4)")
@@ -314,13 +299,8 @@ class ModelSpec(FileSpec):
     n_classes: Whole | None = Field(None, "encoder: classification head")
     before: list[ComponentSpec] = Field(list, "what stands between the embedding and the layers")
     after: list[ComponentSpec] = Field(list, "what stands between the final norm and the head")
-    shared_embedding: bool = Field(
-        False, "tower: its embedding is the one of the model that it belongs to, counted there (T5, BART)"
-    )
-    reads: Literal["its own", "images", "source", "window"] = Field(
-        "its own",
-        "tower: input of its whole length (CLIP), the prompt's images, the prompt (the encoder of a pair), or a window whatever the prompt (Whisper)",
-    )
+    shared_embedding: bool = Field(False, "tower: its embedding is the one of the model that it belongs to, counted there (T5, BART)")
+    reads: Literal["its own", "images", "source", "window"] = Field("its own", "tower: input of its whole length (CLIP), the prompt's images, the prompt (the encoder of a pair), or a window whatever the prompt (Whisper)")
     images: ImageSpec | None = Field(None, "how an image becomes patches, and tokens of the prompt")
     denoising: DenoisingSpec | None = Field(None, "a model that makes the image of `images`, in steps")
     prefix: Whole = Field(1, "encoder-decoder: tokens that the decoder begins with")
@@ -331,9 +311,8 @@ class ModelSpec(FileSpec):
     layers: Annotated[list[LayerSpec], Through(_some)]
     quantization: Quantization | None = None
     checkpoint: Checkpoint | None = None
-    towers: list[ModelSpec] = Field(
-        list, "further towers whose parameters and FLOPs count (CLIP, what reads images, an encoder)"
-    )
+    towers: list[ModelSpec] = Field(list, "further towers whose parameters and FLOPs count (CLIP, what reads images, an encoder)")
+    # fmt: on
     parameters_published: int | None = Field(None, "the exact count others publish, for the tests")
     notes: list[str] = Field(list)
     assumed: str = Field("", "sizes that the file of the model lacks and that stand for what it has")

@@ -34,64 +34,27 @@ class Scheduler(Spec):
     policy: str = Field("vllm", "how a step is formed: a function of simulate/policies.py")
     token_budget: Whole = Field(8192, "most tokens of prompts (and, where they share a step, of decodes) in one step")
     mixed: bool = Field(False, "sglang policy: whether decodes ride along in a step with prompts")
-    look_ahead: int = Field(
-        0, "1 where a step is put together while the one before it runs, so that an arrival waits one more", ge=0, le=1
-    )
-    hold_steps: int = Field(
-        0, "decode steps that prompts are held back while they fill less than hold_share of the budget", ge=0
-    )
+    # fmt: off
+    look_ahead: int = Field(0, "1 where a step is put together while the one before it runs, so that an arrival waits one more", ge=0, le=1)
+    hold_steps: int = Field(0, "decode steps that prompts are held back while they fill less than hold_share of the budget", ge=0)
     hold_share: Scalar = Field(0.0, "share of the token budget that ends such a wait", ge=0, le=1)
     poll_steps: int = Field(1, "steps between two looks at the queue of arrivals", ge=1)
     stream_steps: int = Field(1, "tokens between two messages to the client; the first one waits for as many", ge=1)
     front: Time = Field(0.0, "seconds of front end per request before the scheduler sees it")
     per_stream: Time = Field(0.0, "seconds that each concurrent stream adds to that")
     per_token: Time = Field(0.0, "seconds that each token of a prompt adds to that: it is tokenized and handed over")
-    graph_tokens: int = Field(
-        0, "tokens of a step up to which prompts and decodes are replayed as one graph and share its weights", ge=0
-    )
-    graph_batches: Annotated[tuple[int, ...], Through(_sizes, before=True), Through(_rising)] = Field(
-        (),
-        "sequences of the graphs that steps without a prompt are replayed from, such as 1/2/4/8: fewer are padded up to the next; none: as they come",
-    )
-    launch: Time = Field(
-        0.0,
-        "seconds of the host to launch an operation of a layer, in a step with prompts and decodes that no graph replays: it takes no less than them all",
-    )
-    prompt_factor: Scalar = Field(
-        1.0,
-        "a pass over prompts on a replica that decodes, over its price alone: two kinds of attention in a step, no graph replayed",
-        gt=0,
-    )
+    graph_tokens: int = Field(0, "tokens of a step up to which prompts and decodes are replayed as one graph and share its weights", ge=0)
+    graph_batches: Annotated[tuple[int, ...], Through(_sizes, before=True), Through(_rising)] = Field((), "sequences of the graphs that steps without a prompt are replayed from, such as 1/2/4/8: fewer are padded up to the next; none: as they come")
+    launch: Time = Field(0.0, "seconds of the host to launch an operation of a layer, in a step with prompts and decodes that no graph replays: it takes no less than them all")
+    prompt_factor: Scalar = Field(1.0, "a pass over prompts on a replica that decodes, over its price alone: two kinds of attention in a step, no graph replayed", gt=0)
     prompt_factor_moe: Scalar | None = Field(None, "the same where layers have experts", gt=0)
-    first_token_error: Scalar = Field(
-        0.5,
-        "share by which first tokens lie beyond what seeds and step prices say, in 80% of measured runs: harness, version, prices of prompts",
-        ge=0,
-    )
-    reserve_share: Scalar = Field(
-        0.0,
-        "share of the tokens still to be written whose cache is set aside at admission; 1 never preempts",
-        ge=0,
-        le=1,
-    )
-    memory_share: Scalar = Field(
-        0.0,
-        "share of a device's memory for weights and cache together (vLLM's gpu-memory-utilization, SGLang's mem-fraction-static)",
-        ge=0,
-        le=1,
-    )
-    cache_share: Scalar = Field(
-        0.0,
-        "share of the memory left after weights and reserve (TensorRT-LLM's free_gpu_memory_fraction); the engine's own rule where neither is given",
-        ge=0,
-        le=1,
-    )
+    first_token_error: Scalar = Field(0.5, "share by which first tokens lie beyond what seeds and step prices say, in 80% of measured runs: harness, version, prices of prompts", ge=0)
+    reserve_share: Scalar = Field(0.0, "share of the tokens still to be written whose cache is set aside at admission; 1 never preempts", ge=0, le=1)
+    memory_share: Scalar = Field(0.0, "share of a device's memory for weights and cache together (vLLM's gpu-memory-utilization, SGLang's mem-fraction-static)", ge=0, le=1)
+    cache_share: Scalar = Field(0.0, "share of the memory left after weights and reserve (TensorRT-LLM's free_gpu_memory_fraction); the engine's own rule where neither is given", ge=0, le=1)
     block: Whole = Field(16, "tokens of a block of the cache")
-    preemption: str = Field(
-        "recompute",
-        "what becomes of a sequence whose cache is taken: computed again, or kept on the host",
-        pattern="^(recompute|swap)$",
-    )
+    preemption: str = Field("recompute", "what becomes of a sequence whose cache is taken: computed again, or kept on the host", pattern="^(recompute|swap)$")
+    # fmt: on
     source: str = Field("documented defaults of the engine; docs/simulate.md")
 
 

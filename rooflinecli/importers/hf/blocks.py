@@ -166,10 +166,10 @@ def stack(layers: list[Override]) -> int | list[Json]:
     """`layers` for a spec, from what each layer overrides, in order."""
     if not any(layers):
         return len(layers)
-    best = _runs(layers)
+    best, fewest = _runs(layers), lambda groups: sum(1 + len(group.get("pattern", ())) for group in groups)
     for start in range(min(_LATEST_START, len(layers))):
         for period in range(2, min(_LONGEST_PERIOD, (len(layers) - start) // 2) + 1):
-            best = min(best, _periodic(layers, start, period), key=_written)
+            best = min(best, _periodic(layers, start, period), key=fewest)
     return best
 
 
@@ -193,10 +193,6 @@ def _runs(layers: list[Override]) -> list[Json]:
         else:
             groups.append({"repeat": 1, **layer})
     return groups
-
-
-def _written(groups: list[Json]) -> int:
-    return sum(1 + len(group.get("pattern", ())) for group in groups)
 
 
 def merged(*overrides: list[Override]) -> list[Override]:

@@ -62,7 +62,9 @@ def checkpoint(launch: Launch, written: object, flag: str) -> None:
     if same is None and not org:
         words = bare.split("-")  # tuned models carry the name of their base last: Hermes-3-Llama-3.1-8B
         tails = (_untuned("-".join(words[i:])) for i in range(1, len(words) - 1))
-        same = next((tail for tail in tails if tail and _full(tail)), None)
+        # a model's own name: `llama-8b` is short for one, which another name that ends so need not mean
+        own = (tail for tail in tails if tail and _known(tail) and _plain(find("models", tail).stem) == _plain(tail))
+        same = next(own, None)
     if same is not None:
         launch.options["model"] = found = same.rpartition("/")[2]
         if found != bare or not _known(org + bare):
@@ -113,11 +115,6 @@ def registered(name: object) -> ModelSpec | None:
         return load_model(str(name))
     except RooflineError:
         return None
-
-
-def _full(name: str) -> bool:
-    """Whether this is a model's own name: `llama-8b` is short for one, which another name that ends so need not mean."""
-    return _known(name) and _plain(find("models", name).stem) == _plain(name)
 
 
 def _plain(name: str) -> str:

@@ -266,7 +266,9 @@ def _of_words(
         return
     clients = flags("clients")
     if (client := serving_common.started(words, clients)) is not None:
-        asked = LaunchArguments.of_words(_counted(client))
+        # guidellm has the lengths in its --data
+        lengths = re.findall(r"\b(prompt|output)_tokens[\"']?[=:]\s*(\d+)", " ".join(client))
+        asked = LaunchArguments.of_words([*client, *(f"--{name}-tokens={count}" for name, count in lengths)])
         load_of = {
             option: [str(v) for name in names for v in asked.values(name)] for option, names in clients.read.items()
         }
@@ -388,12 +390,6 @@ def _on_chip(launch: Launch, written: str) -> None:
         launch.notes.append(
             f"it asks for the accelerator {one_line(written)}, which is not known here; --hw names the chip"
         )
-
-
-def _counted(words: list[str]) -> list[str]:
-    """The flags of a benchmark, with the lengths that guidellm has in its --data."""
-    lengths = re.findall(r"\b(prompt|output)_tokens[\"']?[=:]\s*(\d+)", " ".join(words))
-    return [*words, *(f"--{name}-tokens={count}" for name, count in lengths)]
 
 
 def _shown_path(path: str) -> str:

@@ -102,18 +102,17 @@ def options(
                     f"{args.written(*names)} {most} caps {what}, and no length is stated; give --prompt"
                 )
             found |= {"prompt": most // share} if 1 < most // share < PROMPT else {}
-    args.given = {name: values for name, values in args.given.items() if not _idle(name, values)}
+    args.given = {  # sizes of one rank leave a step as it is
+        name: values
+        for name, values in args.given.items()
+        if not (name.endswith("parallel_size") and str(values[0]) == "1")
+    }
     launch.unmodelled += args.left(known)
     for remark in remarks(launch):
         warn(remark)
     for match in _OURS.finditer(opened.text):
         found |= {option.long: value for option, value in flag_text.fields(match[1], named)}
     return found
-
-
-def _idle(name: str, values: list[Any]) -> bool:
-    """Whether a key leaves a step as it is: a size of one rank."""
-    return name.endswith("parallel_size") and str(values[0]) == "1"
 
 
 def _checkpoints(launch: Launch, roles: dict[str, tuple[str, ...]], args: LaunchArguments) -> dict[str, str]:

@@ -57,16 +57,16 @@ def _table(answer: CompareAnswer) -> Table:
         ),
         Column(label(answer.rank), lambda r: text(r.value, answer.rank)),
         Column("80% interval", lambda r: text(r.interval, answer.rank) if r.interval else NONE, drop=len(others) + 7),
-        Column(f"vs best, {answer.bound}", _against_best, drop=len(others) + 6),
+        Column(
+            f"vs best, {answer.bound}",
+            lambda r: NONE if r.relative is None else f"{r.relative:.2f}x{' ~' if r.overlaps_previous else ''}",
+            drop=len(others) + 6,
+        ),
         *map(lambda q: Column(label(q), lambda r: text(r.quantities.get(q), q), drop=dropped[q]), others),
         Column("cost", "usd_per_hour", drop=4),
         Column("bottleneck", lambda r: r.bottleneck or NONE, text=True, drop=1),
     )
     return records(columns, answer.ranked)
-
-
-def _against_best(row: ComparedChip) -> str:
-    return NONE if row.relative is None else f"{row.relative:.2f}x{' ~' if row.overlaps_previous else ''}"
 
 
 def _notes(answer: CompareAnswer) -> list[Block]:

@@ -63,7 +63,9 @@ def compiled(answer: AotAnswer) -> Page:
     """The answer with the two counts next to each other, its operations, and what was not counted or does not fit."""
     counts, xla = answer.counts, answer.xla
     low, high = answer.interval_s
-    arguments = ", ".join(map(_shape, answer.arguments))
+    # ShapeDtypeStruct(shape=(64, 128), dtype=float32) -> float32[64, 128]
+    structs = re.compile(r"ShapeDtypeStruct\(shape=\(([\d, ]*?),?\), dtype=(\w+)\)")
+    arguments = structs.sub(r"\2[\1]", ", ".join(answer.arguments))
     intensity = counts["intensity_flops_per_byte"]
     flops = "no flops" if xla["flops"] is None else si(xla["flops"], "FLOP")
     rows = [
@@ -88,8 +90,3 @@ def compiled(answer: AotAnswer) -> Page:
         [Prose(note) for note in notes],
         *([Prose(f"does not fit: {v['message']}", style="red")] for v in answer.violations),
     )
-
-
-def _shape(shape: str) -> str:
-    """ShapeDtypeStruct(shape=(64, 128), dtype=float32) -> float32[64, 128], wherever it stands."""
-    return re.sub(r"ShapeDtypeStruct\(shape=\(([\d, ]*?),?\), dtype=(\w+)\)", r"\2[\1]", shape)

@@ -29,14 +29,13 @@ def names() -> list[str]:
 
 
 def claims(tree: Tree) -> str:
-    """The trainer whose config this is; empty for none."""
+    """The trainer whose config this is, which has every key of one of its rows and none of those with a `!`; empty for none."""
     args = LaunchArguments.of_tree(tree)
-    return next((name for name in names() if any(_claims(args, one) for one in flags(name).claims)), "")
-
-
-def _claims(args: LaunchArguments, keys: str) -> bool:
-    """Whether a config has every key of a row and none of those with a `!`."""
-    return all(args.has(key.removeprefix("!")) is not key.startswith("!") for key in keys.split())
+    for name in names():
+        for row in flags(name).claims:
+            if all(args.has(key.removeprefix("!")) is not key.startswith("!") for key in row.split()):
+                return name
+    return ""
 
 
 def _command(words: list[str]) -> str:
