@@ -394,3 +394,15 @@ def test_every_list_of_names_for_completion_is_there():
 
     for name in (*completion.names(), *completion._FIELDS):
         assert max(map(len, completion.named(name))) > 2, name
+
+
+@pytest.mark.parametrize(
+    "verb", [("search", "--phase", "decode", "-n", "1"), ("simulate", "--qps", "2", "--requests", "50")]
+)
+def test_limits_given_one_by_one_are_those_of_one_list(verb):
+    asked = (verb[0], "llama-3-8b", "--hw", "h100", *verb[1:], "--format", "json")
+    together, apart = (
+        run_cli(*asked, "--slo", "itl=25ms,ttft=1s"),
+        run_cli(*asked, "--slo", "itl=25ms", "--slo", "ttft=1s"),
+    )
+    assert together.out == apart.out and together.code == apart.code == 0

@@ -157,12 +157,12 @@ class _Dumper(yaml.SafeDumper):
         super().increase_indent(flow, False)
 
 
-def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
-    quoted = '"' if _NUMBERLIKE.match(value) or len(value) > 60 else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=quoted)
-
-
-_Dumper.add_representer(str, _text)
+_Dumper.add_representer(
+    str,
+    lambda dumper, value: dumper.represent_scalar(
+        "tag:yaml.org,2002:str", value, style='"' if _NUMBERLIKE.match(value) or len(value) > 60 else None
+    ),
+)
 
 
 def to_yaml(model: Json) -> str:
