@@ -135,11 +135,11 @@ def neighbors(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
         most = max(int((layers + 2) // layout.pp), 1)
         chunks = {*even, most, min(int(extrapolation.known(ctx, layout).stages), most), v - 1, v + 1} - {0}
         yield from (layout.with_changes(virtual_stages=float(n)) for n in sorted(chunks) if n != v)
+    # what sharding and recomputation free pays for a larger micro-batch
+    larger = [float(size) for size in micro_batch_sizes(ctx, layout.dp) if size > layout.micro_batch]
+    batches = [layout.micro_batch, *(larger if r.micro_batch is None else [])]
     if r.zero is None and layout.replicas > 1:
-        # what a stage frees pays for a larger micro-batch
-        larger = [float(size) for size in micro_batch_sizes(ctx, layout.dp) if size > layout.micro_batch]
-        batches = [layout.micro_batch] if r.micro_batch is not None else [layout.micro_batch, *larger[:1]]
-        for zero, size in product((zero for zero in (0, 1, 2, 3) if zero != layout.zero), batches):
+        for zero, size in product((zero for zero in (0, 1, 2, 3) if zero != layout.zero), batches[:2]):
             yield layout.with_changes(zero=zero, micro_batch=size, shard=r.shard)
         if r.shard is None:  # weights sharded inside a network domain, replicated across (HSDP)
             domains = {
@@ -147,7 +147,8 @@ def neighbors(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
             }
             yield from (layout.with_changes(zero=3, shard=float(n)) for n in sorted(domains) if 1 < n < layout.dp)
     if r.recompute is None:
-        yield from (layout.with_changes(recompute=kind) for kind in ("none", "full") if kind != layout.recompute)
+        other = "full" if layout.recompute != "full" else "none"
+        yield from (layout.with_changes(recompute=other, micro_batch=size) for size in batches)
     orders = layout_space.placements(layout_space.CoarseSpace(r))
     yield from (layout.with_changes(placement=order) for order in orders if order not in (None, layout.placement))
     if r.sequence_parallel is None and layout.tp > 1:
