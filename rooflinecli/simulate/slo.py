@@ -103,7 +103,7 @@ def _slo(written: str, text: str, at: str | None) -> Slo:
         except ValueError as error:
             raise UsageError(f"--slo {written}: {name}: {error}", "slo") from None
         if limit <= 0 or name in seconds:
-            raise UsageError(f"--slo {written}: {name} must be one time above zero", "slo")
+            raise UsageError(f"--slo {written}: {name} has to be above zero and given once", "slo")
         seconds[name] = limit
     try:
         target = float(at[1:].rstrip(" %")) / 100 if at is not None else DEFAULT_TARGET
