@@ -127,7 +127,7 @@ def test_a_prompt_of_a_pool_meets_its_limit_with_its_wait() -> None:
     at_bound = free[0]["prefill"]["latency_at_bound_s"]
     assert at_bound > free[0]["prefill"]["ttft_s"] > free[0]["prefill"]["queue_s"] > 0
     limits = [f"ttft={at_bound * 0.8}s,itl=20ms" if word.startswith("ttft=") else word for word in args]
-    tight = found("search", *limits)["pool_rows"]
+    tight = run_cli("search", *limits, "--format", "json").json["pool_rows"]
     assert all(row["prefill"]["latency_at_bound_s"] <= at_bound * 0.8 * (1 + 1e-9) for row in tight)
     assert tight[0]["devices"] >= free[0]["devices"]
     same = [row for row in free if row["devices"] == free[0]["devices"]]
