@@ -21,7 +21,7 @@ from rooflinecli.engine.evaluate import priced, time_at_bound
 from rooflinecli.engine.legality import LegalityRule
 from rooflinecli.engine.phase_answer import LayoutAnswer, layout_answer
 from rooflinecli.engine.residency import resident_memory
-from rooflinecli.specs.layout import WHOLE, Layout
+from rooflinecli.specs.layout import LEFT_OPEN, WHOLE, Layout
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -108,7 +108,7 @@ def _on(ctx: EstimateContext, phases: tuple[str, ...], devices: int, broken: lis
 
 def _trained(ctx: EstimateContext, devices: int, tried: list[Candidate] | None = None) -> ChosenLayout | None:
     """The fastest training layout on the devices, of which the candidates may be known; None where nothing is left open or nothing fits."""
-    if all(getattr(ctx.request, name) is not None for name in ("tp", "pp", "dp", "micro_batch", "zero", "recompute")):
+    if all(getattr(ctx.request, name) is not None for name in LEFT_OPEN["train"]):
         return None
     from rooflinecli.engine import training_layout
 

@@ -1,5 +1,5 @@
-"""A closed loop of few clients, or an open one of short answers, counted step by step by the rules that a simulated scheduler follows (simulate/replica, simulate/policies),
-with a few prices in place of tables."""
+"""A closed loop of few clients, or an open one of short answers, counted step by step by the rules that a simulated scheduler follows
+(simulate/replica, simulate/policies), with a few prices in place of tables."""
 
 from __future__ import annotations
 
@@ -13,20 +13,17 @@ DECODES = (1.0, 4.0, 12.0, 32.0)  # sequences of the decode steps that are price
 PASSES = (1.0, 4.0, 32.0)  # prompts of the passes,
 GRAPHS = (8.0, 32.0, 128.0, 512.0)  # and tokens of steps with a prompt that are replayed as one graph
 RAMP = 2  # requests of each client that are left out of the means
-BRIEFLY, LONG = (
-    (96, 12),
-    (400, 24),
-)  # requests that are counted, in all and of each client: for a time, and where it is split
+# requests that are counted, in all and of each client: for a time, and where it is split
+BRIEFLY, LONG = (96, 12), (400, 24)
 OPEN = 2000  # requests of an open loop, of which a tenth are left out
 SIZES = (2, 4, 8, 16, 32, 64)  # clients between which the seconds of a request are a line, within one per cent
 
 
 class LoopPrices(NamedTuple):
     """Seconds and tokens of a replica, and rules of its scheduler: whether an arrival waits for the step after the next (`look_ahead`), a
-    step reads `whole` prompts, and sequences that decode have a part in it (`rides`); a graph has `room` for so many tokens, what launches
-    replace (`starts`) and the least they take. `lone` is the first token of a client alone, `each` the requests that a client sends, `rate` those of an open loop a
-    second. Prices lie
-    on lines over a `power` of the size."""
+    step reads `whole` prompts, and sequences that decode have a part in it (`rides`); a graph has `room` for a number of tokens, what
+    launches replace (`starts`) and the least they take. `lone` is the first token of a client alone, `each` the requests that a client
+    sends, `rate` those of an open loop per second. Prices lie on lines over a `power` of the size."""
 
     front: float
     per_token: float

@@ -9,8 +9,8 @@ from __future__ import annotations
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
-from rooflinecli.formulas import collectives, roofline
 from rooflinecli.formulas import collectives as f
+from rooflinecli.formulas import roofline
 from rooflinecli.ledger.ops import ExpertAllToAll
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.network import PricedCollective
@@ -33,8 +33,8 @@ def price_exchange(e: ExpertAllToAll, chip: Chip) -> PricedCollective:
     if e.n.__class__ is float and e.n == 1.0:
         return PricedCollective(0.0, 0.0, 0.0, 0.0)
     inner = chip.levels[0]
-    inside = collectives.members_within(inner.size, e.stride, e.n)
-    nodes = collectives.fan_out(e.n, inside)
+    inside = f.members_within(inner.size, e.stride, e.n)
+    nodes = f.fan_out(e.n, inside)
     several = num.present(nodes - 1) and _reaches(e, chip, nodes)
     wide = chip.levels[1].bandwidth if several else inner.bandwidth
     # when every rank and every node gets one copy of a token at most

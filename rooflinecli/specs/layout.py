@@ -10,6 +10,10 @@ from rooflinecli.specs.registry import kinds
 
 AXES = ("tp", "pp", "dp", "cp", "ep")  # the parallel axes
 SIZES = (*AXES, "micro_batch", "virtual_stages")  # everything about a layout that is a whole number
+LEFT_OPEN = {  # an estimate chooses a layout where a question leaves one of these out
+    "serve": ("tp", "pp", "dp"),
+    "train": ("tp", "pp", "dp", "micro_batch", "zero", "recompute"),
+}
 
 RECOMPUTE = ("none", "selective", "full", "op")
 OPEN = tuple(

@@ -89,20 +89,21 @@ class Field(Generic[W, V]):
     `name` its key where options are kept as written, which is that of the first release that had it. `phase` is "train" or "serve" for
     what only training or only serving has: a question that names no phase means it by that (`build_request.implied`). `choices` are the words it may be; for a number, those that may stand instead of one. `least` and `most` replace the kind's bounds.
     `fills` is the field of Request, where it is not the parameter; `also` are other names, `former` names of earlier releases,
-    which no help shows; `off` is the flag that turns a switch off, where that is not --no-NAME. `several` fields may be repeated on a command line.
+    which no help shows; `off` is the flag that turns a switch off, where that is not --no-NAME. `several` fields may be repeated on a command line;
+    so may the items of one that is `listed`, text with commas.
     """
 
     def __init__(
         self, kind: str, help: str, *, default: Any = MISSING, panel: str = "", phase: str = "", choices: Sequence[str] | Callable[[], Sequence[str]] = (),
         least: float | None = None, most: float | None = None, short: str = "", fills: str = "", also: tuple[str, ...] = (),
         former: tuple[str, ...] = (), name: str = "", metavar: str = "", several: bool = False, positional: bool = False, symbol: str = "",
-        long: str = "", kw_only: bool = True, off: str = "",
+        long: str = "", kw_only: bool = True, off: str = "", listed: bool = False,
     ):  # fmt: skip
         self.kind, self.help, self.default, self.panel, self.phase = kind, help, default, panel, phase
         self._choices, self.least, self.most, self.short, self.fills = choices, least, most, short, fills
         self.also, self.former, self.name, self.metavar, self.several = also, former, name, metavar, several
         self.positional, self.symbol, self.kw_only = positional, symbol, kw_only and not positional
-        self.off = off
+        self.off, self.listed = off, listed
         self.parameter, self.long = "", long
 
     def __set_name__(self, owner: type, name: str) -> None:

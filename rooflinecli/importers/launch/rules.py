@@ -3,7 +3,8 @@ them has is left, so that it is listed as not understood.
 
 when: KEY or KEY|KEY -> a pattern of its value, on, off (also where it is absent), given or absent; `$option` is an option, `*` stands for any part.
 any: keys of which one is on. set: options as written, `\1` for a part of the first value, or `=` a sum of products of keys, numbers and
-`$options`, `KEY:1` with a value where it is absent, `/` before a divisor, `ceil` for a whole number of 1 or more; not: those where keys of `any` are given and none is on; else: those where the rule does not hold. drop: options that have no effect.
+`$options`, `KEY:1` with a value where it is absent, `/` before a divisor, `ceil` for a whole number of 1 or more; not: those where keys of
+`any` are given and none is on; else: those where the rule does not hold. drop: options that have no effect.
 note, unread, refuse: what is said, `{}` is the first key with its value.
 """
 

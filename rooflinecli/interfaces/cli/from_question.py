@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 Q = TypeVar("Q", bound=Question[Any])
 D = TypeVar("D", bound="Output")
-LISTED = frozenset({"slo"})  # values joined by commas that may also come one by one
 FORMATS = ("table", "json", "csv", "markdown", "html")
 
 
@@ -216,12 +215,12 @@ def add(
         *question.fields().values(),
         *(f for f in delivery.fields().values() if f.parameter not in question.fields()),
     ]
-    own = {f"--{f.long}" for f in fields}
+    own, listed = {f"--{f.long}" for f in fields}, {f.parameter for f in fields if f.listed}
     former = {old: new for f in fields for old, new in former_flags(f) if old not in own}
 
     def command(**given: object) -> None:
         written = {name: value for name, value in given.items() if value is not None and value != []}
-        written |= {n: ",".join(v) for n, v in written.items() if n in LISTED and isinstance(v, list)}
+        written |= {n: ",".join(v) for n, v in written.items() if n in listed and isinstance(v, list)}
         own = {n: v for n, v in written.items() if n in question.fields()}
         asked = question(**own) if read is None else read(own)
         how = delivery.read({n: v for n, v in written.items() if n not in question.fields()})
@@ -263,9 +262,7 @@ def command(
 def _parameter(option: Option, question: type[Question[object]]) -> inspect.Parameter:
     """A field as a parameter of a command. Every value is text, or a switch: the question reads it."""
     ranged = option.parameter in question.ranged
-    annotation: type | GenericAlias = (
-        list[str] if (option.several or option.parameter in LISTED) and not ranged else str
-    )
+    annotation: type | GenericAlias = list[str] if (option.several or option.listed) and not ranged else str
     names = (option.short, *(f"--{n}" for n in (option.long, *option.also) if len(n) > 1))
     metavar: str | None = option.metavar or KINDS[option.kind].metavar or "CHOICE"
     make: Callable[..., object] = typer.Option

@@ -117,7 +117,7 @@ class Compare(Prices, EstimateOptions, Several, Question[CompareAnswer]):  # typ
     }
     # fmt: off
     hw: Texts = field("free", "Chips, with commas or repeated; the first is the reference of --iso.", panel=LOAD, metavar="NAMES", several=True, also=("hardware",), kw_only=False)  # type: ignore[assignment]
-    slo: OptText = field("free", "Serving: TTFT and ITL limits, such as ttft=1s,itl=40ms.", default=None, metavar="LIMITS", panel=LOAD)
+    slo: OptText = field("free", "Serving: TTFT and ITL limits, such as ttft=1s,itl=40ms.", default=None, metavar="LIMITS", listed=True, panel=LOAD)
     iso: Text = field("choice", "What is equal: devices, cost (USD per hour) or memory", default="same-devices", choices=ISO, former=("at",))
     rank_by: OptText = field("free", "Quantity to rank by, as named in the JSON of `roofline estimate`; omitted: the time of --phase, else of decode.", default=None, metavar="QUANTITY", former=("rank",))
     measured: Texts = field("file", "Results of a benchmark or a training log: each row next to the estimate on the one --hw, and what would explain the gap.", default=None, several=True)

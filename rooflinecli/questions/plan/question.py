@@ -182,7 +182,7 @@ class Plan(Prices, EstimateOptions, Several, Question[PlanAnswer]):  # type: ign
     power: OptNumber = field("watts", "Power of the data center to stay within, such as 200kW: each device at its limit, with --host-factor and --pue.", default=None, panel=LOAD)
     preempted: OptNumber = field("time", "Training: mean time until a spot instance is taken away, such as 12h; spot offers count with what that leaves of them.", default=None, panel=LOAD)
     qps: OptNumber = field("positive", "Serving: requests per second to carry.", default=None, metavar="RATE", panel=LOAD, former=("request-rate", "rps"))
-    slo: OptText = field("free", "Serving: TTFT and ITL limits, such as ttft=1s,itl=40ms.", default=None, metavar="LIMITS", panel=LOAD)
+    slo: OptText = field("free", "Serving: TTFT and ITL limits, such as ttft=1s,itl=40ms.", default=None, metavar="LIMITS", listed=True, panel=LOAD)
     where: Texts = field("free", "What must also hold, e.g. 'train.memory.headroom >= 10 %'; repeat.", default=None, metavar="CONDITION", several=True)
     # fmt: on
 

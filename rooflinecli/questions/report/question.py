@@ -26,7 +26,7 @@ class Report(EstimateOptions, Question["ReportAnswer"]):
         "roofline report llama-3-8b --hw tpu-v5e -n 8 --phase train --batch 256",
     )
     # fmt: off
-    slo: OptText = field("free", "With --qps or --concurrency: the SLO to compare with other loads: ttft=2s,itl=50ms@99.", default=None, metavar="LIMITS")
+    slo: OptText = field("free", "With --qps or --concurrency: the SLO to compare with other loads: ttft=2s,itl=50ms@99.", default=None, metavar="LIMITS", listed=True)
     profile: OptText = field("file", "A trace of the one phase asked for, as `roofline profile` reads it: measured next to expected.", default=None, metavar="TRACE")
     # fmt: on
 

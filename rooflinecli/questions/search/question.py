@@ -278,7 +278,7 @@ class Limits(Group):
     # fmt: off
     ttft: OptNumber = field("time", "Serving: TTFT at most, e.g. '300 ms'.", default=None, panel=LOAD)
     itl: OptNumber = field("time", "Serving: ITL at most, e.g. '40 ms'.", default=None, panel=LOAD)
-    slo: OptText = field("free", "Serving: --ttft and --itl in one, such as ttft=1s,itl=40ms.", default=None, metavar="LIMITS", panel=LOAD)
+    slo: OptText = field("free", "Serving: --ttft and --itl in one, such as ttft=1s,itl=40ms.", default=None, metavar="LIMITS", listed=True, panel=LOAD)
     qps: OptNumber = field("positive", "Serving: requests per second to carry; finds the fewest devices.", default=None, metavar="RATE", panel=LOAD, former=("request-rate", "rps"))
     # fmt: on
 

@@ -143,7 +143,7 @@ class RequestLoad(o.Group):
     trace_window: o.OptText = o.field("free", "Part of a trace by time since its start, such as 10min:20min.", default=None, metavar="FROM:TO", panel=o.LOAD, former=("window",))
     skip_invalid: o.Switch = o.field("switch", "Leave malformed rows of a trace out, and report how many.", default=False, panel=o.LOAD, former=("skip-bad",))
     warmup: o.OptNumber = o.field("time", "Leave requests that arrive earlier out of every number, such as 30s.", default=None, panel=o.LOAD, least=0)
-    slo: o.OptText = o.field("free", "Limits and the percentage of requests that meet all: ttft=2s,itl=50ms,e2e=30s@99; several, and by class: ttft=500ms@50,ttft=2s@99,batch:e2e=10min@95.", default=None, metavar="LIMITS")
+    slo: o.OptText = o.field("free", "Limits and the percentage of requests that meet all: ttft=2s,itl=50ms,e2e=30s@99; several, and by class: ttft=500ms@50,ttft=2s@99,batch:e2e=10min@95.", default=None, metavar="LIMITS", listed=True)
     # fmt: on
 
     @property

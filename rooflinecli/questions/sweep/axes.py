@@ -16,13 +16,13 @@ from rooflinecli.price import overrides
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.specs import parse_values
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
+from rooflinecli.specs.layout import LEFT_OPEN
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.options import OPTIONS, Option
 from rooflinecli.specs.request import MOST
 
 LARGEST = 100_000_000
 MOST_CHOSEN = 500  # points: each is a choice of some milliseconds, in training of some tenths of a second
-_LEFT_OPEN = {"serve": {"tp", "pp", "dp"}, "train": {"tp", "pp", "dp", "micro-batch", "zero", "recompute"}}
 _RANGE = re.compile(r"^(?P<low>.+?)\.\.(?P<high>[^/x*]+?)(?:\s*(?P<op>[/x*])\s*(?P<step>[^\s/x*]+))?$")
 _UNIT = re.compile(r"^(?P<numbers>.*[0-9x])\s*(?P<unit>[A-Za-z%][A-Za-z%/$]*)$")
 
@@ -107,9 +107,9 @@ class Space:
     @property
     def chooses(self) -> bool:
         """Whether a size of the layout is left out, which `estimate` would choose; a large sweep takes it as 1."""
-        given = {axis.name for axis in (*self.structure, *self.sizes)}
+        given = {axis.name.replace("-", "_") for axis in (*self.structure, *self.sizes)}
         kinds = {"train" if phase == "train" else "serve" for phase in self.phases}
-        return self.points <= MOST_CHOSEN and any(_LEFT_OPEN[kind] - given for kind in kinds)
+        return self.points <= MOST_CHOSEN and any(set(LEFT_OPEN[kind]) - given for kind in kinds)
 
     @property
     def swept(self) -> tuple[Axis, ...]:
