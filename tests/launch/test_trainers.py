@@ -1,4 +1,4 @@
-"""Trainers that flags.yaml describes in rows, and what no reader may pass over: a format the trainer chooses, a stage of a launcher, a key no rule answers."""
+"""Trainers that flags/*.yaml describes in rows, and what no reader may pass over: a format the trainer chooses, a stage of a launcher, a key no rule answers."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import yaml
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
 from rooflinecli.core.text import one_line
-from rooflinecli.importers.launch.launch import ToolFlags, flags, flattened, table
+from rooflinecli.importers.launch.launch import ToolFlags, flags, flattened, table, tools as tool_entries
 from rooflinecli.importers.launch.shell_expansion import in_yaml, unknown, unknowns
 from rooflinecli.importers.source import Options, Tree
 
@@ -190,7 +190,7 @@ def unread(document: object, processes: list[Container], tools: set[str]) -> lis
 
 def _servers() -> list[ToolFlags]:
     """The flags of every server."""
-    return [flags(name) for name, entry in table("flags.yaml").items() if entry.get("extends") == "serving"]
+    return [flags(name) for name, entry in tool_entries().items() if entry.get("extends") == "serving"]
 
 
 def _named(tree: object, key: str = "") -> Iterator[tuple[str, Any]]:

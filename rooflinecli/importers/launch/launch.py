@@ -1,4 +1,4 @@
-"""One launch: its options of an estimate, its flags or keys, and those of its tool by their role (flags.yaml)."""
+"""One launch: its options of an estimate, its flags or keys, and those of its tool by their role (flags/*.yaml)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rooflinecli.importers.launch.shell_expansion import readable, unknowns
 from rooflinecli.importers.source import Options, Tree
 
 _FLAG = re.compile(r"-{1,2}[A-Za-z][\w.:-]*(=.*)?", re.DOTALL)
-# parts of names that bear on the cost: a pattern of flags.yaml hides such a flag only where it spells the part out
+# parts of names that bear on the cost: a pattern of flags/*.yaml hides such a flag only where it spells the part out
 _COSTS = re.compile(
     "offload|(?<!p)recompute|activation_checkpoint|gradient_checkpoint|parallel|quant|fp8|fp4|int8|int4|8bit|4bit|batch_size|seq_len|sequence_len"
     "|max_len|expert|shard|dtype|precision|accumul|num_layers|hidden_size|teacher|freeze|frozen|reward_model|gpus|nodes|nproc|replica"
@@ -32,7 +32,7 @@ _ENVIRONMENT = re.compile(r"(?:oc\.env:|env:)?([A-Za-z_]\w*)\s*(?::-?|,)\s*(.*)"
 
 
 class ToolFlags(NamedTuple):
-    """reasons: patterns of flags that change no cost, each with why; noted: those that may, with what is assumed; the others as in flags.yaml.
+    """reasons: patterns of flags that change no cost, each with why; noted: those that may, with what is assumed; the others as in flags/engines.yaml.
 
     In a `strict` tool a pattern hides a flag that bears on the cost only where it spells out the part of the name that says so.
     """
@@ -62,7 +62,7 @@ class ToolFlags(NamedTuple):
 @cache
 def table(name: str) -> dict[str, Json]:
     """A YAML next to this module."""
-    data: dict[str, Json] = yaml.safe_load(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+    data: dict[str, Json] = yaml.safe_load((Path(__file__).parent / name).read_text(encoding="utf-8"))
     return data
 
 
@@ -72,9 +72,16 @@ def formats() -> dict[str, dict[str, str]]:
 
 
 @cache
+def tools() -> dict[str, Json]:
+    """The entries of flags/*.yaml by tool."""
+    files = sorted(Path(__file__).with_name("flags").glob("*.yaml"))
+    return {tool: entry for path in files for tool, entry in table(f"flags/{path.name}").items()}
+
+
+@cache
 def flags(tool: str) -> ToolFlags:
     """The flags of one tool of tools/."""
-    entry = table("flags.yaml")[tool.replace(".", "_")]
+    entry = tools()[tool.replace(".", "_")]
     above = flags(entry["extends"]) if "extends" in entry else ToolFlags({}, {}, (), (), (), {}, {}, {})
     by_pattern = [
         {pattern: why for why, patterns in entry.get(kind, {}).items() for pattern in patterns.split()}

@@ -1,4 +1,4 @@
-r"""Rules of flags.yaml: what keys of a launch say together, as rows. Every key that a rule answers counts as read; one whose value none of
+r"""Rules of flags/*.yaml: what keys of a launch say together, as rows. Every key that a rule answers counts as read; one whose value none of
 them has is left, so that it is listed as not understood.
 
 when: KEY or KEY|KEY -> a pattern of its value, on, off (also where it is absent), given or absent; `$option` is an option, `*` stands for any part.

@@ -1,4 +1,4 @@
-"""Shared code of serving engines: a server's flags as options by the rows of flags.yaml, its sizes, and a command written line by line."""
+"""Shared code of serving engines: a server's flags as options by the rows of flags/*.yaml, its sizes, and a command written line by line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trainers whose config or command flags.yaml describes in rows (those with `claims` or `command`): Axolotl, LLaMA-Factory, TRL, oumi, NeMo AutoModel,
+"""Trainers whose config or command flags/*.yaml describes in rows (those with `claims` or `command`): Axolotl, LLaMA-Factory, TRL, oumi, NeMo AutoModel,
 torchtune, and the supervised trainers of verl and OpenRLHF. One replica each; the launcher sets how many there are.
 
 Roles of `read`: model, axes, n and nodes, micro-batch and steps of accumulation, batch, seq, lora-rank, targets of adapters, optimizer.
@@ -11,7 +11,7 @@ import re
 import yaml
 
 from rooflinecli.importers.launch import dtype_names, rules, training_common
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, table
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, tools
 from rooflinecli.importers.source import Tree
 
 TRAINS = True
@@ -25,7 +25,7 @@ _EVERY = {"all", "all-linear", "*_proj"}
 
 def names() -> list[str]:
     """The trainers there are rows for."""
-    return [name for name, entry in table("flags.yaml").items() if {"claims", "command"} & set(entry)]
+    return [name for name, entry in tools().items() if {"claims", "command"} & set(entry)]
 
 
 def claims(tree: Tree) -> str:
