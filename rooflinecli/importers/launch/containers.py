@@ -16,7 +16,7 @@ import yaml
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
 from rooflinecli.core.text import one_line
-from rooflinecli.importers.launch.launch import ToolFlags, flags, flattened, table, tools as tool_entries
+from rooflinecli.importers.launch.launch import ToolFlags, flags, flattened, table, tool_entries
 from rooflinecli.importers.launch.shell_expansion import in_yaml, unknown, unknowns
 from rooflinecli.importers.source import Options, Tree
 

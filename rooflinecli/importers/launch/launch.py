@@ -72,7 +72,7 @@ def formats() -> dict[str, dict[str, str]]:
 
 
 @cache
-def tools() -> dict[str, Json]:
+def tool_entries() -> dict[str, Json]:
     """The entries of flags/*.yaml by tool."""
     files = sorted(Path(__file__).with_name("flags").glob("*.yaml"))
     return {tool: entry for path in files for tool, entry in table(f"flags/{path.name}").items()}
@@ -81,7 +81,7 @@ def tools() -> dict[str, Json]:
 @cache
 def flags(tool: str) -> ToolFlags:
     """The flags of one tool of tools/."""
-    entry = tools()[tool.replace(".", "_")]
+    entry = tool_entries()[tool.replace(".", "_")]
     above = flags(entry["extends"]) if "extends" in entry else ToolFlags({}, {}, (), (), (), {}, {}, {})
     by_pattern = [
         {pattern: why for why, patterns in entry.get(kind, {}).items() for pattern in patterns.split()}

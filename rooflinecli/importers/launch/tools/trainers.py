@@ -11,7 +11,7 @@ import re
 import yaml
 
 from rooflinecli.importers.launch import dtype_names, rules, training_common
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, tools
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, tool_entries
 from rooflinecli.importers.source import Tree
 
 TRAINS = True
@@ -25,7 +25,7 @@ _EVERY = {"all", "all-linear", "*_proj"}
 
 def names() -> list[str]:
     """The trainers there are rows for."""
-    return [name for name, entry in tools().items() if {"claims", "command"} & set(entry)]
+    return [name for name, entry in tool_entries().items() if {"claims", "command"} & set(entry)]
 
 
 def claims(tree: Tree) -> str:
