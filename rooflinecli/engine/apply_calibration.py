@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from rooflinecli.core import num
 from rooflinecli.core.num import Number
+from rooflinecli.engine import extrapolation
 from rooflinecli.engine.context import EstimateContext, whole_model
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, TrainAnswer
 from rooflinecli.engine.serving_load import sequences
 from rooflinecli.formulas import calibration as f
-from rooflinecli.formulas import roofline
+from rooflinecli.formulas import roofline, training
 from rooflinecli.price import overrides
 from rooflinecli.specs.hardware import Calibration
 from rooflinecli.specs.layout import Layout
@@ -50,10 +51,14 @@ def calibrated(phase: str, shipped: Callable[[EstimateContext, Layout], A]) -> C
         fit = calibration(ctx, layout, phase)
         if fit is None:
             return shipped(ctx, layout)
-        result = shipped(ctx.with_factors(_factors(ctx, layout, phase, fit)), layout)
+        fitted = ctx.with_factors(_factors(ctx, layout, phase, fit))
+        result, error = shipped(fitted, layout), cast(Number, fit.error)
+        if isinstance(result, TrainAnswer):  # rows say nothing of layouts that no published run is like
+            beyond = extrapolation.error(fitted, extrapolation.of(fitted, layout, result))
+            error = training.step_error(fit.error, 0.0, 0.0, 0.0, beyond)
         low, high = result.interval_s
         time, floor = result.time_s, result.floor_s
-        fitted_low, fitted_high = roofline.interval_low(time, fit.error, floor), roofline.interval_high(time, fit.error)
+        fitted_low, fitted_high = roofline.interval_low(time, error, floor), roofline.interval_high(time, error)
         outside = list(outside_calibrated_range(ctx, layout, phase, fit, result).values())
         inside = not any(outside) if all(isinstance(one, bool) for one in outside) else sum(outside) == 0
         result.interval_s = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from rooflinecli.core import num
@@ -48,9 +48,12 @@ def request(options: dict[str, Any]) -> Request:
     return Request(**fields)
 
 
-def implied(given: Collection[str]) -> str:
-    """Which of "train" and "serve" the options mean without --phase, by those that only one of them has; empty where none or both do."""
+def implied(given: Collection[str], quantities: Iterable[str] = ()) -> str:
+    """Which of "train" and "serve" the options mean without --phase, by those that only one of them has and by the quantities that are
+    named; empty where none or both do."""
+    phases = {name.partition(".")[0] for name in quantities} & {*PHASES, "serve"}
     meant = {OPTIONS[name].phase for name in given if name in OPTIONS} - {""}
+    meant |= {"train" if phase == "train" else "serve" for phase in phases}
     return meant.pop() if len(meant) == 1 else ""
 
 

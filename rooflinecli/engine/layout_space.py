@@ -4,7 +4,7 @@ A search tries all of them as arrays, the choice of a layout a coarse part, from
 and to find a device count, a part so small that its layouts are sooner priced one by one than numpy is imported.
 
 What is legal is engine/legality's to say. Micro-batches are the divisors of a replica's share of the batch and the powers of
-two up to it, expert groups the divisors of dp, virtual stages all that leave every chunk a layer, the embedding or the loss. ZeRO-3 shards over all
+two up to it where that is no whole number, expert groups the divisors of dp, virtual stages all that leave every chunk a layer, the embedding or the loss. ZeRO-3 shards over all
 replicas, or over those inside one or two fast domains (HSDP).
 """
 
@@ -26,6 +26,7 @@ from rooflinecli.engine import explicit_layout, extrapolation, legality
 from rooflinecli.engine.choose import divides_heads, scale_up_domain
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.legality import LegalityRule
+from rooflinecli.formulas.constraints import divides
 from rooflinecli.specs.layout import CHOSEN, OPEN, PLACEMENTS, Layout, OpenValues
 from rooflinecli.specs.request import Request
 
@@ -146,11 +147,37 @@ def layouts(ctx: EstimateContext, space: LayoutSpace, devices: int) -> LayoutArr
     found = LayoutArrays(dict(zip(ORDER, table[1:], strict=True)), table[0])
     plan = Layout(**{**found.sizes, **explicit_layout.layout_fields(ctx.request, "train")})
     alive, rejected = np.ones(len(found), dtype=bool), Counter[str]()  # by the first rule that a layout breaks
-    for rule in legality.rules(ctx, plan, "train"):
+    whole = [divides_batch(ctx, plan)] if chooses_whole_batches(ctx, space, devices) else []
+    for rule in (*legality.rules(ctx, plan, "train"), *whole):
         holds = np.broadcast_to(rule.holds, alive.shape)
         rejected[rule.name] += int((alive & ~holds).sum())
         alive &= holds
     return replace(found.take(np.flatnonzero(alive)), rejected={why: n for why, n in rejected.items() if n})
+
+
+def chooses_whole_batches(ctx: EstimateContext, space: LayoutSpace, devices: int) -> bool:
+    """Whether replicas of a layout that is chosen take whole micro-batches of the batch, which launchers require: where --batch is given
+    and some split of the devices can. Other batches are rounded up when they are launched."""
+    if ctx.request.batch is None:
+        return False
+    splits = (
+        split
+        for split in _splits(ctx, space, devices)
+        if divides_heads(ctx, split[0]) and split[1] <= ctx.ledger.n_layers and not ctx.seq % split[2]
+    )
+    micro = space.open.get("micro-batch", (1,))
+    return any(not ctx.train_batch % (dp * each) for _, _, _, dp in splits for each in micro)
+
+
+def divides_batch(ctx: EstimateContext, layout: Layout) -> LegalityRule:
+    """The rule of a layout that is chosen."""
+    holds = divides(layout.dp * layout.micro_batch, ctx.train_batch)
+    return LegalityRule(
+        "dp x micro-batch divides the batch",
+        ("batch",),
+        holds,
+        lambda: f"no layout of these sizes takes --batch {ctx.train_batch:g} in whole micro-batches; change it or -n",
+    )
 
 
 def few_layouts(ctx: EstimateContext, devices: int, broken: list[LegalityRule] | None = None) -> Iterator[Layout]:
@@ -158,10 +185,13 @@ def few_layouts(ctx: EstimateContext, devices: int, broken: list[LegalityRule] |
     space, request = CoarseSpace(ctx.request, few=True), ctx.request
     common = PLAIN.layout(request, {"zero": 1 if request.zero is None else request.zero})
     settings, most = list(structures(space)), legality.most_zero(ctx, common)
+    whole = chooses_whole_batches(ctx, space, devices)
     for split, rest in _sizes(ctx, space, devices):
         for sizes in product(*rest):
             layout = common.with_changes(**dict(zip(ORDER, (*map(float, split), *sizes), strict=True)))
             rule = legality.first_violation(ctx, layout, "train")
+            if rule is None and whole and not (divided := divides_batch(ctx, layout)).holds:
+                rule = divided
             if rule is None:
                 highest = 1 if layout.replicas == 1 else max(most, 1)
                 for one in settings:
@@ -232,10 +262,10 @@ def _allowed(space: LayoutSpace, name: str, values: Sequence[float]) -> list[flo
 
 
 def micro_batch_sizes(ctx: EstimateContext, dp: Number) -> list[int]:
-    """Sequences of a micro-batch that are tried: divisors of a replica's part of the batch, and powers of two, whose last micro-batch
-    is smaller."""
+    """Sequences of a micro-batch that are tried: divisors of a replica's part of the batch; where that is no whole number, powers of two
+    too, whose last micro-batch is smaller."""
     share = max(math.floor(ctx.train_batch / dp), 1)
-    return sorted({*divisors(share), *(2**i for i in range(share.bit_length()))})
+    return sorted({*divisors(share), *(2**i for i in range(share.bit_length()) if ctx.train_batch % dp)})
 
 
 def without_effect_removed(request: Request, layout: Layout) -> Layout:

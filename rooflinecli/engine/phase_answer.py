@@ -180,6 +180,11 @@ class TrainAnswer(PhaseAnswer):
     elapsed_interval_s: tuple[float, float] | None = field(default=None, metadata=OPTIONAL)
     extrapolations: list[str] | None = field(default=None, metadata=OPTIONAL | former("unsupported"))
 
+    @property
+    def launched_batch(self) -> int:
+        """Sequences of a global batch of whole micro-batches, which is what launchers take: the batch, or above it."""
+        return int(num.value(self.microbatches)) * self.layout_of_phase.dp * self.layout_of_phase.micro_batch
+
 
 def rate_interval(rate: Number, error: Number, time: Number, floor: Number) -> tuple[Number, Number]:
     """80% interval of a rate inverse to a time with this floor."""

@@ -80,11 +80,13 @@ def refined(ctx: EstimateContext, devices: int, tried: list[Layout] | None = Non
         few = list(few_layouts(ctx, devices)) if tried is None else tried
         starts, count = _by_split([(found, one) for one in few if (found := _score(ctx, one)) is not None]), len(few)
     scores: dict[tuple[Any, ...], Score | None] = {}
+    whole = layout_space.chooses_whole_batches(ctx, layout_space.CoarseSpace(ctx.request), devices)
 
     def score(layout: Layout) -> Score | None:
         key = tuple(getattr(layout, name) for name in _SIZES)
         if key not in scores:
-            scores[key] = _score(ctx, layout)
+            legal = not whole or layout_space.divides_batch(ctx, layout).holds
+            scores[key] = _score(ctx, layout) if legal else None
         return scores[key]
 
     def descent(least: Score, layout: Layout, moves: Callable[[Layout], Iterator[Layout]]) -> tuple[Score, Layout]:

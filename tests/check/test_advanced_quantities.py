@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from check.plans import check, plan
 from conftest import ROOT, run_cli
 
 sys.path.insert(0, str(ROOT / "tests" / "calibrate"))
@@ -118,6 +119,8 @@ def test_the_regret_of_serving_is_against_every_split(tmp_path: Path) -> None:
             tmp_path, f"{options}, tp: {tp}, pp: 1, dp: {dp}, batch: {32 // dp}", "layout.within_of_best: '<= 99 %'", 0
         )["layout.within_of_best"]
         assert row["expected"] == pytest.approx(times[tp] / best - 1, abs=1e-12)
+    missed = plan(tp=1, dp=8, require={"layout.regret_fraction": "<= -50 %"})
+    assert "no fixes are searched for a check that limits layout.regret_fraction" in check(tmp_path, missed).out
 
 
 @pytest.mark.slow

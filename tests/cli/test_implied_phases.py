@@ -8,6 +8,7 @@ import pytest
 from conftest import run_cli
 
 from rooflinecli.engine import build_request
+from rooflinecli.questions.search.question import Search
 from rooflinecli.specs.options import OPTIONS
 
 BASE = {"model": "llama-3-8b", "hw": "h100"}
@@ -44,6 +45,24 @@ def test_a_rate_asks_for_a_service(verb, limits):
     implied = run_cli(verb, "llama-3-8b", "--hw", "h100", *limits, "--format", "json")
     asked = run_cli(verb, "llama-3-8b", "--hw", "h100", *limits, "--phase", "decode", "--format", "json")
     assert implied.code == 0 and json.loads(implied.out) == json.loads(asked.out)
+
+
+@pytest.mark.parametrize(
+    ("more", "trains"),
+    [
+        ({"where": ["decode.time_s <= 40 ms"]}, False),
+        ({"objective": "itl"}, False),
+        ({"objective": "serve.itl_s"}, False),
+        ({"where": ["train.mfu >= 0.4"]}, True),
+        ({"objective": "latency"}, True),
+    ],
+    ids=str,
+)
+def test_a_quantity_that_is_named_implies_its_phase(more, trains):
+    assert Search.read({**BASE, **more}).training is trains
+    assert (
+        build_request.implied((), ["train.mfu"]) == "train" and build_request.implied({"qps": 1}, ["train.mfu"]) == ""
+    )
 
 
 def test_every_serving_option_is_of_one_side():

@@ -8,7 +8,7 @@ import pytest
 from conftest import run_cli
 
 from rooflinecli.engine import build_request
-from rooflinecli.engine.choose import candidates, reach, scale_up_domain
+from rooflinecli.engine.choose import candidates, choose, reach, scale_up_domain
 from rooflinecli.engine.context import EstimateContext
 
 LLAMA, MIXTRAL = "llama-3-8b", "mixtral-8x7b"  # 32 heads; 32 heads and eight experts
@@ -33,17 +33,27 @@ def found(ctx: EstimateContext, phase: str, devices: int) -> list[tuple[float, .
 
 @pytest.mark.parametrize("devices", [1, 8, 12, 24])
 def test_training_looks_at_every_split_and_variant(devices):
-    """ZeRO 1 or 3 where there are replicas, none or all computed again, microbatches of 1, 2 and 4 that the batch has."""
+    """ZeRO 1 or 3 where there are replicas, none or all computed again, microbatches of 1, 2 and 4 that, times the
+    replicas, divide the batch."""
     expected = {
         (*split, zero, recompute, micro)
         for split in splits(devices, 8)
         for zero, recompute, micro in product((1, 3) if split[2] > 1 else (0,), ("none", "full"), (1, 2, 4))
-        if split[2] * micro <= 16 and split[1] <= 32
+        if 16 % (split[2] * micro) == 0 and split[1] <= 32
     }
     plans = list(candidates(ctx(LLAMA, n=devices, phase="train", batch=16), "train", devices))
     assert {(p.tp, p.pp, p.dp, p.zero, p.recompute, p.micro_batch) for p in plans} == expected
     assert len(plans) == len(expected)
     assert all(p.sequence_parallel == (p.tp > 1) for p in plans)
+
+
+@pytest.mark.parametrize("devices", [12, 24])  # priced one by one, and as arrays
+def test_a_chosen_layout_takes_a_batch_that_is_given_in_whole_micro_batches(devices):
+    """Megatron asserts it; 32 has no factor of 3, so stages take it. A split that is given, and a batch by default, are rounded up."""
+    found = choose(ctx(LLAMA, n=devices, phase="train", batch=32), ("train",)).layout
+    assert 32 % (found.dp * found.micro_batch) == 0 and found.pp % 3 == 0
+    assert choose(ctx(LLAMA, n=devices, phase="train", batch=32, dp=devices), ("train",)).layout.dp == devices
+    assert choose(ctx(LLAMA, n=devices, phase="train"), ("train",)).layout.dp % 3 == 0
 
 
 def test_sizes_given_are_kept_and_nothing_else_is_tried():

@@ -336,3 +336,16 @@ def test_megatron_is_told_the_architecture_where_its_defaults_are_another(model)
             flag in text for flag in ("--normalization", "--position-embedding", "bias-linear", "--kv-channels")
         )
     assert "normalization: " + ("layernorm" if model == "gpt2" else "rmsnorm") in emit.emit("nemo", options).text
+
+
+@pytest.mark.parametrize("tool", ["megatron", "torchtitan", "deepspeed"])
+def test_a_launch_takes_whole_micro_batches(tool):
+    """1024 sequences are no multiple of 48 replicas: Megatron refuses such a global batch. The step is the same."""
+    asked = {"hw": "h100", "phase": "train", "n": 48, "dp": 48, "micro_batch_size": 2}
+    taken, whole = (rl.estimate("llama-3-8b", **asked, **more) for more in ({}, {"batch": 1056}))
+    with pytest.warns(match="a global batch of 1056 instead of 1024"):
+        text = rl.emit(tool, taken)
+    assert read.read_text(text, tool).options["batch"] in (1056, "1056")
+    assert taken["phases"]["train"]["time_s"] == whole["phases"]["train"]["time_s"]
+    assert any("launchers take 1056" in note for note in taken["notes"])
+    assert not any("launchers take" in note for note in whole["notes"])

@@ -318,6 +318,18 @@ def test_formats_and_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert json.loads(run_cli(*args, "--format", "json").out)["schema"] == "roofline/plan/1"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "asked",
+    [("--tokens", "15T", "--deadline", "60d", "--dtype", "fp8"), ("--qps", "20", "--slo", "ttft=2s,itl=50ms", "--prompt", "2048", "--output", "256")],
+    ids=("training", "service"),
+)  # fmt: skip
+def test_four_chips_fit_a_screen(monkeypatch: pytest.MonkeyPatch, asked: tuple[str, ...]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = run_cli("plan", "llama-3.3-70b", "--hw", "h100,b200,mi300x,tpu-v5p", *asked).out
+    assert len(text.splitlines()) <= 24 and ("at the fp8 peak" in text) == ("fp8" in asked)
+
+
 def test_why_nothing_keeps_to_a_limit_is_said_in_words_and_units():
     """No first token comes within a microsecond; one device is no devices."""
     serving = ("plan", "llama-3-8b", "--hw", "h100", "--phase", "decode")

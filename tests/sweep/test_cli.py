@@ -131,6 +131,22 @@ def test_columns_by_name_group_and_pattern() -> None:
         "violation",
     ]
     assert "did you mean" in roofline("sweep", *ARGS, "--columns", "decode.times_s", code=2).stderr
+    layouts = (
+        "sweep",
+        "llama-3-8b",
+        "--hw",
+        "h100",
+        "-n",
+        "8",
+        "--tp",
+        "1,3",
+        "--where",
+        "train.mfu > 0.1",
+        "--zero",
+        "2",
+    )
+    found = roofline(*layouts, "--format", "csv", "--columns", "layout.zero,layout.recompute").stdout.splitlines()
+    assert found[0] == "tp,layout.zero,layout.recompute,feasible,violation" and found[1].startswith("1,2,none,true")
 
 
 @pytest.mark.slow
@@ -157,7 +173,7 @@ def test_plots(tmp_path: Path) -> None:
         ["--where", "x"],
         ["--where", "decode.time_s <= nan"],
         ["--where", "decode.time_s <= inf"],
-        ["--where", "train.mfu > 0.3"],
+        ["--phase", "decode", "--where", "train.mfu > 0.3"],
         ["--where", "decode.tim_s > 3"],
         ["--dtype", "fp9"],
         ["--zero", "7"],

@@ -231,6 +231,8 @@ def _devices(count: int) -> list[Options]:
     return found
 
 
+# limits without a search for fixes: a simulation, a fleet or a search per change would take minutes, and measurements do not change
+UNSEARCHED = (SIMULATED, LAYOUT, MEASURED, FLEET)
 ALTERNATIVES = 3
 TRAINING = 5  # estimates that a training one counts as, whose layout is chosen among dozens
 FINEST = 16  # parts of a device count to which a change of it is refined
@@ -249,8 +251,8 @@ def fixes(outcomes: list[Outcome], estimator: Estimator) -> list[list[types.FixA
     found: list[list[types.FixAnswer] | None] = [None] * len(outcomes)
     for paired in (False, True):
         for i, missed in enumerate(outcomes):
-            if any(r.quantity.startswith((SIMULATED, LAYOUT, MEASURED, FLEET)) for r in missed.case.requirements):
-                continue  # a simulation, a fleet or a search per candidate would take minutes, and measurements do not change
+            if any(r.quantity.startswith(UNSEARCHED) for r in missed.case.requirements):
+                continue
             if missed.verdict != PASS and (found[i] == [] or not paired):
                 search = None if missed.result is None else _Search(missed, missed.result, estimator)
                 found[i] = [] if search is None else search.fixes(paired)

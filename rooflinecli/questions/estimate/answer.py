@@ -330,6 +330,12 @@ def unsupported(ctx: EstimateContext, phases: dict[str, PhaseAnswer], layouts: M
             stack = ctx.training_stack(Layout(zero=train.layout.zero))
             named = [f"train: no --framework: priced as {stack}; naming it narrows the interval"]
             found += named if stack != UNNAMED else []
+        launched = train.launched_batch
+        if train.layout is not None and launched != ctx.train_batch:
+            replicas = f"dp {train.layout.dp} x micro-batch {train.layout.micro_batch}"
+            found.append(
+                f"train: global batch {num.value(ctx.train_batch):g} is no multiple of {replicas}; launchers take {launched}, in the same step time"
+            )
         found += _beyond(ctx, train)
     found += _loaded(ctx, phases.get("decode"), layouts.get("decode"))
     if ctx.request.kv_tier is not None and isinstance(prefill, PrefillAnswer):

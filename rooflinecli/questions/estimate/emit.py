@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
 from rooflinecli.engine import build_request
+from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.importers.launch import emit
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.specs.model import load_model
@@ -37,8 +38,13 @@ def resolved_options(options: Mapping[str, object], result: EstimateAnswer, trai
     work = result.workload
     if trains or "dtype" in given or load_model(_model(given, result)).quantization is None:
         found["dtype"] = work.dtype  # an explicit dtype would store a quantized checkpoint otherwise
-    if trains:
-        return {**found, "batch": _whole(work.train_batch), "seq": _whole(work.seq)}
+    train = result.phases[phase]
+    if isinstance(train, TrainAnswer):
+        if (batch := train.launched_batch) != work.train_batch:
+            build_request.warn(
+                f"the launch has a global batch of {batch} instead of {work.train_batch:g}, in whole micro-batches of every replica"
+            )
+        return {**found, "batch": batch, "seq": _whole(work.seq)}
     found |= {
         "prompt": _whole(work.prompt),
         "output": _whole(work.output),

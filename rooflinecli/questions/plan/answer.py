@@ -161,7 +161,7 @@ def _row(asked: PlanTarget, name: str, layout: InstanceLayout) -> ServingChip:
 WAYS = (
     "smallest device count that meets the deadline, in steps of 1/16",
     "shortest run within the budget",
-    "smallest device count that sustains the request rate",
+    "smallest device count for the rate",
 )
 
 

@@ -19,7 +19,7 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.formulas import cost, scaling
 from rooflinecli.formulas.training_goodput import joined_mtbf
 from rooflinecli.questions import multi_chip
-from rooflinecli.questions.conditions import IntervalBounds, ends
+from rooflinecli.questions.conditions import IntervalBounds, condition, ends
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.goodput.question import MTBF, TrainingGoodput, elapsed_interval
 from rooflinecli.questions.multi_chip import Options
@@ -76,7 +76,8 @@ def target(asked: Plan) -> PlanTarget:
     """A question as what is asked of every chip. Raises UsageError naming the flag that is wrong or missing."""
     options = asked.options() | {"hw": ",".join(asked.hw)}
     hold = str(options.pop("hold", None) or BOUNDS[0])
-    served = asked.qps is not None or asked.slo is not None or build_request.implied(options) == "serve"
+    named = [condition(text).quantity for text in asked.where]
+    served = asked.qps is not None or asked.slo is not None or build_request.implied(options, named) == "serve"
     serving = "train" not in str(options.get("phase") or ("decode" if served else "train"))
     (_check_service if serving else _check_training)(asked, options)
     budget = None if asked.budget is None else parse_values.dollars("--budget", asked.budget, "budget")

@@ -331,11 +331,15 @@ class Search(Prices, Limits, EstimateOptions, Several, Question[SearchAnswer]): 
         if self.phase:
             return "train" in self.phase
         from rooflinecli.engine import build_request
+        from rooflinecli.questions.conditions import condition
+        from rooflinecli.questions.search.search_request import LIMITS
 
         limits = any(
             self.is_given(field) for field in (Search.ttft, Search.itl, Search.qps, Search.slo, Search.simulate_top)
         )
-        return not limits and build_request.implied(self.options()) != "serve"
+        goals = [f"serve.{goal}" if goal in LIMITS else goal for goal in (self.objective or "").split(",")]
+        named = [condition(text).quantity for text in self.where]
+        return not limits and build_request.implied(self.options(), [*named, *goals]) != "serve"
 
     def answer(self, tell: Callable[[int, int], None] | None = None, over: Spread | None = None) -> SearchAnswer:
         from rooflinecli.questions.search.answer import answer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
@@ -116,10 +116,10 @@ class Space:
         return tuple(a for a in (*self.structure, *self.sizes) if len(a.values) > 1)
 
 
-def space(options: Options, figures: list[str] | None = None) -> Space:
-    """Options by any of their names -> the space they span. Raises UsageError naming the flag that is wrong."""
+def space(options: Options, figures: list[str] | None = None, quantities: Iterable[str] = ()) -> Space:
+    """Options by any of their names -> the space they span; `quantities`: those that are asked for. Raises UsageError naming the flag that is wrong."""
     given = build_request.named(options, "`roofline sweep --help` lists them")
-    default = "train" if build_request.implied(given) == "train" else "prefill,decode"
+    default = "train" if build_request.implied(given, quantities) == "train" else "prefill,decode"
     phases = build_request.phases(given.pop("phase", default))
     axes = [axis(option, given[name]) for name, option in OPTIONS.items() if name in given]
     structure = tuple(a for a in axes if a.kind == "structure")

@@ -158,7 +158,9 @@ def answer(request: Request, axes: tuple[Axis, ...], box: Box, chooses: bool = F
                 needed = question.qps * ctx.output * (1 - 2 * BEHIND)
                 rules.append(_rule("replicas keep up with the rate", results["decode"].tokens_per_s >= needed))
     plan = next(iter(plans.values()))
-    shown = {name: getattr(plan, name) for name in ("devices", *SIZES)}
+    shown = {name: getattr(plan, name) for name in ("devices", *SIZES, "zero")}
+    words = {name: np.array(getattr(plan, name), dtype=object) for name in ("recompute", "sequence_parallel")}
+    shown |= words if "train" in plans else {}
     roofs = {"peak": ctx.chip.peak(ctx.formats.compute), "bandwidth": ctx.chip.bandwidth}
     return SweepBlock(results, shown, bill, rules, fits, shape, order, sizes, roofs)
 
@@ -413,7 +415,8 @@ class SweepStudy:
     """A sweep set up: its space and columns, which rows pass, and the points [start, stop) of its part."""
 
     def __init__(self, question: Sweep) -> None:
-        self.space = space(question.options(), list(question.figures) or None)
+        named = [*(question.wanted or ()), *(condition(text).quantity for text in question.where)]
+        self.space = space(question.options(), list(question.figures) or None, map(canonical, named))
         self.shown = layout(self.space, question.wanted)
         self.keep = Filter(self.space, list(question.where), question.feasible_only)
         self.start, self.stop = shard(self.space.points, question.part)

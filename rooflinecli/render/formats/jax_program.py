@@ -36,7 +36,7 @@ def program(model: str, answer: EstimateAnswer) -> str:
         raise UsageError("--emit jax: writes --recompute none or full; give one of them", "emit")
     constants = {
         "DP": int(sizes.dp), "TP": int(sizes.tp), "ZERO": int(sizes.zero if sizes.dp > 1 else 0), "SEQUENCE_PARALLEL": bool(sizes.sequence_parallel),
-        "MICRO_BATCH": int(sizes.micro_batch or 1), "MICROBATCHES": int((workload.train_batch or 1) / sizes.dp / (sizes.micro_batch or 1)), "SEQUENCE": int(workload.seq or 0),
+        "MICRO_BATCH": int(sizes.micro_batch or 1), "MICROBATCHES": int(phase.microbatches), "SEQUENCE": int(workload.seq or 0),
         "RECOMPUTE": sizes.recompute == "full", "LAYERS": spec.n_layers, "D_MODEL": spec.d_model, "D_FF": feedforward.d_ff,
         "HEADS": attention.n_heads, "KV_HEADS": attention.n_kv_heads, "HEAD_DIM": attention.head_dim, "VOCABULARY": spec.vocab_size,
     }  # fmt: skip

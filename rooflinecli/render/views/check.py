@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rooflinecli.core.text import plural
 from rooflinecli.questions.check import question as types
+from rooflinecli.questions.check.answer import UNSEARCHED
 from rooflinecli.questions.check.question import FAIL, INCONCLUSIVE, PASS
 from rooflinecli.render import numbers
 from rooflinecli.render.blocks import Block, Column, Headline, Page, Prose, page, records
@@ -106,6 +107,8 @@ def fixes_text(case: types.CaseAnswer) -> str:
     """The nearest changes that pass, in one line; empty for a case that passes."""
     if case.verdict == PASS:
         return ""
+    if unsearched := [row.quantity for row in case.requirements if row.quantity.startswith(UNSEARCHED)]:
+        return f"no fixes are searched for a check that limits {' and '.join(unsearched)}"
     if case.fixes is None:
         return "fix search was disabled or ran out of estimates; raise --fix-budget"
     if not case.fixes:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import count
+from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.fleet.question import FleetAnswer
+from rooflinecli.questions.hardware.answer import HALF
 from rooflinecli.questions.multi_chip import remedy
 from rooflinecli.questions.plan import question as types
 from rooflinecli.render.blocks import Block, Column, Headline, Page, Pairs, Prose, labelled, page, records
@@ -20,12 +22,12 @@ _TRAINING = (
     Column("time", lambda r: text(r.elapsed_s, "run_s")),
     Column("80% interval", lambda r: text(r.elapsed_interval_s, "run_s"), drop=8),
     Column("total cost", lambda r: text(r.elapsed_usd, "training_usd")),
-    Column("80% interval", lambda r: text(r.elapsed_usd_interval, "training_usd"), drop=7),
     Column("MFU", "mfu", drop=2),
-    Column("layout", lambda r: layout(r.layout), text=True, drop=1),
 )
 _TRAINING_MORE = (
     *_TRAINING[:2],
+    Column("80% interval", lambda r: text(r.elapsed_usd_interval, "training_usd"), drop=7),
+    Column("layout", lambda r: layout(r.layout), text=True, drop=1),
     Column("failures, checkpoints", lambda r: percent(1 - r.goodput)),
     Column("time without", "run_s"),
     Column("cost without", "training_usd"),
@@ -110,6 +112,11 @@ def view(answer: types.PlanAnswer, estimate: EstimateAnswer | None = None) -> Pa
         _notes(answer, offers, estimate),
         details=[
             [records(_TRAINING_MORE, rows)] if isinstance(answer, types.TrainingPlan) and rows else [],
+            [
+                Prose(note, 2)
+                for row in rows[1:]
+                if isinstance(row, types.TrainingChip) and (note := _cheaper_and_faster(row))
+            ],
             *(labelled(f"{row.rank}", row.command) for row in rows[1:]),
             [records(_OFFERS, offers[:_SHOWN])] if offers else [],
         ],
@@ -137,9 +144,7 @@ def _headline(answer: types.PlanAnswer, rows: list[types.SizedChip]) -> str:
             if best.usd_per_hour is None
             else f", {text(best.usd_per_hour, 'usd_per_hour')}, {each}/M input and output tokens at {answer.qps:g} req/s"
         )
-        found += (
-            f", TTFT {text(n.ttft_s, 'ttft_s')}, ITL {text(n.itl_s, 'itl_s')}, max {n.requests_per_s:.3g} req/s{usd}"
-        )
+        found += f", TTFT {text(n.ttft_s, 'ttft_s')}, ITL {text(n.itl_s, 'itl_s')}{usd}"
     return f"{_work(answer)}: {found}; {goal}"
 
 
@@ -161,28 +166,32 @@ def _energy(joules: float | None) -> str:
     return f"{joules / 3.6e9:,.3g} MWh" if joules < 3.6e12 else f"{joules / 3.6e12:,.3g} GWh"
 
 
-def _cheaper_and_faster(row: types.TrainingChip) -> str | None:
-    """The nearest count tried that beats the chosen one in time and cost, both at the bound."""
+def _cheaper_and_faster(row: types.TrainingChip) -> str:
+    """The nearest count tried that beats the chosen one in time and cost, both at the bound; empty where there is none."""
     better = [
         (devices, usd, run_s)
         for devices, usd, run_s in ((t["devices"], t["training_usd"], t["run_s"]) for t in row.tried or ())
         if devices is not None and usd is not None and run_s is not None and row.held_usd is not None
         if devices > row.devices and run_s < row.held_s and usd < row.held_usd
     ]
-    if not better or row.held_usd is None:
-        return None
+    if not better:
+        return ""
     devices, usd, run_s = min(better)
     return f"{devices:,} x {row.hardware}: cheaper and faster at the bound ({money(usd)}, {text(run_s, 'run_s')})"
 
 
 def _notes(answer: types.PlanAnswer, offers: list[types.RunOffer], estimate: EstimateAnswer | None) -> list[Block]:
     found = [f"{row.hardware}: infeasible, {row.why}" for row in answer.rows if not row.feasible]
-    if estimate is not None and estimate.workload.seq is not None:
+    if estimate is not None and isinstance(train := estimate.phases.get("train"), TrainAnswer):
+        work, batch = estimate.workload, train.launched_batch
+        rounded = "" if batch == work.train_batch else f", launched as {batch:,}"
+        found.append(f"global batch: {work.train_batch:,g} sequences of {work.seq:,g} tokens{rounded} (--batch, --seq)")
+    if estimate is not None and estimate.workload.matmul_dtype not in HALF:
         work = estimate.workload
-        found.append(f"global batch: {work.train_batch:,g} sequences of {work.seq:,g} tokens (--batch, --seq)")
-    found += [
-        note for row in answer.sized if isinstance(row, types.TrainingChip) and (note := _cheaper_and_faster(row))
-    ]
+        found.append(
+            f"weights in {work.weight_dtype}, matmuls at the {work.matmul_dtype} peak (--dtype, --weight-dtype)"
+        )
+    found += [_cheaper_and_faster(row) for row in answer.sized[:1] if isinstance(row, types.TrainingChip)]
     if offers:
         offer = offers[0]
         usd = f"{money(offer.elapsed_usd)} at {text(offer.usd_per_device_hour, 'usd_per_hour')}"
@@ -195,7 +204,7 @@ def _notes(answer: types.PlanAnswer, offers: list[types.RunOffer], estimate: Est
         bills = [(row.hardware, row.bill_usd) for row in answer.sized if isinstance(row, types.ServingChip)]
         costs = ", ".join(f"{chip} {money(usd)}" for chip, usd in bills if usd is not None)
         found += [f"cost over {text(answer.period_s, 'time_s')}: {costs}"] if costs else []
-    return [Prose(note, indent=2) for note in found]
+    return [Prose(note, indent=2) for note in found if note]
 
 
 def fleet(answer: FleetAnswer) -> Page:
