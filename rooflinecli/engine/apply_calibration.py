@@ -7,7 +7,6 @@ from typing import TypeVar, cast
 
 from rooflinecli.core import num
 from rooflinecli.core.num import Number
-from rooflinecli.engine import extrapolation
 from rooflinecli.engine.context import EstimateContext, whole_model
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, TrainAnswer
 from rooflinecli.engine.serving_load import sequences
@@ -54,6 +53,8 @@ def calibrated(phase: str, shipped: Callable[[EstimateContext, Layout], A]) -> C
         fitted = ctx.with_factors(_factors(ctx, layout, phase, fit))
         result, error = shipped(fitted, layout), cast(Number, fit.error)
         if isinstance(result, TrainAnswer):  # rows say nothing of layouts that no published run is like
+            from rooflinecli.engine import extrapolation  # not loaded by an estimate of serving
+
             beyond = extrapolation.error(fitted, extrapolation.of(fitted, layout, result))
             error = training.step_error(fit.error, 0.0, 0.0, 0.0, beyond)
         low, high = result.interval_s
