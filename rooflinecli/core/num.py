@@ -7,6 +7,7 @@ names its own namespace; the plain-float path stays first because it is the one 
 from __future__ import annotations
 
 import math
+import struct
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -105,6 +106,13 @@ def value(a: Number) -> Number:
     if a.__class__ in _BARE:  # asking a float for an attribute that it lacks is slow
         return a
     return a.value if hasattr(a, "__roofline_num__") else a
+
+
+def single(a: Number) -> Number:
+    """To the digits of single precision, in which numbers that differ by rounding alone are equal: for rankings."""
+    if hasattr(a, "astype"):
+        return a.astype("float32")
+    return struct.unpack("f", struct.pack("f", a))[0] if abs(a) < 1e38 else a
 
 
 def plain(a: Number) -> bool:

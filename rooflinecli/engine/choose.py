@@ -26,12 +26,13 @@ from rooflinecli.specs.layout import LEFT_OPEN, WHOLE, Layout
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ChosenLayout:
-    """A layout, whether the device count was chosen, and one sentence on why it is this one."""
+    """A layout, whether the device count was chosen, and one sentence on why it is this one; sequences per replica where those change with it."""
 
     layout: Layout
     chosen: bool
     reason: str
     fits: bool
+    batch: Number | None = None
 
     @cached_property
     def shown(self) -> LayoutAnswer:
@@ -260,16 +261,7 @@ _SPLIT = ("tp", "pp", "dp", "cp", "ep", "virtual_stages")
 _FREED = (_SPLIT, (*_SPLIT, "micro_batch", "zero", "recompute"))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class FeasibleAlternative:
-    """A layout that fits, why, and the sequences per replica where those change with it."""
-
-    layout: Layout
-    reason: str
-    batch: Number | None = None
-
-
-def nearest_feasible(ctx: EstimateContext, phases: tuple[str, ...]) -> FeasibleAlternative | None:
+def nearest_feasible(ctx: EstimateContext, phases: tuple[str, ...]) -> ChosenLayout | None:
     """On the devices given: another split, or the sequences spread over replicas; else on more devices. None where nothing fits."""
     nearest = _other_split(ctx, phases) or (None if phases == ("train",) else _as_replicas(ctx, phases))
     if nearest is not None:
@@ -279,10 +271,10 @@ def nearest_feasible(ctx: EstimateContext, phases: tuple[str, ...]) -> FeasibleA
         choice = choose(free, phases, fastest=False)
     except (UsageError, Infeasible):
         return None
-    return FeasibleAlternative(choice.layout, choice.reason)
+    return choice
 
 
-def _other_split(ctx: EstimateContext, phases: tuple[str, ...]) -> FeasibleAlternative | None:
+def _other_split(ctx: EstimateContext, phases: tuple[str, ...]) -> ChosenLayout | None:
     """Another layout of the devices given for the same load; None where the layout was open to begin with."""
     r = ctx.request
     if r.devices is None and None in (r.tp, r.pp, r.dp):
@@ -298,11 +290,11 @@ def _other_split(ctx: EstimateContext, phases: tuple[str, ...]) -> FeasibleAlter
         except (UsageError, Infeasible):
             continue
         if choice.fits:
-            return FeasibleAlternative(choice.layout, f"the same {plural(devices, 'device')} laid out otherwise")
+            return replace(choice, reason=f"the same {plural(devices, 'device')} laid out otherwise")
     return None
 
 
-def _as_replicas(ctx: EstimateContext, phases: tuple[str, ...]) -> FeasibleAlternative | None:
+def _as_replicas(ctx: EstimateContext, phases: tuple[str, ...]) -> ChosenLayout | None:
     """The sequences of one replica spread over the fewest replicas that fit, experts over all of them (attention data parallelism)."""
     r = ctx.request
     if r.devices is None or r.concurrency is not None or r.qps is not None or (r.dp or 1) > 1:
@@ -320,7 +312,7 @@ def _as_replicas(ctx: EstimateContext, phases: tuple[str, ...]) -> FeasibleAlter
         legal = legality.first_violation(smaller, layout, phases[-1]) is None
         if legal and all(resident_memory(smaller, layout, phase).fits for phase in phases):
             reason = f"the same {ctx.batch:g} sequences as {layout.dp:.0f} replicas of {batch:.0f}"
-            return FeasibleAlternative(layout, reason, batch)
+            return ChosenLayout(layout, False, reason, True, batch)
     return None
 
 

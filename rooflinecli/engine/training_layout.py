@@ -12,6 +12,7 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+from rooflinecli.core import num
 from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.num import Number, divisors
 from rooflinecli.engine import extrapolation, layout_space, legality
@@ -25,8 +26,8 @@ FEW = 16  # devices, whose splits are few
 STARTS = 6  # splits of the devices from which it goes on
 MAX_PRICED = 1000  # layouts, one by one: some tenths of a second
 AXES = ("tp", "pp", "dp", "cp")
-# whether it exceeds the memory, then what is less the better: bytes, or seconds at the bound
-Score = tuple[bool, float]
+# whether it exceeds the memory, then what is less the better: bytes, or seconds at the bound, of equals the expected ones
+Score = tuple[bool, float, float]
 _SIZES = (*AXES, "ep", "micro_batch", "virtual_stages", "zero", "shard", "recompute", "sequence_parallel", "placement")
 
 
@@ -43,20 +44,22 @@ def coarse(ctx: EstimateContext, devices: int) -> tuple[list[tuple[Score, Layout
             if not len(part):
                 continue
             needed = resident_memory(ctx, part.plan(ctx.request), "train").total_bytes
-            value = np.broadcast_to(needed, (len(part),))
+            value = expected = np.broadcast_to(needed, (len(part),))
             fits = np.flatnonzero(value <= ctx.chip.capacity)
             if len(fits):
                 part = part.take(fits)
-                time = time_at_bound(priced(ctx, part.plan(ctx.request), "train"), ctx.request.bound)
-                value = np.broadcast_to(time, (len(part),))
-            order = np.lexsort((value,))
+                answer = priced(ctx, part.plan(ctx.request), "train")
+                times = num.single(time_at_bound(answer, ctx.request.bound)), answer.time_s
+                value, expected = (np.broadcast_to(time, (len(part),)) for time in times)
+            order = np.lexsort((expected, value))
             _, first = np.unique(part.split[order], return_index=True)
             best = order[np.sort(first)[:STARTS]]
             for i, row in zip(best, part.rows(best), strict=True):
                 sizes = {name: float(row[name]) for name in layout_space.ORDER}
                 shard = {} if row["shard"] is None else {"shard": float(row["shard"])}
                 layout = part.structure.layout(ctx.request, sizes | shard)
-                found.append(((not len(fits), float(value[i])), without_effect_removed(ctx.request, layout)))
+                score = not len(fits), float(value[i]), float(expected[i])
+                found.append((score, without_effect_removed(ctx.request, layout)))
     return _by_split(found), count
 
 
@@ -115,8 +118,9 @@ def _score(ctx: EstimateContext, layout: Layout) -> Score | None:
     try:
         memory = resident_memory(ctx, layout, "train")
         if not memory.fits:
-            return True, float(memory.total_bytes)
-        return False, float(time_at_bound(priced(ctx, layout, "train"), ctx.request.bound))
+            return True, float(memory.total_bytes), 0.0
+        answer = priced(ctx, layout, "train")
+        return False, num.single(float(time_at_bound(answer, ctx.request.bound))), float(answer.time_s)
     except Infeasible:
         return None
 

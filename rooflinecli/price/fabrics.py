@@ -205,8 +205,8 @@ def torus(op: str, size: Number, span: GroupSpan, level: LevelNumbers, regime: s
 
 def _twist(span: GroupSpan, level: LevelNumbers) -> Number:
     """What twisting a slice brings an all-to-all over all of it."""
-    whole = num.plain(span.n) and num.value(span.n) == num.value(span.slice) and span.mesh is None
-    if not (level.level.twisted and whole):
+    plain = num.plain(span.n) and num.plain(span.slice) and span.mesh is None
+    if not (level.level.twisted and plain and num.value(span.n) == num.value(span.slice)):
         return 1.0
     lengths = sorted(num.value(length) for length in _lengths(num.minimum(span.slice, level.size), level))
     return f.TWISTED.get(tuple(length / lengths[0] for length in lengths), 1.0)

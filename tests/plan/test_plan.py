@@ -156,7 +156,7 @@ def test_no_fewer_devices_meet_the_deadline() -> None:
     row = asked(*RUN, "--hw", "h100", "--deadline", "2d")["rows"][0]
     for n in (n for n in device_counts.ladder(4096, 8) if row["devices"] // 2 <= n < row["devices"]):
         options = {"model": RUN[0], "hw": "h100", "tokens": "100B", "batch": "512", "n": str(n)}
-        best = search(question(options, "train.interval_s.1", [])).ranking.top(1)
+        best = search(question(options, "train.interval_s.1", [])).top(1)
         steps = math.ceil(100e9 / (512 * 4096))
         ratio = row["interval_s"][1] / row["time_s"]
         assert not best or best[0].keys[0] * steps * at_bound(n, 8.03e9, ratio) / ratio > 2 * 86400, n

@@ -153,6 +153,6 @@ def test_llama_3s_order_of_axes(cluster: HardwareSpec, oversubscription: float, 
     path = tmp_path / "cluster.yaml"
     path.write_text(CLUSTER.read_text().replace("oversubscription: 7", f"oversubscription: {oversubscription:g}"))
     options = {"model": "llama-3.1-405b", "hw": str(path), "phase": "train", "n": "16384", "seq-len": "131072", "batch": "128", "tp": "8", "cp": "16", "pp": "16"}  # fmt: skip
-    best = search(question(options, "throughput", [])).ranking.top(1)[0].layout
+    best = search(question(options, "throughput", [])).top(1)[0].layout
     assert isinstance(best, TrainingLayout)
     assert (best.placement, best.dp) == (order, 8)

@@ -323,3 +323,9 @@ def test_the_comparison_can_fail() -> None:
     expected.phases["decode"].time_s *= 1 + 48 * 2.0**-52
     with pytest.raises(AssertionError):
         check(expected, answer, 0)
+
+
+def test_a_group_of_one_size_in_slices_of_several():
+    """An all-to-all over the context ranks of a torus, whose slice grows with the replicas."""
+    asked = {"model": "gpt2", "hw": "tpu-v5e", "phase": "train", "batch": 8, "seq": 128, "ring": "ulysses"}
+    compare(asked | {"tp": 1, "pp": 1, "cp": 2, "dp": "1,2", "sequence_parallel": "yes"}, 0)

@@ -39,7 +39,7 @@ def test_an_estimate_takes_what_a_search_ranks_first_or_is_within_five_percent(s
     request = drawn(seed)
     given = {} if request.ep is None else {"ep": (request.ep,)}
     question = TrainingSearchQuestion(request, (objective("time", ("train",)),), (), given, (int(request.devices),))
-    best = search(question).ranking.top(1)
+    best = search(question).top(1)
     chosen = estimate(request).phases["train"]
     end = {"pessimistic": chosen.interval_s[1], "expected": chosen.time_s, "floor": chosen.floor_s}[request.bound]
     if not best:

@@ -10,9 +10,8 @@ import yaml
 
 from lab import training_envelope
 from rooflinecli.questions.estimate.answer import estimate
-from rooflinecli.questions.search.explain_rows import report
 from rooflinecli.questions.search.search_request import question
-from rooflinecli.questions.search.training import search
+from rooflinecli.questions.search.training import report, search
 from rooflinecli.specs import training_envelope as known
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
@@ -190,11 +189,11 @@ def test_practised_keeps_to_precedent_and_counts_the_rest():
 def test_every_layout_is_a_row_of_its_own_where_asked():
     options = {"model": "llama-3-8b", "hw": "h100", "n": "8", "batch": "16", "phase": "train"}
     asked = question(options, "time", [], every=True)
-    rows = search(asked).ranking.top(20)
+    rows = search(asked).top(20)
     splits = {tuple(row.layout[k] for k in ("tp", "pp", "cp", "dp", "ep")) for row in rows}
     assert len(rows) == 20 > len(splits)
     plain = question(options, "time", [])
-    assert rows[0].layout == search(plain).ranking.top(1)[0].layout
+    assert rows[0].layout == search(plain).top(1)[0].layout
 
 
 def test_ties_name_the_simplest():
@@ -202,7 +201,7 @@ def test_ties_name_the_simplest():
     asked = question(options, "time", [])
     found = search(asked)
     tied = report(asked, found)["within_uncertainty"]
-    ranked = found.ranking.top(None)
+    ranked = found.top(None)
     best = ranked[0]
     alike = [e for e in ranked if abs(math.log(e.keys[0] / best.keys[0])) <= math.hypot(e.error, best.error)]
     assert tied["layouts"] == len(alike) > 1

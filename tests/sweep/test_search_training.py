@@ -10,9 +10,8 @@ import pytest
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.questions.estimate.answer import estimate
-from rooflinecli.questions.search.explain_rows import report, request_of
 from rooflinecli.questions.search.search_request import question
-from rooflinecli.questions.search.training import search
+from rooflinecli.questions.search.training import report, request_of, search
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import Request
@@ -125,7 +124,26 @@ def test_search_equals_brute_force(case: tuple[Any, ...]) -> None:
     best, fitting = brute_force(*case)
     _, found = ask(*case)
     assert found.fitting == fitting
-    assert math.isclose(found.ranking.top(1)[0].keys[0], best, rel_tol=4 * 2.0**-52)
+    assert math.isclose(found.top(1)[0].keys[0], best, rel_tol=4 * 2.0**-52)
+
+
+def test_equals_at_the_bound_are_ranked_by_their_expected_values() -> None:
+    """Many layouts have one floor, to the rounding of its last digits; the fastest of them is best, for an estimate too."""
+    options = {
+        "model": "gpt2-xl",
+        "hw": "mi300x",
+        "phase": "train",
+        "n": 16,
+        "batch": 64,
+        "seq_len": 512,
+        "hold": "floor",
+    }
+    asked = question(options, "time", [], every=True)
+    first, *others = search(asked).top(200)
+    equal = [other for other in others if math.isclose(other.keys[0], first.keys[0], rel_tol=1e-9)]
+    assert len(equal) > 20 and all(first.expected <= other.expected for other in equal)
+    chosen = estimate(build_request.request(options)).phases["train"]
+    assert chosen.floor_s == pytest.approx(first.keys[0]) and chosen.time_s <= 1.05 * first.expected[0]
 
 
 def test_counts_add_up() -> None:
@@ -173,7 +191,7 @@ def test_the_winner_never_loses_to_a_plan_by_hand(plan: dict[str, Any]) -> None:
     except UsageError:
         return  # a plan that cannot be laid out cannot win
     by_hand = result.phases["train"].time_s if result.feasible else math.inf
-    assert found.ranking.top(1)[0].keys[0] <= by_hand
+    assert found.top(1)[0].keys[0] <= by_hand
 
 
 def test_modest_tensor_and_pipeline_parallelism_beats_pure_fsdp_and_tp2() -> None:
@@ -181,7 +199,7 @@ def test_modest_tensor_and_pipeline_parallelism_beats_pure_fsdp_and_tp2() -> Non
 
     def least(**fixed: Any) -> float:
         _, found = ask("llama-3-70b", "h100", 2048, 1024, 4096, fixed)
-        return found.ranking.top(1)[0].keys[0]
+        return found.top(1)[0].keys[0]
 
     modest = least(tp=8, pp="1,2,4,8")
     assert modest < least(tp=1, pp=1)
@@ -196,7 +214,7 @@ def test_a_pareto_front_is_not_dominated_and_holds_both_winners() -> None:
         assert not (a.keys[0] <= b.keys[0] and a.keys[1] <= b.keys[1])
     for i, name in enumerate(("cost", "time")):
         _, alone = ask("llama-3-8b", "h100", "8,16,32", 64, 4096, {}, objective=name)
-        assert min(e.keys[i] for e in front) == alone.ranking.top(1)[0].keys[0]
+        assert min(e.keys[i] for e in front) == alone.top(1)[0].keys[0]
 
 
 def test_nothing_feasible_names_the_nearest_miss() -> None:
@@ -206,14 +224,14 @@ def test_nothing_feasible_names_the_nearest_miss() -> None:
     assert "of memory per device" in result["nearest_miss"]["lacks"]
     asked, found = ask("llama-3-8b", "h100", 8, 8, 4096, {}, where=("train.time_s <= 1 us",))
     miss = report(asked, found)["nearest_miss"]
-    fastest = ask("llama-3-8b", "h100", 8, 8, 4096, {})[1].ranking.top(1)[0].keys[0]
+    fastest = ask("llama-3-8b", "h100", 8, 8, 4096, {})[1].top(1)[0].keys[0]
     assert estimate(request_of(asked, miss["layout"])).phases["train"].time_s == pytest.approx(fastest, rel=1e-12)
 
 
 @pytest.mark.slow
 def test_the_report_reproduces_with_estimate() -> None:
     asked, found = ask("mixtral-8x7b", "h100", 64, 256, 4096, {})
-    for row, entry in zip(report(asked, found)["results"], found.ranking.top(5), strict=True):
+    for row, entry in zip(report(asked, found)["results"], found.top(5), strict=True):
         assert math.isclose(row["time_s"], entry.keys[0], rel_tol=4 * 2.0**-52)
         assert row["memory"]["total_bytes"] <= row["memory"]["capacity_bytes"]
 
@@ -222,8 +240,8 @@ def test_restrictions_hold() -> None:
     _, found = ask(
         "llama-3-8b", "h100", 32, 64, 4096, {"tp": "2,4", "zero": "1", "micro_batch": "2", "recompute": "full"}
     )
-    assert found.ranking.entries
-    for entry in found.ranking.entries.values():
+    assert found.ranking
+    for entry in found.ranking.values():
         assert (
             entry.layout["tp"] in (2, 4)
             and entry.layout["zero"] == 1
@@ -253,7 +271,7 @@ def test_what_is_given_is_judged_by_the_rules_alone(model: str, given: dict[str,
 def test_options_of_full_recomputation_are_held_against_the_recomputation_asked_for() -> None:
     asked = {"model": "llama-3-8b", "hw": "h100", "n": 8, "batch": 64, "seq": "8k", "mlp-chunks": 4, "zero": "3"}
     found = search(question({**asked, "recompute": "full"}, "train.time_s", []))
-    assert found.ranking.entries
+    assert found.ranking
     with pytest.raises(UsageError, match="--recompute full"):
         search(question(asked, "train.time_s", []))
     with pytest.raises(UsageError, match="--recompute full"):
@@ -265,7 +283,7 @@ def test_options_of_full_recomputation_are_held_against_the_recomputation_asked_
 def test_no_virtual_stage_count_given_by_hand_is_better_than_the_search(model: str, chip: str, devices: int) -> None:
     """Every count that --virtual-stages takes is tried: 42 layers on 2 stages with 4 chunks each are uneven, and legal."""
     options = {"model": model, "hw": chip, "n": str(devices), "batch": "64", "hold": "expected"}
-    best = search(question(options, "time", [])).ranking.top(1)[0].keys[0]
+    best = search(question(options, "time", [])).top(1)[0].keys[0]
     for chunks in (2, 3, 4, 5, 6, 7, 9, 11, 20):
-        given = search(question({**options, "virtual-stages": str(chunks)}, "time", [])).ranking.top(1)
+        given = search(question({**options, "virtual-stages": str(chunks)}, "time", [])).top(1)
         assert not given or best <= given[0].keys[0], chunks

@@ -12,9 +12,8 @@ import pytest
 from rooflinecli.engine import layout_space
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.questions.estimate.answer import estimate
-from rooflinecli.questions.search.explain_rows import report, request_of
 from rooflinecli.questions.search.search_request import TrainingSearchQuestion, question
-from rooflinecli.questions.search.training import search
+from rooflinecli.questions.search.training import report, request_of, search
 
 FSDP = {"tp": 1, "pp": 1, "cp": 1, "zero": "3"}
 
@@ -116,14 +115,14 @@ def slices(**more: Any) -> TrainingSearchQuestion:
 def test_groups_inside_a_slice_are_found_where_they_are_better() -> None:
     """The best of all three is what `estimate` says is best of them, and the rows of a search without them are worse."""
     asked = slices()
-    best = search(asked).ranking.top(1)[0]
+    best = search(asked).top(1)[0]
     ends = {
         shard: estimate(request_of(asked, replace(best.layout, shard=shard))).phases["train"].interval_s[1]
         for shard in (None, 256, 512)
     }
     assert best.layout["shard"] == min(ends, key=ends.__getitem__) == 256
     assert best.keys[0] == pytest.approx(ends[256], rel=1e-12)
-    whole = search(slices(shard=1024)).ranking.top(1)[0]
+    whole = search(slices(shard=1024)).top(1)[0]
     assert whole.layout["shard"] is None and whole.keys[0] > 1.1 * best.keys[0]
 
 

@@ -184,7 +184,7 @@ def _of_layout(case: CheckCase, result: EstimateAnswer, name: str, answer: Estim
     if phase == "decode":
         found = _best_serving(case, result, answer)
     else:
-        from rooflinecli.questions.search.explain_rows import fastest_layout
+        from rooflinecli.questions.search.training import fastest_layout
 
         open_ = {k: v for k, v in case.options.items() if k not in _CHOSEN | _UNSEARCHED}
         best = fastest_layout(open_, devices, case.hold)

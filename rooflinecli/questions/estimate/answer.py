@@ -12,7 +12,7 @@ from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.core.units import si
 from rooflinecli.engine import apply_calibration, option_conflicts
-from rooflinecli.engine.choose import ChosenLayout, FeasibleAlternative, choose, nearest_feasible, reach, smaller_work
+from rooflinecli.engine.choose import ChosenLayout, choose, nearest_feasible, reach, smaller_work
 from rooflinecli.engine.context import UNNAMED, EstimateContext, whole_model
 from rooflinecli.engine.counted_loop import counted
 from rooflinecli.engine.evaluate import answer, derive, prefill_share_under_load, priced, token_prices
@@ -258,7 +258,7 @@ def _violations(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> list[ty
     return found
 
 
-def _flags(remedy: FeasibleAlternative, phase: str, request: Request) -> str:
+def _flags(remedy: ChosenLayout, phase: str, request: Request) -> str:
     """The options that say a remedy."""
     plan = layout_answer(remedy.layout, False, "")
     text = f"-n {plan.devices} --tp {plan.tp} --pp {plan.pp} --dp {plan.dp}"

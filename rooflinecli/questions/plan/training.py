@@ -24,8 +24,8 @@ from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.goodput.question import MTBF, TrainingGoodput, elapsed_interval
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.plan.question import Plan, PlannedChip, RunOffer, TrainingChip
-from rooflinecli.questions.search.explain_rows import FastestLayout, fastest_layout
 from rooflinecli.questions.search.search_request import Limits, estimate_command, joined, question
+from rooflinecli.questions.search.training import FastestLayout, fastest_layout
 from rooflinecli.specs import parse_values, prices
 from rooflinecli.specs.hardware import HardwareSpec
 from rooflinecli.specs.layout import OPEN

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.parallel_map import Spread
 from rooflinecli.core.text import percent
@@ -16,7 +17,6 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.questions import multi_chip
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search import disaggregated, instances
-from rooflinecli.questions.search.explain_rows import by_count
 from rooflinecli.questions.search.question import (
     ChipOutcome,
     ChipSearch,
@@ -36,7 +36,7 @@ from rooflinecli.questions.search.search_request import (
     question,
     serving_question,
 )
-from rooflinecli.questions.search.training import frontier
+from rooflinecli.questions.search.training import by_count, frontier
 from rooflinecli.specs.options import OPTIONS
 
 _SIMULATED = (
@@ -69,8 +69,7 @@ def answer(asked: Search, tell: Tell | None = None, over: Spread | None = None) 
         return _with_commands(found, own)
 
     def training(own: Options, objective: str | None) -> TrainingSearch:
-        from rooflinecli.questions.search.explain_rows import report
-        from rooflinecli.questions.search.training import search
+        from rooflinecli.questions.search.training import report, search
 
         open_ = question(own, objective or "throughput", where, asked.precedent_only, asked.all_layouts)
         for n in open_.devices:
@@ -214,11 +213,15 @@ def _ranked(rows: list[R], objectives: list[str], pareto: bool, top: int) -> lis
     def key(row: R) -> tuple[float, ...]:
         return tuple(goal.key(row.score_at_bound[goal.quantity]) for goal in goals)
 
+    def rank(row: R) -> tuple[float, ...]:
+        """Equals at the bound by their expected values."""
+        return *map(num.single, key(row)), *(goal.key(row.score[goal.quantity]) for goal in goals)
+
     if pareto:
         columns = np.array([key(row) for row in rows]).reshape(-1, 2)
         rows = [rows[i] for i in frontier(columns[:, 0], columns[:, 1])[:top]]
     else:
-        rows.sort(key=key)
+        rows.sort(key=rank)
     for place, row in enumerate(rows, 1):
         row.rank = place
     if pareto:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import MISSING, at, entries
@@ -21,10 +22,9 @@ from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search import disaggregated, instances
-from rooflinecli.questions.search.explain_rows import by_count
 from rooflinecli.questions.search.question import NearestMiss, ServingRow, ServingSearch
 from rooflinecli.questions.search.search_request import Limits, ServingSearchQuestion, serving_question
-from rooflinecli.questions.search.training import frontier
+from rooflinecli.questions.search.training import by_count, frontier
 from rooflinecli.specs.quantities import AT_QPS, BLENDED, COST, PER_TOKEN
 
 EQUAL = 1e-4  # relative difference of two rows that says nothing
@@ -138,10 +138,13 @@ class ServingGrid:
     def best(self, keep: np.ndarray, top: int) -> list[ServingRow]:
         """The best batch of every instance layout, best first, each with why it trails; or the Pareto front of two objectives."""
         one = self.one
-        keys = [np.where(keep, o.key(self.at_bound(o.quantity, o.sign > 0)), np.inf) for o in self.question.objectives]
+        goals = self.question.objectives
+        keys = [np.where(keep, o.key(self.at_bound(o.quantity, o.sign > 0)), np.inf) for o in goals]
         if self.question.pareto:
             places = np.argwhere(keep)
             return [self.row(*map(int, places[i])) for i in frontier(keys[0][keep], keys[1][keep])[:top]]
+        # equals at the bound by their expected values
+        keys = [*map(num.single, keys), *(np.where(keep, o.key(self.value_of(o.quantity)), np.inf) for o in goals)]
         columns = [np.lexsort([one.batches, *(k[i] for k in reversed(keys))])[0] for i in range(one.shape[0])]
         alive = [i for i in range(one.shape[0]) if keep[i, columns[i]]]
         alive.sort(

@@ -1,38 +1,53 @@
-"""Exact search over training layouts: structure loops, sizes are arrays, memory first, time for what fits."""
+"""Exact search over training layouts: structure loops, sizes are arrays, memory first, time for what fits; and its answer: the best layouts
+and why they differ, what was rejected by what, and the nearest miss."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from typing import cast
 
 import numpy as np
 
+from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
 from rooflinecli.core.parallel_map import Spread
-from rooflinecli.core.units import duration
+from rooflinecli.core.text import percent
+from rooflinecli.core.units import duration, si
 from rooflinecli.engine import extrapolation, layout_space, legality, option_conflicts, residency
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer as engine_answer
 from rooflinecli.engine.evaluate import interval_bound
 from rooflinecli.engine.layout_space import LayoutArrays
 from rooflinecli.engine.phase_answer import TrainAnswer
-from rooflinecli.questions.estimate.answer import cost
-from rooflinecli.questions.search.question import TrainingLayout
+from rooflinecli.questions.conditions import quantity_of
+from rooflinecli.questions.estimate.answer import cost, estimate
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
+from rooflinecli.questions.multi_chip import Options
+from rooflinecli.questions.search import search_request
+from rooflinecli.questions.search.question import (
+    NearestMiss,
+    Rejected,
+    TrainingLayout,
+    TrainingRow,
+    TrainingSearch,
+    WithinUncertainty,
+)
 from rooflinecli.questions.search.search_request import TrainingSearchQuestion
 from rooflinecli.questions.sweep.run import SweepBlock, pick
-from rooflinecli.specs.layout import AXES
+from rooflinecli.specs.layout import AXES, SIZES
+from rooflinecli.specs.request import Request
 
 _AXES = ("tp", "dp", "ep", "cp", "pp")
 
 
 @dataclass
 class RankedLayout:
-    """A layout, its objectives at the bound that ranks (less is better), and the order between equals.
+    """A layout, its objectives at the bound that ranks (less is better), and the order between equals: expected values, then sizes.
 
     expected: the objectives' expected values; error: the relative error of its communication, which other layouts do not share.
     """
@@ -44,35 +59,17 @@ class RankedLayout:
     error: float = 0.0
 
     @property
+    def rank(self) -> tuple[object, ...]:
+        """What it is sorted by: bounds that differ by rounding alone are equal."""
+        return *map(num.single, self.keys), *self.order
+
+    @property
     def simplicity(self) -> tuple[object, ...]:
         """Fewer techniques first, then smaller groups, then the order of the ranking."""
         layout = self.layout
         axes = (layout.tp, layout.pp, layout.cp, layout.virtual_stages)
         techniques = (layout.zero > 1, layout.shard is not None, layout.recompute != "none")
         return sum(size > 1 for size in axes) + sum(techniques), math.prod(axes), layout.ep, self.keys
-
-
-@dataclass
-class Ranking:
-    """The best layout per device split; ties go to the smaller `order`."""
-
-    entries: dict[tuple[object, ...], RankedLayout] = field(default_factory=dict)
-
-    def offer(self, split: tuple[object, ...], entry: RankedLayout) -> None:
-        """Take a layout in where it is the best of its split."""
-        best = self.entries.get(split)
-        if best is None or (entry.keys, entry.order) < (best.keys, best.order):
-            self.entries[split] = entry
-
-    def top(self, count: int | None) -> list[RankedLayout]:
-        """The best `most`, all of them for None."""
-        return sorted(self.entries.values(), key=lambda e: (e.keys, e.order))[:count]
-
-    def keep(self, count: int) -> None:
-        """Forget all but the best `most`."""
-        if len(self.entries) > count:
-            order = sorted(self.entries.items(), key=lambda item: (item[1].keys, item[1].order))
-            self.entries = dict(order[:count])
 
 
 def frontier(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -130,7 +127,9 @@ class TrainingSearchResult:
     fitting: int = 0
     meeting: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
-    ranking: Ranking = field(default_factory=Ranking)
+    ranking: dict[tuple[object, ...], RankedLayout] = field(
+        default_factory=dict
+    )  # the best of each split of the devices
     front: list[RankedLayout] = field(default_factory=list)  # of two objectives: those that none beats in both
     memory_miss: RankedLayout | None = None
     limit_miss: RankedLayout | None = None
@@ -139,6 +138,16 @@ class TrainingSearchResult:
         if count:
             self.rejected[why] = self.rejected.get(why, 0) + count
 
+    def offer(self, split: tuple[object, ...], entry: RankedLayout) -> None:
+        """Take a layout in where it is the best of its split."""
+        best = self.ranking.get(split)
+        if best is None or entry.rank < best.rank:
+            self.ranking[split] = entry
+
+    def top(self, count: int | None) -> list[RankedLayout]:
+        """The best `count`, all of them for None."""
+        return sorted(self.ranking.values(), key=attrgetter("rank"))[:count]
+
     def merge(self, part: TrainingSearchResult) -> None:
         """Take in what was seen elsewhere; parts in their order give what one search would have seen."""
         self.layouts += part.layouts
@@ -146,8 +155,8 @@ class TrainingSearchResult:
         self.meeting += part.meeting
         for why, count in part.rejected.items():
             self.reject(why, count)
-        for split, entry in part.ranking.entries.items():
-            self.ranking.offer(split, entry)
+        for split, entry in part.ranking.items():
+            self.offer(split, entry)
         if part.front:
             both = [*self.front, *part.front]
             self.front = [both[i] for i in frontier(*np.array([entry.keys for entry in both]).T)]
@@ -192,7 +201,7 @@ def search(
     for part in parts:
         found.merge(part)
         if question.every:
-            found.ranking.keep(MOST_ROWS)
+            found.ranking = {_all(entry.layout): entry for entry in found.top(MOST_ROWS)}
         if tell:
             tell(part.layouts, total)
     return found
@@ -295,16 +304,206 @@ def _rank(
         shown = zip(*(column[chosen].astype(float).tolist() for column in figures), strict=True)
         for row, own, (error, *expected) in zip(layouts.rows(kept[chosen]), ranked, shown, strict=True):
             layout = TrainingLayout(**row)
-            yield RankedLayout(layout, own, _ties(layout), tuple(expected), error)
+            order = (*(o.key(value) for o, value in zip(objectives, expected, strict=True)), *_ties(layout))
+            yield RankedLayout(layout, own, order, tuple(expected), error)
 
     if len(keys) == 2:
         found.front = list(entries(frontier(keys[0], keys[1])))
-    order = np.lexsort([*(layouts.sizes[name][kept] for name in reversed(_TIES)), *reversed(keys)])
+    equals = [o.key(value) for o, value in zip(objectives, figures[1:], strict=True)]
+    equals += [layouts.sizes[name][kept] for name in _TIES]
+    order = np.lexsort([*map(num.single, keys), *equals][::-1])
     if question.every:
         for entry in entries(order[:MOST_ROWS]):
-            found.ranking.offer(_all(entry.layout), entry)
+            found.offer(_all(entry.layout), entry)
         return
     split = (layouts.split + 1e9 * layouts.sizes["ep"])[kept][order]
     _, first = np.unique(split, return_index=True)
     for entry in entries(order[first]):
-        found.ranking.offer(_axes(entry.layout), entry)
+        found.offer(_axes(entry.layout), entry)
+
+
+_FLAGS = ("tp", "pp", "cp", "dp", "ep", "zero", "shard", "micro_batch", "virtual_stages", "sequence_parallel", "recompute", "placement")  # fmt: skip
+
+
+def request_of(question: TrainingSearchQuestion, layout: TrainingLayout) -> Request:
+    """The question with its layout filled in: what `estimate` answers for a row."""
+    sizes: dict[str, float] = {k: float(layout[k]) for k in SIZES}
+    return replace(
+        question.request,
+        devices=float(layout.ranks),
+        zero=layout.zero,
+        recompute=layout.recompute,
+        sequence_parallel=layout.sequence_parallel,
+        placement=layout.placement or question.request.placement,
+        shard=question.request.shard if layout.shard is None else float(layout.shard),
+        **sizes,  # type: ignore[arg-type]
+    )
+
+
+@dataclass(frozen=True)
+class FastestLayout:
+    """The layout of the fastest step on a number of devices, its estimate, and the options of its command; None where nothing fits.
+
+    legal: layouts that were looked at.
+    """
+
+    legal: int = 0
+    layout: TrainingLayout | None = None
+    estimate: EstimateAnswer | None = None
+    command: str = ""
+
+
+def fastest_layout(
+    options: Options, devices: int, bound: str, where: Sequence[str] = (), over: Spread | None = None
+) -> FastestLayout:
+    """The fastest of every layout at the bound. Raises UsageError for sizes that do not split the devices."""
+    asks = search_request.question({**options, "n": str(devices), "phase": "train", "hold": bound}, "time", list(where))
+    found = search(asks, None, over)
+    best = found.top(1)
+    if not best:
+        return FastestLayout(found.layouts)
+    layout = best[0].layout
+    return FastestLayout(found.layouts, layout, estimate(request_of(asks, layout)), command(asks, layout))
+
+
+def report(question: TrainingSearchQuestion, found: TrainingSearchResult, top: int = 5) -> TrainingSearch:
+    """The answer, with the best `top` rows or the whole Pareto front."""
+    pareto = len(question.objectives) == 2
+    rows = [_row(question, e) for e in (found.front if pareto else found.top(top))]
+    for row in rows[1:] if not pareto else ():
+        row.why = why(rows[0], row, question)
+    request = question.request
+    return TrainingSearch(
+        model=request.model.name,
+        hardware=request.hardware.name,
+        phase="train",
+        devices=list(question.devices),
+        objective=[o.quantity for o in question.objectives],
+        pareto=pareto,
+        bound=request.bound,
+        where=[c.written for c in question.conditions],
+        layouts=found.layouts,
+        fit=found.fitting,
+        meet=found.meeting,
+        rejected=by_count(found.rejected),
+        results=rows,
+        within_uncertainty=None if pareto or question.every else _within_uncertainty(question, found),
+        feasible=bool(rows),
+        nearest_miss=None if rows else nearest(question, found),
+    )
+
+
+def by_count(rejected: dict[str, int]) -> list[Rejected]:
+    """Constraints by how many layouts they reject, most first."""
+    return [{"constraint": k, "layouts": v} for k, v in sorted(rejected.items(), key=lambda kv: -kv[1])]
+
+
+def _row(question: TrainingSearchQuestion, entry: RankedLayout) -> TrainingRow:
+    result = estimate(request_of(question, entry.layout))
+    phase = result.phases["train"]
+    assert isinstance(phase, TrainAnswer)
+    scores, bounds = dict[str, float](), dict[str, float]()
+    for o, key, value in zip(question.objectives, entry.keys, entry.expected, strict=True):
+        one = quantity_of(result, o.quantity)  # the scalar's last digit, which is what the command prints
+        known = isinstance(one, float)
+        bound = interval_bound(one, o.quantity, phase, question.request.bound, o.sign > 0)
+        scores[o.quantity], bounds[o.quantity] = one if known else value, float(bound) if known else o.sign * key
+    return TrainingRow.like(
+        phase,
+        layout=replace(entry.layout, devices=result.layout.devices),
+        score=scores,
+        score_at_bound=bounds,
+        limits_at_bound=limits_at_bound(question, result) or None,
+        command=command(question, entry.layout),
+        extrapolations=[
+            *(phase.extrapolations or ()),
+            *extrapolation.size_notes(question.request.hardware.kind, result.layout.devices),
+        ],
+        usd_per_million_training_tokens=result.cost.usd_per_million_training_tokens,
+    )
+
+
+def limits_at_bound(question: TrainingSearchQuestion, result: EstimateAnswer) -> dict[str, float]:
+    """What is compared with the limits of the question, by quantity."""
+    return {
+        c.quantity: float(c.at_bound(value, result.phases["train"], question.request.bound))
+        for c in question.conditions
+        if isinstance(value := quantity_of(result, c.quantity), (int, float))
+    }
+
+
+def _within_uncertainty(question: TrainingSearchQuestion, found: TrainingSearchResult) -> WithinUncertainty | None:
+    """Layouts within model uncertainty of the best; None where it stands alone."""
+    alike = indistinguishable(found.top(None))
+    if len(alike) < 2:
+        return None
+    simplest = min(alike, key=lambda entry: entry.simplicity)
+    first, simple = (estimate(request_of(question, entry.layout)) for entry in (alike[0], simplest))
+    steps = [result.phases["train"] for result in (first, simple)]
+    assert isinstance(steps[0], TrainAnswer) and isinstance(steps[1], TrainAnswer)
+    return WithinUncertainty(
+        layouts=len(alike),
+        simplest=replace(simplest.layout, devices=int(simple.layout.devices)),
+        command=command(question, simplest.layout),
+        separates=separating_measurement(steps[0], steps[1], simplest is alike[0]),
+    )
+
+
+def command(question: TrainingSearchQuestion, layout: TrainingLayout) -> str:
+    """The `roofline estimate` options that reproduce a layout."""
+    words = [f"-n {layout.ranks}"]
+    mixture = any(group.moe for group in EstimateContext(question.request).ledger.layers)
+    chosen = ("tp", "pp", "dp", "zero", "micro_batch", *(("ep",) if mixture else ()))  # by the estimate where left out
+    for name in _FLAGS:
+        value = getattr(layout, name)
+        if name == "sequence_parallel":
+            words.append("--sequence-parallel" if value else "--no-sequence-parallel")
+        elif value is not None and (value != 1 or name in chosen):
+            words.append(f"--{name.replace('_', '-')} {value}")
+    return " ".join(words)
+
+
+def why(best: TrainingRow, other: TrainingRow, question: TrainingSearchQuestion) -> str:
+    """One sentence: how much worse, and which parts of the step make the difference."""
+    name = question.objectives[0].quantity
+    own, first = other.score_at_bound[name], best.score_at_bound[name]
+    gap = abs(own / first - 1) if first else 0.0
+    moved = {
+        k: other.breakdown_s.get(k, 0.0) - best.breakdown_s.get(k, 0.0)
+        for k in {**best.breakdown_s, **other.breakdown_s}
+    }
+    largest = sorted((kv for kv in moved.items() if abs(kv[1]) > 1e-3 * best.time_s), key=lambda kv: -abs(kv[1]))[:3]
+    parts = (
+        ", ".join(f"{'+' if v > 0 else '-'}{duration(abs(v))} {k}" for k, v in largest)
+        or "breakdowns equal within 0.1% of the step"
+    )
+    memory = other.memory.total_bytes - best.memory.total_bytes
+    if abs(memory) > 0.02 * best.memory.capacity_bytes:
+        parts += f"; {si(abs(memory), 'B')} {'more' if memory > 0 else 'less'} memory"
+    bound = {"pessimistic": " at the pessimistic bound", "expected": "", "floor": " at the floor"}[
+        question.request.bound
+    ]
+    return f"{percent(gap)} worse{bound}: {parts}" if gap > 1e-4 else f"equal: {parts}"
+
+
+def nearest(question: TrainingSearchQuestion, found: TrainingSearchResult) -> NearestMiss | None:
+    """The layout that comes closest, and what it lacks."""
+    if found.limit_miss is not None:
+        layout = found.limit_miss.layout
+        result = estimate(request_of(question, layout))
+        values = limits_at_bound(question, result)
+        lacks = [
+            c.missed(value)
+            for c in question.conditions
+            if isinstance(c.limit, float) and (value := values.get(c.quantity)) is not None and not c.holds(value)
+        ]
+        return NearestMiss(layout=layout, command=command(question, layout), lacks="; ".join(lacks))
+    if found.memory_miss is not None:
+        (needed,), (capacity,) = found.memory_miss.keys, found.memory_miss.order
+        layout = found.memory_miss.layout
+        return NearestMiss(
+            layout=layout,
+            command=command(question, layout),
+            lacks=f"{si(needed - capacity, 'B')} of memory per device: it needs {si(needed, 'B')} of {si(capacity, 'B')}",
+        )
+    return None

@@ -6,7 +6,6 @@ best of the others with the figure a tenth lower and a tenth higher, and the nea
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -123,8 +122,8 @@ def with_layout(options: Options, layout: TrainingLayout | InstanceLayout) -> tu
 
 WIDEST, POINTS = math.log(4.0), 161  # how far a figure is moved either way, and in how many steps
 TENTH = (math.log(0.9), math.log(1.1))
-HALVINGS = 40  # of the step that holds a crossing
-AT_ONCE = 5  # halvings evaluated as one array: an estimate of 31 factors costs about what one of a single factor does
+# of the step that holds a crossing: an estimate of 31 factors costs about what one of a single factor does
+REFINEMENTS, PARTS = 8, 32
 # class of operation -> what `roofline measure` runs for it
 _MEASURED = {
     word: suite
@@ -292,29 +291,14 @@ def _flip(
     middle = len(steps) // 2
     up, down = crossed[crossed > middle], crossed[crossed < middle]
     ends = [(steps[i - 1], steps[i]) for i in up[:1]] + [(steps[i + 1], steps[i]) for i in down[-1:]]
-    for _ in range(HALVINGS // AT_ONCE if ends else 0):
-        trees = np.array([_midpoints(near, far, AT_ONCE) for near, far in ends])
-        lost = _gaps(contenders, chip, path, np.exp(trees.ravel())).reshape(trees.shape) < 0
-        ends = [_bisect(tree, flags) for tree, flags in zip(trees, lost, strict=True)]
+    for _ in range(REFINEMENTS if ends else 0):
+        near, far = np.array(ends).T
+        parts = np.linspace(near, far, PARTS + 1, axis=1)
+        lost = _gaps(contenders, chip, path, np.exp(parts.ravel())).reshape(parts.shape) < 0
+        lost[:, 0], lost[:, -1] = False, True
+        ends = [(row[i - 1], row[i]) for row, i in zip(parts, lost.argmax(axis=1), strict=True)]
     found = [far for _, far in ends]
     return math.exp(min(found, key=abs)) if found else None
-
-
-def _midpoints(near: float, far: float, halvings: int) -> list[float]:
-    """Both ends and every point that the halvings between them may visit, in order."""
-    points = [near, far]
-    for _ in range(halvings):
-        points = [x for a, b in itertools.pairwise(points) for x in (a, (a + b) / 2)] + [far]
-    return points
-
-
-def _bisect(points: np.ndarray, lost: np.ndarray) -> tuple[float, float]:
-    """Neighbours of which the lead holds at the first and is lost at the second, as bisection finds them."""
-    near, far = 0, len(points) - 1
-    while far - near > 1:
-        half = (near + far) // 2
-        near, far = (near, half) if lost[half] else (half, far)
-    return float(points[near]), float(points[far])
 
 
 def measurement(path: str, chip: str, contender: RankedCandidate) -> str:
