@@ -26,6 +26,7 @@ FEW = 16  # devices, whose splits are few
 STARTS = 6  # splits of the devices from which it goes on
 MAX_PRICED = 1000  # layouts, one by one: some tenths of a second
 AXES = ("tp", "pp", "dp", "cp")
+EXCHANGES = ((2, 1), (3, 1), (5, 1), (7, 1), (3, 2), (2, 3), (4, 3), (3, 4))  # factors that an axis gives and takes
 # whether it exceeds the memory, then what is less the better: bytes, or seconds at the bound, of equals the expected ones
 Score = tuple[bool, float, float]
 _SIZES = (*AXES, "ep", "micro_batch", "virtual_stages", "zero", "shard", "recompute", "sequence_parallel", "placement")
@@ -167,20 +168,28 @@ def neighbors(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
 
 
 def _shifted(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
-    """A prime factor moved from one open parallel axis to another."""
+    """A prime factor moved from one open parallel axis to another, or exchanged for one of the other's (tp 4 dp 48 to tp 3 dp 64)."""
     request = ctx.request
     open_axes = [axis for axis in AXES if getattr(request, axis) is None]
     for source in open_axes:
         size = int(getattr(layout, source))
         others = (axis for axis in open_axes if axis != source)
-        for target, factor in product(others, [p for p in (2, 3, 5, 7) if not size % p]):
-            moved: dict[str, Number | None] = {source: float(size // factor), target: getattr(layout, target) * factor}
+        for target, (factor, back) in product(others, [pair for pair in EXCHANGES if not size % pair[0]]):
+            if getattr(layout, target) % back:
+                continue
+            moved: dict[str, Number | None] = {
+                source: float(size // factor * back),
+                target: getattr(layout, target) / back * factor,
+            }
             if request.zero is None and layout.replicas == 1:
                 moved["zero"] = 1
             if request.shard is None and layout.shard is not None:  # the group fills the same network domain
                 changed = {**layout.__dict__, **moved}
                 moved["shard"] = layout.shard * layout.tp * layout.cp / (changed["tp"] * changed["cp"])
-            yield _consistent(ctx, layout.with_changes(**moved))
+            shifted = _consistent(ctx, layout.with_changes(**moved))
+            yield shifted
+            if "pp" not in moved and shifted.virtual_stages != layout.virtual_stages:
+                yield shifted.with_changes(virtual_stages=layout.virtual_stages)
 
 
 def _consistent(ctx: EstimateContext, layout: Layout) -> Layout:

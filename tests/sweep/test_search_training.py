@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rooflinecli.core.errors import UsageError
+from rooflinecli.engine import build_request
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.search.search_request import question
 from rooflinecli.questions.search.training import report, request_of, search
