@@ -215,7 +215,8 @@ def _ranked(rows: list[R], objectives: list[str], pareto: bool, top: int) -> lis
 
     def rank(row: R) -> tuple[float, ...]:
         """Equals at the bound by their expected values."""
-        return *map(num.single, key(row)), *(goal.key(row.score[goal.quantity]) for goal in goals)
+        bounds = tuple(num.single(value) for value in key(row))
+        return bounds + tuple(float(goal.key(row.score[goal.quantity])) for goal in goals)
 
     if pareto:
         columns = np.array([key(row) for row in rows]).reshape(-1, 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rooflinecli.core.errors import UsageError
+from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.render.numbers import layout
 from rooflinecli.specs.model import load_model
@@ -15,6 +16,7 @@ STEP = Path(__file__).with_name("jax_step.py.txt")
 def program(model: str, answer: EstimateAnswer) -> str:
     """The program of a dense decoder's step. Raises UsageError for a layout or a model that it does not write."""
     spec, phase = load_model(model), answer.phases["train"]
+    assert isinstance(phase, TrainAnswer)
     sizes, workload, first = phase.layout_of_phase, answer.workload, spec.layers[0]
     attention, feedforward = first.attention, first.feedforward
     if (
