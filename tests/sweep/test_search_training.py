@@ -53,14 +53,11 @@ def brute_force(model: str, chip: str, n: int, batch: int, seq: int, fixed: dict
         range(1, layers // 2 + 2),
     ):
         dp, rest = divmod(n, tp * pp * cp)
-        if rest or dp < 1 or any(h % tp for h in heads) or pp > layers or seq % cp or dp * mb > batch:
-            continue
-        share = batch // dp
-        if share % mb and mb & (mb - 1):
+        if rest or dp < 1 or any(h % tp for h in heads) or pp > layers or seq % cp or batch % (dp * mb):
             continue
         if dp % ep or (ep > 1 and (not experts or any(e % ep for e in experts))):
             continue
-        if v > 1 and (pp == 1 or pp * v > layers + 2 or math.ceil(batch / (dp * mb)) % pp):
+        if v > 1 and (pp == 1 or pp * v > layers + 2 or batch // (dp * mb) % pp):
             continue
         for zero, recompute, parallel in itertools.product(zeros, recomputes, parallels):
             if ("zero" not in fixed and zero and dp * cp == 1) or (
