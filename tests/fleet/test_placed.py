@@ -136,8 +136,15 @@ def test_the_plainest_of_equal_layouts_is_offered():
     """Among 2 x 1 and 1 x 2 replicas with the same rate the one of fewer replicas, at the first batch that has it; none where none may."""
     layouts = [InstanceSizes(tp=1, pp=1, dp=2, ep=1), InstanceSizes(tp=2, pp=1, dp=1, ep=1)]
     one = InstanceSizes(tp=1, pp=1, dp=1, ep=1)
-    grid = SimpleNamespace(layouts=[*layouts, one], batches=[4, 8, 16])
     rates = np.array([[1.0, 3.0, 3.0], [2.0, 3.0, 3.0], [0.5, 0.0, 0.1]])
+    grid = SimpleNamespace(
+        layouts=[*layouts, one], batches=np.array([4, 8, 16]), serve={"decode_requests_per_s": rates}
+    )
+    grid.whole = lambda values: np.broadcast_to(values, rates.shape)
     assert answer._fastest_by_size(grid, rates) == [one.at_batch(4.0), layouts[1].at_batch(8.0)]
+    assert answer._fastest_by_size(grid, rates * (1 + 1e-13 * np.arange(3))) == [
+        one.at_batch(4.0),
+        layouts[1].at_batch(8.0),
+    ]
     assert answer._fastest_by_size(grid, rates * [[2], [1], [0]]) == [layouts[0].at_batch(8.0)]
     assert answer._fastest_by_size(grid, np.zeros((3, 3))) == []

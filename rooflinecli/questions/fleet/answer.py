@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rooflinecli.core import num
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.num import divisors
 from rooflinecli.core.parallel_map import Spread, spread_over
@@ -73,14 +74,15 @@ def _domain(ctx: EstimateContext) -> int:
 
 
 def _fastest_by_size(grid: instances.InstanceGrid, rates: np.ndarray) -> list[InstanceLayout]:
-    """Of every number of devices the layout and batch with the highest rate, the fewest replicas among equals; none without a rate."""
-    found = []
+    """Of every number of devices the layout and batch with the highest rate, as a search ranks equals; none without a rate. rates: at the bound."""
+    found, parts = [], [np.array([[layout[axis]] for layout in grid.layouts]) for axis in ("pp", "dp")]
+    expected = grid.serve["decode_requests_per_s"]
+    keys = [grid.whole(key) for key in (grid.batches, *parts[::-1], -num.single(expected), -num.single(rates))]
     for size in sorted({layout.ranks for layout in grid.layouts}):
         rows = [i for i, layout in enumerate(grid.layouts) if layout.ranks == size]
-        enough = rates[rows].max() * (1 - 1e-12)
-        if enough > 0:
-            best = min((i for i in rows if rates[i].max() >= enough), key=lambda i: grid.layouts[i].dp)
-            found.append(grid.layouts[best].at_batch(float(grid.batches[np.argmax(rates[best] >= enough)])))
+        i, j = divmod(int(np.lexsort([key[rows].ravel() for key in keys])[0]), len(grid.batches))
+        if rates[rows[i], j] > 0:
+            found.append(grid.layouts[rows[i]].at_batch(float(grid.batches[j])))
     return found
 
 

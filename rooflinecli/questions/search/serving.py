@@ -144,12 +144,12 @@ class ServingGrid:
             places = np.argwhere(keep)
             return [self.row(*map(int, places[i])) for i in frontier(keys[0][keep], keys[1][keep])[:top]]
         # equals at the bound by their expected values
-        keys = [*map(num.single, keys), *(np.where(keep, o.key(self.value_of(o.quantity)), np.inf) for o in goals)]
+        keys += [np.where(keep, o.key(self.value_of(o.quantity)), np.inf) for o in goals]
+        keys = [num.single(key) for key in keys]
         columns = [np.lexsort([one.batches, *(k[i] for k in reversed(keys))])[0] for i in range(one.shape[0])]
         alive = [i for i in range(one.shape[0]) if keep[i, columns[i]]]
-        alive.sort(
-            key=lambda i: (*(k[i, columns[i]] for k in keys), one.serve["instance_devices"][i, 0], one.layouts[i].pp)
-        )
+        sizes = [(layout.ranks, layout.pp, layout.dp) for layout in one.layouts]
+        alive.sort(key=lambda i: (*(k[i, columns[i]] for k in keys), *sizes[i]))
         rows = [self.row(i, int(columns[i])) for i in alive[:top]]
         for row in rows[1:]:
             row.why = self._why(rows[0], row)
