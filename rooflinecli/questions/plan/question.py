@@ -186,6 +186,16 @@ class Plan(Prices, EstimateOptions, Several, Question[PlanAnswer]):  # type: ign
     where: Texts = field("free", "What must also hold, e.g. 'train.memory.headroom >= 10 %'; repeat.", default=None, metavar="CONDITION", several=True)
     # fmt: on
 
+    @property
+    def serves(self) -> bool:
+        """Whether a service is planned: by --phase, else where a rate, limits, or options or quantities of serving are named."""
+        from rooflinecli.engine import build_request
+        from rooflinecli.questions.conditions import condition
+
+        options, named = self.options(), [condition(text).quantity for text in self.where]
+        served = self.qps is not None or self.slo is not None or build_request.implied(options, named) == "serve"
+        return "train" not in str(options.get("phase") or ("decode" if served else "train"))
+
     def answer(self, tell: Callable[[str], None] | None = None, over: Spread | None = None) -> PlanAnswer:
         from rooflinecli.questions.plan.answer import plan
 

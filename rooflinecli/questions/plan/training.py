@@ -19,7 +19,7 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.formulas import cost, scaling
 from rooflinecli.formulas.training_goodput import joined_mtbf
 from rooflinecli.questions import multi_chip
-from rooflinecli.questions.conditions import IntervalBounds, condition, ends
+from rooflinecli.questions.conditions import IntervalBounds, ends
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.goodput.question import MTBF, TrainingGoodput, elapsed_interval
 from rooflinecli.questions.multi_chip import Options
@@ -76,10 +76,7 @@ def target(asked: Plan) -> PlanTarget:
     """A question as what is asked of every chip. Raises UsageError naming the flag that is wrong or missing."""
     options = asked.options() | {"hw": ",".join(asked.hw)}
     hold = str(options.pop("hold", None) or BOUNDS[0])
-    named = [condition(text).quantity for text in asked.where]
-    served = asked.qps is not None or asked.slo is not None or build_request.implied(options, named) == "serve"
-    serving = "train" not in str(options.get("phase") or ("decode" if served else "train"))
-    (_check_service if serving else _check_training)(asked, options)
+    serving = asked.serves
     budget = None if asked.budget is None else parse_values.dollars("--budget", asked.budget, "budget")
     each = multi_chip.each({k: v for k, v in options.items() if k not in ("n", "phase")})
     counted = next((chip for chip in each if split_count("hardware", chip)[0] is not None), None)
@@ -93,28 +90,6 @@ def target(asked: Plan) -> PlanTarget:
     most = int(build_request.value(OPTIONS["n"], options["n"])) if options.get("n") is not None else None
     limits = joined({}, asked.slo) if serving else {}
     return PlanTarget(asked, each, budget, most, hold, asked.qps if serving else None, limits)
-
-
-def _check_service(asked: Plan, options: Options) -> None:
-    if asked.qps is None:
-        raise UsageError("--qps is required for a serving plan, for example --qps 50", "qps")
-    if asked.budget is not None and asked.deadline is None:
-        raise UsageError("--budget for a service requires --deadline, for example --deadline 365d", "deadline")
-    if options.get("tokens") is not None:
-        raise UsageError("--tokens belongs to training, --qps and --slo to serving; leave one of them out", "tokens")
-
-
-def _check_training(asked: Plan, options: Options) -> None:
-    for field in (Plan.qps, Plan.slo):
-        if asked.is_given(field):
-            given = f"{field.flag} {asked.text_of(field)}"
-            raise UsageError(f"{given}: applies to serving; remove it, or add --phase decode", field.name)
-    if asked.deadline is None and asked.budget is None:
-        raise UsageError("plan requires --deadline, --budget or both, for example --deadline 30d", "deadline")
-    if options.get("tokens") is None:
-        raise UsageError("--tokens is required for a training plan, for example --tokens 15T", "tokens")
-    if not build_request.value(OPTIONS["tokens"], options["tokens"]):
-        raise UsageError(f"--tokens {options['tokens']}: must be above zero", "tokens")
 
 
 def newest(spec: HardwareSpec) -> list[prices.Offer]:

@@ -16,7 +16,7 @@ from rooflinecli.core.text import percent
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.questions import multi_chip
 from rooflinecli.questions.multi_chip import Options
-from rooflinecli.questions.search import disaggregated, instances
+from rooflinecli.questions.search import instances
 from rooflinecli.questions.search.question import (
     ChipOutcome,
     ChipSearch,
@@ -137,8 +137,8 @@ def serving_across(
         open_ = serving_question(each[chip], goal, list(asked.where), limits)
         ctx = EstimateContext(open_.request)
         layouts = instances.layouts(ctx, open_.open, open_.largest_instance)
-        candidates.append(disaggregated.candidates(each[chip], ctx, open_, layouts))
-    pairs = disaggregated.ranked(open_, candidates, asked.top) if open_ is not None else []
+        candidates.append(instances.candidates(each[chip], ctx, open_, layouts))
+    pairs = instances.ranked(open_, candidates, asked.top) if open_ is not None else []
     return replace(found, pools=pairs[0] if pairs else None, pool_rows=pairs)
 
 

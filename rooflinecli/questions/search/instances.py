@@ -1,10 +1,18 @@
-"""Every serving instance (TP, PP, DP, EP) at every batch, as arrays: rows are instances, columns are batches."""
+"""Every serving instance (TP, PP, DP, EP) at every batch, as arrays: rows are instances, columns are batches. And disaggregated prefill and
+decode pools: the best instances of each, how many of each, on one chip or each on its own.
+
+Every request passes both pools, so the slower one sets the rate. For each pool only the fastest instance of every size
+can be part of an optimum; pairs of those are tried with every split of the devices. At a request rate a prompt waits in the
+queue of its prefill instance, and its TTFT has the limit with that; at the highest rate of the devices there is no such mean.
+The transfer of the KV cache between the pools is not charged.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,12 +20,19 @@ from rooflinecli.core.num import Number, divisors
 from rooflinecli.engine import explicit_layout
 from rooflinecli.engine import legality as legal
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.evaluate import answer, prefill_share_under_load
+from rooflinecli.engine.evaluate import answer, interval_bound, prefill_share_under_load, time_at_bound, token_prices
 from rooflinecli.engine.phase_answer import PhaseAnswer
-from rooflinecli.formulas import serving
-from rooflinecli.questions.search.question import InstanceSizes
+from rooflinecli.formulas import closed_loop, cost, energy, serving
+from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.questions.multi_chip import Options
+from rooflinecli.questions.search.question import InstanceSizes, Pool, Pools
+from rooflinecli.questions.search.search_request import estimate_command
 from rooflinecli.specs.layout import Layout, OpenValues
+from rooflinecli.specs.quantities import BLENDED, COST
 from rooflinecli.specs.request import Request
+
+if TYPE_CHECKING:
+    from rooflinecli.questions.search.search_request import ServingSearchQuestion
 
 
 @dataclass
@@ -106,3 +121,231 @@ def offered(
         "decode_requests_per_s": serving.request_rate(decode.tokens_per_s, output),
         "instance_tokens_per_s": decode.tokens_per_s,
     }
+
+
+MOST = 4096  # devices of both pools, where neither -n nor a rate bounds them
+
+
+@dataclass(frozen=True)
+class PoolInstance:
+    """An instance for a pool of one phase, with the options and the context of its chip, and how many of them there are.
+
+    Its requests per second and the latency of its phase in seconds are those of one, expected and at the bound that ranks.
+    """
+
+    phase: str
+    options: Options
+    ctx: EstimateContext
+    layout: InstanceSizes
+    batch: float
+    devices: float
+    rate: float
+    latency: float
+    rate_at_bound: float
+    latency_at_bound: float
+    watts: float | None  # of a device
+    within_limit: float  # requests per second at the bound with the queue inside the limit
+    instances: float = 1.0
+
+    @property
+    def total(self) -> float:
+        """Devices of the pool."""
+        return self.instances * self.devices
+
+    @property
+    def usd_per_hour(self) -> float | None:
+        """Price of the pool, where it is known."""
+        return None if self.ctx.price is None else float(cost.fleet_price(self.total, self.ctx.price))
+
+    def exact(self) -> PoolInstance:
+        """The instance with the numbers that its command prints: one of an array may differ from a scalar's in the last digit."""
+        request = replace(self.ctx.request, phases=(self.phase,))
+        found = estimate(request_of(request, self.layout, batch=self.batch))
+        tokens = found.workload.prompt if self.phase == "prefill" else found.workload.output
+        answer, bound = found.phases[self.phase], self.ctx.request.bound
+        rate = float(serving.request_rate(answer.tokens_per_s, tokens))
+        return replace(
+            self,
+            rate=rate,
+            latency=float(answer.time_s),
+            rate_at_bound=float(interval_bound(rate, "requests_per_s", answer, bound, less=False)),
+            latency_at_bound=float(time_at_bound(answer, bound)),
+        )
+
+    def queue_s(self, qps: float | None, rate: float) -> float | None:
+        """Seconds that a prompt waits where `qps` come to all instances in turn, each of which reads `rate`; None where there is no such mean."""
+        if qps is None or self.phase == "decode":
+            return None
+        return float(closed_loop.queue_for_prefill(qps / (self.instances * rate), 1 / rate))
+
+    def answer(self, qps: float | None) -> Pool:
+        """The pool as the contract shows it, with the `roofline estimate` command of one of its instances."""
+        words = f"{self.layout.flags()} --batch {self.batch:g}"
+        queue = self.queue_s(qps, self.rate)
+        latency = self.latency + (queue or 0.0)
+        return Pool.like(
+            self,
+            latency_at_bound_s=self.latency_at_bound + (self.queue_s(qps, self.rate_at_bound) or 0.0),
+            ttft_s=latency if self.phase == "prefill" else None,
+            queue_s=queue,
+            itl_s=latency if self.phase == "decode" else None,
+            chip=str(self.options["hw"]),
+            estimate=estimate_command(self.options, words, (self.phase,)),
+        )
+
+
+@dataclass(frozen=True)
+class PoolPair:
+    """Instances for prefill on one chip, and instances for decode on the same or another."""
+
+    prefill: PoolInstance
+    decode: PoolInstance
+
+    @property
+    def devices(self) -> float:
+        """Devices of both pools."""
+        return self.prefill.total + self.decode.total
+
+    @property
+    def rate(self) -> float:
+        """Requests per second that pass both pools."""
+        p, d = self.prefill, self.decode
+        return float(serving.pooled_rate(p.instances, p.rate, d.instances, d.rate))
+
+    @property
+    def usd_per_hour(self) -> float | None:
+        """Price of both pools, where it is known."""
+        p, d = self.prefill.usd_per_hour, self.decode.usd_per_hour
+        return None if p is None or d is None else p + d
+
+    def answer(self, qps: float | None) -> Pools:
+        """The pair as the contract shows it, at a request rate: prompts carry the cost of the prefill pool, output tokens that of the decode pool."""
+        p, d, hourly, ctx = self.prefill, self.decode, self.usd_per_hour, self.decode.ctx
+        prefill, outputs = p.answer(qps), self.rate * float(ctx.output)
+        usd: dict[str, float | None] = {COST["prefill"]: None, COST["decode"]: None, BLENDED: None}
+        if hourly is not None:
+            share = (p.usd_per_hour or 0.0) / hourly if hourly else 0.0
+            prices = token_prices(hourly, self.rate * float(ctx.request_tokens), outputs, share, ctx.utilization)
+            usd = {name: float(price) for name, price in prices.items()}
+        joules = [energy.joules_per_token(o.total, o.watts, outputs) for o in (p, d) if o.watts]
+        on = [f" of {o.options['hw']}" if p.options["hw"] != d.options["hw"] else "" for o in (p, d)]
+        names = [" ".join(f"{k}{v}" for k, v in o.layout.entries() if v > 1) or "one device" for o in (p, d)]
+        blended = usd[BLENDED]
+        price = f", ${blended:.3g}/M tokens" if blended is not None else ""
+        return Pools(
+            prefill=prefill,
+            decode=d.answer(qps),
+            devices=self.devices,
+            requests_per_s=self.rate,
+            usd_per_hour=hourly,
+            **usd,
+            joules_per_token=float(sum(joules)) if len(joules) == 2 else None,
+            summary=f"{p.instances:g} x {names[0]}{on[0]} for prefill ({1e3 * (prefill.ttft_s or 0.0):.3g} ms), {d.instances:g} x {names[1]}{on[1]} "
+            f"at batch {d.batch:g} for decode ({1e3 * d.latency:.3g} ms): {self.devices:g} devices sustain {self.rate:.3g} req/s{price}",
+        )
+
+
+def candidates(
+    options: Options, ctx: EstimateContext, asked: ServingSearchQuestion, layouts: list[InstanceSizes]
+) -> tuple[list[PoolInstance], list[PoolInstance]]:
+    """The instances of one chip that meet the limits of the prefill pool and of the decode pool."""
+    grid = evaluate(asked.request, layouts, np.array(asked.batches, dtype=np.float64), disaggregated=True)
+    return _fastest(options, ctx, grid, asked, "prefill"), _fastest(options, ctx, grid, asked, "decode")
+
+
+def ranked(
+    asked: ServingSearchQuestion, chips: Sequence[tuple[list[PoolInstance], list[PoolInstance]]], top: int
+) -> list[Pools]:
+    """Pairs of pools on the chips, each pool on any of them, the best first; empty when no pool can meet its limit.
+
+    The fewest devices (or dollars) for the rate asked for, of equals those that carry more, else the highest rate on the devices given, or per device.
+    """
+    first = asked.objectives[0].quantity.rpartition(".")[2]
+
+    def key(pair: PoolPair) -> tuple[float, ...]:
+        """What is better smaller: the objective, else devices; devices of several chips compare in dollars only."""
+        usd, devices = pair.usd_per_hour, pair.devices
+        if usd is None and first in (BLENDED, COST["decode"]):
+            usd = float("inf")
+        size = usd if usd is not None and (first in (BLENDED, COST["decode"]) or len(chips) > 1) else devices
+        p, d = pair.prefill, pair.decode
+        rate = float(serving.pooled_rate(p.instances, p.rate_at_bound, d.instances, d.rate_at_bound))
+        return size if asked.qps is not None else size / rate, devices, -rate
+
+    pairs = [
+        pair
+        for prefill, _ in chips
+        for _, decode in chips
+        for p in prefill
+        for d in decode
+        if (pair := _pair(asked, p, d)) is not None
+    ]
+    best = sorted(pairs, key=key)[:top]
+    return [PoolPair(pair.prefill.exact(), pair.decode.exact()).answer(asked.qps) for pair in best]
+
+
+def _fastest(
+    options: Options, ctx: EstimateContext, grid: InstanceGrid, asked: ServingSearchQuestion, phase: str
+) -> list[PoolInstance]:
+    """The fastest instance of every size that meets the limit and is not beaten by a smaller one, all at the bound; of prefill at a
+    request rate, the one that reads most prompts within it."""
+    limit = asked.ttft if phase == "prefill" else asked.itl
+    ok = grid.legal & grid.whole(grid.phases[phase].memory.fits)
+    answer, bound = grid.phases[phase], ctx.request.bound
+    with np.errstate(all="ignore"):
+        expected = grid.whole(grid.serve[f"{phase}_requests_per_s"])
+        rate_at_bound = grid.whole(interval_bound(expected, "requests_per_s", answer, bound, less=False))
+        time = grid.whole(time_at_bound(answer, bound))
+        ok = ok & (time <= (np.inf if limit is None else limit))
+        share: np.ndarray | float = 1.0
+        if asked.qps is not None and limit is not None and phase == "prefill":
+            share = closed_loop.load_within(limit - time, 1 / rate_at_bound)
+    rates = np.where(ok, rate_at_bound * share, -1.0)
+    watts = grid.whole(answer.derived["power_w"]) if "power_w" in answer.derived else None
+    found: dict[float, PoolInstance] = {}
+    for i, layout in enumerate(grid.layouts):
+        j = int(np.argmax(rates[i]))
+        size, rate = float(grid.serve["instance_devices"][i, j]), float(rates[i, j])
+        if rate > (found[size].within_limit if size in found else 0.0):
+            found[size] = PoolInstance(
+                phase,
+                options,
+                ctx,
+                layout,
+                float(grid.batches[j]),
+                size,
+                float(expected[i, j]),
+                float(grid.whole(answer.time_s)[i, j]),
+                float(rate_at_bound[i, j]),
+                float(time[i, j]),
+                None if watts is None else float(watts[i, j]),
+                rate,
+            )
+    return list(found.values())
+
+
+def _pair(asked: ServingSearchQuestion, p: PoolInstance, d: PoolInstance) -> PoolPair | None:
+    """How many instances of each, or None when they do not fit on the devices."""
+
+    def pair(a: float, b: float) -> PoolPair:
+        return PoolPair(replace(p, instances=float(a)), replace(d, instances=float(b)))
+
+    if asked.qps is not None:
+        found = pair(*(serving.instances_for_rate(asked.qps, o.within_limit) for o in (p, d)))
+        return None if asked.devices is not None and found.devices > asked.devices else found
+    budget = asked.devices or MOST
+    counts = np.arange(1.0, budget // p.devices + 1)
+    others = serving.whole_instances(budget - counts * p.devices, d.devices)
+    counts, others = counts[others >= 1], others[others >= 1]
+    if not len(counts):
+        return None
+    if asked.devices is None:  # the fewest instances whose rate per device is within 1% of the best ratio
+        others = serving.instances_for_rate(counts * p.rate_at_bound, d.rate_at_bound)
+    rates = serving.pooled_rate(counts, p.rate_at_bound, others, d.rate_at_bound)
+    if asked.devices is None:
+        devices = counts * p.devices + others * d.devices
+        per = np.where(devices <= budget, rates / devices, 0.0)
+        i = int(np.argmax(per >= 0.99 * per.max()))
+    else:
+        i = int(np.argmax(rates))
+    return pair(counts[i], others[i])

@@ -21,7 +21,7 @@ from rooflinecli.questions.conditions import Condition
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.multi_chip import Options
-from rooflinecli.questions.search import disaggregated, instances
+from rooflinecli.questions.search import instances
 from rooflinecli.questions.search.question import NearestMiss, ServingRow, ServingSearch
 from rooflinecli.questions.search.search_request import Limits, ServingSearchQuestion, serving_question
 from rooflinecli.questions.search.training import by_count, frontier
@@ -46,9 +46,7 @@ def search(options: Options, goal: str | None, where: list[str], limits: Limits,
     )
     keep, rejected, worst = grid.weigh()
     rows = grid.best(keep, top)
-    pools = disaggregated.ranked(
-        question, [disaggregated.candidates(options, grid.ctx, question, grid.one.layouts)], top
-    )
+    pools = instances.ranked(question, [instances.candidates(options, grid.ctx, question, grid.one.layouts)], top)
     request, legal = question.request, grid.one.legal
     return ServingSearch(
         model=request.model.name,
