@@ -15,7 +15,7 @@ from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number, divisors
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import si
-from rooflinecli.engine import explicit_layout, legality
+from rooflinecli.engine import legality
 from rooflinecli.engine.context import EstimateContext, whole_model
 from rooflinecli.engine.evaluate import priced, time_at_bound
 from rooflinecli.engine.legality import LegalityRule
@@ -70,7 +70,7 @@ def choose(ctx: EstimateContext, phases: tuple[str, ...], fastest: bool = True) 
         unsustained += [one.unsustained for one in tried if one.unsustained is not None]
         best = _best(ctx, phases if fastest else (), tried)
         if best is not None:
-            if fastest and phases == ("train",) and (trained := _trained(ctx, devices, tried)) is not None:
+            if fastest and phases == ("train",) and (trained := _trained(ctx, devices)) is not None:
                 best = Candidate(trained.layout, True)
             why = _why_count(ctx, best.layout, best.needs(ctx, phases), smaller)
             if fastest and phases != ("train",):
@@ -107,13 +107,13 @@ def _on(ctx: EstimateContext, phases: tuple[str, ...], devices: int, broken: lis
     return ChosenLayout(least.layout, False, reason, False)
 
 
-def _trained(ctx: EstimateContext, devices: int, tried: list[Candidate] | None = None) -> ChosenLayout | None:
-    """The fastest training layout on the devices, of which the candidates may be known; None where nothing is left open or nothing fits."""
+def _trained(ctx: EstimateContext, devices: int) -> ChosenLayout | None:
+    """The fastest training layout on the devices; None where nothing is left open or nothing fits."""
     if all(getattr(ctx.request, name) is not None for name in LEFT_OPEN["train"]):
         return None
     from rooflinecli.engine import training_layout
 
-    found = training_layout.refined(ctx, devices, None if tried is None else [one.layout for one in tried])
+    found = training_layout.refined(ctx, devices)
     if found is None or not found[1]:
         return None
     layout, _, count = found
@@ -167,7 +167,7 @@ def _rank(ctx: EstimateContext, phases: tuple[str, ...], layout: Layout) -> tupl
 def _device_counts(ctx: EstimateContext) -> Iterator[int]:
     """Device counts to try: the product of the sizes given, doubled as far as the network reaches."""
     r = ctx.request
-    count, _ = explicit_layout.product_of_explicit_sizes(r)
+    count, _ = legality.product_of_explicit_sizes(r)
     yield count
     while None in (r.tp, r.pp, r.dp) and count * 2 <= reach(ctx):
         count *= 2
@@ -193,7 +193,7 @@ def _by(bound: str) -> str:
 def _why_count(ctx: EstimateContext, best: Layout, needs: float, smaller: list[Candidate]) -> str:
     """Why this device count: how full each device is, and what half of them would have been."""
     per_device = f"{si(needs, 'B')} of {si(float(ctx.chip.capacity), 'B')}"
-    product, sizes = explicit_layout.product_of_explicit_sizes(ctx.request)
+    product, sizes = legality.product_of_explicit_sizes(ctx.request)
     if best.devices < 2:
         return f"one device holds it: {per_device}"
     if best.devices == product:
@@ -206,7 +206,7 @@ def _no_layout(ctx: EstimateContext, devices: int, broken: list[LegalityRule]) -
     """Why nothing can be laid out on the devices given. Raises UsageError where a size given could not be laid out on any."""
     legality.check(ctx)
     r = ctx.request
-    product, sizes = explicit_layout.product_of_explicit_sizes(r)
+    product, sizes = legality.product_of_explicit_sizes(r)
     first = sizes.partition(" ")[0].removeprefix("--") or "n"
     makes = f"multiply to {product}" if sizes.count("--") > 1 else f"takes {plural(product, 'device')}"
     if devices % product:
@@ -244,7 +244,7 @@ def _does_not_fit(ctx: EstimateContext, least: float) -> str:
             f"{ctx.spec.name} does not fit on 1 x {chip}, whose file describes no network, so that a plan has one device; "
             "add `network:` to it, or lower --batch or the lengths"
         )
-    product, sizes = explicit_layout.product_of_explicit_sizes(r)
+    product, sizes = legality.product_of_explicit_sizes(r)
     most = product if None not in (r.tp, r.pp, r.dp) else reach(ctx)
     needs = (
         "" if math.isinf(least) else f": {si(least, 'B')} of {si(float(ctx.chip.capacity), 'B')} on each at the least"
@@ -279,7 +279,7 @@ def _other_split(ctx: EstimateContext, phases: tuple[str, ...]) -> ChosenLayout 
     r = ctx.request
     if r.devices is None and None in (r.tp, r.pp, r.dp):
         return None
-    product, _ = explicit_layout.product_of_explicit_sizes(r)
+    product, _ = legality.product_of_explicit_sizes(r)
     devices = r.devices if r.devices is not None else float(product)
     for names in _FREED if phases == ("train",) else _FREED[:1]:
         if all(getattr(r, name) is None for name in names):
@@ -299,7 +299,7 @@ def _as_replicas(ctx: EstimateContext, phases: tuple[str, ...]) -> ChosenLayout 
     r = ctx.request
     if r.devices is None or r.concurrency is not None or r.qps is not None or (r.dp or 1) > 1:
         return None
-    fields = explicit_layout.layout_fields(r, "decode")
+    fields = legality.layout_fields(r, "decode")
     moe = ctx.is_moe
     devices = int(r.devices)
     for dp in divisors(devices)[1:]:
@@ -348,19 +348,19 @@ def _splits(ctx: EstimateContext, devices: int) -> Iterator[Layout]:
         sequence_parallel=bool(r.sequence_parallel),
         zero=0,
         flash=r.flash,
-        **explicit_layout.layout_fields(r, "serve"),
+        **legality.layout_fields(r, "serve"),
     )
     for tp in _sizes(r.tp, devices):
         if r.tp is None and (not divides_heads(ctx, tp) or tp > scale_up_domain(ctx)):
             continue
-        for pp in _sizes(explicit_layout.stage_count(r), devices // max(tp * cp, 1)):
+        for pp in _sizes(legality.stage_count(r), devices // max(tp * cp, 1)):
             dp, rest = divmod(devices, tp * cp * pp)
             if rest or dp < 1 or (r.dp is not None and dp != int(r.dp)) or not _worth_serving(ctx, devices, tp, pp, dp):
                 continue
             split = common.with_changes(tp=float(tp), pp=float(pp), dp=float(dp))
             if r.attention_dp:
                 given = None if r.ep is None else float(r.ep)
-                sizes = explicit_layout.attention_dp_sizes(r, float(tp), float(dp), given)
+                sizes = legality.attention_dp_sizes(r, float(tp), float(dp), given)
                 split = split.with_changes(tp=sizes[0], dp=sizes[1], ep=sizes[2])
             yield split
 

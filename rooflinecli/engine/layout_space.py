@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number, divisors
 from rooflinecli.core.record import Json
-from rooflinecli.engine import explicit_layout, extrapolation, legality
+from rooflinecli.engine import extrapolation, legality
 from rooflinecli.engine.choose import divides_heads, scale_up_domain
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.legality import LegalityRule
@@ -64,7 +64,7 @@ class CoarseSpace:
     @property
     def open(self) -> OpenValues:
         given = {name: getattr(self.request, name.replace("-", "_")) for name in OPEN}
-        given["pp"] = explicit_layout.stage_count(self.request)
+        given["pp"] = legality.stage_count(self.request)
         return {name: (value,) for name, value in given.items() if value is not None}
 
 
@@ -85,7 +85,7 @@ class DeviceSplit(NamedTuple):
     def layout(self, request: Request, sizes: Mapping[str, Number] = MappingProxyType({})) -> Layout:
         """A layout of these settings."""
         settings = {name: value for name, value in self.settings.items() if value is not None}
-        return Layout(flash=request.flash, **(explicit_layout.layout_fields(request, "train") | settings | dict(sizes)))
+        return Layout(flash=request.flash, **(legality.layout_fields(request, "train") | settings | dict(sizes)))
 
 
 PLAIN = DeviceSplit(0, "none", False)
@@ -145,7 +145,7 @@ def layouts(ctx: EstimateContext, space: LayoutSpace, devices: int) -> LayoutArr
         rows.append(block.reshape(8, -1))
     table = np.concatenate(rows, axis=1) if rows else np.zeros((8, 0))
     found = LayoutArrays(dict(zip(ORDER, table[1:], strict=True)), table[0])
-    plan = Layout(**{**found.sizes, **explicit_layout.layout_fields(ctx.request, "train")})
+    plan = Layout(**{**found.sizes, **legality.layout_fields(ctx.request, "train")})
     alive, rejected = np.ones(len(found), dtype=bool), Counter[str]()  # by the first rule that a layout breaks
     whole = [divides_batch(ctx, plan)] if chooses_whole_batches(ctx, space, devices) else []
     for rule in (*legality.rules(ctx, plan, "train"), *whole):

@@ -73,15 +73,15 @@ def _by_split(found: list[tuple[Score, Layout]]) -> list[tuple[Score, Layout]]:
     return list(splits.values())[:STARTS]
 
 
-def refined(ctx: EstimateContext, devices: int, tried: list[Layout] | None = None) -> tuple[Layout, bool, int] | None:
+def refined(ctx: EstimateContext, devices: int) -> tuple[Layout, bool, int] | None:
     """The fastest layout reached from the best of the coarse part, whether it fits, and how many layouts were looked at on the way.
 
-    `tried`: the candidates, where they are known. Where none fits it is the one that needs least memory; None where none is legal.
+    Where none fits it is the one that needs least memory; None where none is legal.
     """
     if devices > FEW:
         starts, count = coarse(ctx, devices)
     else:
-        few = list(few_layouts(ctx, devices)) if tried is None else tried
+        few = list(few_layouts(ctx, devices))
         starts, count = _by_split([(found, one) for one in few if (found := _score(ctx, one)) is not None]), len(few)
     scores: dict[tuple[Any, ...], Score | None] = {}
     whole = layout_space.chooses_whole_batches(ctx, layout_space.CoarseSpace(ctx.request), devices)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.engine import build_request, explicit_layout
+from rooflinecli.engine import build_request, legality
 
 
 def request(**more):
@@ -23,7 +23,7 @@ def request(**more):
 )
 def test_ranks_that_attend_for_themselves(flag, ep, ranks):
     asked = request(attention_dp=True) if flag else request()
-    assert explicit_layout.attention_dp_sizes(asked, 4.0, 2.0, ep) == ranks
+    assert legality.attention_dp_sizes(asked, 4.0, 2.0, ep) == ranks
 
 
 @pytest.mark.parametrize(
@@ -37,10 +37,7 @@ def test_ranks_that_attend_for_themselves(flag, ep, ranks):
     ],
 )
 def test_layers_per_stage(written, pp, counts):
-    assert (
-        explicit_layout.layout_fields(request(stages=written, **({"pp": pp} if pp else {})), "train")["stages"]
-        == counts
-    )
+    assert legality.layout_fields(request(stages=written, **({"pp": pp} if pp else {})), "train")["stages"] == counts
 
 
 @pytest.mark.parametrize(
@@ -58,27 +55,27 @@ def test_layers_per_stage(written, pp, counts):
 )
 def test_stages_that_are_none(written, pp, says):
     with pytest.raises(UsageError, match=says):
-        explicit_layout.layout_fields(request(stages=written, **({"pp": pp} if pp else {})), "train")
+        legality.layout_fields(request(stages=written, **({"pp": pp} if pp else {})), "train")
 
 
 def test_how_experts_are_served_is_no_matter_of_training():
     asked = request(model="mixtral-8x7b", redundant_experts=2, schedule="gpipe", loss_chunks=4)
     plain = {"schedule": "gpipe", "loss_chunks": 4}
-    assert explicit_layout.layout_fields(asked, "train") == plain
-    assert explicit_layout.layout_fields(asked, "decode") == {**plain, "redundant_experts": 2}
+    assert legality.layout_fields(asked, "train") == plain
+    assert legality.layout_fields(asked, "decode") == {**plain, "redundant_experts": 2}
 
 
 def test_offloading_of_some_layers():
-    assert explicit_layout.layout_fields(request(offload="optimizer"), "train") == {"offload": "optimizer"}
+    assert legality.layout_fields(request(offload="optimizer"), "train") == {"offload": "optimizer"}
     some = {"offload": "activations", "offload_layers": 8.0}
-    assert explicit_layout.layout_fields(request(offload="activations:8"), "train") == some
+    assert legality.layout_fields(request(offload="activations:8"), "train") == some
 
 
 def test_modules_are_a_list():
     asked = request(recompute="selective", recompute_modules="core_attn,mlp")
-    assert explicit_layout.layout_fields(asked, "train")["recompute_modules"] == ("core_attn", "mlp")
+    assert legality.layout_fields(asked, "train")["recompute_modules"] == ("core_attn", "mlp")
 
 
 def test_what_the_sizes_multiply_to():
-    assert explicit_layout.product_of_explicit_sizes(request()) == (1, "")
-    assert explicit_layout.product_of_explicit_sizes(request(tp=4, cp=3, dp=2, ep=2)) == (24, "--tp 4 --dp 2 --cp 3")
+    assert legality.product_of_explicit_sizes(request()) == (1, "")
+    assert legality.product_of_explicit_sizes(request(tp=4, cp=3, dp=2, ep=2)) == (24, "--tp 4 --dp 2 --cp 3")

@@ -94,13 +94,8 @@ def target(asked: Plan) -> PlanTarget:
 
 def newest(spec: HardwareSpec) -> list[prices.Offer]:
     """The cheapest row of the newest day of each provider and kind; what owning costs is no offer."""
-    found: dict[tuple[str, str], prices.Offer] = {}
-    for offer in prices.offers(spec):
-        key = (offer.provider, offer.kind)
-        known = found.get(key)
-        if offer.kind != "ownership" and (known is None or (offer.date, -offer.usd) > (known.date, -known.usd)):
-            found[key] = offer
-    return list(found.values())
+    dated = sorted(prices.offers(spec), key=lambda offer: (offer.date, -offer.usd))
+    return list({(offer.provider, offer.kind): offer for offer in dated if offer.kind != "ownership"}.values())
 
 
 def goodput(offer: prices.Offer, devices: int, params: float, preempted_s: float) -> float:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rooflinecli.core.num import Number, divisors
-from rooflinecli.engine import explicit_layout
 from rooflinecli.engine import legality as legal
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer, interval_bound, prefill_share_under_load, time_at_bound, token_prices
@@ -91,7 +90,7 @@ def evaluate(request: Request, found: list[InstanceSizes], batches: np.ndarray, 
     tp, pp, dp, ep = (
         np.array([f[k] for f in found], dtype=np.float64).reshape(-1, 1) for k in ("tp", "pp", "dp", "ep")
     )
-    given = explicit_layout.layout_fields(request, "decode") | {"sequence_parallel": bool(request.sequence_parallel)}
+    given = legal.layout_fields(request, "decode") | {"sequence_parallel": bool(request.sequence_parallel)}
     plan = Layout(tp=tp, pp=pp, dp=dp, ep=ep, zero=0, flash=request.flash, **given)
     with np.errstate(all="ignore"):
         phases = {phase: answer(ctx, plan, phase) for phase in ("prefill", "decode")}

@@ -4,6 +4,7 @@ and why they differ, what was rejected by what, and the nearest miss."""
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -126,17 +127,13 @@ class TrainingSearchResult:
     layouts: int = 0
     fitting: int = 0
     meeting: int = 0
-    rejected: dict[str, int] = field(default_factory=dict)
+    rejected: Counter[str] = field(default_factory=Counter)
     ranking: dict[tuple[object, ...], RankedLayout] = field(
         default_factory=dict
     )  # the best of each split of the devices
     front: list[RankedLayout] = field(default_factory=list)  # of two objectives: those that none beats in both
     memory_miss: RankedLayout | None = None
     limit_miss: RankedLayout | None = None
-
-    def reject(self, why: str, count: int) -> None:
-        if count:
-            self.rejected[why] = self.rejected.get(why, 0) + count
 
     def offer(self, split: tuple[object, ...], entry: RankedLayout) -> None:
         """Take a layout in where it is the best of its split."""
@@ -153,8 +150,7 @@ class TrainingSearchResult:
         self.layouts += part.layouts
         self.fitting += part.fitting
         self.meeting += part.meeting
-        for why, count in part.rejected.items():
-            self.reject(why, count)
+        self.rejected.update(part.rejected)
         for split, entry in part.ranking.items():
             self.offer(split, entry)
         if part.front:
@@ -183,8 +179,8 @@ def search(
     total = sum(len(chosen) for *_, chosen in work)
     for offered in per_device.values():
         for why, count in offered.rejected.items():
-            found.reject(why, count * sum(not s.domains for s in structures))
-    if not total and not found.rejected:
+            found.rejected[why] += count * sum(not s.domains for s in structures)
+    if not total and not found.rejected.total():
         counts = " or ".join(f"{n:,}" for n in question.devices)
         raise UsageError(f"no split of {counts} devices has the sizes given; free one of them, or change -n", "n")
     items = (
@@ -217,7 +213,7 @@ def _searched(
         needed, capacity = needs(ctx, layouts), ctx.chip.capacity
         fits = needed <= capacity
         if not fits.all():
-            found.reject("memory", int(len(fits) - fits.sum()))
+            found.rejected["memory"] += int(len(fits) - fits.sum())
             found.memory_miss = _least(layouts, np.where(needed > capacity, needed, np.inf), float(capacity))
         fitting = layouts.take(np.flatnonzero(fits))
         if not len(fitting):
@@ -228,7 +224,7 @@ def _searched(
         if question.has_precedent:
             train = cast(TrainAnswer, answer.phases["train"])
             alike = answer.flat(extrapolation.has_precedent(ctx, fitting.plan(ctx.request), train))
-            found.reject("precedent (--precedent-only)", int(len(alike) - alike.sum()))
+            found.rejected["precedent (--precedent-only)"] += int(len(alike) - alike.sum())
             keep = keep & alike
         found.meeting = int(keep.sum())
         if found.meeting:
@@ -266,7 +262,7 @@ def _meet(
         value = picked(answer, condition.quantity, f"--where {condition.written!r}")
         values = answer.flat(condition.at_bound(value, answer.phases["train"], question.request.bound))
         holds = condition.holds(values)
-        found.reject(condition.written, int(len(holds) - holds.sum()))
+        found.rejected[condition.written] += int(len(holds) - holds.sum())
         keep &= holds
         if isinstance(condition.limit, float):
             worst = np.maximum(worst, np.where(holds, 0.0, condition.shortfall(values)))
@@ -395,7 +391,7 @@ def report(question: TrainingSearchQuestion, found: TrainingSearchResult, top: i
 
 def by_count(rejected: dict[str, int]) -> list[Rejected]:
     """Constraints by how many layouts they reject, most first."""
-    return [{"constraint": k, "layouts": v} for k, v in sorted(rejected.items(), key=lambda kv: -kv[1])]
+    return [{"constraint": k, "layouts": v} for k, v in sorted(rejected.items(), key=lambda kv: -kv[1]) if v]
 
 
 def _row(question: TrainingSearchQuestion, entry: RankedLayout) -> TrainingRow:

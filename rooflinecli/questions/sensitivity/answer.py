@@ -14,7 +14,7 @@ import numpy as np
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
-from rooflinecli.engine import build_request, explicit_layout
+from rooflinecli.engine import build_request, legality
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import PHASES, time_at_bound
 from rooflinecli.formulas import scaling
@@ -112,7 +112,7 @@ def with_layout(options: Options, layout: TrainingLayout | InstanceLayout) -> tu
     training = isinstance(layout, TrainingLayout)
     chosen = {"n", *OPEN, *(() if training else ("batch",))}  # the layout has them
     request = build_request.request({k: v for k, v in options.items() if k not in chosen})
-    given = explicit_layout.layout_fields(request, "train" if training else "serve") | {"flash": request.flash}
+    given = legality.layout_fields(request, "train" if training else "serve") | {"flash": request.flash}
     given |= {k: float(value) for k in SIZES if (value := layout.get(k)) is not None}
     if isinstance(layout, TrainingLayout):
         given |= {k: layout[k] for k in ("zero", "recompute", "sequence_parallel")}

@@ -20,7 +20,7 @@ from rooflinecli.core.errors import Infeasible, RooflineError, UsageError, unkno
 from rooflinecli.core.num import Number
 from rooflinecli.core.parallel_map import Spread
 from rooflinecli.core.record import MISSING, at, leaves
-from rooflinecli.engine import build_request, explicit_layout, legality, option_conflicts
+from rooflinecli.engine import build_request, legality, option_conflicts
 from rooflinecli.engine.choose import ChosenLayout
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer as engine_answer
@@ -209,16 +209,14 @@ def plan_of(request: Request, phase: str, sizes: dict[str, Number]) -> Layout:
     parallel = request.sequence_parallel
     if phase != "train":
         if request.attention_dp:
-            ranks = explicit_layout.attention_dp_sizes(
-                request, given.get("tp", 1.0), given.get("dp", 1.0), given.get("ep")
-            )
+            ranks = legality.attention_dp_sizes(request, given.get("tp", 1.0), given.get("dp", 1.0), given.get("ep"))
             given |= dict(zip(("tp", "dp", "ep"), ranks, strict=True))
         return Layout(
             **given,
             zero=0,
             sequence_parallel=bool(parallel),
             flash=request.flash,
-            **explicit_layout.layout_fields(request, phase),
+            **legality.layout_fields(request, phase),
         )
     if parallel is None:  # at tp = 1 it changes nothing, so a block may decide it once
         parallel = bool(np.any(np.greater(given.get("tp", 1.0), 1)))
@@ -228,7 +226,7 @@ def plan_of(request: Request, phase: str, sizes: dict[str, Number]) -> Layout:
         sequence_parallel=parallel,
         recompute=request.recompute or "none",
         flash=request.flash,
-        **explicit_layout.layout_fields(request, phase),
+        **legality.layout_fields(request, phase),
     )
 
 
