@@ -11,7 +11,7 @@ replicas, or over those inside one or two fast domains (HSDP).
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -38,10 +38,9 @@ ORDER = ("tp", "pp", "cp", "dp", "ep", "micro_batch", "virtual_stages")  # rows 
 DOMAINS = (0, 1, 2)  # fast domains that a shard group fills; 0: all replicas are one group
 COARSE_TP, COARSE_MICRO_BATCH = 32, 32  # largest sizes of the coarse part
 COARSE_TOKENS = 128  # of a context rank at least
-FEW_MICRO_BATCH, FEW_TOKENS = (
-    4,
-    8192,
-)  # the same of the few that are priced one by one; longer sequences have one context size
+SHORT_TOKENS = 65536  # of a micro-batch of short sequences at most
+# the same of the few that are priced one by one; of short sequences as many as have these tokens, longer ones have one context size
+FEW_MICRO_BATCH, FEW_TOKENS = 4, 8192
 
 
 class LayoutSpace(Protocol):
@@ -218,16 +217,22 @@ def _sizes(
             inside = [e for e in groups if e * tp <= scale_up_domain(ctx)]
             groups = sorted({1, max(inside, default=1), groups[-1]})
             # the fewest devices that fit a model fit it with one sequence
-            largest = 1 if space.request.devices is None else FEW_MICRO_BATCH
-            sizes, chunks = [size for size in sizes if size & (size - 1) == 0 and size <= largest], [1]
+            largest = 1 if space.request.devices is None else max(FEW_MICRO_BATCH, int(FEW_TOKENS // ctx.seq))
+            sizes, chunks = _one_per_octave(sizes, largest), [1]
         elif coarse:
             groups = sorted({1, *groups[::-2]})
-            sizes = [size for size in sizes if size & (size - 1) == 0 and size <= COARSE_MICRO_BATCH]
+            sizes = _one_per_octave(sizes, max(COARSE_MICRO_BATCH, int(SHORT_TOKENS // ctx.seq)))
             even = divisors(max(round(ctx.ledger.n_layers / pp), 1))
             chunks = sorted({1, even[len(even) // 2], most})
         virtual = chunks if pp > 1 else [1]
         named = ("ep", groups), ("micro-batch", sizes), ("virtual-stages", virtual)
         yield split, tuple(_allowed(space, name, values) for name, values in named)
+
+
+def _one_per_octave(sizes: list[int], most: int) -> list[int]:
+    """The least of `sizes` (ascending) from each power of two up to `most` on: of a batch that no power of two divides its next divisor."""
+    at = (bisect_left(sizes, 2**i) for i in range(most.bit_length()))
+    return sorted({sizes[i] for i in at if i < len(sizes)})
 
 
 def _splits(ctx: EstimateContext, space: LayoutSpace, devices: int) -> Iterator[tuple[int, int, int, int]]:

@@ -78,7 +78,9 @@ def refined(ctx: EstimateContext, devices: int) -> tuple[Layout, bool, int] | No
 
     Where none fits it is the one that needs least memory; None where none is legal.
     """
-    if devices > FEW:
+    if (
+        devices > FEW or ctx.train_batch % devices
+    ):  # where replicas cannot take all devices the plain candidates are too few
         starts, count = coarse(ctx, devices)
     else:
         few = list(few_layouts(ctx, devices))
@@ -129,11 +131,17 @@ def _score(ctx: EstimateContext, layout: Layout) -> Score | None:
 def neighbors(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
     """Layouts one move away, in what the question leaves open."""
     r = ctx.request
+    sizes = micro_batch_sizes(ctx, layout.dp)
+    smaller, larger = ([float(size) for size in sizes if (size - layout.micro_batch) * sign > 0] for sign in (-1, 1))
     yield from _shifted(ctx, layout)
     if r.micro_batch is None:
-        sizes = micro_batch_sizes(ctx, layout.dp)
+        # an odd batch has few divisors: the next ones count as near however far they are
         near = [size for size in sizes if layout.micro_batch / 4 <= size <= layout.micro_batch * 4]
-        yield from (layout.with_changes(micro_batch=float(size)) for size in near if size != layout.micro_batch)
+        yield from (
+            layout.with_changes(micro_batch=float(size))
+            for size in sorted({*near, *smaller[-1:], *larger[:1]})
+            if size != layout.micro_batch
+        )
     if r.virtual_stages is None and layout.pp > 1:
         # those that split a stage's layers evenly, the most that leave each chunk a layer, the embedding or the loss, the most of published
         # runs, beyond which the interval is wider, and one more or less
@@ -142,8 +150,7 @@ def neighbors(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
         most = max(int((layers + 2) // layout.pp), 1)
         chunks = {*even, most, min(int(extrapolation.known(ctx, layout).stages), most), v - 1, v + 1} - {0}
         yield from (layout.with_changes(virtual_stages=float(n)) for n in sorted(chunks) if n != v)
-    # what sharding and recomputation free pays for a larger micro-batch
-    larger = [float(size) for size in micro_batch_sizes(ctx, layout.dp) if size > layout.micro_batch]
+    # what sharding and recomputation free pays for a larger micro-batch, and a smaller one for going without recomputation
     batches = [layout.micro_batch, *(larger if r.micro_batch is None else [])]
     if r.zero is None and layout.replicas > 1:
         for zero, size in product((zero for zero in (0, 1, 2, 3) if zero != layout.zero), batches[:2]):
@@ -155,6 +162,7 @@ def neighbors(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
             yield from (layout.with_changes(zero=3, shard=float(n)) for n in sorted(domains) if 1 < n < layout.dp)
     if r.recompute is None:
         other = "full" if layout.recompute != "full" else "none"
+        batches = batches if other == "full" or r.micro_batch is not None else [*smaller, *batches]
         yield from (layout.with_changes(recompute=other, micro_batch=size) for size in batches)
     orders = layout_space.placements(layout_space.CoarseSpace(r))
     yield from (layout.with_changes(placement=order) for order in orders if order not in (None, layout.placement))

@@ -163,6 +163,11 @@ def test_a_framework_without_sharded_gradients_is_given_none():
     "options",
     [
         "gemma-2-27b --hw v100 -n 32 --batch 64 --seq-len 32768 --framework deepspeed --recompute full",  # on TP 16 alone
+        "addition-10m --hw t4 -n 1",  # a batch of 5 x 5 x 11 x 31 x 41: no power of two divides it
+        "bert-large --hw mi300x -n 16 --batch 332",  # replicas take a fourth of the devices
+        pytest.param(
+            "mixtral-8x7b --hw mi300x -n 16 --batch 2680 --seq-len 100", marks=pytest.mark.slow
+        ),  # 670 in a micro-batch
         pytest.param(
             "qwen2.5-32b --hw tpu-v6e -n 384 --batch 6144 --seq-len 512", marks=pytest.mark.slow
         ),  # half of the replicas sharded
