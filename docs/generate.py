@@ -129,11 +129,11 @@ def compatibility() -> str:
     """The page with its table of keys that were renamed between schema versions."""
     from importlib import import_module
 
-    lines = ["| answer of | key | in version 1 |", "| --- | --- | --- |"]
+    lines = ["| answer of | key | former key | up to version |", "| --- | --- | --- | --- |"]
     found = [
         (path.parent.name, f"questions.{path.parent.name}.{path.stem}")
         for path in (ROOT / "rooflinecli" / "questions").glob("*/*.py")
-        if path.stem in ("question", "answer_types")
+        if path.stem in ("question", "answer", "answer_types")
     ]
     for verb, place in sorted(
         [
@@ -143,13 +143,15 @@ def compatibility() -> str:
         ]
     ):
         module = import_module(f"rooflinecli.{place}")
-        renamed: dict[tuple[str, str], None] = {}
+        renamed: dict[tuple[str, str, int], None] = {}
         for record in vars(module).values():
             if getattr(record, "__module__", "") == module.__name__ and hasattr(record, "__dataclass_fields__"):
                 for name, field in record.__dataclass_fields__.items():
-                    pairs = {**field.metadata.get("former_keys", {}), name: field.metadata.get("former", name)}
-                    renamed |= dict.fromkeys((new, old) for new, old in pairs.items() if new != old)
-        lines += [f"| {verb} | `{new}` | `{old}` |" for new, old in renamed]
+                    keys, until = field.metadata.get("former_keys", ({}, 0))
+                    renamed |= dict.fromkeys((new, old, until) for new, old in keys.items())
+                    if "former" in field.metadata:
+                        renamed[name, *field.metadata["former"]] = None
+        lines += [f"| {verb} | `{new}` | `{old}` | {until} |" for new, old, until in renamed]
     before, rest = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8").split("<!-- renamed -->\n")
     after = rest.split("<!-- /renamed -->\n")[1]
     return before + "\n".join(["<!-- renamed -->", *lines, "<!-- /renamed -->", ""]) + after

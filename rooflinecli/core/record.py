@@ -1,14 +1,14 @@
 """Typed answers that are also the JSON contract: a dataclass whose fields are its keys, walked by dotted path.
 
 A field marked OPTIONAL is a key only where it has a value; the keys of a SPREAD mapping or record are keys of the object itself; one that
-`former` marks had another key in the first version of its schema. A key that is a keyword of Python (`from`, `pass`) is the name
+`former` marks had another key until a version of its schema. A key that is a keyword of Python (`from`, `pass`) is the name
 of its field without the underscore at the end.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, ClassVar, Self, dataclass_transform
 
@@ -46,16 +46,19 @@ class Record(metaclass=_Answer):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.entries())})"
 
-    def entries(self, former: bool = False) -> Iterator[tuple[str, Any]]:
-        """The keys and values of the object, in the order of the contract; with `former`, those of its first version."""
-        for attribute, name, key, optional, spread in _layout(type(self)):
+    def entries(self, version: int | None = None) -> Iterator[tuple[str, Any]]:
+        """The keys and values of the object, in the order of the contract; those of an earlier `version` of its schema where one is given."""
+        for attribute, key, optional, spread, renamed in _layout(type(self), version):
             value = getattr(self, attribute)
-            renamed = _former_keys(type(self)).get(attribute) if former else None
+            if renamed is not None:
+                value = _with_former_keys(value, renamed)
             if spread:
-                value = value if renamed is None else _with_former_keys(value, renamed)
-                yield from value.entries(former) if isinstance(value, Record) else value.items()
+                yield from value.entries(version) if isinstance(value, Record) else value.items()
+            elif key == "schema" and version is not None:
+                name, _, number = value.rpartition("/")
+                yield key, f"{name}/{min(version, int(number))}"
             elif not optional or value is not None:
-                yield (key if former else name), value if renamed is None else _with_former_keys(value, renamed)
+                yield key, value
 
     @classmethod
     def like(cls, source: object, /, **given: Any) -> Self:
@@ -90,14 +93,14 @@ OPTIONAL = {"optional": True}  # metadata of a field that is left out while it i
 SPREAD = {"spread": True}  # metadata of a mapping or record whose entries are keys of the object itself
 
 
-def former(key: str) -> dict[str, Any]:
-    """Metadata of a field that was called `key` in the first version of its schema."""
-    return {"former": key}
+def former(key: str, until: int = 1) -> dict[str, Any]:
+    """Metadata of a field that was called `key` up to the version `until` of its schema."""
+    return {"former": (key, until)}
 
 
-def former_keys(**keys: str) -> dict[str, Any]:
-    """Metadata of a word, a mapping or a list of mappings: what some words or keys were in the first version of its schema."""
-    return {"former_keys": keys}
+def former_keys(until: int = 1, /, **keys: str) -> dict[str, Any]:
+    """Metadata of a word, a mapping or a list of mappings: what some words or keys were up to the version `until` of its schema."""
+    return {"former_keys": (keys, until)}
 
 
 _BRITISH = former_keys(
@@ -137,12 +140,6 @@ class ReportTable(Record):
     notes: list[str] | None = dataclasses.field(default=None, metadata=OPTIONAL)
 
 
-@cache
-def _former_keys(kind: type) -> dict[str, dict[str, str]]:
-    fields = kind.__dataclass_fields__.values()  # type: ignore[attr-defined]
-    return {f.name: f.metadata["former_keys"] for f in fields if "former_keys" in f.metadata}
-
-
 def _with_former_keys(value: Any, keys: dict[str, str]) -> Any:
     if isinstance(value, str):
         return keys.get(value, value)
@@ -152,13 +149,18 @@ def _with_former_keys(value: Any, keys: dict[str, str]) -> Any:
 
 
 @cache
-def _layout(kind: type) -> tuple[tuple[str, str, str, bool, bool], ...]:
-    fields = kind.__dataclass_fields__.values()  # type: ignore[attr-defined]
-    keys = ((f, f.name.rstrip("_")) for f in fields)
-    return tuple(
-        (f.name, key, f.metadata.get("former", key), "optional" in f.metadata, "spread" in f.metadata)
-        for f, key in keys
-    )
+def _layout(kind: type[Record], version: int | None) -> list[tuple[str, str, bool, bool, dict[str, str] | None]]:
+    """Attribute, key, whether it is optional or a spread, and former keys of its value, of every field in a version of the schema."""
+
+    def then(name: str, default: Any, metadata: Mapping[str, Any]) -> Any:
+        value, until = metadata.get(name, (default, 0))
+        return value if version is not None and version <= until else default
+
+    return [
+        (f.name, then("former", f.name.rstrip("_"), f.metadata), "optional" in f.metadata, "spread" in f.metadata,
+         then("former_keys", None, f.metadata))
+        for f in kind.__dataclass_fields__.values()
+    ]  # fmt: skip
 
 
 def entries(value: object) -> Iterator[tuple[str, Any]] | None:
@@ -172,14 +174,14 @@ def entries(value: object) -> Iterator[tuple[str, Any]] | None:
     return None
 
 
-def plain(value: object, former: bool = False) -> Any:
-    """The object as dicts and lists, its numbers untouched: what is printed as JSON. With `former`, the keys of its first version."""
+def plain(value: object, version: int | None = None) -> Any:
+    """The object as dicts and lists, its numbers untouched: what is printed as JSON, in the keys of an earlier `version` where one is given."""
     if value.__class__ in _BARE:
         return value
     if isinstance(value, (list, tuple)):
-        return [plain(item, former) for item in value]
-    found = value.entries(former) if isinstance(value, Record) else entries(value)
-    return value if found is None else {key: plain(item, former) for key, item in found}
+        return [plain(item, version) for item in value]
+    found = value.entries(version) if isinstance(value, Record) else entries(value)
+    return value if found is None else {key: plain(item, version) for key, item in found}
 
 
 def at(value: object, path: str) -> Any:

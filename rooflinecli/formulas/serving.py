@@ -346,7 +346,7 @@ def pooled_rate(
 
 
 @formula("b_n", "sequences", "definition")
-def batch_in_all(per_replica: Number, replicas: Number, instances: Number) -> Number:
+def total_batch(per_replica: Number, replicas: Number, instances: Number) -> Number:
     """Sequences under way on all instances together."""
     return per_replica * replicas * instances
 

@@ -122,7 +122,7 @@ def _record(kind: type[Record], defs: JsonSchema) -> JsonSchema:
         optional = "optional" in field.metadata
         properties[name] = _described(name, _type(hints[name], defs, optional))
         if "former" in field.metadata:  # the key of --schema 1
-            properties[name] = {**properties[name], "x-former": field.metadata["former"]}
+            properties[name] = {**properties[name], "x-former": field.metadata["former"][0]}
         required += [] if optional else [name]
     return {
         "type": "object",

@@ -197,11 +197,11 @@ class IntervalBounds:
     def interval(self) -> bool:
         return self.low is not None
 
-    def at(self, hold: str, less: bool) -> Any:
+    def at(self, bound: str, less: bool) -> Any:
         """The value at a bound: the pessimistic, the expected or the floor's; `less`: whether less is better."""
-        if not self.interval or hold == "expected":
+        if not self.interval or bound == "expected":
             return self.expected
-        return self.floor if hold == "floor" else self.high if less else self.low
+        return self.floor if bound == "floor" else self.high if less else self.low
 
 
 def ends(result: EstimateAnswer, quantity: str) -> IntervalBounds:

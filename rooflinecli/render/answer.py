@@ -28,7 +28,7 @@ def render(
 ) -> str:
     """The text of an answer. `table` names the list of rows that CSV writes instead of one line per number.
 
-    details: more than one screen of a table; schema: "1" for the JSON keys of the first release.
+    details: more than one screen of a table; schema: the version whose JSON keys are written, "1" or "2".
     """
     if format == "json":
         return to_json(answer, schema)
@@ -48,11 +48,8 @@ def render(
 
 
 def to_json(answer: Record | Sequence[Record], schema: str | None = None) -> str:
-    """The JSON contract; schema "1" for the keys of the first release."""
-    found = plain(answer, former=schema == "1")
-    if schema == "1" and "schema" in found:
-        found["schema"] = f"{found['schema'].rpartition('/')[0]}/1"
-    return dumps(found)
+    """The JSON contract; a `schema` number for the keys of that version."""
+    return dumps(plain(answer, None if schema is None else int(schema)))
 
 
 def dumps(result: object) -> str:

@@ -212,13 +212,14 @@ _SUFFIXES = tuple(
 )
 
 
-# names of the first release -> those of today; conditions, requirements and columns may have either
+# names of earlier schema versions -> those of today; conditions, requirements and columns may have either
 FORMER = {
     "plan": "layout", "bound": "bottleneck", "bound_by": "bound_ratio", "tokens_per_step": "mean_accepted_length",
     "pays_up_to_batch": "break_even_batch", "resident_share": "on_device_fraction", "found_share": "in_tier_fraction",
     "lost_share": "evicted_fraction", "largest_batch": "max_batch", "own_error": "communication_error_fraction",
     "headroom": "headroom_fraction", "unsupported": "extrapolations", "load": "load_kind", "utilisation": "utilization",
-    "explained_by": "gap_explanations", "age": "age_s",
+    "explained_by": "gap_explanations", "age": "age_s", "batch_in_all": "total_batch", "carried_qps": "served_qps",
+    "held_requests_per_s": "requests_per_s_at_bound",
 }  # fmt: skip
 
 

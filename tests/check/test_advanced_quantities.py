@@ -102,7 +102,7 @@ def test_the_regret_of_training_is_against_the_winner_of_search(tmp_path: Path) 
     assert row["expected"] == pytest.approx(
         found["phases"]["train"]["interval_s"][1] / best["interval_s"][1] - 1, rel=1e-9
     )
-    assert row["bound"].startswith("best found: -n 16") and best["command"] in row["bound"]
+    assert row["explanation"].startswith("best found: -n 16") and best["command"] in row["explanation"]
 
 
 def test_the_regret_of_serving_is_against_every_split(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_measured_rows_are_held_beside_their_estimates(tmp_path: Path) -> None:
         1,
         [{**logs.VLLM, "mean_itl_ms": 18.0, "mean_tpot_ms": 18.0, "median_itl_ms": 18.0, "median_tpot_ms": 18.0}],
     )
-    assert slow["measured.gap"]["verdict"] == "fail" and "would explain it" in slow["measured.gap"]["bound"]
+    assert slow["measured.gap"]["verdict"] == "fail" and "would explain it" in slow["measured.gap"]["explanation"]
 
 
 def test_rows_of_another_load_are_no_evidence(tmp_path: Path) -> None:

@@ -15,33 +15,33 @@ def saved(tmp_path, made):
 
 def test_nothing_moves_when_nothing_changed(tmp_path):
     old = saved(tmp_path, plan())
-    assert report(tmp_path, plan(), *old)["moved"] == []
+    assert report(tmp_path, plan(), *old)["changes"] == []
     assert "0 changed" in check(tmp_path, plan(), *old).out
 
 
 def test_moves_beyond_the_tolerance_are_shown(tmp_path):
     old = saved(tmp_path, plan())
-    moved = report(tmp_path, plan(batch=64), *old)["moved"]
+    moved = report(tmp_path, plan(batch=64), *old)["changes"]
     (time,) = [m for m in moved if m["what"] == "decode.time_s"]
     assert time["change"] == pytest.approx((time["now"] - time["before"]) / time["before"]) and time["change"] > 0.02
-    (faster,) = [m for m in report(tmp_path, plan(batch=8), *old)["moved"] if m["what"] == "decode.time_s"]
+    (faster,) = [m for m in report(tmp_path, plan(batch=8), *old)["changes"] if m["what"] == "decode.time_s"]
     assert faster["change"] < -0.02
-    assert report(tmp_path, plan(batch=64), *old, "--tolerance", "1000 %")["moved"] == []
-    assert len(report(tmp_path, plan(batch=33), *old, "--tolerance", "0")["moved"]) > len(
-        report(tmp_path, plan(batch=33), *old, "--tolerance", "0.5")["moved"]
+    assert report(tmp_path, plan(batch=64), *old, "--tolerance", "1000 %")["changes"] == []
+    assert len(report(tmp_path, plan(batch=33), *old, "--tolerance", "0")["changes"]) > len(
+        report(tmp_path, plan(batch=33), *old, "--tolerance", "0.5")["changes"]
     )
 
 
 @pytest.mark.slow
 def test_a_new_layout_verdict_or_check_is_a_move(tmp_path):
     old = saved(tmp_path, plan())
-    assert {"layout", "decode.time_s"} <= {m["what"] for m in report(tmp_path, plan(devices=4, tp=4), *old)["moved"]}
+    assert {"layout", "decode.time_s"} <= {m["what"] for m in report(tmp_path, plan(devices=4, tp=4), *old)["changes"]}
     worse = plan(require={"feasible": True, "decode.time_s": "<= 1 ms", "memory.headroom_fraction": ">= 5 %"})
-    (verdict,) = report(tmp_path, worse, *old)["moved"]
+    (verdict,) = report(tmp_path, worse, *old)["changes"]
     assert (verdict["what"], verdict["before"], verdict["now"]) == ("verdict", "pass", "fail")
     renamed = plan()
     renamed["checks"]["talk"] = renamed["checks"].pop("chat")
-    assert [(m["before"], m["now"]) for m in report(tmp_path, renamed, *old)["moved"]] == [
+    assert [(m["before"], m["now"]) for m in report(tmp_path, renamed, *old)["changes"]] == [
         (None, "pass"),
         ("pass", None),
     ]

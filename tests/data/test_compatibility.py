@@ -1,15 +1,19 @@
-"""The promise of docs/compatibility.md: today's schema still has every key of its first release, under the name that --schema 1 prints, at its place and of its type."""
+"""The promise of docs/compatibility.md: --schema prints every key of an earlier version, at its place and of its type."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
+import yaml
+from conftest import ROOT, run_cli
 
+from rooflinecli.core.record import Record, former, former_keys, plain
 from rooflinecli.interfaces.schemas import estimate_answer
 from rooflinecli.specs.registry import canonical, kinds
 
@@ -53,6 +57,50 @@ def test_a_key_that_goes_is_noticed():
     del schema["$defs"]["DecodeAnswer"]["properties"]["time_s"]
     gone = set(KEPT.read_text().split("\n")) - {"", "schema: roofline/estimate/1"} - set(keys(schema, schema))
     assert gone == {"phases.decode.time_s: number"}
+
+
+EARLIER = yaml.safe_load((Path(__file__).parent / "earlier_keys.yaml").read_text())
+
+
+def paths(value: Any, path: str = "") -> Iterator[str]:
+    """Dotted paths of all keys, without places in lists."""
+    for item in value if isinstance(value, list) else ():
+        yield from paths(item, path)
+    for name, item in value.items() if isinstance(value, dict) else ():
+        yield f"{path}{name}"
+        yield from paths(item, f"{path}{name}.")
+
+
+@pytest.mark.parametrize("row", EARLIER["commands"], ids=lambda row: row["command"])
+def test_an_earlier_version_has_the_keys_that_it_had(tmp_path, monkeypatch, row):
+    for name, text in EARLIER["files"].items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    version = row["schema"].rpartition("/")[2]
+    then = run_cli(*shlex.split(row["command"]), "--format", "json", "--schema", version).json
+    assert then["schema"] == row["schema"] and set(paths(then)) == set(row["keys"].split())
+
+
+def test_a_key_is_the_former_one_until_a_version():
+    class Inner(Record):
+        bottleneck: str = field(metadata=former("bound", 2))
+
+    class Answer(Record):
+        schema: str = "roofline/answer/3"
+        time_s: float = field(metadata=former("seconds"))
+        rows: list[dict[str, float]] = field(metadata=former_keys(2, total_batch="batch"))
+        inner: Inner
+
+    answer = Answer(time_s=1.0, rows=[{"total_batch": 2.0}], inner=Inner(bottleneck="memory"))
+    second = {"schema": "roofline/answer/2", "time_s": 1.0, "rows": [{"batch": 2.0}], "inner": {"bound": "memory"}}
+    assert plain(answer, 2) == second
+    assert plain(answer, 1) == {
+        "schema": "roofline/answer/1",
+        "seconds": 1.0,
+        **{k: second[k] for k in ("rows", "inner")},
+    }
+    assert plain(answer, 3) == plain(answer, 9) == plain(answer)
+    assert plain(answer)["rows"] == [{"total_batch": 2.0}] and plain(answer)["inner"] == {"bottleneck": "memory"}
 
 
 def test_every_schema_has_a_name_and_a_number():

@@ -55,7 +55,7 @@ def test_every_row_is_what_its_command_prints(tmp_path: Path, hold: str) -> None
         assert (row["itl_s"], row["interval_itl_s"]) == (other["time_s"], other["interval_s"])
         low, high = (rate / output * row["instances"] for rate in other["tokens_per_s_interval"])
         assert row["requests_per_s_interval"] == pytest.approx([low, high], rel=1e-14)
-        assert row["held_requests_per_s"] == pytest.approx(
+        assert row["requests_per_s_at_bound"] == pytest.approx(
             low if hold == "pessimistic" else row["requests_per_s"], rel=1e-14
         )
         assert row["usd_per_million_output_tokens"] == ran.json["cost"]["usd_per_million_output_tokens"]
@@ -75,7 +75,7 @@ def test_the_sums_agree(tmp_path: Path) -> None:
         mine = [row for row in result["rows"] if row["name"] == model["name"]]
         assert len(mine) == 1, "a model stays on one group where all fits so"
         assert (
-            sum(row["held_requests_per_s"] for row in mine)
+            sum(row["requests_per_s_at_bound"] for row in mine)
             >= model["qps"]
             == pytest.approx(sum(row["qps"] for row in mine))
         )
@@ -100,7 +100,7 @@ def test_growth_fits_and_a_little_more_does_not(tmp_path: Path) -> None:
     short = asked(tmp_path, grown(growth * 1.01), code=1)
     assert short["growth"] == pytest.approx(1 / 1.01, rel=1e-5) and short["rows"]
     for model in short["models"]:
-        assert model["carried_qps"] == pytest.approx(model["qps"] * short["growth"])
+        assert model["served_qps"] == pytest.approx(model["qps"] * short["growth"])
     needed = {g["name"]: g["needed"] for g in short["groups"]}
     enough = grown(growth * 1.01).replace("h100: 8", f"h100: {needed['h100']}")
     assert needed["h100"] > 8 and asked(tmp_path, enough)["feasible"]
@@ -111,7 +111,7 @@ def test_one_model_on_one_chip_takes_no_more_than_a_plan(tmp_path: Path) -> None
     load = {"qps": 50, "slo": "ttft=400ms,itl=20ms"}
     one = asked(tmp_path, json.dumps({"fleet": {"h100": 64}, "models": {"llama-3-8b": load}}))["rows"][0]
     plan = rl.plan("llama-3-8b", "h100", phase="decode", **load)["rows"][0]
-    assert one["devices"] <= plan["devices"] and one["held_requests_per_s"] >= 50
+    assert one["devices"] <= plan["devices"] and one["requests_per_s_at_bound"] >= 50
 
 
 @pytest.mark.slow

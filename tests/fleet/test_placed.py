@@ -38,7 +38,7 @@ class Made:
         return ServiceNumbers(
             instances=count,
             layout=InstanceSizes(tp=self.devices, pp=1, dp=1, ep=1).at_batch(1.0),
-            batch_in_all=1.0,
+            total_batch=1.0,
             ttft_s=1.0,
             interval_ttft_s=[1.0, 1.0],
             itl_s=1.0,
@@ -93,7 +93,7 @@ def test_a_model_on_two_groups_has_its_traffic_by_what_each_carries():
         {"a": 4, "b": 4}, {"chat": 2.4}, {("chat", "a"): (Made(1, 0.5),), ("chat", "b"): (Made(1, 0.25),)}
     )
     first, other = said["rows"]
-    carried = first["held_requests_per_s"] + other["held_requests_per_s"]
+    carried = first["requests_per_s_at_bound"] + other["requests_per_s_at_bound"]
     assert carried == 2.5 and first["share"] == pytest.approx(2 / 2.5)
     assert (first["qps"], other["qps"]) == pytest.approx((2.4 * 2 / 2.5, 2.4 * 0.5 / 2.5))
     assert said["growth"] == pytest.approx(3 / 2.4) and [g["price"] for g in said["groups"]] == ["given", "file"]
@@ -118,7 +118,7 @@ def test_a_group_too_small_for_any_instance_says_so():
         {"a": 4, "b": 8}, {"chat": 1.0}, {("chat", "a"): (Made(8, 1.0),), ("chat", "b"): (Made(8, 1.0),)}
     )
     assert said["models"][0]["refused"] == [
-        RefusedGroup(group="a", why="no instance that meets the SLO fits on these devices")
+        RefusedGroup(group="a", infeasible_reason="no instance that meets the SLO fits on these devices")
     ]
     assert [row["group"] for row in said["rows"]] == ["b"] and said["groups"][0]["used"] == 0
 

@@ -52,7 +52,7 @@ WORKED = [
     (cost.fleet_price, (4.0, 3.0), 12.0),
     (cost.run_cost, (7200.0, 3.0), 6.0),
     (energy.energy, (4.0, 500.0, 3.0), 6000.0),
-    (serving.batch_in_all, (4.0, 3.0, 2.0), 24.0),
+    (serving.total_batch, (4.0, 3.0, 2.0), 24.0),
     (energy.joules_per_token, (4.0, 500.0, 100.0), 20.0),
     (cost.ownership_usd_per_hour, (36000.0, 0.5, 36000.0 * 3600, 1000.0, 1.5, 0.2), 0.8),
     (cost.break_even_time, (1000.0, 0.5, 1.3, 1000.0, 1.5, 0.2), 1_800_000.0),

@@ -68,13 +68,17 @@ def test_training_rows_of_all_chips_are_what_their_commands_print(objective: str
 def test_a_chip_without_a_price_is_named_where_dollars_rank() -> None:
     result = found("search", *SERVING, "--hw", "h100,mi250x", "--objective", "cost")
     mi250x = result["chips"][1]
-    assert result["unpriced"] == ["mi250x"] and not mi250x["feasible"] and "--price mi250x=USD" in mi250x["why"]
+    assert (
+        result["unpriced"] == ["mi250x"]
+        and not mi250x["feasible"]
+        and "--price mi250x=USD" in mi250x["infeasible_reason"]
+    )
     assert "--price mi250x=USD" in run_cli("search", *SERVING, "--hw", "h100,mi250x", "--objective", "cost").out
     ran = run_cli("search", *SERVING, "--hw", "mi250x,gaudi3", "--objective", "cost")
     assert ran.code == 2 and "no price is known for mi250x, gaudi3" in ran.err
 
 
-def test_serving_rows_and_the_batch_in_all() -> None:
+def test_serving_rows_and_the_total_batch() -> None:
     result = found("search", *SERVING, "--hw", "h100,l40s", "--qps", "30", "--top", "2")
     assert result["objective"] == ["serve.usd_per_million_tokens"]
     for row in result["results"]:
@@ -84,7 +88,7 @@ def test_serving_rows_and_the_batch_in_all() -> None:
             ("decode", "itl_s"),
         ):  # an array's powers may differ in the last digit
             assert phases[phase]["time_s"] == pytest.approx(row["serve"][name], rel=1e-15, abs=0)
-        assert row["serve"]["batch_in_all"] == row["layout"]["batch"] * row["layout"]["dp"] * row["serve"]["instances"]
+        assert row["serve"]["total_batch"] == row["layout"]["batch"] * row["layout"]["dp"] * row["serve"]["instances"]
 
 
 @pytest.mark.slow

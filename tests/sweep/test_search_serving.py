@@ -160,15 +160,15 @@ def test_pools_meet_their_limits_and_no_split_by_hand_is_better() -> None:
 
 def test_nothing_feasible_says_what_is_missing() -> None:
     found = ask(itl=1e-6)
-    assert not found["feasible"] and "serve.itl_s is" in found["nearest_miss"]["lacks"]
+    assert not found["feasible"] and "serve.itl_s is" in found["nearest_miss"]["shortfall"]
     found = search({"model": "llama-3-405b", "hw": "l4", "n": "2"}, None, [], {}, 3)
-    assert not found["feasible"] and "memory" in found["nearest_miss"]["lacks"]
+    assert not found["feasible"] and "memory" in found["nearest_miss"]["shortfall"]
     asked = {"model": "llama-3-8b", "hw": "h100", "n": "2", "prompt": "1024", "output": "128"}
     miss = search(asked, None, [], {"qps": 200.0}, 3)["nearest_miss"]
     carried = 200 - miss["missing_requests_per_s"]
     enough = search({**asked, "n": "1024"}, None, [], {"qps": 200.0}, 1)["results"][0]
     assert 0 < carried < 200 and enough["serve"]["devices"] == pytest.approx(200 / (carried / 2), abs=1)
-    assert f"{enough['serve']['devices']:g} would carry all" in miss["lacks"]
+    assert f"{enough['serve']['devices']:g} would carry all" in miss["shortfall"]
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def test_rows_are_ordered_by_how_near_they_flip(compared: dict[str, Any]) -> Non
     factors = [max(r["factor"], 1 / r["factor"]) for r in compared["tornado"]["rows"] if r["factor"]]
     assert factors and factors == sorted(factors)
     for row in compared["tornado"]["rows"]:
-        if row["inside_error"]:
+        if row["within_error"]:
             assert max(row["factor"], 1 / row["factor"]) <= 1 + row["error"]
         if (
             row["figure"].endswith((".compute", ".memory"))
@@ -131,7 +131,7 @@ def test_it_names_the_one_measurement(compared: dict[str, Any]) -> None:
     from rooflinecli.questions.sensitivity.answer import measurement
 
     settles = compared["tornado"]["resolving_measurement"]
-    doubted = [r for r in compared["tornado"]["rows"] if r["inside_error"]]
+    doubted = [r for r in compared["tornado"]["rows"] if r["within_error"]]
     assert (settles is None) == (not doubted)
     if settles:
         assert settles["figure"] in [r["figure"] for r in doubted] and settles["command"].startswith("roofline ")

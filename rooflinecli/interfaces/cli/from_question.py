@@ -50,7 +50,7 @@ class Delivery(Output):
     wide: Switch = field("switch", "All columns of a table, however wide.", default=False)
     details: Switch = field("switch", "More than the first screen: where the time goes, memory, cost, sources.", default=False)
     format: Text = field("choice", "Format of the answer", default="table", choices=FORMATS, short="-f")
-    schema: OptText = field("choice", "Keys of the JSON of an earlier release", default=None, choices=("1",), metavar="VERSION")
+    schema: OptText = field("choice", "Keys of the JSON of an earlier version", default=None, choices=("1", "2"), metavar="VERSION")
     out: OptText = field("file", "Write to a file instead of standard output.", default=None, short="-o")
     # fmt: on
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rooflinecli.questions.check.question import Check
 
 
-SCHEMAS = ("roofline/check/2", "roofline/check/1")
+SCHEMAS = ("roofline/check/3", "roofline/check/2", "roofline/check/1")
 
 
 Fact = types.Value | dict[str, types.Sizes]
@@ -73,9 +73,9 @@ def changes(before: dict[str, Saved], answer: types.CheckAnswer, tolerance: floa
         facts += [(row.quantity, row.expected, row.unit) for row in case.requirements]
         for what, value, unit in facts:
             was = old.get(what, value)
-            moved = relative(was, value)
-            if was != value and (moved is None or abs(moved) > tolerance):
-                found.append(types.Change(check=name, what=what, before=was, now=value, unit=unit, change=moved))
+            change = relative(was, value)
+            if was != value and (change is None or abs(change) > tolerance):
+                found.append(types.Change(check=name, what=what, before=was, now=value, unit=unit, change=change))
     removed = (name for name in before if name not in now)
     return found + [
         types.Change(check=name, what="check", before=before[name]["verdict"], now=None) for name in removed
@@ -118,7 +118,7 @@ def check(q: Check, measured: Measured | None = None) -> types.CheckAnswer:
     verdicts = [o.verdict for o in outcomes]
     answer = types.CheckAnswer(
         passed=FAIL not in verdicts and (policy == "warn" or INCONCLUSIVE not in verdicts),
-        unsure=policy,
+        on_inconclusive=policy,
         summary=types.CheckSummary(
             checks=len(outcomes),
             requirements=sum(len(o.requirements) for o in outcomes),
@@ -129,8 +129,8 @@ def check(q: Check, measured: Measured | None = None) -> types.CheckAnswer:
         checks=[_case(*pair) for pair in zip(outcomes, suggested, strict=True)],
     )
     if before is not None:
-        answer.moved, answer.tolerance = changes(before, answer, q.tolerance), q.tolerance
-        answer.passed = answer.passed and not (answer.moved and q.on_change == "fail")
+        answer.changes, answer.tolerance = changes(before, answer, q.tolerance), q.tolerance
+        answer.passed = answer.passed and not (answer.changes and q.on_change == "fail")
     return answer
 
 
@@ -236,7 +236,7 @@ UNSEARCHED = (SIMULATED, LAYOUT, MEASURED, FLEET)
 ALTERNATIVES = 3
 TRAINING = 5  # estimates that a training one counts as, whose layout is chosen among dozens
 FINEST = 16  # parts of a device count to which a change of it is refined
-_MOVED = tuple(size for size in _SIZES if size not in ("cp", "ep"))
+_CHANGED = tuple(size for size in _SIZES if size not in ("cp", "ep"))
 
 
 class BudgetExhausted(Exception):
@@ -324,7 +324,7 @@ class _Search:
         changed = [types.FixedOption(option=k, from_=old, to=changes[k]) for k, old in formats.items() if k in changes]
         for phase, before in self.result.phases.items():  # the sizes of the first phase whose layout differs
             old, new = before.layout_of_phase, found.result.phases[phase].layout_of_phase
-            moved = [(k, getattr(old, k), getattr(new, k)) for k in _MOVED if getattr(old, k) != getattr(new, k)]
+            moved = [(k, getattr(old, k), getattr(new, k)) for k in _CHANGED if getattr(old, k) != getattr(new, k)]
             if moved:
                 changed += [types.FixedOption(option=k.replace("_", "-"), from_=a, to=b) for k, a, b in moved]
                 break

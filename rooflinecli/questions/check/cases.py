@@ -191,7 +191,7 @@ class CheckCase:
     name: str
     options: Options
     requirements: tuple[Requirement, ...]
-    hold: str
+    bound: str
     where: str
     description: str
     lines: dict[str, str]
@@ -208,7 +208,7 @@ class CheckCase:
         return self.where.rpartition(":")[0]
 
 
-def load(path: Path, hold: str | None = None) -> tuple[list[CheckCase], CheckFile]:
+def load(path: Path, bound: str | None = None) -> tuple[list[CheckCase], CheckFile]:
     """Every case of a plan file, and the file. Raises DataError with file:line."""
     document = read(path)
     if ("extends",) in document.lines:
@@ -216,7 +216,7 @@ def load(path: Path, hold: str | None = None) -> tuple[list[CheckCase], CheckFil
         raise DataError(f"{document.location('extends')}: {why}")
     plan = validate(CheckFile, document)
     defaults = as_options(plan.defaults, document, ("defaults",))
-    readers = [_CheckReader(name, check, plan, document, hold) for name, check in plan.checks.items()]
+    readers = [_CheckReader(name, check, plan, document, bound) for name, check in plan.checks.items()]
     cases = [
         case for reader in readers for case in (reader.of_fleet() if reader.check.fleet else reader.cases(defaults))
     ]
@@ -226,8 +226,8 @@ def load(path: Path, hold: str | None = None) -> tuple[list[CheckCase], CheckFil
 class _CheckReader:
     """One check of a plan file, read into cases. Methods raise DataError with file:line."""
 
-    def __init__(self, name: str, check: CheckSpec, plan: CheckFile, document: Document, hold: str | None) -> None:
-        self.name, self.check, self.plan, self.document, self.hold = name, check, plan, document, hold
+    def __init__(self, name: str, check: CheckSpec, plan: CheckFile, document: Document, bound: str | None) -> None:
+        self.name, self.check, self.plan, self.document, self.bound = name, check, plan, document, bound
         self.key: tuple[str, ...] = ("checks", name)
         self.folder = document.path.parent
         self.own = {k: v for k, v in check.options.items() if k != FROM}
@@ -260,15 +260,15 @@ class _CheckReader:
             point = dict(zip(axes, values, strict=True))
             options = self._complete({**defaults, **own, **point})
             # the bound is an option too, by which the layout is chosen; pessimistic is its default
-            written = self.hold or options.pop("hold", self.check.hold or self.plan.hold)
+            written = self.bound or options.pop("hold", self.check.hold or self.plan.hold)
             options.pop("hold", None)
-            hold = str(build_request.value(OPTIONS["hold"], written))
+            bound = str(build_request.value(OPTIONS["hold"], written))
             label = ", ".join(f"{k}={v}" for k, v in point.items())
             yield CheckCase(
                 f"{self.name}[{label}]" if label else self.name,
-                options | ({"hold": hold} if hold != BOUNDS[0] else {}),
+                options | ({"hold": bound} if bound != BOUNDS[0] else {}),
                 self.requirements,
-                hold,
+                bound,
                 self.document.location(*self.key),
                 self.check.description,
                 lines,
@@ -289,8 +289,8 @@ class _CheckReader:
                 raise DataError(
                     f"{one.where}: {one.quantity}: not a fleet quantity; use for example fleet.growth: '>= 1.2'"
                 )
-        where, hold = self.document.location(*self.key), self.hold or self.check.hold or self.plan.hold
-        return [CheckCase(self.name, {}, self.requirements, hold, where, self.check.description, {}, fleet=path)]
+        where, bound = self.document.location(*self.key), self.bound or self.check.hold or self.plan.hold
+        return [CheckCase(self.name, {}, self.requirements, bound, where, self.check.description, {}, fleet=path)]
 
     def _error(self, field: str, reason: str) -> DataError:
         return DataError(f"{self.document.location(*self.key, field)}: {field}: {reason}")

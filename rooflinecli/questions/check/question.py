@@ -21,7 +21,8 @@ _WORDS = former_keys(inconclusive="unsure")
 
 
 class RequirementAnswer(Record):
-    """A requirement and the quantity it is about. `value` is the one at the bound that `value_bound` names."""
+    """A requirement and the quantity it is about. `value` is the one at the bound that `value_bound` names; `explanation`: the bottleneck, or where the
+    value comes from."""
 
     quantity: str
     file: str
@@ -38,7 +39,7 @@ class RequirementAnswer(Record):
     verdict: str = key(metadata=_WORDS)
     verdict_at_expected: str = key(metadata=_WORDS)
     margin: float | None  # fraction of the limit, negative beyond it
-    bound: str
+    explanation: str = key(metadata=former("bound", 2))
     reason: str
     implied: bool
 
@@ -74,7 +75,7 @@ class CaseAnswer(Record):
     file: str
     line: int
     description: str
-    hold: str
+    bound: str = key(metadata=former("hold", 2))
     verdict: str = key(metadata=_WORDS)
     verdict_at_expected: str = key(metadata=_WORDS)
     model: str | None
@@ -109,14 +110,14 @@ class CheckSummary(Record):
 
 
 class CheckAnswer(Record):
-    """Verdicts of all cases; `moved` and `tolerance` where there is a baseline."""
+    """Verdicts of all cases; `changes` and `tolerance` where there is a baseline."""
 
-    schema: str = "roofline/check/2"
+    schema: str = "roofline/check/3"
     passed: bool = key(metadata=former("holds"))
-    unsure: str  # fail or warn: what an inconclusive requirement amounts to
+    on_inconclusive: str = key(metadata=former("unsure", 2))  # fail or warn
     summary: CheckSummary
     checks: list[CaseAnswer]
-    moved: list[Change] | None = key(default=None, metadata=OPTIONAL)
+    changes: list[Change] | None = key(default=None, metadata=OPTIONAL | former("moved", 2))
     tolerance: float | None = key(default=None, metadata=OPTIONAL)
 
 

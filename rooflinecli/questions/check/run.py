@@ -26,7 +26,7 @@ from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.question import is_estimate_option
 from rooflinecli.questions.simulate.question import FORMER, Numbers, Simulate
 from rooflinecli.specs.options import OPTIONS, Option
-from rooflinecli.specs.quantities import unit_of
+from rooflinecli.specs.quantities import canonical, unit_of
 from rooflinecli.specs.request import MOST
 
 SIMULATED, LAYOUT, MEASURED = "simulate.", "layout.", "measured."
@@ -43,7 +43,7 @@ def bounds(quantity: str, case: CheckCase, result: EstimateAnswer | None, estima
         return _of_fleet(case, quantity)
     if quantity.startswith(SIMULATED):
         values, sure = _simulated(_simulation(case, result))
-        name = {old: new for new, old in FORMER["former_keys"].items()}.get(name, name)
+        name = {old: new for new, old in FORMER["former_keys"][0].items()}.get(name, name)
         if name not in values:
             raise unknown("quantity of a simulation", name, values, "`roofline simulate --format json` shows them")
         value = values[name]
@@ -80,26 +80,27 @@ _OF_ALL = ("feasible", "growth", "bottleneck", "devices", "spare", "usd_per_hour
 
 def _of_fleet(case: CheckCase, quantity: str) -> IntervalBounds:
     """A number of the fleet, placed at the bound of the check."""
-    found = _placed(case.fleet, case.hold) if case.fleet is not None else {}
+    found = _placed(case.fleet, case.bound) if case.fleet is not None else {}
     name = quantity.removeprefix(FLEET)
     value = at(found, name)
+    value = at(found, canonical(name)) if value is MISSING else value
     if value is MISSING or entries(value) is not None:
         raise unknown("quantity of a fleet", name, [path for path, _ in leaves(found)])
     if value is None:
         raise UsageError(
             f"{quantity}: not available; costs need a `price` in every group, and growth needs a feasible fleet"
         )
-    note = f"the whole fleet placed at the {case.hold} bound; {found['bottleneck']} is the bottleneck"
+    note = f"the whole fleet placed at the {case.bound} bound; {found['bottleneck']} is the bottleneck"
     return IntervalBounds(value, note=note)
 
 
 @lru_cache(maxsize=64)
-def _placed(path: Path, hold: str) -> dict[str, object]:
+def _placed(path: Path, bound: str) -> dict[str, object]:
     """The numbers of a fleet's file, models and groups by their names."""
     from rooflinecli.questions.fleet.answer import fleet
 
     try:
-        found = fleet(path, hold)
+        found = fleet(path, bound)
     except UsageError as error:
         raise DataError(f"{path}: {error}") from None
     named = {
@@ -179,7 +180,7 @@ def _of_layout(case: CheckCase, result: EstimateAnswer, name: str, answer: Estim
     if name not in (REGRET, FORMER_REGRET):
         raise unknown("quantity of a layout", name, [REGRET])
     phase = "train" if "train" in result.phases else "decode"
-    own = float(time_at_bound(result.phases[phase], case.hold))
+    own = float(time_at_bound(result.phases[phase], case.bound))
     devices, found = result.phases[phase].layout_of_phase.devices, None
     if phase == "decode":
         found = _best_serving(case, result, answer)
@@ -187,9 +188,9 @@ def _of_layout(case: CheckCase, result: EstimateAnswer, name: str, answer: Estim
         from rooflinecli.questions.search.training import fastest_layout
 
         open_ = {k: v for k, v in case.options.items() if k not in _CHOSEN | _UNSEARCHED}
-        best = fastest_layout(open_, devices, case.hold)
+        best = fastest_layout(open_, devices, case.bound)
         if best.estimate is not None:
-            found = float(time_at_bound(best.estimate.phases["train"], case.hold)), best.command
+            found = float(time_at_bound(best.estimate.phases["train"], case.bound)), best.command
     if found is None:
         raise UsageError(
             f"layout.{REGRET}: no layout of {devices:,} devices fits; there is no best layout to compare with", "n"
@@ -218,7 +219,7 @@ def _best_serving(case: CheckCase, result: EstimateAnswer, answer: Estimator) ->
             continue
         if other.feasible:
             words = " ".join(f"--{k} {v}" for k, v in {**sizes, **share}.items())
-            found.append((float(time_at_bound(other.phases["decode"], case.hold)), f"-n {plan.devices} {words}"))
+            found.append((float(time_at_bound(other.phases["decode"], case.bound)), f"-n {plan.devices} {words}"))
     return min(found, default=None)
 
 
@@ -314,7 +315,7 @@ def outcome(case: CheckCase, estimator: Estimator) -> Outcome:
     for requirement in requirements:
         try:
             found = bounds(requirement.quantity, case, result, estimator)
-            evaluated.append(evaluate(requirement, found, result, case.hold, violations))
+            evaluated.append(evaluate(requirement, found, result, case.bound, violations))
         except UsageError as error:
             raise DataError(f"{requirement.where}: {case.name}: {error}") from None
         except Infeasible as error:  # of a simulation
@@ -329,7 +330,7 @@ def evaluate(
     requirement: Requirement,
     found: IntervalBounds,
     result: EstimateAnswer | None,
-    hold: str,
+    bound: str,
     violations: dict[str, str],
 ) -> RequirementAnswer:
     """The verdict on a quantity. violations: phase -> why it cannot run, where its times and costs describe nothing and fail.
@@ -343,8 +344,8 @@ def evaluate(
         raise UsageError(f"{requirement.quantity} {why}")
     if requirement.comparison == "==" and found.interval:
         raise UsageError(f"{requirement.quantity} has an interval, so == cannot be checked; use <= or >=")
-    value = found.at(hold, requirement.upper)
-    verdict = _verdict(requirement, found, value, hold)
+    value = found.at(bound, requirement.upper)
+    verdict = _verdict(requirement, found, value, bound)
     at_expected = _verdict(requirement, found, found.expected, "expected")
     infeasible, reason = found.interval and found.phase in violations, ""
     if infeasible:
@@ -356,14 +357,14 @@ def evaluate(
         requirement,
         unit="" if isinstance(limit, (bool, str)) else unit_of(requirement.quantity),
         value=value,
-        value_bound=hold if found.interval else "expected",
+        value_bound=bound if found.interval else "expected",
         expected=found.expected,
         floor=found.floor,
         interval=(found.low, found.high) if found.interval else None,
         verdict=verdict,
         verdict_at_expected=at_expected,
         margin=None if infeasible else requirement.margin(value),
-        bound=found.note or ("" if result is None else _composition(requirement, found, result)),
+        explanation=found.note or ("" if result is None else _composition(requirement, found, result)),
         reason=reason,
     )
 
@@ -372,11 +373,11 @@ def worst(verdicts: list[str]) -> str:
     return max(verdicts, key=ORDER.index)
 
 
-def _verdict(requirement: Requirement, found: IntervalBounds, value: Value, hold: str) -> str:
+def _verdict(requirement: Requirement, found: IntervalBounds, value: Value, bound: str) -> str:
     if bool(requirement.holds(value)):
         return PASS
     best = found.low if requirement.upper else found.high
-    return INCONCLUSIVE if found.interval and hold != "floor" and bool(requirement.holds(best)) else FAIL
+    return INCONCLUSIVE if found.interval and bound != "floor" and bool(requirement.holds(best)) else FAIL
 
 
 def _composition(requirement: Requirement, found: IntervalBounds, result: EstimateAnswer) -> str:

@@ -47,7 +47,7 @@ class MeasuredAnswer(Record):
     notes: list[str]
 
 
-SCHEMA = "roofline/compare/2"
+SCHEMA = "roofline/compare/3"
 
 
 class ComparedChip(Record):

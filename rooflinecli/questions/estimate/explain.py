@@ -82,7 +82,7 @@ def _considered(ctx: EstimateContext, phases: tuple[str, ...], work: str, choice
     if choice.chosen and half:  # the layout on half the devices that comes closest to fitting: why there are not fewer
         needed = [one.needs(ctx, phases) for one in evaluate_candidates(ctx, phases, half, [])]
         smaller = {"devices": half, "least_bytes_per_device": min(needed)} if needed else None
-    layouts.sort(key=lambda row: (not row["fits"], row["held_s"] if row["fits"] else row["bytes_per_device"]))
+    layouts.sort(key=lambda row: (not row["fits"], row["time_at_bound_s"] if row["fits"] else row["bytes_per_device"]))
     return {
         "work": work,
         "reason": choice.reason,
@@ -100,8 +100,8 @@ def _layout(ctx: EstimateContext, phases: tuple[str, ...], one: Candidate) -> di
         "bytes_per_device": one.needs(ctx, phases),
         "fits": one.fits,
         "time_s": found.time_s if found else None,
-        "held_s": time_at_bound(found, ctx.request.bound) if found else None,
-        "bound": max(found.breakdown_s, key=found.breakdown_s.__getitem__) if found else None,
+        "time_at_bound_s": time_at_bound(found, ctx.request.bound) if found else None,
+        "bottleneck": max(found.breakdown_s, key=found.breakdown_s.__getitem__) if found else None,
     }
 
 

@@ -34,21 +34,21 @@ NO_ROOM = "no instance that meets the SLO fits on these devices"
 
 @dataclass
 class InstanceOptions:
-    """Instances of a model on a group by their size; `why` where there are none. `domain`: devices of the group's fast domain."""
+    """Instances of a model on a group by their size; `infeasible_reason` where there are none. `domain`: devices of the group's fast domain."""
 
     found: list[ServingInstance]
-    why: str
+    infeasible_reason: str
     domain: int
     layouts: int
 
 
 def offers(task: tuple[FleetService, DeviceGroup, str]) -> InstanceOptions:
     """The offers of one group to one model, its rate and limits at one bound."""
-    service, group, hold = task
+    service, group, bound = task
     options = service.on(group)
     try:
         question = serving_question(
-            {**options, "n": str(group.devices), "hold": hold},
+            {**options, "n": str(group.devices), "hold": bound},
             "throughput",
             list(service.where),
             service.limits,
@@ -61,7 +61,7 @@ def offers(task: tuple[FleetService, DeviceGroup, str]) -> InstanceOptions:
         return InstanceOptions([], str(error), 1, 0)
     domain, tried = _domain(found.ctx), int(found.one.legal.sum())
     if not keep.any():
-        closest = found.nearest(worst).lacks
+        closest = found.nearest(worst).shortfall
         return InstanceOptions([], f"no instance meets the SLO; the closest is short by {closest}", domain, tried)
     chosen = _fastest_by_size(found.one, np.where(keep, found.at_bound(RATE, less=False), 0.0))
     return InstanceOptions([instance(options, layout) for layout in chosen], "", domain, tried)
@@ -161,7 +161,7 @@ class Placement:
             return []
         sizes = [(taken(one.devices, there.domain, self.rounding), one) for one in there.found]
         return [
-            (InstanceOption(size, float(one.rate.at(self.question.hold, less=False))), one)
+            (InstanceOption(size, float(one.rate.at(self.question.bound, less=False))), one)
             for size, one in sizes
             if size <= group.devices
         ]
@@ -202,12 +202,12 @@ class Placement:
 
 
 def fleet(
-    path: Path, hold: str | None = None, objective: str | None = None, split: bool = False, over: Spread | None = None
+    path: Path, bound: str | None = None, objective: str | None = None, split: bool = False, over: Spread | None = None
 ) -> FleetAnswer:
     """The answer of a file. Raises DataError with file:line for one that is wrong, UsageError for an objective without prices."""
-    question = asked(path, hold, objective, split)
+    question = asked(path, bound, objective, split)
     pairs = [(s, g) for s in question.services for g in question.groups if g.name in s.groups]
-    found = (over or spread_over())(offers, [(s, g, question.hold) for s, g in pairs])
+    found = (over or spread_over())(offers, [(s, g, question.bound) for s, g in pairs])
     return report(question, {(s.name, g.name): one for (s, g), one in zip(pairs, found, strict=True)})
 
 
@@ -240,7 +240,7 @@ def report(question: Fleet, found: dict[tuple[str, str], InstanceOptions]) -> Fl
         growth=growth if len(placed.able) == len(question.services) else 0.0,
         bottleneck=bottleneck.name if bottleneck else None,
         exact=given is None or given.bound == given.weight,
-        within=gap,
+        optimality_gap=gap,
         devices=sum(g.used for g in groups),
         spare=sum(g.spare for g in groups),
         usd_per_hour=_total(g.usd_per_hour for g in groups),
@@ -284,7 +284,7 @@ def _rows(placed: Placement, given: Assignment, share: float) -> list[PlacedServ
                     devices=devices,
                     unused=count * (offer.size - one.devices),
                     usd_per_hour=None if one.price is None else float(cost.fleet_price(devices, one.price)),
-                    held_requests_per_s=count * offer.rate,
+                    requests_per_s_at_bound=count * offer.rate,
                     qps=qps,
                     share=share_here,
                     usd_per_device_hour=one.price,
@@ -302,7 +302,9 @@ def _service(
     place = placed.able.index(service) if service in placed.able else None
     groups = [group for name in service.groups for group in placed.question.groups if group.name == name]
     refused = [
-        RefusedGroup(group=group.name, why=placed.found[service.name, group.name].why or NO_ROOM)
+        RefusedGroup(
+            group=group.name, infeasible_reason=placed.found[service.name, group.name].infeasible_reason or NO_ROOM
+        )
         for group in groups
         if not placed.instances(service, group)
     ]
@@ -311,8 +313,8 @@ def _service(
         model=load_model(str(service.options["model"])).name,
         qps=service.qps,
         limits_s=service.limits,
-        carried_qps=service.qps * min(growth, 1.0) if mine else 0.0,
-        held_requests_per_s=sum(row.held_requests_per_s for row in mine),
+        served_qps=service.qps * min(growth, 1.0) if mine else 0.0,
+        requests_per_s_at_bound=sum(row.requests_per_s_at_bound for row in mine),
         devices=sum(row.devices for row in mine),
         usd_per_hour=_total(row.usd_per_hour for row in mine),
         growth=alone[place] if place is not None else None,

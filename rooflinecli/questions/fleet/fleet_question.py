@@ -151,7 +151,7 @@ class Fleet:
 
     groups: tuple[DeviceGroup, ...]
     services: tuple[FleetService, ...]
-    hold: str
+    bound: str
     objective: str
     split: bool = False
 
@@ -160,7 +160,7 @@ class Fleet:
         return [g.name for g in self.groups if g.usd_per_device_hour is None]
 
 
-def asked(path: Path, hold: str | None = None, objective: str | None = None, split: bool = False) -> Fleet:
+def asked(path: Path, bound: str | None = None, objective: str | None = None, split: bool = False) -> Fleet:
     """The question of a file. Raises DataError with file:line; UsageError for an objective that needs an unknown price."""
     document = read(path, first="fleet")
     if ("extends",) in document.lines:
@@ -168,7 +168,7 @@ def asked(path: Path, hold: str | None = None, objective: str | None = None, spl
     file = validate(FleetFile, document)
     groups = tuple(_group(name, file, document) for name in file.fleet)
     services = tuple(_service(name, spec, file, document) for name, spec in file.models.items())
-    found = Fleet(groups, services, hold or file.hold, objective or "cost", split)
+    found = Fleet(groups, services, bound or file.hold, objective or "cost", split)
     if not found.unpriced:
         return found
     if objective == "cost":

@@ -6,20 +6,20 @@ from dataclasses import field as key
 from pathlib import Path
 
 from rooflinecli.core.parallel_map import Spread
-from rooflinecli.core.record import SPREAD, Record
+from rooflinecli.core.record import SPREAD, Record, former
 from rooflinecli.questions.plan.question import ServiceNumbers
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import OptText, Switch, Text, field
 from rooflinecli.specs.request import BOUNDS
 
-SCHEMA = "roofline/fleet/1"
+SCHEMA = "roofline/fleet/2"
 
 
 class PlacedService(Record):
     """A model on a group of devices: `numbers` are keys of the row itself.
 
     unused: devices that stay idle so that instances stay inside hosts; share: fraction of the model's traffic;
-    held_requests_per_s: its rate at the bound.
+    requests_per_s_at_bound: its capacity at the bound.
     """
 
     name: str
@@ -30,7 +30,7 @@ class PlacedService(Record):
     numbers: ServiceNumbers = key(metadata=SPREAD)
     unused: int
     usd_per_hour: float | None
-    held_requests_per_s: float
+    requests_per_s_at_bound: float = key(metadata=former("held_requests_per_s"))
     qps: float
     share: float
     usd_per_device_hour: float | None
@@ -41,7 +41,7 @@ class RefusedGroup(Record):
     """A group that cannot serve a model, and why."""
 
     group: str
-    why: str
+    infeasible_reason: str = key(metadata=former("why"))
 
 
 class ServedModel(Record):
@@ -51,8 +51,8 @@ class ServedModel(Record):
     model: str
     qps: float
     limits_s: dict[str, float]
-    carried_qps: float
-    held_requests_per_s: float
+    served_qps: float = key(metadata=former("carried_qps"))
+    requests_per_s_at_bound: float = key(metadata=former("held_requests_per_s"))
     devices: int
     usd_per_hour: float | None
     growth: float | None
@@ -75,10 +75,10 @@ class UsedGroup(Record):
 
 
 class FleetAnswer(Record):
-    """Which model on which devices. growth: largest common factor of all traffic; within: optimality gap, 0 where exact."""
+    """Which model on which devices. growth: largest common factor of all traffic; optimality_gap: 0 where exact."""
 
     schema: str = SCHEMA
-    hold: str
+    bound: str = key(metadata=former("hold"))
     objective: str
     split: bool
     layouts: int
@@ -86,7 +86,7 @@ class FleetAnswer(Record):
     growth: float
     bottleneck: str | None
     exact: bool
-    within: float
+    optimality_gap: float = key(metadata=former("within"))
     devices: int
     spare: int
     usd_per_hour: float | None

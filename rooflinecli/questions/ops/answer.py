@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rooflinecli.core.num import Number
-from rooflinecli.core.record import OPTIONAL, Record
+from rooflinecli.core.record import OPTIONAL, Record, former
 from rooflinecli.core.units import count
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import PHASES
@@ -29,7 +29,7 @@ from rooflinecli.questions.estimate.answer_types import EstimateAnswer, Hardware
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import Request
 
-SCHEMA = "roofline/ops/1"
+SCHEMA = "roofline/ops/2"
 SORTS = {"time": "time_s", "flops": "flops", "bytes": "bytes", "intensity": "intensity_flops_per_byte"}
 NOTHING = 1e-9  # of a phase's time: below it a row is rounding
 
@@ -72,7 +72,7 @@ class Operation(Record):
 class PhaseOperations(Record):
     """A phase, or a call of a compiled function, and its operations."""
 
-    plan: LayoutAnswer | None = field(default=None, metadata=OPTIONAL)
+    layout: LayoutAnswer | None = field(default=None, metadata=OPTIONAL | former("plan"))
     time_s: Number
     floor_s: Number
     interval_s: list[Number]
@@ -169,9 +169,7 @@ def operations(request: Request, sort: str = "order", top: int | None = None) ->
         schema=SCHEMA,
         roofs=roofs(request),
         phases={
-            phase: PhaseOperations.like(
-                answer, plan=answer.layout, interval_s=list(answer.interval_s), operations=listed[phase]
-            )
+            phase: PhaseOperations.like(answer, interval_s=list(answer.interval_s), operations=listed[phase])
             for phase, answer in result.phases.items()
         },
     )

@@ -66,7 +66,7 @@ class ServingInstance:
         return ServiceNumbers(
             instances=count,
             layout=self.layout,
-            batch_in_all=float(serving.batch_in_all(self.layout.batch, self.layout.dp, count)),
+            total_batch=float(serving.total_batch(self.layout.batch, self.layout.dp, count)),
             ttft_s=first.time_s,
             interval_ttft_s=list(first.interval_s),
             itl_s=other.time_s,
@@ -104,11 +104,11 @@ def plan_chip(asked: PlanTarget, name: str) -> tuple[PlannedChip, int]:
     It is the first row of a search at the rate: the fewest devices, and the cheapest tokens among those.
     """
 
-    def none(why: str) -> PlannedChip:
-        return PlannedChip(chip=name, hardware=load_hardware(name).name, feasible=False, why=why)
+    def none(reason: str) -> PlannedChip:
+        return PlannedChip(chip=name, hardware=load_hardware(name).name, feasible=False, infeasible_reason=reason)
 
     assert asked.qps is not None
-    options, limits = {**asked.each[name], "hold": asked.hold}, {**asked.limits, "qps": asked.qps}
+    options, limits = {**asked.each[name], "hold": asked.bound}, {**asked.limits, "qps": asked.qps}
     try:
         question = search_request.serving_question(options, None, list(asked.plan.where), limits)
         grid = serving_grid(question, "a service answers requests; plan its training with --tokens")
@@ -117,19 +117,21 @@ def plan_chip(asked: PlanTarget, name: str) -> tuple[PlannedChip, int]:
         return none(str(error)), 0
     layouts = int(grid.one.legal.sum())
     if not keep.any():
-        return none(f"no instance meets the SLO; the closest is short by {grid.nearest(worst).lacks}"), layouts
+        return none(f"no instance meets the SLO; the closest is short by {grid.nearest(worst).shortfall}"), layouts
     row = _row(asked, name, grid.best(keep, 1)[0].layout)
     most = asked.most_devices(name)
     if most is not None and row.devices > most:
         limit = "-n" if most == asked.most else "--power allows"
         devices = plural(row.devices, "device")
         return none(f"the rate takes {devices}, and {limit} {most:,} is the most to have"), layouts
-    if asked.budget is not None and asked.plan.deadline is not None and row.bill_usd is None:
-        row.feasible, row.why = False, no_price(row.chip)
-    elif asked.budget is not None and row.bill_usd is not None and row.bill_usd > asked.budget:
-        ratio, devices = row.bill_usd / asked.budget, plural(row.devices, "device")
+    if asked.budget is not None and asked.plan.deadline is not None and row.period_cost_usd is None:
+        row.feasible, row.infeasible_reason = False, no_price(row.chip)
+    elif asked.budget is not None and row.period_cost_usd is not None and row.period_cost_usd > asked.budget:
+        ratio, devices = row.period_cost_usd / asked.budget, plural(row.devices, "device")
         row.feasible = False
-        row.why = f"costs {ratio:.3g} times the budget on {devices}, the smallest number that carries the rate"
+        row.infeasible_reason = (
+            f"costs {ratio:.3g} times the budget on {devices}, the smallest number that carries the rate"
+        )
     return row, layouts
 
 
@@ -137,7 +139,7 @@ def _row(asked: PlanTarget, name: str, layout: InstanceLayout) -> ServingChip:
     """A layout with as many instances as carry the rate at the bound; each number is what its command prints."""
     assert asked.qps is not None
     one = instance(asked.each[name], layout)
-    count = int(serving.instances_for_rate(asked.qps, one.rate.at(asked.hold, less=False)))
+    count = int(serving.instances_for_rate(asked.qps, one.rate.at(asked.bound, less=False)))
     devices = count * one.devices
     numbers = one.times(count, devices, asked.qps)
     hourly = None if one.price is None else float(cost.fleet_price(devices, one.price))
@@ -147,18 +149,18 @@ def _row(asked: PlanTarget, name: str, layout: InstanceLayout) -> ServingChip:
         devices=devices,
         numbers=numbers,
         usd_per_hour=hourly,
-        bill_usd=None
+        period_cost_usd=None
         if hourly is None or asked.plan.deadline is None
         else float(cost.run_cost(asked.plan.deadline, hourly)),
-        held_usd=hourly,
-        held_s=numbers.interval_itl_s[1],
+        cost_at_bound_usd=hourly,
+        time_at_bound_s=numbers.interval_itl_s[1],
         usd_per_device_hour=one.price,
         price=None if one.price is None else "given" if "price" in asked.each[name] else "file",
         command=one.command,
     )
 
 
-WAYS = (
+CRITERIA = (
     "smallest device count that meets the deadline, in steps of 1/16",
     "shortest run within the budget",
     "smallest device count for the rate",
@@ -191,12 +193,12 @@ def plan(question: Plan, over: Spread | None, tell: Callable[[str], None]) -> Pl
     if asked.qps is not None:
         model = load_model(str(question.options()["model"])).name
         return ServingPlan(
-            model=model, phase="serve", budget_usd=asked.budget, hold=asked.hold, way=WAYS[2], where=list(asked.plan.where), layouts=layouts,
+            model=model, phase="serve", budget_usd=asked.budget, bound=asked.bound, criterion=CRITERIA[2], where=list(asked.plan.where), layouts=layouts,
             rows=ranked, unpriced=unpriced, feasible=feasible, qps=asked.qps, limits_s=asked.limits, period_s=asked.plan.deadline,
         )  # fmt: skip
     request = chips[0].request
     return TrainingPlan(
-        model=request.model.name, phase="train", budget_usd=asked.budget, hold=asked.hold, way=WAYS[asked.plan.deadline is None],
+        model=request.model.name, phase="train", budget_usd=asked.budget, bound=asked.bound, criterion=CRITERIA[asked.plan.deadline is None],
         where=list(asked.plan.where), layouts=layouts, rows=ranked, unpriced=unpriced, feasible=feasible, tokens=request.tokens,
         deadline_s=asked.plan.deadline,
     )  # fmt: skip

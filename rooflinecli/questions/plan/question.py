@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import field as key
 
 from rooflinecli.core.parallel_map import Spread
-from rooflinecli.core.record import OPTIONAL, SPREAD, Record
+from rooflinecli.core.record import OPTIONAL, SPREAD, Record, former
 from rooflinecli.questions.question import Question, Several
 from rooflinecli.questions.search.question import FIXED, RESTRICTED, InstanceLayout, Prices, TrainingLayout
 from rooflinecli.specs.options import LOAD, EstimateOptions, OptNumber, OptText, Texts, field
 
-SCHEMA = "roofline/plan/1"
+SCHEMA = "roofline/plan/2"
 
 
 class PlannedChip(Record):
@@ -22,7 +22,7 @@ class PlannedChip(Record):
     chip: str
     feasible: bool = True
     hardware: str
-    why: str = ""
+    infeasible_reason: str = key(default="", metadata=former("why"))
     tried: list[dict[str, float | None]] | None = key(default=None, metadata=OPTIONAL)
 
     @property
@@ -32,11 +32,11 @@ class PlannedChip(Record):
 
 
 class SizedChip(PlannedChip):
-    """A chip with its device count. held_s, held_usd: time and cost at the bound, with failures and checkpoints in training; price: where the price comes from."""
+    """A chip with its device count. time_at_bound_s, cost_at_bound_usd: with failures and checkpoints in training; price: where the price comes from."""
 
     devices: int
-    held_s: float
-    held_usd: float | None
+    time_at_bound_s: float = key(metadata=former("held_s"))
+    cost_at_bound_usd: float | None = key(metadata=former("held_usd"))
     usd_per_device_hour: float | None
     price: str | None
     command: str
@@ -45,7 +45,8 @@ class SizedChip(PlannedChip):
     def order(self) -> tuple[float, ...]:
         if not self.feasible:
             return ()
-        return (1.0, self.held_s) if self.held_usd is None else (0.0, self.held_usd, self.held_s)
+        usd, seconds = self.cost_at_bound_usd, self.time_at_bound_s
+        return (1.0, seconds) if usd is None else (0.0, usd, seconds)
 
 
 class RunOffer(Record):
@@ -59,7 +60,7 @@ class RunOffer(Record):
     goodput: float
     elapsed_s: float
     elapsed_usd: float
-    in_time: bool
+    meets_deadline: bool = key(metadata=former("in_time"))
     source: str
 
 
@@ -93,7 +94,7 @@ class ServiceNumbers(Record):
 
     instances: int
     layout: InstanceLayout
-    batch_in_all: float
+    total_batch: float = key(metadata=former("batch_in_all"))
     ttft_s: float
     interval_ttft_s: list[float]
     itl_s: float
@@ -108,11 +109,11 @@ class ServiceNumbers(Record):
 
 
 class ServingChip(SizedChip):
-    """The service on one chip: `numbers` are keys of the row itself. bill_usd: cost over the time that it is paid for."""
+    """The service on one chip: `numbers` are keys of the row itself. period_cost_usd: cost over the time that it is paid for."""
 
     numbers: ServiceNumbers = key(metadata=SPREAD)
     usd_per_hour: float | None
-    bill_usd: float | None
+    period_cost_usd: float | None = key(metadata=former("bill_usd"))
 
 
 class PlanAnswer(Record):
@@ -122,8 +123,8 @@ class PlanAnswer(Record):
     model: str
     phase: str
     budget_usd: float | None
-    hold: str
-    way: str
+    bound: str = key(metadata=former("hold"))
+    criterion: str = key(metadata=former("way"))
     where: list[str]
     layouts: int
     rows: list[PlannedChip]

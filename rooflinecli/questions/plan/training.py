@@ -41,7 +41,7 @@ def no_price(chip: str) -> str:
 
 @dataclass(frozen=True)
 class PlanTarget:
-    """What the question asks of every chip: its options, a budget in USD, the most devices to have, the bound that is held.
+    """What the question asks of every chip: its options, a budget in USD, the most devices to have, the bound that limits apply to.
 
     A service has a rate `qps` and limits in s; its deadline is how long it is served and paid for.
     """
@@ -50,7 +50,7 @@ class PlanTarget:
     each: dict[str, Options]
     budget: float | None
     most: int | None
-    hold: str
+    bound: str
     qps: float | None
     limits: Limits
 
@@ -75,7 +75,7 @@ class PlanTarget:
 def target(asked: Plan) -> PlanTarget:
     """A question as what is asked of every chip. Raises UsageError naming the flag that is wrong or missing."""
     options = asked.options() | {"hw": ",".join(asked.hw)}
-    hold = str(options.pop("hold", None) or BOUNDS[0])
+    bound = str(options.pop("hold", None) or BOUNDS[0])
     serving = asked.serves
     budget = None if asked.budget is None else parse_values.dollars("--budget", asked.budget, "budget")
     each = multi_chip.each({k: v for k, v in options.items() if k not in ("n", "phase")})
@@ -89,7 +89,7 @@ def target(asked: Plan) -> PlanTarget:
         raise UsageError(f"--budget {asked.budget}: {multi_chip.remedy(lacking)}", "budget")
     most = int(build_request.value(OPTIONS["n"], options["n"])) if options.get("n") is not None else None
     limits = joined({}, asked.slo) if serving else {}
-    return PlanTarget(asked, each, budget, most, hold, asked.qps if serving else None, limits)
+    return PlanTarget(asked, each, budget, most, bound, asked.qps if serving else None, limits)
 
 
 def newest(spec: HardwareSpec) -> list[prices.Offer]:
@@ -133,11 +133,11 @@ def planned_offers(
                 goodput=share,
                 elapsed_s=run_s[0] / share,
                 elapsed_usd=float(cost.run_cost(run_s[0] / share, cost.fleet_price(devices, offer.usd))),
-                in_time=deadline_s is None or run_s[1] / share <= deadline_s,
+                meets_deadline=deadline_s is None or run_s[1] / share <= deadline_s,
                 source=f"{offer.where}; {offer.source}",
             )
         )
-    return sorted(found, key=lambda row: (not row.in_time, row.elapsed_usd))
+    return sorted(found, key=lambda row: (not row.meets_deadline, row.elapsed_usd))
 
 
 STEPS = 16  # counts between one power of two and the next
@@ -231,14 +231,14 @@ class DeviceCountResult:
     goodput: float = 1.0
     goodput_interval: tuple[float, float] = (1.0, 1.0)
 
-    def held(self, quantity: str, hold: str) -> float:
+    def at_bound(self, quantity: str, bound: str) -> float:
         """The quantity at the bound, failures and checkpoints included; infinite where nothing fits or it has no value."""
         if self.best.estimate is None or not self.goodput:
             return float("inf")
         found = ends(self.best.estimate, quantity)
-        if hold == "floor":
-            return float(found.at(hold, less=True))
-        return self.elapsed(found)[1] if hold == "pessimistic" else float(found.expected) / self.goodput
+        if bound == "floor":
+            return float(found.at(bound, less=True))
+        return self.elapsed(found)[1] if bound == "pessimistic" else float(found.expected) / self.goodput
 
     def elapsed(self, found: IntervalBounds) -> tuple[float, float]:
         """80% interval of a quantity with failures and checkpoints."""
@@ -256,7 +256,7 @@ class ChipPlan:
 
     @cached_property
     def request(self) -> Request:
-        words = {**self.options, "n": "1", "phase": "train", "hold": self.asked.hold}
+        words = {**self.options, "n": "1", "phase": "train", "hold": self.asked.bound}
         return question(words, "time", list(self.asked.plan.where)).request
 
     @cached_property
@@ -271,7 +271,7 @@ class ChipPlan:
 
     def _searched(self, devices: int) -> DeviceCountResult:
         try:
-            best = fastest_layout(self.options, devices, self.asked.hold, self.asked.plan.where, self.over)
+            best = fastest_layout(self.options, devices, self.asked.bound, self.asked.plan.where, self.over)
         except UsageError as error:
             if error.option == "n":  # these sizes do not split this count; another may do
                 return DeviceCountResult(devices, FastestLayout())
@@ -279,7 +279,7 @@ class ChipPlan:
         return self._with_goodput(devices, best)
 
     def _with_goodput(self, devices: int, best: FastestLayout) -> DeviceCountResult:
-        if best.estimate is None or self.asked.hold == "floor":
+        if best.estimate is None or self.asked.bound == "floor":
             return DeviceCountResult(devices, best)
         try:
             answer = TrainingGoodput(n=devices, params=best.estimate.model.parameters.total).answer()
@@ -291,17 +291,17 @@ class ChipPlan:
         """The run's time over the deadline, by the layout that an estimate chooses where that decides, else by the search's."""
         deadline = self.asked.plan.deadline or math.inf
         if devices not in self.tried:
-            ratio = self.estimated(devices).held(RUN, self.asked.hold) / deadline
+            ratio = self.estimated(devices).at_bound(RUN, self.asked.bound) / deadline
             if ratio <= 1 or BEHIND < ratio < math.inf:
                 return ratio
-        return self.at(devices).held(RUN, self.asked.hold) / deadline
+        return self.at(devices).at_bound(RUN, self.asked.bound) / deadline
 
     def estimated(self, devices: int) -> DeviceCountResult:
         """The layout that an estimate chooses on a number of devices; none where it would answer another question or has no answer."""
         if devices not in self.guesses:
             best = FastestLayout()
             if not self.asked.plan.where and not set(OPEN) & build_request.named(self.options).keys():
-                options = {**self.options, "n": str(devices), "phase": "train", "hold": self.asked.hold}
+                options = {**self.options, "n": str(devices), "phase": "train", "hold": self.asked.bound}
                 with suppress(UsageError, Infeasible):
                     found = estimate(build_request.request(options))
                     best = FastestLayout(estimate=found if found.feasible else None)
@@ -309,7 +309,7 @@ class ChipPlan:
         return self.guesses[devices]
 
     def over_budget(self, devices: int) -> float:
-        return self.at(devices).held(BILL, self.asked.hold) / (self.asked.budget or float("inf"))
+        return self.at(devices).at_bound(BILL, self.asked.bound) / (self.asked.budget or float("inf"))
 
     def answer(self) -> PlannedChip:
         """The row of this chip, or why it has none, with every count tried."""
@@ -317,13 +317,13 @@ class ChipPlan:
             row = self._chosen()
         except UsageError as error:
             row = self._none(str(error))
-        hold = self.asked.hold
+        bound = self.asked.bound
         row.tried = [
             {
                 "devices": n,
                 "legal": found.best.legal if n in self.tried else None,
-                "run_s": found.held(RUN, hold) if found.best.estimate else None,
-                "training_usd": found.held(BILL, hold) if found.best.estimate and self.priced else None,
+                "run_s": found.at_bound(RUN, bound) if found.best.estimate else None,
+                "training_usd": found.at_bound(BILL, bound) if found.best.estimate and self.priced else None,
             }
             for n, found in sorted({**self.guesses, **self.tried}.items())
         ]
@@ -369,7 +369,7 @@ class ChipPlan:
         return min_count(between, self.over_deadline, math.ceil(enough * self.over_deadline(enough)))
 
     def _run_s(self, devices: int) -> float:
-        return self.at(devices).held(RUN, self.asked.hold)
+        return self.at(devices).at_bound(RUN, self.asked.bound)
 
     def _within_budget(self, counts: list[int]) -> PlannedChip:
         least = next(
@@ -393,7 +393,7 @@ class ChipPlan:
             self.request.hardware,
             tried.devices,
             result.model.parameters.total,
-            (run.expected, tried.held(RUN, self.asked.hold) * tried.goodput),
+            (run.expected, tried.at_bound(RUN, self.asked.bound) * tried.goodput),
             tried.goodput,
             self.asked.plan.deadline,
             self.asked.plan.preempted,
@@ -406,8 +406,8 @@ class ChipPlan:
             time_s=train.time_s,
             interval_s=list(train.interval_s),
             mfu=train.mfu,
-            held_s=tried.held(RUN, self.asked.hold),
-            held_usd=tried.held(BILL, self.asked.hold) if bill else None,
+            time_at_bound_s=tried.at_bound(RUN, self.asked.bound),
+            cost_at_bound_usd=tried.at_bound(BILL, self.asked.bound) if bill else None,
             goodput_interval=list(tried.goodput_interval),
             elapsed_s=run.expected / tried.goodput,
             elapsed_interval_s=list(tried.elapsed(run)),
@@ -426,23 +426,25 @@ class ChipPlan:
             command=estimate_command(self.options, tried.best.command, ("train",)),
         )
 
-    def _none(self, why: str, nearest: DeviceCountResult | None = None) -> PlannedChip:
+    def _none(self, reason: str, nearest: DeviceCountResult | None = None) -> PlannedChip:
         if nearest is None or nearest.best.estimate is None:
-            return PlannedChip(chip=self.name, hardware=self.request.hardware.name, feasible=False, why=why)
+            return PlannedChip(
+                chip=self.name, hardware=self.request.hardware.name, feasible=False, infeasible_reason=reason
+            )
         row = self.row(nearest)
-        row.hardware, row.feasible, row.why = self.request.hardware.name, False, why
+        row.hardware, row.feasible, row.infeasible_reason = self.request.hardware.name, False, reason
         return row
 
     def _too_slow(self) -> PlannedChip:
         if not self.tried and self.guesses:
-            self.at(min(self.guesses, key=lambda n: self.guesses[n].held(RUN, self.asked.hold)))
+            self.at(min(self.guesses, key=lambda n: self.guesses[n].at_bound(RUN, self.asked.bound)))
         able = [t for t in self.tried.values() if t.best.estimate is not None]
         if not able:
             return self._none(
                 f"no layout fits on any count tried, up to {plural(max(self.tried, default=0), 'device')}"
             )
-        best = min(able, key=lambda t: t.held(RUN, self.asked.hold))
-        took = duration(best.held(RUN, self.asked.hold))
+        best = min(able, key=lambda t: t.at_bound(RUN, self.asked.bound))
+        took = duration(best.at_bound(RUN, self.asked.bound))
         hint = (
             "a larger --batch allows more devices"
             if self.asked.most is None and self.asked.plan.power is None
@@ -455,7 +457,7 @@ class ChipPlan:
 
     def _too_dear(self, devices: int) -> PlannedChip:
         tried, budget = self.at(devices), self.asked.budget or 0.0
-        within = self.asked.hold == "pessimistic" and tried.held(BILL, "expected") <= budget
+        within = self.asked.bound == "pessimistic" and tried.at_bound(BILL, "expected") <= budget
         bound = " at the pessimistic bound, within it by the expected value (--bound expected)" if within else ""
         return self._none(
             f"costs {self.over_budget(devices):.3g} times the budget on {plural(devices, 'device')}, the cheapest count tried{bound}",

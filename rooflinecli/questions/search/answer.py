@@ -183,9 +183,9 @@ def _joined(each: dict[str, Options], found: dict[str, S], refused: dict[str, st
     for answer in answers:
         rejected.update({str(r["constraint"]): int(r["layouts"]) for r in answer.rejected})
     chips = [
-        ChipSearch.like(found[name], chip=name, why="")
+        ChipSearch.like(found[name], chip=name, infeasible_reason="")
         if name in found
-        else ChipOutcome(chip=name, feasible=False, why=refused[name])
+        else ChipOutcome(chip=name, feasible=False, infeasible_reason=refused[name])
         for name in each
     ]
     joined = replace(

@@ -25,7 +25,7 @@ from rooflinecli.specs.options import (
     field,
 )
 
-SCHEMA = "roofline/search/2"
+SCHEMA = "roofline/search/3"
 Scores = dict[str, float]  # quantity -> value
 Rejected = dict[str, str | int]  # how many `layouts` a `constraint` rejects
 
@@ -94,7 +94,8 @@ L = TypeVar("L", TrainingLayout, InstanceLayout)
 class RankedRow(Record, Generic[L]):
     """A layout, its objectives at the expected value and at the bound that ranks, and the commands that print its numbers.
 
-    limits_at_bound: what was compared with the limits, at the same bound.     chip and hardware: in a search over several; why: how it trails the best; best_of_chip: kept however far down it ranks.
+    limits_at_bound: what was compared with the limits, at the same bound.
+    chip and hardware: in a search over several; why: how it trails the best; best_of_chip: kept however far down it ranks.
     """
 
     chip: str | None = key(default=None, metadata=OPTIONAL)
@@ -131,17 +132,17 @@ class TrainingRow(RankedRow[TrainingLayout]):
 class ServingRow(RankedRow[InstanceLayout]):
     """Serving instances: what all of them offer, by quantity, and the memory of a device."""
 
-    serve: Scores
+    serve: Scores = key(metadata=former_keys(2, total_batch="batch_in_all"))
     memory: Scores = key(metadata=former_keys(headroom_fraction="headroom"))
     simulate: Numbers | None = key(default=None, metadata=OPTIONAL)
 
 
 class NearestMiss(Record):
-    """The layout that comes closest to being feasible, and what it lacks, in requests per second where a rate is not reached."""
+    """The layout that comes closest to being feasible, and its shortfall, in requests per second where a rate is not reached."""
 
     layout: TrainingLayout | InstanceLayout
     command: str
-    lacks: str
+    shortfall: str = key(metadata=former("lacks", 2))
     estimate: str = ""
     chip: str | None = key(default=None, metadata=OPTIONAL)
     missing_requests_per_s: float | None = key(default=None, metadata=OPTIONAL)
@@ -152,7 +153,7 @@ class ChipOutcome(Record):
 
     chip: str
     feasible: bool
-    why: str
+    infeasible_reason: str = key(metadata=former("why", 2))
 
 
 class ChipSearch(ChipOutcome):

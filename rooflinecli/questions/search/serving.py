@@ -206,14 +206,14 @@ class ServingGrid:
             worst = np.where(self.one.legal, self.one.whole(self.one.phases["decode"].memory.total_bytes), np.inf)
         i, j = map(int, np.unravel_index(int(np.argmin(worst)), worst.shape))
         row = self.row(i, j)
-        found = NearestMiss(layout=row.layout, command=row.command, lacks="")
+        found = NearestMiss(layout=row.layout, command=row.command, shortfall="")
         if limited:
             conditions = self.question.conditions
             missed = [c.missed(float(v)) for c in conditions if not c.holds(v := self.limited(c)[i, j])]
-            found.lacks = "; ".join(missed) or self._room(found, i, j)
+            found.shortfall = "; ".join(missed) or self._room(found, i, j)
         else:
             needed, capacity = (si(row.memory[name], "B") for name in ("total_bytes", "capacity_bytes"))
-            found.lacks = f"memory: it needs {needed} of {capacity}"
+            found.shortfall = f"memory: it needs {needed} of {capacity}"
         return found
 
     def _room(self, miss: NearestMiss, i: int, j: int) -> str:
@@ -278,5 +278,5 @@ def together(one: Mapping[str, Number], count: Number, batch: Number) -> dict[st
         "requests_per_s": count * one["decode_requests_per_s"],
         "tokens_per_s_per_device": tokens / devices,
         "tokens_per_s_per_user": 1 / one["itl_s"],
-        "batch_in_all": serving.batch_in_all(batch, one["instance_replicas"], count),
+        "total_batch": serving.total_batch(batch, one["instance_replicas"], count),
     }

@@ -493,13 +493,13 @@ def nearest(question: TrainingSearchQuestion, found: TrainingSearchResult) -> Ne
             for c in question.conditions
             if isinstance(c.limit, float) and (value := values.get(c.quantity)) is not None and not c.holds(value)
         ]
-        return NearestMiss(layout=layout, command=command(question, layout), lacks="; ".join(lacks))
+        return NearestMiss(layout=layout, command=command(question, layout), shortfall="; ".join(lacks))
     if found.memory_miss is not None:
         (needed,), (capacity,) = found.memory_miss.keys, found.memory_miss.order
         layout = found.memory_miss.layout
         return NearestMiss(
             layout=layout,
             command=command(question, layout),
-            lacks=f"{si(needed - capacity, 'B')} of memory per device: it needs {si(needed, 'B')} of {si(capacity, 'B')}",
+            shortfall=f"{si(needed - capacity, 'B')} of memory per device: it needs {si(needed, 'B')} of {si(capacity, 'B')}",
         )
     return None

@@ -200,7 +200,7 @@ def tornado(compared: str, candidates: Sequence[RankedCandidate]) -> types.Torna
     prices = [price for other in others if (price := break_even(first, other)) is not None]
     # the constant whose flip is the smallest part of its error
     doubted = min(
-        (r for r in rows if r.inside_error), key=lambda r: r.distance / math.log1p(r.error or 0.0), default=None
+        (r for r in rows if r.within_error), key=lambda r: r.distance / math.log1p(r.error or 0.0), default=None
     )
     resolving = (
         None
@@ -267,7 +267,7 @@ def _row(
         else value * factor,
         winner_after_flip=winner,
         error=error,
-        inside_error=bool(factor and error and abs(math.log(factor)) <= math.log1p(error)),
+        within_error=bool(factor and error and abs(math.log(factor)) <= math.log1p(error)),
     )
 
 

@@ -36,7 +36,7 @@ class SensitivityAnswer(Record):
 class TornadoRow(Record):
     """A spec value or constant of one chip: the lead with it 10% lower and higher, and the nearest value at which the ranking flips.
 
-    factor: that value over the present one; error: relative error of the constant (80%); inside_error: whether the flip is within it.
+    factor: that value over the present one; error: relative error of the constant (80%); within_error: whether the flip is within it.
     """
 
     chip: str
@@ -49,7 +49,7 @@ class TornadoRow(Record):
     flip_value: Value | None = field(metadata=former("flips_at"))
     winner_after_flip: str | None = field(metadata=former("then"))
     error: float | None
-    inside_error: bool
+    within_error: bool = field(metadata=former("inside_error", 2))
 
     @property
     def distance(self) -> float:

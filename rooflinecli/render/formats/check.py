@@ -29,7 +29,7 @@ def github(answer: CheckAnswer) -> str:
         for case, row in view.findings(answer)
     ]
     title = _property("roofline check: changed")
-    lines += [f"::notice title={title}::{_text(view.change_text(change))}" for change in answer.moved or ()]
+    lines += [f"::notice title={title}::{_text(view.change_text(change))}" for change in answer.changes or ()]
     return "\n".join([*lines, f"roofline check: {view.summary(answer)}"])
 
 

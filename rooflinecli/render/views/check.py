@@ -29,17 +29,17 @@ _MORE = (
 
 def view(answer: types.CheckAnswer) -> Page:
     """The summary, a table for every case, and what changed since the baseline."""
-    moved: list[Block] = []
-    if answer.moved is not None and answer.tolerance is not None:
-        beyond = f"{len(answer.moved)} changed since the baseline by more than {percent(answer.tolerance)}"
-        moved = [
-            Prose(beyond + (":" if answer.moved else "")),
-            *(Prose(f"- {change_text(c)}", 2) for c in answer.moved),
+    changes: list[Block] = []
+    if answer.changes is not None and answer.tolerance is not None:
+        beyond = f"{len(answer.changes)} changed since the baseline by more than {percent(answer.tolerance)}"
+        changes = [
+            Prose(beyond + (":" if answer.changes else "")),
+            *(Prose(f"- {change_text(c)}", 2) for c in answer.changes),
         ]
     return page(
         [Headline(f"roofline check: {summary(answer)}")],
         *(_case(c, c.verdict != PASS) for c in answer.checks),
-        moved,
+        changes,
         details=[_case(c, c.verdict == PASS, _MORE) for c in answer.checks],
         about="intervals, and the requirements of checks that pass",
     )
@@ -59,7 +59,7 @@ def _case(case: types.CaseAnswer, whole: bool, more: Sequence[Column] = ()) -> l
     if case.requirements:
         blocks += [records(_COLUMNS, case.requirements, indent=2), *between]
     for row in case.requirements:
-        reasons = [row.reason, "" if row.verdict == PASS else row.bound]
+        reasons = [row.reason, "" if row.verdict == PASS else row.explanation]
         blocks += [Prose(f"{row.quantity}: {reason}", 2) for reason in reasons if reason]
     return [*blocks, Prose(fixes_text(case), 2)] if case.verdict != PASS else blocks
 
@@ -99,7 +99,7 @@ def sentence(case: types.CaseAnswer, row: types.RequirementAnswer) -> str:
     shown = "; ".join(filter(None, [margin_text(row), *ends]))
     parts = [head + (f" ({shown})" if shown else ""), row.reason]
     if row.verdict != PASS:
-        parts += [row.bound, fixes_text(case)]
+        parts += [row.explanation, fixes_text(case)]
     return ". ".join(filter(None, parts))
 
 
@@ -138,7 +138,7 @@ def rows(case: types.CaseAnswer) -> list[types.RequirementAnswer]:
     feasible = types.RequirementAnswer(
         quantity="feasible", file=case.file, line=case.line, written="true", comparison="==", limit=True, unit="", value=False,
         value_bound="expected", expected=False, floor=None, interval=None, verdict=FAIL, verdict_at_expected=FAIL, margin=None,
-        bound="", reason=case.problem, implied=True,
+        explanation="", reason=case.problem, implied=True,
     )  # fmt: skip
     return case.requirements or [feasible]
 
@@ -147,7 +147,7 @@ def summary(answer: types.CheckAnswer) -> str:
     """'5 checks: 4 pass, 1 fail; the plan fails at the pessimistic bound'."""
     counts = ((answer.summary.pass_, PASS), (answer.summary.fail, FAIL), (answer.summary.inconclusive, INCONCLUSIVE))
     verdicts = ", ".join(f"{count} {verdict}" for count, verdict in counts if count or verdict == PASS)
-    bounds = " and ".join(dict.fromkeys(case.hold for case in answer.checks))
+    bounds = " and ".join(dict.fromkeys(case.bound for case in answer.checks))
     outcome = "passes" if answer.passed else "fails"
     return f"{plural(answer.summary.checks, 'check')}: {verdicts}; the plan {outcome} at the {bounds} bound{'s' if ' and ' in bounds else ''}"
 
@@ -168,4 +168,4 @@ def change_text(change: types.Change) -> str:
 
 def level(answer: types.CheckAnswer, verdict: str) -> str:
     """error or warning, for formats that know the two."""
-    return "warning" if verdict == INCONCLUSIVE and answer.unsure == "warn" else "error"
+    return "warning" if verdict == INCONCLUSIVE and answer.on_inconclusive == "warn" else "error"

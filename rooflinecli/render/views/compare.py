@@ -130,7 +130,7 @@ _TORNADO = (
     Column("new best", lambda r: r.winner_after_flip or NONE),
     Column(
         "uncertainty (80%)",
-        lambda r: f"{percent(r.error)}{' *' if r.inside_error else ''}" if r.error else NONE,
+        lambda r: f"{percent(r.error)}{' *' if r.within_error else ''}" if r.error else NONE,
         drop=3,
     ),
 )
@@ -158,7 +158,7 @@ def _flips(row: TornadoRow) -> str:
 
 def _conclusions(tornado: Tornado, rows: list[TornadoRow]) -> list[str]:
     found = []
-    if any(row.inside_error for row in rows):
+    if any(row.within_error for row in rows):
         found.append("* the ranking flips within the constant's uncertainty")
     price = tornado.break_even
     if price is not None:

@@ -396,8 +396,8 @@ _CONSIDERED = (
     Column("layout", lambda r: devices(r), text=True, least=24),
     Column("per device", lambda r: si(r["bytes_per_device"], "B"), drop=1),
     Column("expected", lambda r: text(r["time_s"], "time_s") if r["fits"] else NONE),
-    Column("at the bound", lambda r: text(r["held_s"], "time_s") if r["fits"] else NONE),
-    Column("limited by", lambda r: r["bound"] if r["fits"] else "does not fit", text=True, drop=2),
+    Column("at the bound", lambda r: text(r["time_at_bound_s"], "time_s") if r["fits"] else NONE),
+    Column("limited by", lambda r: r["bottleneck"] if r["fits"] else "does not fit", text=True, drop=2),
 )
 _TRIED = 12  # layouts shown
 

@@ -43,7 +43,7 @@ _OFFERS = (
     Column("goodput", lambda o: percent(o.goodput)),
     Column("time", lambda o: text(o.elapsed_s, "run_s")),
     Column("total cost", lambda o: text(o.elapsed_usd, "training_usd")),
-    Column("deadline", lambda o: "met" if o.in_time else "missed", text=True),
+    Column("deadline", lambda o: "met" if o.meets_deadline else "missed", text=True),
 )
 _SHOWN = 6  # offers of all chips, the cheapest first
 
@@ -71,7 +71,7 @@ def _rate(row: object) -> str:
     """Requests per second that a service sustains; of a placed model those that it is asked for too."""
     if isinstance(row, types.ServingChip):
         return f"{row.numbers.requests_per_s:.3g}"
-    return f"{row.qps:.3g} of {row.held_requests_per_s:.3g}"  # type: ignore[attr-defined]
+    return f"{row.qps:.3g} of {row.requests_per_s_at_bound:.3g}"  # type: ignore[attr-defined]
 
 
 _SERVING = (*_TRAINING[:3], *_service(False))
@@ -85,7 +85,7 @@ _MODELS = (
     Column("name", "name", text=True),
     Column("model", "model", text=True),
     Column("requested (req/s)", lambda m: f"{m.qps:.3g}"),
-    Column("served (req/s)", lambda m: f"{m.carried_qps:.3g}"),
+    Column("served (req/s)", lambda m: f"{m.served_qps:.3g}"),
     Column("fleet fraction if alone", lambda m: NONE if m.load is None else percent(m.load)),
     Column("max traffic growth", lambda m: NONE if m.growth is None else f"{_factor(m.growth)}x"),
 )
@@ -103,7 +103,7 @@ def view(answer: types.PlanAnswer, estimate: EstimateAnswer | None = None) -> Pa
     """Blocks of a plan of training or serving; `estimate` is that of the first row."""
     rows = answer.sized
     offers = [offer for row in rows if isinstance(row, types.TrainingChip) for offer in row.offers or ()]
-    offers.sort(key=lambda o: (not o.in_time, o.elapsed_usd))  # those in time first, the cheapest first
+    offers.sort(key=lambda o: (not o.meets_deadline, o.elapsed_usd))  # those in time first, the cheapest first
     return page(
         [Headline(_headline(answer, rows), tuple(row.hardware for row in rows[:1]))],
         [records(_SERVING if isinstance(answer, types.ServingPlan) else _TRAINING, rows)] if rows else [],
@@ -125,7 +125,7 @@ def view(answer: types.PlanAnswer, estimate: EstimateAnswer | None = None) -> Pa
 
 
 def _headline(answer: types.PlanAnswer, rows: list[types.SizedChip]) -> str:
-    goal = f"{answer.way}, by {BOUNDS[answer.hold]}"
+    goal = f"{answer.criterion}, by {BOUNDS[answer.bound]}"
     if not rows:
         return f"{_work(answer)}: infeasible on every chip ({goal})"
     best = rows[0]
@@ -171,8 +171,8 @@ def _cheaper_and_faster(row: types.TrainingChip) -> str:
     better = [
         (devices, usd, run_s)
         for devices, usd, run_s in ((t["devices"], t["training_usd"], t["run_s"]) for t in row.tried or ())
-        if devices is not None and usd is not None and run_s is not None and row.held_usd is not None
-        if devices > row.devices and run_s < row.held_s and usd < row.held_usd
+        if devices is not None and usd is not None and run_s is not None and row.cost_at_bound_usd is not None
+        if devices > row.devices and run_s < row.time_at_bound_s and usd < row.cost_at_bound_usd
     ]
     if not better:
         return ""
@@ -181,7 +181,7 @@ def _cheaper_and_faster(row: types.TrainingChip) -> str:
 
 
 def _notes(answer: types.PlanAnswer, offers: list[types.RunOffer], estimate: EstimateAnswer | None) -> list[Block]:
-    found = [f"{row.hardware}: infeasible, {row.why}" for row in answer.rows if not row.feasible]
+    found = [f"{row.hardware}: infeasible, {row.infeasible_reason}" for row in answer.rows if not row.feasible]
     if estimate is not None and isinstance(train := estimate.phases.get("train"), TrainAnswer):
         work, batch = estimate.workload, train.launched_batch
         rounded = "" if batch == work.train_batch else f", launched as {batch:,}"
@@ -201,7 +201,7 @@ def _notes(answer: types.PlanAnswer, offers: list[types.RunOffer], estimate: Est
     if answer.unpriced:
         found.append(f"{remedy(answer.unpriced)}; without it a chip ranks by time, after the others")
     if isinstance(answer, types.ServingPlan) and answer.period_s:
-        bills = [(row.hardware, row.bill_usd) for row in answer.sized if isinstance(row, types.ServingChip)]
+        bills = [(row.hardware, row.period_cost_usd) for row in answer.sized if isinstance(row, types.ServingChip)]
         costs = ", ".join(f"{chip} {money(usd)}" for chip, usd in bills if usd is not None)
         found += [f"cost over {text(answer.period_s, 'time_s')}: {costs}"] if costs else []
     return [Prose(note, indent=2) for note in found if note]
@@ -225,7 +225,7 @@ def fleet(answer: FleetAnswer) -> Page:
 def _fleet_headline(answer: FleetAnswer) -> str:
     devices = plural(sum(g.devices for g in answer.groups), "device")
     subject = f"{plural(len(answer.models), 'model')} on {devices}"
-    bound = f"at {BOUNDS[answer.hold]}"
+    bound = f"at {BOUNDS[answer.bound]}"
     if answer.feasible:
         usd = "" if answer.usd_per_hour is None else f" for {money(answer.usd_per_hour)}/h"
         return (
@@ -249,7 +249,7 @@ def _factor(factor: float) -> str:
 
 
 def _fleet_notes(answer: FleetAnswer) -> list[str]:
-    found = [f"{m.name}: infeasible on {r.group}, {r.why}" for m in answer.models for r in m.refused]
+    found = [f"{m.name}: infeasible on {r.group}, {r.infeasible_reason}" for m in answer.models for r in m.refused]
     found += [
         f"with {g.needed - g.devices:,} more of {g.name} ({g.needed:,}) all traffic would fit"
         for g in answer.groups
@@ -261,7 +261,7 @@ def _fleet_notes(answer: FleetAnswer) -> list[str]:
         if row.unused
     ]
     if not answer.exact:
-        found.append(f"device counts rounded to lots: within {percent(answer.within)} of optimal")
+        found.append(f"device counts rounded to lots: within {percent(answer.optimality_gap)} of optimal")
     if answer.unpriced:
         found.append(
             f"no price is known for {', '.join(answer.unpriced)}: the fewest devices instead of the lowest cost; add `price` to the group"

@@ -51,7 +51,9 @@ def view(answer: types.SearchAnswer, estimate: EstimateAnswer | None = None) -> 
         ],
         [Prose(f"disaggregated: {pools.summary}", indent=2)] if pools is not None else [],
         _chips(answer, rows),
-        [*labelled("nearest layout", miss.estimate or miss.command), Prose(f"short by {miss.lacks}")] if miss else [],
+        [*labelled("nearest layout", miss.estimate or miss.command), Prose(f"short by {miss.shortfall}")]
+        if miss
+        else [],
         _elasticities(answer),
         tornado(answer.tornado) if answer.tornado is not None else [],
         details=[
@@ -233,7 +235,7 @@ def _chips(answer: types.SearchAnswer, rows: list[Row]) -> list[Block]:
     for chip in answer.chips or ():
         if not chip.feasible:
             miss = chip.nearest_miss if isinstance(chip, types.ChipSearch) else None
-            why = chip.why or (f"short by {miss.lacks}" if miss else "nothing fits")
+            why = chip.infeasible_reason or (f"short by {miss.shortfall}" if miss else "nothing fits")
             found.append(Prose(f"{chip.chip}: infeasible, {why}", indent=2))
     shown = {row.chip for row in rows}
     unpriced = [chip for chip in answer.unpriced or () if chip in shown]
