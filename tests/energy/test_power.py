@@ -15,6 +15,7 @@ from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.formulas import energy
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.quantities import DERIVED, LESS, MORE
 from rooflinecli.specs.snapshots import published
 from rooflinecli.validate import energy as validated
 from rooflinecli.validate.stats import Points, errors, joined, np
@@ -158,3 +159,23 @@ def test_dollars_of_a_reserved_offer_name_it() -> None:
     }
     assert "(reserved-3y)" in shown["gb200-nvl72"].replace("\n ", "") and "(on-demand)" not in shown["h100"]
     assert "/h (reserved-3y)" in " ".join(run_cli("hardware", "nvl72").out.split())
+
+
+def test_rows_of_quantities_say_what_their_formulas_do() -> None:
+    """Every figure made of others: how it grows with the time of its phase, whose interval and errors it has, and which phase it is of."""
+    grows = {"tokens_per_s": -1, "busy_s": 1, "run_s": 1, "prompt_joules": 1}
+    made_of: dict[str, set[str]] = {}
+    for row in DERIVED:
+        assert row.formula is not None
+        values = [3.0 + i for i in range(len(row.of))]
+        longer = [v * 2.0 ** grows.get(name, 0) for v, name in zip(values, row.of, strict=True)]
+        assert row.formula(*longer) / row.formula(*values) == pytest.approx(2.0**row.time), row.name
+        grows[row.name] = row.time
+        parts = made_of[row.name] = set(row.of).union(*(made_of.get(name, ()) for name in row.of))
+        assert row.rate == ("tokens_per_s" in parts), row.name
+        assert not row.time or row.better == (LESS if row.time > 0 else MORE), row.name
+        watts = "power_w" in {row.name, *parts}
+        servers = bool(parts & {"host_factor", "wall_factor"})
+        assert row.errors == ("power_error",) * watts + ("host_error",) * servers, row.name
+        if "run_s" in parts or row.name.endswith("_per_request"):
+            assert row.phase == ("train" if "run_s" in parts else "decode"), row.name

@@ -1,6 +1,6 @@
 """`make mutants N=60 SEED=1`: breaks the package in N places and prints what no test notices.
 
-Each mutant is one small change in a copy of the repository. It meets only tests that reach the function it is in, those of
+Each mutant is one small change in a copy of the repository. It meets only tests that reach the statement it is in, those of
 the quickest files first, and dies with the first that fails (or hangs). Exits with 1 when more than a tenth survive.
 """
 
@@ -79,7 +79,7 @@ def _digests() -> dict[str, str]:
 def meeting(
     mutant: Mutant, seconds: dict[str, float], data: coverage.CoverageData
 ) -> tuple[list[list[str]], list[float]]:
-    """Courses of tests that run the mutated function, the quickest files first, and the seconds that each may take.
+    """Courses of tests that run the mutated statement, the quickest files first, and the seconds that each may take.
 
     pytest imports all files of a course before it runs the first test, so the first courses are short.
     """
@@ -146,16 +146,7 @@ def copied(folder: Path) -> str:
     for file in [*ROOT.glob("*.*"), ROOT / "Makefile", ROOT / "LICENSE"]:
         if file.is_file():
             shutil.copy(file, folder)
-    compiling = [
-        sys.executable,
-        "-m",
-        "compileall",
-        "-q",
-        "--invalidation-mode",
-        "checked-hash",
-        "rooflinecli",
-        "tests",
-    ]
+    compiling = [sys.executable, *"-m compileall -q --invalidation-mode checked-hash rooflinecli tests".split()]
     subprocess.run(compiling, cwd=folder, check=True)
     return str(folder)
 

@@ -29,12 +29,13 @@ TARGETS = (
     "calibrate",
 )
 SKIPPED = ("fstring", "tfpdef", "raise_stmt", "assert_stmt", "decorator", "import_from")
+COMPOUND = ("if_stmt", "while_stmt", "for_stmt", "with_stmt", "try_stmt")
 Site = tuple[Any, int, Any]  # operator, occurrence, node
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change: its file and new text, the function it is in, that function's lines, and the diff."""
+    """One change: its file and new text, the function it is in, the lines that a test must run to meet it, and the diff."""
 
     path: str
     function: str
@@ -102,8 +103,20 @@ def mutant(path: Path, site: Site) -> Mutant | None:
         return None
     name, function = str(path.relative_to(ROOT)), search_ancestor(node, "funcdef")
     diff = "\n".join(difflib.unified_diff(before.splitlines(), after.splitlines(), name, name, lineterm="", n=0))
-    lines = (function.children[-1].get_first_leaf().end_pos[0], function.end_pos[0]) if function else (1, 10**6)
+    lines = _lines(node, function) if function else (1, 10**6)
     return Mutant(name, function.name.value if function else "module", lines, after, diff) if diff else None
+
+
+def _lines(node: Any, function: Any) -> tuple[int, int]:
+    """First and last line of the statement, or of the head of a compound one, that a node of a function is in."""
+    body = function.children[-1]
+    if node.type in COMPOUND:
+        return node.start_pos[0], node.children[-1].start_pos[0]
+    while node.parent is not function and node.parent.type not in (*COMPOUND, "suite"):
+        node = node.parent
+    if node.parent is function and node is not body:  # a default of a parameter: whatever calls the function
+        return body.get_first_leaf().end_pos[0], function.end_pos[0]
+    return node.start_pos[0], node.end_pos[0]
 
 
 def equivalent() -> set[tuple[str, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
@@ -31,9 +31,9 @@ DEPTH = 150  # compound commands inside each other
 _ASSIGN = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _NAMED = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _PROMPT = re.compile(r"^\$ +", re.MULTILINE)  # of a terminal, as documents show commands
-_PLACEHOLDER = re.compile(
-    r"(?<=[\s=/\"'])<[A-Za-z][^<>\n|&;$]*>(?!>)|\{\{ ?[\w.]+ ?\}\}"
-)  # <path to the data>, {{ model }}: to be filled in
+# <path to the data>, {{ model }}: to be filled in
+_PLACEHOLDER = re.compile(r"(?<=[\s=/\"'])<[A-Za-z][^<>\n|&;$]*>(?!>)|\{\{ ?[\w.]+ ?\}\}")
+_SIMPLE = ("command", "variable_assignment", "variable_assignments", "declaration_command")
 _REDIRECTS = ("file_redirect", "heredoc_redirect", "herestring_redirect")
 _NO_WORDS = (*_REDIRECTS, "variable_assignment", "comment", "heredoc_body", "heredoc_end")
 _PRIVATE = 0xF0000  # where characters of unknown values go while a text with them is parsed: none of them is syntax
@@ -127,7 +127,7 @@ class ShellEvaluator:
             for i, part in enumerate(_flat(node)):
                 self.follow([part])
                 self.ended = self.ended and not i
-        elif kind in ("command", "redirected_statement", "variable_assignment", "declaration_command"):
+        elif kind in ("redirected_statement", *_SIMPLE):
             self._command(node)
         elif kind == "ERROR":
             self._broken(node)
@@ -167,7 +167,7 @@ class ShellEvaluator:
         while body is not None and body.type == "redirected_statement":
             redirects += [c for c in body.children if c.type in _REDIRECTS]
             body = body.child_by_field_name("body")
-        if body is not None and body.type not in ("command", "variable_assignment", "declaration_command"):
+        if body is not None and body.type not in _SIMPLE:
             self.follow([body])
             return
         parts = [] if body is None else [body] if body.type == "variable_assignment" else body.children
@@ -214,7 +214,7 @@ class ShellEvaluator:
         if expanded[0] == "swift" and "NPROC_PER_NODE" in self.shell.values:
             expanded.insert(1, f"--nproc-per-node={self.shell.text('$NPROC_PER_NODE')}")
         if expanded[0] == "set" and "--" in expanded:
-            self.shell.values["@"] = self.shell.values["*"] = expanded[expanded.index("--") + 1 :]
+            self._arguments(expanded[expanded.index("--") + 1 :])
         elif expanded[0] in self.functions:
             self._call(expanded)
         elif expanded[0] == "eval":
@@ -279,13 +279,20 @@ class ShellEvaluator:
     def _call(self, words: list[str]) -> None:
         if len(self.called) > 20 or self.called.count(words[0]) > 2:
             return
-        outer = {k: self.shell.values.get(k) for k in ("@", "*", "1", "2", "3", "4", "5", "6", "7", "8", "9")}
+        outer = {k: self.shell.values.get(k) for k in "@*#123456789"}
         self.called.append(words[0])
-        self.shell.values |= {"@": words[1:], "*": words[1:]} | {str(n): w for n, w in enumerate(words[1:10], 1)}
+        self._arguments(words[1:], "")
         self.follow([self.functions[words[0]]])
         self.called.pop()
-        for key, value in outer.items():
-            self.shell.values.pop(key, None) if value is None else self.shell.values.update({key: value})
+        self._put(outer)
+
+    def _arguments(self, words: list[str], missing: str | None = None) -> None:
+        """What $@, $# and $1 to $9 are from here on."""
+        own: dict[str, Value | None] = {str(n): words[n - 1] if n <= len(words) else missing for n in range(1, 10)}
+        self._put({"@": words, "*": words, "#": str(len(words)), **own})
+
+    def _put(self, values: Mapping[str, Value | None]) -> None:
+        self.shell.values = {k: v for k, v in {**self.shell.values, **values}.items() if v is not None}
 
     def _assigns(self, node: Node) -> None:
         match = _ASSIGN.fullmatch(_raw(node))
@@ -426,7 +433,8 @@ class ShellEvaluator:
             if sign in ("&&", "||"):
                 left, right, settles = self._holds(children[0]), self._holds(children[2]), sign == "||"
                 return settles if settles in (left, right) else None if None in (left, right) else not settles
-            return self._compared([_raw(child) for child in children])
+            sides = children[0].children if _raw(children[0])[0] == "!" else children[:1]  # ! binds to the left one
+            return self._compared([_raw(part) for part in (*sides, *children[1:])])
         if node.type in ("negated_command", "unary_expression") and len(children) == 2:
             if children[0].type == "!":
                 holds = self._holds(children[1])
@@ -438,9 +446,7 @@ class ShellEvaluator:
             words = [_raw(child) for child in children]
             if words in (["true"], ["false"]):
                 return words == ["true"]
-            negated = words[1:2] == ["!"]
-            holds = self._compared(words[1 + negated :]) if words[0] == "test" else None
-            return holds if holds is None else holds != negated
+            return self._compared(words[1:]) if words[0] == "test" else None
         return self._compared([_raw(node)]) if node.type in _WORDS else None
 
     def _argument(self, word: str) -> bool:
@@ -449,6 +455,9 @@ class ShellEvaluator:
         return match is not None and match[1] not in self.shell.values
 
     def _compared(self, words: list[str]) -> bool | None:
+        if words[0] == "!" and words[1:]:
+            holds = self._compared(words[1:])
+            return None if holds is None else not holds
         own = words[0] in ("-n", "-z") or len(words) == 1  # a script that asks whether it has an argument: it has none
         values = ["" if own and self._argument(word) else self.shell.text(word) for word in words]
         if any(unknowns(value) for value in values):

@@ -16,8 +16,8 @@ UNKNOWN = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
 _NAME = re.compile(r"[A-Za-z_]\w*|[0-9@*#?!$-]")
 _BRACED = re.compile(r"(#?)([A-Za-z_]\w*|\d+|[@*])(\[(?:[^\]]*)\])?(.*)", re.DOTALL)
 _BINARY: dict[type[ast.AST], Callable[[int, int], int]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
-    ast.Div: lambda a, b: int(a / b), ast.Mod: operator.mod,
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.Div: lambda a, b: int(a / b), ast.Mod: lambda a, b: a - int(a / b) * b,
 }  # fmt: skip
 
 
@@ -251,12 +251,10 @@ class ShellExpander:
         """$(( ... )) over whole numbers; unknown where a part of it is."""
 
         def number(match: re.Match[str]) -> str:
-            name = match[1] or match[2]
-            value = self.values.get(name)
-            return value if isinstance(value, str) and value else unknown(f"${name}")
+            value = self.values.get(match[0])
+            return value if isinstance(value, str) and value else unknown(f"${match[0]}")
 
-        bare = re.sub(r"\$\{?(\w+)\}?|(?<![\w$])([A-Za-z_]\w*)", number, text)
-        bare = self.text(bare) if "$" in bare else bare
+        bare = re.sub(r"(?<![\w$])[A-Za-z_]\w*", number, self.text(text))
         try:
             if not unknowns(bare) and len(bare) <= 200:
                 return str(_evaluated(ast.parse(bare.strip().replace("\n", " "), mode="eval").body))

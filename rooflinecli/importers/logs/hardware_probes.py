@@ -33,9 +33,8 @@ _OSU_OPS = {
     "bandwidth": "permute",
     "latency": "permute",
 }
-_OSU_ROW = re.compile(
-    r"^\W*(\d+)\s+([\d.]+)(?:\s+(?:[\d.]+|(Fail)|Pass))*\s*\W*(?:[←#].*)?$"
-)  # OSU 7 validates with -c
+# OSU 7 validates with -c
+_OSU_ROW = re.compile(r"^\W*(\d+)\s+([\d.]+)(?:\s+(?:[\d.]+|(Fail)|Pass))*\s*\W*(?:[←#].*)?$")
 _OSU_OTHERS = re.compile(
     r"bi-?directional|mpi_(put|get|acc)|multiple|multi latency|non-?blocking|\b(reduce|broadcast|gather|scatter|barrier) latency"
 )

@@ -18,12 +18,8 @@ QUEUED = 256  # requests at once, from which engines let some wait (vLLM's max_n
 SKEWED = 2.0  # times the median: a larger mean is noted
 STREAMING_BROKEN = 0.05  # of the mean: a smaller median means that the stream delivered several tokens at once
 IMAGES = "prompts of images or sound: their tokens and encoders are not in its lengths"
-_ENGINES = {
-    "openai": "vllm",
-    "vllm": "vllm",
-    "sglang": "sglang",
-    "trt": "trtllm",
-}  # by what the name of a client's backend begins with
+# by what the name of a client's backend begins with
+_ENGINES = {"openai": "vllm", "vllm": "vllm", "sglang": "sglang", "trt": "trtllm"}
 
 
 @dataclass

@@ -83,9 +83,8 @@ def read(words: list[str], launch: Launch) -> None:
     gated = bool(args.pop("swiglu"))
     settings(args, launch, gated)
     shape, d = launch.shape, launch.shape.get("d_model")
-    wide = (
-        int(4 * (d or 0) * 2 / 3 / 64) * 64 if gated else 4 * (d or 0)
-    )  # arguments.py: to multiples of 64 under --swiglu
+    # arguments.py: to multiples of 64 under --swiglu
+    wide = int(4 * (d or 0) * 2 / 3 / 64) * 64 if gated else 4 * (d or 0)
     launch.shape = ({"kv_heads": shape["heads"]} if "heads" in shape else {}) | ({"d_ff": wide} if d else {}) | shape
     launch.unresolved(SIZES | {name: "model" for names in _SHAPE.values() for name in names})
     if _OTHERS.search(script.lower()) or args.has("mm-model") or "vlm" in str(args.first("model-provider")):

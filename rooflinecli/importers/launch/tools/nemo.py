@@ -38,9 +38,8 @@ def claims(tree: Tree) -> bool:
         return "megatron_cfg" in policy or "dtensor_cfg" in policy
     keys = {key.rpartition(".")[2] for key in LaunchArguments.of_tree(tree).given}
     flat = list(LaunchArguments.of_tree(tree).given)
-    loads = keys & {"gpt_model_file", "restore_from_path"} and not any(
-        "optim" in key for key in flat
-    )  # to generate with
+    # to generate with
+    loads = keys & {"gpt_model_file", "restore_from_path"} and not any("optim" in key for key in flat)
     other = loads or keys & {"convert_name", "run_best", "eval_batch_size"}  # conversion, tuning, evaluation
     return (
         _SIZES["tp"] in keys

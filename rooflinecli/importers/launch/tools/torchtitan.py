@@ -108,9 +108,8 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
     schedule = args.pop(*_names("pipeline_parallel_schedule"))
     kind = str(schedule or "").lower()
     if kind in _SCHEDULES:
-        launch.options |= (
-            {"schedule": _SCHEDULES[kind]} if _SCHEDULES[kind] else {}
-        )  # 1F1B over virtual stages is the default
+        # 1F1B over virtual stages is the default
+        launch.options |= {"schedule": _SCHEDULES[kind]} if _SCHEDULES[kind] else {}
         if "interleaved" in kind and launch.options["pp"] > 1:  # two stages a rank where their layers are not given
             launch.options["virtual-stages"] = 2
         layers, of_stage = model_layers(str(launch.options.get("model", ""))), args.whole(launch, _PER_STAGE)
