@@ -238,11 +238,23 @@ _COUNTS = (  # 8xH100, 8 x H100; H100x8, h100:8
 @lru_cache(maxsize=4096)
 def _spellings(kind: str, name: str) -> frozenset[str]:
     """Return a name without case, separators and noise words, as written and sorted: names that share a spelling are the same."""
+    words = _words(kind, name)
+    return frozenset(("".join(words), " ".join(sorted(words)))) - {""}
+
+
+def _words(kind: str, name: str) -> list[str]:
     name = re.sub(r"(?<=\d)\s+(?=gb?\b)", "", name.lower())
     words = [w for w in re.split(r"[^a-z0-9.+]+", name) if w and not _NOISE[kind].fullmatch(w)]
-    if kind == "hardware":
-        words = [re.sub(r"^(\d+)gb?$", r"\1", re.sub(r"^sxm\d$", "sxm", w)) for w in words]
-    return frozenset(("".join(words), " ".join(sorted(words)))) - {""}
+    return [re.sub(r"^(\d+)gb?$", r"\1", re.sub(r"^sxm\d$", "sxm", w)) for w in words] if kind == "hardware" else words
+
+
+def _without_brand(name: str) -> frozenset[str]:
+    """A chip's name without its product line, and that without the memory it ends with: 4060ti16 and 4060ti of rtx-4060-ti-16."""
+    words = [word.replace("+", "").replace("laptop", "mobile") for word in _words("hardware", name)]
+    memory = len(words) > 1 and words[-1].isdigit() and len(words[-1]) < 4
+    return frozenset(
+        re.sub(r"^(rtx|gtx|rx|arc|jetson)", "", "".join(w)) for w in (words, words[:-1] if memory else words)
+    )
 
 
 def _as_written(kind: str, name: str) -> Path:
@@ -253,6 +265,9 @@ def _as_written(kind: str, name: str) -> Path:
     names = {spelt: file for stem, file in known.items() for spelt in (stem.lower(), *aliases(file))}
     meant = {file for spelt, file in names.items() if wanted & _spellings(kind, spelt)}
     meant = meant or {file for file in known.values() if wanted & _spellings(kind, _identity(_opening(file))[1])}
+    if not meant and wanted and kind == "hardware":
+        own = max(_without_brand(name), key=len)  # whoever names a memory means that one
+        meant = {file for spelt, file in names.items() if own in _without_brand(spelt)}
     if len(meant) == 1:
         return meant.pop()
     if meant:

@@ -28,10 +28,23 @@ from rooflinecli.specs.name_lookup import find, split_count
         ("AMD Instinct MI300X", "mi300x"),
         ("h100_sxm", "h100-sxm"),
         ("TPU v5e", "tpu-v5e"),
+        ("RTX 3060", "rtx-3060-12"),
+        ("NVIDIA GeForce RTX 3060 Laptop GPU", "rtx-3060-mobile"),
+        ("5060 Ti 16GB", "rtx-5060-ti-16"),
+        ("a6000", "rtx-a6000"),
+        ("7900xtx", "rx-7900-xtx"),
+        ("Ryzen AI Max+ 395", "ryzen-ai-max-395"),
     ],
 )
 def test_a_chip_as_people_write_it(written: str, stem: str) -> None:
     assert find("hardware", written).stem == stem
+
+
+def test_a_chip_of_two_memories_is_asked_about() -> None:
+    with pytest.raises(UsageError, match="could mean rtx-4060-ti-16 or rtx-4060-ti-8"):
+        find("hardware", "rtx-4060-ti")
+    with pytest.raises(UsageError, match="unknown chip '4090 48gb'"):
+        find("hardware", "4090 48gb")
 
 
 @pytest.mark.parametrize(

@@ -334,7 +334,7 @@ def unsupported(ctx: EstimateContext, phases: dict[str, PhaseAnswer], layouts: M
         if train.layout is not None and launched != ctx.train_batch:
             replicas = f"dp {train.layout.dp} x micro-batch {train.layout.micro_batch}"
             found.append(
-                f"train: global batch {num.value(ctx.train_batch):g} is no multiple of {replicas}; launchers take {launched}, in the same step time"
+                f"train: global batch {num.value(ctx.train_batch):.10g} is no multiple of {replicas}; launchers take {launched}, in the same step time"
             )
         found += _beyond(ctx, train)
     found += _loaded(ctx, phases.get("decode"), layouts.get("decode"))

@@ -305,7 +305,7 @@ def fit(answer: FitAnswer, estimate: EstimateAnswer | None = None) -> Page:
 
 
 def _largest(answer: FitAnswer) -> str:
-    asked = f"{answer.workload.prompt:g} + {answer.workload.output:g} tokens"
+    asked = f"{answer.workload.prompt:.10g} + {answer.workload.output:.10g} tokens"
     if answer.largest:
         return f"Largest that holds {asked}: {answer.largest}."
     if any(map(_on_host, answer.files)):

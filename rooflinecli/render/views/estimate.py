@@ -364,17 +364,17 @@ def _workload(answer: EstimateAnswer) -> list[str]:
         twice = ", each run twice by guidance" if work.guidance else ", without guidance"
         frames = f"{work.video_frames} frames of " if work.video_frames else ""
         parts.append(
-            f"{work.diffusion_steps:g} steps over {work.image_tokens:g} tokens of {frames}{work.image_size} pixels{twice}"
+            f"{work.diffusion_steps:.10g} steps over {work.image_tokens:.10g} tokens of {frames}{work.image_size} pixels{twice}"
         )
     elif work.batch is not None:
         images = ""
         if work.images is not None:
             several = "s" if work.images != 1 else ""
-            images = f" ({work.images:g} image{several} of {work.image_size}, {work.image_tokens:g} tokens each)"
-        parts.append(f"serving {_load(answer)}, prompt {work.prompt:g}{images}, output {work.output:g}")
+            images = f" ({work.images:.10g} image{several} of {work.image_size}, {work.image_tokens:.10g} tokens each)"
+        parts.append(f"serving {_load(answer)}, prompt {work.prompt:.10g}{images}, output {work.output:.10g}")
     if work.seq is not None:
         packed = f", documents of {work.doc_lengths} packed" if work.doc_lengths is not None else ""
-        parts.append(f"training {work.train_batch:g} x {work.seq:g}{packed}")
+        parts.append(f"training {work.train_batch:.10g} x {work.seq:.10g}{packed}")
     return parts
 
 
@@ -383,13 +383,13 @@ def _load(answer: EstimateAnswer) -> str:
     work, decodes = answer.workload, "decode" in answer.phases
     if work.qps is not None:
         flight = f", {work.batch:.3g} in flight per replica" if decodes else ""
-        return f"{work.qps:g} requests/s{flight}, lengths {work.request_lengths}"
+        return f"{work.qps:.10g} requests/s{flight}, lengths {work.request_lengths}"
     if work.concurrency is not None:
         most = work.concurrency == "max"
         if most and not decodes:
             return "as many requests as memory holds"
-        return f"{work.batch:g} requests in flight per replica{' (all that memory holds)' if most else ''}, lengths {work.request_lengths}"
-    return f"{work.batch:g} sequence{'' if work.batch == 1 else 's'} per replica"
+        return f"{work.batch:.10g} requests in flight per replica{' (all that memory holds)' if most else ''}, lengths {work.request_lengths}"
+    return f"{work.batch:.10g} sequence{'' if work.batch == 1 else 's'} per replica"
 
 
 _CONSIDERED = (
