@@ -154,27 +154,27 @@ def priced(
                     yield fitting, answer_of(ctx, fitting)
 
 
-def searched(row: Row, hold: str = BOUNDS[0]) -> Searched | None:
-    """A run against the search of its question, ranked by the bound that `hold` names; None where no layout fits by our count."""
+def searched(row: Row, bound: str = BOUNDS[0]) -> Searched | None:
+    """A run against the search of its question, ranked by a bound of the interval; None where no layout fits by our count."""
     question, compared = question_of(row), published_training.compared(row)
     ctx, devices = asked(row), question.devices[0]
     times, ends, blind, needed = [], [], [], dict[str, float]()
-    bound = float(time_at_bound(compared.answer, hold))
+    own_end = float(time_at_bound(compared.answer, bound))
     for layouts, answer in priced(ctx, question, devices):
         found = answer.phases["train"]
         assert isinstance(found, TrainAnswer)
         with np.errstate(all="ignore"):
             own, far = _terms(ctx, layouts.plan(ctx.request), found, published_training.family(row))
-            time, end = (answer.flat(value) for value in (found.time_s, time_at_bound(found, hold)))
+            time, end = (answer.flat(value) for value in (found.time_s, time_at_bound(found, bound)))
             plain = np.sqrt(np.maximum((end / time - 1) ** 2 - answer.flat(extrapolation.error(ctx, own)) ** 2, 0.0))
-            _raise_needed(needed, far, time, plain, bound)
+            _raise_needed(needed, far, time, plain, own_end)
         times.append(time)
         ends.append(end)
         blind.append(time * (1 + np.sqrt(plain**2 + answer.flat(extrapolation.error(ctx, far)) ** 2)))
     if not times:
         return None
     time, end, unseen = (np.concatenate(parts) for parts in (times, ends, blind))
-    price, better = float(compared.answer.time_s), int((end < bound * (1 - 1e-9)).sum())
+    price, better = float(compared.answer.time_s), int((end < own_end * (1 - 1e-9)).sum())
     winner, left_out = (float(time[int(np.argmin(ranks))]) for ranks in (end, unseen))
     return Searched(
         row,
@@ -354,7 +354,7 @@ POOLED = 32  # of two pools together: room for several instances of one kind and
 
 def reached(row: Row) -> tuple[float, float]:
     """Our rate over the published one at its speed of one user, with both phases on the same devices and in separate pools; 0 where no layout is as fast."""
-    options = {"model": row["model"], "hw": row["hardware"], "hold": "expected"}
+    options = {"model": row["model"], "hw": row["hardware"], "bound": "expected"}
     options |= {name: str(row[name]) for name in ("dtype", "prompt", "output") if name in row}
     limits = {"itl": 1 / row["tokens_per_s_per_user"]}
     with warnings.catch_warnings():

@@ -47,6 +47,8 @@ def plan_file() -> JsonSchema:
     check["properties"]["require"]["additionalProperties"] = {
         "anyOf": [_limit(), {"type": "array", "minItems": 1, "items": _limit()}]
     }
+    for node, old, name in ((schema, "hold", "bound"), (check, "hold", "bound"), (schema, "unsure", "on_inconclusive")):
+        node["properties"][old] = {**node["properties"][name], "deprecated": True}
     schema["properties"]["defaults"] |= {"properties": options, "additionalProperties": False}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "roofline check plan"}
 

@@ -417,7 +417,7 @@ class Framework(Group):
 class Bounds(Group):
     """Bound of the interval that limits are held to, and efficiency."""
 
-    bound: OptText = field("choice", "Bound of the 80% interval that ranking, choices and limits use: pessimistic (default), expected or floor.", default=None, panel=NUMBERS, choices=BOUNDS, fills="bound", former=("hold",), name="hold")
+    bound: OptText = field("choice", "Bound of the 80% interval that ranking, choices and limits use: pessimistic (default), expected or floor.", default=None, panel=NUMBERS, choices=BOUNDS, former=("hold",))
     efficiency: OptText = field("choice", "expected, or ideal: every kernel at the roofline.", default=None, panel=ENGINE, choices=("expected", "ideal"))
     flash_attention: OptSwitch = field("switch", "Fused attention, or scores written to memory.", default=None, panel=ENGINE, fills="flash", former=("flash",), name="flash")
 

@@ -219,7 +219,7 @@ FORMER = {
     "lost_share": "evicted_fraction", "largest_batch": "max_batch", "own_error": "communication_error_fraction",
     "headroom": "headroom_fraction", "unsupported": "extrapolations", "load": "load_kind", "utilisation": "utilization",
     "explained_by": "gap_explanations", "age": "age_s", "batch_in_all": "total_batch", "carried_qps": "served_qps",
-    "held_requests_per_s": "requests_per_s_at_bound",
+    "held_requests_per_s": "requests_per_s_at_bound", "hold": "bound",
 }  # fmt: skip
 
 

@@ -85,7 +85,7 @@ def test_a_training_run_is_saved_by_devices_or_interleaving(tmp_path):
                 "batch": 2048,
                 "seq": 8192,
                 "tokens": "15.6T",
-                "hold": "expected",
+                "bound": "expected",
                 "require": {"train.run_s": "<= 110 days"},
             }
         }

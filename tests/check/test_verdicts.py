@@ -57,7 +57,7 @@ def test_which_end_is_held_is_a_setting(tmp_path, decode):
     phase = decode["phases"]["decode"]
     high = phase["interval_s"][1]
     limit = f"<= {between(phase['time_s'], high)}"
-    assert row(tmp_path, requiring("decode.time_s", limit, hold="expected"))["verdict"] == "pass"
+    assert row(tmp_path, requiring("decode.time_s", limit, bound="expected"))["verdict"] == "pass"
     assert row(tmp_path, requiring("decode.time_s", limit, hold="floor"))["value"] == pytest.approx(phase["floor_s"])
     assert row(tmp_path, requiring("decode.time_s", limit), "--hold", "expected")["value"] == pytest.approx(
         phase["time_s"]
@@ -66,7 +66,7 @@ def test_which_end_is_held_is_a_setting(tmp_path, decode):
     below = f"<= {phase['floor_s'] * 0.999 * 1e3} ms"
     assert row(tmp_path, requiring("decode.time_s", below, hold="floor"))["verdict"] == "fail"
     above = f">= {phase['time_s'] * 1e3} ms"
-    assert row(tmp_path, requiring("decode.time_s", above, hold="floor"))["verdict"] == "fail"
+    assert row(tmp_path, requiring("decode.time_s", above, bound="floor"))["verdict"] == "fail"
     assert row(tmp_path, requiring("decode.time_s", above))["verdict"] == "inconclusive"
 
 
@@ -147,6 +147,7 @@ def test_unsure_fails_unless_told_to_warn(tmp_path, decode):
     made = requiring("decode.time_s", f"<= {between(phase['time_s'], phase['interval_s'][1])}")
     assert report(tmp_path, made)["passed"] is False
     assert report(tmp_path, made, "--unsure", "warn")["passed"] is True
+    assert report(tmp_path, made | {"on_inconclusive": "warn"})["passed"] is True
     assert report(tmp_path, made | {"unsure": "warn"})["passed"] is True
     assert report(tmp_path, made | {"unsure": "warn"}, "--unsure", "fail")["passed"] is False
 

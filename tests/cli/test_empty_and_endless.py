@@ -96,6 +96,11 @@ def test_a_rank_that_is_none_is_named_with_a_colon() -> None:
         ("checks: 7\n", "checks: expected names with values"),
         ("checks:\n  a: {model: llama-3-8b, hw: h100, require: 5}\n", "require: expected names with values"),
         ("hold: 3\nchecks: {}\n", "hold: expected 'floor', 'expected' or 'pessimistic'"),
+        ("bound: 3\nchecks: {}\n", "bound: expected 'floor', 'expected' or 'pessimistic'"),
+        (
+            "bound: floor\nhold: floor\nchecks: {a: {model: gpt2, hw: h100, require: {feasible: true}}}\n",
+            ":2: hold: no such field",
+        ),
     ],
 )
 def test_a_plan_file_is_refused_in_our_words(tmp_path: Any, text: str, said: str) -> None:

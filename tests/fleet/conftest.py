@@ -11,8 +11,8 @@ def shared_offers():
     known: dict[str, answer.InstanceOptions] = {}
 
     def offers(task):
-        service, group, hold = task
-        key = repr((service.on(group), service.where, service.limits, service.line, service.name, group.devices, hold))
+        service, group, bound = task
+        key = repr((service.on(group), service.where, service.limits, service.line, service.name, group.devices, bound))
         if key not in known:
             known[key] = priced(task)
         return known[key]

@@ -186,7 +186,7 @@ HELD = """\
 checks:
   all-of-it:
     fleet: fleet.yaml
-    require: {fleet.growth: ">= 1.1", fleet.models.chat.growth: ">= 1.1", fleet.groups.cheap.spare: ">= 1", fleet.usd_per_hour: "<= 100 USD/h"}
+    require: {fleet.growth: ">= 1.1", fleet.models.chat.growth: ">= 1.1", fleet.models.chat.carried_qps: ">= 1", fleet.groups.cheap.spare: ">= 1", fleet.usd_per_hour: "<= 100 USD/h"}
 """
 
 
@@ -204,6 +204,7 @@ def test_a_check_holds_a_fleet(tmp_path: Path) -> None:
     assert found["verdict"] == "pass" and values["fleet.feasible"] is True
     assert values["fleet.growth"] == said["growth"] and values["fleet.usd_per_hour"] == said["usd_per_hour"]
     assert values["fleet.models.chat.growth"] == said["models"][0]["growth"]
+    assert values["fleet.models.chat.carried_qps"] == said["models"][0]["served_qps"]
     assert values["fleet.groups.cheap.spare"] == said["groups"][1]["spare"]
     missed = held(tmp_path, HELD.replace(">= 1.1", f">= {said['growth'] * 1.01:.4f}", 1))
     assert missed.code == 1 and "fleet.growth" in missed.out

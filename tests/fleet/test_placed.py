@@ -32,7 +32,7 @@ class Made:
 
     @property
     def rate(self) -> Any:
-        return SimpleNamespace(at=lambda hold, less: self.carries)
+        return SimpleNamespace(at=lambda bound, less: self.carries)
 
     def times(self, count: int, devices: int, qps: float) -> ServiceNumbers:
         return ServiceNumbers(

@@ -359,7 +359,7 @@ def restricted(draw: random.Random) -> Iterator[str]:
     """Limits of --where hold at the bound in every row; a search over several chips has the rows of a search on each."""
     train = draw.random() < 0.5
     options = training(draw) if train else serving(draw) | {"n": 8, "batch": "1..64", "phase": "decode"}
-    options |= {"hw": draw.choice(GPUS), "hold": draw.choice(("pessimistic", "expected", "floor")), "top": 3}
+    options |= {"hw": draw.choice(GPUS), "bound": draw.choice(("pessimistic", "expected", "floor")), "top": 3}
     free = ask("search", options)
     if not free["results"]:
         return

@@ -88,7 +88,7 @@ def test_fewest_devices_carry_the_rate_and_one_fewer_instance_does_not() -> None
 def test_limits_hold_at_the_bound_that_ranks(bound: str) -> None:
     """The command of the winner, asked again, keeps to the limits at the bound; the row prints that number."""
     found = search(
-        {"model": "llama-3.3-70b", "hw": "h100", "n": "16", "prompt": "2048", "output": "512", "hold": bound},
+        {"model": "llama-3.3-70b", "hw": "h100", "n": "16", "prompt": "2048", "output": "512", "bound": bound},
         None,
         ["decode.memory.headroom_fraction >= 5 %"],
         {"ttft": 2.0, "itl": 0.04, "qps": 2.0},

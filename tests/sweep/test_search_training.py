@@ -109,7 +109,7 @@ def ask(
         "batch": batch,
         "seq": seq,
         "phase": "train",
-        "hold": "expected",
+        "bound": "expected",
         **fixed,
     }
     asked = question(options, objective, list(where))
@@ -134,7 +134,7 @@ def test_equals_at_the_bound_are_ranked_by_their_expected_values() -> None:
         "n": 16,
         "batch": 64,
         "seq_len": 512,
-        "hold": "floor",
+        "bound": "floor",
     }
     asked = question(options, "time", [], every=True)
     first, *others = search(asked).top(200)
@@ -280,7 +280,7 @@ def test_options_of_full_recomputation_are_held_against_the_recomputation_asked_
 @pytest.mark.parametrize(("model", "chip", "devices"), [("gemma-2-9b", "tpu-v5e", 32), ("qwen3-14b", "a100", 64)])
 def test_no_virtual_stage_count_given_by_hand_is_better_than_the_search(model: str, chip: str, devices: int) -> None:
     """Every count that --virtual-stages takes is tried: 42 layers on 2 stages with 4 chunks each are uneven, and legal."""
-    options = {"model": model, "hw": chip, "n": str(devices), "batch": "64", "hold": "expected"}
+    options = {"model": model, "hw": chip, "n": str(devices), "batch": "64", "bound": "expected"}
     best = search(question(options, "time", [])).top(1)[0].keys[0]
     for chunks in (2, 3, 4, 5, 6, 7, 9, 11, 20):
         given = search(question({**options, "virtual-stages": str(chunks)}, "time", [])).top(1)

@@ -21,7 +21,7 @@ FSDP = {"tp": 1, "pp": 1, "cp": 1, "zero": "3"}
 def ask(**more: Any) -> TrainingSearchQuestion:
     """Llama 3 8B on 128 H100, four sequences to a device."""
     options = {"model": "llama-3-8b", "hw": "h100", "n": 128, "batch": 512, "seq": 4096, "phase": "train"}
-    return question(options | {"hold": "expected"} | more, "time", [])
+    return question(options | {"bound": "expected"} | more, "time", [])
 
 
 def tried(asked: TrainingSearchQuestion) -> set[tuple[int, int, int, int | None]]:

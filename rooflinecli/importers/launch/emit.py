@@ -19,7 +19,7 @@ from rooflinecli.specs.options import LOAD, OPTIONS
 _HUB = re.compile(r"config\.json of ([\w.-]+/[\w.-]+)")
 # what describes the machine, the draft's success or how we price, and the count that follows from the layout: no flag of a server
 _ASSUMED = frozenset(
-    "n engine software efficiency hold attention-flops imbalance acceptance host memory attention-dp ep-overlap tp-overlap".split()
+    "n engine software efficiency bound attention-flops imbalance acceptance host memory attention-dp ep-overlap tp-overlap".split()
 )
 _SERVED = frozenset({"kv-tier", "adapters"})  # settings of a server that are options of the load
 _NEUTRAL = {

@@ -104,7 +104,7 @@ def check(q: Check, measured: Measured | None = None) -> types.CheckAnswer:
     for path in dict.fromkeys(Path(plan) for plan in q.plan):
         found, plan = load(path, q.bound)
         cases += found
-        policies.append(plan.unsure)
+        policies.append(plan.on_inconclusive)
     if q.only is not None:
         pattern = q.only
         cases = [c for c in cases if any(fnmatchcase(name, pattern) for name in (c.name, c.name.partition("[")[0]))]

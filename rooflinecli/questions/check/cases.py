@@ -9,9 +9,9 @@ from functools import lru_cache
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from rooflinecli.core import files
 from rooflinecli.core.errors import DataError, UsageError
@@ -121,6 +121,11 @@ Name = Annotated[str, BeforeValidator(_name)]
 Prose = Annotated[str, BeforeValidator(_prose)]
 
 
+def aliased(default: str | None, description: str, *names: str) -> Any:
+    """A field of a file that is read under each of its names, the first of which schemas show."""
+    return Field(default, description=description, validation_alias=AliasChoices(*names))
+
+
 CLOSED = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())  # of a file: unknown fields are errors
 
 
@@ -131,7 +136,9 @@ class CheckSpec(BaseModel):
     __pydantic_extra__: dict[str, Option]
 
     description: Prose = Field("", description="what the plan promises and to whom; shown in reports")
-    hold: Bound | None = Field(None, description="which bound of the interval limits apply to, instead of the file's")
+    bound: Bound | None = aliased(
+        None, "which bound of the interval limits apply to, instead of the file's", "bound", "hold"
+    )
     matrix: dict[str, Axis] = Field(
         default_factory=dict, description="option -> values; the check runs once for every combination"
     )
@@ -161,8 +168,10 @@ class CheckFile(BaseModel):
 
     model_config = CLOSED
 
-    hold: Bound = Field("pessimistic", description="which bound of the interval limits apply to")
-    unsure: Literal["fail", "warn"] = Field("fail", description="what a limit inside the interval amounts to")
+    bound: Bound = aliased("pessimistic", "which bound of the interval limits apply to", "bound", "hold")
+    on_inconclusive: Literal["fail", "warn"] = aliased(
+        "fail", "what a limit inside the interval amounts to", "on_inconclusive", "on-inconclusive", "unsure"
+    )
     defaults: dict[str, Option] = Field(
         default_factory=dict,
         description="options of `roofline estimate` that every check shares unless it gives its own",
@@ -235,7 +244,10 @@ class _CheckReader:
 
     def cases(self, defaults: Options) -> Iterator[CheckCase]:
         """A case for every combination of the matrix."""
-        own = self._launched(defaults) | as_options(self.own, self.document, self.key)
+        own = as_options(self.own, self.document, self.key)
+        if "bound" in own:  # a former name next to today's
+            raise self._error("hold", "the same option as bound; keep one")
+        own = self._launched(defaults) | own
         axes = as_options(self.check.matrix, self.document, (*self.key, "matrix"))
         groups: tuple[tuple[KeyPath, Options], ...] = (
             (("defaults",), self.plan.defaults),
@@ -260,13 +272,13 @@ class _CheckReader:
             point = dict(zip(axes, values, strict=True))
             options = self._complete({**defaults, **own, **point})
             # the bound is an option too, by which the layout is chosen; pessimistic is its default
-            written = self.bound or options.pop("hold", self.check.hold or self.plan.hold)
-            options.pop("hold", None)
-            bound = str(build_request.value(OPTIONS["hold"], written))
+            written = self.bound or options.pop("bound", self.check.bound or self.plan.bound)
+            options.pop("bound", None)
+            bound = str(build_request.value(OPTIONS["bound"], written))
             label = ", ".join(f"{k}={v}" for k, v in point.items())
             yield CheckCase(
                 f"{self.name}[{label}]" if label else self.name,
-                options | ({"hold": bound} if bound != BOUNDS[0] else {}),
+                options | ({"bound": bound} if bound != BOUNDS[0] else {}),
                 self.requirements,
                 bound,
                 self.document.location(*self.key),
@@ -289,7 +301,7 @@ class _CheckReader:
                 raise DataError(
                     f"{one.where}: {one.quantity}: not a fleet quantity; use for example fleet.growth: '>= 1.2'"
                 )
-        where, bound = self.document.location(*self.key), self.bound or self.check.hold or self.plan.hold
+        where, bound = self.document.location(*self.key), self.bound or self.check.bound or self.plan.bound
         return [CheckCase(self.name, {}, self.requirements, bound, where, self.check.description, {}, fleet=path)]
 
     def _error(self, field: str, reason: str) -> DataError:

@@ -81,7 +81,7 @@ class CaseAnswer(Record):
     model: str | None
     hardware: str | None
     layout: dict[str, Sizes]  # by phase
-    options: dict[str, object]
+    options: dict[str, object] = key(metadata=former_keys(2, bound="hold"))
     binding: str | None
     problem: str
     requirements: list[RequirementAnswer]

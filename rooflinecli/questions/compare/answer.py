@@ -68,7 +68,7 @@ def compare(question: Compare) -> CompareAnswer:
     answer = Estimator()
     tried, iso_text = counts(asked, specs, iso, answer, own)
     first = "" if iso == "same-memory" else rank
-    bound = str(build_request.value(OPTIONS["hold"], asked.get("hold", BOUNDS[0])))
+    bound = str(build_request.value(OPTIONS["bound"], asked.get("bound", BOUNDS[0])))
     entries = [_entry(name, {**asked, **own.get(name, {})}, tried[name], first, bound, answer) for name in specs]
     entries = [_within(entry, limits) for entry in entries]
     reasons = {entry.why for entry in entries}

@@ -48,7 +48,7 @@ def offers(task: tuple[FleetService, DeviceGroup, str]) -> InstanceOptions:
     options = service.on(group)
     try:
         question = serving_question(
-            {**options, "n": str(group.devices), "hold": bound},
+            {**options, "n": str(group.devices), "bound": bound},
             "throughput",
             list(service.where),
             service.limits,

@@ -13,7 +13,7 @@ from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.engine import build_request
 from rooflinecli.engine.context import HOST_FACTOR, PUE
 from rooflinecli.questions import multi_chip
-from rooflinecli.questions.check.cases import CLOSED, Bound, Name, Option, Prose, Scalar, as_options
+from rooflinecli.questions.check.cases import CLOSED, Bound, Name, Option, Prose, Scalar, aliased, as_options
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search import search_request
 from rooflinecli.questions.search.search_request import joined
@@ -85,7 +85,7 @@ class FleetFile(BaseModel):
 
     model_config = CLOSED
 
-    hold: Bound = Field("pessimistic", description="which end of the estimate is held to rates and limits")
+    bound: Bound = aliased("pessimistic", "which bound of the interval rates and limits are held to", "bound", "hold")
     fleet: dict[Name, Group] = Field(
         description="group -> devices, named by its chip or by a name of its own", min_length=1
     )
@@ -108,7 +108,7 @@ class FleetFile(BaseModel):
 _NEITHER = {  # options that have no place in a fleet, and what does
     "hw": "", "price": "write it at the group, such as `h100: {devices: 64, price: 2.5}`",
     "n": "set the device count in the group", "phase": "a fleet serves", "concurrency": "the search finds it; `batch` restricts it",
-    "qps": "", "hold": "write it at the top of the file",
+    "qps": "", "bound": "write it at the top of the file",
 }  # fmt: skip
 
 
@@ -168,7 +168,7 @@ def asked(path: Path, bound: str | None = None, objective: str | None = None, sp
     file = validate(FleetFile, document)
     groups = tuple(_group(name, file, document) for name in file.fleet)
     services = tuple(_service(name, spec, file, document) for name, spec in file.models.items())
-    found = Fleet(groups, services, bound or file.hold, objective or "cost", split)
+    found = Fleet(groups, services, bound or file.bound, objective or "cost", split)
     if not found.unpriced:
         return found
     if objective == "cost":

@@ -108,7 +108,7 @@ def plan_chip(asked: PlanTarget, name: str) -> tuple[PlannedChip, int]:
         return PlannedChip(chip=name, hardware=load_hardware(name).name, feasible=False, infeasible_reason=reason)
 
     assert asked.qps is not None
-    options, limits = {**asked.each[name], "hold": asked.bound}, {**asked.limits, "qps": asked.qps}
+    options, limits = {**asked.each[name], "bound": asked.bound}, {**asked.limits, "qps": asked.qps}
     try:
         question = search_request.serving_question(options, None, list(asked.plan.where), limits)
         grid = serving_grid(question, "a service answers requests; plan its training with --tokens")

@@ -75,7 +75,7 @@ class PlanTarget:
 def target(asked: Plan) -> PlanTarget:
     """A question as what is asked of every chip. Raises UsageError naming the flag that is wrong or missing."""
     options = asked.options() | {"hw": ",".join(asked.hw)}
-    bound = str(options.pop("hold", None) or BOUNDS[0])
+    bound = str(options.pop("bound", None) or BOUNDS[0])
     serving = asked.serves
     budget = None if asked.budget is None else parse_values.dollars("--budget", asked.budget, "budget")
     each = multi_chip.each({k: v for k, v in options.items() if k not in ("n", "phase")})
@@ -256,7 +256,7 @@ class ChipPlan:
 
     @cached_property
     def request(self) -> Request:
-        words = {**self.options, "n": "1", "phase": "train", "hold": self.asked.bound}
+        words = {**self.options, "n": "1", "phase": "train", "bound": self.asked.bound}
         return question(words, "time", list(self.asked.plan.where)).request
 
     @cached_property
@@ -301,7 +301,7 @@ class ChipPlan:
         if devices not in self.guesses:
             best = FastestLayout()
             if not self.asked.plan.where and not set(OPEN) & build_request.named(self.options).keys():
-                options = {**self.options, "n": str(devices), "phase": "train", "hold": self.asked.bound}
+                options = {**self.options, "n": str(devices), "phase": "train", "bound": self.asked.bound}
                 with suppress(UsageError, Infeasible):
                     found = estimate(build_request.request(options))
                     best = FastestLayout(estimate=found if found.feasible else None)

@@ -289,9 +289,9 @@ def _rank(
     kept: np.ndarray,
 ) -> None:
     """Offer the best of each split to the ranking, and the front's points to the front."""
-    phase, hold, objectives = answer.phases["train"], question.request.bound, question.objectives
+    phase, bound, objectives = answer.phases["train"], question.request.bound, question.objectives
     values = [picked(answer, o.quantity, f"--objective {o.name}") for o in objectives]
-    ends = [interval_bound(v, o.quantity, phase, hold, o.sign > 0) for o, v in zip(objectives, values, strict=True)]
+    ends = [interval_bound(v, o.quantity, phase, bound, o.sign > 0) for o, v in zip(objectives, values, strict=True)]
     keys = [o.key(answer.flat(v))[kept] for o, v in zip(objectives, ends, strict=True)]
     figures = [answer.flat(v)[kept] for v in (cast(TrainAnswer, phase).communication_error_fraction, *values)]
 
@@ -353,7 +353,9 @@ def fastest_layout(
     options: Options, devices: int, bound: str, where: Sequence[str] = (), over: Spread | None = None
 ) -> FastestLayout:
     """The fastest of every layout at the bound. Raises UsageError for sizes that do not split the devices."""
-    asks = search_request.question({**options, "n": str(devices), "phase": "train", "hold": bound}, "time", list(where))
+    asks = search_request.question(
+        {**options, "n": str(devices), "phase": "train", "bound": bound}, "time", list(where)
+    )
     found = search(asks, None, over)
     best = found.top(1)
     if not best:
