@@ -22,19 +22,19 @@ A = TypeVar("A")
 RETRIES = 5  # of an item whose worker died
 
 
-class Spread(Protocol):
+class Workers(Protocol):
     """A `map` whose work may be done elsewhere."""
 
     def __call__(self, function: Callable[[Q], A], items: Iterable[Q], /) -> Iterator[A]: ...
 
 
-def spread_over(jobs: int = 1, cluster: str | None = None, kept: Kept | None = None) -> Spread:
+def worker_map(jobs: int = 1, cluster: str | None = None, kept: Kept | None = None) -> Workers:
     """How to map: here, over `jobs` processes, or over the cluster at an address; `kept` answers are not worked out again.
 
     Raises UsageError when the cluster cannot be reached.
     """
 
-    def over(function: Callable[[Q], A], items: Iterable[Q]) -> Iterator[A]:
+    def workers(function: Callable[[Q], A], items: Iterable[Q]) -> Iterator[A]:
         if not cluster and jobs <= 1 and kept is None:
             return map(function, items)
         wrapped = _Wrapped(function)
@@ -48,7 +48,7 @@ def spread_over(jobs: int = 1, cluster: str | None = None, kept: Kept | None = N
             )
         return _in_order(list(items), run if kept is None else kept.around(run))
 
-    return over
+    return workers
 
 
 Unordered = Callable[

@@ -48,12 +48,12 @@ class Suite(Question["MeasureAnswer"]):
     process_id: OptWhole = field("whole", "Which of them this is.", default=None, least=0)
     # fmt: on
 
-    def answer(self, tell: Callable[[KernelCase, Json | None, int], None] = lambda *progress: None) -> MeasureAnswer:
-        """Measure and fit; `tell` is called before and after each kernel, with its record then, and with how many there are."""
+    def answer(self, progress: Callable[[KernelCase, Json | None, int], None] = lambda *progress: None) -> MeasureAnswer:
+        """Measure and fit; `progress` is called before and after each kernel, with its record then, and with how many there are."""
         needs_jax()
         from rooflinecli.measure.run import execute
 
-        return execute(self, tell)
+        return execute(self, progress)
 
 
 _SUITES = {

@@ -68,8 +68,8 @@ class MeasureAnswer:
         )
 
 
-def execute(suite: Suite, tell: Callable[[KernelCase, Record | None, int], None]) -> MeasureAnswer:
-    """Measure and fit; `tell` is called before and after each kernel, with its record then, and with how many there are. Ctrl-C returns an answer with the completed cases. Raises UsageError or DataError."""
+def execute(suite: Suite, progress: Callable[[KernelCase, Record | None, int], None]) -> MeasureAnswer:
+    """Measure and fit; `progress` is called before and after each kernel, with its record then, and with how many there are. Ctrl-C returns an answer with the completed cases. Raises UsageError or DataError."""
     for dtype in suite.dtype:
         size_of(dtype)
     keep_pages()
@@ -96,7 +96,7 @@ def execute(suite: Suite, tell: Callable[[KernelCase, Record | None, int], None]
     if "collectives" in suite.suites:
         cases += chosen(env, suite.quick)
     planned = len([c for c in cases if c.key not in log])
-    session.tell = lambda case, record: tell(case, record, planned)
+    session.progress = lambda case, record: progress(case, record, planned)
     session.run(cases)
     return _answer(suite, session, out, len(cases))
 

@@ -115,7 +115,7 @@ def around(run: Run[T], wait: Wait[T], budget: float, *, enough: int = 7, block:
     return Timing(summarize(kept), tuple(kept), 1, 0.0, note=note)
 
 
-Tell = Callable[[KernelCase, "Record | None"], None]
+Progress = Callable[[KernelCase, "Record | None"], None]
 
 
 @dataclass
@@ -130,7 +130,7 @@ class Session:
     log: Log
     protocol: Protocol
     budget: float
-    tell: Tell = lambda case, record: None
+    progress: Progress = lambda case, record: None
     canary: ReferenceKernel | None = None
     dispatch: float = 0.0
     looks: int = 2
@@ -192,7 +192,7 @@ class Session:
 
     def _one(self, case: KernelCase, share: float) -> None:
         """One case within about its share of the time left; a case that cannot run on this device is recorded as failed."""
-        self.tell(case, None)
+        self.progress(case, None)
         protocol = replace(self.protocol, budget=max(0.02, min(self.protocol.budget, 0.6 * share)))
         before, others = self._quiet(), CpuContention()
         try:
@@ -217,7 +217,7 @@ class Session:
             },
         )
         self.log.append(record)
-        self.tell(case, record)
+        self.progress(case, record)
 
 
 def better(old: Record | None, new: Record) -> Record:

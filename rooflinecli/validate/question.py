@@ -41,8 +41,8 @@ class Validate(Question[ValidateAnswer]):
     subject: Text = field("free", "kernels, training, inference, collectives, desk, rl, energy, or all.", default="all", positional=True)
     # fmt: on
 
-    def tables(self, tell: Callable[[int, int], None] = lambda done, total: None) -> list[Table]:
-        """The tables with the points behind them; `tell` is called with (1, all) as each subject is done. Raises UsageError for an unknown subject or a missing extra."""
+    def tables(self, progress: Callable[[int, int], None] = lambda done, total: None) -> list[Table]:
+        """The tables with the points behind them; `progress` is called with (1, all) as each subject is done. Raises UsageError for an unknown subject or a missing extra."""
         if self.subject == "search":
             raise UsageError("search is a study of the repository; run `python -m lab.search_vs_tuned` in a checkout")
         if self.subject not in (*SUBJECTS, EVERYTHING):
@@ -54,7 +54,7 @@ class Validate(Question[ValidateAnswer]):
         try:
             for name in asked:
                 tables += import_module(f"rooflinecli.validate.{MODULES.get(name, name)}").tables()
-                tell(1, len(asked))
+                progress(1, len(asked))
         except KeyboardInterrupt:
             if not tables:
                 raise

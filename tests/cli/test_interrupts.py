@@ -69,7 +69,7 @@ def test_a_sweep_writes_the_points_that_it_has(monkeypatch: pytest.MonkeyPatch, 
 def test_a_fleet_that_keeps_its_answers_says_where(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     from rooflinecli.questions.fleet.question import FleetPlan
 
-    def interrupted(self, over=None):
+    def interrupted(self, workers=None):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(FleetPlan, "answer", interrupted)

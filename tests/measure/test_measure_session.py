@@ -55,7 +55,7 @@ def test_an_interrupted_run_keeps_what_is_done_and_resumes(tmp_path, env, timing
         if case.sizes["m"] == 96 and record is None:
             raise KeyboardInterrupt
 
-    first = make(tmp_path, env, tell=stop)
+    first = make(tmp_path, env, progress=stop)
     assert len(first.run(CASES)) == 2 and first.interrupted
     second = make(tmp_path, env)
     assert len(second.run(CASES)) == 4 and timings == [32, 64, 96, 128]

@@ -14,7 +14,7 @@ import pytest
 from conftest import run_cli
 
 from rooflinecli.core.errors import Infeasible, UsageError
-from rooflinecli.core.parallel_map import _opened, _Wrapped, spread_over
+from rooflinecli.core.parallel_map import _opened, _Wrapped, worker_map
 from rooflinecli.questions.search import training
 from rooflinecli.questions.search.search_request import question
 from rooflinecli.questions.simulate.answer import cell_values
@@ -68,7 +68,7 @@ def test_a_study_over_a_cluster_with_a_killed_worker_is_that_of_one_process():
     alone = [cell_values(cell) for cell in STUDY]
     with cluster() as made:
         found = []
-        for row in spread_over(cluster=made.scheduler_address)(cell_values, STUDY):
+        for row in worker_map(cluster=made.scheduler_address)(cell_values, STUDY):
             if not found:
                 victim = next(iter(made.workers.values()))
                 os.kill(victim.pid, signal.SIGKILL)
@@ -90,14 +90,14 @@ def test_a_process_that_dies_costs_its_item_only_time(tmp_path):
     items = [str(tmp_path / str(i)) for i in range(3)]
     for path in items[1:]:
         open(path, "w").close()
-    assert list(spread_over(2)(dies_once, items)) == ["alive"] * 3
+    assert list(worker_map(2)(dies_once, items)) == ["alive"] * 3
 
 
 @pytest.mark.slow
 def test_errors_come_home():
     found = []
     with pytest.raises(Infeasible, match="three"):
-        found.extend(iter_into(found, spread_over(2)(first_fails, [1, 2, 3])))
+        found.extend(iter_into(found, worker_map(2)(first_fails, [1, 2, 3])))
     assert found == [1, 2]
     with pytest.raises(UsageError, match="four") as caught:
         _opened(_Wrapped(first_fails)(4))
@@ -112,7 +112,7 @@ def test_parts_of_a_search_make_the_whole():
         "throughput",
         ["train.mfu >= 0.5"],
     )
-    whole, parts = training.search(asked), training.search(asked, over=map)
+    whole, parts = training.search(asked), training.search(asked, workers=map)
     assert whole == parts and whole.layouts > 1000
 
 

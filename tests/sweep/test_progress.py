@@ -38,5 +38,5 @@ def test_items_of_a_map_are_counted_with_their_rate(monkeypatch: pytest.MonkeyPa
     bar.add(500)
     assert "5/s" in stream.getvalue()
     bar.close()
-    over = counting(lambda function, items: map(function, items), "models")
-    assert list(over(abs, [-1, 2, -3])) == [1, 2, 3]
+    workers = counting(lambda function, items: map(function, items), "models")
+    assert list(workers(abs, [-1, 2, -3])) == [1, 2, 3]

@@ -17,8 +17,8 @@ from rooflinecli.interfaces import verbs
 from rooflinecli.interfaces.cli.from_question import (
     Delivery,
     Explained,
+    Parallel,
     Plotted,
-    Spread,
     Study,
     add,
     command,
@@ -64,18 +64,18 @@ class Top(Explained):
 def _search(question: Any, how: Any) -> Any:
     question = _without_sensitivity(question, how)
     with Progress(unit="layouts") as bar:
-        return question.answer(bar.tell, how.over(question))
+        return question.answer(bar.advance, how.workers(question))
 
 
 def _plan(question: Any, how: Any) -> Any:
     with Progress(",".join(question.hw).count(",") + 1, "chips") as bar:
-        return question.answer(lambda _: bar.add(1), how.over(question))
+        return question.answer(lambda _: bar.add(1), how.workers(question))
 
 
 def _fleet(question: Any, how: Any) -> Any:
-    from rooflinecli.core.parallel_map import spread_over
+    from rooflinecli.core.parallel_map import worker_map
 
-    return question.answer(counting(how.over(question) or spread_over(), "models on groups"))
+    return question.answer(counting(how.workers(question) or worker_map(), "models on groups"))
 
 
 def _compare(question: Any, how: Any) -> Any:
@@ -159,7 +159,7 @@ VERBS = {
         _search,
         best=lambda a: next((row.estimate or row.command for row in a.results), ""),
     ),
-    "plan": Verb("plan", "rows", plotted(Spread), _plan, best=lambda a: next((row.command for row in a.sized), "")),
+    "plan": Verb("plan", "rows", plotted(Parallel), _plan, best=lambda a: next((row.command for row in a.sized), "")),
     "fleet": Verb("plan.fleet", "rows", Study, _fleet),
     "compare": Verb(
         "compare", "rows", plotted(Delivery), _compare, best=lambda a: next((row.command for row in a.ranked), "")

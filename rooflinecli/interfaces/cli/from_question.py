@@ -27,7 +27,7 @@ from rooflinecli.specs.options import KINDS, MISSING, OUTPUT, PANELS, Group, Opt
 if TYPE_CHECKING:
     from typer._click import Context, HelpFormatter, Parameter
 
-    from rooflinecli.core.parallel_map import Spread as SpreadMap
+    from rooflinecli.core.parallel_map import Workers
     from rooflinecli.render.blocks import Picture
 
 Q = TypeVar("Q", bound=Question[Any])
@@ -78,7 +78,7 @@ class Explained(Delivery):
     # fmt: on
 
 
-class Spread(Delivery):
+class Parallel(Delivery):
     """A delivery of work that may be spread over processes or machines."""
 
     # fmt: off
@@ -87,17 +87,17 @@ class Spread(Delivery):
     resume: OptText = field("file", "Keep answers in this folder as they come, and go on from those of an earlier run that was cut off.", default=None, metavar="FOLDER")
     # fmt: on
 
-    def over(self, question: object) -> SpreadMap | None:
+    def workers(self, question: object) -> Workers | None:
         """A map over processes or a cluster, with answers kept in --resume; None where this process does all of the work."""
         if self.jobs <= 1 and not self.cluster and not self.resume:
             return None
-        from rooflinecli.core.parallel_map import Kept, spread_over
+        from rooflinecli.core.parallel_map import Kept, worker_map
 
         kept = None if self.resume is None else Kept(Path(self.resume), _identity(question))
-        return spread_over(self.jobs, self.cluster, kept)
+        return worker_map(self.jobs, self.cluster, kept)
 
 
-class Study(Spread):
+class Study(Parallel):
     """A delivery of work that is spread in one go, so that a few parts of it tell its cost."""
 
     # fmt: off
@@ -121,10 +121,10 @@ class Study(Spread):
             )
             return 0
 
-    def over(self, question: object) -> SpreadMap | None:
+    def workers(self, question: object) -> Workers | None:
         """A map as above, or one that only weighs the work."""
         if not self.dry_run:
-            return super().over(question)
+            return super().workers(question)
         from rooflinecli.core.parallel_map import only_cost
 
         return only_cost

@@ -61,7 +61,7 @@ def validate(question: Validate, how: ValidateDelivery) -> None:
     from rooflinecli.render.views import report_tables
 
     with Progress(unit="subjects") as bar:
-        tables = question.tables(bar.tell)
+        tables = question.tables(bar.advance)
     out, images = None if how.out is None else Path(how.out), {}
     if how.plot is not None:
         from rooflinecli.render.formats.plot import validation
@@ -122,11 +122,11 @@ def suite(question: Suite, how: MeasureDelivery) -> int:
 
     with Progress() as bar:
 
-        def tell(case: KernelCase, record: Json | None, planned: int) -> None:
+        def progress(case: KernelCase, record: Json | None, planned: int) -> None:
             bar.unit = f"timing {case.label}" if record is None else f"{case.label}: {rate(record)}"
-            bar.tell(int(record is not None and record.get("looks", 1) == 1), planned)
+            bar.advance(int(record is not None and record.get("looks", 1) == 1), planned)
 
-        answer = question.answer(tell)
+        answer = question.answer(progress)
     return _show(answer, how)
 
 

@@ -18,7 +18,7 @@ from rooflinecli.core.text import one_line
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
-    from rooflinecli.core.parallel_map import Spread
+    from rooflinecli.core.parallel_map import Workers
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -97,7 +97,7 @@ class Progress:
         self.visible = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._bar: RichProgress | None = None
 
-    def tell(self, done: int, total: int) -> None:
+    def advance(self, done: int, total: int) -> None:
         """Count what is done of a total that is known only now."""
         self.total = total
         self.add(done)
@@ -149,13 +149,13 @@ class Progress:
         self.close()
 
 
-def counting(over: Spread, unit: str) -> Spread:
+def counting(workers: Workers, unit: str) -> Workers:
     """A map that shows how many of its items are done."""
 
     def counted(function: Callable[[Q], A], items: Iterable[Q]) -> Iterator[A]:
         every = list(items)
         with Progress(len(every), unit) as bar:
-            for answer in over(function, every):
+            for answer in workers(function, every):
                 bar.add(1)
                 yield answer
 

@@ -14,7 +14,7 @@ from rooflinecli.questions.simulate.question import Simulate, SimulateAnswer
 from rooflinecli.specs.options import OptNumber, OptText, Text, field
 
 if TYPE_CHECKING:
-    from rooflinecli.core.parallel_map import Spread as SpreadMap
+    from rooflinecli.core.parallel_map import Workers
     from rooflinecli.questions.estimate.answer_types import TriedChange
 
 
@@ -36,7 +36,7 @@ class SimulateDelivery(Study):
 
 def run(cells: list[tuple[Simulate, dict[str, str]]], how: SimulateDelivery) -> int:
     """Simulate and print; the exit code is 1 where the SLO is not met."""
-    from rooflinecli.core.parallel_map import spread_over
+    from rooflinecli.core.parallel_map import worker_map
     from rooflinecli.render.formats import plot, request_log
 
     if how.plot:
@@ -47,21 +47,21 @@ def run(cells: list[tuple[Simulate, dict[str, str]]], how: SimulateDelivery) -> 
             raise UsageError(f"{flag} belongs to a single simulation; leave one value of each option", flag[2:])
         if path is not None:
             check_target(Path(path), flag, request_log.FORMS)
-    over = how.over([question for question, _ in cells]) or spread_over()
+    workers = how.workers([question for question, _ in cells]) or worker_map()
     try:
-        return _study(cells, how, over) if len(cells) > 1 else _one(cells[0][0], how, over)
+        return _study(cells, how, workers) if len(cells) > 1 else _one(cells[0][0], how, workers)
     except KeyboardInterrupt:
         print(f"interrupted: no {'simulation' if len(cells) > 1 else 'request'} had ended", file=sys.stderr)
         return INTERRUPTED
 
 
-def _one(question: Simulate, how: SimulateDelivery, over: SpreadMap) -> int:
+def _one(question: Simulate, how: SimulateDelivery, workers: Workers) -> int:
     """A single question: its answer, its interval, its files."""
     from rooflinecli.questions.simulate.answer import answer_and_run
     from rooflinecli.render.formats.request_log import save, table
 
     with Progress(question.expected, "requests") as bar:
-        answer, ran = answer_and_run(question, bar.add, over)
+        answer, ran = answer_and_run(question, bar.add, workers)
     show(answer, "simulate", how, changes=_changes(question, answer) if how.format not in ("json", "csv") else ())
     if how.requests_out is not None:
         save(table(ran.every), Path(how.requests_out), "--requests-out")
@@ -89,12 +89,12 @@ def _changes(question: Simulate, answer: SimulateAnswer) -> list[TriedChange]:
         return []
 
 
-def _study(cells: list[tuple[Simulate, dict[str, str]]], how: SimulateDelivery, over: SpreadMap) -> int:
+def _study(cells: list[tuple[Simulate, dict[str, str]]], how: SimulateDelivery, workers: Workers) -> int:
     """Several questions: a row each."""
     from rooflinecli.questions.simulate.answer import study
 
     with Progress(len(cells), "simulations") as bar:
-        answer = study(cells, over, bar.add)
+        answer = study(cells, workers, bar.add)
     show(answer, "simulate.study", how, table="rows")
     if how.plot:
         from rooflinecli.render.views.pictures import over_rates

@@ -47,11 +47,11 @@ def run(question: Sweep, how: SweepDelivery) -> int:
         return 0
     if how.plot:
         check(how.plot)
-    study, over = SweepStudy(question), how.over(question)
-    if over is not None and how.plot:
+    study, workers = SweepStudy(question), how.workers(question)
+    if workers is not None and how.plot:
         raise UsageError("--plot draws while the sweep goes by; leave out --jobs, --cluster and --resume", "plot")
     space, points = study.space, study.stop - study.start
-    page = how.format == "html" and over is None
+    page = how.format == "html" and workers is None
     plot = Gathered(how.plot_kind, space) if how.plot or page else None
     progress, feasible, interrupted = Progress(points), False, False
     file = None if how.out is None else Path(how.out)
@@ -68,7 +68,7 @@ def run(question: Sweep, how: SweepDelivery) -> int:
     }
     with writer(how.format, file, names, about, quiet, columns(how.wide, file)) as out:
         try:
-            for table, chosen_from in study.tables(over, plot.add if plot else None):
+            for table, chosen_from in study.tables(workers, plot.add if plot else None):
                 feasible = feasible or bool(table["feasible"].any())
                 out.add({first_release(name): column for name, column in table.items()} if first else table)
                 progress.add(chosen_from)

@@ -13,7 +13,7 @@ import numpy as np
 from rooflinecli.core import num
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.num import divisors
-from rooflinecli.core.parallel_map import Spread, spread_over
+from rooflinecli.core.parallel_map import Workers, worker_map
 from rooflinecli.engine import extrapolation
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.formulas import cost
@@ -202,12 +202,16 @@ class Placement:
 
 
 def fleet(
-    path: Path, bound: str | None = None, objective: str | None = None, split: bool = False, over: Spread | None = None
+    path: Path,
+    bound: str | None = None,
+    objective: str | None = None,
+    split: bool = False,
+    workers: Workers | None = None,
 ) -> FleetAnswer:
     """The answer of a file. Raises DataError with file:line for one that is wrong, UsageError for an objective without prices."""
     question = asked(path, bound, objective, split)
     pairs = [(s, g) for s in question.services for g in question.groups if g.name in s.groups]
-    found = (over or spread_over())(offers, [(s, g, question.bound) for s, g in pairs])
+    found = (workers or worker_map())(offers, [(s, g, question.bound) for s, g in pairs])
     return report(question, {(s.name, g.name): one for (s, g), one in zip(pairs, found, strict=True)})
 
 

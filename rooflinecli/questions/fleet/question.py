@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field as key
 from pathlib import Path
 
-from rooflinecli.core.parallel_map import Spread
+from rooflinecli.core.parallel_map import Workers
 from rooflinecli.core.record import SPREAD, Record, former
 from rooflinecli.questions.plan.question import ServiceNumbers
 from rooflinecli.questions.question import Question
@@ -112,7 +112,7 @@ class FleetPlan(Question[FleetAnswer]):
     allow_split: Switch = field("switch", "Let a model run on several groups wherever that is less, not only where it must.", default=False, former=("split",))
     # fmt: on
 
-    def answer(self, over: Spread | None = None) -> FleetAnswer:
+    def answer(self, workers: Workers | None = None) -> FleetAnswer:
         from rooflinecli.questions.fleet.answer import fleet
 
-        return fleet(Path(self.file), self.bound, self.objective, self.allow_split, over)
+        return fleet(Path(self.file), self.bound, self.objective, self.allow_split, workers)

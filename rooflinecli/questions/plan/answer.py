@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.core.parallel_map import Spread
+from rooflinecli.core.parallel_map import Workers
 from rooflinecli.core.text import plural
 from rooflinecli.engine import build_request
 from rooflinecli.engine.evaluate import interval_bound, token_price_at_qps
@@ -167,14 +167,14 @@ CRITERIA = (
 )
 
 
-def plan(question: Plan, over: Spread | None, tell: Callable[[str], None]) -> PlanAnswer:
-    """The plan of a training run, or of a service, on every chip, the best first. `tell(chip)` hears of each chip.
+def plan(question: Plan, workers: Workers | None, progress: Callable[[str], None]) -> PlanAnswer:
+    """The plan of a training run, or of a service, on every chip, the best first. `progress(chip)` is called after each chip.
 
     Ranked by cost at the bound, by time where only a budget is given; chips without a price come after those with one,
     infeasible ones last. Raises UsageError for what is wrong with the question.
     """
     asked = target(question)
-    chips = [] if asked.qps is not None else [ChipPlan(asked, name, over) for name in asked.each]
+    chips = [] if asked.qps is not None else [ChipPlan(asked, name, workers) for name in asked.each]
     rows, layouts = list[PlannedChip](), 0
     try:
         for place, name in enumerate(asked.each):
@@ -184,7 +184,7 @@ def plan(question: Plan, over: Spread | None, tell: Callable[[str], None]) -> Pl
                 row, count = plan_chip(asked, name)
             rows.append(row)
             layouts += count
-            tell(name)
+            progress(name)
     except KeyboardInterrupt:  # the chips that are done are an answer
         if not rows:
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import field as key
 
-from rooflinecli.core.parallel_map import Spread
+from rooflinecli.core.parallel_map import Workers
 from rooflinecli.core.record import OPTIONAL, SPREAD, Record, former
 from rooflinecli.questions.question import Question, Several
 from rooflinecli.questions.search.question import FIXED, RESTRICTED, InstanceLayout, Prices, TrainingLayout
@@ -197,7 +197,7 @@ class Plan(Prices, EstimateOptions, Several, Question[PlanAnswer]):  # type: ign
         served = self.qps is not None or self.slo is not None or build_request.implied(options, named) == "serve"
         return "train" not in str(options.get("phase") or ("decode" if served else "train"))
 
-    def answer(self, tell: Callable[[str], None] | None = None, over: Spread | None = None) -> PlanAnswer:
+    def answer(self, progress: Callable[[str], None] | None = None, workers: Workers | None = None) -> PlanAnswer:
         from rooflinecli.questions.plan.answer import plan
 
-        return plan(self, over, tell or (lambda chip: None))
+        return plan(self, workers, progress or (lambda chip: None))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from rooflinecli.core.errors import Infeasible, UsageError
-from rooflinecli.core.parallel_map import Spread
+from rooflinecli.core.parallel_map import Workers
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import duration
 from rooflinecli.engine import build_request
@@ -249,8 +249,8 @@ class DeviceCountResult:
 class ChipPlan:
     """One chip's part of the plan: counts are searched once each and remembered."""
 
-    def __init__(self, asked: PlanTarget, name: str, over: Spread | None = None):
-        self.asked, self.name, self.options, self.over = asked, name, asked.each[name], over
+    def __init__(self, asked: PlanTarget, name: str, workers: Workers | None = None):
+        self.asked, self.name, self.options, self.workers = asked, name, asked.each[name], workers
         self.tried: dict[int, DeviceCountResult] = {}
         self.guesses: dict[int, DeviceCountResult] = {}  # the same under the layouts that an estimate chooses
 
@@ -271,7 +271,7 @@ class ChipPlan:
 
     def _searched(self, devices: int) -> DeviceCountResult:
         try:
-            best = fastest_layout(self.options, devices, self.asked.bound, self.asked.plan.where, self.over)
+            best = fastest_layout(self.options, devices, self.asked.bound, self.asked.plan.where, self.workers)
         except UsageError as error:
             if error.option == "n":  # these sizes do not split this count; another may do
                 return DeviceCountResult(devices, FastestLayout())

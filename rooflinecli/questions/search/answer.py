@@ -11,7 +11,7 @@ import numpy as np
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
-from rooflinecli.core.parallel_map import Spread
+from rooflinecli.core.parallel_map import Workers
 from rooflinecli.core.text import percent
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.questions import multi_chip
@@ -45,12 +45,12 @@ _SIMULATED = (
 _OF_LAYOUT = (
     "prompts-per-slot", "n", "tp", "pp", "dp", "cp", "ep", "batch", "phase", "tokens", "attention-flops", "prompt", "output",
 )  # fmt: skip
-Tell = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 S = TypeVar("S", TrainingSearch, ServingSearch)
 
 
-def answer(asked: Search, tell: Tell | None = None, over: Spread | None = None) -> SearchAnswer:
-    """Search each chip, and rank the rows of several together. `tell(done, total)` hears of the progress of a training
+def answer(asked: Search, progress: Progress | None = None, workers: Workers | None = None) -> SearchAnswer:
+    """Search each chip, and rank the rows of several together. `progress(done, total)` hears of the progress of a training
     search; `over` spreads its work.
 
     Raises UsageError for options that contradict each other.
@@ -65,7 +65,7 @@ def answer(asked: Search, tell: Tell | None = None, over: Spread | None = None) 
 
         found = search(own, objective, where, limits, asked.top)
         if asked.simulate_top and found.results:
-            _simulate(own, found.results[: asked.simulate_top], limits, over)
+            _simulate(own, found.results[: asked.simulate_top], limits, workers)
         return _with_commands(found, own)
 
     def training(own: Options, objective: str | None) -> TrainingSearch:
@@ -75,7 +75,7 @@ def answer(asked: Search, tell: Tell | None = None, over: Spread | None = None) 
         for n in open_.devices:
             if why := open_.request.hardware.not_rented(n):
                 raise UsageError(f"-n {n}: {why}", "n")
-        return _with_commands(report(open_, search(open_, tell, over), asked.top), own)
+        return _with_commands(report(open_, search(open_, progress, workers), asked.top), own)
 
     found: SearchAnswer
     if len(chips) == 1:
@@ -93,7 +93,7 @@ def answer(asked: Search, tell: Tell | None = None, over: Spread | None = None) 
     return found
 
 
-def _simulate(options: Options, rows: list[ServingRow], limits: Limits, over: Spread | None) -> None:
+def _simulate(options: Options, rows: list[ServingRow], limits: Limits, workers: Workers | None) -> None:
     """Set the numbers of each row under Poisson arrivals at the rate; the limits of the search are its SLO."""
     from rooflinecli.questions.simulate.answer import Cell, cell_values
     from rooflinecli.questions.simulate.question import Simulate
@@ -106,7 +106,7 @@ def _simulate(options: Options, rows: list[ServingRow], limits: Limits, over: Sp
     for row in rows:
         sizes = {"n": row.layout.devices, **{axis: row.layout[axis] for axis in ("tp", "pp", "dp", "ep")}}
         cells.append((Simulate.read({**own, **sizes, "replicas": str(int(row.serve["instances"]))}), {}))
-    for row, values in zip(rows, (over or map)(cell_values, cells), strict=True):
+    for row, values in zip(rows, (workers or map)(cell_values, cells), strict=True):
         row.simulate = {k: values[k] for k in _SIMULATED if k in values}
 
 

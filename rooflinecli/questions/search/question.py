@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import field as key
 from typing import Generic, TypeVar
 
-from rooflinecli.core.parallel_map import Spread
+from rooflinecli.core.parallel_map import Workers
 from rooflinecli.core.record import OPTIONAL, Record, former, former_keys
 from rooflinecli.engine.phase_answer import Residency
 from rooflinecli.questions.question import Question, Several
@@ -342,7 +342,9 @@ class Search(Prices, Limits, EstimateOptions, Several, Question[SearchAnswer]): 
         named = [condition(text).quantity for text in self.where]
         return not limits and build_request.implied(self.options(), [*named, *goals]) != "serve"
 
-    def answer(self, tell: Callable[[int, int], None] | None = None, over: Spread | None = None) -> SearchAnswer:
+    def answer(
+        self, progress: Callable[[int, int], None] | None = None, workers: Workers | None = None
+    ) -> SearchAnswer:
         from rooflinecli.questions.search.answer import answer
 
-        return answer(self, tell, over)
+        return answer(self, progress, workers)

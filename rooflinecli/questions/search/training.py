@@ -16,7 +16,7 @@ import numpy as np
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
-from rooflinecli.core.parallel_map import Spread
+from rooflinecli.core.parallel_map import Workers
 from rooflinecli.core.text import percent
 from rooflinecli.core.units import duration, si
 from rooflinecli.engine import extrapolation, layout_space, legality, option_conflicts, residency
@@ -163,9 +163,9 @@ class TrainingSearchResult:
 
 
 def search(
-    question: TrainingSearchQuestion, tell: Callable[[int, int], None] | None = None, over: Spread | None = None
+    question: TrainingSearchQuestion, progress: Callable[[int, int], None] | None = None, workers: Workers | None = None
 ) -> TrainingSearchResult:
-    """Look at every legal layout on every device count asked for. `tell(done, total)` hears of progress; `over` spreads the work."""
+    """Look at every legal layout on every device count asked for. `progress(done, total)` is called as they are; `workers` share the work."""
     ctx, found = EstimateContext(question.request), TrainingSearchResult()
     option_conflicts.check(EstimateContext(question.pinned))
     legality.check(ctx)
@@ -191,15 +191,15 @@ def search(
     # another process makes its own context
     parts = (
         map(partial(_searched, question, ctx), items)
-        if over is None
-        else over(partial(_searched, question, None), items)
+        if workers is None
+        else workers(partial(_searched, question, None), items)
     )
     for part in parts:
         found.merge(part)
         if question.every:
             found.ranking = {_all(entry.layout): entry for entry in found.top(MOST_ROWS)}
-        if tell:
-            tell(part.layouts, total)
+        if progress:
+            progress(part.layouts, total)
     return found
 
 
@@ -350,13 +350,13 @@ class FastestLayout:
 
 
 def fastest_layout(
-    options: Options, devices: int, bound: str, where: Sequence[str] = (), over: Spread | None = None
+    options: Options, devices: int, bound: str, where: Sequence[str] = (), workers: Workers | None = None
 ) -> FastestLayout:
     """The fastest of every layout at the bound. Raises UsageError for sizes that do not split the devices."""
     asks = search_request.question(
         {**options, "n": str(devices), "phase": "train", "bound": bound}, "time", list(where)
     )
-    found = search(asks, None, over)
+    found = search(asks, None, workers)
     best = found.top(1)
     if not best:
         return FastestLayout(found.layouts)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.num import Number
-from rooflinecli.core.parallel_map import Spread
+from rooflinecli.core.parallel_map import Workers
 from rooflinecli.engine import evaluate, inference
 from rooflinecli.engine.build_request import warn
 from rooflinecli.engine.evaluate import prefill_share, token_prices
@@ -358,13 +358,13 @@ NOTES = (
 
 
 def answer_and_run(
-    question: Simulate, progress: Progress | None = None, over: Spread | None = None
+    question: Simulate, progress: Progress | None = None, workers: Workers | None = None
 ) -> tuple[types.SimulateAnswer, Run]:
     """The answer with the run that it is of. Raises UsageError or Infeasible as an estimate does."""
     ran, fewer = (
         min_replicas(question, progress=progress) if question.replicas == "min" else (run(question, progress), None)
     )
-    values, interrupted = _intervals(ran, over)
+    values, interrupted = _intervals(ran, workers)
     trace = trace_of(ran.question)
     most, tokens = ran.about["max_context"], ran.every.prompt + ran.every.output
     beyond = int((tokens > most).sum()) if most else 0
@@ -410,7 +410,7 @@ def answer_and_run(
     return answer, ran
 
 
-def _intervals(ran: Run, over: Spread | None) -> tuple[dict[str, list[float]], bool]:
+def _intervals(ran: Run, workers: Workers | None) -> tuple[dict[str, list[float]], bool]:
     """Intervals where repeats are asked for or are quick, and whether the run or its repeats were interrupted."""
     question = ran.question
     quick = len(ran.times.arrival) <= MAX_REPEATED
@@ -418,7 +418,7 @@ def _intervals(ran: Run, over: Spread | None) -> tuple[dict[str, list[float]], b
         return {}, ran.interrupted
     seeds = question.num_seeds or (SEEDS if quick else 1)
     try:
-        others = (over or map)(values_of, variants(question, seeds))
+        others = (workers or map)(values_of, variants(question, seeds))
         return intervals(ran.values, others, ran.first_token_error), False
     except KeyboardInterrupt:  # the run itself is known; a range of some of its repeats would look surer than it is
         return {}, True
@@ -461,7 +461,7 @@ def cell_values(cell: Cell) -> dict[str, Number]:
     return {**apart, **ran.values, "feasible": True, "violation": ""}
 
 
-def study(cells: list[Cell], spread: Spread, progress: Callable[[int], None] | None = None) -> types.StudyAnswer:
+def study(cells: list[Cell], spread: Workers, progress: Callable[[int], None] | None = None) -> types.StudyAnswer:
     """Return a row for each cell in order; after an interrupt, for the cells that had ended."""
     rows: list[dict[str, Number]] = []
     try:

@@ -18,7 +18,7 @@ import numpy as np
 
 from rooflinecli.core.errors import Infeasible, RooflineError, UsageError, unknown
 from rooflinecli.core.num import Number
-from rooflinecli.core.parallel_map import Spread
+from rooflinecli.core.parallel_map import Workers
 from rooflinecli.core.record import MISSING, at, leaves
 from rooflinecli.engine import build_request, legality, option_conflicts
 from rooflinecli.engine.choose import ChosenLayout
@@ -424,12 +424,12 @@ class SweepStudy:
         return self.keep(found, table(self.shown, choice, found)), found.points
 
     def tables(
-        self, over: Spread | None = None, seen: Callable[[Choice, SweepBlock], None] | None = None
+        self, workers: Workers | None = None, seen: Callable[[Choice, SweepBlock], None] | None = None
     ) -> Iterator[tuple[Table, int]]:
         """The rows box by box in order, each worked out here and shown to `seen`, or wherever `over` puts it."""
-        if over is not None:
+        if workers is not None:
             boxes = [(choice, box) for choice, parts in work(self.space, self.start, self.stop) for box in parts]
-            yield from over(self._elsewhere, boxes)
+            yield from workers(self._elsewhere, boxes)
             return
         for choice, found in answers(self.space, self.start, self.stop):
             yield self.rows(choice, found)
