@@ -116,7 +116,7 @@ def _lines(node: Any, function: Any) -> tuple[int, int]:
         node = node.parent
     if node.parent is function and node is not body:  # a default of a parameter: whatever calls the function
         return body.get_first_leaf().end_pos[0], function.end_pos[0]
-    return node.start_pos[0], node.end_pos[0]
+    return node.start_pos[0], node.end_pos[0] - (not node.end_pos[1])  # a statement ends where the next line begins
 
 
 def equivalent() -> set[tuple[str, ...]]:
