@@ -44,8 +44,6 @@ def trtllm(replica: Replica) -> tuple[Chunks, bool]:
         if replica.held < scheduler.hold_steps:
             replica.pause = scheduler.hold_steps - replica.held
             return [], True
-    elif not replica.waiting:
-        replica.held = 0
     chunks = replica.fill(scheduler.token_budget - replica.batch, whole=True)
     if chunks:
         replica.held = 0

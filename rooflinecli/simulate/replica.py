@@ -168,7 +168,7 @@ class Replica:
                 self._mixed(chunks, ride)
                 return True
         else:
-            self.held, self.pause = 0, INF
+            self.pause = INF
         return self._stride(until, waits) if self.batch else self._skip_to_next_arrival(until)
 
     def on_failure(self) -> tuple[Replica, list[SimRequest]]:
@@ -379,7 +379,7 @@ class Replica:
         seconds = n * (first + last) / 2
         if self.debt:
             seconds, self.debt = seconds + self.debt, 0.0
-        self.held += n
+        self.held = self.held + n if self.waiting else 0  # nothing was held back before a prompt came
         self._advance(seconds, n, last, batch, batch)
         return True
 

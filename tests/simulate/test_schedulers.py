@@ -14,6 +14,7 @@ from rooflinecli.simulate.cluster import Cluster, run_closed_loop, run_open_loop
 from rooflinecli.simulate.prefix_cache import PrefixCache
 from rooflinecli.simulate.replica import SAMPLES, Replica, ReplicaLimits, ReplicaStats, gap_percentiles
 from rooflinecli.simulate.request import SimRequest
+from rooflinecli.simulate.step_times import KNOTS, StepTimeTable
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.registry import kinds, load
 from rooflinecli.specs.scheduler import Scheduler
@@ -90,9 +91,58 @@ def test_a_second_scheduler_agrees(ctx, prices, rate, pool, most):
         rows.append((now, draw.randint(1, 900), draw.randint(1, 12)))
     ended, (replica,) = run(prices, jobs_of(rows), scheduler(), pool, most)
     assert not replica.tally.preemptions  # tiny has none
-    expected = tiny.simulate(ctx, Layout(zero=0), rows, 512, pool, 16, most)
-    for job, (first, finish) in zip(ended, expected, strict=True):
-        assert (job.first, job.finish) == (pytest.approx(first, rel=1e-4), pytest.approx(finish, rel=1e-4))
+    expected = tiny.simulate(tiny.Engine(ctx, Layout(zero=0)), rows, 512, pool, 16, most)
+    assert [job.first for job in ended] == pytest.approx(expected.first, rel=1e-4)
+    assert [job.finish for job in ended] == pytest.approx(expected.finish, rel=1e-4)
+
+
+class ByFormula(StepTimeTable):
+    """Tables of the prices of tiny.Formula."""
+
+    def grow_prompts(self, tokens):
+        price = tiny.Formula()
+        self.linear = [price.bare(n) for n in range(tokens + 4096)]
+        self.scores = [price.scores(n) for n in range(tokens + 4096)]
+
+    def grow_decodes(self, batch):
+        price = tiny.Formula()
+        self.level = [[price.decode(n, 0)] * (KNOTS + 1) for n in range(batch + 64)]
+        self.slope = [[price.decode(n, 1) - price.decode(n, 0)] * (KNOTS + 1) for n in range(batch + 64)]
+
+
+@pytest.mark.parametrize(
+    ("setting", "rules"),
+    [
+        ({"policy": "vllm"}, {}),
+        ({"policy": "vllm", "look_ahead": 1, "stream_steps": 4}, {"ahead": True, "stream": 4}),
+        ({"policy": "vllm", "poll_steps": 3, "graph_tokens": 64, "prompt_factor": 1.5}, {"poll": 3, "graph": 64, "factor": 1.5}),
+        ({"policy": "sglang"}, {}),
+        ({"policy": "sglang", "mixed": True, "prompt_factor": 1.5}, {"mixed": True, "factor": 1.5}),
+        ({"policy": "sglang", "poll_steps": 5, "stream_steps": 10}, {"poll": 5, "stream": 10}),
+        ({"policy": "trtllm", "reserve_share": 1.0}, {"reserve": 1.0}),
+        ({"policy": "trtllm", "reserve_share": 0.5, "hold_steps": 6, "hold_share": 0.9}, {"reserve": 0.5, "hold": (6, 0.9)}),
+        ({"policy": "static"}, {}),
+    ],
+)  # fmt: skip
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    rows=LENGTHS,
+    pool=st.sampled_from([1200, 2500, 10**9]),
+    most=st.sampled_from([2, 8, 64]),
+    block=st.sampled_from([1, 16]),
+)
+def test_every_policy_is_that_of_a_second_scheduler(ctx, setting, rules, rows, pool, most, block):
+    """Instants of each request and sums over the steps, to the digit, under prices by formula; caches that overflow included."""
+    prices = ByFormula(ctx, Layout(zero=0))
+    ended, (replica,) = run(prices, jobs_of(rows), scheduler(**setting, block=block), pool, most)
+    expected = tiny.simulate(tiny.Formula(), sorted(rows), 512, pool, block, most, setting["policy"], **rules)
+    for name in ("queued", "first", "finish", "preempted"):
+        assert [getattr(job, name) for job in ended] == pytest.approx(getattr(expected, name), rel=1e-9), name
+    tally = replica.tally
+    assert (tally.steps, tally.prompt_tokens, tally.most_batch, tally.most_tokens) == (
+        expected.steps, expected.prompt_tokens, expected.most_batch, expected.most_tokens
+    )  # fmt: skip
+    assert (tally.busy, tally.area_batch) == pytest.approx((expected.busy, expected.area))
 
 
 def test_a_full_pool_preempts_the_last_to_come(prices):
