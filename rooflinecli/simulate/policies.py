@@ -40,10 +40,9 @@ def trtllm(replica: Replica) -> tuple[Chunks, bool]:
     capacity scheduler GUARANTEED_NO_EVICT: a sequence starts only if the cache of its whole output fits.
     """
     scheduler = replica.scheduler
-    if scheduler.hold_steps and replica.batch and replica.waiting and _too_few(replica):
-        if replica.held < scheduler.hold_steps:
-            replica.pause = scheduler.hold_steps - replica.held
-            return [], True
+    if replica.held < scheduler.hold_steps and replica.batch and replica.waiting and _too_few(replica):
+        replica.pause = scheduler.hold_steps - replica.held
+        return [], True
     chunks = replica.fill(scheduler.token_budget - replica.batch, whole=True)
     if chunks:
         replica.held = 0
