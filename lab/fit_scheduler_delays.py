@@ -18,7 +18,7 @@ from rooflinecli.engine import build_request
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import prefill_pass
 from rooflinecli.engine.inference import decode_seconds, token
-from rooflinecli.engine.serving_load import burst_ttft, load, prompt_factor, sequences_per_stage, step_with_prompt
+from rooflinecli.engine.serving_load import burst_ttft, decoding_s, load, prompt_factor, sequences_per_stage, step_with_prompt
 from rooflinecli.formulas import closed_loop
 from rooflinecli.validate import inference
 from rooflinecli.validate.stats import Table
@@ -84,13 +84,14 @@ def _run(run: inference.Run) -> tuple[Any, ...]:
     cell = f"{run.options['model']} {run.options['hw']} {run.engine} {ctx.dtype} {layout.tp:g} {layout.dp:g}"
     itl, batch = token(ctx, layout, served).seconds, sequences_per_stage(layout, served.batch)
     alone, engine = prefill_pass(ctx, layout).seconds, ctx.engine
-    arrivals, held, decode, mixed = step_with_prompt(ctx, layout, served, alone, decode_seconds(ctx, layout, served))
+    step = decode_seconds(ctx, layout, served)
+    arrivals, held, mixed = step_with_prompt(ctx, layout, served, alone, step)
     share = min(arrivals / itl * prompt_factor(ctx) * served.prefill_interference_s, 1.0)
     return (
         run.group,
         half_by_name(cell),
         run.measured["ttft"],
-        burst_ttft(ctx, layout, batch, alone, decode),
+        burst_ttft(ctx, layout, batch, alone, decoding_s(ctx, step)),
         engine.constant("look_ahead"),
         mixed,
         share,

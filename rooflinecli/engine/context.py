@@ -99,8 +99,11 @@ class EstimateContext:
         self.output = flag("S_o", output, "tokens", "--output", r.output is None)
         self.seq = flag("S", seq, "tokens", "--seq", r.seq is None)
         closed_loop = r.concurrency is not None
-        batch = r.concurrency if closed_loop and num.value(r.concurrency) is not MOST else r.batch
-        name = "--concurrency" if closed_loop else "--batch"
+        batch, name = r.batch, "--concurrency" if closed_loop else "--batch"
+        if closed_loop and num.value(r.concurrency) is not MOST:
+            batch = r.concurrency
+        elif batch is None and r.max_sequences is not None:  # as many as the engine runs at once
+            batch, name = r.max_sequences, "--max-num-seqs"
         self.batch = flag("b", BATCH if batch is None else batch, "sequences", name, batch is None)
         self.uncached_prompt = self.prompt  # tokens that prefill computes: all but those in the prefix cache
         if r.prefix_hit is not None:
@@ -228,6 +231,13 @@ class EstimateContext:
         """This context with prompts that no cache shortens."""
         other = copy(self)
         other.request, other.uncached_prompt = replace(self.request, prefix_hit=None), self.prompt
+        other._memo, other.stage_parts, other._with_factors = {}, {}, {}
+        return other
+
+    def in_closed_loop(self, clients: Number) -> EstimateContext:
+        """This context under another load: requests in flight, each followed by the next."""
+        other = copy(self)
+        other.request, other.batch = replace(self.request, qps=None, concurrency=num.value(clients)), clients
         other._memo, other.stage_parts, other._with_factors = {}, {}, {}
         return other
 

@@ -31,7 +31,6 @@ from rooflinecli.engine.serving_load import (
 from rooflinecli.formulas import serving
 from rooflinecli.formulas.counted_loop import DECODES, GRAPHS, PASSES, LoopPrices, loop_means
 from rooflinecli.specs.layout import Layout
-from rooflinecli.specs.request import MOST
 
 SHORT = 8  # idle first tokens: where an answer is written in less, clients move in bunches
 BUSY, BRIEF_ANSWER = 0.2, 20.0  # share of time that prompts take, and tokens of an answer: of fewer each differs
@@ -58,22 +57,26 @@ class CountedMeans(NamedTuple):
 def counted(ctx: EstimateContext, layout: Layout, load: ReplicaLoad) -> CountedMeans | None:
     """Of a closed loop of equal lengths, or of answers that take less than SHORT idle first tokens to write, and of an open loop of some tokens
     that prompts keep busy; None of other loads and of schedulers that wait for more requests."""
-    r, rules = ctx.request, ctx.engine.scheduler
-    if load.kind == "static" or (r.concurrency is not None and num.value(r.concurrency) is MOST):
-        return None
-    if rules.policy == "static" or rules.hold_steps or rules.poll_steps > 1 or ctx.engine.splits_layers:
+    rules = ctx.engine.scheduler
+    if (
+        load.kind == "static"
+        or rules.policy == "static"
+        or rules.hold_steps
+        or rules.poll_steps > 1
+        or ctx.engine.splits_layers
+    ):
         return None
     means, (plain, bare) = _closed if load.kind == "closed" else _open, ctx.without_trace(layout)
-    busy = load.batch if load.kind == "closed" else load.share
-    return ctx.memoized(layout, "counted", lambda: means(plain, bare, num.value(busy)), arrays=True)
+    busy = (load.batch, load.crowd) if load.kind == "closed" else (load.share,)
+    return ctx.memoized(layout, "counted", lambda: means(plain, bare, *map(num.value, busy)), arrays=True)
 
 
-def _closed(ctx: EstimateContext, layout: Layout, batch: Number) -> CountedMeans | None:
+def _closed(ctx: EstimateContext, layout: Layout, batch: Number, crowd: Number) -> CountedMeans | None:
     written = num.maximum(ctx.output - 1, 0) * lone_token_s(ctx, layout)
     here = (ctx.request.equal_lengths | (written < SHORT * _lone(ctx, layout))) & (batch > 1)
     if not num.present(here):
         return None
-    first, itl, decoding, longer = _count(ctx, layout, here, batch, 0.0)
+    first, itl, decoding, longer = _count(ctx, layout, here, batch * crowd, 0.0, num.where(crowd > 1, batch, num.INF))
     return CountedMeans(here, first, itl, decoding, num.maximum(longer - 1, 0))
 
 
@@ -89,7 +92,7 @@ def _lone(ctx: EstimateContext, layout: Layout) -> Number:
     return lone_prefill_s(ctx, layout) + frontend_latency(ctx) + engine_constant(ctx, "per_stream", "s")
 
 
-def _prices(ctx: EstimateContext, layout: Layout, rate: Number, accepted: Number) -> tuple[Number, ...]:
+def _prices(ctx: EstimateContext, layout: Layout, rate: Number, slots: Number, accepted: Number) -> tuple[Number, ...]:
     """The numbers of LoopPrices, one after the other."""
     per_token, per_stream = (engine_constant(ctx, name, "s") for name in ("per_token", "per_stream"))
     prompt, budget, rules, starts, launches = ctx.uncached_prompt, token_budget(ctx), ctx.engine.scheduler, 0.0, 0.0
@@ -97,17 +100,8 @@ def _prices(ctx: EstimateContext, layout: Layout, rate: Number, accepted: Number
     if rules.launch and not ctx.chip.ideal:
         launches, starts = ctx.ledger.operations * engine_constant(ctx, "launch", "s"), uncaptured_launch_s(ctx)
     front, pieces = frontend_latency(ctx) - per_token * ctx.prompt, serving.prompt_passes(budget, prompt)
-    replica = (
-        front,
-        per_token,
-        per_stream,
-        prompt,
-        1 + num.maximum(ctx.output - 1, 0) / accepted,
-        spread,
-        budget,
-        pieces,
-        layout.pp,
-    )
+    steps = 1 + num.maximum(ctx.output - 1, 0) / accepted
+    replica = front, per_token, per_stream, prompt, steps, spread, budget, pieces, layout.pp
     policy = rules.look_ahead, rules.policy == "trtllm", rules.mixed or rules.policy != "sglang", rules.graph_tokens
     decodes = [lone_token_s(ctx, layout), *(token_step(ctx, layout, size, context).seconds for size in DECODES[1:])]
     graphs: list[Number] = [0.0] * len(GRAPHS)
@@ -115,7 +109,7 @@ def _prices(ctx: EstimateContext, layout: Layout, rate: Number, accepted: Number
         graphs = [forward_step(ctx, layout, 1.0, size, size, decode=False).seconds for size in GRAPHS]
     power = 0.5 if ctx.ledger.moe_layers else 1.0  # of experts neither the number nor its logarithm is a line
     return (
-        *replica, prompt_factor(ctx), *policy, starts, launches, power, _lone(ctx, layout), ctx.requests_per_client, rate,
+        *replica, prompt_factor(ctx), *policy, starts, launches, power, _lone(ctx, layout), ctx.requests_per_client, rate, slots,
         *(step * accepted for step in decodes), *_passes(ctx, layout), *graphs,
     )  # fmt: skip
 
@@ -133,10 +127,12 @@ def _passes(ctx: EstimateContext, layout: Layout) -> list[Number]:
     return found
 
 
-def _count(ctx: EstimateContext, layout: Layout, here: Number, batch: Number, rate: Number) -> tuple[Number, ...]:
+def _count(
+    ctx: EstimateContext, layout: Layout, here: Number, batch: Number, rate: Number, slots: Number = num.INF
+) -> tuple[Number, ...]:
     """First token, time of a further one, sequences in its step and how much longer both may be: of a loop, or of an array of them."""
     accepted = speculation.engine_step_time(ctx, 1.0)  # tokens of a step
-    prices = _prices(ctx, layout, rate, accepted)
+    prices = _prices(ctx, layout, rate, slots, accepted)
 
     def means(here: bool, batch: float, *prices: float) -> tuple[float, ...]:
         if not here:

@@ -6,6 +6,7 @@ from typing import Any
 
 from rooflinecli.core import num
 from rooflinecli.core.derivation import label
+from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.num import Number
 from rooflinecli.engine import counted_loop, residency, serving_load, speculation
 from rooflinecli.engine.context import EstimateContext
@@ -18,9 +19,8 @@ from rooflinecli.engine.forward_step import (
 )
 from rooflinecli.engine.phase_answer import DecodeAnswer, PrefillAnswer, Resources, TiersAnswer, rate_interval
 from rooflinecli.engine.serving_load import ReplicaLoad, load, open_itl, prompt_factor
-from rooflinecli.formulas import roofline, serving, training
+from rooflinecli.formulas import closed_loop, roofline, serving, training
 from rooflinecli.specs.layout import Layout
-from rooflinecli.specs.request import MOST
 
 RELOAD_ERROR = 0.3  # of reloading a cache, at the rate that its owner gives for the link
 
@@ -86,6 +86,11 @@ def _ttft_under_load(ctx: EstimateContext, layout: Layout, step: PricedPass) -> 
         seconds = serving_load.mean_open_loop_ttft(ctx, layout, busy, step.seconds, itl, without_prompts)
         if (loop := counted_loop.counted(ctx, layout, busy)) is not None:
             seconds = loop.instead_of(loop.first, seconds)
+        if ctx.request.max_sequences is not None:
+            wait = closed_loop.wait_for_slot(
+                busy.batch, residency.max_sequences(ctx), *_full_slots(ctx, layout)[:2], serving_load.length_spread(ctx)
+            )
+            seconds = seconds + wait
     else:
         seconds = _closed_loop_ttft(ctx, layout, busy, token(ctx, layout, busy).seconds)
     step.costs.add_time("waiting", seconds - step.seconds, "step", 1.0)
@@ -96,17 +101,46 @@ def _closed_loop_ttft(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, i
     """Mean TTFT of a closed loop: for prefill and for the throughput of decode, computed once."""
 
     def ttft() -> Number:
-        step, alone = decode_seconds(ctx, layout, busy), lone_prefill_s(ctx, layout)
-        loop = counted_loop.counted(ctx, layout, busy)
-        if loop is None:
-            return serving_load.mean_closed_loop_ttft(ctx, layout, busy, alone, itl, step)
-        mean = alone
-        if not (num.plain(loop.here) and loop.here):
-            mean = serving_load.mean_closed_loop_ttft(ctx, layout, busy, alone, itl, step)
-        late = engine_constant(ctx, "late_tokens", "1") * speculation.engine_step_time(ctx, itl)
-        return loop.instead_of(loop.first + late, mean)
+        loop, mean, step = counted_loop.counted(ctx, layout, busy), itl, decode_seconds(ctx, layout, busy)
+        if loop is None or not (num.plain(loop.here) and loop.here):
+            mean = serving_load.mean_closed_loop_ttft(ctx, layout, busy, itl, step)
+        if loop is not None:
+            late = engine_constant(ctx, "late_tokens", "1") * speculation.engine_step_time(ctx, itl)
+            mean = loop.instead_of(loop.first + late, mean)
+        if num.one(busy.crowd):
+            return mean
+        first, written = _first_in_slot(ctx, layout, busy, itl), num.maximum(ctx.output - 1, 0) * itl
+        return closed_loop.queued_ttft(busy.crowd, first, written, ctx.requests_per_client, mean)
 
     return ctx.memoized(layout, "closed-loop TTFT", ttft)
+
+
+def _first_in_slot(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, itl: Number) -> Number:
+    """Seconds to the first token of a request that waited for another to end, from there."""
+    first = serving_load.turn(ctx, layout, busy, itl, decode_seconds(ctx, layout, busy), queued=True)
+    loop = counted_loop.counted(ctx, layout, busy)
+    return first if loop is None else loop.instead_of(loop.first, first)
+
+
+def _full_slots(ctx: EstimateContext, layout: Layout) -> tuple[Number, Number, Number]:
+    """Seconds of a request in a slot where all that --max-num-seqs allows are taken and others wait, the requests per second that end then over
+    those that come, and the ITL. Raises Infeasible for an open loop that brings more."""
+
+    def full() -> tuple[Number, Number, Number]:
+        slots, rate = residency.max_sequences(ctx), serving_load.arrivals(ctx, layout)[0]
+        crowded = ctx.in_closed_loop(2 * slots)
+        busy = load(crowded, layout)
+        itl = token(crowded, layout, busy).seconds
+        request = serving.e2e_latency(_first_in_slot(crowded, layout, busy, itl), itl, ctx.output)
+        share = label(rate * request / slots, "u")
+        if num.plain(share) and num.value(share) >= 1:
+            raise Infeasible(
+                f"--qps {num.value(ctx.request.qps):g} cannot be sustained: a replica with --max-num-seqs {num.value(slots):g} answers "
+                f"{float(num.value(slots / request)):.3g} requests/s; use more replicas (--dp), a lower rate or a larger --max-num-seqs"
+            )
+        return request, share, itl
+
+    return ctx.memoized(layout, "full slots", full)
 
 
 def throughput(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, itl: Number) -> Number:
@@ -114,10 +148,12 @@ def throughput(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, itl: Num
     if busy.kind != "closed":
         return serving.decode_throughput(busy.batch, itl, layout.dp)
     bound = serving.prompt_bound_throughput(ctx.output, busy.prefill_interference_s, layout.pp, layout.dp)
-    if num.value(ctx.request.concurrency) is MOST:  # as many more requests are queued, so that no client is ever idle
-        return num.minimum(serving.decode_throughput(busy.batch, itl, layout.dp), bound)
     request = serving.e2e_latency(_closed_loop_ttft(ctx, layout, busy, itl), itl, ctx.output)
-    return num.minimum(serving.closed_loop_throughput(busy.batch, ctx.output, request, layout.dp), bound)
+    rate = serving.closed_loop_throughput(busy.batch * busy.crowd, ctx.output, request, layout.dp)
+    if not num.one(busy.crowd):
+        request = serving.e2e_latency(_first_in_slot(ctx, layout, busy, itl), itl, ctx.output)
+        rate = num.minimum(rate, serving.closed_loop_throughput(busy.batch, ctx.output, request, layout.dp))
+    return num.minimum(rate, bound)
 
 
 def decode(ctx: EstimateContext, layout: Layout) -> DecodeAnswer:
@@ -151,7 +187,7 @@ def decode(ctx: EstimateContext, layout: Layout) -> DecodeAnswer:
 def decode_pass(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPass:
     """One token for every running sequence, in the middle of the output."""
     context = serving.mean_context(ctx.prompt, ctx.output)
-    sequences = busy.batch + 1 if busy.kind == "open" else busy.batch
+    sequences = num.minimum(busy.batch + 1, residency.max_sequences(ctx)) if busy.kind == "open" else busy.batch
     batch = serving_load.sequences_per_stage(layout, sequences)
     step = speculation.token_step(ctx, layout, batch, context)
     step = serving_load.padded_to_graph(ctx, layout, step, batch, context, prompts=busy.kind != "static")
@@ -188,6 +224,8 @@ def token(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPass
             seconds = step.seconds + added
         else:
             seconds = open_itl(ctx, layout, step.seconds, busy.share)
+            if ctx.request.max_sequences is not None:
+                seconds = num.minimum(seconds, _full_slots(ctx, layout)[2])
             added = seconds - step.seconds
         if (loop := counted_loop.counted(ctx, layout, busy)) is not None:
             added = loop.instead_of(num.maximum(loop.itl - step.seconds, 0) * (ctx.output > 1), added)

@@ -83,13 +83,21 @@ def kv_bytes(ctx: EstimateContext, layout: Layout, batch: Number, length: Number
     return cache + draft_kv_bytes(ctx, layout, batch, length)
 
 
+def max_sequences(ctx: EstimateContext) -> Number:
+    """Most sequences that the scheduler of a replica runs at once: as asked, else the engine's."""
+    asked = ctx.request.max_sequences
+    if asked is None:
+        return engine_constant(ctx, "max_sequences", "1")
+    return ctx.from_flag("b_run", asked, "sequences", "--max-num-seqs")
+
+
 def max_batch(ctx: EstimateContext, layout: Layout) -> Number:
     """Most sequences of full length whose cache the engine has room for; under a load, no more than it schedules at once."""
     sequence = num.maximum(kv_bytes(ctx, layout, 1.0, ctx.prompt + ctx.output), 1.0)
     fits = serving.sequences_in_room(kv_cache_room(ctx, layout), sequence)
-    if ctx.request.concurrency is None and ctx.request.qps is None:
+    if ctx.request.concurrency is None and ctx.request.qps is None and ctx.request.max_sequences is None:
         return fits
-    return num.minimum(fits, engine_constant(ctx, "max_sequences", "1"))
+    return num.minimum(fits, max_sequences(ctx))
 
 
 def kv_pool_tokens(ctx: EstimateContext, layout: Layout, length: Number, scheduler: Scheduler) -> Number:

@@ -26,7 +26,7 @@ from rooflinecli.engine.forward_step import (
     token_budget,
     uncaptured_launch_s,
 )
-from rooflinecli.engine.residency import max_batch
+from rooflinecli.engine.residency import max_batch, max_sequences
 from rooflinecli.formulas import closed_loop as f
 from rooflinecli.formulas import schedule, serving
 from rooflinecli.phases.axis_sizes import pass_axis_sizes, stem_head_axis_sizes
@@ -44,14 +44,15 @@ LEAST = 1e-12  # sequences in flight: a request rate may be arbitrarily low
 
 @dataclass(slots=True, eq=False, repr=False)
 class ReplicaLoad:
-    """Sequences that a replica decodes at once, and in seconds what one more prompt adds (0 when none arrives); `share`: fraction of time
-    that prefills take in an open loop."""
+    """Sequences that a replica runs at once, and in seconds what one more prompt adds (0 when none arrives); `share`: fraction of time
+    that prefills take in an open loop; `crowd`: requests in flight for each that runs, in a closed loop of more than the engine runs."""
 
     kind: str
     batch: Number
     max_batch: Number
     prefill_interference_s: Number = 0.0
     share: Number = 0.0
+    crowd: Number = 1.0
 
 
 def load(ctx: EstimateContext, layout: Layout) -> ReplicaLoad:
@@ -65,8 +66,10 @@ def _load(ctx: EstimateContext, layout: Layout) -> ReplicaLoad:
         return _open_loop(ctx, layout, largest)
     if r.concurrency is None:
         return ReplicaLoad("static", ctx.batch, largest)
-    batch = num.maximum(largest, 1) if r.concurrency is MOST else ctx.batch
-    return ReplicaLoad("closed", batch, largest, prefill_interference_s(ctx, layout))
+    batch, crowd, most = num.maximum(largest, 1) if r.concurrency is MOST else ctx.batch, 1.0, max_sequences(ctx)
+    if num.present(batch > most):
+        batch, crowd = num.minimum(batch, most), label(f.requests_per_slot(batch, most), "x_q")
+    return ReplicaLoad("closed", batch, largest, prefill_interference_s(ctx, layout), crowd=crowd)
 
 
 def sequences(ctx: EstimateContext, layout: Layout) -> Number:
@@ -110,10 +113,10 @@ def _open_loop(ctx: EstimateContext, layout: Layout, largest: Number) -> Replica
         )
     plain, bare = ctx.without_trace(layout)
     context = serving.mean_context(plain.prompt, plain.output)
-    left, per_second = 1 - num.value(share), num.value(rate)
+    left, per_second, most = 1 - num.value(share), num.value(rate), num.value(max_sequences(ctx))
 
     def excess(batch: Number) -> Number:
-        itl = open_itl(plain, bare, token_step(plain, bare, batch + 1, context).seconds, 1 - left)
+        itl = open_itl(plain, bare, token_step(plain, bare, num.minimum(batch + 1, most), context).seconds, 1 - left)
         return serving.sequences_in_flight(per_second, plain.output, itl) - batch
 
     batch = _root(excess, num.value(largest))
@@ -122,6 +125,8 @@ def _open_loop(ctx: EstimateContext, layout: Layout, largest: Number) -> Replica
             f"--qps {qps:g}: a replica falls behind, with {float(batch):,.0f} sequences in flight it makes fewer tokens "
             "than are asked for; use more replicas (--dp) or a lower rate"
         )
+    beyond = most if num.plain(batch) else 4 * num.maximum(num.value(largest), 1.0)  # which no memory holds
+    batch = num.where(batch > most, beyond, batch)
     return ReplicaLoad("open", solved_value(batch, rate, "b", "sequences", "b = qps S_o ITL(b)"), largest, cost, share)
 
 
@@ -196,11 +201,13 @@ def mixed_in_graph(
 
 
 def length_spread(ctx: EstimateContext) -> Number:
-    """Fraction by which lengths vary on either side of their mean, at most as far as the model's context reaches."""
-    if ctx.request.equal_lengths:
-        return 0.0
-    room = (ctx.spec.max_context or INF) / (ctx.prompt + ctx.output)
-    return num.minimum(num.maximum(room - 1, 0), VARIATION)
+    """Fraction by which lengths vary on either side of their mean."""
+    return 0.0 if ctx.request.equal_lengths else variation(ctx.prompt + ctx.output, ctx.spec.max_context)
+
+
+def variation(tokens: Number, longest: float | None) -> Number:
+    """The same for requests of so many tokens in the mean, unless told to be equal: at most as far as the model's context reaches."""
+    return num.minimum(num.maximum((longest or INF) / tokens - 1, 0), VARIATION)
 
 
 def is_unstable(excess: Number, batch: Number) -> bool:
@@ -235,29 +242,36 @@ def _root(excess: Callable[[Number], Number], most: Number) -> Number:
 # Settings of a scheduler (token budget, poll and stream intervals, batch wait) are in the engine's file or after --scheduler-config.
 
 
-def mean_closed_loop_ttft(
-    ctx: EstimateContext, layout: Layout, load: ReplicaLoad, alone: Number, itl: Number, step: Number
-) -> Number:
-    """TTFT of a prompt whose prefill takes `alone` seconds on an idle replica, averaged over a client's requests: the one in the initial
-    burst, and those that follow another; `step` is a decode step under this load."""
+def mean_closed_loop_ttft(ctx: EstimateContext, layout: Layout, load: ReplicaLoad, itl: Number, step: Number) -> Number:
+    """TTFT averaged over a client's requests: the one in the initial burst, and those that follow another; `step` is a decode step under this load."""
+    alone = lone_prefill_s(ctx, layout)
     batch, frontend, each = sequences_per_stage(layout, load.batch), frontend_latency(ctx), ctx.requests_per_client
-    names = (("skipped_looks", "1"), ("late_tokens", "1"), ("look_ahead", "1"), ("per_stream", "s"))
-    poll, late, ahead, per_stream = (engine_constant(ctx, *constant) for constant in names)
-    arrivals, held, decode, mixed = step_with_prompt(ctx, layout, load, alone, step)
-    burst = burst_ttft(ctx, layout, batch, alone, decode)
-    share = num.minimum(arrivals / itl * (prompt_factor(ctx) * load.prefill_interference_s), 1)
-    busy_step = speculation.engine_step_time(ctx, itl)
-    under_way = (
-        ctx.uncached_prompt <= ctx.engine.scheduler.graph_tokens
-    )  # else fitted front ends have that part of a step
-    turn = f.turn_ttft(held, poll + under_way, ahead, busy_step, mixed, share)
-    ttft = f.closed_loop_ttft(burst, turn, each, late * busy_step, frontend, per_stream, batch)
+    late, per_stream = engine_constant(ctx, "late_tokens", "1"), engine_constant(ctx, "per_stream", "s")
+    burst = burst_ttft(ctx, layout, batch, alone, decoding_s(ctx, step))
+    following = turn(ctx, layout, load, itl, step)
+    late_s = late * speculation.engine_step_time(ctx, itl)
+    ttft = f.closed_loop_ttft(burst, following, each, late_s, frontend, per_stream, batch)
     # Served one after another, as many at once as there are stages: no request waits longer than that.
     single_itl = lone_token_s(ctx, layout)
     single_late = late * speculation.engine_step_time(ctx, single_itl)
     single_ttft = f.closed_loop_ttft(alone, alone, each, single_late, frontend, per_stream, 1.0)
     request = serving.e2e_latency(single_ttft, single_itl, ctx.output)
     return num.where(batch > 1, num.minimum(ttft, f.serial_ttft(batch, request, ctx.output, itl)), single_ttft)
+
+
+def turn(
+    ctx: EstimateContext, layout: Layout, load: ReplicaLoad, itl: Number, step: Number, queued: bool = False
+) -> Number:
+    """Seconds from the scheduler's view of a request that follows another to its first token; of one that is `queued`, from the end of another."""
+    alone, busy_step = lone_prefill_s(ctx, layout), speculation.engine_step_time(ctx, itl)
+    arrivals, held, mixed = step_with_prompt(ctx, layout, load, alone, step)
+    share = num.minimum(arrivals / itl * (prompt_factor(ctx) * load.prefill_interference_s), 1)
+    if queued:
+        return num.where(load.batch > layout.pp, f.turn_ttft(held, 0.0, 0.0, busy_step, mixed, share), alone)
+    poll, ahead = engine_constant(ctx, "skipped_looks", "1"), engine_constant(ctx, "look_ahead", "1")
+    # fitted front ends have that part of the step under way, but where a graph is replayed
+    under_way = ctx.uncached_prompt <= ctx.engine.scheduler.graph_tokens
+    return f.turn_ttft(held, poll + under_way, ahead, busy_step, mixed, share)
 
 
 def burst_ttft(ctx: EstimateContext, layout: Layout, batch: Number, alone: Number, decode: Number) -> Number:
@@ -275,7 +289,7 @@ def mean_open_loop_ttft(
 ) -> Number:
     """TTFT of an arrival that finds the system empty, or others with whose steps its prompt shares, as a client of a closed loop does."""
     others = serving.busy_probability(load.batch, ctx.output)
-    _, held, _, mixed = step_with_prompt(ctx, layout, load, alone, step)
+    _, held, mixed = step_with_prompt(ctx, layout, load, alone, step)
     poll, late, ahead = (engine_constant(ctx, name, "1") for name in ("skipped_looks", "late_tokens", "look_ahead"))
     engine_step = speculation.engine_step_time(ctx, itl)
     if not ctx.engine.scheduler.look_ahead:
@@ -301,21 +315,25 @@ def frontend_latency(ctx: EstimateContext) -> Number:
 
 def step_with_prompt(
     ctx: EstimateContext, layout: Layout, load: ReplicaLoad, alone: Number, step: Number
-) -> tuple[Number, Number, Number, Number]:
-    """Prompts that come during a step, steps of the mean batch wait, and seconds of the decodes in a step with a prompt and of that step."""
+) -> tuple[Number, Number, Number]:
+    """Prompts that come during a step, steps of the mean batch wait, and seconds of a step with a prompt."""
     batch = sequences_per_stage(layout, load.batch)
     arrivals = f.arrivals_per_step(batch, ctx.output)
     held: Number = 0.0  # steps from the first prompt that waits to the pass that prefills it
     if ctx.engine.scheduler.hold_steps:
         most, share = (engine_constant(ctx, name, "1") for name in ("hold_steps", "hold_share"))
         held = f.held_steps(most, share, token_budget(ctx), batch, ctx.uncached_prompt, arrivals)
-    decode = 0.0 * batch if ctx.engine.prompts_first else speculation.engine_step_time(ctx, step)  # else they stall
-    prefill = alone
+    decode, prefill = decoding_s(ctx, step), alone
     if num.present(held) or ctx.engine.constant("skipped_looks"):
         others = f.prompts_per_mixed_step(arrivals, held, engine_constant(ctx, "skipped_looks", "1"))
         prefill = alone + others * load.prefill_interference_s
     mixed = mixed_in_graph(ctx, layout, batch, decode, mixed_step_s(ctx, decode, prefill), arrivals)
-    return arrivals, f.mean_hold(held, arrivals), decode, mixed
+    return arrivals, f.mean_hold(held, arrivals), mixed
+
+
+def decoding_s(ctx: EstimateContext, step: Number) -> Number:
+    """Seconds of the decodes in a step with a prompt: none where they stall."""
+    return 0.0 * step if ctx.engine.prompts_first else speculation.engine_step_time(ctx, step)
 
 
 # --- a decode step: per token written, through a pipeline of stages, padded to a captured CUDA graph -----------------------------

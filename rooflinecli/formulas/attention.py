@@ -9,11 +9,7 @@ from rooflinecli.core.num import Number
 _DAO = "Dao et al. 2022, FlashAttention, section 3"
 
 
-@formula(
-    "P",
-    "pairs",
-    "half of S^2, the convention in which MFU counts causal attention (PaLM appendix B halved; Megatron-LM)",
-)
+@formula("P", "pairs", "half of S^2, the convention in which MFU counts causal attention (PaLM appendix B halved; Megatron-LM)")  # fmt: skip
 def causal_pairs(seq: Number, window: Number) -> Number:
     """Query-key pairs of causal attention over `seq` tokens, each query seeing at most `window` keys."""
     seen = num.minimum(seq, window)
@@ -63,19 +59,13 @@ def packed_pairs(seq: Number, length: Number, pairs: Number) -> Number:
     return seq / length * pairs
 
 
-@formula(
-    "F_attn", "FLOP", "scores and weighted values, two FLOPs per pair and element; Kaplan et al. 2020, section 2.1"
-)
+@formula("F_attn", "FLOP", "scores and weighted values, two FLOPs per pair and element; Kaplan et al. 2020, section 2.1")  # fmt: skip
 def attention_core_flops(batch: Number, heads: Number, pairs: Number, qk_dim: Number, v_dim: Number) -> Number:
     """FLOPs of q k^T and p v over a number of query-key pairs per head."""
     return 2 * batch * heads * pairs * (qk_dim + v_dim)
 
 
-@formula(
-    "F_idx",
-    "FLOP",
-    "small heads score every key and are summed by a weight each; DeepSeek-V3.2-Exp report, eq. 1",
-)
+@formula("F_idx", "FLOP", "small heads score every key and are summed by a weight each; DeepSeek-V3.2-Exp report, eq. 1")  # fmt: skip
 def indexer_flops(batch: Number, heads: Number, pairs: Number, width: Number) -> Number:
     """FLOPs of an indexer that ranks query-key pairs."""
     return 2 * batch * heads * pairs * (width + 1)
@@ -103,11 +93,7 @@ def unfused_scores_bytes(batch: Number, heads: Number, queries: Number, keys: Nu
     return 4 * batch * heads * queries * keys * x_bytes
 
 
-@formula(
-    "W_rank",
-    "pairs",
-    "Brandon et al. 2023, Striped Attention; work of the busiest rank summed over ring steps, naive split",
-)
+@formula("W_rank", "pairs", "Brandon et al. 2023, Striped Attention; work of the busiest rank summed over ring steps, naive split")  # fmt: skip
 def ring_naive_pairs(seq: Number, ring: Number) -> Number:
     """c(c+1)/2 + (R-1) c^2 with c = S/R."""
     c = seq / ring
@@ -121,22 +107,14 @@ def ring_striped_pairs(seq: Number, ring: Number) -> Number:
     return ring * c * (c + 1) / 2
 
 
-@formula(
-    "W_rank",
-    "pairs",
-    "zig-zag split (Llama 3 report, section 3.3.2; ring-flash-attention): every rank holds an early and a late chunk",
-)
+@formula("W_rank", "pairs", "zig-zag split (Llama 3 report, section 3.3.2; ring-flash-attention): every rank holds an early and a late chunk")  # fmt: skip
 def ring_zigzag_pairs(seq: Number, ring: Number) -> Number:
     """c(c+1)/2 + (R-1) c^2/2 = S(S+1)/(2R)."""
     c = seq / ring
     return c * (c + 1) / 2 + (ring - 1) * c * c / 2
 
 
-@formula(
-    "x",
-    "1",
-    "naive ring: the last rank attends to everyone, the first to itself; Brandon et al. 2023, Striped Attention",
-)
+@formula("x", "1", "naive ring: the last rank attends to everyone, the first to itself; Brandon et al. 2023, Striped Attention")  # fmt: skip
 def ring_naive_imbalance(seq: Number, ring: Number) -> Number:
     """Work of the busiest rank over an even share."""
     return ring_naive_pairs(seq, ring) / (seq * (seq + 1) / 2 / ring)
@@ -158,11 +136,7 @@ def score_traffic(scores: Number, x_bytes: Number, dropout: Number) -> Number:
     return scores * (2 * x_bytes + dropout * (2 * x_bytes + 1))
 
 
-@formula(
-    "B_scores",
-    "B",
-    "softmax backward reads the probabilities and their gradient and writes one more, dropout reads its mask",
-)
+@formula("B_scores", "B", "softmax backward reads the probabilities and their gradient and writes one more, dropout reads its mask")  # fmt: skip
 def score_gradient_traffic(scores: Number, x_bytes: Number, dropout: Number) -> Number:
     """The same in the backward pass."""
     return scores * (3 * x_bytes + dropout * (2 * x_bytes + 1))

@@ -30,9 +30,7 @@ def calibrated_overlap(overlap: Number, factor: Number) -> Number:
     return num.where(factor < 1, overlap * factor, 1 - (1 - overlap) / above)
 
 
-@formula(
-    "k", "1", "Rasmussen and Williams 2006, Gaussian Processes for Machine Learning, eq. 2.31: the squared exponential"
-)
+@formula("k", "1", "Rasmussen and Williams 2006, Gaussian Processes for Machine Learning, eq. 2.31: the squared exponential")  # fmt: skip
 def similarity(distance_squared: Number) -> Number:
     """How far what holds at one place holds at another: 1 at the same, 0.61 at sizes e times larger, nothing far away."""
     return math.e ** (-distance_squared / 2)

@@ -21,11 +21,7 @@ def mixed_step(decode: Number, prompts: Number, factor: Number, launches: Number
     return num.maximum(passes * decode + factor * prompts, passes * launches)
 
 
-@formula(
-    "p_g",
-    "1",
-    "lengths of a load are uniform around the one given; a captured graph holds the shorter prompts alone, and not two long ones",
-)
+@formula("p_g", "1", "lengths of a load are uniform around the one given; a captured graph holds the shorter prompts alone, and not two long ones")  # fmt: skip
 def share_that_fits(prompt: Number, room: Number, variation: float, others: Number) -> Number:
     """Share of prompts uniform in [(1 - v) S, (1 + v) S] of at most `room` tokens; of those that are more than half of it, alone: e^-a."""
     spread = num.maximum(2 * variation * prompt, 1e-9)
@@ -71,9 +67,7 @@ def held_steps(most: Number, share: Number, budget: Number, batch: Number, promp
     return num.minimum(most, num.maximum((share * budget - batch) / prompt - 1, 0) / arrivals)
 
 
-@formula(
-    "n_wait", "steps", "the first of the waiting prompts waits for all of it, the others, which arrive evenly, for half"
-)
+@formula("n_wait", "steps", "the first of the waiting prompts waits for all of it, the others, which arrive evenly, for half")  # fmt: skip
 def mean_hold(held: Number, arrivals: Number) -> Number:
     """n_held (k + 1) / 2k of the k = 1 + a n_held prompts that come together."""
     together = 1 + arrivals * held
@@ -112,6 +106,34 @@ def burst_ttft(batch: Number, per_pass: Number, first: Number, later: Number) ->
 def turn_ttft(wait: Number, poll: Number, ahead: Number, itl: Number, mixed: Number, load: Number) -> Number:
     """(n_wait + n_poll / 2 + n_ahead) ITL + t_mixed (1 + u / 2)."""
     return (wait + poll / 2 + ahead) * itl + mixed * (1 + load / 2)
+
+
+@formula("x_q", "1", "definition: an engine runs no more sequences at once, and the other requests in flight wait for one to end")  # fmt: skip
+def requests_per_slot(clients: Number, most: Number) -> Number:
+    """max(b_c / b_run, 1): requests in flight for each that runs."""
+    return num.maximum(clients / most, 1)
+
+
+@formula(
+    "t_ttft",
+    "s",
+    "Little 1961: of x requests in flight for each that runs, one is answered in t_first + (S_o - 1) ITL; in the burst at the start those at the "
+    "end of the queue wait as long as in the steady state, those in front not at all; no shorter than without a queue",
+)
+def queued_ttft(crowd: Number, first: Number, written: Number, per_slot: Number, alone: Number) -> Number:
+    """max(t_ttft, t_first + (x - 1) (1 - 1 / 2 N_w) (t_first + t_written))."""
+    return num.maximum(alone, first + (crowd - 1) * (1 - 0.5 / per_slot) * (first + written))
+
+
+@formula(
+    "t_slot",
+    "s",
+    "wait for one of m slots, M/G/m: Sakasegawa 1977, An approximation formula L_q = a rho^b / (1 - rho); for one slot Pollaczek and Khinchine",
+)
+def wait_for_slot(busy: Number, slots: Number, request: Number, load: Number, variation: Number) -> Number:
+    """(b / m)^(sqrt(2 (m + 1)) - 1) / (m (1 - u)) t_request (1 + v^2 / 3) / 2 of times uniform in 1 - v to 1 + v, u and t_request those of full slots."""
+    all_taken = (busy / slots) ** (num.sqrt(2 * (slots + 1)) - 1)
+    return all_taken / (slots * (1 - num.minimum(load, 1 - 1e-6))) * request * (1 + variation**2 / 3) / 2
 
 
 @formula("t_queue", "s", "wait in an M/D/1 queue: Pollaczek and Khinchine")
@@ -156,9 +178,7 @@ def open_loop_ttft(alone: Number, busy: Number, turn: Number, idle: Number, late
     return alone + busy * (num.maximum(turn - alone, 0) + late) + (1 - busy) * idle + front
 
 
-@formula(
-    "t_streams", "s", "Little 1961: requests in flight are rate times the time each takes, which this makes longer"
-)
+@formula("t_streams", "s", "Little 1961: requests in flight are rate times the time each takes, which this makes longer")  # fmt: skip
 def stream_time(per_stream: Number, rate: Number, request: Number) -> Number:
     """o_c (1 + r t_request) / (1 - r o_c): what the front end adds for each stream in flight, and for the request's own."""
     return per_stream * (1 + rate * request) / num.maximum(1 - rate * per_stream, 1e-3)
@@ -183,11 +203,7 @@ def closed_loop_ttft(
     return burst / per_slot + (1 - 1 / per_slot) * turn + late + front + per_stream * batch
 
 
-@formula(
-    "t_ttft",
-    "s",
-    "a replica can serve its requests one after the other; whatever waits waits no longer (but for the last digits)",
-)
+@formula("t_ttft", "s", "a replica can serve its requests one after the other; whatever waits waits no longer (but for the last digits)")  # fmt: skip
 def serial_ttft(batch: Number, request: Number, output: Number, itl: Number) -> Number:
     """b t_request - (S_o - 1) ITL: the first token of a request whose whole time is that of b requests alone."""
     return batch * request * (1 + 1e-12) - num.maximum(output - 1, 0) * itl

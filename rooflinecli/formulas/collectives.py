@@ -70,11 +70,7 @@ def reduced_in_network_volume(size: Number, n: Number) -> Number:
     return size * num.minimum(n - 1, 1)
 
 
-@formula(
-    "V",
-    "B",
-    "Sanders, Speck, Traff 2009, Two-tree algorithms; every device reduces upward and broadcasts downward once",
-)
+@formula("V", "B", "Sanders, Speck, Traff 2009, Two-tree algorithms; every device reduces upward and broadcasts downward once")  # fmt: skip
 def tree_all_reduce_volume(size: Number, n: Number) -> Number:
     """Bytes each device sends in a double binary tree all-reduce."""
     return 2 * size * num.minimum(n - 1, 1)
@@ -86,11 +82,7 @@ def all_to_all_level_volume(size: Number, n: Number, outer: Number, inner: Numbe
     return size * (outer - inner) / n
 
 
-@formula(
-    "B",
-    "B/s",
-    "Dally and Towles 2004, Principles and Practices of Interconnection Networks, chapter 3; counted in one direction",
-)
+@formula("B", "B/s", "Dally and Towles 2004, Principles and Practices of Interconnection Networks, chapter 3; counted in one direction")  # fmt: skip
 def switch_bisection(n: Number, bandwidth: Number) -> Number:
     """Bandwidth between two halves of n devices on a switch without oversubscription."""
     return n / 2 * bandwidth
@@ -123,11 +115,7 @@ def hierarchical_tree_steps(n: Number, host: Number) -> Number:
     return 2 * (num.minimum(n, host) - 1 + num.ceil(num.log(hosts) / 0.6931471805599453 - 1e-9))
 
 
-@formula(
-    "N",
-    "B/s",
-    "NVIDIA-Certified Systems Configuration Guide: NICs on the PCIe switches of their devices, whose own port their bytes pass",
-)
+@formula("N", "B/s", "NVIDIA-Certified Systems Configuration Guide: NICs on the PCIe switches of their devices, whose own port their bytes pass")  # fmt: skip
 def behind_port(network: Number, port: Number) -> Number:
     """The slower of a device's share of the NIC and its own PCIe port."""
     return num.minimum(network, port)
@@ -193,9 +181,7 @@ def collective_floor(volume: Number, bandwidth: Number) -> Number:
     return volume / bandwidth
 
 
-@formula(
-    "t_comm", "s", "alpha-beta (Hockney 1994) with a square-root transition between the two; fitted, docs/accuracy.md"
-)
+@formula("t_comm", "s", "alpha-beta (Hockney 1994) with a square-root transition between the two; fitted, docs/accuracy.md")  # fmt: skip
 def collective_time(
     volume: Number, bandwidth: Number, efficiency: Number, base: Number, per_hop: Number, gamma: Number, hops: Number
 ) -> Number:
@@ -292,11 +278,7 @@ def exposed_behind(time: Number, cover: Number) -> Number:
     return num.maximum(time - cover, 0)
 
 
-@formula(
-    "t_hidden",
-    "s",
-    "communication hides behind at most this much computation; NVIDIA Megatron-LM, --moe-shared-expert-overlap",
-)
+@formula("t_hidden", "s", "communication hides behind at most this much computation; NVIDIA Megatron-LM, --moe-shared-expert-overlap")  # fmt: skip
 def covered(time: Number, cover: Number) -> Number:
     """Communication hidden behind `cover` seconds of computation."""
     return num.minimum(time, cover)
@@ -312,9 +294,7 @@ _BOOK = "Austin et al. 2025, How to Scale Your Model (JAX Scaling Book), chapter
 _LN2 = 0.6931471805599453
 
 
-@formula(
-    "l", "devices", "slices are as close to a cube as powers of two allow; Google Cloud TPU documentation, topologies"
-)
+@formula("l", "devices", "slices are as close to a cube as powers of two allow; Google Cloud TPU documentation, topologies")  # fmt: skip
 def axis_length(devices: Number, axes: Number, index: Number) -> Number:
     """Length of axis `index` (0 the shortest) of a slice of a number of devices."""
     return 2.0 ** num.floor((num.log(devices) / _LN2 + 1e-9 + index) / axes)
@@ -420,9 +400,7 @@ def merged_outside(tokens: Number, d_model: Number, x_bytes: Number, visited: Nu
     return tokens * d_model * x_bytes * visited * (nodes - 1) / nodes
 
 
-@formula(
-    "V", "B", "an all-gather of every rank's tokens (or a reduce-scatter of their results): experts not here are masked"
-)
+@formula("V", "B", "an all-gather of every rank's tokens (or a reduce-scatter of their results): experts not here are masked")  # fmt: skip
 def gathered(tokens: Number, d_model: Number, x_bytes: Number, members: Number) -> Number:
     """m D w (n - 1)."""
     return tokens * d_model * x_bytes * (members - 1)
@@ -455,11 +433,7 @@ def one_shot_all_reduce(overhead: Number, size: Number, n: Number, efficiency: N
     return overhead + (n - 1) * size / (efficiency * bandwidth)
 
 
-@formula(
-    "t_ar",
-    "s",
-    "reduce-scatter, barrier, all-gather; fitted to custom all-reduces of vLLM, SGLang and TensorRT-LLM; docs/accuracy.md",
-)
+@formula("t_ar", "s", "reduce-scatter, barrier, all-gather; fitted to custom all-reduces of vLLM, SGLang and TensorRT-LLM; docs/accuracy.md")  # fmt: skip
 def two_shot_all_reduce(
     overhead: Number, barrier: Number, size: Number, n: Number, efficiency: Number, bandwidth: Number
 ) -> Number:

@@ -15,9 +15,7 @@ def usd_per_million_tokens(usd_per_hour: Number, tokens_per_s: Number, utilizati
     return usd_per_hour / (tokens_per_s * utilization * 3600) * 1_000_000
 
 
-@formula(
-    "w_p", "1", "server time of a request's prefill over that of its prefill and its decode steps, shared by a batch"
-)
+@formula("w_p", "1", "server time of a request's prefill over that of its prefill and its decode steps, shared by a batch")  # fmt: skip
 def prefill_share(prefill_s: Number, step_s: Number, batch: Number, output: Number) -> Number:
     """Share of a server's dollars that its input tokens carry; a step with less than one sequence is that sequence's."""
     return prefill_s / (prefill_s + output * step_s / num.maximum(batch, 1))
@@ -49,11 +47,7 @@ def ownership_usd_per_hour(
     return capex * (1 - resale) / (seconds / 3600) + watts / 1000 * pue * usd_per_kwh
 
 
-@formula(
-    "$_c",
-    "USD",
-    "what an hour of ownership costs beyond its electricity, over the life and the part that is not sold again",
-)
+@formula("$_c", "USD", "what an hour of ownership costs beyond its electricity, over the life and the part that is not sold again")  # fmt: skip
 def implied_capex(usd_per_hour: Number, resale: Number, seconds: Number, watts: Number, usd_per_kwh: Number) -> Number:
     """Dollars that a device costs its owner to buy, by a published cost of ownership; `watts` are all that the data center draws for it."""
     return (usd_per_hour - watts / 1000 * usd_per_kwh) * (seconds / 3600) / (1 - resale)

@@ -22,7 +22,7 @@ SIZES = (2, 4, 8, 16, 32, 64)  # clients between which the seconds of a request 
 class LoopPrices(NamedTuple):
     """Seconds and tokens of a replica, and rules of its scheduler: whether an arrival waits for the step after the next (`look_ahead`), a
     step reads `whole` prompts, and sequences that decode have a part in it (`rides`); a graph has `room` for a number of tokens, what
-    launches replace (`starts`) and the least they take. `lone` is the first token of a client alone, `each` the requests that a client
+    launches replace (`starts`) and the least they take, `slots` are the sequences that run at once. `lone` is the first token of a client alone, `each` the requests that a client
     sends, `rate` those of an open loop per second. Prices lie on lines over a `power` of the size."""
 
     front: float
@@ -45,6 +45,7 @@ class LoopPrices(NamedTuple):
     lone: float
     each: float
     rate: float
+    slots: float
     decodes: tuple[float, ...]
     passes: tuple[float, ...]
     graphs: tuple[float, ...]
@@ -77,8 +78,13 @@ def line(sizes: tuple[float, ...], prices: tuple[float, ...], size: float, power
 
 def loop_means(p: LoopPrices, clients: float) -> tuple[float, float, float, float]:
     """Means of the first token, of a step for each further one, and of the sequences in it. More clients make no fewer tokens: the seconds of a
-    request lie on lines over the clients, and are split as those of a loop of as many are, which take the last number times as long."""
+    request lie on lines over the clients, and are split as those of a loop of as many are, which take the last number times as long. Where some wait
+    for a slot, the first token is that of a request from there, as many as are counted being in flight."""
     steps = p.steps - 1
+    if clients > p.slots:
+        counted = max(min(round(clients), SIZES[-1]), int(p.slots) + 1)
+        first, step, decoding = count(p, counted, *BRIEFLY)
+        return max((first + steps * step) * p.slots / counted - steps * step, 0.0), step, decoding, 1.0
     if p.rate:  # the front end's work on a request grows with those in flight, which is rate times the time of each
         first, step, decoding = count(p, 0, OPEN, 0)
         others = p.rate * (first + steps * step) / max(1 - p.rate * p.per_stream, 1e-3)
@@ -145,9 +151,12 @@ def count(p: LoopPrices, clients: int, some: int, each: int) -> tuple[float, flo
         limit = decided if p.look_ahead else now
         while future and future[0][0] <= limit:
             waiting.append(future.popleft())
-        if waiting and (left := p.budget - (batch if p.rides else 0)) > 0:
-            riding, tokens, read, decided = batch if p.rides else 0, 0.0, [], now
-            while waiting and left > 0 and not (p.whole and tokens and waiting[0][1] > left):
+        if waiting and batch < p.slots and (left := p.budget - (batch if p.rides else 0)) > 0:
+            read: list[tuple[int, float]] = []
+            riding, tokens, decided = batch if p.rides else 0, 0.0, now
+            while waiting and left > 0 and batch + len(read) < p.slots:
+                if p.whole and tokens and waiting[0][1] > left:
+                    break
                 at, need, steps, instant = waiting.popleft()
                 take = need if p.whole or need < left else left
                 tokens, left = tokens + take, left - take
@@ -172,7 +181,7 @@ def count(p: LoopPrices, clients: int, some: int, each: int) -> tuple[float, flo
             steps = int(riding > 0)
         else:
             riding, steps = batch, ends[0][0] - tick
-            if future:
+            if future and batch < p.slots:
                 until = max(ceil((future[0][0] - now) / decodes[batch] - 1e-9), 0) + int(p.look_ahead)
                 steps = min(steps, until) or 1
             decided, now = now + decodes[batch] * (steps - 1), now + decodes[batch] * steps
@@ -187,6 +196,6 @@ def count(p: LoopPrices, clients: int, some: int, each: int) -> tuple[float, flo
                 ended += 1
                 further += (now - first) / (steps - 1)
     first = later / (seen - ramp)
-    if clients:
+    if clients and clients <= p.slots:
         first = burst / clients / p.each + (1 - 1 / p.each) * first
     return first, further / (ended or 1), max(squares / (written or 1), 1.0)

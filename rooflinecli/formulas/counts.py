@@ -23,9 +23,7 @@ def matmul_bytes(m: Number, k: Number, n: Number, x_bytes: Number, w_bytes: Numb
     return m * k * x_bytes + k * n * w_bytes + m * n * y_bytes
 
 
-@formula(
-    "x_bar", "1", "expected number of distinct experts drawn by T tokens with top-k routing, balanced and independent"
-)
+@formula("x_bar", "1", "expected number of distinct experts drawn by T tokens with top-k routing, balanced and independent")  # fmt: skip
 def active_experts(experts: Number, top_k: Number, tokens: Number) -> Number:
     """Expected experts that at least one of `tokens` tokens visits."""
     return experts * (1 - (1 - top_k / experts) ** tokens)
@@ -49,11 +47,7 @@ def dense_params_rule(layers: Number, d_model: Number, expansion: Number, vocab:
     return (4 + 2 * expansion) * layers * d_model * d_model + vocab * d_model
 
 
-@formula(
-    "F",
-    "FLOP",
-    "training FLOPs of a plain multi-head stack, full attention, without the LM head; Decoder-Only Transformers notes, eq. 4.2",
-)
+@formula("F", "FLOP", "training FLOPs of a plain multi-head stack, full attention, without the LM head; Decoder-Only Transformers notes, eq. 4.2")  # fmt: skip
 def training_flops_dense(batch: Number, seq: Number, d_model: Number, layers: Number, expansion: Number) -> Number:
     """12 B D L S (S + (2 + E) D)."""
     return 12 * batch * d_model * layers * seq * (seq + (2 + expansion) * d_model)

@@ -17,9 +17,7 @@ def power_fraction(static: Number, memory: Number, compute: Number, u_mem: Numbe
     return num.minimum(1.0, static + memory * num.minimum(u_mem, 1.0) + compute * num.sqrt(u_flop))
 
 
-@formula(
-    "s", "1", "H100 and B200 wait at 0.15 to 0.2 of TDP between kernels that the host starts one by one; docs/energy.md"
-)
+@formula("s", "1", "H100 and B200 wait at 0.15 to 0.2 of TDP between kernels that the host starts one by one; docs/energy.md")  # fmt: skip
 def static_draw(static: Number, idle: Number, waiting: Number) -> Number:
     """The static share of TDP where a device waits for its host during a part of a pass."""
     return static + (idle - static) * waiting

@@ -42,9 +42,7 @@ def busiest_rank_load(ep: Number, experts: Number, spread: Number) -> Number:
     return num.minimum(ep, 1 + spread * num.sqrt(2 * num.log(ep) * ep / experts))
 
 
-@formula(
-    "I", "1", "Raab, Steger 1998, Balls into Bins: ep bins, T k balls, where experts are placed so that none is hotter"
-)
+@formula("I", "1", "Raab, Steger 1998, Balls into Bins: ep bins, T k balls, where experts are placed so that none is hotter")  # fmt: skip
 def busiest_rank_balanced(ep: Number, slots: Number) -> Number:
     """min(ep, 1 + sqrt(2 ln(ep) ep / (T k))): what chance alone leaves of imbalance once experts are balanced."""
     return num.minimum(ep, 1 + num.sqrt(2 * num.log(ep) * ep / slots))
@@ -74,9 +72,7 @@ def expert_weight_bytes(active: Number, matrices: Number, d_model: Number, width
     return active * matrices * d_model * width * x_bytes
 
 
-@formula(
-    "B", "B", "at least one read and one write of each token that has an expert here; its copies may stay on the chip"
-)
+@formula("B", "B", "at least one read and one write of each token that has an expert here; its copies may stay on the chip")  # fmt: skip
 def expert_token_bytes(rows: Number, top_k: Number, d_model: Number, read: Number, written: Number) -> Number:
     """n / k D (b_x + b_y)."""
     return rows / top_k * d_model * (read + written)
@@ -88,12 +84,7 @@ def slots_passed(rows: Number, slots: Number, whole_group: Number) -> Number:
     return (1 - whole_group) * rows + (OVER_ALL + (1 - OVER_ALL) * whole_group) * slots
 
 
-@formula(
-    "t_z",
-    "s",
-    "z passes in 16 bits over slots as wide as the model and as an expert, which sort, quantize, activate and combine; "
-    + _FIT,
-)
+@formula("t_z", "s", "z passes in 16 bits over slots as wide as the model and as an expert, which sort, quantize, activate and combine; " + _FIT)  # fmt: skip
 def slot_passes_time(passes: Number, d_model: Number, width: Number, slots: Number, bandwidth: Number) -> Number:
     """z 2 (D + F) n_z / W."""
     return passes * 2 * (d_model + width) * slots / bandwidth

@@ -17,11 +17,7 @@ def partitioned_bytes(params: Number, bytes_per_param: Number, shards: Number) -
     return params * bytes_per_param / shards
 
 
-@formula(
-    "M_hpZ",
-    "B",
-    "Wang et al. 2023, ZeRO++, section 3.2: a second 16-bit copy of the weights, split inside a host, for the backward pass",
-)
+@formula("M_hpZ", "B", "Wang et al. 2023, ZeRO++, section 3.2: a second 16-bit copy of the weights, split inside a host, for the backward pass")  # fmt: skip
 def second_copy(params: Number, bytes_per_param: Number, shards: Number, members: Number) -> Number:
     """p N / m where weights are split over more devices than the m of one host; nothing where the first copy lies inside it."""
     return num.where(shards > members, params * bytes_per_param / members, 0.0)
@@ -33,9 +29,7 @@ def partitioned_parameters(params: Number, shards: Number) -> Number:
     return params / shards
 
 
-@formula(
-    "b_kv", "B", "keys and values of every cached layer; Pope et al. 2022, Efficiently Scaling Transformer Inference"
-)
+@formula("b_kv", "B", "keys and values of every cached layer; Pope et al. 2022, Efficiently Scaling Transformer Inference")  # fmt: skip
 def kv_cache_bytes(batch: Number, tokens: Number, values_per_token: Number, bytes_per_value: Number) -> Number:
     """KV cache of one layer."""
     return batch * tokens * values_per_token * bytes_per_value
@@ -49,9 +43,7 @@ def kv_cache_rule(
     return 2 * bytes_per_value * batch * seq * layers * kv_heads * head_dim
 
 
-@formula(
-    "M_a", "B", "Megatron-LM, --recompute-num-layers: some layers keep their input alone, the others all they need"
-)
+@formula("M_a", "B", "Megatron-LM, --recompute-num-layers: some layers keep their input alone, the others all they need")  # fmt: skip
 def part_recomputed(boundary: Number, kept: Number, share: Number) -> Number:
     """Activations per layer, on average, when a fraction of the layers is recomputed."""
     return share * boundary + (1 - share) * kept
@@ -74,9 +66,7 @@ def in_flight_activations(per_microbatch: Number, microbatches: Number) -> Numbe
     return per_microbatch * microbatches
 
 
-@formula(
-    "n_if", "microbatches", "1F1B holds at most pp microbatches on the first stage; Narayanan et al. 2021, section 2.2"
-)
+@formula("n_if", "microbatches", "1F1B holds at most pp microbatches on the first stage; Narayanan et al. 2021, section 2.2")  # fmt: skip
 def in_flight_1f1b(microbatches: Number, pp: Number) -> Number:
     """Microbatches whose activations the first stage keeps under 1F1B."""
     return num.minimum(microbatches, pp)
@@ -88,11 +78,7 @@ def in_flight_gpipe(microbatches: Number, pp: Number) -> Number:
     return microbatches * num.minimum(pp, 1)
 
 
-@formula(
-    "n_if",
-    "microbatches",
-    "interleaving holds (pp-1)/(pp v) more: 1 + (pp-1)/(pp v) of pp; " + _KORTHIKANTI + ", section 4.2.3",
-)
+@formula("n_if", "microbatches", "interleaving holds (pp-1)/(pp v) more: 1 + (pp-1)/(pp v) of pp; " + _KORTHIKANTI + ", section 4.2.3")  # fmt: skip
 def in_flight_interleaved(microbatches: Number, pp: Number, virtual_stages: Number) -> Number:
     """Microbatches (in units of a whole stage) the first stage keeps under interleaved 1F1B."""
     return num.minimum(microbatches, pp * (1 + (pp - 1) / (pp * virtual_stages)))
@@ -146,19 +132,13 @@ def fullest_activations(
     return num.where(pp > 1, num.maximum(first + stem + transient, last + most), first + stem + most)
 
 
-@formula(
-    "P_mtp",
-    "1",
-    "DeepSeek-V3 Technical Report, section 2.2, eq. 21: M_k [RMSNorm(h); RMSNorm(Emb(t))]; a final norm of its own",
-)
+@formula("P_mtp", "1", "DeepSeek-V3 Technical Report, section 2.2, eq. 21: M_k [RMSNorm(h); RMSNorm(Emb(t))]; a final norm of its own")  # fmt: skip
 def prediction_parameters(d_model: Number, tp: Number) -> Number:
     """2 D^2/tp + 3 D: what a module that predicts a further token adds to its layer."""
     return 2 * d_model * d_model / tp + 3 * d_model
 
 
-@formula(
-    "M_act", "B", "Hsu et al. 2024, Liger Kernel, section 3.2: gradients of a part of the logits are taken at once"
-)
+@formula("M_act", "B", "Hsu et al. 2024, Liger Kernel, section 3.2: gradients of a part of the logits are taken at once")  # fmt: skip
 def chunked_loss(head: Number, logits: Number, chunks: Number) -> Number:
     """head - logits (1 - 1/c): what the head holds when the loss is taken a part of the tokens at a time."""
     return head - logits * (1 - 1 / chunks)

@@ -40,9 +40,7 @@ def registers_per_warp(per_thread: Number, warp_size: Number, unit: Number) -> N
     return num.ceil(per_thread * warp_size / unit) * unit
 
 
-@formula(
-    "n_r", "blocks", _CUDA + ": the register file is split over the schedulers, so warps come in groups of that many"
-)
+@formula("n_r", "blocks", _CUDA + ": the register file is split over the schedulers, so warps come in groups of that many")  # fmt: skip
 def blocks_by_registers(per_sm: Number, warp_registers: Number, block_warps: Number, schedulers: Number) -> Number:
     """Blocks that fit the register file of a multiprocessor; a warp that takes none counts as taking one."""
     warps = num.floor(num.floor(per_sm / num.maximum(warp_registers, 1)) / schedulers) * schedulers
@@ -85,25 +83,19 @@ def output_tile_utilization(m: Number, n: Number, rows: Number, cols: Number) ->
     return tile_utilization(m, rows) * tile_utilization(n, cols)
 
 
-@formula(
-    "u_wgt", "1", "weight-stationary: k x n weights lie on the array, the m rows of x stream past; Jouppi et al. 2017"
-)
+@formula("u_wgt", "1", "weight-stationary: k x n weights lie on the array, the m rows of x stream past; Jouppi et al. 2017")  # fmt: skip
 def weight_tile_utilization(k: Number, n: Number, rows: Number, cols: Number) -> Number:
     """Share of a systolic array's cells that hold a weight."""
     return tile_utilization(k, rows) * tile_utilization(n, cols)
 
 
-@formula(
-    "u_col", "1", "rows of x stream one per clock, contraction padded for free; JAX Scaling Book workbook, chapter 1"
-)
+@formula("u_col", "1", "rows of x stream one per clock, contraction padded for free; JAX Scaling Book workbook, chapter 1")  # fmt: skip
 def column_utilization(n: Number, cols: Number) -> Number:
     """Share of a systolic array's columns in use, rows streamed counted as busy."""
     return tile_utilization(n, cols)
 
 
-@formula(
-    "n_clk", "clocks", "weight-stationary: m rows stream, then the array drains over rows + cols - 2 clocks; " + _KUNG
-)
+@formula("n_clk", "clocks", "weight-stationary: m rows stream, then the array drains over rows + cols - 2 clocks; " + _KUNG)  # fmt: skip
 def systolic_cycles(m: Number, k: Number, n: Number, rows: Number, cols: Number) -> Number:
     """Clocks of a matmul on one array, weights of the next tile loaded behind the current one."""
     return num.ceil(k / rows) * num.ceil(n / cols) * m + rows + cols - 2

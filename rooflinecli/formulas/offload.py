@@ -19,11 +19,7 @@ def host_layers(layers: Number, on_device: Number) -> Number:
     return 1 - num.minimum(on_device, layers) / layers
 
 
-@formula(
-    "h_x",
-    "1",
-    "ggml-org/llama.cpp --n-cpu-moe: experts of further layers on the host, in addition to those of its own layers",
-)
+@formula("h_x", "1", "ggml-org/llama.cpp --n-cpu-moe: experts of further layers on the host, in addition to those of its own layers")  # fmt: skip
 def host_experts(layers: Number, share: Number) -> Number:
     """Share of the experts that the host keeps: those of its layers, and `layers` as a share of the others."""
     return layers + (1 - layers) * share
@@ -35,9 +31,7 @@ def on_device(size: Number, share: Number) -> Number:
     return size * (1 - share)
 
 
-@formula(
-    "ngl", "1", "as many layers, each with its part of the cache, as the room takes; embedding and head go to the host"
-)
+@formula("ngl", "1", "as many layers, each with its part of the cache, as the room takes; embedding and head go to the host")  # fmt: skip
 def layers_that_fit(room: Number, layers: Number, size: Number) -> Number:
     """Layers of a stack of `size` bytes that `room` bytes of a device hold."""
     return num.maximum(num.minimum(num.floor(room * layers / size), layers), 0)
@@ -67,9 +61,7 @@ def sessions_cached(capacity: Number, one: Number) -> Number:
     return capacity / num.maximum(one, 1)
 
 
-@formula(
-    "p_tier", "1", "least recently used down: the sessions that nearer places have no room for, while this one has"
-)
+@formula("p_tier", "1", "least recently used down: the sessions that nearer places have no room for, while this one has")  # fmt: skip
 def tier_hit_fraction(idle: Number, nearer: Number, here: Number) -> Number:
     """Share of idle sessions whose cache is in a place, `nearer` being what places before it keep."""
     return num.maximum(num.minimum(here, idle - nearer), 0) / num.maximum(idle, 1e-9)

@@ -55,9 +55,7 @@ def lru_flops(tokens: Number, channels: Number) -> Number:
     return 4 * tokens * channels
 
 
-@formula(
-    "F_wkv", "FLOP", "numerator and denominator decayed and added to, and their quotient: five multiply-adds; " + _RWKV
-)
+@formula("F_wkv", "FLOP", "numerator and denominator decayed and added to, and their quotient: five multiply-adds; " + _RWKV)  # fmt: skip
 def wkv_flops(tokens: Number, channels: Number) -> Number:
     """FLOPs of the WKV recurrence of RWKV-4."""
     return 10 * tokens * channels

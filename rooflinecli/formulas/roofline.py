@@ -88,9 +88,7 @@ def filled_compute_time(flops: Number, ramp: Number, k0: Number, peak: Number, e
     return flops * (1 + k0 * ramp) / (efficiency * peak)
 
 
-@formula(
-    "F'", "FLOP", "exponentials run concurrently with the matrix unit, as if the head were h0 columns wider; " + _FIT
-)
+@formula("F'", "FLOP", "exponentials run concurrently with the matrix unit, as if the head were h0 columns wider; " + _FIT)  # fmt: skip
 def softmax_flops(flops: Number, width: Number, softmax_width: Number) -> Number:
     """F (1 + h0 / h)."""
     return flops * (1 + softmax_width / width)
@@ -143,9 +141,7 @@ def further_rows_time(flops: Number, rows: Number, together: Number, peak: Numbe
     return flops / rows * (rows - 1) / (1 + (rows - 1) / together) / (efficiency * peak)
 
 
-@formula(
-    "e", "1", "attention over short sequences reaches less of the peak; fitted to published steps, docs/accuracy.md"
-)
+@formula("e", "1", "attention over short sequences reaches less of the peak; fitted to published steps, docs/accuracy.md")  # fmt: skip
 def long_efficiency(efficiency: Number, length: Number, half_length: Number) -> Number:
     """efficiency / (1 + S0/S)."""
     return efficiency / (1 + half_length / length)
@@ -162,9 +158,7 @@ def backward_efficiency(efficiency: Number, gradient: Number) -> Number:
     return efficiency / (1 + gradient)
 
 
-@formula(
-    "P_cap", "FLOP/s", "power of CMOS logic grows with the cube of its clock (f V^2, V with f); torchtitan's 500 W H100"
-)
+@formula("P_cap", "FLOP/s", "power of CMOS logic grows with the cube of its clock (f V^2, V with f); torchtitan's 500 W H100")  # fmt: skip
 def power_capped_rate(peak: Number, power: Number, rated: Number) -> Number:
     """Peak rate at a power limit below the rated one, in W."""
     return peak * num.minimum(power / rated, 1.0) ** (1 / 3)
@@ -200,21 +194,13 @@ def unit_peak(units: Number, flops_per_clock: Number, clock: Number) -> Number:
     return units * flops_per_clock * clock
 
 
-@formula(
-    "t_u",
-    "s",
-    "a kernel whose units each have a number of loads in flight; fitted to llama.cpp on V100, A100 and H100 boards",
-)
+@formula("t_u", "s", "a kernel whose units each have a number of loads in flight; fitted to llama.cpp on V100, A100 and H100 boards")  # fmt: skip
 def unit_streaming_time(moved: Number, bytes_per_clock: Number, unit_clocks: Number) -> Number:
     """Seconds that units take to draw their bytes, `unit_clocks` cycles of all of them together a second."""
     return moved / (bytes_per_clock * unit_clocks)
 
 
-@formula(
-    "t_W",
-    "s",
-    "board power decides the clock under load: FLOP over joules per second; fitted to llama.cpp prefill on 28 boards",
-)
+@formula("t_W", "s", "board power decides the clock under load: FLOP over joules per second; fitted to llama.cpp prefill on 28 boards")  # fmt: skip
 def power_bound_time(flops: Number, flops_per_joule: Number, watts: Number) -> Number:
     """Seconds that FLOPs take at a power limit."""
     return flops / (flops_per_joule * watts)
@@ -241,11 +227,7 @@ def bandwidth_utilization(bytes_moved: Number, seconds: Number, bandwidth: Numbe
     return bytes_moved / (seconds * bandwidth)
 
 
-@formula(
-    "low",
-    "bool",
-    "under 60 % of both roofs a kernel is latency-bound or under-occupied; NVIDIA Nsight Compute, Speed Of Light",
-)
+@formula("low", "bool", "under 60 % of both roofs a kernel is latency-bound or under-occupied; NVIDIA Nsight Compute, Speed Of Light")  # fmt: skip
 def latency_bound(compute_share: Number, bandwidth_share: Number, threshold: Number) -> Number:
     """Neither roof is reached."""
     return num.maximum(compute_share, bandwidth_share) < threshold

@@ -31,11 +31,7 @@ def chinchilla_params_for_tokens(tokens: Number, tokens_per_param: Number) -> Nu
     return tokens / tokens_per_param
 
 
-@formula(
-    "D",
-    "tokens",
-    "C = 6 N D solved for D; N is what a token passes through, the active parameters of a mixture of experts",
-)
+@formula("D", "tokens", "C = 6 N D solved for D; N is what a token passes through, the active parameters of a mixture of experts")  # fmt: skip
 def tokens_for_budget(flops: Number, active_params: Number) -> Number:
     """Training tokens that a FLOP budget pays for."""
     return flops / (6 * active_params)
@@ -143,11 +139,7 @@ def rounded_width(width: Number, multiple: Number) -> Number:
     return num.maximum(num.floor(width / multiple + 0.5), 1) * multiple
 
 
-@formula(
-    "n",
-    "tokens",
-    "balanced routing: every token visits top_k experts; Shazeer et al. 2017, Outrageously Large Neural Networks",
-)
+@formula("n", "tokens", "balanced routing: every token visits top_k experts; Shazeer et al. 2017, Outrageously Large Neural Networks")  # fmt: skip
 def tokens_per_expert(tokens: Number, top_k: Number, experts: Number) -> Number:
     """Tokens the average expert of a mixture receives."""
     return tokens * top_k / experts
@@ -250,9 +242,7 @@ def time_optimal_batch(
     return num.sqrt(seconds_per_step * examples_min / (seconds_per_example * steps_min))
 
 
-@formula(
-    "T*", "s", "kappa E + sigma S at its least, (sqrt(kappa E_min) + sqrt(sigma S_min))^2; " + _NOISE + ", appendix D"
-)
+@formula("T*", "s", "kappa E + sigma S at its least, (sqrt(kappa E_min) + sqrt(sigma S_min))^2; " + _NOISE + ", appendix D")  # fmt: skip
 def shortest_training_time(
     examples_min: Number, steps_min: Number, seconds_per_example: Number, seconds_per_step: Number
 ) -> Number:

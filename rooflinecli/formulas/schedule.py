@@ -21,11 +21,7 @@ def pipeline_bubble(pp: Number, virtual_stages: Number, stage_time: Number) -> N
     return (pp - 1) / virtual_stages * stage_time
 
 
-@formula(
-    "t_bubble",
-    "s",
-    "Qi et al. 2023, Zero Bubble Pipeline Parallelism, section 2.3: ZB-H1, which keeps the memory of 1F1B",
-)
+@formula("t_bubble", "s", "Qi et al. 2023, Zero Bubble Pipeline Parallelism, section 2.3: ZB-H1, which keeps the memory of 1F1B")  # fmt: skip
 def zero_bubble(pp: Number, virtual_stages: Number, stage_time: Number, weight_gradient_time: Number) -> Number:
     """(pp - 1)/v (F + B - W): weight gradients, W, wait for the idle slots; W is taken out of the stage time F + B + W."""
     return (pp - 1) / virtual_stages * num.maximum(stage_time - 2 * weight_gradient_time, 0)
@@ -62,9 +58,7 @@ def slowest_stage(first: Number, second: Number) -> Number:
     return num.maximum(first, second)
 
 
-@formula(
-    "t_stage", "s", "layers take their share of the time of all layers, in addition to the other work of the stage"
-)
+@formula("t_stage", "s", "layers take their share of the time of all layers, in addition to the other work of the stage")  # fmt: skip
 def stage_time(layers: Number, all_layers: Number, layers_time: Number, ends: Number) -> Number:
     """Time of a stage with its share of the layers, and the embedding or head on it."""
     return layers / all_layers * layers_time + ends

@@ -35,9 +35,7 @@ def closed_loop_throughput(batch: Number, output: Number, request: Number, repli
     return batch * output * replicas / request
 
 
-@formula(
-    "tok/s", "tokens/s", "a pipeline works on as many prompts at once as it has stages, and every answer needs one"
-)
+@formula("tok/s", "tokens/s", "a pipeline works on as many prompts at once as it has stages, and every answer needs one")  # fmt: skip
 def prompt_bound_throughput(output: Number, prompt_cost: Number, stages: Number, replicas: Number) -> Number:
     """Output tokens per second if replicas did nothing but prompts."""
     return stages * output * replicas / prompt_cost
@@ -49,19 +47,13 @@ def tokens_per_user(step_time: Number) -> Number:
     return 1 / step_time
 
 
-@formula(
-    "b",
-    "sequences",
-    "Ho and Salimans 2022, Classifier-Free Diffusion Guidance, section 3.2: one pass with the prompt, one without",
-)
+@formula("b", "sequences", "Ho and Salimans 2022, Classifier-Free Diffusion Guidance, section 3.2: one pass with the prompt, one without")  # fmt: skip
 def guided_passes(sequences: Number) -> Number:
     """Sequences of a step under guidance."""
     return 2 * sequences
 
 
-@formula(
-    "t_wait", "s", "the device waits where the host takes longer to start kernels than it to run them; docs/energy.md"
-)
+@formula("t_wait", "s", "the device waits where the host takes longer to start kernels than it to run them; docs/energy.md")  # fmt: skip
 def launch_bound_wait(layers: Number, per_layer: Number, computed: Number) -> Number:
     """Seconds that a device idles for a host that starts the kernels of `layers` layers."""
     return num.maximum(layers * per_layer - computed, 0.0)
@@ -131,11 +123,7 @@ def prefill_interference(batch: Number, output: Number, prompt_cost: Number) -> 
     return num.maximum(batch - 1, 0) / num.maximum(output, 1) * prompt_cost
 
 
-@formula(
-    "S_new",
-    "tokens",
-    "prefix caching: what is in the cache is not read again, but for the last token, whose logits are wanted",
-)
+@formula("S_new", "tokens", "prefix caching: what is in the cache is not read again, but for the last token, whose logits are wanted")  # fmt: skip
 def uncached_tokens(prompt: Number, hit: Number) -> Number:
     """Prompt tokens that a pass still computes."""
     return num.maximum(prompt * (1 - hit), 1)
@@ -158,11 +146,7 @@ def prompts_per_pass(budget: Number, prompt: Number) -> Number:
     return num.maximum(num.floor(budget / prompt), 1)
 
 
-@formula(
-    "n_c",
-    "passes",
-    "chunked prefill: Agrawal et al. 2023, SARATHI; a prompt beyond a step's budget takes several steps",
-)
+@formula("n_c", "passes", "chunked prefill: Agrawal et al. 2023, SARATHI; a prompt beyond a step's budget takes several steps")  # fmt: skip
 def prompt_passes(budget: Number, prompt: Number) -> Number:
     """Passes that one prompt takes."""
     return num.maximum(num.ceil(prompt / budget), 1)
@@ -234,9 +218,7 @@ def sequences_in_flight(rate: Number, output: Number, itl: Number) -> Number:
     return rate * output * itl
 
 
-@formula(
-    "M_res", "B", "gathered tokens of an expert group need room of their own, read off runs at the limit of memory"
-)
+@formula("M_res", "B", "gathered tokens of an expert group need room of their own, read off runs at the limit of memory")  # fmt: skip
 def reserve_with_gathered_tokens(reserve: Number, gathered: Number, ep: Number) -> Number:
     """Reserved memory per device, with that for gathered tokens where experts are on several replicas."""
     return reserve + gathered * num.minimum(ep - 1, 1)
@@ -284,21 +266,13 @@ def largest_batch(capacity: Number, resident: Number, kv_per_sequence: Number) -
     return num.maximum(num.floor((capacity - resident) / kv_per_sequence), 0)
 
 
-@formula(
-    "t_beside",
-    "s",
-    "SGLang, Large-scale expert parallelism (lmsys.org, 2025-05): kernels that send keep some of the chip's units",
-)
+@formula("t_beside", "s", "SGLang, Large-scale expert parallelism (lmsys.org, 2025-05): kernels that send keep some of the chip's units")  # fmt: skip
 def slowdown_by_comm_kernels(work: Number, share: Number) -> Number:
     """work / (1 - share): work on the SMs that communication kernels leave."""
     return work / (1 - share)
 
 
-@formula(
-    "t_exposed",
-    "s",
-    "two batches take turns on the chip and on its links, neither perfectly hidden: a norm of the two, p = 2",
-)
+@formula("t_exposed", "s", "two batches take turns on the chip and on its links, neither perfectly hidden: a norm of the two, p = 2")  # fmt: skip
 def exposed_all2all_time(work: Number, sent: Number) -> Number:
     """sqrt(work^2 + sent^2) - work: exposed time of an all-to-all that overlaps work."""
     return num.sqrt(work * work + sent * sent) - work
@@ -367,9 +341,7 @@ def continuous_gain(utilization: Number) -> Number:
     return 1 / utilization
 
 
-@formula(
-    "n_evict", "tokens/step", _BOOK + ", chapter 8: each of B sequences leaves after G steps with its P + G tokens"
-)
+@formula("n_evict", "tokens/step", _BOOK + ", chapter 8: each of B sequences leaves after G steps with its P + G tokens")  # fmt: skip
 def evicted_tokens_per_step(batch: Number, prompt: Number, output: Number) -> Number:
     """KV-cache tokens freed per decode step in a steady continuous batch."""
     return batch * (prompt + output) / output
@@ -399,21 +371,13 @@ def beam_cache_tokens_shared(batch: Number, beams: Number, prompt: Number, outpu
     return batch * (prompt + beams * output)
 
 
-@formula(
-    "n",
-    "tokens",
-    "a prefix is computed once, the rest of each prompt every time: Zheng et al. 2024, SGLang (RadixAttention)",
-)
+@formula("n", "tokens", "a prefix is computed once, the rest of each prompt every time: Zheng et al. 2024, SGLang (RadixAttention)")  # fmt: skip
 def prefilled_tokens(requests: Number, prompt: Number, shared: Number, hit_rate: Number) -> Number:
     """Prompt tokens computed when a shared prefix is cached; the first request always computes it."""
     return prompt + (requests - 1) * (prompt - hit_rate * shared)
 
 
-@formula(
-    "b*",
-    "sequences",
-    "revenue per token covers the price of the hardware; throughput proportional to batch while memory-bound",
-)
+@formula("b*", "sequences", "revenue per token covers the price of the hardware; throughput proportional to batch while memory-bound")  # fmt: skip
 def break_even_batch(
     usd_per_hour: Number, usd_per_million: Number, utilization: Number, tokens_per_s_each: Number
 ) -> Number:

@@ -29,11 +29,7 @@ def gather_rule(size: Number, bandwidth: Number) -> Number:
     return size / bandwidth
 
 
-@formula(
-    "V_link",
-    "elements",
-    _BOOK + "chapter 3, problem 10: all-to-all round a one-way ring of an n x n array on d devices",
-)
+@formula("V_link", "elements", _BOOK + "chapter 3, problem 10: all-to-all round a one-way ring of an n x n array on d devices")  # fmt: skip
 def one_way_all_to_all(elements: Number, devices: Number) -> Number:
     """Elements over each link: half the array, less its diagonal part."""
     return elements / 2 * (1 - 1 / devices)
@@ -45,9 +41,7 @@ def gather_over_reduce(contracted: Number, columns: Number) -> Number:
     return contracted / columns
 
 
-@formula(
-    "t_route", "s", _BOOK + "chapter 2, problem 5: first byte after all hops, the rest over the ports that lead there"
-)
+@formula("t_route", "s", _BOOK + "chapter 2, problem 5: first byte after all hops, the rest over the ports that lead there")  # fmt: skip
 def route_time(size: Number, bandwidth: Number, ports: Number, hops: Number, hop_time: Number) -> Number:
     """Time to send an array from one device of a torus to another."""
     return size / (bandwidth * ports) + hops * hop_time
@@ -71,9 +65,7 @@ def tensor_parallel_limit(d_ff: Number, peak: Number, bandwidth: Number) -> Numb
     return d_ff * bandwidth / peak
 
 
-@formula(
-    "X", "devices", _BOOK + "chapter 5: FSDP over X and tensor parallelism over N/X, each over its share of the axes"
-)
+@formula("X", "devices", _BOOK + "chapter 5: FSDP over X and tensor parallelism over N/X, each over its share of the axes")  # fmt: skip
 def optimal_fsdp(tokens: Number, devices: Number, d_ff: Number, fsdp_axes: Number, tensor_axes: Number) -> Number:
     """sqrt(B N M_X / (F M_Y)): the FSDP degree that balances both kinds of communication."""
     return num.sqrt(tokens * devices * fsdp_axes / (d_ff * tensor_axes))
@@ -85,11 +77,7 @@ def mixed_critical_tokens(alpha: Number, d_ff: Number, axes: Number) -> Number:
     return 4 * alpha * alpha / (axes * d_ff)
 
 
-@formula(
-    "b",
-    "tokens",
-    _BOOK + "chapter 2, problem 3: two FLOPs per weight and token against the bytes of the weight over a link",
-)
+@formula("b", "tokens", _BOOK + "chapter 2, problem 3: two FLOPs per weight and token against the bytes of the weight over a link")  # fmt: skip
 def streaming_critical_batch(peak: Number, bandwidth: Number, weight_bytes: Number) -> Number:
     """Batch above which weights that stream in over a link are no longer the bottleneck."""
     return peak * weight_bytes / (2 * bandwidth)
@@ -111,9 +99,7 @@ def weight_stationary_2d(tokens: Number, d_model: Number, d_ff: Number, x: Numbe
     return 2 * tokens * p * (d_model / x * (y - 1) / y + d_ff / y * (x - 1) / x)
 
 
-@formula(
-    "V_WG", "B", _POPE + "section 3.2.3: weights gathered over `over` devices, activations kept to the other n/over"
-)
+@formula("V_WG", "B", _POPE + "section 3.2.3: weights gathered over `over` devices, activations kept to the other n/over")  # fmt: skip
 def weight_gathered(tokens: Number, d_model: Number, weights: Number, over: Number, n: Number, p: Number) -> Number:
     """Weights over n/over devices gathered, and a one-dimensional layout of a share of the tokens among the rest."""
     rest = n / over

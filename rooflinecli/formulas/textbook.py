@@ -35,17 +35,13 @@ def vocabulary_params(vocab: Number, d_model: Number, matrices: Number) -> Numbe
     return vocab * d_model * matrices
 
 
-@formula(
-    "B_ckpt", "B", _BOOK + "chapter 5: the input, and the two hidden arrays of a gated feed-forward, of every layer"
-)
+@formula("B_ckpt", "B", _BOOK + "chapter 5: the input, and the two hidden arrays of a gated feed-forward, of every layer")  # fmt: skip
 def checkpointed_activations(tokens: Number, layers: Number, d_model: Number, d_ff: Number, p: Number) -> Number:
     """Activations kept when each layer saves three matmul outputs, [B F], [B F] and [B D]."""
     return tokens * layers * (d_model + 2 * d_ff) * p
 
 
-@formula(
-    "B*", "tokens", _BOOK + "chapter 2: matmul time equals memory time, inputs and outputs counted; solved for the rows"
-)
+@formula("B*", "tokens", _BOOK + "chapter 2: matmul time equals memory time, inputs and outputs counted; solved for the rows")  # fmt: skip
 def matmul_critical_rows(
     k: Number, n: Number, peak: Number, bandwidth: Number, x_bytes: Number, w_bytes: Number, y_bytes: Number
 ) -> Number:
@@ -71,30 +67,19 @@ def latency_bound_size(bandwidth: Number, hops: Number, hop_time: Number) -> Num
     return bandwidth * hops * hop_time
 
 
-@formula(
-    "Y", "devices", _BOOK + "chapter 8: while memory-bound, activations must not travel longer than weights stream"
-)
+@formula("Y", "devices", _BOOK + "chapter 8: while memory-bound, activations must not travel longer than weights stream")  # fmt: skip
 def decode_tensor_parallel_limit(d_ff: Number, batch: Number, bandwidth_ratio: Number) -> Number:
     """F / (B beta) with beta = memory over link bandwidth: tensor parallelism a memory-bound decode step can use."""
     return d_ff / (batch * bandwidth_ratio)
 
 
-@formula(
-    "I",
-    "FLOP/B",
-    _NOTES + "eq. 7.9: a layer's FLOPs per token over the bytes of its two all-reduces (2 passes each), per device",
-)
+@formula("I", "FLOP/B", _NOTES + "eq. 7.9: a layer's FLOPs per token over the bytes of its two all-reduces (2 passes each), per device")  # fmt: skip
 def tensor_parallel_intensity(d_model: Number, expansion: Number, tp: Number, p: Number) -> Number:
     """Compute over communication of a layer under tensor parallelism of large degree."""
     return arithmetic_intensity(2 * (4 + 2 * expansion) * d_model * d_model / tp, 2 * 2 * d_model * p)
 
 
-@formula(
-    "rows",
-    "1",
-    _NOTES
-    + "section 2.6; Dao et al. 2022, FlashAttention: C keys and values, R queries and R x C scores share the chip",
-)
+@formula("rows", "1", _NOTES + "section 2.6; Dao et al. 2022, FlashAttention: C keys and values, R queries and R x C scores share the chip")  # fmt: skip
 def flash_query_block(on_chip_elements: Number, key_block: Number, head_dim: Number) -> Number:
     """Largest R with C H + R H + R C within the on-chip elements."""
     return (on_chip_elements - key_block * head_dim) / (head_dim + key_block)

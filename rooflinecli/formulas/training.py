@@ -76,19 +76,13 @@ def straggler_factor(per_doubling: Number, nodes: Number, per_domain: Number, do
     return 1 + (per_doubling * num.log(nodes) + per_domain * num.log(domains)) / 0.6931471805599453
 
 
-@formula(
-    "r",
-    "1",
-    "80% of published steps of families left out of the fit, in logarithms; parts independent; docs/accuracy.md",
-)
+@formula("r", "1", "80% of published steps of families left out of the fit, in logarithms; parts independent; docs/accuracy.md")  # fmt: skip
 def step_error(base: Number, experts: Number, hidden: Number, exposed: Number, extrapolation: Number = 0.0) -> Number:
     """sqrt(base^2 + experts^2 + hidden^2 + exposed^2 + extrapolation^2)."""
     return num.sqrt(base**2 + experts**2 + hidden**2 + exposed**2 + extrapolation**2)
 
 
-@formula(
-    "x", "1", "how far a size goes beyond what published runs did: none up to their limit, all of the way at the end"
-)
+@formula("x", "1", "how far a size goes beyond what published runs did: none up to their limit, all of the way at the end")  # fmt: skip
 def beyond(size: Number, limit: Number, end: Number) -> Number:
     """min(max((size - limit)/(end - limit), 0), 1)."""
     return num.minimum(num.maximum((size - limit) / (end - limit), 0.0), 1.0)
@@ -102,9 +96,7 @@ def extrapolation_error(*errors: Number) -> Number:
     return num.sqrt(total)
 
 
-@formula(
-    "r", "1", "the more of a step is communication, the less is known of it; hidden beyond 1.5 steps tells no more"
-)
+@formula("r", "1", "the more of a step is communication, the less is known of it; hidden beyond 1.5 steps tells no more")  # fmt: skip
 def communication_error(error: Number, seconds: Number, step: Number) -> Number:
     """error min(t/t_step, 1.5)."""
     return error * num.minimum(seconds / step, 1.5)
@@ -126,11 +118,7 @@ def optimizer_bytes_per_parameter(state: Number, gradient: Number, weight: Numbe
     return 2 * state + gradient + weight + passes
 
 
-@formula(
-    "F_NS",
-    "FLOP",
-    "Jordan et al. 2024, Muon: X <- aX + (bA + cA^2) X with A = X X^T, on the shorter side m of an m x n momentum",
-)
+@formula("F_NS", "FLOP", "Jordan et al. 2024, Muon: X <- aX + (bA + cA^2) X with A = X X^T, on the shorter side m of an m x n momentum")  # fmt: skip
 def newton_schulz_flops(short: Number, long: Number, steps: Number) -> Number:
     """steps (4 n m^2 + 2 m^3): what orthogonalizing one matrix multiplies."""
     return steps * (4 * long * short * short + 2 * short * short * short)
@@ -153,37 +141,25 @@ def preconditioning_flops(
     return num.where(blocked > 0, parts, whole)
 
 
-@formula(
-    "B_acc", "B", "gradients added to the running sum once a microbatch; bytes fitted per framework, docs/accuracy.md"
-)
+@formula("B_acc", "B", "gradients added to the running sum once a microbatch; bytes fitted per framework, docs/accuracy.md")  # fmt: skip
 def accumulation_traffic(params: Number, bytes_per_param: Number) -> Number:
     """Bytes moved to accumulate one micro-batch's gradients."""
     return params * bytes_per_param
 
 
-@formula(
-    "t_offload", "s", "gradients go down and new weights come up the host link; Rajbhandari et al. 2021, ZeRO-Infinity"
-)
+@formula("t_offload", "s", "gradients go down and new weights come up the host link; Rajbhandari et al. 2021, ZeRO-Infinity")  # fmt: skip
 def offload_transfer(params: Number, gradient_bytes: Number, weight_bytes: Number, link: Number) -> Number:
     """Time to move gradients to the host and weights back."""
     return params * (gradient_bytes + weight_bytes) / link
 
 
-@formula(
-    "t_swap",
-    "s",
-    "what a layer keeps goes down the host link forward and comes back up for backward; Rhu et al. 2016, vDNN",
-)
+@formula("t_swap", "s", "what a layer keeps goes down the host link forward and comes back up for backward; Rhu et al. 2016, vDNN")  # fmt: skip
 def activation_transfer(activations: Number, link: Number) -> Number:
     """Time to send activations to the host and fetch them again."""
     return 2 * activations / link
 
 
-@formula(
-    "F_dpo",
-    "FLOP",
-    "Rafailov et al. 2023: policy forward and backward, reference forward, each on a chosen and a rejected sequence",
-)
+@formula("F_dpo", "FLOP", "Rafailov et al. 2023: policy forward and backward, reference forward, each on a chosen and a rejected sequence")  # fmt: skip
 def dpo_flops_rule(policy_params: Number, reference_params: Number, tokens: Number) -> Number:
     """6 N_policy + 2 N_reference per token of both sequences."""
     return (6 * policy_params + 2 * reference_params) * tokens

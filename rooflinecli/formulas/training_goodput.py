@@ -36,11 +36,7 @@ def daly_interval(checkpoint: Number, mtbf: Number) -> Number:
     return num.where(checkpoint < 2 * mtbf, num.maximum(interval, 0), mtbf)
 
 
-@formula(
-    "x",
-    "1",
-    _DALY + ", eq. 20: expected time with exponential failures, also during checkpoint and restart, over the work done",
-)
+@formula("x", "1", _DALY + ", eq. 20: expected time with exponential failures, also during checkpoint and restart, over the work done")  # fmt: skip
 def slowdown(interval: Number, checkpoint: Number, restart: Number, mtbf: Number) -> Number:
     """(M/tau) e^(R/M) (e^((tau + delta)/M) - 1)."""
     return mtbf / interval * num.E ** (restart / mtbf) * (num.E ** ((interval + checkpoint) / mtbf) - 1)

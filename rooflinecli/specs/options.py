@@ -396,6 +396,7 @@ class ServingEngine(Group):
 
     engine: OptText = field("word", "Serving engine: python-server (default), cuda-graph, vllm, sglang, trtllm, trtllm-cpp; llamacpp (GGUF), mlx, exllamav3, ...", default=None, panel=ENGINE, phase="serve")
     gpu_memory_utilization: OptNumber = field("share", "Fraction of memory for weights and KV cache (vllm, sglang), or of what weights leave for the cache (trtllm), instead of the engine's.", default=None, panel=ENGINE, phase="serve", fills="gpu_memory_utilization", former=("mem-fraction-static", "kv-cache-free-gpu-memory-fraction"))
+    max_num_seqs: OptNumber = field("count", "Sequences that a replica runs at once, instead of the engine's; under a load the others queue.", default=None, panel=ENGINE, phase="serve", fills="max_sequences", former=("max-running-requests", "max-batch-size"))
 
 
 class Scheduling(Group):

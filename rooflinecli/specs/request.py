@@ -68,6 +68,7 @@ class Request:
     equal_lengths: bool = False
     token_budget: Number | None = None
     gpu_memory_utilization: Number | None = None
+    max_sequences: Number | None = None
     scheduler: str | None = None
     prefix_hit: Number | None = None
     kv_tier: str | None = None

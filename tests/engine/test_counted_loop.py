@@ -13,7 +13,7 @@ from rooflinecli.interfaces import verbs
 
 PRICES = LoopPrices(
     front=0, per_token=0, per_stream=0, prompt=100, steps=4, spread=0, budget=1000, pieces=1, stages=1, factor=1, look_ahead=False, whole=False, rides=True, room=0, starts=0, launches=0,
-    power=1, lone=10, each=1e9, rate=0, decodes=(1, 1, 1, 1), passes=(10, 34, 258), graphs=(0, 0, 0, 0),
+    power=1, lone=10, each=1e9, rate=0, slots=float("inf"), decodes=(1, 1, 1, 1), passes=(10, 34, 258), graphs=(0, 0, 0, 0),
 )  # fmt: skip
 
 

@@ -290,18 +290,19 @@ def test_a_switch_that_is_off_comes_back_under_its_flag(tool):
 
 
 @pytest.mark.parametrize(
-    "load, slots",
+    "load, slots, longest",
     [
-        ("--concurrency 4", 4),
-        ("--batch 3", 3),
-        ("--qps 2", 5),
+        ("--concurrency 4", 4, 2520),  # lengths vary by a fifth
+        ("--concurrency 4 --fixed-lengths", 4, 2100),
+        ("--batch 3", 3, 2100),
+        ("--qps 2", 5, 2520),
     ],  # 1.6 requests in flight on average, and twice the square root of it
 )
-def test_llama_cpp_has_slots_and_context_for_the_load(cli, tmp_path, load, slots):
+def test_llama_cpp_has_slots_and_context_for_the_load(cli, tmp_path, load, slots, longest):
     asked = ("llama-3.1-8b", "--hw", "h100", "--prompt", "2000", "--output", "100", *load.split())
     file = tmp_path / "launch.sh"
     assert cli("estimate", *asked, "--emit", "llama.cpp", "--out", str(file)).code == 0
-    assert f"--parallel {slots}\n" in file.read_text() and f"--ctx-size {2100 * slots} " in file.read_text()
+    assert f"--parallel {slots}\n" in file.read_text() and f"--ctx-size {longest * slots} " in file.read_text()
     one, other = (cli("estimate", *words, "--format", "json").json for words in (asked, ("--from", str(file))))
     assert one["phases"]["decode"]["time_s"] == other["phases"]["decode"]["time_s"]
 

@@ -187,7 +187,7 @@ def length(launch: Launch, longest: object, flag: str) -> None:
     text = str(longest or "")
     if not text.replace("_", "").isdigit() or int(text) < 2:
         return
-    most = int(text)
+    most, launch.longest = int(text), (int(text), flag)
     launch.notes.append(f"{flag} {most} caps prompt + output; a launch states no load; give --prompt and --output")
     if most < 2048 + 256:
         launch.options |= {"prompt": max(most - min(256, most // 2), 1), "output": min(256, most // 2)}

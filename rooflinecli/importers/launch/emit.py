@@ -46,8 +46,9 @@ def tool(name: str) -> Any:
     return registry.load(locate.TOOLS, name)
 
 
-def emit(name: str, options: Tree, slots: int = 1) -> EmittedLaunch:
-    """The launch of a fully specified layout; `slots`: requests that a replica serves at once, where no --batch is among the options.
+def emit(name: str, options: Tree, slots: int = 1, longest: int = 0) -> EmittedLaunch:
+    """The launch of a fully specified layout; `slots`: requests that a replica serves at once, where no --batch is among the options;
+    `longest`: tokens of its longest request, where that is not the prompt and output among them.
 
     Raises UsageError for a tool of another kind of work.
     """
@@ -59,12 +60,16 @@ def emit(name: str, options: Tree, slots: int = 1) -> EmittedLaunch:
     if ("train" in (options.get("phase") or [])) != module.TRAINS:
         work, phase = ("trains", "train") if module.TRAINS else ("serves", "decode")
         raise UsageError(f"--emit {name}: {module.VERSION} {work}; ask for --phase {phase}", "emit")
-    body = module.write({"slots": slots, **options}, hub(model))
+    most = {"batch": options["max-num-seqs"]} if "max-num-seqs" in options else {}
+    total = longest or int(options.get("prompt") or 0) + int(options.get("output") or 0)
+    body = module.write({"slots": slots, "length": total or None, **most, **options}, hub(model))
     launch = read.read_text(body, name)
     if launch.framework:  # which a reader takes where nothing else is said
         options = {"software": Layout.software, **options}
         launch.options["software"] = launch.framework
     written = {**launch.options, **launch.speculation}
+    if "max-num-seqs" in options:
+        written = read.served_at_once(written)
     rest = {k: v for k, v in options.items() if k not in written or not same(k, written[k], v)}
     if "acceptance" in rest:
         rest |= {k: options[k] for k in launch.speculation if k in options}

@@ -126,6 +126,7 @@ class Launch:
     shape: Options = field(default_factory=dict)  # of the model, where a launch describes it instead of naming it
     environment: dict[str, str] = field(default_factory=dict)  # variables that the server itself reads
     group: int = 1  # replicas of attention inside one tensor parallel group
+    longest: tuple[int, str] | None = None  # tokens that a server admits of a request, and the flag that says so
 
     def put(self, option: str, written: object, flag: str) -> None:
         """Set an option as written, unless it is empty, `auto` or None."""

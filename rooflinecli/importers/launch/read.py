@@ -20,7 +20,9 @@ from rooflinecli.importers.launch.tools import trainers
 from rooflinecli.importers.source import Options, Tree
 from rooflinecli.specs import flag_text
 from rooflinecli.specs.options import OPTIONS, find
+from rooflinecli.specs.parse_values import number
 from rooflinecli.specs.registry import kinds, load
+from rooflinecli.specs.request import OUTPUT
 
 _OURS = re.compile(r"^\s*(?:#|//)\s*roofline: (.+)$|^\s*\"roofline\": \"(.+)\",?$", re.MULTILINE)
 _CHOSEN = re.compile(r"(.+)#(\d+)")
@@ -173,10 +175,12 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
         why = "the acceptance rate is not stated, so it is left out; give --acceptance"
         launch.notes.append(f"speculative decoding, {drafted}: {why}")
     serving = "train" not in str({**found, **asked}.get("phase", ""))
-    if serving and {"concurrency", "qps"} & {*found, *asked}:
-        found.pop("batch", None)
+    if serving and {"concurrency", "qps", "max-num-seqs"} & {*found, *asked}:
+        found = served_at_once(found)
     if launch.trains and (unsaid := [f"--{name}" for name in ("batch", "seq") if name not in {**found, **asked}]):
         launch.notes.append(f"not stated, so the defaults of an estimate are taken; give {' and '.join(unsaid)}")
+    if launch.longest is not None and {"prompt", "output"} & set(asked):
+        _check_length(launch, *launch.longest, found, asked)
     tp, dp = asked.get("tp"), int(str({**found, **asked}.get("dp", 1)))
     if tp is not None and dp > 1 and launch.group > 1:
         launch.notes.append(
@@ -187,6 +191,29 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
     for remark in remarks(launch):
         warn(remark)
     return {**found, **asked}
+
+
+def _check_length(launch: Launch, most: int, flag: str, found: Options, asked: Tree) -> None:
+    """Raise UsageError for a request longer than its server admits; of a length that is not given, as much is left as fits."""
+    try:
+        lengths = {name: number(f"--{name}", asked[name], "length") for name in ("prompt", "output") if name in asked}
+    except UsageError:  # several of a sweep, or none, which is refused where it is read
+        return
+    if sum(lengths.values()) > most - (len(lengths) < 2):
+        given = " and ".join(f"--{name} {asked[name]}" for name in lengths)
+        raise UsageError(
+            f"{launch.where}: {flag} {most} admits no request of {given}; give shorter ones, or a server that takes them",
+            next(iter(lengths)),
+        )
+    if "output" not in asked and lengths["prompt"] + OUTPUT > most:
+        found["output"] = most - int(lengths["prompt"])
+    elif "prompt" not in asked and "prompt" in found:
+        found["prompt"] = min(int(str(found["prompt"])), most - int(lengths["output"]))
+
+
+def served_at_once(options: Options) -> Options:
+    """Options under a load: the sequences that a server runs at once are its batch without one only."""
+    return {"max-num-seqs" if name == "batch" else name: value for name, value in options.items()}
 
 
 def _resized(launch: Launch, found: Options, asked: Tree, served: bool) -> None:

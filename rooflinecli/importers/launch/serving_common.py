@@ -148,9 +148,8 @@ def command(words: Iterable[str], flags: ToolFlags, options: Options, own: Optio
 
     A flag with None or False is left out, one with True has no value.
     """
-    total = int(options.get("prompt") or 0) + int(options.get("output") or 0)
     dtype = options.get("dtype", "")
-    known = {**options, "length": total or None, "wide": _WIDE.get(dtype), "fp8": "fp8" if dtype == "fp8" else None}
+    known = {**options, "wide": _WIDE.get(dtype), "fp8": "fp8" if dtype == "fp8" else None}
     lines = [shlex.join(words)]
     for flag, row in flags.write.items():
         name, _, above = row.partition(">")

@@ -25,7 +25,8 @@ from rooflinecli.engine.phase_answer import (
     TrainAnswer,
     layout_answer,
 )
-from rooflinecli.engine.serving_load import ReplicaLoad, load, restart_fraction, steady_itl
+from rooflinecli.engine.residency import max_sequences
+from rooflinecli.engine.serving_load import ReplicaLoad, length_spread, load, restart_fraction, steady_itl
 from rooflinecli.formulas import cost as money
 from rooflinecli.formulas import energy, roofline, serving, training
 from rooflinecli.formulas.counted_loop import SIZES
@@ -310,7 +311,7 @@ def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], plans: dict[str, 
 RESTARTED = 0.09  # of the time between tokens, in a closed loop: a simulation's ITL is longer than the mean's by this much, within 2 %
 FLOODED = 0.5  # taken by prompts of others: below it means of random open loops are those of a simulation
 NOTABLE = 0.07  # of the times of a loop that was counted
-FULL = 0.9  # of the sequences whose caches fit: beyond it arrivals wait for room
+FULL = 0.9  # of the sequences that an engine runs at once, or whose caches fit: beyond it arrivals wait for room
 
 
 def unsupported(ctx: EstimateContext, phases: dict[str, PhaseAnswer], layouts: Mapping[str, Layout]) -> list[str]:
@@ -357,7 +358,7 @@ def foreign(ctx: EstimateContext) -> list[str]:
 
 
 def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None, layout: Layout | None) -> list[str]:
-    """Loads in which requests meet each other: slots that begin together, and caches so full that an engine queues or preempts."""
+    """Loads in which requests meet each other: slots that begin together, and caches so full that an engine queues."""
     if not isinstance(decode, DecodeAnswer) or layout is None or decode.load_kind == "static":
         return []
     found, busy = [], load(ctx, layout)
@@ -381,12 +382,19 @@ def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None, layout: Layout | N
             f"serving: a loop of short answers or equal lengths is counted step by step up to {SIZES[-1]} clients, and longer in proportion "
             "beyond; `roofline simulate` follows as many as there are"
         ]
-    held, most = float(num.value(decode.batch)), float(num.value(decode.max_batch))
-    asked = ctx.request.concurrency is None or num.value(ctx.request.concurrency) is not MOST
-    if asked and most >= 1 and held >= FULL * most:
+    held, most, slots = (float(num.value(n)) for n in (decode.batch, decode.max_batch, max_sequences(ctx)))
+    if most < 1 or held < FULL * most:
+        return found
+    if busy.kind == "open":
+        fit = "caches fit" if most < slots else "the engine runs"
         found.append(
-            f"decode: {held:,.0f} sequences in flight where caches of {most:,.0f} fit: an engine then queues or preempts, which no formula here "
-            "follows; `roofline simulate` does"
+            f"decode: {held:,.3g} sequences at once in the mean, of at most {most:,.0f} that {fit}: arrivals queue at times, which this follows "
+            "roughly; `roofline simulate` does step by step"
+        )
+    elif most < slots and ctx.engine.scheduler.reserve_share and num.present(length_spread(ctx)):
+        found.append(
+            f"decode: {ctx.engine.name} admits a request when its whole cache fits, and of {most:,.0f} that do in the mean, lengths varied, some queue "
+            "at times, which no formula here follows; `roofline simulate` does"
         )
     return found
 

@@ -9,6 +9,7 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
 from rooflinecli.engine import build_request
 from rooflinecli.engine.phase_answer import TrainAnswer
+from rooflinecli.engine.serving_load import variation
 from rooflinecli.importers.launch import emit
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.specs.model import load_model
@@ -21,7 +22,13 @@ def launch(tool: str, options: Mapping[str, object], result: EstimateAnswer) -> 
     spread = (
         2 * math.sqrt(in_flight) if result.workload.qps is not None else 0
     )  # an open loop is at times above its mean
-    return emit.emit(tool, resolved_options(options, result, trains), math.ceil(in_flight + spread))
+    work, model = result.workload, load_model(_model(options, result))
+    longest = float((work.prompt or 0) + (work.output or 0))
+    if work.request_lengths == "varied":
+        longest *= 1 + variation(longest, model.max_context)
+    return emit.emit(
+        tool, resolved_options(options, result, trains), math.ceil(in_flight + spread), math.ceil(longest - 1e-6)
+    )
 
 
 def resolved_options(options: Mapping[str, object], result: EstimateAnswer, trains: bool) -> dict[str, object]:

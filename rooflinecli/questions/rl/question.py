@@ -42,7 +42,7 @@ class Rl(
         "ep": "Expert parallel size of the trainer.",
         "engine": "Engine of the rollout: vllm (default), sglang, trtllm.",
     }
-    without = frozenset(("utilization", "loss_chunks", "mlp_chunks", "capacity_factor"))
+    without = frozenset(("max_num_seqs", "utilization", "loss_chunks", "mlp_chunks", "capacity_factor"))
     # fmt: off
     model: o.OptText = o.field("name", o.Subject.model.help, default=None, panel=o.LOAD, positional=True, kw_only=False)  # type: ignore[assignment]
     hw: o.OptText = o.field("name", o.Subject.hw.help, default=None, panel=o.LOAD, fills="hardware", also=("hardware",), kw_only=False)  # type: ignore[assignment]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
@@ -12,7 +11,7 @@ from rooflinecli.core.parallel_map import Workers
 from rooflinecli.engine import evaluate, inference
 from rooflinecli.engine.build_request import warn
 from rooflinecli.engine.evaluate import prefill_share, token_prices
-from rooflinecli.engine.serving_load import VARIATION, ReplicaLoad
+from rooflinecli.engine.serving_load import ReplicaLoad, variation
 from rooflinecli.formulas import cost, energy, serving
 from rooflinecli.questions.simulate import question as types
 from rooflinecli.questions.simulate.deployment import (
@@ -129,8 +128,7 @@ def length_distributions(question: Simulate) -> tuple[Lengths, Lengths]:
     found = lengths("prompt", prompt), lengths("output", output)
     if {each.kind for each in found} != {"fixed"}:
         return found
-    room = (max_context(question.estimate_options) or math.inf) / sum(each.mean for each in found)
-    wide = max(min(VARIATION, room - 1.0), 0.0)
+    wide = variation(sum(each.mean for each in found), max_context(question.estimate_options))
     prompts, outputs = (replace(each, spread=(1.0 - wide, 1.0 + wide)) for each in found)
     return prompts, outputs
 
@@ -381,10 +379,8 @@ def answer_and_run(
     if trace is not None and ran.values["steady_s"] >= ran.values["duration_s"]:
         notes.append("the trace is too short for a steady window: rates are over the whole run")
     if not ran.sustained:
-        rate = "" if question.qps is None else f"{question.qps:g} requests/s "
         notes.append(
-            f"the load cannot be sustained: {rate or 'requests '}arrive and {ran.values['requests_per_s']:.3g}/s end; the queue grows "
-            "as long as they arrive, and the latencies are of this run alone"
+            f"{_too_much(ran)}; the queue grows as long as they arrive, and the latencies are of this run alone"
         )
     answer = types.SimulateAnswer(
         schema=SCHEMA,
@@ -408,6 +404,12 @@ def answer_and_run(
         notes=notes,
     )
     return answer, ran
+
+
+def _too_much(ran: Run) -> str:
+    """What arrives and what ends of a load that cannot be sustained."""
+    rate = "requests" if ran.question.qps is None else f"{ran.question.qps:g} requests/s"
+    return f"the load cannot be sustained: {rate} arrive and {ran.values['requests_per_s']:.3g}/s end"
 
 
 def _intervals(ran: Run, workers: Workers | None) -> tuple[dict[str, list[float]], bool]:
@@ -458,7 +460,7 @@ def cell_values(cell: Cell) -> dict[str, Number]:
         return {**apart, "feasible": False, "violation": str(error)}
     if ran.interrupted:
         raise KeyboardInterrupt  # a part of a cell is no cell
-    return {**apart, **ran.values, "feasible": True, "violation": ""}
+    return {**apart, **ran.values, "feasible": ran.sustained, "violation": "" if ran.sustained else _too_much(ran)}
 
 
 def study(cells: list[Cell], spread: Workers, progress: Callable[[int], None] | None = None) -> types.StudyAnswer:

@@ -12,9 +12,8 @@ from rooflinecli.engine import build_request, option_conflicts
 from rooflinecli.engine.choose import choose
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer
-from rooflinecli.engine.forward_step import engine_constant
 from rooflinecli.engine.kv_tiers import tiers
-from rooflinecli.engine.residency import kv_bytes, kv_pool_tokens
+from rooflinecli.engine.residency import kv_bytes, kv_pool_tokens, max_sequences
 from rooflinecli.questions.estimate.answer import context_of
 from rooflinecli.questions.simulate.question import Simulate, SimulatedLayout
 from rooflinecli.simulate.cluster import Cluster
@@ -51,7 +50,7 @@ class Deployment:
             )
         each = float(kv_bytes(ctx, self.layout, 1.0, length)) / length
         rate = float(ctx.chip.host_link) if ctx.request.hardware.host_link else 0.0
-        return ReplicaLimits(pool, int(engine_constant(ctx, "max_sequences", "1")), each, rate, stride)
+        return ReplicaLimits(pool, int(max_sequences(ctx)), each, rate, stride)
 
 
 @lru_cache(maxsize=64)

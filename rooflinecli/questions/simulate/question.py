@@ -106,8 +106,8 @@ class SimulateAnswer(Record):
 
     @property
     def met(self) -> bool:
-        """Whether the SLO is met, where there is one."""
-        return self.slo is None or self.slo.met
+        """Whether the load is sustained and the SLO met, where there is one."""
+        return self.sustained and (self.slo is None or self.slo.met)
 
 
 class StudyAnswer(Record):
@@ -207,7 +207,7 @@ class Cluster(RequestLoad):
 class Simulate(Cluster, RequestLoad, o.Serving, Question["SimulateAnswer"]):
     """Percentiles, SLO attainment and the fewest replicas for a load: every request's life under an engine's scheduler.
 
-    Exit code 1 when --slo is not met, or nothing fits.
+    Exit code 1 when --slo is not met, the load cannot be sustained, or nothing fits.
     """
 
     verb = "simulate"

@@ -388,7 +388,11 @@ def _load(answer: EstimateAnswer) -> str:
         most = work.concurrency == "max"
         if most and not decodes:
             return "as many requests as memory holds"
-        return f"{work.batch:.10g} requests in flight per replica{' (all that memory holds)' if most else ''}, lengths {work.request_lengths}"
+        running, more = work.batch or 0.0, " (all that memory holds)" if most else ""
+        clients = running if isinstance(work.concurrency, str) else work.concurrency
+        if decodes and clients > running:
+            more = f", {running:.10g} of them running at once"
+        return f"{clients:.10g} requests in flight per replica{more}, lengths {work.request_lengths}"
     return f"{work.batch:.10g} sequence{'' if work.batch == 1 else 's'} per replica"
 
 

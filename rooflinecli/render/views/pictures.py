@@ -169,7 +169,7 @@ def over_rates(result: StudyAnswer) -> Picture:
     what = "slo_attainment" if result.slo else "ttft_p99_s"
     found = Picture(f"{what} against {axis}", axis, what, False)
     for row in result.rows:
-        if row["feasible"]:
+        if "requests" in row:  # one whose load is not sustained has numbers too
             name = " ".join(row[other] for other in result.axes if other != axis)
             found.series.setdefault(name, []).append((float(row[axis]), row[what]))
     return found

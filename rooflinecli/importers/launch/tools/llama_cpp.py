@@ -82,12 +82,11 @@ def write(options: Options, model: str) -> str:
     weights = str(options.get("weight-dtype") or options.get("dtype"))
     kind = _FILES.get(weights, weights.upper() if file_type(weights) is not None else "")
     file = model if model.endswith(".gguf") else model.rpartition("/")[2] + (f"-{kind}" if kind else "") + ".gguf"
-    lengths = int(options.get("prompt") or 0) + int(options.get("output") or 0)
     experts, _, layers = str(options.get("experts-on", "")).partition(":")
     cache = options["kv-dtype"] if options.get("kv-dtype") in ("q8_0", "q4_0") else None
     own = {
         "--n-gpu-layers": options.get("offload-layers", 999), "--cpu-moe": experts == "host" and not layers, "--n-cpu-moe": layers or None,
         "--split-mode": ("row" if tp > 1 else "layer") if split > 1 else None, "--tensor-split": ",".join(["1"] * split) if split > 1 else None,
-        "--ctx-size": lengths * slots or None, "--parallel": slots, "--cache-type-k": cache, "--cache-type-v": cache,
+        "--ctx-size": options["length"] * slots if options.get("length") else None, "--parallel": slots, "--cache-type-k": cache, "--cache-type-v": cache,
     }  # fmt: skip
     return serving_common.command(["llama-server", "-m", file], FLAGS, options, own)

@@ -1,0 +1,185 @@
+"""Sequences that an engine runs at once (vLLM's --max-num-seqs and its like): the rest of a load queues, in an estimate as in a simulation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rooflinecli.core.errors import Infeasible, UsageError
+from rooflinecli.formulas.closed_loop import queued_ttft, wait_for_slot
+from rooflinecli.importers.launch import read
+from rooflinecli.interfaces import verbs
+
+LLAMA = {"model": "llama-3.1-8b", "hw": "h100", "n": 1, "prompt": 1000, "output": 200}
+
+
+def ask(verb: str, options: dict[str, Any]) -> Any:
+    return verbs.answer(verbs.question(verb).read(options))
+
+
+def both(load: dict[str, Any], **simulated: Any) -> tuple[dict[str, float], dict[str, float]]:
+    """(TTFT, ITL, tokens per second) of an estimate and of a simulation."""
+    phases = ask("estimate", {**LLAMA, **load, "phase": "prefill,decode"})["phases"]
+    run = ask("simulate", {**LLAMA, **load, "interval": False, **simulated})["simulate"]
+    assert run["decode_batch_max"] <= load["max_num_seqs"] and phases["decode"]["batch"] <= load["max_num_seqs"]
+    names = {
+        "ttft_mean_s": ("prefill", "time_s"),
+        "tpot_mean_s": ("decode", "time_s"),
+        "output_tokens_per_s": ("decode", "tokens_per_s"),
+    }
+    return {name: phases[phase][key] for name, (phase, key) in names.items()}, {name: run[name] for name in names}
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        {"engine": "vllm", "max_num_seqs": 32, "concurrency": 64},
+        {"engine": "sglang", "max_num_seqs": 8, "concurrency": 12},
+        {"engine": "trtllm", "max_num_seqs": 1, "concurrency": 4},
+        {"engine": "vllm", "max_num_seqs": 4, "concurrency": 64, "fixed_lengths": True},  # counted step by step
+        {"engine": "vllm", "max_num_seqs": 8, "concurrency": 24, "output": 12},
+    ],
+    ids=str,
+)
+def test_clients_beyond_the_limit_wait_for_one_to_end(load: dict[str, Any]) -> None:
+    estimated, simulated = both(load)
+    assert estimated == pytest.approx(simulated, rel=0.1)
+    free = ask("estimate", {**LLAMA, **load, "max_num_seqs": None, "phase": "prefill,decode"})["phases"]
+    assert estimated["ttft_mean_s"] > free["prefill"]["time_s"] and estimated["tpot_mean_s"] < free["decode"]["time_s"]
+
+
+def test_a_limit_that_no_one_meets_changes_nothing() -> None:
+    one, other = (ask("estimate", {**LLAMA, "concurrency": 16, "max_num_seqs": most})["phases"] for most in (16, None))
+    assert one["prefill"] == other["prefill"] and one["decode"]["tokens_per_s"] == other["decode"]["tokens_per_s"]
+
+
+@pytest.mark.parametrize(("most", "qps"), [(1, 0.4), (4, 2.0), (16, 4.0)])
+def test_arrivals_wait_for_a_slot(most: int, qps: float) -> None:
+    estimated, simulated = both({"engine": "vllm", "max_num_seqs": most, "qps": qps}, num_requests=4000)
+    rates = {"output_tokens_per_s": qps * 200}
+    assert estimated | rates == pytest.approx(simulated | rates, rel=0.12)
+
+
+def test_a_rate_beyond_what_full_slots_answer_is_refused() -> None:
+    with pytest.raises(Infeasible, match=r"--max-num-seqs 4 answers 2\.\d+ requests/s"):
+        ask("estimate", {**LLAMA, "engine": "vllm", "max_num_seqs": 4, "qps": 3})
+    assert not ask("simulate", {**LLAMA, "engine": "vllm", "max_num_seqs": 4, "qps": 3, "interval": False})["sustained"]
+
+
+def test_a_sweep_over_clients_is_as_many_estimates(cli: Any) -> None:
+    words = (
+        "llama-3.1-8b",
+        "--hw",
+        "h100",
+        "-n",
+        "1",
+        "--tp",
+        "1",
+        "--prompt",
+        "1000",
+        "--output",
+        "200",
+        "--max-num-seqs",
+        "8",
+        "--concurrency",
+        "4,8,32",
+    )
+    points = cli("sweep", *words, "--columns", "prefill.time_s,decode.tokens_per_s", "--format", "json").json["points"]
+    for users, point in zip((4, 8, 32), points, strict=True):
+        phases = ask("estimate", {**LLAMA, "max_num_seqs": 8, "concurrency": users})["phases"]
+        assert point["prefill.time_s"] == pytest.approx(phases["prefill"]["time_s"], rel=1e-9)
+        assert point["decode.tokens_per_s"] == pytest.approx(phases["decode"]["tokens_per_s"], rel=1e-9)
+
+
+def test_a_batch_beyond_the_limit_is_refused_and_none_is_the_limit() -> None:
+    with pytest.raises(UsageError, match="--max-num-seqs 8 runs fewer; give --concurrency 16"):
+        ask("estimate", {**LLAMA, "batch": 16, "max_num_seqs": 8})
+    assert ask("estimate", {**LLAMA, "max_num_seqs": 8})["phases"]["decode"]["batch"] == 8
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "vllm serve meta-llama/Llama-3.1-8B --max-num-seqs 32",
+        "python -m sglang.launch_server --model-path meta-llama/Llama-3.1-8B --max-running-requests 32",
+        "trtllm-serve meta-llama/Llama-3.1-8B --max_batch_size 32",
+        "lmdeploy serve api_server meta-llama/Llama-3.1-8B --max-batch-size 32",
+        "llama-server -m Llama-3.1-8B-Q4_K_M.gguf --parallel 32",
+    ],
+)
+def test_the_limit_of_a_launch_holds_under_a_load(command: str) -> None:
+    for load in ({"concurrency": 64}, {"qps": 1.0}):
+        found = read.options(command, {**load, "model": "llama-3.1-8b"}, lambda remark: None)
+        assert int(found["max-num-seqs"]) == 32 and "batch" not in found
+    assert int(read.options(command, {"model": "llama-3.1-8b"}, lambda remark: None)["batch"]) == 32
+    given = read.options(command, {"model": "llama-3.1-8b", "max-num-seqs": 16, "qps": 1.0}, lambda remark: None)
+    assert given["max-num-seqs"] == 16 and "batch" not in given
+
+
+@pytest.mark.parametrize(
+    ("tool", "flag"),
+    [
+        ("vllm", "--max-num-seqs 8"),
+        ("sglang", "--max-running-requests 8"),
+        ("trtllm", "--max_batch_size 8"),
+        ("llama.cpp", "--parallel 8"),
+    ],
+)
+def test_a_launch_is_written_with_the_limit_and_read_again(cli: Any, tmp_path: Any, tool: str, flag: str) -> None:
+    asked = (
+        "llama-3.1-8b",
+        "--hw",
+        "h100",
+        "--concurrency",
+        "12",
+        "--max-num-seqs",
+        "8",
+        "--prompt",
+        "1000",
+        "--output",
+        "200",
+        "--engine",
+        "vllm",
+    )
+    file = tmp_path / "launch.sh"
+    assert cli("estimate", *asked, "--emit", tool, "--out", str(file)).code == 0
+    assert flag in file.read_text() and "not part of this launch" not in file.read_text()
+    one, other = (
+        cli("estimate", *words, "--format", "json").json for words in (asked, ("--from", str(file), "--engine", "vllm"))
+    )
+    assert one["phases"]["prefill"]["time_s"] == other["phases"]["prefill"]["time_s"]
+
+
+def test_as_many_as_memory_holds_is_that_number() -> None:
+    options = {**LLAMA, "hw": "l40s", "prompt": 3000, "phase": "prefill,decode"}
+    most = ask("estimate", {**options, "concurrency": "max"})
+    given = ask("estimate", {**options, "concurrency": most["phases"]["decode"]["max_batch"]})
+    assert most["phases"] == given["phases"] and most.get("notes") == given.get("notes")
+
+
+@pytest.mark.parametrize(
+    ("lengths", "found"),
+    [
+        ({"prompt": 3000, "output": 200}, "admits no request of --prompt 3000 and --output 200"),
+        ({"prompt": 1024}, "admits no request of --prompt 1024"),
+        ({"prompt": 900}, {"output": 124}),
+        ({"output": 700}, {"prompt": 324}),
+        ({"prompt": "512", "output": 512}, {}),
+    ],
+    ids=str,
+)
+def test_a_request_longer_than_its_server_admits_is_refused(lengths: dict[str, Any], found: Any) -> None:
+    command = "vllm serve meta-llama/Llama-3.1-8B --max-model-len 1024"
+    if isinstance(found, str):
+        with pytest.raises(UsageError, match=f"--max-model-len 1024 {found}"):
+            read.options(command, lengths, lambda remark: None)
+    else:
+        options = read.options(command, lengths, lambda remark: None)
+        assert {name: int(options[name]) for name in found} == found
+
+
+def test_one_slot_is_one_server() -> None:
+    """Pollaczek and Khinchine: u t (1 + c^2) / 2 (1 - u); and Little: two requests for each that runs wait for one."""
+    assert wait_for_slot(0.5, 1.0, 10.0, 0.5, 0.0) == pytest.approx(0.5 * 10 / (2 * 0.5))
+    assert queued_ttft(2.0, 1.0, 9.0, float("inf"), 1.5) == pytest.approx(11.0)
