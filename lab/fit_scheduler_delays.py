@@ -18,7 +18,14 @@ from rooflinecli.engine import build_request
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import prefill_pass
 from rooflinecli.engine.inference import decode_seconds, token
-from rooflinecli.engine.serving_load import burst_ttft, decoding_s, load, prompt_factor, sequences_per_stage, step_with_prompt
+from rooflinecli.engine.serving_load import (
+    burst_ttft,
+    decoding_s,
+    load,
+    prompt_factor,
+    sequences_per_stage,
+    step_with_prompt,
+)
 from rooflinecli.formulas import closed_loop
 from rooflinecli.validate import inference
 from rooflinecli.validate.stats import Table
