@@ -296,7 +296,7 @@ class Batch(Group):
 class Images(Group):
     """Images of a prompt, or made by a diffusion model."""
 
-    num_images: OptNumber = field("pictures", "Images in each prompt, for a model with a vision encoder (1 with --image-size).", default=None, panel=LOAD, least=0, fills="images", former=("images",), name="images")
+    num_images: OptNumber = field("pictures", "Images in each prompt, for a model with a vision encoder (1 with --image-size).", default=None, panel=LOAD, fills="images", former=("images",), name="images")
     image_size: OptText = field("pixels", "Size of each image, such as 1024x768: it decides patches, tiles and tokens; for a diffusion model, of the image made.", default=None, panel=LOAD, fills="image", former=("image",), name="image")
     diffusion_steps: OptNumber = field("count", "Diffusion: sampler steps, each a pass over the image; the model's own by default.", default=None, panel=LOAD, fills="steps", former=("steps",), name="steps")
     cfg: OptSwitch = field("switch", "Diffusion: classifier-free guidance, which runs every step twice.", default=None, panel=LOAD, fills="guidance", former=("guidance",), name="guidance")
@@ -374,7 +374,7 @@ class ExpertBalance(Group):
 class TrainingRecipe(Group):
     """Expert capacity and what is trained."""
 
-    capacity_factor: OptNumber = field("number", "Training: capacity of an expert over its even share of tokens; tokens above it are dropped, slots below it are padded.", default=None, panel=NUMBERS, phase="train", least=0, former=("moe-expert-capacity-factor",))
+    capacity_factor: OptNumber = field("number", "Training: capacity of an expert over its even share of tokens; tokens above it are dropped, slots below it are padded.", default=None, panel=NUMBERS, phase="train", former=("moe-expert-capacity-factor",))
     recipe: OptText = field("choice", "What is trained", default=None, panel=NUMBERS, phase="train", choices=RECIPES)
 
 

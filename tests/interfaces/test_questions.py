@@ -84,6 +84,8 @@ def test_every_kind_exists_and_no_two_fields_share_a_name(verb):
         assert one.kind in KINDS and one.help, one.long
         for name in (one.long, *one.also):
             assert names.setdefault(name, parameter) == parameter, name
+        kind = KINDS[one.kind]
+        assert one.least is None or (one.least, None) != (kind.least, kind.above), f"{one.long}: the bound of its kind"
 
 
 @pytest.mark.parametrize(("long", "old"), OLD, ids=[old for _, old in OLD])
