@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from rooflinecli.core import num
 from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.identity_cache import cached_by_identity
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import fine_tuning, schedule, training
@@ -44,7 +45,7 @@ def device_parameters(ledger: Ledger, layout: Layout, lift: PlainLift) -> Device
     """Parameters per device of a replica. With a pipeline the fullest stage has the larger of embedding and head."""
     sizes = layout.tp, layout.pp, layout.dp, layout.cp, layout.ep, layout.redundant_experts, layout.expert_tp
     plain = not lift.traced and not ledger.towers  # inputs of an encoder may be arrays, too large to keep
-    if plain and all(size.__class__ is float or size is None for size in sizes):
+    if plain and _PLAIN.issuperset(map(type, sizes)):
         return _plain_parameters(ledger, layout.stages and tuple(layout.stages), *sizes)
     return _count_parameters(ledger, layout, lift)
 
@@ -123,7 +124,7 @@ def resident_weight_bytes(formats: Formats) -> float:
     return max(formats.weight, formats.activation) if narrow else formats.weight
 
 
-@lru_cache(maxsize=256)
+@cached_by_identity
 def _as_trained(formats: Formats, quantized: bool) -> Formats:
     """Formats with the bytes of weights that stay on a device while training."""
     if quantized:
@@ -160,10 +161,9 @@ def training_state_bytes(
     recipe = RECIPE[layout.recipe]
     if recipe.quantized or not recipe.frozen:
         formats = _as_trained(formats, recipe.quantized)
-    over = data.shards(layout)
-    experts = f.partitioned_bytes(params.experts, formats.expert_weight, data.shards(layout, True)["weights"])
+    experts = f.partitioned_bytes(params.experts, formats.expert_weight, data.shards(layout, "weights", True))
     optimizer = 0.0 if layout.optimizer_on_host else optimizer_bytes
-    whole = weights(DeviceParameters(params.inner, params.outer), formats, over["weights"]) + experts
+    whole = weights(DeviceParameters(params.inner, params.outer), formats, data.shards(layout, "weights")) + experts
     if recipe.reference:
         whole = whole + whole
     if recipe.frozen:
@@ -187,17 +187,17 @@ def host_copy(params: DeviceParameters, layout: Layout, formats: Formats, per_ho
     total: Number = 0.0
     for count, experts in ((params.inner + params.outer, False), (params.experts, True)):
         if not experts or params.has_experts:
-            shards, members = data.shards(layout, experts)["weights"], data.members_in_host(layout, per_host, experts)
+            shards, members = data.shards(layout, "weights", experts), data.members_in_host(layout, per_host, experts)
             total = total + f.second_copy(count, formats.activation, shards, members)
     return total
 
 
 def partitioned(params: DeviceParameters, layout: Layout, state: str) -> Number:
     """Parameters whose weights, gradients or optimizer state one device keeps; experts are split over their own copies."""
-    dense = f.partitioned_parameters(params.inner + params.outer, data.shards(layout)[state])
+    dense = f.partitioned_parameters(params.inner + params.outer, data.shards(layout, state))
     if not params.has_experts:
         return dense
-    return dense + f.partitioned_parameters(params.experts, data.shards(layout, True)[state])
+    return dense + f.partitioned_parameters(params.experts, data.shards(layout, state, True))
 
 
 def matrices(ledger: Ledger, lift: PlainLift) -> Iterator[tuple[Number, Number, Number]]:
@@ -243,8 +243,7 @@ def preconditioning_flops(ledger: Ledger, optimizer: Optimizer, lift: PlainLift)
     return total
 
 
-@dataclass(frozen=True, slots=True)
-class FrameworkSavedTensors:
+class FrameworkSavedTensors(NamedTuple):
     """Bytes that a framework saves besides the inputs of operations: per logit, per value of a norm's input, and per output value of
     an activation function; and those that it keeps of one's input value where they are fewer than an activation's."""
 
@@ -255,6 +254,7 @@ class FrameworkSavedTensors:
 
 
 NOTHING = FrameworkSavedTensors()
+_PLAIN = frozenset((float, type(None)))
 
 
 def _saved(rows: tuple[Row, ...], sizes: Sizes, formats: Formats, axis: str = "") -> Number:
@@ -373,19 +373,28 @@ def training_activations(
     microbatches: Number,
     lift: PlainLift,
     framework: FrameworkSavedTensors = NOTHING,
+    known: dict[tuple[object, ...], tuple[Number, Number, Number, Number]] | None = None,
 ) -> Number:
     """Activations on the fullest stage: micro-batches in flight, and the working set of a layer where layers are recomputed or offloaded.
 
-    The logits are freed before the first layer is recomputed.
+    The logits are freed before the first layer is recomputed. `known` keeps what splits of the layers over stages share.
     """
     layers = float(ledger.n_layers)
-    per_stage, transient, stem, head = _stack_activations(ledger, layout, formats, seq, lift, layers, framework)
+    within = None if known is None else layout.within_stage
+    found = None if known is None or within is None else known.get((*framework, *within))
+    if found is None:
+        found = _stack_activations(ledger, layout, formats, seq, lift, layers, framework)
+        if known is not None and within is not None:
+            known[*framework, *within] = found
+    kept, transient, stem, head = found
+    per_stage = kept * pipeline.share(layout, layers)
     first, last = pipeline.schedule_of(layout).in_flight(layout, microbatches)
     for tower in ledger.reading:
-        encoder, working_set, *ends = _stack_activations(
+        kept, working_set, *ends = _stack_activations(
             tower.ledger, layout, formats, tower.length, lift, layers, framework, tower.inputs(layout.micro_batch)
         )
-        per_stage, transient, stem = per_stage + encoder, num.maximum(transient, working_set), stem + sum(ends)
+        per_stage = per_stage + kept * pipeline.share(layout, float(tower.ledger.n_layers))
+        transient, stem = num.maximum(transient, working_set), stem + sum(ends)
     if layout.activations_on_host:
         per_stage = per_stage * (1 - recompute.share(layout.offload_layers, layers))
     stage = (f.in_flight_activations(per_stage, first), f.in_flight_activations(per_stage, last))
@@ -400,7 +409,7 @@ def offloaded_activations(ledger: Ledger, layout: Layout, formats: Formats, seq:
         kept = _stack_activations(
             stack.ledger, layout, formats, stack.length, lift, layers, NOTHING, stack.inputs(layout.micro_batch)
         )[0]
-        sent = sent + kept
+        sent = sent + kept * pipeline.share(layout, float(stack.ledger.n_layers))
     return sent * recompute.share(layout.offload_layers, layers)
 
 
@@ -414,7 +423,7 @@ def _stack_activations(
     framework: FrameworkSavedTensors,
     inputs: Number | None = None,
 ) -> tuple[Number, Number, Number, Number]:
-    """Bytes per micro-batch that a stage's share of a ledger saves, a layer's working set, and what stem and head save."""
+    """Bytes per micro-batch that the layers of a ledger save, a layer's working set, and what stem and head save."""
     queries = seq if num.one(layout.cp) else seq / layout.cp
     work = pass_axis_sizes(layout.micro_batch if inputs is None else inputs, queries, seq, queries, layout)
     kept: Number = 0.0
@@ -432,12 +441,7 @@ def _stack_activations(
         head = head + copies
     if not num.one(layout.loss_chunks):
         head = f.chunked_loss(head, _saved(ledger.head, outer, formats, "V") + copies, layout.loss_chunks)
-    return (
-        kept * (pipeline.layers_on_fullest_stage(layout, float(ledger.n_layers)) / ledger.n_layers),
-        transient,
-        stem,
-        head,
-    )
+    return kept, transient, stem, head
 
 
 def inference_activations(

@@ -1,23 +1,32 @@
-"""Expressions in tables that the package brings: Python's, compiled once, over the names of a scope and nothing else."""
+"""Expressions in tables that the package brings: Python's, compiled once, over the names of a scope and nothing else.
+
+One that is asked seldom is worked out by a `Scope`; of a table that is asked thousands of times `conditions` makes one function.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from types import CodeType
 from typing import Any
 
 NOTHING: dict[str, Any] = {"__builtins__": {}}  # the names that every scope has
 _REFUSED = re.compile(r"\._|__|\blambda\b|:=")
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 
 @cache
 def compiled(expression: str) -> CodeType:
     """The code of an expression. Raises TypeError for one that defines names or reaches inside an object."""
+    return compile(_harmless(expression), expression, "eval")
+
+
+def _harmless(expression: str) -> str:
     if _REFUSED.search(expression):
         raise TypeError(f"{expression} is no expression of a row")
-    return compile(expression, expression, "eval")
+    return expression
 
 
 class Scope(dict[str, Any]):
@@ -38,3 +47,38 @@ class Scope(dict[str, Any]):
     def worked(self, written: Any) -> Any:
         """An entry of a table, worked out where it is text that starts with =."""
         return self.value(written[1:]) if isinstance(written, str) and written[:1] == "=" else written
+
+
+def conditions(
+    rows: Sequence[Mapping[str, Any]], let: Mapping[str, str], known: Mapping[str, Any], arguments: str, of: type
+) -> Callable[..., Iterator[tuple[Mapping[str, Any], Any, Any]]]:
+    """A function of `arguments` that yields each row whose `if` is true, which of its `each` this is, and what its `holds` comes to.
+
+    The last argument is an object whose attributes are names too, of class `of`; they and those of `let` are worked out where they are
+    first used.
+    """
+    lines, given = [f"def found({arguments}):"], arguments.split(", ")
+
+    def add(line: str, depth: int, expression: str, ready: set[str]) -> None:
+        """A line with an expression, and above it the names that it needs."""
+        for name in _NAME.findall(_QUOTED.sub("", expression)):
+            if name not in ready and (name in let or (name not in known and hasattr(of, name))):
+                ready.add(name)
+                add(f"{name} = ", depth, let.get(name, f"{given[-1]}.{name}"), ready)
+        lines.append(f"{' ' * depth}{line}{_harmless(expression)}")
+
+    top = {*given}
+    for i, row in enumerate(rows):
+        depth, ready = 1, top
+        when = row.get("if", "True")
+        for condition in [when] if re.search(r" (or|if|for) ", when) else when.split(" and "):
+            add("if ", depth, condition, ready)
+            lines[-1] += ":"
+            depth, ready = depth + 1, {*ready}
+        if "each" in row:
+            add("for each in ", depth, row["each"], ready)
+            lines[-1] += ":"
+            depth, ready = depth + 1, {*ready}
+        add(f"yield rows[{i}], {'each' if 'each' in row else None}, ", depth, row.get("holds", "None"), ready)
+    exec("\n".join(lines), made := {**NOTHING, **known, "rows": rows})
+    return made["found"]  # type: ignore[no-any-return]

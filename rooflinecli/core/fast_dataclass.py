@@ -1,7 +1,7 @@
-"""`dataclass` as the standard library's, for a fifth of its price: a start defines some eighty classes before it answers.
+"""`dataclass` as the standard library's, for a tenth of its price: a start defines some eighty classes before it answers.
 
-The standard decorator writes and compiles up to six methods for each class. Here only `__init__` is written; what a class says
-of itself, compares by and refuses is the same for all. What is taken: frozen, eq, repr, slots and kw_only; fields by
+The standard decorator writes and compiles up to six methods for each class. Here only `__init__` is written, for the first object; what a
+class says of itself, compares by and refuses is the same for all. What is taken: frozen, eq, repr, slots and kw_only; fields by
 `dataclasses.field`, and `replace`, `fields` and `asdict` as usual. Type checkers see the standard decorator.
 """
 
@@ -46,7 +46,12 @@ def _made(kind: type, frozen: bool, eq: bool, repr: bool, slots: bool, kw_only: 
     fields = inherited | own
     methods: dict[str, object] = {"__dataclass_fields__": fields, "_values": _values}
     methods["__dataclass_params__"] = SimpleNamespace(frozen=frozen)  # what a standard dataclass asks of its bases
-    methods["__init__"] = _init(fields.values(), frozen, hasattr(kind, "__post_init__"))
+
+    def init(self: object, /, *given: object, **named: object) -> None:
+        made.__init__ = written = _init(fields.values(), frozen, hasattr(kind, "__post_init__"))  # type: ignore[misc]
+        written(self, *given, **named)
+
+    methods["__init__"] = init
     if repr:
         methods["__repr__"] = _repr
     if eq:
@@ -60,13 +65,14 @@ def _made(kind: type, frozen: bool, eq: bool, repr: bool, slots: bool, kw_only: 
     written = {
         name: method for name, method in methods.items() if name not in kind.__dict__ or name.startswith("__dataclass")
     }
+    made = kind
     if slots:
         rest = {name: value for name, value in kind.__dict__.items() if name not in (*own, "__dict__", "__weakref__")}
-        made: type = type(kind)(kind.__name__, kind.__bases__, {**rest, **written, "__slots__": tuple(own)})
+        made = type(kind)(kind.__name__, kind.__bases__, {**rest, **written, "__slots__": tuple(own)})
         return made
     for name, method in written.items():
         setattr(kind, name, method)
-    return kind
+    return made
 
 
 def declared_fields(kind: type, kw_only: bool) -> Fields:
@@ -92,7 +98,7 @@ def declared_fields(kind: type, kw_only: bool) -> Fields:
     return found
 
 
-def _init(fields: Iterable[dataclasses.Field[object]], frozen: bool, after: bool) -> object:
+def _init(fields: Iterable[dataclasses.Field[object]], frozen: bool, after: bool) -> Callable[..., None]:
     """`__init__`, the one method whose text differs from class to class.
 
     Attributes are set one by one as the standard one does: filling `__dict__` is quicker, but attributes read from it are slower.
@@ -116,7 +122,7 @@ def _init(fields: Iterable[dataclasses.Field[object]], frozen: bool, after: bool
     named = ["*", *arguments[True]] if arguments[True] else []
     body = "\n ".join([*lines, *(["self.__post_init__()"] if after else [])] or ["pass"])
     exec(f"def __init__({', '.join(['self', *arguments[False], *named])}):\n {body}", given)
-    return given["__init__"]
+    return given["__init__"]  # type: ignore[return-value]
 
 
 def _values(self: _Instance) -> tuple[object, ...]:

@@ -145,4 +145,6 @@ def divisors(n: int) -> tuple[int, ...]:
 
 def one(size: Number) -> bool:
     """Whether a size is the scalar 1, by which nothing is split."""
+    if size.__class__ in _BARE:
+        return bool(size == 1)
     return plain(size) and bool(value(size) == 1)

@@ -70,7 +70,7 @@ def choose(ctx: EstimateContext, phases: tuple[str, ...], fastest: bool = True) 
         unsustained += [one.unsustained for one in tried if one.unsustained is not None]
         best = _best(ctx, phases if fastest else (), tried)
         if best is not None:
-            if fastest and phases == ("train",) and (trained := _trained(ctx, devices)) is not None:
+            if fastest and phases == ("train",) and (trained := _trained(ctx, devices, tried)) is not None:
                 best = Candidate(trained.layout, True)
             why = _why_count(ctx, best.layout, best.needs(ctx, phases), smaller)
             if fastest and phases != ("train",):
@@ -107,13 +107,13 @@ def _on(ctx: EstimateContext, phases: tuple[str, ...], devices: int, broken: lis
     return ChosenLayout(least.layout, False, reason, False)
 
 
-def _trained(ctx: EstimateContext, devices: int) -> ChosenLayout | None:
+def _trained(ctx: EstimateContext, devices: int, tried: list[Candidate] | None = None) -> ChosenLayout | None:
     """The fastest training layout on the devices; None where nothing is left open or nothing fits."""
     if all(getattr(ctx.request, name) is not None for name in LEFT_OPEN["train"]):
         return None
     from rooflinecli.engine import training_layout
 
-    found = training_layout.refined(ctx, devices)
+    found = training_layout.refined(ctx, devices, None if tried is None else [one.layout for one in tried])
     if found is None or not found[1]:
         return None
     layout, _, count = found

@@ -62,6 +62,7 @@ class EstimateContext:
         self._memo: dict[tuple[int, str], tuple[Layout, object]] = {}
         # of engine/microbatch
         self.stage_parts: dict[tuple[object, ...], list[tuple[StepAccumulator, Number, Number]]] = {}
+        self.stack_activations: dict[tuple[object, ...], tuple[Number, Number, Number, Number]] = {}  # of memory
         self._with_factors: dict[int, tuple[Mapping[str, Number], EstimateContext]] = {}
         self.spec = request.model
         engine = load_engine(request.engine)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
-from rooflinecli.core.expressions import Scope
+from rooflinecli.core.expressions import Scope, conditions
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number, one
 from rooflinecli.core.record import Json
@@ -132,24 +132,28 @@ def _table() -> Json:
     return found
 
 
-def rules(ctx: EstimateContext, layout: Layout, phase: str) -> Iterator[LegalityRule]:
-    """Every rule for a layout of `phase` but memory; sizes are scalars or arrays."""
-    scope = Scope({**_NAMES, "ctx": ctx, "layout": layout, "phase": phase}, _table()["let"], layout)
-    kind = "train" if phase == "train" else "serving"
-    for row in _table()["rules"]:
-        if row.get("in", kind) != kind or ("if" in row and not scope.value(row["if"])):
-            continue
+@cache
+def _conditions(kind: str) -> Callable[..., Iterator[tuple[Mapping[str, Any], Any, Any]]]:
+    """The rules of training or of serving as a function."""
+    rows = [row for row in _table()["rules"] if row.get("in", kind) == kind]
+    return conditions(rows, _table()["let"], _NAMES, "ctx, phase, layout", Layout)
+
+
+def rules(ctx: EstimateContext, layout: Layout, phase: str, broken: bool = False) -> Iterator[LegalityRule]:
+    """Every rule for a layout of `phase` but memory, or those that it breaks; sizes are scalars or arrays."""
+    for row, each, holds in _conditions("train" if phase == "train" else "serving")(ctx, phase, layout):
         if "schedule" in row:
             count = schedule.microbatch_count(ctx.train_batch, layout.dp, layout.micro_batch)
             for need in pipeline.schedule_of(layout).needs(layout, count):
-                yield LegalityRule(need.name, ("pp", "virtual_stages", "dp", "micro_batch"), need.holds, need.say)
-            continue
-        for each in scope.value(row["each"]) if "each" in row else (None,):
-            names = scope if each is None else Scope({**scope, "each": each}, scope.let, layout)
-            name, option = row["name"], scope.worked(row.get("option", ""))
-            name = name.format_map(names) if "{" in name else name
-            say = partial(row["say"].format_map, _Plain(names))
-            yield LegalityRule(name, tuple(row.get("sizes", "").split()), names.value(row["holds"]), say, option)
+                if not (broken and num.value(need.holds)):
+                    yield LegalityRule(need.name, ("pp", "virtual_stages", "dp", "micro_batch"), need.holds, need.say)
+        elif not (broken and num.value(holds)):
+            names = Scope(
+                {**_NAMES, "ctx": ctx, "layout": layout, "phase": phase, "each": each}, _table()["let"], layout
+            )
+            say, option = partial(row["say"].format_map, _Plain(names)), names.worked(row.get("option", ""))
+            sizes = tuple(row.get("sizes", "").split())
+            yield LegalityRule(row["name"].format_map(names), sizes, holds, say, option)
 
 
 class _Plain:
@@ -165,7 +169,7 @@ class _Plain:
 
 def first_violation(ctx: EstimateContext, layout: Layout, phase: str) -> LegalityRule | None:
     """The first rule that a layout breaks, None where it is legal."""
-    return next((rule for rule in rules(ctx, layout, phase) if not num.value(rule.holds)), None)
+    return next(rules(ctx, layout, phase, broken=True), None)
 
 
 def all_hold(rules: list[LegalityRule]) -> Number:
@@ -191,8 +195,8 @@ def check(ctx: EstimateContext) -> None:
         given = {name: float(size) for name, size in given.items() if name != "ep" or r.ep is not None}
     for phase in r.phases if "decode" not in r.phases else (p for p in r.phases if p != "prefill"):
         layout = Layout(**{**given, **layout_fields(r, phase)})
-        for rule in rules(ctx, layout, phase):
-            if set(rule.sizes) <= set(given) and not num.value(rule.holds):
+        for rule in rules(ctx, layout, phase, broken=True):
+            if set(rule.sizes) <= set(given):
                 raise rule.refusal
 
 

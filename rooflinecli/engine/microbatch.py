@@ -338,7 +338,12 @@ def _parts(m: Microbatch) -> list[StagePart]:
     if within is None:
         return priced()
     stride = layout.stride
-    key = (within, m.stack, layout.devices, layout.ep_within_tp, stride["tp"], stride["cp"], stride["ep"])
+    key = (
+        within,
+        m.stack,
+        layout.devices,
+        *(stride[axis] for axis in ("tp", "cp", "ep") if getattr(layout, axis) != 1),
+    )
     if key not in ctx.stage_parts:
         ctx.stage_parts[key] = priced()
     return ctx.stage_parts[key]

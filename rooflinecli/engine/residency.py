@@ -19,6 +19,8 @@ from rooflinecli.formulas import offload, schedule, serving
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.scheduler import Scheduler
 
+_FLOAT = frozenset((float,))
+
 
 def resident_memory(ctx: EstimateContext, layout: Layout, phase: str) -> Residency:
     """Bytes on the fullest device in a phase. Raises Infeasible where a request rate leaves no time to decode."""
@@ -140,8 +142,10 @@ def _training(ctx: EstimateContext, layout: Layout) -> Residency:
     weights = state["weights_bytes"]
     if layout.zero >= 3 and num.present(ctx.training_constants("fsdp_collective", layout).host_copy):
         weights = weights + memory.host_copy(params, layout, ctx.formats, ctx.chip.devices_per_host)
+    saved = ctx.framework_saved_tensors(layout)
+    plain = not (ctx.lift.traced or ctx.ledger.towers) and _FLOAT.issuperset(map(type, (ctx.seq, *saved)))
     activations = memory.training_activations(
-        ctx.ledger, layout, ctx.formats, ctx.seq, count, ctx.lift, ctx.framework_saved_tensors(layout)
+        ctx.ledger, layout, ctx.formats, ctx.seq, count, ctx.lift, saved, ctx.stack_activations if plain else None
     )
     resident = _residency(ctx, weights, state["gradients_bytes"], state["optimizer_bytes"], activations)
     slack = ctx.training_constants("allocator", layout).slack

@@ -185,7 +185,7 @@ def _orthogonalization_time(ctx: EstimateContext, layout: Layout) -> Number:
     optimizer = ctx.optimizer
     if optimizer is None or not (optimizer.steps or optimizer.factors):
         return 0.0
-    sharers = layout.tp * layout.pp * data.shards(layout)["optimizer"]
+    sharers = layout.tp * layout.pp * data.shards(layout, "optimizer")
     if optimizer.factors:
         flops = memory.preconditioning_flops(ctx.ledger, optimizer, ctx.lift) / sharers
     else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
+from operator import attrgetter
 from typing import Any
 
 from rooflinecli.core import num
@@ -29,7 +30,9 @@ AXES = ("tp", "pp", "dp", "cp")
 EXCHANGES = ((2, 1), (3, 1), (5, 1), (7, 1), (3, 2), (2, 3), (4, 3), (3, 4))  # factors that an axis gives and takes
 # whether it exceeds the memory, then what is less the better: bytes, or seconds at the bound, of equals the expected ones
 Score = tuple[bool, float, float]
-_SIZES = (*AXES, "ep", "micro_batch", "virtual_stages", "zero", "shard", "recompute", "sequence_parallel", "placement")
+_varied = attrgetter(
+    *AXES, "ep", "micro_batch", "virtual_stages", "zero", "shard", "recompute", "sequence_parallel", "placement"
+)
 
 
 def coarse(ctx: EstimateContext, devices: int) -> tuple[list[tuple[Score, Layout]], int]:
@@ -73,23 +76,23 @@ def _by_split(found: list[tuple[Score, Layout]]) -> list[tuple[Score, Layout]]:
     return list(splits.values())[:STARTS]
 
 
-def refined(ctx: EstimateContext, devices: int) -> tuple[Layout, bool, int] | None:
+def refined(ctx: EstimateContext, devices: int, few: list[Layout] | None = None) -> tuple[Layout, bool, int] | None:
     """The fastest layout reached from the best of the coarse part, whether it fits, and how many layouts were looked at on the way.
 
-    Where none fits it is the one that needs least memory; None where none is legal.
+    Where none fits it is the one that needs least memory; None where none is legal. few: of a few devices all plain candidates, if known.
     """
     if (
         devices > FEW or ctx.train_batch % devices
     ):  # where replicas cannot take all devices the plain candidates are too few
         starts, count = coarse(ctx, devices)
     else:
-        few = list(few_layouts(ctx, devices))
+        few = list(few_layouts(ctx, devices)) if few is None else few
         starts, count = _by_split([(found, one) for one in few if (found := _score(ctx, one)) is not None]), len(few)
     scores: dict[tuple[Any, ...], Score | None] = {}
     whole = layout_space.chooses_whole_batches(ctx, layout_space.CoarseSpace(ctx.request), devices)
 
     def score(layout: Layout) -> Score | None:
-        key = tuple(getattr(layout, name) for name in _SIZES)
+        key = _varied(layout)
         if key not in scores:
             legal = not whole or layout_space.divides_batch(ctx, layout).holds
             scores[key] = _score(ctx, layout) if legal else None

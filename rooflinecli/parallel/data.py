@@ -89,11 +89,12 @@ def shard_group_all_reduce(
     return [Collective("dp.all_reduce", "all-reduce", shard, "dp", g.all / g.part, g.stride * g.part, buckets)]
 
 
-def shards(layout: Layout, experts: bool = False) -> dict[str, Number]:
-    """Devices over which each state is partitioned, by ZeRO stage; in a pipeline weights stay whole between micro-batches."""
+ZERO = {"optimizer": 1, "gradients": 2, "weights": 3}  # the stage from which a state is partitioned
+
+
+def shards(layout: Layout, state: str, experts: bool = False) -> Number:
+    """Devices over which a state is partitioned, by ZeRO stage; in a pipeline weights stay whole between micro-batches."""
+    if layout.zero < ZERO[state]:
+        return 1.0
     n = group(layout, experts).part
-    return {
-        "weights": num.where(layout.pp > 1, 1.0, n) if layout.zero >= 3 else 1.0,
-        "gradients": n if layout.zero >= 2 else 1.0,
-        "optimizer": n if layout.zero >= 1 else 1.0,
-    }
+    return num.where(layout.pp > 1, 1.0, n) if state == "weights" else n

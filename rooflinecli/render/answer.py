@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -54,6 +53,8 @@ def to_json(answer: Record | Sequence[Record], schema: str | None = None) -> str
 
 def dumps(result: object) -> str:
     """JSON text: SI, the unit in the key, stable order; no NaN or infinity leaves the program."""
+    import json  # a table needs none
+
     return json.dumps(bare(result), indent=2, allow_nan=False)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from rooflinecli.core import num
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
@@ -32,7 +34,7 @@ EXCHANGES = ("auto", "deepep-low-latency", "deepep", "nvlink", "gather", "nccl")
 OVERLAPS = ("none", "two-batch")
 RECIPES = ("full", "lora", "qlora", "dpo")
 
-_HASHED = (float, int, str, bool, tuple, type(None))  # classes of a layout's fields where none is an array
+_HASHED = frozenset((float, int, str, bool, tuple, type(None)))  # classes of a layout's fields where none is an array
 
 
 @dataclass(frozen=True)
@@ -98,11 +100,10 @@ class Layout:
         return other
 
     @property
-    def within_stage(self) -> Layout | None:
-        """What of the layout the layers of a pipeline stage depend on, strides of their groups and `ep_within_tp` aside; None where it cannot be hashed."""
-        if not all(value.__class__ in _HASHED for value in self.__dict__.values()):
-            return None
-        return self.with_changes(pp=1.0, dp=1.0, zero=1, virtual_stages=1.0, shard=None, stages=None)
+    def within_stage(self) -> tuple[object, ...] | None:
+        """What of the layout the layers of a pipeline stage depend on, strides of their groups aside; None where it cannot be hashed."""
+        found = _within_stage(self)
+        return (*found, self.ep_within_tp) if _HASHED.issuperset(map(type, (*found, self.pp, self.dp))) else None
 
     @property
     def optimizer_on_host(self) -> bool:
@@ -174,3 +175,5 @@ class Layout:
 
 
 WHOLE = Layout()  # one device
+_BETWEEN_STAGES = {"pp", "dp", "zero", "virtual_stages", "shard", "stages", "placement", "expert_tp"}
+_within_stage = attrgetter(*(name for name in Layout.__dataclass_fields__ if name not in _BETWEEN_STAGES))

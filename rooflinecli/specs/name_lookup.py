@@ -132,9 +132,10 @@ def raise_unreadable(broken: list[DataError]) -> None:
         raise DataError(f"{broken[0]}{more}; the others are listed")
 
 
-_ALIASES = re.compile(r"^aliases:[ \t]*(?:\[(.*?)\]|((?:\n[ \t]*-[ \t]+[^\n]*)+))", re.MULTILINE | re.DOTALL)
-_ORGS = re.compile(r"^orgs:[ \t]*\[([^\]]*)\]", re.MULTILINE)
-_TITLE = re.compile(r"^name:[ \t]*([^#\n]+)", re.MULTILINE)
+# patterns are compiled where they are first asked for: most starts ask for two of them
+_ALIASES = r"(?ms)^aliases:[ \t]*(?:\[(.*?)\]|((?:\n[ \t]*-[ \t]+[^\n]*)+))"
+_ORGS = r"(?m)^orgs:[ \t]*\[([^\]]*)\]"
+_TITLE = r"(?m)^name:[ \t]*([^#\n]+)"
 
 
 def aliases(path: Path | str) -> tuple[str, ...]:
@@ -168,7 +169,7 @@ def _read(path: str, changed: int, size: int) -> bytes:
 @lru_cache(maxsize=1024)
 def _identity(text: str) -> tuple[tuple[str, ...], str, int]:
     """Aliases, title, and the line of the aliases."""
-    title, found = _TITLE.search(text), _ALIASES.search(text)
+    title, found = re.search(_TITLE, text), re.search(_ALIASES, text)
     written = re.split(r",|\n[ \t]*-[ \t]+", found[1] or found[2] or "") if found else []
     names = tuple(bare for bare in (_bare(a).lower() for a in written) if bare)
     return names, _bare(title[1]) if title else "", text.count("\n", 0, found.start()) + 1 if found else 1
@@ -185,7 +186,7 @@ def find(kind: str, name: str) -> Path:
     if written_as_path or os.sep in name:
         if os.path.isfile(path) or os.path.isfile(path / "config.json"):
             return path
-        if written_as_path or kind != "models" or not _HUB.fullmatch(name):
+        if written_as_path or kind != "models" or not re.fullmatch(_HUB, name):
             raise DataError(
                 f"{name}: {missing_reason(path)}; give a name from `roofline {kind}` or the path of an existing YAML file"
             )
@@ -195,7 +196,7 @@ def find(kind: str, name: str) -> Path:
     if found is None and kind == "models" and os.path.isfile(path / "config.json"):
         return path
     found = found or _as_written(kind, name)
-    listed = _ORGS.search(_opening(found)) if org else None
+    listed = re.search(_ORGS, _opening(found)) if org else None
     publishers = [_bare(each).lower() for each in listed[1].split(",")] if listed else []
     if org and org.lower() not in publishers:
         theirs = f" ({', '.join(publishers)} does)" if publishers else ""
@@ -224,14 +225,14 @@ def _by_alias(kind: str, wanted: str) -> Path | None:
 
 # what people add to a name that changes no figure: makers, memory kinds; tunings of a checkpoint
 _NOISE = {
-    "hardware": re.compile(r"(nvidia|amd|radeon|intel|google|aws|tesla|geforce|instinct|gpu|hbm\d?e?)"),
-    "models": re.compile(r"(instruct|chat|hf|it|meta)"),
+    "hardware": r"(nvidia|amd|radeon|intel|google|aws|tesla|geforce|instinct|gpu|hbm\d?e?)",
+    "models": r"(instruct|chat|hf|it|meta)",
 }
-_HUB = re.compile(r"[\w.-]+/[\w.-]+")
-_ODD = re.compile(r"[^\w\s.+,:;/()\[\]@™®×*-]")  # in no name that anybody writes
+_HUB = r"[\w.-]+/[\w.-]+"
+_ODD = r"[^\w\s.+,:;/()\[\]@™®×*-]"  # in no name that anybody writes
 _COUNTS = (  # 8xH100, 8 x H100; H100x8, h100:8
-    re.compile(r"(?P<n>\d+)\s*[x×*]\s*(?P<chip>[^\W\d].*)", re.IGNORECASE),
-    re.compile(r"(?P<chip>.*\w)\s*(?<![rg]t)[x×*:]\s*(?P<n>\d+)", re.IGNORECASE),
+    r"(?i)(?P<n>\d+)\s*[x×*]\s*(?P<chip>[^\W\d].*)",
+    r"(?i)(?P<chip>.*\w)\s*(?<![rg]t)[x×*:]\s*(?P<n>\d+)",
 )
 
 
@@ -244,7 +245,7 @@ def _spellings(kind: str, name: str) -> frozenset[str]:
 
 def _words(kind: str, name: str) -> list[str]:
     name = re.sub(r"(?<=\d)\s+(?=gb?\b)", "", name.lower())
-    words = [w for w in re.split(r"[^a-z0-9.+]+", name) if w and not _NOISE[kind].fullmatch(w)]
+    words = [w for w in re.split(r"[^a-z0-9.+]+", name) if w and not re.fullmatch(_NOISE[kind], w)]
     return [re.sub(r"^(\d+)gb?$", r"\1", re.sub(r"^sxm\d$", "sxm", w)) for w in words] if kind == "hardware" else words
 
 
@@ -261,7 +262,7 @@ def _as_written(kind: str, name: str) -> Path:
     """The file meant by a name as people write it. Raises UsageError for one that could mean two files, or none."""
     known = files(kind)
     last = name.rpartition("/")[2] if kind == "models" else name
-    wanted = frozenset() if _ODD.search(last) else _spellings(kind, last)
+    wanted = frozenset() if re.search(_ODD, last) else _spellings(kind, last)
     names = {spelt: file for stem, file in known.items() for spelt in (stem.lower(), *aliases(file))}
     meant = {file for spelt, file in names.items() if wanted & _spellings(kind, spelt)}
     meant = meant or {file for file in known.values() if wanted & _spellings(kind, _identity(_opening(file))[1])}
@@ -288,9 +289,9 @@ def split_count(kind: str, name: str) -> tuple[int | None, str]:
     text, names = name.strip(), _listed(kind)
     if kind != "hardware" or name.lower() in names.by_stem:
         return None, name
-    if shape := _TOPOLOGY.fullmatch(text):
+    if shape := re.fullmatch(_TOPOLOGY, text):
         return math.prod(map(int, shape["shape"].lower().split("x"))), shape["chip"]
-    if match := next((m for m in (pattern.fullmatch(text) for pattern in _COUNTS) if m), None):
+    if match := next(filter(None, (re.fullmatch(pattern, text) for pattern in _COUNTS)), None):
         several = {os.sep, ","} & set(name) or len(match["n"]) > 9
         return (None, name) if several else (int(match["n"]), match["chip"].strip())
     if re.fullmatch(r"tpu\dx-\d+", text, re.IGNORECASE):
@@ -299,19 +300,17 @@ def split_count(kind: str, name: str) -> tuple[int | None, str]:
             f"--hw {name}: such a name may count chips or cores; write the topology, {chip}-4x4x4, or {chip} with -n",
             "hw",
         )
-    match = _SLICE.fullmatch(text)
+    match = re.fullmatch(_SLICE, text)
     if not match or _by_alias(kind, text.lower()):
         return None, name
     path = names.by_word.get(match["chip"].lower()) or _by_alias(kind, match["chip"].lower())
     opening = _opening(path) if path else ""
     if "\nslices:" not in opening:
         return None, name
-    cores = _IN_NAME.search(opening)
+    cores = re.search(_IN_NAME, opening)
     return int(match["n"]) // (int(cores[1]) if cores else 1), match["chip"]
 
 
-_TOPOLOGY = re.compile(
-    r"(?P<chip>(tpu-?)?v\d\w*|tpu\dx)-(?P<shape>\d{1,3}x\d{1,3}(x\d{1,3})?)", re.IGNORECASE
-)  # tpu7x-4x4x4
-_SLICE = re.compile(r"(?P<chip>(tpu-?)?v\d\w*)-(?P<n>\d{1,6})", re.IGNORECASE)
-_IN_NAME = re.compile(r"^slices:.*\bcores_in_name: (\d+)", re.MULTILINE)
+_TOPOLOGY = r"(?i)(?P<chip>(tpu-?)?v\d\w*|tpu\dx)-(?P<shape>\d{1,3}x\d{1,3}(x\d{1,3})?)"  # tpu7x-4x4x4
+_SLICE = r"(?i)(?P<chip>(tpu-?)?v\d\w*)-(?P<n>\d{1,6})"
+_IN_NAME = r"(?m)^slices:.*\bcores_in_name: (\d+)"

@@ -18,7 +18,6 @@ from rooflinecli.specs.snapshots import table
 
 KINDS = ("on-demand", "marketplace", "reserved-1y", "reserved-3y", "spot", "ownership")  # the first of a chip is meant
 STALE_DAYS = 90
-_PROVIDER = re.compile(r"\bprovider: ([a-z0-9.-]+)")
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,9 @@ def parse(text: str) -> str:
 def providers() -> set[str]:
     """Everybody who offers a chip."""
     files = (path for folder in search_path("hardware") for path in (folder / "prices").glob("*.yaml"))
-    return {name for path in files for name in _PROVIDER.findall(path.read_text(encoding="utf-8"))}
+    return {
+        name for path in files for name in re.findall(r"\bprovider: ([a-z0-9.-]+)", path.read_text(encoding="utf-8"))
+    }
 
 
 def offers(spec: HardwareSpec) -> tuple[Offer, ...]:

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import energy, serving
 
 LESS, MORE = "less", "more"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Quantity:
+class Quantity(NamedTuple):
     """One number of an answer.
 
     unit: SI, `fraction` or `count`. better: `less`, `more` or neither. time: 1 where it grows in proportion to its phase's
@@ -194,22 +193,19 @@ COST = {  # phase -> the price of its tokens
 AT_QPS = "usd_per_million_tokens_at_qps"  # of the requests that come, not of those that the instances could carry
 BLENDED = "usd_per_million_tokens"  # of input and output: in proportion to what a request costs
 
-_SUFFIXES = tuple(
-    (re.compile(pattern), unit)
-    for pattern, unit in (
-        (r"(^|_)(fraction|share|utili[sz]ation|occupancy|acceptance|mfu|saving)$", "fraction"),
-        (r"flops_per_byte$", "count"),
-        (r"(^|_)flops_per_s$", "FLOP/s"),
-        (r"(^|_)bytes_per_s$", "B/s"),
-        (r"(^|_)tokens_per_s(_per_\w+)?$", "tokens/s"),
-        (r"_per_s$", "count"),
-        (r"usd_per_(device_)?hour$", "USD/h"),
-        (r"(^|_)usd(_per_\w+)?$", "USD"),
-        (r"(^|_)flops(_per_\w+)?$", "FLOP"),
-        (r"(^|_)bytes(_per_\w+)?$", "B"),
-        (r"_s$", "s"),
-    )
-)
+_SUFFIXES = {
+    r"(^|_)(fraction|share|utili[sz]ation|occupancy|acceptance|mfu|saving)$": "fraction",
+    r"flops_per_byte$": "count",
+    r"(^|_)flops_per_s$": "FLOP/s",
+    r"(^|_)bytes_per_s$": "B/s",
+    r"(^|_)tokens_per_s(_per_\w+)?$": "tokens/s",
+    r"_per_s$": "count",
+    r"usd_per_(device_)?hour$": "USD/h",
+    r"(^|_)usd(_per_\w+)?$": "USD",
+    r"(^|_)flops(_per_\w+)?$": "FLOP",
+    r"(^|_)bytes(_per_\w+)?$": "B",
+    r"_s$": "s",
+}
 
 
 # names of earlier schema versions -> those of today; conditions, requirements and columns may have either
@@ -257,8 +253,8 @@ def unit_of(path: str) -> str:
     if row is not None:
         return row.unit
     for part in reversed(_named(path)[-2:]):
-        for pattern, unit in _SUFFIXES:
-            if pattern.search(part):
+        for pattern, unit in _SUFFIXES.items():
+            if re.search(pattern, part):
                 return unit
     return "count"
 

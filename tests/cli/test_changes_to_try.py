@@ -52,6 +52,12 @@ def test_json_has_no_proposals():
     assert "changes_to_try" not in ran.json
 
 
+def test_options_of_one_phase_are_no_news_to_the_changes_of_the_other():
+    """A change of serving is tried without training, whose options are no mistake for that."""
+    shown = run_cli("estimate", "llama-3-8b", "--hw", "h100", "--tokens", "1T", "--qps", "1")
+    assert shown.code == 0 and "changes nothing here" not in shown.err
+
+
 def test_nothing_is_proposed_for_what_does_not_fit():
     question = Estimate(model="llama-3.3-70b", hw="h100", n=1, phase=["train"])
     assert changes(question.all_options(), question.answer()) == []

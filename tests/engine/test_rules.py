@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rooflinecli.core.expressions import Scope, conditions
 from rooflinecli.core.num import one
 from rooflinecli.engine import legality
 from rooflinecli.engine.context import EstimateContext
@@ -91,6 +92,33 @@ def test_an_array_is_judged_as_its_scalars(row):
     verdicts = np.broadcast_to(legality.all_hold(list(legality.rules(one_, both, phase))), 2)
     assert verdicts[0] == (legality.first_violation(one_, plan, phase) is None)
     assert verdicts[1] == (legality.first_violation(one_, Layout(**fixed), phase) is None)
+
+
+@pytest.mark.parametrize("row", HOLDS + [each[:3] for each in BROKEN], ids=given)
+def test_the_function_of_the_rules_judges_as_their_expressions_do(row):
+    model, phase, sizes = row
+    where, plan, kind = ctx(model, seq=4096.0), Layout(**sizes), "train" if row[1] == "train" else "serving"
+    names = Scope({**legality._NAMES, "ctx": where, "layout": plan, "phase": phase}, legality._table()["let"], plan)
+    expected = [
+        Scope({**names, "each": each}, names.let, plan).value(rule["holds"])
+        for rule in legality._table()["rules"]
+        if "holds" in rule and rule.get("in", kind) == kind and names.value(rule.get("if", "True"))
+        for each in (names.value(rule["each"]) if "each" in rule else (None,))
+    ]
+    found = legality._conditions(kind)(where, phase, plan)
+    assert [holds for rule, _, holds in found if "schedule" not in rule] == expected
+
+
+@pytest.mark.parametrize(
+    ("when", "named"),
+    [("tp > 1 and half > 1", {"half"}), ("tp > 1 or dp > 1 and half > 1", {"half"}), ("dp > 1 and half > 1", set())],
+)
+def test_a_name_is_worked_out_where_a_condition_reaches_it(when, named):
+    seen = []
+    known = {"halved": lambda size: seen.append("half") or size / 2}
+    rows = [{"if": when, "holds": "half == 2"}]
+    found = list(conditions(rows, {"half": "halved(tp)"}, known, "plan", Layout)(Layout(tp=4.0)))
+    assert found == ([(rows[0], None, True)] if named else []) and set(seen) == named
 
 
 LEARNED = "gpt2"  # 1024 learned positions

@@ -105,7 +105,7 @@ def test_hsdp_gathers_inside_its_group_and_reduces_between_groups():
     assert {c.n for c in data.collectives(plan, 1e6, 2.0, 4.0, 1.0)} == {8}
     (c,) = data.shard_group_all_reduce(plan, 1e6, 4.0, 1.0)
     assert (c.op, c.n, c.stride, c.size) == ("all-reduce", 8, 8, 4e6 / 8)
-    assert data.shards(plan)["weights"] == 8
+    assert data.shards(plan, "weights") == 8
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_shard_group_holds_every_expert(
     plan = Layout(tp=tp, dp=64.0, ep=8.0, expert_tp=expert_tp, zero=3, shard=shard)
     found = data.group(plan, experts=True)
     assert (found.all, found.part) == (64 * tp / 8, part) and found.all / found.part == groups == 64 / shard
-    assert found.stride == 8 and data.shards(plan, experts=True)["weights"] == part
+    assert found.stride == 8 and data.shards(plan, "weights", True) == part
     between = data.shard_group_all_reduce(plan, 1e9, 4.0, 1.0, experts=True)
     assert [(c.n, c.stride) for c in between] == [(groups, 8 * part)] and between[0].size == pytest.approx(4e9 / part)
     assert data.group(replace(plan, shard=None), experts=True).part == 64 * tp / 8

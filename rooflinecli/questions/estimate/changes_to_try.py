@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from rooflinecli.core.errors import RooflineError
 from rooflinecli.engine import build_request
@@ -11,8 +12,8 @@ from rooflinecli.engine.phase_answer import LayoutAnswer
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer, TriedChange
 from rooflinecli.specs.flag_text import estimate_options
-from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.options import OPTIONS
+from rooflinecli.specs.request import Request
 
 WORTH = 0.03  # of the time: a smaller gain is none
 
@@ -20,7 +21,8 @@ WORTH = 0.03  # of the time: a smaller gain is none
 def changes(options: Mapping[str, object], answer: EstimateAnswer) -> list[TriedChange]:
     """The change that shortens each kind of work most, of those that fit; nothing for work that does not fit itself."""
     given = build_request.named(dict(options))
-    found = [_best(given, answer, kind) for kind in ("serve", "train")]
+    request = build_request.request(given)
+    found = [_best(given, request, answer, kind) for kind in ("serve", "train")]
     return [change for change in found if change is not None]
 
 
@@ -37,16 +39,17 @@ def answered(options: Mapping[str, object]) -> EstimateAnswer:
     return found
 
 
-def _best(given: dict[str, object], answer: EstimateAnswer, kind: str) -> TriedChange | None:
+def _best(given: dict[str, object], request: Request, answer: EstimateAnswer, kind: str) -> TriedChange | None:
     phases = [name for name in answer.phases if (name == "train") == (kind == "train")]
     if not phases or any(v.constraint.partition(".")[0] in phases for v in answer.violations):
         return None
     name = phases[-1]
     now = answer.phases[name]
-    again, tried = {**given, **now.layout_of_phase.options(kind == "train")}, []
-    for change in _candidates(given, answer, kind, now.layout_of_phase):
+    again, tried = now.layout_of_phase.options(kind == "train"), []
+    for change in _candidates(given, request, answer, kind, now.layout_of_phase):
+        fields = {OPTIONS[n].field: build_request.value(OPTIONS[n], v) for n, v in {**again, **change}.items()}
         try:
-            other = estimate(build_request.request({**again, "phase": phases, **change}))
+            other = estimate(replace(request, phases=tuple(phases), **fields))
         except RooflineError:
             continue
         if other.feasible and name in other.phases:
@@ -63,11 +66,11 @@ def _best(given: dict[str, object], answer: EstimateAnswer, kind: str) -> TriedC
 
 
 def _candidates(
-    given: Mapping[str, object], answer: EstimateAnswer, kind: str, layout: LayoutAnswer
+    given: Mapping[str, object], request: Request, answer: EstimateAnswer, kind: str, layout: LayoutAnswer
 ) -> Iterator[dict[str, object]]:
     """Narrower formats where none was asked for, an overlapped expert all-to-all, and in serving twice the tensor ranks, unless the
     engine splits layers over its devices."""
-    peaks, work = load_hardware(str(given["hw"])).peak, answer.workload
+    peaks, work = request.hardware.peak, answer.workload
     if "fp8" in peaks and not {"dtype", "weight-dtype"} & set(given) and work.dtype in ("bf16", "fp16"):
         yield {"dtype": "fp8"}
     if kind == "train":
@@ -76,5 +79,5 @@ def _candidates(
         return
     if "kv-dtype" not in given and work.kv_dtype in ("bf16", "fp16") and "decode" in answer.phases:
         yield {"kv-dtype": "fp8"}
-    if not EstimateContext(build_request.request(dict(given))).engine.splits_layers:
+    if not EstimateContext(request).engine.splits_layers:
         yield {"n": 2 * layout.devices, "tp": 2 * layout.tp}
