@@ -6,6 +6,7 @@ import pytest
 from launch.launched import options_of
 
 import rooflinecli as rl
+from rooflinecli.importers.launch import read
 
 COMPOSE = """services:
   main:
@@ -54,6 +55,46 @@ WRITTEN = "cat <<EOF >> d.yaml\ncommand: [vllm, serve, Qwen/Qwen3-8B]\nargs: [--
 SKY = "resources: {accelerators: 'H100:8'}\nservice: {replica_policy: {min_replicas: 1, max_replicas: 3}}\nrun: |\n  vllm serve Qwen/Qwen3-8B -tp 8\n"
 RECIPES = "base: {model: {path: hf:Qwen/Qwen3-8B}, resources: {gpu_type: h100, agg_workers: 1, agg_nodes: 1, gpus_per_node: 2}, backend: {sglang_config: {aggregated: {tp-size: 2}}}}\n"
 
+DOCKERFILE = """FROM vllm/vllm-openai:v0.8.5
+ARG SIZE=8B
+ENV MODEL=Qwen/Qwen3-${SIZE} HF_HOME=/data
+# the server
+ENTRYPOINT ["python3", "-m", "vllm.entrypoints.openai.api_server"]
+CMD ["--model", "Qwen/Qwen3-8B", \\
+     "--max-num-seqs", "32"]
+"""
+UNIT = """[Unit]
+Description=vLLM
+[Service]
+Environment="CUDA_VISIBLE_DEVICES=0,1" MODEL=Qwen/Qwen3-8B
+ExecStart=/opt/vllm/bin/vllm serve ${MODEL} \\
+    --tensor-parallel-size 2 --max-model-len 16384
+Restart=always
+"""
+QUADLET = "[Container]\nImage=docker.io/vllm/vllm-openai:latest\nExec=--model Qwen/Qwen3-8B --max-num-seqs 4\nAddDevice=nvidia.com/gpu=all\n"
+VALUES = """replicaCount: 2
+image: {repository: vllm/vllm-openai, tag: v0.10.1}
+server:
+  extraArgs: [--model=Qwen/Qwen3-8B, --tensor-parallel-size=2]
+nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}
+"""
+ELSEWHERE = "main: {image: {repository: vllm/vllm-openai}}\nserver: {args: [--model=Qwen/Qwen3-8B, --max-num-seqs=4]}\nother: {args: [--port, '80']}\n"
+LLAMA = "containers: [{name: s, image: 'ghcr.io/ggml-org/llama.cpp:server-b10362', args: [-m, /models/Qwen3-8B-Q4_K_M.gguf, -np, '4']}]\n"
+ENDPOINT = "spec: {instanceType: ml.p5.48xlarge, worker: {image: 'vllm/vllm-openai:v1', args: [--model, Qwen/Qwen3-8B]}}\n"
+ANYSCALE = """llm_engine: VLLMEngine
+accelerator_type: A100-80G
+engine_kwargs: {max_num_seqs: 64}
+model_loading_config: {model_id: qwen, model_source: Qwen/Qwen3-8B}
+tensor_parallelism: {degree: 4}
+"""
+SCENARIO = """scenario:
+- common: {model: {name: Qwen/Qwen3-8B, gpuMemoryUtilization: 0.95}}
+  standalone: {enabled: false}
+  modelservice: {prefill: {enabled: false}, decode: {replicas: 2, parallelism: {tensor: 2}, vllm: {customCommand: "vllm serve $MODEL_PATH -tp $TP_SIZE\\n"}}}
+"""
+RETRIED = "run_server() { vllm serve Qwen/Qwen3-8B --max-num-seqs 4; }\nwhile true; do if run_server; then break; fi; done\n"
+CLIENT = "vllm serve Qwen/Qwen3-8B &\npython bench_client.py --url http://localhost:8000 --concurrency 32\n"
+
 
 @pytest.mark.parametrize(
     ("name", "text", "wanted", "said"),
@@ -82,6 +123,25 @@ RECIPES = "base: {model: {path: hf:Qwen/Qwen3-8B}, resources: {gpu_type: h100, a
         ("env.sh", "export VLLM_PP_LAYER_PARTITION=20,16 VLLM_LOGGING_LEVEL=DEBUG\nvllm serve Qwen/Qwen3-8B -pp 2", {"pp": 2}, "VLLM_PP_LAYER_PARTITION 20,16 (stages"),
         ("eager.sh", "vllm serve models/Qwen3-8B --enforce-eager --runner pooling --device cpu", {"model": "Qwen3-8B"}, "--enforce-eager (steps are priced with CUDA graphs), --runner pooling (it answers after"),
         ("eager.sh", "vllm serve Qwen/Qwen3-8B --device cpu --enable-chunked-prefill False --ec-transfer-config '{}'", {}, "--device cpu (--hw names the chip), --enable-chunked-prefill False (prompts"),
+        ("Dockerfile", DOCKERFILE, {"model": "Qwen3-8B", "batch": "32"}, ""),
+        ("vllm.Dockerfile", "FROM vllm/vllm-openai\nENV MODEL Qwen/Qwen3-8B\nCMD --model $MODEL --max-model-len 8192\n", {"model": "Qwen3-8B"}, "Dockerfile:3: --max-model-len 8192 caps"),
+        ("vllm.service", UNIT, {"model": "Qwen3-8B", "tp": 2, "n": 2}, "vllm.service:5: --max-model-len 16384 caps"),
+        ("vllm.container", QUADLET, {"model": "Qwen3-8B", "batch": "4"}, ""),
+        ("programs.conf", '[program:x]\ncommand=vllm serve %(ENV_MODEL)s\nenvironment=MODEL="Qwen/Qwen3-8B",A="1"\n', {"model": "Qwen3-8B"}, ""),
+        ("values.yaml", VALUES, {"model": "Qwen3-8B", "tp": 2, "dp": 2, "hw": "h100-sxm"}, "2 replicas"),
+        ("values.yaml", ELSEWHERE, {"model": "Qwen3-8B", "batch": "4"}, ""),
+        ("llama.yaml", LLAMA, {"model": "Qwen3-8B", "weight-dtype": "q4_k_m", "batch": 4}, ""),
+        ("endpoint.yaml", ENDPOINT, {"model": "Qwen3-8B", "hw": "h100-sxm"}, ""),
+        ("anyscale.yaml", ANYSCALE, {"model": "Qwen3-8B", "tp": 4, "batch": "64", "hw": "a100-sxm-80"}, ""),
+        ("scenario.yaml", SCENARIO, {"model": "Qwen3-8B", "tp": 2, "dp": 2, "gpu-memory-utilization": "0.95"}, "2 replicas"),
+        ("kubeai.yaml", "kind: Model\nspec: {engine: VLLM, url: 'hf://Qwen/Qwen3-8B', resourceProfile: 'cpu:6'}", {"model": "Qwen3-8B"}, "asks for the accelerator cpu"),
+        ("retried.sh", RETRIED, {"model": "Qwen3-8B", "batch": "4"}, ""),
+        ("client.sh", CLIENT, {"concurrency": None}, "--concurrency 32 of bench_client.py on line 2 may be the load, which is not read"),
+        ("short.sh", "vllm serve Qwen/Qwen3-8B --max-num-seq 4 --max-num-batched-token 8192 \\\n", {"batch": "4", "token-budget": "8192"}, ""),
+        ("custom.yaml", "services: {a: {image: 'avarok/vllm-dgx-spark:v11', command: [serve, --model, Qwen/Qwen3-8B]}}", {"model": "Qwen3-8B"}, ""),
+        ("round.sh", "vllm serve /volume/models/Mind-Qwen3-8B-AWQ-AutoAWQ", {"model": "Qwen3-8B", "weight-dtype": "int4"}, "taken to have the sizes of Qwen3-8B"),
+        ("cached.sh", "vllm serve /models/Qwen/Qwen3-8B/snapshots/7872f01b1d", {"model": "Qwen3-8B"}, ""),
+        ("lines.yaml", "spec:\n  containers:\n  - command: [bash, -c, --]\n    args:\n    - vllm serve Qwen/Qwen3-8B --max-model-len 8192\n", {}, "lines.yaml:5: --max-model-len"),
     ],
 )  # fmt: skip
 def test_what_stands_around_a_server_is_read_or_noted(name, text, wanted, said, tmp_path):
@@ -107,6 +167,12 @@ def test_a_size_given_for_ranks_of_attention_is_said_to_be_of_each(tmp_path):
         ("tgis.yaml", "image: quay.io/x/text-generation-inference:fast\ncommand: [text-generation-launcher]\nargs: [--model-name=/mnt/models/]", "/mnt/models/ names no model"),
         ("count.sh", "if [ $# = 2 ]; then\n vllm serve $1 -tp 2\nelse\n exit\nfi\n", "$1 is known only where it runs; give MODEL"),
         ("spec.yaml", "image: ghcr.io/huggingface/text-generation-inference:3\ncommand: ${MODEL_SPECIFIER}", "is known only where it runs"),
+        ("wrap.sh", 'exec vllm serve "$@"', "names no model; give MODEL"),
+        ("triton.sh", "mpirun -n 4 tritonserver --model-repository=/models/llama70b", "give the config.pbtxt or the model.json"),
+        ("config.pbtxt", 'backend: "tensorrtllm"\nmax_batch_size: 64\nparameters: { key: "gpt_model_path" value: { string_value: "/engines/1-gpu" } }\n',
+         "--gpt-model-path /engines/1-gpu names no model; an engine of TensorRT has the ranks that it was built for; give MODEL, --tp"),
+        ("chart.yaml", "containers:\n- name: text-generation-inference\n  image: {{ .Values.image }}\n  args: [--model-id, '{{ .name }}', --num-shard, '1']", "is known only where it runs; give MODEL"),
+        ("check.sh", "docker stats llama-server --no-stream", "no launch"),
         ("none.yaml", "services: {x: {image: 'ghcr.io/ggml-org/llama.cpp:server'}}", "no launch"),
     ],
 )  # fmt: skip
@@ -114,3 +180,12 @@ def test_what_is_left_open_is_asked(name, text, said, tmp_path):
     with pytest.raises(rl.RooflineError) as error:
         options_of(text, tmp_path, name)
     assert said in str(error.value)
+
+
+def test_a_worker_decodes_beside_one_that_only_prefills(tmp_path):
+    worker = "python3 -m dynamo.vllm --model Qwen/Qwen3-8B"
+    path = tmp_path / "disagg.sh"
+    path.write_text(f"{worker} &\n{worker} --is-prefill-worker\n")
+    said: list[str] = []
+    phases = [read.options(f"{path}#{which}", {}, said.append)["phase"] for which in (1, 2)]
+    assert phases == [["decode"], ["prefill"]] and "another worker of the file only prefills" in said[0]

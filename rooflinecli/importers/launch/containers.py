@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -16,7 +17,7 @@ import yaml
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
 from rooflinecli.core.text import one_line
-from rooflinecli.importers.launch.launch import ToolFlags, flags, flattened, table, tool_entries
+from rooflinecli.importers.launch.launch import ToolFlags, flags, flattened, formats, table, tool_entries
 from rooflinecli.importers.launch.shell_expansion import in_yaml, unknown, unknowns
 from rooflinecli.importers.source import Options, Tree
 
@@ -45,6 +46,7 @@ class Container:
     chips: int | None = None  # of a TPU slice
     cores: int = 1  # ranks that one device carries: a TPU chip of two cores
     role: str = ""  # prefill or decode, where the objects around it are named so
+    image: list[str] = field(default_factory=list)  # the entry point of the image above it
 
     @property
     def devices(self) -> int | None:
@@ -140,7 +142,7 @@ def containers(document: object, around: Container | None = None) -> Iterator[Co
         return
     if not isinstance(document, Mapping):
         return
-    around = _within(document, around or Container([]))
+    around = _within(document, around or Container([], image=_only_image(document)))
     named = {key: document[key] for key in COMMANDS if document.get(key)}
     environment = _environment(document)
     given = _listed(environment)
@@ -172,9 +174,7 @@ def containers(document: object, around: Container | None = None) -> Iterator[Co
 def unread(document: object, processes: list[Container], tools: set[str]) -> list[str]:
     """Flags that a server reads, and keys or variables of their names, which are in a document and in none of the commands of these tools that it starts."""
     started = " ".join(" ".join([*one.words, one.script, *one.arguments]) for one in processes).replace("_", "-")
-    read = {name for one in _servers() for names in one.sizes.values() for name in names.split()}
-    read |= {name for one in _servers() for names in one.read.values() for name in names}
-    found = []
+    read, found = _server_flags(), []
     for key, value in _named(document):
         text = str(value or "").strip()
         flag = text.split()[0].partition("=")[0].replace("_", "-") if text[:2] == "--" else ""
@@ -193,6 +193,13 @@ def _servers() -> list[ToolFlags]:
     return [flags(name) for name, entry in tool_entries().items() if entry.get("extends") == "serving"]
 
 
+@cache
+def _server_flags() -> set[str]:
+    """Names of the flags that set an option in some server."""
+    sized = {name for one in _servers() for names in one.sizes.values() for name in names.split()}
+    return sized | {name for one in _servers() for names in one.read.values() for name in names}
+
+
 def _named(tree: object, key: str = "") -> Iterator[tuple[str, Any]]:
     """Every value of a document with the last key above it; a variable of a container with its name."""
     if isinstance(tree, Mapping) and isinstance(tree.get("name"), str) and "value" in tree:
@@ -207,27 +214,44 @@ def _named(tree: object, key: str = "") -> Iterator[tuple[str, Any]]:
 def _within(document: Tree, around: Container) -> Container:
     """Copies, nodes and devices of this object, else of the enclosing ones."""
 
-    places = (("nodeSelector",), ("metadata", "labels"), ("metadata", "annotations"))
+    places = ((), ("resources",), ("nodeSelector",), ("metadata", "labels"), ("metadata", "annotations"))
     trees = [tree for keys in places if isinstance(tree := _inside(document, *keys), Mapping)]
-    placed = {str(key): str(value) for tree in trees for key, value in tree.items()}
+    placed = {str(key): str(value) for tree in trees for key, value in tree.items() if isinstance(value, (str, int))}
     slices = next((v for k, v in placed.items() if k.endswith("topology") and re.fullmatch(r"\d+(x\d+)+", v)), None)
     names = [str(document.get(key)) for key in ("name", "subComponentType")]
-    asked = [one["values"] for one in _items(document, "matchExpressions") if _ACCELERATOR.search(str(one.get("key")))]
-    labels = [value for key, value in placed.items() if _ACCELERATOR.search(key)]
-    chips = labels or [str(values[0]) for values in asked if isinstance(values, list) and len(values) == 1]
+    asked = [(str(one.get("key")), one["values"]) for one in _items(document, "matchExpressions") if one.get("values")]
+    placed |= {key: str(values[0]) for key, values in asked if isinstance(values, list) and len(values) == 1}
+    chips = [value for key, value in placed.items() if _ACCELERATOR.search(key)]
+    chips += [chip for key, value in placed.items() if _MACHINE.search(key) and (chip := chip_of(value))]
     copies = around.copies * prod(_count(document, *keys) for keys in _COPIES)
     kinds = [kind.partition(":")[0] for kind in _accelerators(document) if not kind[:1].isdigit()]
     return Container(
         [], role=next((name for name in names if name in ("prefill", "decode")), around.role), gpus=_gpus(document) or around.gpus, copies=copies,
         most=max([around.most, copies, *(_count(document, *keys) for keys in _MOST)]), chip=next(iter(chips or kinds[:1]), around.chip),
         nodes=around.nodes * max(_count(document, *keys) for keys in _NODES),
+        image=_image(document) if any(str(key).startswith("image") for key in document) else around.image,
         cores=max(around.cores, _cores(placed.get("cloud.google.com/gke-tpu-accelerator", ""))),
         chips=prod(map(int, slices.split("x"))) if slices else around.chips,
     )  # fmt: skip
 
 
 _ACCELERATOR = re.compile(r"gke-(tpu-)?accelerator$|gpu\.product(-name)?$")
-_COPIES = (("replicas",), ("deploy", "replicas"), ("minReplicas",), ("scale",), ("autoscaling_config", "min_replicas"))
+_MACHINE = re.compile(r"(instance|machine)[-_]?(type|family)$", re.IGNORECASE)
+
+
+def chip_of(machine: str) -> str:
+    """The accelerator of a cloud's machine, by the rows of formats.yaml; empty for another machine."""
+    return next((chip for name, chip in formats()["machines"].items() if re.match(name, machine)), "")
+
+
+_COPIES = (
+    ("replicas",),
+    ("replicaCount",),
+    ("deploy", "replicas"),
+    ("minReplicas",),
+    ("scale",),
+    ("autoscaling_config", "min_replicas"),
+)
 _MOST = (("maxReplicas",), ("autoscaling_config", "max_replicas"), ("service", "replica_policy", "max_replicas"))
 _NODES = (("multinode", "nodeCount"), ("leaderWorkerTemplate", "size"), ("workloadTemplate", "size"), ("parallelism",))
 
@@ -240,10 +264,10 @@ def _count(document: Tree, *keys: str) -> int:
 def _listed(environment: dict[str, str]) -> list[str]:
     """Flags in a variable that images and charts hand to their server whole: VLLM_ARGS, VLLM_ADDITIONAL_ARGS, SGLANG_EXTRA_ARGS."""
     found = [value for name, value in environment.items() if re.fullmatch(r"(VLLM|SGLANG|TGI)_(\w+_)?ARGS", name)]
-    return [word for value in found for word in _split(value)]
+    return [word for value in found for word in split_words(value)]
 
 
-def _split(line: str) -> list[str]:
+def split_words(line: str) -> list[str]:
     """The words of a line of flags."""
     try:
         return shlex.split(line)
@@ -279,11 +303,16 @@ def _container(document: Tree, named: Tree, environment: dict[str, str], around:
     scripts = [filled(value) for value in values if isinstance(value, str)]
     words = [filled(item) for value in values if isinstance(value, list) for item in value]
     image = _image(document)
+    written = {word.partition("=")[0].lstrip("-").replace("_", "-") for word in [*words, *" ".join(scripts).split()]}
+    if not image and written & _server_flags():
+        image = around.image  # values of a chart have it elsewhere
     first = (words or " ".join(scripts).split() or [""])[0]
     own = (
         not first.startswith("-") and not unknowns(first) and "$" not in first if first else image == ["vllm", "serve"]
     )
-    image = [] if own or first == "-m" else image  # a command of its own
+    image = [] if own or (first == "-m" and image != ["llama-server"]) else image  # a command of its own
+    if first == "serve" and "vllm" in str(document.get("image")):
+        image = ["vllm"]
     mounts = [one.split(":") for one in _items(document, "volumes") if isinstance(one, str) and ":" in one]
     words, scripts = mounted(words, mounts), mounted(scripts, mounts)
     found = replace(around, environment=environment, gpus=_gpus(document) or around.gpus)
@@ -291,11 +320,11 @@ def _container(document: Tree, named: Tree, environment: dict[str, str], around:
     if shell and ("$@" in words[2] or "$*" in words[2]):  # sh -c SCRIPT NAME ARGUMENTS
         return replace(found, script=words[2], arguments=words[4:])
     if shell:
-        return replace(found, script="\n".join([*words[2:], *scripts]))
+        return replace(found, script="\n".join([*(word for word in words[2:] if word != "--"), *scripts]))
     if scripts and not words:
         return replace(found, script=" ".join([*image, *scripts]))
     if scripts and not re.search(r"(^|/)(ba|da|z)?sh$", words[0]):  # an entry point and the line of its arguments
-        return replace(found, words=[*image, *words, *_split(" ".join(scripts))])
+        return replace(found, words=[*image, *words, *split_words(" ".join(scripts))])
     return replace(found, words=[*image, *words], script=" ".join(scripts))
 
 
@@ -318,7 +347,18 @@ def _image(document: Tree) -> list[str]:
         "text-generation-inference": "text-generation-launcher", r"llama\.cpp": "llama-server", r"vllm[-_]openai|vllm/vllm|\$\{?VLLM_IMAGE": "vllm serve",
     }  # fmt: skip
     image = " ".join(str(value) for key, value in document.items() if str(key).startswith("image"))
+    if unknowns(image):  # of the chart's values: the container is named after it
+        image += f" {document.get('name')}/{document.get('name')}"
     return next((command.split() for name, command in entries.items() if re.search(name, image)), [])
+
+
+def _only_image(document: object) -> list[str]:
+    """The entry point of the images of a document; empty where they have none, or several."""
+    found = [_image(document)] if isinstance(document, Mapping) else []
+    inner = document.values() if isinstance(document, Mapping) else document if isinstance(document, list) else ()
+    found += [_only_image(one) for one in inner]
+    several = {tuple(one) for one in found if one}
+    return list(several.pop()) if len(several) == 1 else []
 
 
 def _environment(document: Tree) -> dict[str, str]:
@@ -374,11 +414,16 @@ def servers(values: object) -> Iterator[Options]:
             roots = [item for root in roots for item in _items(root, *path.split(".")) if isinstance(item, Mapping)]
         for root in roots if row.get("each") or text is None else ():
             pools = {role: _at(root, path) for role, path in row.get("pools", {"": None}).items()}
-            pools = {k: v for k, v in pools.items() if isinstance(v, Mapping) and v.get("create") is not False}
+            pools = {k: v for k, v in pools.items() if isinstance(v, Mapping) and _starts(v)}
             for role, pool in pools.items():
                 inner = _at(pool, row["container"]) if "container" in row else {}
                 for one in (inner if isinstance(inner, list) else [inner]) or [{}]:
                     yield from _server(row, root, pool, one or {}, role, len(pools) > 1)
+
+
+def _starts(pool: Tree) -> bool:
+    """Whether a pool has a server: it may be switched off, or have no replicas."""
+    return not any(pool.get(key, True) in (False, 0) for key in ("create", "enabled", "replicas"))
 
 
 def _server(row: Json, root: Tree, pool: Tree, container: Tree, role: str, apart: bool) -> Iterator[Options]:
@@ -422,7 +467,7 @@ def _server(row: Json, root: Tree, pool: Tree, container: Tree, role: str, apart
     chip = str(stated(row.get("chip", "-")) or "").partition(":")[0].removeprefix("nvidia-gpu-")
     if count.isdigit() and "cpu" not in asked:
         pod = {**pod, "resources": {"limits": {"gpu": count}}}
-    if chip and chip != "cpu":
+    if chip:
         pod = {**pod, "nodeSelector": {"gpu.product": chip}}
     yield {"replicas": replicas, "pod": json.loads(json.dumps(pod).replace("/mnt/models", name or "/mnt/models"))}
 

@@ -12,11 +12,11 @@ from rooflinecli.specs.model import ModelSpec, load_model
 from rooflinecli.specs.name_lookup import find
 
 _TUNED = re.compile(
-    r"[-_](base|instruct|chat|it|pt|hf|thinking|reasoning|sft|dpo|exp|terminus|preview|qat|v0\.\d|\d{4})$",
+    r"[-_](base|instruct|chat|it|pt|hf|thinking|reasoning|sft|dpo|exp|terminus|preview|qat|merged|fine-?tuned?|local|v0\.\d|\d{4})$",
     re.IGNORECASE,
 )  # or a release's month
 _PLACEHOLDER = re.compile(r"[<\[{].*[>\]}]|__\w+__|(?i:your[-_ ]?model.*|path[/_ ]?to.*|model[-_]?(name|path|id))")
-_CACHED = re.compile(r"models--([\w.-]+?)--([\w.-]+)")
+_CACHED = re.compile(r"models--([\w.-]+?)--([\w.-]+)|([\w.-]+)/([\w.-]+)/snapshots/\w+/?$")
 _ORGANIZATION = re.compile(r"(?!(?:models?|weights|checkpoints?|ckpts?|llms?|data)$)\w[\w.-]*")  # no folder
 _SHARDED = re.compile(r"-\d{5}-of-\d{5}$")
 
@@ -37,7 +37,7 @@ def checkpoint(launch: Launch, written: object, flag: str) -> None:
         launch.missing["model"] = f"{flag} {written} is a placeholder"
         return
     cached = _CACHED.search(str(written))  # a snapshot in the Hub's cache
-    name = f"{cached[1]}/{cached[2]}" if cached else str(written)
+    name = "/".join(filter(None, cached.groups())) if cached else str(written)
     above, _, last = name.rstrip("/").rpartition("/")
     if unknowns(above) and not unknowns(last):  # $HOME/models/Qwen3-8B
         name = f"./{last}"

@@ -227,6 +227,11 @@ class LaunchArguments:
         for key, value in parse(self.pop(name)).items():
             self.given.setdefault(f"{name}.{key}".replace("_", "-"), [value])
 
+    def rename(self, name: str, whole: str) -> None:
+        """Give a flag the name that it is short for, unless that is given too."""
+        self.given.setdefault(whole, self.given.pop(name))
+        self._written[whole] = self._written.get(name, f"--{name}")
+
     def _name(self, names: Iterable[str]) -> str:
         """The first of these flags that is given."""
         return next((one for one in _spelled(names) if one in self.given), "")

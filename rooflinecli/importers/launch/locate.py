@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from itertools import pairwise
 from math import prod
 from pathlib import Path
@@ -17,7 +18,7 @@ import yaml
 from rooflinecli.core import files
 from rooflinecli.core.errors import DataError, RooflineError
 from rooflinecli.core.text import one_line
-from rooflinecli.importers.launch import containers, serving_common, training_common
+from rooflinecli.importers.launch import containers, serving_common, training_common, unit_files
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, interpolated, named_file
 from rooflinecli.importers.launch.shell_evaluator import ShellEvaluator
 from rooflinecli.importers.launch.shell_expansion import Value, readable, unknowns
@@ -35,7 +36,11 @@ _LAUNCHER = re.compile(r"\b(python3?|torchrun|deepspeed|vllm|trtllm-\w+|sglang|l
 # scripts that train nothing
 _EVALUATION = re.compile(r"(?:.*[/_-])?(?:eval|evaluat|infer|generat|convert|embed)\w*(?:/.*)?\.py")
 _TRAINER = re.compile(r"train|torchrun|accelerate|deepspeed|run_(?:sft|dpo|grpo|rm)|finetun")
-UNREAD = {"--actor_model_name_or_path": "DeepSpeed-Chat's PPO"}  # by what their commands have
+UNREAD = {  # what is not read by what its commands have, and what to do
+    "--actor_model_name_or_path": "a launch of DeepSpeed-Chat's PPO, which is not read; give its options to `roofline rl`",
+    "tritonserver": "Triton has its models in a repository; give the config.pbtxt or the model.json of one",
+    "launch_triton_server": "Triton has its models in a repository; give the config.pbtxt or the model.json of one",
+}
 _CONFIG = re.compile(r"config|recipe|deepspeed|\bds_|zero\d")  # in the flag or name of a JSON that is one
 # flags of a server that is one of several pods of the same engine
 _POD_FLAGS = (
@@ -54,6 +59,7 @@ class Source:
     absent: list[str] = field(default_factory=list)  # configs that its commands name, and that are not here
     overrides: Options = field(default_factory=dict)  # of its keys, in the command that names it
     loads: list[dict[str, list[str]]] = field(default_factory=list)  # of the benchmarks that it runs
+    asked: list[str] = field(default_factory=list)  # flags of other clients that may be a load, with the line
 
     def sibling(self, written: str) -> str | None:
         """The text of a file that a launch names: made by the script, mounted with it, in its folder, or by its path from one above; None for none."""
@@ -89,7 +95,10 @@ def launches(source: Source) -> Iterator[Launch]:
     suffix = Path(source.name).suffix.lower()
     if source.folder is not None and suffix not in _SUFFIXES:
         suffix = _suffix_of(source.text)
-    if suffix == ".toml":
+    if trees := unit_files.trees(source.text, source.name, source.sibling):
+        for tree in trees:
+            yield from list(_config(tree, source)) or _processes(tree, source)
+    elif suffix == ".toml":
         tree = parse(source.text, source.name, tomllib.loads)
         yield from _config(tree, source)
     elif suffix == ".json":
@@ -207,8 +216,17 @@ def _started(process: containers.Container, source: Source) -> list[Launch]:
         values |= {"@": process.arguments, "*": process.arguments}
     shell = ShellEvaluator(values).shell
     words = [shell.text(w.replace("\\", "\\\\")) if "$" in w else w for w in process.words]
-    found = list(_of_words(words, source, 0, process))
-    return found or list(_script(process.script, source, values, job=process) if process.script else ())
+    found = list(_of_words(words, source, _line_of(process.words, source.text), process))
+    line = _line_of(process.script.strip().splitlines()[:1], source.text) or _line_of(
+        process.script.split(), source.text
+    )
+    return found or list(_script(process.script, source, values, max(line - 1, 0), process) if process.script else ())
+
+
+def _line_of(pieces: list[str], text: str) -> int:
+    """The first line of these that are in a text once; 0 for none."""
+    found = [text.find(one) for one in pieces if len(one) > 4 and text.count(one) == 1]
+    return text.count("\n", 0, min(found)) + 1 if found else 0
 
 
 def _in_container(launch: Launch, process: containers.Container) -> None:
@@ -250,8 +268,9 @@ def _script(
 
 # commands whose words may look like a launch, and start none
 _STARTS_NOTHING = frozenset(
-    "echo printf cat grep pkill pgrep which command ls rm cp mkdir curl tee kill sed awk chmod mv touch yq jq envsubst rsync scp wget #".split()
+    "echo printf cat grep pkill pgrep which command ls rm cp mkdir curl tee kill sed awk chmod mv touch yq jq envsubst rsync scp wget systemctl ps pip #".split()
 )
+_TENDS = frozenset("stats stop rm logs pull images ps inspect kill restart build".split())
 
 
 def _of_words(
@@ -262,7 +281,11 @@ def _of_words(
     exported: Mapping[str, str] = {},
 ) -> Iterator[Launch]:
     """The launch that a command is, or names the config of."""
-    if not words or words[0] in _STARTS_NOTHING:
+    if (
+        not words
+        or words[0] in _STARTS_NOTHING
+        or (words[0] in ("docker", "podman") and words[1:2] and words[1] in _TENDS)
+    ):
         return
     clients = flags("clients")
     if (client := serving_common.started(words, clients)) is not None:
@@ -330,6 +353,12 @@ def _of_words(
             if ((flag or base.endswith(".json")) and not _CONFIG.search(flag + base)) or "data" in flag:
                 continue
             source.absent.append(_shown_path(base))
+    given = [] if found else LaunchArguments.of_words(words[1:]).given.items()
+    stated = [f"--{k} {' '.join(v)}" for k, v in given if v and any(fnmatchcase(k, one) for one in clients.noted)]
+    if stated:
+        source.asked.append(
+            f"{one_line(readable(' '.join(stated)))[:80]} of {_shown_path(words[min(len(words) - 1, 'python' in words[0])])} on line {line}"
+        )
     launcher = next((one for one in found if one.tool == "accelerate"), None)
     trained = [one for one in found if one is not launcher and one.trains]
     yield from found if launcher is None or len(trained) != 1 else [_started_by(launcher, trained[0])]

@@ -41,13 +41,14 @@ def read(source: str) -> Launch:
     if not found and tool:
         raise UsageError(f"{opened.name}: a launch of {tool}; `roofline rl --from` reads it")
     if not found and (other := next((name for mark, name in locate.UNREAD.items() if mark in opened.text), "")):
-        raise UsageError(f"{opened.name}: a launch of {other}, which is not read; give its options to `roofline rl`")
+        raise UsageError(f"{opened.name}: {other}")
     if not found and opened.absent:
         file = one_line(opened.absent[0])
         raise DataError(f"{opened.name}: its launch is in {file}, which is not here; give that file")
     if not found:
         tools = ", ".join(sorted({*kinds(TOOLS), *trainers.names()} - {"trainers"}))
         raise UsageError(f"{opened.name}: no launch of a supported tool ({tools}); give the options instead")
+    _decode_beside_prefill(found)
     if which is not None:
         if not 1 <= which <= len(found):
             held = f"{opened.name} holds {len(found)} launches"
@@ -70,8 +71,20 @@ def read(source: str) -> Launch:
         launch.notes.append(f"the file has a launch of {tool} as well; `roofline rl --from` reads it")
     if opened.loads and not launch.trains:
         _loaded(launch, opened.loads)
+    elif not launch.trains:
+        launch.notes += [f"{one} may be the load, which is not read; give it as options" for one in opened.asked]
     _ours(launch, opened.text)
     return launch
+
+
+def _decode_beside_prefill(found: list[Launch]) -> None:
+    """Workers without a role decode where another worker of the same model only prefills, as those of Dynamo."""
+    both, phases = ["prefill", "decode"], [one.options.get("phase") for one in found]
+    models = {one.options.get("model") for one in found if one.options.get("phase") == ["prefill"]}
+    for one in found if ["decode"] not in phases else ():
+        if one.options.get("phase") == both and one.options.get("model") in models and one.missing.get("model") is None:
+            one.options["phase"] = ["decode"]
+            one.notes.append("it decodes, as another worker of the file only prefills; --phase names another")
 
 
 def _loaded(launch: Launch, loads: list[dict[str, list[str]]]) -> None:

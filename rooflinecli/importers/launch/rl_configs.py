@@ -161,7 +161,7 @@ def arguments(source: Source) -> tuple[str, LaunchArguments]:
             ran = next((w for w in words if w.endswith(".py") or _VERL.fullmatch(w)), None)
             return tool, _switched_on(keys | ({"script": ran} if tool == "verl" else {}))
     if other := next((name for mark, name in UNREAD.items() if mark in source.text), ""):
-        raise UsageError(f"{source.name}: a launch of {other}, which is not read; give the options instead", "from")
+        raise UsageError(f"{source.name}: {other}", "from")
     raise UsageError(f"{source.name}: no launch of verl, NeMo RL, OpenRLHF or slime; give the options instead", "from")
 
 

@@ -35,6 +35,7 @@ def opened(
         args.under({flags.short.get(f"--{key}", str(key).replace("_", "-")): value for key, value in tree.items()})
     for name, value in launch.environment.items():
         args.given.setdefault(flags.short.get(f"--{name}", name), [value])
+    _completed(args, flags)
     model = args.model(*flags.read.get("model", ()))
 
     def stated(row: str) -> tuple[Any, str]:
@@ -52,6 +53,14 @@ def opened(
     dtype_names.cache(launch, *stated("kv-dtype"))
     dtype_names.state(launch, stated("state-dtype")[0])
     return args, {axis: args.whole(launch, *names.split()) for axis, names in flags.sizes.items()}
+
+
+def _completed(args: LaunchArguments, flags: ToolFlags) -> None:
+    """Flags that are cut short, as argparse takes them where one flag begins so."""
+    known = {one for names in (*flags.read.values(), *map(str.split, flags.sizes.values())) for one in names}
+    for name in [one for one in args.given if len(one) > 6 and one not in known]:
+        if len(whole := [one for one in known if one.startswith(name)]) == 1:
+            args.rename(name, whole[0])
 
 
 def closed(
@@ -168,7 +177,9 @@ def started(words: list[str], flags: ToolFlags) -> list[str] | None:
         for i in range(len(words) - len(parts) + 1):
             first = words[i] if parts[0] == "-m" else words[i].rpartition("/")[2]
             rest = words[i + len(parts) :]
-            alone = not i or parts[0] == "-m"  # a launch without flags, rather than words of a sentence
+            alone = (
+                words[:i] in ([], ["exec"]) or parts[0] == "-m"
+            )  # a launch without flags, rather than words of a sentence
             if [first, *words[i + 1 : i + len(parts)]] == parts and (rest or alone):
                 return rest
     at = next((i for i, word in enumerate(words) if flags.image and re.search(f"/{flags.image}", word)), 0)

@@ -30,6 +30,7 @@ STEPS = 5000  # commands followed in one script; a loop or a function that calls
 DEPTH = 150  # compound commands inside each other
 _ASSIGN = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _NAMED = re.compile(r"\$\{?([A-Za-z_]\w*)")
+_DANGLING = re.compile(r"\\\s*\Z")  # a last line that goes on
 _PROMPT = re.compile(r"^\$ +", re.MULTILINE)  # of a terminal, as documents show commands
 # <path to the data>, {{ model }}: to be filled in
 _PLACEHOLDER = re.compile(r"(?<=[\s=/\"'])<[A-Za-z][^<>\n|&;$]*>(?!>)|\{\{ ?[\w.]+ ?\}\}")
@@ -52,7 +53,7 @@ def _parser() -> Parser:
 
 
 def _parsed(text: str) -> Node:
-    text = _PLACEHOLDER.sub(lambda m: unknown(m[0]), _PROMPT.sub("", text.replace("\r\n", "\n")))
+    text = _PLACEHOLDER.sub(lambda m: unknown(m[0]), _PROMPT.sub("", _DANGLING.sub("", text.replace("\r\n", "\n"))))
     text = UNKNOWN.sub(lambda match: "".join(chr(_PRIVATE + ord(c)) for c in match[0]), text)
     return _parser().parse(f"{text}\n".encode()).root_node
 
@@ -340,7 +341,9 @@ class ShellEvaluator:
         skipped: list[Node] = []
         for condition, branch in _branches(node):
             holds = True if condition is None else self._decided(condition)
-            self.follow([one for one in condition or [] if " --" in _raw(one)])  # `if trtllm-bench --model ...; then`
+            self.follow(
+                [one for one in condition or [] if " --" in _raw(one) or _raw(one) in self.functions]
+            )  # `if trtllm-bench --model ...; then`
             if holds is None:
                 self.script.undecided.append(" ".join(" ".join(map(_raw, condition or [])).split())[:80])
             if holds is not False:

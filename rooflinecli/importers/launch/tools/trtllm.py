@@ -17,8 +17,10 @@ FILES = ("extra-llm-api-options", "config", "extra-engine-args")  # flags that n
 
 
 def claims(tree: Tree) -> bool:
-    """The YAML that --extra_llm_api_options names, on its own."""
-    return "kv_cache_config" in tree or ("tensor_parallel_size" in tree and "max_batch_size" in tree)
+    """The YAML that --extra_llm_api_options names, or the parameters of Triton's backend."""
+    return bool({"kv_cache_config", "gpt_model_path"} & set(tree)) or (
+        "tensor_parallel_size" in tree and "max_batch_size" in tree
+    )
 
 
 def read(given: list[str] | Tree, launch: Launch, config: Tree | None = None) -> None:
@@ -35,6 +37,8 @@ def read(given: list[str] | Tree, launch: Launch, config: Tree | None = None) ->
         sizes |= {"tp": 1, "dp": tp}
     if tp is None and "checkpoint-dir" in args.given:
         launch.refuse("tp", "trtllm-build has the ranks of its checkpoint")
+    if tp is None and "gpt-model-path" in args.given:
+        launch.refuse("tp", "an engine of TensorRT has the ranks that it was built for")
     prompt = str(args.pop("max-input-len"))
     if "max-seq-len" not in args.given and prompt.isdigit():
         note = f"--max_input_len {prompt} caps prompts; a launch states no load; give --prompt and --output"
