@@ -136,7 +136,7 @@ CLIENT = "vllm serve Qwen/Qwen3-8B &\npython bench_client.py --url http://localh
         ("scenario.yaml", SCENARIO, {"model": "Qwen3-8B", "tp": 2, "dp": 2, "gpu-memory-utilization": "0.95"}, "2 replicas"),
         ("kubeai.yaml", "kind: Model\nspec: {engine: VLLM, url: 'hf://Qwen/Qwen3-8B', resourceProfile: 'cpu:6'}", {"model": "Qwen3-8B"}, "asks for the accelerator cpu"),
         ("retried.sh", RETRIED, {"model": "Qwen3-8B", "batch": "4"}, ""),
-        ("client.sh", CLIENT, {"concurrency": None}, "--concurrency 32 of bench_client.py on line 2 may be the load, which is not read"),
+        ("client.sh", CLIENT, {"concurrency": None}, "--concurrency 32 of another command, on line 2, may be the load, which is not read"),
         ("short.sh", "vllm serve Qwen/Qwen3-8B --max-num-seq 4 --max-num-batched-token 8192 \\\n", {"batch": "4", "token-budget": "8192"}, ""),
         ("custom.yaml", "services: {a: {image: 'avarok/vllm-dgx-spark:v11', command: [serve, --model, Qwen/Qwen3-8B]}}", {"model": "Qwen3-8B"}, ""),
         ("round.sh", "vllm serve /volume/models/Mind-Qwen3-8B-AWQ-AutoAWQ", {"model": "Qwen3-8B", "weight-dtype": "int4"}, "taken to have the sizes of Qwen3-8B"),

@@ -111,10 +111,8 @@ def with_maps(document: object, maps: Tree) -> Any:
     if not isinstance(document, Mapping):
         return document
     found = {key: with_maps(value, maps) for key, value in document.items()}
-    names = [str(_inside(one, "configMapRef", "name")) for one in _items(document, "envFrom")]
-    taken = [
-        {"name": k, "value": v} for name in names if isinstance(maps.get(name), Mapping) for k, v in maps[name].items()
-    ]
+    named = [maps.get(str(_inside(one, "configMapRef", "name"))) for one in _items(document, "envFrom")]
+    taken = [{"name": k, "value": v} for one in named if isinstance(one, Mapping) for k, v in one.items()]
     return found | {"env": taken + _items(document, "env")} if taken else found
 
 
@@ -178,11 +176,10 @@ def unread(document: object, processes: list[Container], tools: set[str]) -> lis
     for key, value in _named(document):
         text = str(value or "").strip()
         flag = text.split()[0].partition("=")[0].replace("_", "-") if text[:2] == "--" else ""
-        name = re.sub("(?<=[a-z])(?=[A-Z])", "-", key).replace("_", "-").lower()
+        name = _kebab(key)
         own = any(re.fullmatch(flags(tool).environment, key) for tool in tools)
-        stated = (
-            text and not own and not isinstance(value, bool) and "-" in name and name in read and name[:5] != "model"
-        )
+        flagged = "-" in name and name in read and name[:5] != "model"
+        stated = text and not own and not isinstance(value, bool) and flagged
         if (flag[2:] in read and flag not in started) or (stated and f"--{name}" not in started and key not in started):
             found.append(one_line(f"{key} {text}")[:80])
     return list(dict.fromkeys(found))
@@ -222,7 +219,8 @@ def _within(document: Tree, around: Container) -> Container:
     asked = [(str(one.get("key")), one["values"]) for one in _items(document, "matchExpressions") if one.get("values")]
     placed |= {key: str(values[0]) for key, values in asked if isinstance(values, list) and len(values) == 1}
     chips = [value for key, value in placed.items() if _ACCELERATOR.search(key)]
-    chips += [chip for key, value in placed.items() if _MACHINE.search(key) and (chip := chip_of(value))]
+    machines = [value for key, value in placed.items() if _MACHINE.search(key)]
+    chips += [chip for name, chip in formats()["machines"].items() for one in machines if re.match(name, one)]
     copies = around.copies * prod(_count(document, *keys) for keys in _COPIES)
     kinds = [kind.partition(":")[0] for kind in _accelerators(document) if not kind[:1].isdigit()]
     return Container(
@@ -237,21 +235,7 @@ def _within(document: Tree, around: Container) -> Container:
 
 _ACCELERATOR = re.compile(r"gke-(tpu-)?accelerator$|gpu\.product(-name)?$")
 _MACHINE = re.compile(r"(instance|machine)[-_]?(type|family)$", re.IGNORECASE)
-
-
-def chip_of(machine: str) -> str:
-    """The accelerator of a cloud's machine, by the rows of formats.yaml; empty for another machine."""
-    return next((chip for name, chip in formats()["machines"].items() if re.match(name, machine)), "")
-
-
-_COPIES = (
-    ("replicas",),
-    ("replicaCount",),
-    ("deploy", "replicas"),
-    ("minReplicas",),
-    ("scale",),
-    ("autoscaling_config", "min_replicas"),
-)
+_COPIES = (("replicas",), ("replicaCount",), ("minReplicas",), ("scale",), ("deploy", "replicas"), ("autoscaling_config", "min_replicas"))  # fmt: skip
 _MOST = (("maxReplicas",), ("autoscaling_config", "max_replicas"), ("service", "replica_policy", "max_replicas"))
 _NODES = (("multinode", "nodeCount"), ("leaderWorkerTemplate", "size"), ("workloadTemplate", "size"), ("parallelism",))
 
@@ -307,9 +291,7 @@ def _container(document: Tree, named: Tree, environment: dict[str, str], around:
     if not image and written & _server_flags():
         image = around.image  # values of a chart have it elsewhere
     first = (words or " ".join(scripts).split() or [""])[0]
-    own = (
-        not first.startswith("-") and not unknowns(first) and "$" not in first if first else image == ["vllm", "serve"]
-    )
+    own = first[0] != "-" and not unknowns(first) and "$" not in first if first else image == ["vllm", "serve"]
     image = [] if own or (first == "-m" and image != ["llama-server"]) else image  # a command of its own
     if first == "serve" and "vllm" in str(document.get("image")):
         image = ["vllm"]
@@ -414,16 +396,17 @@ def servers(values: object) -> Iterator[Options]:
             roots = [item for root in roots for item in _items(root, *path.split(".")) if isinstance(item, Mapping)]
         for root in roots if row.get("each") or text is None else ():
             pools = {role: _at(root, path) for role, path in row.get("pools", {"": None}).items()}
-            pools = {k: v for k, v in pools.items() if isinstance(v, Mapping) and _starts(v)}
+            off = [
+                k
+                for k, v in pools.items()
+                for key in ("create", "enabled", "replicas")
+                if _inside(v, key) in (False, 0)
+            ]
+            pools = {k: v for k, v in pools.items() if isinstance(v, Mapping) and k not in off}
             for role, pool in pools.items():
                 inner = _at(pool, row["container"]) if "container" in row else {}
                 for one in (inner if isinstance(inner, list) else [inner]) or [{}]:
                     yield from _server(row, root, pool, one or {}, role, len(pools) > 1)
-
-
-def _starts(pool: Tree) -> bool:
-    """Whether a pool has a server: it may be switched off, or have no replicas."""
-    return not any(pool.get(key, True) in (False, 0) for key in ("create", "enabled", "replicas"))
 
 
 def _server(row: Json, root: Tree, pool: Tree, container: Tree, role: str, apart: bool) -> Iterator[Options]:
@@ -440,10 +423,7 @@ def _server(row: Json, root: Tree, pool: Tree, container: Tree, role: str, apart
     name = f"./{re.split('[/:]', name.rstrip('/'))[-1]}" if "://" in name else name
     engine = " ".join(str(stated(path)) for path in row.get("engine", "-").split() if stated(path))
     command = next((v for k, v in row.get("command", {"": "vllm serve"}).items() if re.fullmatch(k, engine)), None)
-    own = {
-        re.sub("(?<=[a-z])(?=[A-Z])", "-", k).replace("_", "-").lower(): v
-        for k, v in flattened(stated(row.get("flags", "-")) or {}).items()
-    }
+    own = {_kebab(k): v for k, v in flattened(stated(row.get("flags", "-")) or {}).items()}
     own = {k: v for k, v in own.items() if k not in row.get("drop", ())}
     own |= {flag: stated(path.format(role)) or None for flag, path in row.get("set", {}).items()}
     own |= {"disaggregation-mode": role} if apart and role in ("prefill", "decode") else {}
@@ -454,11 +434,7 @@ def _server(row: Json, root: Tree, pool: Tree, container: Tree, role: str, apart
     elif command is None or not (name or words):
         return
     else:
-        pod = {
-            **container,
-            "args": None,
-            "command": [*command.split(), *([name] if name else []), *words, *_flags(own)],
-        }
+        pod = {**container, "args": None, "command": [*command.split(), *filter(None, [name]), *words, *_flags(own)]}
     asked = str(stated(row.get("devices", "-").format(role)) or "")
     count = asked.rpartition(":")[2]
     replicas = stated(row.get("replicas", "replicas").format(role)) or 1
@@ -472,30 +448,27 @@ def _server(row: Json, root: Tree, pool: Tree, container: Tree, role: str, apart
     yield {"replicas": replicas, "pod": json.loads(json.dumps(pod).replace("/mnt/models", name or "/mnt/models"))}
 
 
+def _kebab(key: str) -> str:
+    """The flag of a key in camel or snake case."""
+    return re.sub("(?<=[a-z])(?=[A-Z])", "-", key).replace("_", "-").lower()
+
+
 def _flags(mapping: Tree) -> list[str]:
     """Flags of a command by the keys of a mapping; those that are off are left out."""
-    return [
-        f"--{key}" + ("" if value is True else f"={json.dumps(value) if isinstance(value, Mapping) else value}")
-        for key, value in mapping.items()
-        if value is not False and value is not None
-    ]
+    given = {key: value for key, value in mapping.items() if value is not False and value is not None}
+    values = {key: json.dumps(value) if isinstance(value, Mapping) else value for key, value in given.items()}
+    return [f"--{key}" if value is True else f"--{key}={value}" for key, value in values.items()]
 
 
 def joined(found: list[Any]) -> list[Any]:
     """Documents with each InferenceService as the container of its ServingRuntime, where that is here too."""
-    kinds = {
-        kind: [one for one in found if _inside(one, "kind") == kind] for kind in ("ServingRuntime", "InferenceService")
-    }
-    runtimes = {str(_at(one, "metadata.name")): one for one in kinds["ServingRuntime"]}
-    for service in kinds["InferenceService"]:
+    runtimes = {str(_at(one, "metadata.name")): one for one in found if _inside(one, "kind") == "ServingRuntime"}
+    for service in [one for one in found if _inside(one, "kind") == "InferenceService"]:
         model = _at(service, "spec.predictor.model")
         runtime = runtimes.get(str(_inside(model, "runtime")))
         if runtime is not None and (inner := _items(runtime, "spec", "containers")):
-            words = [
-                *map(str, inner[0].get("command") or []),
-                *map(str, inner[0].get("args") or []),
-                *map(str, model.get("args") or []),
-            ]
+            given = [inner[0].get("command"), inner[0].get("args"), model.get("args")]
+            words = [str(word) for one in given for word in one or ()]
             model |= {**inner[0], **model, "command": words, "args": None}
             found = [one for one in found if one is not runtime]
     return found

@@ -48,9 +48,8 @@ def checkpoint(launch: Launch, written: object, flag: str) -> None:
     if last.endswith(".gguf") and stored_as(f"-{last}")[0] == "":  # /models/shisa-7b-v1/q4_k_m.gguf
         last = f"{folder.rpartition('/')[2]}-{last}"
     exists = Path(name).exists()
-    hub = (
-        _ORGANIZATION.fullmatch(folder) and not exists and "gguf" not in last.lower()
-    )  # GGUF repositories have no config.json
+    # GGUF repositories have no config.json
+    hub = _ORGANIZATION.fullmatch(folder) and not exists and "gguf" not in last.lower()
     org = f"{folder}/" if hub else ""
     if exists or _known(org + last):
         launch.options["model"] = name if exists and not _known(last) else last
@@ -72,9 +71,8 @@ def checkpoint(launch: Launch, written: object, flag: str) -> None:
     elif (folder or name.startswith("/")) and not org and "gguf" not in last.lower():
         del launch.options["model"]
         launch.refuse("model", f"{flag} {name} names no model")
-        launch.notes.append(
-            f"{flag} {name} is of unknown format; give --dtype or --weight-dtype where MODEL has another"
-        )
+        note = f"{flag} {name} is of unknown format"
+        launch.notes.append(f"{note}; give --dtype or --weight-dtype where MODEL has another")
         return
     else:
         launch.options["model"] = name if org else bare  # as on the command line

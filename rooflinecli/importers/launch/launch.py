@@ -83,10 +83,8 @@ def flags(tool: str) -> ToolFlags:
     """The flags of one tool of tools/."""
     entry = tool_entries()[tool.replace(".", "_")]
     above = flags(entry["extends"]) if "extends" in entry else ToolFlags({}, {}, (), (), (), {}, {}, {})
-    by_pattern = [
-        {pattern: why for why, patterns in entry.get(kind, {}).items() for pattern in patterns.split()}
-        for kind in ("idle", "noted")
-    ]
+    kinds = [entry.get(kind, {}).items() for kind in ("idle", "noted")]
+    by_pattern = [{pattern: why for why, patterns in kind for pattern in patterns.split()} for kind in kinds]
     words: dict[str, Any] = {key: tuple(entry.get(key, "").split()) for key in ("switches", "many", "shaping")}
     lists: dict[str, Any] = {key: tuple(entry.get(key, ())) for key in ("launchers", "claims", "algorithm", "writes")}
     texts: dict[str, Any] = {key: entry.get(key, "") for key in ("image", "command", "framework", "environment")}
@@ -301,16 +299,18 @@ class LaunchArguments:
 
             assumed = next((known.noted[pattern] for pattern in matches(known.noted)), "")
             off = str(values[:1]).lower() in _OFF and not any("=" in one for one in matches(known.noted))
-            costs = set(_COSTS.findall(name.lower().replace("-", "_")))
-            idle = not assumed and any(
-                not known.strict or costs <= set(_COSTS.findall(pattern.lower().replace("-", "_")))
-                for pattern in matches(patterns)
-            )
+            hidden = any(not known.strict or _costs(name) <= _costs(pattern) for pattern in matches(patterns))
+            idle = not assumed and hidden
             if name in self._taken or off or idle:
                 continue
             written = one_line(readable(" ".join([self.written(name), *map(str, values)])))[:80]
             found.append(f"{written} ({assumed})" if assumed else written)
         return found
+
+
+def _costs(name: str) -> set[str]:
+    """The parts of a name that bear on the cost."""
+    return set(_COSTS.findall(name.lower().replace("-", "_")))
 
 
 def _spelled(names: Iterable[str]) -> list[str]:

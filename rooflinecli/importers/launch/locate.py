@@ -36,10 +36,9 @@ _LAUNCHER = re.compile(r"\b(python3?|torchrun|deepspeed|vllm|trtllm-\w+|sglang|l
 # scripts that train nothing
 _EVALUATION = re.compile(r"(?:.*[/_-])?(?:eval|evaluat|infer|generat|convert|embed)\w*(?:/.*)?\.py")
 _TRAINER = re.compile(r"train|torchrun|accelerate|deepspeed|run_(?:sft|dpo|grpo|rm)|finetun")
-UNREAD = {  # what is not read by what its commands have, and what to do
+UNREAD = {  # what is not read, by what its commands have, and what to do
     "--actor_model_name_or_path": "a launch of DeepSpeed-Chat's PPO, which is not read; give its options to `roofline rl`",
-    "tritonserver": "Triton has its models in a repository; give the config.pbtxt or the model.json of one",
-    "launch_triton_server": "Triton has its models in a repository; give the config.pbtxt or the model.json of one",
+    "triton_?server": "Triton has its models in a repository; give the config.pbtxt or the model.json of one",
 }
 _CONFIG = re.compile(r"config|recipe|deepspeed|\bds_|zero\d")  # in the flag or name of a JSON that is one
 # flags of a server that is one of several pods of the same engine
@@ -174,15 +173,13 @@ def _yaml(source: Source) -> Iterator[Launch]:
     maps = [one for one in found if isinstance(one, Mapping) and one.get("kind") == "ConfigMap"]
     shared = {str((one.get("metadata") or {}).get("name")): one.get("data") for one in maps}
     for data in (one.get("data") for one in maps):  # files by name
-        source.files |= {
-            str(k): v for k, v in (data if isinstance(data, Mapping) else {}).items() if isinstance(v, str)
-        }
+        texts = data.items() if isinstance(data, Mapping) else ()
+        source.files |= {str(k): v for k, v in texts if isinstance(v, str)}
     empty = True
     for document in found:
         configs = list(_config(document, source))
-        started = (
-            [] if configs or document in maps else list(_processes(containers.with_maps(document, shared), source))
-        )
+        other = not configs and document not in maps
+        started = list(_processes(containers.with_maps(document, shared), source)) if other else []
         empty = empty and not configs and not started
         yield from configs + started
     for text in source.files.values() if empty else ():  # a map of scripts whose pods are elsewhere
@@ -191,18 +188,14 @@ def _yaml(source: Source) -> Iterator[Launch]:
 
 
 def _processes(document: object, source: Source) -> Iterator[Launch]:
-    started = [
-        (process, launch)
-        for process in containers.containers(containers.served(document) or document)
-        for launch in _started(process, source)
-    ]
+    processes = containers.containers(containers.served(document) or document)
+    started = [(process, launch) for process in processes for launch in _started(process, source)]
     for process, launch in started:
         if not launch.trains:
             if isinstance(launch.options.get("n"), int):
                 _in_container(launch, process)
-            launch.unmodelled += containers.unread(
-                document, [one for one, _ in started], {one.tool for _, one in started}
-            )
+            tools = {one.tool for _, one in started}
+            launch.unmodelled += containers.unread(document, [one for one, _ in started], tools)
         if process.role and len(launch.options.get("phase", ())) == 2:
             launch.options["phase"] = [process.role]
         yield launch
@@ -217,10 +210,9 @@ def _started(process: containers.Container, source: Source) -> list[Launch]:
     shell = ShellEvaluator(values).shell
     words = [shell.text(w.replace("\\", "\\\\")) if "$" in w else w for w in process.words]
     found = list(_of_words(words, source, _line_of(process.words, source.text), process))
-    line = _line_of(process.script.strip().splitlines()[:1], source.text) or _line_of(
-        process.script.split(), source.text
-    )
-    return found or list(_script(process.script, source, values, max(line - 1, 0), process) if process.script else ())
+    script = process.script.strip()
+    line = _line_of(script.splitlines()[:1], source.text) or _line_of(script.split(), source.text)
+    return found or list(_script(process.script, source, values, max(line - 1, 0), process) if script else ())
 
 
 def _line_of(pieces: list[str], text: str) -> int:
@@ -234,9 +226,8 @@ def _in_container(launch: Launch, process: containers.Container) -> None:
     ranks, tp, chips, cores = launch.options["n"], launch.options.get("tp"), process.devices, process.cores
     if cores > 1 and chips and ranks == chips * cores and isinstance(tp, int) and tp % cores == 0:
         launch.options |= {"tp": tp // cores, "n": chips}
-        launch.notes.append(
-            f"{ranks} ranks on {chips} chips of {cores} cores: a device here is a chip, so tp {tp} is tp {tp // cores}"
-        )
+        note = f"{ranks} ranks on {chips} chips of {cores} cores: a device here is a chip"
+        launch.notes.append(f"{note}, so tp {tp} is tp {tp // cores}")
     if process.copies > 1 and (process.nodes > 1 or not launch.part):
         ep, cut, _ = serving_common.expert_group(launch.options)
         launch.options["dp"] = process.copies * int(launch.options.get("dp", 1))
@@ -267,10 +258,10 @@ def _script(
 
 
 # commands whose words may look like a launch, and start none
-_STARTS_NOTHING = frozenset(
-    "echo printf cat grep pkill pgrep which command ls rm cp mkdir curl tee kill sed awk chmod mv touch yq jq envsubst rsync scp wget systemctl ps pip #".split()
+_STARTS_NOTHING = re.compile(
+    r"(echo|printf|cat|grep|pkill|pgrep|which|command|ls|rm|cp|mkdir|curl|tee|kill|sed|awk|chmod|mv|touch|yq|jq|envsubst|rsync|scp|wget|systemctl|ps|pip|#"
+    r"|(docker|podman) (stats|stop|rm|logs|pull|images|ps|inspect|kill|restart|build))( .*)?"
 )
-_TENDS = frozenset("stats stop rm logs pull images ps inspect kill restart build".split())
 
 
 def _of_words(
@@ -281,21 +272,15 @@ def _of_words(
     exported: Mapping[str, str] = {},
 ) -> Iterator[Launch]:
     """The launch that a command is, or names the config of."""
-    if (
-        not words
-        or words[0] in _STARTS_NOTHING
-        or (words[0] in ("docker", "podman") and words[1:2] and words[1] in _TENDS)
-    ):
+    if not words or _STARTS_NOTHING.fullmatch(" ".join(words[:2])):
         return
     clients = flags("clients")
     if (client := serving_common.started(words, clients)) is not None:
         # guidellm has the lengths in its --data
         lengths = re.findall(r"\b(prompt|output)_tokens[\"']?[=:]\s*(\d+)", " ".join(client))
         asked = LaunchArguments.of_words([*client, *(f"--{name}-tokens={count}" for name, count in lengths)])
-        load_of = {
-            option: [str(v) for name in names for v in asked.values(name)] for option, names in clients.read.items()
-        }
-        source.loads.append({option: values for option, values in load_of.items() if values})
+        loads = {k: [str(v) for name in names for v in asked.values(name)] for k, names in clients.read.items()}
+        source.loads.append({option: values for option, values in loads.items() if values})
         return
     where = f"{source.name}:{line}" if line and source.folder else source.name
     evaluates = any(_EVALUATION.fullmatch(word) for word in words)
@@ -356,9 +341,7 @@ def _of_words(
     given = [] if found else LaunchArguments.of_words(words[1:]).given.items()
     stated = [f"--{k} {' '.join(v)}" for k, v in given if v and any(fnmatchcase(k, one) for one in clients.noted)]
     if stated:
-        source.asked.append(
-            f"{one_line(readable(' '.join(stated)))[:80]} of {_shown_path(words[min(len(words) - 1, 'python' in words[0])])} on line {line}"
-        )
+        source.asked.append(f"{one_line(readable(' '.join(stated)))[:80]} of another command, on line {line},")
     launcher = next((one for one in found if one.tool == "accelerate"), None)
     trained = [one for one in found if one is not launcher and one.trains]
     yield from found if launcher is None or len(trained) != 1 else [_started_by(launcher, trained[0])]
@@ -369,11 +352,8 @@ _PAIR = re.compile(r"\+{0,2}([a-z][\w.]*)=(.+)", re.DOTALL)
 
 def _overrides(words: list[str]) -> Options:
     """Keys of a config that the command which names it sets: --training.seq_len 4096, or seq_len=4096."""
-    flags = {
-        key: values[0] if values else "true"
-        for key, values in LaunchArguments.of_words(words).given.items()
-        if "." in key
-    }
+    given = LaunchArguments.of_words(words).given.items()
+    flags = {key: values[0] if values else "true" for key, values in given if "." in key}
     pairs = {match[1]: match[2] for word in words if (match := _PAIR.fullmatch(word))}
     found: Options = {}
     for key, value in (flags | pairs).items():
@@ -416,9 +396,8 @@ def _on_chip(launch: Launch, written: str) -> None:
     try:
         launch.options.setdefault("hw", find("hardware", name).stem)
     except RooflineError:
-        launch.notes.append(
-            f"it asks for the accelerator {one_line(written)}, which is not known here; --hw names the chip"
-        )
+        asked = f"it asks for the accelerator {one_line(written)}"
+        launch.notes.append(f"{asked}, which is not known here; --hw names the chip")
 
 
 def _shown_path(path: str) -> str:

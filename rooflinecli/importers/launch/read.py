@@ -40,7 +40,7 @@ def read(source: str) -> Launch:
     tool = _rl_tool(opened)
     if not found and tool:
         raise UsageError(f"{opened.name}: a launch of {tool}; `roofline rl --from` reads it")
-    if not found and (other := next((name for mark, name in locate.UNREAD.items() if mark in opened.text), "")):
+    if not found and (other := next((why for mark, why in locate.UNREAD.items() if re.search(mark, opened.text)), "")):
         raise UsageError(f"{opened.name}: {other}")
     if not found and opened.absent:
         file = one_line(opened.absent[0])
@@ -89,9 +89,8 @@ def _decode_beside_prefill(found: list[Launch]) -> None:
 
 def _loaded(launch: Launch, loads: list[dict[str, list[str]]]) -> None:
     """The load of the benchmarks that the file runs, where they state one; several are listed."""
-    found = {
-        option: list(dict.fromkeys(v for one in loads for v in one.get(option, ()))) for option in flags("clients").read
-    }
+    options = flags("clients").read
+    found = {option: list(dict.fromkeys(v for one in loads for v in one.get(option, ()))) for option in options}
     found["qps"] = [rate for rate in found["qps"] if rate != "inf"]
     if found["qps"]:
         found.pop("concurrency")
@@ -107,9 +106,8 @@ def _loaded(launch: Launch, loads: list[dict[str, list[str]]]) -> None:
         launch.notes = [note for note in launch.notes if not note.endswith("give --prompt and --output")]
         launch.notes.append(f"the load is that of its benchmark: {' '.join(stated)}")
     for option, values in several.items():
-        launch.notes.append(
-            f"its benchmark runs --{option} {one_line(readable(', '.join(values)))[:80]}, which is not read; give one"
-        )
+        runs = one_line(readable(", ".join(values)))[:80]
+        launch.notes.append(f"its benchmark runs --{option} {runs}, which is not read; give one")
 
 
 def _rl_tool(source: locate.Source) -> str:
@@ -170,9 +168,8 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
     if launch.framework and "software" not in {**found, **asked}:
         found["software"] = launch.framework
         launch.notes.append(f"priced as {launch.framework}, the framework of the launch; --framework names another")
-    copies = (
-        launch.tool == "vllm" or found.get("dp", 1) == 1
-    )  # where ranks of attention data parallelism are not separate servers
+    # where ranks of attention data parallelism are not separate servers
+    copies = launch.tool == "vllm" or found.get("dp", 1) == 1
     served = not launch.trains
     if found.get("ep", 1) != 1 and copies and served and has_experts({**found, **asked}) is False:
         found["ep"] = 1
@@ -196,9 +193,8 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
         _check_length(launch, *launch.longest, found, asked)
     tp, dp = asked.get("tp"), int(str({**found, **asked}.get("dp", 1)))
     if tp is not None and dp > 1 and launch.group > 1:
-        launch.notes.append(
-            f"--tp {tp} is that of each of {dp} ranks of attention, {int(str(tp)) * dp} devices; SGLang's --tp-size counts all of them"
-        )
+        note = f"--tp {tp} is that of each of {dp} ranks of attention, {int(str(tp)) * dp} devices"
+        launch.notes.append(f"{note}; SGLang's --tp-size counts all of them")
     settled = {"give -n": "n", "give --prompt and --output": "prompt"}  # what a note asks for may have been given
     launch.notes = [n for n in launch.notes if not any(n.endswith(k) and v in asked for k, v in settled.items())]
     for remark in remarks(launch):
@@ -232,9 +228,8 @@ def served_at_once(options: Options) -> Options:
 def _resized(launch: Launch, found: Options, asked: Tree, served: bool) -> None:
     """Drop what follows from other sizes than those asked: the devices of a server, the replicas of a trainer, experts over all ranks."""
     own = launch.options
-    changed = {
-        axis for axis in ("tp", "pp", "dp", "cp", "n") if axis in asked and str(asked[axis]) != str(own.get(axis))
-    }
+    axes = [axis for axis in ("tp", "pp", "dp", "cp", "n") if axis in asked]
+    changed = {axis for axis in axes if str(asked[axis]) != str(own.get(axis))}
     if "n" in changed or (changed and not served and "dp" not in changed):
         found.pop("dp", None)
     elif changed:
@@ -247,9 +242,8 @@ def _resized(launch: Launch, found: Options, asked: Tree, served: bool) -> None:
 def _share(launch: Launch, known: Tree, found: Options) -> None:
     """The global batch and the replicas that share weights, from those of a replica and the replicas that -n leaves."""
     try:
-        n, dp, tp, pp, cp = (
-            int(str(known.get(key, 0 if key in ("n", "dp") else 1))) for key in ("n", "dp", "tp", "pp", "cp")
-        )
+        n, dp = (int(str(known.get(key, 0))) for key in ("n", "dp"))
+        tp, pp, cp = (int(str(known.get(key, 1))) for key in ("tp", "pp", "cp"))
     except ValueError:
         return
     if not (replicas := dp or n // (tp * pp * cp)):
@@ -268,11 +262,8 @@ def _ask(launch: Launch, found: Tree, asked: Tree) -> None:
         return
     if "model" not in {**open_ones, **found, **asked} and not set(training_common.SIZES) <= set(launch.shape):
         open_ones["model"] = "no model is named"
-    flags = [
-        ("MODEL" if option == "model" else OPTIONS[option].flag)
-        for option in open_ones
-        if option in ("model", *OPTIONS)
-    ]
+    named = [option for option in open_ones if option in ("model", *OPTIONS)]
+    flags = ["MODEL" if option == "model" else OPTIONS[option].flag for option in named]
     flags += ["--hw"] if "hw" not in {**found, **asked} else []
     listed = " and ".join([", ".join(flags[:-1]), flags[-1]] if flags[1:] else flags)
     give = f"give {listed}" if flags else "write it out"

@@ -160,7 +160,7 @@ def arguments(source: Source) -> tuple[str, LaunchArguments]:
             source.absent += absent or ([] if config or tool == "verl" else ["grpo_math_1B.yaml of NeMo RL"])
             ran = next((w for w in words if w.endswith(".py") or _VERL.fullmatch(w)), None)
             return tool, _switched_on(keys | ({"script": ran} if tool == "verl" else {}))
-    if other := next((name for mark, name in UNREAD.items() if mark in source.text), ""):
+    if other := next((why for mark, why in UNREAD.items() if re.search(mark, source.text)), ""):
         raise UsageError(f"{source.name}: {other}", "from")
     raise UsageError(f"{source.name}: no launch of verl, NeMo RL, OpenRLHF or slime; give the options instead", "from")
 

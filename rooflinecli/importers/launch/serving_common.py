@@ -118,9 +118,8 @@ def place_experts(launch: Launch, ep: int | None, group: int = 1) -> None:
         launch.refuse("ep", f"ep {ep} does not divide the {ranks} ranks that share the experts")
     elif ep < group or ep % group:
         launch.options["ep"] = group
-        launch.notes.append(
-            f"ep {ep} of {ranks} ranks cuts each expert over {ranks // ep}: priced as ep {group}, the same bytes per device"
-        )
+        cut = f"ep {ep} of {ranks} ranks cuts each expert over {ranks // ep}"
+        launch.notes.append(f"{cut}: priced as ep {group}, the same bytes per device")
     else:
         launch.options["ep"] = ep
         cut_experts(launch.options, ranks // ep)
@@ -177,9 +176,8 @@ def started(words: list[str], flags: ToolFlags) -> list[str] | None:
         for i in range(len(words) - len(parts) + 1):
             first = words[i] if parts[0] == "-m" else words[i].rpartition("/")[2]
             rest = words[i + len(parts) :]
-            alone = (
-                words[:i] in ([], ["exec"]) or parts[0] == "-m"
-            )  # a launch without flags, rather than words of a sentence
+            # a launch without flags, rather than words of a sentence
+            alone = words[:i] in ([], ["exec"]) or parts[0] == "-m"
             if [first, *words[i + 1 : i + len(parts)]] == parts and (rest or alone):
                 return rest
     at = next((i for i, word in enumerate(words) if flags.image and re.search(f"/{flags.image}", word)), 0)

@@ -13,9 +13,7 @@ from rooflinecli.importers.source import Options
 _CONTINUED = re.compile(r"\\[ \t]*\n(?:[ \t]*[#;].*\n)*")
 _INSTRUCTION = re.compile(r"^[ \t]*(FROM|ARG|ENV|CMD|ENTRYPOINT)[ \t]+(.+)$", re.MULTILINE | re.IGNORECASE)
 _UNIT = re.compile(r"^\[(Service|Container|program:[^\]\n]+)\]", re.MULTILINE)
-_SETTING = re.compile(
-    r"^(\w+)[ \t]*=[ \t]*[-@:+!]*?((?:--)?[^-@:+!\s].*)$", re.MULTILINE
-)  # after the prefixes of ExecStart
+_SETTING = re.compile(r"^(\w+)[ \t]*=[ \t]*[-@:+!]*?((?:--)?[^-@:+!\s].*)$", re.MULTILINE)
 _KEYS = {"Image": "image", "Exec": "args", "Entrypoint": "entrypoint", "ExecStart": "command", "command": "command"}
 _PARAMETER = re.compile(r'key\s*:\s*"([^"]+)"[\s,]*value\s*:?\s*\{\s*string_value\s*:\s*"([^"]*)"')
 
@@ -38,9 +36,8 @@ def _dockerfile(text: str) -> Options:
         if instruction.upper() == "FROM":
             found = {"image": shell.text(next((word for word in words if word[:2] != "--"), ""))}
         elif instruction.upper() in ("ENV", "ARG"):
-            pairs = (
-                [word.partition("=") for word in words] if "=" in words[0] else [(words[0], "", " ".join(words[1:]))]
-            )
+            words = words if "=" in words[0] else [f"{words[0]}={' '.join(words[1:])}"]
+            pairs = [word.partition("=") for word in words]
             shell.values |= {key: shell.text(value) for key, _, value in pairs if value}
         else:
             try:

@@ -35,9 +35,8 @@ def read(words: list[str], launch: Launch) -> None:
     serving_common.closed(launch, args, FLAGS, sizes, "sglang", group)
     if most is not None:  # srt/managers/tp_worker.py divides it under DP attention
         launch.options["batch"] = max(most // group, 1)
-        launch.notes.append(
-            f"--max-running-requests {most} is that of {group} ranks of attention: {max(most // group, 1)} on each"
-        )
+        note = f"--max-running-requests {most} is that of {group} ranks of attention"
+        launch.notes.append(f"{note}: {max(most // group, 1)} on each")
 
 
 def write(options: Options, model: str) -> str:

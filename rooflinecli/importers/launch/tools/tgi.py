@@ -30,7 +30,6 @@ def read(words: list[str], launch: Launch) -> None:
         launch.options["batch"] = most = max(int(tokens) // int(longest), 1)
         launch.notes.append(f"--max-batch-total-tokens {tokens} admits {most} requests of --max-total-tokens {longest}")
     elif tokens.isdigit():
-        launch.notes.append(
-            f"--max-batch-total-tokens {tokens} caps the tokens of the batch; give --batch or --concurrency"
-        )
+        note = f"--max-batch-total-tokens {tokens} caps the tokens of the batch"
+        launch.notes.append(f"{note}; give --batch or --concurrency")
     serving_common.closed(launch, args, FLAGS, sizes, None)

@@ -18,9 +18,8 @@ FILES = ("extra-llm-api-options", "config", "extra-engine-args")  # flags that n
 
 def claims(tree: Tree) -> bool:
     """The YAML that --extra_llm_api_options names, or the parameters of Triton's backend."""
-    return bool({"kv_cache_config", "gpt_model_path"} & set(tree)) or (
-        "tensor_parallel_size" in tree and "max_batch_size" in tree
-    )
+    keys = set(tree)
+    return bool({"kv_cache_config", "gpt_model_path"} & keys) or {"tensor_parallel_size", "max_batch_size"} <= keys
 
 
 def read(given: list[str] | Tree, launch: Launch, config: Tree | None = None) -> None:
@@ -45,9 +44,8 @@ def read(given: list[str] | Tree, launch: Launch, config: Tree | None = None) ->
         launch.notes.append(note)
         launch.options |= {"prompt": int(prompt)} if int(prompt) < 2048 else {}
     serving_common.closed(launch, args, FLAGS, sizes, "trtllm", tp if apart and tp else 1)
-    serving_common.role(
-        launch, {"CONTEXT": "prefill", "GENERATION": "decode"}.get(str(args.first("server-role")).upper())
-    )
+    roles = {"CONTEXT": "prefill", "GENERATION": "decode"}
+    serving_common.role(launch, roles.get(str(args.first("server-role")).upper()))
 
 
 def write(options: Options, model: str) -> str:
