@@ -207,14 +207,14 @@ def _packed(path: Path) -> bool:
         return stream.read(len(_GZIP)) == _GZIP
 
 
-def open_text(path: Path, newline: str | None = None, give: str = "a text") -> IO[str]:
+def open_text(path: Path, give: str = "a text") -> IO[str]:
     """A stream of a text file, unpacked where gzip wrote it. Raises DataError for one that is no text."""
     opened = gzip.open if _packed(path) else open
     with opened(path, "rb") as stream:
         encoding = _encoding(stream.read(_HEAD))
     if not encoding:
         raise DataError(f"{path}:1: a binary file; give {give}")
-    return opened(path, "rt", encoding=encoding, errors="replace", newline=newline)
+    return opened(path, "rt", encoding=encoding, errors="replace")
 
 
 def read_text(path: Path, largest: int = LARGEST, give: str = "a log or a result file", lone_return: str = "\n") -> str:

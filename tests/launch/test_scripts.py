@@ -253,6 +253,17 @@ def test_frameworks_that_nest_the_same_keys(tmp_path):
     )
 
 
+def test_what_a_maxtext_config_leaves_to_base_yml(tmp_path):
+    """base.yml: parameters are sharded over the devices that are left, ici_fsdp_parallelism -1; replicas given beside it share those out."""
+    text = "model_name: llama2-7b\nici_tensor_parallelism: 2\nper_device_batch_size: 1\n"
+    found, _ = options_of(text, tmp_path, "m.yml", n=16)
+    assert [found.get(key) for key in ("tp", "zero", "shard", "seq", "batch")] == [2, 3, None, 2048, 16]
+    found, _ = options_of(text + "dcn_data_parallelism: 2\n", tmp_path, "m.yml", n=16)
+    assert [found.get(key) for key in ("tp", "zero", "shard")] == [2, 3, 4]
+    found, _ = options_of(text + "ici_fsdp_parallelism: 1\nici_data_parallelism: -1\n", tmp_path, "m.yml", n=16)
+    assert [found.get(key) for key in ("tp", "zero", "shard")] == [2, 0, None]
+
+
 def test_a_maxtext_model_by_its_sizes(tmp_path):
     text = "python3 -m MaxText.train base.yml base_emb_dim=1024 base_num_query_heads=16 base_num_kv_heads=16 base_mlp_dim=4096 base_num_decoder_layers=10 head_dim=64 per_device_batch_size=1 max_target_length=2048"
     found, _ = options_of(text, tmp_path, n=8)

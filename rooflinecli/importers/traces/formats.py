@@ -178,7 +178,7 @@ def table(path: Path) -> Iterator[tuple[str, dict[str, str] | DataError]]:
     """(file:line, column -> text) of a CSV file with a heading; columns by their names in lower case. Cells beyond them are an error."""
     import csv
 
-    with open_text(path, newline="") as stream:
+    with open_text(path) as stream:
         reader = csv.reader(stream)
         names = [name.strip().lower() for name in next(reader, [])]
         for row in reader:
