@@ -245,3 +245,24 @@ def test_the_floor_of_a_row_is_that_of_what_it_measured(quantity):
     least = {"static": 63 * step / (8 * 64), "throughput": 0.0, "itl": step, "prefill": 0.0}[quantity]
     assert least <= row.floor <= row.on(ctx.chip) and (row.floor > 0) == (quantity != "throughput")
     assert quantity != "static" or row.floor < 1.5 * least
+
+
+def test_what_a_measurement_would_tell_is_the_update_of_a_gaussian():
+    """Kalman's: S - S c c' S / (sigma^2 + c' S c), for any covariance, candidates and goals."""
+    from types import SimpleNamespace
+
+    from rooflinecli.calibrate.answer import reduced_variance
+
+    rng = np.random.default_rng(3)
+    root, candidates, goals, sigma = rng.normal(size=(4, 4)), rng.normal(size=(5, 4)), rng.normal(size=(3, 4)), 0.3
+    s = root @ root.T
+    before, after = reduced_variance(
+        SimpleNamespace(covariance=s, setting=SimpleNamespace(spread=sigma)), candidates, goals
+    )
+
+    def deviation(covariance):
+        return np.sqrt(np.mean([g @ covariance @ g for g in goals]))
+
+    assert before == pytest.approx(deviation(s))
+    updated = [s - np.outer(s @ c, s @ c) / (sigma**2 + c @ s @ c) for c in candidates]
+    assert after == pytest.approx([deviation(one) for one in updated])

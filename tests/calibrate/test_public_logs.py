@@ -480,7 +480,7 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
     "huggingface/accelerate:docs/source/usage_guides/megatron_lm.md": (  # a bar and no summary
         "INFO - __main__ -   Total train batch size (w. parallel, distributed & accumulation) = 48\nINFO - __main__ -   Total optimization steps = 245\n"
         "100%|█████| 245/245 [05:27<00:00,  1.28s/it]\n",
-        [(3, "train", 327 / 245, "s", {"batch": 48})],
+        [(3, "train", 327 / 245, "s", {"batch": 48, "software": "pytorch", "notes": ("the whole run, its start and evaluations included",)})],
     ),
     "bigscience-workshop/bigscience:train/tr11-176B-ml/README.md": (  # a line that the page breaks, and nothing of the listing before
         "```\niteration     3707/  128728 | elapsed time per iteration (s): 15.23 | learning rate: 1.944E-05 | global batch size:    16 | lm loss: 5.3\n```\nThen:\n```\n"

@@ -113,3 +113,13 @@ def test_prompts_between_the_tokens_of_a_short_answer() -> None:
         (0.01 + 0.01 + 0.5 * 0.1) / 2, rel=1e-3
     )  # the third: half of the prompt's 100 ms
     assert serving.backlog_interference(steady, 0.5, rate, 0.0, 1, 0.1, 0.12, 0, 0) == 0
+
+
+@given(st.integers(1, 2000), st.integers(1, 4000), st.sampled_from([0.0, 0.1, 0.5]), st.floats(0, 3))
+def test_the_share_of_prompts_that_a_graph_holds_is_counted(prompt, room, variation, others):
+    """Lengths spread evenly around the mean, one by one; two of those above half of the room do not fit, so that each must be alone."""
+    n = 20_000
+    lengths = [prompt * (1 + variation * (2 * (i + 0.5) / n - 1)) for i in range(n)] if variation else [prompt]
+    counted = sum(length <= room for length in lengths) / len(lengths)
+    alone = math.exp(-others) if prompt > room / 2 else 1.0
+    assert closed_loop.share_that_fits(prompt, room, variation, others) == pytest.approx(counted * alone, abs=1e-4)

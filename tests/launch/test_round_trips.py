@@ -6,12 +6,13 @@ import json
 import re
 
 import pytest
-from conftest import examples
+from conftest import ROOT, examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import rooflinecli as rl
 from rooflinecli.importers.launch import emit, read
+from rooflinecli.specs.model import load_model
 
 SERVE = ("vllm", "sglang", "trtllm", "llama.cpp")
 TRAIN = ("megatron", "nemo", "torchtitan", "maxtext", "deepspeed")
@@ -350,3 +351,12 @@ def test_a_launch_takes_whole_micro_batches(tool):
     assert taken["phases"]["train"]["time_s"] == whole["phases"]["train"]["time_s"]
     assert any("launchers take 1056" in note for note in taken["notes"])
     assert not any("launchers take" in note for note in whole["notes"])
+
+
+def test_a_checkpoint_is_named_as_on_the_hub_where_it_is_that_model(tmp_path):
+    """A file of one's own that says where its sizes came from is no such repository."""
+    shipped = load_model("llama-3-8b")
+    assert emit.hub(shipped) == "meta-llama/Meta-Llama-3-8B"
+    own = tmp_path / "shorter.yaml"
+    own.write_text((ROOT / "models" / "llama-3-8b.yaml").read_text().replace("layers: 32", "layers: 16"))
+    assert emit.hub(load_model(str(own))) == "shorter"

@@ -80,7 +80,9 @@ nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}
 """
 ELSEWHERE = "main: {image: {repository: vllm/vllm-openai}}\nserver: {args: [--model=Qwen/Qwen3-8B, --max-num-seqs=4]}\nother: {args: [--port, '80']}\n"
 LLAMA = "containers: [{name: s, image: 'ghcr.io/ggml-org/llama.cpp:server-b10362', args: [-m, /models/Qwen3-8B-Q4_K_M.gguf, -np, '4']}]\n"
-ENDPOINT = "spec: {instanceType: ml.p5.48xlarge, worker: {image: 'vllm/vllm-openai:v1', args: [--model, Qwen/Qwen3-8B]}}\n"
+ENDPOINT = (
+    "spec: {instanceType: ml.p5.48xlarge, worker: {image: 'vllm/vllm-openai:v1', args: [--model, Qwen/Qwen3-8B]}}\n"
+)
 ANYSCALE = """llm_engine: VLLMEngine
 accelerator_type: A100-80G
 engine_kwargs: {max_num_seqs: 64}
@@ -92,7 +94,9 @@ SCENARIO = """scenario:
   standalone: {enabled: false}
   modelservice: {prefill: {enabled: false}, decode: {replicas: 2, parallelism: {tensor: 2}, vllm: {customCommand: "vllm serve $MODEL_PATH -tp $TP_SIZE\\n"}}}
 """
-RETRIED = "run_server() { vllm serve Qwen/Qwen3-8B --max-num-seqs 4; }\nwhile true; do if run_server; then break; fi; done\n"
+RETRIED = (
+    "run_server() { vllm serve Qwen/Qwen3-8B --max-num-seqs 4; }\nwhile true; do if run_server; then break; fi; done\n"
+)
 CLIENT = "vllm serve Qwen/Qwen3-8B &\npython bench_client.py --url http://localhost:8000 --concurrency 32\n"
 
 

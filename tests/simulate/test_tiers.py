@@ -210,3 +210,16 @@ def test_tiers_of_a_replaced_replica_go_on_counting():
     store.tiers[0].loaded = 32
     fresh = store.reset_copy().tiers[0]
     assert (fresh.loaded, fresh.stored, fresh.room) == (32, 0, 100)
+
+
+def test_no_more_comes_back_than_there_is_room_for():
+    """Five of six blocks of 16 tokens may come back, the last one is computed anyway: as many as the room takes, the room itself included."""
+    for room, blocks in ((16, 1), (31, 2), (32, 2), (33, 3), (80, 5), (1000, 5)):
+        tier = KvTier("host", 10**6, 1e-3)
+        store, asked = PrefixCache([tier]), job(0, 0.0, "a", prompt=96)
+        for key in asked.hashes:
+            assert tier.take(key, SPAN) == []
+        ready = store.fetch(asked, 2.0, room)
+        kept = min(room // SPAN, blocks)  # what came back beyond the room goes down again
+        assert (tier.loaded, ready) == (blocks * SPAN, pytest.approx(2.0 + blocks * SPAN * 1e-3))
+        assert (store.idle, store.known(asked), tier.stored) == (kept * SPAN, kept * SPAN, (6 - kept) * SPAN)
