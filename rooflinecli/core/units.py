@@ -64,23 +64,31 @@ EXAMPLES = {
     "USD/h": "2.50 USD/h", "tokens": "15T", "length": "4k", "USD": "9 MUSD", "FLOP": "1 EFLOP", "tokens/s": "1500 tokens/s",
 }  # fmt: skip
 RATES = ("B/s", "FLOP/s", "Hz")  # of a machine: 15 is never meant as 15 bytes per second, so they always say their unit
+_EXPECTED = {
+    "s": "a time in us, ms, s, min, h or days",
+    "1": "a plain number",
+    "tokens": "a count",
+    "length": "a number of tokens",
+}
 _UNITLESS = ("1", "tokens", "length")  # may come as a bare number
 
 
-def parse(text: str | float | int, unit: str) -> float:
-    """The SI value of `text`, whose unit must be one of dimension `unit`.
+def parse(text: str | float | int, unit: str, example: str = "") -> float:
+    """The SI value of `text`, whose unit must be one of dimension `unit`; `example` is shown where it is none.
 
     Zero needs no unit. Raises ValueError with what was expected when the number or the unit is missing, wrong or of another dimension.
     """
+    example = example or EXAMPLES[unit]
     if isinstance(text, bool) or not isinstance(text, (str, int, float)):
         raise ValueError(f"expected a number in {unit}, got {text!r}")
     if isinstance(text, (int, float)):
         if unit in _UNITLESS or text == 0:
             return float(text)
-        raise ValueError(f"{text!r} has no unit; write it with one, for example '{EXAMPLES[unit]}'")
+        raise ValueError(f"{text!r} has no unit; write it with one, for example '{example}'")
     match = _TEXT.match(text)
     if not match:
-        raise ValueError(f"{text!r} is not a number with a unit; write for example '{EXAMPLES[unit]}'")
+        what = "a number" if unit in _UNITLESS else "a number with a unit"
+        raise ValueError(f"{text!r} is not {what}; write for example '{example}'")
     number, written = value(match[1], unit), match[2]
     if number == 0 and not written:
         return 0.0
@@ -89,8 +97,7 @@ def parse(text: str | float | int, unit: str) -> float:
         other = next((dim for dim, table in UNITS.items() if written in table and written), None)
         missing = f"unknown unit '{written}'" if written else "the unit is missing"
         why = f"'{written}' measures {other}" if other else missing
-        expected = "a time in us, ms, s, min, h or days" if unit == "s" else unit
-        raise ValueError(f"{text!r}: {why}; expected {expected}, for example '{EXAMPLES[unit]}'")
+        raise ValueError(f"{text!r}: {why}; expected {_EXPECTED.get(unit, unit)}, for example '{example}'")
     return number * factors[written]
 
 

@@ -249,9 +249,15 @@ def warn_about(model: ModelSpec, fields: dict[str, Any]) -> None:
 
 
 def _check_output(fields: dict[str, Any]) -> None:
-    """Raises UsageError for a load of requests without output."""
+    """Raises UsageError for a load of requests without output; warns where one step is left of a decode."""
     load, output = next((name for name in ("concurrency", "qps") if name in fields), None), fields.get("output", 1.0)
-    if load is not None and num.plain(output) and output < 1:
+    if not num.plain(output) or output >= 1:
+        return
+    if load is None:
+        warn(
+            "--output 0: no token is written, and decode is one step after the prompt; --phase prefill is the prompt alone"
+        )
+    else:
         raise UsageError(
             f"--output {output:g}: requests of a --{load} write a token at least; give --output 1", "output"
         )

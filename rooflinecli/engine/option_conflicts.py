@@ -1,31 +1,47 @@
-"""Options that exclude each other or that a model cannot take, whatever the layout: refused before a layout is chosen.
+"""Options that exclude each other or that a model cannot take, whatever the layout: refused before a layout is chosen; and options that
+change nothing where they were given, which an answer notes.
 
 Sizes that no layout can have are `legality.check`'s: called at once where layouts are arrays, else when no candidate is legal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from math import inf
 from pathlib import Path
+from typing import Any
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.expressions import Scope
+from rooflinecli.engine import build_request
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.layers.softmax import Softmax
 from rooflinecli.phases import recompute
 from rooflinecli.specs.hardware import load_defaults
-from rooflinecli.specs.layout import OFFLOADS
+from rooflinecli.specs.layout import LEFT_OPEN, OFFLOADS
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.options import OPTIONS
+from rooflinecli.specs.options import OPTIONS, Option, find
+from rooflinecli.specs.request import Request
 from rooflinecli.specs.snapshots import table
 
 _NAMES = {  # of the rules, besides the fields of the request
     "int": int,
     "set": set,
     "plain": num.plain,
+    "sum": sum,
     "value": num.value,
     "load_model": load_model,
+    "one_layout": lambda ctx: all(
+        getattr(ctx.request, size) is not None
+        for kind in {"train" if phase == "train" else "serve" for phase in ctx.request.phases}
+        for size in LEFT_OPEN[kind]
+    ),
+    "first_level": lambda ctx: num.value(ctx.chip.levels[0].size) if ctx.chip.levels else inf,
+    "shared_experts": lambda ctx: any(
+        ff.kind == "moe" and (ff.n_shared or ff.shared_d_ff) for ff in (layer.feedforward for layer in ctx.spec.layers)
+    ),
     "keeps_state": lambda ctx: any(
         group.mixer is not None and not isinstance(group.mixer, Softmax) for group in ctx.ledger.layers
     ),
@@ -47,7 +63,7 @@ def check(ctx: EstimateContext) -> None:
     if r.offload is not None and _offloads(r.offload):
         _ = ctx.chip.host_link
         _refuse(ctx, "offload")
-    check_autoregressive(ctx)
+    _refuse(ctx, "decoding")
     _refuse(ctx, "serving")
     if r.kv_tier is not None:
         from rooflinecli.engine import kv_tiers
@@ -57,14 +73,71 @@ def check(ctx: EstimateContext) -> None:
 
 def _refuse(ctx: EstimateContext, rules: str) -> None:
     """Raises UsageError for the first rule of option_conflicts.yaml that the request breaks."""
-    r = ctx.request
-    known = {"ctx": ctx, "model": ctx.spec.name, "kind": _kind(ctx), "given": lambda name: getattr(r, name) is not None}
+    for option, sentence in _met(ctx, rules, lambda option: True, lambda name: getattr(ctx.request, name) is not None):
+        raise UsageError(sentence, option.name)
+
+
+def _met(
+    ctx: EstimateContext, rules: str, concerns: Callable[[Option], bool], given: Callable[[str], bool], **more: object
+) -> Iterator[tuple[Option, str]]:
+    """The option and the sentence of every rule of a group that the request meets, of the options that it `concerns`."""
+    known = {**_NAMES, "ctx": ctx, "model": ctx.spec.name, "kind": _kind(ctx), "given": given, **more}
     for row in table(Path(__file__).with_suffix(".yaml"))[rules]:
         for field in row.get("each", (None,)):
-            option = row["option"] if field is None else field.replace("_", "-")
-            names = Scope({**_NAMES, **known, "each": field, "flag": OPTIONS[option].flag}, {}, r)
+            option = OPTIONS[row["option"]] if field is None else _by_field()[field]
+            if not concerns(option):
+                continue
+            names = Scope({**known, "each": field, "option": option, "flag": option.flag}, {}, ctx.request)
             if names.value(row["if"]):
-                raise UsageError(row["say"].format_map(names), option)
+                yield option, row["say"].format_map(names)
+
+
+@cache
+def _by_field() -> dict[str, Option]:
+    return {option.field: option for option in OPTIONS.values()}
+
+
+def idle(ctx: EstimateContext, written: Collection[str], layouts: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """The options `written` that change nothing in an answer about the request, each with a sentence that says why.
+
+    `layouts` are those of the phases, where they are known; else an axis whose size is not given may have any. An option of work that
+    is not asked about is `build_request.check_conflicts`'s.
+    """
+    r, found = ctx.request, dict[str, str]()
+    asked = {
+        kind
+        for kind, trains in (("train", True), ("serve", False))
+        if trains in {phase == "train" for phase in r.phases}
+    }
+    fields = {find(name).field for name in written}
+
+    def concerns(option: Option) -> bool:
+        own = getattr(r, option.field)
+        return (
+            option.field in fields
+            and option.phase in ("", *asked)
+            and own is not None
+            and own != getattr(Request, option.field, None)
+        )
+
+    def widest(axis: str) -> float:
+        sizes = [float(getattr(layout, axis)) for layout in (layouts or {}).values()]
+        return max(sizes, default=float(num.value(getattr(r, axis) or inf)))
+
+    for option, sentence in _met(ctx, "idle", concerns, fields.__contains__, widest=widest):
+        found.setdefault(option.name, sentence)
+    return found
+
+
+def warn_of_idle(answers: Iterable[dict[str, str]]) -> None:
+    """Warn of the options that change nothing in any of several answers, as `idle` has them."""
+    shared: dict[str, str] | None = None
+    for idle in answers:
+        shared = {name: sentence for name, sentence in idle.items() if shared is None or name in shared}
+        if not shared:
+            return
+    for sentence in (shared or {}).values():
+        build_request.warn(sentence)
 
 
 def _offloads(written: str) -> bool:
@@ -95,11 +168,6 @@ def _frameworks(tables: Sequence[Mapping[str, Mapping[str, Mapping[str, object]]
         if kind != "matmul" or "@" in name
     }
     return sorted({name.rpartition("@")[2] for name in names} | {"any"})  # a matmul's are fp8@torchtitan+rowwise
-
-
-def check_autoregressive(ctx: EstimateContext) -> None:
-    """Raises UsageError for the first option whose number nothing reads, because the model does not decode or read its prompt."""
-    _refuse(ctx, "decoding")
 
 
 def _kind(ctx: EstimateContext) -> str:

@@ -12,8 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rooflinecli.core.errors import RooflineWarning
-from rooflinecli.core.record import plain
+from rooflinecli.core.errors import RooflineWarning, UsageError
+from rooflinecli.core.record import Record, plain
 from rooflinecli.questions.question import Question
 
 if TYPE_CHECKING:
@@ -60,11 +60,31 @@ def answer(asked: Question[Any]) -> dict[str, object]:
     """The answer as the object of the JSON contract. Raises the errors of rooflinecli.core.errors."""
     if asked.verb == "check":
         return dict(plain(asked.answer(measured_rows)))  # type: ignore[call-arg]
+    if asked.verb == "compare":
+        return dict(plain(compared(asked)))
     if asked.verb == "calibrate":
         from rooflinecli.calibrate.answer import report
 
         return dict(plain(report(asked.answer())))
     return dict(plain(asked.answer()))
+
+
+def compared(asked: Any) -> Record:
+    """The comparison of chips, or measured rows next to the estimate on one of them."""
+    if not asked.measured:
+        found: Record = asked.answer()
+        return found
+    from rooflinecli.calibrate.answer import against, aside
+    from rooflinecli.calibrate.resolve_rows import resolve
+    from rooflinecli.importers.logs import read
+    from rooflinecli.questions.compare.question import MeasuredAnswer
+
+    if len(asked.chips) != 1:
+        raise UsageError("--measured compares with one chip; give one --hw", "hw")
+    rows = resolve(
+        [row for file in asked.measured for row in read(Path(file))], asked.options() | {"hw": asked.chips[0]}
+    )
+    return MeasuredAnswer(rows=against(rows.rows), aside=aside([*rows.doubts, *rows.aside]), notes=rows.notes)
 
 
 def measured_rows(files: Sequence[Path], options: Options) -> list[MeasuredGap]:

@@ -18,7 +18,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rooflinecli.core.errors import UsageError, unknown
+from rooflinecli.core.errors import DataError, UsageError, unknown
 from rooflinecli.core.files import missing_reason
 from rooflinecli.core.lift import PLAIN
 from rooflinecli.core.record import OPTIONAL, Json, Record
@@ -274,13 +274,13 @@ DTYPES = {
 
 
 def load(target: str) -> Callable[..., object]:
-    """The function a target names. Raises UsageError when there is no such file or function, or the script fails."""
+    """The function a target names. Raises DataError for a missing file, UsageError for a missing function or a script that fails."""
     file, colon, name = target.rpartition(":")
     if not colon or not file or not name:
         raise UsageError(f"{target}: expected script.py:function")
     path = Path(file)
     if not path.is_file():
-        raise UsageError(f"{file}: {missing_reason(path)}; name a Python script, as in script.py:function")
+        raise DataError(f"{file}: {missing_reason(path)}; name a Python script, as in script.py:function")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{file}: not a Python file; name one that ends in .py")

@@ -71,15 +71,23 @@ class Question(Group, Generic[A]):
         self.__dict__.update(_written=written, _values={}, _lift=PLAIN)
         for name, field in self.fields().items():
             if name not in written and field.required:
-                shown = field.long if field.positional else field.flag
-                initial = field.help[:1] if field.help[1:2].isupper() else field.help[:1].lower()
-                remedy = f"{initial}{field.help[1:]}"
-                if field.kind == "name":
-                    remedy = f"name one (`roofline {'models' if field.name == 'model' else 'hardware'}` lists them)"
-                raise UsageError(f"no {shown} given; {remedy}", field.name)
+                raise UsageError(self._missing(field), field.name)
             if name in written and not is_estimate_option(field):
                 self.value_of(field)
         self.check()
+
+    @classmethod
+    def _missing(cls, field: Option) -> str:
+        """The sentence for a field that must be given and was not."""
+        if field.kind == "name":
+            listed = "models" if field.name == "model" else "hardware"
+            return f"no {field.flag} given; name one (`roofline {listed}` lists them)"
+        initial = field.help[:1] if field.help[1:2].isupper() else field.help[:1].lower()
+        help = f"{initial}{field.help[1:]}".rstrip(".")
+        if not field.positional:
+            return f"no {field.flag} given; {help}"
+        places = " ".join(f.metavar or f.long.upper() for f in cls.fields().values() if f.positional)
+        return f"no {field.metavar or field.long.upper()} given; {help}: `roofline {cls.verb} {places}`"
 
     @classmethod
     def positional(cls) -> list[str]:
@@ -181,7 +189,8 @@ class Question(Group, Generic[A]):
         )
 
     def check(self) -> None:
-        """Raise UsageError for the first row of conflicts.yaml, under the names of the question's classes, that its fields meet."""
+        """Raise UsageError for the first row of conflicts.yaml, under the names of the question's classes, that its fields meet; one with a
+        `note` warns instead."""
         from rooflinecli.core.expressions import Scope  # here: a help page does not need it
 
         fields = self.fields()
@@ -198,7 +207,13 @@ class Question(Group, Generic[A]):
                     else {"each": each, "flag": fields[each].flag, "written": self.text_of(fields[each])}
                 )
                 scope = Scope(names | own, row.get("let", {}), self)
-                if scope.value(row["if"]):
+                if not scope.value(row["if"]):
+                    continue
+                if "note" in row:
+                    from rooflinecli.engine.build_request import warn
+
+                    warn(row["note"].format_map(scope))
+                else:
                     option = row.get("option", "") if each is None else fields[each].name
                     raise UsageError(row["say"].format_map(scope), option)
         super().check()

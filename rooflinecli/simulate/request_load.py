@@ -185,13 +185,12 @@ def _job(index: int, arrival: float, row: Row) -> SimRequest:
 def read(name: str, speed: float = 1.0, window: str = "", skip_bad: bool = False, most: int = 0) -> Trace:
     """Read a trace file of any format, its times from zero, `speed` times as fast, cut to a window and a count.
 
-    Raises UsageError for a missing file, an unknown format and an empty window, DataError with file:line for a malformed row.
+    Raises UsageError for an unknown format and an empty window, DataError for a missing file and, with file:line, a malformed row.
     """
     path = Path(name)
     if not path.is_file():
-        raise UsageError(
-            f"--trace {name}: {missing_reason(path)}; give a recorded load (docs/simulate.md lists the formats)",
-            "trace",
+        raise DataError(
+            f"--trace {name}: {missing_reason(path)}; give a recorded load (docs/simulate.md lists the formats)"
         )
     state = path.stat()
     trace = _read(name, (state.st_mtime_ns, state.st_size), speed, window, skip_bad, most)

@@ -34,9 +34,13 @@ def fields(text: str, named: Callable[[str], Option] = find) -> Iterator[tuple[O
 def estimate_options(flag: str, text: str, hw: str | None = None) -> dict[str, object]:
     """Options of an estimate by name, on the chip `hw` where none is written. Raises UsageError that names `flag`."""
     found: dict[str, object] = {} if hw is None else {"hw": hw}
-    repeated: dict[str, list[object]] = {}
+    repeated, written = dict[str, list[object]](), dict[str, object]()
     try:
         for option, value in fields(text):
+            if not option.several and written.setdefault(option.name, value) != value:
+                raise UsageError(
+                    f"{option.flag} {written[option.name]} and {option.flag} {value} are the same option; keep one"
+                )
             found[option.name] = value
             if option.several:
                 found[option.name] = repeated.setdefault(option.name, [])

@@ -23,7 +23,7 @@ MISSING: Any = object()  # default of a field that must be given
 class OptionKind:
     """The notation of a value: its placeholder in --help, the unit it is read in ('' for words), and its bounds.
 
-    `above` is a bound that the value itself may not take.
+    `above` is a bound that the value itself may not take; `example` is shown where that of the unit is misleading.
     """
 
     metavar: str
@@ -32,6 +32,7 @@ class OptionKind:
     least: float | None = None
     most: float | None = None
     above: float | None = None
+    example: str = ""
 
 
 KINDS = {
@@ -40,21 +41,21 @@ KINDS = {
     "text": OptionKind("TIERS"),  # as "word", case preserved
     "phases": OptionKind("PHASE"),
     "pixels": OptionKind("WxH"),
-    "pictures": OptionKind("COUNT", "tokens", whole=True, least=0),
+    "pictures": OptionKind("COUNT", "tokens", whole=True, least=0, example="4"),
     "choice": OptionKind("CHOICE"),
-    "stage": OptionKind("CHOICE", "tokens", whole=True),
+    "stage": OptionKind("CHOICE", "tokens", whole=True, example="1"),
     "dtype": OptionKind("FORMAT"),
     "list": OptionKind("LIST"),
     "switch": OptionKind(""),
-    "count": OptionKind("COUNT", "tokens", whole=True, least=1),
+    "count": OptionKind("COUNT", "tokens", whole=True, least=1, example="8"),
     "length": OptionKind("TOKENS", "length", whole=True, least=1),
     "amount": OptionKind("TOKENS", "tokens", least=0),
-    "number": OptionKind("NUMBER", "1", least=0),
+    "number": OptionKind("NUMBER", "1", least=0, example="1.5"),
     "size": OptionKind("BYTES", "B", least=0),
     "room": OptionKind("BYTES", "B", above=0, least=1e6),
-    "rate": OptionKind("RATE", "1", above=0),
+    "rate": OptionKind("RATE", "1", above=0, example="2.5"),
     "price": OptionKind("MONEY", "USD/h", least=0),
-    "share": OptionKind("SHARE", "1", above=0, most=1),
+    "share": OptionKind("SHARE", "1", above=0, most=1, example="80%"),
     "electricity": OptionKind("MONEY", "USD/kWh", least=0),
     "watts": OptionKind("WATTS", "W", above=0),
     # of questions other than estimates: read as they are written, bounds checked

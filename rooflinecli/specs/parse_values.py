@@ -22,7 +22,7 @@ def number(flag: str, written: object, kind: str = "count", option: str = "") ->
     A batch of 4M-tokens is 4 x 2^20, as sequences of 4k are of 4 x 2^10 and training runs count.
     """
     unit = "length" if option == "batch" and in_tokens(written) else KINDS[kind].unit
-    found = _finite(flag, written, option, lambda text: _parsed(text, unit))
+    found = _finite(flag, written, option, lambda text: _parsed(text, unit, KINDS[kind].example))
     if KINDS[kind].whole and found != int(found):
         raise UsageError(f"{flag} {written}: expected a whole number", option)
     return found
@@ -43,7 +43,7 @@ def _finite(flag: str, written: object, option: str, parsed: Callable[[str], flo
     return found
 
 
-def _parsed(written: str, unit: str) -> float:
+def _parsed(written: str, unit: str, example: str = "") -> float:
     """Raises ValueError for what is not a number of that unit; dollars and counts need not say theirs."""
     with contextlib.suppress(ValueError):
         return float(written)
@@ -53,7 +53,7 @@ def _parsed(written: str, unit: str) -> float:
     per = unit.removeprefix("USD")
     if per in ("/h", "/kWh"):
         text = re.sub(rf"^\$?([\d.,_]+)\s*(USD)?({per})?$", rf"\1 {unit}", text)
-    return units.parse(text, unit)
+    return units.parse(text, unit, example)
 
 
 def size(flag: str, written: str | float) -> float:

@@ -69,7 +69,7 @@ def test_a_pipe_is_not_said_to_be_missing(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     ran = run_cli("simulate", "llama-3-8b", "--hw", "h100", "--trace", str(pipe))
-    assert ran.code == 2 and "a pipe or a device, where a file is expected" in ran.err, ran
+    assert ran.code == 3 and "a pipe or a device, where a file is expected" in ran.err, ran
 
 
 @pytest.mark.parametrize("target", ["x.foo", "{folder}", "{folder}/pictures.png", "{folder}/none/x.png"])

@@ -41,6 +41,62 @@ def test_a_refusal_names_its_option_in_plain_words(args: tuple[str, ...], said: 
     assert ran.err.count("\n") == 1 and "Input should" not in ran.err and "Value error" not in ran.err
 
 
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--quantization", "int4", "--weight-dtype", "fp8"), "--quantization int4 and --weight-dtype fp8 are the same option; keep one"),
+        (("-n8", "-n", "4"), "-n 8 and -n 4 are the same option; keep one"),
+        (("--devices=8", "-n", "4"), "--devices 8 and -n 4 are the same option; keep one"),
+        (("--attention-dp", "--no-attention-dp"), "--attention-dp and --no-attention-dp are the same option; keep one"),
+        (("-n", "4x4"), "-n 4x4: '4x4': unknown unit 'x4'; expected a count, for example '8'"),
+        (("--qps", "abc"), "--qps abc: 'abc' is not a number; write for example '2.5'"),
+        (("--utilization", "x"), "--utilization x: 'x' is not a number; write for example '80%'"),
+        (("-n", "8", "--phase", "train", "--mfu", "140%"), "more than the hardware can do. Check that"),
+    ],
+)  # fmt: skip
+def test_a_value_is_refused_with_an_example_of_its_own_and_given_once(args: tuple[str, ...], said: str) -> None:
+    ran = run_cli("estimate", *BASE, *args)
+    assert ran.code == 2 and said in ran.err, ran
+
+
+def test_one_option_with_one_value_twice_and_those_that_may_be_repeated_are_taken() -> None:
+    once = run_cli("estimate", *BASE, "-n", "8", "--phase", "decode,prefill", "-f", "json")
+    twice = run_cli(
+        "estimate", *BASE, "-n", "8", "-n8", "--devices", "8", "--phase", "decode", "--phase", "prefill", "-f", "json"
+    )
+    assert twice.code == 0 and twice.out == once.out, twice
+
+
+def test_an_argument_that_is_missing_is_shown_in_its_place() -> None:
+    ran = run_cli("kernel", "matmul", "10", "10", "--hw", "h100")
+    assert ran.code == 2 and "no N given; columns: `roofline kernel matmul M K N`" in ran.err
+
+
+NOTES = [
+    (("estimate", *BASE, "-n", "8", "--phase", "decode", "--redundant-experts", "8"), "--redundant-experts changes nothing: Llama 3 8B has no experts"),
+    (("estimate", *BASE, "-n", "1", "--phase", "decode", "--attention-dp"), "--attention-dp changes nothing on one device; add -n"),
+    (("estimate", *BASE, "-n", "8", "--phase", "decode", "--max-num-batched-tokens", "512"), "--max-num-batched-tokens changes nothing: it is about prompts"),
+    (("estimate", *BASE, "-n", "1", "--phase", "decode", "--output", "0"), "--output 0: no token is written"),
+    (("goodput", "-n", "1024", "--checkpoint", "30 s", "--params", "70B"), "--params changes nothing: --checkpoint says"),
+    (("collective", "all-reduce", "1MB", "--hw", "h100", "-n", "8", "--top-k", "4"), "--top-k changes nothing in all-reduce"),
+    (("sweep", *BASE, "--phase", "decode", "--batch", "1,2", "--ssm-state-dtype", "bf16"), "--ssm-state-dtype changes nothing: Llama 3 8B has no"),
+    (("simulate", *BASE, "-n", "1", "--qps", "1", "--num-requests", "20", "--prefix-caching"), "--prefix-caching changes nothing: prompts that are drawn"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("args", "said"), NOTES, ids=[args[0] + args[-2] for args, _ in NOTES])
+def test_an_option_that_changes_nothing_is_noted_and_the_answer_stands(args: tuple[str, ...], said: str) -> None:
+    ran = run_cli(*args)
+    assert ran.code == 0 and ran.out and said in ran.err and ran.err.count("note: ") == 1, ran
+
+
+def test_what_only_a_launch_sets_is_not_noted() -> None:
+    """--gpu-layers of the launch makes the host's CPU matter, and its own options are not the user's."""
+    launch = "vllm serve meta-llama/Meta-Llama-3-8B --tensor-parallel-size 2 --max-num-batched-tokens 512 --enable-lora"
+    ran = run_cli("estimate", "--from", launch, "--hw", "h100", "--phase", "decode", "--concurrency", "4")
+    assert ran.code == 0 and "changes nothing" not in ran.err, ran
+
+
 def test_the_sizes_of_a_matmul_are_three_arguments_or_one() -> None:
     one, three = (
         run_cli("kernel", "matmul", *m, "--hw", "h100", "-f", "json") for m in (["4kx64x128"], ["4k", "64", "128"])

@@ -14,6 +14,7 @@ from rooflinecli.interfaces import verbs
 from rooflinecli.interfaces.cli.answers import VERBS
 from rooflinecli.questions.goodput.question import TrainingGoodput
 from rooflinecli.questions.question import CONFLICTS
+from rooflinecli.questions.report.question import Report
 from rooflinecli.questions.rl.question import Rl
 from rooflinecli.questions.simulate.question import Simulate
 
@@ -22,7 +23,7 @@ KNOWN = {"len", "default", "given"}
 
 
 def questions():
-    found = [verbs.question(verb) for verb in (*verbs.NAMES, *verbs._COMMANDS)]
+    found = [Report, *(verbs.question(verb) for verb in (*verbs.NAMES, *verbs._COMMANDS))]
     for verb, row in VERBS.items():
         found += import_module(f"rooflinecli.questions.{verb}.question").QUESTIONS if row.help else ()
     return found
@@ -37,7 +38,7 @@ def test_rows_name_classes_and_fields_that_exist():
                 each = row.get("each", [])
                 names = {*KNOWN, *row.get("let", ()), *(("each", "flag", "written") if each else ())}
                 asked = {*compiled(row["if"]).co_names, *each}
-                asked |= {name for _, name, *_ in string.Formatter().parse(row["say"]) if name}
+                asked |= {name for _, name, *_ in string.Formatter().parse(row.get("say") or row["note"]) if name}
                 assert not {name for name in asked - names if not hasattr(question, name)}, (question.verb, row)
                 assert row.get("option") in (None, *(field.long for field in question.fields().values())), row
     assert met == set(ROWS)

@@ -166,7 +166,7 @@ def test_pools_move_caches():
         (("--qps", "1", "--kv-offload", "host=1GB@1GB/s"), "--prefix-caching", 2),
         (("--qps", "1", "--scheduler", "memory_share=2"), "memory_share", 2),
         (("--qps", "1", "--prompt", "exponential:100k"), "needs more cache", 1),
-        (("--trace", "none.csv"), "no such file", 2),
+        (("--trace", "none.csv"), "no such file", 3),
         (("--qps", "1", "--requests-out", "x.txt"), "FILE.csv", 2),
         (("--qps", "1", "--slo", ""), "--slo '': empty", 2),
         (("--qps", "1", "--lengths", ""), "--length-range '': empty", 2),

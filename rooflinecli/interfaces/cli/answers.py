@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from rooflinecli.core.errors import Infeasible, UsageError
+from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.lift import TracedLift
 from rooflinecli.interfaces import verbs
@@ -80,18 +80,7 @@ def _fleet(question: Any, how: Any) -> Any:
 
 def _compare(question: Any, how: Any) -> Any:
     """The comparison, or measured rows next to the estimate on one chip."""
-    if not question.measured:
-        return _without_sensitivity(question, how).answer()
-    from rooflinecli.calibrate.answer import against, aside
-    from rooflinecli.calibrate.resolve_rows import resolve
-    from rooflinecli.importers.logs import read
-    from rooflinecli.questions.compare.question import MeasuredAnswer
-
-    if len(question.chips) != 1:
-        raise UsageError("--measured compares with one chip; give one --hw", "hw")
-    rows = [row for file in question.measured for row in read(Path(file))]
-    found = resolve(rows, question.options() | {"hw": question.chips[0]})
-    return MeasuredAnswer(rows=against(found.rows), aside=aside([*found.doubts, *found.aside]), notes=found.notes)
+    return verbs.compared(_without_sensitivity(question, how))
 
 
 def _without_sensitivity(question: Any, how: Delivery) -> Any:

@@ -153,11 +153,25 @@ class QuestionCommand(TyperCommand):
         return [without_coercion(parameter) for parameter in super().get_params(ctx)]
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """Read flags of earlier releases as those of today, up to `--`."""
+        """Read flags of earlier releases as those of today, up to `--`. Raises UsageError for an option with two values."""
         end = args.index("--") if "--" in args else len(args)
-        for i, word in enumerate(args[:end]):
-            flag, equals, value = word.partition("=")
-            args[i] = self.former.get(flag, flag) + equals + value
+        written, place = dict[str | None, tuple[str, str]](), 0
+        options = {flag: p for p in self.get_params(ctx) if not p.multiple for flag in (*p.opts, *p.secondary_opts)}
+        while place < end:
+            typed, equals, value = args[place].partition("=")
+            flag = self.former.get(typed, typed)
+            args[place], place = flag + equals + value, place + 1
+            if flag[:2] in options and not equals and len(flag) > 2:  # -n8
+                typed, flag, equals, value = typed[:2], flag[:2], "=", flag[2:]
+            if (option := options.get(flag)) is None:
+                continue
+            if not option.is_flag and not equals and place < end:  # type: ignore[attr-defined]
+                value, place = args[place], place + 1
+            text = f"{typed} {value}".strip()
+            meant = flag if option.is_flag else value  # type: ignore[attr-defined]
+            first, other = written.setdefault(option.name, (meant, text))
+            if first != meant:
+                raise UsageError(f"{other} and {text} are the same option; keep one", str(option.name))
         return list(super().parse_args(ctx, args))
 
     def collect_usage_pieces(self, ctx: Context) -> list[str]:

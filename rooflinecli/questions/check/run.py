@@ -124,7 +124,6 @@ def _note(row: MeasuredGap) -> str:
 
 
 LOAD = ("qps", "concurrency", "prompt", "output", "prompts-per-slot", "equal-lengths")
-NEITHER = ("batch", "phase", "tokens", "attention-flops")
 
 
 def _simulation(case: CheckCase, result: EstimateAnswer) -> Simulate:
@@ -135,7 +134,7 @@ def _simulation(case: CheckCase, result: EstimateAnswer) -> Simulate:
     options = {
         name: value
         for name, value in case.options.items()
-        if name not in (*LOAD, *NEITHER) and OPTIONS[name].phase != "train"
+        if name not in LOAD and OPTIONS[name].parameter in Simulate.fields()
     }
     options |= {"n": plan.devices, **{axis: getattr(plan, axis) for axis in ("tp", "pp", "dp", "cp", "ep")}}
     written = {name: case.options[name] for name in LOAD if name in case.options}

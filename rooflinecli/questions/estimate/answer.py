@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from rooflinecli import memory
@@ -78,6 +78,16 @@ def estimate(request: Request, lift: PlainLift = PLAIN) -> types.EstimateAnswer:
             ),
         ]
         or None,
+    )
+
+
+def warn_of_idle(written: Collection[str], *asked: tuple[Request, types.EstimateAnswer]) -> None:
+    """Warn of the options `written` that change nothing in any of the estimates."""
+    option_conflicts.warn_of_idle(
+        option_conflicts.idle(
+            EstimateContext(request), written, {p: a.layout_of_phase for p, a in result.phases.items()}
+        )
+        for request, result in asked
     )
 
 

@@ -259,7 +259,7 @@ def note(request: Request, result: EstimateAnswer, mfu: str | None, measured: st
         if value > 1:
             raise ImpossibleValue(
                 f"--mfu {mfu}: impossible; {value:.0%} of peak is more than the hardware can do. "
-                f"{f'Write {value:g}% for a share in percent. ' if 1 < value <= 100 else ''}"
+                f"{f'Write {value:g}% for a share in percent. ' if value <= 100 and not mfu.endswith('%') else ''}"
                 "Check that 6N FLOPs per token were counted and the dense, not the sparse, peak"
             )
         if value <= 0:

@@ -59,10 +59,11 @@ class Estimate(EstimateOptions, Question["EstimateAnswer"]):
 
     def answer_to(self, request: Request) -> EstimateAnswer:
         """The answer to the request, with the measured values compared."""
-        from rooflinecli.questions.estimate.answer import estimate
+        from rooflinecli.questions.estimate.answer import estimate, warn_of_idle
         from rooflinecli.questions.estimate.explain import note
 
         result = estimate(request)
+        warn_of_idle(self.options(), (request, result))
         note(request, result, self.text_of(Estimate.mfu), self.text_of(Estimate.measured))
         return result
 

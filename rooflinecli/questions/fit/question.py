@@ -105,6 +105,8 @@ class Fit(Question["FitAnswer"]):
         found = fit(
             request if self.engine else replace(request, engine=""), parse_file_types(list(self.quantization) or None)
         )
+        if self.host_cpu and not any(row.layers_on_host or row.experts_on_host for row in found.files):
+            build_request.warn("--host-cpu changes nothing: every file is whole on the device")
         if found.largest is None:
             return found
         engine, dtype = self.engine or default_engine_for(found.largest), found.largest.lower().replace("f16", "fp16")

@@ -6,6 +6,7 @@ add up to its time. What is no kernel (communication, the engine, bubbles) follo
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from rooflinecli.phases.forward import ForwardPass
 from rooflinecli.price.accumulator import StepAccumulator
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import FUSIBLE, Priced
-from rooflinecli.questions.estimate.answer import choose_layouts, context_of, estimate
+from rooflinecli.questions.estimate.answer import choose_layouts, context_of, estimate, warn_of_idle
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer, HardwareAnswer, ModelAnswer, Violation, Workload
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import Request
@@ -154,9 +155,13 @@ class RecordingContext(EstimateContext):
         return self.accumulators[-1]
 
 
-def operations(request: Request, sort: str = "order", top: int | None = None) -> OpsAnswer:
-    """The estimate, and under each phase its `operations` in an order of SORTS, the first `top`. Raises what `estimate` raises."""
+def operations(
+    request: Request, sort: str = "order", top: int | None = None, written: Collection[str] = ()
+) -> OpsAnswer:
+    """The estimate, and under each phase its `operations` in an order of SORTS, the first `top`; warns of options `written` that
+    change nothing. Raises what `estimate` raises."""
     result = estimate(request)
+    warn_of_idle(written, (request, result))
     listed = phase_operations(request, result)
     if sort != "order" or top is not None:
         key = SORTS.get(sort, "time_s")

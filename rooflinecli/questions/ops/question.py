@@ -23,6 +23,7 @@ class Ops(EstimateOptions, Question["OpsAnswer"]):
         "roofline ops llama-3-8b --hw h100 -n 1 --phase decode --sort time --top 10",
         "roofline ops llama70b --hw h100 -n 8 --phase prefill --plot roofline.svg",
     )
+    without = frozenset(("price", "region", "electricity", "host_factor", "pue", "utilization", "tokens"))
     # fmt: off
     sort: Text = field("choice", "Order of the rows; order: as they run", default="order", choices=("order", "time", "flops", "bytes", "intensity"))
     top: OptWhole = field("whole", "Rows shown of each phase, the longest first.", default=None)
@@ -32,4 +33,4 @@ class Ops(EstimateOptions, Question["OpsAnswer"]):
         from rooflinecli.engine import build_request
         from rooflinecli.questions.ops.answer import operations
 
-        return operations(build_request.request(self.options()), self.sort, self.top)
+        return operations(build_request.request(self.options()), self.sort, self.top, self.options())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.parallel_map import Workers
 from rooflinecli.core.text import plural
-from rooflinecli.engine import build_request
+from rooflinecli.engine import build_request, option_conflicts
 from rooflinecli.engine.evaluate import interval_bound, token_price_at_qps
 from rooflinecli.formulas import cost, serving
 from rooflinecli.questions import multi_chip
@@ -112,6 +112,7 @@ def plan_chip(asked: PlanTarget, name: str) -> tuple[PlannedChip, int]:
     try:
         question = search_request.serving_question(options, None, list(asked.plan.where), limits)
         grid = serving_grid(question, "a service answers requests; plan its training with --tokens")
+        asked.note_idle(replace(question.request, concurrency=1.0))  # as each row is served
         keep, _, worst = grid.weigh()
     except UsageError as error:
         return none(str(error)), 0
@@ -179,6 +180,7 @@ def plan(question: Plan, workers: Workers | None, progress: Callable[[str], None
     try:
         for place, name in enumerate(asked.each):
             if chips:
+                asked.note_idle(chips[place].request)
                 row, count = chips[place].answer(), sum(tried.best.legal for tried in chips[place].tried.values())
             else:
                 row, count = plan_chip(asked, name)
@@ -188,6 +190,7 @@ def plan(question: Plan, workers: Workers | None, progress: Callable[[str], None
     except KeyboardInterrupt:  # the chips that are done are an answer
         if not rows:
             raise
+    option_conflicts.warn_of_idle(asked.idle)
     ranked = _ranked(rows, by_time=asked.qps is None and asked.plan.deadline is None)
     unpriced, feasible = multi_chip.unpriced(asked.each), any(row.feasible for row in rows)
     if asked.qps is not None:

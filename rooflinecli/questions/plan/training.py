@@ -6,14 +6,14 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.parallel_map import Workers
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import duration
-from rooflinecli.engine import build_request
+from rooflinecli.engine import build_request, option_conflicts
 from rooflinecli.engine.choose import reach
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.formulas import cost, scaling
@@ -41,7 +41,8 @@ def no_price(chip: str) -> str:
 
 @dataclass(frozen=True)
 class PlanTarget:
-    """What the question asks of every chip: its options, a budget in USD, the most devices to have, the bound that limits apply to.
+    """What the question asks of every chip: its options, a budget in USD, the most devices to have, the bound that limits apply to; and of each
+    chip the options that change nothing.
 
     A service has a rate `qps` and limits in s; its deadline is how long it is served and paid for.
     """
@@ -53,6 +54,11 @@ class PlanTarget:
     bound: str
     qps: float | None
     limits: Limits
+    idle: list[dict[str, str]] = field(default_factory=list)
+
+    def note_idle(self, request: Request) -> None:
+        """Keep what changes nothing in the plan of a request."""
+        self.idle.append(option_conflicts.idle(EstimateContext(request), self.plan.options().keys() - {"hold"}))
 
     def most_devices(self, chip: str) -> int | None:
         """The most devices of a chip: -n, and as many as the power carries with each at its limit, host and cooling included.

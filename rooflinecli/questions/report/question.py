@@ -39,6 +39,7 @@ class Report(EstimateOptions, Question["ReportAnswer"]):
 
         from rooflinecli.engine import build_request
         from rooflinecli.importers.profiles.read import read
+        from rooflinecli.questions.estimate.answer import warn_of_idle
         from rooflinecli.questions.profile.compare_estimate import against
         from rooflinecli.questions.report.answer import report, served
 
@@ -49,4 +50,6 @@ class Report(EstimateOptions, Question["ReportAnswer"]):
                 raise UsageError("--profile: a trace is of one phase; add --phase train, prefill or decode")
             trace = against(read(Path(self.profile)), request)
         serves = "decode" in request.phases and request.model.lm_head and request.model.vocab_size
-        return report(request, served(options, self.slo) if serves else None, trace)
+        answer, derivations = report(request, served(options, self.slo) if serves else None, trace)
+        warn_of_idle(options, (request, answer.estimate))
+        return answer, derivations

@@ -42,7 +42,9 @@ class Rl(
         "ep": "Expert parallel size of the trainer.",
         "engine": "Engine of the rollout: vllm (default), sglang, trtllm.",
     }
-    without = frozenset(("max_num_seqs", "utilization", "loss_chunks", "mlp_chunks", "capacity_factor"))
+    without = frozenset(
+        "max_num_seqs utilization electricity host_factor pue loss_chunks mlp_chunks capacity_factor".split()
+    )
     # fmt: off
     model: o.OptText = o.field("name", o.Subject.model.help, default=None, panel=o.LOAD, positional=True, kw_only=False)  # type: ignore[assignment]
     hw: o.OptText = o.field("name", o.Subject.hw.help, default=None, panel=o.LOAD, fills="hardware", also=("hardware",), kw_only=False)  # type: ignore[assignment]
@@ -126,9 +128,16 @@ class Rl(
         return tuple(sorted({**kept, "n": f"{devices:g}", "tp": str(tp)}.items()))
 
     def answer(self) -> RlAnswer:
+        from rooflinecli.engine import build_request, option_conflicts
+        from rooflinecli.engine.context import EstimateContext
         from rooflinecli.questions.rl.answer import answered
 
-        return answered(self.launched())
+        asked = self.launched()
+        found = answered(asked)
+        trainer = build_request.request(asked.trainer_options(found.trainer.devices))
+        idle = option_conflicts.idle(EstimateContext(trainer), self.options(), {"train": found.trainer.layout})
+        option_conflicts.warn_of_idle([idle])
+        return found
 
     def infeasible(self, answer: RlAnswer) -> str:
         memory = answer.memory

@@ -13,6 +13,7 @@ from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.parallel_map import Workers
 from rooflinecli.core.text import percent
+from rooflinecli.engine import option_conflicts
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.questions import multi_chip
 from rooflinecli.questions.multi_chip import Options
@@ -38,13 +39,12 @@ from rooflinecli.questions.search.search_request import (
 )
 from rooflinecli.questions.search.training import by_count, frontier
 from rooflinecli.specs.options import OPTIONS
+from rooflinecli.specs.request import Request
 
 _SIMULATED = (
     "replicas", "devices", "ttft_p50_s", "ttft_p99_s", "itl_p99_s", "tpot_p99_s", "e2e_p99_s", "slo_attainment", "feasible", "violation",
 )  # fmt: skip
-_OF_LAYOUT = (
-    "prompts-per-slot", "n", "tp", "pp", "dp", "cp", "ep", "batch", "phase", "tokens", "attention-flops", "prompt", "output",
-)  # fmt: skip
+_OF_LAYOUT = ("prompts-per-slot", "n", "tp", "pp", "dp", "cp", "ep", "prompt", "output")
 Progress = Callable[[int, int], None]
 S = TypeVar("S", TrainingSearch, ServingSearch)
 
@@ -58,12 +58,16 @@ def answer(asked: Search, progress: Progress | None = None, workers: Workers | N
     options = asked.options()
     given = {"ttft": asked.ttft, "itl": asked.itl, "qps": asked.qps}
     limits = joined({name: value for name, value in given.items() if value is not None}, asked.slo)
-    chips, where = multi_chip.each(options), list(asked.where)
+    chips, where, idle = multi_chip.each(options), list(asked.where), list[dict[str, str]]()
+
+    def note(request: Request) -> None:
+        idle.append(option_conflicts.idle(EstimateContext(request), options.keys() - {"hold"}))
 
     def serving(own: Options, objective: str | None) -> ServingSearch:
         from rooflinecli.questions.search.serving import search
 
         found = search(own, objective, where, limits, asked.top)
+        note(replace(serving_question(own, objective, where, limits).request, concurrency=1.0))  # as each row is served
         if asked.simulate_top and found.results:
             _simulate(own, found.results[: asked.simulate_top], limits, workers)
         return _with_commands(found, own)
@@ -72,6 +76,7 @@ def answer(asked: Search, progress: Progress | None = None, workers: Workers | N
         from rooflinecli.questions.search.training import report, search
 
         open_ = question(own, objective or "throughput", where, asked.precedent_only, asked.all_layouts)
+        note(replace(open_.pinned, devices=float(max(open_.devices, default=0)) or None))
         for n in open_.devices:
             if why := open_.request.hardware.not_rented(n):
                 raise UsageError(f"-n {n}: {why}", "n")
@@ -84,6 +89,7 @@ def answer(asked: Search, progress: Progress | None = None, workers: Workers | N
         found = across(chips, asked.objective, asked.top, training)
     else:
         found = serving_across(chips, asked, limits, serving)
+    option_conflicts.warn_of_idle(idle)
     if asked.sensitivity and found.feasible:
         from rooflinecli.questions.sensitivity.answer import elasticities, of_search, with_layout
 
@@ -98,7 +104,8 @@ def _simulate(options: Options, rows: list[ServingRow], limits: Limits, workers:
     from rooflinecli.questions.simulate.answer import Cell, cell_values
     from rooflinecli.questions.simulate.question import Simulate
 
-    own = {k: v for k, v in options.items() if k not in _OF_LAYOUT and OPTIONS[k].phase != "train"}
+    known = Simulate.fields()
+    own = {k: v for k, v in options.items() if k not in _OF_LAYOUT and OPTIONS[k].parameter in known}
     own |= {k: str(options[k]) for k in ("prompt", "output") if k in options} | {"qps": limits["qps"]}
     if slo := ",".join(f"{name}={limits[name]!r}s" for name in LIMITS if name in limits):
         own["slo"] = slo

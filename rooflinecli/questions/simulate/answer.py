@@ -22,6 +22,7 @@ from rooflinecli.questions.simulate.deployment import (
     fleet,
     max_context,
     scheduler_of,
+    warn_of_idle,
 )
 from rooflinecli.questions.simulate.question import SCHEMA, STUDY_SCHEMA, Simulate
 from rooflinecli.simulate import changing_clusters, request_load, slo, summary
@@ -363,6 +364,7 @@ def answer_and_run(
         min_replicas(question, progress=progress) if question.replicas == "min" else (run(question, progress), None)
     )
     values, interrupted = _intervals(ran, workers)
+    warn_of_idle(ran.question, {"decode": ran.about["layout"]})
     trace = trace_of(ran.question)
     most, tokens = ran.about["max_context"], ran.every.prompt + ran.every.output
     beyond = int((tokens > most).sum()) if most else 0

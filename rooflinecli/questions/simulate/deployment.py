@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -96,6 +97,13 @@ def default_lengths(options: tuple[tuple[str, str], ...]) -> tuple[str, str]:
 def max_context(options: tuple[tuple[str, str], ...]) -> int | None:
     """Return the most tokens of a request that the model was made for."""
     return build_request.request({**dict(options), "phase": "prefill,decode", "batch": 1}).model.max_context
+
+
+def warn_of_idle(question: Simulate, layouts: Mapping[str, object]) -> None:
+    """Warn of options that change nothing in a simulation of these layouts."""
+    own = dict(question.estimate_options)
+    ctx = EstimateContext(build_request.request({**own, "phase": "prefill,decode"}))
+    option_conflicts.warn_of_idle([option_conflicts.idle(ctx, own, layouts)])
 
 
 def scheduler_of(ctx: EstimateContext, settings: tuple[str, ...]) -> Scheduler:

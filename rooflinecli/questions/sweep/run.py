@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -142,7 +142,7 @@ def answer(request: Request, axes: tuple[Axis, ...], box: Box, chooses: bool = F
     question, override, fields = question_of(request, axes, sizes)
     with np.errstate(all="ignore"):
         ctx = EstimateContext(question, override=override)
-        option_conflicts.check_autoregressive(ctx)
+        option_conflicts.check(ctx)
         plans = plans_of(ctx, fields, override, chooses)
         results = {phase: engine_answer(ctx, plan, phase) for phase, plan in plans.items()}
         bill = cost(ctx, results, plans)
@@ -368,6 +368,7 @@ def layout(space: Space, wanted: list[str] | None) -> SweepColumns:
         except (UsageError, Infeasible) as error:
             first = first or error
             continue
+        option_conflicts.warn_of_idle(_idle(space))
         swept = [a.name for a in space.swept]
         return SweepColumns(
             [a.name for a in space.structure if a.name in swept],
@@ -375,6 +376,16 @@ def layout(space: Space, wanted: list[str] | None) -> SweepColumns:
             [*(["layout.devices"] if space.chooses and not wanted else []), *select(probe, wanted)],
         )
     raise first or UsageError("nothing to sweep")
+
+
+def _idle(space: Space) -> Iterator[dict[str, str]]:
+    """What changes nothing in each structure, at the largest sizes."""
+    sizes: dict[str, Any] = {OPTIONS[a.name].field: max(a.values) for a in space.sizes if a.kind == "number"}
+    if not space.chooses:
+        sizes = dict.fromkeys(SIZES, 1.0) | sizes
+    written = {a.name for a in (*space.structure, *space.sizes) if a.kind != "figure"} - {"hold"}
+    for choice in choices(space):
+        yield option_conflicts.idle(EstimateContext(replace(request_of(choice, space.phases), **sizes)), written)
 
 
 def choices(space: Space) -> Iterator[Choice]:
