@@ -51,27 +51,20 @@ def history(path: Path, devices: float) -> History:
         hours += (end - start) / 3600 * (float(count) if count else devices)
         ended.append((start, end, state))
     if not ended:
-        raise DataError(
-            f"{path}: no job with a start, an end and a state; sacct -P -o JobID,Start,End,State prints them"
-        )
+        why = f"{path}: no job with a start, an end and a state; sacct -P -o JobID,Start,End,State prints them"
+        raise DataError(why)
     ended.sort()
     gaps = [later[0] - job[1] for job, later in pairwise(ended) if job[2] in FAILED]
     waits = [gap for gap in gaps if gap >= 0]
     failures, planned = (sum(state in kind for _, _, state in ended) for kind in (FAILED, PLANNED))
-    return History(
-        jobs=len(ended),
-        failures=failures,
-        planned=planned,
-        device_hours=hours,
-        restart_s=median(waits) if waits else None,
-    )
+    restart = median(waits) if waits else None
+    return History(jobs=len(ended), failures=failures, planned=planned, device_hours=hours, restart_s=restart)
 
 
 def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
     """Lines by their column names in lower case."""
-    lines = [
-        (i, text) for i, text in enumerate(read_text(path, give="a history of jobs").splitlines(), 1) if text.strip()
-    ]
+    written = read_text(path, give="a history of jobs").splitlines()
+    lines = [(i, text) for i, text in enumerate(written, 1) if text.strip()]
     if lines and lines[0][1].lstrip().startswith("{"):
         rows = []
         for number, text in lines:

@@ -145,9 +145,8 @@ def csv_rows(source: Source, begins: str) -> Iterator[tuple[int, dict[str, str]]
             header = cells
         elif header:
             if len(cells) != len(header):
-                raise DataError(
-                    f"{source.at(line)}: {len(cells)} cells under {len(header)} columns; was the file cut short?"
-                )
+                why = f"{source.at(line)}: {len(cells)} cells under {len(header)} columns; was the file cut short?"
+                raise DataError(why)
             yield line, dict(zip(header, cells, strict=True))
 
 
@@ -169,9 +168,8 @@ def _objects(source: Source) -> Any:
             value, position = decoder.raw_decode(text, position)
         except ValueError as error:
             cut = source.line_of(getattr(error, "pos", position))
-            raise DataError(
-                f"{source.at(cut)}: not valid JSON ({getattr(error, 'msg', error)}); was the file cut short?"
-            ) from None
+            why = f"{source.at(cut)}: not valid JSON ({getattr(error, 'msg', error)}); was the file cut short?"
+            raise DataError(why) from None
         except RecursionError:
             raise DataError(f"{source.at(start)}: nested too deeply to be a result") from None
         yield from _members(value, start, text, source)
@@ -228,9 +226,8 @@ def read_text(path: Path, largest: int = LARGEST, give: str = "a log or a result
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; give {give}") from None
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(
-            f"{path}:1: cannot be read ({getattr(error, 'strerror', None) or error}); give {give}"
-        ) from None
+        why = f"{path}:1: cannot be read ({getattr(error, 'strerror', None) or error}); give {give}"
+        raise DataError(why) from None
     if len(raw) > largest:
         raise DataError(f"{path}: more than {largest / 1e6:,.0f} MB; give {give} cut to what is needed")
     encoding = _encoding(raw[:_HEAD])
@@ -287,6 +284,5 @@ def need(source: Source, line: int, holder: Json, *names: str) -> float:
             if found is None:
                 raise DataError(f"{source.at(line)}: {name}: expected a number above zero, got {str(value)[:40]!r}")
             return found
-    raise DataError(
-        f"{source.at(line)}: {' or '.join(names)}: missing; was the file cut short, or written by another version?"
-    )
+    why = f"{source.at(line)}: {' or '.join(names)}: missing; was the file cut short, or written by another version?"
+    raise DataError(why)

@@ -94,6 +94,25 @@ SCENARIO = """scenario:
   standalone: {enabled: false}
   modelservice: {prefill: {enabled: false}, decode: {replicas: 2, parallelism: {tensor: 2}, vllm: {customCommand: "vllm serve $MODEL_PATH -tp $TP_SIZE\\n"}}}
 """
+SCALED = """spec:
+  serveConfigV2: |
+    applications:
+    - args: {llm_configs: [{model_loading_config: {model_source: Qwen/Qwen3-8B}, deployment_config: {autoscaling_config: {min_replicas: 1, max_replicas: 4}}}]}
+"""
+KVBM = """services:
+  Worker:
+    envs: [{name: DYN_KVBM_CPU_CACHE_GB, value: "100"}]
+    extraPodSpec: {mainContainer: {command: [python3, -m, dynamo.vllm], args: [--model, Qwen/Qwen3-8B]}}
+"""
+OPEA = """tgi:
+  image: {repository: ghcr.io/huggingface/text-generation-inference, tag: 3.0.0-rocm}
+  LLM_MODEL_ID: Qwen/Qwen3-8B
+  MAX_BATCH_SIZE: "4"
+  CUDA_MEMORY_FRACTION: 0.9
+  extraCmdArgs: ["--num-shard", "2"]
+"""
+LABEL = "metadata: {labels: {fleet.llm-d.ai/hardware: gpu-nvidia-h100}}\nspec: {containers: [{command: [vllm, serve, Qwen/Qwen3-8B]}]}\n"
+SERVED = "python -m vllm.entrypoints.openai.api_server --model=/models/qwen --served-model-name=qwen3-8b"
 RETRIED = (
     "run_server() { vllm serve Qwen/Qwen3-8B --max-num-seqs 4; }\nwhile true; do if run_server; then break; fi; done\n"
 )
@@ -139,6 +158,12 @@ CLIENT = "vllm serve Qwen/Qwen3-8B &\npython bench_client.py --url http://localh
         ("anyscale.yaml", ANYSCALE, {"model": "Qwen3-8B", "tp": 4, "batch": "64", "hw": "a100-sxm-80"}, ""),
         ("scenario.yaml", SCENARIO, {"model": "Qwen3-8B", "tp": 2, "dp": 2, "gpu-memory-utilization": "0.95"}, "2 replicas"),
         ("kubeai.yaml", "kind: Model\nspec: {engine: VLLM, url: 'hf://Qwen/Qwen3-8B', resourceProfile: 'cpu:6'}", {"model": "Qwen3-8B"}, "asks for the accelerator cpu"),
+        ("scaled.yaml", SCALED, {"model": "Qwen3-8B", "dp": 1}, "up to 4 replicas"),
+        ("kvbm.yaml", KVBM, {"model": "Qwen3-8B"}, "DYN_KVBM_CPU_CACHE_GB 100 (caches stay on the device"),
+        ("opea.yaml", OPEA, {"model": "Qwen3-8B", "batch": "4", "tp": 2, "gpu-memory-utilization": "0.9"}, ""),
+        ("label.yaml", LABEL, {"hw": "h100-sxm"}, ""),
+        ("served.sh", SERVED, {"model": "qwen3-8b"}, "--model /models/qwen names no model: taken to be qwen3-8b, which it is served as"),
+        ("split.sh", "llama-server -m Qwen3-8B-Q4_K_M.gguf --tensor-split 6,3", {"pp": 2}, "--tensor-split 6,3: equal shares are priced"),
         ("retried.sh", RETRIED, {"model": "Qwen3-8B", "batch": "4"}, ""),
         ("client.sh", CLIENT, {"concurrency": None}, "--concurrency 32 of another command, on line 2, may be the load, which is not read"),
         ("short.sh", "vllm serve Qwen/Qwen3-8B --max-num-seq 4 --max-num-batched-token 8192 \\\n", {"batch": "4", "token-budget": "8192"}, ""),
@@ -176,6 +201,7 @@ def test_a_size_given_for_ranks_of_attention_is_said_to_be_of_each(tmp_path):
         ("config.pbtxt", 'backend: "tensorrtllm"\nmax_batch_size: 64\nparameters: { key: "gpt_model_path" value: { string_value: "/engines/1-gpu" } }\n',
          "--gpt-model-path /engines/1-gpu names no model; an engine of TensorRT has the ranks that it was built for; give MODEL, --tp"),
         ("chart.yaml", "containers:\n- name: text-generation-inference\n  image: {{ .Values.image }}\n  args: [--model-id, '{{ .name }}', --num-shard, '1']", "is known only where it runs; give MODEL"),
+        ("ollama.sh", "ollama serve &\nollama run llama3.1:8b\n", "Ollama, whose models are not read; give MODEL"),
         ("check.sh", "docker stats llama-server --no-stream", "no launch"),
         ("none.yaml", "services: {x: {image: 'ghcr.io/ggml-org/llama.cpp:server'}}", "no launch"),
     ],

@@ -42,9 +42,8 @@ def model_document(path: Path) -> Document:
     header = read(path)
     name = header.metadata.get("general.architecture")
     if not isinstance(name, str):
-        raise DataError(
-            f"{display_path(path)}: general.architecture is missing, so which model it holds is not known; convert it again"
-        )
+        why = f"{display_path(path)}: general.architecture is missing, so which model it holds is not known; convert it again"
+        raise DataError(why)
     keys = GgufMetadata(header, name, display_path(path))
     if name in architectures():
         stated, width = keys.integer("embedding_length", 0), keys.shape("token_embd.weight")[-1]
@@ -77,20 +76,14 @@ def _stored(header: Header) -> Json:
     }
     kind = header.metadata.get("general.file_type")
     label = next((name for name, row in file_types().items() if row.get("id", "") == kind), "")
-    widths = {
-        name: sum(t.bytes for t in part) / elements
-        for name, part in parts.items()
-        if (elements := sum(t.elements for t in part))
-    }
+    sizes = {name: sum(t.elements for t in part) for name, part in parts.items()}
+    widths = {name: sum(t.bytes for t in part) / sizes[name] for name, part in parts.items() if sizes[name]}
     return {"dtype": f"gguf {label}".strip(), "widths": widths}
 
 
 _BASE = {
-    "hidden_size": "=width",
-    "vocab_size": "=vocab",
-    "num_hidden_layers": "=n",
-    "tie_word_embeddings": "=not has('output.weight')",
-}
+    "hidden_size": "=width", "vocab_size": "=vocab", "num_hidden_layers": "=n", "tie_word_embeddings": "=not has('output.weight')",
+}  # fmt: skip
 _ATTENTION = {  # of every decoder with attention
     "num_attention_heads": "=key('attention.head_count')",
     "num_key_value_heads": "=key('attention.head_count_kv', key('attention.head_count'))",
@@ -122,12 +115,8 @@ def config(k: GgufMetadata) -> Json:
     fields = row["fields"]
     if "then" in fields:
         fields = fields["then" if scope.value(fields["if"]) else "else"]
-    template = {
-        "model_type": row["model_type"],
-        **_BASE,
-        **(_ATTENTION if row.get("attention", True) else {}),
-        **fields,
-    }
+    attention = _ATTENTION if row.get("attention", True) else {}
+    template = {"model_type": row["model_type"], **_BASE, **attention, **fields}
     made: Json = scope.built({name: written for name, written in template.items() if written is not None})
     return made
 
@@ -282,12 +271,8 @@ def attention(layer: Layer, local: int | None, chunk: int | None) -> Block | Non
     gate = layer.take("attn_gate.weight")
     if gate not in (None, (heads * value, layer.width)):
         raise layer.fail("has a gate of another width than its attention")
-    block: Block = {
-        "kind": "mha" if shared == heads else "gqa",
-        "n_heads": heads,
-        "n_kv_heads": shared,
-        "head_dim": key,
-    }
+    kind = "mha" if shared == heads else "gqa"
+    block: Block = {"kind": kind, "n_heads": heads, "n_kv_heads": shared, "head_dim": key}
     if key != value:
         block |= {"kind": "asymmetric-gqa", "v_head_dim": value}
     biased = [bool(layer.take(f"{name}.bias")) for name in (("attn_qkv",) if fused else ("attn_q", "attn_k", "attn_v"))]

@@ -92,9 +92,8 @@ def model_document(path: Path) -> Document:
     """Read the model of the folder's config.json, with the checkpoint's tensors and bytes. Raises DataError."""
     config = path.parent / "config.json"
     if not config.is_file():
-        raise DataError(
-            f"{display_path(path)}: a .safetensors file needs the config.json next to it; add it, or give a GGUF file"
-        )
+        why = f"{display_path(path)}: a .safetensors file needs the config.json next to it; add it, or give a GGUF file"
+        raise DataError(why)
     header, document = read_index(path) if path.name.endswith(INDEX) else read(path), hf.model_document(config)
     document.data["checkpoint"] = header.facts()
     return document

@@ -75,11 +75,8 @@ def from_config(config: Mapping[str, Any], where: Where | str = "config.json") -
     fields.notes += outer.notes if outer is not fields else []
     if decisive := [f"{key} {fields.assumed[key]}" for key in _DECISIVE if key in fields.assumed]:
         model["assumed"] = f"{at()}: absent, so the defaults of transformers' {name}: {', '.join(decisive)}"
-    shapes = [
-        f"{key} {value}"
-        for key, value in fields.assumed.items()
-        if isinstance(value, int) and not isinstance(value, bool)
-    ]
+    whole = [(k, v) for k, v in fields.assumed.items() if isinstance(v, int) and not isinstance(v, bool)]
+    shapes = [f"{key} {value}" for key, value in whole]
     if shapes:
         fields.notes.append(f"Absent from the config, so transformers' defaults: {', '.join(shapes)}.")
     return _title(config, name) | model | ({"notes": fields.notes} if fields.notes else {})
@@ -92,9 +89,8 @@ def _model_type(config: Mapping[str, Any], at: Where) -> str:
     if isinstance(name, str) and (name in TYPES or name in WRAPPED):
         return name
     if isinstance(name, str) and name in refused():
-        raise DataError(
-            f"{at('model_type')}: model_type: '{name}' is not supported: {refused()[name]}; write the model as YAML (docs/add-model.md)"
-        )
+        why = f"{at('model_type')}: model_type: '{name}' is not supported: {refused()[name]}; write the model as YAML (docs/add-model.md)"
+        raise DataError(why)
     remedy = "Give the type whose layers it has, or write the model as YAML (docs/add-model.md)"
     raise DataError(f"{at('model_type')}: model_type: {unknown('type', str(name)[:60], {*TYPES, *WRAPPED}, remedy)}")
 

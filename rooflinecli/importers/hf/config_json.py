@@ -31,9 +31,8 @@ def parse_config(text: str, path: Path) -> Document:
     try:
         data = json.loads(text, object_pairs_hook=_unique, parse_constant=_constant)
     except json.JSONDecodeError as error:
-        raise DataError(
-            f"{display_path(path)}:{error.lineno}: not valid JSON ({error.msg}); fix the syntax there"
-        ) from None
+        why = f"{display_path(path)}:{error.lineno}: not valid JSON ({error.msg}); fix the syntax there"
+        raise DataError(why) from None
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise DataError(f"{display_path(path)}:1: cannot be read as a config ({reason}); fix it there") from None

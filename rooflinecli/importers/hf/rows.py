@@ -58,9 +58,8 @@ def texts(where: str) -> dict[str, str]:
     """The text behind each key of a file, or of all files of a folder."""
     path = HERE / where
     files = sorted(path.glob("*.yaml")) if path.is_dir() else [path.with_suffix(".yaml")]
-    return {
-        match[1] or match[2]: match[3] for file in files for match in _ROW.finditer(file.read_text(encoding="utf-8"))
-    }
+    rows = (match for file in files for match in _ROW.finditer(file.read_text(encoding="utf-8")))
+    return {match[1] or match[2]: match[3] for match in rows}
 
 
 @cache
@@ -324,11 +323,8 @@ class Scope(expressions.Scope):
         if "then" in template:
             return self.built(template["then" if self.value(template["if"]) else "else"])
         worked = {key: (str(written)[:1] == "?", self.built(written)) for key, written in template.items()}
-        made = {
-            key: value
-            for key, (optional, value) in worked.items()
-            if value != [] and not (optional and value in _NOTHING)
-        }
+        empty = [k for k, (optional, value) in worked.items() if value == [] or (optional and value in _NOTHING)]
+        made = {key: value for key, (_, value) in worked.items() if key not in empty}
         if "use" not in made:
             return made
         name, also = made.pop("use"), made.pop("also", {})

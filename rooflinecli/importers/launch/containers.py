@@ -26,7 +26,7 @@ _HELM = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.DOTALL)
 _VALUE = re.compile(r"^[$]?\.Values((?:\.[\w-]+)+)\s*(?:\|\s*(?:quote|toString|int)\s*)?$")
 _FROM_ENVIRONMENT = re.compile(r"\$\((\w+)\)")
 _DEFAULT = re.compile(r"default\s+(\"[^\"]*\"|'[^']*'|[\w./-]+)")
-COMMANDS = ("entrypoint", "command", "args", "arguments", "cmd", "extraArgs", "extra_args")
+COMMANDS = ("entrypoint", "command", "args", "arguments", "cmd", "extraArgs", "extra_args", "extraCmdArgs")
 LARGEST = 2_000_000
 
 
@@ -67,9 +67,8 @@ def documents(text: str, name: str, values: object = None) -> list[Any]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else 1
-        raise DataError(
-            f"{name}:{line}: not valid YAML ({getattr(error, 'problem', None) or error}); mend the syntax"
-        ) from None
+        why = f"{name}:{line}: not valid YAML ({getattr(error, 'problem', None) or error}); mend the syntax"
+        raise DataError(why) from None
 
 
 def _parsed(text: str) -> Any:
@@ -142,7 +141,7 @@ def containers(document: object, around: Container | None = None) -> Iterator[Co
         return
     around = _within(document, around or Container([], image=_only_image(document)))
     named = {key: document[key] for key in COMMANDS if document.get(key)}
-    environment = _environment(document)
+    environment = around.environment
     given = _listed(environment)
     if (
         not named
@@ -224,7 +223,7 @@ def _within(document: Tree, around: Container) -> Container:
     copies = around.copies * prod(_count(document, *keys) for keys in _COPIES)
     kinds = [kind.partition(":")[0] for kind in _accelerators(document) if not kind[:1].isdigit()]
     return Container(
-        [], role=next((name for name in names if name in ("prefill", "decode")), around.role), gpus=_gpus(document) or around.gpus, copies=copies,
+        [], environment=around.environment | _environment(document), role=next((name for name in names if name in ("prefill", "decode")), around.role), gpus=_gpus(document) or around.gpus, copies=copies,
         most=max([around.most, copies, *(_count(document, *keys) for keys in _MOST)]), chip=next(iter(chips or kinds[:1]), around.chip),
         nodes=around.nodes * max(_count(document, *keys) for keys in _NODES),
         image=_image(document) if any(str(key).startswith("image") for key in document) else around.image,
@@ -233,7 +232,7 @@ def _within(document: Tree, around: Container) -> Container:
     )  # fmt: skip
 
 
-_ACCELERATOR = re.compile(r"gke-(tpu-)?accelerator$|gpu\.product(-name)?$")
+_ACCELERATOR = re.compile(r"gke-(tpu-)?accelerator$|gpu\.product(-name)?$|/(hardware|accelerator|gpu-type)$")
 _MACHINE = re.compile(r"(instance|machine)[-_]?(type|family)$", re.IGNORECASE)
 _COPIES = (("replicas",), ("replicaCount",), ("minReplicas",), ("scale",), ("deploy", "replicas"), ("autoscaling_config", "min_replicas"))  # fmt: skip
 _MOST = (("maxReplicas",), ("autoscaling_config", "max_replicas"), ("service", "replica_policy", "max_replicas"))
@@ -344,7 +343,8 @@ def _only_image(document: object) -> list[str]:
 
 
 def _environment(document: Tree) -> dict[str, str]:
-    found: dict[str, str] = {}
+    # a chart may have variables of the image beside it
+    found = {str(k): str(v) for k, v in document.items() if str(k).isupper() and isinstance(v, (str, int, float))}
     for key in ("env", "environment", "envs"):  # envs: of a SkyPilot task
         value = document.get(key)
         for item in value if isinstance(value, list) else []:
@@ -396,12 +396,8 @@ def servers(values: object) -> Iterator[Options]:
             roots = [item for root in roots for item in _items(root, *path.split(".")) if isinstance(item, Mapping)]
         for root in roots if row.get("each") or text is None else ():
             pools = {role: _at(root, path) for role, path in row.get("pools", {"": None}).items()}
-            off = [
-                k
-                for k, v in pools.items()
-                for key in ("create", "enabled", "replicas")
-                if _inside(v, key) in (False, 0)
-            ]
+            stops = ("create", "enabled", "replicas")
+            off = [k for k, v in pools.items() if any(_inside(v, key) in (False, 0) for key in stops)]
             pools = {k: v for k, v in pools.items() if isinstance(v, Mapping) and k not in off}
             for role, pool in pools.items():
                 inner = _at(pool, row["container"]) if "container" in row else {}
@@ -445,7 +441,15 @@ def _server(row: Json, root: Tree, pool: Tree, container: Tree, role: str, apart
         pod = {**pod, "resources": {"limits": {"gpu": count}}}
     if chip:
         pod = {**pod, "nodeSelector": {"gpu.product": chip}}
-    yield {"replicas": replicas, "pod": json.loads(json.dumps(pod).replace("/mnt/models", name or "/mnt/models"))}
+    scaled = {
+        "maxReplicas": stated("maxReplicas"),
+        "autoscaling_config": stated("deployment_config.autoscaling_config"),
+    }
+    yield {
+        **scaled,
+        "replicas": replicas,
+        "pod": json.loads(json.dumps(pod).replace("/mnt/models", name or "/mnt/models")),
+    }
 
 
 def _kebab(key: str) -> str:

@@ -51,8 +51,8 @@ def checkpoint(launch: Launch, written: object, flag: str) -> None:
     # GGUF repositories have no config.json
     hub = _ORGANIZATION.fullmatch(folder) and not exists and "gguf" not in last.lower()
     org = f"{folder}/" if hub else ""
-    if exists or _known(org + last):
-        launch.options["model"] = name if exists and not _known(last) else last
+    if exists or known(org + last):
+        launch.options["model"] = name if exists and not known(last) else last
         return
     bare, stated = stored_as(last)
     same = _untuned(org + bare)
@@ -62,11 +62,11 @@ def checkpoint(launch: Launch, written: object, flag: str) -> None:
         words = bare.split("-")  # tuned models carry the name of their base last: Hermes-3-Llama-3.1-8B
         tails = (_untuned("-".join(words[i:])) for i in range(1, len(words) - 1))
         # a model's own name: `llama-8b` is short for one, which another name that ends so need not mean
-        own = (tail for tail in tails if tail and _known(tail) and _plain(find("models", tail).stem) == _plain(tail))
+        own = (tail for tail in tails if tail and known(tail) and _plain(find("models", tail).stem) == _plain(tail))
         same = next(own, None)
     if same is not None:
         launch.options["model"] = found = same.rpartition("/")[2]
-        if found != bare or not _known(org + bare):
+        if found != bare or not known(org + bare):
             launch.notes.append(f"{org}{bare} is taken to have the sizes of {found}; give MODEL for another")
     elif (folder or name.startswith("/")) and not org and "gguf" not in last.lower():
         del launch.options["model"]
@@ -99,7 +99,7 @@ def _option(stated: str) -> dict[str, str]:
 
 def _untuned(name: str) -> str | None:
     """The registry's model that a checkpoint was tuned from, by its name without what tuning adds."""
-    while not _known(name):
+    while not known(name):
         match = _TUNED.search(name)
         if match is None:
             return None
@@ -119,7 +119,8 @@ def _plain(name: str) -> str:
     return re.sub(r"\W|_", "", name).lower()
 
 
-def _known(name: str) -> bool:
+def known(name: str) -> bool:
+    """Whether the registry has a model of this name."""
     try:
         return bool(find("models", name))
     except RooflineError:

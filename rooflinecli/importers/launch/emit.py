@@ -136,7 +136,5 @@ def _words(name: str, value: Any) -> list[str]:
         return option.words(bool(value))
     if isinstance(value, float) and value == int(value):
         value = int(value)
-    return [
-        f"--{option.name}" if option.positional else option.flag,
-        ",".join(map(str, value)) if isinstance(value, list) else str(value),
-    ]
+    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    return [f"--{option.name}" if option.positional else option.flag, text]

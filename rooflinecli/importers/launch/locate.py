@@ -38,6 +38,7 @@ _EVALUATION = re.compile(r"(?:.*[/_-])?(?:eval|evaluat|infer|generat|convert|emb
 _TRAINER = re.compile(r"train|torchrun|accelerate|deepspeed|run_(?:sft|dpo|grpo|rm)|finetun")
 UNREAD = {  # what is not read, by what its commands have, and what to do
     "--actor_model_name_or_path": "a launch of DeepSpeed-Chat's PPO, which is not read; give its options to `roofline rl`",
+    "[Oo][Ll]?lama": "Ollama, whose models are not read; give MODEL with --weight-dtype and --engine llamacpp",
     "triton_?server": "Triton has its models in a repository; give the config.pbtxt or the model.json of one",
 }
 _CONFIG = re.compile(r"config|recipe|deepspeed|\bds_|zero\d")  # in the flag or name of a JSON that is one
@@ -83,9 +84,8 @@ def open_text(source: str) -> Source:
     if path is not None and (
         " " not in source or (" -" not in source and path.suffix in (".sh", ".yaml", ".yml", ".json", ".toml"))
     ):
-        raise DataError(
-            f"{one_line(source)}: {files.missing_reason(path)}; give a launch script, a config, or a whole command in quotes"
-        )
+        why = f"{one_line(source)}: {files.missing_reason(path)}; give a launch script, a config, or a whole command in quotes"
+        raise DataError(why)
     return Source(source, "the command")
 
 
@@ -392,7 +392,7 @@ def _started_by(launcher: Launch, launch: Launch) -> Launch:
 
 def _on_chip(launch: Launch, written: str) -> None:
     """Set the chip that the job or the pod asks for, where it is one of those known here."""
-    name = re.sub(r"[-_](podslice|slice|device|mega|accelerator)\b", "", written)
+    name = re.sub(r"^gpu-|[-_](podslice|slice|device|mega|accelerator)\b", "", written)
     try:
         launch.options.setdefault("hw", find("hardware", name).stem)
     except RooflineError:

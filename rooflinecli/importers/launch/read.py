@@ -63,9 +63,8 @@ def read(source: str) -> Launch:
     first = [i for i, key in enumerate(keys, 1) if key not in keys[: i - 1]]  # of launches that are equal
     if len(first) > 1:
         listed = "; ".join(f"#{i} {found[i - 1].tool} {_shown(found[i - 1], found)}".rstrip() for i in first[:8])
-        raise UsageError(
-            f"{opened.name} holds {len(first)} launches that differ: {listed}{' ...' if first[8:] else ''}; pick one as {opened.name}#{first[0]}"
-        )
+        held = f"{opened.name} holds {len(first)} launches that differ: {listed}{' ...' if first[8:] else ''}"
+        raise UsageError(f"{held}; pick one as {opened.name}#{first[0]}")
     launch = found[0]
     if tool:
         launch.notes.append(f"the file has a launch of {tool} as well; `roofline rl --from` reads it")

@@ -45,6 +45,10 @@ def opened(
     dtype_names.quantized(launch, *stated("quantization"))
     written = stated("model")[1]
     dtype_names.checkpoint(launch, model, written if written != "--" else "the model")
+    served = str(args.first("served-model-name") or args.first("model-name"))
+    if "model" in launch.missing and dtype_names.known(served):  # a folder of the server's own
+        launch.options["model"] = served
+        launch.notes.append(f"{launch.missing.pop('model')}: taken to be {served}, which it is served as")
     file = str(launch.options.get("model", model))
     if str(model).endswith(".gguf") and not {"dtype", "weight-dtype"} & set(launch.options) and not Path(file).exists():
         launch.missing["weight-dtype"] = f"{one_line(str(model))} does not name its format"

@@ -553,11 +553,8 @@ def batch_devices(job: dict[str, str]) -> int | None:
     """Accelerators of the job: its total, or nodes times those of a node; None where neither is given."""
     nodes, each = _count(job.get("nodes")), _per_node(job)
     tasks, of_task = _count(job.get("ntasks")), _count(job.get("gpus-per-task"))
-    return (
-        _count(job.get("gpus"))
-        or (nodes * each if nodes and each else None)
-        or (tasks * of_task if tasks and of_task else None)
-    )
+    by_task = tasks * of_task if tasks and of_task else None
+    return _count(job.get("gpus")) or (nodes * each if nodes and each else None) or by_task
 
 
 def batch_chip(job: dict[str, str]) -> str:

@@ -48,28 +48,21 @@ def read_source(source: Source) -> list[MeasuredRow]:
     if not claimed and any(mark in source.head for mark in _TRACES):
         raise DataError(f"{source.at(1)}: a trace of kernels, no benchmark; give it to `roofline profile`")
     if not claimed:
-        raise DataError(
-            f"{source.at(1)}: unknown measurement format{_near(source)}; `roofline calibrate --help` and docs/calibrate.md list those that are read"
-        )
+        why = f"{source.at(1)}: unknown measurement format{_near(source)}; `roofline calibrate --help` and docs/calibrate.md list those that are read"
+        raise DataError(why)
     found = [reading for reader in claimed for reading in reader.read(source)]
     if not found:
         names = " and ".join(reader.TOOL for reader in claimed)
-        raise DataError(
-            f"{source.at(len(source.lines))}: looks like {names}, but has no result in the form that they print; give their whole output"
-        )
+        why = f"{source.at(len(source.lines))}: looks like {names}, but has no result in the form that they print; give their whole output"
+        raise DataError(why)
     for row in found:
         if not (row.value > 0 and math.isfinite(row.value)):
-            raise DataError(
-                f"{row.where}: {row.tool}: {row.value:g} {row.unit} is no measurement; was the file changed?"
-            )
+            why = f"{row.where}: {row.tool}: {row.value:g} {row.unit} is no measurement; was the file changed?"
+            raise DataError(why)
     if _PAIRS.search(source.plain):
         pairs = "preference optimization: a sample is a pair, and a reference model reads it too"
-        found = [
-            replace(row, options={"recipe": "dpo", **row.options}, notes=(*row.notes, pairs))
-            if row.quantity == "train"
-            else row
-            for row in found
-        ]
+        own = {i: {"recipe": "dpo", **row.options} for i, row in enumerate(found) if row.quantity == "train"}
+        found = [replace(r, options=own[i], notes=(*r.notes, pairs)) if i in own else r for i, r in enumerate(found)]
     return _once(found)
 
 
@@ -86,7 +79,5 @@ def _once(rows: list[MeasuredRow]) -> list[MeasuredRow]:
     kept: dict[str, list[MeasuredRow]] = {}
     for row in rows:
         kept.setdefault(repr(replace(row, where="", notes=())), []).append(row)
-    return [
-        replace(first, notes=(*first.notes, f"printed {1 + len(others)} times, read once")) if others else first
-        for first, *others in kept.values()
-    ]
+    times = [(first, f"printed {1 + len(others)} times, read once", others) for first, *others in kept.values()]
+    return [replace(first, notes=(*first.notes, note)) if others else first for first, note, others in times]

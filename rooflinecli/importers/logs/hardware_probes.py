@@ -11,12 +11,8 @@ from rooflinecli.core.record import Json
 from rooflinecli.importers.source import LogReader, MeasuredRow, Source, csv_rows, positive
 
 NCCL_OPS = {
-    "all_reduce": "all-reduce",
-    "all_gather": "all-gather",
-    "reduce_scatter": "reduce-scatter",
-    "alltoall": "all-to-all",
-    "sendrecv": "permute",
-}
+    "all_reduce": "all-reduce", "all_gather": "all-gather", "reduce_scatter": "reduce-scatter", "alltoall": "all-to-all", "sendrecv": "permute",
+}  # fmt: skip
 _NCCL_HEAD = re.compile(r"^\W*size\s+count\s+type")
 _NCCL_NAME = re.compile(
     r"\b(all_reduce|all_gather|reduce_scatter|alltoall|sendrecv|broadcast|reduce|gather|scatter|hypercube)_perf(?:_mpi)?\b"
@@ -26,13 +22,9 @@ _NCCL_SUMS = ("sum", "prod", "min", "max", "avg", "mulsum")
 _NCCL_DEVICES = re.compile(r"\bnThread\s+(\d+)\s+nGpus\s+(\d+)\b")  # of one process
 _NCCL_RANK = re.compile(r"^\W*Rank\s+(\d+)\s.*?(\S+) +device\s+(\d+) +(?:\[\S+\] +)?(.*?)\s*$")
 _OSU_OPS = {
-    "allreduce": "all-reduce",
-    "allgather": "all-gather",
-    "reduce_scatter": "reduce-scatter",
-    "alltoall": "all-to-all",
-    "bandwidth": "permute",
+    "allreduce": "all-reduce", "allgather": "all-gather", "reduce_scatter": "reduce-scatter", "alltoall": "all-to-all", "bandwidth": "permute",
     "latency": "permute",
-}
+}  # fmt: skip
 # OSU 7 validates with -c
 _OSU_ROW = re.compile(r"^\W*(\d+)\s+([\d.]+)(?:\s+(?:[\d.]+|(Fail)|Pass))*\s*\W*(?:[←#].*)?$")
 _OSU_OTHERS = re.compile(
@@ -45,14 +37,8 @@ _MAMF_DTYPE = re.compile(r"dtype[=:\s]+(?:torch\.)?(bfloat16|float16|float8_e4m3
 _TORCH_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float8_e4m3fn": "fp8", "float32": "tf32"}
 _CUTLASS = "Problem,Provider,OperationKind"
 _CUTLASS_DTYPES = {
-    "bf16": "bf16",
-    "f16": "fp16",
-    "e4m3": "fp8",
-    "e5m2": "fp8",
-    "tf32": "tf32",
-    "f32": "fp32",
-    "s8": "int8",
-}
+    "bf16": "bf16", "f16": "fp16", "e4m3": "fp8", "e5m2": "fp8", "tf32": "tf32", "f32": "fp32", "s8": "int8",
+}  # fmt: skip
 _MEASURE = "roofline-measure/1"
 
 
@@ -83,9 +69,8 @@ def _nccl(source: Source, tool: str) -> list[MeasuredRow]:
         elif inside and (row := _nccl_row(source.at(line), tool, text, width, ranks, devices)):
             found.append(row)
     if inside:
-        raise DataError(
-            f"{source.at(len(source.lines))}: the table ends before '# Avg bus bandwidth'; was the file cut short?"
-        )
+        why = f"{source.at(len(source.lines))}: the table ends before '# Avg bus bandwidth'; was the file cut short?"
+        raise DataError(why)
     return found
 
 
@@ -160,9 +145,8 @@ def _perftest(source: Source, tool: str) -> list[MeasuredRow]:
     for line, text in enumerate(source.lines, start=1):
         if match := _PERFTEST_HEAD.search(text):
             if match[2] not in _PERFTEST_SCALE:
-                raise DataError(
-                    f"{source.at(line)}: BW average in {match[2]}/sec; expected {' or '.join(_PERFTEST_SCALE)}"
-                )
+                why = f"{source.at(line)}: BW average in {match[2]}/sec; expected {' or '.join(_PERFTEST_SCALE)}"
+                raise DataError(why)
             scale = _PERFTEST_SCALE[match[2]]
             continue
         cells = text.split()

@@ -26,9 +26,8 @@ _METAL_2025, _CUDA_2024 = 4000, 3300  # builds from which, and up to which, othe
 
 def claims(source: Source) -> bool:
     json = source.looks_like_json and '"avg_ts"' in source.head and '"n_gen"' in source.head
-    return json or bool(
-        re.search(r"^\|.*\b(?:test|n_gen)\b.*\|.*t/s|^build_commit,.*avg_ts", source.plain, re.MULTILINE)
-    )
+    table = r"^\|.*\b(?:test|n_gen)\b.*\|.*t/s|^build_commit,.*avg_ts"
+    return json or bool(re.search(table, source.plain, re.MULTILINE))
 
 
 def read(source: Source) -> list[MeasuredRow]:
@@ -123,9 +122,8 @@ def _cards(source: Source, row: Json, line: int) -> list[str]:
 def _server(source: Source, row: Json, cards: list[str]) -> Options:
     """The engine with its build, the devices that shared the layers, and what stayed on the host."""
     backend = _backend(row)
-    stated = positive(row.get("build_number")) or next(
-        map(float, re.findall(r"^build: \w+ \((\d+)\)", source.plain, re.MULTILINE)), None
-    )
+    builds = re.findall(r"^build: \w+ \((\d+)\)", source.plain, re.MULTILINE)
+    stated = positive(row.get("build_number")) or next(map(float, builds), None)
     engine = {"rocm": "llamacpp-rocm", "hip": "llamacpp-rocm", "vulkan": "llamacpp-vulkan"}.get(backend, "llamacpp")
     if stated and backend == "metal" and stated >= _METAL_2025:
         engine = "llamacpp-2025"
@@ -163,9 +161,8 @@ def _markdown(source: Source) -> list[MeasuredRow]:
             header = cells
         elif header and cells and not set(text) <= set("|-: "):
             if len(cells) != len(header):
-                raise DataError(
-                    f"{source.at(line)}: {len(cells)} cells under {len(header)} columns; was the file cut short?"
-                )
+                why = f"{source.at(line)}: {len(cells)} cells under {len(header)} columns; was the file cut short?"
+                raise DataError(why)
             row = dict(zip(header, cells, strict=True)) | ({"backend": "CPU"} if host else {})
             row.setdefault("ot", placed)
             if "est_ppt (ms)" in row:
@@ -181,9 +178,8 @@ def _markdown(source: Source) -> list[MeasuredRow]:
         elif not cells:
             header = None
     if compared and not found:
-        raise DataError(
-            f"{source.at(compared)}: a table with a t/s column for each build; give what llama-bench prints"
-        )
+        why = f"{source.at(compared)}: a table with a t/s column for each build; give what llama-bench prints"
+        raise DataError(why)
     return found
 
 

@@ -14,11 +14,8 @@ from rooflinecli.importers.source import MeasuredRow, Options, Source, positive
 TOOL = "MLPerf training :::MLLOG"
 _TIMING = re.compile(r"train_step_timing in s[\"']?[:=]\s*([\d.]+)(?=[\s,|}\]]|$)")
 _MODELS = {
-    "gpt3": "gpt3-175b",
-    "llama2_70b_lora": "llama-2-70b",
-    "llama31_405b": "llama-3.1-405b",
-    "llama31_8b": "llama-3.1-8b",
-}
+    "gpt3": "gpt3-175b", "llama2_70b_lora": "llama-2-70b", "llama31_405b": "llama-3.1-405b", "llama31_8b": "llama-3.1-8b",
+}  # fmt: skip
 # whose configuration most submissions print
 _NEMO = next(reader for reader in step_logs.READERS if reader.TOOL == "NeMo")
 _NO_TEXT = ("resnet", "ssd", "maskrcnn", "retinanet", "unet3d", "rnnt", "dlrm", "dlrm_dcnv2", "minigo", "stable_diffusion", "flux1", "gnn", "rgat")  # fmt: skip
@@ -46,9 +43,8 @@ def read(source: Source) -> list[MeasuredRow]:
         if steps:
             return step_logs.settled(source, TOOL, steps, unit, options)
     if "run_stop" in said:
-        raise DataError(
-            f"{source.at(len(source.lines))}: {benchmark}: a whole run, whose tracked_stats have neither the time of a step nor a throughput"
-        )
+        why = f"{source.at(len(source.lines))}: {benchmark}: a whole run, whose tracked_stats have neither the time of a step nor a throughput"
+        raise DataError(why)
     return []
 
 
@@ -62,9 +58,8 @@ def _events(source: Source) -> Any:
                 event = json.loads(body)
             except ValueError:
                 if i == last:
-                    raise DataError(
-                        f"{source.at(i + 1)}: the last line is no whole event; was the file cut short?"
-                    ) from None
+                    why = f"{source.at(i + 1)}: the last line is no whole event; was the file cut short?"
+                    raise DataError(why) from None
                 continue
             if isinstance(event, dict) and "key" in event:
                 yield i + 1, event

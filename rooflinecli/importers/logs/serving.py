@@ -64,9 +64,8 @@ class ServingFormat:
         names = row.get("early", ()), row.get("marks", ())  # lists of every request's times may come before the means
         if not any(names):
             return self.marker is not None
-        return source.looks_like_json and all(
-            f'"{name}"' in text for text, each in zip((source.head, source.plain), names, strict=True) for name in each
-        )
+        texts = zip((source.head, source.plain), names, strict=True)
+        return source.looks_like_json and all(f'"{name}"' in text for text, each in texts for name in each)
 
     def read(self, source: Source) -> list[MeasuredRow]:
         found: list[MeasuredRow] = []
@@ -243,9 +242,8 @@ def _trtllm_reports(source: Source) -> Records:
         fields: Json = {m[1].strip(): m[2].rstrip("%") for m in map(_TRT_FIELD.match, block) if m}
         place = next((i for i, text in enumerate(block) if "PERFORMANCE OVERVIEW" in text), None)
         if place is None:
-            raise DataError(
-                f"{source.at(start + len(block))}: the report ends before its PERFORMANCE OVERVIEW; was it cut short?"
-            )
+            why = f"{source.at(start + len(block))}: the report ends before its PERFORMANCE OVERVIEW; was it cut short?"
+            raise DataError(why)
         rate, itl, served, both, whole, taken = (
             positive(fields.get(name) or fields.get("Token Throughput (tokens/sec)" if "Output T" in name else ""))
             for name in (
@@ -254,9 +252,8 @@ def _trtllm_reports(source: Source) -> Records:
             )
         )  # fmt: skip
         if rate is None and itl is None:
-            raise DataError(
-                f"{source.at(start + place + 1)}: no throughput in this report; placeholders are no measurements"
-            )
+            why = f"{source.at(start + place + 1)}: no throughput in this report; placeholders are no measurements"
+            raise DataError(why)
         if served and rate and both:
             fields.setdefault("Average Input Length (tokens)", round((both - rate) / served))
             fields.setdefault("Average Output Length (tokens)", round(rate / served))

@@ -78,10 +78,8 @@ class ServingRun:
         elif at_once:
             given["concurrency"] = round(count) if count and count <= QUEUED else "max"
             sent = "" if rate is None else f", though sent at {rate:g} per second"
-            notes = (
-                *notes,
-                f"all requests at once{sent}: a burst has no steady first token or inter-token latency, so only its rate is read",
-            )
+            burst = f"all requests at once{sent}: a burst has no steady first token or inter-token latency"
+            notes = (*notes, f"{burst}, so only its rate is read")
             ttft = itl = None
         else:
             given["qps"] = rate
@@ -96,11 +94,8 @@ class ServingRun:
         ]
         if self.throughput is not None and not found:
             unread = "answers of one token measure prompts, not decoding" if given.get("output") == 1 else ""
-            found = [
-                MeasuredRow(
-                    source.at(line), tool, "throughput", self.throughput, "tokens/s", given, notes=notes, unread=unread
-                )
-            ]
+            whole = MeasuredRow(source.at(line), tool, "throughput", self.throughput, "tokens/s", given)
+            found = [replace(whole, notes=notes, unread=unread)]
         if self.drafted:
             found = [row if row.quantity == "ttft" else replace(row, probe={"drafted": self.drafted}) for row in found]
         return [replace(row, unread=IMAGES) if self.images and row.quantity != "itl" else row for row in found]

@@ -38,13 +38,8 @@ def read_chrome(path: Path, text: str, shapes: Shapes | None = None) -> list[Ker
     for event in events:
         if isinstance(event.get("ts"), str) or isinstance(event.get("dur"), str):  # as rocprof writes them
             event |= {"ts": number(event.get("ts")), "dur": number(event.get("dur"))}
-    timed = [
-        e
-        for e in events
-        if e.get("ph") == "X"
-        and "name" in e
-        and all(isinstance(t := e.get(k), (int, float)) and t >= 0 for k in ("ts", "dur"))
-    ]
+    named = [e for e in events if e.get("ph") == "X" and "name" in e]
+    timed = [e for e in named if all(isinstance(t := e.get(k), (int, float)) and t >= 0 for k in ("ts", "dur"))]
     names = {e.get("pid"): str(_args(e).get("name", "")) for e in events if e.get("name") == "process_name"}
     counts = partial(_xla_counts, shapes=shapes or {})
     marked = [e for e in timed if "hlo_op" in _args(e) and not e["name"].startswith("end: ")]  # by XLA's CPU backend
@@ -62,9 +57,8 @@ def read_chrome(path: Path, text: str, shapes: Shapes | None = None) -> list[Ker
     # without a GPU, operators of PyTorch by the time that each spends outside those it calls
     kernels = kernels or _own([e for e in timed if e.get("cat") == "cpu_op"], lambda e: e["name"], _torch_shape)
     if not kernels:
-        raise DataError(
-            f"{path}: no kernels among its {len(events)} events; profile a compiled step, with the device traced"
-        )
+        why = f"{path}: no kernels among its {len(events)} events; profile a compiled step, with the device traced"
+        raise DataError(why)
     return kernels
 
 

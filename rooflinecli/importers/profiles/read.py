@@ -45,9 +45,8 @@ def read(path: Path) -> list[Kernel]:
         if kernel.kind and kernel.kind not in KINDS:
             raise DataError(f"{file}: kind '{kernel.kind}' of {kernel.name} is unknown; use one of {', '.join(KINDS)}")
         if kernel.bound and kernel.bound not in ("memory", "compute", "latency"):
-            raise DataError(
-                f"{file}: bound '{kernel.bound}' of {kernel.name} is unknown; use memory, compute or latency"
-            )
+            why = f"{file}: bound '{kernel.bound}' of {kernel.name} is unknown; use memory, compute or latency"
+            raise DataError(why)
     return [kernel if kernel.kind else replace(kernel, kind=classify(kernel.name)) for kernel in kernels]
 
 
@@ -67,9 +66,8 @@ def _read_sqlite(file: Path) -> list[Kernel]:
     try:
         tables = {str(row[0]) for row in link.execute("select name from sqlite_master where type = 'table'")}
         if _KERNELS not in tables:
-            raise DataError(
-                f"{file}: no table {_KERNELS}; give an nsys export (--type sqlite) of a run with CUDA kernels"
-            )
+            why = f"{file}: no table {_KERNELS}; give an nsys export (--type sqlite) of a run with CUDA kernels"
+            raise DataError(why)
         named = f"select start, end, deviceId, streamId, coalesce(s.value, 'kernel') from {_KERNELS} k left join StringIds s on s.id = k.demangledName"
         found = [_launch(*row) for row in link.execute(named)]
         for table, name in _COPIES.items():
@@ -114,9 +112,8 @@ def read_csv(path: Path, text: str) -> list[Kernel]:
     for _, header in table:
         if (columns := _columns(header)) is not None:
             return _rows(path, table, columns, len(header))
-    raise DataError(
-        f"{path}: no header with a kernel name and a time; write for example 'name,time_ms' on the first line"
-    )
+    why = f"{path}: no header with a kernel name and a time; write for example 'name,time_ms' on the first line"
+    raise DataError(why)
 
 
 def _columns(header: list[str]) -> dict[str, tuple[int, float]] | None:

@@ -216,9 +216,8 @@ def is_benchmark_input(head: str) -> bool:
     """Whether the keys are those of this format."""
     names = keys(head)
     line = names & {*_TEXT, *_PROMPT, "texts", "turns", "messages", "body"} and not head.lstrip().startswith("[")
-    return bool(
-        _is_document(head) or (line and not names & _ELSEWHERE and not {"input_length", "output_length"} <= names)
-    )
+    rows = line and not names & _ELSEWHERE and not {"input_length", "output_length"} <= names
+    return bool(_is_document(head) or rows)
 
 
 def benchmark_input_rows(path: Path) -> Read:
@@ -432,9 +431,8 @@ def _vllm_requests(path: Path) -> Iterator[tuple[str, object]]:
     found = {name: report.get(name) or [] for name in ("input_lens", "output_lens", "start_times", "errors")}
     count = len(found["input_lens"])
     if count != len(found["output_lens"]) or len(found["start_times"]) not in (0, count):
-        raise DataError(
-            f"{path}: input_lens, output_lens and start_times are not equally long; give the file as vLLM wrote it"
-        )
+        why = f"{path}: input_lens, output_lens and start_times are not equally long; give the file as vLLM wrote it"
+        raise DataError(why)
     for i in range(count):
         yield f"{path}: request {i + 1}", {name: of[i] for name, of in found.items() if i < len(of)}
 

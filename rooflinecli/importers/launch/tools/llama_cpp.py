@@ -38,7 +38,10 @@ def read(words: list[str], launch: Launch) -> None:
     if args.pop("cache-type-v") != keys:
         launch.unmodelled.append("--cache-type-v unlike --cache-type-k")
     split, mode = args.pop("tensor-split"), args.pop("split-mode")
-    cards = len(re.split("[,/]", str(split))) if split else launch.devices or 1
+    shares = re.split("[,/]", str(split)) if split else []
+    cards = len(shares) or launch.devices or 1
+    if len(set(shares)) > 1:
+        launch.notes.append(f"--tensor-split {split}: equal shares are priced; give --stages for others")
     sizes = {"tp" if mode == "row" else "pp": 1 if mode == "none" else cards}
     _on_host(args, launch)
     slots = args.whole(launch, "parallel", default=1) or 1
