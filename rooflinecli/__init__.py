@@ -35,26 +35,9 @@ if TYPE_CHECKING:
     )  # fmt: skip
 
 __all__ = [
-    "Answer",
-    "Calibration",
-    "DataError",
-    "ImpossibleValue",
-    "Infeasible",
-    "RooflineError",
-    "RooflineWarning",
-    "Simulation",
-    "UsageError",
-    "calibrate",
-    "compare",
-    "emit",
-    "estimate",
-    "explain",
-    "fleet",
-    "parameters",
-    "plan",
-    "search",
-    "simulate",
-    "sweep",
+    "Answer", "Calibration", "DataError", "ImpossibleValue", "Infeasible", "RooflineError", "RooflineWarning",
+    "Simulation", "UsageError", "calibrate", "compare", "emit", "estimate", "explain", "fleet", "parameters", "plan",
+    "search", "simulate", "sweep",
 ]  # fmt: skip
 
 

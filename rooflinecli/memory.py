@@ -275,12 +275,8 @@ def _layer_saved(rows: tuple[Row, ...], sizes: Sizes, formats: Formats, gone: di
                 narrow = narrow + product(axes, sizes)
             else:
                 wide = wide + product(axes, sizes)
-    return wide * formats.activation + narrow * saved_input_bytes(formats)
-
-
-def saved_input_bytes(formats: Formats) -> float:
-    """Bytes per element of a matmul's saved input: its own width, of four-bit formats 8 bits."""
-    return min(max(formats.matmul_input, 1.0), formats.activation)
+    own = min(max(formats.matmul_input, 1.0), formats.activation)  # its own width, of four-bit formats 8 bits
+    return wide * formats.activation + narrow * own
 
 
 def layer_activations(

@@ -65,7 +65,10 @@ def choose(ctx: EstimateContext, phases: tuple[str, ...], fastest: bool = True) 
     if ctx.request.devices is not None:
         return _on(ctx, phases, int(ctx.request.devices), broken)
     smaller, any_legal, unsustained = list[Candidate](), False, list[Infeasible]()
-    for devices in _device_counts(ctx):
+    product, _ = legality.product_of_explicit_sizes(ctx.request)
+    open_sizes = None in (ctx.request.tp, ctx.request.pp, ctx.request.dp)
+    most = reach(ctx) // product if open_sizes else 1  # doubled as far as the network reaches
+    for devices in (product << i for i in range(max(most, 1).bit_length())):
         tried = evaluate_candidates(ctx, phases, devices, broken)
         unsustained += [one.unsustained for one in tried if one.unsustained is not None]
         best = _best(ctx, phases if fastest else (), tried)
@@ -164,16 +167,6 @@ def _rank(ctx: EstimateContext, phases: tuple[str, ...], layout: Layout) -> tupl
     return layout.pp, time_at_bound(priced(ctx, layout, "decode"), ctx.request.bound), layout.tp
 
 
-def _device_counts(ctx: EstimateContext) -> Iterator[int]:
-    """Device counts to try: the product of the sizes given, doubled as far as the network reaches."""
-    r = ctx.request
-    count, _ = legality.product_of_explicit_sizes(r)
-    yield count
-    while None in (r.tp, r.pp, r.dp) and count * 2 <= reach(ctx):
-        count *= 2
-        yield count
-
-
 def _why(ctx: EstimateContext, tried: list[Candidate], staged: bool) -> str:
     """Why this serving layout on the devices given; `staged`: stages took the place of tensor ranks."""
     r = ctx.request
@@ -216,8 +209,7 @@ def _no_layout(ctx: EstimateContext, devices: int, broken: list[LegalityRule]) -
     if broken:
         return legality.most_violated_rule(broken).refusal
     return UsageError(
-        f"no layout of {ctx.spec.name} on -n {devices} with {sizes or 'the sizes given'}; change -n or free a size",
-        "n",
+        f"no layout of {ctx.spec.name} on -n {devices} with {sizes or 'the sizes given'}; change -n or free a size", "n"
     )
 
 

@@ -49,35 +49,21 @@ def extrapolation_terms(
         return []
     runs, hidden = known(ctx, layout), num.value(hidden)
     full = num.value(memory.total_bytes) / num.value(memory.capacity_bytes)
+    # fmt: off
     terms = [
         _combination(ctx, layout, runs),
         *_sizes(ctx, layout, runs),
-        ExtrapolationTerm(
-            "hidden",
-            _beyond(hidden, *runs.hidden),
-            lambda: f"nine of ten published runs hide up to {runs.hidden[0]:.0%}",
-        ),
-        ExtrapolationTerm(
-            "memory",
-            _beyond(full, *runs.memory),
-            lambda: (
-                f"fills {full:.0%} of memory as counted here; nine of ten published runs fill up to {runs.memory[0]:.0%}"
-            ),
-        ),
+        ExtrapolationTerm("hidden", _beyond(hidden, *runs.hidden), lambda: f"nine of ten published runs hide up to {runs.hidden[0]:.0%}"),
+        ExtrapolationTerm("memory", _beyond(full, *runs.memory),
+            lambda: f"fills {full:.0%} of memory as counted here; nine of ten published runs fill up to {runs.memory[0]:.0%}"),
     ]
-    return terms if _has_own_error(ctx) else terms + _configuration(ctx, layout, runs)
+    # fmt: on
+    return terms if has_own_error(ctx) else terms + _configuration(ctx, layout, runs)
 
 
-def _has_own_error(ctx: EstimateContext) -> bool:
+def has_own_error(ctx: EstimateContext) -> bool:
     """Whether the chip's file or a calibration says how far off a step is, so that no published run has to."""
     return "residual" in ctx.chip.spec.efficiency.get("training", {}) or bool(ctx.chip.spec.calibration)
-
-
-def measured_error(ctx: EstimateContext, layout: Layout) -> float | None:
-    """Half width that published runs of the same configuration need for what their layouts do not explain, else other runs of the
-    stack; None where the chip says."""
-    runs = known(ctx, layout)
-    return None if _has_own_error(ctx) else runs.measured.get(configuration(ctx, layout), runs.others)
 
 
 def _configuration(ctx: EstimateContext, layout: Layout, runs: TrainingEnvelope) -> list[ExtrapolationTerm]:
@@ -207,25 +193,16 @@ def _sizes(ctx: EstimateContext, layout: Layout, runs: TrainingEnvelope) -> list
     domain, unit = scale_up_domain_sizes(ctx.chip)
     tp, cp, virtual_stages = (num.value(n) for n in (layout.tp, layout.cp, layout.virtual_stages))
     per_rank = num.value(ctx.seq) / cp
+    # fmt: off
     terms = [
-        ExtrapolationTerm(
-            "tensor",
-            _beyond(tp / unit, runs.tensor),
-            lambda: f"tensor parallelism over {tp:g} devices; published runs keep to {runs.tensor * unit:g}",
-        ),
-        ExtrapolationTerm(
-            "stages",
-            _beyond(virtual_stages, runs.stages),
-            lambda: f"{virtual_stages:g} virtual stages; published runs have up to {runs.stages:g}",
-        ),
-        ExtrapolationTerm(
-            "context",
-            _if_split(cp, _beyond(runs.context, per_rank)),
-            lambda: (
-                f"leaves {per_rank:,.0f} tokens of a sequence to a context rank; published runs keep {runs.context:,.0f} and more"
-            ),
-        ),
+        ExtrapolationTerm("tensor", _beyond(tp / unit, runs.tensor),
+            lambda: f"tensor parallelism over {tp:g} devices; published runs keep to {runs.tensor * unit:g}"),
+        ExtrapolationTerm("stages", _beyond(virtual_stages, runs.stages),
+            lambda: f"{virtual_stages:g} virtual stages; published runs have up to {runs.stages:g}"),
+        ExtrapolationTerm("context", _if_split(cp, _beyond(runs.context, per_rank)),
+            lambda: f"leaves {per_rank:,.0f} tokens of a sequence to a context rank; published runs keep {runs.context:,.0f} and more"),
     ]
+    # fmt: on
     if ctx.is_moe:
         per_device = max(ctx.ledger.experts) / num.value(layout.ep)
         terms.append(

@@ -87,15 +87,9 @@ def _experts(written: str | None, spec: ModelSpec) -> float:
 def _formats(chip: Chip, own: Formats) -> Formats:
     """The model on the host CPU: computed in the widest format it has, the weights as they are stored."""
     wide = next((d for d in ("bf16", "fp16", "fp32") if d in chip.spec.peak), "fp32")
-    return replace(
-        formats(wide, None, None, chip.spec.peak, chip.spec.name),
-        weight=own.weight,
-        expert_weight=own.expert_weight,
-        outer_weight=own.outer_weight,
-        head_weight=own.head_weight,
-        kv=own.kv,
-        state=own.state,
-    )
+    stored = ("weight", "expert_weight", "outer_weight", "head_weight", "kv", "state")
+    kept = {name: getattr(own, name) for name in stored}
+    return replace(formats(wide, None, None, chip.spec.peak, chip.spec.name), **kept)
 
 
 def on_hosts(ctx: EstimateContext, layout: Layout) -> tuple[Layout, Number]:
@@ -112,23 +106,15 @@ def on_device(params: DeviceParameters, host: HostShare | None) -> DeviceParamet
     """Parameters that the device keeps. llama.cpp keeps the embedding on the host with the head."""
     if host is None:
         return params
-    return replace(
-        params,
-        inner=f.on_device(params.inner, host.layers),
-        outer=f.on_device(params.outer, host.head),
-        experts=f.on_device(params.experts, host.experts),
-    )
+    inner, outer = f.on_device(params.inner, host.layers), f.on_device(params.outer, host.head)
+    return replace(params, inner=inner, outer=outer, experts=f.on_device(params.experts, host.experts))
 
 
 def host_embedding_bytes(ctx: EstimateContext) -> float:
     """Bytes of an embedding that the engine keeps in host memory: 0 for a tied one, which is the head."""
     spec = ctx.spec
-    if (
-        not ctx.engine.looks_up_on_host
-        or spec.tied_embeddings
-        or not spec.lm_head
-        or ctx.request.hardware.host_link is None
-    ):
+    apart = spec.lm_head and not spec.tied_embeddings
+    if not (apart and ctx.engine.looks_up_on_host) or ctx.request.hardware.host_link is None:
         return 0.0
     stored = spec.quantization.widths if spec.quantization is not None else None
     width = stored.embedding if stored is not None else ctx.formats.outer_weight
@@ -157,10 +143,5 @@ def offload_to_fit(ctx: EstimateContext, layout: Layout, reserve: Number) -> dic
 
 def host_bytes(params: DeviceParameters, cache: Number, own: Formats, host: HostShare) -> Number:
     """Weights and cache in the host's memory."""
-    kept = replace(
-        params,
-        inner=params.inner * host.layers,
-        outer=params.outer * host.head,
-        experts=params.experts * host.experts,
-    )
-    return memory.weights(kept, own, 1.0) + cache * host.layers
+    kept = params.inner * host.layers, params.outer * host.head, params.experts * host.experts
+    return memory.weights(DeviceParameters(*kept), own, 1.0) + cache * host.layers

@@ -10,13 +10,7 @@ from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.num import Number
 from rooflinecli.engine import counted_loop, residency, serving_load, speculation
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.forward_step import (
-    REGIME,
-    PricedPass,
-    engine_constant,
-    lone_prefill_s,
-    prefill_pass,
-)
+from rooflinecli.engine.forward_step import REGIME, PricedPass, engine_constant, lone_prefill_s, prefill_pass
 from rooflinecli.engine.phase_answer import DecodeAnswer, PrefillAnswer, Resources, TiersAnswer, rate_interval
 from rooflinecli.engine.serving_load import ReplicaLoad, load, open_itl, prompt_factor
 from rooflinecli.formulas import closed_loop, roofline, serving, training

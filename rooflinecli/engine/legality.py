@@ -23,7 +23,6 @@ from rooflinecli.core.record import Json
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.formulas import schedule
 from rooflinecli.formulas.constraints import divides, within
-from rooflinecli.ledger.ledger import Ledger
 from rooflinecli.parallel import pipeline
 from rooflinecli.specs.layout import AXES, SIZES, Layout
 from rooflinecli.specs.request import Request
@@ -217,16 +216,6 @@ def _widest_group(layout: Layout, phase: str) -> Number:
     return widest
 
 
-def _source_encoders(ledger: Ledger) -> list[tuple[Number, int]]:
-    """Length and limit of the encoders with learned positions that read the prompt."""
-    specs = [(tower.length, tower.ledger.spec) for tower in ledger.towers]
-    return [
-        (length, spec.max_context)
-        for length, spec in specs
-        if spec.reads == "source" and spec.max_context and spec.positions.kind == "learned"
-    ]
-
-
 _NAMES = {  # of the rules, besides those of the layout
     "MIN_CAPACITY": MIN_CAPACITY,
     **{function.__name__: function for function in (any, float, isinstance, one, divides, within)},
@@ -234,6 +223,8 @@ _NAMES = {  # of the rules, besides those of the layout
     "most_zero_of": most_zero,
     "widest_group": _widest_group,
     "tower_heads": lambda ledger: [(n, tower.ledger.spec.name) for tower in ledger.towers for n in tower.ledger.heads],
-    "source_encoders": _source_encoders,
+    "encoders_of_prompt": lambda ledger: [
+        (t.length, t.ledger.spec) for t in ledger.towers if t.ledger.spec.reads == "source"
+    ],
     "feedforwards": lambda ctx: [layer.feedforward for layer in ctx.spec.layers],
 }

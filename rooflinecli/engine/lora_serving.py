@@ -12,7 +12,7 @@ from rooflinecli.core.num import Number
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.formulas import fine_tuning, roofline
 from rooflinecli.ledger.ledger import Row, Sizes, product
-from rooflinecli.ledger.ops import Op
+from rooflinecli.ledger.ops import matmul
 from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes
 from rooflinecli.phases.fine_tuning import lora_target_rows
 from rooflinecli.price.accumulator import StepAccumulator
@@ -49,18 +49,9 @@ def add_priced(
     constants = ctx.chip.constants("serving", "matmul", formats.outer_compute)
     for row, m, k, n, one in _pairs(ctx, rows, sizes):
         rank = _rank(ctx)
-        op = Op(
-            name=f"{row.name}.adapter",
-            kind="matmul",
-            dtype=formats.outer_compute,
-            flops=fine_tuning.adapter_flops(m, rank, k, n),
-            bytes=fine_tuning.served_adapter_bytes(m, k, n, formats.activation, one, WIDTH),
-            k=k,
-            n=n,
-            quantized=m * k,
-            ramp=1 / n,
-        )
-        costs.add([op], times)
+        flops = fine_tuning.adapter_flops(m, rank, k, n)
+        moved = fine_tuning.served_adapter_bytes(m, k, n, formats.activation, one, WIDTH)
+        costs.add([matmul(f"{row.name}.adapter", formats.outer_compute, flops, moved, m, k, n, 1 / n)], times)
         further = roofline.effective_memory_time(
             fine_tuning.further_bytes(used, one, WIDTH), ctx.chip.bandwidth, constants.memory
         )

@@ -19,7 +19,7 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import PricedPass, forward_step
 from rooflinecli.engine.phase_answer import SpeculationAnswer
 from rooflinecli.formulas import counts, serving, speculation
-from rooflinecli.ledger.ops import Op
+from rooflinecli.ledger.ops import Op, matmul
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import ModelSpec, load_model
 
@@ -135,18 +135,7 @@ def _projection(ctx: EstimateContext, layout: Layout, batch: Number) -> Op:
     k, n = 2 * d, d / layout.tp
     flops = counts.matmul_flops(batch, k, n)
     moved = counts.matmul_bytes(batch, k, n, f.matmul_input, f.weight, f.activation)
-    return Op(
-        name="draft.projection",
-        kind="matmul",
-        dtype=f.compute,
-        flops=flops,
-        bytes=moved,
-        k=k,
-        n=n,
-        quantized=batch * k,
-        ramp=1 / k,
-        variant=f.variant,
-    )
+    return matmul("draft.projection", f.compute, flops, moved, batch, k, n, 1 / k)._replace(variant=f.variant)
 
 
 def _draft(ctx: EstimateContext) -> EstimateContext:

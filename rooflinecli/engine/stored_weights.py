@@ -16,7 +16,7 @@ from rooflinecli.ledger.ledger import Layer, product
 from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes
 from rooflinecli.quantization import linear_layers, schemes
 from rooflinecli.quantization.formats import BITS
-from rooflinecli.quantization.gguf import SOFTMAX, MixerMatrix, Mixers, file_bytes, file_type
+from rooflinecli.quantization.gguf import SOFTMAX, MixerMatrix, file_bytes, file_type
 from rooflinecli.quantization.linear_layers import Linear
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import ModelSpec, Quantization, Widths
@@ -60,7 +60,12 @@ def _widths(spec: ModelSpec, file: str) -> Widths:
     params, text = whole_model(ledger(spec)), _decoder(spec)
     inner, experts, outer = (int(value(n)) for n in (params.inner, params.experts, params.outer))
     decoder = int(value(whole_model(ledger(text)).total))
-    parts = file_bytes(text, file, decoder, mixers=_mixers(text))
+    mixers = {}  # the matrices of layers whose mixer is no softmax attention, by group
+    for i, (group, layer) in enumerate(zip(text.layers, ledger(text).layers, strict=True)):
+        if group.attention is not None and group.attention.kind not in SOFTMAX:
+            rows = _rows(layer, "", "attention.")
+            mixers[i] = tuple(MixerMatrix(f"attention{x.name}", x.inputs, x.outputs, x.copies) for x in rows)
+    parts = file_bytes(text, file, decoder, mixers=mixers)
     table = spec.vocab_size * spec.d_model
     tower = (inner + experts + outer - decoder) * _WIDE
     return Widths(
@@ -85,16 +90,6 @@ def _decoder(spec: ModelSpec) -> ModelSpec:
     decoder = spec.with_changes(towers=[])
     decoder._document = spec.document
     return decoder
-
-
-def _mixers(spec: ModelSpec) -> Mixers:
-    """The matrices of layers whose mixer is no softmax attention, by group."""
-    mixers = {}
-    for i, (group, layer) in enumerate(zip(spec.layers, ledger(spec).layers, strict=True)):
-        if group.attention is not None and group.attention.kind not in SOFTMAX:
-            rows = _rows(layer, "", "attention.")
-            mixers[i] = tuple(MixerMatrix(f"attention{x.name}", x.inputs, x.outputs, x.copies) for x in rows)
-    return mixers
 
 
 def exact(spec: ModelSpec, stored: Quantization) -> Quantization:

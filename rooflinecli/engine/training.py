@@ -18,7 +18,7 @@ from rooflinecli.engine.phase_answer import Residency, Resources, TrainAnswer, r
 from rooflinecli.formulas import collectives as comm
 from rooflinecli.formulas import roofline, schedule, training
 from rooflinecli.ledger.ledger import Encoder, Ledger
-from rooflinecli.ledger.ops import Collective, Op
+from rooflinecli.ledger.ops import Collective, Op, matmul
 from rooflinecli.parallel import data, pipeline
 from rooflinecli.phases import recompute
 from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes
@@ -57,7 +57,14 @@ def train(ctx: EstimateContext, layout: Layout) -> TrainAnswer:
         communication=costs.t_communication * count + tail.costs.t_communication,
     )
     floor = roofline.floor_time(roofline.floor_time(resources.compute, resources.memory), resources.communication)
-    straggler = _straggler_factor(ctx, layout)
+    domain, nodes = (
+        ctx.chip.levels[0].size if ctx.chip.levels else 1.0,
+        schedule.node_count(layout.devices, ctx.chip.devices_per_host),
+    )
+    slow = ctx.chip.constants(REGIME, "straggler")  # the slowest of all hosts and scale-up domains
+    straggler = training.straggler_factor(
+        slow.per_doubling, nodes, slow.per_domain, schedule.node_count(layout.devices, domain)
+    )
     parts = (count, stage.seconds, tail.bubble, tail.exposed, tail.optimizer, straggler)
     # Hidden communication may still need longer than all else: only the links' floor can exceed the sum of the parts.
     seconds, without_links = training.training_step(*parts, floor), training.training_step(*parts, 0.0)
@@ -112,11 +119,7 @@ def _forward_flops(ctx: EstimateContext, layout: Layout) -> Number:
 
 
 def _tail(
-    ctx: EstimateContext,
-    layout: Layout,
-    params: memory.DeviceParameters,
-    stage: PipelineStage,
-    microbatches: Number,
+    ctx: EstimateContext, layout: Layout, params: memory.DeviceParameters, stage: PipelineStage, microbatches: Number
 ) -> StepTail:
     costs, c = StepAccumulator(ctx.chip, REGIME, layout.devices), ctx.training_constants("dp_collective", layout)
     waits = comm.serialized_wait(c.per_hop, data.group(layout, False).part) if layout.zero in (1, 2) else 0.0
@@ -191,24 +194,8 @@ def _orthogonalization_time(ctx: EstimateContext, layout: Layout) -> Number:
     else:
         flops = memory.orthogonalization_flops(ctx.ledger, optimizer.steps, ctx.lift) / sharers
     width = float(ctx.spec.d_model)
-    matmul = Op(
-        name="orthogonalize",
-        kind="matmul",
-        dtype=ctx.formats.outer_compute,
-        flops=flops,
-        bytes=0.0,
-        k=width,
-        n=width,
-        ramp=1 / width,
-    )
-    return label(price(matmul, ctx.chip, REGIME).expected, "t[orthogonalize]")
-
-
-def _straggler_factor(ctx: EstimateContext, layout: Layout) -> Number:
-    """How much longer the slowest of all hosts and scale-up domains takes."""
-    c, domain = ctx.chip.constants(REGIME, "straggler"), ctx.chip.levels[0].size if ctx.chip.levels else 1.0
-    nodes = schedule.node_count(layout.devices, ctx.chip.devices_per_host)
-    return training.straggler_factor(c.per_doubling, nodes, c.per_domain, schedule.node_count(layout.devices, domain))
+    one = matmul("orthogonalize", ctx.formats.outer_compute, flops, 0.0, 0.0, width, width, 1 / width)
+    return label(price(one, ctx.chip, REGIME).expected, "t[orthogonalize]")
 
 
 def _communication(stage: PipelineStage, tail: StepTail, count: Number) -> tuple[dict[str, Number], dict[str, Number]]:
@@ -234,16 +221,16 @@ def _errors(
 ) -> tuple[Number, Number]:
     """80% relative error of a step, and the part of it from its communication: other layouts on the chip share the rest."""
     c = ctx.training_constants("residual", layout)
-    base, experts = extrapolation.measured_error(ctx, layout), 0.0
+    runs, base, experts = extrapolation.known(ctx, layout), None, 0.0
+    if not extrapolation.has_own_error(ctx):  # what published runs of the configuration need, else others of the stack
+        base = runs.measured.get(extrapolation.configuration(ctx, layout), runs.others)
     if base is None:
         base, experts = c.error, c.error_experts if ctx.is_moe else 0.0
     of_hidden = training.communication_error(c.error_hidden, sum(hidden.values()), seconds)
     of_exposed = training.communication_error(c.error_exposed, sum(exposed.values()), seconds)
     fraction = sum(hidden.values()) / seconds
     terms = ctx.memoized(
-        layout,
-        extrapolation.TERMS,
-        lambda: extrapolation.extrapolation_terms(ctx, layout, fraction, resident),
+        layout, extrapolation.TERMS, lambda: extrapolation.extrapolation_terms(ctx, layout, fraction, resident)
     )
     error = training.step_error(base, experts, of_hidden, of_exposed, extrapolation.error(ctx, terms))
     return error, training.step_error(0.0, 0.0, of_hidden, of_exposed)

@@ -9,17 +9,7 @@ from rooflinecli.core.errors import DataError
 from rooflinecli.core.identity_cache import cached_by_identity
 from rooflinecli.core.num import Number
 from rooflinecli.layers import kinds
-from rooflinecli.ledger.ledger import (
-    EVEN,
-    MEMORY,
-    Block,
-    Encoder,
-    Layer,
-    Ledger,
-    TensorSplit,
-    elementwise,
-    norm,
-)
+from rooflinecli.ledger.ledger import EVEN, MEMORY, Block, Encoder, Layer, Ledger, TensorSplit, elementwise, norm
 from rooflinecli.ledger.mixer import CompositeMixer
 from rooflinecli.specs.model import AttentionSpec, ComponentSpec, LayerSpec, ModelSpec
 

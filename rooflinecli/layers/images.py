@@ -60,18 +60,15 @@ def anyres(spec: ImageSpec, width: int, height: int) -> ImageTiling:
     rows, columns = down // size, across // size
     positions, tokens = _tile(spec)
     side = math.isqrt(tokens)
-    high, wide = _unpadded(side * rows, side * columns, width, height)
+    high, wide = side * rows, side * columns  # patches down and across that show the image, not its padding
+    if width / height > wide / high:
+        high -= 2 * ((high - int(round(height * (wide / width), 7))) // 2)
+    else:
+        wide -= 2 * ((wide - int(round(width * (high / height), 7))) // 2)
     if spec.tiles > 1:
         over = math.sqrt(high * wide / (spec.tiles * side**2))
         high, wide = (int(high // over), int(wide // over)) if over > _ANYRES_SLACK else (high, wide)
     return ImageTiling(rows * columns + 1, positions, tokens + high * wide + high + spec.wrap)
-
-
-def _unpadded(high: int, wide: int, width: int, height: int) -> tuple[int, int]:
-    """Patches down and across that show the image, not its padding."""
-    if width / height > wide / high:
-        return high - 2 * ((high - int(round(height * (wide / width), 7))) // 2), wide
-    return high, wide - 2 * ((wide - int(round(width * (high / height), 7))) // 2)
 
 
 def best_fit_canvas(spec: ImageSpec, width: int, height: int) -> ImageTiling:

@@ -91,13 +91,9 @@ def component(spec: ComponentSpec, called: str, tag: str, d_model: int) -> Block
         each, less = spec.spread / spec.merge, float(spec.less)
         rule = (lambda s: (s["S"] - less) * each) if less else (lambda s: s["S"] * each)
     made = block("components", spec, {"called": called, "d_model": d_model}, renamed)
-    return replace(made, derived=((renamed["tokens"], rule),)) if rule and _runs_over(made, renamed["tokens"]) else made
-
-
-def _runs_over(block: Block, axis: str) -> bool:
-    """Whether a row has an axis."""
-    tensors = (t for row in block.rows for t in (*row.reads, *((row.contraction.x,) if row.contraction else ())))
-    return any(axis in axes for axes in tensors)
+    tensors = (t for row in made.rows for t in (*row.reads, *((row.contraction.x,) if row.contraction else ())))
+    runs = rule and any(renamed["tokens"] in axes for axes in tensors)
+    return replace(made, derived=((renamed["tokens"], rule),)) if runs else made
 
 
 def _rows(folder: str, entries: list[Json], scope: Scope, renamed: Names, prefix: str = "attention") -> Iterator[Row]:

@@ -109,6 +109,12 @@ def kernel(
     return tuple.__new__(Op, (name, kind, dtype, *sizes, variant, gradient, routed, sharing, backward))
 
 
+def matmul(name: str, dtype: str, flops: Number, bytes: Number, m: Number, k: Number, n: Number, ramp: Number) -> Op:
+    """A matmul of m rows, k contracted and n output widths that quantizes its input."""
+    sizes = {"k": k, "n": n, "quantized": m * k, "ramp": ramp}
+    return kernel(name=name, kind="matmul", dtype=dtype, flops=flops, bytes=bytes, **sizes)
+
+
 @dataclass(slots=True, eq=False)
 class Collective:
     """A collective over one axis of a layout. `size` is the whole tensor in bytes, `axis` the parallel axis it is charged to.

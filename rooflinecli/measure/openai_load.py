@@ -97,12 +97,7 @@ def _ask(client: httpx.Client, server: OpenAIServer, prompt: int, model: str, i:
     """One request; its first words are unique, so that no prefix cache hits."""
     words = random.Random(i)
     text = " ".join(words.choice(_WORDS) for _ in range(max(prompt - 1, 1)))
-    body: Json = {
-        "model": model,
-        "prompt": f"{i + 2} {text}",
-        "max_tokens": server.output,
-        "temperature": 0.0,
-    }
+    body: Json = {"model": model, "prompt": f"{i + 2} {text}", "max_tokens": server.output, "temperature": 0.0}
     body |= {"stream": True, "stream_options": {"include_usage": True}, "ignore_eos": True}
     start = time.perf_counter()
     first = last = 0.0

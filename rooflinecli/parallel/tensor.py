@@ -50,11 +50,6 @@ def _whole(heads: Number) -> Number:
     return heads if num.plain(heads) and num.value(heads) == int(num.value(heads)) else num.ceil(heads)
 
 
-def tokens_outside_tp(tokens: Number, layout: Layout) -> Number:
-    """Tokens of a device outside tensor parallelism: norms, residuals."""
-    return tokens / layout.tp if layout.sequence_parallel else tokens
-
-
 def tp_reductions_per_layer(layer: LayerSpec, layout: Layout | None = None) -> Number:
     """All-reduces of a layer's activations over the group: after attention and after the feed-forward, one if these are parallel.
 

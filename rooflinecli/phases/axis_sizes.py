@@ -42,8 +42,9 @@ def _lifted(axes: dict[str, int], document: Any, lift: PlainLift) -> Sizes:
 
 
 def pass_axis_sizes(batch: Number, queries: Number, keys: Number, logits: Number, plan: Layout) -> Sizes:
-    """B, S, T, O, Z of one device's share of the work."""
-    return {"B": batch, "S": queries, "T": keys, "O": logits, "Z": tensor.tokens_outside_tp(queries, plan)}
+    """B, S, T, O of one device's share of the work, and the tokens Z outside tensor parallelism (norms, residuals)."""
+    outside = queries / plan.tp if plan.sequence_parallel else queries
+    return {"B": batch, "S": queries, "T": keys, "O": logits, "Z": outside}
 
 
 def layer_sizes(layer: Layer, work: Sizes, plan: Layout, document: object, lift: PlainLift) -> Sizes:

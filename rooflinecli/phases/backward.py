@@ -36,13 +36,7 @@ def weight_gradients(
     """Kernels that turn these forward matmuls into gradients of their weights; `imbalance`: rows of the busiest device's experts
     over the mean, which their FLOPs count and their weights do not."""
     return [
-        _like(
-            op,
-            "weight_gradient",
-            op.flops,
-            op.bytes + _weights(op, imbalance) * main_gradient,
-            quantized=0,
-        )
+        _like(op, "weight_gradient", op.flops, op.bytes + _weights(op, imbalance) * main_gradient, quantized=0)
         for op in forward
         if op.kind in MATMULS
     ]

@@ -6,7 +6,7 @@ from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import fine_tuning
 from rooflinecli.ledger.ledger import Row, Sizes, product
-from rooflinecli.ledger.ops import Op
+from rooflinecli.ledger.ops import Op, matmul
 from rooflinecli.quantization.formats import Formats
 
 
@@ -71,19 +71,8 @@ def adapter_ops(rows: tuple[Row, ...], sizes: Sizes, rank: Number, formats: Form
         c = row.contraction
         assert c is not None
         m, k, n = product(c.m, sizes), product(c.k, sizes), product(c.n, sizes)
-        ops.append(
-            Op(
-                name=f"{row.name}.adapter",
-                kind="matmul",
-                dtype=formats.outer_compute,
-                flops=fine_tuning.adapter_flops(m, rank, k, n),
-                bytes=fine_tuning.adapter_bytes(m, k, n, formats.activation),
-                k=k,
-                n=n,
-                quantized=m * k,
-                ramp=1 / k,
-            )
-        )
+        flops, moved = fine_tuning.adapter_flops(m, rank, k, n), fine_tuning.adapter_bytes(m, k, n, formats.activation)
+        ops.append(matmul(f"{row.name}.adapter", formats.outer_compute, flops, moved, m, k, n, 1 / k))
     return ops
 
 

@@ -59,8 +59,12 @@ def price(op: Op, chip: Chip, regime: str) -> Priced:
     expected = rule.form(op, c, rule.power_limited_peak, bandwidth)
     if peak is None:
         return _made(Priced, (0.0, 0.0, expected, c.error))
-    if rule.bounded:
-        expected = _bounded(op, c, chip, expected)
+    if rule.bounded:  # by the load throughput of SMs and the power limit
+        if num.present(c.unit_bytes) and chip.unit_clocks is not None:
+            expected = num.maximum(expected, roofline.unit_streaming_time(op.bytes, c.unit_bytes, chip.unit_clocks))
+        if num.present(c.flops_per_joule) and chip.power is not None:
+            limited = roofline.power_bound_time(op.flops, c.flops_per_joule, chip.power)
+            expected = roofline.joined_norm(expected, limited, POWER_NORM, 0.0)
     least = roofline.compute_time(op.flops, peak), roofline.memory_time(op.bytes, bandwidth)
     return _made(Priced, (*least, expected, c.error))
 
@@ -75,16 +79,6 @@ def _pricing_rule(op: Op, chip: Chip, regime: str) -> PricingRule:
     form = _plain if c.simple else _FORMS.get(op.kind, _plain)
     bounded = num.present(c.unit_bytes) or num.present(c.flops_per_joule)
     return PricingRule(form, c, chip.peak(op.dtype), chip.power_limited_peak(op.dtype), bounded)
-
-
-def _bounded(op: Op, c: SimpleNamespace, chip: Chip, expected: Number) -> Number:
-    """Expected time under the load throughput of SMs and the power limit."""
-    if num.present(c.unit_bytes) and chip.unit_clocks is not None:
-        expected = num.maximum(expected, roofline.unit_streaming_time(op.bytes, c.unit_bytes, chip.unit_clocks))
-    if num.present(c.flops_per_joule) and chip.power is not None:
-        limited = roofline.power_bound_time(op.flops, c.flops_per_joule, chip.power)
-        expected = roofline.joined_norm(expected, limited, POWER_NORM, 0.0)
-    return expected
 
 
 def join(t_compute: Number, t_memory: Number, c: Any, overhead: Number) -> Number:

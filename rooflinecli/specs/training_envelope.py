@@ -13,16 +13,8 @@ from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.specs.snapshots import published
 
 TECHNIQUES = (
-    "tp",
-    "pp",
-    "virtual stages",
-    "cp",
-    "ep",
-    "ep across fast domains",
-    "larger micro-batches",
-    "ZeRO-2",
-    "ZeRO-3",
-)
+    "tp", "pp", "virtual stages", "cp", "ep", "ep across fast domains", "larger micro-batches", "ZeRO-2", "ZeRO-3"
+)  # fmt: skip
 OF_THE_QUESTION = ("chip", "stack", "family", "mixer", "format")  # kinds that all layouts of a question share
 
 

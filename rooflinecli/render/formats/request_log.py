@@ -33,10 +33,7 @@ def save(columns: Columns, path: Path, flag: str) -> None:
     """Arrays by column; what is not a number is left empty. Raises UsageError for another file than FORMS, and without pyarrow."""
     files.check_target(path, flag, FORMS)
     if path.suffix == ".csv":
-        with (
-            files.replacing(path, flag) as partial,
-            partial.open("w", encoding="utf-8", newline="") as stream,
-        ):
+        with files.replacing(path, flag) as partial, partial.open("w", encoding="utf-8", newline="") as stream:
             writer = csv.writer(stream, lineterminator="\n")
             writer.writerow(columns)
             for row in zip(*(c.tolist() for c in columns.values()), strict=True):

@@ -102,13 +102,7 @@ class DerivationTree:
 
     def _number(self, number: Traced, name: EscapedHtml, **data: str) -> EscapedHtml:
         if number.op == "leaf":
-            return tag(
-                "p",
-                name,
-                f" = {quantity(number)} ",
-                tag("span", number.source, class_="source"),
-                class_="leaf",
-            )
+            return tag("p", name, f" = {quantity(number)} ", tag("span", number.source, class_="source"), class_="leaf")
         head = (name, f" = {quantity(number)}")
         if id(number) in self.shown:
             return tag("p", head, " ", tag("a", "above", href=f"#{self.shown[id(number)]}"), class_="leaf")

@@ -23,11 +23,7 @@ STYLE = Path(__file__).with_name("style.css")
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 COLUMNS = ("operation", "share", "expected", "floor", "bound", "FLOP/B", "FLOPs", "bytes", "launches", "shape")  # what matters first  # fmt: skip
 
-TITLES = {
-    "prefill": ("Prefill", "TTFT"),
-    "decode": ("Decode", "ITL"),
-    "train": ("Training", "step"),
-}
+TITLES = {"prefill": ("Prefill", "TTFT"), "decode": ("Decode", "ITL"), "train": ("Training", "step")}
 GROUPS = tuple("matmul attention elementwise communication overhead engine optimizer bubble stragglers".split())
 TINY = 0.0005
 COMMAND = 88  # characters of a line of a command

@@ -92,20 +92,14 @@ def shard(r: Quantities) -> Page:
         lines.append(f"or use {other['slice']} and {last['op']} {last['array']}: {sent}")
     times = f"matmul {_s(r.compute_s)}, communication {_s(r.communication_s)}; one after the other {_s(r.expected_s)}, floor {_s(r.floor_s)}"
     return page(
-        [
-            Headline(f"{r.matmul} on {r.hardware.name}, {r.dtype}"),
-            Prose(f"case {r.case}: {r.case_name}"),
-        ],
+        [Headline(f"{r.matmul} on {r.hardware.name}, {r.dtype}"), Prose(f"case {r.case}: {r.case_name}")],
         [
             *(Prose(line, indent=2) for line in lines),
             Prose(f"result {r.result}", indent=2),
             Prose(times),
             Prose(f"{_b(r.held_bytes)} of operands per device"),
         ],
-        [
-            Prose("split over the whole mesh instead, least communication first"),
-            records(_SHARD, r.ranking, indent=2),
-        ]
+        [Prose("split over the whole mesh instead, least communication first"), records(_SHARD, r.ranking, indent=2)]
         if r.ranking
         else [],
     )

@@ -13,11 +13,7 @@ from rooflinecli.render.blocks import Block, Column, Headline, Page, Pairs, Pros
 from rooflinecli.render.numbers import NONE, label, layout, money, percent, text
 from rooflinecli.render.views.estimate import limits
 
-BOUNDS = {
-    "pessimistic": "the pessimistic bound",
-    "expected": "the expected value",
-    "floor": "the floor",
-}
+BOUNDS = {"pessimistic": "the pessimistic bound", "expected": "the expected value", "floor": "the floor"}
 
 
 def view(answer: CompareAnswer, estimate: EstimateAnswer | None = None) -> Page:
