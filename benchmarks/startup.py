@@ -1,19 +1,21 @@
-"""Startup time of the command line as multiples of `python -c pass`: medians of N alternating runs.
+"""CPU that commands take from start to end, as multiples of importing the libraries that a command line of this kind stands on.
 
-python benchmarks/startup.py [runs]
+python benchmarks/startup.py [runs]: medians of N runs that alternate, so that other load on the machine affects all.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 ROOFLINE = str(Path(sys.executable).with_name("roofline"))
+BASE = "imports"
 COMMANDS = {
     "python -c pass": [sys.executable, "-c", "pass"],
+    BASE: [sys.executable, "-c", "import typer, pydantic, yaml, rich.console, rich.table"],
     "roofline --help": [ROOFLINE, "--help"],
     "roofline estimate": [ROOFLINE, "estimate", "llama70b", "--hw", "h100"],
     "roofline models": [ROOFLINE, "models"],
@@ -21,13 +23,16 @@ COMMANDS = {
 
 
 def seconds(command: list[str]) -> float:
-    start = time.perf_counter()
-    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-    return time.perf_counter() - start
+    """CPU seconds of a process, its own and the system's."""
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode == 0, command
+    return used.ru_utime + used.ru_stime
 
 
 def medians(runs: int) -> dict[str, float]:
-    """Median wall seconds per command; the commands alternate, so that a drift of the machine affects all."""
+    """Median CPU seconds per command."""
     times: dict[str, list[float]] = {name: [] for name in COMMANDS}
     for round_ in range(runs + 1):
         for name, command in COMMANDS.items():
@@ -39,6 +44,5 @@ def medians(runs: int) -> dict[str, float]:
 
 if __name__ == "__main__":
     result = medians(int(sys.argv[1]) if len(sys.argv) > 1 else 15)
-    base = result["python -c pass"]
     for name, t in result.items():
-        print(f"{name:<20} {t * 1e3:7.1f} ms   {t / base:5.1f} x python -c pass")
+        print(f"{name:<20} {t * 1e3:7.1f} ms   {t / result[BASE]:6.2f} x {BASE}")

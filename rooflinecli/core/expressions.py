@@ -11,6 +11,8 @@ from functools import cache
 from types import CodeType
 from typing import Any
 
+from rooflinecli.core.num import value
+
 NOTHING: dict[str, Any] = {"__builtins__": {}}  # the names that every scope has
 _REFUSED = re.compile(r"\._|__|\blambda\b|:=")
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
@@ -55,7 +57,7 @@ def conditions(
     """A function of `arguments` that yields each row whose `if` is true, which of its `each` this is, and what its `holds` comes to.
 
     The last argument is an object whose attributes are names too, of class `of`; they and those of `let` are worked out where they are
-    first used.
+    first used. With the argument `broken`, rows whose `holds` is true are left out.
     """
     lines, given = [f"def found({arguments}):"], arguments.split(", ")
 
@@ -79,6 +81,8 @@ def conditions(
             add("for each in ", depth, row["each"], ready)
             lines[-1] += ":"
             depth, ready = depth + 1, {*ready}
-        add(f"yield rows[{i}], {'each' if 'each' in row else None}, ", depth, row.get("holds", "None"), ready)
-    exec("\n".join(lines), made := {**NOTHING, **known, "rows": rows})
+        add("held = ", depth, row.get("holds", "None"), ready)
+        lines.append(f"{' ' * depth}if not (broken and bare(held)):")
+        lines.append(f"{' ' * depth} yield rows[{i}], {'each' if 'each' in row else None}, held")
+    exec("\n".join(lines), made := {**NOTHING, **known, "rows": rows, "bare": value})
     return made["found"]  # type: ignore[no-any-return]

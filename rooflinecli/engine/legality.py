@@ -135,18 +135,18 @@ def _table() -> Json:
 def _conditions(kind: str) -> Callable[..., Iterator[tuple[Mapping[str, Any], Any, Any]]]:
     """The rules of training or of serving as a function."""
     rows = [row for row in _table()["rules"] if row.get("in", kind) == kind]
-    return conditions(rows, _table()["let"], _NAMES, "ctx, phase, layout", Layout)
+    return conditions(rows, _table()["let"], _NAMES, "ctx, phase, broken, layout", Layout)
 
 
 def rules(ctx: EstimateContext, layout: Layout, phase: str, broken: bool = False) -> Iterator[LegalityRule]:
     """Every rule for a layout of `phase` but memory, or those that it breaks; sizes are scalars or arrays."""
-    for row, each, holds in _conditions("train" if phase == "train" else "serving")(ctx, phase, layout):
+    for row, each, holds in _conditions("train" if phase == "train" else "serving")(ctx, phase, broken, layout):
         if "schedule" in row:
             count = schedule.microbatch_count(ctx.train_batch, layout.dp, layout.micro_batch)
             for need in pipeline.schedule_of(layout).needs(layout, count):
                 if not (broken and num.value(need.holds)):
                     yield LegalityRule(need.name, ("pp", "virtual_stages", "dp", "micro_batch"), need.holds, need.say)
-        elif not (broken and num.value(holds)):
+        else:
             names = Scope(
                 {**_NAMES, "ctx": ctx, "layout": layout, "phase": phase, "each": each}, _table()["let"], layout
             )

@@ -10,6 +10,7 @@ from rooflinecli import memory
 from rooflinecli.core import num
 from rooflinecli.core.derivation import label
 from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.identity_cache import cached_by_identity
 from rooflinecli.core.num import Number
 from rooflinecli.engine.context import UNNAMED, EstimateContext
 from rooflinecli.formulas import collectives as comm
@@ -256,6 +257,7 @@ class Microbatch:
                 self.communicate(replace(move, rails=c.rails), c.overlap)
 
 
+@cached_by_identity
 def framework_formats(formats: Formats, software: str) -> Formats:
     """Formats whose matmuls use the constants of a training framework where it has its own."""
     if software == UNNAMED or formats.variant:

@@ -134,20 +134,30 @@ def _serving(
     return resident
 
 
-def _training(ctx: EstimateContext, layout: Layout) -> Residency:
+def _training_state(ctx: EstimateContext, layout: Layout) -> tuple[Number, Number, Number]:
+    """Bytes of weights, gradients and optimizer."""
     params = ctx.trained_parameters(layout)
     trained = memory.trainable_parameters(ctx.ledger, layout, params, ctx.lift)
-    count = schedule.microbatch_count(ctx.train_batch, layout.dp, layout.micro_batch)
     state = memory.training_state_bytes(params, trained, layout, ctx.formats, ctx.gradient_bytes, ctx.optimizer_bytes)
     weights = state["weights_bytes"]
     if layout.zero >= 3 and num.present(ctx.training_constants("fsdp_collective", layout).host_copy):
         weights = weights + memory.host_copy(params, layout, ctx.formats, ctx.chip.devices_per_host)
+    return weights, state["gradients_bytes"], state["optimizer_bytes"]
+
+
+def state_exceeds_memory(ctx: EstimateContext, layout: Layout) -> bool:
+    """Whether a training layout of plain numbers does not fit whatever its activations."""
+    return bool(sum(_training_state(ctx, layout)) > ctx.chip.capacity)
+
+
+def _training(ctx: EstimateContext, layout: Layout) -> Residency:
+    count = schedule.microbatch_count(ctx.train_batch, layout.dp, layout.micro_batch)
     saved = ctx.framework_saved_tensors(layout)
     plain = not (ctx.lift.traced or ctx.ledger.towers) and _FLOAT.issuperset(map(type, (ctx.seq, *saved)))
     activations = memory.training_activations(
         ctx.ledger, layout, ctx.formats, ctx.seq, count, ctx.lift, saved, ctx.stack_activations if plain else None
     )
-    resident = _residency(ctx, weights, state["gradients_bytes"], state["optimizer_bytes"], activations)
+    resident = _residency(ctx, *_training_state(ctx, layout), activations)
     slack = ctx.training_constants("allocator", layout).slack
     resident.slack_bytes = resident.total_bytes * slack if num.present(slack) else None
     return resident

@@ -20,7 +20,7 @@ from rooflinecli.engine import extrapolation, layout_space, legality
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import priced, time_at_bound
 from rooflinecli.engine.layout_space import few_layouts, micro_batch_sizes, shard_group, without_effect_removed
-from rooflinecli.engine.residency import resident_memory
+from rooflinecli.engine.residency import resident_memory, state_exceeds_memory
 from rooflinecli.specs.layout import Layout
 
 FEW = 16  # devices, whose splits are few
@@ -30,8 +30,9 @@ AXES = ("tp", "pp", "dp", "cp")
 EXCHANGES = ((2, 1), (3, 1), (5, 1), (7, 1), (3, 2), (2, 3), (4, 3), (3, 4))  # factors that an axis gives and takes
 # whether it exceeds the memory, then what is less the better: bytes, or seconds at the bound, of equals the expected ones
 Score = tuple[bool, float, float]
+_HELD = 7  # of what varies: what weights, gradients and optimizer depend on
 _varied = attrgetter(
-    *AXES, "ep", "micro_batch", "virtual_stages", "zero", "shard", "recompute", "sequence_parallel", "placement"
+    *AXES, "ep", "zero", "shard", "micro_batch", "virtual_stages", "recompute", "sequence_parallel", "placement"
 )
 
 
@@ -88,11 +89,17 @@ def refined(ctx: EstimateContext, devices: int, few: list[Layout] | None = None)
     else:
         few = list(few_layouts(ctx, devices)) if few is None else few
         starts, count = _by_split([(found, one) for one in few if (found := _score(ctx, one)) is not None]), len(few)
-    scores: dict[tuple[Any, ...], Score | None] = {}
+    scores, looked, large = dict[tuple[Any, ...], Score | None](), set[tuple[Any, ...]](), dict[tuple[Any, ...], bool]()
     whole = layout_space.chooses_whole_batches(ctx, layout_space.CoarseSpace(ctx.request), devices)
 
-    def score(layout: Layout) -> Score | None:
+    def score(layout: Layout, fits: bool) -> Score | None:
+        """`fits`: whether a layout that does not fit is of no interest, as most do not by their weights and optimizer alone."""
         key = _varied(layout)
+        looked.add(key)
+        if fits and (held := key[:_HELD]) not in large:
+            large[held] = state_exceeds_memory(ctx, layout)
+        if fits and large[held]:
+            return None
         if key not in scores:
             legal = not whole or layout_space.divides_batch(ctx, layout).holds
             scores[key] = _score(ctx, layout) if legal else None
@@ -100,8 +107,9 @@ def refined(ctx: EstimateContext, devices: int, few: list[Layout] | None = None)
 
     def descent(least: Score, layout: Layout, moves: Callable[[Layout], Iterator[Layout]]) -> tuple[Score, Layout]:
         """The layout where no move leads to a better one."""
-        while len(scores) < MAX_PRICED:
-            found = [(other, near) for near in moves(layout) if (other := score(near)) is not None and other < least]
+        while len(looked) < MAX_PRICED:
+            scored = ((score(near, not least[0]), near) for near in moves(layout))
+            found = [(other, near) for other, near in scored if other is not None and other < least]
             if not found:
                 break
             least, layout = min(found, key=lambda pair: pair[0])
@@ -114,7 +122,7 @@ def refined(ctx: EstimateContext, devices: int, few: list[Layout] | None = None)
     if len(starts) > 1:  # of one split the coarse part has nearly all
         far = descent(least, layout, lambda one: (other for near in single(one) for other in single(near)))
         least, layout = descent(*far, single)
-    return layout, not least[0], count + len(scores)
+    return layout, not least[0], count + len(looked)
 
 
 def _score(ctx: EstimateContext, layout: Layout) -> Score | None:

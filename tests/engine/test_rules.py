@@ -105,7 +105,7 @@ def test_the_function_of_the_rules_judges_as_their_expressions_do(row):
         if "holds" in rule and rule.get("in", kind) == kind and names.value(rule.get("if", "True"))
         for each in (names.value(rule["each"]) if "each" in rule else (None,))
     ]
-    found = legality._conditions(kind)(where, phase, plan)
+    found = legality._conditions(kind)(where, phase, False, plan)
     assert [holds for rule, _, holds in found if "schedule" not in rule] == expected
 
 
@@ -117,7 +117,7 @@ def test_a_name_is_worked_out_where_a_condition_reaches_it(when, named):
     seen = []
     known = {"halved": lambda size: seen.append("half") or size / 2}
     rows = [{"if": when, "holds": "half == 2"}]
-    found = list(conditions(rows, {"half": "halved(tp)"}, known, "plan", Layout)(Layout(tp=4.0)))
+    found = list(conditions(rows, {"half": "halved(tp)"}, known, "broken, plan", Layout)(False, Layout(tp=4.0)))
     assert found == ([(rows[0], None, True)] if named else []) and set(seen) == named
 
 
