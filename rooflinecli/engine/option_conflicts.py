@@ -19,7 +19,7 @@ from rooflinecli.engine import build_request
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.layers.softmax import Softmax
 from rooflinecli.phases import recompute
-from rooflinecli.specs.hardware import load_defaults
+from rooflinecli.specs.hardware import HardwareSpec, load_defaults
 from rooflinecli.specs.layout import LEFT_OPEN, OFFLOADS
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.options import OPTIONS, Option, find
@@ -56,7 +56,7 @@ def check(ctx: EstimateContext) -> None:
             raise unknown("--recompute-modules", module, recompute.modules(), option="recompute-modules")
     _refuse(ctx, "recomputation")
     if r.software is not None:
-        names = frameworks(ctx)
+        names = frameworks_on(ctx.chip.spec)
         plain, *options = r.software.split("+")  # options are joined to a framework: torchtitan+async+rowwise
         if not {plain, *(f"{plain}+{option}" for option in options)} <= set(names):
             raise unknown("framework", r.software, names, option="software")
@@ -149,9 +149,9 @@ def _offloads(written: str) -> bool:
     return kind != "none"
 
 
-def frameworks(ctx: EstimateContext) -> list[str]:
-    """Training frameworks for which the efficiency tables of a chip or of its kind have constants."""
-    return _frameworks([ctx.chip.spec.efficiency, load_defaults(ctx.chip.spec.kind).efficiency])
+def frameworks_on(chip: HardwareSpec) -> list[str]:
+    """Training frameworks for which a chip or its kind has constants."""
+    return _frameworks([chip.efficiency, load_defaults(chip.kind).efficiency])
 
 
 def every_framework() -> list[str]:

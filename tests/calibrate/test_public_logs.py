@@ -496,6 +496,19 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
         }),
         [(1, "throughput", 3267.09, "tokens/s", {"notes": ("no first token: the client did not stream, so its time per token is not read",)})],
     ),
+    "KellerJordan/modded-nanogpt:records": (  # means so far, below the code that prints them
+        'print(f"step:{step}/{n} val_loss:{v:.4f} train_time:{t:.0f}ms step_avg:{t / step:.2f}ms")\n'
+        "step:0/3375 val_loss:10.82584 train_time:0.000s step_avg:nanms\nstep:125/3375 val_loss:4.85424 train_time:56.129s step_avg:449.03ms\n"
+        "step:250/3375 val_loss:4.19903 train_time:115.487s step_avg:461.95ms\n",
+        [(4, "train", 0.46195, "s", {"notes": ("the mean of the run's steps so far, as its last line states it",)})],
+    ),
+    "PaddlePaddle/PaddleFleetX:examples/transformer/models/GPT/docs/hybrid_parallel.md": (  # the rate of all devices before that of one
+        "".join(
+            f"[INFO] - [train] epoch: 0, batch: {i}, loss: 10.9, avg_batch_cost: {cost} sec, speed: 1.41 step/s, ips_total: {rate} tokens/s, ips: {rate // 8} tokens/s, learning rate: 2e-08\n"
+            for i, (cost, rate) in enumerate([("5.51734", 11878), ("0.71029", 92267), ("0.71223", 92016)])
+        ),
+        [(2, "train", 0.71029, "s", {"tokens": pytest.approx(65536, rel=1e-4)})],
+    ),
     "djangodevreng/dgx-spark-benchmarks: a server with speculative decoding": (
         _block(
             "vllm bench serve --model meta-models/Muse-Glimmer-30B --request-rate 0.1\n", CLOSED, ("Successful requests", 100), ("Request rate configured (RPS)", "0.10"),
@@ -531,7 +544,7 @@ def test_a_public_log_says_what_a_person_reads_in_it(where):
     ("benchmark", "why"),
     [
         ("maskrcnn", "log:1: MLPerf's maskrcnn is no language model"),
-        ("bert", "log:3: bert: a whole run, whose tracked_stats"),
+        ("bert", "log:3: bert: a whole run, which states neither the time of a step"),
     ],
 )
 def test_a_whole_run_of_mlperf_is_not_called_cut_short(benchmark, why):

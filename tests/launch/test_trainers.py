@@ -59,6 +59,34 @@ run: {nproc_per_node: 8}
 TITAN = '[hf_transformers]\nmodel = "Qwen/Qwen3-8B"\n[model]\nname = "transformers"\nflavor = "full"\n[training]\nlocal_batch_size = 2\nseq_len = 2048\n[parallelism]\n'
 MINDSPORE = "msrun --worker_num 8 --local_worker_num 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --num-key-value-heads 8 --ffn-hidden-size 14336 --swiglu --micro-batch-size 1"
 BASH = "torchrun --nproc_per_node 8 src/train_bash.py --stage sft --do_train --finetuning_type lora --quantization_bit 4 --model_name_or_path Qwen/Qwen3-8B --lora_target q_proj,v_proj --per_device_train_batch_size 4"
+NANOTRON = """parallelism: {dp: 4, tp: 2, pp: 2, pp_engine: afab, tp_mode: REDUCE_SCATTER, recompute_layer: true, expert_parallel_size: 1}
+tokens: {micro_batch_size: 3, batch_accumulation_per_replica: 2, sequence_length: 4096, train_steps: 2000}
+optimizer: {zero_stage: 1, accumulate_grad_in_fp32: false, optimizer_factory: {name: adamW}}
+model: {dtype: bfloat16, model_config: {hidden_size: 2048, intermediate_size: 11008, num_attention_heads: 16, num_hidden_layers: 28, num_key_value_heads: 2, vocab_size: 128256, sliding_window_size: 20}}
+"""
+FOUNDRY = """variables: {max_seq_len: 2048}
+max_seq_len: ${variables.max_seq_len}
+model: {name: mpt_causal_lm, d_model: 4096, n_heads: 32, n_layers: 32, expansion_ratio: 4, max_seq_len: 2048, vocab_size: 50368, attn_config: {attn_impl: flash}}
+train_loader: {dataset: {max_seq_len: 2048}}
+optimizer: {name: decoupled_lionw}
+global_train_batch_size: 1024
+device_train_microbatch_size: 8
+precision: amp_bf16
+fsdp_config: {sharding_strategy: FULL_SHARD, mixed_precision: PURE, activation_checkpointing: true}
+"""
+MCLI = "compute: {gpus: 16}\ncommand: composer train/train.py /mnt/config/parameters.yaml\nparameters:\n" + "".join(
+    f"  {line}\n" for line in FOUNDRY.splitlines()
+)
+LITGPT = """checkpoint_dir: checkpoints/meta-llama/Meta-Llama-3-8B
+precision: bf16-true
+devices: 4
+train: {global_batch_size: 64, micro_batch_size: 4, max_seq_length: 512}
+"""
+LEVANTER = """model: {type: llama, seq_len: 4096, hidden_dim: 4096, intermediate_dim: 14336, num_layers: 32, num_heads: 32, num_kv_heads: 8}
+trainer: {mp: "p=f32,c=bfloat16", train_batch_size: 128, fsdp_axis: embed}
+"""
+COLOSSAL = "colossalai run --nproc_per_node 4 train_dpo.py --pretrain Qwen/Qwen3-8B --plugin zero2 --accumulation_steps 2 --batch_size 16 --mixed_precision bf16 --max_length 4096 --grad_checkpoint --config_file out.json"
+AWS = "torchrun --nproc_per_node=8 ./train.py --max_context_width=8192 --num_key_value_heads=8 --intermediate_size=14336 --hidden_width=4096 --num_layers=32 --num_heads=32 --train_batch_size=1 --sharding_strategy=full --offload_activations=1"
 ZEROPP = '{"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8, "zero_quantized_gradients": true}, "fp16": {"enabled": "auto"}, "bf16": {"enabled": false}}'
 ACCELERATE = "compute_environment: LOCAL_MACHINE\nnum_processes: 8\ndistributed_type: "
 CHECKED = 'if [ -z "$MODEL" ]; then exit 1; fi\ntorchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 2 --hidden-size 1024 --num-attention-heads 16\n'
@@ -77,6 +105,22 @@ CHECKED = 'if [ -z "$MODEL" ]; then exit 1; fi\ntorchrun --nproc_per_node 8 pret
         ("sft.yaml", HANDBOOK, {"recipe": "qlora", "lora-rank": 128, "lora-targets": "attention", "batch": 128, "dtype": "bf16"}, "what shards its states is in the launcher's config"),
         ("tune.yaml", TUNE, {"recipe": "lora", "lora-targets": "attention", "gradient-bytes": 2, "seq": 4096, "batch": 128, "software": "torchtune"}, ""),
         ("bash.sh", BASH, {"n": 8, "recipe": "qlora", "lora-targets": "qkv", "batch": 32, "seq": 2048}, ""),
+        # huggingface/nanotron, examples/config_tiny_llama.yaml; mosaicml/llm-foundry, scripts/train/yamls and mcli; Lightning-AI/litgpt, config_hub
+        ("nano.yaml", NANOTRON, {"n": 16, "dp": 4, "tp": 2, "pp": 2, "zero": 1, "batch": 24, "micro-batch": 3, "seq": 4096, "recompute": "full", "sequence-parallel": True, "schedule": "gpipe", "gradient-bytes": 2}, "sliding_window_size 20"),
+        ("mpt.yaml", FOUNDRY, {"model": "gpt3-6.7b", "zero": 3, "batch": 1024, "micro-batch": 8, "seq": 2048, "dtype": "bf16", "recompute": "full", "optimizer": "lion", "software": "llm-foundry"}, "give --gradient-bytes"),
+        ("run.yaml", MCLI, {"n": 16, "dp": 16, "batch": 1024}, ""),
+        ("lit.yaml", LITGPT, {"n": 4, "model": "Meta-Llama-3-8B", "zero": 3, "batch": 64, "micro-batch": 4, "seq": 512, "recompute": "full", "optimizer-bytes": 4}, ""),
+        ("lit.sh", "litgpt finetune_lora microsoft/phi-2 --lora_r 16 --train.micro_batch_size 2 --devices 1", {"n": 1, "model": "phi-2", "recipe": "lora", "lora-rank": 16, "batch": 16, "micro-batch": 2, "zero": 0}, "bf16-true of its defaults"),
+        # stanford-crfm/levanter, config/sft_llama3_openthoughts.yaml; ColossalAI, ColossalChat's train_dpo.sh; awsome-distributed-training, FSDP/slurm
+        ("leva.yaml", LEVANTER, {"zero": 3, "batch": 128, "seq": 4096, "dtype": "bf16", "recompute": "full", "model": "llama-3-8b"}, "give --micro-batch-size"),
+        ("chat.sh", COLOSSAL, {"n": 4, "zero": 2, "recipe": "dpo", "batch": 128, "micro-batch": 16, "seq": "4096", "dtype": "bf16", "recompute": "full"}, ""),
+        ("aws.sh", AWS, {"n": 8, "zero": 3, "batch": 8, "seq": "8192", "recompute": "full"}, "offload_activations"),
+        # a name that the model calls itself by is no checkpoint; a batch of several passes, in a fork of torchtitan
+        ("muon.sh", "NPROC_PER_NODE=1 swift sft --model Qwen/Qwen2.5-1.5B-Instruct --tuner_type lora --max_length 512 --model_name robot", {"model": "Qwen2.5-1.5B-Instruct"}, ""),
+        ("fork.toml", '[job]\ndump_folder = "o"\n[model]\nname = "llama3"\nflavor = "1B"\n[training]\nbatch_size = 11\ngradient_accumulation_steps = 11\nseq_len = 2048\n', {"model": "llama-3.2-1b", "batch": 968}, ""),
+        # NeMo's launcher, whose references start at the key under which it has its configs; pipelines of a script under DeepSpeed
+        ("nemo.yaml", "model: {tensor_model_parallel_size: 2, encoder_seq_length: 16384, num_layers: 2, hidden_size: 1024, num_attention_heads: 16, data: {seq_length: '${training.model.encoder_seq_length}'}}", {"seq": 16384}, ""),
+        ("pipe.sh", "deepspeed --num_gpus 2 train.py --init_ckpt ./mistral-7b --pipe_parallel_size 2 --zero_stage 1", {"n": 2, "pp": 2, "dp": 1, "model": "mistral-7b"}, ""),
         # keys over a recipe of Megatron Bridge: its own states, what it offloads, and that the recipe is not here
         ("bridge.yaml", BRIDGE, {"n": 8, "dp": 2, "recipe": "lora", "optimizer-bytes": 8, "software": "megatron-bridge"}, "what the recipe itself sets is not read"),
         ("bridge.yaml", BRIDGE, {}, "offload_modules core_attn"),
@@ -107,6 +151,11 @@ def test_trainers_are_read(name, text, wanted, said, tmp_path):
         ("predict.yaml", "model_name_or_path: Qwen/Qwen3-8B\nfinetuning_type: lora\ndo_predict: true\n", "it predicts or evaluates"),
         ("dora.yml", "base_model: Qwen/Qwen3-8B\ndatasets: [x]\nmicro_batch_size: 1\nadapter: dora\n", "adapter dora is no recipe known here"),
         ("grpo.yaml", HANDBOOK + "num_generations: 16\n", "`roofline rl` prices"),
+        ("mamba.yaml", NANOTRON.replace("hidden_size", "is_mamba_config: true, hidden_size"), "is another architecture"),
+        ("t5.yaml", FOUNDRY.replace("mpt_causal_lm", "hf_t5"), "hf_t5 is another architecture"),
+        ("adapter.sh", "litgpt finetune_adapter microsoft/phi-2 --devices 1", "no recipe known here"),
+        ("launcher.sh", "python3 $NEMO/launcher_scripts/main.py training=llama/7b stages=[training]", "a launch of NeMo's launcher; give the config"),
+        ("forge.yaml", "# python -m apps.grpo.main --config x.yaml\ngroup_size: 8\npolicy: {engine_args: {model: x}}\n", "a launch of torchforge's GRPO, which is not read"),
         ("tune.yaml", TUNE, "lora_llama3_1_8b is a function of torchtune"),
         ("auto.yaml", AUTOMODEL.replace("Qwen/Qwen3-30B-A3B", "__MODEL_PATH__"), "is a placeholder; give MODEL"),
         ("generation.yaml", "model: {path: x}\nrollout: {tensor_model_parallel_size: 2}\ntrainer: {nnodes: 1}\n", "no launch of a supported tool"),
@@ -134,6 +183,27 @@ def test_a_trainer_behind_accelerate_is_one_launch_with_the_keys_of_its_command(
     assert {k: found[k] for k in ("n", "dp", "zero", "micro-batch", "batch", "seq", "software")} == {
         "n": 8, "dp": 8, "zero": 2, "micro-batch": 4, "batch": 32, "seq": 8192, "software": "deepspeed"}  # fmt: skip
     assert "give -n" not in said
+
+
+@pytest.mark.parametrize(
+    ("script", "wanted"),
+    [
+        ("accelerate launch --num_processes 4 sft.py --config own.yaml --per_device_train_batch_size 4 --gradient_checkpointing", {"n": 4, "micro-batch": 4, "batch": 128, "recompute": "full"}),
+        ("accelerate launch --config_file two.yaml --num_processes 4 sft.py --config own.yaml", {"n": 4, "zero": 3}),
+        ("torchrun --nproc_per_node 2 sft.py --seed 1 --config own.yaml --max_seq_length=512", {"n": 2, "seq": 512, "micro-batch": 2}),
+    ],
+)  # fmt: skip
+def test_a_script_overrides_the_config_it_is_given_by_plain_flags(script, wanted, tmp_path):
+    (tmp_path / "own.yaml").write_text(HANDBOOK)
+    (tmp_path / "two.yaml").write_text("distributed_type: FSDP\nnum_processes: 2\n")
+    found, _ = options_of(script, tmp_path, hw="h100")
+    assert {key: found.get(key) for key in wanted} == wanted
+
+
+def test_a_framework_without_constants_on_the_chip_is_said_and_priced_as_any(tmp_path):
+    text = '{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}'
+    found, said = options_of(text, tmp_path, "ds.json", hw="v5p", n=8, model="llama-3.1-8b")
+    assert "software" not in found and "deepspeed has no constants on v5p" in said
 
 
 def test_resolvers_of_configs_are_computed(tmp_path):

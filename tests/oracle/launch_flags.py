@@ -112,6 +112,10 @@ CONFIGS = ("torchtitan", "maxtext", "nemo", "deepspeed", "accelerate", "axolotl"
 CONTEXT = {
     "vllm": ("num-speculative-tokens", "config", "eplb-config"), "sglang": ("deepep-mode", "speculative-eagle-topk"), "trtllm": ("config",),
     "llama_cpp": ("cache-type-k", "cache-type-v", "hf-repo"), "axolotl": ("lora_r",),
+    "deepspeed": (
+        "bf16", "bfloat16", "fp16", "enabled", "bf16_master_weights_and_grads", "bf16_optimizer_states", "gradient_accumulation_steps", "optimizer", "type",
+        "zero_optimization.offload_optimizer", "zero_optimization.offload_optimizer.device", "zero_optimization.offload_param",
+    ),
 }  # fmt: skip
 
 

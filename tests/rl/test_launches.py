@@ -283,3 +283,18 @@ def test_all_that_an_rl_launch_leaves_open_is_asked_at_once():
     with pytest.raises(UsageError, match=r"give --rollout-tp and MODEL$"):  # a critic is PPO's
         options(f"{launch} algorithm.adv_estimator=grpo")
     assert options(launch, given=("model", "critic", "rollout-tp"))["algorithm"] == "ppo"
+
+
+def test_a_script_sourced_beside_an_unknown_folder_is_found_and_what_it_lacks_stays_off_the_flag_before(tmp_path):
+    (tmp_path / "models").mkdir()
+    (tmp_path / "run").mkdir()
+    flags = "--hf-checkpoint Qwen/Qwen3-8B --rollout-batch-size 32 --actor-num-nodes 2 --actor-num-gpus-per-node 8 --rollout-num-gpus 16"
+    script = f'D="$(cd "$(dirname "$0")" && pwd)"\nsource "${{D}}/../models/sizes.sh"\nray job submit -- python3 train.py {flags} ${{MODEL_ARGS[@]}} --tensor-model-parallel-size 2\n'
+    path = tmp_path / "run" / "rl.sh"
+    path.write_text(script)
+    for sizes in ("", "MODEL_ARGS=(--pipeline-model-parallel-size 2)\n"):
+        if sizes:
+            (tmp_path / "models" / "sizes.sh").write_text(sizes)
+        found = options(str(path))
+        assert (found["n"], found["rollout-devices"]) == (32, 16)
+        assert str(found.get("pp")) == ("2" if sizes else "None")

@@ -133,7 +133,7 @@ class Launch:
         text = str(written)
         if written is True:
             self.missing[option] = f"{flag} has no value"
-        elif unknowns(text):
+        elif unknowns(text) or "${" in text:
             self.missing[option] = f"{flag} {one_line(readable(text))} is known only where it runs"
         else:
             self.options[option] = written
@@ -192,7 +192,12 @@ class LaunchArguments:
                 given[name] = [value] if equals else []
                 written[name] = flag
                 current = None if equals else name
-            elif current is None or word == "--" or (current in switches and word.lower() not in ("true", "false")):
+            elif (
+                current is None
+                or word == "--"
+                or ("[@]" in word and unknowns(word))
+                or (current in switches and word.lower() not in ("true", "false"))
+            ):
                 positional.append(word)
             else:
                 given[current].append(word)
@@ -374,7 +379,11 @@ def _value(inside: str, root: object, depth: int, above: tuple[Any, ...]) -> Any
         except yaml.YAMLError:
             return default[2]
     path = inside.strip().lstrip(".")
-    dots = len(inside.strip()) - len(path)  # OmegaConf: one for the enclosing mapping, one more for each level above
+    if isinstance(root, Mapping) and "training" not in root:  # NeMo's launcher has its configs under this key
+        path = path.removeprefix("training.")
+    dots = len(inside.strip()) - len(
+        inside.strip().lstrip(".")
+    )  # OmegaConf: one for the enclosing mapping, one more for each level above
     found = root if not dots else above[dots - 1] if dots <= len(above) else None
     for key in path.split("."):
         found = found.get(key) if isinstance(found, Mapping) else None

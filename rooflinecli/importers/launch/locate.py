@@ -36,8 +36,10 @@ _LAUNCHER = re.compile(r"\b(python3?|torchrun|deepspeed|vllm|trtllm-\w+|sglang|l
 # scripts that train nothing
 _EVALUATION = re.compile(r"(?:.*[/_-])?(?:eval|evaluat|infer|generat|convert|embed)\w*(?:/.*)?\.py")
 _TRAINER = re.compile(r"train|torchrun|accelerate|deepspeed|run_(?:sft|dpo|grpo|rm)|finetun")
-UNREAD = {  # what is not read, by what its commands have, and what to do
+UNREAD = {  # what is not read, by what its commands or remarks have, and what to do
     "--actor_model_name_or_path": "a launch of DeepSpeed-Chat's PPO, which is not read; give its options to `roofline rl`",
+    r"apps[./]grpo": "a launch of torchforge's GRPO, which is not read; give its options to `roofline rl`",
+    "launcher_scripts/main.py": "a launch of NeMo's launcher; give the config of its conf/training",
     "[Oo][Ll]?lama": "Ollama, whose models are not read; give MODEL with --weight-dtype and --engine llamacpp",
     "triton_?server": "Triton has its models in a repository; give the config.pbtxt or the model.json of one",
 }
@@ -66,6 +68,8 @@ class Source:
         base = written.rpartition("/")[2]
         if base in self.files:
             return self.files[base]
+        if unknowns(written):  # ${SCRIPT_DIR}/../x.sh
+            written = re.sub(r".*/(?=\.\./)", "", written)
         if self.folder is None or not base or unknowns(base):
             return None
         # a script of a repository is run from above its own folder
@@ -152,6 +156,8 @@ def _primus(modules: Tree) -> tuple[str, Options]:
 
 def _config(tree: Any, source: Source) -> Iterator[Launch]:
     tree, tools = interpolated(tree), [name for name in kinds(TOOLS) if hasattr(load(TOOLS, name), "claims")]
+    if isinstance(tree, Mapping) and all(isinstance(tree.get(key), Mapping) for key in ("compute", "parameters")):
+        tree = {**interpolated(tree["parameters"]), "compute": tree["compute"]}  # MCLI mounts them as the config
     if isinstance(tree, Mapping) and isinstance(modules := tree.get("modules"), Mapping):
         wrapped, tree = _primus(modules)
         tools = [wrapped] if wrapped else []
@@ -159,6 +165,8 @@ def _config(tree: Any, source: Source) -> Iterator[Launch]:
         tool = load(TOOLS, name)
         if tools == [name] or tool.claims(tree):
             launch = Launch(name, source.name, open_file=source.sibling, trains=tool.TRAINS)
+            if name == "accelerate":
+                tree = tool.flagged(LaunchArguments.of_tree(source.overrides), tree)
             tool.read(tree if name in ("accelerate", "deepspeed") else _overridden(tree, source.overrides), launch)
             if base := tree.get("defaults", tree.get("extends")) if tool.TRAINS else None:
                 launch.notes.append(f"what it inherits from {one_line(str(base))} is not read")
@@ -319,7 +327,7 @@ def _of_words(
         yield launch
         return
     found: list[Launch] = []
-    for ahead, word in pairwise(words):
+    for at, (ahead, word) in enumerate(pairwise(words), start=2):
         inner = word.partition("=")[2] if word.startswith("--") else word
         if " " in inner and _LAUNCHER.search(inner):  # a command handed on: xpk workload create --command="..."
             yield from _script(inner, source, {}, line - 1 if line else 0, containers.xpk(words) or job)
@@ -330,7 +338,7 @@ def _of_words(
         text = source.sibling(base)
         if text is not None:
             name = f"{where}: {readable(base)}"
-            named = Source(text, name, source.folder, source.files, source.absent, _overrides(words))
+            named = Source(text, name, source.folder, source.files, source.absent, _overrides(words, at))
             found += _on_ranks(launches(named), words, job)
         elif _TRAINER.search(" ".join(words)):
             flagged = ahead.startswith("-") and ahead != "--" and "=" not in ahead
@@ -350,13 +358,15 @@ def _of_words(
 _PAIR = re.compile(r"\+{0,2}([a-z][\w.]*)=(.+)", re.DOTALL)
 
 
-def _overrides(words: list[str]) -> Options:
-    """Keys of a config that the command which names it sets: --training.seq_len 4096, or seq_len=4096."""
-    given = LaunchArguments.of_words(words).given.items()
-    flags = {key: values[0] if values else "true" for key, values in given if "." in key}
+def _overrides(words: list[str], after: int) -> Options:
+    """Keys of a config that the command which names it sets: --training.seq_len 4096, seq_len=4096, or its script's own --seq_len 4096."""
+    flagged = words[after - 2].startswith("--config")
+    own = next((at for at, word in enumerate(words[:after]) if word.endswith(".py")), 0 if flagged else after - 1)
+    given = {k: v for k, v in LaunchArguments.of_words(words).given.items() if "." in k}
+    given |= {k: v for k, v in LaunchArguments.of_words(words[own + 1 :]).given.items() if words[after - 1] not in v}
     pairs = {match[1]: match[2] for word in words if (match := _PAIR.fullmatch(word))}
     found: Options = {}
-    for key, value in (flags | pairs).items():
+    for key, value in ({key: values[0] if values else "true" for key, values in given.items()} | pairs).items():
         try:
             found[key.replace("-", "_")] = yaml.safe_load(value)
         except yaml.YAMLError:
@@ -408,7 +418,8 @@ def _shown_path(path: str) -> str:
 
 def _on_ranks(found: Iterator[Launch], words: list[str], job: containers.Container | None) -> Iterator[Launch]:
     """Launches of a config on the ranks of the command that names it: torchrun's, deepspeed's, or its job's."""
-    ranks = training_common.ranks(LaunchArguments.of_words(words)) or (job.devices if job else None)
+    short = {"-n": "nproc-per-node", "--nproc": "nproc-per-node"} if words[0].endswith("composer") else {}
+    ranks = training_common.ranks(LaunchArguments.of_words(words, short=short)) or (job.devices if job else None)
     for launch in found:
         sizes = [launch.options.get(axis, 1) for axis in ("tp", "pp", "cp")]
         if ranks and "n" not in launch.options and launch.trains and ranks % prod(sizes) == 0:

@@ -9,8 +9,9 @@ from math import prod
 from pathlib import Path
 
 from rooflinecli.core import files
-from rooflinecli.core.errors import DataError, UsageError
+from rooflinecli.core.errors import DataError, RooflineError, UsageError
 from rooflinecli.core.text import one_line
+from rooflinecli.engine import option_conflicts
 from rooflinecli.importers.launch import dtype_names, locate, training_common
 from rooflinecli.importers.launch.launch import Launch, flags
 from rooflinecli.importers.launch.locate import TOOLS
@@ -19,6 +20,7 @@ from rooflinecli.importers.launch.shell_expansion import readable, unknowns
 from rooflinecli.importers.launch.tools import trainers
 from rooflinecli.importers.source import Options, Tree
 from rooflinecli.specs import flag_text
+from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.options import OPTIONS, find
 from rooflinecli.specs.parse_values import number
 from rooflinecli.specs.registry import kinds, load
@@ -164,7 +166,10 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
     layers, model = launch.shape.get("layers"), str(launch.options.get("model", ""))
     if layers and model and layers != (named := training_common.model_layers(model)):
         launch.unmodelled.append(f"{layers} layers: the {named or 'layers'} of the model that it names are taken")
-    if launch.framework and "software" not in {**found, **asked}:
+    chip = str({**found, **asked}.get("hw", ""))
+    if launch.trains and launch.framework and chip and not _priced_on(chip, launch.framework):
+        launch.notes.append(f"{launch.framework} has no constants on {chip}; priced as any framework of that chip")
+    elif launch.framework and "software" not in {**found, **asked}:
         found["software"] = launch.framework
         launch.notes.append(f"priced as {launch.framework}, the framework of the launch; --framework names another")
     # where ranks of attention data parallelism are not separate servers
@@ -222,6 +227,14 @@ def _check_length(launch: Launch, most: int, flag: str, found: Options, asked: T
 def served_at_once(options: Options) -> Options:
     """Options under a load: the sequences that a server runs at once are its batch without one only."""
     return {"max-num-seqs" if name == "batch" else name: value for name, value in options.items()}
+
+
+def _priced_on(chip: str, framework: str) -> bool:
+    """Whether a chip has constants of a framework; True for a name that is no chip, which the estimate refuses."""
+    try:
+        return framework.partition("+")[0] in option_conflicts.frameworks_on(load_hardware(chip))
+    except RooflineError:
+        return True
 
 
 def _resized(launch: Launch, found: Options, asked: Tree, served: bool) -> None:

@@ -19,7 +19,7 @@ from rooflinecli.core.record import Json
 from rooflinecli.core.text import one_line
 from rooflinecli.importers.launch import containers, dtype_names, rules
 from rooflinecli.importers.launch.emit import hub
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, flattened, interpolated
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, flattened, formats, interpolated
 from rooflinecli.importers.launch.locate import UNREAD, Source, open_text
 from rooflinecli.importers.launch.read import remarks
 from rooflinecli.importers.launch.shell_evaluator import Command, ShellEvaluator
@@ -36,10 +36,6 @@ _ROLLOUT = "actor_rollout_ref.rollout"
 _GENERATION = "policy.generation"
 _MODELS = ("model", "critic", "reward-model")
 _TEXT = ("engine", "recompute")  # words; the others are numbers
-_ESTIMATORS = {  # the names of verl last, which are written
-    "ppo": "ppo", "group_norm": "grpo", "dr_grpo": "grpo", "gspo": "grpo", "reinforce": "reinforce++", "reinforce_baseline": "reinforce++",
-    "reinforce_plus_plus_baseline": "reinforce++", "grpo": "grpo", "gae": "ppo", "rloo": "rloo", "reinforce_plus_plus": "reinforce++",
-}  # fmt: skip
 _EMPTY = (None, "", "null", "None")
 PROMPT = 1000  # tokens of a prompt where --prompt is not given
 
@@ -74,17 +70,16 @@ def options(
     keys, usual = known.algorithm
     rules.apply(known.rules, args, launch)
     written = str(args.pop(*keys.split(), default=found.get("algorithm", usual)))
-    found["algorithm"] = _ESTIMATORS.get(written, "grpo")
-    if written not in _ESTIMATORS:
+    found["algorithm"] = formats()["estimators"].get(written, "grpo")
+    if written not in formats()["estimators"]:
         launch.unmodelled.append(f"{args.written(*keys.split())} {written} (taken at the cost of grpo)")
     if "reference" in found:
         found["reference"] = bool(found["reference"])
     micro = known.read["micro-batch"]
     if not found.get("packing", True) and args.has(micro[0]):  # else micro-batches are packed by their tokens
         found["micro-batch"] = rules.number(micro[0], args.pop(*micro))
-    launch.notes += [
-        f"its base config {one_line(readable(file))} is not here; what it sets is not read" for file in opened.absent
-    ]
+    for file in opened.absent:
+        launch.notes.append(f"its base config {one_line(readable(file))} is not here; what it sets is not read")
     if found["algorithm"] != "ppo":
         found.pop("critic", None)
     missing |= _checkpoints(launch, {option: known.read[option] for option in _MODELS if option in found}, args)
@@ -102,11 +97,8 @@ def options(
                     f"{args.written(*names)} {most} caps {what}, and no length is stated; give --prompt"
                 )
             found |= {"prompt": most // share} if 1 < most // share < PROMPT else {}
-    args.given = {  # sizes of one rank leave a step as it is
-        name: values
-        for name, values in args.given.items()
-        if not (name.endswith("parallel_size") and str(values[0]) == "1")
-    }
+    # sizes of one rank leave a step as it is
+    args.pop(*(name for name, values in args.given.items() if name.endswith("parallel_size") and str(values[0]) == "1"))
     launch.unmodelled += args.left(known)
     for remark in remarks(launch):
         warn(remark)

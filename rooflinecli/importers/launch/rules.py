@@ -4,7 +4,7 @@ them has is left, so that it is listed as not understood.
 when: KEY or KEY|KEY -> a pattern of its value, on, off (also where it is absent), given or absent; `$option` is an option, `*` stands for any part.
 any: keys of which one is on. set: options as written, `\1` for a part of the first value, or `=` a sum of products of keys, numbers and
 `$options`, `KEY:1` with a value where it is absent, `/` before a divisor, `ceil` for a whole number of 1 or more; not: those where keys of
-`any` are given and none is on; else: those where the rule does not hold. drop: options that have no effect.
+`any` are given and none is on; else: those where the rule does not hold. shape: sizes of the model. drop: options that have no effect.
 note, unread, refuse: what is said, `{}` is the first key with its value.
 """
 
@@ -46,15 +46,18 @@ def apply(rules: Iterable[Tree], args: LaunchArguments, launch: Launch) -> None:
         for option in str(rule.get("drop", "")).split():
             launch.options.pop(option, None)
         _set(rule.get("set", {}), args, launch, matches[0] if matches else None)
+        _set(rule.get("shape", {}), args, launch, shape=True)
         launch.framework = rule.get("framework", launch.framework)
-        if note := rule.get("note", ""):
-            launch.notes.append((matches[0].expand(note) if matches and "\\" in note else note).replace("{}", written))  # type: ignore[union-attr]
-        launch.unmodelled += [str(rule["unread"]).replace("{}", written)] if "unread" in rule else []
-        for option, why in rule.get("refuse", {}).items():
-            launch.refuse(option, str(why).replace("{}", written))
+        said = {"note": rule.get("note"), "unread": rule.get("unread"), **rule.get("refuse", {})}
+        for kind, text in ((kind, str(text)) for kind, text in said.items() if text):
+            text = (matches[0].expand(text) if matches and "\\" in text else text).replace("{}", written)  # type: ignore[union-attr]
+            lists = {"note": launch.notes, "unread": launch.unmodelled}
+            lists[kind].append(text) if kind in lists else launch.refuse(kind, text)
 
 
-def _set(options: Tree, args: LaunchArguments, launch: Launch, match: re.Match[str] | None = None) -> None:
+def _set(
+    options: Tree, args: LaunchArguments, launch: Launch, match: re.Match[str] | None = None, shape: bool = False
+) -> None:
     for option, value in options.items():
         if isinstance(value, str) and value.startswith("="):
             try:
@@ -67,7 +70,7 @@ def _set(options: Tree, args: LaunchArguments, launch: Launch, match: re.Match[s
             value = match.expand(value)
             value = int(value) if value.isdigit() else value
         if value is not None:
-            launch.options[option] = value
+            (launch.shape if shape else launch.options)[option] = value
 
 
 def _value(key: str, args: LaunchArguments, launch: Launch) -> Any:

@@ -6,6 +6,7 @@ import atexit
 import re
 import shutil
 import tempfile
+from collections.abc import Mapping
 from functools import cache
 from math import prod
 from pathlib import Path
@@ -14,7 +15,7 @@ import yaml
 
 from rooflinecli.core import files
 from rooflinecli.importers.launch import dtype_names
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, formats
 from rooflinecli.importers.source import Options
 from rooflinecli.specs.model import ModelSpec, load_model
 from rooflinecli.specs.name_lookup import load_registry
@@ -56,13 +57,10 @@ def ranks(args: LaunchArguments) -> int | None:
     return args.count("num-processes") or (each * (nodes or 1) if each else None)
 
 
-_OPTIMIZERS = {"8bit": "adamw-8bit", "muon": "muon", "adafactor": "adafactor", "lion": "lion"}
-
-
 def optimizer(launch: Launch, written: object) -> None:
     """Set the optimizer of a trainer by the name that transformers and bitsandbytes give it; AdamW where none is given."""
     name = str(written or "adamw").lower()
-    if known := next((ours for word, ours in _OPTIMIZERS.items() if word in name), None):
+    if known := next((ours for word, ours in formats()["optimizers"].items() if word in name), None):
         launch.options["optimizer"] = known
     elif ("adam" not in name and "sgd" not in name) or "4bit" in name:
         launch.unmodelled.append(f"optimizer {name}: taken at 12 bytes a parameter (--optimizer-bytes)")
@@ -76,6 +74,12 @@ def on(value: object) -> bool:
 def local_batch(launch: Launch, micro: int, steps: int = 1) -> None:
     """Set the batch of a replica, `micro` sequences at once; how many replicas there are may follow from -n."""
     launch.options["micro-batch"], launch.per_replica = micro, micro * steps
+
+
+def described(args: LaunchArguments, launch: Launch, sizes: Mapping[str, str]) -> None:
+    """Set the sizes of a model that the launch describes; `sizes` are the keys of each."""
+    launch.shape |= {key: size for key, names in sizes.items() if (size := args.whole(launch, *names.split()))}
+    launch.unresolved({name: "model" for names in sizes.values() for name in names.split()})
 
 
 def model_layers(model: str) -> int | None:

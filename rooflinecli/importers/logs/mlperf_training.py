@@ -42,10 +42,9 @@ def read(source: Source) -> list[MeasuredRow]:
     for steps, unit in (*((steps, "s") for steps in stated), (timed, "s"), (_stats(events, "throughput"), rate)):
         if steps:
             return step_logs.settled(source, TOOL, steps, unit, options)
-    if "run_stop" in said:
-        why = f"{source.at(len(source.lines))}: {benchmark}: a whole run, whose tracked_stats have neither the time of a step nor a throughput"
-        raise DataError(why)
-    return []
+    whole = "a whole run" if "run_stop" in said else "a run without its end"
+    why = f"{benchmark or TOOL}: {whole}, which states neither the time of a step nor a throughput; its samples over its time include evaluation"
+    raise DataError(f"{source.at(len(source.lines))}: {why}")
 
 
 def _events(source: Source) -> Any:

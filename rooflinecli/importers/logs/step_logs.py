@@ -75,11 +75,16 @@ class StepLog:
             if batch and (sizes := [batch.search(self._line(source, line)) for line, _ in steps])[-1]:
                 given["batch"] = int(sizes[-1][1])
                 steps = [s for s, size in zip(steps, sizes, strict=True) if size and int(size[1]) == given["batch"]]
-            steps = self._summed(source, steps)
+            steps = self._summed(source, steps)[-1 if self.row.get("mean") else 0 :]
             options = {**options, **given, "software": self.row.get("software")}
             rows = settled(
                 source, self.TOOL, steps, self.row.get("unit", "s"), options, self._tokens(source, steps, text)
             )
+            if self.row.get("mean"):
+                rows = [
+                    replace(row, notes=("the mean of the run's steps so far, as its last line states it",))
+                    for row in rows
+                ]
             found += [self._rounded(row, source, steps) for row in rows]
         return found
 

@@ -27,7 +27,9 @@ def claims(tree: Tree) -> bool:
 def starts(words: list[str]) -> list[str] | None:
     """`accelerate launch`, or `trl sft` and the like, which start it."""
     program, flags = words[0].rpartition("/")[2], {word.partition("=")[0].replace("_", "-") for word in words}
-    positional = (word for before, word in pairwise(words) if before == "--" or not before.startswith("--"))
+    positional = (
+        word for before, word in pairwise(words) if before in ("--", "--config") or not before.startswith("--")
+    )
     if any(word.endswith((".yaml", ".yml")) for word in positional):
         return None  # the config of a trainer has the rest
     if program == "trl" and words[2:]:
@@ -39,26 +41,24 @@ def starts(words: list[str]) -> list[str] | None:
     return words[first:] if named and deepspeed.starts(words) is None else None
 
 
-def _flagged(words: LaunchArguments, config: Tree) -> Options:
+def flagged(words: LaunchArguments, config: Tree) -> Options:
     """The config under the flags of `accelerate launch`, which have the names of its keys."""
     tree: Options = {**config}
+    tables = {name: {**(tree.get(name) or {})} for name in ("fsdp_config", "deepspeed_config")}
     for flag in list(words.given):
         name = flag.replace("-", "_")
         if name.startswith("fsdp_"):
-            tree["fsdp_config"] = {**(tree.get("fsdp_config") or {}), name: words.pop(flag)}
+            tables["fsdp_config"][name] = words.pop(flag)
         elif name == "fsdp":
             kind = "FULL_SHARD" if "full_shard" in str(words.pop(flag)) else "SHARD_GRAD_OP"
-            tree |= {
-                "distributed_type": "FSDP",
-                "fsdp_config": {**(tree.get("fsdp_config") or {}), "fsdp_sharding_strategy": kind},
-            }
+            tree["distributed_type"], tables["fsdp_config"]["fsdp_sharding_strategy"] = "FSDP", kind
         elif name in _DEEPSPEED:
-            tree["deepspeed_config"] = {**(tree.get("deepspeed_config") or {}), _DEEPSPEED[name]: words.pop(flag)}
+            tables["deepspeed_config"][_DEEPSPEED[name]] = words.pop(flag)
         elif name in ("num_processes", "num_machines", "mixed_precision", "use_cpu"):
             tree[name] = words.pop(flag)
         elif name in _KINDS:
             tree["distributed_type"] = _KINDS[name]
-    return tree
+    return tree | {name: table for name, table in tables.items() if table}
 
 
 def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> None:
@@ -66,16 +66,13 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
     if isinstance(tree, list):
         words = LaunchArguments.of_words(tree, training_common.SWITCHES, many=())
         launch.devices = training_common.ranks(words) or launch.devices
-        read(_flagged(words, config or {}), launch)
+        read(flagged(words, config or {}), launch)
         trainers.fill(launch, words, "trainer")
         launch.notes.append("of the training script's own arguments, those of Hugging Face's Trainer are read")
         return
     args = LaunchArguments.of_tree(tree)
-    megatron = {axis: f"megatron_lm_config.megatron_lm_{axis}_degree" for axis in ("tp", "pp")}
-    sizes = {
-        axis: args.whole(launch, f"parallelism_config.parallelism_config_{axis}_size", megatron.get(axis, axis))
-        for axis in ("tp", "pp", "cp")
-    }
+    keys = "parallelism_config.parallelism_config_{0}_size megatron_lm_config.megatron_lm_{0}_degree {0}"
+    sizes = {axis: args.whole(launch, *keys.format(axis).split()) for axis in ("tp", "pp", "cp")}
     args.pop("num_machines")
     training_common.layout(launch, args.whole(launch, "num_processes"), **sizes)
     launch.unresolved({"num_processes": "n"})
@@ -91,16 +88,7 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
             config = parse(text, str(named))
             shared = Launch(launch.tool, launch.where)
             deepspeed.read(config if isinstance(config, Mapping) else {}, shared)
-            kept = (
-                "zero",
-                "dtype",
-                "micro-batch",
-                "batch",
-                "offload",
-                "optimizer",
-                "gradient-bytes",
-                "optimizer-bytes",
-            )
+            kept = "zero dtype micro-batch batch offload optimizer gradient-bytes optimizer-bytes".split()
             launch.options |= {k: v for k, v in shared.options.items() if k in kept}
             launch.per_replica = shared.per_replica
             launch.unmodelled += shared.unmodelled

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 from rooflinecli.importers.launch import rules, training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, named_file
@@ -36,7 +35,8 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
         words = LaunchArguments.of_words(tree, training_common.SWITCHES, many=())
         launch.devices = training_common.ranks(words) or launch.devices
         stage = words.pop("zero-stage")
-        read(config or {_STAGE: stage}, launch)
+        sizes = {key: words.pop(key) for key in ("model-parallel-size", "pipe-parallel-size") if words.has(key)}
+        read({**(config or {_STAGE: stage}), **sizes}, launch)
         trainers.fill(launch, words, "trainer")
         launch.notes.append("of the training script's own arguments, those of Hugging Face's Trainer are read")
         return
@@ -62,7 +62,8 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
     on = [name for name, key in variants.items() if str(args.pop(f"zero_optimization.{key}")).lower() not in _OFF]
     launch.framework = "+".join(["deepspeed", *on])
     training_common.optimizer(launch, args.pop("optimizer.type"))
-    _sizes(args, launch)
+    training_common.described(args, launch, FLAGS.sizes)
+    args.put(launch, "seq", "seq-length")
     rules.apply(FLAGS.rules, args, launch)
     launch.unmodelled += args.left(FLAGS)
 
@@ -82,23 +83,6 @@ def _batch(args: LaunchArguments, launch: Launch, within: int) -> None:
             launch.notes = [n for n in launch.notes if not n.startswith("the number of devices")]
     elif micro:
         launch.per_replica = micro * (steps or 1)
-
-
-def _sizes(args: LaunchArguments, launch: Launch) -> None:
-    keys = {"layers": "num-layers", "d_model": "hidden-size", "heads": "num-attention-heads", "kv_heads": "num-kv-heads",
-            "d_ff": "intermediate-size"}  # fmt: skip
-    found = {key: args.whole(launch, name) for key, name in keys.items()}
-    launch.shape = {key: value for key, value in found.items() if value}
-    if {"d_model", "heads"} <= set(launch.shape):  # gpt-neox: full attention and 4 h wide by default
-        gated = str(args.pop("activation", default="gelu")).lower() in ("swiglu", "geglu", "silu-gated")
-        full = {"kv_heads": launch.shape["heads"], "d_ff": 4 * launch.shape["d_model"], "experts": 0, "top_k": 0}
-        launch.shape = full | launch.shape | {"gated": gated}
-        launch.shape["tied"] = str(args.pop("no-weight-tying", default=False)).lower() != "true"
-        launch.shape["rotary"] = args.pop("pos-emb", default="learned") != "learned"
-        launch.shape["context"] = args.whole(launch, "max-position-embeddings") or 2048
-    args.put(launch, "seq", "seq-length")
-    if other := re.search("mamba|rwkv|gmlp|amlp", str(args.values("attention-config"))):
-        launch.refuse("model", f"attention_config {other[0]} is another architecture than its sizes describe here")
 
 
 def write(options: Options, model: str) -> str:

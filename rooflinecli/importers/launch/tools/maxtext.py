@@ -11,7 +11,7 @@ from math import prod
 import yaml
 
 from rooflinecli.importers.launch import dtype_names, rules, training_common
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, formats
 from rooflinecli.importers.launch.training_common import model_layers
 from rooflinecli.importers.source import Options, Tree
 from rooflinecli.specs.model import load_model
@@ -21,10 +21,6 @@ TRAINS = True
 SUFFIX = ".yaml"
 _AXES = {"dp": ("data",), "fsdp": ("fsdp", "fsdp_transpose"), "tp": ("tensor", "tensor_transpose", "tensor_sequence"),
          "pp": ("pipeline",), "cp": ("context", "sequence"), "ep": ("expert",)}  # fmt: skip
-_NAMES = {"deepseek3-671b": "deepseek-v3", "deepseek2-16b": "deepseek-v2-lite", "kimi-k2-1t": "kimi-k2", "llama4-17b-16e": "llama-4-scout",
-          "llama4-17b-128e": "llama-4-maverick"}  # fmt: skip
-_SHAPE = {"layers": "base_num_decoder_layers", "d_model": "base_emb_dim", "heads": "base_num_query_heads", "kv_heads": "base_num_kv_heads",
-          "d_ff": "base_mlp_dim", "head_dim": "head_dim", "vocab": "vocab_size", "experts": "num_experts", "top_k": "num_experts_per_tok"}  # fmt: skip
 FLAGS = flags("maxtext")
 
 
@@ -81,18 +77,16 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
         launch.options["shard"] = fsdp * int(sizes["ep"] or 1)
     launch.unresolved({f"{net}_{n}_parallelism": a for net in ("ici", "dcn") for a, ns in _AXES.items() for n in ns})
     args.pop("model_name")
-    found = {key: args.whole(launch, name) for key, name in _SHAPE.items()}
-    launch.shape = {key: size for key, size in found.items() if size} | (
-        {"gated": True, "vocab": found["vocab"] or 32000} if any(found.values()) else {}
-    )
+    training_common.described(args, launch, FLAGS.sizes)
+    launch.shape = {"gated": True, "vocab": 32000} | launch.shape if launch.shape else {}
     name = str(tree.get("model_name") or "").removesuffix("-2dfsdp")  # the same sizes under other sharding rules
-    launch.put("model", None if name == "default" else _NAMES.get(name, name), "model_name")
+    launch.put("model", None if name == "default" else formats()["maxtext"].get(name, name), "model_name")
     args.put(launch, "seq", "max_target_length")
     if float(str(args.first("capacity_factor", -1))) > 0:
         args.put(launch, "capacity-factor", "capacity_factor")
     launch.options.setdefault("seq", 2048)  # base.yml
     pp, of_stage = int(launch.options.get("pp", 1)), args.whole(launch, "num_layers_per_pipeline_stage") or 1
-    layers = found["layers"] or model_layers(str(launch.options.get("model", ""))) or 0
+    layers = launch.shape.get("layers") or model_layers(str(launch.options.get("model", ""))) or 0
     if pp > 1 and layers >= pp * of_stage:  # stages are visited in turns, a few layers at a time
         launch.options["virtual-stages"] = layers // (pp * of_stage)
     _batch(args, launch)
@@ -145,7 +139,7 @@ def write(options: Options, model: str) -> str:
     within = int(options.get("shard") or dp) if sharded else 1
     recompute = options.get("recompute", "none")
     plain = re.sub(r"^(llama|gemma)-(\d)", r"\1\2", str(options["model"]))  # generations without a dash
-    name = next((theirs for theirs, ours in _NAMES.items() if ours == options["model"]), plain)
+    name = next((theirs for theirs, ours in formats()["maxtext"].items() if ours == options["model"]), plain)
     wanted: Options = {"base_config": "base.yml", "model_name": name}
     if options.get("batch"):
         steps, left = divmod(int(options["batch"]), dp * int(options.get("micro-batch") or 1))

@@ -9,7 +9,7 @@ import re
 from itertools import groupby, pairwise
 
 from rooflinecli.importers.launch import rules, serving_common, training_common
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, formats
 from rooflinecli.importers.launch.training_common import shape_of
 from rooflinecli.importers.source import Options
 from rooflinecli.specs.model import ModelSpec, load_model
@@ -32,9 +32,6 @@ FLAGS = flags("megatron")
 SIZES = {"nproc-per-node": "n", "nnodes": "n", "num-gpus": "n", "tensor-model-parallel-size": "tp", "pipeline-model-parallel-size": "pp",
          "context-parallel-size": "cp", "expert-model-parallel-size": "ep", "ds-sequence-parallel-size": "cp",
          "num-layers-per-virtual-pipeline-stage": "virtual-stages"}  # fmt: skip
-_SHAPE = {"layers": ("num-layers",), "d_model": ("hidden-size",), "heads": ("num-attention-heads",), "kv_heads": ("num-query-groups", "num-key-value-heads"),
-          "d_ff": ("moe-ffn-hidden-size", "ffn-hidden-size"), "experts": ("num-experts", "num-moe-experts", "moe-num-experts"), "top_k": ("moe-router-topk", "moe-top-k"),
-          "head_dim": ("kv-channels",), "vocab": ("vocab-size", "pad-vocab-size-to")}  # fmt: skip
 _SHARDED = {"optim": 1, "optim_grads": 2, "optim_grads_params": 3, "grad": 2}
 
 
@@ -86,7 +83,7 @@ def read(words: list[str], launch: Launch) -> None:
     # arguments.py: to multiples of 64 under --swiglu
     wide = int(4 * (d or 0) * 2 / 3 / 64) * 64 if gated else 4 * (d or 0)
     launch.shape = ({"kv_heads": shape["heads"]} if "heads" in shape else {}) | ({"d_ff": wide} if d else {}) | shape
-    launch.unresolved(SIZES | {name: "model" for names in _SHAPE.values() for name in names})
+    launch.unresolved(SIZES)
     if _OTHERS.search(script.lower()) or args.has("mm-model") or "vlm" in str(args.first("model-provider")):
         launch.refuse("model", f"{script} trains another architecture than its sizes describe here")
     half = "fp16" if args.pop("fp16") else "bf16" if args.pop("bf16") else "fp32"
@@ -111,10 +108,10 @@ def read(words: list[str], launch: Launch) -> None:
 
 def settings(args: LaunchArguments, launch: Launch, gated: bool) -> None:
     """What scripts of Megatron and configs of NeMo say under the same names: the model's sizes, the batch, what is sharded and overlapped."""
-    found = {key: args.whole(launch, *names) for key, names in _SHAPE.items()}
-    if any(found.values()):
-        experts = {} if found["experts"] else {"experts": 0, "top_k": 0}
-        launch.shape = experts | {key: size for key, size in found.items() if size} | {"gated": gated}
+    training_common.described(args, launch, FLAGS.sizes)
+    if launch.shape:
+        experts = {} if "experts" in launch.shape else {"experts": 0, "top_k": 0}
+        launch.shape = launch.shape | experts | {"gated": gated}
         tied = args.pop("share-embeddings-and-output-weights")
         if args.pop("untie-embeddings-and-output-weights") or tied is False:
             launch.shape["tied"] = False
@@ -123,7 +120,7 @@ def settings(args: LaunchArguments, launch: Launch, gated: bool) -> None:
         context = args.count("max-position-embeddings", "encoder-seq-length", "seq-length")
         launch.shape |= {"context": context} if context else {}
     ep = launch.options.get("ep", 1)
-    if int(ep) > 1 and not found["experts"] and "model" not in launch.options and launch.shape:
+    if int(ep) > 1 and launch.shape and not launch.shape["experts"] and "model" not in launch.options:
         launch.refuse("model", f"expert_model_parallel_size {ep}, but no number of experts is stated")
     for option, names in FLAGS.read.items():
         args.put(launch, option, *names)
@@ -135,15 +132,12 @@ def settings(args: LaunchArguments, launch: Launch, gated: bool) -> None:
     launch.options["zero"] = stage if fsdp else 1 if args.pop("use-distributed-optimizer") else 0
 
 
-_BYTES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2, "half": 2, "fp8": 1, "uint8": 1}
-
-
 def _states(args: LaunchArguments, launch: Launch) -> None:
     """Bytes of the states of use_precision_aware_optimizer, which have formats of their own."""
     if not training_common.on(args.pop("use-precision-aware-optimizer")):
         return
     gradients, *states = (
-        _BYTES.get(str(args.pop(f"{what}-dtype", default="fp32")).removeprefix("torch."), 4)
+        int(formats()["states"].get(str(args.pop(f"{what}-dtype", default="fp32")).removeprefix("torch."), 4))
         for what in ("main-grads", "main-params", "exp-avg", "exp-avg-sq")
     )
     if gradients != 4:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from rooflinecli.importers.launch import dtype_names, rules, training_common
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, table
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, formats, table
 from rooflinecli.importers.launch.training_common import model_layers
 from rooflinecli.importers.source import Options, Tree
 
@@ -18,9 +18,6 @@ FLAGS = flags("torchtitan")
 _DEGREES = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
 _SCHEDULES = {"1f1b": "1f1b", "gpipe": "gpipe", "interleaved1f1b": "", "interleavedzerobubble": "interleaved-zero-bubble", "zbvzerobubble": "zb-v"}  # fmt: skip
 _PER_STAGE = "parallelism.pipeline_parallel_layers_per_stage"
-# names of flavors that are not the model's size, and of models that are not the family's
-_FLAVORS = {"llama4 17bx16e": "llama-4-scout", "llama4 17bx128e": "llama-4-maverick", "deepseek_v3 671B": "deepseek-v3",
-            "deepseek_v3 16B": "deepseek-v2-lite"}  # fmt: skip
 
 
 def claims(tree: Tree) -> bool:
@@ -94,7 +91,7 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
         else args.whole(launch, "training.local_batch_size", "training.batch_size")
     )
     if local:
-        training_common.local_batch(launch, local)
+        training_common.local_batch(launch, local, args.whole(launch, "training.gradient_accumulation_steps") or 1)
     narrow = any("float8" in str(c) or "mx" in str(c) for c in args.given.get("model.converters", []))
     narrow = args.pop("float8.enable_float8_linear") is True or narrow  # before there were converters
     args.pop("model.converters")
@@ -143,8 +140,10 @@ def _model(args: LaunchArguments, launch: Launch) -> None:
     if name == "flux":
         launch.refuse("model", "flux is another architecture than those priced here")
         return
-    version = re.sub(r"^llama3$", "llama-3.1" if flavor in ("8B", "70B", "405B") else "llama-3", name).replace("_", "-")
-    known = {key.lower(): model for key, model in _FLAVORS.items()}
+    version = re.sub(r"^llama3$", {"1B": "llama-3.2", "3B": "llama-3.2"}.get(flavor, "llama-3.1"), name).replace(
+        "_", "-"
+    )
+    known = {key.lower(): model for key, model in formats()["torchtitan"].items()}
     launch.put("model", known.get(f"{name} {flavor}".lower(), f"{version}-{flavor}".lower()), "model.flavor")
 
 
@@ -169,7 +168,7 @@ def write(options: Options, model: str) -> str:
     dp, shard, zero = int(options.get("dp", 1)), options.get("shard"), int(options.get("zero", 0))
     within = int(shard or dp) if zero else 1
     family, _, size = str(options["model"]).rpartition("-")
-    known = next((key.split() for key, value in _FLAVORS.items() if value == options["model"]), None)
+    known = next((key.split() for key, value in formats()["torchtitan"].items() if value == options["model"]), None)
     name, flavor = known or [re.sub(r"^llama-3(\.\d)?$", "llama3", family), size.upper()]  # releases share a name
     recompute = options.get("recompute", "none")
     stages, layers = (

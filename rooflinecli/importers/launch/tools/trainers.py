@@ -1,7 +1,8 @@
 """Trainers whose config or command flags/*.yaml describes in rows (those with `claims` or `command`): Axolotl, LLaMA-Factory, TRL, oumi, NeMo AutoModel,
-torchtune, and the supervised trainers of verl and OpenRLHF. One replica each; the launcher sets how many there are.
+torchtune, nanotron, LLM Foundry, LitGPT, and the supervised trainers of verl and OpenRLHF. One replica each where the launcher sets how many there are.
 
-Roles of `read`: model, axes, n and nodes, micro-batch and steps of accumulation, batch, seq, lora-rank, targets of adapters, optimizer.
+Roles of `read`: model, axes, n and nodes, micro-batch and steps of accumulation, batch, seq, lora-rank, targets of adapters, optimizer. `sizes`:
+keys of the model's shape, where the launch may describe it. Named groups of `command` are flags.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, 
 from rooflinecli.importers.source import Tree
 
 TRAINS = True
+FILES = ("config",)
 _AXES = ("tp", "pp", "cp", "ep", "dp")
 # modules of a layer by the names that decoders of transformers give them
 _QKV = {"q_proj", "k_proj", "v_proj", "qkv_proj", "query_key_value", "Wqkv", "c_attn"}
@@ -38,26 +40,31 @@ def claims(tree: Tree) -> str:
     return ""
 
 
-def _command(words: list[str]) -> str:
-    patterns = {name: command for name in names() if (command := flags(name).command)}
-    return next((name for name, pattern in patterns.items() if re.fullmatch(pattern, " ".join(words), re.DOTALL)), "")
+def _command(words: list[str]) -> tuple[str, dict[str, str]]:
+    """The trainer that a command starts, empty for none, and what its words say without a flag."""
+    for name in names():
+        if (pattern := flags(name).command) and (match := re.fullmatch(pattern, " ".join(words), re.DOTALL)):
+            return name, {key.replace("_", "-"): word for key, word in match.groupdict().items() if word}
+    return "", {}
 
 
 def starts(words: list[str]) -> list[str] | None:
     """The command of such a trainer."""
-    return words if _command(words) else None
+    return words if _command(words)[0] else None
 
 
-def read(given: Tree | list[str], launch: Launch) -> None:
-    """Read a run as training options."""
+def read(given: Tree | list[str], launch: Launch, config: Tree | None = None) -> None:
+    """Read a run as training options; what a command says goes before its config."""
     if isinstance(given, list):
-        launch.tool = _command(given)
+        launch.tool, named = _command(given)
         several = [name.replace("_", "-") for name in flags(launch.tool).read.get("targets", ())]
         switches = [name for name in training_common.SWITCHES if name != "deepspeed"]  # which names a config here
         args = LaunchArguments.of_words(given, switches, many=several)
         pairs = [word.lstrip("+").partition("=") for word in args.positional if re.match(r"\+*[A-Za-z][\w.]*=", word)]
         args.positional = [word for word in args.positional if "=" not in word]
         args.given |= {key: [yaml.safe_load(value) if value.isalnum() else value] for key, _, value in pairs}
+        args.positional = [word for word in args.positional if word not in named.values()]
+        args.given = LaunchArguments.of_tree(config or {}).given | {k: [v] for k, v in named.items()} | args.given
         launch.devices = training_common.ranks(args) or launch.devices
     else:
         launch.tool = claims(given) or launch.tool
@@ -81,6 +88,7 @@ def fill(launch: Launch, args: LaunchArguments, tool: str) -> None:
         dtype_names.checkpoint(named, args.pop(*known.read["model"]), args.written(*known.read["model"]))
         stored = named.options.pop("weight-dtype", None) or named.options.pop("dtype", None)
         launch.options |= named.options
+    training_common.described(args, launch, known.sizes)
     micro = args.whole(launch, *known.read.get("micro-batch", ()))
     steps = args.whole(launch, *known.read.get("steps", ())) or 1
     if micro:
