@@ -44,8 +44,11 @@ def plan_file() -> JsonSchema:
         "properties": {k: {"type": "array", "minItems": 1} for k in options},
         "additionalProperties": False,
     }
+    # a limit: true, false, a word, or a comparison with its unit
+    kinds = [{"type": "boolean"}, {"type": "string", "pattern": r"^\s*(<=|>=|==|=|<|>|≤|≥)\s*\S|^\s*[A-Za-z]"}]
+    limit: JsonSchema = {"anyOf": kinds}
     check["properties"]["require"]["additionalProperties"] = {
-        "anyOf": [_limit(), {"type": "array", "minItems": 1, "items": _limit()}]
+        "anyOf": [limit, {"type": "array", "minItems": 1, "items": limit}]
     }
     for node, old, name in ((schema, "hold", "bound"), (check, "hold", "bound"), (schema, "unsure", "on_inconclusive")):
         node["properties"][old] = {**node["properties"][name], "deprecated": True}
@@ -81,13 +84,6 @@ def option_schema(option: Option, help: str | None = None, several: bool = False
     return {
         "type": ["number", "string"] if KINDS[option.kind].unit or option.kind == "distribution" else "string",
         **about,
-    }
-
-
-def _limit() -> JsonSchema:
-    """true, false, a word, or a comparison with its unit."""
-    return {
-        "anyOf": [{"type": "boolean"}, {"type": "string", "pattern": r"^\s*(<=|>=|==|=|<|>|≤|≥)\s*\S|^\s*[A-Za-z]"}]
     }
 
 

@@ -169,24 +169,12 @@ def fit_class(
             named.setdefault(name, []).append(r)
     apart = {name: _off(constants, rows) for name, rows in sorted(named.items())}
     return Fit(
-        regime=regime,
-        kind=kind,
-        dtype=dtype,
-        compute_flops_per_s=constants.compute,
-        memory_bytes_per_s=constants.memory,
-        overhead_s=constants.overhead,
-        p=None if math.isinf(constants.p) else constants.p,
-        k0=constants.k0,
-        tau_s=constants.tau,
-        shapes_fitted=len(seen),
-        shapes_held_out=len(held),
-        held_out_median=median,
-        held_out_p90=quantile(off, 0.9),
-        roofline_median=raw,
-        worse_than_roofline=not median <= raw,
-        error=quantile(off, 0.8),
+        regime=regime, kind=kind, dtype=dtype, compute_flops_per_s=constants.compute, memory_bytes_per_s=constants.memory,
+        overhead_s=constants.overhead, p=None if math.isinf(constants.p) else constants.p, k0=constants.k0, tau_s=constants.tau,
+        shapes_fitted=len(seen), shapes_held_out=len(held), held_out_median=median, held_out_p90=quantile(off, 0.9), roofline_median=raw,
+        worse_than_roofline=not median <= raw, error=quantile(off, 0.8),
         groups={n: GroupErrors(shapes=len(e), median=quantile(e, 0.5), p90=quantile(e, 0.9)) for n, e in apart.items()},
-    )
+    )  # fmt: skip
 
 
 def _off(c: Constants, records: list[LogRecord]) -> list[float]:

@@ -79,22 +79,11 @@ def _row(run: Row, prompt: int, batch: float, output: float, watts: float, rate:
         return memory / seconds, float(compute)
 
     return PowerRow(
-        model=run["model"],
-        hw=run["hw"],
-        kind="MoE" if ctx.is_moe else "dense",
-        devices=devices,
-        replicas=float(layout.dp),
-        tdp=float(ctx.chip.rated_power),
-        batch=batch,
-        watts=watts,
-        tokens_per_s=rate,
-        itl_s=itl_ms / 1e3,
-        answer=answer,
-        measured_use=uses(batch / rate, rate),
-        use=uses(float(answer.time_s), float(answer.tokens_per_s)),
-        error=float(answer.derived["power_error"]),
-        at_fault="at_fault" in run,
-    )
+        model=run["model"], hw=run["hw"], kind="MoE" if ctx.is_moe else "dense", devices=devices, replicas=float(layout.dp),
+        tdp=float(ctx.chip.rated_power), batch=batch, watts=watts, tokens_per_s=rate, itl_s=itl_ms / 1e3, answer=answer,
+        measured_use=uses(batch / rate, rate), use=uses(float(answer.time_s), float(answer.tokens_per_s)),
+        error=float(answer.derived["power_error"]), at_fault="at_fault" in run,
+    )  # fmt: skip
 
 
 @dataclass

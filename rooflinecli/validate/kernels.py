@@ -64,16 +64,9 @@ BuiltOp = tuple[Op, Array, Array]  # operation, core and scored of the distinct 
 def _matmul(columns: list[Array], chip: str, source: Row) -> BuiltOp:
     m, n, k = columns
     op = Op(
-        name="matmul",
-        kind="matmul",
-        dtype=source["dtype"],
-        flops=counts.matmul_flops(m, k, n),
-        bytes=counts.matmul_bytes(m, k, n, source["value_bytes"], source["value_bytes"], 2.0),
-        k=k,
-        n=n,
-        quantized=m * k,
-        ramp=1 / k,
-    )
+        name="matmul", kind="matmul", dtype=source["dtype"], flops=counts.matmul_flops(m, k, n),
+        bytes=counts.matmul_bytes(m, k, n, source["value_bytes"], source["value_bytes"], 2.0), k=k, n=n, quantized=m * k, ramp=1 / k,
+    )  # fmt: skip
     return op, like_models(n, k), m > 0
 
 
@@ -81,15 +74,9 @@ def _decode(columns: list[Array], chip: str, source: Row) -> BuiltOp:
     b, s, h, g, d, w = columns
     keys = num.minimum(s, np.where(w == 0, INF, w))
     op = Op(
-        name="attention",
-        kind="decode_attention",
-        dtype="bf16",
-        flops=attention.attention_core_flops(b, h, keys, d, d),
-        bytes=counts.bytes_of(b * keys * 2 * g * d, 2.0) + counts.bytes_of(b * h * 2 * d, 2.0),
-        k=keys,
-        n=d,
-        items=b * g,
-    )
+        name="attention", kind="decode_attention", dtype="bf16", flops=attention.attention_core_flops(b, h, keys, d, d),
+        bytes=counts.bytes_of(b * keys * 2 * g * d, 2.0) + counts.bytes_of(b * h * 2 * d, 2.0), k=keys, n=d, items=b * g,
+    )  # fmt: skip
     beyond = cached_bytes(op) > 1.5 * l2(chip)
     return op, beyond, beyond
 
@@ -119,32 +106,20 @@ def _prefill_op(
     g, d, values = heads
     pairs = attention.causal_pairs(s, window)
     return Op(
-        name="attention",
-        kind="prefill_attention",
-        dtype="bf16",
-        flops=attention.attention_core_flops(b, h, pairs, d, values),
-        bytes=attention.flash_attention_bytes(b, s, s, h, g, d, values, 2.0, 2.0),
-        k=np.minimum(s, window + TILE),
-        n=n,
-        quantized=2 * b * s * g * d,
-        ramp=s / pairs,
-        items=b * h * s / TILE,
-    )
+        name="attention", kind="prefill_attention", dtype="bf16", flops=attention.attention_core_flops(b, h, pairs, d, values),
+        bytes=attention.flash_attention_bytes(b, s, s, h, g, d, values, 2.0, 2.0), k=np.minimum(s, window + TILE), n=n,
+        quantized=2 * b * s * g * d, ramp=s / pairs, items=b * h * s / TILE,
+    )  # fmt: skip
 
 
 def _latent_decode(columns: list[Array], chip: str, source: Row) -> BuiltOp:
     """DeepSeek's multi-head latent attention over latents 512 + 64 wide."""
     b, s, h = columns
     op = Op(
-        name="attention",
-        kind="latent_attention",
-        dtype="bf16",
-        flops=attention.attention_core_flops(b, h, s, 576.0, 512.0),
-        bytes=counts.bytes_of(b * s * 576, 2.0) + counts.bytes_of(b * h * 1088, 2.0),
-        k=s,
-        n=544.0 + 0 * s,
+        name="attention", kind="latent_attention", dtype="bf16", flops=attention.attention_core_flops(b, h, s, 576.0, 512.0),
+        bytes=counts.bytes_of(b * s * 576, 2.0) + counts.bytes_of(b * h * 1088, 2.0), k=s, n=544.0 + 0 * s,
         items=b * np.ceil(h / LATENT_HEADS),
-    )
+    )  # fmt: skip
     return op, s > 0, s > 0
 
 

@@ -45,21 +45,14 @@ def ctx(row: Row, prompt: float | None = None, output: float | None = None) -> E
     hardware = load_hardware(row["hardware"])
     before = float(row["depth"] if "depth" in row else row["prompt"] if row.get("after_prompt") else 0)
     request = Request(
-        load_model(row["model"]),
-        hardware,
-        devices=float(row.get("devices", 1)),
-        gpu_layers=float(row["gpu_layers"]) if "gpu_layers" in row else None,
-        experts_on=row.get("experts_on"),
+        load_model(row["model"]), hardware, devices=float(row.get("devices", 1)),
+        gpu_layers=float(row["gpu_layers"]) if "gpu_layers" in row else None, experts_on=row.get("experts_on"),
         host=load_hardware(row["host"]) if "host" in row else None,
-        token_budget=float(row["micro_batch"]) if "micro_batch" in row else None,
-        batch=float(row.get("batch", 1)),
-        prompt=prompt or before or 1.0,
-        output=output if output is not None else float(row.get("output", UNSTATED["output"])),
-        dtype="fp16" if "fp16" in hardware.peak else None,
-        weight_dtype=weights,
-        engine=row["engine"],
+        token_budget=float(row["micro_batch"]) if "micro_batch" in row else None, batch=float(row.get("batch", 1)),
+        prompt=prompt or before or 1.0, output=output if output is not None else float(row.get("output", UNSTATED["output"])),
+        dtype="fp16" if "fp16" in hardware.peak else None, weight_dtype=weights, engine=row["engine"],
         flash=bool(row.get("flash", row["engine"] != "llamafile")),
-    )
+    )  # fmt: skip
     found = EstimateContext(request)
     alone = row.get("devices", 1) == 1 and not {"gpu_layers", "experts_on"} & set(row)
     if not alone or hardware.host_link is None or hardware.kind == "cpu":

@@ -72,12 +72,6 @@ def _plan(question: Any, how: Any) -> Any:
         return question.answer(lambda _: bar.add(1), how.workers(question))
 
 
-def _fleet(question: Any, how: Any) -> Any:
-    from rooflinecli.core.parallel_map import worker_map
-
-    return question.answer(counting(how.workers(question) or worker_map(), "models on groups"))
-
-
 def _compare(question: Any, how: Any) -> Any:
     """The comparison, or measured rows next to the estimate on one chip."""
     return verbs.compared(_without_sensitivity(question, how))
@@ -149,7 +143,7 @@ VERBS = {
         best=lambda a: next((row.estimate or row.command for row in a.results), ""),
     ),
     "plan": Verb("plan", "rows", plotted(Parallel), _plan, best=lambda a: next((row.command for row in a.sized), "")),
-    "fleet": Verb("plan.fleet", "rows", Study, _fleet),
+    "fleet": Verb("plan.fleet", "rows", Study, lambda q, how: q.answer(counting(how.workers(q), "models on groups"))),
     "compare": Verb(
         "compare", "rows", plotted(Delivery), _compare, best=lambda a: next((row.command for row in a.ranked), "")
     ),

@@ -149,13 +149,13 @@ class Progress:
         self.close()
 
 
-def counting(workers: Workers, unit: str) -> Workers:
+def counting(workers: Workers | None, unit: str) -> Workers:
     """A map that shows how many of its items are done."""
 
     def counted(function: Callable[[Q], A], items: Iterable[Q]) -> Iterator[A]:
         every = list(items)
         with Progress(len(every), unit) as bar:
-            for answer in workers(function, every):
+            for answer in (workers or map)(function, every):
                 bar.add(1)
                 yield answer
 

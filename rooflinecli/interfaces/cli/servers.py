@@ -64,14 +64,8 @@ def serve_page(question: Web, how: NoDelivery) -> None:
     hosts = LOOPBACK if host in LOOPBACK or host == "::1" else (host,) if host not in ("0.0.0.0", "::") else ("*",)
     # No log_config: uvicorn's own would close the handlers that other packages of this process hold.
     config = uvicorn.Config(
-        made(hosts),
-        host=host,
-        port=question.port,
-        log_level="warning",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-    )
+        made(hosts), host=host, port=question.port, log_level="warning", log_config=None, access_log=False, server_header=False,
+    )  # fmt: skip
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -242,7 +242,7 @@ def page(options: Options, content: str, question: type[Question[Any]] = Estimat
             tag("p", " ".join((question.__doc__ or "").partition("\n\n")[0].split()), " The address bar holds the question.")),
         tag("details", tag("summary", "The question", tag("span", f": {asked}" if asked else "")), form, id="fold"),
         tag("div", tag("p", "", id="status", role="status", aria_live="polite"), tag("main", EscapedHtml(content), id="answer", tabindex="-1"), id="result"),
-        _names("models"), _names("hardware"),
+        *(tag("datalist", [tag("option", value=name) for name in sorted(files(kind))], id=kind) for kind in ("models", "hardware")),
         served=(tag("link", rel="stylesheet", href="style.css"), tag("script", src="app.js", defer="")),
     )  # fmt: skip
 
@@ -303,7 +303,3 @@ def _choices(words: tuple[str, ...], value: object, default: str) -> Iterator[Es
     for word in known:
         chosen = {"selected": ""} if str(value or "") == word else {}
         yield tag("option", word or (f"{default} (default)" if default else "default"), value=word, **chosen)
-
-
-def _names(kind: str) -> EscapedHtml:
-    return tag("datalist", [tag("option", value=name) for name in sorted(files(kind))], id=kind)

@@ -184,16 +184,9 @@ def hopper_matmul(x: jax.Array, w: jax.Array, band: int = BANDS[0]) -> jax.Array
     from jax.experimental.pallas.ops.gpu import hopper_matmul_mgpu as ops
 
     config = ops.TuningConfig(
-        tile_m=128,
-        tile_n=128,
-        tile_k=64,
-        max_concurrent_steps=4,
-        epi_tile_m=64,
-        epi_tile_n=64,
-        grid_minor_dim=ops.MatmulDimension.N,
-        grid_tile_width=band,
-        wg_dimension=ops.MatmulDimension.N,
-    )
+        tile_m=128, tile_n=128, tile_k=64, max_concurrent_steps=4, epi_tile_m=64, epi_tile_n=64, grid_minor_dim=ops.MatmulDimension.N,
+        grid_tile_width=band, wg_dimension=ops.MatmulDimension.N,
+    )  # fmt: skip
     return ops.matmul(x, w, None, config=config)
 
 

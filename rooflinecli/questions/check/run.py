@@ -353,19 +353,12 @@ def evaluate(
     elif requirement.quantity == "feasible" and verdict == FAIL:
         reason = "; ".join(violations.values())
     return RequirementAnswer.like(
-        requirement,
-        unit="" if isinstance(limit, (bool, str)) else unit_of(requirement.quantity),
-        value=value,
-        value_bound=bound if found.interval else "expected",
-        expected=found.expected,
-        floor=found.floor,
-        interval=(found.low, found.high) if found.interval else None,
-        verdict=verdict,
-        verdict_at_expected=at_expected,
+        requirement, unit="" if isinstance(limit, (bool, str)) else unit_of(requirement.quantity), value=value,
+        value_bound=bound if found.interval else "expected", expected=found.expected, floor=found.floor,
+        interval=(found.low, found.high) if found.interval else None, verdict=verdict, verdict_at_expected=at_expected,
         margin=None if infeasible else requirement.margin(value),
-        explanation=found.note or ("" if result is None else _composition(requirement, found, result)),
-        reason=reason,
-    )
+        explanation=found.note or ("" if result is None else _composition(requirement, found, result)), reason=reason,
+    )  # fmt: skip
 
 
 def worst(verdicts: list[str]) -> str:

@@ -100,24 +100,12 @@ def timed(
     alone = num.one(members)
     by_floor = "bandwidth" if num.value(priced.floor) * 2 > num.value(expected) else "latency"
     return CollectiveAnswer(
-        op=op,
-        hardware=ChipName(name=hardware.name, id=hardware.id),
-        bytes=size,
-        devices=members,
-        volume_bytes=priced.volume,
-        floor_s=priced.floor,
-        expected_s=expected,
-        time_s=expected,
-        interval_s=(
-            roofline.interval_low(expected, gain, priced.floor),
-            roofline.interval_high(expected, priced.error),
-        ),
-        bus_bandwidth_bytes_per_s=0.0 if alone else carried / expected,
-        latency_s=priced.latency,
-        bottleneck=by_floor,
-        algorithm=algorithm,
+        op=op, hardware=ChipName(name=hardware.name, id=hardware.id), bytes=size, devices=members, volume_bytes=priced.volume,
+        floor_s=priced.floor, expected_s=expected, time_s=expected,
+        interval_s=(roofline.interval_low(expected, gain, priced.floor), roofline.interval_high(expected, priced.error)),
+        bus_bandwidth_bytes_per_s=0.0 if alone else carried / expected, latency_s=priced.latency, bottleneck=by_floor, algorithm=algorithm,
         levels=[],
-    )
+    )  # fmt: skip
 
 
 def along_axes(hardware: HardwareSpec, axes: dict[str, float]) -> tuple[tuple[float, float], ...]:

@@ -87,18 +87,10 @@ def compare(question: Compare) -> CompareAnswer:
     rows = _ranked([_row(entry, rank, specs[entry.name], bound) for entry in entries], rank)
     model = next((e.result.model.name for e in entries if e.result), str(options["model"]))
     found = CompareAnswer(
-        model={"name": model},
-        iso=iso,
-        iso_text=iso_text,
-        rank=rank,
-        bound=bound,
-        unit=unit_of(rank),
-        better="more" if higher_is_better(rank) else "less",
-        slo_s=limits,
-        unpriced=unpriced(priced),
-        rows=rows,
+        model={"name": model}, iso=iso, iso_text=iso_text, rank=rank, bound=bound, unit=unit_of(rank),
+        better="more" if higher_is_better(rank) else "less", slo_s=limits, unpriced=unpriced(priced), rows=rows,
         feasible=any(row.feasible for row in rows),
-    )
+    )  # fmt: skip
     if question.sensitivity:
         found.tornado = _tornado(found, {name: {**asked, **own.get(name, {})} for name in specs})
     return found
@@ -200,22 +192,14 @@ def _row(entry: ChipResult, rank: str, spec: HardwareSpec, bound: str) -> Compar
     ranked = result.phases.get(value.phase or phase_of(rank), first) if value else first
     names = [q for phase in result.phases for q in _SHOWN[phase]]
     return ComparedChip(
-        chip=entry.name,
-        name=spec.name,
-        feasible=result.feasible and not entry.why,
-        infeasible_reason=entry.why,
-        layout={size: getattr(plan, size) for size in ("devices", "tp", "pp", "dp")},
-        value=value.expected if value else None,
+        chip=entry.name, name=spec.name, feasible=result.feasible and not entry.why, infeasible_reason=entry.why,
+        layout={size: getattr(plan, size) for size in ("devices", "tp", "pp", "dp")}, value=value.expected if value else None,
         value_at_bound=value.at(bound, not higher_is_better(rank)) if value else None,
         interval=[value.low, value.high] if value and value.interval else None,
-        quantities={
-            q: found.expected for q in [*names, "memory.headroom_fraction"] if (found := _ends(result, q)) is not None
-        },
-        bottleneck=ranked.bottleneck,
-        usd_per_hour=price * plan.devices if price is not None else None,
-        memory_bytes=plan.devices * first.memory.capacity_bytes,
-        command=entry.command,
-    )
+        quantities={q: found.expected for q in [*names, "memory.headroom_fraction"] if (found := _ends(result, q)) is not None},
+        bottleneck=ranked.bottleneck, usd_per_hour=price * plan.devices if price is not None else None,
+        memory_bytes=plan.devices * first.memory.capacity_bytes, command=entry.command,
+    )  # fmt: skip
 
 
 def _ends(result: EstimateAnswer, quantity: str) -> IntervalBounds | None:

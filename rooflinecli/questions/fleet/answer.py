@@ -13,7 +13,7 @@ import numpy as np
 from rooflinecli.core import num
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.num import divisors
-from rooflinecli.core.parallel_map import Workers, worker_map
+from rooflinecli.core.parallel_map import Workers
 from rooflinecli.engine import extrapolation
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.formulas import cost
@@ -211,7 +211,7 @@ def fleet(
     """The answer of a file. Raises DataError with file:line for one that is wrong, UsageError for an objective without prices."""
     question = asked(path, bound, objective, split)
     pairs = [(s, g) for s in question.services for g in question.groups if g.name in s.groups]
-    found = (workers or worker_map())(offers, [(s, g, question.bound) for s, g in pairs])
+    found = (workers or map)(offers, [(s, g, question.bound) for s, g in pairs])
     return report(question, {(s.name, g.name): one for (s, g), one in zip(pairs, found, strict=True)})
 
 
@@ -238,20 +238,11 @@ def report(question: Fleet, found: dict[tuple[str, str], InstanceOptions]) -> Fl
     if given is not None and given.weight:
         gap = given.weight / given.bound - 1 if given.bound else float("inf")
     return FleetAnswer.like(
-        question,
-        layouts=sum(o.layouts for o in found.values()),
-        feasible=fits,
-        growth=growth if len(placed.able) == len(question.services) else 0.0,
-        bottleneck=bottleneck.name if bottleneck else None,
-        exact=given is None or given.bound == given.weight,
-        optimality_gap=gap,
-        devices=sum(g.used for g in groups),
-        spare=sum(g.spare for g in groups),
-        usd_per_hour=_total(g.usd_per_hour for g in groups),
-        groups=groups,
-        models=services,
-        rows=rows,
-    )
+        question, layouts=sum(o.layouts for o in found.values()), feasible=fits,
+        growth=growth if len(placed.able) == len(question.services) else 0.0, bottleneck=bottleneck.name if bottleneck else None,
+        exact=given is None or given.bound == given.weight, optimality_gap=gap, devices=sum(g.used for g in groups),
+        spare=sum(g.spare for g in groups), usd_per_hour=_total(g.usd_per_hour for g in groups), groups=groups, models=services, rows=rows,
+    )  # fmt: skip
 
 
 def _total(paid: Iterable[float | None]) -> float | None:
@@ -312,19 +303,13 @@ def _service(
         for group in groups
         if not placed.instances(service, group)
     ]
-    return ServedModel(
-        name=service.name,
-        model=load_model(str(service.options["model"])).name,
-        qps=service.qps,
-        limits_s=service.limits,
+    return ServedModel.like(
+        service, model=load_model(str(service.options["model"])).name, limits_s=service.limits,
         served_qps=service.qps * min(growth, 1.0) if mine else 0.0,
-        requests_per_s_at_bound=sum(row.requests_per_s_at_bound for row in mine),
-        devices=sum(row.devices for row in mine),
-        usd_per_hour=_total(row.usd_per_hour for row in mine),
-        growth=alone[place] if place is not None else None,
-        load=placed.programme.load(place) if place is not None else None,
-        refused=refused,
-    )
+        requests_per_s_at_bound=sum(row.requests_per_s_at_bound for row in mine), devices=sum(row.devices for row in mine),
+        usd_per_hour=_total(row.usd_per_hour for row in mine), growth=alone[place] if place is not None else None,
+        load=placed.programme.load(place) if place is not None else None, refused=refused,
+    )  # fmt: skip
 
 
 def _group(placed: Placement, place: int, rows: list[PlacedService], fits: bool) -> UsedGroup:
@@ -332,14 +317,12 @@ def _group(placed: Placement, place: int, rows: list[PlacedService], fits: bool)
     group = placed.question.groups[place]
     used, price = sum(row.devices for row in rows if row.group == group.name), group.usd_per_device_hour
     whole = len(placed.able) == len(placed.question.services)
-    return UsedGroup(
-        name=group.name,
+    return UsedGroup.like(
+        group,
         hardware=load_hardware(group.chip).name,
-        devices=group.devices,
         used=used,
         spare=group.devices - used,
         needed=None if fits or not whole else placed.programme.needed(place),
-        usd_per_device_hour=price,
         price=None if price is None else "given" if group.price is not None else "file",
         usd_per_hour=None if price is None else float(cost.fleet_price(used, price)),
     )

@@ -129,25 +129,13 @@ class TrainingGoodput(Question[Quantities]):
         least = float(num.value(outcome(f.mtbf_quantile(fleet, spread, Z80))[2] if spread else slow))
         busy = None if self.run is None else lift("T", self.run, "s", "--run") * slow
         return Quantities.of(
-            "goodput/1",
-            devices=self.n,
-            mtbf_s=fleet,
-            mtbf_interval_s=(rarely, often),
-            checkpoint_s=way.save,
-            restart_s=way.back,
-            young_interval_s=f.young_interval(way.save, fleet),
-            daly_interval_s=way.interval(fleet * replicas),
-            interval_s=used,
-            slowdown=slow,
-            goodput=f.goodput_fraction(slow),
-            goodput_interval=(1 / most, 1 / least),
-            checkpoint_overhead=f.checkpoint_overhead(used, way.save),
-            checkpoint_bytes=size,
-            run_s=busy,
+            "goodput/1", devices=self.n, mtbf_s=fleet, mtbf_interval_s=(rarely, often), checkpoint_s=way.save, restart_s=way.back,
+            young_interval_s=f.young_interval(way.save, fleet), daly_interval_s=way.interval(fleet * replicas), interval_s=used,
+            slowdown=slow, goodput=f.goodput_fraction(slow), goodput_interval=(1 / most, 1 / least),
+            checkpoint_overhead=f.checkpoint_overhead(used, way.save), checkpoint_bytes=size, run_s=busy,
             run_interval_s=None if self.run is None else (self.run * least, self.run * most),
-            failures=None if busy is None else busy / fleet,
-            logged=logged,
-        )
+            failures=None if busy is None else busy / fleet, logged=logged,
+        )  # fmt: skip
 
     def _mtbf(self, lift: PlainLift, logged: History | None) -> tuple[Quantity, Quantity]:
         """Device MTBF and the standard deviation of its logarithm: as given, of the run's own history, or of fleets."""

@@ -238,15 +238,10 @@ def _totals(spec: HardwareSpec, level: Level) -> System:
     shape, rings = level.shape, level.wrap != "never"
     bisection = torus_bisection(tuple(shape), link, rings) if shape else switch_bisection(devices, link)
     return System(
-        level=level.name,
-        devices=devices,
-        hosts=devices / spec.devices_per_host.si if spec.devices_per_host else None,
-        dtype=dtype,
-        peak_flops_per_s=devices * spec.peak[dtype].si,
-        capacity_bytes=devices * spec.memory.capacity.si,
-        bandwidth_bytes_per_s=devices * spec.memory.bandwidth.si,
-        bisection_bytes_per_s=float(bisection),
-    )
+        level=level.name, devices=devices, hosts=devices / spec.devices_per_host.si if spec.devices_per_host else None, dtype=dtype,
+        peak_flops_per_s=devices * spec.peak[dtype].si, capacity_bytes=devices * spec.memory.capacity.si,
+        bandwidth_bytes_per_s=devices * spec.memory.bandwidth.si, bisection_bytes_per_s=float(bisection),
+    )  # fmt: skip
 
 
 def _figures(spec: HardwareSpec) -> Iterator[tuple[str, tuple[str | int, ...], Figure]]:

@@ -24,16 +24,9 @@ def matmul_op(m: Number, k: Number, n: Number, dtype: str, hardware: HardwareSpe
     """
     f = formats(dtype, None, None, hardware.peak, hardware.name)
     return Op(
-        name="matmul",
-        kind="matmul",
-        dtype=f.compute,
-        flops=counts.matmul_flops(m, k, n),
-        bytes=counts.matmul_bytes(m, k, n, f.matmul_input, f.weight, f.activation),
-        k=k,
-        n=n,
-        quantized=m * k,
-        ramp=1 / k,
-    )
+        name="matmul", kind="matmul", dtype=f.compute, flops=counts.matmul_flops(m, k, n),
+        bytes=counts.matmul_bytes(m, k, n, f.matmul_input, f.weight, f.activation), k=k, n=n, quantized=m * k, ramp=1 / k,
+    )  # fmt: skip
 
 
 def attention_op(
@@ -57,16 +50,10 @@ def attention_op(
     if not fused:
         moved = moved + attention.unfused_scores_bytes(batch, heads, q, kv, f.activation)
     op = Op(
-        name="attention",
-        kind="decode_attention" if decode else "prefill_attention",
-        dtype=f.attention_compute,
-        flops=attention.attention_core_flops(batch, heads, pairs, head_dim, head_dim),
-        bytes=moved,
-        k=kv,
-        n=head_dim,
-        items=batch * kv_heads if decode else batch * heads * q / TILE,
-        sharing=heads / kv_heads,
-    )
+        name="attention", kind="decode_attention" if decode else "prefill_attention", dtype=f.attention_compute,
+        flops=attention.attention_core_flops(batch, heads, pairs, head_dim, head_dim), bytes=moved, k=kv, n=head_dim,
+        items=batch * kv_heads if decode else batch * heads * q / TILE, sharing=heads / kv_heads,
+    )  # fmt: skip
     return op if decode else op._replace(quantized=2 * batch * kv * kv_heads * head_dim, ramp=q / pairs)
 
 
@@ -80,19 +67,9 @@ def alone(op: Op, dtype: str, chip: Chip, regime: str = REGIME) -> Quantities:
     time = num.maximum(priced.expected, floor)
     low, high = sorted(float(num.value(t)) for t in (t_c, t_m))
     return Quantities.of(
-        "kernel/1",
-        op=op.name,
-        hardware=chip.spec.name,
-        dtype=dtype,
-        flops=op.flops,
-        bytes=op.bytes,
-        intensity_flops_per_byte=intensity,
-        ridge_flops_per_byte=roofline.ridge_point(peak, chip.bandwidth),
-        bound="compute" if num.value(t_c) > num.value(t_m) else "memory",
-        bound_by=high / low if num.value(op.flops) else INF,
-        floor_s=label(floor, "t_floor"),
-        time_s=label(time, "t"),
+        "kernel/1", op=op.name, hardware=chip.spec.name, dtype=dtype, flops=op.flops, bytes=op.bytes, intensity_flops_per_byte=intensity,
+        ridge_flops_per_byte=roofline.ridge_point(peak, chip.bandwidth), bound="compute" if num.value(t_c) > num.value(t_m) else "memory",
+        bound_by=high / low if num.value(op.flops) else INF, floor_s=label(floor, "t_floor"), time_s=label(time, "t"),
         interval_s=(roofline.interval_low(time, priced.error, floor), roofline.interval_high(time, priced.error)),
-        attainable_flops_per_s=roofline.attainable_flops(intensity, peak, chip.bandwidth),
-        achieved_flops_per_s=op.flops / time,
-    )
+        attainable_flops_per_s=roofline.attainable_flops(intensity, peak, chip.bandwidth), achieved_flops_per_s=op.flops / time,
+    )  # fmt: skip

@@ -224,23 +224,13 @@ def placed(chip: Chip, line: OperationLine, launches: Number, total: Number, sha
     flops, moved = line.flops * launches, line.bytes * launches
     compute = priced.t_compute > priced.t_memory
     return Operation(
-        name=op.name,
-        group=op.group,
-        class_=op.kind,
-        dtype=op.dtype,
-        shape=shape,
-        launches=launches,
-        flops=flops,
-        bytes=moved,
+        name=op.name, group=op.group, class_=op.kind, dtype=op.dtype, shape=shape, launches=launches, flops=flops, bytes=moved,
         intensity_flops_per_byte=roofline.arithmetic_intensity(flops, moved) if moved else None,
-        bound="memory" if op.kind in FUSIBLE or not compute else "compute",
-        floor_s=floor,
-        time_s=seconds,
+        bound="memory" if op.kind in FUSIBLE or not compute else "compute", floor_s=floor, time_s=seconds,
         interval_s=[roofline.interval_low(seconds, priced.error, floor), roofline.interval_high(seconds, priced.error)],
-        share=seconds / total,
-        achieved_flops_per_s=flops / seconds if seconds else None,
+        share=seconds / total, achieved_flops_per_s=flops / seconds if seconds else None,
         achieved_bytes_per_s=moved / seconds if seconds else None,
-    )
+    )  # fmt: skip
 
 
 def _others(kernels: list[Operation], answer: PhaseAnswer) -> list[Operation]:

@@ -145,20 +145,11 @@ def _row(asked: PlanTarget, name: str, layout: InstanceLayout) -> ServingChip:
     numbers = one.times(count, devices, asked.qps)
     hourly = None if one.price is None else float(cost.fleet_price(devices, one.price))
     return ServingChip(
-        chip=name,
-        hardware=one.hardware,
-        devices=devices,
-        numbers=numbers,
-        usd_per_hour=hourly,
-        period_cost_usd=None
-        if hourly is None or asked.plan.deadline is None
-        else float(cost.run_cost(asked.plan.deadline, hourly)),
-        cost_at_bound_usd=hourly,
-        time_at_bound_s=numbers.interval_itl_s[1],
-        usd_per_device_hour=one.price,
-        price=None if one.price is None else "given" if "price" in asked.each[name] else "file",
-        command=one.command,
-    )
+        chip=name, hardware=one.hardware, devices=devices, numbers=numbers, usd_per_hour=hourly,
+        period_cost_usd=None if hourly is None or asked.plan.deadline is None else float(cost.run_cost(asked.plan.deadline, hourly)),
+        cost_at_bound_usd=hourly, time_at_bound_s=numbers.interval_itl_s[1], usd_per_device_hour=one.price,
+        price=None if one.price is None else "given" if "price" in asked.each[name] else "file", command=one.command,
+    )  # fmt: skip
 
 
 CRITERIA = (

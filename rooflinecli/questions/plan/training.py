@@ -272,17 +272,14 @@ class ChipPlan:
     def at(self, devices: int) -> DeviceCountResult:
         """The best layout on a number of devices, by the step at the bound."""
         if devices not in self.tried:
-            self.tried[devices] = self._searched(devices)
+            best, asked = FastestLayout(), self.asked
+            try:
+                best = fastest_layout(self.options, devices, asked.bound, asked.plan.where, self.workers)
+            except UsageError as error:
+                if error.option != "n":  # these sizes do not split this count; another may do
+                    raise
+            self.tried[devices] = self._with_goodput(devices, best)
         return self.tried[devices]
-
-    def _searched(self, devices: int) -> DeviceCountResult:
-        try:
-            best = fastest_layout(self.options, devices, self.asked.bound, self.asked.plan.where, self.workers)
-        except UsageError as error:
-            if error.option == "n":  # these sizes do not split this count; another may do
-                return DeviceCountResult(devices, FastestLayout())
-            raise
-        return self._with_goodput(devices, best)
 
     def _with_goodput(self, devices: int, best: FastestLayout) -> DeviceCountResult:
         if best.estimate is None or self.asked.bound == "floor":
@@ -405,32 +402,18 @@ class ChipPlan:
             self.asked.plan.preempted,
         )
         return TrainingChip.like(
-            tried,
-            chip=self.name,
-            hardware=result.hardware.name,
-            layout=replace(layout, devices=tried.devices),
-            time_s=train.time_s,
-            interval_s=list(train.interval_s),
-            mfu=train.mfu,
-            time_at_bound_s=tried.at_bound(RUN, self.asked.bound),
-            cost_at_bound_usd=tried.at_bound(BILL, self.asked.bound) if bill else None,
-            goodput_interval=list(tried.goodput_interval),
-            elapsed_s=run.expected / tried.goodput,
-            elapsed_interval_s=list(tried.elapsed(run)),
-            elapsed_usd=bill.expected / tried.goodput if bill else None,
-            elapsed_usd_interval=list(tried.elapsed(bill)) if bill else None,
-            run_s=run.expected,
-            run_interval_s=[run.low, run.high],
-            device_hours=hours[0],
-            device_hours_interval=hours[1:],
-            training_usd=bill.expected if bill else None,
-            training_usd_interval=[bill.low, bill.high] if bill else None,
+            tried, chip=self.name, hardware=result.hardware.name, layout=replace(layout, devices=tried.devices), time_s=train.time_s,
+            interval_s=list(train.interval_s), mfu=train.mfu, time_at_bound_s=tried.at_bound(RUN, self.asked.bound),
+            cost_at_bound_usd=tried.at_bound(BILL, self.asked.bound) if bill else None, goodput_interval=list(tried.goodput_interval),
+            elapsed_s=run.expected / tried.goodput, elapsed_interval_s=list(tried.elapsed(run)),
+            elapsed_usd=bill.expected / tried.goodput if bill else None, elapsed_usd_interval=list(tried.elapsed(bill)) if bill else None,
+            run_s=run.expected, run_interval_s=[run.low, run.high], device_hours=hours[0], device_hours_interval=hours[1:],
+            training_usd=bill.expected if bill else None, training_usd_interval=[bill.low, bill.high] if bill else None,
             usd_per_device_hour=result.cost.usd_per_device_hour,
-            price=None if bill is None else "given" if "price" in self.options else "file",
-            energy_j=train.derived.get("run_energy_j"),
+            price=None if bill is None else "given" if "price" in self.options else "file", energy_j=train.derived.get("run_energy_j"),
             offers=None if "price" in self.options else offers or None,
             command=estimate_command(self.options, tried.best.command, ("train",)),
-        )
+        )  # fmt: skip
 
     def _none(self, reason: str, nearest: DeviceCountResult | None = None) -> PlannedChip:
         if nearest is None or nearest.best.estimate is None:

@@ -204,15 +204,10 @@ def _row(
     seconds = _seconds(kernels)
     measured = sum(seconds.values()) / steps
     return ComparedOperations(
-        operations=list(keys),
-        floor_s=float(sum(num.value(op.floor_s) for op in members)),
-        expected_s=expected,
-        measured_s=measured,
-        copies_s=sum(k.seconds for k in kernels if k.kind == "copy") / steps,
-        ratio=measured / expected if expected and measured else None,
-        launches=sum(k.calls for k in kernels) / steps,
-        kernels=_longest(seconds),
-    )
+        operations=list(keys), floor_s=float(sum(num.value(op.floor_s) for op in members)), expected_s=expected, measured_s=measured,
+        copies_s=sum(k.seconds for k in kernels if k.kind == "copy") / steps, ratio=measured / expected if expected and measured else None,
+        launches=sum(k.calls for k in kernels) / steps, kernels=_longest(seconds),
+    )  # fmt: skip
 
 
 def _seconds(kernels: Sequence[Kernel]) -> dict[str, float]:

@@ -63,20 +63,12 @@ def profile(
         if id(kernel) in rows:
             names[kernel.name].row = rows[id(kernel)].name
     return ProfileAnswer(
-        device=chosen,
-        devices=len(devices),
-        launches=sum(k.calls for k in kernels),
-        time_s=total,
-        wall_s=wall,
-        busy_s=busy,
-        idle_share=idle,
-        kinds=dict(sorted(kinds.items(), key=lambda item: -num.value(item[1].time_s))),
-        memory_bound=_share(memory_bound, total, lift),
-        fusion=_fusion(kernels, total, lift),
-        communication=_communication(kernels, lift) if any(k.kind == "collective" for k in kernels) else None,
-        kernels=names,
+        device=chosen, devices=len(devices), launches=sum(k.calls for k in kernels), time_s=total, wall_s=wall, busy_s=busy,
+        idle_share=idle, kinds=dict(sorted(kinds.items(), key=lambda item: -num.value(item[1].time_s))),
+        memory_bound=_share(memory_bound, total, lift), fusion=_fusion(kernels, total, lift),
+        communication=_communication(kernels, lift) if any(k.kind == "collective" for k in kernels) else None, kernels=names,
         impossible=[name for name, row in names.items() if row.impossible],
-    )
+    )  # fmt: skip
 
 
 def one_device(kernels: list[Kernel], device: str | None = None) -> tuple[list[Kernel], str]:

@@ -89,15 +89,10 @@ def _candidate(question: Rl, constants: Constants, devices: int) -> LayoutCandid
     layout, engine = composed.update.answer.layout_of_phase, composed.rollout.engine
     price = engine.ctx.price
     return LayoutCandidate.like(
-        layout,
-        rollout_devices=question.rollout_devices,
-        trainer_devices=layout.devices,
-        rollout_tp=int(engine.layout.tp),
-        staleness=question.staleness,
-        time_s=step.time_s,
-        interval_s=step.interval_s,
+        layout, rollout_devices=question.rollout_devices, trainer_devices=layout.devices, rollout_tp=int(engine.layout.tp),
+        staleness=question.staleness, time_s=step.time_s, interval_s=step.interval_s,
         usd=None if price is None else step.time_s / 3600 * devices * float(price),
-    )
+    )  # fmt: skip
 
 
 def changes(question: Rl, constants: Constants, time_s: float) -> list[TriedOptions]:

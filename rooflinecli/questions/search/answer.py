@@ -196,18 +196,12 @@ def _joined(each: dict[str, Options], found: dict[str, S], refused: dict[str, st
         for name in each
     ]
     joined = replace(
-        first,
-        hardware=", ".join(answer.hardware for answer in answers),
-        layouts=sum(answer.layouts for answer in answers),
-        fit=sum(answer.fit for answer in answers),
-        meet=sum(answer.meet for answer in answers),
-        rejected=by_count(rejected),
-        results=_ranked(rows, first.objective, first.pareto, top),
-        feasible=bool(rows),
-        nearest_miss=None if rows or not misses else replace(misses[0][1], chip=misses[0][0]),
-        chips=chips,
+        first, hardware=", ".join(answer.hardware for answer in answers), layouts=sum(answer.layouts for answer in answers),
+        fit=sum(answer.fit for answer in answers), meet=sum(answer.meet for answer in answers), rejected=by_count(rejected),
+        results=_ranked(rows, first.objective, first.pareto, top), feasible=bool(rows),
+        nearest_miss=None if rows or not misses else replace(misses[0][1], chip=misses[0][0]), chips=chips,
         unpriced=multi_chip.unpriced(each),
-    )
+    )  # fmt: skip
     if isinstance(joined, TrainingSearch):
         joined.within_uncertainty = None  # chips do not share their errors
     return joined

@@ -49,25 +49,12 @@ def search(options: Options, goal: str | None, where: list[str], limits: Limits,
     pools = instances.ranked(question, [instances.candidates(options, grid.ctx, question, grid.one.layouts)], top)
     request, legal = question.request, grid.one.legal
     return ServingSearch(
-        model=request.model.name,
-        hardware=request.hardware.name,
-        phase="serve",
-        pareto=question.pareto,
-        objective=[o.quantity for o in question.objectives],
-        bound=request.bound,
-        where=[c.written for c in question.conditions],
-        devices=question.devices,
-        qps=question.qps,
-        layouts=int(legal.sum()),
-        fit=int((legal & grid.one.fits).sum()),
-        meet=int(keep.sum()),
-        rejected=by_count(rejected),
-        results=rows,
-        feasible=bool(rows),
-        pools=pools[0] if pools else None,
-        pool_rows=pools,
+        model=request.model.name, hardware=request.hardware.name, phase="serve", pareto=question.pareto,
+        objective=[o.quantity for o in question.objectives], bound=request.bound, where=[c.written for c in question.conditions],
+        devices=question.devices, qps=question.qps, layouts=int(legal.sum()), fit=int((legal & grid.one.fits).sum()), meet=int(keep.sum()),
+        rejected=by_count(rejected), results=rows, feasible=bool(rows), pools=pools[0] if pools else None, pool_rows=pools,
         nearest_miss=None if rows else grid.nearest(worst),
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -244,13 +231,8 @@ def serving_grid(question: ServingSearchQuestion, refusal: str) -> ServingGrid:
     one = grid.serve
     with np.errstate(all="ignore"):
         if question.qps is not None:
-            rate = interval_bound(
-                one["decode_requests_per_s"],
-                "requests_per_s",
-                grid.phases["decode"],
-                question.request.bound,
-                less=False,
-            )
+            rate, bound = one["decode_requests_per_s"], question.request.bound
+            rate = interval_bound(rate, "requests_per_s", grid.phases["decode"], bound, less=False)
             count = serving.instances_for_rate(question.qps, rate)
         elif question.devices is not None:
             count = serving.whole_instances(question.devices, one["instance_devices"])

@@ -372,23 +372,13 @@ def report(question: TrainingSearchQuestion, found: TrainingSearchResult, top: i
         row.why = why(rows[0], row, question)
     request = question.request
     return TrainingSearch(
-        model=request.model.name,
-        hardware=request.hardware.name,
-        phase="train",
-        devices=list(question.devices),
-        objective=[o.quantity for o in question.objectives],
-        pareto=pareto,
-        bound=request.bound,
-        where=[c.written for c in question.conditions],
-        layouts=found.layouts,
-        fit=found.fitting,
-        meet=found.meeting,
-        rejected=by_count(found.rejected),
-        results=rows,
-        within_uncertainty=None if pareto or question.every else _within_uncertainty(question, found),
-        feasible=bool(rows),
+        model=request.model.name, hardware=request.hardware.name, phase="train", devices=list(question.devices),
+        objective=[o.quantity for o in question.objectives], pareto=pareto, bound=request.bound,
+        where=[c.written for c in question.conditions], layouts=found.layouts, fit=found.fitting, meet=found.meeting,
+        rejected=by_count(found.rejected), results=rows,
+        within_uncertainty=None if pareto or question.every else _within_uncertainty(question, found), feasible=bool(rows),
         nearest_miss=None if rows else nearest(question, found),
-    )
+    )  # fmt: skip
 
 
 def by_count(rejected: dict[str, int]) -> list[Rejected]:
@@ -407,18 +397,11 @@ def _row(question: TrainingSearchQuestion, entry: RankedLayout) -> TrainingRow:
         bound = interval_bound(one, o.quantity, phase, question.request.bound, o.sign > 0)
         scores[o.quantity], bounds[o.quantity] = one if known else value, float(bound) if known else o.sign * key
     return TrainingRow.like(
-        phase,
-        layout=replace(entry.layout, devices=result.layout.devices),
-        score=scores,
-        score_at_bound=bounds,
-        limits_at_bound=limits_at_bound(question, result) or None,
-        command=command(question, entry.layout),
-        extrapolations=[
-            *(phase.extrapolations or ()),
-            *extrapolation.size_notes(question.request.hardware.kind, result.layout.devices),
-        ],
+        phase, layout=replace(entry.layout, devices=result.layout.devices), score=scores, score_at_bound=bounds,
+        limits_at_bound=limits_at_bound(question, result) or None, command=command(question, entry.layout),
+        extrapolations=[*(phase.extrapolations or ()), *extrapolation.size_notes(question.request.hardware.kind, result.layout.devices)],
         usd_per_million_training_tokens=result.cost.usd_per_million_training_tokens,
-    )
+    )  # fmt: skip
 
 
 def limits_at_bound(question: TrainingSearchQuestion, result: EstimateAnswer) -> dict[str, float]:

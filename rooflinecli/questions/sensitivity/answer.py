@@ -202,15 +202,10 @@ def tornado(compared: str, candidates: Sequence[RankedCandidate]) -> types.Torna
     doubted = min(
         (r for r in rows if r.within_error), key=lambda r: r.distance / math.log1p(r.error or 0.0), default=None
     )
-    resolving = (
-        None
-        if doubted is None
-        else {
-            "chip": doubted.chip,
-            "figure": doubted.figure,
-            "command": measurement(doubted.figure, doubted.chip, first),
-        }
-    )
+    resolving = None
+    if doubted is not None:
+        command = measurement(doubted.figure, doubted.chip, first)
+        resolving = {"chip": doubted.chip, "figure": doubted.figure, "command": command}
     return types.Tornado(
         compared=compared,
         first=first.label,
@@ -253,22 +248,11 @@ def _row(
         scores = {c.label: float(c.times(path, beyond)) if c.chip == chip else c.score for c in contenders}
         winner = min(scores, key=lambda label: scores[label])
     return types.TornadoRow(
-        chip=chip,
-        figure=path,
-        value=value,
-        unit=overrides.unit(next(c for c in contenders if c.chip == chip).ctx.chip.spec, path),
-        lead_at_least=min(near),
-        lead_at_most=max(near),
-        factor=factor,
-        flip_value=None
-        if factor is None
-        else [v * factor for v in value]
-        if isinstance(value, list)
-        else value * factor,
-        winner_after_flip=winner,
-        error=error,
-        within_error=bool(factor and error and abs(math.log(factor)) <= math.log1p(error)),
-    )
+        chip=chip, figure=path, value=value, unit=overrides.unit(next(c for c in contenders if c.chip == chip).ctx.chip.spec, path),
+        lead_at_least=min(near), lead_at_most=max(near), factor=factor,
+        flip_value=None if factor is None else [v * factor for v in value] if isinstance(value, list) else value * factor,
+        winner_after_flip=winner, error=error, within_error=bool(factor and error and abs(math.log(factor)) <= math.log1p(error)),
+    )  # fmt: skip
 
 
 def _gaps(contenders: Sequence[RankedCandidate], chip: str, path: str, factors: np.ndarray) -> np.ndarray:

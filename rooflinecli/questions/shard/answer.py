@@ -318,16 +318,9 @@ def _local(local: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> Op:
     p = mesh.element
     dtype = next((d for d in FORMATS[mesh.dtype][1] if d in mesh.chip.spec.peak), mesh.dtype)
     return Op(
-        name="matmul",
-        kind="matmul",
-        dtype=dtype,
-        flops=counts.matmul_flops(m, depth, n),
-        bytes=counts.matmul_bytes(m, depth, n, p, p, p),
-        k=depth,
-        n=n,
-        quantized=m * depth,
-        ramp=1 / depth,
-    )
+        name="matmul", kind="matmul", dtype=dtype, flops=counts.matmul_flops(m, depth, n), bytes=counts.matmul_bytes(m, depth, n, p, p, p),
+        k=depth, n=n, quantized=m * depth, ramp=1 / depth,
+    )  # fmt: skip
 
 
 def _ranking(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> list[Priced]:
@@ -388,15 +381,9 @@ def layouts(
     ]  # fmt: skip
     rows = [_row(chip, name, n, *sent, read) for name, sent, read in ways]
     return PartitioningAnswer(
-        model=model.name,
-        hardware=hardware.name,
-        devices=n,
-        tokens=tokens,
-        context=context,
-        weights_bytes=weights,
-        feedforward=sorted(rows, key=lambda row: float(row.time_s)),
-        attention=_attention(chip, sizes, batch, queries, context, n, form),
-    )
+        model=model.name, hardware=hardware.name, devices=n, tokens=tokens, context=context, weights_bytes=weights,
+        feedforward=sorted(rows, key=lambda row: float(row.time_s)), attention=_attention(chip, sizes, batch, queries, context, n, form),
+    )  # fmt: skip
 
 
 def _one(tokens: Number, d: Number, n: int, p: float) -> tuple[Sends, Number]:
@@ -436,14 +423,9 @@ def _row(chip: Chip, name: str, n: int, sends: Sends, sent: Number, read: Number
         seconds, floor = seconds + priced.expected, floor + priced.floor
     memory = roofline.effective_memory_time(read, chip.bandwidth, chip.constants(SERVING, "matmul").memory)
     return Partitioned(
-        layout=name,
-        sent_bytes=sent,
-        communication_s=seconds,
-        floor_s=roofline.floor_time(floor, read / chip.bandwidth),
-        weights_read_bytes=read,
-        memory_s=memory,
-        time_s=seconds + memory,
-    )
+        layout=name, sent_bytes=sent, communication_s=seconds, floor_s=roofline.floor_time(floor, read / chip.bandwidth),
+        weights_read_bytes=read, memory_s=memory, time_s=seconds + memory,
+    )  # fmt: skip
 
 
 def _attention(

@@ -145,7 +145,10 @@ class Table:
     def add(self, chunk: Chunk) -> None:
         rows = min(length(chunk), self.limit - len(self.grid))
         self.total += length(chunk)
-        self.grid += zip(*([_shown(n, v) for v in _head(chunk[n], rows)] for n in self.names), strict=True)
+        heads = (chunk[n][:rows].tolist() if hasattr(chunk[n], "dtype") else [chunk[n]] * rows for n in self.names)
+        self.grid += zip(
+            *([_shown(n, v) for v in head] for n, head in zip(self.names, heads, strict=True)), strict=True
+        )
 
     def lines(self) -> list[str]:
         places = {name: n for n, name in enumerate(reversed(self.names), 1)}
@@ -203,10 +206,6 @@ def _title(name: str) -> str:
         return name
     head = numbers.label(name).rpartition(".")[2]
     return f"{phase}\n{head}" if phase in PHASES else head
-
-
-def _head(column: Any, rows: int) -> list[Any]:
-    return column[:rows].tolist() if hasattr(column, "dtype") else [column] * rows
 
 
 def _shown(name: str, value: object) -> str:
