@@ -112,6 +112,11 @@ OPEA = """tgi:
   extraCmdArgs: ["--num-shard", "2"]
 """
 LABEL = "metadata: {labels: {fleet.llm-d.ai/hardware: gpu-nvidia-h100}}\nspec: {containers: [{command: [vllm, serve, Qwen/Qwen3-8B]}]}\n"
+BACKEND = "image: {vllm: {repository: vllm/vllm-openai}}\nbackend: {id: a, vllmArgs: [--model=Qwen/Qwen3-8B, --max-num-seqs=8]}\n"
+LLMKUBE = """kind: Model
+spec: {source: 'https://huggingface.co/Qwen/Qwen3-8B-GGUF/resolve/main/Qwen3-8B-Q4_K_M.gguf', format: gguf, hardware: {gpu: {count: 2}}}
+"""
+TRITON = "kind: InferenceService\nspec: {predictor: {model: {modelFormat: {name: huggingface}, runtime: kserve-tritonserver, storageUri: 's3://x/qwen3-8b'}}}\n"
 SERVED = "python -m vllm.entrypoints.openai.api_server --model=/models/qwen --served-model-name=qwen3-8b"
 RETRIED = (
     "run_server() { vllm serve Qwen/Qwen3-8B --max-num-seqs 4; }\nwhile true; do if run_server; then break; fi; done\n"
@@ -161,6 +166,9 @@ CLIENT = "vllm serve Qwen/Qwen3-8B &\npython bench_client.py --url http://localh
         ("scaled.yaml", SCALED, {"model": "Qwen3-8B", "dp": 1}, "up to 4 replicas"),
         ("kvbm.yaml", KVBM, {"model": "Qwen3-8B"}, "DYN_KVBM_CPU_CACHE_GB 100 (caches stay on the device"),
         ("opea.yaml", OPEA, {"model": "Qwen3-8B", "batch": "4", "tp": 2, "gpu-memory-utilization": "0.9"}, ""),
+        ("backend.yaml", BACKEND, {"model": "Qwen3-8B", "batch": "8"}, ""),
+        ("llmkube.yaml", LLMKUBE, {"model": "Qwen3-8B", "weight-dtype": "q4_k_m", "pp": 2}, ""),
+        ("kubeai.yaml", "kind: Model\nspec: {engine: VLLM, url: 'hf://Qwen/Qwen3-8B', resourceProfile: 'google-tpu-v5e-1x1:1'}", {"hw": "tpu-v5e"}, ""),
         ("label.yaml", LABEL, {"hw": "h100-sxm"}, ""),
         ("served.sh", SERVED, {"model": "qwen3-8b"}, "--model /models/qwen names no model: taken to be qwen3-8b, which it is served as"),
         ("split.sh", "llama-server -m Qwen3-8B-Q4_K_M.gguf --tensor-split 6,3", {"pp": 2}, "--tensor-split 6,3: equal shares are priced"),
@@ -201,6 +209,7 @@ def test_a_size_given_for_ranks_of_attention_is_said_to_be_of_each(tmp_path):
         ("config.pbtxt", 'backend: "tensorrtllm"\nmax_batch_size: 64\nparameters: { key: "gpt_model_path" value: { string_value: "/engines/1-gpu" } }\n',
          "--gpt-model-path /engines/1-gpu names no model; an engine of TensorRT has the ranks that it was built for; give MODEL, --tp"),
         ("chart.yaml", "containers:\n- name: text-generation-inference\n  image: {{ .Values.image }}\n  args: [--model-id, '{{ .name }}', --num-shard, '1']", "is known only where it runs; give MODEL"),
+        ("triton.yaml", TRITON, "Triton has its models in a repository"),
         ("ollama.sh", "ollama serve &\nollama run llama3.1:8b\n", "Ollama, whose models are not read; give MODEL"),
         ("check.sh", "docker stats llama-server --no-stream", "no launch"),
         ("none.yaml", "services: {x: {image: 'ghcr.io/ggml-org/llama.cpp:server'}}", "no launch"),

@@ -26,7 +26,7 @@ _HELM = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.DOTALL)
 _VALUE = re.compile(r"^[$]?\.Values((?:\.[\w-]+)+)\s*(?:\|\s*(?:quote|toString|int)\s*)?$")
 _FROM_ENVIRONMENT = re.compile(r"\$\((\w+)\)")
 _DEFAULT = re.compile(r"default\s+(\"[^\"]*\"|'[^']*'|[\w./-]+)")
-COMMANDS = ("entrypoint", "command", "args", "arguments", "cmd", "extraArgs", "extra_args", "extraCmdArgs")
+COMMANDS = ("entrypoint", "command", "args", "arguments", "cmd")  # and `extraArgs`, `vllm_args` and the like of charts
 LARGEST = 2_000_000
 
 
@@ -140,7 +140,8 @@ def containers(document: object, around: Container | None = None) -> Iterator[Co
     if not isinstance(document, Mapping):
         return
     around = _within(document, around or Container([], image=_only_image(document)))
-    named = {key: document[key] for key in COMMANDS if document.get(key)}
+    keys = [*COMMANDS, *(key for key in document if str(key).endswith(("Args", "_args")))]
+    named = {key: document[key] for key in keys if document.get(key)}
     environment = around.environment
     given = _listed(environment)
     if (
@@ -282,7 +283,7 @@ def _container(document: Tree, named: Tree, environment: dict[str, str], around:
     def filled(text: object) -> str:
         return _FROM_ENVIRONMENT.sub(lambda match: environment.get(match[1], unknown(match[0])), str(text))
 
-    values = [named[key] for key in COMMANDS if key in named]
+    values = list(named.values())
     scripts = [filled(value) for value in values if isinstance(value, str)]
     words = [filled(item) for value in values if isinstance(value, list) for item in value]
     image = _image(document)

@@ -402,7 +402,7 @@ def _started_by(launcher: Launch, launch: Launch) -> Launch:
 
 def _on_chip(launch: Launch, written: str) -> None:
     """Set the chip that the job or the pod asks for, where it is one of those known here."""
-    name = re.sub(r"^gpu-|[-_](podslice|slice|device|mega|accelerator)\b", "", written)
+    name = re.sub(r"^(gpu|google)-|-\d+(x\d+)+$|[-_](podslice|slice|device|mega|accelerator)\b", "", written)
     try:
         launch.options.setdefault("hw", find("hardware", name).stem)
     except RooflineError:
