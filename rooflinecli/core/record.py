@@ -90,6 +90,7 @@ class Record(metaclass=_Answer):
 
 
 OPTIONAL = {"optional": True}  # metadata of a field that is left out while it is None
+HIDDEN = {"hidden": True}  # metadata of a field that is no key
 SPREAD = {"spread": True}  # metadata of a mapping or record whose entries are keys of the object itself
 
 
@@ -159,7 +160,7 @@ def _layout(kind: type[Record], version: int | None) -> list[tuple[str, str, boo
     return [
         (f.name, then("former", f.name.rstrip("_"), f.metadata), "optional" in f.metadata, "spread" in f.metadata,
          then("former_keys", None, f.metadata))
-        for f in kind.__dataclass_fields__.values()
+        for f in kind.__dataclass_fields__.values() if "hidden" not in f.metadata
     ]  # fmt: skip
 
 

@@ -175,7 +175,14 @@ def decode(ctx: EstimateContext, layout: Layout) -> DecodeAnswer:
         mbu=training.memory_bandwidth_utilization(step.costs.bytes, step.seconds, ctx.chip.bandwidth),
         mfu=training.model_flops_utilization(flops, step.seconds, devices, ctx.chip.peak(ctx.formats.compute)),
         speculation=speculation.answer(ctx, layout, serving_load.sequences_per_stage(layout, busy.batch)),
+        single_token=_is_single_token(ctx, busy),
     )
+
+
+def _is_single_token(ctx: EstimateContext, busy: ReplicaLoad) -> bool:
+    """Whether the prefill writes all of a request; a batch of which the decode step alone is asked for has one all the same."""
+    asked = busy.kind != "static" or "prefill" in ctx.request.phases
+    return asked and num.plain(ctx.output) and bool(num.value(ctx.output) <= 1)
 
 
 def decode_pass(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPass:

@@ -6,13 +6,14 @@ The fields are the keys of the JSON contract, in its order.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import field
 from operator import attrgetter
 from typing import Any
 
 from rooflinecli.core import num
 from rooflinecli.core.num import Number
-from rooflinecli.core.record import OPTIONAL, SPREAD, Record, former
+from rooflinecli.core.record import HIDDEN, OPTIONAL, SPREAD, Record, former
 from rooflinecli.formulas import roofline
 from rooflinecli.specs.layout import AXES, SIZES, Layout
 
@@ -150,15 +151,28 @@ class SpeculationAnswer(Record):
 
 
 class DecodeAnswer(PhaseAnswer):
-    """time_s is ITL; batch and max_batch are running sequences per replica, of this load and at most."""
+    """time_s is ITL; batch and max_batch are running sequences per replica, of this load and at most. Requests of one token, which the prefill
+    writes (`single_token`), have no ITL, and no key for one."""
 
+    time_s: float = field(metadata=OPTIONAL)
+    floor_s: float = field(metadata=OPTIONAL)
+    interval_s: tuple[float, float] = field(metadata=OPTIONAL)
     bytes_per_device: float
     batch: float
     max_batch: float = field(metadata=former("largest_batch"))
     load_kind: str = field(metadata=former("load"))
-    tokens_per_s_per_user: float
+    tokens_per_s_per_user: float = field(metadata=OPTIONAL)
     mbu: float
     speculation: SpeculationAnswer | None = field(default=None, metadata=OPTIONAL)
+    single_token: bool = field(default=False, metadata=HIDDEN)
+
+    def entries(self, version: int | None = None) -> Iterator[tuple[str, Any]]:
+        """As any record's."""
+        found = PhaseAnswer.entries(self, version)
+        return (row for row in found if row[0] not in _BETWEEN_TOKENS) if self.single_token else found
+
+
+_BETWEEN_TOKENS = frozenset(("time_s", "floor_s", "interval_s", "tokens_per_s_per_user"))
 
 
 class TrainAnswer(PhaseAnswer):

@@ -108,6 +108,8 @@ def _record(kind: type[Record], defs: JsonSchema) -> JsonSchema:
     required: list[str] = []
     open_ended = False
     for name, field in kind.__dataclass_fields__.items():
+        if "hidden" in field.metadata:
+            continue
         if "spread" in field.metadata:
             for row in (
                 DERIVED if name == "derived" else ()

@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import Any
 
 from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.render.numbers import NONE
 from rooflinecli.render.numbers import text as written
 
 
@@ -39,13 +40,15 @@ class Pairs:
 class Column:
     """A column of a table. `text` ones are aligned to the left. `drop` ranks those that go first where there is no room, the
     lowest first; 0 stays as long as it can. `least` is the width that a long text may be cut down to. `cell` gives the text of a
-    record's cell: a function of the record, or the dotted name of its field, which is written as the quantity of that name."""
+    record's cell: a function of the record, or the dotted name of its field, which is written as the quantity of that name. One that
+    is `optional` is left out where no row has a value."""
 
     head: str
     cell: Callable[[Any], str] | str = ""
     text: bool = False
     drop: int = 0
     least: int = 0
+    optional: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,9 @@ class Table:
 
 def records(columns: Sequence[Column], rows: Iterable[object], title: str = "", indent: int = 0) -> Table:
     """A table with a row for each record, its cells those that the columns say."""
-    return Table(columns, [[_cell(column, row) for column in columns] for row in rows], title, indent)
+    cells = {column: [_cell(column, row) for row in rows] for rows in (list(rows),) for column in columns}
+    kept = [column for column in columns if not column.optional or set(cells[column]) - {NONE}]
+    return Table(kept, [list(row) for row in zip(*(cells[column] for column in kept), strict=True)], title, indent)
 
 
 def _cell(column: Column, row: Any) -> str:

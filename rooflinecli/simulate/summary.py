@@ -38,7 +38,8 @@ def summary(
     if warmup:
         for replica in replicas:
             replica.end_warmup()
-    for name in ("ttft", "tpot", "e2e", "queue"):
+    several = bool((times.output > 1).any())  # of requests of one token there is no time between two
+    for name in ("ttft", "tpot", "e2e", "queue") if several else ("ttft", "e2e", "queue"):
         values = times.of(name)
         result |= percentiles(name, values[times.output > 1] if name == "tpot" else values)
     start, end = warmup or float(times.arrival.min()), float((times.arrival + times.e2e).max())
@@ -50,10 +51,11 @@ def summary(
     for replica in replicas:
         gaps.update(replica.tally.gaps)
     points, total = gap_percentiles(gaps, (*QUANTILES, 1.0)), sum(gaps.values())
+    if several:
+        result["itl_mean_s"] = sum(r.tally.gap_sum for r in replicas) / total if total else 0.0
+        result |= {f"itl_p{100 * q:g}_s": v for q, v in zip((*QUANTILES, 1.0), points, strict=True) if q < 1}
+        result["itl_max_s"] = points[-1]
     result |= {
-        "itl_mean_s": sum(r.tally.gap_sum for r in replicas) / total if total else 0.0,
-        **{f"itl_p{100 * q:g}_s": v for q, v in zip((*QUANTILES, 1.0), points, strict=True) if q < 1},
-        "itl_max_s": points[-1],
         "requests": len(times.arrival),
         "duration_s": seconds,
         "steady_s": steady,

@@ -82,6 +82,8 @@ def _changes(question: Simulate, answer: SimulateAnswer) -> list[TriedChange]:
     from rooflinecli.core.errors import RooflineError
     from rooflinecli.questions.estimate.changes_to_try import answered
 
+    if "itl_mean_s" not in answer.simulate:
+        return []
     batch = max(round(answer.simulate["running_requests_mean"]), 1)
     try:
         return answered({**question.options(), "phase": ["decode"], "batch": batch}).changes_to_try or []

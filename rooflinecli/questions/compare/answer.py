@@ -104,7 +104,11 @@ def _rank(options: Options, chip: str) -> str:
         phases = option_conflicts.supported_phases(
             EstimateContext(build_request.request({**options, "hw": chip, "phase": ["prefill", "decode"]}))
         )
-    return next((f"{name}.time_s" for name in ("decode", "prefill", "train") if name in phases), RANK)
+    loaded = {"qps", "concurrency"} & set(options) and str(options.get("output")) == "1"  # one token has no ITL
+    return next(
+        (f"{name}.time_s" for name in ("prefill",) * bool(loaded) + ("decode", "prefill", "train") if name in phases),
+        RANK,
+    )
 
 
 def _tornado(answer: CompareAnswer, asked: dict[str, Options]) -> Tornado | None:

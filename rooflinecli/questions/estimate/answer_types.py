@@ -159,6 +159,11 @@ class EstimateAnswer(Record):
     changes_to_try: list[TriedChange] | None = field(default=None, metadata=OPTIONAL)
 
     @property
+    def timed(self) -> dict[str, PhaseAnswer]:
+        """The phases that have a time: a load of requests of one token decodes nothing."""
+        return {name: found for name, found in self.phases.items() if "time_s" in found}
+
+    @property
     def under_load(self) -> bool:
         """Whether requests arrive and are served, rather than one batch being run."""
         return self.workload.concurrency is not None or self.workload.qps is not None

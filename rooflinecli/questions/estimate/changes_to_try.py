@@ -43,7 +43,7 @@ def _best(given: dict[str, object], request: Request, answer: EstimateAnswer, ki
     phases = [name for name in answer.phases if (name == "train") == (kind == "train")]
     if not phases or any(v.constraint.partition(".")[0] in phases for v in answer.violations):
         return None
-    name = phases[-1]
+    name = next(name for name in reversed(phases) if name in answer.timed)
     now = answer.phases[name]
     again, tried = now.layout_of_phase.options(kind == "train"), []
     for change in _candidates(given, request, answer, kind, now.layout_of_phase):

@@ -48,10 +48,7 @@ def offers(task: tuple[FleetService, DeviceGroup, str]) -> InstanceOptions:
     options = service.on(group)
     try:
         question = serving_question(
-            {**options, "n": str(group.devices), "bound": bound},
-            "throughput",
-            list(service.where),
-            service.limits,
+            {**options, "n": str(group.devices), "bound": bound}, "throughput", list(service.where), service.limits
         )
         found = serving_grid(question, "a model of a fleet answers requests")
         keep, _, worst = found.weigh()

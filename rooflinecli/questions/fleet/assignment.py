@@ -241,10 +241,7 @@ class AllocationProgram:
 
 
 def _backwards(
-    asked: AllocationProgram,
-    grid: CountTable,
-    steps: Sequence[tuple[list[Bundle], np.ndarray]],
-    cell: tuple[int, ...],
+    asked: AllocationProgram, grid: CountTable, steps: Sequence[tuple[list[Bundle], np.ndarray]], cell: tuple[int, ...]
 ) -> tuple[tuple[int, ...], ...]:
     """Devices of every model on every group, from the last model's choice to the first's."""
     rows: list[tuple[int, ...]] = []

@@ -69,8 +69,8 @@ class ServingInstance:
             total_batch=float(serving.total_batch(self.layout.batch, self.layout.dp, count)),
             ttft_s=first.time_s,
             interval_ttft_s=list(first.interval_s),
-            itl_s=other.time_s,
-            interval_itl_s=list(other.interval_s),
+            itl_s=other.time_s if "decode" in self.found.timed else None,
+            interval_itl_s=list(other.interval_s) if "decode" in self.found.timed else None,
             requests_per_s=count * self.rate.expected,
             requests_per_s_interval=[count * self.rate.low, count * self.rate.high],
             usd_per_million_input_tokens=self.found.cost.usd_per_million_input_tokens,
@@ -147,7 +147,7 @@ def _row(asked: PlanTarget, name: str, layout: InstanceLayout) -> ServingChip:
     return ServingChip(
         chip=name, hardware=one.hardware, devices=devices, numbers=numbers, usd_per_hour=hourly,
         period_cost_usd=None if hourly is None or asked.plan.deadline is None else float(cost.run_cost(asked.plan.deadline, hourly)),
-        cost_at_bound_usd=hourly, time_at_bound_s=numbers.interval_itl_s[1], usd_per_device_hour=one.price,
+        cost_at_bound_usd=hourly, time_at_bound_s=(numbers.interval_itl_s or numbers.interval_ttft_s)[1], usd_per_device_hour=one.price,
         price=None if one.price is None else "given" if "price" in asked.each[name] else "file", command=one.command,
     )  # fmt: skip
 

@@ -97,8 +97,8 @@ class ServiceNumbers(Record):
     total_batch: float = key(metadata=former("batch_in_all"))
     ttft_s: float
     interval_ttft_s: list[float]
-    itl_s: float
-    interval_itl_s: list[float]
+    itl_s: float | None
+    interval_itl_s: list[float] | None
     requests_per_s: float
     requests_per_s_interval: list[float]
     usd_per_million_input_tokens: float | None = None

@@ -216,7 +216,7 @@ def served(options: Options, slo: str | None) -> ServedLoad | Unserved | None:
         return Unserved(violation=str(error))
     question = with_layout(question, found.about["layout"])
     samples = found.replicas[0].tally.samples
-    names = (*NUMBERS, "slo_attainment") if question.limits else NUMBERS
+    names = [name for name in (*NUMBERS, "slo_attainment") if name in found.values]
     return ServedLoad(
         load={load: getattr(question, load)},
         slo=question.limits.text if question.limits else None,

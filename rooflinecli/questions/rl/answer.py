@@ -400,10 +400,7 @@ def _parts(composed: Composed, found: list[Part], shorter: str, log: RlStep | No
         measured = None if log is None else seconds_of(log, part.name, found)
         rows.append(
             types.PartAnswer.like(
-                part,
-                part=part.name,
-                hidden=composed.overlaps and part.side == shorter,
-                measured_s=measured,
+                part, part=part.name, hidden=composed.overlaps and part.side == shorter, measured_s=measured
             )
         )
     if log is not None:

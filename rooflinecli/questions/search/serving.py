@@ -27,6 +27,11 @@ from rooflinecli.questions.search.search_request import Limits, ServingSearchQue
 from rooflinecli.questions.search.training import by_count, frontier
 from rooflinecli.specs.quantities import AT_QPS, BLENDED, COST, PER_TOKEN
 
+BETWEEN_TOKENS = (
+    "itl_s",
+    "itl_at_bound_s",
+    "tokens_per_s_per_user",
+)  # quantities of a row that requests of one token lack
 EQUAL = 1e-4  # relative difference of two rows that says nothing
 _OF_PHASE = {  # quantity of `serve` -> its phase and the quantity there whose interval it has; others follow decode
     "ttft_s": ("prefill", "time_s"),
@@ -157,6 +162,8 @@ class ServingGrid:
         bound = self.question.request.bound
         used["ttft_at_bound_s"] = interval_bound(used["ttft_s"], "time_s", found.phases["prefill"], bound, True)
         used["itl_at_bound_s"] = interval_bound(used["itl_s"], "time_s", found.phases["decode"], bound, True)
+        if "decode" not in found.timed:
+            used = {name: value for name, value in used.items() if name not in BETWEEN_TOKENS}
         goals = self.question.objectives
         return ServingRow(
             layout=layout,
@@ -181,7 +188,8 @@ class ServingGrid:
         return (
             f"{f'{percent(gap)} worse{second}' if gap else 'equal'}: batch {other.layout.batch:g} vs {best.layout.batch:g}, "
             f"{si(b['tokens_per_s_per_device'], 'tok/s')} per device vs {si(a['tokens_per_s_per_device'], 'tok/s')}, "
-            f"ITL {duration(b['itl_s'])} vs {duration(a['itl_s'])}, TTFT {duration(b['ttft_s'])} vs {duration(a['ttft_s'])}"
+            + "".join(f"ITL {duration(b['itl_s'])} vs {duration(a['itl_s'])}, " for _ in ("itl_s",) if "itl_s" in a)
+            + f"TTFT {duration(b['ttft_s'])} vs {duration(a['ttft_s'])}"
         )
 
     def nearest(self, worst: np.ndarray) -> NearestMiss:

@@ -249,7 +249,12 @@ def select(answer: SweepBlock, wanted: list[str] | None) -> list[str]:
     """The columns asked for: exact names, groups (decode.memory) or patterns (decode.*). Raises UsageError naming near misses."""
     known = names(answer)
     if not wanted:
-        kept = [f"{phase}.{name}" for phase in answer.phases for name in DEFAULT]
+        kept = [
+            f"{phase}.{name}"
+            for phase, found in answer.phases.items()
+            for name in DEFAULT
+            if "time_s" in found or name != "time_s"
+        ]
         return [*kept, *(f"cost.{COST[phase]}" for phase in answer.phases if f"cost.{COST[phase]}" in known)]
     chosen: list[str] = []
     for text in wanted:

@@ -53,18 +53,18 @@ def view(answer: EstimateAnswer) -> Page:
         [Prose(f"does not fit: {v.message}", indent=2, style="red") for v in answer.violations],
         _notes(answer),
         details=[[Prose(_facts(answer), style="dim")], [_breakdown(answer)], [_memory(answer)], [_cost(answer)]],
-        about=f"breakdown, memory, cost; --explain {list(answer.phases)[-1]}.time_s derives it",
+        about=f"breakdown, memory, cost; --explain {list(answer.timed)[-1]}.time_s derives it",
     )
 
 
 def limits(answer: EstimateAnswer) -> list[tuple[str, str]]:
     """What each phase waits for, how full the memory is, and the change that helps most; of another verb, for its best row."""
     rows = []
-    for name, phase in answer.phases.items():
+    for name, phase in answer.timed.items():
         ratio = phase.bound_ratio or 0.0
         _, following, *_ = sorted(("compute", "memory", "communication"), key=lambda r: -float(phase.resources_s[r]))
         ahead = "" if ratio > _ALONE else f", {ratio:{'.0f' if ratio > 10 else '.2g'}}x {following}"
-        most = _shares(phase)[: _NAMED if len(answer.phases) == 1 else _NAMED - 1]
+        most = _shares(phase)[: _NAMED if len(answer.timed) == 1 else _NAMED - 1]
         parts = ", ".join(f"{_GROUPS.get(group, group)} {percent(share)}" for share, group in most)
         rows.append((_made(answer.workload, name) or name, f"{phase.bottleneck} bound{ahead}: {parts}"))
     full = (
@@ -141,14 +141,14 @@ def _serving(answer: EstimateAnswer, phases: Mapping[str, phase_answer.PhaseAnsw
     times = ", ".join(
         f"{_timed(work, phase)} {text(p.time_s, 'time_s')} ({text(p.interval_s, 'interval_s')})"
         for phase, p in phases.items()
+        if phase in answer.timed
     )
+    bottleneck = [p for phase, p in phases.items() if phase in answer.timed][-1].bottleneck
     usd = answer.cost.usd_per_million_output_tokens if "decode" in phases else answer.cost.usd_per_million_input_tokens
     price = "" if usd is None else f", {money(float(usd))}/M {'output' if 'decode' in phases else 'input'} tokens"
     if usd is not None and (kind := _made(work, name)):
         price = f", {money(_usd_of_one(answer, last))} per {kind}"
-    return (
-        f"{times}, {_throughput(work, name, last)}{price}{_contract(answer) if price else ''}; {last.bottleneck} bound."
-    )
+    return f"{times}, {_throughput(work, name, last)}{price}{_contract(answer) if price else ''}; {bottleneck} bound."
 
 
 def _contract(answer: EstimateAnswer) -> str:
@@ -198,14 +198,14 @@ def _phases(answer: EstimateAnswer) -> Table:
         Column("throughput", lambda named: _throughput(work, *named), drop=2),
         Column("MFU", lambda named: percent(float(named[1].mfu)), drop=1),
     )
-    return records(columns, answer.phases.items())
+    return records(columns, answer.timed.items())
 
 
 def _breakdown(answer: EstimateAnswer) -> Pairs:
     """Where the expected time goes, and what else a phase says."""
     rows = []
     at_tdp = " at TDP" if answer.hardware.power_basis == "TDP" else ""
-    for name, phase in answer.phases.items():
+    for name, phase in answer.timed.items():
         used = (
             f"MBU {percent(float(phase.mbu))}"
             if isinstance(phase, phase_answer.DecodeAnswer)

@@ -36,6 +36,7 @@ def _picture(answer: Record) -> Picture | None:
         rows = [row.serve for row in answer.results]
         title = f"{answer.model}: ITL against request rate per device"
         made = Picture(title, "requests per second and device", "ITL, ms", False)
+        rows = [row for row in rows if "itl_s" in row]
         points = [(row["requests_per_s"] / row["devices"], row["itl_s"] * MS) for row in rows]
         made.series = _ranked(points, [(row["itl_s"], row.get("itl_at_bound_s", row["itl_s"])) for row in rows])
         made.names = _names(points, answer.results)
@@ -68,7 +69,7 @@ def _picture(answer: Record) -> Picture | None:
         made = Picture(f"{answer.model}: ITL against cost", "dollars per hour", "ITL, ms", False)
         for service in answer.rows:
             if isinstance(service, ServingChip) and service.usd_per_hour is not None:
-                made.series[service.hardware] = [(service.usd_per_hour, service.numbers.itl_s * MS)]
+                made.series[service.hardware] = [(service.usd_per_hour, (service.numbers.itl_s or 0.0) * MS)]
         made.limits = _limits(s for name, s in answer.limits_s.items() if name.startswith("itl"))
         return made
     if isinstance(answer, SimulateAnswer):

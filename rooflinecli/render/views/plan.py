@@ -55,7 +55,7 @@ def _service(layout_first: bool) -> tuple[Column, ...]:
         *([split] if layout_first else []),
         Column("instances", lambda r: f"{r.numbers.instances} x {r.numbers.layout.batch:g}"),
         Column("TTFT (to)", lambda r: to_bound(r.numbers.ttft_s, r.numbers.interval_ttft_s[1]), drop=6),
-        Column("ITL (to)", lambda r: to_bound(r.numbers.itl_s, r.numbers.interval_itl_s[1]), drop=5),
+        Column("ITL (to)", _itl, drop=5, optional=True),
         Column("req/s (of max)" if layout_first else "max req/s", lambda r: _rate(r), drop=3),
         Column("cost", "usd_per_hour"),
         Column("$/M output at max", "numbers.usd_per_million_output_tokens", drop=4),
@@ -65,6 +65,11 @@ def _service(layout_first: bool) -> tuple[Column, ...]:
             else [split]
         ),
     )
+
+
+def _itl(row: types.ServingChip) -> str:
+    n = row.numbers
+    return NONE if n.itl_s is None or n.interval_itl_s is None else to_bound(n.itl_s, n.interval_itl_s[1])
 
 
 def _rate(row: object) -> str:
@@ -144,7 +149,8 @@ def _headline(answer: types.PlanAnswer, rows: list[types.SizedChip]) -> str:
             if best.usd_per_hour is None
             else f", {text(best.usd_per_hour, 'usd_per_hour')}, {each}/M input and output tokens at {answer.qps:g} req/s"
         )
-        found += f", TTFT {text(n.ttft_s, 'ttft_s')}, ITL {text(n.itl_s, 'itl_s')}{usd}"
+        itl = "" if n.itl_s is None else f", ITL {text(n.itl_s, 'itl_s')}"
+        found += f", TTFT {text(n.ttft_s, 'ttft_s')}{itl}{usd}"
     return f"{_work(answer)}: {found}; {goal}"
 
 

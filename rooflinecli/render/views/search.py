@@ -13,7 +13,7 @@ from rooflinecli.questions.multi_chip import remedy
 from rooflinecli.questions.search import question as types
 from rooflinecli.questions.simulate.question import Numbers
 from rooflinecli.render.blocks import Block, Column, Headline, Note, Page, Pairs, Prose, Table, labelled, page, records
-from rooflinecli.render.numbers import devices, interval, label, layout, percent, rate, text, to_bound
+from rooflinecli.render.numbers import NONE, devices, interval, label, layout, percent, rate, text, to_bound
 from rooflinecli.render.views.compare import BOUNDS, tornado
 from rooflinecli.render.views.estimate import limits
 from rooflinecli.specs.quantities import AT_QPS
@@ -140,9 +140,11 @@ def _serving_headline(answer: types.ServingSearch) -> str:
     price = "" if usd is None else f", {text(usd, 'usd_per_million_tokens')}/M input and output tokens at max req/s"
     if (offered := s.get(AT_QPS)) is not None:
         price += f" ({text(offered, AT_QPS)} at {answer.qps:g} req/s)"
+    latencies = {"TTFT": "ttft", "ITL": "itl"} if "itl_s" in s else {"TTFT": "ttft"}
+    between = "".join(f"{label} {_latency(best, name, 'to ')}, " for label, name in latencies.items())
     return (
         f"{answer.model} on {answer.hardware}: {plural(s['instances'], 'instance')} of {devices(best.layout)}, batch {best.layout.batch:g}: "
-        f"TTFT {_latency(best, 'ttft', 'to ')}, ITL {_latency(best, 'itl', 'to ')}, max {s['requests_per_s']:.3g} req/s{price}; {_goal(answer)}"
+        f"{between}max {s['requests_per_s']:.3g} req/s{price}; {_goal(answer)}"
     )
 
 
@@ -160,7 +162,7 @@ _SERVING = (
     Column("instances", lambda r: f"{r.serve['instances']:g} x {r.layout.batch:g}"),
     Column("devices", lambda r: f"{r.serve['devices']:g}", drop=5),
     Column("TTFT (to)", lambda r: _latency(r, "ttft"), drop=6),
-    Column("ITL (to)", lambda r: _latency(r, "itl")),
+    Column("ITL (to)", lambda r: _latency(r, "itl"), optional=True),
     Column("max req/s", lambda r: f"{r.serve['requests_per_s']:.3g}", drop=4),
     Column("$/M in+out", "serve.usd_per_million_tokens", drop=1),
 )
@@ -168,7 +170,8 @@ _SERVING = (
 
 def _latency(row: types.ServingRow, name: str, separator: str = "") -> str:
     """A latency, and the value at which it was limited and ranked where that is another."""
-    return to_bound(row.serve[f"{name}_s"], row.serve.get(f"{name}_at_bound_s"), separator)
+    found = row.serve.get(f"{name}_s")
+    return NONE if found is None else to_bound(found, row.serve.get(f"{name}_at_bound_s"), separator)
 
 
 def _table(answer: types.SearchAnswer) -> Table:
@@ -246,10 +249,8 @@ def _simulated(values: Numbers) -> str:
     if not values["feasible"]:
         return str(values["violation"])
     attained = f", SLO attainment {percent(values['slo_attainment'])}" if "slo_attainment" in values else ""
-    return (
-        f"TTFT {text(values['ttft_p50_s'], 'time_s')} at p50, {text(values['ttft_p99_s'], 'time_s')} at p99; "
-        f"TPOT {text(values['tpot_p99_s'], 'time_s')} at p99{attained}"
-    )
+    tpot = f"; TPOT {text(values['tpot_p99_s'], 'time_s')} at p99" if "tpot_p99_s" in values else ""
+    return f"TTFT {text(values['ttft_p50_s'], 'time_s')} at p50, {text(values['ttft_p99_s'], 'time_s')} at p99{tpot}{attained}"
 
 
 def _elasticities(answer: types.SearchAnswer) -> list[Block]:

@@ -43,7 +43,7 @@ def view(answer: SimulateAnswer, changes: Sequence[TriedChange] = ()) -> Page:
         [_classes(answer)],
         [None if answer.slo is None or len(answer.slo.targets) < 2 else records(_TARGETS, answer.slo.targets)],
         [*map(Note, [*_interruption(answer), *_left_out(answer), *answer.notes[1:]])],
-        details=[[records([_NAMES, most], _LATENCIES)], [_numbers(answer, False)]],
+        details=[[records([_NAMES, most], _measured(answer))], [_numbers(answer, False)]],
         about="maxima, input throughput, batches, cache, energy, prices",
     )
 
@@ -81,7 +81,12 @@ def _latencies(answer: SimulateAnswer) -> Table:
     between = Column(
         "p99, 80% interval", lambda name: text(ends[f"{name}_p99_s"], "time_s") if f"{name}_p99_s" in ends else ""
     )
-    return records([_NAMES, *points, *([between] if ends else [])], _LATENCIES)
+    return records([_NAMES, *points, *([between] if ends else [])], _measured(answer))
+
+
+def _measured(answer: SimulateAnswer) -> list[str]:
+    """The latencies that the run has: requests of one token have none between two."""
+    return [name for name in _LATENCIES if f"{name}_mean_s" in answer.simulate]
 
 
 def _limits(answer: SimulateAnswer, changes: Sequence[TriedChange]) -> list[tuple[str, str]]:
