@@ -356,6 +356,7 @@ def test_experts_over_every_rank_are_written_by_a_flag(tool, flags):
     plan = {"model": "deepseek-v3", "hw": "h200", "phase": ["decode"], "tp": 8, "pp": 1, "dp": 1, "cp": 1, "ep": 8, "n": 8, "batch": 64, "engine": tool}  # fmt: skip
     text = emit.emit(tool, plan).text
     assert not any(word in text for word in ("pipeline", "pp-size", "pp_size"))  # 1 is the default
+    assert "--framework" not in text  # which only trainers have
     assert flags in text and read.read_text(text, tool).options["ep"] == 8
 
 
