@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import least_squares
 
 Array = Any  # numpy.ndarray of float64
 Values = dict[str, float]
@@ -37,6 +36,8 @@ def fit(
     The loss of a residual r is sqrt(1 + (r / scale)^2) - 1, quadratic up to `scale` and linear beyond (soft-L1). The search is
     scipy's trust-region reflective method on the logarithms of the constants.
     """
+    from scipy.optimize import least_squares  # half a second that reading a fit's runs does not need
+
     names = list(constants)
     low, high, prior = (np.log([getattr(c, key) for c in constants.values()]) for key in ("low", "high", "prior"))
     pull = np.array([c.pull for c in constants.values()])

@@ -43,11 +43,17 @@ def examples(n: int) -> int:
     return n if os.environ.get("CI") else n // 10
 
 
+def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> list[pytest.Item] | None:
+    """The quick suite does not make what it would leave out at once: the parameter sets of slow tests are a quarter of all."""
+    slow = collector.config.option.markexpr == "not slow" and name.startswith("test")
+    return [] if slow and any(mark.name == "slow" for mark in getattr(obj, "pytestmark", ())) else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """`sampled(n)`: the quick suite runs n of a test's parameter sets, evenly spread; the others are slow ones."""
     sets: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("sampled"):
+        if any(mark.name == "sampled" for mark in item.own_markers):
             sets.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for members in sets.values():
         n = members[0].get_closest_marker("sampled").args[0]

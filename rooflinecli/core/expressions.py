@@ -35,7 +35,9 @@ class Scope(dict[str, Any]):
     """Names that are known, those of a table's `let`, each worked out where it is first used, and the attributes of an object."""
 
     def __init__(self, known: Mapping[str, Any], let: Mapping[str, Any], of: Any):
-        super().__init__(NOTHING | {name: value for name, value in known.items() if name not in let})
+        super().__init__(known, **NOTHING)
+        for name in let:
+            self.pop(name, None)
         self.let, self.of = let, of
 
     def __missing__(self, name: str) -> Any:

@@ -11,7 +11,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 from rooflinecli.core import num
@@ -19,14 +18,13 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.core.expressions import Scope, conditions
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number, one
-from rooflinecli.core.record import Json
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.formulas import schedule
 from rooflinecli.formulas.constraints import divides, within
 from rooflinecli.parallel import pipeline
 from rooflinecli.specs.layout import AXES, SIZES, Layout
 from rooflinecli.specs.request import Request
-from rooflinecli.specs.snapshots import table
+from rooflinecli.specs.snapshots import packaged
 
 # Megatron-LM's --account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split: an end counts as a layer.
 ENDS = {"embedding": (1, 0), "loss": (0, 1), "embedding+loss": (1, 1)}
@@ -126,16 +124,10 @@ class LegalityRule:
 
 
 @cache
-def _table() -> Json:
-    found: Json = table(Path(__file__).with_suffix(".yaml"))
-    return found
-
-
-@cache
 def _conditions(kind: str) -> Callable[..., Iterator[tuple[Mapping[str, Any], Any, Any]]]:
     """The rules of training or of serving as a function."""
-    rows = [row for row in _table()["rules"] if row.get("in", kind) == kind]
-    return conditions(rows, _table()["let"], _NAMES, "ctx, phase, broken, layout", Layout)
+    rows = [row for row in packaged(__file__)["rules"] if row.get("in", kind) == kind]
+    return conditions(rows, packaged(__file__)["let"], _NAMES, "ctx, phase, broken, layout", Layout)
 
 
 def rules(ctx: EstimateContext, layout: Layout, phase: str, broken: bool = False) -> Iterator[LegalityRule]:
@@ -148,7 +140,9 @@ def rules(ctx: EstimateContext, layout: Layout, phase: str, broken: bool = False
                     yield LegalityRule(need.name, ("pp", "virtual_stages", "dp", "micro_batch"), need.holds, need.say)
         else:
             names = Scope(
-                {**_NAMES, "ctx": ctx, "layout": layout, "phase": phase, "each": each}, _table()["let"], layout
+                {**_NAMES, "ctx": ctx, "layout": layout, "phase": phase, "each": each},
+                packaged(__file__)["let"],
+                layout,
             )
             say, option = partial(row["say"].format_map, _Plain(names)), names.worked(row.get("option", ""))
             sizes = tuple(row.get("sizes", "").split())

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from math import inf
-from pathlib import Path
 from typing import Any
 
 from rooflinecli.core import num
@@ -24,7 +23,7 @@ from rooflinecli.specs.layout import LEFT_OPEN, OFFLOADS
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.options import OPTIONS, Option, find
 from rooflinecli.specs.request import Request
-from rooflinecli.specs.snapshots import table
+from rooflinecli.specs.snapshots import packaged
 
 _NAMES = {  # of the rules, besides the fields of the request
     "int": int,
@@ -82,12 +81,13 @@ def _met(
 ) -> Iterator[tuple[Option, str]]:
     """The option and the sentence of every rule of a group that the request meets, of the options that it `concerns`."""
     known = {**_NAMES, "ctx": ctx, "model": ctx.spec.name, "kind": _kind(ctx), "given": given, **more}
-    for row in table(Path(__file__).with_suffix(".yaml"))[rules]:
+    names = Scope(known, {}, ctx.request)
+    for row in packaged(__file__)[rules]:
         for field in row.get("each", (None,)):
             option = OPTIONS[row["option"]] if field is None else _by_field()[field]
             if not concerns(option):
                 continue
-            names = Scope({**known, "each": field, "option": option, "flag": option.flag}, {}, ctx.request)
+            names |= {"each": field, "option": option, "flag": option.flag}
             if names.value(row["if"]):
                 yield option, row["say"].format_map(names)
 

@@ -7,26 +7,21 @@ projection: no gradient reads it (torch.utils.checkpoint without re-entry, and X
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
-
 from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import Json
 from rooflinecli.ledger.ops import Op
 from rooflinecli.specs.layout import Layout
-from rooflinecli.specs.snapshots import table
+from rooflinecli.specs.snapshots import packaged
 
 PRE_NORM = 2  # norms of a layer whose branches start with one
 LAST = ("feedforward.down", "moe.shared_down", "residual")  # what only the output of a pre-norm layer needs
 
 
-@cache
 def modules() -> dict[str, Json]:
     """Megatron-LM's --recompute-modules: `again`, the rows that run again, and `drops`, by row, which of its saved tensors (by place) are
     no longer kept."""
-    rows: dict[str, Json] = table(Path(__file__).with_suffix(".yaml"))
-    return rows
+    return packaged(__file__)
 
 
 def share(layers: Number | None, all_layers: Number) -> Number:

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from pathlib import Path
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.record import Json
 from rooflinecli.quantization import linear_layers
 from rooflinecli.specs.model import AttentionSpec, FeedForwardSpec, ModelSpec
-from rooflinecli.specs.snapshots import table
+from rooflinecli.specs.snapshots import packaged
 
 Parts = dict[str, int]
 SOFTMAX = ("gqa", "mha", "mqa", "mla", "shared-kv")
@@ -127,7 +125,7 @@ def _scanned(a: AttentionSpec, row: MixerMatrix, i: int) -> Iterator[Matrix]:
 def _softmax(d: int, a: AttentionSpec, i: int) -> Iterator[Matrix]:
     """Since 2025 the up-projection of latent attention is stored as its two halves, one of them transposed."""
     for row in linear_layers.attention(d, a, ""):
-        if role := _tables()["projections"].get(row.name.rpartition(".")[2]):
+        if role := packaged(__file__, "ggml")["projections"].get(row.name.rpartition(".")[2]):
             yield Matrix(role, i, (row.outputs, row.inputs))
     if a.kind in ("mla", "sparse-mla"):
         nope, v, rank = (x or 0 for x in (a.qk_nope_head_dim, a.v_head_dim, a.kv_lora_rank))
@@ -152,20 +150,16 @@ def _unknown_tensors(spec: ModelSpec) -> UsageError:
     return UsageError(f"{spec.name}: {text}", "file")
 
 
-@cache
-def _tables() -> dict[str, Json]:
-    tables: dict[str, Json] = table(Path(__file__).with_name("ggml.yaml"))
-    return tables
-
-
 def types() -> dict[str, list[int]]:
     """Tensor type -> its id in a file, values per block, bytes per block."""
-    return _tables()["types"]
+    found: dict[str, list[int]] = packaged(__file__, "ggml")["types"]
+    return found
 
 
 def file_types() -> dict[str, Json]:
     """File type -> `most`, the type of most of its tensors, and `id`, its general.file_type."""
-    return _tables()["file_types"]
+    found: dict[str, Json] = packaged(__file__, "ggml")["file_types"]
+    return found
 
 
 def tensor_bytes(name: str, shape: tuple[int, ...]) -> int:
@@ -225,7 +219,7 @@ def tensor_type(file: str, role: str, layer: int, columns: int, shape: Shape) ->
     if shape.native and role.endswith("_exps"):
         return shape.native
     wanted = _choose(file, role.removesuffix("_exps").removesuffix("_shexp"), layer, shape, role.endswith("_exps"))
-    fallback = _tables()["fallback"]
+    fallback = packaged(__file__, "ggml")["fallback"]
     if columns % types()[wanted][1] and wanted in fallback:
         wanted = "Q8_0" if role == "output" else fallback[wanted]
     return "F16" if columns % types()[wanted][1] else wanted
@@ -238,7 +232,7 @@ def _choose(file: str, role: str, i: int, s: Shape, expert: bool) -> str:
     role = "output" if role == "token_embd" and s.tied else role
     if file == "MXFP4_MOE" and role != "output":
         return "MXFP4" if expert else "Q8_0"
-    rules = _tables()["rules"].get(role, {})
+    rules = packaged(__file__, "ggml")["rules"].get(role, {})
     holds = s.conditions(i)
     for rule in rules.get(file, rules.get("other", [])):
         condition, _, kind = rule.rpartition(" ")

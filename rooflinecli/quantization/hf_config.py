@@ -8,22 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache, partial
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from rooflinecli.core.record import Json
 from rooflinecli.specs.field_reader import MISSING, ConfigFields
-from rooflinecli.specs.snapshots import table
+from rooflinecli.specs.snapshots import packaged
 
 Stored = Json
 NAMES = ("quantization_config", "compression_config", "quantization")
-
-
-@cache
-def _tables() -> Json:
-    tables: Json = table(Path(__file__).with_suffix(".yaml"))
-    return tables
 
 
 def stored(f: ConfigFields) -> Stored | None:
@@ -157,7 +150,7 @@ def _fp8(f: ConfigFields) -> Stored:
 def _bitsandbytes(f: ConfigFields) -> Stored:
     wide = f.flag("load_in_8bit") or f.flag("_load_in_8bit")
     method = "bnb-int8" if wide else "nf4-double" if f.flag("bnb_4bit_use_double_quant") else "nf4"
-    return {"method": method, **_tables()["bitsandbytes"][method]}
+    return {"method": method, **packaged(__file__)["bitsandbytes"][method]}
 
 
 def _mlx(f: ConfigFields) -> Stored:
@@ -177,7 +170,7 @@ def _mlx(f: ConfigFields) -> Stored:
 
 def _mlx_mode(f: ConfigFields, mode: str) -> Stored:
     """affine: a scale and a bias of 16 bits per group."""
-    known = _tables()["mlx"]
+    known = packaged(__file__)["mlx"]
     if mode in known:
         return {**known[mode], "scale_bits": 8, "weight_only": True}
     if mode != "affine":
@@ -211,7 +204,7 @@ def _torchao(f: ConfigFields) -> Stored:
         raise f.fail("quant_type", "required, but missing; add it")
     group = options.get("group_size", 128) if isinstance(options, dict) else 128
     written = str(kind).lower().replace("_", "")
-    for name, weights in _tables()["torchao"].items():
+    for name, weights in packaged(__file__)["torchao"].items():
         if name in written:
             size = {"group_size": group} if weights["dtype"] == "int4" else {}
             return {"method": "torchao", "scale_bits": 0, **weights, **size}
@@ -246,7 +239,7 @@ def _modelopt(f: ConfigFields) -> Stored:
 
 def _algorithm(f: ConfigFields, kind: str, field: str = "quant_algo") -> Stored:
     """The format that ModelOpt calls by this name. Raises DataError."""
-    known: dict[str, Stored] = _tables()["modelopt"]
+    known: dict[str, Stored] = packaged(__file__)["modelopt"]
     if kind.upper() not in known:
         remedy = "give the checkpoint's safetensors index, which has each tensor, or remove quantization_config"
         raise f.fail(field, f"'{kind}' is not supported; supported: {', '.join(known)}; {remedy}")

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache, lru_cache
-from pathlib import Path
+from functools import lru_cache
 from typing import Any
 
 from rooflinecli.core.expressions import Scope
 from rooflinecli.core.fast_dataclass import dataclass
-from rooflinecli.core.record import Json
 from rooflinecli.specs.model import AttentionSpec, FeedForwardSpec
-from rooflinecli.specs.snapshots import table
+from rooflinecli.specs.snapshots import packaged
 
 # kinds of mixers whose projections checkpoints keep one by one
 NAMED_KINDS = "gqa mha mqa mla shared-kv sparse-gqa sparse-mla gated-delta mamba2 short-conv".split()
@@ -37,22 +35,16 @@ class Linear:
         return self.copies * self.inputs * self.outputs
 
 
-@cache
-def _table() -> Json:
-    found: Json = table(Path(__file__).with_suffix(".yaml"))
-    return found
-
-
 def attention(d: int, a: AttentionSpec, layer: str) -> Iterator[Linear]:
     """The projections of a mixer whose matrices are known by name."""
-    kind = a.kind if a.kind in _table() else "gqa"
-    yield from _expanded(_table()[kind], Scope({"d": d}, _table()["let"], a), layer)
+    kind = a.kind if a.kind in packaged(__file__) else "gqa"
+    yield from _expanded(packaged(__file__)[kind], Scope({"d": d}, packaged(__file__)["let"], a), layer)
 
 
 def _expanded(rows: list[Any], scope: Scope, layer: str) -> Iterator[Linear]:
     for row in rows:
         if isinstance(row, str):
-            yield from _expanded(_table()[row], scope, layer)
+            yield from _expanded(packaged(__file__)[row], scope, layer)
             continue
         name, inputs, outputs, *conditions = row
         if all(map(scope.value, conditions)):
@@ -94,7 +86,7 @@ _NUMBERED = re.compile(r"^(?!re:|.*(?:mtp|vis|audio)).*?\b(?=layers\.\d)")
 @lru_cache(maxsize=65536)
 def _normalized(pattern: str) -> str:
     """Normalize a pattern to the names used here; the prefix of `layers.3` becomes model (language_model.model, backbone)."""
-    for usual, spelling in _table()["spelled"].items():
+    for usual, spelling in packaged(__file__)["spelled"].items():
         pattern = re.sub(spelling, usual, pattern)
     return _NUMBERED.sub("model.", pattern)
 
@@ -108,6 +100,6 @@ def matches(pattern: str, name: str) -> bool:
     if pattern.startswith("re:"):
         return re.match(pattern[3:], name) is not None
     bare = pattern.removesuffix(".*").removeprefix("*").removesuffix("*").strip(".")
-    for shared, own in _table()["alike"].items():
+    for shared, own in packaged(__file__)["alike"].items():
         name = re.sub(own, shared, name) if shared in bare else name
     return bool(bare) and f".{bare}." in f".{name}."

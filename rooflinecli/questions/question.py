@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from rooflinecli.core.errors import UsageError, unknown
@@ -25,16 +24,13 @@ if TYPE_CHECKING:
 
 
 A = TypeVar("A")
-CONFLICTS = Path(__file__).with_name("conflicts.yaml")
 Q = TypeVar("Q", bound="Question[Any]")
 
 
-@cache
 def _conflicts() -> dict[str, Any]:
-    from rooflinecli.specs.snapshots import table  # here: a help page needs none
+    from rooflinecli.specs.snapshots import packaged  # here: a help page needs none
 
-    found: dict[str, Any] = table(CONFLICTS)
-    return found
+    return packaged(__file__, "conflicts")
 
 
 class Question(Group, Generic[A]):
@@ -126,13 +122,19 @@ class Question(Group, Generic[A]):
     @classmethod
     def named(cls, name: str) -> Option:
         """The field of any of its names. Raises UsageError with near misses."""
-        dashed = name.replace("_", "-")
-        fields = cls.fields().values()
-        for field in (*(f for f in fields if dashed in (f.long, *f.also)), *(f for f in fields if dashed in f.names)):
-            if dashed in field.names:
-                return field
-        known = [field.long for field in cls.fields().values()]
-        raise unknown("option", name, known, f"`roofline {cls.verb} --help` lists them")
+        found = cls._by_name().get(name.replace("_", "-"))
+        if found is None:
+            known = [field.long for field in cls.fields().values()]
+            raise unknown("option", name, known, f"`roofline {cls.verb} --help` lists them")
+        return found
+
+    @classmethod
+    @cache
+    def _by_name(cls) -> dict[str, Option]:
+        """Fields by all their names: the first that has one for its own before those that had it once."""
+        fields = list(reversed(cls.fields().values()))
+        former = {name: field for field in fields for name in field.names}
+        return former | {name: field for field in fields for name in (field.long, *field.also)}
 
     def value_of(self, field: Option) -> Any:
         """The value of a field in SI, its default where it was not given."""
@@ -336,10 +338,10 @@ class Calculator(Question[Quantities]):
 
 def calculators(module: str, groups: tuple[type[Group], ...] = ()) -> dict[str, type[Calculator]]:
     """The calculators of the table next to the module of a verb, by class name. A row has the fields of the `groups` that it names too."""
-    from rooflinecli.specs.snapshots import table
+    from rooflinecli.specs.snapshots import packaged
 
     found = {}
-    for name, row in table(Path(module).with_name("calculators.yaml")).items():
+    for name, row in packaged(module, "calculators").items():
         bases = (*(group for group in groups if group.__name__ in row.get("groups", ())), Calculator)
         fields = {name: option(kind, help, **more) for name, (kind, help, more) in row["fields"].items()}
         about = {"__doc__": row["about"], "__module__": __name__, "verb": row["verb"], "row": row}

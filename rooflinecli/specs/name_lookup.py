@@ -73,6 +73,7 @@ class _Names(NamedTuple):
 
     by_stem: dict[str, str]
     by_word: dict[str, str]
+    by_alias: dict[str, Path]  # as asked for so far
 
 
 def _listed(kind: str) -> _Names:
@@ -90,7 +91,7 @@ def _merged(found: tuple[tuple[str, tuple[str, ...]], ...]) -> _Names:
             stem = name[: -len(_YAML)] or name
             if name[0] != "_" and stem.isprintable():
                 result.setdefault(stem, os.path.join(folder, name))
-    return _Names(result, {stem.lower(): file for stem, file in result.items()})
+    return _Names(result, {stem.lower(): file for stem, file in result.items()}, {})
 
 
 def _inside(folder: str) -> tuple[str, ...]:
@@ -210,16 +211,21 @@ class OtherPublisher(UsageError):
 
 def _by_alias(kind: str, wanted: str) -> Path | None:
     """The one file with this alias. Raises DataError for an alias that a second file claims."""
+    names = _listed(kind)
+    known = names.by_alias.get(wanted)
+    if known is not None and wanted in aliases(known):  # unless another has come to claim it as well
+        return known
     words = wanted.split()
     word = words[0].encode() if words and words[0].isascii() else b""  # most files do not contain it at all
-    paths = _listed(kind).by_stem.values()
-    claims = [Path(file) for file in paths if word in _start(file).lower() and wanted in aliases(file)]
+    claims = [Path(file) for file in names.by_stem.values() if word in _start(file).lower() and wanted in aliases(file)]
     if len(claims) > 1:
         mine, other = claims[:2]
         raise DataError(
             f"{mine}:{_identity(_opening(mine))[2]}: the alias '{wanted}' belongs to {display_path(other)} too; remove it, "
             f"or name the file {wanted}.yaml to take its place"
         )
+    for claim in claims:
+        names.by_alias[wanted] = claim
     return claims[0] if claims else None
 
 

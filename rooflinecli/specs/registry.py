@@ -18,10 +18,9 @@ _SPELLED = {"1f1b": "one_f_one_b", "llama.cpp": "llama_cpp"}  # names that peopl
 
 def canonical(folder: str, name: str) -> str:
     """Today's spelling of a kind that an earlier release called otherwise: model files of users keep loading."""
-    from rooflinecli.specs.snapshots import table
+    from rooflinecli.specs.snapshots import packaged
 
-    former: dict[str, dict[str, str]] = table(Path(__file__).with_name("former_kinds.yaml"))
-    return former.get(folder, {}).get(name, name)
+    return str(packaged(__file__, "former_kinds").get(folder, {}).get(name, name))
 
 
 @cache

@@ -56,6 +56,14 @@ def table(path: Path, read: Callable[[Path], Any] = lambda path: _read(path, "")
     return snapshot
 
 
+@cache
+def packaged(module: str, name: str = "") -> Json:
+    """The table next to a module, whose `__file__` is given, under its name or another: read once, and not to be changed."""
+    path = Path(module)
+    found: Json = table(path.with_name(f"{name or path.stem}.yaml"))
+    return found
+
+
 @lru_cache(maxsize=16)
 def published(name: str) -> Json:
     """Published measurements: sources, excluded and rows of published_runs/NAME.yaml, each with a citation."""

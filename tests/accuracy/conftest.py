@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lab import search_vs_tuned
+from rooflinecli.engine import extrapolation
 from rooflinecli.specs.snapshots import published
 from rooflinecli.validate import inference, published_training
 from rooflinecli.validate.question import Validate
@@ -52,6 +53,20 @@ def searched():
         return found[key]
 
     return search
+
+
+@pytest.fixture(scope="session")
+def ranked():
+    """Place and gain of a training run by its own envelope alone; what `searched` adds, each family left out, takes every published run."""
+
+    def rank(row: dict[str, Any]) -> search_vs_tuned.Searched | None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                search_vs_tuned, "_terms", lambda ctx, plan, found, _: (extrapolation.of(ctx, plan, found),) * 2
+            )
+            return search_vs_tuned.searched(row)
+
+    return rank
 
 
 @pytest.fixture(scope="session")

@@ -42,13 +42,13 @@ def test_an_empty_value_is_refused(verb: str) -> None:
 
 
 @pytest.mark.parametrize("written", ["nan", "inf", "-inf", "NaN", "1e999"])
-@pytest.mark.parametrize("name", [name for name, option in OPTIONS.items() if option.numeric])
-def test_no_number_is_without_end(name: str, written: str) -> None:
-    if written in OPTIONS[name].choices:
-        return  # a word of its own
-    with pytest.raises(UsageError) as refused:
-        build_request.value(OPTIONS[name], written)
-    assert "finite" in str(refused.value) and str(refused.value).startswith(OPTIONS[name].flag)
+def test_no_number_is_without_end(written: str) -> None:
+    numeric = [option for option in OPTIONS.values() if option.numeric and written not in option.choices]
+    assert len(numeric) > 30
+    for option in numeric:
+        with pytest.raises(UsageError) as refused:
+            build_request.value(option, written)
+        assert "finite" in str(refused.value) and str(refused.value).startswith(option.flag), option.flag
 
 
 @pytest.mark.parametrize("written", ["nan", "inf", "-inf", "foo"])

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from functools import cache
 
 import pytest
 from conftest import ROOT, examples, run_cli
@@ -13,6 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 BASE = ("estimate", "llama70b", "--hw", "h100")
+
+
+@cache
+def answered(form: str = "json"):
+    """BASE in one of the formats; most tests compare something with it."""
+    return run_cli(*BASE, "--format", form)
 
 
 def test_one_screen_of_80_columns(monkeypatch):
@@ -41,7 +48,7 @@ def test_one_screen_of_80_columns(monkeypatch):
 
 
 def test_json_is_the_contract():
-    answer = run_cli(*BASE, "--format", "json").json
+    answer = answered().json
     assert [key for key in answer if key != "notes"] == [
         "schema",
         "model",
@@ -92,8 +99,8 @@ def test_json_is_the_contract():
 
 
 def test_csv_and_markdown_carry_the_same_numbers():
-    answer = run_cli(*BASE, "--format", "json").json
-    table = dict(csv.reader(io.StringIO(run_cli(*BASE, "--format", "csv").out)))
+    answer = answered().json
+    table = dict(csv.reader(io.StringIO(answered("csv").out)))
     assert float(table["decode.time_s"]) == answer["phases"]["decode"]["time_s"]
     assert table["hardware.name"] == answer["hardware"]["name"]
     markdown = run_cli(*BASE, "--format", "markdown").out
@@ -134,7 +141,7 @@ def test_infeasible_prints_the_answer_and_the_nearest_plan():
     ],
 )
 def test_an_explanation_equals_the_answer_bit_for_bit(quantity):
-    answer = run_cli(*BASE, "--format", "json").json
+    answer = answered().json
     value: object = answer
     for part in (quantity if quantity.split(".")[0] in answer else f"phases.{quantity}").split("."):
         value = value[int(part)] if isinstance(value, list) else value[part]

@@ -176,7 +176,23 @@ def test_a_batch_in_tokens_is_divided_by_the_length_that_is_trained_on():
 
 
 def test_a_sweep_takes_a_batch_in_tokens_as_estimate_does():
-    line = ("llama-3-8b", "--hw", "h100", "--phase", "train", "-n", "8", "--seq", "8192", "--zero", "3")
+    line = (
+        "llama-3-8b",
+        "--hw",
+        "h100",
+        "--phase",
+        "train",
+        "-n",
+        "8",
+        "--seq",
+        "8192",
+        "--zero",
+        "3",
+        "--tp",
+        "1",
+        "--pp",
+        "1",
+    )
     swept = run_cli("sweep", *line, "--batch", "4M-tokens,16M-tokens", "--columns", "train.time_s", "--format", "json")
     for point in swept.json["points"]:
         asked = run_cli("sweep", *line, "--batch", f"{point['batch'] / 8192:.0f}", "--format", "json")

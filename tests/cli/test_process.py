@@ -35,7 +35,7 @@ def test_exit_codes(arguments: tuple[str, ...], code: int, words: str) -> None:
 
 @pytest.mark.sampled(1)
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device that is always full is a Linux one")
-@pytest.mark.parametrize("arguments", [("models",), ("--help",), ("fit", "--help"), ("--version",)])
+@pytest.mark.parametrize("arguments", [("fit", "--help"), ("models",), ("--help",), ("--version",)])
 def test_a_full_disk_is_one_sentence(arguments: tuple[str, ...]) -> None:
     with open("/dev/full", "w") as full:
         run = subprocess.run([*COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)

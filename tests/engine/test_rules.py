@@ -15,6 +15,7 @@ from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import Request
+from rooflinecli.specs.snapshots import packaged
 
 HAND = str(Path(__file__).parents[1] / "end_to_end_arithmetic" / "hand.yaml")
 LLAMA, MIXTRAL = "llama-3-8b", "mixtral-8x7b"  # 32 layers, 32 query and 8 key/value heads; eight experts
@@ -98,10 +99,12 @@ def test_an_array_is_judged_as_its_scalars(row):
 def test_the_function_of_the_rules_judges_as_their_expressions_do(row):
     model, phase, sizes = row
     where, plan, kind = ctx(model, seq=4096.0), Layout(**sizes), "train" if row[1] == "train" else "serving"
-    names = Scope({**legality._NAMES, "ctx": where, "layout": plan, "phase": phase}, legality._table()["let"], plan)
+    names = Scope(
+        {**legality._NAMES, "ctx": where, "layout": plan, "phase": phase}, packaged(legality.__file__)["let"], plan
+    )
     expected = [
         Scope({**names, "each": each}, names.let, plan).value(rule["holds"])
-        for rule in legality._table()["rules"]
+        for rule in packaged(legality.__file__)["rules"]
         if "holds" in rule and rule.get("in", kind) == kind and names.value(rule.get("if", "True"))
         for each in (names.value(rule["each"]) if "each" in rule else (None,))
     ]

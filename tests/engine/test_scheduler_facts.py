@@ -29,11 +29,12 @@ def test_no_entry_stands_in_two_places():
     assert set(ServingEngine.__dataclass_fields__) & set(Scheduler.__dataclass_fields__) == {"source"}
 
 
-@pytest.mark.parametrize("name", sorted(engines()))
-def test_formula_and_simulation_read_the_same(name):
-    engine, own = engines()[name], scheduler_of(ctx(engine=name), ())
-    for shared in CONSTANTS.keys() & Scheduler.__dataclass_fields__.keys():
-        assert engine.constant(shared) == getattr(own, shared)
+def test_formula_and_simulation_read_the_same():
+    assert len(engines()) > 20
+    for name, engine in engines().items():
+        own = scheduler_of(ctx(engine=name), ())
+        for shared in CONSTANTS.keys() & Scheduler.__dataclass_fields__.keys():
+            assert engine.constant(shared) == getattr(own, shared), name
 
 
 def test_an_engine_may_have_other_constants_on_another_vendors_chips():

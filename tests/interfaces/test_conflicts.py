@@ -7,18 +7,18 @@ from importlib import import_module
 
 import pytest
 import yaml
+from conftest import ROOT
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.expressions import compiled
 from rooflinecli.interfaces import verbs
 from rooflinecli.interfaces.cli.answers import VERBS
 from rooflinecli.questions.goodput.question import TrainingGoodput
-from rooflinecli.questions.question import CONFLICTS
 from rooflinecli.questions.report.question import Report
 from rooflinecli.questions.rl.question import Rl
 from rooflinecli.questions.simulate.question import Simulate
 
-ROWS = yaml.load(CONFLICTS.read_text(encoding="utf-8"), yaml.CSafeLoader)
+ROWS = yaml.load((ROOT / "rooflinecli" / "questions" / "conflicts.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
 KNOWN = {"len", "default", "given"}
 
 

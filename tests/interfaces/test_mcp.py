@@ -14,19 +14,17 @@ from conftest import ROOT
 import rooflinecli
 import rooflinecli.core.errors
 from rooflinecli.interfaces import verbs
-
-mcp = pytest.importorskip("mcp")
-
-from rooflinecli.interfaces.mcp import tools  # noqa: E402
-from rooflinecli.interfaces.mcp.tools import server  # noqa: E402
+from rooflinecli.interfaces.mcp import tools
 
 ASKED = {"model": "llama-3-8b", "hw": "h100", "n": 2, "phase": "decode"}
 WORDS = ("llama-3-8b", "--hw", "h100", "-n", "2", "--phase", "decode")
 
 
 def talk(conversation, to=None):
+    mcp = pytest.importorskip("mcp")
+
     async def main():
-        async with mcp.Client(to or server()) as client:
+        async with mcp.Client(to or tools.server()) as client:
             return await conversation(client)
 
     return asyncio.run(main())
@@ -73,6 +71,7 @@ def test_an_estimate_is_the_command_lines_digit_for_digit(cli):
 
 @pytest.mark.slow
 def test_over_standard_input_and_output_it_is_the_same():
+    mcp = pytest.importorskip("mcp")
     child = mcp.StdioServerParameters(
         command=sys.executable, args=["-m", "rooflinecli.interfaces.cli.main", "mcp"], env={"PYTHONPATH": str(ROOT)}
     )

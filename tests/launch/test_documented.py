@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,15 @@ from oracle import launch_flags
 from rooflinecli.importers.launch import emit
 from rooflinecli.importers.launch.launch import LaunchArguments
 
-STORE = yaml.safe_load((Path(__file__).parents[1] / "oracle" / "launch_flags.yaml").read_text())
+STORE = Path(__file__).parents[1] / "oracle" / "launch_flags.yaml"
 # of torchrun, and keys of tables that a release before or after the stored ones has
 OUTSIDE = {"nproc-per-node", "nnodes", "model.converters", "base_config"}
 SHORT = {"m": "model"}
+
+
+@cache
+def store() -> dict:
+    return yaml.load(STORE.read_text(), yaml.CSafeLoader)
 
 
 def plans(trains: bool):
@@ -62,7 +68,7 @@ def plans(trains: bool):
 @pytest.mark.parametrize("tool", [name for name in emit.tools() if name not in ("nemo", "deepspeed")])
 def test_only_flags_of_the_parser_are_written(tool):
     module = emit.tool(tool)
-    known = {flag for version in STORE[tool.replace(".", "_")].values() for flag in version.split()}
+    known = {flag for version in store()[tool.replace(".", "_")].values() for flag in version.split()}
     written: set[str] = set()
     for options in plans(module.TRAINS):
         text = module.write(options, options["model"])

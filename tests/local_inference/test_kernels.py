@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 from local_inference.question import question
 
@@ -14,7 +16,10 @@ from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.validate import local_machines
 
-ROWS = {row["id"]: row for row in local_machines.rows()}
+
+@cache
+def rows() -> dict:
+    return {row["id"]: row for row in local_machines.rows()}
 
 
 def matmuls(chip: str, file: str, model: str = "llama-2-7b", **asked) -> float:
@@ -26,7 +31,7 @@ def test_core_counts_of_an_m1_decide_its_rate_in_k_quants(model):
     """LocalScore, Q4_K_M: M1 Max of 24 cores and 32, same bus (32.12 and 38.4 tokens/s for 8B, 17.56 and 21.39 for 14B), and an M4 Max."""
     measured, expected = (
         {
-            chip: by(ROWS[f"localscore-apple-{chip}-{model}"])
+            chip: by(rows()[f"localscore-apple-{chip}-{model}"])
             for chip in ("m1-max-8p-2e-24gpu", "m1-max-8p-2e-32gpu", "m4-max-12p-4e-40gpu")
         }
         for by in (lambda row: row["decode"], lambda row: local_machines.decoded(row)[0])
@@ -59,7 +64,7 @@ def test_a_prompt_in_k_quants_takes_a_seventh_longer_on_metal():
 @pytest.mark.parametrize("batch", range(1, 9))
 def test_one_to_eight_sequences_decode_as_published(batch):
     """Pull request 15802, RTX 3090, 8B in Q4_0: 156.56 tokens/s of one sequence to 583.77 of eight, so 30% of a further one at eight."""
-    row = ROWS[f"llamacpp-3090-8b-q4_0-b{batch}"]
+    row = rows()[f"llamacpp-3090-8b-q4_0-b{batch}"]
     assert local_machines.decoded(row)[0] == pytest.approx(row["decode"], rel=0.16)
 
 
@@ -68,7 +73,7 @@ def test_further_sequences_cost_vector_kernels_and_a_prompt_does_not():
     steps = [matmuls("rtx-3090", "q4_0", "llama-3-8b", batch=float(b)) for b in (1, 2, 4, 8)]
     rates = [batch / step for batch, step in zip((1, 2, 4, 8), steps, strict=True)]
     assert steps == sorted(steps) and rates == sorted(rates)
-    row = ROWS["lcpp-cuda-rtx-3090-llama2-7b-q4-0-fa1"]
+    row = rows()["lcpp-cuda-rtx-3090-llama2-7b-q4-0-fa1"]
     rate = local_machines.prefilled(row)[0]
     assert rate == pytest.approx(row["prefill"], rel=0.12)
     spec, chip = load_model("llama-2-7b"), load_hardware("rtx-3090")
@@ -91,7 +96,7 @@ def test_a_benchmark_visits_few_experts():
     """gpt-oss-120b on GB10, sixteen sequences: 220.02 tokens/s measured, a step of 72.7 ms. Even routing would read 51 of 128 experts of
     36 layers in 88.8 ms at the full 273 GB/s, so a benchmark's tokens visit fewer; the estimate is below that too."""
     for batch in (1, 16):
-        row = ROWS[f"lcpp-spark-batched-gpt-oss-120b-p512-b{batch}"]
+        row = rows()[f"lcpp-spark-batched-gpt-oss-120b-p512-b{batch}"]
         assert local_machines.decoded(row)[0] == pytest.approx(row["decode"], rel=0.2)
     visited = 128 * (1 - (1 - 4 / 128) ** 16)
     expert = 36 * 3 * 2880 * 2880 * 4.25 / 8  # bytes, all layers

@@ -13,15 +13,19 @@ from rooflinecli.measure import cases
 from rooflinecli.measure.kernels import base, xla
 
 pytest.importorskip("absl", reason="Mosaic GPU imports absl")
-hopper_matmul_mgpu = pytest.importorskip("jax.experimental.pallas.ops.gpu.hopper_matmul_mgpu")
-attention_mgpu = pytest.importorskip("jax.experimental.pallas.ops.gpu.attention_mgpu")
 SPEC = jax.ShapeDtypeStruct
+
+
+def matmul_mgpu():
+    """Imported where a test runs: half a second that no other worker needs."""
+    return pytest.importorskip("jax.experimental.pallas.ops.gpu.hopper_matmul_mgpu")
 
 
 @pytest.fixture(autouse=True)
 def hopper(monkeypatch):
     """What the kernels ask of the device: 132 SMs and a CUDA without the miscompilation of causal masks (12.9.1)."""
-    monkeypatch.setattr(hopper_matmul_mgpu, "get_num_sms", lambda: 132)
+    attention_mgpu = pytest.importorskip("jax.experimental.pallas.ops.gpu.attention_mgpu")
+    monkeypatch.setattr(matmul_mgpu(), "get_num_sms", lambda: 132)
     monkeypatch.setattr(
         attention_mgpu, "cuda_versions", SimpleNamespace(cuda_runtime_get_version=lambda: 12091), raising=False
     )
@@ -46,7 +50,7 @@ def test_attention_lowers_within_shared_memory(head, causal):
 @pytest.mark.slow
 def test_matmul_interpreted(monkeypatch):
     """Two tiles on one block: the ring wraps and the block moves from tile to tile."""
-    monkeypatch.setattr(hopper_matmul_mgpu, "get_num_sms", lambda: 1)
+    monkeypatch.setattr(matmul_mgpu(), "get_num_sms", lambda: 1)
     params = pytest.importorskip("jax._src.pallas.mosaic_gpu.interpret.params")
     case = cases.matmul(128, 512, 384, "bf16", engine="pallas")
     plain = base.build(cases.matmul(128, 512, 384, "bf16"))

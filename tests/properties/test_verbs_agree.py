@@ -28,7 +28,9 @@ def question(seed: int) -> tuple[str, str, dict[str, object]]:
     )
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (0, *range(2, 20)))])
+@pytest.mark.parametrize(
+    "seed", [3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (0, 1, 2, *range(4, 20)))]
+)
 def test_a_plan_takes_the_devices_of_the_search_and_both_hold_their_limits_at_the_printed_bound(seed: int) -> None:
     model, chip, load = question(seed)
     ttft, itl = 2.0, random.Random(seed).choice((0.02, 0.05, 0.1))

@@ -16,10 +16,24 @@ for _verb in ("report", "ops"):
 
 QUESTIONS = {
     "llama": ("llama70b", "--hw", "h100"),
-    "moe": ("deepseek-v3", "--hw", "h200", "--batch", "64"),
+    "moe": ("deepseek-v3", "--hw", "h200", "--batch", "64", "--phase", "prefill", "--phase", "decode"),
     "tpu": ("gemma-3-27b", "--hw", "tpu-v5e", "--phase", "decode", "--dtype", "int8"),
     "toolarge": ("llama70b", "--hw", "h100", "-n", "1", "--phase", "decode", "--phase", "prefill"),
-    "training": ("llama-3-8b", "--hw", "h100", "-n", "8", "--phase", "train", "--tokens", "1T"),
+    "training": (
+        "llama-3-8b",
+        "--hw",
+        "h100",
+        "-n",
+        "8",
+        "--tp",
+        "2",
+        "--zero",
+        "1",
+        "--phase",
+        "train",
+        "--tokens",
+        "1T",
+    ),
 }
 
 

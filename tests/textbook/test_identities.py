@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import pytest
-import sympy
 
 from rooflinecli.formulas import scaling
 from rooflinecli.formulas import scaling as law
 from rooflinecli.questions.scaling.question import FITS, InferenceAware
 
-N, D, C, E, A, B, alpha, beta = sympy.symbols("N D C E A B alpha beta", positive=True)
+
+@pytest.fixture(scope="module")
+def sympy():
+    """Imported where it is used; a second is long for the tests that need none of it."""
+    import sympy
+
+    return sympy
 
 
-def test_the_parametric_optimum_has_no_slope():
+@pytest.fixture(scope="module")
+def symbols(sympy):
+    return sympy.symbols("N D C E A B alpha beta", positive=True)
+
+
+def test_the_parametric_optimum_has_no_slope(sympy, symbols):
     """d/dN of the loss along 6 N D = C vanishes at the closed form."""
+    N, _, C, E, A, B, alpha, beta = symbols
     slope = sympy.diff(law.parametric_loss(N, C / (6 * N), E, A, B, alpha, beta), N)
     at = slope.subs(N, law.parametric_params(C, A, B, alpha, beta))
     for fit in FITS.values():
@@ -29,8 +40,9 @@ def test_size_and_tokens_of_the_optimum_are_each_others_inverse():
         assert law.parametric_params(6 * 7e9 * tokens, *fit.slopes) == pytest.approx(7e9)
 
 
-def test_lifetime_balance_is_the_derivative_of_the_lifetime_cost():
+def test_lifetime_balance_is_the_derivative_of_the_lifetime_cost(sympy, symbols):
     """Implicit differentiation along equal loss: dC/dN = 6 D + 2 D_inf + 6 N dD/dN is -6 D times the balance."""
+    N, D, _, E, A, B, alpha, beta = symbols
     served = sympy.Symbol("S", positive=True)
     loss = law.parametric_loss(N, D, E, A, B, alpha, beta)
     along = -sympy.diff(loss, N) / sympy.diff(loss, D)
@@ -57,7 +69,7 @@ def test_nothing_served_is_the_compute_optimum():
     assert options["compute_optimal"]["params"] == pytest.approx(13e9, rel=1e-9)
 
 
-def test_the_time_optimal_batch_has_no_slope():
+def test_the_time_optimal_batch_has_no_slope(sympy):
     b, e_min, s_min, kappa, sigma = sympy.symbols("B E_min S_min kappa sigma", positive=True)
     critical = scaling.critical_batch_size(e_min, s_min)
     time = scaling.training_time_at_batch(
@@ -71,7 +83,7 @@ def test_the_time_optimal_batch_has_no_slope():
     assert sympy.simplify(time.subs(b, at) - scaling.shortest_training_time(e_min, s_min, kappa, sigma)) == 0
 
 
-def test_steps_and_examples_lie_on_the_hyperbola():
+def test_steps_and_examples_lie_on_the_hyperbola(sympy):
     b, e_min, s_min = sympy.symbols("B E_min S_min", positive=True)
     critical = scaling.critical_batch_size(e_min, s_min)
     steps, examples = (
@@ -83,7 +95,7 @@ def test_steps_and_examples_lie_on_the_hyperbola():
     assert sympy.simplify(scaling.examples_at_steps(steps, s_min, e_min) - examples) == 0
 
 
-def test_the_noise_scale_is_recovered_from_the_gradient_norms_it_predicts():
+def test_the_noise_scale_is_recovered_from_the_gradient_norms_it_predicts(sympy):
     """E|G_B|^2 = |G|^2 + tr(Sigma)/B (McCandlish et al. 2018, appendix A.1)."""
     norm2, trace, b, big = sympy.symbols("g t b B", positive=True)
     seen = (b, norm2 + trace / b, big, norm2 + trace / big)

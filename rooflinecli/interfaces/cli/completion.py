@@ -8,9 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable
-from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rooflinecli.interfaces.cli.main import COMPLETING
@@ -25,13 +23,11 @@ Complete = Callable[[str], list[str]]
 _FIELDS = {"family": "models", "vendor": "hardware"}  # options that take a value of the registry's files
 
 
-@cache
 def names() -> dict[str, list[str]]:
     """Options whose values are names but no table of choices -> the names, or where they are: `module:attribute` of the package."""
-    from rooflinecli.specs.snapshots import table
+    from rooflinecli.specs.snapshots import packaged
 
-    rows: dict[str, list[str]] = table(Path(__file__).with_suffix(".yaml"))
-    return rows
+    return packaged(__file__)
 
 
 def named(option: str) -> list[str]:

@@ -11,7 +11,6 @@ import threading
 import warnings
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -282,10 +281,9 @@ def _click_exit(error: Exception) -> int:
 
 def other_tools() -> dict[str, str]:
     """Flags of other tools -> the option of the same meaning here: the nearest spelling is rarely the nearest meaning."""
-    from rooflinecli.specs.snapshots import table
+    from rooflinecli.specs.snapshots import packaged
 
-    rows: dict[str, list[str]] = table(Path(__file__).with_name("other_tools.yaml"))
-    return {flag: here for here, flags in rows.items() for flag in flags}
+    return {flag: here for here, flags in packaged(__file__, "other_tools").items() for flag in flags}
 
 
 def _elsewhere(error: Exception) -> str:
