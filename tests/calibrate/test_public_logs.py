@@ -496,6 +496,11 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
         }),
         [(1, "throughput", 3267.09, "tokens/s", {"notes": ("no first token: the client did not stream, so its time per token is not read",)})],
     ),
+    "thebiss/llama-cpp-mkl-docker:Performance - (llama.cpp rel b5936 with SYCL).txt": (  # warnings of a library between the head of a table and its rows
+        "| model | size | params | backend | threads | test | t/s |\n| --- | ---: | ---: | --- | ---: | ---: | ---: |\n"
+        "get_memory_info: [warning] ext_intel_free_memory is not supported\n| granite 3B Q6_K | 6.24 GiB | 8.17 B | BLAS | 8 | pp512 | 10.48 ± 0.63 |\n",
+        [(4, "prefill", 512 / 10.48, "s", {"weight-dtype": "q6_k"})],
+    ),
     "KellerJordan/modded-nanogpt:records": (  # means so far, below the code that prints them
         'print(f"step:{step}/{n} val_loss:{v:.4f} train_time:{t:.0f}ms step_avg:{t / step:.2f}ms")\n'
         "step:0/3375 val_loss:10.82584 train_time:0.000s step_avg:nanms\nstep:125/3375 val_loss:4.85424 train_time:56.129s step_avg:449.03ms\n"

@@ -61,9 +61,8 @@ def read(given: Tree | list[str], launch: Launch, config: Tree | None = None) ->
         switches = [name for name in training_common.SWITCHES if name != "deepspeed"]  # which names a config here
         args = LaunchArguments.of_words(given, switches, many=several)
         pairs = [word.lstrip("+").partition("=") for word in args.positional if re.match(r"\+*[A-Za-z][\w.]*=", word)]
-        args.positional = [word for word in args.positional if "=" not in word]
         args.given |= {key: [yaml.safe_load(value) if value.isalnum() else value] for key, _, value in pairs}
-        args.positional = [word for word in args.positional if word not in named.values()]
+        args.positional = [w for w in args.positional if "=" not in w and w not in named.values()]
         args.given = LaunchArguments.of_tree(config or {}).given | {k: [v] for k, v in named.items()} | args.given
         launch.devices = training_common.ranks(args) or launch.devices
     else:
