@@ -70,13 +70,9 @@ def _fitting(request: Request, file: str, total: int) -> FitRow:
     room = float(value(ctx.chip.capacity) - kept)
     longest = _longest(ctx, plan, room)
     line = FitRow(
-        file=file,
-        bytes=round(weights),
-        bits_per_weight=weights * 8 / total,
-        fits=longest >= LEAST,
-        max_context=int(max(longest, 0)),
+        file=file, bytes=round(weights), bits_per_weight=weights * 8 / total, fits=longest >= LEAST, max_context=int(max(longest, 0)),
         engine=ctx.engine.name,
-    )
+    )  # fmt: skip
     return _timed(ctx, plan, line) if line.fits else _shared_out(ctx, plan, line)
 
 

@@ -266,23 +266,11 @@ def _rows(placed: Placement, given: Assignment, share: float) -> list[PlacedServ
         for group, offer, one, count in here:
             devices, share_here = count * offer.size, count * offer.rate / carried
             qps = service.qps * share * share_here
-            found.append(
-                PlacedService(
-                    name=service.name,
-                    model=one.found.model.name,
-                    group=group.name,
-                    hardware=one.hardware,
-                    numbers=one.times(count, devices, qps),
-                    devices=devices,
-                    unused=count * (offer.size - one.devices),
-                    usd_per_hour=None if one.price is None else float(cost.fleet_price(devices, one.price)),
-                    requests_per_s_at_bound=count * offer.rate,
-                    qps=qps,
-                    share=share_here,
-                    usd_per_device_hour=one.price,
-                    command=one.command,
-                )
-            )
+            found.append(PlacedService.like(
+                one, name=service.name, model=one.found.model.name, group=group.name, numbers=one.times(count, devices, qps), devices=devices,
+                unused=count * (offer.size - one.devices), requests_per_s_at_bound=count * offer.rate, qps=qps, share=share_here,
+                usd_per_hour=None if one.price is None else float(cost.fleet_price(devices, one.price)), usd_per_device_hour=one.price,
+            ))  # fmt: skip
     return found
 
 
@@ -293,10 +281,9 @@ def _service(
     mine = [row for row in rows if row.name == service.name]
     place = placed.able.index(service) if service in placed.able else None
     groups = [group for name in service.groups for group in placed.question.groups if group.name == name]
+    why = {group.name: placed.found[service.name, group.name].infeasible_reason or NO_ROOM for group in groups}
     refused = [
-        RefusedGroup(
-            group=group.name, infeasible_reason=placed.found[service.name, group.name].infeasible_reason or NO_ROOM
-        )
+        RefusedGroup(group=group.name, infeasible_reason=why[group.name])
         for group in groups
         if not placed.instances(service, group)
     ]

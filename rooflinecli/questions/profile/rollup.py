@@ -263,14 +263,10 @@ def _against_roofs(kernel: Kernel, op: Op, rates: Rates) -> KernelFloor:
     low = bool(roofline.latency_bound(compute, memory, LOW))
     expected = None if rates.chip is None else price(op, rates.chip, "kernel").expected
     return KernelFloor(
-        floor_s=floor,
-        limit=limit,
-        impossible=impossible,
-        compute_utilization=compute,
-        bandwidth_utilization=memory,
+        floor_s=floor, limit=limit, impossible=impossible, compute_utilization=compute, bandwidth_utilization=memory,
         expected_s=None if expected is None else float(expected * calls),
         bound="impossible" if impossible else "latency or under-occupied" if low else limit,
-    )
+    )  # fmt: skip
 
 
 @cache

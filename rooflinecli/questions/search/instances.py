@@ -183,14 +183,10 @@ class PoolInstance:
         queue = self.queue_s(qps, self.rate)
         latency = self.latency + (queue or 0.0)
         return Pool.like(
-            self,
-            latency_at_bound_s=self.latency_at_bound + (self.queue_s(qps, self.rate_at_bound) or 0.0),
-            ttft_s=latency if self.phase == "prefill" else None,
-            queue_s=queue,
-            itl_s=latency if self.phase == "decode" else None,
-            chip=str(self.options["hw"]),
-            estimate=estimate_command(self.options, words, (self.phase,)),
-        )
+            self, latency_at_bound_s=self.latency_at_bound + (self.queue_s(qps, self.rate_at_bound) or 0.0),
+            ttft_s=latency if self.phase == "prefill" else None, queue_s=queue, itl_s=latency if self.phase == "decode" else None,
+            chip=str(self.options["hw"]), estimate=estimate_command(self.options, words, (self.phase,)),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -207,13 +207,9 @@ def tornado(compared: str, candidates: Sequence[RankedCandidate]) -> types.Torna
         command = measurement(doubted.figure, doubted.chip, first)
         resolving = {"chip": doubted.chip, "figure": doubted.figure, "command": command}
     return types.Tornado(
-        compared=compared,
-        first=first.label,
-        lead=lead,
-        rows=rows,
-        resolving_measurement=resolving,
+        compared=compared, first=first.label, lead=lead, rows=rows, resolving_measurement=resolving,
         break_even=prices[0] if prices else None,
-    )
+    )  # fmt: skip
 
 
 def _errors(mine: Sequence[RankedCandidate]) -> dict[str, float]:

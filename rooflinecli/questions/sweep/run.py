@@ -221,13 +221,9 @@ def plan_of(request: Request, phase: str, sizes: dict[str, Number]) -> Layout:
     if parallel is None:  # at tp = 1 it changes nothing, so a block may decide it once
         parallel = bool(np.any(np.greater(given.get("tp", 1.0), 1)))
     return Layout(
-        **given,
-        zero=1 if request.zero is None else request.zero,
-        sequence_parallel=parallel,
-        recompute=request.recompute or "none",
-        flash=request.flash,
-        **legality.layout_fields(request, phase),
-    )
+        **given, zero=1 if request.zero is None else request.zero, sequence_parallel=parallel, recompute=request.recompute or "none",
+        flash=request.flash, **legality.layout_fields(request, phase),
+    )  # fmt: skip
 
 
 ALWAYS = ("feasible", "violation")  # columns of every sweep

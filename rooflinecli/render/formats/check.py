@@ -116,13 +116,7 @@ def sarif(answer: CheckAnswer) -> str:
                     {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": {"startLine": row.line}}}
                 ],
                 "partialFingerprints": {"rooflineCheck/v1": hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()},
-                "properties": {
-                    "check": case.name,
-                    "verdict": row.verdict,
-                    "value": row.value,
-                    "limit": row.limit,
-                    "unit": row.unit,
-                },
+                "properties": {"check": case.name, **{key: row[key] for key in ("verdict", "value", "limit", "unit")}},
             }
         )
     run = {
