@@ -60,7 +60,7 @@ def _table() -> dict[str, dict[str, float]]:
 
 UNITS = _table()
 EXAMPLES = {
-    "FLOP/s": "989 TFLOP/s", "B": "80 GiB", "B/s": "3.35 TB/s", "s": "4 us", "Hz": "1.83 GHz", "W": "700 W", "J": "2 J", "1": "0.8", "g": "50 g", "L": "2 L", "USD/kWh": "0.09 USD/kWh",
+    "FLOP/s": "989 TFLOP/s", "B": "80 GiB", "B/s": "3.35 TB/s", "s": "40 ms", "Hz": "1.83 GHz", "W": "700 W", "J": "2 J", "1": "0.8", "g": "50 g", "L": "2 L", "USD/kWh": "0.09 USD/kWh",
     "USD/h": "2.50 USD/h", "tokens": "15T", "length": "4k", "USD": "9 MUSD", "FLOP": "1 EFLOP", "tokens/s": "1500 tokens/s",
 }  # fmt: skip
 RATES = ("B/s", "FLOP/s", "Hz")  # of a machine: 15 is never meant as 15 bytes per second, so they always say their unit

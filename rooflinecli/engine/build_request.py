@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Iterable
+from pathlib import Path
 from typing import Any
 
 from rooflinecli.core import num
@@ -22,6 +23,13 @@ from rooflinecli.specs.request import MOST, OUTPUT, PHASES, SEQ, Request
 MOST_PIXELS = 65536  # a side of an image
 MANY_SEQUENCES = 1e6  # a batch of as many is mostly meant in tokens
 SERVING = ("prefill", "decode")
+_FORMATS = {
+    "half": "fp16",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float": "fp32",
+    "float32": "fp32",
+}  # as PyTorch and vLLM say
 _YES, _NO = ("true", "yes", "on"), ("false", "no", "off")
 
 
@@ -94,6 +102,10 @@ def value(option: Option, written: Any, flag: str = "") -> Any:
         check_bounds(option, parsed, flag)
         return parsed if option.numeric else int(parsed)
     if option.kind == "name":
+        if "," in str(written) and not Path(str(written)).exists():
+            raise UsageError(
+                f"{option.flag} {written}: takes one here; `roofline sweep` and `compare` take several", option.name
+            )
         try:
             if option.name == "model":
                 return load_model(str(written))
@@ -148,6 +160,7 @@ def _broken_bound(option: Option, number: float) -> str:
 def parse_choice(option: Option, written: object, flag: str = "") -> str:
     """A named choice as written; raises UsageError for one that does not exist."""
     text = str(written) if option.kind == "text" else str(written).lower()
+    text = _FORMATS.get(text, text) if option.kind == "dtype" else text
     if option.kind == "choice" and text not in option.choices:
         raise UsageError(f"{flag or option.flag} {written}: expected {' or '.join(option.choices)}", option.name)
     if option.kind == "dtype" and text not in FORMATS:

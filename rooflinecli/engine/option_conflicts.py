@@ -104,21 +104,12 @@ def idle(ctx: EstimateContext, written: Collection[str], layouts: Mapping[str, A
     is not asked about is `build_request.check_conflicts`'s.
     """
     r, found = ctx.request, dict[str, str]()
-    asked = {
-        kind
-        for kind, trains in (("train", True), ("serve", False))
-        if trains in {phase == "train" for phase in r.phases}
-    }
+    asked = {"", *("train" if phase == "train" else "serve" for phase in r.phases)}
     fields = {find(name).field for name in written}
 
     def concerns(option: Option) -> bool:
-        own = getattr(r, option.field)
-        return (
-            option.field in fields
-            and option.phase in ("", *asked)
-            and own is not None
-            and own != getattr(Request, option.field, None)
-        )
+        unset = (None, getattr(Request, option.field, None))
+        return option.field in fields and option.phase in asked and getattr(r, option.field) not in unset
 
     def widest(axis: str) -> float:
         sizes = [float(getattr(layout, axis)) for layout in (layouts or {}).values()]

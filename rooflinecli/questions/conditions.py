@@ -36,7 +36,7 @@ _SIGN = "<=|>=|==|!=|<|>|=|≤|≥"
 _CONDITION = re.compile(rf"^\s*([A-Za-z_][\w.\-]*)\s*({_SIGN})\s*(.+?)\s*$")
 _REQUIREMENT = re.compile(rf"^\s*({_SIGN})?\s*(.*?)\s*$", re.DOTALL)
 _SPELLING = {"≤": "<=", "≥": ">=", "=": "=="}
-_EXAMPLES = units.EXAMPLES | {"s": "40 ms", "B": "70 GB", "W": "500 W", "fraction": "40 %", "count": "8"}
+_EXAMPLES = units.EXAMPLES | {"B": "70 GB", "W": "500 W", "fraction": "40 %", "count": "8"}
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ KINDS = {
     "file": OptionKind("FILE"),
     "distribution": OptionKind("TOKENS"),
     "whole": OptionKind("COUNT", "tokens", whole=True, least=1),
-    "time": OptionKind("TIME", "s", above=0),
+    "time": OptionKind("TIME", "s", above=0, example="40 ms' or '30d"),
     "usd": OptionKind("MONEY", "USD", above=0),
     "bytes": OptionKind("SIZE", "B", above=0),
     "bytes_per_s": OptionKind("RATE", "B/s", above=0),
@@ -71,7 +71,7 @@ KINDS = {
     "hertz": OptionKind("RATE", "Hz", above=0),
     "flop": OptionKind("COUNT", "FLOP", above=0),
     "tokens_per_s": OptionKind("RATE", "tokens/s", above=0),
-    "positive": OptionKind("NUMBER", "1", above=0),
+    "positive": OptionKind("NUMBER", "1", above=0, example="2.5"),
     "seconds": OptionKind("TIME", "s", above=0),  # as "time", a bare number being seconds
     "tokens": OptionKind("COUNT", "tokens", above=0),
     "usd_per_hour": OptionKind("MONEY", "USD/h", above=0),

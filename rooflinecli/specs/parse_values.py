@@ -10,10 +10,10 @@ from numbers import Real
 
 from rooflinecli.core import units
 from rooflinecli.core.errors import ImpossibleValue, UsageError
-from rooflinecli.specs.options import KINDS, Option
+from rooflinecli.specs.options import KINDS, Option, OptionKind
 
 LARGEST, MOST_THINGS = 1e18, 1e12  # far beyond what exists; products of several stay numbers, divisors can be listed
-_IN_TOKENS = ("-tokens", " tokens")
+_IN_TOKENS = ("-tokens", " tokens", "tokens")
 
 
 def number(flag: str, written: object, kind: str = "count", option: str = "") -> float:
@@ -68,9 +68,9 @@ def size(flag: str, written: str | float) -> float:
 
 def document_lengths(written: str) -> list[float]:
     """Lengths of documents as written, 512,2k,8k. Raises UsageError for what is none."""
-    found = [number("--lengths", part.strip(), "length", "lengths") for part in str(written).split(",")]
+    found = [number("--doc-lengths", part.strip(), "length", "lengths") for part in str(written).split(",")]
     if min(found) < 1:
-        raise UsageError(f"--lengths {written}: a document has at least one token", "lengths")
+        raise UsageError(f"--doc-lengths {written}: a document has at least one token", "lengths")
     return found
 
 
@@ -102,7 +102,7 @@ def quantity(field: Option, written: object) -> float:
     """A number with its unit in SI; one that is not text is SI already. Raises UsageError with the flag and the bound broken."""
     kind, flag = KINDS[field.kind], field.flag
     bare = kind.unit in _BARE or field.kind == "seconds"
-    found = _finite(flag, written, field.name, lambda text: _measured(text, kind.unit, bare))
+    found = _finite(flag, written, field.name, lambda text: _measured(text, kind, bare))
     least, most = kind.least if field.least is None else field.least, kind.most if field.most is None else field.most
     above = kind.above if field.least is None else None
     if above is not None and found <= above:
@@ -140,10 +140,11 @@ def whole(field: Option, written: object) -> int:
     return found
 
 
-def _measured(written: str, unit: str, bare: bool) -> float:
+def _measured(written: str, kind: OptionKind, bare: bool) -> float:
+    unit = kind.unit
     text = written.removeprefix("$") + (" USD" if unit == "USD" and not written.endswith("USD") else "")
     try:
-        return units.parse(text, unit)
+        return units.parse(text, unit, kind.example)
     except ValueError:
         if bare:
             with contextlib.suppress(ValueError):

@@ -51,12 +51,40 @@ def test_a_refusal_names_its_option_in_plain_words(args: tuple[str, ...], said: 
         (("-n", "4x4"), "-n 4x4: '4x4': unknown unit 'x4'; expected a count, for example '8'"),
         (("--qps", "abc"), "--qps abc: 'abc' is not a number; write for example '2.5'"),
         (("--utilization", "x"), "--utilization x: 'x' is not a number; write for example '80%'"),
+        (("h200",), "h200: an argument too many; a switch takes no value, and any other value follows its option"),
+        (("--attention-dp", "yes"), "yes: an argument too many; a switch takes no value"),
+        (("--deadline", "30d"), "No such option: --deadline"),
+        (("-n", "8", "--measured", "35"), "expected a time in us, ms, s, min, h or days, for example '40 ms'"),
+        (("--doc-lengths", "2k;4k"), "--doc-lengths 2k;4k: "),
         (("-n", "8", "--phase", "train", "--mfu", "140%"), "more than the hardware can do. Check that"),
     ],
 )  # fmt: skip
 def test_a_value_is_refused_with_an_example_of_its_own_and_given_once(args: tuple[str, ...], said: str) -> None:
     ran = run_cli("estimate", *BASE, *args)
     assert ran.code == 2 and said in ran.err, ran
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("ops", *BASE, "--price", "2"), "no option --price: `roofline ops` does not read it; `roofline estimate` has --price."),
+        (("estimate", "llama-3-8b", "--hw", "h100,h200"), "--hw h100,h200: takes one here; `roofline sweep` and `compare` take several"),
+        (("kernel", "conv"), "unknown command 'conv'; known: attention, elementwise, grouped-gemm, matmul. `roofline kernel --help` lists them"),
+        (("rl", "--hw", "h100"), "no model given; name one"),
+        (("plan", *BASE, "--tokens", "1T", "--deadline", "30"), "for example '40 ms' or '30d'"),
+    ],
+)  # fmt: skip
+def test_what_is_mistaken_is_named_with_what_is_meant(args: tuple[str, ...], said: str) -> None:
+    ran = run_cli(*args)
+    assert ran.code == 2 and said in ran.err and ran.err.count("\n") == 1, ran
+
+
+def test_formats_are_read_by_the_names_of_pytorch_too() -> None:
+    ours, theirs = (
+        run_cli("estimate", *BASE, "-n", "1", "--phase", "decode", "--dtype", name, "-f", "json").out
+        for name in ("fp16", "float16")
+    )
+    assert ours == theirs != ""
 
 
 def test_one_option_with_one_value_twice_and_those_that_may_be_repeated_are_taken() -> None:

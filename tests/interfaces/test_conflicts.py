@@ -13,17 +13,27 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.core.expressions import compiled
 from rooflinecli.interfaces import verbs
 from rooflinecli.interfaces.cli.answers import VERBS
+from rooflinecli.interfaces.cli.registries import Hardware, Models
+from rooflinecli.interfaces.cli.simulate import SimulateDelivery
 from rooflinecli.questions.goodput.question import TrainingGoodput
 from rooflinecli.questions.report.question import Report
 from rooflinecli.questions.rl.question import Rl
 from rooflinecli.questions.simulate.question import Simulate
+from rooflinecli.questions.sweep.question import Sweep
 
 ROWS = yaml.load((ROOT / "rooflinecli" / "questions" / "conflicts.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
 KNOWN = {"len", "default", "given"}
 
 
 def questions():
-    found = [Report, *(verbs.question(verb) for verb in (*verbs.NAMES, *verbs._COMMANDS))]
+    found = [
+        Report,
+        Hardware,
+        Models,
+        SimulateDelivery,
+        Sweep,
+        *(verbs.question(verb) for verb in (*verbs.NAMES, *verbs._COMMANDS)),
+    ]
     for verb, row in VERBS.items():
         found += import_module(f"rooflinecli.questions.{verb}.question").QUESTIONS if row.help else ()
     return found

@@ -119,7 +119,13 @@ def without_coercion(parameter: P) -> P:
 
 
 class PlainGroup(TyperGroup):
-    """A click group whose own options are passed on as they are."""
+    """A click group whose own options are passed on as they are, and whose commands are named where one is not among them."""
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        if cmd_name not in self.commands:
+            known = [name for name, command in self.commands.items() if not command.hidden]
+            raise unknown("command", cmd_name, known, f"`{ctx.command_path} --help` lists them")
+        return super().get_command(ctx, cmd_name)
 
     def get_params(self, ctx: Context) -> list[Parameter]:
         return [without_coercion(parameter) for parameter in super().get_params(ctx)]
@@ -286,6 +292,13 @@ def other_tools() -> dict[str, str]:
     return {flag: here for here, flags in packaged(__file__, "other_tools").items() for flag in flags}
 
 
+def any_option(flag: str) -> str:
+    """The flag of the option of an estimate that goes by that name; empty where there is none."""
+    from rooflinecli.specs.options import OPTIONS
+
+    return next((one.flag for one in OPTIONS.values() if flag.lstrip("-") in one.names), "")
+
+
 def _elsewhere(error: Exception) -> str:
     """The sentence for an option that other tools have under that name; empty where this verb has it not, and for any other error."""
     name, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
@@ -297,6 +310,11 @@ def _elsewhere(error: Exception) -> str:
         return (
             f"no option {name}: {name.lstrip('-').upper()} is a positional argument, `{context.command_path} {shown}`."  # type: ignore[union-attr]
         )
+    if "unexpected extra argument" in str(error):
+        extra = re.sub(r".*\((.*)\).*", r"\1", str(error))
+        return f"{extra}: an argument too many; a switch takes no value, and any other value follows its option, as in --hw h100."
+    if isinstance(name, str) and not here and (option := any_option(name)):
+        return f"no option {name}: `{context.command_path}` does not read it; `roofline estimate` has {option}."  # type: ignore[union-attr]
     if not here or (here.startswith("-") and re.split(r"[ ,]", here)[0] not in known):
         return ""
     return f"no option {name}: here it is {here}."

@@ -36,15 +36,6 @@ class Hardware(Question["ChipSheet | Chips"]):
     schema: Switch = field("switch", "Print the JSON Schema of a hardware file.", default=False)
     # fmt: on
 
-    def check(self) -> None:
-        filters = [field.flag for name, field in self.fields().items() if name in ("vendor", "min_memory", "dtype") and self.is_given(field)]  # fmt: skip
-        if filters and (self.names or self.schema):
-            raise UsageError(
-                f"{filters[0]} filters the list of chips; leave out {'--schema' if self.schema else 'the names'}"
-            )
-        if self.schema and self.names:
-            raise UsageError("--schema describes every hardware file; leave out the names")
-
     @property
     def chips(self) -> list[str]:
         """The chips asked for."""
@@ -104,24 +95,6 @@ class Models(Question["ModelSheet | ModelList"]):
         from rooflinecli.questions.models.answer import models
 
         return models(self.family)
-
-    def check(self) -> None:
-        if self.model == "show" and self.config is None:
-            raise UsageError(
-                "models show needs a model: a name, a YAML path or a config.json; `roofline models` lists them"
-            )
-        if self.model == "import" and self.config is None:
-            raise UsageError(
-                "models import needs a config: a Hugging Face config.json, its folder, or '-' for standard input"
-            )
-        if self.model not in ("show", "import") and self.config is not None:
-            raise UsageError(
-                f"models shows one model; leave out '{self.config}', or write `roofline models import {self.config}`"
-            )
-        if self.family is not None and self.model is not None:
-            raise UsageError("--family filters the list of models; leave out the name")
-        if self.schema and (self.model is not None or self.family is not None):
-            raise UsageError("--schema describes every model file; leave out the name and --family")
 
 
 class Prices(Question[None]):

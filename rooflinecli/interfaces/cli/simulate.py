@@ -29,10 +29,6 @@ class SimulateDelivery(Study):
     plot_kind: Text = field("free", "percentiles, load (batch and queue over time), or slo (SLO attainment against the rate).", default="percentiles", metavar="CHOICE")
     # fmt: on
 
-    def check(self) -> None:
-        if self.timeline_interval is not None and self.timeline is None:
-            raise UsageError("--timeline-interval requires --timeline FILE", "timeline-interval")
-
 
 def run(cells: list[tuple[Simulate, dict[str, str]]], how: SimulateDelivery) -> int:
     """Simulate and print; the exit code is 1 where the SLO is not met."""
