@@ -368,17 +368,10 @@ def _gap(row: PredictedRow) -> MeasuredGap:
     elif low is not None and high is not None:
         verdict = INSIDE if low <= measured <= high else "slower" if measured > high else "faster"
     return MeasuredGap(
-        row=row.where,
-        quantity=row.quantity,
-        software=software(row),
-        measured_s=measured,
-        floor_s=floor,
-        expected_s=expected,
-        interval_s=None if low is None or high is None else (low, high),
-        gap=measured / expected - 1,
-        verdict=verdict,
+        row=row.where, quantity=row.quantity, software=software(row), measured_s=measured, floor_s=floor, expected_s=expected,
+        interval_s=None if low is None or high is None else (low, high), gap=measured / expected - 1, verdict=verdict,
         explained_by=explanations(row) if measured >= floor else [],
-    )
+    )  # fmt: skip
 
 
 def explanations(row: PredictedRow) -> list[GapExplanation]:

@@ -129,14 +129,8 @@ def _layer(spec: ModelSpec, group: LayerSpec, index: int, known: list[tuple[Atte
     for block in blocks:
         axes |= block.axes
     return Layer(
-        group.repeat,
-        tuple(rows),
-        axes,
-        derived=tuple(rule for block in blocks for rule in block.derived),
+        group.repeat, tuple(rows), axes, derived=tuple(rule for block in blocks for rule in block.derived),
         split=tuple(dict.fromkeys(axis for block in blocks for axis in block.split)),
-        shared=tuple(dict.fromkeys(axis for block in blocks for axis in block.shared)),
-        moe=group.feedforward.kind == "moe",
-        mixer=mixer,
-        index=index,
-        mixed=mixed,
-    )
+        shared=tuple(dict.fromkeys(axis for block in blocks for axis in block.shared)), moe=group.feedforward.kind == "moe", mixer=mixer,
+        index=index, mixed=mixed,
+    )  # fmt: skip

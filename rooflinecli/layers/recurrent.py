@@ -82,15 +82,9 @@ class Recurrent(Mixer):
         chunk = sizes.get("chunk", 64.0)
         moved = recurrence.chunked_scan_bytes(tokens, self.moved(sizes), x, state, chunk, self._width(mode.formats))
         scan = Op(
-            name=name,
-            kind="chunked_scan",
-            dtype=mode.formats.attention_compute,
-            flops=self.scan(tokens, sizes),
-            bytes=moved,
-            k=chunk,
-            n=sizes[self.value],
-            gradient=Gradient(BACKWARD, moved * BACKWARD),
-        )
+            name=name, kind="chunked_scan", dtype=mode.formats.attention_compute, flops=self.scan(tokens, sizes), bytes=moved, k=chunk,
+            n=sizes[self.value], gradient=Gradient(BACKWARD, moved * BACKWARD),
+        )  # fmt: skip
         return [*self._conv(mode, tokens, sizes), scan]
 
     def _conv(self, mode: CountingMode, tokens: Number, sizes: Sizes) -> list[Op]:

@@ -81,20 +81,11 @@ class Softmax(Mixer):
         moved = self._traffic(mode.formats, sizes)
         seen = t if mode.documents is None else num.minimum(mode.documents, t)
         return kernel(
-            name=name,
-            kind="prefill_attention",
-            dtype=mode.formats.attention_compute,
-            flops=late_rank_pairs(self.flops(mode, sizes), mode),
-            bytes=moved,
-            k=num.minimum(seen, self.reach + TILE),
-            n=width / 2,
-            quantized=b * s * shared * width,
-            ramp=s / self.pairs(mode, s, t),
-            items=b * sizes[self.heads] * s / TILE,
-            length=seen,
-            variant=mode.software,
+            name=name, kind="prefill_attention", dtype=mode.formats.attention_compute, flops=late_rank_pairs(self.flops(mode, sizes), mode),
+            bytes=moved, k=num.minimum(seen, self.reach + TILE), n=width / 2, quantized=b * s * shared * width,
+            ramp=s / self.pairs(mode, s, t), items=b * sizes[self.heads] * s / TILE, length=seen, variant=mode.software,
             gradient=Gradient(FUSED, moved * 2, scores=True),
-        )
+        )  # fmt: skip
 
     def _traffic(self, formats: Formats, sizes: Sizes) -> Number:
         """Least bytes of a fused pass."""
@@ -109,15 +100,10 @@ class Softmax(Mixer):
         scored = b * heads * s * t
         aligned = num.value(qk) % ALIGNMENT == 0 and num.value(v) % ALIGNMENT == 0
         matmuls = kernel(
-            name=name,
-            kind="scores",
-            dtype=f.attention_compute,
-            flops=late_rank_pairs(attention.attention_core_flops(b, heads, s * t, qk, v), mode),
-            bytes=moved,
-            k=qk,
-            variant="" if aligned else "unaligned",
-            gradient=Gradient(UNFUSED, moved * 2, scores=True),
-        )
+            name=name, kind="scores", dtype=f.attention_compute,
+            flops=late_rank_pairs(attention.attention_core_flops(b, heads, s * t, qk, v), mode), bytes=moved, k=qk,
+            variant="" if aligned else "unaligned", gradient=Gradient(UNFUSED, moved * 2, scores=True),
+        )  # fmt: skip
         softmax = kernel(
             name="attention.softmax",
             kind="elementwise",
@@ -140,15 +126,10 @@ class Softmax(Mixer):
         keys, (qk, v) = self.cached_tokens(sizes["T"]), self._token_widths(sizes)
         cached = counts.bytes_of(b * keys * self._widths_cached(sizes), f.kv)
         return kernel(
-            name=name,
-            kind=kind,
-            dtype=f.attention_compute,
-            flops=self._token_flops(sizes),
-            bytes=cached + counts.bytes_of(queries_per_sequence(sizes) * heads * (qk + v), f.activation),
-            k=keys,
-            n=(qk + v) / 2,
+            name=name, kind=kind, dtype=f.attention_compute, flops=self._token_flops(sizes),
+            bytes=cached + counts.bytes_of(queries_per_sequence(sizes) * heads * (qk + v), f.activation), k=keys, n=(qk + v) / 2,
             items=items,
-        )
+        )  # fmt: skip
 
     def _token_flops(self, sizes: Sizes) -> Number:
         keys, (qk, v) = self.cached_tokens(sizes["T"]), self._token_widths(sizes)

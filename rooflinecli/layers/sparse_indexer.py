@@ -79,14 +79,9 @@ def ranking(mode: CountingMode, sizes: Sizes, keys: Number, most: Number, flops:
     picked = counts.bytes_of(b * queries * num.minimum(keys, most), INDEX)
     moved = counts.bytes_of(values, f.kv if mode.decode else f.activation) + picked
     return Op(
-        name="attention.index_scores",
-        kind="scores",
-        dtype=f.attention_compute,
-        flops=flops,
-        bytes=moved,
-        k=sizes["Hi"],
+        name="attention.index_scores", kind="scores", dtype=f.attention_compute, flops=flops, bytes=moved, k=sizes["Hi"],
         gradient=Gradient(2.0, moved * 2, scores=True),
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -172,15 +167,10 @@ class Compressed(Softmax):
         f, b, keys = mode.formats, sizes["B"], self._keys(sizes["T"])
         moved = counts.bytes_of(b * keys * sizes["H"], f.kv)
         core = Op(
-            name=name,
-            kind="latent_attention",
-            dtype=f.attention_compute,
-            flops=self._token_flops(sizes),
-            bytes=moved + counts.bytes_of(queries_per_sequence(sizes) * sizes["N"] * 2 * sizes["H"], f.activation),
-            k=keys,
-            n=sizes["H"],
+            name=name, kind="latent_attention", dtype=f.attention_compute, flops=self._token_flops(sizes),
+            bytes=moved + counts.bytes_of(queries_per_sequence(sizes) * sizes["N"] * 2 * sizes["H"], f.activation), k=keys, n=sizes["H"],
             items=b * num.ceil(sizes["N"] / LATENT_HEADS),
-        )
+        )  # fmt: skip
         return [*self._indexer(mode, sizes), core]
 
     def _indexer(self, mode: CountingMode, sizes: Sizes) -> list[Op]:

@@ -53,18 +53,6 @@ def _weights(op: Op, imbalance: Number | None) -> Number:
 def _like(op: Op, suffix: str, flops: Number, moved: Number, quantized: Number) -> Op:
     """A kernel of the same class and sizes."""
     return kernel(
-        name=f"{op.name}.{suffix}",
-        kind=op.kind,
-        dtype=op.dtype,
-        flops=flops,
-        bytes=moved,
-        count=op.count,
-        k=op.k,
-        n=op.n,
-        quantized=quantized,
-        ramp=op.ramp,
-        items=op.items,
-        length=op.length,
-        variant=op.variant,
-        backward=True,
-    )
+        name=f"{op.name}.{suffix}", kind=op.kind, dtype=op.dtype, flops=flops, bytes=moved, count=op.count, k=op.k, n=op.n,
+        quantized=quantized, ramp=op.ramp, items=op.items, length=op.length, variant=op.variant, backward=True,
+    )  # fmt: skip

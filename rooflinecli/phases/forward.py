@@ -58,17 +58,11 @@ class ForwardPass(CountingMode):
         flops = counts.matmul_flops(tokens, k, n)
         weights = counts.bytes_of(active * k * n, f.expert_weight)
         return kernel(
-            name=row.name,
-            kind="grouped_matmul",
-            dtype=f.expert_compute or f.compute,
+            name=row.name, kind="grouped_matmul", dtype=f.expert_compute or f.compute,
             flops=flops if self.imbalance is None else flops * self.imbalance,
-            bytes=counts.matmul_bytes(tokens, k, n, f.matmul_input, 0, f.activation) + weights,
-            k=k,
-            n=sizes["Fe"],
-            quantized=tokens * k,
-            ramp=active / tokens,
-            variant=f.variant,
-        )
+            bytes=counts.matmul_bytes(tokens, k, n, f.matmul_input, 0, f.activation) + weights, k=k, n=sizes["Fe"], quantized=tokens * k,
+            ramp=active / tokens, variant=f.variant,
+        )  # fmt: skip
 
     def _elementwise(self, row: Row, sizes: Sizes) -> Op:
         read = elements(row.reads, sizes)
@@ -76,13 +70,8 @@ class ForwardPass(CountingMode):
         if self.dropout and row.masks:
             moved = moved + elements(row.masks, sizes)
         return kernel(
-            name=row.name,
-            kind=row.kind,
-            dtype=self.formats.compute,
-            flops=0.0,
-            bytes=moved,
-            quantized=0.0 if row.linear else read,
-        )
+            name=row.name, kind=row.kind, dtype=self.formats.compute, flops=0.0, bytes=moved, quantized=0.0 if row.linear else read,
+        )  # fmt: skip
 
 
 def _dense(row: Row, c: Contraction, sizes: Sizes, dtype: str, element: tuple[float, float, float], variant: str) -> Op:
@@ -91,17 +80,9 @@ def _dense(row: Row, c: Contraction, sizes: Sizes, dtype: str, element: tuple[fl
     copies = product(c.g, sizes) if c.g else None  # block-diagonal: independent matmuls in one kernel
     flops, moved = counts.matmul_flops(m, k, n), counts.matmul_bytes(m, k, n, *element)
     return kernel(
-        name=row.name,
-        kind="matmul",
-        dtype=dtype,
-        flops=flops if copies is None else flops * copies,
-        bytes=moved if copies is None else moved * copies,
-        k=k,
-        n=n,
-        quantized=m * k,
-        ramp=1 / k,
-        variant=variant,
-    )
+        name=row.name, kind="matmul", dtype=dtype, flops=flops if copies is None else flops * copies,
+        bytes=moved if copies is None else moved * copies, k=k, n=n, quantized=m * k, ramp=1 / k, variant=variant,
+    )  # fmt: skip
 
 
 def ledger_flops(

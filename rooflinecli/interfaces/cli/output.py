@@ -126,14 +126,9 @@ class Progress:
             "{task.fields[rate]}",
         )
         bar = Progress(
-            *columns,
-            TimeLeft(),
-            console=Console(stderr=True),
-            transient=True,
-            auto_refresh=False,
-            redirect_stdout=False,
+            *columns, TimeLeft(), console=Console(stderr=True), transient=True, auto_refresh=False, redirect_stdout=False,
             redirect_stderr=False,
-        )
+        )  # fmt: skip
         bar.add_task("", total=self.total, rate="")
         bar.start()
         return bar
