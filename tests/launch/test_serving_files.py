@@ -117,6 +117,10 @@ LLMKUBE = """kind: Model
 spec: {source: 'https://huggingface.co/Qwen/Qwen3-8B-GGUF/resolve/main/Qwen3-8B-Q4_K_M.gguf', format: gguf, hardware: {gpu: {count: 2}}}
 """
 TRITON = "kind: InferenceService\nspec: {predictor: {model: {modelFormat: {name: huggingface}, runtime: kserve-tritonserver, storageUri: 's3://x/qwen3-8b'}}}\n"
+TGI_ENV = "image: ghcr.io/huggingface/text-generation-inference:2\nenvironment: {MODEL_ID: '${LLM_MODEL_ID:-Qwen/Qwen3-8B}', MAX_BATCH_SIZE: 4}\n"
+RUNTIME = "containers: [{image: 'quay.io/x/vllm-cpu-openai-ubi9:0.3', args: [--model, Qwen/Qwen3-8B]}]\n"
+SPARK = "services: {l: {image: 'ghcr.io/x/llama-cpp-spark:latest', command: [--host, 0.0.0.0, -m, /m/Qwen3-8B-Q4_K_M.gguf]}}\n"
+FLAT = "scenario: [{common: {model: {name: Qwen/Qwen3-8B, maxNumSeq: 5}}, prefill: {replicas: 0}, decode: {replicas: 1, parallelism: {tensor: 2}}}]\n"
 SERVED = "python -m vllm.entrypoints.openai.api_server --model=/models/qwen --served-model-name=qwen3-8b"
 RETRIED = (
     "run_server() { vllm serve Qwen/Qwen3-8B --max-num-seqs 4; }\nwhile true; do if run_server; then break; fi; done\n"
@@ -169,6 +173,11 @@ CLIENT = "vllm serve Qwen/Qwen3-8B &\npython bench_client.py --url http://localh
         ("backend.yaml", BACKEND, {"model": "Qwen3-8B", "batch": "8"}, ""),
         ("llmkube.yaml", LLMKUBE, {"model": "Qwen3-8B", "weight-dtype": "q4_k_m", "pp": 2}, ""),
         ("kubeai.yaml", "kind: Model\nspec: {engine: VLLM, url: 'hf://Qwen/Qwen3-8B', resourceProfile: 'google-tpu-v5e-1x1:1'}", {"hw": "tpu-v5e"}, ""),
+        ("tgi.yaml", TGI_ENV, {"model": "Qwen3-8B", "batch": "4"}, ""),
+        ("runtime.yaml", RUNTIME, {"model": "Qwen3-8B"}, ""),
+        ("spark.yaml", SPARK, {"model": "Qwen3-8B", "engine": "llamacpp"}, ""),
+        ("flat.yaml", FLAT, {"model": "Qwen3-8B", "tp": 2, "batch": "5"}, ""),
+        ("tuned.sh", "vllm serve /mnt/data/models/Qwen/Qwen3-8B-AGI-v2", {"model": "Qwen3-8B"}, "Qwen3-8B-AGI-v2 is taken to have the sizes of Qwen3-8B"),
         ("label.yaml", LABEL, {"hw": "h100-sxm"}, ""),
         ("served.sh", SERVED, {"model": "qwen3-8b"}, "--model /models/qwen names no model: taken to be qwen3-8b, which it is served as"),
         ("split.sh", "llama-server -m Qwen3-8B-Q4_K_M.gguf --tensor-split 6,3", {"pp": 2}, "--tensor-split 6,3: equal shares are priced"),

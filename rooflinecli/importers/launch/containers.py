@@ -326,7 +326,7 @@ _NAMED_MODEL = re.compile(r"/[\w.-]*\d[bB]\b[\w.-]*$|\.gguf$")  # by its size, o
 def _image(document: Tree) -> list[str]:
     """The entry point of a known image that is given flags alone."""
     entries = {
-        "text-generation-inference": "text-generation-launcher", r"llama\.cpp": "llama-server", r"vllm[-_]openai|vllm/vllm|\$\{?VLLM_IMAGE": "vllm serve",
+        "text-generation-inference": "text-generation-launcher", r"llama[.-]cpp(?!-python)": "llama-server", r"vllm[-_](\w+-)?openai|vllm/vllm|\$\{?VLLM_IMAGE": "vllm serve",
     }  # fmt: skip
     image = " ".join(str(value) for key, value in document.items() if str(key).startswith("image"))
     if unknowns(image):  # of the chart's values: the container is named after it

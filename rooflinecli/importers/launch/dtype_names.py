@@ -63,7 +63,9 @@ def checkpoint(launch: Launch, written: object, flag: str) -> None:
         tails = (_untuned("-".join(words[i:])) for i in range(1, len(words) - 1))
         # a model's own name: `llama-8b` is short for one, which another name that ends so need not mean
         own = (tail for tail in tails if tail and known(tail) and _plain(find("models", tail).stem) == _plain(tail))
-        same = next(own, None)
+        # or first, to their size: Qwen2.5-32B-AGI
+        heads = ("-".join(words[:i]) for i in range(len(words) - 1, 1, -1))
+        same = next(own, None) or next((head for head in heads if re.search(r"\d[bB]$", head) and known(head)), None)
     if same is not None:
         launch.options["model"] = found = same.rpartition("/")[2]
         if found != bare or not known(org + bare):

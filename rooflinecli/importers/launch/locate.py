@@ -213,6 +213,7 @@ def _started(process: containers.Container, source: Source) -> list[Launch]:
     """The launches of one process of a container."""
     host = ShellEvaluator().shell
     values: dict[str, Value] = {k: host.text(v) if "${" in v else v for k, v in process.environment.items()}
+    process = replace(process, environment={k: v for k, v in values.items() if isinstance(v, str)})
     if process.arguments:
         values |= {"@": process.arguments, "*": process.arguments}
     shell = ShellEvaluator(values).shell
