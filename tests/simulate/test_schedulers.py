@@ -6,7 +6,7 @@ import random
 
 import pytest
 from conftest import examples
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from simulate import tiny
 
@@ -131,6 +131,10 @@ class ByFormula(StepTimeTable):
     most=st.sampled_from([2, 8, 64]),
     block=st.sampled_from([1, 16]),
 )
+@example(
+    [(0.0, 100, 150), (0.1, 50, 5), (0.15, 60, 90), (0.3, 400, 2)], 10**9, 64, 16
+)  # prompts come to a running batch
+@example([(0.0, 500, 200), (0.001, 400, 200), (0.002, 100, 150), (0.5, 700, 9)], 1200, 8, 1)  # and overflow its cache
 def test_every_policy_is_that_of_a_second_scheduler(ctx, setting, rules, rows, pool, most, block):
     """Instants of each request and sums over the steps, to the digit, under prices by formula; caches that overflow included."""
     prices = ByFormula(ctx, Layout(zero=0))
