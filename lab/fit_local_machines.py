@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import nnls
 
 from lab.fit import Array, leave_one_out
 from lab.show import show
@@ -47,6 +46,8 @@ class TimedRows:
 
     def fit(self, rows: Array) -> Array:
         """Non-negative factors that fit the rows of a mask."""
+        from scipy.optimize import nnls
+
         measured = self.measured[rows]
         return nnls(self.parts[rows] / measured[:, None], np.maximum(1 - self.rest[rows] / measured, 0))[0]
 
