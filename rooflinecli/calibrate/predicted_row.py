@@ -65,11 +65,9 @@ class PredictedRow:
     @property
     def key(self) -> Hashable:
         """Identity of the question, by which repeats are found; None without options."""
-        return (
-            (self.quantity, self.layout, *sorted((k, str(v)) for k, v in self.options.items()))
-            if self.options
-            else None
-        )
+        if self.options:
+            return (self.quantity, self.layout, *sorted((k, str(v)) for k, v in self.options.items()))
+        return None
 
     @property
     def floor(self) -> float:

@@ -51,9 +51,8 @@ def worker_map(jobs: int = 1, cluster: str | None = None, kept: Kept | None = No
     return workers
 
 
-Unordered = Callable[
-    [dict[int, Q]], Iterator[tuple[int, "A | _Refusal"]]
-]  # items by number -> (number, outcome) as they are done
+# items by number -> (number, outcome) as they are done
+Unordered = Callable[[dict[int, Q]], Iterator[tuple[int, "A | _Refusal"]]]
 
 
 def _in_order(items: list[Q], run: Unordered[Q, A]) -> Iterator[A]:

@@ -15,9 +15,8 @@ from typing import Any, ClassVar, Self, dataclass_transform
 from rooflinecli.core.fast_dataclass import dataclass
 
 Json = dict[str, Any]  # an object of a JSON or YAML document
-_BARE = frozenset(
-    (float, int, str, bool, type(None))
-)  # nearly every value of an answer, and a class is found sooner than asked about
+# nearly every value of an answer, and a class is found sooner than asked about
+_BARE = frozenset((float, int, str, bool, type(None)))
 MISSING: Any = object()  # what `at` finds where a path leads nowhere
 
 

@@ -162,9 +162,8 @@ def _stack(
     for c in tensor.collectives(layout, tokens, outer["D"], ctx.formats.activation, 1.0, _tp_reductions(ledger), False):
         c.library = "" if "collective" in ctx.engine.efficiency else ctx.engine.all_reduces or ctx.engine.library
         seconds = costs.collective(c, passes)
-        if forward.decode or not num.present(
-            overlap.overlap
-        ):  # latency in decode, which no matmul is long enough to hide
+        # latency in decode, which no matmul is long enough to hide
+        if forward.decode or not num.present(overlap.overlap):
             costs.add_exposed_comm("tp", seconds)
             continue
         computed = costs.total

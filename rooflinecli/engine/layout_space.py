@@ -316,26 +316,18 @@ def affected_axes(ctx: EstimateContext, found: LayoutArrays, space: LayoutSpace,
     offered = placements(space)
     if structure.placement is not None and structure.placement != offered[0]:
         for other in offered[: offered.index(structure.placement)]:
-            keep &= _orders_differ(found, structure.placement, other)
-    if (
-        structure.domains
-    ):  # where its groups split the replicas, otherwise than fewer domains do; a group holds every expert
+            differ = np.zeros(len(found), dtype=bool)  # where they do not only move axes of one device
+            for a, b in combinations(("cp", "dp", "pp"), 2):
+                if (structure.placement.index(a) < structure.placement.index(b)) != (other.index(a) < other.index(b)):
+                    differ |= (found.sizes[a] > 1) & (found.sizes[b] > 1)
+            keep &= differ
+    # where its groups split the replicas, otherwise than fewer domains do; a group holds every expert
+    if structure.domains:
         sizes, group = found.sizes, groups(ctx, found, structure.domains)
         keep &= (group * sizes["cp"] % sizes["ep"] == 0) & (group > 1) & (group < sizes["dp"])
         if structure.domains > 1:
             keep &= group > groups(ctx, found, structure.domains - 1)
     return np.flatnonzero(keep)
-
-
-def _orders_differ(found: LayoutArrays, one: str, other: str) -> np.ndarray:
-    """Where two orders of the axes differ: where they do not only move axes of one device."""
-    import numpy as np
-
-    differ = np.zeros(len(found), dtype=bool)
-    for a, b in combinations(("cp", "dp", "pp"), 2):
-        if (one.index(a) < one.index(b)) != (other.index(a) < other.index(b)):
-            differ |= (found.sizes[a] > 1) & (found.sizes[b] > 1)
-    return differ
 
 
 def groups(ctx: EstimateContext, found: LayoutArrays, domains: int) -> np.ndarray:

@@ -132,9 +132,8 @@ def _tail(
     moves = _gradient_collectives(ctx, layout, params)
     seconds = sum(costs.collective(move) for move in moves)
     exchange, exposed = seconds + waits, shown(seconds) + waits
-    if (
-        layout.zero == 2
-    ):  # a shard has no room for the sum of whole gradients: they are reduced before the last micro-batch too
+    # a shard has no room for the sum of whole gradients: they are reduced before the last micro-batch too
+    if layout.zero == 2:
         # as often as a model chunk's backward passes are interrupted: interleaved stages run pp of them in a row
         before = num.maximum(microbatches / num.where(layout.virtual_stages > 1, layout.pp, 1.0), 1.0) - 1
         scattered = sum(costs.collective(move, before) for move in moves if move.op == "reduce-scatter")

@@ -82,9 +82,8 @@ def refined(ctx: EstimateContext, devices: int, few: list[Layout] | None = None)
 
     Where none fits it is the one that needs least memory; None where none is legal. few: of a few devices all plain candidates, if known.
     """
-    if (
-        devices > FEW or ctx.train_batch % devices
-    ):  # where replicas cannot take all devices the plain candidates are too few
+    # where replicas cannot take all devices the plain candidates are too few
+    if devices > FEW or ctx.train_batch % devices:
         starts, count = coarse(ctx, devices)
     else:
         few = list(few_layouts(ctx, devices)) if few is None else few

@@ -111,9 +111,8 @@ def _record(kind: type[Record], defs: JsonSchema) -> JsonSchema:
         if "hidden" in field.metadata:
             continue
         if "spread" in field.metadata:
-            for row in (
-                DERIVED if name == "derived" else ()
-            ):  # computed from others, with their errors and the interval that these make
+            # computed from others, with their errors and the interval that these make
+            for row in DERIVED if name == "derived" else ():
                 properties |= {key: _described(key, _NUMBER) for key in (row.name, *row.errors)}
                 if row.errors and not row.detail:
                     properties[f"{row.name}_interval"] = _type(tuple[Any, Any], defs)

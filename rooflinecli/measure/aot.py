@@ -116,9 +116,8 @@ def analyse(
         roofline.compute_time(dot.flops * times, chip.peak(rate_of(dot, chip))) for dot, times in always.dots.items()
     )
     t_memory = roofline.memory_time(moved, chip.bandwidth)
-    if (
-        "vector_fp32" in chip.spec.peak and needed.math_flops
-    ):  # what elementwise arithmetic takes longer than its traffic
+    # what elementwise arithmetic takes longer than its traffic
+    if "vector_fp32" in chip.spec.peak and needed.math_flops:
         busy = roofline.compute_time(needed.math_flops, chip.peak("vector_fp32")) - costs.groups.get("elementwise", 0.0)
         if busy > 0:
             costs.add_time("elementwise", busy, "elementwise", chip.constants(REGIME, "elementwise").error)

@@ -70,9 +70,8 @@ def environment() -> Environment:
     device = jax.local_devices()[0]  # not another process's device
     where = KINDS.get(device.platform, device.platform)
     model = _in_file("/proc/cpuinfo", r"model name\s*:\s*(.+)").strip() or platform.processor() or platform.machine()
-    sm, _, memory = nvidia("clocks.sm,clocks.mem").partition(
-        ", "
-    )  # before anything ran; the log has those of each timing
+    # before anything ran; the log has those of each timing
+    sm, _, memory = nvidia("clocks.sm,clocks.mem").partition(", ")
     mhz = _in_file("/proc/cpuinfo", r"cpu MHz\s*:\s*([\d.]+)")
     return Environment(
         where,

@@ -141,9 +141,8 @@ class Session:
 
     def run(self, cases: list[KernelCase]) -> list[Record]:
         """Time every case that is not in the log, then repeat suspect ones. Returns all records of `cases`."""
-        if (
-            self.environment.processes > 1
-        ):  # all run every case the same number of times, or a collective would deadlock
+        # all run every case the same number of times, or a collective would deadlock
+        if self.environment.processes > 1:
             self.protocol = replace(self.protocol, minimum=20, maximum=20, budget=1e9, tight=0.0, short=0.0)
             for case in cases:
                 self._one(case, 1e12)

@@ -56,11 +56,9 @@ def collectives(
         Collective("dp.reduce_scatter", "reduce-scatter", gradients, "dp", g.part, g.stride, buckets),
         Collective("dp.all_gather", "all-gather", weights, "dp", g.part, g.stride, buckets * gathers),
     ]
-    return (
-        moves
-        if layout.zero == 3 or layout.shard is None
-        else [*moves, *shard_group_all_reduce(layout, params, gradient_bytes, buckets, experts)]
-    )
+    if layout.zero == 3 or layout.shard is None:
+        return moves
+    return [*moves, *shard_group_all_reduce(layout, params, gradient_bytes, buckets, experts)]
 
 
 def members_in_host(layout: Layout, per_host: Number, experts: bool = False) -> Number:

@@ -153,9 +153,8 @@ def _contend(collective: Collective, level: LevelNumbers, part: LevelPrice, inne
     part.expected = part.latency + both * slow
     crossing = 1.0 if every or not level.tier or collective.op != "permute" else 1 / inner
     part.floor = part.floor * num.maximum(level.oversubscription * crossing, 1)
-    if (
-        at.collisions is None and "efficiency.collective.memory" not in level.chip.factors
-    ):  # nccl-tests of one's own settle it
+    # nccl-tests of one's own settle it
+    if at.collisions is None and "efficiency.collective.memory" not in level.chip.factors:
         part.error = num.where(slow > 1, f.contention_error(part.error, level.collisions), part.error)
 
 

@@ -174,11 +174,9 @@ class Question(Group, Generic[A]):
         if written is None or isinstance(written, str):
             return written
         unit = KINDS[field.kind].unit
-        return (
-            f"{written!r} {unit}"
-            if field.kind in parse_values.QUANTITIES and unit not in ("1", "tokens")
-            else str(written)
-        )
+        if field.kind in parse_values.QUANTITIES and unit not in ("1", "tokens"):
+            return f"{written!r} {unit}"
+        return str(written)
 
     def written(self) -> Options:
         """Every field that was given, as written, by parameter."""

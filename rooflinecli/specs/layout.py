@@ -18,9 +18,8 @@ LEFT_OPEN = {  # an estimate chooses a layout where a question leaves one of the
 }
 
 RECOMPUTE = ("none", "selective", "full", "op")
-OPEN = tuple(
-    "tp pp cp dp ep micro-batch virtual-stages zero recompute sequence-parallel placement".split()
-)  # to a search
+# to a search
+OPEN = tuple("tp pp cp dp ep micro-batch virtual-stages zero recompute sequence-parallel placement".split())
 OpenValues = dict[str, tuple[Number, ...]]  # option -> what it may be: numbers or words
 CHOSEN = RECOMPUTE[:3]  # what a search tries; `op` belongs to one framework and is asked for
 SCHEDULES_IN = "parallel/schedules"  # one file is one schedule

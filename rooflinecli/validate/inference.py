@@ -301,9 +301,8 @@ def predict(run: Run) -> dict[str, Prediction]:
 def finite(run: Run, answer: DecodeAnswer, override: Row | None = None) -> Number:
     """Throughput of a finite run: waves of the largest batch, and a last one of the remaining requests; `override` as in the answer."""
     rate, batch = answer.tokens_per_s, float(np.max(answer.batch * run.layout.dp))
-    if (
-        run.options.get("concurrency") == "max"
-    ):  # all requests are sent at once, so that a place in the batch is never empty
+    # all requests are sent at once, so that a place in the batch is never empty
+    if run.options.get("concurrency") == "max":
         rate = serving.decode_throughput(answer.batch, answer.time_s, run.layout.dp)
     if run.requests is None:
         return rate

@@ -381,9 +381,8 @@ def _value(inside: str, root: object, depth: int, above: tuple[Any, ...]) -> Any
     path = inside.strip().lstrip(".")
     if isinstance(root, Mapping) and "training" not in root:  # NeMo's launcher has its configs under this key
         path = path.removeprefix("training.")
-    dots = len(inside.strip()) - len(
-        inside.strip().lstrip(".")
-    )  # OmegaConf: one for the enclosing mapping, one more for each level above
+    # OmegaConf: one for the enclosing mapping, one more for each level above
+    dots = len(inside.strip()) - len(inside.strip().lstrip("."))
     found = root if not dots else above[dots - 1] if dots <= len(above) else None
     for key in path.split("."):
         found = found.get(key) if isinstance(found, Mapping) else None

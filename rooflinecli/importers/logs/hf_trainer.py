@@ -57,9 +57,8 @@ def read(source: Source) -> list[MeasuredRow]:
             if not closed:
                 raise DataError(f"{source.at(line)}: the summary does not end; was the file cut short?")
         fields = {name: figure for name, value in _FIELD.findall(block) if (figure := _figure(value)) is not None}
-        if (
-            "train_tokens_per_second" not in fields or "train_samples_per_second" in fields
-        ):  # else a step's, not a run's
+        # else a step's, not a run's
+        if "train_tokens_per_second" not in fields or "train_samples_per_second" in fields:
             printed.append((line, start, fields))
     if not printed:
         return list(_bars(source))
@@ -92,9 +91,8 @@ def _run(source: Source, line: int, fields: dict[str, float], head: dict[str, fl
     runtime, steps = positive(fields.get("train_runtime")), positive(fields.get("global_step")) or head.get("steps")
     rate, samples = positive(fields.get("train_steps_per_second")), positive(fields.get("train_samples_per_second"))
     counted = positive(fields.get("train_samples")), positive(fields.get("epoch"))
-    if (
-        runtime and samples and not rate and None not in counted
-    ):  # before transformers 4.6, samples per second were steps
+    # before transformers 4.6, samples per second were steps
+    if runtime and samples and not rate and None not in counted:
         every = math.prod(counted) / runtime  # type: ignore[arg-type]
         rate, samples = (None, samples) if abs(every / samples - 1) < 0.2 else (samples, every)
     if not runtime or not (steps or rate or None not in counted):

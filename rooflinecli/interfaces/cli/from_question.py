@@ -311,11 +311,9 @@ def _help(option: Option, question: type[Question[object]]) -> str:
         return f"{text} [default: {units.duration(float(option.default))}]"
     if option.default is True:
         return f"{text} [default: on]"
-    return (
-        f"{text} [default: {option.default:g}]"
-        if isinstance(option.default, (int, float))
-        else f"{text} [default: {option.default}]"
-    )
+    if isinstance(option.default, (int, float)):
+        return f"{text} [default: {option.default:g}]"
+    return f"{text} [default: {option.default}]"
 
 
 def show(answer: Any, view: str, how: Delivery, *, table: str = "", **shown: object) -> None:

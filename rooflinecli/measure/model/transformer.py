@@ -396,8 +396,6 @@ def _unsupported_feedforward(group: LayerSpec) -> str:
         return "experts with biases, a latent width or a shared gate"
     if f.activation not in ACTIVATIONS:
         return f"the activation {f.activation}"
-    return (
-        f"{group.norms} norms per layer"
-        if group.norms not in (1, 2) or (group.norms == 1 and not group.parallel)
-        else ""
-    )
+    if group.norms not in (1, 2) or (group.norms == 1 and not group.parallel):
+        return f"{group.norms} norms per layer"
+    return ""

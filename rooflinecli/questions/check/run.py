@@ -31,9 +31,8 @@ from rooflinecli.specs.request import MOST
 
 SIMULATED, LAYOUT, MEASURED = "simulate.", "layout.", "measured."
 FITS = f"{FLEET}feasible"
-Measured = Callable[
-    [Sequence[Path], Options], list[MeasuredGap]
-]  # files and options of a plan -> rows with their estimates
+# files and options of a plan -> rows with their estimates
+Measured = Callable[[Sequence[Path], Options], list[MeasuredGap]]
 
 
 def bounds(quantity: str, case: CheckCase, result: EstimateAnswer | None, estimator: Estimator) -> IntervalBounds:

@@ -19,9 +19,8 @@ def launch(tool: str, options: Mapping[str, object], result: EstimateAnswer) -> 
     """The command or config of the plan that an estimate answered with. Raises UsageError where it has no such phase."""
     trains = emit.tool(tool).TRAINS
     in_flight = 1.0 if trains else float(result.workload.batch or 1)
-    spread = (
-        2 * math.sqrt(in_flight) if result.workload.qps is not None else 0
-    )  # an open loop is at times above its mean
+    # an open loop is at times above its mean
+    spread = 2 * math.sqrt(in_flight) if result.workload.qps is not None else 0
     work, model = result.workload, load_model(_model(options, result))
     longest = float((work.prompt or 0) + (work.output or 0))
     if work.request_lengths == "varied":

@@ -53,11 +53,9 @@ def derivation(request: Request, quantity: str) -> Traced:
             raise UsageError(f"--explain {quantity} is a group; name one of {inside}")
         raise unknown("quantity", name, found, shape)
     value = found[name]
-    return (
-        value
-        if isinstance(value, Traced)
-        else leaf(name, value, "", "counted exactly, without arithmetic on hardware or workload")
-    )
+    if isinstance(value, Traced):
+        return value
+    return leaf(name, value, "", "counted exactly, without arithmetic on hardware or workload")
 
 
 def why(request: Request) -> list[dict[str, object]]:

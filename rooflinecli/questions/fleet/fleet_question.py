@@ -258,8 +258,6 @@ def _written(options: Options) -> Options:
 def _at(document: Document, name: str, option: str) -> str:
     """Where a model's option was written: in its own lines, or in those that all share."""
     own = ("models", name, option)
-    return (
-        document.location(*own)
-        if own in document.lines or ("defaults", option) not in document.lines
-        else document.location("defaults", option)
-    )
+    if own in document.lines or ("defaults", option) not in document.lines:
+        return document.location(*own)
+    return document.location("defaults", option)

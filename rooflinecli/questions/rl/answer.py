@@ -114,9 +114,8 @@ def seconds_of(step: RlStep, part: str, parts: list[Part]) -> float | None:
 
 
 DEVICES = 8  # where -n is not given
-ASIDE = tuple(
-    "log changes calibrate calibrate_question search steps fixed n weight_sync_bandwidth source".split()
-)  # of no rollout
+# of no rollout
+ASIDE = tuple("log changes calibrate calibrate_question search steps fixed n weight_sync_bandwidth source".split())
 OTHER_LOAD = 0.15  # of tokens, beyond which a log is of another load
 SIGMA = 0.6  # of the logarithm of lengths whose mean alone a log states
 
@@ -143,9 +142,8 @@ class Composed:
         own = self.question.fixed
         fixed = constants.fixed_s if own is None else own
         asked = self.question.weight_sync_bandwidth or dict(constants.by_part).get("weight sync")
-        rate = (
-            PUBLISHED.sync_bytes_per_s / constants.sync_bytes_per_s
-        )  # unless one was asked for or a log states the part
+        # unless one was asked for or a log states the part
+        rate = PUBLISHED.sync_bytes_per_s / constants.sync_bytes_per_s
         found = [
             (part.scaled(rate) if part.name == "weight sync" and not asked else part).scaled(
                 constants.of(part), constants.spread

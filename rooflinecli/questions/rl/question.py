@@ -101,11 +101,9 @@ class Rl(
     @property
     def carries_over(self) -> bool:
         """Whether samples are cut off at a weight sync, so that no engine waits for the longest."""
-        return (
-            self.staleness > 0 and self.rollout_devices is None
-            if self.partial_rollout is None
-            else bool(self.partial_rollout)
-        )
+        if self.partial_rollout is None:
+            return self.staleness > 0 and self.rollout_devices is None
+        return bool(self.partial_rollout)
 
     def trainer_options(self, devices: float, model: str | None = None) -> Options:
         """Options of an estimate of the update on a number of devices."""

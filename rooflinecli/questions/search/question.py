@@ -268,9 +268,8 @@ RESTRICTED = {
     "sequence_parallel": "to yes or no",
     "placement": "orders of the axes; by default all six where hosts have tiers between them",
 }
-FIXED = frozenset(
-    {"layers_per_stage", "recompute_modules", "recompute_num_layers"}
-)  # which one layout has, and no search
+# which one layout has, and no search
+FIXED = frozenset({"layers_per_stage", "recompute_modules", "recompute_num_layers"})
 
 
 class Limits(Group):

@@ -128,9 +128,8 @@ class TrainingSearchResult:
     fitting: int = 0
     meeting: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
-    ranking: dict[tuple[object, ...], RankedLayout] = field(
-        default_factory=dict
-    )  # the best of each split of the devices
+    # the best of each split of the devices
+    ranking: dict[tuple[object, ...], RankedLayout] = field(default_factory=dict)
     front: list[RankedLayout] = field(default_factory=list)  # of two objectives: those that none beats in both
     memory_miss: RankedLayout | None = None
     limit_miss: RankedLayout | None = None

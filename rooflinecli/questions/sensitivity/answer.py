@@ -154,9 +154,8 @@ class RankedCandidate:
     base: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.ctx = EstimateContext(
-            self.request, override=ScaledConstant({}, "memory.bandwidth", 1.0)
-        )  # a chip of its own, to say what it read
+        # a chip of its own, to say what it read
+        self.ctx = EstimateContext(self.request, override=ScaledConstant({}, "memory.bandwidth", 1.0))
         self.base = float(self._held(self.ctx))
 
     def _held(self, ctx: EstimateContext) -> Number:

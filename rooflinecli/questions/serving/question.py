@@ -20,9 +20,8 @@ from rooflinecli.questions.question import Question, calculators, is_number
 from rooflinecli.specs.options import Group, Number, OptNumber, OptText, Text, field
 
 LONGEST = 256  # drafts beyond this are not searched
-Costs = Callable[
-    [float], tuple[Quantity, Quantity, Quantity | None]
-]  # of a draft step, verification, seconds of a plain step
+# of a draft step, verification, seconds of a plain step
+Costs = Callable[[float], tuple[Quantity, Quantity, Quantity | None]]
 
 
 # fmt: off

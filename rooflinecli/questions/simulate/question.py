@@ -219,9 +219,8 @@ class Simulate(Cluster, RequestLoad, o.Serving, Question["SimulateAnswer"]):
         "hw": "A name or alias (`roofline hardware`), or a YAML path; several make a study.",
         "tp": "Tensor parallel size; several make a study.",
     }
-    without = frozenset(
-        {"electricity", "host_factor", "pue", "lora_rank", "lora_target_modules"}
-    )  # which no step time has
+    # which no step time has
+    without = frozenset({"electricity", "host_factor", "pue", "lora_rank", "lora_target_modules"})
     studied = tuple("model hw engine dtype kv_dtype tp pp dp ep n qps concurrency replicas".split())
 
     def check(self) -> None:

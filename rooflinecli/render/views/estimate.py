@@ -244,11 +244,9 @@ def _further(phase: phase_answer.PhaseAnswer) -> list[str]:
         until = "" if most is None else f", break-even at {most:g} sequences" if most else ", never breaks even"
         gain = f"{float(found.mean_accepted_length):.2f} tokens per step, {float(found.speedup):.2f}x"
         return [each, f"speculation {gain}{until}"]
-    return (
-        [_sessions(phase.sessions)]
-        if isinstance(phase, phase_answer.PrefillAnswer) and phase.sessions is not None
-        else []
-    )
+    if isinstance(phase, phase_answer.PrefillAnswer) and phase.sessions is not None:
+        return [_sessions(phase.sessions)]
+    return []
 
 
 def _sessions(found: phase_answer.TiersAnswer) -> str:

@@ -133,9 +133,8 @@ def _headline(chip: Chip, offer: str | None = None) -> str:
     parts += [f"ridge {_ridge(chip, half)} FLOP/B"] if half else []
     parts += [text(chip.power_w, "power_w")] if chip.power_w else []
     parts += [f"${chip.price.usd_per_hour:.2f}/h"] if chip.price else [offer] if offer else []
-    each = (
-        "per device, " if re.search(r"\d+ (GPUs|devices|chips)|\bpod\b|one rack", chip.title) else ""
-    )  # a system's name, one device's figures
+    # a system's name, one device's figures
+    each = "per device, " if re.search(r"\d+ (GPUs|devices|chips)|\bpod\b|one rack", chip.title) else ""
     return f"{chip.title}: {each}{', '.join(parts)}"
 
 
