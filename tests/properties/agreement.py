@@ -159,6 +159,8 @@ def loads_agree(draw: random.Random) -> Iterator[str]:
         # of a few requests the simulated means vary by 10% from seed to seed, those of short answers most, which are cheap
         each = max(40, (600 if options["output"] > 16 else 2500) // users)
         asked = options | {"concurrency": users, "requests_per_client": each}
+        if draw.random() < 0.2:  # the others queue
+            asked["max_num_seqs"] = max(users // draw.choice((2, 3)), 1)
     else:
         top = ask("estimate", options | {"phase": "prefill,decode", "concurrency": users})["phases"]["decode"]
         asked = options | {"qps": round(draw.uniform(0.05, 0.5) * top["tokens_per_s"] / options["output"], 4)}
