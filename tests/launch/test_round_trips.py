@@ -360,3 +360,10 @@ def test_a_checkpoint_is_named_as_on_the_hub_where_it_is_that_model(tmp_path):
     own = tmp_path / "shorter.yaml"
     own.write_text((ROOT / "models" / "llama-3-8b.yaml").read_text().replace("layers: 32", "layers: 16"))
     assert emit.hub(load_model(str(own))) == "shorter"
+
+
+@pytest.mark.parametrize(("model", "untied"), [("llama-3-8b", True), ("llama-3.2-1b", False)])
+def test_megatron_is_told_whether_embedding_and_head_are_apart(model, untied):
+    """As the config.json of both says (tie_word_embeddings)."""
+    plan = {"model": model, "hw": "h100", "phase": ["train"], "tp": 1, "pp": 1, "dp": 8, "cp": 1, "ep": 1, "n": 8, "batch": 8, "micro-batch": 1, "seq": 2048, "dtype": "bf16", "zero": 1}  # fmt: skip
+    assert ("--untie-embeddings-and-output-weights" in emit.emit("megatron", plan).text) is untied
