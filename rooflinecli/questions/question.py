@@ -83,7 +83,7 @@ class Question(Group, Generic[A]):
         if not field.positional:
             return f"no {field.flag} given; {help}"
         places = " ".join(f.metavar or f.long.upper() for f in cls.fields().values() if f.positional)
-        return f"no {field.metavar or field.long.upper()} given; {help}: `roofline {cls.verb} {places}`"
+        return f"no {field.long} given; {help}: `roofline {cls.verb} {places}`"
 
     @classmethod
     def positional(cls) -> list[str]:

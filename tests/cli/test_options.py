@@ -125,10 +125,8 @@ def test_zero_needs_no_unit():
 
 
 def test_what_is_missing_is_named_by_its_own_help():
-    assert (
-        "no PLAN... given; YAML files of named checks (docs/check.md): `roofline check PLAN...`" in run_cli("check").err
-    )
-    assert "no OP given; all-reduce" in run_cli("collective", "--hw", "h100").err
+    assert "no plan given; YAML files of named checks (docs/check.md): `roofline check PLAN...`" in run_cli("check").err
+    assert "no op given; all-reduce" in run_cli("collective", "--hw", "h100").err
 
 
 def test_a_default_time_is_shown_in_days():

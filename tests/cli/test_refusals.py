@@ -97,7 +97,7 @@ def test_one_option_with_one_value_twice_and_those_that_may_be_repeated_are_take
 
 def test_an_argument_that_is_missing_is_shown_in_its_place() -> None:
     ran = run_cli("kernel", "matmul", "10", "10", "--hw", "h100")
-    assert ran.code == 2 and "no N given; columns: `roofline kernel matmul M K N`" in ran.err
+    assert ran.code == 2 and "no n given; columns: `roofline kernel matmul M K N`" in ran.err
 
 
 NOTES = [
