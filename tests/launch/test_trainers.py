@@ -121,6 +121,10 @@ CHECKED = 'if [ -z "$MODEL" ]; then exit 1; fi\ntorchrun --nproc_per_node 8 pret
         # NeMo's launcher, whose references start at the key under which it has its configs; pipelines of a script under DeepSpeed
         ("nemo.yaml", "model: {tensor_model_parallel_size: 2, encoder_seq_length: 16384, num_layers: 2, hidden_size: 1024, num_attention_heads: 16, data: {seq_length: '${training.model.encoder_seq_length}'}}", {"seq": 16384}, ""),
         ("pipe.sh", "deepspeed --num_gpus 2 train.py --init_ckpt ./mistral-7b --pipe_parallel_size 2 --zero_stage 1", {"n": 2, "pp": 2, "dp": 1, "model": "mistral-7b"}, ""),
+        # databricks/megablocks, exp/moe: experts over all replicas; LongVA, text_extend: other names of a length and of accumulation
+        ("moe.sh", "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --moe-num-experts 64 --moe-top-k 1 --moe-expert-model-parallelism --global-batch-size 512 --seq-length 1024", {"n": 8, "ep": 8}, ""),
+        ("long.sh", "accelerate launch --num_processes 8 train.py --model Qwen/Qwen2-7B --seq-length 224000 --per_device_train_batch_size 1 --gradient-accumulate-every 4", {"n": 8, "seq": "224000", "batch": 32}, ""),
+        ("large.yaml", "model: {hidden_dim: 1280, num_heads: 20, num_layers: 36, seq_len: 1024, gradient_checkpointing: true}\ntrainer: {mp: 'p=f32,c=bf16', num_train_steps: 9}\n", {"batch": 512, "recompute": "full", "zero": 3}, "the 512 of its defaults"),
         # keys over a recipe of Megatron Bridge: its own states, what it offloads, and that the recipe is not here
         ("bridge.yaml", BRIDGE, {"n": 8, "dp": 2, "recipe": "lora", "optimizer-bytes": 8, "software": "megatron-bridge"}, "what the recipe itself sets is not read"),
         ("bridge.yaml", BRIDGE, {}, "offload_modules core_attn"),
@@ -189,12 +193,14 @@ def test_a_trainer_behind_accelerate_is_one_launch_with_the_keys_of_its_command(
     ("script", "wanted"),
     [
         ("accelerate launch --num_processes 4 sft.py --config own.yaml --per_device_train_batch_size 4 --gradient_checkpointing", {"n": 4, "micro-batch": 4, "batch": 128, "recompute": "full"}),
+        ("deepspeed --num_gpus 2 train.py --deepspeed ds.json --model_name_or_path Qwen/Qwen3-8B --gradient_accumulation_steps 4", {"n": 2, "batch": 8, "micro-batch": 1}),
         ("accelerate launch --config_file two.yaml --num_processes 4 sft.py --config own.yaml", {"n": 4, "zero": 3}),
         ("torchrun --nproc_per_node 2 sft.py --seed 1 --config own.yaml --max_seq_length=512", {"n": 2, "seq": 512, "micro-batch": 2}),
     ],
 )  # fmt: skip
 def test_a_script_overrides_the_config_it_is_given_by_plain_flags(script, wanted, tmp_path):
     (tmp_path / "own.yaml").write_text(HANDBOOK)
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}')
     (tmp_path / "two.yaml").write_text("distributed_type: FSDP\nnum_processes: 2\n")
     found, _ = options_of(script, tmp_path, hw="h100")
     assert {key: found.get(key) for key in wanted} == wanted

@@ -285,6 +285,15 @@ def test_all_that_an_rl_launch_leaves_open_is_asked_at_once():
     assert options(launch, given=("model", "critic", "rollout-tp"))["algorithm"] == "ppo"
 
 
+def test_a_supervised_run_of_slime_is_refused(tmp_path):
+    path = tmp_path / "sft.sh"
+    path.write_text(
+        "python3 train_async.py --hf-checkpoint Qwen/Qwen3-8B --rollout-batch-size 128 --loss-type sft_loss\n"
+    )
+    with pytest.raises(UsageError, match="--loss-type sft_loss is a supervised step"):
+        options(str(path))
+
+
 def test_a_script_sourced_beside_an_unknown_folder_is_found_and_what_it_lacks_stays_off_the_flag_before(tmp_path):
     (tmp_path / "models").mkdir()
     (tmp_path / "run").mkdir()

@@ -92,6 +92,8 @@ def fill(launch: Launch, args: LaunchArguments, tool: str) -> None:
     steps = args.whole(launch, *known.read.get("steps", ())) or 1
     if micro:
         training_common.local_batch(launch, micro, steps)
+    elif launch.per_replica and launch.per_replica == launch.options.get("micro-batch"):  # that of DeepSpeed's config
+        launch.per_replica *= steps
     for option in ("batch", "seq"):
         args.put(launch, option, *known.read.get(option, ()))
     if rank := args.whole(launch, *known.read.get("lora-rank", ())):
