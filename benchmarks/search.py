@@ -27,7 +27,7 @@ def run(options: dict[str, object]) -> tuple[int, int, float, str]:
     start = time.process_time()
     result = search(asked)
     seconds = time.process_time() - start
-    best = result.ranking.top(1)
+    best = result.top(1)
     return result.layouts, result.fitting, seconds, str(best[0].layout) if best else "nothing fits"
 
 
