@@ -476,7 +476,7 @@ swift sft --model Qwen/Qwen3-8B --train_type lora --per_device_train_batch_size 
         # kubernetes-sigs/inference-perf: a flag and its value as one word of a list
         ("pod.yaml", 'command: [vllm, serve, Qwen/Qwen3-8B]\nargs: ["--quantization bitsandbytes", "--max-num-seqs=8"]', {"weight-dtype": "int4", "batch": "8"}, ""),
         ("role.sh", ROLES, {"phase": ["prefill"], "gpu-memory-utilization": 0.9}, ""),  # vllm-project/aibrix
-        ("moe.sh", MEGABLOCKS, {"micro-batch": "8", "optimizer": "adafactor", "n": 8}, "--moe-expert-model-parallelism"),
+        ("moe.sh", MEGABLOCKS, {"micro-batch": "8", "optimizer": "adafactor", "n": 8}, ""),
         # modelscope/ms-swift, lm-sys/FastChat
         ("swift.sh", SWIFT, {"n": 2, "zero": 2, "recipe": "lora", "offload": "optimizer", "dtype": "bf16", "recompute": "full"}, "priced as deepspeed"),
         ("train.sh", "torchrun --nproc_per_node=4 train.py --model_name_or_path meta-llama/Llama-2-7b-hf --bf16 True --per_device_train_batch_size 2 --fsdp 'full_shard auto_wrap'",
