@@ -86,7 +86,7 @@ def choose(ctx: EstimateContext, phases: tuple[str, ...], fastest: bool = True) 
             raise legality.most_violated_rule(broken).refusal
     if unsustained:
         raise unsustained[-1]
-    raise Infeasible(_does_not_fit(ctx, min((one.needs(ctx, phases) for one in smaller), default=math.inf)))
+    raise Infeasible(_does_not_fit(ctx, phases, min((one.needs(ctx, phases) for one in smaller), default=math.inf)))
 
 
 def _on(ctx: EstimateContext, phases: tuple[str, ...], devices: int, broken: list[LegalityRule]) -> ChosenLayout:
@@ -213,22 +213,21 @@ def _no_layout(ctx: EstimateContext, devices: int, broken: list[LegalityRule]) -
     )
 
 
-def smaller_work(ctx: EstimateContext, phases: tuple[str, ...], devices: float) -> str:
-    """What makes a question smaller on a number of devices: less work, unless what does not depend on it exceeds their memory."""
+def smaller_work(ctx: EstimateContext, phases: tuple[str, ...], devices: float, larger: str) -> str:
+    """What makes a question smaller on a number of devices: less work, unless what does not depend on it exceeds their memory, or `larger`."""
     params, train = whole_model(ctx.ledger), phases == ("train",)
     held, what = float(memory.weights(params, ctx.formats, 1.0)), "weights"
     if train and not ctx.request.offload:
         held += float(params.total) * float(num.value(ctx.gradient_bytes) + num.value(ctx.optimizer_bytes))
         what = "weights, gradients and optimizer"
     room = devices * float(num.value(ctx.chip.capacity))
-    narrower = "" if train else "store weights in fewer bits (--weight-dtype)"
+    narrower = "" if train else "store weights in fewer bits (--weight-dtype), or "
     if held > room:
-        less = f"{what} alone ({si(held, 'B')}) exceed the {si(room, 'B')} of {plural(int(devices), 'device')}"
-        return f"{less}; {narrower}" if narrower else less
-    return f"lower --batch or the lengths, {narrower}".removesuffix(", ")
+        return f"{what} alone ({si(held, 'B')}) exceed the {si(room, 'B')} of {plural(int(devices), 'device')}; {narrower}{larger}"
+    return f"lower --batch or the lengths, {narrower or 'or '}{larger}"
 
 
-def _does_not_fit(ctx: EstimateContext, least: float) -> str:
+def _does_not_fit(ctx: EstimateContext, phases: tuple[str, ...], least: float) -> str:
     """Why no device count will do; `least`: bytes per device of the leanest layout on the largest count, inf where unknown."""
     r, chip = ctx.request, ctx.chip.spec.name
     if not ctx.chip.levels:
@@ -241,9 +240,11 @@ def _does_not_fit(ctx: EstimateContext, least: float) -> str:
     needs = (
         "" if math.isinf(least) else f": {si(least, 'B')} of {si(float(ctx.chip.capacity), 'B')} on each at the least"
     )
-    less = smaller_work(ctx, tuple(r.phases), float(num.value(most)))
-    larger = f"free {sizes}" if sizes else "take chips that hold more"
-    return f"{ctx.spec.name} does not fit on {most} x {chip}{needs}; {less}, or {larger}"
+    remedies = smaller_work(
+        ctx, phases, float(num.value(most)), f"free {sizes}" if sizes else "take chips that hold more"
+    )
+    what = f"Training of {ctx.spec.name}" if phases == ("train",) else ctx.spec.name
+    return f"{what} does not fit on {most} x {chip}{needs}; {remedies}"
 
 
 # --- the nearest alternative where a layout does not fit: the same load on the same devices laid out otherwise, or more devices ---

@@ -139,7 +139,7 @@ def test_candidates_use_every_device_and_keep_what_was_given(given, devices):
     [
         ((), "take chips that hold more", "--tp"),
         (("--tp", "2", "--phase", "decode"), "or free --tp 2", "more"),
-        (("--phase", "train"), "take chips that hold more", "--weight-dtype"),
+        (("--phase", "train"), "Training of BLOOM 176B does not fit", "--weight-dtype"),
     ],
 )
 def test_what_no_count_holds_says_how_much_is_missing_and_names_only_sizes_that_were_given(cli, sizes, says, not_said):

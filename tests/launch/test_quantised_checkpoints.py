@@ -64,3 +64,11 @@ def test_flags_that_name_what_it_holds_store_it_no_other_way(launch):
 )
 def test_a_checkpoint_made_from_it_is_what_its_name_says(launch, said):
     assert read.read_text(launch + "\n", _tool(launch)).options.items() >= said.items()
+
+
+def test_fp8_on_a_chip_without_its_matmuls_is_how_weights_are_stored(cli):
+    command = "vllm serve meta-llama/Llama-3.1-8B --quantization fp8"
+    own, hopper = (cli("estimate", "--from", command, "--hw", hw, "--format", "json") for hw in ("a100", "h100"))
+    assert own.json["workload"]["weight_dtype"] == "fp8" and own.json["workload"]["dtype"] == "bf16"
+    assert "a100 has no fp8 matmuls" in own.err and "no fp8" not in hopper.err
+    assert _weights(own) == _weights(hopper)

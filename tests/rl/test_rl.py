@@ -40,6 +40,8 @@ def test_a_synchronous_step_is_the_sum_of_its_parts():
     assert a.step.floor_s == pytest.approx(sum(p.floor_s for p in a.parts))
     for part in a.parts:
         assert part.floor_s <= part.time_s and part.interval_s[0] <= part.time_s <= part.interval_s[1]
+    updated = next(p for p in a.parts if p.part == "update")
+    assert 0 < a.trainer.mfu <= updated.floor_s / updated.time_s  # the floor has all of the matmuls at their peak
     assert a.step.tokens == sum(s.tokens for s in samples_of(small()))
     assert a.step.usd == pytest.approx(a.step.time_s / 3600 * 8 * float(compose(small()).rollout.engine.ctx.price))
 

@@ -172,6 +172,9 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
     elif launch.framework and "software" not in {**found, **asked}:
         found["software"] = launch.framework
         launch.notes.append(f"priced as {launch.framework}, the framework of the launch; --framework names another")
+    if found.get("dtype") == "fp8" and launch.tool in ("vllm", "sglang") and _stores_only(chip, "fp8"):
+        found["weight-dtype"] = found.pop("dtype")
+        launch.notes.append(f"{chip} has no fp8 matmuls: weights are stored in fp8 and multiplied in 16 bits (Marlin)")
     # where ranks of attention data parallelism are not separate servers
     copies = launch.tool == "vllm" or found.get("dp", 1) == 1
     served = not launch.trains
@@ -237,6 +240,14 @@ def _priced_on(chip: str, framework: str) -> bool:
         return True
 
 
+def _stores_only(chip: str, dtype: str) -> bool:
+    """Whether a chip has no matmul rate of a format; False for a name that is no chip."""
+    try:
+        return bool(chip) and dtype not in load_hardware(chip).peak
+    except RooflineError:
+        return False
+
+
 def _resized(launch: Launch, found: Options, asked: Tree, served: bool) -> None:
     """Drop what follows from other sizes than those asked: the devices of a server, the replicas of a trainer, experts over all ranks."""
     own = launch.options
@@ -300,9 +311,9 @@ def _described(launch: Launch, also: str) -> str:
 
 
 def remarks(launch: Launch) -> list[str]:
-    """Remarks for the user: options that were not understood, then assumptions."""
+    """Remarks for the user: options that are not priced, then assumptions."""
     found = []
     if launch.unmodelled:
         several = ", ".join(dict.fromkeys(launch.unmodelled))
-        found.append(f"{launch.where}: not understood, and may change the cost; priced without: {several}")
+        found.append(f"{launch.where}: priced without, and may change the cost: {several}")
     return found + [f"{launch.where}: {readable(note)}" for note in launch.notes]

@@ -253,7 +253,7 @@ def _violations(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> list[ty
         kind = ("train",) if phase == "train" else tuple(p for p in phases if p != "train")
         option = nearest_feasible(ctx, kind)
         most = max(reach(ctx), float(ctx.request.devices or 1))
-        plan, remedy = None, f"no layout holds it; {smaller_work(ctx, kind, most)}, or take chips that hold more"
+        plan, remedy = None, f"no layout holds it; {smaller_work(ctx, kind, most, 'take chips that hold more')}"
         if option is not None:
             plan = layout_answer(option.layout, option.batch is None, option.reason)
             remedy = f"nearest that works: {_flags(option, phase, ctx.request)}"

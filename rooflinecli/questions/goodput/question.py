@@ -118,7 +118,7 @@ class TrainingGoodput(Question[Quantities]):
             back = self._back(lift, fleet, logged)
             save = self._ways(lift, size, back)[0].save
             raise Infeasible(
-                f"no progress: a failure every {duration(num.value(fleet))}, while a checkpoint takes {duration(num.value(save))} "
+                f"no progress: a failure every {duration(num.value(fleet))} (--mtbf {duration(num.value(mtbf))} is of one device, not of all), while a checkpoint takes {duration(num.value(save))} "
                 f"and a restart {duration(num.value(back))}; use fewer devices, or raise --mtbf"
             ) from None
         rarely, often = (float(num.value(f.mtbf_quantile(fleet, spread, z))) for z in (-Z80, Z80))

@@ -182,7 +182,7 @@ class Quiz(Question[QuizAnswer]):
     examples = (
         "roofline quiz",
         "roofline quiz --chapter inference --count 3",
-        "roofline quiz --seed 7 --count 2 --answer '295 FLOP/B' --answer '42 ms'",
+        "roofline quiz --seed 7 --count 2 --answer '18.6 us' --answer '42 ms'",
     )
     # fmt: off
     chapter: OptText = field("choice", "Exercises of one chapter", default=None, choices=CHAPTERS)

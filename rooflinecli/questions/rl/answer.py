@@ -333,7 +333,7 @@ def answer_of(composed: Composed, constants: Constants, log: RlStep | None = Non
     joules = None if watts is None else step.time_s * devices * float(watts)
     outputs = sum(s.output for s in composed.samples)
     rolled = next(p for p in found if p.name == "rollout")
-    layout = update.answer.layout_of_phase
+    layout, trained = update.answer.layout_of_phase, next(p for p in found if p.name == "update")
     head = sum(s.prompt for s in composed.samples) / len(composed.samples)
     return types.RlAnswer(
         model=whole.spec.name,
@@ -358,7 +358,9 @@ def answer_of(composed: Composed, constants: Constants, log: RlStep | None = Non
             dtype=whole.dtype,
             tokens_per_s=outputs / rolled.time_s,
         ),
-        trainer=types.TrainerAnswer(devices=training, layout=layout, optimizer_steps=update.optimizer_steps, mfu=float(update.answer.mfu)),
+        trainer=types.TrainerAnswer(devices=training, layout=layout, optimizer_steps=update.optimizer_steps,
+            mfu=float(update.answer.mfu * update.answer.time_s) * update.optimizer_steps / trained.time_s,  # with the trainer's own time
+        ),
         step=types.StepAnswer.like(
             step,
             tokens=tokens,
