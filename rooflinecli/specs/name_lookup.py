@@ -236,8 +236,8 @@ _NOISE = {
 }
 _HUB = r"[\w.-]+/[\w.-]+"
 _ODD = r"[^\w\s.+,:;/()\[\]@™®×*-]"  # in no name that anybody writes
-_COUNTS = (  # 8xH100, 8 x H100; H100x8, h100:8
-    r"(?i)(?P<n>\d+)\s*[x×*]\s*(?P<chip>[^\W\d].*)",
+_COUNTS = (  # 8xH100, 8 x H100, 2x4090, and no 7900xtx; H100x8, h100:8
+    r"(?i)(?P<n>\d+)\s*[x×*]\s*(?P<chip>(?!tx?\b)[^\W\d].*|\d{4}.*)",
     r"(?i)(?P<chip>.*\w)\s*(?<![rg]t)[x×*:]\s*(?P<n>\d+)",
 )
 

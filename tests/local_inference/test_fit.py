@@ -106,3 +106,8 @@ def test_the_remedy_helps(asked, said):
     ]
     assert said in line
     assert said == "--kv-dtype q8_0" or "--kv-dtype" not in line
+
+
+def test_several_cards_are_sent_to_the_verb_that_lays_a_file_over_them():
+    ran = run_cli("fit", "llama-3.3-70b", "--hw", "2x3090")
+    assert ran.code == 2 and "`roofline estimate llama-3.3-70b --hw 2x3090" in ran.err

@@ -83,7 +83,15 @@ def test_a_hub_name_nobody_knows_says_what_to_do() -> None:
 
 @pytest.mark.parametrize(
     ("written", "count", "chip"),
-    [("8xH100", 8, "H100"), ("16 x A100-40G", 16, "A100-40G"), ("h100:8", 8, "h100"), ("H100", None, "H100")],
+    [
+        ("8xH100", 8, "H100"),
+        ("16 x A100-40G", 16, "A100-40G"),
+        ("h100:8", 8, "h100"),
+        ("H100", None, "H100"),
+        ("2x4090", 2, "4090"),
+        ("4090x2", 2, "4090"),
+        ("7900xtx", None, "7900xtx"),
+    ],
 )
 def test_a_count_before_a_chip(written: str, count: int | None, chip: str) -> None:
     assert split_count("hardware", written) == (count, chip)

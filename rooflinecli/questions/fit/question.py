@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import Record
 from rooflinecli.questions.question import Question
@@ -99,7 +100,11 @@ class Fit(Question["FitAnswer"]):
         from rooflinecli.engine import build_request
         from rooflinecli.questions.fit.answer import default_engine_for, fit, parse_file_types
         from rooflinecli.questions.search.search_request import estimate_command
+        from rooflinecli.specs.name_lookup import split_count
 
+        if (several := split_count("hardware", self.hw or "")[0] or 1) > 1:
+            other = f"`roofline estimate {self.model} --hw {self.hw} --engine llamacpp --weight-dtype q4_k_m`"
+            raise UsageError(f"--hw {self.hw}: fit is of one device; {other} lays one file over {several}", "hw")
         given = {"engine": "llamacpp", **self.options(), "batch": 1, "phase": ["prefill", "decode"]}
         request = build_request.request(given)
         found = fit(

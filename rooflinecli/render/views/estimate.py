@@ -165,15 +165,16 @@ def _usd_of_one(answer: EstimateAnswer, phase: phase_answer.PhaseAnswer) -> floa
 def _training(answer: EstimateAnswer) -> str:
     phase = answer.phases["train"]
     assert isinstance(phase, phase_answer.TrainAnswer)
-    run = "" if phase.run_s is None else f", {text(phase.steps, 'steps')} steps in {text(phase.run_s, 'time_s')}"
-    if phase.elapsed_s is not None:
-        run += f" ({text(phase.elapsed_s, 'time_s')} with failures, {text(phase.elapsed_interval_s, 'time_s')})"
-    usd = (
-        "" if answer.cost.training_usd is None else f" for {money(float(answer.cost.training_usd))}{_contract(answer)}"
-    )
+    run, usd = "", None if answer.cost.training_usd is None else float(answer.cost.training_usd)
+    if phase.run_s is not None:
+        spent = "" if usd is None else f" for {money(usd)}{_contract(answer)}"
+        run = f", {text(phase.steps, 'steps')} steps in {text(phase.run_s, 'time_s')}{spent}"
+    if phase.run_s is not None and phase.elapsed_s is not None:
+        spent = "" if usd is None else f" and {money(usd * float(phase.elapsed_s / phase.run_s))}"
+        run += f" (with failures {text(phase.elapsed_s, 'time_s')}{spent}, {text(phase.elapsed_interval_s, 'time_s')})"
     return (
         f"step {text(phase.time_s, 'time_s')} "
-        f"({text(phase.interval_s, 'interval_s')}), {rate(float(phase.tokens_per_s))}, MFU {percent(float(phase.mfu))}{run}{usd}; {phase.bottleneck} bound."
+        f"({text(phase.interval_s, 'interval_s')}), {rate(float(phase.tokens_per_s))}, MFU {percent(float(phase.mfu))}{run}; {phase.bottleneck} bound."
     )
 
 
