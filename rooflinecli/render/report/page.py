@@ -153,7 +153,7 @@ def sections(figures: EmbeddedFigures, report: ReportAnswer) -> EscapedHtml:
         join(tag("h3", TITLES[phase][0]) if several else None, charts.throughput(figures, phase))
         for phase in report.curves
     ]
-    cards = [_card(figures, phase) for phase in report.estimate.phases]
+    cards = [_card(figures, phase) for phase in report.estimate.timed]
     floor = "Floor is the speed of light of this chip; expected adds what kernels, links and the engine lose. The band is the 80% interval."
     roof = "Each mark is an operation: its FLOPs per byte, and the rate it is expected to reach. Under the slope memory limits it, under the flat roof compute does."
     return join(
@@ -233,7 +233,8 @@ def _spent(figures: EmbeddedFigures) -> EscapedHtml:
     """Where the expected time of each phase goes."""
     bars = []
     for phase, answer in figures.data["estimate"]["phases"].items():
-        total = answer["time_s"]
+        if (total := answer.get("time_s")) is None:
+            continue
         parts = [
             (group, seconds, f"estimate.phases.{phase}.breakdown_s.{group}")
             for group, seconds in answer["breakdown_s"].items()
