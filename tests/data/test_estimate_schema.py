@@ -47,7 +47,7 @@ def test_answers_keep_to_it(cli, options):
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda r: r["phases"]["decode"].pop("time_s"),
+        lambda r: r["phases"]["prefill"].pop("time_s"),
         lambda r: r["phases"]["decode"].update(speed=1.0),
         lambda r: r["phases"]["decode"]["interval_s"].append(1.0),
         lambda r: r.update(schema="roofline/estimate/1"),

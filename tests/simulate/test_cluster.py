@@ -162,7 +162,7 @@ def test_a_study_goes_on_from_the_answers_that_were_kept(tmp_path, monkeypatch):
     answer = sweep_run._answer
     monkeypatch.setattr(sweep_run, "_answer", lambda *a: worked_out.append(a) or answer(*a))
     assert run_cli(*SWEEP, "--resume", str(kept)).out == alone and len(worked_out) == 1
-    refused = run_cli(*SWEEP[:-2], "--tp", "8", "--resume", str(kept))
+    refused = run_cli(*("8" if word == "1,2,4" else word for word in SWEEP[:-2]), "--resume", str(kept))
     assert refused.code == 2 and "answers of another question" in refused.err
     (tmp_path / "file").write_text("")
     assert run_cli(*SWEEP, "--resume", str(tmp_path)).code == 2

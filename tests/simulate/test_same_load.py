@@ -32,7 +32,7 @@ def both(asked: dict[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
     values = run(Simulate.read({name: str(value) for name, value in asked.items()})).values
     names = ("ttft_mean_s", "tpot_mean_s", "output_tokens_per_s")
     expected = dict(zip(names, (answer.phases["prefill"].time_s, decode.time_s, decode.tokens_per_s), strict=True))
-    return expected, {name: values[name] for name in names}
+    return expected, {name: values[name] for name in names if name in values}  # answers of one token have no TPOT
 
 
 @pytest.mark.sampled(5)

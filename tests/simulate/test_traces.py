@@ -82,9 +82,9 @@ def test_a_malformed_row_is_placed_and_can_be_skipped(tmp_path):
 
 def test_what_is_no_trace_says_so(tmp_path):
     (tmp_path / "t.txt").write_text("hello")
-    for name in (str(tmp_path / "t.txt"), str(tmp_path / "none.csv")):
-        with pytest.raises(UsageError):
-            read(name)
+    for name, error in (("t.txt", UsageError), ("none.csv", DataError)):
+        with pytest.raises(error):
+            read(str(tmp_path / name))
 
 
 def test_a_window_and_a_speed(tmp_path):

@@ -315,5 +315,5 @@ def remarks(launch: Launch) -> list[str]:
     found = []
     if launch.unmodelled:
         several = ", ".join(dict.fromkeys(launch.unmodelled))
-        found.append(f"{launch.where}: priced without, and may change the cost: {several}")
+        found.append(f"{launch.where}: may change the cost, and priced without: {several}")
     return found + [f"{launch.where}: {readable(note)}" for note in launch.notes]

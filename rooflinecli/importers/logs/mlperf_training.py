@@ -42,6 +42,8 @@ def read(source: Source) -> list[MeasuredRow]:
     for steps, unit in (*((steps, "s") for steps in stated), (timed, "s"), (_stats(events, "throughput"), rate)):
         if steps:
             return step_logs.settled(source, TOOL, steps, unit, options)
+    if {event["key"] for _, event in events} <= {"power_reading"}:
+        return []  # which importers/logs/power reads
     whole = "a whole run" if "run_stop" in said else "a run without its end"
     why = f"{benchmark or TOOL}: {whole}, which states neither the time of a step nor a throughput; its samples over its time include evaluation"
     raise DataError(f"{source.at(len(source.lines))}: {why}")
