@@ -65,7 +65,8 @@ def _row(run: Row, prompt: int, batch: float, output: float, watts: float, rate:
         "engine": "vllm-api-server",
         "prompt": prompt,
         "output": max(round(output), 1),
-        "concurrency": max(round(batch / run["dp"]), 1),
+        "concurrency": (running := max(round(batch / run["dp"]), 1)),
+        "max_num_seqs": running,  # which the server was started with, as it ran them
         "phase": "decode",
     }
     ctx = EstimateContext(build_request.request(options))

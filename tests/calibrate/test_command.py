@@ -13,9 +13,9 @@ from conftest import run_cli
 LOADS = [(1, 512), (8, 2048), (16, 1024), (32, 4096), (64, 1024), (128, 512), (4, 8192)]
 
 
-def estimate(hw, batch, prompt, *more):
+def estimate(hw, batch, prompt, *more, engine="vllm"):
     return run_cli(
-        "estimate", "llama-3.1-8b", "--hw", str(hw), "-n", "1", "--engine", "vllm", "--phase", "decode", "--concurrency", str(batch),
+        "estimate", "llama-3.1-8b", "--hw", str(hw), "-n", "1", "--engine", engine, "--phase", "decode", "--concurrency", str(batch),
         "--prompt", str(prompt), "--output", "128", "--format", "json", *more,
     ).json  # fmt: skip
 
@@ -68,9 +68,9 @@ def test_beyond_the_rows_the_interval_is_the_wider_one_and_says_so(log, tmp_path
     far = estimate(out, 1024, 512)
     (beyond,) = [note for note in far["notes"] if "outside the rows" in note]
     assert "batch" in beyond
-    other = estimate(out, 16, 1024, "--engine", "sglang")
+    other = estimate(out, 16, 1024, engine="sglang")
     assert any("calibrated for --engine vllm" in note for note in other["notes"])
-    assert other["phases"] == estimate("h100-sxm", 16, 1024, "--engine", "sglang")["phases"]
+    assert other["phases"] == estimate("h100-sxm", 16, 1024, engine="sglang")["phases"]
     ideal = estimate(out, 16, 1024, "--efficiency", "ideal")
     assert (
         ideal["phases"]["decode"]["time_s"]
@@ -83,7 +83,7 @@ def test_an_explanation_cites_the_calibration(log, tmp_path):
     out = tmp_path / "mine.yaml"
     run_cli("calibrate", str(log), "--hw", "h100", "-n", "1", "--out", str(out))
     text = run_cli(
-        "estimate", "llama-3.1-8b", "--hw", str(out), "-n", "1", "--engine", "vllm", "--phase", "decode", "--concurrency", "16",
+        "estimate", "llama-3.1-8b", "--hw", str(out), "-n", "1", "--engine", engine, "--phase", "decode", "--concurrency", "16",
         "--explain", "decode.time_s", "--depth", "9",
     ).out  # fmt: skip
     assert "mine.yaml:" in text
