@@ -83,7 +83,7 @@ def test_an_explanation_cites_the_calibration(log, tmp_path):
     out = tmp_path / "mine.yaml"
     run_cli("calibrate", str(log), "--hw", "h100", "-n", "1", "--out", str(out))
     text = run_cli(
-        "estimate", "llama-3.1-8b", "--hw", str(out), "-n", "1", "--engine", engine, "--phase", "decode", "--concurrency", "16",
+        "estimate", "llama-3.1-8b", "--hw", str(out), "-n", "1", "--engine", "vllm", "--phase", "decode", "--concurrency", "16",
         "--explain", "decode.time_s", "--depth", "9",
     ).out  # fmt: skip
     assert "mine.yaml:" in text
