@@ -23,7 +23,7 @@ from rooflinecli.engine.forward_step import forward_step
 from rooflinecli.engine.serving_load import load
 from rooflinecli.formulas import counts, roofline, serving
 from rooflinecli.importers.source import MeasuredRow, Options
-from rooflinecli.ledger.ops import Collective, Op
+from rooflinecli.ledger.ops import Collective, Op, matmul
 from rooflinecli.price import overrides
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
@@ -218,6 +218,4 @@ def _matmul(row: MeasuredRow, given: Options, chip: HardwareSpec) -> tuple[Op, f
     f = formats(str(dtype), None, None, chip.peak, chip.name)
     moved = counts.matmul_bytes(m, k, n, f.matmul_input, f.weight, f.activation)
     flops = counts.matmul_flops(m, k, n)
-    return Op(
-        name="matmul", kind="matmul", dtype=f.compute, flops=flops, bytes=moved, k=k, n=n, quantized=m * k, ramp=1 / k
-    ), 1.0
+    return matmul("matmul", f.compute, flops, moved, m, k, n, 1 / k), 1.0

@@ -12,8 +12,10 @@ from types import CodeType
 from typing import Any
 
 from rooflinecli.core.num import value
+from rooflinecli.core.record import Json
 
-NOTHING: dict[str, Any] = {"__builtins__": {}}  # the names that every scope has
+Met = tuple[Json, Any, Any]  # a row, which of its `each` it is for, and what its `holds` comes to
+NOTHING: Json = {"__builtins__": {}}  # the names that every scope has
 _REFUSED = re.compile(r"\._|__|\blambda\b|:=")
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
@@ -54,8 +56,8 @@ class Scope(dict[str, Any]):
 
 
 def conditions(
-    rows: Sequence[Mapping[str, Any]], let: Mapping[str, str], known: Mapping[str, Any], arguments: str, of: type
-) -> Callable[..., Iterator[tuple[Mapping[str, Any], Any, Any]]]:
+    rows: Sequence[Json], let: Mapping[str, str], known: Mapping[str, Any], arguments: str, of: type
+) -> Callable[..., Iterator[Met]]:
     """A function of `arguments` that yields each row whose `if` is true, which of its `each` this is, and what its `holds` comes to.
 
     The last argument is an object whose attributes are names too, of class `of`; they and those of `let` are worked out where they are

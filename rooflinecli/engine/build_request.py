@@ -18,18 +18,13 @@ from rooflinecli.specs.model import ModelSpec, load_model
 from rooflinecli.specs.name_lookup import split_count
 from rooflinecli.specs.options import KINDS, OPTIONS, Option, find
 from rooflinecli.specs.parse_values import LARGEST, MOST_THINGS, below, in_tokens, number
-from rooflinecli.specs.request import MOST, OUTPUT, PHASES, SEQ, Request
+from rooflinecli.specs.request import MOST, OUTPUT, PHASES, SEQ, Request, kinds_of_work
 
 MOST_PIXELS = 65536  # a side of an image
 MANY_SEQUENCES = 1e6  # a batch of as many is mostly meant in tokens
 SERVING = ("prefill", "decode")
-_FORMATS = {
-    "half": "fp16",
-    "float16": "fp16",
-    "bfloat16": "bf16",
-    "float": "fp32",
-    "float32": "fp32",
-}  # as PyTorch and vLLM say
+# as PyTorch and vLLM say
+_FORMATS = {"half": "fp16", "float16": "fp16", "bfloat16": "bf16", "float": "fp32", "float32": "fp32"}
 _YES, _NO = ("true", "yes", "on"), ("false", "no", "off")
 
 
@@ -61,7 +56,7 @@ def implied(given: Collection[str], quantities: Iterable[str] = ()) -> str:
     named; empty where none or both do."""
     phases = {name.partition(".")[0] for name in quantities} & {*PHASES, "serve"}
     meant = {OPTIONS[name].phase for name in given if name in OPTIONS} - {""}
-    meant |= {"train" if phase == "train" else "serve" for phase in phases}
+    meant |= kinds_of_work(phases)
     return meant.pop() if len(meant) == 1 else ""
 
 

@@ -224,22 +224,21 @@ class EstimateContext:
 
     def on_chip(self, chip: Chip) -> EstimateContext:
         """This context on another chip of the same file."""
-        other = copy(self)
-        other.chip, other._memo, other.stage_parts, other._with_factors = chip, {}, {}, {}
-        return other
+        return self._changed(chip=chip)
 
     def without_prefix_cache(self) -> EstimateContext:
         """This context with prompts that no cache shortens."""
-        other = copy(self)
-        other.request, other.uncached_prompt = replace(self.request, prefix_hit=None), self.prompt
-        other._memo, other.stage_parts, other._with_factors = {}, {}, {}
-        return other
+        return self._changed(request=replace(self.request, prefix_hit=None), uncached_prompt=self.prompt)
 
     def in_closed_loop(self, clients: Number) -> EstimateContext:
         """This context under another load: requests in flight, each followed by the next."""
+        request = replace(self.request, qps=None, concurrency=num.value(clients))
+        return self._changed(request=request, batch=clients)
+
+    def _changed(self, **changes: object) -> EstimateContext:
+        """A copy with other attributes, which knows nothing yet of what follows from them."""
         other = copy(self)
-        other.request, other.batch = replace(self.request, qps=None, concurrency=num.value(clients)), clients
-        other._memo, other.stage_parts, other._with_factors = {}, {}, {}
+        other.__dict__.update(changes, _memo={}, stage_parts={}, _with_factors={})
         return other
 
     def lifted(self, layout: Layout) -> Layout:

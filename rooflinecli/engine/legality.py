@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
-from rooflinecli.core.expressions import Scope, conditions
+from rooflinecli.core.expressions import Met, Scope, conditions
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number, one
 from rooflinecli.engine.context import EstimateContext
@@ -124,7 +124,7 @@ class LegalityRule:
 
 
 @cache
-def _conditions(kind: str) -> Callable[..., Iterator[tuple[Mapping[str, Any], Any, Any]]]:
+def _conditions(kind: str) -> Callable[..., Iterator[Met]]:
     """The rules of training or of serving as a function."""
     rows = [row for row in packaged(__file__)["rules"] if row.get("in", kind) == kind]
     return conditions(rows, packaged(__file__)["let"], _NAMES, "ctx, phase, broken, layout", Layout)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from math import inf
-from typing import Any
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError, unknown
@@ -22,9 +21,10 @@ from rooflinecli.specs.hardware import HardwareSpec, load_defaults
 from rooflinecli.specs.layout import LEFT_OPEN, OFFLOADS
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.options import OPTIONS, Option, find
-from rooflinecli.specs.request import Request
+from rooflinecli.specs.request import Request, kinds_of_work
 from rooflinecli.specs.snapshots import packaged
 
+RANKING = frozenset({"bound"})  # options that count wherever rows are ranked, however few layouts there are
 _NAMES = {  # of the rules, besides the fields of the request
     "int": int,
     "set": set,
@@ -33,9 +33,7 @@ _NAMES = {  # of the rules, besides the fields of the request
     "value": num.value,
     "load_model": load_model,
     "one_layout": lambda ctx: all(
-        getattr(ctx.request, size) is not None
-        for kind in {"train" if phase == "train" else "serve" for phase in ctx.request.phases}
-        for size in LEFT_OPEN[kind]
+        getattr(ctx.request, size) is not None for kind in kinds_of_work(ctx.request.phases) for size in LEFT_OPEN[kind]
     ),
     "first_level": lambda ctx: num.value(ctx.chip.levels[0].size) if ctx.chip.levels else inf,
     "shared_experts": lambda ctx: any(
@@ -97,14 +95,14 @@ def _by_field() -> dict[str, Option]:
     return {option.field: option for option in OPTIONS.values()}
 
 
-def idle(ctx: EstimateContext, written: Collection[str], layouts: Mapping[str, Any] | None = None) -> dict[str, str]:
+def idle(ctx: EstimateContext, written: Collection[str], layouts: Mapping[str, object] | None = None) -> dict[str, str]:
     """The options `written` that change nothing in an answer about the request, each with a sentence that says why.
 
     `layouts` are those of the phases, where they are known; else an axis whose size is not given may have any. An option of work that
     is not asked about is `build_request.check_conflicts`'s.
     """
     r, found = ctx.request, dict[str, str]()
-    asked = {"", *("train" if phase == "train" else "serve" for phase in r.phases)}
+    asked = {"", *kinds_of_work(r.phases)}
     fields = {find(name).field for name in written}
 
     def concerns(option: Option) -> bool:

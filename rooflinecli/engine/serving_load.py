@@ -206,7 +206,7 @@ def length_spread(ctx: EstimateContext) -> Number:
 
 
 def variation(tokens: Number, longest: float | None) -> Number:
-    """The same for requests of so many tokens in the mean, unless told to be equal: at most as far as the model's context reaches."""
+    """The same for requests of a mean number of tokens, whose lengths are not asked to be equal: at most as far as the model's context reaches."""
     return num.minimum(num.maximum((longest or INF) / tokens - 1, 0), VARIATION)
 
 

@@ -135,7 +135,7 @@ def _projection(ctx: EstimateContext, layout: Layout, batch: Number) -> Op:
     k, n = 2 * d, d / layout.tp
     flops = counts.matmul_flops(batch, k, n)
     moved = counts.matmul_bytes(batch, k, n, f.matmul_input, f.weight, f.activation)
-    return matmul("draft.projection", f.compute, flops, moved, batch, k, n, 1 / k)._replace(variant=f.variant)
+    return matmul("draft.projection", f.compute, flops, moved, batch, k, n, 1 / k, f.variant)
 
 
 def _draft(ctx: EstimateContext) -> EstimateContext:

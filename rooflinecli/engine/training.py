@@ -57,14 +57,10 @@ def train(ctx: EstimateContext, layout: Layout) -> TrainAnswer:
         communication=costs.t_communication * count + tail.costs.t_communication,
     )
     floor = roofline.floor_time(roofline.floor_time(resources.compute, resources.memory), resources.communication)
-    domain, nodes = (
-        ctx.chip.levels[0].size if ctx.chip.levels else 1.0,
-        schedule.node_count(layout.devices, ctx.chip.devices_per_host),
-    )
+    domain = ctx.chip.levels[0].size if ctx.chip.levels else 1.0
+    hosts, domains = (schedule.node_count(layout.devices, size) for size in (ctx.chip.devices_per_host, domain))
     slow = ctx.chip.constants(REGIME, "straggler")  # the slowest of all hosts and scale-up domains
-    straggler = training.straggler_factor(
-        slow.per_doubling, nodes, slow.per_domain, schedule.node_count(layout.devices, domain)
-    )
+    straggler = training.straggler_factor(slow.per_doubling, hosts, slow.per_domain, domains)
     parts = (count, stage.seconds, tail.bubble, tail.exposed, tail.optimizer, straggler)
     # Hidden communication may still need longer than all else: only the links' floor can exceed the sum of the parts.
     seconds, without_links = training.training_step(*parts, floor), training.training_step(*parts, 0.0)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
 from operator import attrgetter
-from typing import Any
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import Infeasible
@@ -88,7 +87,7 @@ def refined(ctx: EstimateContext, devices: int, few: list[Layout] | None = None)
     else:
         few = list(few_layouts(ctx, devices)) if few is None else few
         starts, count = _by_split([(found, one) for one in few if (found := _score(ctx, one)) is not None]), len(few)
-    scores, looked, large = dict[tuple[Any, ...], Score | None](), set[tuple[Any, ...]](), dict[tuple[Any, ...], bool]()
+    scores, looked, large = dict[object, Score | None](), set[object](), dict[object, bool]()
     whole = layout_space.chooses_whole_batches(ctx, layout_space.CoarseSpace(ctx.request), devices)
 
     def score(layout: Layout, fits: bool) -> Score | None:

@@ -22,7 +22,7 @@ from rooflinecli.core.num import Number
 _THAKUR = "Thakur, Rabenseifner, Gropp 2005, Optimization of Collective Communication Operations in MPICH"
 _PATARASUK = "Patarasuk, Yuan 2009, Bandwidth optimal all-reduce algorithms"
 
-_BESIDE = (
+_SHARED_DEVICE = (
     "work and the sum of the communication hidden behind it, expected times, share a device; "
     "exponent fitted to published steps, docs/accuracy.md"
 )
@@ -259,7 +259,7 @@ def hidden(time: Number, overlap: Number) -> Number:
     return time * overlap
 
 
-@formula("t", "s", _BESIDE)
+@formula("t", "s", _SHARED_DEVICE)
 def p_norm_overlap_time(work: Number, hidden: Number, p: Number) -> Number:
     """(work^p + hidden^p)^(1/p), never below either."""
     slow, fast = num.maximum(work, hidden), num.minimum(work, hidden)

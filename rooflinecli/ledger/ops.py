@@ -109,10 +109,21 @@ def kernel(
     return tuple.__new__(Op, (name, kind, dtype, *sizes, variant, gradient, routed, sharing, backward))
 
 
-def matmul(name: str, dtype: str, flops: Number, bytes: Number, m: Number, k: Number, n: Number, ramp: Number) -> Op:
+def matmul(
+    name: str,
+    dtype: str,
+    flops: Number,
+    bytes: Number,
+    m: Number,
+    k: Number,
+    n: Number,
+    ramp: Number,
+    variant: str = "",
+) -> Op:
     """A matmul of m rows, k contracted and n output widths that quantizes its input."""
-    sizes = {"k": k, "n": n, "quantized": m * k, "ramp": ramp}
-    return kernel(name=name, kind="matmul", dtype=dtype, flops=flops, bytes=bytes, **sizes)
+    return kernel(
+        name=name, kind="matmul", dtype=dtype, flops=flops, bytes=bytes, k=k, n=n, quantized=m * k, ramp=ramp, variant=variant
+    )  # fmt: skip
 
 
 @dataclass(slots=True, eq=False)

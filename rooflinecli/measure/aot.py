@@ -24,7 +24,7 @@ from rooflinecli.core.lift import PLAIN
 from rooflinecli.core.record import OPTIONAL, Json, Record
 from rooflinecli.core.units import count, si
 from rooflinecli.formulas import roofline
-from rooflinecli.ledger.ops import Op
+from rooflinecli.ledger.ops import Op, matmul
 from rooflinecli.measure.jaxpr_counter import Dot, OpCounts, Rules, compulsory, tally
 from rooflinecli.price.accumulator import StepAccumulator
 from rooflinecli.price.chip import Chip
@@ -227,9 +227,7 @@ def rate_of(dot: Dot, chip: Chip) -> str:
 def _matmuls(needed: OpCounts, chip: Chip) -> list[tuple[OperationLine, str]]:
     found = []
     for dot, times in needed.dots.items():
-        rate, quantized, ramp = rate_of(dot, chip), dot.g * dot.m * dot.k, 1 / max(dot.k, 1)
-        op = Op(name="matmul", kind="matmul", dtype=rate, flops=dot.flops, bytes=dot.bytes, k=dot.k, n=dot.n)
-        op = op._replace(quantized=quantized, ramp=ramp)
+        op = matmul("matmul", rate_of(dot, chip), dot.flops, dot.bytes, dot.g * dot.m, dot.k, dot.n, 1 / max(dot.k, 1))
         shape = f"{f'{count(dot.g)} x ' if dot.g > 1 else ''}[{count(dot.m)}, {count(dot.k)}] . [{count(dot.k)}, {count(dot.n)}] {dot.dtype}"
         found.append((OperationLine(op, dot.flops, dot.bytes, price(op, chip, REGIME), times), shape))
     return found

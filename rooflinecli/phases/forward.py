@@ -13,7 +13,7 @@ from rooflinecli.core.num import Number
 from rooflinecli.formulas import counts
 from rooflinecli.ledger.ledger import Contraction, Ledger, Row, Sizes, elements, product
 from rooflinecli.ledger.mixer import CountingMode
-from rooflinecli.ledger.ops import Op, kernel
+from rooflinecli.ledger.ops import Op, kernel, matmul
 from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes, stem_head_axis_sizes
 from rooflinecli.specs.layout import WHOLE
 
@@ -79,10 +79,9 @@ def _dense(row: Row, c: Contraction, sizes: Sizes, dtype: str, element: tuple[fl
     m, k, n = product(c.m, sizes), product(c.k, sizes), product(c.n, sizes)
     copies = product(c.g, sizes) if c.g else None  # block-diagonal: independent matmuls in one kernel
     flops, moved = counts.matmul_flops(m, k, n), counts.matmul_bytes(m, k, n, *element)
-    return kernel(
-        name=row.name, kind="matmul", dtype=dtype, flops=flops if copies is None else flops * copies,
-        bytes=moved if copies is None else moved * copies, k=k, n=n, quantized=m * k, ramp=1 / k, variant=variant,
-    )  # fmt: skip
+    if copies is not None:
+        flops, moved = flops * copies, moved * copies
+    return matmul(row.name, dtype, flops, moved, m, k, n, 1 / k, variant)
 
 
 def ledger_flops(

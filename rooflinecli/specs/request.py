@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rooflinecli.core.fast_dataclass import dataclass
@@ -17,6 +18,11 @@ SEQ = 4096.0  # tokens of a training sequence where nothing is said and the mode
 PHASES = ("prefill", "decode", "train")
 BOUNDS = ("pessimistic", "expected", "floor")  # ends of an interval: the worse one, the middle, the speed of light
 MOST = math.inf  # --concurrency max: as many sequences as memory holds
+
+
+def kinds_of_work(phases: Iterable[str]) -> set[str]:
+    """Which of train and serve the phases are of."""
+    return {"train" if phase == "train" else "serve" for phase in phases}
 
 
 @dataclass(frozen=True, eq=False)

@@ -58,6 +58,7 @@ def rows() -> tuple[PowerRow, ...]:
 
 def _row(run: Row, prompt: int, batch: float, output: float, watts: float, rate: float, itl_ms: float) -> PowerRow:
     layout = Layout(tp=float(run["tp"]), dp=float(run["dp"]), ep=float(run["ep"]), zero=0)
+    running = max(round(batch / run["dp"]), 1)
     options = {
         "model": run["model"],
         "hw": run["hw"],
@@ -65,7 +66,7 @@ def _row(run: Row, prompt: int, batch: float, output: float, watts: float, rate:
         "engine": "vllm-api-server",
         "prompt": prompt,
         "output": max(round(output), 1),
-        "concurrency": (running := max(round(batch / run["dp"]), 1)),
+        "concurrency": running,
         "max_num_seqs": running,  # which the server was started with, as it ran them
         "phase": "decode",
     }

@@ -285,9 +285,8 @@ def predict(run: Run) -> dict[str, Prediction]:
     """Expected, floor, low and high of everything measured in the run."""
     ctx = EstimateContext(build_request.request(run.options), override=run.override)
     result = {}
-    if (
-        run.options.get("concurrency") == "max"
-    ):  # all are sent at once: no client follows its own answer, so none move in bunches
+    # all are sent at once: no client follows its own answer, so none move in bunches
+    if run.options.get("concurrency") == "max":
         ctx.memoized(run.layout, "counted", lambda: None)
     if run.static:
         return {"throughput": _static(ctx, run)}

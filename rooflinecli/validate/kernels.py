@@ -17,7 +17,7 @@ from rooflinecli.core import num
 from rooflinecli.core.num import INF
 from rooflinecli.formulas import attention, counts, roofline
 from rooflinecli.layers.softmax import LATENT_HEADS, TILE
-from rooflinecli.ledger.ops import ExpertWorkload, Op
+from rooflinecli.ledger.ops import ExpertWorkload, Op, matmul
 from rooflinecli.phases.grouped_gemm import ExpertShape, ExpertStorage, busiest_rank_share, experts_op
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
@@ -63,11 +63,9 @@ BuiltOp = tuple[Op, Array, Array]  # operation, core and scored of the distinct 
 
 def _matmul(columns: list[Array], chip: str, source: Row) -> BuiltOp:
     m, n, k = columns
-    op = Op(
-        name="matmul", kind="matmul", dtype=source["dtype"], flops=counts.matmul_flops(m, k, n),
-        bytes=counts.matmul_bytes(m, k, n, source["value_bytes"], source["value_bytes"], 2.0), k=k, n=n, quantized=m * k, ramp=1 / k,
-    )  # fmt: skip
-    return op, like_models(n, k), m > 0
+    size = source["value_bytes"]
+    flops, moved = counts.matmul_flops(m, k, n), counts.matmul_bytes(m, k, n, size, size, 2.0)
+    return matmul("matmul", source["dtype"], flops, moved, m, k, n, 1 / k), like_models(n, k), m > 0
 
 
 def _decode(columns: list[Array], chip: str, source: Row) -> BuiltOp:

@@ -7,7 +7,7 @@ from importlib import import_module
 
 import pytest
 import yaml
-from conftest import ROOT
+from conftest import ROOT, run_cli
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.expressions import compiled
@@ -73,3 +73,18 @@ def test_a_row_that_holds_refuses_with_its_option(question, options, option, sai
 
 def test_a_question_without_a_conflict_is_made():
     assert TrainingGoodput(n=8, params=1e9, spares=2, repair="1h").repair == 3600.0
+
+
+@pytest.mark.parametrize(
+    ("asked", "noted"),
+    [
+        ("estimate llama-3-8b --hw h100 -n 1 --phase decode", True),
+        ("compare llama-3-8b --hw h100,a100 -n 1 --phase decode", False),
+        ("search llama-3-8b --hw h100 -n 1 --phase decode --batch 8", False),
+        ("sweep llama-3-8b --hw h100 -n 1 --phase decode --batch 1,2", False),
+    ],
+)
+def test_a_bound_changes_nothing_where_one_layout_is_not_ranked(asked, noted):
+    """Rows of chips, layouts and points are ranked and limited by it, though each has one layout."""
+    ran = run_cli(*asked.split(), "--bound", "expected")
+    assert ran.code == 0 and ("--bound changes nothing" in ran.err) == noted

@@ -193,8 +193,7 @@ def _servers() -> list[ToolFlags]:
 @cache
 def _server_flags() -> set[str]:
     """Names of the flags that set an option in some server."""
-    sized = {name for one in _servers() for names in one.sizes.values() for name in names.split()}
-    return sized | {name for one in _servers() for names in one.read.values() for name in names}
+    return {name for one in _servers() for name in one.setting}
 
 
 def _named(tree: object, key: str = "") -> Iterator[tuple[str, Any]]:
@@ -344,7 +343,7 @@ def _only_image(document: object) -> list[str]:
 
 
 def _environment(document: Tree) -> dict[str, str]:
-    # a chart may have variables of the image beside it
+    # a chart may have variables of the image next to it
     found = {str(k): str(v) for k, v in document.items() if str(k).isupper() and isinstance(v, (str, int, float))}
     for key in ("env", "environment", "envs"):  # envs: of a SkyPilot task
         value = document.get(key)

@@ -58,6 +58,11 @@ class ToolFlags(NamedTuple):
     environment: str = ""
     writes: tuple[Tree, ...] = ()
 
+    @property
+    def setting(self) -> set[str]:
+        """Names of the flags that set an option."""
+        return {name for names in (*self.read.values(), *map(str.split, self.sizes.values())) for name in names}
+
 
 @cache
 def table(name: str) -> dict[str, Json]:

@@ -36,7 +36,7 @@ _LAUNCHER = re.compile(r"\b(python3?|torchrun|deepspeed|vllm|trtllm-\w+|sglang|l
 # scripts that train nothing
 _EVALUATION = re.compile(r"(?:.*[/_-])?(?:eval|evaluat|infer|generat|convert|embed)\w*(?:/.*)?\.py")
 _TRAINER = re.compile(r"train|torchrun|accelerate|deepspeed|run_(?:sft|dpo|grpo|rm)|finetun")
-UNREAD = {  # what is not read, by what its commands or remarks have, and what to do
+_UNREAD = {  # what is not read, by what its commands or remarks have, and what to do
     "--actor_model_name_or_path": "a launch of DeepSpeed-Chat's PPO, which is not read; give its options to `roofline rl`",
     r"apps[./]grpo": "a launch of torchforge's GRPO, which is not read; give its options to `roofline rl`",
     "launcher_scripts/main.py": "a launch of NeMo's launcher; give the config of its conf/training",
@@ -78,6 +78,11 @@ class Source:
             if path.is_file() and path.stat().st_size < LARGEST:
                 return read_text(path, LARGEST, "the launch alone")
         return None
+
+
+def unread(text: str) -> str:
+    """What a launch of another tool is and what to do with it; empty for none of them."""
+    return next((why for mark, why in _UNREAD.items() if re.search(mark, text)), "")
 
 
 def open_text(source: str) -> Source:

@@ -20,7 +20,7 @@ from rooflinecli.importers.launch.shell_expansion import readable, unknowns
 from rooflinecli.importers.launch.tools import trainers
 from rooflinecli.importers.source import Options, Tree
 from rooflinecli.specs import flag_text
-from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.options import OPTIONS, find
 from rooflinecli.specs.parse_values import number
 from rooflinecli.specs.registry import kinds, load
@@ -42,7 +42,7 @@ def read(source: str) -> Launch:
     tool = _rl_tool(opened)
     if not found and tool:
         raise UsageError(f"{opened.name}: a launch of {tool}; `roofline rl --from` reads it")
-    if not found and (other := next((why for mark, why in locate.UNREAD.items() if re.search(mark, opened.text)), "")):
+    if not found and (other := locate.unread(opened.text)):
         raise UsageError(f"{opened.name}: {other}")
     if not found and opened.absent:
         file = one_line(opened.absent[0])
@@ -50,7 +50,7 @@ def read(source: str) -> Launch:
     if not found:
         tools = ", ".join(sorted({*kinds(TOOLS), *trainers.names()} - {"trainers"}))
         raise UsageError(f"{opened.name}: no launch of a supported tool ({tools}); give the options instead")
-    _decode_beside_prefill(found)
+    _mark_decode_workers(found)
     if which is not None:
         if not 1 <= which <= len(found):
             held = f"{opened.name} holds {len(found)} launches"
@@ -78,7 +78,7 @@ def read(source: str) -> Launch:
     return launch
 
 
-def _decode_beside_prefill(found: list[Launch]) -> None:
+def _mark_decode_workers(found: list[Launch]) -> None:
     """Workers without a role decode where another worker of the same model only prefills, as those of Dynamo."""
     both, phases = ["prefill", "decode"], [one.options.get("phase") for one in found]
     models = {one.options.get("model") for one in found if one.options.get("phase") == ["prefill"]}
@@ -166,15 +166,16 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
     layers, model = launch.shape.get("layers"), str(launch.options.get("model", ""))
     if layers and model and layers != (named := training_common.model_layers(model)):
         launch.unmodelled.append(f"{layers} layers: the {named or 'layers'} of the model that it names are taken")
-    chip = str({**found, **asked}.get("hw", ""))
-    if launch.trains and launch.framework and chip and not _priced_on(chip, launch.framework):
-        launch.notes.append(f"{launch.framework} has no constants on {chip}; priced as any framework of that chip")
+    chip = _chip(name := str({**found, **asked}.get("hw", "")))
+    priced = option_conflicts.frameworks_on(chip) if chip and launch.trains and launch.framework else None
+    if priced is not None and launch.framework.partition("+")[0] not in priced:
+        launch.notes.append(f"{launch.framework} has no constants on {name}; priced as any framework of that chip")
     elif launch.framework and "software" not in {**found, **asked}:
         found["software"] = launch.framework
         launch.notes.append(f"priced as {launch.framework}, the framework of the launch; --framework names another")
-    if found.get("dtype") == "fp8" and launch.tool in ("vllm", "sglang") and _stores_only(chip, "fp8"):
+    if found.get("dtype") == "fp8" and launch.tool in ("vllm", "sglang") and chip and "fp8" not in chip.peak:
         found["weight-dtype"] = found.pop("dtype")
-        launch.notes.append(f"{chip} has no fp8 matmuls: weights are stored in fp8 and multiplied in 16 bits (Marlin)")
+        launch.notes.append(f"{name} has no fp8 matmuls: weights are stored in fp8 and multiplied in 16 bits (Marlin)")
     # where ranks of attention data parallelism are not separate servers
     copies = launch.tool == "vllm" or found.get("dp", 1) == 1
     served = not launch.trains
@@ -232,20 +233,12 @@ def served_at_once(options: Options) -> Options:
     return {"max-num-seqs" if name == "batch" else name: value for name, value in options.items()}
 
 
-def _priced_on(chip: str, framework: str) -> bool:
-    """Whether a chip has constants of a framework; True for a name that is no chip, which the estimate refuses."""
+def _chip(name: str) -> HardwareSpec | None:
+    """The one chip that is named; None for none, several, or a name that is no chip, which the estimate refuses."""
     try:
-        return framework.partition("+")[0] in option_conflicts.frameworks_on(load_hardware(chip))
+        return load_hardware(name) if name else None
     except RooflineError:
-        return True
-
-
-def _stores_only(chip: str, dtype: str) -> bool:
-    """Whether a chip has no matmul rate of a format; False for a name that is no chip."""
-    try:
-        return bool(chip) and dtype not in load_hardware(chip).peak
-    except RooflineError:
-        return False
+        return None
 
 
 def _resized(launch: Launch, found: Options, asked: Tree, served: bool) -> None:

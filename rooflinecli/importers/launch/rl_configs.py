@@ -20,7 +20,7 @@ from rooflinecli.core.text import one_line
 from rooflinecli.importers.launch import containers, dtype_names, rules
 from rooflinecli.importers.launch.emit import hub
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, flattened, formats, interpolated
-from rooflinecli.importers.launch.locate import UNREAD, Source, open_text
+from rooflinecli.importers.launch.locate import Source, open_text, unread
 from rooflinecli.importers.launch.read import remarks
 from rooflinecli.importers.launch.shell_evaluator import Command, ShellEvaluator
 from rooflinecli.importers.launch.shell_expansion import readable, unknowns
@@ -152,7 +152,7 @@ def arguments(source: Source) -> tuple[str, LaunchArguments]:
             source.absent += absent or ([] if config or tool == "verl" else ["grpo_math_1B.yaml of NeMo RL"])
             ran = next((w for w in words if w.endswith(".py") or _VERL.fullmatch(w)), None)
             return tool, _switched_on(keys | ({"script": ran} if tool == "verl" else {}))
-    if other := next((why for mark, why in UNREAD.items() if re.search(mark, source.text)), ""):
+    if other := unread(source.text):
         raise UsageError(f"{source.name}: {other}", "from")
     raise UsageError(f"{source.name}: no launch of verl, NeMo RL, OpenRLHF or slime; give the options instead", "from")
 

@@ -61,7 +61,7 @@ def opened(
 
 def _completed(args: LaunchArguments, flags: ToolFlags) -> None:
     """Flags that are cut short, as argparse takes them where one flag begins so."""
-    known = {one for names in (*flags.read.values(), *map(str.split, flags.sizes.values())) for one in names}
+    known = flags.setting
     for name in [one for one in args.given if len(one) > 6 and one not in known]:
         if len(whole := [one for one in known if one.startswith(name)]) == 1:
             args.rename(name, whole[0])

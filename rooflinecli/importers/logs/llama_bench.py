@@ -175,10 +175,8 @@ def _markdown(source: Source) -> list[MeasuredRow]:
                 kind = f"{match[1]}{match[3] or ''}"
                 test = _Test(kind, float(match[2]), positive(match[4]), rate, scatter)
                 found.append(_reading(source, line, row, test))
-        elif not text.strip() or text.lstrip().startswith(
-            ("#", "```")
-        ):  # a library's warning between rows ends no table
-            header = None
+        elif not text.strip() or text.lstrip().startswith(("#", "```")):
+            header = None  # which a library's warning between rows does not end
     if compared and not found:
         why = f"{source.at(compared)}: a table with a t/s column for each build; give what llama-bench prints"
         raise DataError(why)

@@ -73,7 +73,7 @@ def compare(question: Compare) -> CompareAnswer:
     entries = [_entry(name, {**asked, **own.get(name, {})}, tried[name], first, bound, answer) for name in specs]
     results = {entry.name: entry.result for entry in entries if entry.result is not None}
     warn_of_idle(
-        options.keys() - {"hold"},
+        options.keys() - option_conflicts.RANKING,
         *(
             (build_request.request({**asked, **own.get(name, {}), "hw": name}), found)
             for name, found in results.items()

@@ -8,7 +8,7 @@ from rooflinecli.core.num import INF, Number
 from rooflinecli.core.record import Quantities
 from rooflinecli.formulas import attention, counts, roofline
 from rooflinecli.layers.softmax import TILE
-from rooflinecli.ledger.ops import Op
+from rooflinecli.ledger.ops import Op, matmul
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.quantization.formats import formats
@@ -23,10 +23,8 @@ def matmul_op(m: Number, k: Number, n: Number, dtype: str, hardware: HardwareSpe
     Both operands are in `dtype`, the result in 16 bits when `dtype` is narrower.
     """
     f = formats(dtype, None, None, hardware.peak, hardware.name)
-    return Op(
-        name="matmul", kind="matmul", dtype=f.compute, flops=counts.matmul_flops(m, k, n),
-        bytes=counts.matmul_bytes(m, k, n, f.matmul_input, f.weight, f.activation), k=k, n=n, quantized=m * k, ramp=1 / k,
-    )  # fmt: skip
+    moved = counts.matmul_bytes(m, k, n, f.matmul_input, f.weight, f.activation)
+    return matmul("matmul", f.compute, counts.matmul_flops(m, k, n), moved, m, k, n, 1 / k)
 
 
 def attention_op(

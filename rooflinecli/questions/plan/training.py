@@ -58,7 +58,9 @@ class PlanTarget:
 
     def note_idle(self, request: Request) -> None:
         """Keep what changes nothing in the plan of a request."""
-        self.idle.append(option_conflicts.idle(EstimateContext(request), self.plan.options().keys() - {"hold"}))
+        self.idle.append(
+            option_conflicts.idle(EstimateContext(request), self.plan.options().keys() - option_conflicts.RANKING)
+        )
 
     def most_devices(self, chip: str) -> int | None:
         """The most devices of a chip: -n, and as many as the power carries with each at its limit, host and cooling included.

@@ -61,7 +61,7 @@ def answer(asked: Search, progress: Progress | None = None, workers: Workers | N
     chips, where, idle = multi_chip.each(options), list(asked.where), list[dict[str, str]]()
 
     def note(request: Request) -> None:
-        idle.append(option_conflicts.idle(EstimateContext(request), options.keys() - {"hold"}))
+        idle.append(option_conflicts.idle(EstimateContext(request), options.keys() - option_conflicts.RANKING))
 
     def serving(own: Options, objective: str | None) -> ServingSearch:
         from rooflinecli.questions.search.serving import search

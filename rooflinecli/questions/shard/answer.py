@@ -24,7 +24,7 @@ from rooflinecli.formulas import counts, roofline, sharding
 from rooflinecli.formulas import sharding as f
 from rooflinecli.layers.build import ledger
 from rooflinecli.ledger.ledger import row_parameters
-from rooflinecli.ledger.ops import Collective, Op
+from rooflinecli.ledger.ops import Collective, Op, matmul
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.price.network import price_collective
@@ -317,10 +317,8 @@ def _local(local: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> Op:
     depth = sizes[j] / mesh.over(first.over[j])
     p = mesh.element
     dtype = next((d for d in FORMATS[mesh.dtype][1] if d in mesh.chip.spec.peak), mesh.dtype)
-    return Op(
-        name="matmul", kind="matmul", dtype=dtype, flops=counts.matmul_flops(m, depth, n), bytes=counts.matmul_bytes(m, depth, n, p, p, p),
-        k=depth, n=n, quantized=m * depth, ramp=1 / depth,
-    )  # fmt: skip
+    flops, moved = counts.matmul_flops(m, depth, n), counts.matmul_bytes(m, depth, n, p, p, p)
+    return matmul("matmul", dtype, flops, moved, m, depth, n, 1 / depth)
 
 
 def _ranking(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> list[Priced]:

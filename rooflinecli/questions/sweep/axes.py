@@ -19,7 +19,7 @@ from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.layout import LEFT_OPEN
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.options import OPTIONS, Option
-from rooflinecli.specs.request import MOST
+from rooflinecli.specs.request import MOST, kinds_of_work
 
 LARGEST = 100_000_000
 MOST_CHOSEN = 500  # points: each is a choice of some milliseconds, in training of some tenths of a second
@@ -108,8 +108,7 @@ class Space:
     def chooses(self) -> bool:
         """Whether a size of the layout is left out, which `estimate` would choose; a large sweep takes it as 1."""
         given = {axis.name.replace("-", "_") for axis in (*self.structure, *self.sizes)}
-        kinds = {"train" if phase == "train" else "serve" for phase in self.phases}
-        return self.points <= MOST_CHOSEN and any(set(LEFT_OPEN[kind]) - given for kind in kinds)
+        return self.points <= MOST_CHOSEN and any(set(LEFT_OPEN[kind]) - given for kind in kinds_of_work(self.phases))
 
     @property
     def swept(self) -> tuple[Axis, ...]:

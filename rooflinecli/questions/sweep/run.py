@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rooflinecli.core.errors import Infeasible, RooflineError, UsageError, unknown
 from rooflinecli.core.num import Number
 from rooflinecli.core.parallel_map import Workers
-from rooflinecli.core.record import MISSING, at, leaves
+from rooflinecli.core.record import MISSING, Json, at, leaves
 from rooflinecli.engine import build_request, legality, option_conflicts
 from rooflinecli.engine.choose import ChosenLayout
 from rooflinecli.engine.context import EstimateContext
@@ -381,10 +381,10 @@ def layout(space: Space, wanted: list[str] | None) -> SweepColumns:
 
 def _idle(space: Space) -> Iterator[dict[str, str]]:
     """What changes nothing in each structure, at the largest sizes."""
-    sizes: dict[str, Any] = {OPTIONS[a.name].field: max(a.values) for a in space.sizes if a.kind == "number"}
+    sizes: Json = {OPTIONS[a.name].field: max(a.values) for a in space.sizes if a.kind == "number"}
     if not space.chooses:
         sizes = dict.fromkeys(SIZES, 1.0) | sizes
-    written = {a.name for a in (*space.structure, *space.sizes) if a.kind != "figure"} - {"hold"}
+    written = {a.name for a in (*space.structure, *space.sizes) if a.kind != "figure"} - option_conflicts.RANKING
     for choice in choices(space):
         yield option_conflicts.idle(EstimateContext(replace(request_of(choice, space.phases), **sizes)), written)
 
