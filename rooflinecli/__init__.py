@@ -22,22 +22,32 @@ if TYPE_CHECKING:
         Simulation,
         UsageError,
         calibrate,
+        check,
+        collective,
         compare,
         emit,
         estimate,
         explain,
+        fit,
         fleet,
+        goodput,
+        ops,
         parameters,
+        partitioning,
         plan,
+        rl,
         search,
+        shard,
         simulate,
+        speculate,
         sweep,
     )  # fmt: skip
 
 __all__ = [
     "Answer", "Calibration", "DataError", "ImpossibleValue", "Infeasible", "RooflineError", "RooflineWarning",
-    "Simulation", "UsageError", "calibrate", "compare", "emit", "estimate", "explain", "fleet", "parameters", "plan",
-    "search", "simulate", "sweep",
+    "Simulation", "UsageError", "calibrate", "check", "collective", "compare", "emit", "estimate", "explain", "fit",
+    "fleet", "goodput", "ops", "parameters", "partitioning", "plan", "rl", "search", "shard", "simulate", "speculate",
+    "sweep",
 ]  # fmt: skip
 
 

@@ -56,6 +56,10 @@ def test_a_tool_has_them_under_their_long_names(verb):
         assert len(about.get("enum", [])) == len(set(about.get("enum", []))), name
 
 
+def test_every_question_but_the_exercises_is_a_python_function():
+    assert {*verbs.NAMES} - {*IN_PYTHON} == {"quiz"}
+
+
 @pytest.mark.parametrize("verb", IN_PYTHON)
 def test_a_function_has_them_in_its_signature(verb):
     parameters = inspect.signature(getattr(rooflinecli, verb)).parameters

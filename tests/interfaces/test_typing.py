@@ -9,10 +9,11 @@ import sys
 import pytest
 from conftest import ROOT
 
+import rooflinecli
 from rooflinecli.interfaces import verbs
 
 pytest.importorskip("mypy")
-FUNCTIONS = ("estimate", "explain", "search", "compare", "plan", "fleet", "simulate", "calibrate")
+FUNCTIONS = [verb for verb in verbs.NAMES if verb in rooflinecli.__all__]
 
 
 @pytest.mark.slow

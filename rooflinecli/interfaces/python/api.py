@@ -7,7 +7,7 @@
     rl.sweep("llama70b", hw="h100", tp=8, batch="1..512x2")     # a pandas or polars frame
 
 Options are those of the command line with underscores, `devices` and `hardware` among them. Every error is an `rl.RooflineError`:
-`rl.UsageError`, `rl.DataError`, `rl.Infeasible`; what a person may not have meant is a warning, `rl.Remark`.
+`rl.UsageError`, `rl.DataError`, `rl.Infeasible`; what a person may not have meant is a warning, `rl.RooflineWarning`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ from rooflinecli.core.errors import RooflineWarning as RooflineWarning
 from rooflinecli.core.errors import UsageError as UsageError
 from rooflinecli.core.record import Json, Record, leaves, plain
 from rooflinecli.engine.phase_answer import DecodeAnswer, LayoutAnswer, PhaseAnswer, PrefillAnswer, TrainAnswer
+from rooflinecli.interfaces import verbs
 from rooflinecli.layers.parameter_counts import Parameters
 from rooflinecli.layers.parameter_counts import parameters as _parameters
+from rooflinecli.questions.check.question import Check
+from rooflinecli.questions.collective.question import Collective
 from rooflinecli.questions.compare.question import Compare
 from rooflinecli.questions.estimate.answer_types import (
     Cost,
@@ -38,10 +41,16 @@ from rooflinecli.questions.estimate.answer_types import (
     Workload,
 )
 from rooflinecli.questions.estimate.question import Estimate, Explain
+from rooflinecli.questions.fit.question import Fit
 from rooflinecli.questions.fleet.question import FleetPlan
+from rooflinecli.questions.goodput.question import TrainingGoodput
+from rooflinecli.questions.ops.question import Ops
 from rooflinecli.questions.plan.question import Plan
 from rooflinecli.questions.question import Question
+from rooflinecli.questions.rl.question import Rl
 from rooflinecli.questions.search.question import Search
+from rooflinecli.questions.serving.question import Speculate
+from rooflinecli.questions.shard.question import Partitioning, Shard
 from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.questions.sweep.question import Sweep
 from rooflinecli.specs.model import load_model
@@ -276,10 +285,19 @@ explain = _function(Explain, lambda question: question.answer().text)
 sweep = _function(Sweep, _swept)
 search = _function(Search, lambda question: _rows(question.answer(), "results"))
 compare = _function(Compare, lambda question: _rows(question.answer(), "rows"))
-plan = _function(Plan, lambda question: question.answer().to_dict())
-fleet = _function(FleetPlan, lambda question: question.answer().to_dict())
 simulate = _function(Simulate, _simulated)
 calibrate = _function(Calibrate, _calibrated)
+plan = _function(Plan, verbs.answer)
+fleet = _function(FleetPlan, verbs.answer)
+check = _function(Check, verbs.answer)
+rl = _function(Rl, verbs.answer)
+collective = _function(Collective, verbs.answer)
+shard = _function(Shard, verbs.answer)
+partitioning = _function(Partitioning, verbs.answer)
+goodput = _function(TrainingGoodput, verbs.answer)
+speculate = _function(Speculate, verbs.answer)
+ops = _function(Ops, verbs.answer)
+fit = _function(Fit, verbs.answer)
 
 
 def emit(tool: str, answer: Answer) -> str:
