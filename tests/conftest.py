@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -36,6 +36,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # workers share the folder of the p
     atexit.register(shutil.rmtree, os.environ["ROOFLINE_CACHE"], ignore_errors=True)
 
 ROOT = Path(__file__).resolve().parent.parent
+QUICK_SETS = 8  # parameter sets that a test has in the quick suite, evenly spread, unless it says otherwise
 
 
 def examples(n: int) -> int:
@@ -49,18 +50,27 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
     return [] if slow and any(mark.name == "slow" for mark in getattr(obj, "pytestmark", ())) else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`sampled(n)`: the quick suite runs n of a test's parameter sets, evenly spread; the others are slow ones."""
-    sets: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        if any(mark.name == "sampled" for mark in item.own_markers):
-            sets.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    for members in sets.values():
-        n = members[0].get_closest_marker("sampled").args[0]
-        quick = {i * len(members) // n for i in range(n)}
-        for i, item in enumerate(members):
-            if i not in quick:
+class Sampling:
+    """Of the parameter sets of a test, the quick suite runs `QUICK_SETS`, or n where it is `sampled(n)`; the others are slow."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_pycollect_makeitem(self, collector: pytest.Collector) -> Iterator[None]:
+        made = yield
+        if not isinstance(made, list) or len(made) < 2:
+            return made
+        quick = [item for item in made if item.get_closest_marker("slow") is None]
+        n = next((mark.args[0] for mark in made[0].iter_markers("sampled")), QUICK_SETS)
+        quick = [quick[i * len(quick) // n] for i in range(n)] if n < len(quick) else quick
+        if collector.config.option.markexpr == "not slow":
+            return quick
+        for item in made:
+            if item not in quick:
                 item.add_marker(pytest.mark.slow)
+        return made
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Sampling())
 
 
 def pytest_collection_finish() -> None:

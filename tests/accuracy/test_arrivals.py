@@ -7,6 +7,7 @@ import pytest
 from rooflinecli.validate import inference
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("group", "how"),
     [

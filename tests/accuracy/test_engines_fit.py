@@ -36,7 +36,7 @@ def test_a_model_of_its_own_is_not_learnt_from():
     assert abs(runs.errors(runs.fit(ALL))[4:]).mean() < 0.2
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", sorted(FITTED))
 def test_the_runs_ask_for_what_ships(engine):
     here, _, paths = FITTED[engine]

@@ -188,6 +188,7 @@ def test_the_highest_published_mfu_is_what_the_rows_say():
     assert FILE.read_text(encoding="utf-8") == text(), "run `python -m lab.max_published_mfu`"
 
 
+@pytest.mark.slow
 def test_an_mfu_beyond_every_published_run_says_so(cli):
     beyond = cli(
         "estimate", "gpt3", "--hw", "a100", "--phase", "train", "--framework", "megatron-bridge", "--format", "json"

@@ -37,6 +37,7 @@ def test_waits_come_back_from_made_up_runs() -> None:
     assert runs.fit(runs.seen) == pytest.approx(truth, rel=0.05)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("family", "names", "shipped"),
     [("torchtitan_2024", ("flash_2",), {"flash_2": 0.21}), ("nemo", ("nemo_traffic",), {"nemo_traffic": 1.75})],

@@ -186,6 +186,7 @@ def test_pytrees_and_fused_passes(aot):
     )
 
 
+@pytest.mark.slow
 def test_batched_and_convolved(aot):
     assert aot("attention", "bf16[2,32,4,16]", "bf16[2,64,4,16]")["counts"]["matmul_flops"] == 2 * 2 * 4 * 32 * 64 * 16
     conv = aot("convolve", "f32[1,3,8,8]", "f32[5,3,3,3]")
@@ -198,6 +199,7 @@ def test_a_donated_cache_is_neither_read_nor_rewritten(aot):
     assert answer["counts"]["bytes"] <= 4 * 64 + 4
 
 
+@pytest.mark.slow
 def test_the_grid_of_a_kernel_multiplies(aot):
     answer = aot("kernel", "f32[128,64]", "f32[64,64]")
     assert answer["counts"]["matmul_flops"] == 2 * 128 * 64 * 64
@@ -209,6 +211,7 @@ def test_fp32_runs_in_what_the_chip_uses(aot, hw, dtype):
     assert list(aot("matmul", "f32[64,128]", "f32[128,32]", hw=hw)["roofs"]["peak_flops_per_s"]) == [dtype]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["matmul", "gradient", "scanned", "identity", "block", "lookup"])
 def test_the_floor_is_a_floor(aot, name):
     shapes = {
@@ -265,6 +268,7 @@ def test_the_ways_to_write_arguments(aot, cli, script):
     )
 
 
+@pytest.mark.slow
 def test_table_markdown_csv_and_picture(cli, script):
     words = ("aot", f"{script}:scanned", "f32[8,16] f32[16,16]", "--hw", "h100")
     table = cli(*words, "--plot", "-").out

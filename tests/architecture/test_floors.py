@@ -156,6 +156,7 @@ def test_an_estimate_never_imports_numpy_or_jax(python):
     assert python(code).stderr.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_serving_imports_nothing_that_only_other_questions_need(python):
     """A serving check starts fast because training, KV tiers, image rules and weight formats are imported on first use."""
     others = (

@@ -149,6 +149,7 @@ def test_a_probe_alone_moves_the_collectives(tmp_path):
     assert blocks["train", "collective"]["move"] > 0.5
 
 
+@pytest.mark.slow
 def test_the_next_measurement_narrows_the_target(log):
     ran = run_cli(
         "calibrate", str(log), "--hw", "h100", "-n", "1", "--format", "json", "--target",
@@ -313,6 +314,7 @@ def test_one_row_alone_is_told_how_far_it_moved_a_block(tmp_path):
     assert not any("one row alone" in n for n in said[1])
 
 
+@pytest.mark.slow
 def test_rows_that_repeat_are_one_row_and_none_is_held_out_beside_its_copy(log, tmp_path):
     """Sixteen ranks that differ in the last digit, in a file each or in one."""
     line = json.loads(log.read_text().splitlines()[2])
@@ -326,6 +328,7 @@ def test_rows_that_repeat_are_one_row_and_none_is_held_out_beside_its_copy(log, 
     assert any("rank7.json:1: the median of 16 rows of one question" in note for note in ran.json["notes"])
 
 
+@pytest.mark.slow
 def test_a_rate_that_cannot_be_sustained_is_set_aside_with_its_line(log, tmp_path):
     many = {"completed": 100_000, "total_input_tokens": 1024 * 100_000, "total_output_tokens": 128 * 100_000}
     run = {**json.loads(log.read_text().splitlines()[1]), "max_concurrency": None, **many}

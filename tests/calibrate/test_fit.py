@@ -182,6 +182,7 @@ def test_draws_solved_together_are_those_solved_alone():
         assert together.error == pytest.approx(single.error, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_the_fit_is_the_top_of_the_posterior():
     """No small move of any block makes the posterior larger than the few rounds of the fit did."""
     rows, setting = decode_rows({"efficiency.matmul.memory": 0.6}, noise=[1.1, 0.95, 1, 1.3, 1, 1]), SETTINGS["decode"]

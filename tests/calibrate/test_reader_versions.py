@@ -50,6 +50,7 @@ def test_stages_of_inference_perf_take_tokens_from_whole_requests():
     assert notes == ("3 requests failed",)
 
 
+@pytest.mark.slow
 def test_a_detailed_result_has_its_means_after_every_request():
     """--save-detailed writes the lists of all requests before the means."""
     detailed = {"model_id": VLLM["model_id"], "itls": [[0.01] * 30] * 2000, **VLLM}
@@ -130,6 +131,7 @@ def test_drafted_tokens_need_the_options_that_price_them():
     assert len(resolve([row], {**given, "speculate": "eagle", "acceptance-rate": 0.5}).rows) == 1
 
 
+@pytest.mark.slow
 def test_a_batch_follows_from_the_tokens_of_a_step():
     row = MeasuredRow("log:1", "OLMo", "train", 40000.0, "tokens/s/device", probe={"tokens": 4194304.0})
     (found,) = resolve([row], {"hw": "h100", "model": "llama-3.1-8b", "n": 8, "seq": 4096}).rows

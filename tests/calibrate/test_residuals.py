@@ -88,6 +88,7 @@ def test_the_report_says_that_constants_stay_and_answers_near_the_rows_move(stil
     assert not [row["block"] for row in found["tables"][1]["rows"] if row["move"] is not None]
 
 
+@pytest.mark.slow
 def test_rows_that_do_not_predict_each_other_move_nothing():
     """A family that is right apart from scatter stays as shipped; one that is off as a whole is followed, nearly in full."""
     scattered = fit_phase(
@@ -165,6 +166,7 @@ def test_an_array_of_sizes_gives_what_each_gives():
     assert similarity(0.0) == 1
 
 
+@pytest.mark.slow
 def test_a_file_keeps_so_many_places(rows):
     posterior = fit(rows * 20)
     assert len(local(places(rows * 20), posterior, range(120)).moves) <= MOST

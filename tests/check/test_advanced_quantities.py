@@ -69,6 +69,7 @@ def test_energy_is_power_times_devices_times_time(tmp_path: Path) -> None:
     held(tmp_path, TRAIN, "train.run_energy_j: '<= 1 kWh'", 1)
 
 
+@pytest.mark.slow
 def test_a_chip_without_power_has_no_energy(tmp_path: Path) -> None:
     assert "energy_j" in held(tmp_path, TRAIN.replace("h100", "tpu-v6e"), "train.energy_j: '<= 1 GWh'", 3)
 

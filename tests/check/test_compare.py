@@ -26,6 +26,7 @@ def alone(chip: str, plan: dict, *args: str) -> dict:
     ).json
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("at", ["same-devices", "same-cost", "same-memory"])
 def test_every_row_is_the_estimate_of_its_chip(at):
     able = [r for r in rows("--at", at, "-n", "8", "--batch", "16") if r["feasible"]]
@@ -67,7 +68,7 @@ def test_same_devices_cost_and_memory_are_what_they_say():
     assert h200["layout"]["devices"] <= 8
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("rank", "more"),
     [
@@ -117,6 +118,7 @@ def test_a_chip_that_cannot_is_shown_with_the_reason():
     assert any("fp8" in r["infeasible_reason"] for r in fp8) or all(r["feasible"] for r in fp8)
 
 
+@pytest.mark.slow
 def test_training_is_ranked_when_asked():
     ran = run_cli(
         "compare",
@@ -135,6 +137,7 @@ def test_training_is_ranked_when_asked():
     assert ran.code == 0 and all(r["value"] > 0 and "train.mfu" in r["quantities"] for r in ran.json["rows"])
 
 
+@pytest.mark.slow
 def test_formats_agree():
     answer = json.loads(run_cli(*BASE, "--format", "json").out)
     table = list(csv.DictReader(io.StringIO(run_cli(*BASE, "--format", "csv").out)))

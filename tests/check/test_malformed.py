@@ -223,6 +223,7 @@ def test_yaml_of_the_nasty_kind(tmp_path, text):
     assert ran_quietly(tmp_path, text).code == 3
 
 
+@pytest.mark.slow
 def test_aliases_that_multiply_are_refused_before_they_fill_the_memory(tmp_path):
     lines = [
         "a0: &a0 [x, x, x, x, x, x, x, x]",

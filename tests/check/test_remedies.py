@@ -37,7 +37,7 @@ def apply(made, remedy):
     return made
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("missed_by", LIMITS, ids=lambda r: r[0])
 def test_every_remedy_passes_when_written_into_the_plan(tmp_path, missed_by):
     require = limits(tmp_path, *missed_by)
@@ -51,6 +51,7 @@ def test_every_remedy_passes_when_written_into_the_plan(tmp_path, missed_by):
             assert found["value"] == pytest.approx(value["value"])
 
 
+@pytest.mark.slow
 def test_a_smaller_batch_is_the_largest_that_passes(tmp_path):
     narrow = {"prompt": 256, "output": 64, "dtype": "fp8", "kv_dtype": "fp8"}
     require = limits(tmp_path, "decode.time_s", "<=", 0.9, "s", batch=512, **narrow)
@@ -101,6 +102,7 @@ def test_what_nothing_saves_says_so(tmp_path):
     assert found["fixes"] == []
 
 
+@pytest.mark.slow
 def test_the_search_keeps_to_its_budget(tmp_path):
     missed = plan(require=limits(tmp_path, "decode.time_s", "<=", 0.8, "s"))
     assert report(tmp_path, missed, "--suggest", "0")["checks"][0]["fixes"] is None

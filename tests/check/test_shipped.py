@@ -49,6 +49,7 @@ def test_action_passes_inputs_through_the_environment():
         assert "${{" not in step.get("run", "")
 
 
+@pytest.mark.slow
 def test_hook_keeps_to_pre_commits_own_check():
     ran = subprocess.run(
         [str(BIN / "pre-commit"), "validate-manifest", str(ROOT / ".pre-commit-hooks.yaml")],
@@ -132,12 +133,14 @@ def test_the_snippet_fails_the_job_on_the_line_that_fails(tmp_path):
     assert (tmp_path / "r.sarif").exists() and (tmp_path / "r.xml").exists()
 
 
+@pytest.mark.slow
 def test_the_action_fails_on_a_plan_that_cannot_be_read(tmp_path):
     (tmp_path / "capacity.yaml").write_text("checks: {}")
     ran, outputs, _ = act(tmp_path, {"with": {"plan": "capacity.yaml"}})
     assert ran.returncode == 3 and outputs["passed"] == "false" and "::error file=capacity.yaml,line=1" in ran.stdout
 
 
+@pytest.mark.slow
 def test_several_plans_and_patterns(tmp_path):
     for name in ("a.yaml", "b.yaml"):
         (tmp_path / name).write_text(json.dumps(GOOD))
@@ -145,7 +148,7 @@ def test_several_plans_and_patterns(tmp_path):
     assert ran.returncode == 0 and json.loads(Path(outputs["report"]).read_text())["summary"]["checks"] == 2
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", ["my plan.yaml", "-plan.yaml", "my plan.yaml\n-plan.yaml c.yaml", "*.yaml"])
 def test_a_plan_with_a_space_or_a_dash_in_its_path(plan, tmp_path):
     for name in ("my plan.yaml", "-plan.yaml", "c.yaml"):

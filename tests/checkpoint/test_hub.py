@@ -142,7 +142,7 @@ def test_a_registered_model_asks_nobody(hub):
     assert Hub.asked == []
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "owner"),
     [("acme/bert", "google-bert"), ("nobody/llama-3-8b", "meta-llama"), ("x/gpt2", "openai-community")],

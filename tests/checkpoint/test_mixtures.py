@@ -35,6 +35,7 @@ def size(model: str, file: str) -> int:
     return file_bytes(spec, file, parameters(spec).total)["total"]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("file", sorted(TABLE))
 def test_file_sizes(file):
     for model, published in zip(("llama-2-7b", "llama-3-8b", "llama-3-70b"), TABLE[file], strict=True):

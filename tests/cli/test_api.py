@@ -29,6 +29,7 @@ def test_a_phase_that_was_not_asked_for_says_so():
         _ = rl.estimate(**ASKED, phase="decode").train
 
 
+@pytest.mark.slow
 def test_explain_is_that_of_the_command_line(cli):
     answer = rl.estimate(**ASKED)
     assert answer.explain("decode.time_s").splitlines()[0] == cli("estimate", "llama-3-8b", "--hw", "h100", "-n", "2", "--explain", "decode.time_s").out.splitlines()[0]  # fmt: skip

@@ -12,7 +12,7 @@ from rooflinecli.questions.estimate.changes_to_try import changes
 from rooflinecli.questions.estimate.question import Estimate
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "asked",
     [
@@ -85,6 +85,7 @@ def test_other_verbs_say_what_limits_their_first_row_and_what_to_try(asked):
     assert shared and [line for line in map(str.split, lines) if line in shared] == shared
 
 
+@pytest.mark.slow
 def test_a_smaller_file_is_as_much_faster_as_its_row_says():
     ran = run_cli("fit", "llama-3-70b", "--hw", "rtx-4090", "--format", "json")
     rates = {row["file"]: row["decode_tokens_per_s"] for row in ran.json["files"]}

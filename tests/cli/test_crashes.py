@@ -19,7 +19,7 @@ def _shell(line: str, folder=None) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "launch",
     ["vllm serve", "llama-server -m", "llama-server -hf", "vllm serve --model", "sglang serve", "trtllm-serve"],
@@ -31,7 +31,7 @@ def test_a_launch_without_a_model_is_a_usage_error(launch):
     assert "'True'" not in ended.stderr
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_closed_streams(closed):
     ended = _shell(f'"$@" estimate llama-3-8b --hw h100 --phase decode {closed}')
@@ -39,6 +39,7 @@ def test_closed_streams(closed):
     assert "internal error" not in ended.stderr
 
 
+@pytest.mark.slow
 def test_deleted_working_directory(tmp_path):
     (tmp_path / "gone").mkdir()
     ended = _shell('cd gone && rmdir ../gone && "$@" estimate llama-3-8b --hw h100 --phase decode', tmp_path)
@@ -67,6 +68,7 @@ def test_punctuation_is_no_part_of_a_name(written):
         find("hardware", written)
 
 
+@pytest.mark.slow
 def test_short_help_is_the_help():
     assert _shell('"$@" measure -h').stdout == _shell('"$@" measure --help').stdout
 

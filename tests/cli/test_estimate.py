@@ -22,6 +22,7 @@ def answered(form: str = "json"):
     return run_cli(*BASE, "--format", form)
 
 
+@pytest.mark.slow
 def test_one_screen_of_80_columns(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     ran = run_cli(*BASE)
@@ -98,6 +99,7 @@ def test_json_is_the_contract():
     assert answer["feasible"] is True and answer["violations"] == [] and answer["layout"]["chosen"] is True
 
 
+@pytest.mark.slow
 def test_csv_and_markdown_carry_the_same_numbers():
     answer = answered().json
     table = dict(csv.reader(io.StringIO(answered("csv").out)))
@@ -159,6 +161,7 @@ def test_an_explanation_cites_file_and_line():
     assert "datasheet" in text and "llama-3-70b.yaml:" in text and "[decode_attention]" in text
 
 
+@pytest.mark.slow
 def test_depth_limits_the_explanation():
     shallow, deep = (run_cli(*BASE, "--explain", "decode.time_s", "--depth", d).out for d in ("1", "6"))
     assert len(shallow.splitlines()) < 12 < len(deep.splitlines())
@@ -319,6 +322,7 @@ def test_no_text_in_a_file_makes_a_traceback(text):
         assert "x.yaml" in str(error)
 
 
+@pytest.mark.slow
 def test_attention_conventions_differ_by_half_the_scores():
     causal, full = (
         run_cli(*BASE, "--phase", "train", "--attention-flops", c, "--format", "json").json["phases"]["train"]["flops"]
@@ -347,6 +351,7 @@ def test_recompute_and_optimizer_bytes_are_settable():
     assert light["gradients_bytes"] == 2 * 124439808 and light["optimizer_bytes"] == 8 * 124439808
 
 
+@pytest.mark.slow
 def test_a_run_has_a_duration_and_a_bill():
     answer = run_cli(
         *BASE, "-n", "2048", "--phase", "train", "--tokens", "15T", "--price", "2", "--format", "json"

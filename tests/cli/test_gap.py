@@ -58,6 +58,7 @@ def test_a_faster_step_is_never_explained_by_a_loss(cli):
     assert not any("padding" in row["assumption"] for row in fast["gap_explanations"])
 
 
+@pytest.mark.slow
 def test_assumptions_of_a_slow_decode_step_and_a_slow_prefill(cli):
     """More sequences, longer prompts, slower memory and a waiting host; the amounts named give the measured time."""
     ask = ("estimate", "llama-3-8b", "--hw", "h100", "--phase")

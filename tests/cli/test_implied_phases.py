@@ -38,7 +38,7 @@ def test_a_layout_that_holds_no_training_serves_all_the_same():
     assert run_cli("estimate", *deployment, "--engine", "vllm", "--phase", "train").code == 1
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("limits", [("--qps", "4"), ("--qps", "4", "--slo", "itl=50ms")], ids=str)
 @pytest.mark.parametrize("verb", ["plan", "search"])
 def test_a_rate_asks_for_a_service(verb, limits):

@@ -255,6 +255,7 @@ def test_the_cache_is_reported_in_the_format_it_is_kept_in(dtype):
     assert work["kv_dtype"] == ("bf16" if dtype == "int8" else dtype)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "line", ["recipe: lora", "schedule: gpipe", "software: nemo-2024", "optimizer: muon", "dropout: true"]
 )
@@ -344,7 +345,7 @@ def test_a_shell_completes_verbs_options_names_and_choices():
     assert "h100-sxm" in completed("roofline hardware h1", 2)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
@@ -379,6 +380,7 @@ def test_completion_is_installed_where_the_shell_looks(tmp_path, monkeypatch):
     assert run_cli("--show-completion").code == 2
 
 
+@pytest.mark.slow
 def test_a_search_prints_the_options_it_was_given():
     ran = run_cli(
         "search",

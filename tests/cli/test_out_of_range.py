@@ -132,6 +132,7 @@ def test_more_devices_than_anybody_has_are_refused(verb: tuple[str, ...]) -> Non
     assert "-n 1e+09: exceeds the supported maximum of 1e+07" in ran.err
 
 
+@pytest.mark.slow
 def test_an_explanation_writes_joules_as_other_units_are_written() -> None:
     ran = run_cli(
         "estimate",

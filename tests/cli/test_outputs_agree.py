@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "asked",
     [

@@ -32,6 +32,7 @@ def test_a_decode_step_alone_has_its_time(cli: Any) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_simulation_has_no_itl(cli: Any) -> None:
     found = cli("simulate", *ASKED, "--qps", "45", "--format", "json").json
     assert not [name for part in ("simulate", "interval") for name in found[part] if name.startswith(("itl_", "tpot_"))]
@@ -45,7 +46,7 @@ def test_a_simulation_has_no_itl(cli: Any) -> None:
 @pytest.mark.parametrize(
     ("verb", "words"),
     [
-        ("search", ("-n", "2", "--qps", "45", "--phase", "decode")),
+        pytest.param("search", ("-n", "2", "--qps", "45", "--phase", "decode"), marks=pytest.mark.slow),
         pytest.param("plan", ("--qps", "45", "--slo", "ttft=1s"), marks=pytest.mark.slow),
         ("compare", ("--qps", "45")),
         ("sweep", ("-n", "1", "--tp", "1", "--concurrency", "1,8")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from conftest import run_cli
 
 from rooflinecli.engine import build_request
@@ -9,6 +10,7 @@ from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.explain import why
 
 
+@pytest.mark.slow
 def test_the_chosen_plan_is_the_fastest_of_those_that_fit():
     answers = {a["work"]: a for a in why(build_request.request({"model": "llama70b", "hw": "h100", "n": 64}))}
     training = answers["training"]

@@ -71,6 +71,7 @@ def paths(value: Any, path: str = "") -> Iterator[str]:
         yield from paths(item, f"{path}{name}.")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("row", EARLIER["commands"], ids=lambda row: row["command"])
 def test_an_earlier_version_has_the_keys_that_it_had(tmp_path, monkeypatch, row):
     for name, text in EARLIER["files"].items():

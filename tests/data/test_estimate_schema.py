@@ -23,6 +23,7 @@ ASKED = (
 )
 
 
+@pytest.mark.slow
 def test_the_checked_in_schema_is_current():
     assert (ROOT / "docs/schema/estimate.json").read_text() == json.dumps(
         estimate_answer(), indent=2, ensure_ascii=False

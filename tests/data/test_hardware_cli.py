@@ -58,6 +58,7 @@ def test_a_comparison_gives_ridge_points() -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_names_with_commas_are_compared() -> None:
     assert roofline("h100,h200").stdout == roofline("h100", "h200").stdout
 
@@ -73,6 +74,7 @@ def test_a_pod_and_a_server_say_what_they_add_up_to() -> None:
     assert "1.44 TB/s" in roofline("tpu-v5e-256").stdout and "7.92 PFLOP/s" in roofline("dgx-h100").stdout
 
 
+@pytest.mark.slow
 def test_more_chips_than_columns_are_stacked_not_cut() -> None:
     names = ["h100", "mi300x", "tpu-v5p", "b200", "gaudi3", "trn2", "xeon-8480", "rtx-4090"]
     text = roofline(*names, columns=80).stdout
@@ -138,6 +140,7 @@ def test_out_writes_the_file_and_nothing_else(tmp_path: Path) -> None:
     assert done.stdout == "" and len(json.loads(target.read_text(encoding="utf-8"))) >= 44
 
 
+@pytest.mark.slow
 def test_schema_is_printed() -> None:
     assert roofline("--schema").stdout == (ROOT / "docs/schema/hardware.json").read_text(encoding="utf-8")
 

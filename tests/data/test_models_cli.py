@@ -17,6 +17,7 @@ HF = Path(__file__).parent / "hf"
 GUIDE = ROOT / "docs" / "add-model.md"
 
 
+@pytest.mark.slow
 def test_list(cli):
     ran = cli("models")
     assert ran.code == 0
@@ -31,6 +32,7 @@ def test_family(cli):
     assert wrong.code == 2 and "did you mean" in wrong.err and "llama" in wrong.err
 
 
+@pytest.mark.slow
 def test_formats_of_the_list(cli):
     listed = cli("models", "--format", "json").json
     rows = list(csv.DictReader(io.StringIO(cli("models", "--format", "csv").out)))
@@ -102,6 +104,7 @@ def example() -> str:
     return re.search(r"```yaml\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)[1]
 
 
+@pytest.mark.slow
 def test_the_guide_adds_a_model_by_one_file(cli, tmp_path, monkeypatch):
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "tiny-moe.yaml").write_text(example())

@@ -73,7 +73,7 @@ def test_a_snapshot_is_the_spec_of_its_file(path, monkeypatch):
         assert one.document.lines == other.document.lines and one.order == other.order
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", ["kernel matmul 64 64 64 --hw h100", "estimate llama70b --hw h100"])
 def test_a_second_start_reads_no_yaml_and_validates_nothing(asked, kept):
     program = (

@@ -47,6 +47,7 @@ def test_training_takes_the_fastest_of_what_is_tried(ask):
     assert ask("dense", "train", n=8, **OPEN)["time_s"] == best
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("given", [{"tp": 2}, {"pp": 2}, {"dp": 4}, {"tp": 1, "pp": 2}])
 def test_sizes_given_stay(ask, given):
     plan = ask("dense", "train", n=8, **given, **OPEN)["layout"]

@@ -36,6 +36,7 @@ def test_padded_capacity_works_as_an_imbalance_of_the_same_size(cli) -> None:
     )
 
 
+@pytest.mark.slow
 def test_shared_experts_hide_no_more_of_the_exchange_than_they_take(cli) -> None:
     plain, overlapping = step(cli, "deepseek-v3"), step(cli, "deepseek-v3", "--shared-expert-overlap")
     moved = plain["communication_s"]["ep"] - overlapping["communication_s"]["ep"]

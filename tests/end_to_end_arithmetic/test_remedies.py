@@ -49,7 +49,7 @@ def test_other_loads_are_not_spread(load):
     assert found is None or found.batch is None
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("given", [{"tp": 2}, {"pp": 4}, {"dp": 4}, {"cp": 4}, {"ep": 4}], ids=str)
 def test_more_devices_let_every_size_go(given):
     """What no layout of four devices holds: the remedy is what would have been chosen had nothing been given."""

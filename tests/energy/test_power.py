@@ -139,6 +139,7 @@ def test_decode_of_a_model_with_experts_draws_its_share_of_tdp_whatever_the_batc
     assert watts("prefill", 8) != pytest.approx(0.698 * 700, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_joules_of_images_and_video_are_within_their_bar() -> None:
     points = Points.of("all", [validated.image_values("joules per image", row) for row in validated.image_rows()])
     off = errors(points.expected / points.measured)

@@ -47,6 +47,7 @@ def test_training_looks_at_every_split_and_variant(devices):
     assert all(p.sequence_parallel == (p.tp > 1) for p in plans)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("devices", [12, 24])  # priced one by one, and as arrays
 def test_a_chosen_layout_takes_a_batch_that_is_given_in_whole_micro_batches(devices):
     """Megatron asserts it; 32 has no factor of 3, so stages take it. A split that is given, and a batch by default, are rounded up."""

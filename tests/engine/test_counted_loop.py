@@ -86,6 +86,7 @@ def ask(verb: str, options: dict[str, Any]) -> Any:
     return verbs.answer(verbs.question(verb).read(options))
 
 
+@pytest.mark.slow
 def test_more_clients_make_more_tokens_in_a_sweep_as_in_an_estimate() -> None:
     clients = (1, 2, 3, 7, 8, 20, 27, 28, 32, 40, 100)
     for output in (16, 200):  # the last with equal lengths

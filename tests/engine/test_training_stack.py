@@ -54,6 +54,7 @@ def test_an_unnamed_stack_lies_between_tuned_and_eager() -> None:
     assert times == sorted(times) and times[0] < times[2]
 
 
+@pytest.mark.slow
 def test_training_names_the_weights_that_it_keeps():
     """gpt-oss is published with experts in 4 bits, which serving reads; training keeps, computes and names 16 bits."""
     named = {

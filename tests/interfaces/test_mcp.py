@@ -136,6 +136,7 @@ def test_a_calibration_is_the_command_lines(cli, tmp_path):
     assert found.hardware is None or found.hardware == out.read_text()
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "name, arguments, says",
     [
@@ -196,6 +197,7 @@ FILES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["plan.yaml", *(pytest.param(name, marks=pytest.mark.slow) for name in list(FILES)[1:])]
 )

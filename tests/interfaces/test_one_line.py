@@ -101,7 +101,7 @@ def test_an_option_is_a_tools_a_functions_a_plans_the_documents_and_the_pages(co
     assert 'name="warm-up"' in found["page"] and "Time to warm an engine up." in found["page"]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["estimate", "sweep", "search", "compare", "check", "report"])
 def test_a_quantity_is_in_the_answer_of_every_verb(copy, verb):
     """Energy of the floor: power of the chips over the time of the floor."""

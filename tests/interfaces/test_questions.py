@@ -155,7 +155,7 @@ def test_a_field_added_to_a_question_is_in_every_interface_at_once(monkeypatch):
     assert Copy("llama-3-8b", hw="h100", qps=1.0, drain_time="1 s").drain_time == 1.0
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("verb", ["simulate", "estimate", "search", "collective", "check"])
 def test_help_imports_neither_pydantic_nor_rich_nor_numpy(verb):
     code = (

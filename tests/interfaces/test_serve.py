@@ -62,6 +62,7 @@ def test_a_link_reproduces_the_question_and_the_answer(client):
     )
 
 
+@pytest.mark.slow
 def test_any_number_unfolds_into_what_explain_says(client, cli):
     html = client.get(f"/part?{ASKED}").text
     paths = re.findall(r'data-quantity="([^"]+)"', html)
@@ -84,6 +85,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("query", HOSTILE)
 @pytest.mark.parametrize("path", ["/", "/part", "/api/estimate", "/unfold"])
 def test_hostile_questions_get_a_sentence(client, path, query):
@@ -153,6 +155,7 @@ def test_the_page_loads_nothing_from_elsewhere(client):
     ]
 
 
+@pytest.mark.slow
 def test_an_answer_costs_less_than_a_tenth_of_a_second():
     options = {"model": "llama-3-70b", "hw": "h100", "phase": "prefill,decode", "batch": "64", "tp": "8", "n": "8"}
     form.part(options)

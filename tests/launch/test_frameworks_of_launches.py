@@ -11,6 +11,7 @@ def test_gradients_reduced_in_the_backward_pass_are_a_framework_everywhere(hw):
     assert done.code == 0 and "megatron+overlap" in done.err, done.err
 
 
+@pytest.mark.slow
 def test_options_of_serving_are_idle_in_training():
     done = run_cli(*"estimate llama-3-8b --hw h100 -n 8 --phase train --qps 5 --engine vllm".split())
     assert done.code == 0 and "--qps, --engine belong to serving" in done.err

@@ -228,6 +228,7 @@ def test_what_a_launch_does_not_say_is_asked_once(name, text, said, tmp_path):
     assert re.search(said, str(error.value)), error.value
 
 
+@pytest.mark.sampled(1)
 @settings(max_examples=examples(200), deadline=None)
 @given(st.sampled_from(sorted(FILES)), st.randoms(use_true_random=False))
 @pytest.mark.parametrize("damage", ["cut", "doubled", "reordered", "overwritten"])

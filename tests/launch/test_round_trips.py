@@ -75,7 +75,7 @@ def differing(options: dict, back: dict) -> dict:
     return extra | {k: (v, back.get(k)) for k, v in options.items() if k not in back or not emit.same(k, v, back[k])}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("tool", SERVE)
 @settings(max_examples=examples(50), deadline=None)
 @given(options=serving())
@@ -86,7 +86,7 @@ def test_a_served_plan_comes_back(tool, options):
     assert back.missing == {} and back.unmodelled == []
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("tool", TRAIN)
 @settings(max_examples=examples(50), deadline=None)
 @given(options=training())
@@ -150,6 +150,7 @@ def test_every_writer_has_its_round_trip():
     assert set(emit.tools()) == {*SERVE, *TRAIN}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("tool, phase", [("vllm", "decode"), ("megatron", "train")])
 def test_the_launch_of_an_estimate_gives_the_same_digits(cli, tmp_path, tool, phase):
     asked = ("llama-3.1-8b", "--hw", "h100", "-n", "8", "--phase", phase, "--dtype", "fp8")
@@ -227,7 +228,7 @@ def goes_round(tool, options):
         assert times(answered({**alone, **given})) == times(answer)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", SERVE)
 @settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(options=servable())
@@ -340,6 +341,7 @@ def test_megatron_is_told_the_architecture_where_its_defaults_are_another(model)
     assert "normalization: " + ("layernorm" if model == "gpt2" else "rmsnorm") in emit.emit("nemo", options).text
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("tool", ["megatron", "torchtitan", "deepspeed"])
 def test_a_launch_takes_whole_micro_batches(tool):
     """1024 sequences are no multiple of 48 replicas: Megatron refuses such a global batch. The step is the same."""

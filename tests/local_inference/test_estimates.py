@@ -168,7 +168,7 @@ def test_exl2_files_run_on_the_second_exllama():
         assert 1 / float(decode(ctx, Layout()).time_s) == pytest.approx(published, rel=0.1)
 
 
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("engine", sorted(engines()))
 def test_every_engine_explains_what_it_answers(engine, cli):
     """An explanation runs the same arithmetic on numbers that remember where they come from."""

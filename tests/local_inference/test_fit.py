@@ -37,6 +37,7 @@ def test_what_fits_a_card_of_8_gb():
     assert by["Q4_K_M"]["max_context"] == int(left // 131072)
 
 
+@pytest.mark.slow
 def test_the_command_and_its_exit_code():
     ran = run_cli("fit", "llama-3.1-8b", "--hw", "rtx-4060", "--file", "q4_k_m,q8_0", "--format", "json")
     assert ran.code == 0 and [f["file"] for f in json.loads(ran.out)["files"]] == ["Q4_K_M", "Q8_0"]
@@ -92,6 +93,7 @@ def test_a_tower_that_reads_images_is_a_file_of_its_own():
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("asked", "said"),
     [

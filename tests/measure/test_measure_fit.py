@@ -28,6 +28,7 @@ def records(truth, kinds=("matmul",), noise=0.0, seed=1, busy=1.0):
     return result
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("p", [1.0, 2.0, math.inf])
 def test_constants_are_recovered(p):
     truth = Constants(200e9, 30e9, 20e-6, p)

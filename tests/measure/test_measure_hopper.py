@@ -31,14 +31,14 @@ def hopper(monkeypatch):
     )
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("band", xla.BANDS)
 def test_matmul_lowers_within_shared_memory(band):
     traced = jax.jit(lambda x, w: xla.hopper_matmul(x, w, band)).trace(*(SPEC((4096, 4096), jnp.bfloat16),) * 2)
     assert "mosaic_gpu" in traced.lower(lowering_platforms=("cuda",)).as_text()
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("head", [64, 128])
 def test_attention_lowers_within_shared_memory(head, causal):

@@ -19,7 +19,7 @@ def ready(case):
     return kernel, kernel.rotating(0)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     [
@@ -62,6 +62,7 @@ def test_ragged_rows_meet_their_own_weights():
         start += rows
 
 
+@pytest.mark.slow
 def test_training_kernel_returns_output_and_both_gradients():
     kernel, (w,) = ready(cases.matmul_training(8, 16, 24, "fp32"))
     x, dy = kernel.hot
@@ -71,6 +72,7 @@ def test_training_kernel_returns_output_and_both_gradients():
     assert y.shape == (8, 16)
 
 
+@pytest.mark.slow
 def test_adamw_takes_one_step():
     p, m, v = xla.adamw(jnp.float32(1.0), jnp.float32(2.0), jnp.float32(0.0), jnp.float32(0.0))
     assert (float(m), float(v)) == pytest.approx((0.2, 0.2))
@@ -84,6 +86,7 @@ def test_streams_run(op):
     assert np.isfinite(np.asarray(kernel.fn(*inputs))).all()
 
 
+@pytest.mark.slow
 def test_inputs_differ_from_set_to_set_and_are_not_constant():
     kernel = base.build(cases.matmul(4, 64, 64, "fp32"))
     (one,), (two,) = kernel.rotating(0), kernel.rotating(1)
@@ -128,6 +131,7 @@ def test_pallas_attention_interpreted(heads, kv, causal):
         base.check(case, xla.tpu_attention(*inputs, causal), inputs, ())
 
 
+@pytest.mark.slow
 def test_a_wrong_kernel_is_not_timed():
     case = cases.matmul(32, 32, 32, "fp32")
     kernel, inputs = ready(case)

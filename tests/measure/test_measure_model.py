@@ -44,6 +44,7 @@ def built(name, layers, width, vocab):
         pytest.skip(str(error))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("which", SMALL, ids=lambda w: w[0])
 def test_parameters_equal_the_ledger(which):
     spec = built(*which)
@@ -196,6 +197,7 @@ def test_matmuls_of_a_program_by_hand():
     assert [r[:5] for r in ragged] == [(5, 7, 11, 1, 2 * 5 * 7 * 11)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("which", SMALL, ids=lambda w: w[0])
 def test_every_kind_of_layer_traces(which):
     """[3, 5] tokens of an unlike width keep their places through every layer, experts among them."""

@@ -237,6 +237,7 @@ def test_plans_are_refused_with_a_remedy(more, words):
         recipe("full", **more)
 
 
+@pytest.mark.slow
 def test_schedules_and_uneven_stages_through_estimate():
     base = {
         "model": "llama-3-70b",

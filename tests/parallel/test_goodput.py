@@ -138,6 +138,7 @@ def test_options_that_contradict() -> None:
         TrainingGoodput(n=1e30, checkpoint=30.0).answer()
 
 
+@pytest.mark.slow
 def test_estimate_says_how_long_with_failures() -> None:
     options = {"model": "llama-3-8b", "hw": "h100", "n": "256", "tokens": "1T", "phase": "train", "batch": "512"}
     train = estimate(build_request.request(build_request.named(options))).phases["train"]

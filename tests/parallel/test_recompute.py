@@ -140,6 +140,7 @@ def test_options_that_do_not_go_together_are_refused(given, words):
         estimate(build_request.request({"model": "llama-3-8b", "hw": "h100", "phase": "train", "n": 8, **given}))
 
 
+@pytest.mark.slow
 def test_a_partial_recomputation_is_named() -> None:
     asked = {"model": "llama-3-8b", "hw": "h100", "phase": "train", "n": 8}
     part = estimate(build_request.request({**asked, "recompute": "full", "recompute-layers": 20}))

@@ -209,7 +209,7 @@ def test_a_service_is_what_its_command_prints_times_its_instances() -> None:
 _QUESTIONS = random.Random(2910)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "chip", "prompt", "output", "qps", "ttft", "itl", "bound"),
     [
@@ -356,6 +356,7 @@ def test_a_budget_that_the_expected_cost_meets_says_so():
     assert run_cli(*asked, "--bound", "expected").code == 0
 
 
+@pytest.mark.slow
 def test_heads_of_a_service_say_which_rate_the_dollars_are_at():
     ran = run_cli("plan", "llama-3-8b", "--hw", "h100", "--slo", "ttft=2s,itl=50ms", "--qps", "2")
     assert "$/M output at max" in ran.out and "max req/s" in ran.out
@@ -394,6 +395,7 @@ def test_plan_search_fleet_and_estimate_price_the_tokens_of_a_rate_alike(tmp_pat
     assert estimated.json["cost"]["usd_per_million_tokens"] == pytest.approx(by_hand)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("verb", ["estimate", "search", "plan", "sweep"])
 def test_a_price_that_is_not_of_the_region_is_noted(verb):
     asked = [verb, "llama-3-8b", "--hw", "h100", "--phase", "decode", "-n", "1", "--batch", "4", "--region"]

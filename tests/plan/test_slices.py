@@ -62,6 +62,7 @@ def answer(*args: str, code: int = 0) -> dict[str, Any]:
     return ran.json
 
 
+@pytest.mark.slow
 def test_estimate_notes_a_count_that_nobody_rents() -> None:
     notes = answer("estimate", "llama-3-8b", "--hw", "tpu-v5e", "-n", "48", "--phase", "train")["notes"]
     assert "no slice of TPU v5e has 48 chips; the nearest have 32 and 64" in notes

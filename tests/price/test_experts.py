@@ -33,6 +33,7 @@ def grouped(tokens, chip: str = "h100-sxm", **more):
     return GroupedGemm(tokens, **{**DEEPSEEK, **more}, hw=chip).answer()
 
 
+@pytest.mark.slow
 def test_chance_alone_leaves_as_much_imbalance_as_drawing_shows() -> None:
     """16 ranks, 4,000 slots each placed at random: the mean of the fullest over the even share."""
     drawn = random.Random(1)

@@ -143,6 +143,7 @@ def test_doubling_the_batch_doubles_model_flops(model, batch, seq):
     assert estimate(replace(request, batch=2 * batch)).phases["train"].flops == pytest.approx(2 * one, rel=1e-12)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("model", MODELS)
 def test_training_flops_are_close_to_6n_where_attention_is_small(model):
     """Independent of the ledger: 6 N_active tokens without the embedding table, within 8 % at short sequences."""

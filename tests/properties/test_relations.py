@@ -37,7 +37,7 @@ MODELS = (
 CHIPS = ("h100", "a100", "b200", "tpu-v5e", "tpu-v5p", "mi300x", "epyc-9654", "trainium2", "l40s")
 SLACK = 1e-9
 relations = settings(
-    max_examples=40 if os.environ.get("CI") else 20,
+    max_examples=40 if os.environ.get("CI") else 8,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
@@ -112,6 +112,7 @@ def test_floor_resources_expected_and_interval_stand_in_order(q: Question) -> No
     )
 
 
+@pytest.mark.slow
 @given(any_phase, st.sampled_from(["peak", "memory", "network"]), st.sampled_from([1.1, 2.0, 10.0]))
 @relations
 def test_a_faster_part_never_slows_anything(q: Question, part: str, factor: float) -> None:
@@ -124,6 +125,7 @@ def test_a_faster_part_never_slows_anything(q: Question, part: str, factor: floa
     no_slower(ask(q, {path: rate * factor for path, rate in rates.items()}), ask(q))
 
 
+@pytest.mark.slow
 @given(any_phase)
 @relations
 def test_ideal_is_no_slower_and_leaves_the_floor_alone(q: Question) -> None:
@@ -151,6 +153,7 @@ def test_longer_contexts_take_longer_and_hold_more(q: Question, which: str, fact
     assert before.memory.total_bytes <= after.memory.total_bytes
 
 
+@pytest.mark.slow
 @given(questions("train"), st.sampled_from([2.0, 4.0]))
 @relations
 def test_a_larger_global_batch_takes_longer_and_yields_more(q: Question, factor: float) -> None:
@@ -195,6 +198,7 @@ def test_utilizations_are_what_their_names_say(q: Question) -> None:
         assert 0 < found.mbu <= 1 + SLACK
 
 
+@pytest.mark.slow
 @given(serving, st.sampled_from([2.0, 4.0]))
 @relations
 def test_replicas_multiply_the_rate_and_leave_the_time(q: Question, factor: float) -> None:
@@ -217,6 +221,7 @@ def test_recomputation_and_sharding_trade_time_for_memory(q: Question) -> None:
     assert all(later <= earlier * (1 + SLACK) for earlier, later in itertools.pairwise(held))
 
 
+@pytest.mark.slow
 @given(questions("decode"), st.sampled_from([1, 2, 5, 16, 100]))
 @relations
 def test_a_closed_loop_keeps_to_littles_law(q: Question, concurrency: int) -> None:
@@ -238,6 +243,7 @@ def scene_prompt_cost(ctx: EstimateContext, plan: Layout) -> float:
     return float(prefill_interference_s(ctx, plan))
 
 
+@pytest.mark.slow
 @given(questions("decode"), st.sampled_from([1, 2, 4, 9, 30]))
 @relations
 def test_more_requests_in_flight_never_lower_the_rate(q: Question, concurrency: int) -> None:
@@ -245,6 +251,7 @@ def test_more_requests_in_flight_never_lower_the_rate(q: Question, concurrency: 
     assert rates[0] <= rates[1] * (1 + 1e-6)
 
 
+@pytest.mark.slow
 @given(questions("decode"), st.sampled_from([0.01, 0.1, 1.0]))
 @relations
 def test_an_open_loop_carries_the_rate_asked_for(q: Question, qps: float) -> None:
@@ -255,6 +262,7 @@ def test_an_open_loop_carries_the_rate_asked_for(q: Question, qps: float) -> Non
     assert found.tokens_per_s == pytest.approx(qps * q[0].output, rel=2e-3)
 
 
+@pytest.mark.slow
 @given(serving)
 @relations
 def test_narrower_weights_never_hold_more(q: Question) -> None:

@@ -50,6 +50,7 @@ def test_a_static_batch_pays_for_a_prefill_and_its_decode_steps() -> None:
     assert answer.cost[BOTH] * 1100 / 1e6 == pytest.approx(3 / 3600 * seconds)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "command",
     [

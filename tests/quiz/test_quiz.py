@@ -28,6 +28,7 @@ def _state(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
+@pytest.mark.slow
 def test_two_hundred_answers_by_the_derivation_score_two_hundred_and_by_a_wrong_factor_none():
     asked = list(Quiz(count=200).drawn(11))
     right = [one.graded(written(one.answer, one.unit)) for one in asked]
@@ -83,6 +84,7 @@ def test_a_slip_of_units_is_named(factor, slip):
     assert found.verdict == "nearly" and slip in found.remark
 
 
+@pytest.mark.slow
 def test_no_exercise_comes_twice_before_all_were_asked():
     chapter = [row for row in exercises() if row["chapter"] == "gpus"] + [
         row for row in exercises() if row["chapter"] == "tpus"
@@ -91,6 +93,7 @@ def test_no_exercise_comes_twice_before_all_were_asked():
     assert len({tuple(words) for words in formulas}) == 4 and chapter
 
 
+@pytest.mark.slow
 def test_on_standard_input_and_the_score_of_two_sittings(monkeypatch, tmp_path):
     asked = list(Quiz(count=3).drawn(5))
     answers = [written(asked[0].answer, asked[0].unit), "", written(asked[2].answer * 2, asked[2].unit)]

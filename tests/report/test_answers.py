@@ -25,7 +25,7 @@ ASKED = {
 }
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ASKED)
 def test_a_page_of_an_answer_stands_alone_and_holds_its_json(cli, verb):
     ran = cli(verb, *ASKED[verb], "--format", "html")

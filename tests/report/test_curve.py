@@ -26,7 +26,7 @@ def flags(plan: dict) -> list[str]:
     return [*words, "--sequence-parallel" if plan["sequence_parallel"] else "--no-sequence-parallel"]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "model", "hw", "phase"),
     [

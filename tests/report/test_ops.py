@@ -41,7 +41,7 @@ def test_the_rows_of_a_phase_add_up_to_its_time(cli, model, hw, more):
             )
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("model", "hw", "more"), CASES[:4])
 def test_every_row_obeys_its_roof(cli, model, hw, more):
     answer = cli("ops", model, "--hw", hw, "--format", "json", *more).json

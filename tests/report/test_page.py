@@ -138,6 +138,7 @@ def test_marks_stand_where_their_numbers_say(page_of, name):
         assert log(on_axis / at(data, path)["intensity_flops_per_byte"]) == pytest.approx(0, abs=0.02)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_loaded_and_nothing_runs(page_of, name):
     reader = Reader(page_of(name).read_text())
@@ -152,6 +153,7 @@ def test_nothing_is_loaded_and_nothing_runs(page_of, name):
     assert "url(" not in page_of(name).read_text().split("</style>")[0]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_named_for_those_who_do_not_see_it(page_of, name):
     reader = Reader(page_of(name).read_text())
@@ -229,6 +231,7 @@ def test_the_footer_s_command_answers_the_same(cli, page_of):
     assert json.loads(cli(*command[1:]).out) == embedded(page_of("training").read_text())["estimate"]
 
 
+@pytest.mark.slow
 def test_an_unwritable_place_is_one_sentence(cli, tmp_path):
     ran = cli("report", "gpt2", "--hw", "h100", "--out", str(tmp_path / "no" / "where.html"))
     assert ran.code == 2

@@ -48,6 +48,7 @@ def test_its_numbers_are_the_commands(page):
     assert shares[8.0] == values["slo_attainment"] and shares[2.0] >= shares[16.0] and len(shares) == 7
 
 
+@pytest.mark.slow
 def test_its_curves_rise_and_end_at_the_slowest(page):
     found = embedded(page)["simulation"]
     for name in ("ttft", "e2e"):
@@ -74,6 +75,7 @@ def test_without_a_load_there_is_none(tmp_path):
         assert "simulation" not in embedded(path.read_text())
 
 
+@pytest.mark.slow
 def test_a_closed_loop_without_a_promise_draws_the_first_token(tmp_path):
     path = tmp_path / "r.html"
     assert run_cli("report", *BASE, *PHASES, "--concurrency", "8", "--out", str(path)).code == 0
@@ -85,6 +87,7 @@ def test_a_closed_loop_without_a_promise_draws_the_first_token(tmp_path):
     assert bad.code == 2 and "is no limit" in bad.err
 
 
+@pytest.mark.slow
 def test_a_told_server_is_simulated_as_told():
     """First tokens that come with ten more, of the estimate and of the load drawn next to it."""
     load = {"model": "llama-3-8b", "hw": "h100", "n": 1, "engine": "vllm", "prompt": 1024, "output": 128, "qps": 8}

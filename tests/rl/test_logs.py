@@ -25,7 +25,7 @@ def logs(tmp_path):
     return paths
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", LOGS)
 def test_parts_of_a_log_stand_next_to_the_expected_ones(tool, logs):
     a = Rl(**BASE, log=str(logs[tool])).answer()
@@ -64,12 +64,14 @@ def test_a_real_step_of_verl_is_named_to_nine_tenths(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_forward_passes_that_a_log_joins_are_divided_as_expected(logs):
     a = Rl(**BASE, log=str(logs["NeMo RL"])).answer()
     found = {p.part: p.measured_s for p in a.parts}
     assert found["log-probabilities"] == found["reference"] == pytest.approx(3.14 / 2)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("tool", LOGS)
 def test_a_step_calibrated_by_its_own_log_is_the_logged_step(tool, logs):
     q = Rl(**BASE, calibrate=str(logs[tool]), prompt="103", output="325")
@@ -79,6 +81,7 @@ def test_a_step_calibrated_by_its_own_log_is_the_logged_step(tool, logs):
     assert next(p.time_s for p in parts if p.name == "rollout") == pytest.approx(log.generation_s)
 
 
+@pytest.mark.slow
 def test_a_log_fixes_other_sizes(logs):
     here = Rl(**BASE, calibrate=str(logs["verl"]), prompt="103", output="325")
     there = here.replace(n=16, calibrate_question="-n 8")
@@ -101,6 +104,7 @@ def test_a_part_below_its_floor_is_a_log_of_another_load(logs):
     assert any(note.startswith("update of the log took 14.5 s, less than the floor") for note in a.notes)
 
 
+@pytest.mark.slow
 def test_a_log_of_the_whole_alone_scales_the_work(tmp_path):
     path = tmp_path / "whole.log"
     path.write_text("step:1 - timing_s/step:500.0 - training/global_step:1\n")

@@ -67,6 +67,7 @@ def test_samples_of_a_prompt_share_its_cache():
     assert together.part.time_s < 0.5 * apart.part.time_s
 
 
+@pytest.mark.slow
 def test_algorithms_have_their_roles():
     names = {
         name: {p.part for p in small(algorithm=name, samples=8).answer().parts}
@@ -76,6 +77,7 @@ def test_algorithms_have_their_roles():
     assert names["grpo"] == names["rloo"] == names["reinforce++"]
 
 
+@pytest.mark.slow
 def test_split_sides_overlap_once_samples_may_be_stale():
     split = {"rollout_devices": 4}
     at_once, one_off = (small(**split, staleness=k).answer() for k in (0, 1))
@@ -85,6 +87,7 @@ def test_split_sides_overlap_once_samples_may_be_stale():
     assert {p.part for p in one_off.parts if p.hidden} and not any(p.hidden for p in at_once.parts)
 
 
+@pytest.mark.slow
 def test_more_steps_in_flight_hide_the_tail():
     tail = {"output": "lognormal:1k,1.2", "max_output": "16k", "rollout_devices": 4, "rollout_tp": 1}
     times = [seconds(small(**tail, staleness=k).answer(), "rollout") for k in (1, 2, 8)]
@@ -169,6 +172,7 @@ def test_the_search_is_near_the_best_of_every_split_engine_and_trainer():
     assert all(a["interval_s"][1] <= b["interval_s"][1] for a, b in itertools.pairwise(best.candidates))
 
 
+@pytest.mark.slow
 def test_every_format_and_interface_answers():
     flags = (
         "rl",
@@ -206,6 +210,7 @@ def test_samples_that_are_carried_over_hide_the_tail_of_shared_devices():
     assert carried.part.time_s < 0.7 * drained.part.time_s
 
 
+@pytest.mark.slow
 def test_the_search_takes_another_trainer_where_the_fastest_does_not_fit(monkeypatch):
     from rooflinecli.questions.rl import variants
 

@@ -25,6 +25,7 @@ checks:
 """
 
 
+@pytest.mark.slow
 def test_a_plan_is_held_to_a_simulation(tmp_path):
     path = tmp_path / "plan.yaml"
     path.write_text(PLAN)
@@ -54,6 +55,7 @@ def test_a_mistake_in_a_plan_is_placed(tmp_path, entry, says):
     assert ran.code == 3 and says in ran.err and "plan.yaml:8" in ran.err and "Traceback" not in ran.err
 
 
+@pytest.mark.slow
 def test_an_unknown_quantity_is_named(tmp_path):
     path = tmp_path / "plan.yaml"
     path.write_text("checks:\n  a: {model: llama-3-8b, hw: h100, qps: 1, require: {simulate.ttft_p98_s: '<= 2 s'}}\n")
@@ -70,6 +72,7 @@ def test_a_request_beyond_the_cache_fails_its_check(tmp_path):
     assert ran.code == 1 and "needs more cache" in ran.out + ran.err
 
 
+@pytest.mark.slow
 def test_the_function_searches_for_the_fewest_replicas_too():
     """The count found meets the SLO, and one replica fewer does not, as a run of each alone says."""
     asked = {
@@ -116,6 +119,7 @@ def test_a_search_ends_with_simulations():
     assert "1 simulated: TTFT" in run_cli(*args).out
 
 
+@pytest.mark.slow
 def test_a_search_without_limits_is_simulated_too():
     args = ("search", "llama-3-8b", "--hw", "h100", "-n", "2", "--phase", "decode", "--qps", "5", "--simulate", "1")
     ran = run_cli(*args, "--format", "json")

@@ -76,6 +76,7 @@ def test_equal_seeds_give_equal_answers():
     assert first == again and first["simulate"] != other["simulate"]
 
 
+@pytest.mark.slow
 def test_the_fewest_replicas_are_confirmed_by_one_fewer(tmp_path):
     args = (
         "simulate",

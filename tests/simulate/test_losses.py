@@ -108,6 +108,7 @@ def test_losses_are_read():
             changing_clusters.losses(wrong)
 
 
+@pytest.mark.slow
 def test_a_promise_that_holds_with_one_away_needs_a_spare():
     asks = ("--qps", "20", "--replicas", "min", "--slo", "ttft=300ms@99", "--format", "json")
     plain, spare = (json.loads(run_cli(*BASE, *asks, *more).out) for more in ((), ("--failures", "1@10s")))

@@ -35,7 +35,7 @@ def both(asked: dict[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
     return expected, {name: values[name] for name in names if name in values}  # answers of one token have no TPOT
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(20))
 def test_an_open_loop(seed: int) -> None:
     asked = question(seed)
@@ -88,6 +88,7 @@ def test_a_loop_that_is_counted(load: dict[str, Any]) -> None:
         assert (load["output"] == 1 and name == "tpot_mean_s") or expected[name] == pytest.approx(value, rel=0.1), name
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("output", "qps"), [(2, 20), (3, 20), (4, 10)])
 def test_an_open_loop_whose_prompts_take_turns(output: int, qps: float) -> None:
     asked = {"model": "llama-3.1-8b", "hw": "h100", "n": 1, "engine": "sglang", "prompt": 1024}
@@ -112,6 +113,7 @@ def simulated(*args: str) -> dict[str, Any]:
     return run_cli("simulate", "llama-3.1-8b", "--hw", "h100", *args, "--format", "json").json
 
 
+@pytest.mark.slow
 def test_rates_leave_ramp_and_drain_out() -> None:
     answer = simulated("--qps", "4", "--prompt", "2048", "--output", "512", "--arrivals", "constant")
     assert answer["simulate"]["requests_per_s"] == pytest.approx(4, rel=0.005) and answer["sustained"]
@@ -123,6 +125,7 @@ def test_a_load_beyond_the_replica_is_named() -> None:
     assert not answer["sustained"] and "cannot be sustained" in answer["notes"][-1]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("qps", ["12", "60"])
 def test_a_long_backlog_is_named(qps: str) -> None:
     """Also where no request ends before the last one arrives."""

@@ -54,6 +54,7 @@ def test_a_limit_that_no_one_meets_changes_nothing() -> None:
     assert one["prefill"] == other["prefill"] and one["decode"]["tokens_per_s"] == other["decode"]["tokens_per_s"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("most", "qps"), [(1, 0.4), (4, 2.0), (16, 4.0)])
 def test_arrivals_wait_for_a_slot(most: int, qps: float) -> None:
     estimated, simulated = both({"engine": "vllm", "max_num_seqs": most, "qps": qps}, num_requests=4000)

@@ -17,7 +17,7 @@ CHIP = (("dtype", "bf16"), ("engine", "vllm"), ("hw", "h100"), ("model", "llama-
 BARE = ("front=0 s,per_stream=0 s,per_token=0 s,look_ahead=0,prompt_factor=1",)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
 def test_one_at_a_time_is_an_m_d_1_queue(prices, load):
     """Poisson arrivals, equal service: the mean wait is rho S / (2 (1 - rho)) (Pollaczek, Khinchine 1932)."""
@@ -97,6 +97,7 @@ def test_a_full_machine_makes_the_tokens_of_the_largest_batch():
     assert found.values["kv_cache_usage_max"] > 0.85
 
 
+@pytest.mark.slow
 def test_twice_the_replicas_serve_no_worse():
     """The share inside the limits grows with the replicas, and first tokens come sooner."""
     asked = [

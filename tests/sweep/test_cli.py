@@ -65,6 +65,7 @@ def test_every_format_holds_the_same_points(tmp_path: Path) -> None:
     assert roofline("sweep", *ARGS, "--wide").stdout.count("\n") == len(table) + 2, "headings take two lines"
 
 
+@pytest.mark.slow
 def test_parquet(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     out = tmp_path / "points.parquet"
@@ -76,6 +77,7 @@ def test_parquet(tmp_path: Path) -> None:
     roofline("sweep", *ARGS, "--format", "parquet", code=2)
 
 
+@pytest.mark.slow
 def test_pandas_polars_and_duckdb_read_the_parquet(tmp_path: Path) -> None:
     out = tmp_path / "points.parquet"
     roofline("sweep", *ARGS, "--format", "parquet", "--out", out)
@@ -85,6 +87,7 @@ def test_pandas_polars_and_duckdb_read_the_parquet(tmp_path: Path) -> None:
     assert [hw for (hw,) in pytest.importorskip("duckdb").read_parquet(str(out)).project("hw").fetchall()] == wanted
 
 
+@pytest.mark.slow
 def test_shards_concatenate_to_the_whole(tmp_path: Path) -> None:
     whole = roofline("sweep", *ARGS, "--format", "jsonl").stdout
     parts = []
@@ -95,6 +98,7 @@ def test_shards_concatenate_to_the_whole(tmp_path: Path) -> None:
     assert "".join(parts) == whole
 
 
+@pytest.mark.slow
 def test_infeasible_points_stay_unless_asked_away() -> None:
     found = rows(roofline("sweep", *ARGS, "--format", "csv").stdout)
     assert {r["violation"] for r in found if r["tp"] == "3"} == {"tp divides the 32 heads"}
@@ -116,6 +120,7 @@ def test_a_dtype_one_chip_lacks_leaves_its_points_infeasible() -> None:
     assert "no fp8" in roofline("sweep", "llama-3-8b", "--hw", "a100", "--dtype", "fp8", code=2).stderr
 
 
+@pytest.mark.slow
 def test_columns_by_name_group_and_pattern() -> None:
     head = (
         roofline("sweep", *ARGS, "--format", "csv", "--columns", "decode.time_s,decode.memory,cost.*,plan.devices")
@@ -203,7 +208,7 @@ def test_search_formats(args: list[str]) -> None:
     assert roofline("search", *args, "--format", "markdown").stdout.count("|") > 8
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "args", [["-n", "32", "--batch", "64", "--seq", "2k"], ["--phase", "decode", "--prompt", "1k", "--itl", "20 ms"]]
 )
@@ -234,7 +239,7 @@ def test_fewest_devices_that_finish_a_run_in_time() -> None:
     roofline("search", *args, "-n", str(devices // 2), code=1)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "name",
     [
@@ -257,6 +262,7 @@ def test_objectives(name: str) -> None:
     assert scores == sorted(scores, reverse=name == "mfu") and len(scores) == 5
 
 
+@pytest.mark.slow
 def test_search_exit_codes() -> None:
     assert "short by" in roofline("search", "llama-3-405b", "--hw", "h100", "-n", "8", "--batch", "8", code=1).stdout
     assert "requires -n" in roofline("search", "llama-3-8b", "--hw", "h100", code=2).stderr

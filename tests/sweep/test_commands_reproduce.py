@@ -13,7 +13,7 @@ def estimate(cli: Any, row: dict[str, Any]) -> dict[str, Any]:
     return cli(*shlex.split(row["estimate"])[1:], "--format", "json").json["phases"]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "asked",
     [
@@ -63,7 +63,7 @@ def test_serving(cli: Any, asked: str) -> None:
             assert value == row["serve"][quantity.removeprefix("serve.")]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "asked",
     [  # each differed in a last digit when rows were those of the arrays that rank them

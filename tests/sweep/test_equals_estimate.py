@@ -187,6 +187,7 @@ def test_serving_points(options: dict[str, Any], index: int) -> None:
     compare(options, index)
 
 
+@pytest.mark.slow
 @given(training, st.integers(0, 10**6))
 @example(
     {

@@ -32,7 +32,7 @@ def drawn(seed: int) -> Request:
     )
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(16))
 def test_an_estimate_takes_what_a_search_ranks_first_or_is_within_five_percent(seed):
     """Of every layout that a search tries: tensor, pipeline, context and expert groups, micro-batches, virtual stages, ZeRO, recomputation."""
@@ -48,6 +48,7 @@ def test_an_estimate_takes_what_a_search_ranks_first_or_is_within_five_percent(s
     assert end <= best[0].keys[0] * 1.05
 
 
+@pytest.mark.slow
 def test_the_reason_says_how_many_layouts_were_tried():
     reason = estimate(drawn(1)).layout.reason
     assert "of " in reason and "layouts tried; `roofline search` tries every one" in reason
@@ -62,6 +63,7 @@ def test_an_expert_group_is_chosen():
     assert plan.ep > 1 and plan.dp % plan.ep == 0
 
 
+@pytest.mark.slow
 def test_the_nearest_remedy_keeps_the_devices():
     """Llama 8B without sharded optimizer state does not fit on 8; other sizes on the same 8 do."""
     asked = Request(

@@ -156,6 +156,7 @@ def test_a_larger_micro_batch_is_told_where_the_exchange_leaves_the_host():
     assert wide > math.hypot(usual, 0.5)
 
 
+@pytest.mark.slow
 def test_experts_kept_whole_are_told():
     plan = {
         "devices": 256.0,
@@ -204,6 +205,7 @@ def test_practised_keeps_to_precedent_and_counts_the_rest():
     assert found.rejected["precedent (--precedent-only)"] == found.fitting - found.meeting > 0
 
 
+@pytest.mark.slow
 def test_every_layout_is_a_row_of_its_own_where_asked():
     options = {"model": "llama-3-8b", "hw": "h100", "n": "8", "batch": "16", "phase": "train"}
     asked = question(options, "time", [], every=True)
@@ -214,6 +216,7 @@ def test_every_layout_is_a_row_of_its_own_where_asked():
     assert rows[0].layout == search(plain).top(1)[0].layout
 
 
+@pytest.mark.slow
 def test_ties_name_the_simplest():
     options = {"model": "llama-3-8b", "hw": "h100", "n": "16", "batch": "64", "phase": "train"}
     asked = question(options, "time", [])

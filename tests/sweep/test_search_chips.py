@@ -65,6 +65,7 @@ def test_training_rows_of_all_chips_are_what_their_commands_print(objective: str
         assert phase["cost"]["usd_per_million_training_tokens"] == row["usd_per_million_training_tokens"]
 
 
+@pytest.mark.slow
 def test_a_chip_without_a_price_is_named_where_dollars_rank() -> None:
     result = found("search", *SERVING, "--hw", "h100,mi250x", "--objective", "cost")
     mi250x = result["chips"][1]
@@ -102,6 +103,7 @@ def test_pools_on_two_kinds_of_chip_are_no_worse_than_on_either() -> None:
     assert any(row["prefill"]["chip"] != row["decode"]["chip"] for row in both)
 
 
+@pytest.mark.slow
 def test_a_pool_is_what_its_commands_print_times_its_instances() -> None:
     rows = found("search", *SERVING, "--qps", "60", "--hw", "h100,h200", "--price", "h200=4", "--top", "3")["pool_rows"]
     for row in rows:
@@ -124,6 +126,7 @@ def test_a_pool_is_what_its_commands_print_times_its_instances() -> None:
         assert row["usd_per_million_tokens"] == pytest.approx(costs / (min(rates) * 1152 * 3600) * 1e6, rel=1e-14)
 
 
+@pytest.mark.slow
 def test_a_prompt_of_a_pool_meets_its_limit_with_its_wait() -> None:
     """A tighter TTFT takes more prefill instances, each with less of a queue; of pools of one size the one that carries most is first."""
     args = [*SERVING, "--qps", "60", "--hw", "h100", "--batch", "1..256x2", "--top", "9"]
@@ -186,6 +189,7 @@ def test_compare_takes_prices_by_chip() -> None:
     assert "no price is known for mi250x" in run_cli("compare", *args[:5], "--hw", "h100,mi250x").out
 
 
+@pytest.mark.slow
 def test_the_keys_of_the_first_release():
     args = ["llama-3-8b", "--hw", "h100,h200", "-n", "1", "--batch", "32"]
     now, first = found("compare", *args), found("compare", *args, "--schema", "1")

@@ -39,7 +39,7 @@ def test_attention_for_itself_leaves_no_tensor_ranks():
     assert {(f["tp"], f["dp"], f["ep"]) for f in found} == {(1, n, n) for n in (1, 2, 4, 8)}
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("more", ["-n 16 --top 6", "-n 16 --attention-dp --top 2", "-n 16 --tp 4 --ep 16 --top 1"])
 def test_a_row_is_what_its_command_prints(cli, more):
     rows = cli("search", *shlex.split(f"{ASKED} {more}"), "--format", "json").json["results"]
@@ -54,6 +54,7 @@ def test_a_row_is_what_its_command_prints(cli, more):
         }
 
 
+@pytest.mark.slow
 def test_serving_ranks_by_the_end_that_is_held(cli):
     """The pessimistic rate is the expected one over one and the error of the phase; the floor is above both."""
     by = {
@@ -69,6 +70,7 @@ def test_serving_ranks_by_the_end_that_is_held(cli):
     assert best["score_at_bound"][name] > best["score"][name]
 
 
+@pytest.mark.slow
 def test_layouts_of_as_many_devices_are_told_apart_by_what_their_tokens_cost():
     """A rate asks for the fewest devices first: among equals the second objective says how far a row is behind."""
     asked = [

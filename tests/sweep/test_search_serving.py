@@ -62,6 +62,7 @@ def test_search_equals_brute_force(limit: float | None) -> None:
     assert found["results"][0]["score"]["serve.usd_per_million_tokens"] == pytest.approx(best, rel=1e-14)
 
 
+@pytest.mark.slow
 def test_every_row_is_an_estimate() -> None:
     for row in ask("throughput", ttft=0.2, itl=0.02)["results"]:
         layout, serve = row["layout"], row["serve"]
@@ -83,7 +84,7 @@ def test_fewest_devices_carry_the_rate_and_one_fewer_instance_does_not() -> None
     assert ask(qps=80, itl=0.03, ttft=0.4)["results"][0]["serve"]["devices"] >= best["devices"]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", ["pessimistic", "expected", "floor"])
 def test_limits_hold_at_the_bound_that_ranks(bound: str) -> None:
     """The command of the winner, asked again, keeps to the limits at the bound; the row prints that number."""
@@ -158,6 +159,7 @@ def test_pools_meet_their_limits_and_no_split_by_hand_is_better() -> None:
     assert min(pools) == pytest.approx(best, rel=1e-12) and found["requests_per_s"] > best
 
 
+@pytest.mark.slow
 def test_nothing_feasible_says_what_is_missing() -> None:
     found = ask(itl=1e-6)
     assert not found["feasible"] and "serve.itl_s is" in found["nearest_miss"]["shortfall"]

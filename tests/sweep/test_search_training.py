@@ -125,6 +125,7 @@ def test_search_equals_brute_force(case: tuple[Any, ...]) -> None:
     assert math.isclose(found.top(1)[0].keys[0], best, rel_tol=4 * 2.0**-52)
 
 
+@pytest.mark.slow
 def test_equals_at_the_bound_are_ranked_by_their_expected_values() -> None:
     """Many layouts have one floor, to the rounding of its last digits; the fastest of them is best, for an estimate too."""
     options = {
@@ -192,6 +193,7 @@ def test_the_winner_never_loses_to_a_plan_by_hand(plan: dict[str, Any]) -> None:
     assert found.top(1)[0].keys[0] <= by_hand
 
 
+@pytest.mark.slow
 def test_modest_tensor_and_pipeline_parallelism_beats_pure_fsdp_and_tp2() -> None:
     """Workbook 4.4: on 2048 H100 TP=8 with modest PP beats pure FSDP and TP=2."""
 
@@ -215,6 +217,7 @@ def test_a_pareto_front_is_not_dominated_and_holds_both_winners() -> None:
         assert min(e.keys[i] for e in front) == alone.top(1)[0].keys[0]
 
 
+@pytest.mark.slow
 def test_nothing_feasible_names_the_nearest_miss() -> None:
     asked, found = ask("llama-3-405b", "h100", 8, 8, 4096, {})
     result = report(asked, found)

@@ -84,6 +84,7 @@ def test_spread_experts_in_groups_are_priced_as_their_command_says() -> None:
         assert found.time_s == row["time_s"] and found.memory.total_bytes == row["memory"]["total_bytes"]
 
 
+@pytest.mark.slow
 def test_a_group_that_cannot_hold_every_expert_is_refused(cli: Any) -> None:
     words = [
         "estimate",
@@ -126,6 +127,7 @@ def test_groups_inside_a_slice_are_found_where_they_are_better() -> None:
     assert whole.layout["shard"] is None and whole.keys[0] > 1.1 * best.keys[0]
 
 
+@pytest.mark.slow
 def test_a_row_says_its_group_and_its_command_prints_its_numbers(cli: Any) -> None:
     asked = "llama-3-70b --hw tpu-v5e -n 1024 --batch 1024 --seq 4096 --tp 1 --pp 1 --zero 3 --all --top 6"
     rows = cli("search", *shlex.split(asked), "--format", "json").json["results"]

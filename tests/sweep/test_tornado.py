@@ -33,6 +33,7 @@ def chip_with(folder: Path, base: str, lines: str) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_past_its_flip_another_chip_wins(compared: dict[str, Any], tmp_path: Path) -> None:
     row = next(r for r in compared["tornado"]["rows"] if r["figure"] == "memory.bandwidth" and r["chip"] == "h200")
     args = ["--phase", "prefill", "--phase", "decode", "-n", "1", "--batch", "32"]
@@ -150,6 +151,7 @@ def test_it_names_the_one_measurement(compared: dict[str, Any]) -> None:
         assert measurement(path, "h100", Training()) == command  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_it_is_told_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     text = run_cli("compare", "llama-3-8b", "--hw", "h100,h200", "-n", "1", "--batch", "32", "--sensitivity").out

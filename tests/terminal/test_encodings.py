@@ -17,7 +17,7 @@ TABLES = [
 ]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 @pytest.mark.parametrize("command", TABLES, ids=lambda c: c[0])
 def test_an_encoding_that_lacks_our_characters_gets_their_likeness(command: tuple[str, ...], encoding: str) -> None:
@@ -29,6 +29,7 @@ def test_an_encoding_that_lacks_our_characters_gets_their_likeness(command: tupl
     assert len(lines) == len(whole) and not any("?" in a and "?" not in b for a, b in zip(lines, whole, strict=True))
 
 
+@pytest.mark.slow
 def test_the_columns_stay_where_they_are_in_ascii() -> None:
     asked = [*COMMAND, *TABLES[0]]
     env = {**os.environ, "PYTHONIOENCODING": "ascii"}
@@ -38,6 +39,7 @@ def test_the_columns_stay_where_they_are_in_ascii() -> None:
     assert all(row[end - 1] == "s" and row[end] == " " for row in rows[head + 1 : head + 4]), "intervals end in a unit"
 
 
+@pytest.mark.slow
 def test_the_locale_c_is_enough(tmp_path) -> None:
     env = {k: v for k, v in os.environ.items() if not k.startswith(("LC_", "LANG", "PYTHON"))}
     env |= {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}

@@ -128,6 +128,7 @@ def test_the_name_of_a_nearer_file_wins_by_design(folder: Path) -> None:
     assert find("hardware", "h100").parent == folder and find("hardware", "another").stem == "h100"
 
 
+@pytest.mark.slow
 def test_a_broken_file_spares_the_others(folder: Path, cli) -> None:
     (folder / "broken.yaml").write_text("name: X\nvendor: [\n")
     (folder / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
@@ -141,7 +142,7 @@ def test_a_broken_file_spares_the_others(folder: Path, cli) -> None:
     assert cli("estimate", "gpt2", "--hw", "h100").code == 0
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "text",
     [

@@ -53,7 +53,7 @@ def at(width: int, cli, monkeypatch, *command: str) -> list[str]:
     return ran.out.splitlines()
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_eighty_columns_hold_every_table(cli, monkeypatch, command: tuple[str, ...]) -> None:
     lines = at(80, cli, monkeypatch, *command)
@@ -76,7 +76,7 @@ def test_a_long_list_says_what_it_lacks_and_wide_shows_every_column(cli, monkeyp
     assert "not shown for lack of room" in " ".join(narrow) and "decode MFU" in " ".join(narrow)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("width", [25, 40, 80])
 @pytest.mark.parametrize(
     "command", [c for c in COMMANDS if c[0] in ("sweep", "search", "compare", "collective")], ids=" ".join
@@ -107,6 +107,7 @@ def test_a_pipe_has_a_width_that_nothing_changes(cli, monkeypatch) -> None:
         assert columns() >= 20
 
 
+@pytest.mark.slow
 def test_a_terminal_is_asked_for_its_width() -> None:
     """In a real pseudo-terminal of 72 columns, with colors."""
     leader, follower = pty.openpty()

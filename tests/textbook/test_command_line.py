@@ -171,6 +171,7 @@ BAD = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.sampled_from(sorted(COMMANDS)), st.data())
 @settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_input_reaches_a_traceback(cli, command, data):
@@ -220,6 +221,7 @@ def test_a_launch_that_fits_nowhere_is_infeasible(cli):
     assert ran.code == 1 and "fewer registers" in ran.err
 
 
+@pytest.mark.slow
 def test_nothing_heavy_is_imported_for_a_small_question(python):
     code = (
         "import sys; sys.argv=['roofline','speculate','-a','0.8','-c','0.1']\n"

@@ -22,6 +22,7 @@ def symbols(sympy):
     return sympy.symbols("N D C E A B alpha beta", positive=True)
 
 
+@pytest.mark.slow
 def test_the_parametric_optimum_has_no_slope(sympy, symbols):
     """d/dN of the loss along 6 N D = C vanishes at the closed form."""
     N, _, C, E, A, B, alpha, beta = symbols
@@ -40,6 +41,7 @@ def test_size_and_tokens_of_the_optimum_are_each_others_inverse():
         assert law.parametric_params(6 * 7e9 * tokens, *fit.slopes) == pytest.approx(7e9)
 
 
+@pytest.mark.slow
 def test_lifetime_balance_is_the_derivative_of_the_lifetime_cost(sympy, symbols):
     """Implicit differentiation along equal loss: dC/dN = 6 D + 2 D_inf + 6 N dD/dN is -6 D times the balance."""
     N, D, _, E, A, B, alpha, beta = symbols

@@ -39,7 +39,7 @@ def test_the_command_gives_the_answer(answer):
     assert answer.holds(), f"{answer.ran()} gives {answer.got()!r}, expected {answer.expected()!r}"
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", exercises.PAGES)
 def test_the_page_is_current(name):
     assert (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") == generate.text(name), (
