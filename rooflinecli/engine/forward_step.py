@@ -297,7 +297,9 @@ def prefill_pass(ctx: EstimateContext, layout: Layout) -> PricedPass:
         step = forward_step(
             ctx, layout, ctx.sequences_per_pass, own, ctx.prompt, False, True, ctx.steps, ctx.logit_positions
         )
-        return _made_images(ctx, step.costs) if ctx.engine.per_pixel and ctx.spec.denoising is not None else step
+        return (
+            _made_images(ctx, layout, step.costs) if ctx.engine.pixel_flops and ctx.spec.denoising is not None else step
+        )
     (read, keys), passes = computed_tokens(ctx), serving.prompt_passes(token_budget(ctx), ctx.uncached_prompt)
     if ctx.chip.ideal or (num.plain(passes) and num.value(passes) <= 1):
         step = forward_step(ctx, layout, 1.0, read, keys, decode=False)
@@ -309,16 +311,21 @@ def prefill_pass(ctx: EstimateContext, layout: Layout) -> PricedPass:
     return _overlapped_stages(ctx, layout, step, passes)
 
 
-def _made_images(ctx: EstimateContext, costs: StepAccumulator) -> PricedPass:
+def _made_images(ctx: EstimateContext, layout: Layout, costs: StepAccumulator) -> PricedPass:
     """All denoising steps, with the wait for a host that starts kernels one by one, and the autoencoder that makes images of
     their latents on one device, whatever shares the sequence."""
     assert ctx.image_input is not None and ctx.spec.images is not None
-    layers = float(ctx.ledger.n_layers) * ctx.steps
-    wait = serving.launch_bound_wait(layers, engine_constant(ctx, "host_per_layer", "s"), costs.total)
+    rows = [(row, float(group.repeat)) for group in ctx.ledger.layers for row in group.rows]
+    matmuls = sum(repeat for row, repeat in rows if row.kind == "matmul") * ctx.steps
+    cores = sum(repeat for row, repeat in rows if row.kind == "attention" and not row.name.startswith("cross."))
+    exchanges = 0.0 if layout.ring == "ulysses" else cores * ctx.steps * (layout.cp - 1)
+    starts = [engine_constant(ctx, name, "s") for name in ("host_per_matmul", "host_per_exchange")]
+    wait = serving.launch_bound_wait(matmuls, starts[0], exchanges, starts[1], costs.total)
     costs.add_time(LAUNCH_WAIT, wait, "step", 0.5)
     width, height = (float(side) for side in ctx.image_input[1].split("x"))
     pixels = ctx.from_flag("px", width * height * ctx.spec.images.frames, "1", "--image-size")
-    seconds = serving.autoencoder_time(ctx.requests_per_pass, pixels, engine_constant(ctx, "per_pixel", "s"))
+    each, peak = engine_constant(ctx, "pixel_flops", "FLOP"), ctx.chip.peak(ctx.formats.outer_compute)
+    seconds = serving.autoencoder_time(ctx.requests_per_pass, pixels, each, peak)
     costs.add_time("autoencoder", seconds, "step", 0.5)
     return PricedPass(costs, label(costs.total, "t_prefill"))
 

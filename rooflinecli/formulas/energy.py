@@ -79,6 +79,12 @@ def joined_error(first: Number, second: Number) -> Number:
     return num.sqrt(first * first + second * second)
 
 
+@formula("e", "1", "errors add in squares, and what raises both parts of a quotient cancels in it")
+def quotient_error(first: Number, second: Number, correlation: Number) -> Number:
+    """80% relative error of a quotient of parts whose errors are correlated."""
+    return num.sqrt(first * first + second * second - 2 * correlation * first * second)
+
+
 @formula("g", "g", "energy of the data center times the carbon intensity of its grid")
 def grams_co2e(joules: Number, grams_per_kwh: Number) -> Number:
     """Grams of CO2e of the electricity."""

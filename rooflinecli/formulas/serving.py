@@ -54,15 +54,17 @@ def guided_passes(sequences: Number) -> Number:
 
 
 @formula("t_wait", "s", "the device waits where the host takes longer to start kernels than it to run them; docs/energy.md")  # fmt: skip
-def launch_bound_wait(layers: Number, per_layer: Number, computed: Number) -> Number:
-    """Seconds that a device idles for a host that starts the kernels of `layers` layers."""
-    return num.maximum(layers * per_layer - computed, 0.0)
+def launch_bound_wait(
+    matmuls: Number, per_matmul: Number, exchanges: Number, per_exchange: Number, computed: Number
+) -> Number:
+    """Seconds that a device idles for a host that starts the kernels of a pass: around its matmuls, and steps of ring attention."""
+    return num.maximum(matmuls * per_matmul + exchanges * per_exchange - computed, 0.0)
 
 
 @formula("t_ae", "s", "the autoencoder makes an image of each latent, on one device; docs/energy.md")
-def autoencoder_time(images: Number, pixels: Number, per_pixel: Number) -> Number:
+def autoencoder_time(images: Number, pixels: Number, pixel_flops: Number, peak: Number) -> Number:
     """Seconds to make pixels of the latents of all images."""
-    return images * pixels * per_pixel
+    return images * pixels * pixel_flops / peak
 
 
 @formula("img/s", "1/s", "definition")

@@ -71,6 +71,7 @@ class ForwardPass(CountingMode):
             moved = moved + elements(row.masks, sizes)
         return kernel(
             name=row.name, kind=row.kind, dtype=self.formats.compute, flops=0.0, bytes=moved, quantized=0.0 if row.linear else read,
+            variant="qk_norm" if row.name.endswith("qk_norm") else "",
         )  # fmt: skip
 
 

@@ -37,8 +37,9 @@ class ServingEngine(FileSpec):
     per_sequence_moe: Time | None = Field(None, "the same where layers have experts, when it is another era of the engine that ran them")
     splits_layers: bool = Field(False, "several devices share out the layers, one after the other, unless a layout is given")
     looks_up_on_host: bool = Field(False, "an embedding that is not the head stays in the host's memory, of which a token needs one row")
-    per_pixel: Time = Field(0.0, "seconds of the autoencoder for a pixel of a made image or frame")
-    host_per_layer: Time = Field(0.0, "seconds in which the host starts the kernels of a layer, while the device runs others")
+    pixel_flops: Scalar = Field(0.0, "FLOPs at the peak of matmuls that the autoencoder takes for a pixel of a made image or frame", ge=0)
+    host_per_matmul: Time = Field(0.0, "seconds in which the host starts a matmul and the small kernels around it, while the device runs others")
+    host_per_exchange: Time = Field(0.0, "the same of a step of ring attention")
     per_split: Time = Field(0.0, "seconds more per step where layers are shared out over devices")
     split_efficiency: Scalar = Field(1.0, "of the gain that micro-batches of a prompt passing from device to device could bring", gt=0, le=1)
     pads_heads: bool = Field(False, "heads that the tensor-parallel size does not divide are padded up to the next multiple")
@@ -107,9 +108,10 @@ _IN_SCHEDULER = {"skipped_looks": "poll_steps", "late_tokens": "stream_steps"}
 
 # unit -> what can be replaced by its path (engine.NAME), or multiplied by a calibration
 _SETTABLE = {
-    "s": "host_per_layer per_pixel per_split per_step per_layer per_moe_layer routing_inside prompt_per_layer prompt_per_moe_layer per_sequence per_sequence_moe front per_stream per_token launch",
+    "s": "host_per_matmul host_per_exchange per_split per_step per_layer per_moe_layer routing_inside prompt_per_layer prompt_per_moe_layer per_sequence per_sequence_moe front per_stream per_token launch",
     "1": "split_efficiency look_ahead skipped_looks late_tokens kv_fraction memory_share max_sequences",
     "tokens": "token_budget prompt_bucket",
+    "FLOP": "pixel_flops",
     "B": "reserve_bytes reserve_experts_bytes",
 }
 _MOST = {"kv_fraction": 1.0, "memory_share": 1.0, "split_efficiency": 1.0}

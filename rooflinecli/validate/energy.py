@@ -98,6 +98,7 @@ class ImageRow:
     batch: float
     watts: float
     seconds: float
+    layout: Layout
     answer: PrefillAnswer
 
     @property
@@ -119,10 +120,14 @@ def image_rows() -> tuple[ImageRow, ...]:
             ctx = EstimateContext(
                 build_request.request({**named, "image": run["image"], "batch": float(batch), "phase": "prefill"})
             )
-            layout = Layout(cp=float(devices), ring="ulysses" if ulysses == devices else "zigzag")
+            layout = Layout(cp=float(devices), ring="ulysses" if ulysses * ulysses >= devices else "zigzag")
             answer = inference.prefill(ctx, layout)
             evaluate.derive(ctx, layout, "prefill", answer)
-            found.append(ImageRow(**named, devices=devices, batch=batch, watts=watts, seconds=seconds, answer=answer))
+            found.append(
+                ImageRow(
+                    **named, devices=devices, batch=batch, watts=watts, seconds=seconds, layout=layout, answer=answer
+                )
+            )
     return tuple(found)
 
 
@@ -182,7 +187,7 @@ def joules(row: PowerRow) -> tuple[float, float, float, float]:
     answer = row.answer
     expected = watts(row, row.use) * row.devices / float(answer.tokens_per_s)
     rate = float(answer.tokens_per_s / answer.tokens_per_s_interval[0]) - 1
-    error = float(energy.joined_error(rate, row.error))
+    error = float(energy.quotient_error(rate, row.error, evaluate.POWER_AND_RATE))
     return expected, expected * float(answer.floor_s / answer.time_s), expected / (1 + error), expected * (1 + error)
 
 

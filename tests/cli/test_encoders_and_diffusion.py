@@ -147,9 +147,12 @@ def test_an_image_is_split_over_devices_but_for_its_host_and_autoencoder():
         return json.loads(run_cli(*asked).out)["phases"]["prefill"]["breakdown_s"]
 
     one, eight = seconds("--batch", "8"), seconds("--batch", "8", "-n", "8", "--cp", "8")
-    assert eight["autoencoder"] == one["autoencoder"] == pytest.approx(8 * 1024**2 * 0.2e-6)
+    assert eight["autoencoder"] == one["autoencoder"] == pytest.approx(8 * 1024**2 * 245e6 / 989.4e12)
     assert one["attention"] / 9 < eight["attention"] < one["attention"] / 7
-    alone = seconds("-n", "8", "--cp", "8")  # 24 layers of 28 steps, 1.5 ms of the host each
-    assert sum(alone.values()) == pytest.approx(24 * 28 * 1.5e-3 + 1024**2 * 0.2e-6, rel=0.01)
+    alone = seconds("-n", "8", "--cp", "8")  # 28 steps: 263 matmuls, 37 attentions of 7 exchanges each
+    host = 28 * (263 * 0.22e-3 + 37 * 7 * 0.185e-3)
+    assert sum(alone.values()) == pytest.approx(host + 1024**2 * 245e6 / 989.4e12, rel=0.01)
+    heads = seconds("-n", "8", "--cp", "8", "--cp-algorithm", "ulysses")
+    assert sum(alone.values()) - sum(heads.values()) == pytest.approx(28 * 37 * 7 * 0.185e-3, rel=0.01)
     done = run_cli(*"estimate llama-3-8b --hw h100 -n 8 --cp 8 --phase prefill".split())
     assert done.code == 2 and "--cp 8" in done.err

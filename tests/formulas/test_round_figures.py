@@ -75,6 +75,12 @@ WORKED = [
     (energy.server_energy, (10.0, 1.6), 16.0),
     (energy.facility_energy, (10.0, 1.1), 11.0),
     (energy.joined_error, (0.3, 0.4), 0.5),
+    (energy.quotient_error, (0.3, 0.4, 0.0), 0.5),
+    (energy.quotient_error, (0.3, 0.3, 0.5), 0.3),  # 0.09 + 0.09 - 0.09
+    (energy.quotient_error, (0.4, 0.1, 1.0), 0.3),  # what is common to both cancels
+    (serving.launch_bound_wait, (100.0, 0.002, 50.0, 0.001, 0.2), 0.05),
+    (serving.launch_bound_wait, (100.0, 0.002, 50.0, 0.001, 0.4), 0.0),
+    (serving.autoencoder_time, (4.0, 1e6, 250e6, 1e15), 1.0),
     (energy.served_compute_utilization, (100.0, 20.0, 10.0, 2.0, 6000.0), 0.1),
     # adapters
     (fine_tuning.adapters_held, (4.0, 60.0, 3.0, 2.0), 160.0),
