@@ -164,7 +164,8 @@ def _rank(ctx: EstimateContext, phases: tuple[str, ...], layout: Layout) -> tupl
     and no phases: the plainest layout."""
     if not phases or phases == ("train",):
         return layout.pp, layout.tp, layout.recompute != "none"
-    return layout.pp, time_at_bound(priced(ctx, layout, "decode"), ctx.request.bound), layout.tp
+    shared = 1 if layout.ep == 1 or ctx.request.ep is not None else SHARED
+    return layout.pp, shared * time_at_bound(priced(ctx, layout, "decode"), ctx.request.bound), layout.tp
 
 
 def _why(ctx: EstimateContext, tried: list[Candidate], staged: bool) -> str:
@@ -206,6 +207,9 @@ def _no_layout(ctx: EstimateContext, devices: int, broken: list[LegalityRule]) -
         return UsageError(f"{sizes} {makes}, which does not divide -n {devices}; change one of them", first)
     if None not in (r.tp, r.pp, r.dp) and product != devices:
         return UsageError(f"{sizes} {makes}, not -n {devices}; change one of them", first)
+    reach_of_chip = next((rule for rule in broken if rule.name.startswith("the network joins")), None)
+    if reach_of_chip is not None and devices > reach(ctx):
+        return reach_of_chip.refusal
     if broken:
         return legality.most_violated_rule(broken).refusal
     return UsageError(
@@ -312,6 +316,7 @@ def _as_replicas(ctx: EstimateContext, phases: tuple[str, ...]) -> ChosenLayout 
 # --- candidates: of a server not every legal layout (`roofline search` has those), since its tensor groups stay inside the scale-up domain ---
 
 MOST = 128  # largest size of one axis that is tried
+SHARED = 1.05  # experts are parted where that is faster by more, or needed
 LARGEST = 65536  # devices
 
 
@@ -337,7 +342,6 @@ def _splits(ctx: EstimateContext, devices: int) -> Iterator[Layout]:
     r, cp = ctx.request, int(ctx.request.cp or 1)
     common = WHOLE.with_changes(
         cp=float(cp),
-        ep=float(r.ep or 1),
         sequence_parallel=bool(r.sequence_parallel),
         zero=0,
         flash=r.flash,
@@ -348,24 +352,35 @@ def _splits(ctx: EstimateContext, devices: int) -> Iterator[Layout]:
             continue
         for pp in _sizes(legality.stage_count(r), devices // max(tp * cp, 1)):
             dp, rest = divmod(devices, tp * cp * pp)
-            if rest or dp < 1 or (r.dp is not None and dp != int(r.dp)) or not _worth_serving(ctx, devices, tp, pp, dp):
+            if rest or dp < 1 or (r.dp is not None and dp != int(r.dp)):
                 continue
-            split = common.with_changes(tp=float(tp), pp=float(pp), dp=float(dp))
-            if r.attention_dp:
-                given = None if r.ep is None else float(r.ep)
-                sizes = legality.attention_dp_sizes(r, float(tp), float(dp), given)
-                split = split.with_changes(tp=sizes[0], dp=sizes[1], ep=sizes[2])
-            yield split
+            for ep in _expert_groups(ctx, tp, dp):
+                if not _worth_serving(ctx, devices, tp, pp, dp, ep):
+                    continue
+                split = common.with_changes(tp=float(tp), pp=float(pp), dp=float(dp), ep=float(ep))
+                if r.attention_dp:
+                    given = None if r.ep is None else float(r.ep)
+                    sizes = legality.attention_dp_sizes(r, float(tp), float(dp), given)
+                    split = split.with_changes(tp=sizes[0], dp=sizes[1], ep=sizes[2])
+                yield split
 
 
-def _worth_serving(ctx: EstimateContext, devices: int, tp: int, pp: int, dp: int) -> bool:
+def _expert_groups(ctx: EstimateContext, tp: int, dp: int) -> list[int]:
+    """Expert-parallel sizes of a server that are tried: as given; else experts whole, over replicas, or over all ranks, as in a search."""
+    r = ctx.request
+    if r.ep is not None or r.attention_dp or not ctx.is_moe or ctx.engine.splits_layers:
+        return [int(r.ep or 1)]
+    return sorted({1, dp, tp * dp})
+
+
+def _worth_serving(ctx: EstimateContext, devices: int, tp: int, pp: int, dp: int, ep: int) -> bool:
     """One replica where the count is open; and stages only where tensor parallelism cannot fill the scale-up domain."""
     r = ctx.request
     if ctx.engine.splits_layers and r.tp is None:
         return tp == 1 and (r.dp is not None or dp == 1)
     if r.attention_dp:
         return r.tp is not None or tp == 1
-    if r.dp is None and dp > int(r.ep or 1) and r.devices is None:
+    if r.dp is None and dp > ep and r.devices is None:
         return False
     if r.tp is not None:
         return True

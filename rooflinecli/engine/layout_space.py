@@ -38,6 +38,7 @@ ORDER = ("tp", "pp", "cp", "dp", "ep", "micro_batch", "virtual_stages")  # rows 
 DOMAINS = (0, 1, 2)  # fast domains that a shard group fills; 0: all replicas are one group
 COARSE_TP, COARSE_MICRO_BATCH = 32, 32  # largest sizes of the coarse part
 COARSE_TOKENS = 128  # of a context rank at least
+SPARSE_TOKENS, SPARSE_CONTEXT = 1024, 8  # of a device at most and of a context rank at least where latencies decide
 SHORT_TOKENS = 65536  # of a micro-batch of short sequences at most
 # the same of the few that are priced one by one; of short sequences as many as have these tokens, longer ones have one context size
 FEW_MICRO_BATCH, FEW_TOKENS = 4, 8192
@@ -163,6 +164,7 @@ def chooses_whole_batches(ctx: EstimateContext, space: LayoutSpace, devices: int
         split
         for split in _splits(ctx, space, devices)
         if divides_heads(ctx, split[0]) and split[1] <= ctx.ledger.n_layers and not ctx.seq % split[2]
+        if split[2] == 1 or ctx.seq / split[2] >= COARSE_TOKENS
     )
     micro = space.open.get("micro-batch", (1,))
     return any(not ctx.train_batch % (dp * each) for _, _, _, dp in splits for each in micro)
@@ -221,12 +223,19 @@ def _sizes(
             sizes, chunks = _one_per_octave(sizes, largest), [1]
         elif coarse:
             groups = sorted({1, *groups[::-2]})
-            sizes = _one_per_octave(sizes, max(COARSE_MICRO_BATCH, int(SHORT_TOKENS // ctx.seq)))
+            every = [size for size in sizes if size <= COARSE_MICRO_BATCH] if is_sparse(ctx, devices) else []
+            octaves = _one_per_octave(sizes, max(COARSE_MICRO_BATCH, int(SHORT_TOKENS // ctx.seq)))
+            sizes = sorted({*octaves, *every})
             even = divisors(max(round(ctx.ledger.n_layers / pp), 1))
             chunks = sorted({1, even[len(even) // 2], most})
         virtual = chunks if pp > 1 else [1]
         named = ("ep", groups), ("micro-batch", sizes), ("virtual-stages", virtual)
         yield split, tuple(_allowed(space, name, values) for name, values in named)
+
+
+def is_sparse(ctx: EstimateContext, devices: float) -> bool:
+    """Whether a device has so few tokens of a step that its latencies decide."""
+    return bool(ctx.train_batch * ctx.seq / devices < SPARSE_TOKENS)
 
 
 def _one_per_octave(sizes: list[int], most: int) -> list[int]:
@@ -245,7 +254,8 @@ def _splits(ctx: EstimateContext, space: LayoutSpace, devices: int) -> Iterator[
         cps = [1, 2 ** int(math.log2(ctx.seq / FEW_TOKENS))] if long else [1]
     elif isinstance(space, CoarseSpace):
         tps = [tp for tp in sizes if tp <= COARSE_TP]
-        cps = [cp for cp in sizes if cp & (cp - 1) == 0 and (cp == 1 or ctx.seq / cp >= COARSE_TOKENS)]
+        least = SPARSE_CONTEXT if is_sparse(ctx, devices) else COARSE_TOKENS
+        cps = [cp for cp in sizes if cp & (cp - 1) == 0 and (cp == 1 or ctx.seq / cp >= least)]
     for tp in _allowed(space, "tp", tps):
         for pp in _allowed(space, "pp", sizes):
             for cp in _allowed(space, "cp", cps):
@@ -289,13 +299,13 @@ def placements(space: LayoutSpace) -> tuple[Any, ...]:
     return space.open.get("placement", PLACEMENTS if kinds.count("fabric") > 1 else (None,))
 
 
-def structures(space: LayoutSpace) -> Iterator[DeviceSplit]:
+def structures(space: LayoutSpace, sparse: bool = False) -> Iterator[DeviceSplit]:
     """ZeRO stage, recomputation, sequence parallelism, shard groups and order of the axes, plainest first: ties go to the first."""
     coarse = isinstance(space, CoarseSpace)
     few = isinstance(space, CoarseSpace) and space.few
     for recompute in space.open.get("recompute", CHOSEN[::2] if coarse else CHOSEN):
         for zero in space.open.get("zero", (1, 3) if few else (1, 2, 3) if coarse else (0, 1, 2, 3)):
-            for parallel in space.open.get("sequence-parallel", (True,) if coarse else (False, True)):
+            for parallel in space.open.get("sequence-parallel", (True,) if coarse and not sparse else (False, True)):
                 for domains in DOMAINS if int(zero) == 3 and space.request.shard is None and not few else (0,):
                     for placement in placements(space)[: 1 if coarse else None]:
                         yield DeviceSplit(int(zero), str(recompute), bool(parallel), domains, placement)

@@ -42,7 +42,7 @@ def coarse(ctx: EstimateContext, devices: int) -> tuple[list[tuple[Score, Layout
     space, found, count = layout_space.CoarseSpace(ctx.request), list[tuple[Score, Layout]](), 0
     every = layout_space.layouts(ctx, space, devices)
     with np.errstate(all="ignore"):
-        for structure in layout_space.structures(space):
+        for structure in layout_space.structures(space, layout_space.is_sparse(ctx, devices)):
             part = every.take(layout_space.affected_axes(ctx, every, space, structure)).laid(ctx, structure)
             count += len(part)
             if not len(part):

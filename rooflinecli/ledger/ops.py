@@ -35,7 +35,7 @@ class ExpertWorkload:
     """Work of a layer's experts on the busiest rank of their group: rows of the GEMM, FLOPs and bytes.
 
     slots: routed slots of the whole group. active: experts with work, weights: their bytes; held: all experts of the rank. FLOPs and
-    bytes of an Op are those of the mean rank and of the fewest experts that could have work. crowded: 1 where enough sequences decode that an
+    bytes of an Op are those of the mean rank and of the fewest experts that could have work, whose weights are `least` bytes. crowded: 1 where enough sequences decode that an
     engine runs at the limit of its memory, else 0.
     """
 
@@ -46,6 +46,7 @@ class ExpertWorkload:
     weights: Number
     held: Number
     crowded: Number = 0.0
+    least: Number = 0.0
 
 
 class Op(NamedTuple):
@@ -77,6 +78,11 @@ class Op(NamedTuple):
     routed: ExpertWorkload | None = None
     sharing: Number = 1
     backward: bool = False
+
+    @property
+    def read_and_written(self) -> Number:
+        """Bytes that the expected time is of: of experts those that tokens are expected to visit on the busiest rank, not the fewest."""
+        return self.bytes if self.routed is None else self.bytes + self.routed.weights - self.routed.least
 
     @property
     def group(self) -> str:

@@ -69,13 +69,14 @@ def experts_op(
     active = f.experts_of_busiest(spread, one, rows)
     least = num.maximum(f.expected_active_experts(held, mu, f.LEAST_SKEW), one)
     sizes = (shape.matrices, shape.d_model, shape.width)
+    fewest = f.expert_weight_bytes(least, *sizes, stored.weight)
     moved = f.expert_token_bytes(fair, shape.top_k, shape.d_model, stored.read, stored.written)
     return Op(
         name=name,
         kind="routed_experts",
         dtype=stored.compute,
         flops=f.expert_flops(fair, *sizes),
-        bytes=f.expert_weight_bytes(least, *sizes, stored.weight) + moved,
+        bytes=fewest + moved,
         k=shape.d_model,
         n=shape.width,
         ramp=active / rows,
@@ -87,5 +88,6 @@ def experts_op(
             held=held,
             flops=f.expert_flops(rows, *sizes),
             weights=f.expert_weight_bytes(active, *sizes, stored.weight),
+            least=fewest,
         ),
     )

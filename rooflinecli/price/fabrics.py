@@ -29,7 +29,8 @@ class GroupSpan:
     """`fan` members meet at this level, each standing for `inner` below; the group has n in all, one every `stride` devices.
 
     slice is the number of devices in use (a torus takes its shape from it); mesh, when given, names the group's
-    members and length on each torus axis outright.
+    members and length on each torus axis outright. least: members in the emptiest domain below; where that is not full, one ring
+    runs through all devices, since trees and sums inside switches want equal hosts.
     """
 
     fan: Number
@@ -39,6 +40,12 @@ class GroupSpan:
     stride: Number
     slice: Number
     mesh: Mesh | None = None
+    least: Number = 1.0
+
+    @property
+    def ring(self) -> Number:
+        """Members of the ring that passes this level."""
+        return num.where(self.least < self.inner, self.n, self.fan)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -59,12 +66,19 @@ def volume_of(op: str, size: Number, span: GroupSpan) -> Number:
     if op == "all-to-all":
         return f.all_to_all_level_volume(size, span.n, span.members, span.inner)
     if op == "all-reduce":
-        return f.all_reduce_volume(size, span.fan)
+        return f.all_reduce_volume(size, span.ring)
     if op == "permute":
         return f.permute_volume(size, span.fan)
     if op in ("broadcast", "reduce"):
         return f.broadcast_volume(size, span.fan)
-    return f.gather_volume(size, span.fan)
+    return f.gather_volume(size, span.fan if op in ROOTED else span.ring)
+
+
+def least_volume(op: str, size: Number, span: GroupSpan) -> Number:
+    """Bytes that pass a port of the emptiest domain below however it is done."""
+    if op in ("all-gather", "reduce-scatter"):
+        return f.gather_volume(size, num.where(span.least < span.inner, span.n / span.least, span.fan))
+    return f.all_reduce_volume(size, span.fan) if op == "all-reduce" else volume_of(op, size, span)
 
 
 def times(volume: Number, bandwidth: Number, c: SimpleNamespace, hop: Number, hops: Number) -> tuple[Number, Number]:
@@ -125,7 +139,7 @@ def _priced(
     """The fastest way that `op` has: a ring of `hops`, a tree of `tree_hops` where there is one, a reduction in the network."""
     c = level.constants(regime, op)
     volume = volume_of(op, size, span)
-    floor = f.collective_floor(volume, bandwidth)
+    floor = f.collective_floor(least_volume(op, size, span), bandwidth)
     if op in ROOTED:
         expected, latency, algorithm = _rooted(op, size, span, bandwidth, c, hop, volume)
         return LevelPrice(volume, floor, expected, c.error, bandwidth, algorithm, latency)
@@ -147,7 +161,7 @@ def _priced(
 def _reduce_in_network(part: LevelPrice, size: Number, span: GroupSpan, level: LevelNumbers, hops: Number) -> None:
     """Lower the price to that of switches which sum (NVLS, SHARP) where the file says how well they do and they are faster."""
     volume = f.reduced_in_network_volume(size, span.fan)
-    part.floor = f.collective_floor(num.minimum(part.volume, volume), part.bandwidth)
+    part.floor = num.minimum(part.floor, f.collective_floor(volume, part.bandwidth))
     if IN_NETWORK in level.level.efficiency:
         c = level.constants("kernel", IN_NETWORK)
         summed, waited = times(volume, part.bandwidth, c, c.per_hop, hops)

@@ -119,7 +119,8 @@ def by_level(
         members = f.members_within(level.size, collective.stride, collective.n)
         fan = f.fan_out(members, inner)
         if not num.one(fan):
-            span = GroupSpan(fan, inner, members, collective.n, collective.stride, devices, collective.mesh)
+            least = f.least_members(inner, collective.n)
+            span = GroupSpan(fan, inner, members, collective.n, collective.stride, devices, collective.mesh, least)
             sent = size if level.index == 0 else size * collective.outer_share
             part = COST[level.level.kind](collective.op, sent, span, level, regime)
             if not num.plain(fan):  # a sweep visits every level; where the group does not span it, it adds no error

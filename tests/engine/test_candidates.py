@@ -166,6 +166,10 @@ def test_a_framework_without_sharded_gradients_is_given_none():
         "gemma-2-27b --hw v100 -n 32 --batch 64 --seq-len 32768 --framework deepspeed --recompute full",  # on TP 16 alone
         "addition-10m --hw t4 -n 1",  # a batch of 5 x 5 x 11 x 31 x 41: no power of two divides it
         "bert-large --hw mi300x -n 16 --batch 332",  # replicas take a fourth of the devices
+        "addition-10m --hw b200 -n 16 --batch 4641",  # no replica count divides it, and context ranks of 3 tokens are none
+        # 222 and 277 tokens a device, where latencies decide
+        pytest.param("vit-l --hw a100 -n 1024 --batch 1155", marks=pytest.mark.slow),
+        pytest.param("qwen2.5-32b --hw tpu-v5p -n 1024 --batch 554 --seq-len 512", marks=pytest.mark.slow),
         pytest.param(
             "mixtral-8x7b --hw mi300x -n 16 --batch 2680 --seq-len 100", marks=pytest.mark.slow
         ),  # 670 in a micro-batch
@@ -186,3 +190,21 @@ def test_a_chip_without_a_network_is_alone():
     alone, server = ctx(LLAMA, "core-i9-13900k"), ctx(LLAMA, "h100")
     assert (scale_up_domain(alone), reach(alone)) == (1, 1)
     assert scale_up_domain(server) == 8 and reach(server) > 8
+
+
+def test_experts_are_parted_where_whole_ones_do_not_fit_or_are_slower():
+    """DeepSeek-V3 is 671 GB in fp8: 16 H100 hold it in stages of half the users, or with experts over two replicas, without stages; 16 H200
+    hold it twice, but read each expert once for both replicas where they share them. Mixtral on one host gains nothing."""
+    chosen = {
+        (model, hw, n): choose(
+            ctx(model, hw, n=n, phase="decode", prompt=2048, output=256, batch=32), ("decode",)
+        ).layout
+        for model, hw, n in (("deepseek-v3", "h100", 16), ("deepseek-v3", "h200", 16), (MIXTRAL, "h100", 8))
+    }
+    assert [(p.tp, p.pp, p.dp, p.ep) for p in chosen.values()] == [(8, 1, 2, 2), (8, 1, 2, 2), (8, 1, 1, 1)]
+
+
+def test_a_network_that_does_not_reach_is_named():
+    """Not a size that nobody gave."""
+    ran = run_cli("estimate", "addition-10m", "--hw", "t4", *"-n 256 --batch 1155 --phase train".split())
+    assert ran.code == 2 and "describes a network of 8" in ran.err

@@ -369,3 +369,9 @@ def test_megatron_is_told_whether_embedding_and_head_are_apart(model, untied):
     """As the config.json of both says (tie_word_embeddings)."""
     plan = {"model": model, "hw": "h100", "phase": ["train"], "tp": 1, "pp": 1, "dp": 8, "cp": 1, "ep": 1, "n": 8, "batch": 8, "micro-batch": 1, "seq": 2048, "dtype": "bf16", "zero": 1}  # fmt: skip
     assert ("--untie-embeddings-and-output-weights" in emit.emit("megatron", plan).text) is untied
+
+
+@pytest.mark.parametrize(("engine", "said"), [("vllm", True), ("sglang", False), ("sglang-2025", False), (None, True)])
+def test_a_launch_of_another_engine_than_the_estimate_is_said(cli, engine, said):
+    words = ("llama-3.1-8b", "--hw", "h100", "--emit", "sglang", *(() if engine is None else ("--engine", engine)))
+    assert ("--engine sglang estimates what is launched" in cli("estimate", *words).err) == said

@@ -118,3 +118,20 @@ def test_latency_is_what_a_message_without_bytes_takes(op, hw, n) -> None:
     empty, large = collective(op, 1e-6, hardware, n), collective(op, 1e9, hardware, n)
     assert empty.latency_s == pytest.approx(empty.expected_s, rel=1e-3)
     assert empty.latency_s <= large.latency_s * (1 + 1e-9) and large.latency_s < large.expected_s
+
+
+@pytest.mark.parametrize(("n", "least"), [(9.0, 1), (12.0, 4), (17.0, 1), (20.0, 4)])
+def test_partly_filled_hosts_share_one_ring_through_the_ports_of_the_emptiest(n, least) -> None:
+    """H100, 450 GB/s inside and a port of 50 GB/s each: the emptiest host of an all-gather receives what the others have over its own ports; a
+    ring through all devices brings 2 (n - 1)/n of an all-reduce over them, as NCCL does where hosts are not equal."""
+    size = 64 * MIB
+    gathered, reduced = (ask(op, size, "h100", n) for op in ("all-gather", "all-reduce"))
+    assert gathered.floor_s == pytest.approx(max(size * (n - least) / n / least / 50e9, size * 7 / 8 / 450e9))
+    assert reduced.levels[-1]["volume_bytes"] == pytest.approx(2 * size * (n - 1) / n / least)
+    assert reduced.expected_s >= 2 * size * (n - 1) / n / least / 50e9 > reduced.floor_s
+
+
+def test_nine_devices_take_the_port_of_one() -> None:
+    """64 MB over eight devices and one: 113.8 MB pass a port of 50 GB/s in 2.28 ms at its full rate, of which NCCL reaches 80 to 90 %."""
+    answer = collective("all-reduce", 64e6, load_hardware("h100"), 9.0)
+    assert 2.28e-3 / 0.9 < answer.expected_s < 2.28e-3 / 0.8 and answer.floor_s == pytest.approx(64e6 / 50e9)

@@ -147,3 +147,28 @@ def test_what_does_not_fit_is_listed_and_exits_1(cli):
     ran = cli("ops", "llama70b", "--hw", "h100", "-n", "1", "--phase", "decode")
     assert ran.code == 1
     assert "does not fit" in ran.out and "attention.qkv" in ran.out
+
+
+def test_bytes_of_experts_are_those_that_tokens_are_expected_to_visit(cli):
+    """4,096 tokens of a prompt visit all eight experts of Mixtral, 3 x 4096 x 14336 in bf16 each, of which a device has half; one token two."""
+    expert = 3 * 4096 * 14336 * 2 / 2
+    for prompt, visited in ((4096, 8), (1, 2)):
+        asked = (
+            "--hw",
+            "h100",
+            "-n",
+            "2",
+            "--tp",
+            "2",
+            "--phase",
+            "prefill",
+            "--prompt",
+            str(prompt),
+            "--format",
+            "json",
+        )
+        rows = cli("ops", "mixtral-8x7b", *asked).json["phases"]["prefill"]["operations"]
+        (experts,) = (row for row in rows if row["name"] == "moe.experts")
+        assert (
+            experts["bytes"] / 32 - prompt * 2 * 4 * 4096 * 2 < visited * expert * 1.01 < experts["bytes"] / 32 * 1.02
+        )

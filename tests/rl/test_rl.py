@@ -224,3 +224,12 @@ def test_the_search_takes_another_trainer_where_the_fastest_does_not_fit(monkeyp
 def test_default_group_sizes() -> None:
     """512 prompts of 16 samples; PPO has a critic in the place of a group."""
     assert (Rl("qwen3-8b", hw="h100").sequences, Rl("qwen3-8b", hw="h100", algorithm="ppo").sequences) == (8192, 512)
+
+
+def test_an_engine_beside_a_trainer_keeps_its_reserve() -> None:
+    """vLLM takes 0.9 of memory at most for weights, cache and its reserve, so that roles that stay never fill a device to the last byte."""
+    asked = small(n=8, hw="h100", prompts=512, samples=32, offload_state=False)
+    memory = asked.answer().memory
+    held = sum(role["rollout_bytes"] for role in memory.roles)
+    assert next(role for role in memory.roles if role["role"] == "KV cache")["rollout_bytes"] > 0
+    assert held <= 0.9 * memory.capacity_bytes

@@ -184,3 +184,43 @@ def test_one_slot_is_one_server() -> None:
     """Pollaczek and Khinchine: u t (1 + c^2) / 2 (1 - u); and Little: two requests for each that runs wait for one."""
     assert wait_for_slot(0.5, 1.0, 10.0, 0.5, 0.0) == pytest.approx(0.5 * 10 / (2 * 0.5))
     assert queued_ttft(2.0, 1.0, 9.0, float("inf"), 1.5) == pytest.approx(11.0)
+
+
+def test_more_clients_than_the_cache_holds_are_said_and_may_queue(cli: Any) -> None:
+    """An estimate refuses them unless they are asked to queue, and a simulation, in which they do, says so."""
+    words = (
+        "llama-3.1-8b",
+        "--hw",
+        "h100",
+        "-n",
+        "1",
+        "--tp",
+        "1",
+        "--engine",
+        "vllm",
+        "--prompt",
+        "8k",
+        "--output",
+        "16",
+    )
+    refused = cli("estimate", *words, "--concurrency", "80")
+    assert refused.code == 1
+    most = int(refused.out.partition("--max-num-seqs ")[2].partition(":")[0])
+    assert 40 < most < 60
+    assert cli("estimate", *words, "--concurrency", "80", "--max-num-seqs", str(most)).code == 0
+    assert cli("estimate", *words, "--concurrency", "80", "--max-num-seqs", str(most + 1)).code == 1
+    notes = " ".join(
+        ask(
+            "simulate",
+            {
+                **LLAMA,
+                "engine": "vllm",
+                "prompt": 8192,
+                "output": 16,
+                "concurrency": 80,
+                "num_requests": 160,
+                "interval": False,
+            },
+        )["notes"]
+    )
+    assert "of the 80 requests in flight" in notes and "--max-num-seqs" in notes

@@ -53,7 +53,11 @@ def estimate(request: Request, lift: PlainLift = PLAIN) -> types.EstimateAnswer:
     if isinstance(train := phases.get("train"), TrainAnswer) and train.run_s is not None:
         from rooflinecli.questions.goodput.question import with_failures
 
-        with_failures(train, num.value(choices["train"].layout.devices), float(parameters(request.model).total))
+        devices = num.value(choices["train"].layout.devices)
+        with_failures(train, devices, float(parameters(request.model).total))
+        if costs.usd_per_device_hour is not None and train.elapsed_s is not None:
+            hourly = money.fleet_price(devices, num.value(costs.usd_per_device_hour))
+            costs.elapsed_usd = money.run_cost(train.elapsed_s, hourly)
     violations = [*_violations(ctx, phases), *infeasible]
     return types.EstimateAnswer(
         model=_model(ctx),
@@ -257,6 +261,9 @@ def _violations(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> list[ty
         if option is not None:
             plan = layout_answer(option.layout, option.batch is None, option.reason)
             remedy = f"nearest that works: {_flags(option, phase, ctx.request)}"
+        running = int(num.value(answered.max_batch)) if isinstance(answered, DecodeAnswer) else 0
+        if running and ctx.request.concurrency is not None:
+            remedy += f", or --max-num-seqs {running}: the others queue"
         message = (
             f"{phase} needs {si(needed, 'B')} per device, {si(needed - available, 'B')} more than the {si(available, 'B')} of "
             f"{ctx.request.hardware.name}; {remedy}"

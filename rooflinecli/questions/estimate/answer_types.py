@@ -82,7 +82,8 @@ class Workload(Record):
 class Cost(Record):
     """Dollars; None where no price is known, or the phase was not asked for.
 
-    Input and output tokens at their prices add up to what the server costs; `usd_per_million_tokens` is of both together.
+    Input and output tokens at their prices add up to what the server costs; `usd_per_million_tokens` is of both together. `elapsed_usd`
+    is of a run with its failures, checkpoints and restarts, `training_usd` of its steps alone.
     """
 
     usd_per_million_input_tokens: float | None = None
@@ -90,6 +91,7 @@ class Cost(Record):
     usd_per_million_tokens: float | None = None
     usd_per_million_training_tokens: float | None = None
     training_usd: float | None = None
+    elapsed_usd: float | None = None
     usd_per_device_hour: float | None = None
 
 

@@ -17,7 +17,12 @@ from rooflinecli.specs.model import load_model
 
 def launch(tool: str, options: Mapping[str, object], result: EstimateAnswer) -> emit.EmittedLaunch:
     """The command or config of the plan that an estimate answered with. Raises UsageError where it has no such phase."""
-    trains = emit.tool(tool).TRAINS
+    trains, own = emit.tool(tool).TRAINS, getattr(emit.tool(tool), "ENGINE", "")
+    priced = build_request.request(build_request.named(dict(options))).engine
+    if own and priced.partition("-")[0] != own:
+        build_request.warn(
+            f"the launch is for {own}, the estimate for {priced}; --engine {own} estimates what is launched"
+        )
     in_flight = 1.0 if trains else float(result.workload.batch or 1)
     # an open loop is at times above its mean
     spread = 2 * math.sqrt(in_flight) if result.workload.qps is not None else 0

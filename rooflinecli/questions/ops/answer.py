@@ -132,7 +132,7 @@ class RecordingAccumulator(StepAccumulator):
 
     def add_priced(self, ops: list[Op], prices: list[Priced], times: Number) -> None:
         self.lines += [
-            OperationLine(op, op.flops, op.bytes, priced, times * op.count)
+            OperationLine(op, op.flops, op.read_and_written, priced, times * op.count)
             for op, priced in zip(ops, prices, strict=True)
         ]
         super().add_priced(ops, prices, times)

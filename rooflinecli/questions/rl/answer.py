@@ -225,13 +225,12 @@ def _memory(question: Rl, made: Rollout, update: Update, samples: list[Sample]) 
     )
     shared = question.rollout_devices is None
     resident = state + sum(copies)
-    busiest = resident + max(
-        weights + min(wanted, 0.1 * capacity), float(held.gradients_bytes) + float(held.activations_bytes)
-    )
-    offload = busiest > capacity if question.offload_state is None else question.offload_state
+    updating = resident + float(held.gradients_bytes) + float(held.activations_bytes)
+    crowded = updating > capacity or resident + min(wanted, 0.1 * capacity) > pool  # the engine keeps its reserve
+    offload = crowded if question.offload_state is None else question.offload_state
     moved = (resident if shared else sum(copies)) if offload else 0.0
     rest = resident - moved if shared else 0.0
-    cache = max(min(wanted, pool, capacity - weights - rest), 0.0)
+    cache = max(min(wanted, pool - rest), 0.0)
     frozen = 0.0 if moved else copies[0]
     rows = [
         ("rollout weights", weights, 0.0),

@@ -378,6 +378,12 @@ def answer_and_run(
         notes.append(
             f"lengths vary from {between[0]:.2g} to {between[1]:.2g} of --prompt and --output; --fixed-lengths: equal"
         )
+    fitting = len(ran.replicas) * int(ran.replicas[0].limits.pool / float(tokens.mean()))
+    if question.concurrency and question.concurrency > fitting:
+        notes.append(
+            f"the KV cache holds {fitting:,} of the {question.concurrency:,} requests in flight at full length: the others queue, "
+            f"and `roofline estimate` wants --max-num-seqs for that"
+        )
     if trace is not None and ran.values["steady_s"] >= ran.values["duration_s"]:
         notes.append("the trace is too short for a steady window: rates are over the whole run")
     if not ran.sustained:

@@ -170,7 +170,7 @@ def _training(answer: EstimateAnswer) -> str:
         spent = "" if usd is None else f" for {money(usd)}{_contract(answer)}"
         run = f", {text(phase.steps, 'steps')} steps in {text(phase.run_s, 'time_s')}{spent}"
     if phase.run_s is not None and phase.elapsed_s is not None:
-        spent = "" if usd is None else f" and {money(usd * float(phase.elapsed_s / phase.run_s))}"
+        spent = "" if answer.cost.elapsed_usd is None else f" and {money(float(answer.cost.elapsed_usd))}"
         run += f" (with failures {text(phase.elapsed_s, 'time_s')}{spent}, {text(phase.elapsed_interval_s, 'time_s')})"
     return (
         f"step {text(phase.time_s, 'time_s')} "

@@ -20,6 +20,7 @@ from rooflinecli.specs.quantities import AT_QPS
 
 Row = types.TrainingRow | types.ServingRow
 _LEGEND = "mb: micro-batch, vs: virtual stages, sp: sequence parallelism, hsdp: replicas of a shard group (HSDP)"
+_BATCH = "batch: sequences that each data-parallel rank of an instance runs at once"
 _MARK = "*"  # on a layout that no published run supports
 _SHOWN_OBJECTIVES = ("tokens_per_s", "time_s")
 _ELASTICITIES = 12
@@ -58,7 +59,7 @@ def view(answer: types.SearchAnswer, estimate: EstimateAnswer | None = None) -> 
         tornado(answer.tornado) if answer.tornado is not None else [],
         details=[
             _limits(answer),
-            [Note(_LEGEND)] if rows and isinstance(answer, types.TrainingSearch) else [],
+            [Note(_LEGEND if isinstance(answer, types.TrainingSearch) else _BATCH)] if rows else [],
             [Prose(f"{rank_label(row, i)} is {row.why}", indent=2) for i, row in enumerate(rows, 1) if row.why],
             _unsupported(rows, 1),
             *extra,
@@ -143,7 +144,7 @@ def _serving_headline(answer: types.ServingSearch) -> str:
     latencies = {"TTFT": "ttft", "ITL": "itl"} if "itl_s" in s else {"TTFT": "ttft"}
     between = "".join(f"{label} {_latency(best, name, 'to ')}, " for label, name in latencies.items())
     return (
-        f"{answer.model} on {answer.hardware}: {plural(s['instances'], 'instance')} of {devices(best.layout)}, batch {best.layout.batch:g}: "
+        f"{answer.model} on {answer.hardware}: {plural(s['instances'], 'instance')} of {devices(best.layout)}, {_batch(best.layout)}: "
         f"{between}max {s['requests_per_s']:.3g} req/s{price}; {_goal(answer)}"
     )
 
@@ -229,7 +230,13 @@ def _pools(answer: types.ServingSearch) -> list[list[Block]]:
 def _pool(pool: types.Pool, several: bool) -> str:
     """'4 x 2 h100 (tp2), batch 8'."""
     sizes, on = layout(pool.layout), f" {pool.chip}" if several else ""
-    return f"{pool.instances:g} x {pool.devices:g}{on}{f' ({sizes})' if sizes else ''}, batch {pool.batch:g}"
+    return f"{pool.instances:g} x {pool.devices:g}{on}{f' ({sizes})' if sizes else ''}, {_batch(pool)}"
+
+
+def _batch(of: types.InstanceLayout | types.Pool) -> str:
+    """'batch 8', of each rank where an instance has several."""
+    dp = of.layout.dp if isinstance(of, types.Pool) else of.dp
+    return f"batch {of.batch:g}{' per dp rank' if dp > 1 else ''}"
 
 
 def _chips(answer: types.SearchAnswer, rows: list[Row]) -> list[Block]:

@@ -14,6 +14,7 @@ from rooflinecli.quantization.gguf import file_type
 
 VERSION = "llama.cpp b6000"
 TRAINS = False
+ENGINE = "llamacpp"
 SUFFIX = ".sh"
 FLAGS = flags("llama_cpp")
 _FILES = {"bf16": "BF16", "fp16": "F16", "mxfp4": "MXFP4"}  # formats whose file types gguf names otherwise
@@ -51,7 +52,7 @@ def read(words: list[str], launch: Launch) -> None:
     context = args.whole(launch, "ctx-size")
     if context:
         dtype_names.length(launch, context // slots, "--ctx-size for each slot")
-    serving_common.closed(launch, args, FLAGS, sizes, "llamacpp")
+    serving_common.closed(launch, args, FLAGS, sizes, ENGINE)
 
 
 def _benchmarked(args: LaunchArguments, launch: Launch) -> None:

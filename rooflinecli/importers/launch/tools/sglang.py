@@ -11,6 +11,7 @@ from rooflinecli.importers.source import Options
 
 VERSION = "SGLang 0.5"
 TRAINS = False
+ENGINE = "sglang"
 SUFFIX = ".sh"
 FLAGS = flags("sglang")
 
@@ -32,7 +33,7 @@ def read(words: list[str], launch: Launch) -> None:
     if args.pop("chunked-prefill-size") != "-1":  # which takes a prompt whole
         args.put(launch, "token-budget", "chunked-prefill-size")
     most = args.whole(launch, "max-running-requests") if group > 1 else None
-    serving_common.closed(launch, args, FLAGS, sizes, "sglang", group)
+    serving_common.closed(launch, args, FLAGS, sizes, ENGINE, group)
     if most is not None:  # srt/managers/tp_worker.py divides it under DP attention
         launch.options["batch"] = max(most // group, 1)
         note = f"--max-running-requests {most} is that of {group} ranks of attention"

@@ -11,6 +11,7 @@ from rooflinecli.importers.source import Options, Tree
 
 VERSION = "TensorRT-LLM 1.1"
 TRAINS = False
+ENGINE = "trtllm"
 SUFFIX = ".sh"
 FLAGS = flags("trtllm")
 FILES = ("extra-llm-api-options", "config", "extra-engine-args")  # flags that name a YAML with the rest
@@ -43,7 +44,7 @@ def read(given: list[str] | Tree, launch: Launch, config: Tree | None = None) ->
         note = f"--max_input_len {prompt} caps prompts; a launch states no load; give --prompt and --output"
         launch.notes.append(note)
         launch.options |= {"prompt": int(prompt)} if int(prompt) < 2048 else {}
-    serving_common.closed(launch, args, FLAGS, sizes, "trtllm", tp if apart and tp else 1)
+    serving_common.closed(launch, args, FLAGS, sizes, ENGINE, tp if apart and tp else 1)
     roles = {"CONTEXT": "prefill", "GENERATION": "decode"}
     serving_common.role(launch, roles.get(str(args.first("server-role")).upper()))
 

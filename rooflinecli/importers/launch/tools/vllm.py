@@ -14,6 +14,7 @@ from rooflinecli.importers.source import Options, Tree
 
 VERSION = "vLLM 0.11"
 TRAINS = False
+ENGINE = "vllm"
 SUFFIX = ".sh"
 FILES = ("config",)
 FLAGS = flags("vllm")
@@ -57,7 +58,7 @@ def read(given: list[str] | Tree, launch: Launch, config: Tree | None = None) ->
         launch.options[option] = quantized[1].replace("float8", "fp8")
     # fused_moe/config.py: without expert parallelism experts are cut over TP x DP
     group = dp if spread or serving_common.has_experts(launch.options) else 1
-    serving_common.closed(launch, args, FLAGS, sizes, "vllm", group)
+    serving_common.closed(launch, args, FLAGS, sizes, ENGINE, group)
 
 
 def _json(written: object) -> Options:
